@@ -1,0 +1,100 @@
+//! The admin address of a process: `/healthz` (it lives), `/readyz` (what it needs answers) and
+//! `/metrics`. Not for the public.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use futures::future::join_all;
+use serde_json::{Map, Value};
+use tokio::net::TcpListener;
+
+use crate::{http, shutdown::Shutdown, telemetry};
+
+/// Longest that an answer of this address holds up the end of a process that has drained.
+const DRAIN_MAX: Duration = Duration::from_secs(1);
+
+/// Longest wait for one check.
+const CHECK_MAX: Duration = Duration::from_secs(2);
+
+type Check = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync>;
+
+/// Named checks that must all pass for the process to be ready.
+#[derive(Clone, Default)]
+pub struct Readiness(Vec<(&'static str, Check)>);
+
+impl Readiness {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a check: whether something that the process needs answers.
+    #[must_use]
+    pub fn check<F>(
+        mut self,
+        name: &'static str,
+        passes: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = bool> + Send + 'static,
+    {
+        self.0.push((name, Arc::new(move || Box::pin(passes()))));
+        self
+    }
+}
+
+/// Runs `serving` and, beside it, the admin address, where there is one. The process is not ready
+/// from the moment that it stops, and says so until `serving` has drained.
+pub async fn beside(
+    serving: impl Future<Output = anyhow::Result<()>>,
+    listener: Option<TcpListener>,
+    readiness: Readiness,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let Some(listener) = listener else {
+        return serving.await;
+    };
+    let drained = Shutdown::new();
+    let serving = async {
+        serving.await?;
+        drained.begin();
+        Ok(())
+    };
+    let limits = http::Limits {
+        drain_max: DRAIN_MAX,
+        ..http::Limits::default()
+    };
+    let router = Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(async || telemetry::render_metrics()))
+        .with_state((readiness, shutdown));
+    let admin = http::serve(router, listener, limits, drained.clone());
+    tokio::try_join!(serving, admin)?;
+    Ok(())
+}
+
+async fn ready(State((readiness, shutdown)): State<(Readiness, Shutdown)>) -> Response {
+    let checks = readiness.0.iter().map(async |(name, check)| {
+        let passes = tokio::time::timeout(CHECK_MAX, check()).await;
+        (*name, passes.unwrap_or(false))
+    });
+    let mut checks = join_all(checks).await;
+    checks.push(("not stopping", !shutdown.has_begun()));
+    let all = checks.iter().all(|(_, passes)| *passes);
+    let status = if all {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    let body: Map<String, Value> = checks
+        .into_iter()
+        .map(|(name, passes)| (name.to_owned(), passes.into()))
+        .collect();
+    (status, Json(body)).into_response()
+}

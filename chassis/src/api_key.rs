@@ -1,0 +1,155 @@
+//! A merchant's API key (spec §5): `service_sk_`, 40 random base-62 characters, and 6 that are
+//! their CRC-32.
+//!
+//! The checksum lets anyone tell a mistyped or invented key without a lookup; it is no secret.
+//! The key itself never prints: [`ApiKey::expose`] is the only way to read it.
+
+use std::{fmt, str::FromStr};
+
+use rand::RngExt as _;
+use sha2::{Digest as _, Sha256};
+
+/// What every key begins with (spec §5.2).
+pub const PREFIX: &str = "service_sk_";
+
+/// 40 characters of 62 are 238 bits.
+const RANDOM_CHARACTERS: usize = 40;
+
+/// 62 to the power of 6 is more than 2 to the power of 32.
+const CHECKSUM_CHARACTERS: usize = 6;
+
+/// The digits of base 62, from 0 to 61.
+const BASE_62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// A well-formed API key; whether it was ever issued only merchants-svc can say.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiKey(String);
+
+/// The text cannot be an API key: prefix, length, alphabet or checksum is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an API key")]
+pub struct ApiKeyError;
+
+impl ApiKey {
+    /// A new key from the system's secure random numbers.
+    pub fn generate() -> Self {
+        let mut random = rand::rng();
+        let character = |_| char::from(BASE_62[random.random_range(0..BASE_62.len())]);
+        let secret: String = (0..RANDOM_CHARACTERS).map(character).collect();
+        let checksum = checksum(&secret);
+        Self(format!("{PREFIX}{secret}{checksum}"))
+    }
+
+    /// The whole key: to show it once, or to send it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// What is stored and looked up in place of the key.
+    pub fn sha256(&self) -> [u8; 32] {
+        Sha256::digest(self.0.as_bytes()).into()
+    }
+
+    /// The last four characters, so that people can tell keys apart.
+    pub fn hint(&self) -> &str {
+        self.0.get(self.0.len() - 4..).expect("a key is ASCII")
+    }
+}
+
+impl FromStr for ApiKey {
+    type Err = ApiKeyError;
+
+    fn from_str(text: &str) -> Result<Self, ApiKeyError> {
+        let rest = text.strip_prefix(PREFIX).ok_or(ApiKeyError)?;
+        let is_key = rest.len() == RANDOM_CHARACTERS + CHECKSUM_CHARACTERS
+            && rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if !is_key {
+            return Err(ApiKeyError);
+        }
+        let (secret, check) = rest.split_at(RANDOM_CHARACTERS);
+        if checksum(secret) != check {
+            return Err(ApiKeyError);
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}…{}", self.hint())
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ApiKey({self})")
+    }
+}
+
+/// CRC-32 of the random characters as six base-62 digits, padded with zeros on the left.
+fn checksum(secret: &str) -> String {
+    let mut rest = crc32fast::hash(secret.as_bytes());
+    let mut digits = [b'0'; CHECKSUM_CHARACTERS];
+    for digit in digits.iter_mut().rev() {
+        *digit = BASE_62[(rest % 62) as usize];
+        rest /= 62;
+    }
+    digits.iter().map(|digit| char::from(*digit)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The checksum was computed by another program (Python's zlib.crc32).
+    const KNOWN: &str = "service_sk_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcd0omAup";
+
+    #[test]
+    fn a_generated_key_parses_and_is_unlike_the_next() {
+        let key = ApiKey::generate();
+        assert_eq!(key.expose().len(), 57);
+        assert_eq!(key.expose().parse(), Ok(key.clone()));
+        assert_ne!(key, ApiKey::generate());
+        assert!(key.expose().ends_with(key.hint()));
+    }
+
+    #[test]
+    fn a_known_key_parses() {
+        assert!(KNOWN.parse::<ApiKey>().is_ok());
+    }
+
+    #[test]
+    fn one_wrong_character_anywhere_is_no_key() {
+        let key = ApiKey::generate();
+        for place in 0..key.expose().len() {
+            let mut text = key.expose().as_bytes().to_vec();
+            text[place] = if text[place] == b'x' { b'y' } else { b'x' };
+            let text = String::from_utf8(text).unwrap();
+            assert_eq!(text.parse::<ApiKey>(), Err(ApiKeyError), "{place}");
+        }
+    }
+
+    #[test]
+    fn other_texts_are_no_keys() {
+        let key = ApiKey::generate();
+        let texts = [
+            String::new(),
+            PREFIX.to_owned(),
+            format!("{} ", key.expose()),
+            format!(" {}", key.expose()),
+            key.expose().replace(PREFIX, "service_pk_"),
+            format!("{PREFIX}{}", "é".repeat(23)),
+            format!("{}0", key.expose()),
+        ];
+        for text in texts {
+            assert_eq!(text.parse::<ApiKey>(), Err(ApiKeyError), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn printing_shows_the_hint_only() {
+        let key = ApiKey::generate();
+        assert_eq!(key.to_string(), format!("service_sk_…{}", key.hint()));
+        assert_eq!(format!("{key:?}"), format!("ApiKey({key})"));
+    }
+}

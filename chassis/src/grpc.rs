@@ -1,0 +1,193 @@
+//! gRPC in both directions: the one way to serve, the one way to call, and how errors travel.
+
+use std::{future::Future, time::Duration};
+
+use anyhow::Context as _;
+use futures::StreamExt as _;
+use tokio::net::TcpListener;
+use tonic::{
+    service::Routes,
+    transport::{Certificate, Identity, Server, ServerTlsConfig, server::TcpIncoming},
+};
+use tonic_health::server::health_reporter;
+
+use crate::{
+    admin::{self, Readiness},
+    clock::Clock,
+    config::{Listen, Tls},
+    http::{DRAIN_MAX, install_tls},
+    shutdown::Shutdown,
+};
+
+mod call;
+mod client;
+mod deadline;
+mod status;
+
+pub use client::{Channel, connect, is_serving};
+pub use status::{invalid, reason, status, violations};
+
+/// Longest that a call may take where its caller set no deadline.
+const CALL_MAX: Duration = Duration::from_secs(15);
+
+/// Calls at the same time on one connection.
+const STREAMS_MAX: u32 = 1_024;
+
+/// A connection is asked to go after this, so that clients spread over new replicas.
+const CONNECTION_AGE_MAX: Duration = Duration::from_secs(300);
+
+/// A client that vanished without a word is noticed after this.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+
+/// How long accepting pauses when the system has no sockets left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A service's bound sockets.
+#[derive(Debug)]
+pub struct Sockets {
+    pub grpc: TcpListener,
+    pub admin: Option<TcpListener>,
+}
+
+impl Sockets {
+    pub async fn bind(listen: &Listen) -> anyhow::Result<Self> {
+        let grpc = TcpListener::bind(listen.listen)
+            .await
+            .with_context(|| format!("LISTEN={} cannot be listened on", listen.listen))?;
+        let admin = bind_admin(listen.admin_listen).await?;
+        Ok(Self { grpc, admin })
+    }
+}
+
+/// Binds the admin address, where there is one.
+pub async fn bind_admin(
+    address: Option<std::net::SocketAddr>,
+) -> anyhow::Result<Option<TcpListener>> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("ADMIN_LISTEN={address} cannot be listened on"))?;
+    Ok(Some(listener))
+}
+
+/// What a service is served with.
+pub struct Serving {
+    pub sockets: Sockets,
+    pub tls: Tls,
+    /// Answer reflection.
+    pub reflection: bool,
+    pub readiness: Readiness,
+    pub clock: Clock,
+    pub shutdown: Shutdown,
+}
+
+/// Serves until the process stops, then drains, for [`DRAIN_MAX`] at most.
+///
+/// Each call runs in a span, is counted, keeps time travel waiting, and honours its caller's
+/// deadline. A panic in it is INTERNAL to the caller. Health is answered, and reflection where it
+/// is wanted; the admin address is served beside it.
+pub async fn serve(routes: Routes, serving: Serving) -> anyhow::Result<()> {
+    let Serving {
+        sockets,
+        tls,
+        reflection,
+        readiness,
+        clock,
+        shutdown,
+    } = serving;
+    let (health, health_service) = health_reporter();
+    let mut routes = routes.add_service(health_service);
+    if reflection {
+        let service = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
+            .build_v1()?;
+        routes = routes.add_service(service);
+    }
+    // Without a grace after the age: tonic 0.14 would not ask the connection to go, but cut it off
+    // in the middle of its calls. Calls have deadlines, so an old connection does end.
+    let mut server = Server::builder()
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_connection_age(CONNECTION_AGE_MAX)
+        .http2_keepalive_interval(Some(KEEPALIVE));
+    if let Some(config) = server_tls(&tls)? {
+        server = server
+            .tls_config(config)
+            .context("TLS_CERT, TLS_KEY or TLS_CA is not usable")?;
+    }
+    let stopping = {
+        let (shutdown, health) = (shutdown.clone(), health);
+        async move {
+            shutdown.wait().await;
+            // Whoever balances calls stops choosing this process.
+            health
+                .set_service_status("", tonic_health::ServingStatus::NotServing)
+                .await;
+        }
+    };
+    let incoming = TcpIncoming::from(sockets.grpc)
+        .with_nodelay(Some(true))
+        .then(async |accepted| {
+            if accepted.is_err() {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+            accepted
+        });
+    let grpc = server
+        .layer(call::layer(clock))
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(incoming, stopping);
+    let grpc = async {
+        until_drained(grpc, &shutdown)
+            .await
+            .context("the gRPC server failed")
+    };
+    admin::beside(grpc, sockets.admin, readiness, shutdown.clone()).await
+}
+
+/// A connection that says nothing would hold up the drain for ever.
+async fn until_drained<T: Default, E>(
+    serving: impl Future<Output = Result<T, E>>,
+    shutdown: &Shutdown,
+) -> Result<T, E> {
+    let too_late = async {
+        shutdown.wait().await;
+        tokio::time::sleep(DRAIN_MAX).await;
+    };
+    tokio::select! {
+        served = serving => served,
+        () = too_late => {
+            tracing::warn!("connections did not end before the deadline");
+            Ok(T::default())
+        }
+    }
+}
+
+fn server_tls(tls: &Tls) -> anyhow::Result<Option<ServerTlsConfig>> {
+    let Some((identity, authority)) = read_tls(tls)? else {
+        return Ok(None);
+    };
+    let config = ServerTlsConfig::new()
+        .identity(identity)
+        .client_ca_root(authority);
+    Ok(Some(config))
+}
+
+/// This process's certificate and the authority of all, where TLS is configured.
+fn read_tls(tls: &Tls) -> anyhow::Result<Option<(Identity, Certificate)>> {
+    let (Some(certificate), Some(key), Some(authority)) =
+        (&tls.tls_cert, &tls.tls_key, &tls.tls_ca)
+    else {
+        return Ok(None);
+    };
+    install_tls();
+    let read = |variable: &str, file: &std::path::Path| {
+        std::fs::read(file).with_context(|| format!("{variable}={} cannot be read", file.display()))
+    };
+    let identity = Identity::from_pem(read("TLS_CERT", certificate)?, read("TLS_KEY", key)?);
+    Ok(Some((
+        identity,
+        Certificate::from_pem(read("TLS_CA", authority)?),
+    )))
+}

@@ -1,0 +1,465 @@
+//! The one way to call another service: spread over every address of its name, bounded in time,
+//! with the trace of the caller.
+//!
+//! A call that certainly was not sent is tried on the next replica, so a replica that went away
+//! costs nothing but a moment. A call that may have arrived is never repeated here.
+
+use std::{
+    collections::BTreeMap,
+    error::Error as StdError,
+    fmt,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, Uri};
+use http_body_util::{BodyExt as _, Full};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tonic::{
+    ConnectError, Status, TimeoutExpired,
+    body::Body,
+    transport::{self, ClientTlsConfig, Endpoint},
+};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+use tower::ServiceExt as _;
+
+use super::{deadline, read_tls};
+use crate::{config::Tls, shutdown::spawn_detached, telemetry};
+
+/// How often a service's name is looked up again, so that new replicas get calls.
+const RESOLVE_EVERY: Duration = Duration::from_secs(5);
+
+/// How soon a name that has no address is looked up again.
+const RESOLVE_AGAIN: Duration = Duration::from_millis(250);
+
+/// Longest wait for a connection, and for the first look-up of a name.
+const CONNECT_MAX: Duration = Duration::from_secs(1);
+
+/// How long a replica is left alone after a connection to it did not come about in time. Calls
+/// would queue up behind each try; a refused connection costs no time, so it has no such pause.
+const LEFT_ALONE: Duration = Duration::from_secs(1);
+
+/// Replicas that one call is tried on, as long as it was not sent to any.
+const TRIES_MAX: usize = 3;
+
+/// A replica that vanished without a word is noticed within this and the next.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+const KEEPALIVE_ANSWER_MAX: Duration = Duration::from_secs(5);
+
+type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// A service, wherever its replicas are. Clones share the connections.
+///
+/// A call that is not answered within the channel's time ends with DEADLINE_EXCEEDED; a call may
+/// set a shorter time of its own. One that cannot be sent, or whose connection breaks, ends with
+/// UNAVAILABLE; [`tonic::ConnectError`] among its sources says that it was certainly not sent. A
+/// status that was made here has a source; one that the service answered with has none.
+///
+/// For unary calls: a request is held in memory until it is sent.
+#[derive(Clone)]
+pub struct Channel {
+    host: Arc<str>,
+    /// `None` until the name was looked up once.
+    replicas: watch::Receiver<Option<Arc<[Replica]>>>,
+    turn: Arc<AtomicUsize>,
+    answer_max: Duration,
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Channel({})", self.host)
+    }
+}
+
+/// A channel to `http://name:port` or, with mutual TLS, `https://name:port`. Connects when it is
+/// first used, and again whenever it must.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub fn connect(url: &str, tls: &Tls, answer_max: Duration) -> anyhow::Result<Channel> {
+    let names = Names::parse(url, tls)?;
+    let host = names.host.as_str().into();
+    let (tell, replicas) = watch::channel(None);
+    spawn_detached(names.follow(tell));
+    Ok(Channel {
+        host,
+        replicas,
+        turn: Arc::default(),
+        answer_max,
+    })
+}
+
+/// Whether a service that is called without TLS answers and says that it serves.
+pub async fn is_serving(url: &str) -> bool {
+    match connect(url, &Tls::default(), CONNECT_MAX) {
+        Ok(channel) => channel.is_serving().await,
+        Err(_) => false,
+    }
+}
+
+impl Channel {
+    /// Whether the service answers, within a second, and says that it serves.
+    pub async fn is_serving(&self) -> bool {
+        let mut check = tonic::Request::new(HealthCheckRequest::default());
+        check.set_timeout(CONNECT_MAX);
+        let answer = HealthClient::new(self.clone()).check(check).await;
+        answer.is_ok_and(|answer| answer.into_inner().status() == ServingStatus::Serving)
+    }
+
+    async fn send(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let replicas = self.known_replicas().await;
+        let mut failure = BoxError::from(format!("{} has no address to try", self.host));
+        for _ in 0..TRIES_MAX {
+            let Some(replica) = self.next_of(&replicas) else {
+                break;
+            };
+            let request = Request::from_parts(head.clone(), whole(body.clone()));
+            match replica.send(request).await {
+                Err(error) if was_not_sent(&error) => failure = error.into(),
+                answer => return Ok(answer?),
+            }
+        }
+        Err(ConnectError(failure).into())
+    }
+
+    /// Waits for the first look-up, but not for long.
+    async fn known_replicas(&self) -> Arc<[Replica]> {
+        let mut replicas = self.replicas.clone();
+        let known = timeout(CONNECT_MAX, replicas.wait_for(Option::is_some)).await;
+        match known {
+            Ok(Ok(known)) => known.clone().unwrap_or_default(),
+            // No look-up yet, or the runtime ends.
+            Ok(Err(_)) | Err(_) => Arc::default(),
+        }
+    }
+
+    /// The next one in turn that is not left alone.
+    fn next_of<'a>(&self, replicas: &'a [Replica]) -> Option<&'a Replica> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let start = turn.checked_rem(replicas.len())?;
+        let (before, from) = replicas.split_at(start);
+        from.iter()
+            .chain(before)
+            .find(|replica| replica.may_be_tried())
+    }
+}
+
+fn whole(body: Bytes) -> Body {
+    Body::new(Full::new(body))
+}
+
+impl tower::Service<Request<Body>> for Channel {
+    type Response = Response<Body>;
+    type Error = Status;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Status>> + Send>>;
+
+    /// Always ready: waiting for a replica counts towards the call's time.
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let answer_max = deadline::shorten(request.headers_mut(), self.answer_max);
+        if let Some(context) = telemetry::current_traceparent()
+            && let Ok(context) = HeaderValue::try_from(context)
+        {
+            request.headers_mut().insert("traceparent", context);
+        }
+        let channel = self.clone();
+        Box::pin(async move {
+            let answer = timeout(answer_max, channel.send(request)).await;
+            let answer = answer.unwrap_or_else(|_| Err(TimeoutExpired(()).into()));
+            answer.map_err(failure)
+        })
+    }
+}
+
+/// What the caller is told when there is no answer.
+fn failure(error: BoxError) -> Status {
+    let mut status = if causes(&*error).any(|cause| cause.is::<TimeoutExpired>()) {
+        Status::deadline_exceeded("no answer in time")
+    } else {
+        Status::unavailable("no connection, or it broke")
+    };
+    status.set_source(Arc::from(error));
+    status
+}
+
+/// No connection came about; or it ended before the request was handed to it; or the server closed
+/// it in good order and said that it will not process this call (RFC 9113 §6.8).
+fn was_not_sent(error: &transport::Error) -> bool {
+    causes(error).any(|cause| {
+        if let Some(error) = cause.downcast_ref::<hyper::Error>() {
+            return error.is_canceled();
+        }
+        if let Some(error) = cause.downcast_ref::<h2::Error>() {
+            let is_in_good_order = error.reason() == Some(h2::Reason::NO_ERROR);
+            return error.is_go_away() && error.is_remote() && is_in_good_order;
+        }
+        cause.is::<ConnectError>()
+    })
+}
+
+/// An error and all that it came from.
+fn causes<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+/// One address of a service.
+#[derive(Clone)]
+struct Replica {
+    connection: transport::Channel,
+    left_alone_until: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Replica {
+    async fn send(&self, request: Request<Body>) -> Result<Response<Body>, transport::Error> {
+        let started = Instant::now();
+        let answer = self.connection.clone().oneshot(request).await;
+        if let Err(error) = &answer
+            && was_not_sent(error)
+            && started.elapsed() >= CONNECT_MAX
+        {
+            *self.left_alone() = Some(Instant::now() + LEFT_ALONE);
+        }
+        answer
+    }
+
+    fn may_be_tried(&self) -> bool {
+        self.left_alone()
+            .is_none_or(|until| until <= Instant::now())
+    }
+
+    fn left_alone(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        // No code panics while it holds the lock.
+        self.left_alone_until
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A service's name, and how to speak to whoever it names.
+struct Names {
+    origin: Uri,
+    /// Without the brackets of an IPv6 address.
+    host: String,
+    port: u16,
+    tls: Option<ClientTlsConfig>,
+}
+
+impl Names {
+    fn parse(url: &str, tls: &Tls) -> anyhow::Result<Self> {
+        let origin: Uri = url.parse().with_context(|| format!("{url} is not a URL"))?;
+        let Some(host) = origin.host() else {
+            bail!("{url} has no host");
+        };
+        let host = host.trim_matches(['[', ']']).to_owned();
+        let (port, tls) = match origin.scheme_str() {
+            Some("http") => (80, None),
+            Some("https") => {
+                let Some((identity, authority)) = read_tls(tls)? else {
+                    bail!("{url} needs TLS_CERT, TLS_KEY and TLS_CA");
+                };
+                let tls = ClientTlsConfig::new()
+                    .identity(identity)
+                    .ca_certificate(authority)
+                    .domain_name(host.clone())
+                    .timeout(CONNECT_MAX);
+                (443, Some(tls))
+            }
+            _ => bail!("{url} must begin with http:// or https://"),
+        };
+        let names = Self {
+            port: origin.port_u16().unwrap_or(port),
+            origin,
+            host,
+            tls,
+        };
+        // What is wrong with a certificate is said now, not at the first call.
+        names.endpoint(SocketAddr::from(([127, 0, 0, 1], names.port)))?;
+        Ok(names)
+    }
+
+    /// Looks the name up, and tells what was found, until nobody listens.
+    async fn follow(self, tell: watch::Sender<Option<Arc<[Replica]>>>) {
+        let mut known = BTreeMap::new();
+        let mut failed = false;
+        loop {
+            match self.look_up(&known).await {
+                Ok(found) => {
+                    failed = false;
+                    if !found.keys().eq(known.keys()) || tell.borrow().is_none() {
+                        tell.send_replace(Some(found.values().cloned().collect()));
+                        known = found;
+                    }
+                }
+                Err(error) => {
+                    if !failed {
+                        tracing::warn!(host = self.host, %error, "the name cannot be looked up");
+                    }
+                    failed = true;
+                    // The last known addresses are better than none.
+                    tell.send_if_modified(|told| {
+                        let is_first = told.is_none();
+                        told.get_or_insert_default();
+                        is_first
+                    });
+                }
+            }
+            let wait = if known.is_empty() {
+                RESOLVE_AGAIN
+            } else {
+                RESOLVE_EVERY
+            };
+            tokio::select! {
+                () = tell.closed() => return,
+                () = sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Every replica now; those known before keep their connections.
+    async fn look_up(
+        &self,
+        known: &BTreeMap<SocketAddr, Replica>,
+    ) -> anyhow::Result<BTreeMap<SocketAddr, Replica>> {
+        let addresses = tokio::net::lookup_host((self.host.as_str(), self.port)).await?;
+        addresses
+            .map(|address| {
+                let replica = match known.get(&address) {
+                    Some(replica) => replica.clone(),
+                    None => Replica {
+                        connection: self.endpoint(address)?.connect_lazy(),
+                        left_alone_until: Arc::default(),
+                    },
+                };
+                Ok((address, replica))
+            })
+            .collect()
+    }
+
+    fn endpoint(&self, address: SocketAddr) -> anyhow::Result<Endpoint> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))?
+            .origin(self.origin.clone())
+            .connect_timeout(CONNECT_MAX)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEPALIVE)
+            .keep_alive_timeout(KEEPALIVE_ANSWER_MAX)
+            .keep_alive_while_idle(true);
+        match &self.tls {
+            Some(tls) => endpoint
+                .tls_config(tls.clone())
+                .context("TLS_CERT, TLS_KEY or TLS_CA is not usable"),
+            None => Ok(endpoint),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpSocket};
+    use tonic::service::Routes;
+
+    use super::*;
+    use crate::{
+        admin::Readiness,
+        clock::Clock,
+        grpc::{Serving, Sockets, serve},
+        shutdown::{Shutdown, Tasks},
+    };
+
+    /// A channel to these addresses of one name.
+    fn channel(addresses: &[SocketAddr]) -> Channel {
+        let names = Names::parse("http://any:1", &Tls::default()).unwrap();
+        let replicas: Arc<[Replica]> = addresses
+            .iter()
+            .map(|address| Replica {
+                connection: names.endpoint(*address).unwrap().connect_lazy(),
+                left_alone_until: Arc::default(),
+            })
+            .collect();
+        Channel {
+            host: "any".into(),
+            replicas: watch::channel(Some(replicas)).1,
+            turn: Arc::default(),
+            answer_max: Duration::from_secs(10),
+        }
+    }
+
+    async fn replica(tasks: &Tasks, shutdown: &Shutdown) -> SocketAddr {
+        let grpc = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = grpc.local_addr().unwrap();
+        let serving = Serving {
+            sockets: Sockets { grpc, admin: None },
+            tls: Tls::default(),
+            reflection: false,
+            readiness: Readiness::new(),
+            clock: Clock::system(),
+            shutdown: shutdown.clone(),
+        };
+        tasks.spawn(async { serve(Routes::default(), serving).await.unwrap() });
+        address
+    }
+
+    #[tokio::test]
+    async fn a_replica_that_is_gone_costs_no_call() {
+        let tasks = Tasks::new();
+        let (shutdown, other) = (Shutdown::new(), Shutdown::new());
+        // Bound, so that nobody else takes the port, but not listening.
+        let gone = TcpSocket::new_v4().unwrap();
+        gone.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let addresses = [
+            gone.local_addr().unwrap(),
+            replica(&tasks, &shutdown).await,
+            replica(&tasks, &other).await,
+        ];
+        let channel = channel(&addresses);
+        for _ in 0..30 {
+            assert!(channel.is_serving().await);
+        }
+        other.begin();
+        for _ in 0..30 {
+            let mut health = HealthClient::new(channel.clone());
+            health.check(HealthCheckRequest::default()).await.unwrap();
+        }
+        shutdown.begin();
+        tasks.drain(Duration::MAX).await;
+        assert!(!channel.is_serving().await);
+    }
+
+    #[tokio::test]
+    async fn look_ups_end_with_the_last_channel() {
+        let names = Names::parse("http://127.0.0.1:1", &Tls::default()).unwrap();
+        let (tell, replicas) = watch::channel(None);
+        drop(replicas);
+        let ended = timeout(Duration::from_secs(10), names.follow(tell)).await;
+        assert!(ended.is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_ipv6_address_and_a_default_port_are_understood() {
+        let names = Names::parse("http://[::1]", &Tls::default()).unwrap();
+        assert_eq!((names.host.as_str(), names.port), ("::1", 80));
+        let found = names.look_up(&BTreeMap::new()).await.unwrap();
+        let addresses: Vec<_> = found.keys().map(ToString::to_string).collect();
+        assert_eq!(addresses, ["[::1]:80"]);
+    }
+}

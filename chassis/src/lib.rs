@@ -1,0 +1,15 @@
+//! What every process runs on, and the value types that all of them speak.
+//!
+//! This is a closed list: a new module needs a reason that every service shares.
+
+pub mod admin;
+pub mod api_key;
+pub mod clock;
+pub mod config;
+pub mod grpc;
+pub mod http;
+pub mod ids;
+pub mod money;
+pub mod phone;
+pub mod shutdown;
+pub mod telemetry;

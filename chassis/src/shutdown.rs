@@ -1,0 +1,83 @@
+//! How a process stops: one signal that everything watches, and the tasks that must end before it.
+
+use std::{future::Future, time::Duration};
+
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Says once, to everything that holds a clone, that the process stops.
+#[derive(Clone, Debug, Default)]
+pub struct Shutdown(CancellationToken);
+
+impl Shutdown {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Begins on SIGTERM or SIGINT.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, or where signal handlers cannot be installed.
+    pub fn on_signals() -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+
+        let shutdown = Self::new();
+        let listen = |kind| signal(kind).expect("a process may handle its signals");
+        let mut terminate = listen(SignalKind::terminate());
+        let mut interrupt = listen(SignalKind::interrupt());
+        let begin = shutdown.clone();
+        spawn_detached(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            begin.begin();
+        });
+        shutdown
+    }
+
+    pub fn begin(&self) {
+        self.0.cancel();
+    }
+
+    pub async fn wait(&self) {
+        self.0.cancelled().await;
+    }
+
+    pub fn has_begun(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}
+
+/// Tasks that outlive the call that started them and are waited for before the process ends.
+#[derive(Clone, Debug, Default)]
+pub struct Tasks(TaskTracker);
+
+impl Tasks {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts a task in the span of the caller.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        use tracing::Instrument;
+        self.0.spawn(task.in_current_span());
+    }
+
+    /// Waits until every task has ended, at most `deadline`. Tasks that are left end with the
+    /// process, as in a crash.
+    pub async fn drain(&self, deadline: Duration) {
+        self.0.close();
+        if tokio::time::timeout(deadline, self.0.wait()).await.is_err() {
+            tracing::warn!(left = self.0.len(), "tasks did not end before the deadline");
+        }
+    }
+}
+
+/// For tasks that live as long as the process and hold nothing that could be lost.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that starts a task without a tracker"
+)]
+pub(crate) fn spawn_detached(task: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(task);
+}

@@ -1,0 +1,151 @@
+//! A small gRPC service that does what the caller asks it to.
+
+use std::sync::Arc;
+
+use chassis::{
+    admin::Readiness,
+    clock::Clock,
+    config::Tls,
+    grpc::{self, Channel, Serving, Sockets},
+    shutdown::{Shutdown, Tasks},
+    telemetry,
+};
+use proto::ratelimit::{
+    CheckRequest, CheckResponse,
+    rate_limits_client::RateLimitsClient,
+    rate_limits_server::{RateLimits, RateLimitsServer},
+};
+use tokio::{net::TcpListener, sync::Notify};
+use tonic::{Code, Request, Response, Status, service::Routes};
+
+use super::PATIENCE;
+
+/// What a test and its service tell each other.
+#[derive(Default)]
+pub struct Signals {
+    /// A handler that waits has begun.
+    pub begun: Notify,
+    /// It may go on.
+    pub go_on: Notify,
+    /// It ended or was dropped.
+    pub ended: Notify,
+}
+
+struct Told(Arc<Signals>);
+
+/// Tells even where the handler is dropped.
+struct TellsEnd<'a>(&'a Signals);
+
+impl Drop for TellsEnd<'_> {
+    fn drop(&mut self) {
+        self.0.ended.notify_one();
+    }
+}
+
+/// The merchant's id says what is to happen.
+#[tonic::async_trait]
+impl RateLimits for Told {
+    async fn check(
+        &self,
+        request: Request<CheckRequest>,
+    ) -> Result<Response<CheckResponse>, Status> {
+        match request.get_ref().merchant_id.as_str() {
+            "wait" => {
+                let _ended = TellsEnd(&self.0);
+                self.0.begun.notify_one();
+                self.0.go_on.notified().await;
+            }
+            "panic" => panic!("as the test asked"),
+            "refuse" => {
+                return Err(grpc::status(
+                    Code::FailedPrecondition,
+                    "TOO_LATE",
+                    "it is too late",
+                ));
+            }
+            "violate" => {
+                return Err(grpc::invalid(&[
+                    ("name", "must be short"),
+                    ("age", "must be there"),
+                ]));
+            }
+            "trace" => {
+                let context = telemetry::current_traceparent().unwrap_or_default();
+                return Err(Status::already_exists(context));
+            }
+            _ => {}
+        }
+        Ok(Response::new(CheckResponse::default()))
+    }
+}
+
+/// The service, run by a test.
+pub struct Running {
+    pub port: u16,
+    pub shutdown: Shutdown,
+    pub signals: Arc<Signals>,
+    /// Ends when the server has ended.
+    pub served: Tasks,
+}
+
+pub async fn start() -> Running {
+    start_with(Tls::default(), Clock::system()).await
+}
+
+pub async fn start_with(tls: Tls, clock: Clock) -> Running {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    start_on(listener, tls, clock, Reflection::Off)
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub enum Reflection {
+    On,
+    Off,
+}
+
+pub fn start_on(listener: TcpListener, tls: Tls, clock: Clock, reflection: Reflection) -> Running {
+    let running = Running {
+        port: listener.local_addr().unwrap().port(),
+        shutdown: Shutdown::new(),
+        signals: Arc::default(),
+        served: Tasks::new(),
+    };
+    let serving = Serving {
+        sockets: Sockets {
+            grpc: listener,
+            admin: None,
+        },
+        tls,
+        reflection: reflection == Reflection::On,
+        readiness: Readiness::new(),
+        clock,
+        shutdown: running.shutdown.clone(),
+    };
+    let routes = Routes::new(RateLimitsServer::new(Told(running.signals.clone())));
+    running
+        .served
+        .spawn(async { grpc::serve(routes, serving).await.unwrap() });
+    running
+}
+
+impl Running {
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    pub fn channel(&self) -> Channel {
+        grpc::connect(&self.url(), &Tls::default(), PATIENCE).unwrap()
+    }
+}
+
+/// Makes the service do what `what` says.
+pub async fn ask(channel: &Channel, what: &str) -> Result<(), Status> {
+    let request = CheckRequest {
+        merchant_id: what.to_owned(),
+        ..CheckRequest::default()
+    };
+    RateLimitsClient::new(channel.clone())
+        .check(request)
+        .await
+        .map(drop)
+}

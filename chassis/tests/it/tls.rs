@@ -1,0 +1,143 @@
+//! Mutual TLS between the services.
+
+use std::{fs, path::Path};
+
+use chassis::{clock::Clock, config::Tls, grpc};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tonic::Code;
+
+use super::{
+    PATIENCE,
+    grpc::was_not_sent,
+    service::{Running, ask, start_with},
+    soon,
+};
+
+/// An authority that lives as long as a test.
+struct Authority {
+    folder: TempDir,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new([]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let folder = tempfile::tempdir().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        fs::write(folder.path().join("ca.pem"), certificate.pem()).unwrap();
+        Self {
+            folder,
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    /// The settings of a process that this authority vouches for under `name`.
+    fn vouch(&self, name: &str) -> Tls {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let keep = |kind: &str, text: String| {
+            let file = self.folder.path().join(format!("{name}-{kind}.pem"));
+            fs::write(&file, text).unwrap();
+            Some(file)
+        };
+        Tls {
+            tls_cert: keep("cert", certificate.pem()),
+            tls_key: keep("key", key.serialize_pem()),
+            tls_ca: Some(self.folder.path().join("ca.pem")),
+        }
+    }
+}
+
+async fn start(tls: Tls) -> (Running, String) {
+    let service = start_with(tls, Clock::system()).await;
+    let url = format!("https://localhost:{}", service.port);
+    (service, url)
+}
+
+async fn code(url: &str, tls: &Tls) -> Code {
+    let channel = grpc::connect(url, tls, PATIENCE).unwrap();
+    match soon(ask(&channel, "nothing")).await {
+        Ok(()) => Code::Ok,
+        Err(status) => status.code(),
+    }
+}
+
+#[tokio::test]
+async fn processes_of_one_authority_understand_each_other() {
+    let authority = Authority::new();
+    let (service, url) = start(authority.vouch("localhost")).await;
+    let client = authority.vouch("gateway");
+    assert_eq!(code(&url, &client).await, Code::Ok);
+    let channel = grpc::connect(&url, &client, PATIENCE).unwrap();
+    assert!(soon(channel.is_serving()).await);
+    drop(service);
+}
+
+#[tokio::test]
+async fn a_client_without_a_certificate_is_refused() {
+    let (service, _) = start(Authority::new().vouch("localhost")).await;
+    assert_eq!(
+        code(&service.url(), &Tls::default()).await,
+        Code::Unavailable
+    );
+}
+
+#[tokio::test]
+async fn a_client_of_another_authority_is_refused() {
+    let authority = Authority::new();
+    let (_service, url) = start(authority.vouch("localhost")).await;
+    // It trusts the service, but the service does not trust it.
+    let other = Authority::new();
+    let mut stranger = other.vouch("gateway");
+    stranger.tls_ca = authority.vouch("gateway").tls_ca;
+    assert_eq!(code(&url, &stranger).await, Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a_service_of_another_authority_or_name_is_not_believed() {
+    let authority = Authority::new();
+    let client = authority.vouch("gateway");
+    let (_stranger, url) = start(Authority::new().vouch("localhost")).await;
+    assert_eq!(code(&url, &client).await, Code::Unavailable);
+    let (_misnamed, url) = start(authority.vouch("charges")).await;
+    assert_eq!(code(&url, &client).await, Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_unavailable_and_was_sent_nothing() {
+    let authority = Authority::new();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let channel = grpc::connect(&url, &authority.vouch("gateway"), PATIENCE).unwrap();
+    let refused = soon(ask(&channel, "nothing")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable);
+    assert!(was_not_sent(&refused), "{refused:?}");
+}
+
+#[tokio::test]
+async fn https_without_certificates_and_other_schemes_are_refused_at_the_start() {
+    let refused = |url: &str| {
+        grpc::connect(url, &Tls::default(), PATIENCE)
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(refused("https://localhost:1").contains("TLS_CERT"));
+    assert!(refused("ftp://localhost:1").contains("http://"));
+    assert!(refused("localhost:1").contains("localhost:1"));
+    let missing = Path::new("/nonexistent.pem").to_owned();
+    let tls = Tls {
+        tls_cert: Some(missing.clone()),
+        tls_key: Some(missing.clone()),
+        tls_ca: Some(missing),
+    };
+    let refused = grpc::connect("https://localhost:1", &tls, PATIENCE).unwrap_err();
+    assert!(
+        refused.to_string().contains("/nonexistent.pem"),
+        "{refused}"
+    );
+}

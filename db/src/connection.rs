@@ -1,0 +1,317 @@
+//! A connection, a transaction, and a statement that runs on either.
+//!
+//! Transactions are kept here and not in sqlx, whose `begin` on PostgreSQL leaves a transaction
+//! open in the pool when it is cancelled half-way (its depth counts only once `BEGIN` is
+//! answered). Here a PostgreSQL connection that was left in the middle of anything is closed, and
+//! every other transaction that was not committed is rolled back before its connection is reused.
+
+use std::{future::Future, io, ops};
+
+use chassis::shutdown::Tasks;
+use sqlx::{
+    Arguments, Encode, FromRow, PgConnection, Postgres, Sqlite, SqliteConnection, Type,
+    error::BoxDynError,
+    pool::PoolConnection,
+    postgres::{PgArguments, PgRow},
+    sqlite::{SqliteArguments, SqliteRow},
+};
+use tracing::{Instrument, Span};
+
+use crate::{Error, Result, postgres, sqlite};
+
+/// A value that both stores can bind.
+pub trait Param<'q>:
+    Encode<'q, Postgres> + Type<Postgres> + Encode<'q, Sqlite> + Type<Sqlite>
+{
+}
+
+impl<'q, T> Param<'q> for T where
+    T: Encode<'q, Postgres> + Type<Postgres> + Encode<'q, Sqlite> + Type<Sqlite>
+{
+}
+
+/// A row that both stores can read: a struct with `#[derive(sqlx::FromRow)]`, or a tuple.
+pub trait Record:
+    for<'r> FromRow<'r, PgRow> + for<'r> FromRow<'r, SqliteRow> + Send + Unpin
+{
+}
+
+impl<T> Record for T where
+    T: for<'r> FromRow<'r, PgRow> + for<'r> FromRow<'r, SqliteRow> + Send + Unpin
+{
+}
+
+/// A connection. Goes back to its pool when it is dropped.
+pub struct Conn {
+    held: Held,
+    state: State,
+}
+
+enum Held {
+    Postgres(PoolConnection<Postgres>),
+    Sqlite(PoolConnection<Sqlite>),
+}
+
+#[derive(Default)]
+struct State {
+    /// A statement was sent and its answer has not been read.
+    unanswered: bool,
+    /// A statement was refused or cut off.
+    failed: bool,
+}
+
+impl Conn {
+    pub(crate) fn postgres(held: PoolConnection<Postgres>) -> Self {
+        Self {
+            held: Held::Postgres(held),
+            state: State::default(),
+        }
+    }
+
+    pub(crate) fn sqlite(held: PoolConnection<Sqlite>) -> Self {
+        Self {
+            held: Held::Sqlite(held),
+            state: State::default(),
+        }
+    }
+
+    /// A statement: lowercase, `$1` parameters, named columns. Row locks are written `for update`,
+    /// `for update skip locked`, `for no key update` or `for share`.
+    pub fn sql(&mut self, text: &'static str) -> Sql<'_> {
+        let (on, text) = match &mut self.held {
+            Held::Postgres(held) => (On::Postgres(held, PgArguments::default()), text),
+            Held::Sqlite(held) => {
+                let text = sqlite::without_row_locks(text);
+                (On::Sqlite(held, SqliteArguments::default()), text)
+            }
+        };
+        Sql {
+            on,
+            state: &mut self.state,
+            text,
+            not_bound: None,
+        }
+    }
+
+    /// `begin`, `commit` or `rollback`, which are not prepared.
+    async fn control(&mut self, text: &'static str) -> Result<()> {
+        let query = sqlx::raw_sql(text);
+        let answer = match &mut self.held {
+            Held::Postgres(held) => {
+                let answer = within_deadline(query.execute(&mut **held));
+                self.state.watch(text, answer).await.map(drop)
+            }
+            Held::Sqlite(held) => {
+                let answer = query.execute(&mut **held);
+                self.state.watch(text, answer).await.map(drop)
+            }
+        };
+        // Refused: nobody knows what the connection is in.
+        self.state.unanswered |= answer.is_err();
+        answer
+    }
+
+    /// Whether the answer to a statement is still on the way, perhaps for ever.
+    fn is_lost(&self) -> bool {
+        self.state.unanswered && matches!(self.held, Held::Postgres(_))
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        if self.is_lost()
+            && let Held::Postgres(held) = &mut self.held
+        {
+            held.close_on_drop();
+        }
+    }
+}
+
+/// A transaction. Dropped without [`Tx::commit`], it is rolled back.
+pub struct Tx {
+    /// `None` once it has ended.
+    conn: Option<Conn>,
+    /// Runs the rollback of a dropped transaction.
+    tasks: Tasks,
+}
+
+impl Tx {
+    pub(crate) async fn begin(conn: Conn, tasks: &Tasks) -> Result<Self> {
+        let begin = match conn.held {
+            Held::Postgres(_) => "begin",
+            // Takes the write lock now: a reader that turns writer may fail half-way.
+            Held::Sqlite(_) => "begin immediate",
+        };
+        let mut tx = Self {
+            conn: Some(conn),
+            tasks: tasks.clone(),
+        };
+        tx.control(begin).await?;
+        Ok(tx)
+    }
+
+    /// Makes the changes last. An error means that the outcome is unknown (see the crate's page),
+    /// except after a failed statement: then nothing was committed.
+    pub async fn commit(mut self) -> Result<()> {
+        if self.state.failed {
+            // PostgreSQL would answer such a commit with a silent rollback.
+            let text = "a transaction in which a statement failed cannot be committed";
+            return Err(Error::Protocol(text.into()));
+        }
+        self.control("commit").await?;
+        self.conn = None;
+        Ok(())
+    }
+}
+
+impl ops::Deref for Tx {
+    type Target = Conn;
+
+    fn deref(&self) -> &Conn {
+        self.conn.as_ref().expect("held until the transaction ends")
+    }
+}
+
+impl ops::DerefMut for Tx {
+    fn deref_mut(&mut self) -> &mut Conn {
+        self.conn.as_mut().expect("held until the transaction ends")
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        // The server rolls back what a closed connection had begun.
+        let Some(mut conn) = self.conn.take().filter(|conn| !conn.is_lost()) else {
+            return;
+        };
+        self.tasks.spawn(async move {
+            if let Err(error) = conn.control("rollback").await {
+                // On SQLite also where a `begin` never ran or a `commit` was done.
+                tracing::debug!(%error, "there was nothing to roll back");
+            }
+        });
+    }
+}
+
+/// A statement with its values. Runs once one of `run`, `one`, `optional` and `all` is awaited.
+#[must_use = "nothing runs before run, one, optional or all"]
+pub struct Sql<'c> {
+    on: On<'c>,
+    state: &'c mut State,
+    text: &'static str,
+    /// The first value that could not be encoded.
+    not_bound: Option<BoxDynError>,
+}
+
+enum On<'c> {
+    Postgres(&'c mut PgConnection, PgArguments),
+    Sqlite(&'c mut SqliteConnection, SqliteArguments),
+}
+
+impl<'c> Sql<'c> {
+    /// The value of the next parameter.
+    pub fn bind<'q, T: Param<'q>>(mut self, value: T) -> Self {
+        let bound = match &mut self.on {
+            On::Postgres(_, arguments) => Arguments::add(arguments, value),
+            On::Sqlite(_, arguments) => Arguments::add(arguments, value),
+        };
+        if let Err(error) = bound {
+            self.not_bound.get_or_insert(error);
+        }
+        self
+    }
+
+    /// Returns the number of rows affected.
+    pub async fn run(self) -> Result<u64> {
+        let (on, state, text) = self.bound()?;
+        match on {
+            On::Postgres(conn, arguments) => {
+                let query = sqlx::query_with::<Postgres, _>(text, arguments);
+                let answer = state.watch(text, within_deadline(query.execute(conn)));
+                Ok(answer.await?.rows_affected())
+            }
+            On::Sqlite(conn, arguments) => {
+                let query = sqlx::query_with::<Sqlite, _>(text, arguments);
+                let answer = state.watch(text, query.execute(conn));
+                Ok(answer.await?.rows_affected())
+            }
+        }
+    }
+
+    /// Returns the first row; [`Error::RowNotFound`] where there is none.
+    pub async fn one<T: Record>(self) -> Result<T> {
+        self.optional().await?.ok_or(Error::RowNotFound)
+    }
+
+    /// Returns the first row, if there is one.
+    pub async fn optional<T: Record>(self) -> Result<Option<T>> {
+        let (on, state, text) = self.bound()?;
+        match on {
+            On::Postgres(conn, arguments) => {
+                let query = sqlx::query_as_with::<Postgres, T, _>(text, arguments);
+                state
+                    .watch(text, within_deadline(query.fetch_optional(conn)))
+                    .await
+            }
+            On::Sqlite(conn, arguments) => {
+                let query = sqlx::query_as_with::<Sqlite, T, _>(text, arguments);
+                state.watch(text, query.fetch_optional(conn)).await
+            }
+        }
+    }
+
+    /// Returns every row. The statement holds a `limit`, or its result is small by nature.
+    pub async fn all<T: Record>(self) -> Result<Vec<T>> {
+        let (on, state, text) = self.bound()?;
+        match on {
+            On::Postgres(conn, arguments) => {
+                let query = sqlx::query_as_with::<Postgres, T, _>(text, arguments);
+                state
+                    .watch(text, within_deadline(query.fetch_all(conn)))
+                    .await
+            }
+            On::Sqlite(conn, arguments) => {
+                let query = sqlx::query_as_with::<Sqlite, T, _>(text, arguments);
+                state.watch(text, query.fetch_all(conn)).await
+            }
+        }
+    }
+
+    fn bound(self) -> Result<(On<'c>, &'c mut State, &'static str)> {
+        match self.not_bound {
+            Some(error) => Err(Error::Encode(error)),
+            None => Ok((self.on, self.state, self.text)),
+        }
+    }
+}
+
+impl State {
+    /// Runs a statement in its own span, and notes how it ended.
+    async fn watch<T>(&mut self, text: &str, answer: impl Future<Output = Result<T>>) -> Result<T> {
+        let before = self.failed;
+        self.failed = true;
+        self.unanswered = true;
+        // The text only: values stay out of traces. What a loop reads to see whether there is work
+        // belongs to no trace, and is not one.
+        let span = if Span::current().is_none() {
+            Span::none()
+        } else {
+            tracing::debug_span!("sql", otel.kind = "client", db.query.text = text)
+        };
+        let answer = answer.instrument(span).await;
+        self.unanswered = matches!(
+            answer,
+            Err(Error::Io(_) | Error::Tls(_) | Error::Protocol(_))
+        );
+        self.failed = before || answer.is_err();
+        answer
+    }
+}
+
+/// For a server that no longer answers: its own statement timeout is shorter.
+async fn within_deadline<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
+    match tokio::time::timeout(postgres::STATEMENT_AT_MOST, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(Error::Io(io::ErrorKind::TimedOut.into())),
+    }
+}

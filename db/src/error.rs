@@ -1,0 +1,44 @@
+//! How a database fails, and the three cases that callers tell apart.
+
+/// What went wrong. The text may hold values of a constraint's columns: it is for logs, not for
+/// clients.
+pub type Error = sqlx::Error;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// PostgreSQL: serialization failure, deadlock, lock not available. SQLite: BUSY in its variants.
+const RETRYABLE: &[&str] = &["40001", "40P01", "55P03", "5", "261", "517", "773"];
+
+/// PostgreSQL: too many connections, out of resources, cancelled by a timeout, shutting down,
+/// crashed, starting, idle too long in a transaction.
+const UNAVAILABLE: &[&str] = &[
+    "53300", "53200", "53100", "57014", "57P01", "57P02", "57P03", "25P03",
+];
+
+/// A row with this key exists.
+pub fn is_unique_violation(error: &Error) -> bool {
+    error
+        .as_database_error()
+        .is_some_and(|error| error.is_unique_violation())
+}
+
+/// The same transaction, run again from its start, may succeed.
+pub fn is_retryable(error: &Error) -> bool {
+    has_code(error, RETRYABLE)
+}
+
+/// The database cannot be reached or does not keep up: nothing is wrong with the statement.
+pub fn is_unavailable(error: &Error) -> bool {
+    match error {
+        Error::PoolTimedOut | Error::PoolClosed | Error::WorkerCrashed => true,
+        Error::Io(_) | Error::Tls(_) => true,
+        _ => has_code(error, UNAVAILABLE) || is_retryable(error),
+    }
+}
+
+fn has_code(error: &Error, codes: &[&str]) -> bool {
+    error
+        .as_database_error()
+        .and_then(|error| error.code())
+        .is_some_and(|code| codes.contains(&&*code))
+}

@@ -1,0 +1,197 @@
+//! The transactional outbox: one row per change, written in the transaction that makes it true.
+//!
+//! A row says *whose* state changed, not what it became: whoever relays it reads the latest state
+//! and hands that on, and receivers are idempotent and ignore what is older. So rows need no
+//! order among themselves.
+//!
+//! A row is claimed by its due time under a lease, and only the claim that holds it may complete
+//! it ([`Row::claim`], a fencing token). Due times are moved time, leases are real time.
+//!
+//! Each service's migrations make the table, as [`DDL`] has it.
+
+use std::time::Duration;
+
+use chassis::{
+    clock::{Clock, Timestamp},
+    telemetry,
+};
+use uuid::Uuid;
+
+use crate::{Conn, Db, Result, Tx};
+
+pub use crate::relay::Relay;
+
+/// The table, for a service's migrations.
+pub const DDL: &str = include_str!("outbox.sql");
+
+const FIRST_RETRY: Duration = Duration::from_millis(200);
+const LAST_RETRY: Duration = Duration::from_secs(30);
+
+/// A claimed row.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Row {
+    pub id: Uuid,
+    /// What changed, such as a charge's id.
+    pub subject: String,
+    /// The event that this change is told with, if it is told.
+    pub event_id: Option<String>,
+    /// The trace of the request that made the change.
+    pub traceparent: Option<String>,
+    pub created_at: Timestamp,
+    /// Claims so far, this one included.
+    pub attempts: i64,
+    /// Only who holds it may complete the row.
+    pub claim: Uuid,
+}
+
+/// Writes a row, due at once, with the trace of the caller.
+pub async fn put(
+    tx: &mut Tx,
+    subject: &str,
+    event_id: Option<&str>,
+    now: Timestamp,
+) -> Result<Uuid> {
+    let id = Uuid::now_v7();
+    tx.sql(
+        "insert into outbox (id, subject, event_id, traceparent, created_at, due_at, attempts)
+         values ($1, $2, $3, $4, $5, $5, 0)",
+    )
+    .bind(id)
+    .bind(subject)
+    .bind(event_id)
+    .bind(telemetry::current_traceparent())
+    .bind(now)
+    .run()
+    .await?;
+    Ok(id)
+}
+
+/// Takes up to `limit` rows that are due and that nobody holds, the oldest first.
+pub async fn claim(db: &Db, clock: &Clock, limit: i64, lease: Duration) -> Result<Vec<Row>> {
+    let real_now = clock.real_now();
+    let mut rows: Vec<Row> = db
+        .write()
+        .await?
+        .sql(
+            "with due as materialized (
+                 select id from outbox
+                 where due_at <= $1 and (lease_until is null or lease_until <= $2)
+                 order by due_at limit $3
+                 for update skip locked
+             )
+             update outbox set claim = $4, lease_until = $5, attempts = attempts + 1
+             where id in (select id from due)
+             returning id, subject, event_id, traceparent, created_at, attempts, claim",
+        )
+        .bind(clock.now())
+        .bind(real_now)
+        .bind(limit)
+        .bind(Uuid::new_v4())
+        .bind(real_now + lease)
+        .all()
+        .await?;
+    rows.sort_by_key(|row| (row.created_at, row.id));
+    Ok(rows)
+}
+
+/// Takes one row, due or not, unless somebody holds it or has completed it.
+pub async fn claim_one(db: &Db, clock: &Clock, id: Uuid, lease: Duration) -> Result<Option<Row>> {
+    let real_now = clock.real_now();
+    db.write()
+        .await?
+        .sql(
+            "update outbox set claim = $3, lease_until = $4, attempts = attempts + 1
+             where id = $1 and (lease_until is null or lease_until <= $2)
+             returning id, subject, event_id, traceparent, created_at, attempts, claim",
+        )
+        .bind(id)
+        .bind(real_now)
+        .bind(Uuid::new_v4())
+        .bind(real_now + lease)
+        .optional()
+        .await
+}
+
+/// Removes a row that has been relayed. False: the claim was lost, and another holds it now.
+pub async fn done(db: &Db, row: &Row) -> Result<bool> {
+    complete(&mut db.write().await?, row).await
+}
+
+/// As [`done`], in the caller's transaction.
+pub async fn done_in(tx: &mut Tx, row: &Row) -> Result<bool> {
+    complete(tx, row).await
+}
+
+async fn complete(conn: &mut Conn, row: &Row) -> Result<bool> {
+    let removed = conn
+        .sql("delete from outbox where id = $1 and claim = $2")
+        .bind(row.id)
+        .bind(row.claim)
+        .run()
+        .await?;
+    Ok(removed == 1)
+}
+
+/// Lets a row go until `due`. False: the claim was lost.
+pub async fn retry(db: &Db, row: &Row, due: Timestamp) -> Result<bool> {
+    let released = db
+        .write()
+        .await?
+        .sql(
+            "update outbox set claim = null, lease_until = null, due_at = $3
+             where id = $1 and claim = $2",
+        )
+        .bind(row.id)
+        .bind(row.claim)
+        .bind(due)
+        .run()
+        .await?;
+    Ok(released == 1)
+}
+
+/// How long to wait after this many attempts: 0.2 s, doubled up to 30 s.
+pub fn backoff(attempts: i64) -> Duration {
+    let doublings = u32::try_from(attempts.max(1) - 1).unwrap_or(u32::MAX);
+    let factor = 2_u32.saturating_pow(doublings);
+    FIRST_RETRY.saturating_mul(factor).min(LAST_RETRY)
+}
+
+/// When the next row that nobody holds is due.
+pub async fn next_due(db: &Db, clock: &Clock) -> Result<Option<Timestamp>> {
+    let (due,): (Option<Timestamp>,) = db
+        .read()
+        .await?
+        .sql(
+            "select min(due_at) from outbox
+             where lease_until is null or lease_until <= $1",
+        )
+        .bind(clock.real_now())
+        .one()
+        .await?;
+    Ok(due)
+}
+
+/// Lets go of every row, where this process is the only one: on SQLite, whose leases all belong to
+/// the process before. Call it at start.
+pub async fn release_leases(db: &Db) -> Result<()> {
+    if db.is_postgres() {
+        return Ok(());
+    }
+    db.write()
+        .await?
+        .sql("update outbox set claim = null, lease_until = null where claim is not null")
+        .run()
+        .await?;
+    Ok(())
+}
+
+/// How many rows are left. A test ends with none.
+pub async fn len(db: &Db) -> Result<i64> {
+    let (rows,) = db
+        .read()
+        .await?
+        .sql("select count(*) from outbox")
+        .one::<(i64,)>()
+        .await?;
+    Ok(rows)
+}

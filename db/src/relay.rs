@@ -1,0 +1,204 @@
+//! Hands outbox rows on: at once, for a request that waits, or from a loop that never gives up.
+//!
+//! A row leaves the outbox only after its handler succeeded. A handler that fails, panics or
+//! outlives the lease is tried again later.
+
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+
+use chassis::{
+    clock::{Activity, Alarm, Clock, Timestamp, Worker},
+    shutdown::{Shutdown, Tasks},
+    telemetry,
+};
+use tokio::{sync::oneshot, task::JoinSet};
+use tracing::Instrument;
+use uuid::Uuid;
+
+use crate::{
+    Db, Result,
+    outbox::{self, Row},
+};
+
+/// Handlers that the loop runs at the same time.
+const RUNNING_MAX: usize = 16;
+
+type Handling = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
+
+/// What relays the rows of one outbox. Clones share it.
+#[derive(Clone)]
+pub struct Relay {
+    db: Db,
+    clock: Clock,
+    alarm: Alarm,
+    tasks: Tasks,
+    lease: Duration,
+    handler: Arc<dyn Fn(Row) -> Handling + Send + Sync>,
+}
+
+impl Relay {
+    /// `handler` hands one row on, and succeeds only once the receiver has acknowledged it. It may
+    /// take at most `lease` (real time), which is also how long the row of a process that died
+    /// waits for another. `worker` is the one that [`Relay::run`] will be given; `tasks` are
+    /// waited for before the process ends.
+    pub fn new<H, F>(
+        db: &Db,
+        clock: &Clock,
+        worker: &Worker,
+        tasks: &Tasks,
+        lease: Duration,
+        handler: H,
+    ) -> Self
+    where
+        H: Fn(Row) -> F + Send + Sync + 'static,
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        Self {
+            db: db.clone(),
+            clock: clock.clone(),
+            alarm: worker.alarm(),
+            tasks: tasks.clone(),
+            lease,
+            handler: Arc::new(move |row| Box::pin(handler(row))),
+        }
+    }
+
+    /// Relays what is due until the process stops, then waits for what runs.
+    pub async fn run(self, mut worker: Worker, shutdown: Shutdown) {
+        let mut running = JoinSet::new();
+        while !shutdown.has_begun() {
+            let due = match self.start_due(&mut running).await {
+                Ok(due) => due,
+                Err(error) => {
+                    tracing::warn!(%error, "the outbox cannot be read");
+                    None
+                }
+            };
+            tokio::select! {
+                () = shutdown.wait() => break,
+                // Its activity ends here, where the loop is awake and looks for a new due time.
+                Some(ended) = running.join_next() => {
+                    log_panic(ended);
+                    while let Some(ended) = running.try_join_next() {
+                        log_panic(ended);
+                    }
+                }
+                () = worker.rest(due), if running.len() < RUNNING_MAX => {}
+            }
+        }
+        while let Some(ended) = running.join_next().await {
+            log_panic(ended);
+        }
+    }
+
+    /// Says that a transaction which wrote rows was committed. Without it the loop finds them
+    /// within a second.
+    pub fn ring(&self) {
+        self.alarm.ring();
+    }
+
+    /// Relays the row that the caller has just committed, and waits for it, but no longer than
+    /// `wait`: the relay goes on by itself after that. True: the receiver has acknowledged it.
+    pub async fn at_once(&self, id: Uuid, wait: Duration) -> bool {
+        let activity = self.clock.activity();
+        let (answer, relayed) = oneshot::channel();
+        let relay = self.clone();
+        self.tasks.spawn(async move {
+            let relayed = relay.claim_and_hand_on(id).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "the row cannot be claimed and is left to the loop");
+                false
+            });
+            if !relayed {
+                // It may have a new due time.
+                relay.ring();
+            }
+            drop(activity);
+            // The caller may have stopped waiting.
+            answer.send(relayed).ok();
+        });
+        matches!(tokio::time::timeout(wait, relayed).await, Ok(Ok(true)))
+    }
+
+    /// Starts what is due, as far as there is room. Returns what to wait for.
+    async fn start_due(&self, running: &mut JoinSet<Activity>) -> Result<Option<Timestamp>> {
+        let room = RUNNING_MAX - running.len();
+        // A loop that is idle looks before it writes.
+        if running.is_empty() {
+            let due = outbox::next_due(&self.db, &self.clock).await?;
+            if due.is_none_or(|due| due > self.clock.now()) {
+                return Ok(due);
+            }
+        }
+        let limit = i64::try_from(room).unwrap_or(i64::MAX);
+        let rows = outbox::claim(&self.db, &self.clock, limit, self.lease).await?;
+        let is_full = rows.len() == room;
+        for row in rows {
+            let activity = self.clock.activity();
+            let relay = self.clone();
+            running.spawn(async move {
+                relay.hand_on(row).await;
+                activity
+            });
+        }
+        if is_full {
+            return Ok(None);
+        }
+        // Already past where another process is just claiming the row: then look again at once.
+        outbox::next_due(&self.db, &self.clock).await
+    }
+
+    async fn claim_and_hand_on(&self, id: Uuid) -> Result<bool> {
+        match outbox::claim_one(&self.db, &self.clock, id, self.lease).await? {
+            Some(row) => Ok(self.hand_on(row).await),
+            None => Ok(false),
+        }
+    }
+
+    /// Runs the handler in the trace that the row came from. True: it succeeded.
+    async fn hand_on(&self, row: Row) -> bool {
+        let span = tracing::info_span!(
+            "relay",
+            subject = row.subject,
+            event_id = row.event_id,
+            attempt = row.attempts,
+        );
+        telemetry::set_parent(&span, row.traceparent.as_deref());
+        let handing_on = async {
+            let handling = (self.handler)(row.clone());
+            let handled = tokio::time::timeout(self.lease, handling).await;
+            let handled = handled.unwrap_or_else(|late| Err(late.into()));
+            self.record(&row, &handled).await;
+            handled.is_ok()
+        };
+        handing_on.instrument(span).await
+    }
+
+    async fn record(&self, row: &Row, handled: &anyhow::Result<()>) {
+        let recorded = match handled {
+            Ok(()) => outbox::done(&self.db, row).await,
+            Err(error) => {
+                tracing::warn!(error = format!("{error:#}"), "not relayed, will try again");
+                let due = self.clock.now() + outbox::backoff(row.attempts);
+                outbox::retry(&self.db, row, due).await
+            }
+        };
+        match recorded {
+            Ok(true) => {}
+            Ok(false) => tracing::info!("the lease ran out and somebody else has the row"),
+            Err(error) => tracing::warn!(%error, "not recorded, the row waits for its lease"),
+        }
+    }
+}
+
+impl fmt::Debug for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relay")
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
+}
+
+fn log_panic(ended: Result<Activity, tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a relay handler panicked, its row waits for its lease");
+    }
+}

@@ -1,0 +1,63 @@
+//! The store, on SQLite always and on PostgreSQL where `TEST_DATABASE_URL` names a server.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod outbox;
+mod store;
+
+use std::{sync::LazyLock, time::Duration};
+
+use db::{Db, testing::TestDb};
+use sqlx::{
+    SqlSafeStr,
+    migrate::{Migration, MigrationType, Migrator},
+};
+
+const TABLES: &str = "
+    create table account (
+        id uuid not null primary key,
+        name text not null unique,
+        balance bigint not null,
+        is_open boolean not null,
+        seen_at timestamptz
+    );
+";
+
+static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
+    migrations([
+        (1, "outbox", db::outbox::DDL),
+        (2, "tables", TABLES),
+        (
+            3,
+            "postgres only",
+            "alter table account set (fillfactor = 90)",
+        ),
+    ])
+});
+
+fn migrations<const N: usize>(scripts: [(i64, &'static str, &'static str); N]) -> Migrator {
+    let scripts = scripts.map(|(version, name, sql)| {
+        let kind = MigrationType::Simple;
+        Migration::new(version, name.into(), kind, sql.into_sql_str(), false)
+    });
+    Migrator::with_migrations(scripts.into())
+}
+
+/// A fresh database with its tables.
+async fn database() -> (TestDb, Db) {
+    let test = TestDb::new("db-test").await;
+    let db = test.connect().await;
+    db.migrate(&MIGRATOR).await.unwrap();
+    (test, db)
+}
+
+/// Waits for a condition, with a deadline.
+async fn until<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
+    let waiting = async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(10), waiting).await;
+    ended.unwrap_or_else(|_| panic!("waited in vain until {what}"));
+}

@@ -1,0 +1,27 @@
+//! Compiles the contracts with protox, so that no protoc has to be installed.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "cargo speaks to build scripts by the environment"
+)]
+
+use std::{env, path::PathBuf};
+
+const CONTRACTS: [&str; 6] = [
+    "payments/money/v1/money.proto",
+    "payments/merchants/v1/merchants.proto",
+    "payments/sessions/v1/sessions.proto",
+    "payments/charges/v1/charges.proto",
+    "payments/webhooks/v1/webhooks.proto",
+    "payments/ratelimit/v1/ratelimit.proto",
+];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let descriptors = protox::compile(CONTRACTS, ["."])?;
+    // For server reflection.
+    let out = PathBuf::from(env::var("OUT_DIR")?).join("descriptors.bin");
+    std::fs::write(out, prost::Message::encode_to_vec(&descriptors))?;
+    tonic_prost_build::configure().compile_fds(descriptors)?;
+    println!("cargo::rerun-if-changed=payments");
+    Ok(())
+}
