@@ -1,0 +1,46 @@
+//! What can go wrong here, and what callers are told.
+
+use chassis::grpc;
+use tonic::{Code, Status};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("unknown or revoked API key")]
+    InvalidApiKey,
+    #[error("no such merchant")]
+    MerchantNotFound,
+    #[error("no such API key")]
+    KeyNotFound,
+    #[error("invalid {field}")]
+    Invalid {
+        field: &'static str,
+        message: &'static str,
+    },
+    #[error("the database failed")]
+    Database(#[from] db::Error),
+}
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error {
+            Error::InvalidApiKey => grpc::status(Code::Unauthenticated, "INVALID_API_KEY", message),
+            Error::MerchantNotFound => grpc::status(Code::NotFound, "MERCHANT_NOT_FOUND", message),
+            Error::KeyNotFound => grpc::status(Code::NotFound, "KEY_NOT_FOUND", message),
+            Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
+            Error::Database(source) => {
+                tracing::error!(
+                    error = &source as &dyn std::error::Error,
+                    "the database failed"
+                );
+                let unavailable = db::is_unavailable(&source);
+                let code = if unavailable {
+                    Code::Unavailable
+                } else {
+                    Code::Internal
+                };
+                grpc::status(code, "DATABASE_FAILED", message)
+            }
+        }
+    }
+}

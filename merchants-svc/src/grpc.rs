@@ -1,0 +1,191 @@
+//! Proto to domain and back; nothing else.
+
+use std::str::FromStr;
+
+use proto::merchants::{
+    ApiKey, AuthenticateRequest, CreateKeyRequest, CreateKeyResponse, CreateMerchantRequest,
+    GetMerchantRequest, KycStatus as ProtoKycStatus, ListKeysRequest, ListKeysResponse,
+    Merchant as ProtoMerchant, RevokeKeyRequest, UpdateMerchantRequest,
+    merchants_server::Merchants,
+};
+use tonic::{Request, Response, Status};
+
+use crate::{
+    error::Error,
+    merchant::{Changes, Key, KycStatus, Merchant, NewMerchant},
+    service::Service,
+};
+
+/// Longest name and label, in characters.
+const NAME_CHARACTERS_MAX: usize = 200;
+
+/// Longest e-mail address, in bytes (RFC 5321).
+const EMAIL_BYTES_MAX: usize = 254;
+
+#[tonic::async_trait]
+impl Merchants for Service {
+    async fn authenticate(
+        &self,
+        request: Request<AuthenticateRequest>,
+    ) -> Result<Response<ProtoMerchant>, Status> {
+        let merchant = self.authenticate(&request.into_inner().key_sha256).await?;
+        Ok(Response::new(merchant.into()))
+    }
+
+    async fn create_merchant(
+        &self,
+        request: Request<CreateMerchantRequest>,
+    ) -> Result<Response<ProtoMerchant>, Status> {
+        let new = parse_new_merchant(request.into_inner())?;
+        Ok(Response::new(self.create_merchant(new).await?.into()))
+    }
+
+    async fn get_merchant(
+        &self,
+        request: Request<GetMerchantRequest>,
+    ) -> Result<Response<ProtoMerchant>, Status> {
+        let id = parse_id(&request.get_ref().merchant_id, Error::MerchantNotFound)?;
+        Ok(Response::new(self.get_merchant(id).await?.into()))
+    }
+
+    async fn update_merchant(
+        &self,
+        request: Request<UpdateMerchantRequest>,
+    ) -> Result<Response<ProtoMerchant>, Status> {
+        let request = request.into_inner();
+        let id = parse_id(&request.merchant_id, Error::MerchantNotFound)?;
+        let changes = Changes {
+            email_verified: request.email_verified,
+            kyc_status: request.kyc_status.map(parse_kyc_status).transpose()?,
+            accepting_payments: request.accepting_payments,
+        };
+        Ok(Response::new(
+            self.update_merchant(id, changes).await?.into(),
+        ))
+    }
+
+    async fn create_key(
+        &self,
+        request: Request<CreateKeyRequest>,
+    ) -> Result<Response<CreateKeyResponse>, Status> {
+        let request = request.into_inner();
+        let merchant_id = parse_id(&request.merchant_id, Error::MerchantNotFound)?;
+        let label = parse_text("label", &request.label, 0)?;
+        let (key, secret) = self.create_key(merchant_id, label).await?;
+        Ok(Response::new(CreateKeyResponse {
+            key: Some(key.into()),
+            api_key: secret.expose().to_owned(),
+        }))
+    }
+
+    async fn revoke_key(
+        &self,
+        request: Request<RevokeKeyRequest>,
+    ) -> Result<Response<ApiKey>, Status> {
+        let id = parse_id(&request.get_ref().key_id, Error::KeyNotFound)?;
+        Ok(Response::new(self.revoke_key(id).await?.into()))
+    }
+
+    async fn list_keys(
+        &self,
+        request: Request<ListKeysRequest>,
+    ) -> Result<Response<ListKeysResponse>, Status> {
+        let id = parse_id(&request.get_ref().merchant_id, Error::MerchantNotFound)?;
+        let keys = self.list_keys(id).await?.into_iter().map(ApiKey::from);
+        Ok(Response::new(ListKeysResponse {
+            keys: keys.collect(),
+        }))
+    }
+}
+
+/// A text that is no identifier names nothing, so it is not found.
+fn parse_id<T: FromStr>(text: &str, not_found: Error) -> Result<T, Error> {
+    text.parse().map_err(|_| not_found)
+}
+
+fn parse_new_merchant(request: CreateMerchantRequest) -> Result<NewMerchant, Error> {
+    Ok(NewMerchant {
+        name: parse_text("name", &request.name, 1)?,
+        email: parse_email(&request.email)?,
+        email_verified: request.email_verified,
+        kyc_status: parse_kyc_status(request.kyc_status)?,
+        accepting_payments: request.accepting_payments,
+    })
+}
+
+fn parse_text(field: &'static str, text: &str, least: usize) -> Result<String, Error> {
+    let text = text.trim();
+    let characters = text.chars().count();
+    if !(least..=NAME_CHARACTERS_MAX).contains(&characters) || text.chars().any(char::is_control) {
+        let message = "must be at most 200 characters, without control characters";
+        return Err(Error::Invalid { field, message });
+    }
+    Ok(text.to_owned())
+}
+
+fn parse_email(text: &str) -> Result<String, Error> {
+    let text = text.trim();
+    let is_email = text.len() <= EMAIL_BYTES_MAX
+        && !text.chars().any(|c| c.is_control() || c.is_whitespace())
+        && text.split_once('@').is_some_and(|(name, host)| {
+            !name.is_empty() && !host.is_empty() && !host.contains('@')
+        });
+    if !is_email {
+        let (field, message) = ("email", "must be an e-mail address");
+        return Err(Error::Invalid { field, message });
+    }
+    Ok(text.to_owned())
+}
+
+fn parse_kyc_status(status: i32) -> Result<Option<KycStatus>, Error> {
+    let status = ProtoKycStatus::try_from(status).map_err(|_| Error::Invalid {
+        field: "kyc_status",
+        message: "must be one of the statuses",
+    })?;
+    Ok(match status {
+        ProtoKycStatus::Unspecified => None,
+        ProtoKycStatus::Pending => Some(KycStatus::Pending),
+        ProtoKycStatus::InReview => Some(KycStatus::InReview),
+        ProtoKycStatus::Approved => Some(KycStatus::Approved),
+        ProtoKycStatus::Rejected => Some(KycStatus::Rejected),
+        ProtoKycStatus::Expired => Some(KycStatus::Expired),
+    })
+}
+
+fn proto_kyc_status(status: Option<KycStatus>) -> ProtoKycStatus {
+    match status {
+        None => ProtoKycStatus::Unspecified,
+        Some(KycStatus::Pending) => ProtoKycStatus::Pending,
+        Some(KycStatus::InReview) => ProtoKycStatus::InReview,
+        Some(KycStatus::Approved) => ProtoKycStatus::Approved,
+        Some(KycStatus::Rejected) => ProtoKycStatus::Rejected,
+        Some(KycStatus::Expired) => ProtoKycStatus::Expired,
+    }
+}
+
+impl From<Merchant> for ProtoMerchant {
+    fn from(merchant: Merchant) -> Self {
+        Self {
+            merchant_id: merchant.merchant_id.to_string(),
+            name: merchant.name,
+            email: merchant.email,
+            email_verified: merchant.email_verified,
+            kyc_status: proto_kyc_status(merchant.kyc_status).into(),
+            accepting_payments: merchant.accepting_payments,
+            created_at: merchant.created_at.to_string(),
+        }
+    }
+}
+
+impl From<Key> for ApiKey {
+    fn from(key: Key) -> Self {
+        Self {
+            key_id: key.key_id.to_string(),
+            merchant_id: key.merchant_id.to_string(),
+            label: key.label,
+            hint: key.hint,
+            created_at: key.created_at.to_string(),
+            revoked_at: key.revoked_at.map(|at| at.to_string()),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Who a merchant is: verification and API keys.
+//!
+//! Owns the database `merchants`. Promises: a key's secret is shown once and stored nowhere, only
+//! its SHA-256; what is revoked or changed here holds for the very next [`Authenticate`] call.
+//!
+//! [`Authenticate`]: proto::merchants::merchants_server::Merchants::authenticate
+
+pub mod config;
+pub mod error;
+pub mod grpc;
+pub mod merchant;
+pub mod service;
+mod store;
+
+use anyhow::Context as _;
+use chassis::{
+    admin::Readiness,
+    clock::Clock,
+    grpc::{Serving, Sockets},
+    shutdown::Shutdown,
+};
+use db::Db;
+use proto::merchants::merchants_server::MerchantsServer;
+use sqlx::migrate::Migrator;
+use tonic::service::Routes;
+
+use config::Config;
+use service::Service;
+
+static MIGRATIONS: Migrator = sqlx::migrate!();
+
+/// Opens the database and brings it up to date.
+pub async fn open(config: &Config) -> anyhow::Result<Db> {
+    let database = &config.database;
+    let db = Db::connect(&database.database_url, database.database_max_connections)
+        .await
+        .context("DATABASE_URL cannot be connected to")?;
+    db.migrate(&MIGRATIONS)
+        .await
+        .context("the migrations failed")?;
+    Ok(db)
+}
+
+/// Serves until `shutdown`.
+pub async fn serve(
+    config: Config,
+    sockets: Sockets,
+    clock: Clock,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let db = open(&config).await?;
+    let service = Service {
+        db: db.clone(),
+        clock: clock.clone(),
+    };
+    let pinged = db.clone();
+    let readiness = Readiness::new().check("database", move || {
+        let db = pinged.clone();
+        async move { db.ping().await.is_ok() }
+    });
+    let routes = Routes::new(MerchantsServer::new(service));
+    let serving = Serving {
+        sockets,
+        tls: config.tls,
+        reflection: !config.listen.no_reflection,
+        readiness,
+        clock,
+        shutdown,
+    };
+    chassis::grpc::serve(routes, serving).await?;
+    db.close().await;
+    Ok(())
+}

@@ -1,0 +1,16 @@
+//! The binary: settings, telemetry, sockets, then [`merchants_svc::serve`].
+
+use chassis::{clock::Clock, grpc::Sockets, shutdown::Shutdown, telemetry};
+use clap::Parser as _;
+use merchants_svc::config::{Command, Config};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let config = Config::parse();
+    let _telemetry = telemetry::start("merchants-svc", &config.telemetry)?;
+    if let Some(Command::Migrate) = config.command {
+        return merchants_svc::open(&config).await.map(drop);
+    }
+    let sockets = Sockets::bind(&config.listen).await?;
+    merchants_svc::serve(config, sockets, Clock::system(), Shutdown::on_signals()).await
+}

@@ -1,0 +1,109 @@
+//! What merchants-svc does.
+
+use chassis::{
+    api_key::ApiKey,
+    clock::Clock,
+    ids::{KeyId, MerchantId},
+};
+use db::Db;
+
+use crate::{
+    error::Error,
+    merchant::{Changes, Key, Merchant, NewMerchant},
+    store,
+};
+
+/// SHA-256 of a key is this long.
+const DIGEST_BYTES: usize = 32;
+
+#[derive(Clone, Debug)]
+pub struct Service {
+    pub db: Db,
+    pub clock: Clock,
+}
+
+impl Service {
+    /// The merchant behind the key with this SHA-256.
+    pub async fn authenticate(&self, key_sha256: &[u8]) -> Result<Merchant, Error> {
+        if key_sha256.len() != DIGEST_BYTES {
+            return Err(Error::InvalidApiKey);
+        }
+        store::find_merchant_by_key(&self.db, &hex::encode(key_sha256))
+            .await?
+            .ok_or(Error::InvalidApiKey)
+    }
+
+    pub async fn create_merchant(&self, new: NewMerchant) -> Result<Merchant, Error> {
+        let merchant = Merchant {
+            merchant_id: MerchantId::new(),
+            name: new.name,
+            email: new.email,
+            email_verified: new.email_verified,
+            kyc_status: new.kyc_status,
+            accepting_payments: new.accepting_payments,
+            created_at: self.clock.now(),
+        };
+        store::insert_merchant(&self.db, &merchant).await?;
+        tracing::info!(merchant.id = %merchant.merchant_id, "merchant created");
+        Ok(merchant)
+    }
+
+    pub async fn get_merchant(&self, id: MerchantId) -> Result<Merchant, Error> {
+        store::find_merchant(&self.db, id)
+            .await?
+            .ok_or(Error::MerchantNotFound)
+    }
+
+    pub async fn update_merchant(
+        &self,
+        id: MerchantId,
+        changes: Changes,
+    ) -> Result<Merchant, Error> {
+        let apply = |merchant: &mut Merchant| {
+            merchant.email_verified = changes.email_verified.unwrap_or(merchant.email_verified);
+            merchant.kyc_status = changes.kyc_status.unwrap_or(merchant.kyc_status);
+            merchant.accepting_payments = changes
+                .accepting_payments
+                .unwrap_or(merchant.accepting_payments);
+        };
+        let merchant = store::update_merchant(&self.db, id, apply)
+            .await?
+            .ok_or(Error::MerchantNotFound)?;
+        tracing::info!(merchant.id = %id, ?changes, "merchant changed");
+        Ok(merchant)
+    }
+
+    /// Makes a key; the secret exists in the answer alone.
+    pub async fn create_key(
+        &self,
+        merchant_id: MerchantId,
+        label: String,
+    ) -> Result<(Key, ApiKey), Error> {
+        let merchant = self.get_merchant(merchant_id).await?;
+        let secret = ApiKey::generate();
+        let key = Key {
+            key_id: KeyId::new(),
+            merchant_id: merchant.merchant_id,
+            label,
+            hint: secret.hint().to_owned(),
+            created_at: self.clock.now(),
+            revoked_at: None,
+        };
+        store::insert_key(&self.db, &key, &hex::encode(secret.sha256())).await?;
+        tracing::info!(merchant.id = %merchant_id, key.id = %key.key_id, "API key created");
+        Ok((key, secret))
+    }
+
+    pub async fn revoke_key(&self, id: KeyId) -> Result<Key, Error> {
+        let key = store::revoke_key(&self.db, id, self.clock.now())
+            .await?
+            .ok_or(Error::KeyNotFound)?;
+        tracing::info!(merchant.id = %key.merchant_id, key.id = %id, "API key revoked");
+        Ok(key)
+    }
+
+    pub async fn list_keys(&self, merchant_id: MerchantId) -> Result<Vec<Key>, Error> {
+        let merchant = self.get_merchant(merchant_id).await?;
+        Ok(store::list_keys(&self.db, merchant.merchant_id).await?)
+    }
+}

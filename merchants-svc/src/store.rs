@@ -1,0 +1,140 @@
+//! All SQL of this service.
+
+use chassis::{
+    clock::Timestamp,
+    ids::{KeyId, MerchantId},
+};
+use db::{Db, Result};
+
+use crate::merchant::{Key, Merchant};
+
+/// Keys listed at once; nobody has more in use.
+const KEYS_LISTED: i64 = 1_000;
+
+pub async fn insert_merchant(db: &Db, merchant: &Merchant) -> Result<()> {
+    let mut tx = db.begin().await?;
+    tx.sql(
+        "insert into merchants
+             (merchant_id, name, email, email_verified, kyc_status, accepting_payments, created_at)
+         values ($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(merchant.merchant_id)
+    .bind(merchant.name.clone())
+    .bind(merchant.email.clone())
+    .bind(merchant.email_verified)
+    .bind(merchant.kyc_status)
+    .bind(merchant.accepting_payments)
+    .bind(merchant.created_at)
+    .run()
+    .await?;
+    tx.commit().await
+}
+
+pub async fn find_merchant(db: &Db, id: MerchantId) -> Result<Option<Merchant>> {
+    db.read()
+        .await?
+        .sql(
+            "select merchant_id, name, email, email_verified, kyc_status, accepting_payments,
+                    created_at
+             from merchants where merchant_id = $1",
+        )
+        .bind(id)
+        .optional()
+        .await
+}
+
+/// The merchant of a key that is not revoked.
+pub async fn find_merchant_by_key(db: &Db, key_sha256: &str) -> Result<Option<Merchant>> {
+    db.read()
+        .await?
+        .sql(
+            "select m.merchant_id, m.name, m.email, m.email_verified, m.kyc_status,
+                    m.accepting_payments, m.created_at
+             from api_keys k join merchants m on m.merchant_id = k.merchant_id
+             where k.key_sha256 = $1 and k.revoked_at is null",
+        )
+        .bind(key_sha256.to_owned())
+        .optional()
+        .await
+}
+
+/// Locks the merchant, lets `change` alter it, and writes it back. `None`: no such merchant.
+pub async fn update_merchant(
+    db: &Db,
+    id: MerchantId,
+    change: impl FnOnce(&mut Merchant),
+) -> Result<Option<Merchant>> {
+    let mut tx = db.begin().await?;
+    let found: Option<Merchant> = tx
+        .sql(
+            "select merchant_id, name, email, email_verified, kyc_status, accepting_payments,
+                    created_at
+             from merchants where merchant_id = $1 for update",
+        )
+        .bind(id)
+        .optional()
+        .await?;
+    let Some(mut merchant) = found else {
+        return Ok(None);
+    };
+    change(&mut merchant);
+    tx.sql(
+        "update merchants set email_verified = $2, kyc_status = $3, accepting_payments = $4
+         where merchant_id = $1",
+    )
+    .bind(id)
+    .bind(merchant.email_verified)
+    .bind(merchant.kyc_status)
+    .bind(merchant.accepting_payments)
+    .run()
+    .await?;
+    tx.commit().await?;
+    Ok(Some(merchant))
+}
+
+pub async fn insert_key(db: &Db, key: &Key, key_sha256: &str) -> Result<()> {
+    let mut tx = db.begin().await?;
+    tx.sql(
+        "insert into api_keys (key_id, merchant_id, key_sha256, label, hint, created_at)
+         values ($1, $2, $3, $4, $5, $6)",
+    )
+    .bind(key.key_id)
+    .bind(key.merchant_id)
+    .bind(key_sha256.to_owned())
+    .bind(key.label.clone())
+    .bind(key.hint.clone())
+    .bind(key.created_at)
+    .run()
+    .await?;
+    tx.commit().await
+}
+
+/// Sets the revocation time unless it is set; returns the key as it then stands.
+pub async fn revoke_key(db: &Db, id: KeyId, now: Timestamp) -> Result<Option<Key>> {
+    let mut tx = db.begin().await?;
+    let key = tx
+        .sql(
+            "update api_keys set revoked_at = coalesce(revoked_at, $2) where key_id = $1
+             returning key_id, merchant_id, label, hint, created_at, revoked_at",
+        )
+        .bind(id)
+        .bind(now)
+        .optional()
+        .await?;
+    tx.commit().await?;
+    Ok(key)
+}
+
+/// Newest first.
+pub async fn list_keys(db: &Db, merchant: MerchantId) -> Result<Vec<Key>> {
+    db.read()
+        .await?
+        .sql(
+            "select key_id, merchant_id, label, hint, created_at, revoked_at
+             from api_keys where merchant_id = $1 order by key_id desc limit $2",
+        )
+        .bind(merchant)
+        .bind(KEYS_LISTED)
+        .all()
+        .await
+}

@@ -1,0 +1,254 @@
+//! merchants-svc through its gRPC door, on SQLite, or on PostgreSQL with `TEST_DATABASE_URL`.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::time::Duration;
+
+use chassis::{
+    api_key::ApiKey,
+    clock::Clock,
+    config::Tls,
+    grpc::{self, Sockets},
+    shutdown::{Shutdown, Tasks},
+};
+use clap::Parser as _;
+use db::testing::TestDb;
+use merchants_svc::config::Config;
+use proto::merchants::{
+    AuthenticateRequest, CreateKeyRequest, CreateMerchantRequest, GetMerchantRequest, KycStatus,
+    ListKeysRequest, Merchant, RevokeKeyRequest, UpdateMerchantRequest,
+    merchants_client::MerchantsClient,
+};
+use tokio::net::TcpListener;
+use tonic::{Code, Status};
+
+struct Service {
+    client: MerchantsClient<grpc::Channel>,
+    database: TestDb,
+    shutdown: Shutdown,
+    tasks: Tasks,
+}
+
+impl Service {
+    async fn start() -> Self {
+        Self::start_on(TestDb::new("merchants-svc").await).await
+    }
+
+    async fn start_on(database: TestDb) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let config = Config::parse_from(["merchants-svc", "--database-url", &database.url]);
+        let (shutdown, tasks) = (Shutdown::new(), Tasks::new());
+        let sockets = Sockets {
+            grpc: listener,
+            admin: None,
+        };
+        let served = merchants_svc::serve(config, sockets, Clock::system(), shutdown.clone());
+        tasks.spawn(async { served.await.unwrap() });
+        let channel = grpc::connect(&url, &Tls::default(), Duration::from_secs(10)).unwrap();
+        Self {
+            client: MerchantsClient::new(channel),
+            database,
+            shutdown,
+            tasks,
+        }
+    }
+
+    /// Stops the service and starts another on the same database.
+    async fn restart(self) -> Self {
+        self.shutdown.begin();
+        self.tasks.drain(Duration::from_secs(20)).await;
+        Self::start_on(self.database).await
+    }
+
+    async fn merchant(&mut self) -> Merchant {
+        let new = CreateMerchantRequest {
+            name: " Ama's Shop ".to_owned(),
+            email: "ama@example.com".to_owned(),
+            email_verified: true,
+            kyc_status: KycStatus::Approved.into(),
+            accepting_payments: true,
+        };
+        self.client.create_merchant(new).await.unwrap().into_inner()
+    }
+
+    async fn key(&mut self, merchant_id: &str) -> (String, ApiKey) {
+        let request = CreateKeyRequest {
+            merchant_id: merchant_id.to_owned(),
+            label: "till".to_owned(),
+        };
+        let created = self.client.create_key(request).await.unwrap().into_inner();
+        (
+            created.key.unwrap().key_id,
+            created.api_key.parse().unwrap(),
+        )
+    }
+
+    async fn authenticate(&mut self, key: &ApiKey) -> Result<Merchant, Status> {
+        let request = AuthenticateRequest {
+            key_sha256: key.sha256().to_vec(),
+        };
+        Ok(self.client.authenticate(request).await?.into_inner())
+    }
+}
+
+fn check_refusal(answer: Result<impl Sized, Status>, code: Code, reason: &str) {
+    let Err(status) = answer else {
+        panic!("not refused");
+    };
+    assert_eq!(status.code(), code);
+    assert_eq!(grpc::reason(&status).as_deref(), Some(reason));
+}
+
+#[tokio::test]
+async fn a_key_leads_to_its_merchant_also_after_a_restart() {
+    let mut service = Service::start().await;
+    let merchant = service.merchant().await;
+    assert_eq!(merchant.name, "Ama's Shop");
+    let (_, key) = service.key(&merchant.merchant_id).await;
+    assert_eq!(service.authenticate(&key).await.unwrap(), merchant);
+    let mut service = service.restart().await;
+    assert_eq!(service.authenticate(&key).await.unwrap(), merchant);
+}
+
+#[tokio::test]
+async fn unknown_and_revoked_keys_are_refused_alike() {
+    let mut service = Service::start().await;
+    let merchant = service.merchant().await;
+    let (key_id, key) = service.key(&merchant.merchant_id).await;
+    let (_, other) = service.key(&merchant.merchant_id).await;
+    let revoke = RevokeKeyRequest { key_id };
+    let revoked = service
+        .client
+        .revoke_key(revoke.clone())
+        .await
+        .unwrap()
+        .into_inner();
+    let again = service
+        .client
+        .revoke_key(revoke)
+        .await
+        .unwrap()
+        .into_inner();
+    assert!(revoked.revoked_at.is_some());
+    assert_eq!(again, revoked, "revoking again changes nothing");
+    let refused = service.authenticate(&key).await.unwrap_err();
+    let unknown = service.authenticate(&ApiKey::generate()).await.unwrap_err();
+    assert_eq!(refused.message(), unknown.message());
+    check_refusal(
+        Err::<(), _>(refused),
+        Code::Unauthenticated,
+        "INVALID_API_KEY",
+    );
+    check_refusal(
+        Err::<(), _>(unknown),
+        Code::Unauthenticated,
+        "INVALID_API_KEY",
+    );
+    assert!(service.authenticate(&other).await.is_ok());
+}
+
+#[tokio::test]
+async fn only_what_is_given_changes() {
+    let mut service = Service::start().await;
+    let merchant = service.merchant().await;
+    let mut update = async |change: UpdateMerchantRequest| {
+        let change = UpdateMerchantRequest {
+            merchant_id: merchant.merchant_id.clone(),
+            ..change
+        };
+        service
+            .client
+            .update_merchant(change)
+            .await
+            .unwrap()
+            .into_inner()
+    };
+    let cleared = update(UpdateMerchantRequest {
+        kyc_status: Some(KycStatus::Unspecified.into()),
+        ..Default::default()
+    })
+    .await;
+    assert_eq!(cleared.kyc_status(), KycStatus::Unspecified);
+    assert!(cleared.email_verified && cleared.accepting_payments);
+    let closed = update(UpdateMerchantRequest {
+        email_verified: Some(false),
+        accepting_payments: Some(false),
+        ..Default::default()
+    })
+    .await;
+    assert_eq!(closed.kyc_status(), KycStatus::Unspecified);
+    assert!(!closed.email_verified && !closed.accepting_payments);
+    let request = GetMerchantRequest {
+        merchant_id: merchant.merchant_id.clone(),
+    };
+    let read = service
+        .client
+        .get_merchant(request)
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(read, closed);
+}
+
+#[tokio::test]
+async fn keys_are_listed_newest_first_and_without_their_secrets() {
+    let mut service = Service::start().await;
+    let merchant = service.merchant().await;
+    let (first, _) = service.key(&merchant.merchant_id).await;
+    let (second, secret) = service.key(&merchant.merchant_id).await;
+    let request = ListKeysRequest {
+        merchant_id: merchant.merchant_id,
+    };
+    let keys = service
+        .client
+        .list_keys(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .keys;
+    let ids: Vec<_> = keys.iter().map(|key| key.key_id.as_str()).collect();
+    assert_eq!(ids, [second.as_str(), first.as_str()]);
+    assert_eq!(keys[0].hint, secret.hint());
+    assert_eq!(keys[0].label, "till");
+    assert!(!format!("{keys:?}").contains(secret.expose()));
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_not_found() {
+    let mut service = Service::start().await;
+    for id in ["", "x", "0190b2c0-f5a9-7c8e-9b1d-2f3a4b5c6d7e"] {
+        let request = GetMerchantRequest {
+            merchant_id: id.to_owned(),
+        };
+        let answer = service.client.get_merchant(request).await;
+        check_refusal(answer, Code::NotFound, "MERCHANT_NOT_FOUND");
+        let request = RevokeKeyRequest {
+            key_id: id.to_owned(),
+        };
+        let answer = service.client.revoke_key(request).await;
+        check_refusal(answer, Code::NotFound, "KEY_NOT_FOUND");
+    }
+}
+
+#[tokio::test]
+async fn bad_fields_are_named() {
+    let mut service = Service::start().await;
+    let cases = [
+        ("name", " ", "a@b.c", 0),
+        ("name", &*"x".repeat(201), "a@b.c", 0),
+        ("name", "a\u{7}b", "a@b.c", 0),
+        ("email", "Shop", "nobody", 0),
+        ("kyc_status", "Shop", "a@b.c", 99),
+    ];
+    for (field, name, email, kyc_status) in cases {
+        let request = CreateMerchantRequest {
+            name: name.to_owned(),
+            email: email.to_owned(),
+            kyc_status,
+            ..Default::default()
+        };
+        let status = service.client.create_merchant(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert_eq!(grpc::violations(&status)[0].0, field);
+    }
+}
