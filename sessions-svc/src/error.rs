@@ -1,0 +1,54 @@
+//! What can go wrong here, and what callers are told.
+
+use chassis::grpc;
+use tonic::{Code, Status};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("no such session")]
+    SessionNotFound,
+    #[error("the session is another merchant's or has another amount")]
+    SessionMismatch,
+    #[error("the key was used with another request")]
+    IdempotencyKeyReused,
+    #[error("another request with this key is running")]
+    IdempotencyInProgress,
+    #[error("invalid {field}")]
+    Invalid {
+        field: &'static str,
+        message: &'static str,
+    },
+    #[error("the database failed")]
+    Database(#[from] db::Error),
+}
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error {
+            Error::SessionNotFound => grpc::status(Code::NotFound, "SESSION_NOT_FOUND", message),
+            Error::SessionMismatch => {
+                grpc::status(Code::FailedPrecondition, "SESSION_MISMATCH", message)
+            }
+            Error::IdempotencyKeyReused => {
+                grpc::status(Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED", message)
+            }
+            Error::IdempotencyInProgress => {
+                grpc::status(Code::Aborted, "IDEMPOTENCY_IN_PROGRESS", message)
+            }
+            Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
+            Error::Database(source) => {
+                tracing::error!(
+                    error = &source as &dyn std::error::Error,
+                    "the database failed"
+                );
+                let code = if db::is_unavailable(&source) {
+                    Code::Unavailable
+                } else {
+                    Code::Internal
+                };
+                grpc::status(code, "DATABASE_FAILED", message)
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Tells webhooks-svc that a session ended unpaid: payment.failed with SESSION_EXPIRED.
+//!
+//! The event's id and time were fixed when the session expired, and webhooks-svc takes an id once,
+//! so however often this runs, the merchant is told of one event.
+
+use anyhow::Context as _;
+use chassis::{grpc::Channel, ids::SessionId};
+use db::{Db, outbox::Row};
+use proto::webhooks::{
+    EventType, Payment, PublishRequest, publish_request::Data, webhooks_client::WebhooksClient,
+};
+
+use crate::{
+    session::{Session, SessionStatus},
+    store,
+};
+
+/// Hands one row of the outbox on.
+pub async fn publish(db: Db, webhooks: Channel, row: Row) -> anyhow::Result<()> {
+    let id: SessionId = row.subject.parse().context("the subject is no session")?;
+    let event_id = row.event_id.context("an expiry has an event")?;
+    let session = store::find_session(&mut db.read().await?, id).await?;
+    let session = session.context("the session is gone")?;
+    WebhooksClient::new(webhooks)
+        .publish(PublishRequest {
+            event_id,
+            merchant_id: session.merchant_id.to_string(),
+            r#type: EventType::PaymentFailed.into(),
+            created_at: row.created_at.to_string(),
+            data: Some(Data::Payment(payment(&session))),
+        })
+        .await
+        .context("webhooks-svc did not take the event")?;
+    Ok(())
+}
+
+/// As it was when the session expired, whatever arrived since.
+fn payment(session: &Session) -> Payment {
+    Payment {
+        tx_id_display: None,
+        session_id: session.session_id.to_string(),
+        amount: Some(session.amount().into()),
+        method: None,
+        status: "FAILED".to_owned(),
+        failure_reason: Some("SESSION_EXPIRED".to_owned()),
+        failure_message: Some("The session expired before it was paid.".to_owned()),
+        session_status: SessionStatus::Expired.code().to_owned(),
+        settled: None,
+        rate: None,
+    }
+}

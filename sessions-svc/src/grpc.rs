@@ -1,0 +1,185 @@
+//! Domain to proto, and the calls; `grpc/parse.rs` is the way in.
+
+mod parse;
+
+use proto::sessions::{
+    CreateSessionRequest, CreateSessionResponse, Customer as ProtoCustomer, GetSessionRequest,
+    ListCustomersRequest, ListCustomersResponse, Payer as ProtoPayer, RecordTransactionRequest,
+    RecordTransactionResponse, Session as ProtoSession, SessionStatus as ProtoSessionStatus,
+    Settlement as ProtoSettlement, Transaction as ProtoTransaction,
+    TransactionStatus as ProtoTransactionStatus,
+    record_transaction_response::Outcome as ProtoOutcome, sessions_server::Sessions,
+};
+use tonic::{Request, Response, Status};
+
+use crate::{
+    customer::{Customer, Payer},
+    service::Service,
+    session::{Session, SessionStatus, Shown},
+    store::customers::Place,
+    transaction::{Outcome, Recorded, Settlement, Transaction, TransactionStatus},
+};
+
+#[tonic::async_trait]
+impl Sessions for Service {
+    async fn create_session(
+        &self,
+        request: Request<CreateSessionRequest>,
+    ) -> Result<Response<CreateSessionResponse>, Status> {
+        let (new, key) = parse::new_session(request.into_inner())?;
+        let (session, replayed) = self.create_session(new, &key).await?;
+        let session = Shown {
+            status: session.status,
+            session,
+            transaction: None,
+        };
+        Ok(Response::new(CreateSessionResponse {
+            session: Some(session.into()),
+            replayed,
+        }))
+    }
+
+    async fn get_session(
+        &self,
+        request: Request<GetSessionRequest>,
+    ) -> Result<Response<ProtoSession>, Status> {
+        let (id, merchant) = parse::wanted_session(request.get_ref())?;
+        Ok(Response::new(self.get_session(id, merchant).await?.into()))
+    }
+
+    async fn record_transaction(
+        &self,
+        request: Request<RecordTransactionRequest>,
+    ) -> Result<Response<RecordTransactionResponse>, Status> {
+        let report = parse::report(request.into_inner())?;
+        Ok(Response::new(self.record(&report).await?.into()))
+    }
+
+    async fn list_customers(
+        &self,
+        request: Request<ListCustomersRequest>,
+    ) -> Result<Response<ListCustomersResponse>, Status> {
+        let (merchant, place, page_size) = parse::wanted_customers(request.get_ref())?;
+        // One more than wanted tells whether there is another page.
+        let mut customers = self.list_customers(merchant, &place, page_size + 1).await?;
+        let has_more = customers.len() > page_size as usize;
+        customers.truncate(page_size as usize);
+        let last = customers.last().filter(|_| has_more).map(place_of);
+        Ok(Response::new(ListCustomersResponse {
+            customers: customers.into_iter().map(ProtoCustomer::from).collect(),
+            next_page_token: last.map_or_else(String::new, |place| parse::page_token(&place)),
+        }))
+    }
+}
+
+fn place_of(customer: &Customer) -> Place {
+    Place {
+        listed_at: customer.listed_at,
+        created_at: customer.created_at,
+        customer_id: customer.customer_id.to_string(),
+    }
+}
+
+impl From<Shown> for ProtoSession {
+    fn from(shown: Shown) -> Self {
+        let Shown {
+            session,
+            status,
+            transaction,
+        } = shown;
+        Self {
+            session_id: session.session_id.to_string(),
+            merchant_id: session.merchant_id.to_string(),
+            amount: Some(session.amount().into()),
+            transaction: transaction.map(|transaction| proto_transaction(transaction, &session)),
+            description: session.description,
+            redirect_url: session.redirect_url,
+            status: proto_status(status).into(),
+            created_at: session.created_at.to_string(),
+            expires_at: session.expires_at.to_string(),
+            payer: Some(session.payer.into()),
+        }
+    }
+}
+
+fn proto_status(status: SessionStatus) -> ProtoSessionStatus {
+    match status {
+        SessionStatus::Pending => ProtoSessionStatus::Pending,
+        SessionStatus::Processing => ProtoSessionStatus::Processing,
+        SessionStatus::Completed => ProtoSessionStatus::Completed,
+        SessionStatus::Failed => ProtoSessionStatus::Failed,
+        SessionStatus::Expired => ProtoSessionStatus::Expired,
+    }
+}
+
+fn proto_transaction(transaction: Transaction, session: &Session) -> ProtoTransaction {
+    let status = match transaction.status {
+        TransactionStatus::Initiated => ProtoTransactionStatus::Initiated,
+        TransactionStatus::OtpRequired => ProtoTransactionStatus::OtpRequired,
+        TransactionStatus::Settled => ProtoTransactionStatus::Settled,
+        TransactionStatus::Failed => ProtoTransactionStatus::Failed,
+        TransactionStatus::Withdrawn => ProtoTransactionStatus::Unspecified,
+    };
+    ProtoTransaction {
+        transaction_id: transaction.transaction_id.to_string(),
+        tx_id_display: transaction.tx_id_display.to_string(),
+        status: status.into(),
+        method: transaction.method,
+        amount: Some(session.amount().into()),
+        failure_reason: transaction.failure_reason,
+        failure_message: transaction.failure_message,
+        settlement: transaction.settlement.map(ProtoSettlement::from),
+        created_at: transaction.created_at.to_string(),
+        updated_at: transaction.updated_at.to_string(),
+    }
+}
+
+impl From<Settlement> for ProtoSettlement {
+    fn from(settlement: Settlement) -> Self {
+        Self {
+            amount: Some(settlement.amount.into()),
+            rate: settlement.rate,
+        }
+    }
+}
+
+impl From<Payer> for ProtoPayer {
+    fn from(payer: Payer) -> Self {
+        Self {
+            phone: payer.phone.map(|phone| phone.as_e164().to_owned()),
+            email: payer.email,
+            name: payer.name,
+        }
+    }
+}
+
+impl From<Recorded> for RecordTransactionResponse {
+    fn from(recorded: Recorded) -> Self {
+        let outcome = match recorded.outcome {
+            Outcome::Recorded => ProtoOutcome::Recorded,
+            Outcome::Refused => ProtoOutcome::Refused,
+        };
+        let status = recorded
+            .session_status
+            .map(proto_status)
+            .unwrap_or_default();
+        Self {
+            outcome: outcome.into(),
+            session_status: status.into(),
+        }
+    }
+}
+
+impl From<Customer> for ProtoCustomer {
+    fn from(customer: Customer) -> Self {
+        Self {
+            customer_id: customer.customer_id.to_string(),
+            phone: customer.phone.map(|phone| phone.as_e164().to_owned()),
+            email: customer.email,
+            name: customer.name,
+            created_at: customer.created_at.to_string(),
+            last_payment_at: customer.last_payment_at.map(|at| at.to_string()),
+            payments_count: u32::try_from(customer.payments_count).unwrap_or(u32::MAX),
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! What sessions-svc does. Owns the transactions.
+
+use std::time::Duration;
+
+use chassis::{
+    clock::{Clock, Timestamp},
+    ids::{CustomerId, MerchantId, SessionId},
+};
+use db::{Db, Tx};
+
+use crate::{
+    customer::{Customer, Payer},
+    directory,
+    error::Error,
+    fingerprint::fingerprint,
+    session::{DirectSession, NewSession, Origin, Session, SessionStatus, Shown},
+    store::{
+        self,
+        customers::{self, Place},
+    },
+    sweeper::{KEY_KEPT, Wake},
+    transaction::{Outcome, Recorded, Report, Step, TransactionStatus},
+};
+
+#[derive(Clone, Debug)]
+pub struct Service {
+    pub db: Db,
+    pub clock: Clock,
+    /// From a session's creation to its expiry.
+    pub session_lifetime: Duration,
+    /// Tells the sweeper of what will be due.
+    pub wake: Wake,
+}
+
+impl Service {
+    /// Creates a session, or returns the one that this key created. True: it was replayed.
+    pub async fn create_session(
+        &self,
+        new: NewSession,
+        idempotency_key: &str,
+    ) -> Result<(Session, bool), Error> {
+        let (session, replayed) = self.create_or_replay(new, idempotency_key).await?;
+        let outcome = if replayed { "replayed" } else { "created" };
+        metrics::counter!("sessions_created_total", "outcome" => outcome).increment(1);
+        Ok((session, replayed))
+    }
+
+    async fn create_or_replay(
+        &self,
+        new: NewSession,
+        idempotency_key: &str,
+    ) -> Result<(Session, bool), Error> {
+        let fingerprint = fingerprint(&new);
+        loop {
+            if let Some(session) = self.try_create(&new, idempotency_key, &fingerprint).await? {
+                tracing::info!(session.id = %session.session_id, "session created");
+                return Ok((session, false));
+            }
+            if let Some(session) = self.replay(&new, idempotency_key, &fingerprint).await? {
+                return Ok((session, true));
+            }
+            // The key was let go between the two.
+        }
+    }
+
+    /// `None`: the key is taken.
+    async fn try_create(
+        &self,
+        new: &NewSession,
+        key: &str,
+        fingerprint: &str,
+    ) -> Result<Option<Session>, Error> {
+        let created_at = self.clock.now();
+        let mut session = Session {
+            session_id: SessionId::new(),
+            merchant_id: new.merchant_id,
+            origin: Origin::Hosted,
+            amount_minor: new.amount.minor_units(),
+            currency: new.amount.currency(),
+            description: new.description.clone(),
+            redirect_url: new.redirect_url.clone(),
+            payer: new.payer.clone(),
+            customer_id: None,
+            status: SessionStatus::Pending,
+            created_at,
+            expires_at: created_at + self.session_lifetime,
+        };
+        let mut tx = self.db.begin().await?;
+        let taken = store::take_key(
+            &mut tx,
+            new.merchant_id,
+            key,
+            fingerprint,
+            session.session_id,
+        );
+        match taken.await {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            // It waited for the transaction that takes the key now, in vain.
+            Err(error) if db::is_retryable(&error) => return Err(Error::IdempotencyInProgress),
+            Err(error) => return Err(error.into()),
+        }
+        session.customer_id =
+            directory::identify(&mut tx, new.merchant_id, &new.payer, created_at).await?;
+        store::insert_session(&mut tx, &session).await?;
+        tx.commit().await?;
+        self.wake.at(session.expires_at);
+        Ok(Some(session))
+    }
+
+    /// The session that the key created, as it was then. `None`: the key is not taken.
+    async fn replay(
+        &self,
+        new: &NewSession,
+        key: &str,
+        fingerprint: &str,
+    ) -> Result<Option<Session>, Error> {
+        let mut conn = self.db.read().await?;
+        let Some(used) = store::find_key(&mut conn, new.merchant_id, key).await? else {
+            return Ok(None);
+        };
+        if used.fingerprint != fingerprint {
+            return Err(Error::IdempotencyKeyReused);
+        }
+        let session = store::find_session(&mut conn, used.session_id).await?;
+        let session = session.ok_or(Error::SessionNotFound)?;
+        Ok(Some(Session {
+            status: SessionStatus::Pending,
+            ..session
+        }))
+    }
+
+    /// `merchant` is `None` where the id itself is the right to see it (the checkout).
+    pub async fn get_session(
+        &self,
+        id: SessionId,
+        merchant: Option<MerchantId>,
+    ) -> Result<Shown, Error> {
+        store::find_shown(&self.db, id, self.clock.now())
+            .await?
+            .filter(|shown| merchant.is_none_or(|merchant| merchant == shown.session.merchant_id))
+            .ok_or(Error::SessionNotFound)
+    }
+
+    /// Records what became of a charge.
+    pub async fn record(&self, report: &Report) -> Result<Recorded, Error> {
+        let recorded = self.try_record(report).await?;
+        let outcome = match recorded.outcome {
+            Outcome::Recorded => "recorded",
+            Outcome::Refused => "refused",
+        };
+        let step = report.step.name();
+        metrics::counter!("charge_reports_total", "step" => step, "outcome" => outcome)
+            .increment(1);
+        Ok(recorded)
+    }
+
+    async fn try_record(&self, report: &Report) -> Result<Recorded, Error> {
+        let now = self.clock.now();
+        let mut tx = self.db.begin().await?;
+        if !store::record(&mut tx, report).await? {
+            return self.already_recorded(&mut tx, report, now).await;
+        }
+        let found = store::lock_session(&mut tx, report.session_id).await?;
+        let session = match (found, &report.step, &report.direct) {
+            (Some(session), _, _) => session,
+            // The tombstone stays, against an Open that is on its way.
+            (None, Step::Withdraw, _) => {
+                tx.commit().await?;
+                return Ok(recorded(None));
+            }
+            (None, _, Some(direct)) => self.bring_session(&mut tx, report, direct).await?,
+            (None, Step::Open { .. }, None) => return Ok(refused(None)),
+            (None, Step::Update { .. }, None) => return Err(Error::SessionNotFound),
+        };
+        if let Some(refusal) = check(&session, report, now)? {
+            return Ok(refusal);
+        }
+        let status = self.follow(&mut tx, &session, report, now).await?;
+        tx.commit().await?;
+        match status {
+            Some(SessionStatus::Pending | SessionStatus::Expired) => {
+                self.wake.at(session.expires_at);
+            }
+            Some(SessionStatus::Completed) => self.wake.at(now + KEY_KEPT),
+            Some(SessionStatus::Processing | SessionStatus::Failed) | None => {}
+        }
+        Ok(recorded(status))
+    }
+
+    /// Answers a report that brings nothing new. An Open is accepted only for the very charge that
+    /// holds its number, and not for one that was withdrawn: a rail might be called on its word.
+    async fn already_recorded(
+        &self,
+        tx: &mut Tx,
+        report: &Report,
+        now: Timestamp,
+    ) -> Result<Recorded, Error> {
+        let session = store::find_session(tx, report.session_id).await?;
+        let session = session.filter(|session| session.merchant_id == report.merchant_id);
+        let status = session.map(|session| session.status_at(now));
+        let Step::Open { transaction, .. } = &report.step else {
+            return Ok(recorded(status));
+        };
+        let holder = store::find_holder(tx, report).await?;
+        let is_accepted = status.is_some()
+            && holder.is_some_and(|holder| {
+                holder.transaction_id == Some(transaction.transaction_id)
+                    && holder.status != TransactionStatus::Withdrawn
+            });
+        Ok(if is_accepted {
+            recorded(status)
+        } else {
+            refused(status)
+        })
+    }
+
+    /// Creates the session that a direct charge brings with it.
+    async fn bring_session(
+        &self,
+        tx: &mut Tx,
+        report: &Report,
+        direct: &DirectSession,
+    ) -> Result<Session, Error> {
+        let session = Session {
+            session_id: report.session_id,
+            merchant_id: report.merchant_id,
+            origin: Origin::Direct,
+            amount_minor: direct.amount.minor_units(),
+            currency: direct.amount.currency(),
+            description: direct.description.clone(),
+            redirect_url: None,
+            payer: direct.payer.clone(),
+            customer_id: None,
+            status: SessionStatus::Processing,
+            created_at: direct.created_at,
+            expires_at: direct.created_at + self.session_lifetime,
+        };
+        store::insert_session(tx, &session).await?;
+        Ok(session)
+    }
+
+    /// Makes of the session what its charges now say, and returns how it is shown.
+    async fn follow(
+        &self,
+        tx: &mut Tx,
+        session: &Session,
+        report: &Report,
+        now: Timestamp,
+    ) -> Result<Option<SessionStatus>, Error> {
+        let id = session.session_id;
+        let tally = store::tally(tx, id).await?;
+        let Some(status) = session.status_after(tally) else {
+            store::delete_session(tx, id).await?;
+            return Ok(None);
+        };
+        if tally.settled > 1 {
+            tracing::error!(session.id = %id, "a session was paid more than once");
+        }
+        if status != session.status {
+            if status == SessionStatus::Completed && session.status != SessionStatus::Processing {
+                tracing::warn!(session.id = %id, was = session.status.code(), "paid unexpectedly");
+            }
+            store::update_status(tx, id, status).await?;
+            if status.is_terminal() {
+                store::keep_key_until(tx, id, now + KEY_KEPT).await?;
+            }
+        }
+        if let Step::Update {
+            transaction, payer, ..
+        } = &report.step
+            && transaction.status == TransactionStatus::Settled
+        {
+            // Once per charge: what has settled is never recorded again.
+            self.count_payment(tx, session, payer, transaction.updated_at)
+                .await?;
+        }
+        let shown = Session {
+            status,
+            ..session.clone()
+        };
+        Ok(Some(shown.status_at(now)))
+    }
+
+    /// Counts a payment for the customer whom the merchant named when it made the session, else
+    /// for whoever paid.
+    async fn count_payment(
+        &self,
+        tx: &mut Tx,
+        session: &Session,
+        payer: &Payer,
+        settled_at: Timestamp,
+    ) -> Result<(), Error> {
+        let payer = payer.clone().or(session.payer.clone());
+        let customer: Option<CustomerId> = match &session.customer_id {
+            Some(customer) => Some(customer.clone()),
+            None => directory::identify(tx, session.merchant_id, &payer, self.clock.now()).await?,
+        };
+        if let Some(customer) = customer {
+            customers::count_payment(tx, &customer, settled_at).await?;
+        }
+        Ok(())
+    }
+
+    /// A merchant's customers from a place on, last paid first.
+    pub async fn list_customers(
+        &self,
+        merchant: MerchantId,
+        place: &Place,
+        limit: u32,
+    ) -> Result<Vec<Customer>, Error> {
+        let listed = customers::list_after(&self.db, merchant, place, i64::from(limit));
+        Ok(listed.await?)
+    }
+}
+
+/// Whether a report may touch the session. `Some`: an Open that is refused.
+fn check(session: &Session, report: &Report, now: Timestamp) -> Result<Option<Recorded>, Error> {
+    let is_ours = session.merchant_id == report.merchant_id;
+    let status = session.status_at(now);
+    let is_same = |amount| {
+        is_ours && amount == session.amount() && report.direct.is_some() == session.is_direct()
+    };
+    match &report.step {
+        Step::Open { amount, .. } if !is_same(*amount) => {
+            Ok(Some(refused(is_ours.then_some(status))))
+        }
+        Step::Open { .. } if report.direct.is_none() && status != SessionStatus::Pending => {
+            Ok(Some(refused(Some(status))))
+        }
+        Step::Update { amount, .. } if !is_same(*amount) => Err(Error::SessionMismatch),
+        Step::Withdraw if !is_ours => Err(Error::SessionMismatch),
+        Step::Open { .. } | Step::Update { .. } | Step::Withdraw => Ok(None),
+    }
+}
+
+fn recorded(session_status: Option<SessionStatus>) -> Recorded {
+    Recorded {
+        outcome: Outcome::Recorded,
+        session_status,
+    }
+}
+
+fn refused(session_status: Option<SessionStatus>) -> Recorded {
+    Recorded {
+        outcome: Outcome::Refused,
+        session_status,
+    }
+}

@@ -1,0 +1,380 @@
+//! All SQL on sessions, their transactions and their idempotency keys.
+//!
+//! Rows are locked in this order: transaction, session, idempotency keys, directory, customer.
+
+pub mod customers;
+
+use chassis::{
+    clock::Timestamp,
+    ids::{ChargeId, MerchantId, SessionId, TxIdDisplay},
+    money::{Currency, Money},
+};
+use db::{Conn, Db, Result, Tx};
+use sqlx::FromRow;
+
+use crate::{
+    session::{Session, SessionStatus, Shown, Tally},
+    transaction::{Report, Settlement, Step, Transaction, TransactionStatus},
+};
+
+pub async fn insert_session(tx: &mut Tx, session: &Session) -> Result<()> {
+    tx.sql(
+        "insert into sessions
+             (session_id, merchant_id, origin, amount_minor, currency, description, redirect_url,
+              payer_phone, payer_email, payer_name, customer_id, status, created_at, expires_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+    )
+    .bind(session.session_id)
+    .bind(session.merchant_id)
+    .bind(session.origin)
+    .bind(session.amount_minor)
+    .bind(session.currency)
+    .bind(session.description.clone())
+    .bind(session.redirect_url.clone())
+    .bind(session.payer.phone.clone())
+    .bind(session.payer.email.clone())
+    .bind(session.payer.name.clone())
+    .bind(session.customer_id.clone())
+    .bind(session.status)
+    .bind(session.created_at)
+    .bind(session.expires_at)
+    .run()
+    .await?;
+    Ok(())
+}
+
+pub async fn find_session(conn: &mut Conn, id: SessionId) -> Result<Option<Session>> {
+    conn.sql(
+        "select session_id, merchant_id, origin, amount_minor, currency, description, redirect_url,
+                payer_phone, payer_email, payer_name, customer_id, status, created_at, expires_at
+         from sessions where session_id = $1",
+    )
+    .bind(id)
+    .optional()
+    .await
+}
+
+/// As [`find_session`]; nobody else changes the session until the transaction ends.
+pub async fn lock_session(tx: &mut Tx, id: SessionId) -> Result<Option<Session>> {
+    tx.sql(
+        "select session_id, merchant_id, origin, amount_minor, currency, description, redirect_url,
+                payer_phone, payer_email, payer_name, customer_id, status, created_at, expires_at
+         from sessions where session_id = $1 for update",
+    )
+    .bind(id)
+    .optional()
+    .await
+}
+
+/// A session beside its latest transaction, if it has one.
+#[derive(FromRow)]
+struct ShownRow {
+    #[sqlx(flatten)]
+    session: Session,
+    #[sqlx(flatten)]
+    transaction: TransactionColumns,
+}
+
+/// All null, or all but those that are optional in [`Transaction`] not null.
+#[derive(FromRow)]
+struct TransactionColumns {
+    transaction_status: Option<TransactionStatus>,
+    transaction_id: Option<ChargeId>,
+    tx_id_display: Option<TxIdDisplay>,
+    method: Option<String>,
+    failure_reason: Option<String>,
+    failure_message: Option<String>,
+    settled_minor: Option<i64>,
+    settled_currency: Option<Currency>,
+    rate: Option<String>,
+    transaction_created_at: Option<Timestamp>,
+    transaction_updated_at: Option<Timestamp>,
+}
+
+impl TransactionColumns {
+    fn transaction(self) -> Option<Transaction> {
+        let settlement = || {
+            Some(Settlement {
+                amount: Money::new(self.settled_minor?, self.settled_currency?),
+                rate: self.rate?,
+            })
+        };
+        Some(Transaction {
+            transaction_id: self.transaction_id?,
+            tx_id_display: self.tx_id_display?,
+            status: self.transaction_status?,
+            method: self.method?,
+            failure_reason: self.failure_reason,
+            failure_message: self.failure_message,
+            settlement: settlement(),
+            created_at: self.transaction_created_at?,
+            updated_at: self.transaction_updated_at?,
+        })
+    }
+}
+
+/// The session with the latest charge that was not withdrawn, as of one moment.
+pub async fn find_shown(db: &Db, id: SessionId, now: Timestamp) -> Result<Option<Shown>> {
+    let row: Option<ShownRow> = db
+        .read()
+        .await?
+        .sql(
+            "select s.session_id, s.merchant_id, s.origin, s.amount_minor, s.currency,
+                    s.description, s.redirect_url, s.payer_phone, s.payer_email, s.payer_name,
+                    s.customer_id, s.status, s.created_at, s.expires_at,
+                    t.status as transaction_status, t.transaction_id, t.tx_id_display, t.method,
+                    t.failure_reason, t.failure_message,
+                    t.settled_minor, t.settled_currency, t.rate,
+                    t.created_at as transaction_created_at,
+                    t.updated_at as transaction_updated_at
+             from sessions s
+             left join transactions t
+                 on t.session_id = s.session_id
+                 and t.charge_number = (select max(l.charge_number) from transactions l
+                                        where l.session_id = s.session_id
+                                          and l.status <> 'WITHDRAWN')
+             where s.session_id = $1",
+        )
+        .bind(id)
+        .optional()
+        .await?;
+    Ok(row.map(|row| Shown {
+        status: row.session.status_at(now),
+        session: row.session,
+        transaction: row.transaction.transaction(),
+    }))
+}
+
+pub async fn update_status(tx: &mut Tx, id: SessionId, status: SessionStatus) -> Result<()> {
+    tx.sql("update sessions set status = $2 where session_id = $1")
+        .bind(id)
+        .bind(status)
+        .run()
+        .await?;
+    Ok(())
+}
+
+pub async fn delete_session(tx: &mut Tx, id: SessionId) -> Result<()> {
+    tx.sql("delete from sessions where session_id = $1")
+        .bind(id)
+        .run()
+        .await?;
+    Ok(())
+}
+
+/// Records what a report says of its charge. False: as much or more was known already, so that
+/// nothing was changed. What has settled stays settled.
+pub async fn record(tx: &mut Tx, report: &Report) -> Result<bool> {
+    match &report.step {
+        Step::Open { transaction, .. } | Step::Update { transaction, .. } => {
+            record_transaction(tx, report, transaction).await
+        }
+        Step::Withdraw => record_tombstone(tx, report).await,
+    }
+}
+
+async fn record_transaction(
+    tx: &mut Tx,
+    report: &Report,
+    transaction: &Transaction,
+) -> Result<bool> {
+    let settlement = transaction.settlement.as_ref();
+    let recorded = tx
+        .sql(
+            "insert into transactions
+                 (session_id, charge_number, version, status, transaction_id, tx_id_display, method,
+                  failure_reason, failure_message, settled_minor, settled_currency, rate,
+                  created_at, updated_at)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+             on conflict (session_id, charge_number) do update
+             set version = excluded.version, status = excluded.status,
+                 transaction_id = excluded.transaction_id, tx_id_display = excluded.tx_id_display,
+                 method = excluded.method, failure_reason = excluded.failure_reason,
+                 failure_message = excluded.failure_message,
+                 settled_minor = excluded.settled_minor,
+                 settled_currency = excluded.settled_currency, rate = excluded.rate,
+                 created_at = excluded.created_at, updated_at = excluded.updated_at
+             where transactions.version < excluded.version and transactions.status <> 'SETTLED'",
+        )
+        .bind(report.session_id)
+        .bind(i64::from(report.charge_number))
+        .bind(i64::from(report.version))
+        .bind(transaction.status)
+        .bind(transaction.transaction_id)
+        .bind(transaction.tx_id_display.clone())
+        .bind(transaction.method.clone())
+        .bind(transaction.failure_reason.clone())
+        .bind(transaction.failure_message.clone())
+        .bind(settlement.map(|settlement| settlement.amount.minor_units()))
+        .bind(settlement.map(|settlement| settlement.amount.currency()))
+        .bind(settlement.map(|settlement| settlement.rate.clone()))
+        .bind(transaction.created_at)
+        .bind(transaction.updated_at)
+        .run()
+        .await?;
+    Ok(recorded == 1)
+}
+
+async fn record_tombstone(tx: &mut Tx, report: &Report) -> Result<bool> {
+    let recorded = tx
+        .sql(
+            "insert into transactions (session_id, charge_number, version, status)
+             values ($1, $2, $3, 'WITHDRAWN')
+             on conflict (session_id, charge_number) do update
+             set version = excluded.version, status = excluded.status
+             where transactions.version < excluded.version and transactions.status <> 'SETTLED'",
+        )
+        .bind(report.session_id)
+        .bind(i64::from(report.charge_number))
+        .bind(i64::from(report.version))
+        .run()
+        .await?;
+    Ok(recorded == 1)
+}
+
+/// Which charge holds a number within its session, and how it stands; no id in a tombstone of a
+/// charge that was never seen.
+#[derive(FromRow)]
+pub struct Holder {
+    pub transaction_id: Option<ChargeId>,
+    pub status: TransactionStatus,
+}
+
+pub async fn find_holder(conn: &mut Conn, report: &Report) -> Result<Option<Holder>> {
+    conn.sql(
+        "select transaction_id, status from transactions
+         where session_id = $1 and charge_number = $2",
+    )
+    .bind(report.session_id)
+    .bind(i64::from(report.charge_number))
+    .optional()
+    .await
+}
+
+pub async fn tally(conn: &mut Conn, id: SessionId) -> Result<Tally> {
+    conn.sql(
+        "select count(*) filter (where status = 'SETTLED') as settled,
+                count(*) filter (where status in ('INITIATED', 'OTP_REQUIRED')) as in_flight,
+                count(*) filter (where status = 'FAILED') as failed
+         from transactions where session_id = $1",
+    )
+    .bind(id)
+    .one()
+    .await
+}
+
+/// Takes up to `limit` sessions whose time has passed unpaid, for this transaction alone.
+pub async fn lock_due(tx: &mut Tx, now: Timestamp, limit: i64) -> Result<Vec<SessionId>> {
+    let due: Vec<(SessionId,)> = tx
+        .sql(
+            "select session_id from sessions
+             where status = 'PENDING' and expires_at <= $1
+             order by expires_at limit $2
+             for update skip locked",
+        )
+        .bind(now)
+        .bind(limit)
+        .all()
+        .await?;
+    Ok(due.into_iter().map(|(id,)| id).collect())
+}
+
+/// False: the session is no longer one that can expire.
+pub async fn expire(tx: &mut Tx, id: SessionId, now: Timestamp) -> Result<bool> {
+    let expired = tx
+        .sql(
+            "update sessions set status = 'EXPIRED'
+             where session_id = $1 and status = 'PENDING' and expires_at <= $2",
+        )
+        .bind(id)
+        .bind(now)
+        .run()
+        .await?;
+    Ok(expired == 1)
+}
+
+/// When the next session expires.
+pub async fn next_expiry(conn: &mut Conn) -> Result<Option<Timestamp>> {
+    let (due,) = conn
+        .sql("select min(expires_at) from sessions where status = 'PENDING'")
+        .one::<(Option<Timestamp>,)>()
+        .await?;
+    Ok(due)
+}
+
+/// What a used idempotency key stands for.
+#[derive(FromRow)]
+pub struct UsedKey {
+    pub fingerprint: String,
+    pub session_id: SessionId,
+}
+
+/// Takes the key. False: it is taken. Waits for whoever is about to take it.
+pub async fn take_key(
+    tx: &mut Tx,
+    merchant: MerchantId,
+    key: &str,
+    fingerprint: &str,
+    session: SessionId,
+) -> Result<bool> {
+    let taken = tx
+        .sql(
+            "insert into idempotency_keys (merchant_id, key, fingerprint, session_id)
+             values ($1, $2, $3, $4)
+             on conflict (merchant_id, key) do nothing",
+        )
+        .bind(merchant)
+        .bind(key.to_owned())
+        .bind(fingerprint.to_owned())
+        .bind(session)
+        .run()
+        .await?;
+    Ok(taken == 1)
+}
+
+pub async fn find_key(conn: &mut Conn, merchant: MerchantId, key: &str) -> Result<Option<UsedKey>> {
+    conn.sql(
+        "select fingerprint, session_id from idempotency_keys
+         where merchant_id = $1 and key = $2",
+    )
+    .bind(merchant)
+    .bind(key.to_owned())
+    .optional()
+    .await
+}
+
+/// Lets the session's key go at `keep_until`.
+pub async fn keep_key_until(tx: &mut Tx, id: SessionId, keep_until: Timestamp) -> Result<()> {
+    tx.sql("update idempotency_keys set keep_until = $2 where session_id = $1")
+        .bind(id)
+        .bind(keep_until)
+        .run()
+        .await?;
+    Ok(())
+}
+
+/// Deletes up to `limit` keys whose time has passed; returns how many.
+pub async fn forget_keys(tx: &mut Tx, now: Timestamp, limit: i64) -> Result<u64> {
+    tx.sql(
+        "with due as materialized (
+             select merchant_id, key from idempotency_keys
+             where keep_until <= $1 order by keep_until limit $2
+             for update skip locked
+         )
+         delete from idempotency_keys
+         where (merchant_id, key) in (select merchant_id, key from due)",
+    )
+    .bind(now)
+    .bind(limit)
+    .run()
+    .await
+}
+
+/// When the next key may be forgotten.
+pub async fn next_key_end(conn: &mut Conn) -> Result<Option<Timestamp>> {
+    let (due,) = conn
+        .sql("select min(keep_until) from idempotency_keys where keep_until is not null")
+        .one::<(Option<Timestamp>,)>()
+        .await?;
+    Ok(due)
+}

@@ -1,0 +1,144 @@
+//! What the passing of time does to rows: unpaid sessions expire, with their event, and
+//! idempotency keys are forgotten.
+//!
+//! A session's expiry and the outbox row of its event are one transaction, so that the event is
+//! told once and never lost. A session in which a charge is in flight is not PENDING and does not
+//! expire; it does once that charge has failed.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use chassis::{
+    clock::{Alarm, Clock, Timestamp, Worker},
+    ids::EventId,
+    shutdown::Shutdown,
+};
+use db::{
+    Db,
+    outbox::{self, Relay},
+};
+
+use crate::store;
+
+/// How long a key is kept once its session is terminal.
+pub const KEY_KEPT: Duration = Duration::from_secs(24 * 3_600);
+
+/// Rows in one transaction, so that none is long.
+const BATCH: i64 = 100;
+
+/// Between two looks at a row that is due but locked by somebody else at this moment.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Tells the sweeper of what will be due. Clones tell the same one.
+#[derive(Clone, Debug)]
+pub struct Wake {
+    alarm: Alarm,
+    /// Unix milliseconds; [`i64::MAX`] while it waits for nothing or is about to look.
+    waits_for: Arc<AtomicI64>,
+}
+
+impl Wake {
+    pub fn new(worker: &Worker) -> Self {
+        Self {
+            alarm: worker.alarm(),
+            waits_for: Arc::new(AtomicI64::new(i64::MAX)),
+        }
+    }
+
+    /// Call it after the commit. Costs nothing where the sweeper will be awake by then.
+    pub fn at(&self, due: Timestamp) {
+        if due.unix_millis() < self.waits_for.load(Ordering::SeqCst) {
+            self.alarm.ring();
+        }
+    }
+
+    fn waits_for(&self, due: Option<Timestamp>) {
+        let millis = due.map_or(i64::MAX, Timestamp::unix_millis);
+        self.waits_for.store(millis, Ordering::SeqCst);
+    }
+}
+
+#[derive(Debug)]
+pub struct Sweeper {
+    pub db: Db,
+    pub clock: Clock,
+    /// Tells the events.
+    pub relay: Relay,
+    pub wake: Wake,
+}
+
+impl Sweeper {
+    /// Does what is due until the process stops.
+    pub async fn run(self, mut worker: Worker, shutdown: Shutdown) {
+        while !shutdown.has_begun() {
+            // Whatever is committed from here on is either seen below or rings.
+            self.wake.waits_for(None);
+            let due = match self.sweep().await {
+                Ok(due) => due,
+                Err(error) => {
+                    tracing::warn!(%error, "the sweep failed, will try again");
+                    None
+                }
+            };
+            self.wake.waits_for(due);
+            tokio::select! {
+                () = shutdown.wait() => {}
+                () = worker.rest(due) => {}
+            }
+        }
+    }
+
+    /// Returns what to wait for.
+    async fn sweep(&self) -> db::Result<Option<Timestamp>> {
+        loop {
+            let due = self.next_due().await?;
+            if due.is_none_or(|due| due > self.clock.now()) {
+                return Ok(due);
+            }
+            let swept = self.expire_batch().await? + self.forget_batch().await?;
+            if swept == 0 {
+                return Ok(Some(self.clock.now() + LOOK_AGAIN));
+            }
+        }
+    }
+
+    async fn next_due(&self) -> db::Result<Option<Timestamp>> {
+        let mut conn = self.db.read().await?;
+        let expiry = store::next_expiry(&mut conn).await?;
+        let key_end = store::next_key_end(&mut conn).await?;
+        Ok([expiry, key_end].into_iter().flatten().min())
+    }
+
+    async fn expire_batch(&self) -> db::Result<u64> {
+        let now = self.clock.now();
+        let mut tx = self.db.begin().await?;
+        let due = store::lock_due(&mut tx, now, BATCH).await?;
+        for id in &due {
+            if store::expire(&mut tx, *id, now).await? {
+                let event_id = EventId::new();
+                outbox::put(&mut tx, &id.to_string(), Some(event_id.as_str()), now).await?;
+                store::keep_key_until(&mut tx, *id, now + KEY_KEPT).await?;
+            }
+        }
+        tx.commit().await?;
+        let expired = due.len() as u64;
+        if expired > 0 {
+            metrics::counter!("sessions_expired_total").increment(expired);
+            tracing::info!(sessions = expired, "sessions expired");
+            self.relay.ring();
+        }
+        Ok(expired)
+    }
+
+    async fn forget_batch(&self) -> db::Result<u64> {
+        let mut tx = self.db.begin().await?;
+        let forgotten = store::forget_keys(&mut tx, self.clock.now(), BATCH).await?;
+        tx.commit().await?;
+        Ok(forgotten)
+    }
+}

@@ -1,0 +1,10 @@
+//! sessions-svc through its gRPC door, on SQLite, or on PostgreSQL with `TEST_DATABASE_URL`.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod create;
+mod customers;
+mod expiry;
+mod history;
+mod record;
+mod webhooks;
+mod world;

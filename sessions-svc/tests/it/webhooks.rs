@@ -1,0 +1,118 @@
+//! The other party of expiry events: takes what is published, and writes it down.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+
+use chassis::shutdown::Tasks;
+use proto::webhooks::{
+    Delivery, Endpoint, GetDeliveryRequest, GetEndpointRequest, ListDeliveriesRequest,
+    ListDeliveriesResponse, PublishRequest, PublishResponse, RedeliverRequest, RotateSecretRequest,
+    SetEndpointEnabledRequest, SetEndpointRequest,
+    webhooks_server::{Webhooks as WebhooksService, WebhooksServer},
+};
+use tokio::net::TcpListener;
+use tonic::{
+    Request, Response, Status,
+    transport::{Server, server::TcpIncoming},
+};
+
+pub struct Webhooks {
+    pub url: String,
+    receiver: Receiver,
+    _tasks: Tasks,
+}
+
+#[derive(Clone, Default)]
+struct Receiver {
+    taken: Arc<Mutex<Vec<PublishRequest>>>,
+    /// Writes the event down, but its acknowledgement is lost.
+    mute: Arc<AtomicBool>,
+}
+
+impl Webhooks {
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (receiver, tasks) = (Receiver::default(), Tasks::new());
+        let server = Server::builder()
+            .add_service(WebhooksServer::new(receiver.clone()))
+            .serve_with_incoming(TcpIncoming::from(listener));
+        tasks.spawn(async { server.await.unwrap() });
+        Self {
+            url,
+            receiver,
+            _tasks: tasks,
+        }
+    }
+
+    /// Every publication so far, in the order of arrival, repetitions included.
+    pub fn taken(&self) -> Vec<PublishRequest> {
+        self.receiver.taken.lock().unwrap().clone()
+    }
+
+    pub fn set_mute(&self, mute: bool) {
+        self.receiver.mute.store(mute, Ordering::SeqCst);
+    }
+}
+
+#[tonic::async_trait]
+impl WebhooksService for Receiver {
+    async fn publish(
+        &self,
+        request: Request<PublishRequest>,
+    ) -> Result<Response<PublishResponse>, Status> {
+        self.taken.lock().unwrap().push(request.into_inner());
+        if self.mute.load(Ordering::SeqCst) {
+            return Err(Status::unavailable("the connection broke"));
+        }
+        Ok(Response::new(PublishResponse {}))
+    }
+
+    async fn set_endpoint(
+        &self,
+        _: Request<SetEndpointRequest>,
+    ) -> Result<Response<Endpoint>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn get_endpoint(
+        &self,
+        _: Request<GetEndpointRequest>,
+    ) -> Result<Response<Endpoint>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn rotate_secret(
+        &self,
+        _: Request<RotateSecretRequest>,
+    ) -> Result<Response<Endpoint>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn set_endpoint_enabled(
+        &self,
+        _: Request<SetEndpointEnabledRequest>,
+    ) -> Result<Response<Endpoint>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn list_deliveries(
+        &self,
+        _: Request<ListDeliveriesRequest>,
+    ) -> Result<Response<ListDeliveriesResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn get_delivery(
+        &self,
+        _: Request<GetDeliveryRequest>,
+    ) -> Result<Response<Delivery>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn redeliver(&self, _: Request<RedeliverRequest>) -> Result<Response<Delivery>, Status> {
+        Err(Status::unimplemented(""))
+    }
+}

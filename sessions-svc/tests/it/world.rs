@@ -1,0 +1,409 @@
+//! The service under test, with the charges that are reported to it.
+
+use std::{net::SocketAddr, time::Duration};
+
+use chassis::{
+    clock::{Clock, Timestamp},
+    config::Tls,
+    grpc::{self, Sockets},
+    ids::{ChargeId, MerchantId, SessionId, TxIdDisplay},
+    shutdown::{Shutdown, Tasks},
+};
+use clap::Parser as _;
+use db::{Db, testing::TestDb};
+use proto::{
+    money::Money,
+    sessions::{
+        CreateSessionRequest, CreateSessionResponse, Customer, DirectSession, GetSessionRequest,
+        ListCustomersRequest, Open, Payer, RecordTransactionRequest, RecordTransactionResponse,
+        Session, SessionStatus, Transaction, TransactionStatus, Update, Withdraw,
+        record_transaction_request::Step, record_transaction_response::Outcome,
+        sessions_client::SessionsClient,
+    },
+};
+use sessions_svc::config::Config;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+use tonic::{Code, Status};
+
+use crate::webhooks::Webhooks;
+
+pub const HOUR: Duration = Duration::from_secs(3_600);
+pub const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+pub type Client = SessionsClient<grpc::Channel>;
+
+pub struct World {
+    pub merchant: String,
+    pub clock: Clock,
+    pub db: Db,
+    pub webhooks: Webhooks,
+    pub client: Client,
+    running: Running,
+    // After what uses them.
+    pub database: TestDb,
+    /// Of the clock.
+    _folder: TempDir,
+}
+
+struct Running {
+    admin: SocketAddr,
+    shutdown: Shutdown,
+    tasks: Tasks,
+}
+
+impl World {
+    pub async fn start() -> Self {
+        let database = TestDb::new("sessions-svc").await;
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Clock::travelling(folder.path().join("clock")).unwrap();
+        let webhooks = Webhooks::start().await;
+        let (client, running) = serve(&database, &clock, &webhooks.url).await;
+        // The tables exist once it answers.
+        let db = database.connect().await;
+        let mut world = Self {
+            merchant: MerchantId::new().to_string(),
+            clock,
+            db,
+            webhooks,
+            client,
+            running,
+            database,
+            _folder: folder,
+        };
+        world.customers().await;
+        world
+    }
+
+    /// Stops the service and starts another on the same database.
+    pub async fn restart(&mut self) {
+        self.running.stop().await;
+        let started = serve(&self.database, &self.clock, &self.webhooks.url).await;
+        (self.client, self.running) = started;
+    }
+
+    /// Another process on the same database, until it is dropped.
+    pub async fn replica(&self) -> Replica {
+        let (_, running) = serve(&self.database, &self.clock, &self.webhooks.url).await;
+        Replica(running)
+    }
+
+    /// Stops everything; nothing may be left to tell.
+    pub async fn end(self) {
+        let empty = async || db::outbox::len(&self.db).await.unwrap() == 0;
+        until("the outbox is empty", empty).await;
+        self.running.stop().await;
+        self.db.close().await;
+    }
+
+    pub async fn create(
+        &self,
+        request: CreateSessionRequest,
+    ) -> Result<CreateSessionResponse, Status> {
+        let answer = self.client.clone().create_session(request).await;
+        answer.map(tonic::Response::into_inner)
+    }
+
+    /// A hosted session over 25.50 USD.
+    pub async fn hosted(&self) -> Session {
+        let request = self.request("USD", 2_550);
+        self.create(request).await.unwrap().session.unwrap()
+    }
+
+    /// A request with a key of its own.
+    pub fn request(&self, currency: &str, minor_units: i64) -> CreateSessionRequest {
+        CreateSessionRequest {
+            merchant_id: self.merchant.clone(),
+            amount: Some(money(currency, minor_units)),
+            description: None,
+            redirect_url: None,
+            payer: None,
+            idempotency_key: format!("g:{}", SessionId::new()),
+        }
+    }
+
+    pub async fn get(&self, session_id: &str) -> Result<Session, Status> {
+        self.get_as(session_id, &self.merchant).await
+    }
+
+    pub async fn get_as(&self, session_id: &str, merchant_id: &str) -> Result<Session, Status> {
+        let request = GetSessionRequest {
+            session_id: session_id.to_owned(),
+            merchant_id: merchant_id.to_owned(),
+        };
+        let answer = self.client.clone().get_session(request).await;
+        answer.map(tonic::Response::into_inner)
+    }
+
+    pub async fn status(&self, session_id: &str) -> SessionStatus {
+        self.get(session_id).await.unwrap().status()
+    }
+
+    pub async fn record(
+        &self,
+        report: RecordTransactionRequest,
+    ) -> Result<RecordTransactionResponse, Status> {
+        let answer = self.client.clone().record_transaction(report).await;
+        answer.map(tonic::Response::into_inner)
+    }
+
+    /// Reports, and is told that it was recorded.
+    pub async fn recorded(&self, report: RecordTransactionRequest) -> SessionStatus {
+        let answer = self.record(report).await.unwrap();
+        assert_eq!(answer.outcome(), Outcome::Recorded);
+        answer.session_status()
+    }
+
+    /// Reports, and is refused.
+    pub async fn refused(&self, report: RecordTransactionRequest) -> SessionStatus {
+        let answer = self.record(report).await.unwrap();
+        assert_eq!(answer.outcome(), Outcome::Refused);
+        answer.session_status()
+    }
+
+    /// The first hundred customers.
+    pub async fn customers(&mut self) -> Vec<Customer> {
+        let request = ListCustomersRequest {
+            merchant_id: self.merchant.clone(),
+            page_size: 100,
+            page_token: String::new(),
+        };
+        let answer = self.client.list_customers(request).await.unwrap();
+        answer.into_inner().customers
+    }
+
+    /// The answer of the admin address, head and body.
+    pub async fn admin(&self, path: &str) -> String {
+        let mut connection = TcpStream::connect(self.running.admin).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    pub async fn advance(&self, by: Duration) {
+        self.clock.advance(by).await.unwrap();
+    }
+
+    /// The first charge of a session of its own, over 12.34 GHS.
+    pub fn direct_charge(&self) -> Charge {
+        let amount = money("GHS", 1_234);
+        let direct = DirectSession {
+            amount: Some(amount.clone()),
+            description: Some("two cups".to_owned()),
+            created_at: self.clock.now().to_string(),
+            payer: None,
+        };
+        let session_id = SessionId::new().to_string();
+        self.charge(session_id, 1, amount, Some(direct))
+    }
+
+    pub fn hosted_charge(&self, session: &Session, number: u32) -> Charge {
+        let amount = session.amount.clone().unwrap();
+        self.charge(session.session_id.clone(), number, amount, None)
+    }
+
+    fn charge(
+        &self,
+        session_id: String,
+        number: u32,
+        amount: Money,
+        direct: Option<DirectSession>,
+    ) -> Charge {
+        let at = match &direct {
+            Some(direct) => direct.created_at.parse().unwrap(),
+            None => self.clock.now(),
+        };
+        Charge {
+            merchant_id: self.merchant.clone(),
+            session_id,
+            number,
+            transaction_id: ChargeId::new().to_string(),
+            tx_id_display: TxIdDisplay::new().to_string(),
+            amount,
+            direct,
+            payer: None,
+            at,
+        }
+    }
+}
+
+async fn serve(database: &TestDb, clock: &Clock, webhooks: &str) -> (Client, Running) {
+    let grpc = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", grpc.local_addr().unwrap());
+    let config = Config::parse_from([
+        "sessions-svc",
+        "--database-url",
+        &database.url,
+        "--webhooks-url",
+        webhooks,
+    ]);
+    let admin = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let running = Running {
+        admin: admin.local_addr().unwrap(),
+        shutdown: Shutdown::new(),
+        tasks: Tasks::new(),
+    };
+    let sockets = Sockets {
+        grpc,
+        admin: Some(admin),
+    };
+    let served = sessions_svc::serve(config, sockets, clock.clone(), running.shutdown.clone());
+    running.tasks.spawn(async { served.await.unwrap() });
+    let channel = grpc::connect(&url, &Tls::default(), Duration::from_secs(10)).unwrap();
+    (SessionsClient::new(channel), running)
+}
+
+pub struct Replica(Running);
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.0.shutdown.begin();
+    }
+}
+
+impl Running {
+    async fn stop(&self) {
+        self.shutdown.begin();
+        self.tasks.drain(Duration::from_secs(20)).await;
+    }
+}
+
+/// A charge as charges-svc reports it.
+#[derive(Clone)]
+pub struct Charge {
+    pub merchant_id: String,
+    pub session_id: String,
+    pub number: u32,
+    pub transaction_id: String,
+    pub tx_id_display: String,
+    pub amount: Money,
+    pub direct: Option<DirectSession>,
+    pub payer: Option<Payer>,
+    pub at: Timestamp,
+}
+
+impl Charge {
+    pub fn open(&self) -> RecordTransactionRequest {
+        let transaction = Some(self.transaction(TransactionStatus::Initiated));
+        self.report(1, Step::Open(Open { transaction }))
+    }
+
+    pub fn update(&self, version: u32, status: TransactionStatus) -> RecordTransactionRequest {
+        let update = Update {
+            transaction: Some(self.transaction(status)),
+            payer: self.payer.clone(),
+        };
+        self.report(version, Step::Update(update))
+    }
+
+    pub fn settled(&self, version: u32) -> RecordTransactionRequest {
+        self.update(version, TransactionStatus::Settled)
+    }
+
+    pub fn failed(&self, version: u32) -> RecordTransactionRequest {
+        self.update(version, TransactionStatus::Failed)
+    }
+
+    pub fn withdraw(&self, version: u32) -> RecordTransactionRequest {
+        self.report(version, Step::Withdraw(Withdraw {}))
+    }
+
+    fn report(&self, version: u32, step: Step) -> RecordTransactionRequest {
+        RecordTransactionRequest {
+            merchant_id: self.merchant_id.clone(),
+            session_id: self.session_id.clone(),
+            charge_number: self.number,
+            version,
+            step: Some(step),
+            direct: self.direct.clone(),
+        }
+    }
+
+    pub fn transaction(&self, status: TransactionStatus) -> Transaction {
+        let failed = status == TransactionStatus::Failed;
+        Transaction {
+            transaction_id: self.transaction_id.clone(),
+            tx_id_display: self.tx_id_display.clone(),
+            status: status.into(),
+            method: "MOBILE_MONEY".to_owned(),
+            amount: Some(self.amount.clone()),
+            failure_reason: failed.then(|| "PAYER_DECLINED".to_owned()),
+            failure_message: failed.then(|| "The payer declined.".to_owned()),
+            settlement: None,
+            created_at: self.at.to_string(),
+            updated_at: (self.at + Duration::from_secs(2)).to_string(),
+        }
+    }
+}
+
+pub fn money(currency: &str, minor_units: i64) -> Money {
+    Money {
+        minor_units,
+        currency: currency.to_owned(),
+    }
+}
+
+/// Asks again for as long as the service is too busy to answer, as its callers do.
+pub async fn create_persistently(
+    mut client: Client,
+    request: CreateSessionRequest,
+) -> CreateSessionResponse {
+    loop {
+        match client.create_session(request.clone()).await {
+            Ok(answer) => return answer.into_inner(),
+            Err(status) => check_busy(&status),
+        }
+    }
+}
+
+/// As [`create_persistently`].
+pub async fn record_persistently(
+    mut client: Client,
+    report: RecordTransactionRequest,
+) -> RecordTransactionResponse {
+    loop {
+        match client.record_transaction(report.clone()).await {
+            Ok(answer) => return answer.into_inner(),
+            Err(status) => check_busy(&status),
+        }
+    }
+}
+
+fn check_busy(status: &Status) {
+    let is_busy = matches!(status.code(), Code::Unavailable | Code::Aborted);
+    assert!(is_busy, "{status}");
+}
+
+/// Waits for a condition, with a deadline.
+pub async fn until(what: &str, condition: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(10), waiting).await;
+    ended.unwrap_or_else(|_| panic!("waited in vain until {what}"));
+}
+
+pub fn check_refusal(answer: Result<impl Sized, Status>, code: Code, reason: &str) {
+    let Err(status) = answer else {
+        panic!("not refused");
+    };
+    assert_eq!(status.code(), code);
+    assert_eq!(grpc::reason(&status).as_deref(), Some(reason));
+}
+
+/// INVALID_ARGUMENT that names the field.
+pub fn check_invalid(answer: Result<impl Sized, Status>, field: &str) {
+    let Err(status) = answer else {
+        panic!("{field} was taken");
+    };
+    assert_eq!(status.code(), Code::InvalidArgument);
+    let fields = grpc::violations(&status);
+    assert_eq!(fields.first().map(|(field, _)| field.as_str()), Some(field));
+}
