@@ -1,0 +1,233 @@
+//! The state machine against a model of its own: a plain table of what design §3 allows.
+
+use proptest::{collection::vec, prelude::*, sample::select};
+
+use super::*;
+
+const REASONS: [FailureReason; 3] = [
+    FailureReason::PayerDeclined,
+    FailureReason::RailUnavailable,
+    FailureReason::OtpExpired,
+];
+
+/// From, event, to. What is not here is illegal.
+const LEGAL: [(&str, &str, &str); 21] = [
+    ("SUBMITTING", "withdrawn", "VOID"),
+    ("SUBMITTING", "accepted", "INITIATED"),
+    ("SUBMITTING", "approved", "INITIATED"),
+    ("SUBMITTING", "unanswered", "INITIATED"),
+    ("SUBMITTING", "code wanted", "OTP_REQUIRED"),
+    ("SUBMITTING", "settled", "SETTLED"),
+    ("SUBMITTING", "failed", "FAILED"),
+    ("INITIATED", "code wanted", "OTP_REQUIRED"),
+    ("INITIATED", "settled", "SETTLED"),
+    ("INITIATED", "failed", "FAILED"),
+    ("OTP_REQUIRED", "code sent", "OTP_SUBMITTING"),
+    ("OTP_REQUIRED", "accepted", "INITIATED"),
+    ("OTP_REQUIRED", "settled", "SETTLED"),
+    ("OTP_REQUIRED", "failed", "FAILED"),
+    ("OTP_SUBMITTING", "accepted", "INITIATED"),
+    ("OTP_SUBMITTING", "approved", "INITIATED"),
+    ("OTP_SUBMITTING", "code wanted", "OTP_REQUIRED"),
+    ("OTP_SUBMITTING", "code wrong", "OTP_REQUIRED"),
+    ("OTP_SUBMITTING", "code not sent", "OTP_REQUIRED"),
+    ("OTP_SUBMITTING", "settled", "SETTLED"),
+    ("OTP_SUBMITTING", "failed", "FAILED"),
+];
+
+/// What the table says, with the one rule that it cannot hold: the third try is the last.
+#[derive(Clone, Debug, PartialEq)]
+struct Model {
+    state: &'static str,
+    tries: i64,
+    reason: Option<&'static str>,
+}
+
+impl Model {
+    fn step(&self, event: Event) -> Option<Self> {
+        let name = name(event);
+        let (_, _, to) = LEGAL
+            .iter()
+            .find(|(from, on, _)| *from == self.state && *on == name)?;
+        let mut next = Self {
+            state: to,
+            ..self.clone()
+        };
+        match event {
+            Event::CodeSent => next.tries += 1,
+            Event::CodeNotSent => next.tries -= 1,
+            Event::Failed(reason) => next.reason = Some(reason.code()),
+            Event::CodeWanted | Event::CodeWrong if self.tries == 3 => {
+                (next.state, next.reason) = ("FAILED", Some("OTP_ATTEMPTS_EXCEEDED"));
+            }
+            _ => {}
+        }
+        Some(next)
+    }
+}
+
+fn name(event: Event) -> &'static str {
+    match event {
+        Event::Withdrawn => "withdrawn",
+        Event::Accepted => "accepted",
+        Event::Approved => "approved",
+        Event::Unanswered => "unanswered",
+        Event::CodeWanted => "code wanted",
+        Event::CodeSent => "code sent",
+        Event::CodeWrong => "code wrong",
+        Event::CodeNotSent => "code not sent",
+        Event::Settled => "settled",
+        Event::Failed(_) => "failed",
+    }
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        1 => Just(Event::Withdrawn),
+        4 => Just(Event::Accepted),
+        1 => Just(Event::Approved),
+        2 => Just(Event::Unanswered),
+        6 => Just(Event::CodeWanted),
+        8 => Just(Event::CodeSent),
+        6 => Just(Event::CodeWrong),
+        2 => Just(Event::CodeNotSent),
+        1 => Just(Event::Settled),
+        1 => select(&REASONS[..]).prop_map(Event::Failed),
+    ]
+}
+
+/// An event, and how many seconds after the one before.
+fn any_history() -> impl Strategy<Value = Vec<(Event, u64)>> {
+    vec((any_event(), 0..2_000_u64), 0..60)
+}
+
+const SCHEDULE: [Duration; 2] = [Duration::from_secs(15), Duration::from_secs(60)];
+
+pub fn timing() -> Timing<'static> {
+    Timing {
+        schedule: &SCHEDULE,
+        approval_window: Duration::from_secs(300),
+        otp_lifetime: Duration::from_secs(600),
+    }
+}
+
+/// A fresh charge of GHS 25.50.
+pub fn charge() -> Charge {
+    let new = NewCharge {
+        merchant_id: MerchantId::new(),
+        merchant_name: "Kofi's".to_owned(),
+        amount: Money::new(2550, Currency::GHS),
+        phone: "+233241234567".parse().expect("a phone number"),
+        provider: Provider::Telecel,
+        description: None,
+        payer_email: None,
+        payer_name: None,
+        hosted: None,
+    };
+    let now = "2026-01-31T09:00:00.000Z".parse().expect("a timestamp");
+    Charge::new(&new, "paystack", now, timing())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn every_history_goes_as_the_model_says(history in any_history()) {
+        let mut model = Model { state: "SUBMITTING", tries: 0, reason: None };
+        let mut progress = charge().progress();
+        let mut settled = 0;
+        for (event, _) in history {
+            match (next(progress, event), model.step(event)) {
+                (Ok(to), Some(model_to)) => {
+                    prop_assert!(!progress.state.is_terminal(), "a terminal state changed");
+                    settled += u32::from(to.state == State::Settled);
+                    (progress, model) = (to, model_to);
+                }
+                (Err(illegal), None) => prop_assert_eq!(illegal.state, progress.state),
+                (machine, model) => prop_assert!(false, "{machine:?} is not {model:?}"),
+            }
+            prop_assert_eq!(progress.state.code(), model.state);
+            prop_assert_eq!(progress.otp_tries, model.tries);
+            prop_assert_eq!(progress.failure_reason.map(FailureReason::code), model.reason);
+            prop_assert!((0..=OTP_TRIES_MAX).contains(&progress.otp_tries));
+            prop_assert_eq!(progress.failure_reason.is_some(), progress.state == State::Failed);
+        }
+        prop_assert!(settled <= 1);
+    }
+
+    #[test]
+    fn an_open_charge_always_has_a_time_when_its_rail_is_asked(history in any_history()) {
+        let mut charge = charge();
+        let mut now = charge.created_at;
+        for (event, seconds) in history {
+            now = now + Duration::from_secs(seconds);
+            let Ok(after) = charge.after(event, now, timing()) else { continue };
+            prop_assert_eq!(after.version, charge.version + 1);
+            prop_assert!(after.seen_at_rail >= charge.seen_at_rail);
+            prop_assert!(after.submitted_at >= charge.submitted_at);
+            let next = after.next_query_at;
+            match after.state {
+                State::Submitting | State::Initiated | State::OtpSubmitting => {
+                    let is_now = event == Event::Approved && next == Some(now);
+                    prop_assert!(is_now || next.is_some_and(|next| next > now));
+                }
+                State::OtpRequired => {
+                    let is_timer = next.is_some() && next == after.otp_expires_at;
+                    prop_assert!(is_timer || next.is_some_and(|next| next > now));
+                }
+                State::Failed => prop_assert_eq!(next, Some(now + Duration::from_secs(3600))),
+                State::Settled | State::Void => prop_assert_eq!(next, None),
+            }
+            charge = after;
+        }
+    }
+}
+
+#[test]
+fn a_code_lives_ten_minutes_from_when_it_was_first_wanted() {
+    let minute = Duration::from_secs(60);
+    let charge = charge();
+    let start = charge.created_at;
+    let wanted = charge
+        .after(Event::CodeWanted, start, timing())
+        .expect("legal");
+    assert_eq!(wanted.next_query_at, Some(start + 10 * minute));
+    let sent = wanted
+        .after(Event::CodeSent, start + 4 * minute, timing())
+        .expect("legal");
+    assert_eq!(
+        sent.submitted_at,
+        start + 4 * minute,
+        "the schedule starts again at the submit"
+    );
+    let again = sent
+        .after(Event::CodeWrong, start + 5 * minute, timing())
+        .expect("legal");
+    assert_eq!(again.next_query_at, Some(start + 10 * minute));
+    assert_eq!(again.otp_tries_left(), 2);
+}
+
+#[test]
+fn a_charge_that_is_not_void_is_shown_as_one_of_the_four_statuses() {
+    let shown = State::ALL.map(|state| state.shown().map(Status::code));
+    let initiated = Some("INITIATED");
+    assert_eq!(
+        shown,
+        [
+            initiated,
+            initiated,
+            Some("OTP_REQUIRED"),
+            initiated,
+            Some("SETTLED"),
+            Some("FAILED"),
+            None
+        ]
+    );
+}
+
+#[test]
+fn states_are_read_as_they_were_written() {
+    for state in State::ALL {
+        assert_eq!(state.code().parse(), Ok(state));
+    }
+}

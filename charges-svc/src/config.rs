@@ -1,0 +1,80 @@
+//! How charges-svc is started.
+
+use std::time::Duration;
+
+use chassis::config::{Database, Listen, Telemetry, Tls, duration};
+use clap::{Parser, Subcommand};
+
+use crate::service::Settings;
+
+pub mod rails;
+
+/// Charges: one try each to debit a payer's wallet; and the ledger of what was collected.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "charges-svc", version)]
+pub struct Config {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
+    #[command(flatten)]
+    pub listen: Listen,
+
+    #[command(flatten)]
+    pub database: Database,
+
+    #[command(flatten)]
+    pub tls: Tls,
+
+    #[command(flatten)]
+    pub telemetry: Telemetry,
+
+    #[command(flatten)]
+    pub rails: rails::Rails,
+
+    /// Address of sessions-svc.
+    #[arg(long, env = "SESSIONS_URL")]
+    pub sessions_url: String,
+
+    /// Address of webhooks-svc.
+    #[arg(long, env = "WEBHOOKS_URL")]
+    pub webhooks_url: String,
+
+    /// When a rail is first asked about a charge, each counted from the submission.
+    #[arg(
+        long,
+        env = "RECONCILE_SCHEDULE",
+        value_delimiter = ',',
+        default_value = "15s,30s,60s,120s",
+        value_parser = duration
+    )]
+    pub reconcile_schedule: Vec<Duration>,
+
+    /// How long a payer's code may be submitted.
+    #[arg(long, env = "OTP_LIFETIME", default_value = "10m", value_parser = duration)]
+    pub otp_lifetime: Duration,
+
+    /// How long work of a process that died waits for another; more than a rail call takes.
+    #[arg(long, env = "LEASE", default_value = "30s", value_parser = duration)]
+    pub lease: Duration,
+
+    /// Name of the account that rails' fees are posted to: `fees:<name>`.
+    #[arg(long, env = "FEE_ACCOUNT", default_value = "rails")]
+    pub fee_account: String,
+}
+
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum Command {
+    /// Applies the database's migrations and ends.
+    Migrate,
+}
+
+impl Config {
+    pub fn settings(&self) -> Settings {
+        Settings {
+            reconcile_schedule: self.reconcile_schedule.clone(),
+            otp_lifetime: self.otp_lifetime,
+            lease: self.lease,
+            fee_account: self.fee_account.clone(),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The rails' settings: where they are, who we are to them, and which provider goes over which.
+
+use std::time::Duration;
+
+use chassis::config::duration;
+use clap::{Args, ValueEnum};
+use reqwest::Url;
+use secrecy::SecretString;
+
+/// Every rail, and the table of which carries which provider.
+#[derive(Clone, Debug, Args)]
+pub struct Rails {
+    #[command(flatten)]
+    pub momo: Momo,
+
+    #[command(flatten)]
+    pub paystack: Paystack,
+
+    /// The rail that debits MTN wallets.
+    #[arg(long, env = "RAIL_MTN", value_enum, default_value_t = RailName::Momo)]
+    pub rail_mtn: RailName,
+
+    /// The rail that debits Telecel wallets.
+    #[arg(long, env = "RAIL_TELECEL", value_enum, default_value_t = RailName::Paystack)]
+    pub rail_telecel: RailName,
+
+    /// The rail that debits AT wallets.
+    #[arg(long, env = "RAIL_AT", value_enum, default_value_t = RailName::Paystack)]
+    pub rail_at: RailName,
+
+    /// Public address of the gateway, where rails that are told an address with each payment call
+    /// back. Without it they are told none, and payments are found by asking alone.
+    #[arg(long, env = "CALLBACK_BASE_URL")]
+    pub callback_base_url: Option<Url>,
+
+    /// How long a payer has to approve, where the network gives more. Networks give 300 s (MTN
+    /// MoMo) and 180 s (Paystack).
+    #[arg(long, env = "APPROVAL_WINDOW", default_value = "300s", value_parser = duration)]
+    pub approval_window: Duration,
+}
+
+/// A rail, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RailName {
+    Momo,
+    Paystack,
+}
+
+/// MTN MoMo Open API, collection product.
+#[derive(Clone, Debug, Args)]
+pub struct Momo {
+    /// Address of the API, such as `https://sandbox.momodeveloper.mtn.com`.
+    #[arg(long, env = "MOMO_BASE_URL")]
+    pub momo_base_url: Url,
+
+    /// Subscription key of the collection product.
+    #[arg(long, env = "MOMO_SUBSCRIPTION_KEY", hide_env_values = true)]
+    pub momo_subscription_key: SecretString,
+
+    /// API user, a UUID.
+    #[arg(long, env = "MOMO_API_USER", hide_env_values = true)]
+    pub momo_api_user: SecretString,
+
+    /// API key of the API user.
+    #[arg(long, env = "MOMO_API_KEY", hide_env_values = true)]
+    pub momo_api_key: SecretString,
+
+    /// `X-Target-Environment`: `sandbox`, or `mtnghana`.
+    #[arg(long, env = "MOMO_TARGET_ENVIRONMENT")]
+    pub momo_target_environment: String,
+
+    /// How long a payment request may take, the token that it needs included; 8 s at most. Half of
+    /// it is left for the request itself.
+    #[arg(long, env = "MOMO_REQUEST_TIMEOUT", default_value = "8s", value_parser = duration)]
+    pub momo_request_timeout: Duration,
+
+    /// How long a query may take; 8 s at most.
+    #[arg(long, env = "MOMO_QUERY_TIMEOUT", default_value = "5s", value_parser = duration)]
+    pub momo_query_timeout: Duration,
+}
+
+/// Paystack Charge API.
+#[derive(Clone, Debug, Args)]
+pub struct Paystack {
+    /// Address of the API.
+    #[arg(
+        long,
+        env = "PAYSTACK_BASE_URL",
+        default_value = "https://api.paystack.co"
+    )]
+    pub paystack_base_url: Url,
+
+    /// Secret key (`sk_live_…` or `sk_test_…`); also signs what Paystack sends us.
+    #[arg(long, env = "PAYSTACK_SECRET_KEY", hide_env_values = true)]
+    pub paystack_secret_key: SecretString,
+
+    /// Domain of the e-mail address that stands in for a payer who gave none.
+    #[arg(long, env = "PAYSTACK_EMAIL_DOMAIN")]
+    pub paystack_email_domain: String,
+
+    /// The secret last segment of the webhook address that is configured at Paystack:
+    /// `{gateway}/rails/paystack/{token}`.
+    #[arg(long, env = "PAYSTACK_CALLBACK_TOKEN", hide_env_values = true)]
+    pub paystack_callback_token: SecretString,
+
+    /// How long a payment request or a submitted OTP may take; 8 s at most.
+    #[arg(long, env = "PAYSTACK_REQUEST_TIMEOUT", default_value = "8s", value_parser = duration)]
+    pub paystack_request_timeout: Duration,
+
+    /// How long a query may take; 8 s at most.
+    #[arg(long, env = "PAYSTACK_QUERY_TIMEOUT", default_value = "5s", value_parser = duration)]
+    pub paystack_query_timeout: Duration,
+}

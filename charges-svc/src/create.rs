@@ -1,0 +1,398 @@
+//! How a charge begins: the four steps of design §3.
+//!
+//! Promise: one key is one charge, whose rail is called once at most, with a reference that was
+//! durable before. Whoever is told that nothing was started is told the truth.
+
+use std::{sync::Arc, time::Duration};
+
+use chassis::{clock::Activity, ids::ChargeId, telemetry};
+use db::Tx;
+use sha2::{Digest as _, Sha256};
+use tokio::{sync::oneshot, time::Instant};
+
+use crate::{
+    charge::{Charge, Event, Lease, NewCharge, State},
+    error::{Error, Result},
+    failure::FailureReason,
+    gate::Gate,
+    message,
+    rail::{Answer, Outcome as _, PaymentRequest, Rail, Requested},
+    service::{Change, Service, Told},
+    store::{
+        self,
+        idempotency::{Key, Record},
+    },
+    tell::Opened,
+};
+
+/// When a request is answered at the latest.
+pub const ANSWER_BY: Duration = Duration::from_secs(9);
+
+/// The record of a charge is written within this, or the charge is given up.
+const RECORD_BY: Duration = Duration::from_secs(5);
+
+/// After this much real time the rail is called no more: a repeated request may already have been
+/// answered from the record.
+pub const START_BY: Duration = Duration::from_secs(10);
+
+/// A request without an answer is taken for running for so long.
+const RUNNING: Duration = Duration::from_secs(15);
+
+/// Tries to write down what the rail said, and the wait before the second one. If all of them
+/// fail, the rail is asked later.
+const WRITE_TRIES: u32 = 4;
+const WRITE_AGAIN: Duration = Duration::from_millis(100);
+
+impl Service {
+    /// Debits a wallet. Answers by [`ANSWER_BY`], and goes on if that is too early.
+    pub async fn create_charge(self: &Arc<Self>, new: NewCharge, key: String) -> Result<Told> {
+        let (gate, started) = (Gate::default(), Instant::now());
+        let rail = self.rails.for_provider(new.provider);
+        let charge = Charge::new(&new, rail.name(), self.clock.now(), self.timing(rail));
+        let (id, begun) = (charge.transaction_id, charge.clone());
+        let key = Key {
+            merchant_id: new.merchant_id,
+            key,
+            fingerprint: fingerprint(&new),
+        };
+        let (done, outcome) = oneshot::channel();
+        let (service, task_gate) = (Arc::clone(self), gate.clone());
+        let activity = self.clock.activity();
+        self.tasks.spawn(async move {
+            let attempt = Attempt {
+                service,
+                gate: task_gate,
+                started,
+                _activity: activity,
+            };
+            let told = attempt.run(charge, &new, &key).await;
+            if done.send(told).is_err() {
+                tracing::info!(transaction.id = %id, "the charge was begun, its caller is gone");
+            }
+        });
+        match tokio::time::timeout_at(started + ANSWER_BY, outcome).await {
+            Ok(Ok(told)) => told,
+            // Too late, or the task panicked.
+            Ok(Err(_)) | Err(_) if gate.leave() => Err(Error::NothingStarted),
+            Ok(Err(_)) | Err(_) => Ok(self.told_late(begun).await),
+        }
+    }
+
+    /// The answer where the rail may have been called and its reply is not here: how the charge
+    /// stands. Never an error.
+    pub async fn told_late(&self, called: Charge) -> Told {
+        match self.read_charge(called.transaction_id).await {
+            Ok(charge) => Told::from_record(charge),
+            Err(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the record cannot be read"
+                );
+                Told::unanswered(called)
+            }
+        }
+    }
+
+    async fn read_charge(&self, id: ChargeId) -> Result<Charge> {
+        let mut conn = self.db.read().await?;
+        let found = store::charges::find(&mut conn, id).await?;
+        found.ok_or(Error::ChargeNotFound)
+    }
+
+    /// Step 1: the charge, its key and its timer. The charge's number is set on the way. Returns
+    /// the answer to the earlier request that the key stands for, if it does.
+    async fn begin(&self, charge: &mut Charge, key: &Key) -> Result<Option<Told>> {
+        let mut tx = self.db.begin().await?;
+        let (id, now) = (charge.transaction_id, charge.created_at);
+        if !store::idempotency::take(&mut tx, key, id, now).await? {
+            let record = store::idempotency::find(&mut tx, key).await?;
+            // Its charge became void in between, so the key is free again.
+            let record = record.ok_or(Error::NothingStarted)?;
+            return self.replay(tx, key, record).await.map(Some);
+        }
+        if charge.hosted {
+            charge.charge_number = store::charges::next_number(&mut tx, charge.session_id).await?;
+        }
+        let lease = Lease::new(self.clock.real_now(), self.settings.lease);
+        (charge.lease_until, charge.fence) = (Some(lease.until), Some(lease.fence));
+        charge.traceparent = telemetry::current_traceparent();
+        if !store::charges::insert(&mut tx, charge).await? {
+            return Err(Error::SessionNotPayable);
+        }
+        tx.commit().await?;
+        self.reconcile_alarm.ring();
+        Ok(None)
+    }
+
+    /// The answer to a request whose key was used before. One that is rendered from the record is
+    /// kept as the answer: from then on the charge is known, and cannot become void.
+    async fn replay(&self, mut tx: Tx, key: &Key, record: Record) -> Result<Told> {
+        if record.fingerprint != key.fingerprint {
+            return Err(Error::IdempotencyKeyReused);
+        }
+        let id = record.transaction_id;
+        let charge = store::charges::find(&mut tx, id).await?;
+        let charge = charge.ok_or(Error::ChargeNotFound)?;
+        if let Some((status, message)) = record.answer_status.zip(record.answer_message) {
+            return Ok(Told {
+                charge,
+                status,
+                message,
+                replayed: true,
+            });
+        }
+        if self.clock.now().since(record.started_at) < RUNNING {
+            return Err(Error::IdempotencyInProgress);
+        }
+        let told = Told::from_record(charge);
+        if !store::idempotency::answer(&mut tx, id, told.status, &told.message).await? {
+            // Answered, or void, since it was read: the next try is told which.
+            return Err(Error::IdempotencyInProgress);
+        }
+        tx.commit().await?;
+        Ok(Told {
+            replayed: true,
+            ..told
+        })
+    }
+
+    /// Step 4, with its tries.
+    pub async fn write_request_outcome(
+        self: &Arc<Self>,
+        charge: &Charge,
+        answer: &Answer<Requested>,
+    ) -> Result<Told> {
+        let mut wait = WRITE_AGAIN;
+        for _ in 1..WRITE_TRIES {
+            match self.try_write_request_outcome(charge, answer).await {
+                Err(Error::Database(error)) => {
+                    tracing::warn!(%error, "the rail's reply is not written yet")
+                }
+                done => return done,
+            }
+            tokio::time::sleep(wait).await;
+            wait *= 2;
+        }
+        self.try_write_request_outcome(charge, answer).await
+    }
+
+    async fn try_write_request_outcome(
+        self: &Arc<Self>,
+        charge: &Charge,
+        answer: &Answer<Requested>,
+    ) -> Result<Told> {
+        let mut tx = self.db.begin().await?;
+        let mut before = self.lock(&mut tx, charge.transaction_id).await?;
+        // A callback that came while the rail was called keeps its query.
+        before.hints = charge.hints;
+        let mut change = None;
+        let told = if before.state == State::Submitting {
+            let event = event_of(&answer.outcome);
+            let made = change.insert(self.change(&mut tx, &before, event).await?);
+            let instruction = instruction_of(&answer.outcome);
+            store::charges::keep_instruction(&mut tx, before.transaction_id, instruction).await?;
+            Told::new(
+                made.charge.clone(),
+                message_of(&made.charge, &answer.outcome),
+            )
+        } else {
+            // Somebody was quicker: a query, or ourselves in a try whose commit was not confirmed.
+            Told::from_record(before)
+        };
+        let evidence = ("request_payment", answer.outcome.label());
+        let (id, now) = (charge.transaction_id, self.clock.now());
+        store::evidence::keep(&mut tx, id, evidence, answer.rail_text.as_deref(), now).await?;
+        store::idempotency::answer(&mut tx, id, told.status, &told.message).await?;
+        tx.commit().await?;
+        match &change {
+            Some(change) => self.announce_now(change).await,
+            None => self.relay.ring(),
+        }
+        Ok(told)
+    }
+
+    /// Ends a charge that was certainly not sent: void, or FAILED where a repeated request may have
+    /// been answered from its record.
+    async fn give_up(&self, id: ChargeId, event: Event) -> Result<Option<Change>> {
+        let mut tx = self.db.begin().await?;
+        let Some(before) = store::charges::find_locked(&mut tx, id).await? else {
+            // Its record was never committed.
+            return Ok(None);
+        };
+        if before.state != State::Submitting {
+            return Ok(None);
+        }
+        let is_told = store::idempotency::lock_answered(&mut tx, id).await?;
+        let event = match event {
+            Event::Withdrawn if is_told => Event::Failed(FailureReason::RailUnavailable),
+            event => event,
+        };
+        let change = self.change(&mut tx, &before, event).await?;
+        tx.commit().await?;
+        self.announce(&change);
+        Ok(Some(change))
+    }
+}
+
+/// One run of the four steps, in a task of its own.
+struct Attempt {
+    service: Arc<Service>,
+    gate: Gate,
+    started: Instant,
+    _activity: Activity,
+}
+
+impl Attempt {
+    async fn run(&self, mut charge: Charge, new: &NewCharge, key: &Key) -> Result<Told> {
+        if let Some(replayed) = self.record(&mut charge, key).await? {
+            return Ok(replayed);
+        }
+        self.open(&charge).await?;
+        let rail = self.service.rail_of(&charge)?;
+        if self.started.elapsed() >= START_BY || !self.gate.may_call() {
+            return Err(self.leave(&charge, Error::NothingStarted).await);
+        }
+        self.call(rail, charge, new).await
+    }
+
+    /// Step 1. Returns the answer to the earlier request that the key stands for, if it does.
+    async fn record(&self, charge: &mut Charge, key: &Key) -> Result<Option<Told>> {
+        let begun = self.service.begin(charge, key);
+        match tokio::time::timeout_at(self.started + RECORD_BY, begun).await {
+            Ok(Err(Error::Database(error))) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the charge is not written, or not certainly"
+                );
+                Err(self.leave(charge, Error::NothingStarted).await)
+            }
+            Ok(done) => done,
+            Err(_) => Err(self.leave(charge, Error::NothingStarted).await),
+        }
+    }
+
+    /// Step 2.
+    async fn open(&self, charge: &Charge) -> Result<()> {
+        let told = match self.service.teller.open(charge).await {
+            Ok(Opened::Recorded) => return Ok(()),
+            Ok(Opened::Refused) if charge.hosted => Error::SessionNotPayable,
+            Ok(Opened::Refused) => Error::NothingStarted,
+            Err(status) => {
+                tracing::warn!(
+                    error = &status as &dyn std::error::Error,
+                    "sessions-svc does not take the charge"
+                );
+                Error::NothingStarted
+            }
+        };
+        Err(self.leave(charge, told).await)
+    }
+
+    /// Step 3, and what follows.
+    async fn call(&self, rail: &Rail, charge: Charge, new: &NewCharge) -> Result<Told> {
+        let answer = rail.request_payment(&request(&charge, new)).await;
+        match self.service.write_request_outcome(&charge, &answer).await {
+            Ok(told) => Ok(told),
+            Err(error) => {
+                // The rail may have it, so this is no failure: the reconciler asks.
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the rail's reply is not written"
+                );
+                Ok(Told::unanswered(charge))
+            }
+        }
+    }
+
+    /// The rail was not called and will not be. Returns what the caller is told.
+    async fn leave(&self, charge: &Charge, told: Error) -> Error {
+        // Whoever waits hears of it from here; the gate tells who waits no longer.
+        self.gate.leave();
+        let event = if self.started.elapsed() < START_BY {
+            Event::Withdrawn
+        } else {
+            Event::Failed(FailureReason::RailUnavailable)
+        };
+        if let Err(error) = self.service.give_up(charge.transaction_id, event).await {
+            // The reconciler ends it: its reference stays unknown to the rail.
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the charge is not given up yet"
+            );
+        }
+        told
+    }
+}
+
+fn request(charge: &Charge, new: &NewCharge) -> PaymentRequest {
+    PaymentRequest {
+        rail_reference: charge.rail_reference,
+        reference: charge.reference.clone(),
+        amount: charge.amount(),
+        phone: charge.phone.clone(),
+        provider: charge.provider,
+        payer_email: charge.payer_email.clone(),
+        merchant_name: new.merchant_name.clone(),
+        description: charge.description.clone(),
+        callback_token: charge.callback_token.clone(),
+    }
+}
+
+fn event_of(outcome: &Requested) -> Event {
+    match outcome {
+        Requested::Accepted { .. } => Event::Accepted,
+        Requested::Succeeded => Event::Approved,
+        Requested::OtpRequired { .. } => Event::CodeWanted,
+        Requested::Refused(reason) => Event::Failed(*reason),
+        Requested::Unknown => Event::Unanswered,
+    }
+}
+
+fn message_of(charge: &Charge, outcome: &Requested) -> String {
+    match outcome {
+        Requested::Accepted { instruction } => message::accepted(charge, instruction.as_deref()),
+        Requested::OtpRequired { instruction } => {
+            message::code_wanted(charge, instruction.as_deref())
+        }
+        Requested::Succeeded => message::approved(),
+        Requested::Refused(_) => message::of(charge),
+        Requested::Unknown => message::unanswered(),
+    }
+}
+
+/// The network's own words to the payer.
+fn instruction_of(outcome: &Requested) -> Option<&str> {
+    match outcome {
+        Requested::Accepted { instruction } | Requested::OtpRequired { instruction } => {
+            instruction.as_deref()
+        }
+        Requested::Succeeded | Requested::Refused(_) | Requested::Unknown => None,
+    }
+}
+
+/// What the request asks for, the same for the same request however it was written. The
+/// merchant's name is no part of it: it may change between two tries.
+fn fingerprint(new: &NewCharge) -> String {
+    let amount =
+        |amount: chassis::money::Money| format!("{} {}", amount.minor_units(), amount.currency());
+    let hosted = new.hosted.as_ref();
+    let parts: [Option<String>; 9] = [
+        Some(amount(new.amount)),
+        Some(new.phone.as_e164().to_owned()),
+        Some(new.provider.code().to_owned()),
+        new.description.clone(),
+        new.payer_email.clone(),
+        new.payer_name.clone(),
+        hosted.map(|hosted| hosted.session_id.to_string()),
+        hosted.map(|hosted| amount(hosted.amount)),
+        hosted.and_then(|hosted| hosted.rate.clone()),
+    ];
+    let mut hash = Sha256::new();
+    for part in parts {
+        // Length first, so that no two lists of parts read the same; absent is not empty.
+        let length = part.as_ref().map_or(u64::MAX, |part| part.len() as u64);
+        hash.update(length.to_be_bytes());
+        hash.update(part.unwrap_or_default());
+    }
+    hex::encode(hash.finalize())
+}

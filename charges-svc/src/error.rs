@@ -1,0 +1,99 @@
+//! What can go wrong here, and what callers are told.
+
+use chassis::{grpc, money::MoneyError};
+use tonic::{Code, Status};
+
+use crate::charge::Illegal;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("no such charge")]
+    ChargeNotFound,
+    #[error("the charge is not awaiting a code")]
+    NotAwaitingOtp,
+    #[error("a request with this key is running")]
+    IdempotencyInProgress,
+    #[error("the key was used with another request")]
+    IdempotencyKeyReused,
+    #[error("nothing was started, try again")]
+    NothingStarted,
+    #[error("the session cannot be paid")]
+    SessionNotPayable,
+    #[error("no such rail or token")]
+    CallbackNotFound,
+    #[error("the callback's signature is missing or wrong")]
+    CallbackSignatureInvalid,
+    #[error("the charge has ended")]
+    ChargeAlreadyTerminal,
+    #[error("the rail reported something else than we asked for")]
+    EvidenceMismatch,
+    #[error("no such case")]
+    CaseNotFound,
+    #[error("the case is closed")]
+    CaseClosed,
+    #[error("the case's charge is still open")]
+    CaseNeedsChargeResolved,
+    #[error("invalid {field}")]
+    Invalid {
+        field: &'static str,
+        message: &'static str,
+    },
+    #[error("the charge cannot take this step")]
+    Illegal(#[from] Illegal),
+    #[error("the ledger cannot hold this")]
+    Ledger(#[from] MoneyError),
+    #[error("the ledger holds this posting already")]
+    PostedBefore,
+    #[error("the charge's rail is not configured")]
+    RailNotConfigured,
+    #[error("the database failed")]
+    Database(#[from] db::Error),
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        let told = |code, reason| grpc::status(code, reason, message.clone());
+        match &error {
+            Error::ChargeNotFound => told(Code::NotFound, "CHARGE_NOT_FOUND"),
+            Error::NotAwaitingOtp => told(Code::FailedPrecondition, "CHARGE_NOT_AWAITING_OTP"),
+            Error::IdempotencyInProgress => told(Code::Aborted, "IDEMPOTENCY_IN_PROGRESS"),
+            Error::IdempotencyKeyReused => told(Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED"),
+            Error::NothingStarted => told(Code::Unavailable, "NOTHING_STARTED"),
+            Error::SessionNotPayable => told(Code::FailedPrecondition, "SESSION_NOT_PAYABLE"),
+            Error::CallbackNotFound => told(Code::NotFound, "CALLBACK_NOT_FOUND"),
+            Error::CallbackSignatureInvalid => {
+                told(Code::Unauthenticated, "CALLBACK_SIGNATURE_INVALID")
+            }
+            Error::ChargeAlreadyTerminal => {
+                told(Code::FailedPrecondition, "CHARGE_ALREADY_TERMINAL")
+            }
+            Error::EvidenceMismatch => told(Code::FailedPrecondition, "EVIDENCE_MISMATCH"),
+            Error::CaseNotFound => told(Code::NotFound, "CASE_NOT_FOUND"),
+            Error::CaseClosed => told(Code::FailedPrecondition, "CASE_CLOSED"),
+            Error::CaseNeedsChargeResolved => {
+                told(Code::FailedPrecondition, "CASE_NEEDS_CHARGE_RESOLVED")
+            }
+            Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
+            Error::Illegal(_)
+            | Error::Ledger(_)
+            | Error::PostedBefore
+            | Error::RailNotConfigured => {
+                tracing::error!(error = &error as &dyn std::error::Error, "the call failed");
+                told(Code::Internal, "INTERNAL")
+            }
+            Error::Database(source) => {
+                tracing::error!(
+                    error = source as &dyn std::error::Error,
+                    "the database failed"
+                );
+                if db::is_unavailable(source) {
+                    return told(Code::Unavailable, "DATABASE_FAILED");
+                }
+                told(Code::Internal, "DATABASE_FAILED")
+            }
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Proto to domain and back; nothing else.
+
+use std::sync::Arc;
+
+use proto::charges::{
+    Case as ProtoCase, CaseKind as ProtoCaseKind, Charge as ProtoCharge, ChargeAnswer,
+    ChargeStatus, CloseCaseRequest, CreateChargeRequest, GetBalanceRequest, GetBalanceResponse,
+    GetChargeRequest, GetHostedChargeRequest, HostedCharge, ListCasesRequest, ListCasesResponse,
+    Posting as ProtoPosting, Provider as ProtoProvider, RailEvidence, ReceiveCallbackRequest,
+    ReceiveCallbackResponse, ResolveChargeRequest, ShowChargeRequest, ShowChargeResponse,
+    SubmitOtpRequest, charge_operations_server::ChargeOperations, charges_server::Charges,
+    close_case_request::Action, resolve_charge_request,
+};
+use tonic::{Request, Response, Status as Refusal};
+
+use crate::{
+    callback::Callback,
+    case::{Case, CaseKind, Closing},
+    charge::{Charge, Event, METHOD, Status},
+    error::Error,
+    operate::File,
+    otp::Otp,
+    rail::Provider,
+    service::{Service, Told},
+    store::{evidence::Evidence, postings::Written},
+};
+
+mod parse;
+
+type Answer<T> = Result<Response<T>, Refusal>;
+
+/// Both services' methods.
+#[derive(Clone)]
+pub struct Grpc(pub Arc<Service>);
+
+#[tonic::async_trait]
+impl Charges for Grpc {
+    async fn create_charge(&self, request: Request<CreateChargeRequest>) -> Answer<ChargeAnswer> {
+        let request = request.into_inner();
+        let key = parse::idempotency_key(&request.idempotency_key)?;
+        let told = self
+            .0
+            .create_charge(parse::new_charge(request)?, key)
+            .await?;
+        Ok(Response::new(told.into()))
+    }
+
+    async fn submit_otp(&self, request: Request<SubmitOtpRequest>) -> Answer<ChargeAnswer> {
+        let request = request.into_inner();
+        let merchant_id = parse::id(&request.merchant_id, Error::ChargeNotFound)?;
+        let reference = parse::id(&request.reference, Error::ChargeNotFound)?;
+        let otp = Otp(request.otp);
+        Ok(Response::new(
+            self.0
+                .submit_otp(merchant_id, &reference, otp)
+                .await?
+                .into(),
+        ))
+    }
+
+    async fn get_charge(&self, request: Request<GetChargeRequest>) -> Answer<ProtoCharge> {
+        let request = request.into_inner();
+        let merchant_id = parse::id(&request.merchant_id, Error::ChargeNotFound)?;
+        let reference = parse::id(&request.reference, Error::ChargeNotFound)?;
+        let charge = self.0.get_charge(merchant_id, &reference).await?;
+        Ok(Response::new(charge.into()))
+    }
+
+    async fn get_hosted_charge(
+        &self,
+        request: Request<GetHostedChargeRequest>,
+    ) -> Answer<HostedCharge> {
+        let session_id = parse::id(&request.get_ref().session_id, Error::ChargeNotFound)?;
+        let hosted = self.0.get_hosted_charge(session_id).await?;
+        let charge = hosted.charge;
+        let count = |tries| u32::try_from(tries).unwrap_or_default();
+        Ok(Response::new(HostedCharge {
+            payer_masked: charge.phone.masked(),
+            instruction: hosted.instruction,
+            otp_tries: count(charge.otp_tries),
+            otp_tries_left: count(charge.otp_tries_left()),
+            otp_expires_at: charge.otp_expires_at.map(|at| at.to_string()),
+            charge: Some(charge.into()),
+        }))
+    }
+
+    async fn receive_callback(
+        &self,
+        request: Request<ReceiveCallbackRequest>,
+    ) -> Answer<ReceiveCallbackResponse> {
+        let request = request.into_inner();
+        let callback = Callback {
+            rail: request.rail,
+            token: request.token,
+            body: request.body,
+            signature: request.signature,
+        };
+        self.0.receive_callback(&callback).await?;
+        Ok(Response::new(ReceiveCallbackResponse {}))
+    }
+
+    async fn get_balance(&self, request: Request<GetBalanceRequest>) -> Answer<GetBalanceResponse> {
+        let merchant_id = parse::merchant_id(&request.get_ref().merchant_id)?;
+        let available = self.0.get_balance(merchant_id).await?;
+        Ok(Response::new(GetBalanceResponse {
+            available: available.into_iter().map(Into::into).collect(),
+        }))
+    }
+}
+
+#[tonic::async_trait]
+impl ChargeOperations for Grpc {
+    async fn show_charge(&self, request: Request<ShowChargeRequest>) -> Answer<ShowChargeResponse> {
+        let reference = parse::id(&request.get_ref().reference, Error::ChargeNotFound)?;
+        Ok(Response::new(self.0.show_charge(&reference).await?.into()))
+    }
+
+    async fn resolve_charge(
+        &self,
+        request: Request<ResolveChargeRequest>,
+    ) -> Answer<ShowChargeResponse> {
+        let request = request.into_inner();
+        let reference = parse::id(&request.reference, Error::ChargeNotFound)?;
+        let event = match request.outcome {
+            Some(resolve_charge_request::Outcome::Settled(true)) => Event::Settled,
+            Some(resolve_charge_request::Outcome::FailedReason(reason)) => {
+                Event::Failed(parse::failure_reason(&reason)?)
+            }
+            Some(resolve_charge_request::Outcome::Settled(false)) | None => {
+                let (field, message) = ("outcome", "must be settled, or a reason for failed");
+                return Err(Error::Invalid { field, message }.into());
+            }
+        };
+        let evidence = parse::evidence(&request.evidence)?;
+        let file = self.0.resolve_charge(&reference, event, &evidence).await?;
+        Ok(Response::new(file.into()))
+    }
+
+    async fn list_cases(&self, _: Request<ListCasesRequest>) -> Answer<ListCasesResponse> {
+        let cases = self.0.list_cases().await?;
+        Ok(Response::new(ListCasesResponse {
+            cases: cases.into_iter().map(Into::into).collect(),
+        }))
+    }
+
+    async fn close_case(&self, request: Request<CloseCaseRequest>) -> Answer<ProtoCase> {
+        let request = request.into_inner();
+        let id = parse::id(&request.case_id, Error::CaseNotFound)?;
+        let closing = match request.action() {
+            Action::Refund => Closing::Refund,
+            Action::Release => Closing::Release,
+            Action::Unspecified => {
+                let (field, message) = ("action", "must be refund or release");
+                return Err(Error::Invalid { field, message }.into());
+            }
+        };
+        Ok(Response::new(self.0.close_case(id, closing).await?.into()))
+    }
+}
+
+impl From<Charge> for ProtoCharge {
+    fn from(charge: Charge) -> Self {
+        // A void charge is not found before it could come here.
+        let status = charge.state.shown().unwrap_or(Status::Initiated);
+        proto_charge(charge, status)
+    }
+}
+
+impl From<Told> for ChargeAnswer {
+    fn from(told: Told) -> Self {
+        Self {
+            charge: Some(proto_charge(told.charge, told.status)),
+            message: told.message,
+            replayed: told.replayed,
+        }
+    }
+}
+
+fn proto_charge(charge: Charge, status: Status) -> ProtoCharge {
+    let reason = charge.failure_reason.filter(|_| status == Status::Failed);
+    ProtoCharge {
+        reference: charge.reference.to_string(),
+        transaction_id: charge.transaction_id.to_string(),
+        tx_id_display: charge.tx_id_display.to_string(),
+        session_id: charge.session_id.to_string(),
+        merchant_id: charge.merchant_id.to_string(),
+        status: proto_status(status).into(),
+        amount: Some(charge.amount().into()),
+        provider: proto_provider(charge.provider).into(),
+        method: METHOD.to_owned(),
+        failure_reason: reason.map(|reason| reason.code().to_owned()),
+        failure_message: reason.map(|reason| reason.message().to_owned()),
+        created_at: charge.created_at.to_string(),
+        updated_at: charge.updated_at.to_string(),
+    }
+}
+
+fn proto_status(status: Status) -> ChargeStatus {
+    match status {
+        Status::Initiated => ChargeStatus::Initiated,
+        Status::OtpRequired => ChargeStatus::OtpRequired,
+        Status::Settled => ChargeStatus::Settled,
+        Status::Failed => ChargeStatus::Failed,
+    }
+}
+
+fn proto_provider(provider: Provider) -> ProtoProvider {
+    match provider {
+        Provider::Mtn => ProtoProvider::Mtn,
+        Provider::Telecel => ProtoProvider::Telecel,
+        Provider::At => ProtoProvider::At,
+    }
+}
+
+impl From<File> for ShowChargeResponse {
+    fn from(file: File) -> Self {
+        let charge = file.charge;
+        Self {
+            state: charge.state.code().to_owned(),
+            rail: charge.rail.clone(),
+            rail_reference: charge.rail_reference.to_string(),
+            next_query_at: charge.next_query_at.map(|at| at.to_string()),
+            charge: Some(charge.into()),
+            evidence: file.evidence.into_iter().map(Into::into).collect(),
+            postings: file.postings.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<Evidence> for RailEvidence {
+    fn from(evidence: Evidence) -> Self {
+        Self {
+            at: evidence.first_at.to_string(),
+            action: evidence.action,
+            outcome: evidence.outcome,
+            rail_text: Some(evidence.rail_text).filter(|text| !text.is_empty()),
+            times: u32::try_from(evidence.times).unwrap_or(u32::MAX),
+            last_at: evidence.last_at.to_string(),
+        }
+    }
+}
+
+impl From<Written> for ProtoPosting {
+    fn from(written: Written) -> Self {
+        let amount = written.amount();
+        Self {
+            at: written.posted_at.to_string(),
+            kind: written.kind,
+            account: written.account,
+            amount: Some(amount.into()),
+        }
+    }
+}
+
+impl From<Case> for ProtoCase {
+    fn from(case: Case) -> Self {
+        let suspense = case.suspense();
+        let kind = match case.kind {
+            CaseKind::UnknownOutcome => ProtoCaseKind::UnknownOutcome,
+            CaseKind::Mismatch => ProtoCaseKind::Mismatch,
+            CaseKind::LateMoney => ProtoCaseKind::LateMoney,
+            CaseKind::Reversed => ProtoCaseKind::Reversed,
+        };
+        Self {
+            case_id: case.case_id.to_string(),
+            kind: kind.into(),
+            reference: case.reference.to_string(),
+            detail: case.detail,
+            suspense: suspense.map(Into::into),
+            opened_at: case.opened_at.to_string(),
+            closed_at: case.closed_at.map(|at| at.to_string()),
+        }
+    }
+}

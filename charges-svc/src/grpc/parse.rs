@@ -1,0 +1,159 @@
+//! What callers send, checked once and never again.
+
+use std::str::FromStr;
+
+use chassis::{
+    ids::{MerchantId, SessionId},
+    money::{Currency, Money},
+    phone::Phone,
+};
+use proto::{
+    charges::{CreateChargeRequest, HostedSession, Provider as ProtoProvider},
+    money::Money as ProtoMoney,
+};
+use rust_decimal::Decimal;
+
+use crate::{
+    charge::{Hosted, NewCharge},
+    error::{Error, Result},
+    failure::FailureReason,
+    rail::Provider,
+};
+
+/// Longest texts, in characters (design: "Input rules").
+const NAME_MAX: usize = 200;
+const DESCRIPTION_MAX: usize = 500;
+const EMAIL_MAX: usize = 254;
+const EVIDENCE_MAX: usize = 500;
+
+/// An idempotency key of the caller, and the gateway's mark of whose it is.
+const KEY_MAX: usize = 257;
+
+/// Most that one charge may be, in minor units: 9,999,999,999.99.
+const AMOUNT_MAX: i64 = 999_999_999_999;
+
+/// A text that is no identifier names nothing, so it is not found.
+pub fn id<T: FromStr>(text: &str, not_found: Error) -> Result<T> {
+    text.parse().map_err(|_| not_found)
+}
+
+pub fn merchant_id(text: &str) -> Result<MerchantId> {
+    text.parse()
+        .map_err(|_| invalid("merchant_id", "must be a merchant's id"))
+}
+
+pub fn new_charge(request: CreateChargeRequest) -> Result<NewCharge> {
+    let amount = amount("amount", request.amount.as_ref())?;
+    if amount.currency() != Currency::GHS {
+        return Err(invalid("amount", "must be in GHS"));
+    }
+    let provider = provider(request.provider())?;
+    let mobile_number = |_| invalid("mobile_number", "must be a Ghana mobile number");
+    Ok(NewCharge {
+        merchant_id: merchant_id(&request.merchant_id)?,
+        merchant_name: text("merchant_name", request.merchant_name, NAME_MAX)?,
+        amount,
+        phone: Phone::parse_ghana_mobile(&request.mobile_number).map_err(mobile_number)?,
+        provider,
+        description: optional("description", request.description, DESCRIPTION_MAX)?,
+        payer_email: optional("payer_email", request.payer_email, EMAIL_MAX)?,
+        payer_name: optional("payer_name", request.payer_name, NAME_MAX)?,
+        hosted: request
+            .hosted
+            .map(|session| hosted(&session, amount))
+            .transpose()?,
+    })
+}
+
+pub fn idempotency_key(key: &str) -> Result<String> {
+    let is_key =
+        (1..=KEY_MAX).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_key {
+        return Err(invalid(
+            "idempotency_key",
+            "must be 1 to 257 visible ASCII characters",
+        ));
+    }
+    Ok(key.to_owned())
+}
+
+pub fn failure_reason(code: &str) -> Result<FailureReason> {
+    code.parse()
+        .map_err(|_| invalid("failed_reason", "must be one of the failure reasons"))
+}
+
+pub fn evidence(evidence: &str) -> Result<String> {
+    text("evidence", evidence.trim().to_owned(), EVIDENCE_MAX)
+}
+
+/// The session that a hosted charge pays, whose amount at its rate is what is debited.
+fn hosted(session: &HostedSession, debited: Money) -> Result<Hosted> {
+    let session_id: SessionId = session
+        .session_id
+        .parse()
+        .map_err(|_| invalid("hosted.session_id", "must be a session's id"))?;
+    let amount = amount("hosted.amount", session.amount.as_ref())?;
+    let rate = session.rate.as_deref().map(str::parse::<Decimal>);
+    let rate = rate
+        .transpose()
+        .map_err(|_| invalid("hosted.rate", "must be a decimal"))?;
+    let quoted = match rate {
+        None => amount,
+        Some(rate) => {
+            let is_positive = rate.is_sign_positive() && !rate.is_zero();
+            let converted = amount.convert(rate, Currency::GHS).ok();
+            let converted = converted.filter(|_| is_positive && amount.currency() != Currency::GHS);
+            converted.ok_or(invalid("hosted.rate", "must be a positive rate to GHS"))?
+        }
+    };
+    if quoted != debited {
+        return Err(invalid(
+            "amount",
+            "must be the session's amount at the rate",
+        ));
+    }
+    Ok(Hosted {
+        session_id,
+        amount,
+        // In the one form that others can read, however it was written.
+        rate: rate.map(|rate| rate.normalize().to_string()),
+    })
+}
+
+fn amount(field: &'static str, money: Option<&ProtoMoney>) -> Result<Money> {
+    let money = money.ok_or(invalid(field, "is missing"))?;
+    let money =
+        Money::try_from(money).map_err(|_| invalid(field, "must be in a known currency"))?;
+    if !(1..=AMOUNT_MAX).contains(&money.minor_units()) {
+        return Err(invalid(field, "must be positive and at most 9999999999.99"));
+    }
+    Ok(money)
+}
+
+fn provider(provider: ProtoProvider) -> Result<Provider> {
+    match provider {
+        ProtoProvider::Mtn => Ok(Provider::Mtn),
+        ProtoProvider::Telecel => Ok(Provider::Telecel),
+        ProtoProvider::At => Ok(Provider::At),
+        ProtoProvider::Unspecified => Err(invalid("provider", "must be MTN, TELECEL or AT")),
+    }
+}
+
+fn optional(field: &'static str, value: Option<String>, most: usize) -> Result<Option<String>> {
+    value.map(|value| text(field, value, most)).transpose()
+}
+
+fn text(field: &'static str, value: String, most: usize) -> Result<String> {
+    let is_short = (1..=most).contains(&value.chars().count());
+    if !is_short || value.chars().any(char::is_control) {
+        return Err(invalid(
+            field,
+            "must be a short text without control characters",
+        ));
+    }
+    Ok(value)
+}
+
+fn invalid(field: &'static str, message: &'static str) -> Error {
+    Error::Invalid { field, message }
+}

@@ -1,0 +1,181 @@
+//! The ledger: double entry, balanced in each currency, unique by (kind, subject), never changed.
+//!
+//! Promise: what the accounts hold sums to zero in every currency, always. Credits are positive,
+//! debits negative.
+
+use std::fmt;
+
+use chassis::{
+    ids::MerchantId,
+    money::{Money, MoneyError},
+};
+use uuid::Uuid;
+
+use crate::{
+    case::{Case, CaseKind, Closing},
+    charge::{Charge, State},
+};
+
+/// Where money stands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Account {
+    /// What a merchant has collected and not been paid out.
+    Merchant(MerchantId),
+    /// What a rail has collected for us and still holds.
+    Clearing { rail: String },
+    /// Money that has arrived and whose owner an operator must find.
+    Suspense,
+    /// What rails keep of what they collect, under the name that configuration gives.
+    Fees(String),
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Merchant(merchant_id) => write!(f, "merchant:{merchant_id}"),
+            Self::Clearing { rail } => write!(f, "rail:{rail}:clearing"),
+            Self::Suspense => f.write_str("suspense"),
+            Self::Fees(name) => write!(f, "fees:{name}"),
+        }
+    }
+}
+
+/// Why money moved. With the subject, what a posting is unique by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PostingKind {
+    /// A charge settled; the subject is its transaction.
+    Settlement,
+    /// The rail kept a fee of it.
+    RailFee,
+    /// Money of a charge arrived late or was not what we asked for. Once per transaction.
+    Suspense,
+    /// Suspense went back to the payer; the subject is the case.
+    Refund,
+    /// Suspense went to the merchant; the subject is the case.
+    Release,
+    /// A settled payment went back to the payer; the subject is the case.
+    Reversal,
+}
+
+impl PostingKind {
+    /// As it stands in SQL and before operators.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Settlement => "SETTLEMENT",
+            Self::RailFee => "RAIL_FEE",
+            Self::Suspense => "SUSPENSE",
+            Self::Refund => "REFUND",
+            Self::Release => "RELEASE",
+            Self::Reversal => "REVERSAL",
+        }
+    }
+}
+
+/// One movement of money. Can only be made balanced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Posting {
+    pub kind: PostingKind,
+    pub subject: Uuid,
+    lines: Vec<Line>,
+}
+
+/// What a posting does to one account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    pub account: Account,
+    /// Credit positive, debit negative; never zero.
+    pub amount: Money,
+}
+
+impl Posting {
+    /// Moves `amount`, which is positive, from one account to another.
+    fn transfer(
+        kind: PostingKind,
+        subject: Uuid,
+        (from, to): (Account, Account),
+        amount: Money,
+    ) -> Result<Self, MoneyError> {
+        if !amount.is_positive() {
+            return Err(MoneyError::OutOfRange);
+        }
+        let debit = Line {
+            account: from,
+            amount: amount.checked_neg()?,
+        };
+        let credit = Line {
+            account: to,
+            amount,
+        };
+        Ok(Self {
+            kind,
+            subject,
+            lines: vec![debit, credit],
+        })
+    }
+
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+}
+
+/// What the rail collected is the merchant's.
+pub fn settlement(charge: &Charge) -> Result<Posting, MoneyError> {
+    let accounts = (clearing(charge), Account::Merchant(charge.merchant_id));
+    let subject = charge.transaction_id.uuid();
+    Posting::transfer(PostingKind::Settlement, subject, accounts, charge.amount())
+}
+
+/// What the rail kept of it is no longer in its clearing account.
+pub fn rail_fee(charge: &Charge, fee: Money, fee_account: &str) -> Result<Posting, MoneyError> {
+    let accounts = (Account::Fees(fee_account.to_owned()), clearing(charge));
+    let subject = charge.transaction_id.uuid();
+    Posting::transfer(PostingKind::RailFee, subject, accounts, fee)
+}
+
+/// What the rail collected is nobody's yet.
+pub fn suspense(charge: &Charge, amount: Money) -> Result<Posting, MoneyError> {
+    let accounts = (clearing(charge), Account::Suspense);
+    let subject = charge.transaction_id.uuid();
+    Posting::transfer(PostingKind::Suspense, subject, accounts, amount)
+}
+
+/// Where the money of a case went; nothing to post where the case holds none.
+pub fn closing(
+    case: &Case,
+    charge: &Charge,
+    closing: Closing,
+) -> Result<Option<Posting>, MoneyError> {
+    let subject = case.case_id.uuid();
+    let merchant = Account::Merchant(charge.merchant_id);
+    let (kind, accounts, amount) = match (closing, case.suspense()) {
+        (Closing::Refund, Some(amount)) => (
+            PostingKind::Refund,
+            (Account::Suspense, clearing(charge)),
+            amount,
+        ),
+        (Closing::Release, Some(amount)) => {
+            (PostingKind::Release, (Account::Suspense, merchant), amount)
+        }
+        // The merchant was credited, and the rail has the money no more.
+        (Closing::Refund, None) if is_settled_reversal(case, charge) => (
+            PostingKind::Reversal,
+            (merchant, clearing(charge)),
+            charge.amount(),
+        ),
+        (Closing::Refund | Closing::Release, None) => return Ok(None),
+    };
+    Posting::transfer(kind, subject, accounts, amount).map(Some)
+}
+
+fn is_settled_reversal(case: &Case, charge: &Charge) -> bool {
+    case.kind == CaseKind::Reversed && charge.state == State::Settled
+}
+
+fn clearing(charge: &Charge) -> Account {
+    Account::Clearing {
+        rail: charge.rail.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Charges: one try each to debit a payer's wallet; and the ledger of what was collected.
+//!
+//! Owns the database `charges`. Promises (design §3):
+//!
+//! - A charge is written down, with every identifier that it will ever have, before its rail is
+//!   called, and the rail is called once for it.
+//! - Its outcome is the rail's word. What nobody knows stays INITIATED and is asked about.
+//! - What becomes true together (state, postings, event, key) is committed together. SETTLED and
+//!   FAILED never change; money that does not fit is in suspense, with a case for an operator.
+//! - sessions-svc hears of each change first, and webhooks-svc only after that.
+
+mod callback;
+pub mod case;
+pub mod charge;
+pub mod config;
+mod create;
+pub mod error;
+pub mod failure;
+mod gate;
+pub mod grpc;
+pub mod ledger;
+mod message;
+mod operate;
+mod otp;
+pub mod rail;
+mod reconcile;
+pub mod schedule;
+pub mod service;
+#[doc(hidden)]
+pub mod store;
+mod tell;
+mod upkeep;
+pub mod verdict;
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, ensure};
+use chassis::{
+    admin::Readiness,
+    clock::{Clock, Worker},
+    grpc::{Serving, Sockets, connect},
+    shutdown::{Shutdown, Tasks},
+};
+use db::{
+    Db,
+    outbox::{self, Relay},
+};
+use proto::charges::{
+    charge_operations_server::ChargeOperationsServer, charges_server::ChargesServer,
+};
+use sqlx::migrate::Migrator;
+use tonic::service::Routes;
+
+use config::Config;
+use grpc::Grpc;
+use rail::Rails;
+use service::Service;
+use tell::Teller;
+
+static MIGRATIONS: Migrator = sqlx::migrate!();
+
+/// Longest wait for another service's answer.
+const CALL_MAX: Duration = Duration::from_secs(5);
+
+/// A lease shorter than a rail call and its writing would let two ask at once.
+const LEASE_MIN: Duration = Duration::from_secs(10);
+
+/// A rail call that runs when the process stops, and the writing of its outcome, take less.
+const DRAIN_MAX: Duration = Duration::from_secs(15);
+
+/// Opens the database and brings it up to date.
+pub async fn open(config: &Config) -> anyhow::Result<Db> {
+    let database = &config.database;
+    let db = Db::connect(&database.database_url, database.database_max_connections)
+        .await
+        .context("DATABASE_URL cannot be connected to")?;
+    db.migrate(&MIGRATIONS)
+        .await
+        .context("the migrations failed")?;
+    Ok(db)
+}
+
+/// Serves until `shutdown`.
+pub async fn serve(
+    config: Config,
+    sockets: Sockets,
+    clock: Clock,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    ensure!(config.lease >= LEASE_MIN, "LEASE must be at least 10s");
+    let db = open(&config).await?;
+    release_leases(&db)
+        .await
+        .context("old leases are still held")?;
+    let reconciler = clock.worker("charges: reconciler");
+    let relay = clock.worker("charges: relay");
+    let service = Arc::new(service(&config, &db, &clock, [&reconciler, &relay])?);
+    let loops = Tasks::new();
+    start_loops(&loops, &service, [reconciler, relay], &shutdown);
+
+    let pinged = db.clone();
+    let readiness = Readiness::new().check("database", move || {
+        let db = pinged.clone();
+        async move { db.ping().await.is_ok() }
+    });
+    let grpc = Grpc(Arc::clone(&service));
+    let routes = Routes::new(ChargesServer::new(grpc.clone()))
+        .add_service(ChargeOperationsServer::new(grpc));
+    let serving = Serving {
+        sockets,
+        tls: config.tls,
+        reflection: !config.listen.no_reflection,
+        readiness,
+        clock,
+        shutdown: shutdown.clone(),
+    };
+    let served = chassis::grpc::serve(routes, serving).await;
+    // Also where serving failed.
+    shutdown.begin();
+    service.tasks.drain(DRAIN_MAX).await;
+    loops.drain(DRAIN_MAX).await;
+    db.close().await;
+    served
+}
+
+fn service(
+    config: &Config,
+    db: &Db,
+    clock: &Clock,
+    [reconciler, relay]: [&Worker; 2],
+) -> anyhow::Result<Service> {
+    let sessions = connect(&config.sessions_url, &config.tls, CALL_MAX).context("SESSIONS_URL")?;
+    let webhooks = connect(&config.webhooks_url, &config.tls, CALL_MAX).context("WEBHOOKS_URL")?;
+    let teller = Teller::new(db, sessions, webhooks);
+    let (tasks, telling) = (Tasks::new(), teller.clone());
+    let hand_on = move |row| telling.clone().hand_on(row);
+    Ok(Service {
+        db: db.clone(),
+        clock: clock.clone(),
+        rails: Rails::from_config(&config.rails).context("the rails are not usable")?,
+        settings: config.settings(),
+        teller,
+        relay: Relay::new(db, clock, relay, &tasks, config.lease, hand_on),
+        reconcile_alarm: reconciler.alarm(),
+        tasks,
+    })
+}
+
+fn start_loops(
+    loops: &Tasks,
+    service: &Arc<Service>,
+    [reconciler, relay]: [Worker; 2],
+    shutdown: &Shutdown,
+) {
+    let sweeper = service.clock.worker("charges: sweeper");
+    loops.spawn(service.relay.clone().run(relay, shutdown.clone()));
+    loops.spawn(reconcile::run(
+        Arc::clone(service),
+        reconciler,
+        shutdown.clone(),
+    ));
+    loops.spawn(upkeep::sweep(
+        Arc::clone(service),
+        sweeper,
+        shutdown.clone(),
+    ));
+    loops.spawn(upkeep::measure(Arc::clone(service), shutdown.clone()));
+}
+
+/// On SQLite no other process can hold a lease, so all of them are of a process that died.
+async fn release_leases(db: &Db) -> db::Result<()> {
+    if db.is_postgres() {
+        return Ok(());
+    }
+    outbox::release_leases(db).await?;
+    let mut tx = db.begin().await?;
+    store::charges::release_all(&mut tx).await?;
+    tx.commit().await
+}

@@ -1,0 +1,120 @@
+//! What people are told about a charge: the payer's next step, or why it failed.
+
+use crate::{
+    charge::{Charge, State},
+    failure::FailureReason,
+    rail::Provider,
+};
+
+/// For the record of a charge: what holds whatever happened on the way.
+pub fn of(charge: &Charge) -> String {
+    match charge.state {
+        State::Submitting | State::Initiated | State::OtpSubmitting | State::Settled => {
+            approve(charge.provider).to_owned()
+        }
+        State::OtpRequired => wanted(charge, ask_for_code(charge.provider)),
+        State::Failed => failed(charge.failure_reason),
+        // Never shown.
+        State::Void => String::new(),
+    }
+}
+
+/// The payer has the prompt. `instruction`: the rail's own words to the payer.
+pub fn accepted(charge: &Charge, instruction: Option<&str>) -> String {
+    instruction.map_or_else(|| of(charge), sentence)
+}
+
+/// The rail says that the payer has paid, and is being asked.
+pub fn approved() -> String {
+    "The network reports the payment as made; it is being confirmed and the outcome follows by webhook."
+        .to_owned()
+}
+
+/// The rail wants a code. `instruction`: the rail's own words to the payer.
+pub fn code_wanted(charge: &Charge, instruction: Option<&str>) -> String {
+    match (charge.state, instruction) {
+        (State::OtpRequired, Some(instruction)) => {
+            let words = sentence(instruction);
+            format!("The network tells the payer: {words} Submit the code that the payer gets.")
+        }
+        _ => of(charge),
+    }
+}
+
+/// The code was wrong; the charge says what follows.
+pub fn code_wrong(charge: &Charge) -> String {
+    match charge.state {
+        State::OtpRequired => wanted(charge, "The code was wrong."),
+        _ => of(charge),
+    }
+}
+
+/// The code did not reach the rail.
+pub fn code_not_sent(charge: &Charge) -> String {
+    match charge.state {
+        State::OtpRequired => wanted(
+            charge,
+            "The code could not be sent to the network. Submit it again.",
+        ),
+        _ => of(charge),
+    }
+}
+
+/// Nobody knows yet whether the rail took the payment.
+pub fn unanswered() -> String {
+    "The network has not confirmed yet. The payer may get a prompt on the phone; the outcome follows by webhook.".to_owned()
+}
+
+fn failed(reason: Option<FailureReason>) -> String {
+    let reason = reason.unwrap_or(FailureReason::RailError);
+    reason.message().to_owned()
+}
+
+/// With how many tries are left, once one was used.
+fn wanted(charge: &Charge, text: &str) -> String {
+    match (charge.otp_tries, charge.otp_tries_left()) {
+        (0, _) => text.to_owned(),
+        (_, 1) => format!("{text} 1 try is left."),
+        (_, left) => format!("{text} {left} tries are left."),
+    }
+}
+
+/// Where the payer approves, if no prompt shows up.
+fn approve(provider: Provider) -> &'static str {
+    match provider {
+        Provider::Mtn => {
+            "The payer approves on the phone. If no prompt appears: dial *170#, choose My Wallet, then My Approvals."
+        }
+        Provider::Telecel => "The payer approves on the phone, with the Telecel Cash PIN.",
+        Provider::At => "The payer approves on the phone, with the AT Money PIN.",
+    }
+}
+
+/// Where the payer gets the code from. Telecel texts none: the payer makes a voucher.
+fn ask_for_code(provider: Provider) -> &'static str {
+    match provider {
+        Provider::Telecel => {
+            "The payer dials *110# on the phone to generate a voucher code. Then submit the code."
+        }
+        Provider::Mtn | Provider::At => {
+            "The network wants a code that it gives to the payer. Submit the code."
+        }
+    }
+}
+
+/// The rail's words, as a sentence of ours.
+fn sentence(words: &str) -> String {
+    let words = words.trim();
+    let mut letters = words.chars();
+    let first: String = letters
+        .next()
+        .into_iter()
+        .flat_map(char::to_uppercase)
+        .collect();
+    let stop = if words.ends_with(['.', '!', '?']) {
+        ""
+    } else {
+        "."
+    };
+    format!("{first}{}{stop}", letters.as_str())
+}

@@ -1,0 +1,103 @@
+//! What operators decide about charges, on evidence that they have from a rail.
+//!
+//! Promise: an operator cannot settle what the rail reported otherwise, nor end a charge twice;
+//! money leaves suspense only by a posting.
+
+use std::sync::Arc;
+
+use chassis::ids::{CaseId, Reference};
+
+use crate::{
+    case::{Case, Closing},
+    charge::{Charge, Event},
+    error::{Error, Result},
+    ledger,
+    service::Service,
+    store::{self, evidence::Evidence, postings::Written},
+};
+
+/// A charge with everything that is known about it.
+#[derive(Clone, Debug)]
+pub struct File {
+    pub charge: Charge,
+    pub evidence: Vec<Evidence>,
+    pub postings: Vec<Written>,
+}
+
+impl Service {
+    pub async fn show_charge(&self, reference: &Reference) -> Result<File> {
+        let mut conn = self.db.read().await?;
+        let charge = store::charges::find_by_reference(&mut conn, reference).await?;
+        let charge = charge.ok_or(Error::ChargeNotFound)?;
+        let evidence = store::evidence::list(&mut conn, charge.transaction_id).await?;
+        let postings = store::postings::list(&mut conn, charge.transaction_id).await?;
+        Ok(File {
+            charge,
+            evidence,
+            postings,
+        })
+    }
+
+    /// Ends an open charge as SETTLED or FAILED.
+    pub async fn resolve_charge(
+        self: &Arc<Self>,
+        reference: &Reference,
+        event: Event,
+        evidence: &str,
+    ) -> Result<File> {
+        let mut tx = self.db.begin().await?;
+        let found = store::charges::find_by_reference(&mut tx, reference).await?;
+        let id = found.ok_or(Error::ChargeNotFound)?.transaction_id;
+        let charge = self.lock(&mut tx, id).await?;
+        if charge.state.is_terminal() {
+            return Err(Error::ChargeAlreadyTerminal);
+        }
+        let outcome = if event == Event::Settled {
+            "succeeded"
+        } else {
+            "failed"
+        };
+        if event == Event::Settled && charge.mismatched {
+            return Err(Error::EvidenceMismatch);
+        }
+        let (said, now) = (("operator", outcome), self.clock.now());
+        store::evidence::keep(&mut tx, id, said, Some(evidence), now).await?;
+        let change = self.change(&mut tx, &charge, event).await?;
+        tx.commit().await?;
+        tracing::warn!(charge.reference = %reference, outcome, "an operator ended the charge");
+        self.announce_now(&change).await;
+        self.show_charge(reference).await
+    }
+
+    /// Open cases, oldest first.
+    pub async fn list_cases(&self) -> Result<Vec<Case>> {
+        let mut conn = self.db.read().await?;
+        Ok(store::cases::list_open(&mut conn).await?)
+    }
+
+    /// Closes a case, and posts where its money went.
+    pub async fn close_case(&self, id: CaseId, closing: Closing) -> Result<Case> {
+        let mut tx = self.db.begin().await?;
+        let found = store::cases::find(&mut tx, id).await?;
+        let transaction_id = found.ok_or(Error::CaseNotFound)?.transaction_id;
+        let charge = self.lock(&mut tx, transaction_id).await?;
+        if !charge.state.is_terminal() {
+            return Err(Error::CaseNeedsChargeResolved);
+        }
+        let now = self.clock.now();
+        if !store::cases::close(&mut tx, id, closing, now).await? {
+            return Err(Error::CaseClosed);
+        }
+        let case = store::cases::find(&mut tx, id)
+            .await?
+            .ok_or(Error::CaseNotFound)?;
+        if let Some(posting) = ledger::closing(&case, &charge, closing)?
+            && !store::postings::post(&mut tx, &posting, now).await?
+        {
+            return Err(Error::PostedBefore);
+        }
+        tx.commit().await?;
+        tracing::warn!(case.id = %id, closing = closing.code(), "an operator closed the case");
+        Ok(case)
+    }
+}

@@ -1,0 +1,207 @@
+//! How a code goes to the rail (design §3, "OTP").
+//!
+//! Promise: a code is sent once, by one of however many submit it at the same time, and its try is
+//! counted before. A code is never stored or logged.
+
+use std::sync::Arc;
+
+use chassis::{
+    clock::Activity,
+    ids::{MerchantId, Reference},
+};
+use secrecy::SecretString;
+use tokio::{sync::oneshot, time::Instant};
+
+use crate::{
+    charge::{Charge, Event, Lease, State},
+    create::{ANSWER_BY, START_BY},
+    error::{Error, Result},
+    failure::FailureReason,
+    gate::Gate,
+    message,
+    rail::{Answer, OtpSubmitted, Outcome as _},
+    service::{Service, Told},
+    store,
+};
+
+impl Service {
+    /// Submits a code that the payer was given. Answers by [`ANSWER_BY`], and goes on if that is
+    /// too early.
+    pub async fn submit_otp(
+        self: &Arc<Self>,
+        merchant_id: MerchantId,
+        reference: &Reference,
+        otp: Otp,
+    ) -> Result<Told> {
+        let charge = self.get_charge(merchant_id, reference).await?;
+        let otp = otp.check()?;
+        let (id, called) = (charge.transaction_id, charge.clone());
+        let (gate, started) = (Gate::default(), Instant::now());
+        let submission = Submission {
+            service: Arc::clone(self),
+            gate: gate.clone(),
+            started,
+            _activity: self.clock.activity(),
+        };
+        let (done, outcome) = oneshot::channel();
+        self.tasks.spawn(async move {
+            let told = submission.run(&charge, &otp).await;
+            if done.send(told).is_err() {
+                tracing::info!(transaction.id = %id, "the code was submitted, its caller is gone");
+            }
+        });
+        match tokio::time::timeout_at(started + ANSWER_BY, outcome).await {
+            Ok(Ok(told)) => told,
+            // Too late, or the task panicked.
+            Ok(Err(_)) | Err(_) if gate.leave() => Err(Error::NothingStarted),
+            Ok(Err(_)) | Err(_) => Ok(self.told_late(called).await),
+        }
+    }
+
+    /// Takes the charge for one code, and counts the try.
+    async fn take_for_code(&self, charge: &Charge) -> Result<Charge> {
+        let mut tx = self.db.begin().await?;
+        let before = self.lock(&mut tx, charge.transaction_id).await?;
+        if before.state != State::OtpRequired {
+            return Err(Error::NotAwaitingOtp);
+        }
+        let change = self.change(&mut tx, &before, Event::CodeSent).await?;
+        let lease = Lease::new(self.clock.real_now(), self.settings.lease);
+        store::charges::hold(&mut tx, charge.transaction_id, lease).await?;
+        tx.commit().await?;
+        self.announce(&change);
+        let mut taken = change.charge;
+        (taken.lease_until, taken.fence) = (Some(lease.until), Some(lease.fence));
+        Ok(taken)
+    }
+
+    /// Writes down what the rail said to the code.
+    async fn write_code_outcome(
+        self: &Arc<Self>,
+        taken: &Charge,
+        answer: &Answer<OtpSubmitted>,
+    ) -> Result<Told> {
+        let mut tx = self.db.begin().await?;
+        let mut before = self.lock(&mut tx, taken.transaction_id).await?;
+        // A callback that came while the rail was called keeps its query.
+        before.hints = taken.hints;
+        let is_ours = before.state == State::OtpSubmitting && before.version == taken.version;
+        let (mut change, now) = (None, self.clock.now());
+        let told = match event_of(&answer.outcome) {
+            Some(event) if is_ours => {
+                let made = change.insert(self.change(&mut tx, &before, event).await?);
+                if let OtpSubmitted::Accepted { instruction } = &answer.outcome {
+                    let (id, words) = (before.transaction_id, instruction.as_deref());
+                    store::charges::keep_instruction(&mut tx, id, words).await?;
+                }
+                Told::new(
+                    made.charge.clone(),
+                    message_of(&made.charge, &answer.outcome),
+                )
+            }
+            None if is_ours => {
+                let next = before.query_after(now, self.timing(self.rail_of(&before)?));
+                let mut held = before;
+                held.fence = taken.fence;
+                store::charges::release(&mut tx, &held, next, now).await?;
+                Told::unanswered(held)
+            }
+            // A query was quicker.
+            Some(_) | None => Told::from_record(before),
+        };
+        let evidence = ("submit_otp", answer.outcome.label());
+        let words = answer.rail_text.as_deref();
+        store::evidence::keep(&mut tx, taken.transaction_id, evidence, words, now).await?;
+        tx.commit().await?;
+        match &change {
+            Some(change) => self.announce_now(change).await,
+            None => self.reconcile_alarm.ring(),
+        }
+        Ok(told)
+    }
+}
+
+/// A code as it came, not yet looked at.
+pub struct Otp(pub String);
+
+impl Otp {
+    /// Longest code taken.
+    const LENGTH_MAX: usize = 32;
+
+    fn check(self) -> Result<SecretString> {
+        let is_code = (1..=Self::LENGTH_MAX).contains(&self.0.len())
+            && self.0.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_code {
+            let (field, message) = ("otp", "must be 1 to 32 visible ASCII characters");
+            return Err(Error::Invalid { field, message });
+        }
+        Ok(self.0.into())
+    }
+}
+
+/// One code on its way, in a task of its own.
+struct Submission {
+    service: Arc<Service>,
+    gate: Gate,
+    started: Instant,
+    _activity: Activity,
+}
+
+impl Submission {
+    async fn run(&self, charge: &Charge, otp: &SecretString) -> Result<Told> {
+        let rail = self.service.rail_of(charge)?;
+        let taken = match self.service.take_for_code(charge).await {
+            Ok(taken) => taken,
+            Err(Error::Database(error)) => {
+                // Perhaps it was taken after all; then a query finds that the rail still waits.
+                tracing::error!(%error, "the charge is not taken for the code, or not certainly");
+                return Err(Error::NothingStarted);
+            }
+            Err(error) => return Err(error),
+        };
+        if self.started.elapsed() >= START_BY || !self.gate.may_call() {
+            let not_sent = Answer {
+                outcome: OtpSubmitted::NotSent,
+                rail_text: None,
+            };
+            self.service.write_code_outcome(&taken, &not_sent).await?;
+            return Err(Error::NothingStarted);
+        }
+        let answer = rail.submit_otp(taken.rail_reference, otp).await;
+        match self.service.write_code_outcome(&taken, &answer).await {
+            Ok(told) => Ok(told),
+            Err(error) => {
+                // The rail may have it, so this is no failure: the reconciler asks.
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the rail's reply is not written"
+                );
+                Ok(Told::unanswered(taken))
+            }
+        }
+    }
+}
+
+/// What the rail's reply makes of the charge; `None`: nobody knows yet.
+fn event_of(outcome: &OtpSubmitted) -> Option<Event> {
+    match outcome {
+        OtpSubmitted::Accepted { .. } => Some(Event::Accepted),
+        OtpSubmitted::Succeeded => Some(Event::Approved),
+        OtpSubmitted::WrongCode { .. } => Some(Event::CodeWrong),
+        OtpSubmitted::Expired => Some(Event::Failed(FailureReason::OtpExpired)),
+        OtpSubmitted::Failed(reason) => Some(Event::Failed(*reason)),
+        OtpSubmitted::NotSent => Some(Event::CodeNotSent),
+        OtpSubmitted::Unknown => None,
+    }
+}
+
+fn message_of(charge: &Charge, outcome: &OtpSubmitted) -> String {
+    match outcome {
+        OtpSubmitted::Accepted { instruction } => message::accepted(charge, instruction.as_deref()),
+        OtpSubmitted::WrongCode { .. } => message::code_wrong(charge),
+        OtpSubmitted::NotSent => message::code_not_sent(charge),
+        OtpSubmitted::Succeeded => message::approved(),
+        OtpSubmitted::Expired | OtpSubmitted::Failed(_) => message::of(charge),
+        OtpSubmitted::Unknown => message::unanswered(),
+    }
+}

@@ -1,0 +1,277 @@
+//! What Paystack's answers mean (rails §4.2, §4.5; design "Unknown outcomes").
+//!
+//! Promise: only a documented refusal is a refusal. All else is unknown, and a query will tell.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::{
+    failure::FailureReason,
+    rail::{
+        Answer, Found, OtpSubmitted, Query, Requested, misconfigured, unmapped, wire::Reply,
+        words::Member,
+    },
+};
+
+/// What a failure's text means: the first that it contains, in lower case. A text without any is
+/// [`FailureReason::RailError`] and is counted.
+const REASONS: &[(&str, FailureReason)] = &[
+    // Says "limit" too.
+    ("low_balance_or_", FailureReason::InsufficientFunds),
+    ("insufficient", FailureReason::InsufficientFunds),
+    ("declined", FailureReason::PayerDeclined),
+    ("timed out", FailureReason::PayerTimeout),
+    ("not found", FailureReason::PayerNotFound),
+    ("limit", FailureReason::PayerLimitReached),
+];
+
+/// What every answer has around the transaction.
+#[derive(Default, Deserialize)]
+struct Envelope {
+    #[serde(default)]
+    message: Member,
+    #[serde(default, rename = "type")]
+    kind: Member,
+    #[serde(default)]
+    code: Member,
+    #[serde(default)]
+    data: Member,
+}
+
+#[derive(Default, Deserialize)]
+struct Transaction {
+    #[serde(default)]
+    status: Member,
+    #[serde(default)]
+    reference: Member,
+    #[serde(default)]
+    amount: Member,
+    #[serde(default)]
+    currency: Member,
+    #[serde(default)]
+    message: Member,
+    /// What Paystack keeps of the amount.
+    #[serde(default)]
+    fees: Member,
+    #[serde(default)]
+    gateway_response: Member,
+    #[serde(default)]
+    display_text: Member,
+}
+
+/// Where a transaction stands, by its `data.status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The payer has the prompt, or the network is at work.
+    UnderWay,
+    OtpWanted,
+    /// A step of other channels; this service cannot take it.
+    OtherStep,
+    Succeeded,
+    Failed,
+    /// The payer did nothing so far. Final only after the approval window.
+    Abandoned,
+    Reversed,
+    /// None that we know, or none at all.
+    Unclear,
+}
+
+/// An answer, read.
+struct Said {
+    envelope: Envelope,
+    transaction: Transaction,
+    is_json: bool,
+}
+
+impl Said {
+    fn read(reply: &Reply) -> Self {
+        let envelope: Option<Envelope> = reply.object();
+        let is_json = envelope.is_some();
+        let envelope = envelope.unwrap_or_default();
+        let transaction = envelope.data.object().unwrap_or_default();
+        Self {
+            envelope,
+            transaction,
+            is_json,
+        }
+    }
+
+    fn stage(&self) -> Stage {
+        match self.transaction.status.code().as_str() {
+            "PAY_OFFLINE" | "PENDING" | "ONGOING" => Stage::UnderWay,
+            "SEND_OTP" => Stage::OtpWanted,
+            "SEND_PIN" | "SEND_PHONE" | "SEND_BIRTHDAY" | "SEND_ADDRESS" | "OPEN_URL" => {
+                Stage::OtherStep
+            }
+            "SUCCESS" => Stage::Succeeded,
+            "FAILED" => Stage::Failed,
+            "ABANDONED" => Stage::Abandoned,
+            "REVERSED" => Stage::Reversed,
+            _ => Stage::Unclear,
+        }
+    }
+
+    /// What the rail tells the payer to do.
+    fn instruction(&self) -> Option<String> {
+        self.transaction.display_text.text()
+    }
+
+    /// The words about the outcome. The envelope's own say only that the call itself went well,
+    /// unless there are no others.
+    fn words(&self) -> String {
+        let message = self.transaction.message.text().unwrap_or_default();
+        let response = self.transaction.gateway_response.text();
+        let response = response
+            .filter(|response| *response != message)
+            .unwrap_or_default();
+        let about_outcome = format!("{message} {response}").trim().to_owned();
+        if about_outcome.is_empty() {
+            return self.envelope.message.text().unwrap_or_default();
+        }
+        about_outcome
+    }
+
+    fn reason(&self) -> FailureReason {
+        let words = self.words().to_lowercase();
+        let known = REASONS.iter().find(|(known, _)| words.contains(known));
+        known.map_or_else(|| unmapped("paystack"), |(_, reason)| *reason)
+    }
+
+    /// The code that the payer was given, and the payment with it.
+    fn is_code_expired(&self) -> bool {
+        self.stage() == Stage::Failed && self.words().to_lowercase().contains("expired")
+    }
+
+    fn is_duplicate_reference(&self) -> bool {
+        let words = self.envelope.message.text().unwrap_or_default();
+        words.to_lowercase().contains("duplicate")
+            || self.envelope.code.code().contains("DUPLICATE")
+    }
+
+    /// For operators.
+    fn answer<T>(&self, reply: &Reply, outcome: T) -> Answer<T> {
+        let status = self.transaction.status.text().unwrap_or_default();
+        let kind = self.envelope.kind.text().unwrap_or_default();
+        let code = self.envelope.code.text().unwrap_or_default();
+        let parts = [status, kind, code, self.words()];
+        let said: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let rail_text = reply.describe(&said.join(" "));
+        Answer { outcome, rail_text }
+    }
+}
+
+/// The answer to a charge.
+pub fn requested(reply: &Reply) -> Answer<Requested> {
+    let said = Said::read(reply);
+    let outcome = match reply.status.as_u16() {
+        200 => requested_stage(&said),
+        400 if said.is_json => requested_in_vain(&said),
+        401 if reply.is_unauthorized() => Requested::Refused(FailureReason::RailConfiguration),
+        _ => Requested::Unknown,
+    };
+    said.answer(reply, outcome)
+}
+
+fn requested_stage(said: &Said) -> Requested {
+    match said.stage() {
+        Stage::UnderWay => Requested::Accepted {
+            instruction: said.instruction(),
+        },
+        Stage::Succeeded => Requested::Succeeded,
+        Stage::OtpWanted => Requested::OtpRequired {
+            instruction: said.instruction(),
+        },
+        Stage::Failed => Requested::Refused(said.reason()),
+        Stage::OtherStep => Requested::Refused(FailureReason::RailError),
+        Stage::Abandoned | Stage::Reversed | Stage::Unclear => Requested::Unknown,
+    }
+}
+
+/// A 400 is a refusal, unless the reference was used before or the transaction lives.
+fn requested_in_vain(said: &Said) -> Requested {
+    let is_over = matches!(said.stage(), Stage::Failed | Stage::Unclear);
+    if said.is_duplicate_reference() || !is_over {
+        return Requested::Unknown;
+    }
+    let reason = match said.envelope.kind.code().as_str() {
+        "PROCESSOR_ERROR" => FailureReason::RailUnavailable,
+        "API_ERROR" => FailureReason::RailConfiguration,
+        _ => said.reason(),
+    };
+    Requested::Refused(reason)
+}
+
+/// The answer to a submitted OTP.
+pub fn otp_submitted(reply: &Reply) -> Answer<OtpSubmitted> {
+    let said = Said::read(reply);
+    let outcome = match reply.status.as_u16() {
+        200 => otp_stage(&said),
+        // Refused before it was looked at.
+        401 if reply.is_unauthorized() => {
+            misconfigured("paystack", "submit_otp");
+            OtpSubmitted::NotSent
+        }
+        _ => OtpSubmitted::Unknown,
+    };
+    said.answer(reply, outcome)
+}
+
+fn otp_stage(said: &Said) -> OtpSubmitted {
+    match said.stage() {
+        Stage::UnderWay => OtpSubmitted::Accepted {
+            instruction: said.instruction(),
+        },
+        Stage::Succeeded => OtpSubmitted::Succeeded,
+        Stage::OtpWanted => OtpSubmitted::WrongCode {
+            instruction: said.instruction(),
+        },
+        Stage::Failed if said.is_code_expired() => OtpSubmitted::Expired,
+        Stage::Failed => OtpSubmitted::Failed(said.reason()),
+        Stage::OtherStep => OtpSubmitted::Failed(FailureReason::RailError),
+        Stage::Abandoned | Stage::Reversed | Stage::Unclear => OtpSubmitted::Unknown,
+    }
+}
+
+/// The answer to a query, by verify or by the check of a pending charge.
+pub fn found(reply: &Reply, query: &Query, approval_window: Duration) -> Answer<Found> {
+    let said = Said::read(reply);
+    let outcome = match (reply.status.as_u16(), said.envelope.code.code().as_str()) {
+        (200, _) => found_stage(&said, query, approval_window),
+        (400 | 404, "TRANSACTION_NOT_FOUND") => Found::ReferenceUnknown,
+        (401, _) if reply.is_unauthorized() => {
+            misconfigured("paystack", "query");
+            Found::Unknown
+        }
+        _ => Found::Unknown,
+    };
+    said.answer(reply, outcome)
+}
+
+fn found_stage(said: &Said, query: &Query, approval_window: Duration) -> Found {
+    match said.stage() {
+        Stage::UnderWay | Stage::OtherStep => Found::Pending,
+        Stage::OtpWanted => Found::OtpRequired,
+        Stage::Succeeded => Found::Succeeded {
+            rail_reference: said.transaction.reference.text().unwrap_or_default(),
+            amount: said
+                .transaction
+                .amount
+                .hundredths(&said.transaction.currency),
+            fee: said.transaction.fees.hundredths(&said.transaction.currency),
+        },
+        Stage::Failed if query.may_want_code && said.is_code_expired() => {
+            Found::Failed(FailureReason::OtpExpired)
+        }
+        Stage::Failed => Found::Failed(said.reason()),
+        Stage::Abandoned if query.age >= approval_window => {
+            Found::Failed(FailureReason::PayerTimeout)
+        }
+        Stage::Abandoned => Found::Pending,
+        Stage::Reversed => Found::Reversed,
+        Stage::Unclear => Found::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests;

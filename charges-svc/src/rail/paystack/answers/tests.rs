@@ -1,0 +1,438 @@
+//! Every documented answer, and what it means.
+
+use chassis::{
+    ids::RailReference,
+    money::{Currency, Money},
+};
+
+use super::*;
+
+const WINDOW: Duration = Duration::from_secs(180);
+
+/// A 200 with `data` as given.
+fn reply(data: &str) -> Reply {
+    Reply::json(
+        200,
+        &format!(r#"{{"status":true,"message":"Charge attempted","data":{data}}}"#),
+    )
+}
+
+/// A 400, or another status, with `type`, `code` and `message`.
+fn problem(status: u16, kind: &str, code: &str, message: &str) -> Reply {
+    let body = format!(
+        r#"{{"status":false,"message":"{message}","meta":{{"nextStep":"x"}},"type":"{kind}","code":"{code}"}}"#
+    );
+    Reply::json(status, &body)
+}
+
+fn with_status(status: &str) -> Reply {
+    reply(&format!(r#"{{"status":"{status}"}}"#))
+}
+
+/// Replies of which nothing follows, whatever was asked.
+fn unclear() -> Vec<Reply> {
+    vec![
+        reply("null"),
+        reply("[]"),
+        reply("{}"),
+        with_status("timeout"),
+        with_status(""),
+        reply(r#"{"status":true}"#),
+        reply(r#"{"status":"failed","status":"success"}"#),
+        Reply::json(200, r#"{"status":"success"}"#),
+        Reply::json(200, r#"[{"data":{"status":"success"}}]"#),
+        Reply::json(200, r#"{"data":{"status":"success"}"#),
+        Reply::json(200, "true"),
+        Reply::empty(200),
+        Reply::html(200),
+        Reply::html(400),
+        Reply::empty(400),
+        Reply::html(401),
+        Reply::empty(302),
+        problem(403, "validation_error", "x", "Forbidden"),
+        problem(404, "validation_error", "x", "Not found"),
+        problem(429, "api_error", "rate_limited", "Slow down"),
+        problem(500, "api_error", "unknown", "Something went wrong"),
+        problem(503, "processor_error", "x", "declined"),
+        Reply::html(502),
+        Reply::empty(504),
+    ]
+}
+
+#[test]
+fn a_charge_is_what_its_status_says() {
+    let dial = || Some("dial *110# to generate a voucher code".to_owned());
+    let said = |status: &str| {
+        reply(&format!(
+            r#"{{"status":"{status}","display_text":"dial *110# to generate a voucher code"}}"#
+        ))
+    };
+    let refused = |reason| Requested::Refused(reason);
+    for (reply, expected) in [
+        (
+            said("pay_offline"),
+            Requested::Accepted {
+                instruction: dial(),
+            },
+        ),
+        (
+            said("pending"),
+            Requested::Accepted {
+                instruction: dial(),
+            },
+        ),
+        (
+            said("PENDING"),
+            Requested::Accepted {
+                instruction: dial(),
+            },
+        ),
+        (
+            with_status("ongoing"),
+            Requested::Accepted { instruction: None },
+        ),
+        (said("success"), Requested::Succeeded),
+        (
+            said("send_otp"),
+            Requested::OtpRequired {
+                instruction: dial(),
+            },
+        ),
+        (said("send_pin"), refused(FailureReason::RailError)),
+        (said("send_phone"), refused(FailureReason::RailError)),
+        (said("send_birthday"), refused(FailureReason::RailError)),
+        (said("send_address"), refused(FailureReason::RailError)),
+        (said("open_url"), refused(FailureReason::RailError)),
+        (said("abandoned"), Requested::Unknown),
+        (said("reversed"), Requested::Unknown),
+    ] {
+        assert_eq!(requested(&reply).outcome, expected, "{reply:?}");
+    }
+    for reply in unclear() {
+        assert_eq!(requested(&reply).outcome, Requested::Unknown, "{reply:?}");
+    }
+}
+
+#[test]
+fn a_failure_is_the_first_rule_that_its_words_match() {
+    for (words, expected) in [
+        (
+            r#""message":"Insufficient funds""#,
+            FailureReason::InsufficientFunds,
+        ),
+        (
+            r#""message":"INSUFFICIENT balance""#,
+            FailureReason::InsufficientFunds,
+        ),
+        (
+            r#""gateway_response":"LOW_BALANCE_OR_PAYEE_LIMIT_REACHED_OR_NOT_ALLOWED""#,
+            FailureReason::InsufficientFunds,
+        ),
+        (
+            r#""message":"Declined","gateway_response":"Insufficient funds""#,
+            FailureReason::InsufficientFunds,
+        ),
+        (
+            r#""message":"Transaction declined""#,
+            FailureReason::PayerDeclined,
+        ),
+        (
+            r#""message":"The request timed out""#,
+            FailureReason::PayerTimeout,
+        ),
+        (
+            r#""message":"Wallet not found""#,
+            FailureReason::PayerNotFound,
+        ),
+        (
+            r#""gateway_response":"Daily limit exceeded""#,
+            FailureReason::PayerLimitReached,
+        ),
+        (
+            r#""message":"Mercury is in retrograde""#,
+            FailureReason::RailError,
+        ),
+        (r#""message":null"#, FailureReason::RailError),
+        (r#""message":{"text":"declined"}"#, FailureReason::RailError),
+    ] {
+        let reply = reply(&format!(r#"{{"status":"failed",{words}}}"#));
+        assert_eq!(
+            requested(&reply).outcome,
+            Requested::Refused(expected),
+            "{words}"
+        );
+        let outcome = otp_submitted(&reply).outcome;
+        assert_eq!(outcome, OtpSubmitted::Failed(expected), "{words}");
+        assert_eq!(ask(&reply, 0), Found::Failed(expected), "{words}");
+    }
+}
+
+#[test]
+fn a_400_is_a_refusal_by_its_type_or_words() {
+    for (kind, message, expected) in [
+        (
+            "processor_error",
+            "The network is down",
+            FailureReason::RailUnavailable,
+        ),
+        (
+            "processor_error",
+            "declined",
+            FailureReason::RailUnavailable,
+        ),
+        (
+            "api_error",
+            "Merchant is not live",
+            FailureReason::RailConfiguration,
+        ),
+        (
+            "validation_error",
+            "Mobile number not found",
+            FailureReason::PayerNotFound,
+        ),
+        (
+            "validation_error",
+            "Amount exceeds limit",
+            FailureReason::PayerLimitReached,
+        ),
+        (
+            "validation_error",
+            "Invalid amount",
+            FailureReason::RailError,
+        ),
+        ("", "", FailureReason::RailError),
+    ] {
+        let outcome = requested(&problem(400, kind, "x", message)).outcome;
+        assert_eq!(outcome, Requested::Refused(expected), "{kind} {message}");
+    }
+    let declined = r#"{"status":false,"message":"Charge attempted",
+        "data":{"status":"failed","message":"Declined"}}"#;
+    let outcome = requested(&Reply::json(400, declined)).outcome;
+    assert_eq!(outcome, Requested::Refused(FailureReason::PayerDeclined));
+}
+
+#[test]
+fn a_duplicate_reference_is_no_failure() {
+    for reply in [
+        problem(
+            400,
+            "validation_error",
+            "",
+            "Duplicate Transaction Reference",
+        ),
+        problem(
+            400,
+            "validation_error",
+            "",
+            "duplicate transaction reference.",
+        ),
+        problem(400, "api_error", "duplicate_reference", "No"),
+        problem(
+            409,
+            "validation_error",
+            "",
+            "Duplicate Transaction Reference",
+        ),
+    ] {
+        assert_eq!(requested(&reply).outcome, Requested::Unknown, "{reply:?}");
+    }
+}
+
+#[test]
+fn a_400_about_a_transaction_that_lives_is_no_failure() {
+    for status in ["pending", "success", "send_otp", "reversed"] {
+        let body = format!(r#"{{"message":"declined","data":{{"status":"{status}"}}}}"#);
+        let outcome = requested(&Reply::json(400, &body)).outcome;
+        assert_eq!(outcome, Requested::Unknown, "{status}");
+    }
+}
+
+#[test]
+fn a_refused_key_means_that_nothing_was_done() {
+    let reply = problem(401, "validation_error", "invalid_Key", "Invalid key");
+    let configuration = Requested::Refused(FailureReason::RailConfiguration);
+    assert_eq!(requested(&reply).outcome, configuration);
+    assert_eq!(requested(&Reply::empty(401)).outcome, configuration);
+    assert_eq!(otp_submitted(&reply).outcome, OtpSubmitted::NotSent);
+    assert_eq!(ask(&reply, 0), Found::Unknown);
+}
+
+#[test]
+fn a_submitted_code_is_what_the_status_says() {
+    let accepted = OtpSubmitted::Accepted { instruction: None };
+    for (reply, expected) in [
+        (with_status("success"), OtpSubmitted::Succeeded),
+        (with_status("pending"), accepted.clone()),
+        (with_status("pay_offline"), accepted),
+        (
+            reply(r#"{"status":"send_otp","display_text":"Wrong code, or it has expired"}"#),
+            OtpSubmitted::WrongCode {
+                instruction: Some("Wrong code, or it has expired".to_owned()),
+            },
+        ),
+        (
+            reply(r#"{"status":"failed","message":"The code has Expired"}"#),
+            OtpSubmitted::Expired,
+        ),
+        (
+            reply(r#"{"status":"failed","gateway_response":"Voucher expired"}"#),
+            OtpSubmitted::Expired,
+        ),
+        (
+            with_status("open_url"),
+            OtpSubmitted::Failed(FailureReason::RailError),
+        ),
+        (
+            with_status("send_pin"),
+            OtpSubmitted::Failed(FailureReason::RailError),
+        ),
+        (with_status("abandoned"), OtpSubmitted::Unknown),
+        (with_status("reversed"), OtpSubmitted::Unknown),
+        (
+            problem(
+                400,
+                "validation_error",
+                "",
+                "Transaction reference is invalid",
+            ),
+            OtpSubmitted::Unknown,
+        ),
+        (
+            problem(400, "validation_error", "", "The code has expired"),
+            OtpSubmitted::Unknown,
+        ),
+    ] {
+        assert_eq!(otp_submitted(&reply).outcome, expected, "{reply:?}");
+    }
+    for reply in unclear() {
+        assert_eq!(
+            otp_submitted(&reply).outcome,
+            OtpSubmitted::Unknown,
+            "{reply:?}"
+        );
+    }
+}
+
+fn ask(reply: &Reply, age_ms: u64) -> Found {
+    let query = Query {
+        rail_reference: RailReference::new(),
+        age: Duration::from_millis(age_ms),
+        may_want_code: false,
+    };
+    found(reply, &query, WINDOW).outcome
+}
+
+#[test]
+fn a_query_is_what_the_status_says() {
+    for (status, expected) in [
+        ("pending", Found::Pending),
+        ("ongoing", Found::Pending),
+        ("pay_offline", Found::Pending),
+        ("send_pin", Found::Pending),
+        ("send_phone", Found::Pending),
+        ("send_birthday", Found::Pending),
+        ("send_address", Found::Pending),
+        ("open_url", Found::Pending),
+        ("send_otp", Found::OtpRequired),
+        ("reversed", Found::Reversed),
+        ("failed", Found::Failed(FailureReason::RailError)),
+    ] {
+        assert_eq!(ask(&with_status(status), 600_000), expected, "{status}");
+    }
+    for reply in unclear() {
+        assert_eq!(ask(&reply, 600_000), Found::Unknown, "{reply:?}");
+    }
+}
+
+#[test]
+fn a_success_carries_their_reference_and_amount() {
+    let cedis = |minor| Some(Money::new(minor, Currency::GHS));
+    for (data, reference, amount) in [
+        (
+            r#""reference":"ab-1","amount":2550,"currency":"GHS""#,
+            "ab-1",
+            cedis(2550),
+        ),
+        (
+            r#""reference":"ab-1","amount":"2550","currency":"GHS""#,
+            "ab-1",
+            cedis(2550),
+        ),
+        (
+            r#""reference":"ab-1","amount":25.5,"currency":"GHS""#,
+            "ab-1",
+            None,
+        ),
+        (
+            r#""reference":"ab-1","amount":2550,"currency":"cowrie""#,
+            "ab-1",
+            None,
+        ),
+        (r#""reference":"ab-1","amount":2550"#, "ab-1", None),
+        (r#""amount":2550,"currency":"GHS""#, "", cedis(2550)),
+    ] {
+        let reply = reply(&format!(r#"{{"status":"success",{data}}}"#));
+        let expected = Found::Succeeded {
+            rail_reference: reference.to_owned(),
+            amount,
+            fee: None,
+        };
+        assert_eq!(ask(&reply, 0), expected, "{data}");
+    }
+}
+
+#[test]
+fn an_expired_code_is_found_where_the_reply_to_it_was_lost() {
+    let expired = reply(r#"{"status":"failed","gateway_response":"The voucher code has expired"}"#);
+    let query = Query {
+        rail_reference: RailReference::new(),
+        age: Duration::ZERO,
+        may_want_code: true,
+    };
+    let outcome = found(&expired, &query, WINDOW).outcome;
+    assert_eq!(outcome, Found::Failed(FailureReason::OtpExpired));
+    let without_otp = ask(&expired, 0);
+    assert_eq!(without_otp, Found::Failed(FailureReason::RailError));
+}
+
+#[test]
+fn abandoned_is_a_timeout_only_once_the_window_has_passed() {
+    let timeout = Found::Failed(FailureReason::PayerTimeout);
+    for (age_ms, expected) in [
+        (0, Found::Pending),
+        (179_999, Found::Pending),
+        (180_000, timeout.clone()),
+        (600_000, timeout),
+    ] {
+        assert_eq!(ask(&with_status("abandoned"), age_ms), expected, "{age_ms}");
+    }
+}
+
+#[test]
+fn a_reference_is_unknown_only_by_its_code() {
+    let code = "transaction_not_found";
+    let text = "Transaction reference not found.";
+    let unknown = problem(400, "validation_error", code, text);
+    assert_eq!(ask(&unknown, 0), Found::ReferenceUnknown);
+    for reply in [
+        problem(400, "validation_error", "", text),
+        problem(500, "api_error", code, text),
+        Reply::html(404),
+    ] {
+        assert_eq!(ask(&reply, 0), Found::Unknown, "{reply:?}");
+    }
+}
+
+#[test]
+fn operators_read_the_rails_own_words() {
+    let failed = reply(r#"{"status":"failed","message":"Declined","gateway_response":"No"}"#);
+    assert_eq!(
+        requested(&failed).rail_text.as_deref(),
+        Some("HTTP 200 failed Declined No")
+    );
+    let refused = problem(400, "processor_error", "x9", "The network is down");
+    assert_eq!(
+        requested(&refused).rail_text.as_deref(),
+        Some("HTTP 400 processor_error x9 The network is down")
+    );
+}

@@ -1,0 +1,248 @@
+//! Reading what rails write: values that are a string on one day and a number on another, codes,
+//! amounts and free texts.
+//!
+//! Promise: an amount is read exactly or not at all, and what [`clean`] returns holds no secret
+//! that it was told of and no whole phone number.
+
+use chassis::money::{Currency, Money};
+use rust_decimal::Decimal;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// Longer texts are cut: they are for people.
+const TEXT_CHARS_MAX: usize = 300;
+
+/// Longer words are no words but keys and tokens.
+const WORD_CHARS_MAX: usize = 64;
+
+/// From so many digits on, a run may be somebody's phone number.
+const DIGITS_MASKED_FROM: usize = 7;
+
+const MASK: &str = "•••";
+
+/// A member of a JSON object, whatever its type; also when it is absent or null.
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub struct Member(Option<Box<RawValue>>);
+
+impl Member {
+    /// The text of a string, or the digits of a number as they were written.
+    pub fn text(&self) -> Option<String> {
+        let raw = self.0.as_ref()?.get();
+        match raw.bytes().next() {
+            Some(b'"') => serde_json::from_str(raw).ok(),
+            Some(b'-' | b'0'..=b'9') => Some(raw.to_owned()),
+            _ => None,
+        }
+    }
+
+    /// The text as rails mean their codes: `Not allowed` is `NOT_ALLOWED`. Empty where there is none.
+    pub fn code(&self) -> String {
+        let text = self.text().unwrap_or_default();
+        text.trim().to_ascii_uppercase().replace([' ', '-'], "_")
+    }
+
+    /// The member as an object of its own. `None`: it is none, or not such an object.
+    pub fn object<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
+        let raw = self.0.as_ref()?.get();
+        raw.starts_with('{')
+            .then(|| serde_json::from_str(raw).ok())
+            .flatten()
+    }
+
+    /// An amount of major units, such as `25.50`.
+    pub fn major_units(&self, currency: &Self) -> Option<Money> {
+        let currency: Currency = currency.code().parse().ok()?;
+        Money::from_major(self.decimal()?, currency).ok()
+    }
+
+    /// An amount of hundredths, such as `2550` pesewas.
+    pub fn hundredths(&self, currency: &Self) -> Option<Money> {
+        let currency: Currency = currency.code().parse().ok()?;
+        let major = self.decimal()?.checked_mul(Decimal::new(1, 2))?;
+        Money::from_major(major, currency).ok()
+    }
+
+    /// Plain digits with at most one dot. An exponent, a sign or anything else is no amount.
+    fn decimal(&self) -> Option<Decimal> {
+        let text = self.text()?;
+        let is_plain = text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || byte == b'.');
+        is_plain
+            .then(|| Decimal::from_str_exact(&text).ok())
+            .flatten()
+    }
+}
+
+/// A rail's text on one line, without control characters, the given secrets, anything that may be a
+/// phone number, and cut to a length for people.
+pub fn clean(text: &str, secrets: &[&str]) -> String {
+    let mut line = text.to_owned();
+    for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+        line = line.replace(secret, MASK);
+    }
+    let spaced = line.replace(|c: char| c.is_control() || c.is_whitespace(), " ");
+    let words: Vec<&str> = spaced
+        .split(' ')
+        .filter(|word| !word.is_empty())
+        .map(|word| {
+            if word.chars().count() > WORD_CHARS_MAX {
+                MASK
+            } else {
+                word
+            }
+        })
+        .collect();
+    let masked = mask_digits(&words.join(" "));
+    masked.chars().take(TEXT_CHARS_MAX).collect()
+}
+
+/// Replaces runs of digits, and what people write between the digits of one number.
+fn mask_digits(text: &str) -> String {
+    let mut masked = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, run) = rest.split_at(start);
+        masked.push_str(before);
+        let run = leading_number(run);
+        let digits = run.bytes().filter(u8::is_ascii_digit).count();
+        masked.push_str(if digits < DIGITS_MASKED_FROM {
+            run
+        } else {
+            MASK
+        });
+        rest = &rest[before.len() + run.len()..];
+    }
+    masked.push_str(rest);
+    masked
+}
+
+/// The digits that `text` starts with, across punctuation up to two characters wide.
+fn leading_number(text: &str) -> &str {
+    let mut end = 0;
+    for (place, byte) in text.bytes().enumerate() {
+        if byte.is_ascii_digit() {
+            end = place + 1;
+        } else if !b" -.()/".contains(&byte) || place - end >= 2 {
+            break;
+        }
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(json: &str) -> Member {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn major(amount: &str, currency: &str) -> Option<i64> {
+        let money = member(amount).major_units(&member(currency))?;
+        Some(money.minor_units())
+    }
+
+    fn hundredths(amount: &str) -> Option<i64> {
+        let money = member(amount).hundredths(&member("\"GHS\""))?;
+        Some(money.minor_units())
+    }
+
+    #[test]
+    fn an_amount_is_read_exactly_from_a_string_or_a_number() {
+        for (amount, expected) in [
+            (r#""25.50""#, Some(2550)),
+            ("25.50", Some(2550)),
+            ("25.5", Some(2550)),
+            ("25", Some(2500)),
+            (r#""25.500""#, Some(2550)),
+            ("0.1", Some(10)),
+            ("90071992547409.93", Some(9_007_199_254_740_993)),
+            ("25.501", None),
+            ("1e2", None),
+            ("-25.50", None),
+            (r#""25,50""#, None),
+            (r#""2_5.50""#, None),
+            (r#""+25.50""#, None),
+            (r#"" 25.50""#, None),
+            (r#""""#, None),
+            (r#"".""#, None),
+            (r#""1.2.3""#, None),
+            ("null", None),
+            ("true", None),
+            (r#"{"value":"25.50"}"#, None),
+            ("0.00000000000000000000000000000001", None),
+            ("99999999999999999999999999999999", None),
+            ("92233720368547758.08", None),
+        ] {
+            assert_eq!(major(amount, "\"GHS\""), expected, "{amount}");
+        }
+    }
+
+    #[test]
+    fn an_amount_without_a_known_currency_is_none() {
+        assert_eq!(major("25.50", "\"ghs\""), Some(2550));
+        for currency in ["null", "\"\"", "\"GHX\"", "936"] {
+            assert_eq!(major("25.50", currency), None, "{currency}");
+        }
+    }
+
+    #[test]
+    fn hundredths_are_minor_units_of_the_cedi() {
+        for (amount, expected) in [
+            ("2550", Some(2550)),
+            (r#""2550""#, Some(2550)),
+            ("2550.0", Some(2550)),
+            ("2550.5", None),
+            ("9007199254740993", Some(9_007_199_254_740_993)),
+            ("2.55e3", None),
+            ("null", None),
+        ] {
+            assert_eq!(hundredths(amount), expected, "{amount}");
+        }
+    }
+
+    #[test]
+    fn codes_are_read_whatever_their_case_and_spacing() {
+        for json in [
+            r#""NOT_ALLOWED""#,
+            r#""not_allowed""#,
+            r#"" Not Allowed ""#,
+            r#""not-allowed""#,
+        ] {
+            assert_eq!(member(json).code(), "NOT_ALLOWED", "{json}");
+        }
+        assert_eq!(member("null").code(), "");
+    }
+
+    #[test]
+    fn a_cleaned_text_holds_no_phone_number_and_no_secret() {
+        let long = format!("token {}", "ey".repeat(40));
+        for (text, expected) in [
+            ("Insufficient funds", "Insufficient funds"),
+            ("payer 233241234567 not found", "payer ••• not found"),
+            ("payer +233 24 123 4567 not found", "payer +••• not found"),
+            ("payer (024) 123-4567.", "payer (•••."),
+            ("dial *110# within 180 s", "dial *110# within 180 s"),
+            ("GHS 25.50, 100 left", "GHS 25.50, 100 left"),
+            ("123456", "123456"),
+            ("1234567", "•••"),
+            ("code s3cret is wrong", "code ••• is wrong"),
+            ("a\r\n\tb\u{0}c", "a b c"),
+            (long.as_str(), "token •••"),
+            ("", ""),
+        ] {
+            assert_eq!(clean(text, &["s3cret", ""]), expected, "{text}");
+        }
+        assert_eq!(
+            clean(&"word ".repeat(1_000), &[]).chars().count(),
+            TEXT_CHARS_MAX
+        );
+    }
+
+    #[test]
+    fn texts_in_other_scripts_are_cleaned_too() {
+        assert_eq!(clean("κωδικός 0241234567 λάθος", &[]), "κωδικός ••• λάθος");
+    }
+}

@@ -1,0 +1,251 @@
+//! The reconciler: asks rails about charges when their time comes, and acts on the answers. The
+//! only way in which a charge ends once its rail may have been called.
+//!
+//! Promise: an outcome that nobody knows stays unknown until the rail says. Any number of
+//! reconcilers may run; a charge is held by one at a time, and what a slow one finds is acted on
+//! only if the charge is still as it was when it was asked about.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use chassis::{
+    clock::{Activity, Timestamp, Worker},
+    ids::CaseId,
+    money::Money,
+    shutdown::Shutdown,
+    telemetry,
+};
+use db::Tx;
+use tokio::task::JoinSet;
+use tracing::Instrument as _;
+
+use crate::{
+    case::{Case, CaseKind},
+    charge::{Charge, Event},
+    error::Result,
+    ledger,
+    rail::{Answer, Found, Outcome as _, Provider, Query},
+    service::{Change, Service},
+    store,
+    verdict::{self, Verdict},
+};
+
+/// Rails that are asked at the same time.
+const RUNNING_MAX: usize = 32;
+
+/// Asks until the process stops, then waits for what runs.
+pub async fn run(service: Arc<Service>, mut worker: Worker, shutdown: Shutdown) {
+    let mut running = JoinSet::new();
+    while !shutdown.has_begun() {
+        let due = match start_due(&service, &mut running).await {
+            Ok(due) => due,
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the charges to ask about cannot be read"
+                );
+                None
+            }
+        };
+        tokio::select! {
+            () = shutdown.wait() => break,
+            // Its activity ends here, where the loop is awake and will look for a new due time.
+            Some(ended) = running.join_next() => log_panic(ended),
+            () = worker.rest(due), if running.len() < RUNNING_MAX => {}
+        }
+    }
+    while let Some(ended) = running.join_next().await {
+        log_panic(ended);
+    }
+}
+
+/// Starts to ask about what is due, as far as there is room. Returns what to wait for.
+async fn start_due(
+    service: &Arc<Service>,
+    running: &mut JoinSet<Activity>,
+) -> Result<Option<Timestamp>> {
+    loop {
+        let mut conn = service.db.read().await?;
+        let due = store::charges::next_due(&mut conn, service.clock.real_now()).await?;
+        drop(conn);
+        let room = RUNNING_MAX - running.len();
+        if room == 0 || due.is_none_or(|due| due > service.clock.now()) {
+            return Ok(due);
+        }
+        let mut tx = service.db.begin().await?;
+        let limit = i64::try_from(room).unwrap_or(i64::MAX);
+        let lease = service.settings.lease;
+        let claimed = store::charges::claim_due(&mut tx, &service.clock, limit, lease).await?;
+        tx.commit().await?;
+        if claimed.is_empty() {
+            // Another process was quicker.
+            return Ok(None);
+        }
+        for charge in claimed {
+            let activity = service.clock.activity();
+            let service = Arc::clone(service);
+            let span = tracing::info_span!(
+                "reconcile",
+                transaction.id = %charge.transaction_id,
+                state = charge.state.code(),
+            );
+            telemetry::set_parent(&span, charge.traceparent.as_deref());
+            let asking = async move {
+                if let Err(error) = service.ask(&charge).await {
+                    tracing::error!(
+                        error = format!("{error:#}"),
+                        "the charge waits for its lease"
+                    );
+                }
+                activity
+            };
+            running.spawn(asking.instrument(span));
+        }
+    }
+}
+
+fn log_panic(ended: Result<Activity, tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "asking about a charge panicked, it waits for its lease");
+    }
+}
+
+impl Service {
+    /// Asks the rail about a charge that this process holds, and acts on the answer.
+    async fn ask(&self, claimed: &Charge) -> anyhow::Result<()> {
+        let rail = self.rail_of(claimed)?;
+        let asked_at = self.clock.now();
+        let query = Query {
+            rail_reference: claimed.rail_reference,
+            age: asked_at.since(claimed.submitted_at),
+            // Telecel's payers give a code; the answer that asked for it may have been lost.
+            may_want_code: claimed.otp_expires_at.is_some()
+                || claimed.provider == Provider::Telecel,
+        };
+        let answer = rail.query(&query).await;
+        self.conclude(claimed, asked_at, &answer)
+            .await
+            .context("the rail's answer is not written")
+    }
+
+    /// One transaction: what the answer makes of the charge.
+    async fn conclude(
+        &self,
+        claimed: &Charge,
+        asked_at: Timestamp,
+        answer: &Answer<Found>,
+    ) -> Result<()> {
+        let (id, now) = (claimed.transaction_id, self.clock.now());
+        let mut tx = self.db.begin().await?;
+        let mut charge = self.lock(&mut tx, id).await?;
+        let evidence = ("query", answer.outcome.label());
+        store::evidence::keep(&mut tx, id, evidence, answer.rail_text.as_deref(), now).await?;
+        let is_as_claimed =
+            charge.version == claimed.version && charge.mismatched == claimed.mismatched;
+        if !is_as_claimed {
+            store::charges::let_go(&mut tx, id, claimed.fence).await?;
+            tx.commit().await?;
+            return Ok(());
+        }
+        // For who writes next: callbacks since then, and the lease, are judged as of the claim.
+        (charge.hints, charge.fence) = (claimed.hints, claimed.fence);
+        charge.seen_at_rail |= verdict::shows_reference(&answer.outcome);
+        let change = self
+            .act(&mut tx, &charge, &answer.outcome, asked_at)
+            .await?;
+        tx.commit().await?;
+        if let Some(change) = change {
+            self.announce(&change);
+        }
+        Ok(())
+    }
+
+    /// An answer tells how things stood when the rail was asked, however late it comes.
+    async fn act(
+        &self,
+        tx: &mut Tx,
+        charge: &Charge,
+        found: &Found,
+        asked_at: Timestamp,
+    ) -> Result<Option<Change>> {
+        let (now, timing) = (self.clock.now(), self.timing(self.rail_of(charge)?));
+        match verdict::judge(charge, found, asked_at, timing) {
+            Verdict::Change(event) => {
+                let change = self.change(tx, charge, event).await?;
+                if event == Event::Settled {
+                    self.post_fee(tx, charge, found, now).await?;
+                }
+                return Ok(Some(change));
+            }
+            Verdict::Open {
+                kind,
+                detail,
+                suspense,
+            } => {
+                self.open_case(tx, charge, (kind, detail), suspense, now)
+                    .await?;
+                if suspense.is_some() {
+                    self.post_fee(tx, charge, found, now).await?;
+                }
+            }
+            Verdict::AskAgain => {}
+        }
+        let next = charge.query_after(asked_at, timing);
+        store::charges::release(tx, charge, next, now).await?;
+        Ok(None)
+    }
+
+    /// What the rail kept of the money that it reports, if it says so; once for a charge.
+    async fn post_fee(
+        &self,
+        tx: &mut Tx,
+        charge: &Charge,
+        found: &Found,
+        now: Timestamp,
+    ) -> Result<()> {
+        let Found::Succeeded { fee: Some(fee), .. } = found else {
+            return Ok(());
+        };
+        if fee.is_positive() {
+            let posting = ledger::rail_fee(charge, *fee, &self.settings.fee_account)?;
+            store::postings::post(tx, &posting, now).await?;
+        }
+        Ok(())
+    }
+
+    /// Opens an operator's case, once of its kind, and posts the money that it is about: now, or
+    /// when the rail tells how much it is.
+    async fn open_case(
+        &self,
+        tx: &mut Tx,
+        charge: &Charge,
+        (kind, detail): (CaseKind, String),
+        suspense: Option<Money>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let about = (charge.transaction_id, &charge.reference);
+        let case = Case::new(about, kind, detail, suspense, now);
+        let Some(case_id) = store::cases::open(tx, &case).await? else {
+            return Ok(());
+        };
+        if let Some(amount) = suspense {
+            if kind == CaseKind::Mismatch {
+                store::charges::mark_mismatched(tx, charge.transaction_id).await?;
+            }
+            store::postings::post(tx, &ledger::suspense(charge, amount)?, now).await?;
+        }
+        warn(case_id, charge, kind);
+        Ok(())
+    }
+}
+
+/// Somebody must look.
+fn warn(case_id: CaseId, charge: &Charge, kind: CaseKind) {
+    tracing::error!(
+        case.id = %case_id,
+        charge.reference = %charge.reference,
+        kind = kind.code(),
+        "an operator's case is opened"
+    );
+    metrics::counter!("cases_opened_total", "kind" => kind.code()).increment(1);
+}

@@ -1,0 +1,256 @@
+//! What happens to charges, and in which transaction. The ways in which a charge begins, takes a
+//! code, is asked about and is decided by operators each have a module of their own; here is what
+//! they share.
+//!
+//! Promise: everything that becomes true by a step (state, postings, event, key) is committed
+//! together or not at all, and no rail or service is called in between.
+
+use std::time::Duration;
+
+use chassis::{
+    clock::{Alarm, Clock, Timestamp},
+    ids::{ChargeId, EventId, MerchantId, Reference, SessionId},
+    money::Money,
+    shutdown::Tasks,
+};
+use db::{Db, Tx, outbox};
+use uuid::Uuid;
+
+use crate::{
+    charge::{Charge, Event, State, Status},
+    error::{Error, Result},
+    ledger, message,
+    rail::{Rail, Rails},
+    schedule::Timing,
+    store,
+    tell::Teller,
+};
+
+/// A caller's key is kept so long after its charge has ended (design: "Idempotency-Key").
+const KEY_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long an answer waits for sessions-svc to hear of the change (design §3, step 4).
+const RELAY_WAIT: Duration = Duration::from_millis(300);
+
+/// Between two looks whether another relay is done with our row.
+const RELAY_LOOK: Duration = Duration::from_millis(10);
+
+/// What configuration decides.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub reconcile_schedule: Vec<Duration>,
+    pub otp_lifetime: Duration,
+    /// Real time. How long work of a process that died waits for another.
+    pub lease: Duration,
+    /// Where fees that rails keep are posted: `fees:<name>`.
+    pub fee_account: String,
+}
+
+/// The use cases, and what they need.
+pub struct Service {
+    pub db: Db,
+    pub clock: Clock,
+    pub tasks: Tasks,
+    pub rails: Rails,
+    pub settings: Settings,
+    pub teller: Teller,
+    pub relay: outbox::Relay,
+    /// Wakes the reconciler: a query's time was committed.
+    pub reconcile_alarm: Alarm,
+}
+
+/// What a POST on a charge answers.
+#[derive(Clone, Debug)]
+pub struct Told {
+    pub charge: Charge,
+    /// What the caller is told, which may be less than the charge has become.
+    pub status: Status,
+    pub message: String,
+    /// This repeats the answer to an earlier request.
+    pub replayed: bool,
+}
+
+impl Told {
+    pub fn new(charge: Charge, message: String) -> Self {
+        // A void charge is answered by an error, never by this.
+        let status = charge
+            .state
+            .shown()
+            .unwrap_or(Status::Initiated)
+            .in_answer();
+        Self {
+            charge,
+            status,
+            message,
+            replayed: false,
+        }
+    }
+
+    /// The rail may have been called, and nobody knows what it said.
+    pub fn unanswered(charge: Charge) -> Self {
+        Self {
+            charge,
+            status: Status::Initiated,
+            message: message::unanswered(),
+            replayed: false,
+        }
+    }
+
+    /// From the record alone, whatever happened on the way.
+    pub fn from_record(charge: Charge) -> Self {
+        let message = message::of(&charge);
+        Self::new(charge, message)
+    }
+}
+
+/// A change that was written and waits to be committed.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub charge: Charge,
+    pub outbox_row: Uuid,
+}
+
+impl Service {
+    /// A merchant's charge. Void ones are not there.
+    pub async fn get_charge(
+        &self,
+        merchant_id: MerchantId,
+        reference: &Reference,
+    ) -> Result<Charge> {
+        let mut conn = self.db.read().await?;
+        let found = store::charges::find_shown(&mut conn, merchant_id, reference).await?;
+        found.ok_or(Error::ChargeNotFound)
+    }
+
+    /// The newest hosted charge of a session, with the network's words to its payer.
+    pub async fn get_hosted_charge(
+        &self,
+        session_id: SessionId,
+    ) -> Result<store::charges::HostedCharge> {
+        let mut conn = self.db.read().await?;
+        let found = store::charges::find_hosted(&mut conn, session_id).await?;
+        found.ok_or(Error::ChargeNotFound)
+    }
+
+    /// What a merchant has collected and not been paid out.
+    pub async fn get_balance(&self, merchant_id: MerchantId) -> Result<Vec<Money>> {
+        let mut conn = self.db.read().await?;
+        Ok(store::postings::balances(&mut conn, merchant_id).await?)
+    }
+
+    /// The times that decide about charges of this rail.
+    pub fn timing(&self, rail: &Rail) -> Timing<'_> {
+        Timing {
+            schedule: &self.settings.reconcile_schedule,
+            approval_window: rail.approval_window(),
+            otp_lifetime: self.settings.otp_lifetime,
+        }
+    }
+
+    pub fn rail_of(&self, charge: &Charge) -> Result<&Rail> {
+        self.rails
+            .by_name(&charge.rail)
+            .ok_or(Error::RailNotConfigured)
+    }
+
+    /// Writes what an event makes of a charge that this transaction holds, with everything that
+    /// becomes true by it.
+    pub async fn change(&self, tx: &mut Tx, before: &Charge, event: Event) -> Result<Change> {
+        let now = self.clock.now();
+        let timing = self.timing(self.rail_of(before)?);
+        let after = before.after(event, now, timing)?;
+        if !store::charges::change(tx, before, &after).await? {
+            // It is locked, so this is a mistake of ours; nothing is committed.
+            return Err(Error::Illegal(crate::charge::Illegal {
+                state: before.state,
+                event,
+            }));
+        }
+        let event_id = match after.state {
+            State::Settled => {
+                self.post_settlement(tx, &after, now).await?;
+                self.end(tx, &after, now).await?
+            }
+            State::Failed => self.end(tx, &after, now).await?,
+            State::Void => {
+                store::idempotency::free(tx, after.transaction_id).await?;
+                None
+            }
+            State::Submitting | State::Initiated | State::OtpRequired | State::OtpSubmitting => {
+                None
+            }
+        };
+        let subject = after.transaction_id.to_string();
+        let event_id = event_id.as_ref().map(EventId::as_str);
+        let outbox_row = outbox::put(tx, &subject, event_id, now).await?;
+        Ok(Change {
+            charge: after,
+            outbox_row,
+        })
+    }
+
+    async fn post_settlement(&self, tx: &mut Tx, charge: &Charge, now: Timestamp) -> Result<()> {
+        let posting = ledger::settlement(charge)?;
+        if store::postings::post(tx, &posting, now).await? {
+            return Ok(());
+        }
+        Err(Error::PostedBefore)
+    }
+
+    /// The charge has ended: the event that tells of it is fixed here, and its key will go.
+    async fn end(&self, tx: &mut Tx, charge: &Charge, now: Timestamp) -> Result<Option<EventId>> {
+        let id = charge.transaction_id;
+        store::idempotency::forget_later(tx, id, now + KEY_KEPT).await?;
+        store::cases::close_unknown_outcome(tx, id, now).await?;
+        Ok(Some(EventId::new()))
+    }
+
+    /// The charge, held until the transaction ends.
+    pub async fn lock(&self, tx: &mut Tx, id: ChargeId) -> Result<Charge> {
+        let found = store::charges::find_locked(tx, id).await?;
+        found.ok_or(Error::ChargeNotFound)
+    }
+
+    /// After a commit: whoever has work by it looks for it.
+    pub fn announce(&self, change: &Change) {
+        count(&change.charge);
+        self.relay.ring();
+        self.reconcile_alarm.ring();
+    }
+
+    /// After a commit: tells sessions-svc at once, and waits a moment for it to have heard. The
+    /// relay goes on by itself.
+    pub async fn announce_now(&self, change: &Change) {
+        count(&change.charge);
+        self.reconcile_alarm.ring();
+        let row = change.outbox_row;
+        let telling = async {
+            if !self.relay.at_once(row, RELAY_WAIT).await {
+                // The loop may have it already, and be nearly done.
+                self.wait_until_relayed(row).await;
+            }
+        };
+        if tokio::time::timeout(RELAY_WAIT, telling).await.is_err() {
+            tracing::info!("sessions-svc has not heard yet, the relay goes on");
+        }
+    }
+
+    async fn wait_until_relayed(&self, row: Uuid) {
+        let is_left = async || {
+            let mut conn = self.db.read().await?;
+            store::is_in_outbox(&mut conn, row).await
+        };
+        while is_left().await.unwrap_or(false) {
+            tokio::time::sleep(RELAY_LOOK).await;
+        }
+    }
+}
+
+fn count(charge: &Charge) {
+    if charge.state.is_terminal() {
+        let (state, reason) = (charge.state.code(), charge.failure_reason);
+        let reason = reason.map_or("", |reason| reason.code());
+        tracing::info!(charge.reference = %charge.reference, state, reason, "the charge has ended");
+        metrics::counter!("charges_ended_total", "state" => state, "reason" => reason).increment(1);
+    }
+}

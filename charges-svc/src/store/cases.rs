@@ -1,0 +1,110 @@
+//! Operators' cases.
+
+use chassis::{
+    clock::Timestamp,
+    ids::{CaseId, ChargeId},
+};
+use db::{Conn, Result, Tx};
+
+use crate::case::{Case, CaseKind, Closing};
+
+/// Cases that one list shows; the oldest are worked on first.
+const LISTED_MAX: i64 = 1_000;
+
+macro_rules! columns {
+    () => {
+        "cases.case_id, cases.transaction_id, charges.reference, cases.kind, cases.detail,
+         cases.suspense_minor, cases.suspense_currency, cases.opened_at, cases.closed_at"
+    };
+}
+
+/// Opens a case, or gives the one of its kind the money that it lacked, and opens it again if it was
+/// closed. `None`: the charge has or had one of this kind, and nothing was changed.
+pub async fn open(tx: &mut Tx, case: &Case) -> Result<Option<CaseId>> {
+    let suspense = case.suspense();
+    let opened: Option<(CaseId,)> = tx
+        .sql(
+            "insert into cases (case_id, transaction_id, kind, detail, suspense_minor,
+                 suspense_currency, opened_at)
+             values ($1, $2, $3, $4, $5, $6, $7)
+             on conflict (transaction_id, kind) do update
+                 set suspense_minor = excluded.suspense_minor,
+                     suspense_currency = excluded.suspense_currency,
+                     detail = excluded.detail, closed_at = null, closing = null
+                 where cases.suspense_minor is null and excluded.suspense_minor is not null
+             returning case_id",
+        )
+        .bind(case.case_id)
+        .bind(case.transaction_id)
+        .bind(case.kind)
+        .bind(&case.detail)
+        .bind(suspense.map(|money| money.minor_units()))
+        .bind(suspense.map(|money| money.currency()))
+        .bind(case.opened_at)
+        .optional()
+        .await?;
+    Ok(opened.map(|(case_id,)| case_id))
+}
+
+/// Open cases, oldest first.
+pub async fn list_open(conn: &mut Conn) -> Result<Vec<Case>> {
+    conn.sql(concat!(
+        "select ",
+        columns!(),
+        " from cases join charges on charges.transaction_id = cases.transaction_id
+         where cases.closed_at is null order by cases.opened_at, cases.case_id limit $1"
+    ))
+    .bind(LISTED_MAX)
+    .all()
+    .await
+}
+
+pub async fn find(conn: &mut Conn, id: CaseId) -> Result<Option<Case>> {
+    conn.sql(concat!(
+        "select ",
+        columns!(),
+        " from cases join charges on charges.transaction_id = cases.transaction_id
+         where cases.case_id = $1"
+    ))
+    .bind(id)
+    .optional()
+    .await
+}
+
+/// Closes an open case. False: it is closed.
+pub async fn close(tx: &mut Tx, id: CaseId, closing: Closing, now: Timestamp) -> Result<bool> {
+    let closed = tx
+        .sql(
+            "update cases set closed_at = $2, closing = $3
+             where case_id = $1 and closed_at is null",
+        )
+        .bind(id)
+        .bind(now)
+        .bind(closing.code())
+        .run()
+        .await?;
+    Ok(closed == 1)
+}
+
+/// The outcome that a case waited for is known.
+pub async fn close_unknown_outcome(tx: &mut Tx, id: ChargeId, now: Timestamp) -> Result<()> {
+    tx.sql(
+        "update cases set closed_at = $3, closing = 'OUTCOME_KNOWN'
+         where transaction_id = $1 and kind = $2 and closed_at is null",
+    )
+    .bind(id)
+    .bind(CaseKind::UnknownOutcome)
+    .bind(now)
+    .run()
+    .await?;
+    Ok(())
+}
+
+/// How many cases are open.
+pub async fn count_open(conn: &mut Conn) -> Result<i64> {
+    let (open,) = conn
+        .sql("select count(*) from cases where closed_at is null")
+        .one::<(i64,)>()
+        .await?;
+    Ok(open)
+}

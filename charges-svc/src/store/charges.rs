@@ -1,0 +1,371 @@
+//! Charges, their leases and their timers.
+
+use std::time::Duration;
+
+use chassis::{
+    clock::{Clock, Timestamp},
+    ids::{ChargeId, MerchantId, RailReference, Reference, SessionId},
+};
+use db::{Conn, Result, Tx};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use crate::charge::{Charge, Lease};
+
+/// Every column, in one place, so that statements name them all.
+macro_rules! columns {
+    () => {
+        "transaction_id, merchant_id, session_id, hosted, charge_number, tx_id_display, reference,
+         rail, rail_reference, callback_token, amount_minor, currency, session_amount_minor,
+         session_currency, rate, provider, phone, description, payer_email, payer_name, state,
+         version, failure_reason, otp_tries, otp_expires_at, seen_at_rail, mismatched,
+         submitted_at, next_query_at, hints, lease_until, fence, traceparent, created_at, updated_at"
+    };
+}
+
+/// Writes a new charge. False: its session has a charge that is open, or is being given one.
+pub async fn insert(tx: &mut Tx, charge: &Charge) -> Result<bool> {
+    let inserted = tx
+        .sql(concat!(
+            "insert into charges (",
+            columns!(),
+            ") values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+                $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34,
+                $35)
+             on conflict do nothing"
+        ))
+        .bind(charge.transaction_id)
+        .bind(charge.merchant_id)
+        .bind(charge.session_id)
+        .bind(charge.hosted)
+        .bind(charge.charge_number)
+        .bind(&charge.tx_id_display)
+        .bind(&charge.reference)
+        .bind(&charge.rail)
+        .bind(charge.rail_reference)
+        .bind(&charge.callback_token)
+        .bind(charge.amount().minor_units())
+        .bind(charge.amount().currency())
+        .bind(charge.session_amount().minor_units())
+        .bind(charge.session_amount().currency())
+        .bind(&charge.rate)
+        .bind(charge.provider)
+        .bind(&charge.phone)
+        .bind(&charge.description)
+        .bind(&charge.payer_email)
+        .bind(&charge.payer_name)
+        .bind(charge.state)
+        .bind(charge.version)
+        .bind(charge.failure_reason)
+        .bind(charge.otp_tries)
+        .bind(charge.otp_expires_at)
+        .bind(charge.seen_at_rail)
+        .bind(charge.mismatched)
+        .bind(charge.submitted_at)
+        .bind(charge.next_query_at)
+        .bind(charge.hints)
+        .bind(charge.lease_until)
+        .bind(charge.fence)
+        .bind(&charge.traceparent)
+        .bind(charge.created_at)
+        .bind(charge.updated_at)
+        .run()
+        .await?;
+    Ok(inserted == 1)
+}
+
+/// The number that a session's next charge gets. Void charges keep theirs.
+pub async fn next_number(tx: &mut Tx, session_id: SessionId) -> Result<i64> {
+    let (latest,): (i64,) = tx
+        .sql("select coalesce(max(charge_number), 0) from charges where session_id = $1")
+        .bind(session_id)
+        .one()
+        .await?;
+    Ok(latest + 1)
+}
+
+/// A charge by its id, void or not.
+pub async fn find(conn: &mut Conn, id: ChargeId) -> Result<Option<Charge>> {
+    conn.sql(concat!(
+        "select ",
+        columns!(),
+        " from charges where transaction_id = $1"
+    ))
+    .bind(id)
+    .optional()
+    .await
+}
+
+/// The same, held against every other writer until the transaction ends.
+pub async fn find_locked(tx: &mut Tx, id: ChargeId) -> Result<Option<Charge>> {
+    tx.sql(concat!(
+        "select ",
+        columns!(),
+        " from charges where transaction_id = $1 for update"
+    ))
+    .bind(id)
+    .optional()
+    .await
+}
+
+/// A merchant's charge as it may be shown: void ones are not there.
+pub async fn find_shown(
+    conn: &mut Conn,
+    merchant_id: MerchantId,
+    reference: &Reference,
+) -> Result<Option<Charge>> {
+    conn.sql(concat!(
+        "select ",
+        columns!(),
+        " from charges where reference = $1 and merchant_id = $2 and state <> 'VOID'"
+    ))
+    .bind(reference)
+    .bind(merchant_id)
+    .optional()
+    .await
+}
+
+/// Anybody's charge as it may be shown to operators.
+pub async fn find_by_reference(conn: &mut Conn, reference: &Reference) -> Result<Option<Charge>> {
+    conn.sql(concat!(
+        "select ",
+        columns!(),
+        " from charges where reference = $1 and state <> 'VOID'"
+    ))
+    .bind(reference)
+    .optional()
+    .await
+}
+
+/// A charge at the hosted checkout, with the network's words to its payer.
+#[derive(Clone, Debug, FromRow)]
+pub struct HostedCharge {
+    #[sqlx(flatten)]
+    pub charge: Charge,
+    pub instruction: Option<String>,
+}
+
+/// The newest hosted charge of a session as it may be shown.
+pub async fn find_hosted(conn: &mut Conn, session_id: SessionId) -> Result<Option<HostedCharge>> {
+    conn.sql(concat!(
+        "select instruction, ",
+        columns!(),
+        " from charges where session_id = $1 and hosted and state <> 'VOID'
+          order by charge_number desc limit 1"
+    ))
+    .bind(session_id)
+    .optional()
+    .await
+}
+
+/// Keeps what the network asks of the payer; `None`: nothing any more.
+pub async fn keep_instruction(tx: &mut Tx, id: ChargeId, instruction: Option<&str>) -> Result<()> {
+    tx.sql("update charges set instruction = $2 where transaction_id = $1")
+        .bind(id)
+        .bind(instruction)
+        .run()
+        .await?;
+    Ok(())
+}
+
+/// Changes a charge from `before` to `after`. False: it is no longer as `before` was.
+///
+/// A callback that came since `before` was read keeps its query.
+pub async fn change(tx: &mut Tx, before: &Charge, after: &Charge) -> Result<bool> {
+    let changed = tx
+        .sql(
+            "update charges set
+                 state = $5, version = $6, failure_reason = $7, otp_tries = $8,
+                 otp_expires_at = $9, seen_at_rail = $10, submitted_at = $11,
+                 next_query_at = case when hints = $12 then $13 else $14 end,
+                 lease_until = $15, fence = $16, updated_at = $14
+             where transaction_id = $1 and state = $2 and version = $3 and mismatched = $4",
+        )
+        .bind(before.transaction_id)
+        .bind(before.state)
+        .bind(before.version)
+        .bind(before.mismatched)
+        .bind(after.state)
+        .bind(after.version)
+        .bind(after.failure_reason)
+        .bind(after.otp_tries)
+        .bind(after.otp_expires_at)
+        .bind(after.seen_at_rail)
+        .bind(after.submitted_at)
+        .bind(before.hints)
+        .bind(after.next_query_at)
+        .bind(after.updated_at)
+        .bind(after.lease_until)
+        .bind(after.fence)
+        .run()
+        .await?;
+    Ok(changed == 1)
+}
+
+/// Lets a charge go whose state stays: keeps what was learned, and when the rail is asked next.
+/// A callback that came since `held` was read keeps its query. False: another holds it now.
+pub async fn release(
+    tx: &mut Tx,
+    held: &Charge,
+    next_query_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<bool> {
+    let released = tx
+        .sql(
+            "update charges set
+                 seen_at_rail = $3, next_query_at = case when hints = $4 then $5 else $6 end,
+                 lease_until = null, fence = null
+             where transaction_id = $1 and fence = $2",
+        )
+        .bind(held.transaction_id)
+        .bind(held.fence)
+        .bind(held.seen_at_rail)
+        .bind(held.hints)
+        .bind(next_query_at)
+        .bind(now)
+        .run()
+        .await?;
+    Ok(released == 1)
+}
+
+/// Lets a charge go that somebody else has changed meanwhile; the timer is theirs.
+pub async fn let_go(tx: &mut Tx, id: ChargeId, fence: Option<Uuid>) -> Result<()> {
+    tx.sql(
+        "update charges set lease_until = null, fence = null
+         where transaction_id = $1 and fence = $2",
+    )
+    .bind(id)
+    .bind(fence)
+    .run()
+    .await?;
+    Ok(())
+}
+
+/// Keeps everybody else away from a charge.
+pub async fn hold(tx: &mut Tx, id: ChargeId, lease: Lease) -> Result<()> {
+    tx.sql("update charges set lease_until = $2, fence = $3 where transaction_id = $1")
+        .bind(id)
+        .bind(lease.until)
+        .bind(lease.fence)
+        .run()
+        .await?;
+    Ok(())
+}
+
+/// From now on the charge cannot settle: money came for it that is not what we asked for.
+pub async fn mark_mismatched(tx: &mut Tx, id: ChargeId) -> Result<()> {
+    tx.sql("update charges set mismatched = true where transaction_id = $1")
+        .bind(id)
+        .run()
+        .await?;
+    Ok(())
+}
+
+/// Makes the rail be asked at once about the charge that has this callback address.
+pub async fn hint_by_token(
+    tx: &mut Tx,
+    rail: &str,
+    token: &str,
+    now: Timestamp,
+) -> Result<Option<ChargeId>> {
+    let hinted: Option<(ChargeId,)> = tx
+        .sql(
+            "update charges set next_query_at = $3, hints = hints + 1
+             where callback_token = $2 and rail = $1 and state <> 'VOID'
+             returning transaction_id",
+        )
+        .bind(rail)
+        .bind(token)
+        .bind(now)
+        .optional()
+        .await?;
+    Ok(hinted.map(|(id,)| id))
+}
+
+/// Makes the rail be asked at once about the charge that has this reference there.
+pub async fn hint_by_rail_reference(
+    tx: &mut Tx,
+    rail: &str,
+    rail_reference: RailReference,
+    now: Timestamp,
+) -> Result<Option<ChargeId>> {
+    let hinted: Option<(ChargeId,)> = tx
+        .sql(
+            "update charges set next_query_at = $3, hints = hints + 1
+             where rail_reference = $2 and rail = $1 and state <> 'VOID'
+             returning transaction_id",
+        )
+        .bind(rail)
+        .bind(rail_reference)
+        .bind(now)
+        .optional()
+        .await?;
+    Ok(hinted.map(|(id,)| id))
+}
+
+/// Takes up to `limit` charges whose rail is to be asked and that nobody holds, the most overdue
+/// first.
+pub async fn claim_due(
+    tx: &mut Tx,
+    clock: &Clock,
+    limit: i64,
+    lease: Duration,
+) -> Result<Vec<Charge>> {
+    let real_now = clock.real_now();
+    let lease = Lease::new(real_now, lease);
+    tx.sql(concat!(
+        "with due as materialized (
+             select transaction_id from charges
+             where next_query_at <= $1 and (lease_until is null or lease_until <= $2)
+             order by next_query_at limit $3
+             for update skip locked
+         )
+         update charges set lease_until = $4, fence = $5
+         where transaction_id in (select transaction_id from due)
+         returning ",
+        columns!()
+    ))
+    .bind(clock.now())
+    .bind(real_now)
+    .bind(limit)
+    .bind(lease.until)
+    .bind(lease.fence)
+    .all()
+    .await
+}
+
+/// When the next charge that nobody holds is due.
+pub async fn next_due(conn: &mut Conn, real_now: Timestamp) -> Result<Option<Timestamp>> {
+    let (due,): (Option<Timestamp>,) = conn
+        .sql(
+            "select min(next_query_at) from charges
+             where next_query_at is not null and (lease_until is null or lease_until <= $1)",
+        )
+        .bind(real_now)
+        .one()
+        .await?;
+    Ok(due)
+}
+
+/// Lets go of every charge, where no other process can hold one.
+pub async fn release_all(tx: &mut Tx) -> Result<u64> {
+    tx.sql("update charges set lease_until = null, fence = null where fence is not null")
+        .run()
+        .await
+}
+
+/// How many charges are open, and since when the oldest of them is.
+#[derive(Clone, Copy, Debug, FromRow)]
+pub struct Backlog {
+    pub open: i64,
+    pub oldest: Option<Timestamp>,
+}
+
+pub async fn backlog(conn: &mut Conn) -> Result<Backlog> {
+    conn.sql(
+        "select count(*) as open, min(created_at) as oldest from charges
+         where state not in ('SETTLED', 'FAILED', 'VOID')",
+    )
+    .one()
+    .await
+}

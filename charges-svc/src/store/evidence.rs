@@ -1,0 +1,71 @@
+//! What rails said about charges.
+
+use chassis::{clock::Timestamp, ids::ChargeId};
+use db::{Conn, Result, Tx};
+use sqlx::FromRow;
+
+/// Different words for one outcome that are kept of one charge; more of them would only repeat.
+const KEPT_MAX: i64 = 200;
+
+/// Longest text kept, in characters.
+const TEXT_MAX: usize = 500;
+
+/// One thing that a rail, or an operator, said about a charge.
+#[derive(Clone, Debug, FromRow)]
+pub struct Evidence {
+    pub action: String,
+    pub outcome: String,
+    /// Empty where there were no words.
+    pub rail_text: String,
+    pub first_at: Timestamp,
+    pub last_at: Timestamp,
+    /// How often it was said.
+    pub times: i64,
+}
+
+/// Keeps something that was said; the same again is counted.
+pub async fn keep(
+    tx: &mut Tx,
+    id: ChargeId,
+    (action, outcome): (&'static str, &'static str),
+    rail_text: Option<&str>,
+    now: Timestamp,
+) -> Result<()> {
+    let rail_text: String = rail_text
+        .unwrap_or_default()
+        .chars()
+        .take(TEXT_MAX)
+        .collect();
+    tx.sql(
+        "insert into rail_evidence
+             (transaction_id, action, outcome, rail_text, first_at, last_at, times)
+         select $1, $2, $3, $4, $5, $5, 1
+         where (select count(*) from rail_evidence
+                where transaction_id = $1 and action = $2 and outcome = $3) < $6
+            or exists (select 1 from rail_evidence
+                where transaction_id = $1 and action = $2 and outcome = $3 and rail_text = $4)
+         on conflict (transaction_id, action, outcome, rail_text) do update
+             set times = rail_evidence.times + 1, last_at = excluded.last_at",
+    )
+    .bind(id)
+    .bind(action)
+    .bind(outcome)
+    .bind(rail_text)
+    .bind(now)
+    .bind(KEPT_MAX)
+    .run()
+    .await?;
+    Ok(())
+}
+
+/// Oldest first.
+pub async fn list(conn: &mut Conn, id: ChargeId) -> Result<Vec<Evidence>> {
+    conn.sql(
+        "select action, outcome, rail_text, first_at, last_at, times
+         from rail_evidence where transaction_id = $1
+         order by first_at, last_at, action, outcome",
+    )
+    .bind(id)
+    .all()
+    .await
+}

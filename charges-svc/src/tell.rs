@@ -1,0 +1,227 @@
+//! Tells the other services how a charge stands: sessions-svc first, and only once it has
+//! acknowledged, webhooks-svc. Proto stays in here.
+//!
+//! Promise: telling the same again changes nothing, and what is told of an ended charge is always
+//! the same.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use chassis::{grpc::Channel, ids::ChargeId};
+use db::{Db, outbox::Row};
+use proto::{
+    sessions::{
+        DirectSession, Open, Payer, RecordTransactionRequest, SessionStatus, Settlement,
+        Transaction, TransactionStatus, Update, Withdraw, record_transaction_request::Step,
+        record_transaction_response::Outcome, sessions_client::SessionsClient,
+    },
+    webhooks::{
+        EventType, Payment, PublishRequest, publish_request, webhooks_client::WebhooksClient,
+    },
+};
+use tonic::{Request, Status};
+
+use crate::{
+    charge::{Charge, METHOD, State},
+    error::Error,
+    store,
+};
+
+/// How long a new charge waits for its session (design §3, step 2).
+const OPEN_MAX: Duration = Duration::from_secs(2);
+
+/// What the other services are told by.
+#[derive(Clone, Debug)]
+pub struct Teller {
+    db: Db,
+    sessions: SessionsClient<Channel>,
+    webhooks: WebhooksClient<Channel>,
+}
+
+/// Whether a session takes a charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened {
+    Recorded,
+    /// The session cannot be paid.
+    Refused,
+}
+
+impl Teller {
+    pub fn new(db: &Db, sessions: Channel, webhooks: Channel) -> Self {
+        Self {
+            db: db.clone(),
+            sessions: SessionsClient::new(sessions),
+            webhooks: WebhooksClient::new(webhooks),
+        }
+    }
+
+    /// Before the rail is called: makes a direct charge's session, or claims a hosted one's.
+    pub async fn open(&self, charge: &Charge) -> Result<Opened, Status> {
+        let open = Open {
+            transaction: Some(transaction(charge)),
+        };
+        let mut request = Request::new(record(charge, Step::Open(open)));
+        request.set_timeout(OPEN_MAX);
+        let mut sessions = self.sessions.clone();
+        let answer = tokio::time::timeout(OPEN_MAX, sessions.record_transaction(request)).await;
+        let answer =
+            answer.map_err(|_| Status::deadline_exceeded("sessions-svc did not answer"))??;
+        match answer.into_inner().outcome() {
+            Outcome::Recorded => Ok(Opened::Recorded),
+            Outcome::Refused => Ok(Opened::Refused),
+            Outcome::Unspecified => Err(Status::internal("sessions-svc gave no outcome")),
+        }
+    }
+
+    /// After a change, the relay's handler: how the charge stands now, and its event if the change
+    /// has one.
+    pub async fn hand_on(self, row: Row) -> anyhow::Result<()> {
+        let id: ChargeId = row.subject.parse()?;
+        // Not held while others are called.
+        let found = store::charges::find(&mut self.db.read().await?, id).await?;
+        let charge = found.ok_or(Error::ChargeNotFound)?;
+        self.tell(&charge, row.event_id.as_deref()).await
+    }
+
+    async fn tell(&self, charge: &Charge, event_id: Option<&str>) -> anyhow::Result<()> {
+        let step = if charge.state == State::Void {
+            Step::Withdraw(Withdraw {})
+        } else {
+            Step::Update(Update {
+                transaction: Some(transaction(charge)),
+                payer: Some(payer(charge)),
+            })
+        };
+        let mut sessions = self.sessions.clone();
+        let answer = match sessions.record_transaction(record(charge, step)).await {
+            Err(status) if charge.state == State::Void && is_anothers(&status) => return Ok(()),
+            answer => answer.context("sessions-svc was not told")?,
+        };
+        let Some(event_id) = event_id else {
+            return Ok(());
+        };
+        let event = event(charge, event_id, answer.into_inner().session_status());
+        let mut webhooks = self.webhooks.clone();
+        webhooks
+            .publish(event)
+            .await
+            .context("webhooks-svc was not told")?;
+        Ok(())
+    }
+}
+
+/// The session is another merchant's: it took no claim of ours, and there is none to withdraw.
+fn is_anothers(status: &Status) -> bool {
+    chassis::grpc::reason(status).as_deref() == Some("SESSION_MISMATCH")
+}
+
+fn record(charge: &Charge, step: Step) -> RecordTransactionRequest {
+    let direct = (!charge.hosted).then(|| DirectSession {
+        amount: Some(charge.session_amount().into()),
+        description: charge.description.clone(),
+        created_at: charge.created_at.to_string(),
+        payer: Some(payer(charge)),
+    });
+    RecordTransactionRequest {
+        merchant_id: charge.merchant_id.to_string(),
+        session_id: charge.session_id.to_string(),
+        charge_number: small(charge.charge_number),
+        version: small(charge.version),
+        step: Some(step),
+        direct,
+    }
+}
+
+/// Charges of a session and changes of a charge are few.
+fn small(number: i64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn payer(charge: &Charge) -> Payer {
+    Payer {
+        phone: Some(charge.phone.as_e164().to_owned()),
+        email: charge.payer_email.clone(),
+        name: charge.payer_name.clone(),
+    }
+}
+
+fn transaction(charge: &Charge) -> Transaction {
+    let status = match charge.state {
+        State::Submitting | State::Initiated | State::OtpSubmitting | State::Void => {
+            TransactionStatus::Initiated
+        }
+        State::OtpRequired => TransactionStatus::OtpRequired,
+        State::Settled => TransactionStatus::Settled,
+        State::Failed => TransactionStatus::Failed,
+    };
+    Transaction {
+        transaction_id: charge.transaction_id.to_string(),
+        tx_id_display: charge.tx_id_display.to_string(),
+        status: status.into(),
+        method: METHOD.to_owned(),
+        amount: Some(charge.session_amount().into()),
+        failure_reason: charge.failure_reason.map(|reason| reason.code().to_owned()),
+        failure_message: charge
+            .failure_reason
+            .map(|reason| reason.message().to_owned()),
+        settlement: settlement(charge),
+        created_at: charge.created_at.to_string(),
+        updated_at: charge.updated_at.to_string(),
+    }
+}
+
+/// What the payer was debited, where the session counts in another currency.
+fn settlement(charge: &Charge) -> Option<Settlement> {
+    let rate = charge
+        .rate
+        .clone()
+        .filter(|_| charge.state == State::Settled)?;
+    Some(Settlement {
+        amount: Some(charge.amount().into()),
+        rate,
+    })
+}
+
+/// The event of a charge that has ended.
+fn event(charge: &Charge, event_id: &str, session: SessionStatus) -> PublishRequest {
+    let is_settled = charge.state == State::Settled;
+    let kind = if is_settled {
+        EventType::PaymentSuccess
+    } else {
+        EventType::PaymentFailed
+    };
+    let settlement = settlement(charge);
+    let payment = Payment {
+        tx_id_display: Some(charge.tx_id_display.to_string()),
+        session_id: charge.session_id.to_string(),
+        amount: Some(charge.session_amount().into()),
+        method: Some(METHOD.to_owned()),
+        status: charge.state.code().to_owned(),
+        failure_reason: charge.failure_reason.map(|reason| reason.code().to_owned()),
+        failure_message: charge
+            .failure_reason
+            .map(|reason| reason.message().to_owned()),
+        session_status: session_status(charge, session).to_owned(),
+        settled: settlement
+            .as_ref()
+            .and_then(|settlement| settlement.amount.clone()),
+        rate: settlement.map(|settlement| settlement.rate),
+    };
+    PublishRequest {
+        event_id: event_id.to_owned(),
+        merchant_id: charge.merchant_id.to_string(),
+        r#type: kind.into(),
+        created_at: charge.updated_at.to_string(),
+        data: Some(publish_request::Data::Payment(payment)),
+    }
+}
+
+/// What the session became by this charge's end; by now another charge may be in flight in it.
+fn session_status(charge: &Charge, session: SessionStatus) -> &'static str {
+    match (charge.state, charge.hosted, session) {
+        (State::Settled, _, _) => "COMPLETED",
+        (_, false, _) => "FAILED",
+        (_, true, SessionStatus::Expired) => "EXPIRED",
+        (_, true, _) => "PENDING",
+    }
+}

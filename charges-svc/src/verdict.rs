@@ -1,0 +1,190 @@
+//! What a rail's answer to a query means for a charge. Pure.
+//!
+//! Promise: money settles a charge only where the rail's reference, amount and currency are ours,
+//! and an outcome that the rail did not give is never made up.
+
+use chassis::{clock::Timestamp, money::Money};
+
+use crate::{
+    case::CaseKind,
+    charge::{Charge, Event, State},
+    failure::FailureReason,
+    rail::Found,
+    schedule::{DAY, Timing},
+};
+
+/// What is to be done after a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing is certain yet, or nothing is left to say.
+    AskAgain,
+    Change(Event),
+    /// An operator must look; the charge stays as it is. `suspense`: money that has arrived and
+    /// may not be credited to anyone yet.
+    Open {
+        kind: CaseKind,
+        detail: String,
+        suspense: Option<Money>,
+    },
+}
+
+/// Judges what a query found that was made `now`.
+pub fn judge(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>) -> Verdict {
+    match charge.state {
+        State::Submitting | State::Initiated | State::OtpRequired | State::OtpSubmitting => {
+            match judge_open(charge, found, now, timing) {
+                // It is asked about, so who submitted it is gone and takes its reply along.
+                Verdict::AskAgain if charge.state == State::Submitting => {
+                    Verdict::Change(Event::Unanswered)
+                }
+                Verdict::AskAgain => judge_age(charge, now),
+                verdict => verdict,
+            }
+        }
+        State::Settled => match found {
+            Found::Reversed => reversed(),
+            Found::Pending
+            | Found::OtpRequired
+            | Found::Succeeded { .. }
+            | Found::Failed(_)
+            | Found::ReferenceUnknown
+            | Found::Unknown => Verdict::AskAgain,
+        },
+        State::Failed => match found {
+            Found::Succeeded {
+                rail_reference,
+                amount,
+                fee: _,
+            } => late_money(charge, rail_reference, *amount),
+            Found::Reversed => reversed(),
+            Found::Pending
+            | Found::OtpRequired
+            | Found::Failed(_)
+            | Found::ReferenceUnknown
+            | Found::Unknown => Verdict::AskAgain,
+        },
+        State::Void => Verdict::AskAgain,
+    }
+}
+
+/// Whether the answer shows that the rail knows our reference.
+pub fn shows_reference(found: &Found) -> bool {
+    match found {
+        Found::Pending
+        | Found::OtpRequired
+        | Found::Succeeded { .. }
+        | Found::Failed(_)
+        | Found::Reversed => true,
+        Found::ReferenceUnknown | Found::Unknown => false,
+    }
+}
+
+fn judge_open(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>) -> Verdict {
+    let is_code_late = charge
+        .otp_expires_at
+        .is_some_and(|expires_at| expires_at <= now);
+    match found {
+        Found::Succeeded {
+            rail_reference,
+            amount,
+            fee: _,
+        } => judge_money(charge, rail_reference, *amount),
+        Found::Failed(reason) => Verdict::Change(Event::Failed(*reason)),
+        Found::Reversed => reversed(),
+        Found::OtpRequired => match charge.state {
+            State::OtpRequired if is_code_late => {
+                Verdict::Change(Event::Failed(FailureReason::OtpExpired))
+            }
+            State::OtpRequired => Verdict::AskAgain,
+            _ => Verdict::Change(Event::CodeWanted),
+        },
+        Found::Pending => match charge.state {
+            State::Submitting | State::OtpSubmitting => Verdict::Change(Event::Accepted),
+            // The rail no longer waits for the code whose time is over.
+            State::OtpRequired if is_code_late => Verdict::Change(Event::Accepted),
+            _ => Verdict::AskAgain,
+        },
+        Found::ReferenceUnknown => {
+            let is_conclusive = match charge.state {
+                State::Submitting | State::Initiated => {
+                    !charge.seen_at_rail && timing.is_window_over(charge.submitted_at, now)
+                }
+                // The rail asked for a code, so it knew the reference.
+                _ => false,
+            };
+            if is_conclusive {
+                return Verdict::Change(Event::Failed(FailureReason::RailUnavailable));
+            }
+            Verdict::AskAgain
+        }
+        Found::Unknown => Verdict::AskAgain,
+    }
+}
+
+/// The rail reports a debit for an open charge.
+fn judge_money(charge: &Charge, rail_reference: &str, amount: Option<Money>) -> Verdict {
+    if charge.mismatched {
+        // Its money is in suspense, where an operator decides about it.
+        return Verdict::AskAgain;
+    }
+    if is_ours(charge, rail_reference) && amount == Some(charge.amount()) {
+        return Verdict::Change(Event::Settled);
+    }
+    Verdict::Open {
+        kind: CaseKind::Mismatch,
+        detail: report(charge, rail_reference, amount),
+        suspense: amount.filter(|amount| amount.is_positive()),
+    }
+}
+
+fn late_money(charge: &Charge, rail_reference: &str, amount: Option<Money>) -> Verdict {
+    if charge.mismatched {
+        // The same money is in suspense since the rail first reported it.
+        return Verdict::AskAgain;
+    }
+    Verdict::Open {
+        kind: CaseKind::LateMoney,
+        detail: format!(
+            "after it failed, {}",
+            report(charge, rail_reference, amount)
+        ),
+        suspense: amount.filter(|amount| amount.is_positive()),
+    }
+}
+
+fn is_ours(charge: &Charge, rail_reference: &str) -> bool {
+    rail_reference == charge.rail_reference.to_string()
+}
+
+fn report(charge: &Charge, rail_reference: &str, amount: Option<Money>) -> String {
+    let reported = amount.map_or_else(|| "no amount".to_owned(), |amount| amount.to_string());
+    let whose = if is_ours(charge, rail_reference) {
+        "our reference"
+    } else {
+        "another reference than ours"
+    };
+    let asked = charge.amount();
+    format!("the rail reports success, {reported}, for {whose}; we asked for {asked}")
+}
+
+fn reversed() -> Verdict {
+    Verdict::Open {
+        kind: CaseKind::Reversed,
+        detail: "the rail took the payment back".to_owned(),
+        suspense: None,
+    }
+}
+
+fn judge_age(charge: &Charge, now: Timestamp) -> Verdict {
+    if charge.mismatched || now.since(charge.submitted_at) < DAY {
+        return Verdict::AskAgain;
+    }
+    Verdict::Open {
+        kind: CaseKind::UnknownOutcome,
+        detail: "a day after the submission the rail gives no outcome".to_owned(),
+        suspense: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

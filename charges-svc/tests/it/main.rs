@@ -1,0 +1,11 @@
+//! charges-svc through its doors.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod create;
+mod operate;
+mod rail_away;
+mod rails;
+mod stalling;
+mod store;
+mod world;

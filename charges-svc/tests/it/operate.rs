@@ -1,0 +1,319 @@
+//! What operators do, and what becomes of the money.
+
+use charges_svc::{
+    case::{Case, CaseKind},
+    charge::{Charge, Event, State},
+    failure::FailureReason,
+    ledger, store,
+};
+use chassis::money::{Currency, Money};
+use futures::future::join_all;
+use proto::charges::{
+    CloseCaseRequest, GetBalanceRequest, GetChargeRequest, ListCasesRequest, ResolveChargeRequest,
+    ShowChargeRequest, SubmitOtpRequest, close_case_request::Action,
+    resolve_charge_request::Outcome,
+};
+use tonic::{Code, Status};
+
+use crate::world::{World, check_refusal, ghs};
+
+const LATE: Event = Event::Failed(FailureReason::PayerTimeout);
+
+fn resolve(charge: &Charge, outcome: Outcome) -> ResolveChargeRequest {
+    ResolveChargeRequest {
+        reference: charge.reference.to_string(),
+        evidence: "statement of 31 January, line 12".to_owned(),
+        outcome: Some(outcome),
+    }
+}
+
+fn failed() -> Outcome {
+    Outcome::FailedReason("PAYER_DECLINED".to_owned())
+}
+
+async fn balance(world: &mut World, charge: &Charge) -> Vec<proto::money::Money> {
+    let request = GetBalanceRequest {
+        merchant_id: charge.merchant_id.to_string(),
+    };
+    world
+        .charges
+        .get_balance(request)
+        .await
+        .unwrap()
+        .into_inner()
+        .available
+}
+
+/// A case with money in suspense, as the reconciler opens it.
+async fn given_case(world: &World, charge: &Charge, kind: CaseKind, money: Option<Money>) -> Case {
+    let mut tx = world.db.begin().await.unwrap();
+    let about = (charge.transaction_id, &charge.reference);
+    let case = Case::new(about, kind, "as seen".to_owned(), money, world.clock.now());
+    let opened = store::cases::open(&mut tx, &case).await.unwrap();
+    assert_eq!(opened, Some(case.case_id));
+    if kind == CaseKind::Mismatch {
+        store::charges::mark_mismatched(&mut tx, charge.transaction_id)
+            .await
+            .unwrap();
+    }
+    if let Some(money) = money {
+        let posting = ledger::suspense(charge, money).unwrap();
+        assert!(
+            store::postings::post(&mut tx, &posting, world.clock.now())
+                .await
+                .unwrap()
+        );
+    }
+    tx.commit().await.unwrap();
+    case
+}
+
+async fn close(world: &mut World, case: &Case, action: Action) -> Result<(), Status> {
+    let request = CloseCaseRequest {
+        case_id: case.case_id.to_string(),
+        action: action.into(),
+    };
+    world.operations.close_case(request).await.map(drop)
+}
+
+/// What was posted for a charge, as "kind account amount".
+async fn posted(world: &mut World, charge: &Charge) -> Vec<String> {
+    let request = ShowChargeRequest {
+        reference: charge.reference.to_string(),
+    };
+    let shown = world
+        .operations
+        .show_charge(request)
+        .await
+        .unwrap()
+        .into_inner();
+    let line = |posting: proto::charges::Posting| {
+        let account = posting
+            .account
+            .replace(&charge.merchant_id.to_string(), "M");
+        format!(
+            "{} {account} {}",
+            posting.kind,
+            posting.amount.unwrap().minor_units
+        )
+    };
+    shown.postings.into_iter().map(line).collect()
+}
+
+#[tokio::test]
+async fn a_charge_is_settled_once_however_many_decide_at_once() {
+    let mut world = World::start().await;
+    let charge = world.given_charge(&[Event::Accepted]).await;
+    let answers = join_all((0..16).map(|number| {
+        let mut operations = world.operations.clone();
+        let outcome = if number % 2 == 0 {
+            Outcome::Settled(true)
+        } else {
+            failed()
+        };
+        let request = resolve(&charge, outcome);
+        async move { operations.resolve_charge(request).await }
+    }))
+    .await;
+    let (done, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
+    assert_eq!(done.len(), 1);
+    for answer in refused {
+        check_refusal(answer, Code::FailedPrecondition, "CHARGE_ALREADY_TERMINAL");
+    }
+    let after = world.charge(&charge.reference).await;
+    assert!(after.state.is_terminal());
+    let expected = if after.state == State::Settled {
+        vec![ghs(2550)]
+    } else {
+        Vec::new()
+    };
+    assert_eq!(balance(&mut world, &charge).await, expected);
+    let mut conn = world.db.read().await.unwrap();
+    let (events,): (i64,) = conn
+        .sql("select count(*) from outbox where event_id is not null")
+        .one()
+        .await
+        .unwrap();
+    assert_eq!(events, 1, "one event tells of its end");
+    drop(conn);
+    world.check_books().await;
+}
+
+#[tokio::test]
+async fn an_operators_evidence_settles_a_charge_and_credits_its_merchant() {
+    let mut world = World::start().await;
+    let charge = world.given_charge(&[Event::Unanswered]).await;
+    let request = resolve(&charge, Outcome::Settled(true));
+    let shown = world
+        .operations
+        .resolve_charge(request)
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(shown.state, "SETTLED");
+    assert_eq!(shown.evidence[0].action, "operator");
+    assert_eq!(
+        shown.evidence[0].rail_text.as_deref(),
+        Some("statement of 31 January, line 12")
+    );
+    assert_eq!(shown.next_query_at, None);
+    assert_eq!(
+        posted(&mut world, &charge).await,
+        [
+            "SETTLEMENT rail:paystack:clearing -2550",
+            "SETTLEMENT merchant:M 2550"
+        ]
+    );
+    assert_eq!(balance(&mut world, &charge).await, [ghs(2550)]);
+    let get = GetChargeRequest {
+        merchant_id: charge.merchant_id.to_string(),
+        reference: charge.reference.to_string(),
+    };
+    let got = world.charges.get_charge(get).await.unwrap().into_inner();
+    assert_eq!(got.status(), proto::charges::ChargeStatus::Settled);
+    assert_eq!(got.failure_reason, None);
+    world.check_books().await;
+}
+
+#[tokio::test]
+async fn what_the_rail_reported_otherwise_cannot_be_settled() {
+    let mut world = World::start().await;
+    let charge = world.given_charge(&[Event::Accepted]).await;
+    let money = Money::new(2450, Currency::GHS);
+    let case = given_case(&world, &charge, CaseKind::Mismatch, Some(money)).await;
+    let answer = world
+        .operations
+        .resolve_charge(resolve(&charge, Outcome::Settled(true)))
+        .await;
+    check_refusal(answer, Code::FailedPrecondition, "EVIDENCE_MISMATCH");
+    let refused = close(&mut world, &case, Action::Refund).await;
+    check_refusal(
+        refused,
+        Code::FailedPrecondition,
+        "CASE_NEEDS_CHARGE_RESOLVED",
+    );
+    world
+        .operations
+        .resolve_charge(resolve(&charge, failed()))
+        .await
+        .unwrap();
+    close(&mut world, &case, Action::Refund).await.unwrap();
+    let again = close(&mut world, &case, Action::Release).await;
+    check_refusal(again, Code::FailedPrecondition, "CASE_CLOSED");
+    let mut posted = posted(&mut world, &charge).await;
+    posted.sort();
+    assert_eq!(
+        posted,
+        [
+            "REFUND rail:paystack:clearing 2450",
+            "REFUND suspense -2450",
+            "SUSPENSE rail:paystack:clearing -2450",
+            "SUSPENSE suspense 2450",
+        ]
+    );
+    assert_eq!(balance(&mut world, &charge).await, []);
+    world.check_books().await;
+}
+
+#[tokio::test]
+async fn late_money_that_is_released_is_the_merchants_and_the_charge_stays_failed() {
+    let mut world = World::start().await;
+    let charge = world.given_charge(&[Event::Accepted, LATE]).await;
+    let money = Money::new(2550, Currency::GHS);
+    let case = given_case(&world, &charge, CaseKind::LateMoney, Some(money)).await;
+    let listed = world
+        .operations
+        .list_cases(ListCasesRequest {})
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(listed.cases.len(), 1);
+    assert_eq!(listed.cases[0].reference, charge.reference.to_string());
+    assert_eq!(listed.cases[0].suspense, Some(ghs(2550)));
+    close(&mut world, &case, Action::Release).await.unwrap();
+    assert_eq!(balance(&mut world, &charge).await, [ghs(2550)]);
+    assert_eq!(world.charge(&charge.reference).await.state, State::Failed);
+    let listed = world
+        .operations
+        .list_cases(ListCasesRequest {})
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(listed.cases, []);
+    world.check_books().await;
+}
+
+#[tokio::test]
+async fn a_case_about_an_unknown_outcome_ends_with_its_charge() {
+    let mut world = World::start().await;
+    let charge = world.given_charge(&[Event::Unanswered]).await;
+    given_case(&world, &charge, CaseKind::UnknownOutcome, None).await;
+    world
+        .operations
+        .resolve_charge(resolve(&charge, failed()))
+        .await
+        .unwrap();
+    let listed = world
+        .operations
+        .list_cases(ListCasesRequest {})
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(listed.cases, []);
+}
+
+#[tokio::test]
+async fn what_is_not_there_or_makes_no_sense_is_refused() {
+    let mut world = World::start().await;
+    let charge = world.given_charge(&[Event::Accepted]).await;
+    for reference in ["", "TX-0123456789-ABCDEF", "x"] {
+        let show = ShowChargeRequest {
+            reference: reference.to_owned(),
+        };
+        check_refusal(
+            world.operations.show_charge(show).await,
+            Code::NotFound,
+            "CHARGE_NOT_FOUND",
+        );
+        let mut request = resolve(&charge, failed());
+        request.reference = reference.to_owned();
+        let answer = world.operations.resolve_charge(request).await;
+        check_refusal(answer, Code::NotFound, "CHARGE_NOT_FOUND");
+    }
+    for outcome in [
+        Outcome::FailedReason("BAD_LUCK".to_owned()),
+        Outcome::Settled(false),
+    ] {
+        let answer = world
+            .operations
+            .resolve_charge(resolve(&charge, outcome))
+            .await;
+        assert_eq!(answer.unwrap_err().code(), Code::InvalidArgument);
+    }
+    let close = CloseCaseRequest {
+        case_id: "x".to_owned(),
+        action: Action::Refund.into(),
+    };
+    check_refusal(
+        world.operations.close_case(close).await,
+        Code::NotFound,
+        "CASE_NOT_FOUND",
+    );
+    // Another merchant's charge is as unknown as none.
+    let get = GetChargeRequest {
+        merchant_id: chassis::ids::MerchantId::new().to_string(),
+        reference: charge.reference.to_string(),
+    };
+    check_refusal(
+        world.charges.get_charge(get).await,
+        Code::NotFound,
+        "CHARGE_NOT_FOUND",
+    );
+    let submit = SubmitOtpRequest {
+        merchant_id: charge.merchant_id.to_string(),
+        reference: charge.reference.to_string(),
+        otp: "123456".to_owned(),
+    };
+    let answer = world.charges.submit_otp(submit).await;
+    check_refusal(answer, Code::FailedPrecondition, "CHARGE_NOT_AWAITING_OTP");
+}

@@ -1,0 +1,77 @@
+//! A sessions-svc that takes every charge, after its machine, which is ours too, stood still.
+
+use std::time::Duration;
+
+use chassis::{
+    admin::Readiness,
+    clock::Clock,
+    config::Tls,
+    grpc::{self, Serving, Sockets},
+    shutdown::Shutdown,
+};
+use proto::sessions::{
+    CreateSessionRequest, CreateSessionResponse, GetSessionRequest, ListCustomersRequest,
+    ListCustomersResponse, RecordTransactionRequest, RecordTransactionResponse, Session,
+    record_transaction_request::Step,
+    record_transaction_response::Outcome,
+    sessions_server::{Sessions, SessionsServer},
+};
+use tokio::net::TcpListener;
+use tonic::{Request, Response, Status, service::Routes};
+
+struct Stalling(Duration);
+
+/// Until the process stops.
+pub async fn serve(listener: TcpListener, length: Duration, shutdown: Shutdown) {
+    let serving = Serving {
+        sockets: Sockets {
+            grpc: listener,
+            admin: None,
+        },
+        tls: Tls::default(),
+        reflection: false,
+        readiness: Readiness::new(),
+        clock: Clock::system(),
+        shutdown,
+    };
+    let routes = Routes::new(SessionsServer::new(Stalling(length)));
+    grpc::serve(routes, serving).await.unwrap();
+}
+
+#[tonic::async_trait]
+impl Sessions for Stalling {
+    async fn record_transaction(
+        &self,
+        request: Request<RecordTransactionRequest>,
+    ) -> Result<Response<RecordTransactionResponse>, Status> {
+        if matches!(request.get_ref().step, Some(Step::Open(_))) {
+            // The thread, on which the service runs as well: nobody sees time go by.
+            std::thread::sleep(self.0);
+        }
+        Ok(Response::new(RecordTransactionResponse {
+            outcome: Outcome::Recorded.into(),
+            ..RecordTransactionResponse::default()
+        }))
+    }
+
+    async fn create_session(
+        &self,
+        _: Request<CreateSessionRequest>,
+    ) -> Result<Response<CreateSessionResponse>, Status> {
+        Err(Status::unimplemented("not asked by charges-svc"))
+    }
+
+    async fn get_session(
+        &self,
+        _: Request<GetSessionRequest>,
+    ) -> Result<Response<Session>, Status> {
+        Err(Status::unimplemented("not asked by charges-svc"))
+    }
+
+    async fn list_customers(
+        &self,
+        _: Request<ListCustomersRequest>,
+    ) -> Result<Response<ListCustomersResponse>, Status> {
+        Err(Status::unimplemented("not asked by charges-svc"))
+    }
+}

@@ -1,0 +1,407 @@
+//! Leases, timers, keys and the ledger, where several processes meet.
+
+use std::time::Duration;
+
+use charges_svc::{
+    charge::{Charge, Event},
+    ledger,
+    store::{
+        self,
+        idempotency::{self, Key},
+    },
+};
+use chassis::{
+    clock::Clock,
+    money::{Currency, Money},
+};
+use db::{Db, testing::TestDb};
+use futures::future::join_all;
+
+use crate::world::{lease, new_charge, timing};
+
+/// A database without a service at work on it.
+struct Bare {
+    db: Db,
+    clock: Clock,
+    _database: TestDb,
+    _folder: tempfile::TempDir,
+}
+
+impl Bare {
+    async fn new() -> Self {
+        let database = TestDb::new("charges-svc").await;
+        let config = crate::world::config(&database.url, "http://127.0.0.1:1");
+        let db = charges_svc::open(&config).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Clock::travelling(folder.path().join("clock")).unwrap();
+        Self {
+            db,
+            clock,
+            _database: database,
+            _folder: folder,
+        }
+    }
+
+    async fn given(&self, charge: &Charge) {
+        let mut tx = self.db.begin().await.unwrap();
+        assert!(store::charges::insert(&mut tx, charge).await.unwrap());
+        tx.commit().await.unwrap();
+    }
+
+    async fn claim(&self, length: Duration) -> Vec<Charge> {
+        let mut tx = self.db.begin().await.unwrap();
+        let claimed = store::charges::claim_due(&mut tx, &self.clock, 8, length)
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+        claimed
+    }
+
+    async fn find(&self, charge: &Charge) -> Charge {
+        let mut conn = self.db.read().await.unwrap();
+        let found = store::charges::find(&mut conn, charge.transaction_id)
+            .await
+            .unwrap();
+        found.unwrap()
+    }
+}
+
+/// A charge that is due since a minute.
+fn due(clock: &Clock) -> Charge {
+    new_charge(clock.now() - Duration::from_secs(60))
+}
+
+#[tokio::test]
+async fn a_charge_reads_as_it_was_written() {
+    let bare = Bare::new().await;
+    let mut charge = new_charge(bare.clock.now());
+    charge.rate = Some("12.345".to_owned());
+    charge.description = Some("two \u{1f34b} lemons".to_owned());
+    charge.otp_expires_at = Some(bare.clock.now());
+    let held = lease(&bare.clock);
+    (charge.lease_until, charge.fence) = (Some(held.until), Some(held.fence));
+    bare.given(&charge).await;
+    assert_eq!(
+        format!("{:?}", bare.find(&charge).await),
+        format!("{charge:?}")
+    );
+}
+
+#[tokio::test]
+async fn due_charges_are_claimed_once_by_however_many() {
+    let bare = Bare::new().await;
+    for _ in 0..40 {
+        bare.given(&due(&bare.clock)).await;
+    }
+    let claims = join_all((0..8).map(|_| bare.claim(Duration::from_secs(30)))).await;
+    let mut claimed: Vec<_> = claims
+        .into_iter()
+        .flatten()
+        .map(|one| one.transaction_id)
+        .collect();
+    claimed.sort();
+    let all = claimed.len();
+    claimed.dedup();
+    assert_eq!(claimed.len(), all, "none was claimed twice");
+    while !bare.claim(Duration::from_secs(30)).await.is_empty() {}
+    let mut conn = bare.db.read().await.unwrap();
+    let next = store::charges::next_due(&mut conn, bare.clock.real_now())
+        .await
+        .unwrap();
+    assert_eq!(next, None, "what is held is waited for by nobody");
+}
+
+#[tokio::test]
+async fn who_lost_the_lease_cannot_set_the_timer() {
+    let bare = Bare::new().await;
+    let charge = due(&bare.clock);
+    bare.given(&charge).await;
+    let slow = bare.claim(Duration::ZERO).await.remove(0);
+    let quick = bare.claim(Duration::from_secs(30)).await.remove(0);
+    assert_ne!(slow.fence, quick.fence);
+    let now = bare.clock.now();
+    let mut tx = bare.db.begin().await.unwrap();
+    assert!(
+        !store::charges::release(&mut tx, &slow, None, now)
+            .await
+            .unwrap()
+    );
+    store::charges::let_go(&mut tx, slow.transaction_id, slow.fence)
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(bare.find(&charge).await.fence, quick.fence);
+    let mut tx = bare.db.begin().await.unwrap();
+    let next = Some(now + Duration::from_secs(60));
+    assert!(
+        store::charges::release(&mut tx, &quick, next, now)
+            .await
+            .unwrap()
+    );
+    tx.commit().await.unwrap();
+    assert_eq!(bare.find(&charge).await.next_query_at, next);
+}
+
+#[tokio::test]
+async fn a_callback_that_comes_while_the_rail_is_asked_is_not_lost() {
+    let bare = Bare::new().await;
+    let charge = due(&bare.clock);
+    bare.given(&charge).await;
+    let claimed = bare.claim(Duration::from_secs(30)).await.remove(0);
+    let now = bare.clock.now();
+    let hint = async || {
+        let mut tx = bare.db.begin().await.unwrap();
+        let token = &charge.callback_token;
+        let hinted = store::charges::hint_by_token(&mut tx, "paystack", token, now)
+            .await
+            .unwrap();
+        assert_eq!(hinted, Some(charge.transaction_id));
+        tx.commit().await.unwrap();
+    };
+    hint().await;
+    // The answer that was on its way says nothing new.
+    let mut tx = bare.db.begin().await.unwrap();
+    let later = Some(now + Duration::from_secs(300));
+    assert!(
+        store::charges::release(&mut tx, &claimed, later, now)
+            .await
+            .unwrap()
+    );
+    tx.commit().await.unwrap();
+    assert_eq!(bare.find(&charge).await.next_query_at, Some(now));
+    // The same where the answer changes the charge.
+    let before = bare.find(&charge).await;
+    hint().await;
+    let after = before.after(Event::Accepted, now, timing()).unwrap();
+    let mut tx = bare.db.begin().await.unwrap();
+    assert!(
+        store::charges::change(&mut tx, &before, &after)
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store::charges::change(&mut tx, &before, &after)
+            .await
+            .unwrap(),
+        "once only"
+    );
+    tx.commit().await.unwrap();
+    assert_eq!(bare.find(&charge).await.next_query_at, Some(now));
+}
+
+#[tokio::test]
+async fn money_that_does_not_fit_keeps_a_settlement_out() {
+    let bare = Bare::new().await;
+    let charge = due(&bare.clock);
+    bare.given(&charge).await;
+    let before = bare.find(&charge).await;
+    let mut tx = bare.db.begin().await.unwrap();
+    store::charges::mark_mismatched(&mut tx, charge.transaction_id)
+        .await
+        .unwrap();
+    let after = before
+        .after(Event::Settled, bare.clock.now(), timing())
+        .unwrap();
+    assert!(
+        !store::charges::change(&mut tx, &before, &after)
+            .await
+            .unwrap()
+    );
+}
+
+#[tokio::test]
+async fn a_posting_is_written_once_and_the_books_balance() {
+    let bare = Bare::new().await;
+    let charge = new_charge(bare.clock.now());
+    let now = bare.clock.now();
+    let posts = join_all((0..8).map(async |_| {
+        let posting = ledger::settlement(&charge).unwrap();
+        let mut tx = bare.db.begin().await.unwrap();
+        let posted = store::postings::post(&mut tx, &posting, now).await.unwrap();
+        tx.commit().await.unwrap();
+        posted
+    }))
+    .await;
+    assert_eq!(posts.into_iter().filter(|posted| *posted).count(), 1);
+    let mut tx = bare.db.begin().await.unwrap();
+    let fee = ledger::rail_fee(&charge, Money::new(50, Currency::GHS), "rails").unwrap();
+    assert!(store::postings::post(&mut tx, &fee, now).await.unwrap());
+    let dollars = ledger::suspense(&charge, Money::new(9, Currency::USD)).unwrap();
+    assert!(store::postings::post(&mut tx, &dollars, now).await.unwrap());
+    tx.commit().await.unwrap();
+    let mut conn = bare.db.read().await.unwrap();
+    let balances = store::postings::balances(&mut conn, charge.merchant_id)
+        .await
+        .unwrap();
+    assert_eq!(balances, [charge.amount()]);
+    assert_eq!(store::postings::imbalances(&mut conn).await.unwrap(), []);
+    assert!(
+        store::postings::false_balances(&mut conn)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn cooked_books_are_found() {
+    let bare = Bare::new().await;
+    let charge = new_charge(bare.clock.now());
+    let mut tx = bare.db.begin().await.unwrap();
+    let posting = ledger::settlement(&charge).unwrap();
+    assert!(
+        store::postings::post(&mut tx, &posting, bare.clock.now())
+            .await
+            .unwrap()
+    );
+    tx.sql("update balances set amount_minor = amount_minor + 1")
+        .run()
+        .await
+        .unwrap();
+    tx.sql(
+        "insert into postings (kind, subject, line, account, amount_minor, currency, posted_at)
+         select 'FORGED', subject, line, 'suspense', 7, currency, posted_at from postings
+         where line = 1",
+    )
+    .run()
+    .await
+    .unwrap();
+    tx.commit().await.unwrap();
+    let mut conn = bare.db.read().await.unwrap();
+    let imbalances = store::postings::imbalances(&mut conn).await.unwrap();
+    assert_eq!(imbalances, [Money::new(7, Currency::GHS)]);
+    let merchant = format!("merchant:{}", charge.merchant_id);
+    assert_eq!(
+        store::postings::false_balances(&mut conn).await.unwrap(),
+        [merchant]
+    );
+}
+
+#[tokio::test]
+async fn on_postgres_nobody_changes_what_was_posted() {
+    let bare = Bare::new().await;
+    if !bare.db.is_postgres() {
+        return;
+    }
+    let charge = new_charge(bare.clock.now());
+    let mut tx = bare.db.begin().await.unwrap();
+    let posting = ledger::settlement(&charge).unwrap();
+    assert!(
+        store::postings::post(&mut tx, &posting, bare.clock.now())
+            .await
+            .unwrap()
+    );
+    tx.commit().await.unwrap();
+    for tampering in [
+        "update postings set amount_minor = 1",
+        "delete from postings",
+        "truncate postings",
+    ] {
+        let mut tx = bare.db.begin().await.unwrap();
+        assert!(tx.sql(tampering).run().await.is_err(), "{tampering}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_taken_once_answered_once_and_kept_a_day() {
+    let bare = Bare::new().await;
+    let charge = new_charge(bare.clock.now());
+    let (id, now) = (charge.transaction_id, bare.clock.now());
+    let key = Key {
+        merchant_id: charge.merchant_id,
+        key: "c:order-17".to_owned(),
+        fingerprint: "f".to_owned(),
+    };
+    let mut tx = bare.db.begin().await.unwrap();
+    assert!(idempotency::take(&mut tx, &key, id, now).await.unwrap());
+    assert!(
+        !idempotency::take(&mut tx, &key, new_charge(now).transaction_id, now)
+            .await
+            .unwrap()
+    );
+    let answered = charges_svc::charge::Status::OtpRequired;
+    idempotency::answer(&mut tx, id, answered, "first")
+        .await
+        .unwrap();
+    let late = charges_svc::charge::Status::Failed;
+    idempotency::answer(&mut tx, id, late, "second")
+        .await
+        .unwrap();
+    let record = idempotency::find(&mut tx, &key).await.unwrap().unwrap();
+    assert_eq!(
+        (record.answer_status, record.answer_message.as_deref()),
+        (Some(answered), Some("first"))
+    );
+    let day = Duration::from_secs(86_400);
+    assert_eq!(
+        idempotency::sweep(&mut tx, now + 9 * day, 10)
+            .await
+            .unwrap(),
+        0,
+        "its charge is open"
+    );
+    idempotency::forget_later(&mut tx, id, now + day)
+        .await
+        .unwrap();
+    let almost = now + day - Duration::from_millis(1);
+    assert_eq!(idempotency::sweep(&mut tx, almost, 10).await.unwrap(), 0);
+    assert_eq!(idempotency::sweep(&mut tx, now + day, 10).await.unwrap(), 1);
+    assert!(idempotency::find(&mut tx, &key).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_session_settles_once() {
+    let bare = Bare::new().await;
+    let first = new_charge(bare.clock.now());
+    bare.given(&first).await;
+    let settle = async |charge: &Charge| {
+        let before = bare.find(charge).await;
+        let mut tx = bare.db.begin().await.unwrap();
+        let after = before
+            .after(Event::Settled, bare.clock.now(), timing())
+            .unwrap();
+        store::charges::change(&mut tx, &before, &after).await?;
+        tx.commit().await
+    };
+    settle(&first).await.unwrap();
+    let mut second = new_charge(bare.clock.now());
+    (second.session_id, second.charge_number) = (first.session_id, 2);
+    bare.given(&second).await;
+    let refused = settle(&second).await.unwrap_err();
+    assert!(db::is_unique_violation(&refused));
+}
+
+#[tokio::test]
+async fn a_talkative_rail_leaves_room_for_what_decides() {
+    let bare = Bare::new().await;
+    let id = new_charge(bare.clock.now()).transaction_id;
+    let now = bare.clock.now();
+    let mut tx = bare.db.begin().await.unwrap();
+    for number in 0..300 {
+        let text = format!("HTTP 500 at {number}");
+        let said = ("query", "unknown");
+        store::evidence::keep(&mut tx, id, said, Some(&text), now)
+            .await
+            .unwrap();
+    }
+    for (said, text) in [
+        (("query", "unknown"), "HTTP 500 at 0"),
+        (("query", "succeeded"), "HTTP 200"),
+        (("operator", "failed"), "statement, line 12"),
+    ] {
+        store::evidence::keep(&mut tx, id, said, Some(text), now)
+            .await
+            .unwrap();
+    }
+    tx.commit().await.unwrap();
+    let mut conn = bare.db.read().await.unwrap();
+    let kept = store::evidence::list(&mut conn, id).await.unwrap();
+    assert_eq!(kept.len(), 202);
+    let find = |action: &str, text: &str| {
+        let mut said = kept.iter();
+        said.find(|said| said.action == action && said.rail_text == text)
+    };
+    assert_eq!(find("query", "HTTP 500 at 0").unwrap().times, 2);
+    assert!(find("query", "HTTP 200").is_some());
+    assert!(find("operator", "statement, line 12").is_some());
+}

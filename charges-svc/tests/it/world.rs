@@ -1,0 +1,257 @@
+//! A running charges-svc on a fresh database, whose rails and neighbours cannot be reached.
+
+use std::time::Duration;
+
+use charges_svc::{
+    charge::{Charge, Event, Lease, NewCharge},
+    config::Config,
+    rail::Provider,
+    schedule::Timing,
+    store,
+};
+use chassis::{
+    clock::{Clock, Timestamp},
+    config::Tls,
+    grpc::{self, Channel, Sockets},
+    ids::{MerchantId, Reference},
+    money::{Currency, Money},
+    shutdown::{Shutdown, Tasks},
+};
+use clap::Parser as _;
+use db::{Db, testing::TestDb};
+use proto::charges::{
+    CreateChargeRequest, Provider as ProtoProvider,
+    charge_operations_client::ChargeOperationsClient, charges_client::ChargesClient,
+};
+use tokio::net::TcpListener;
+use tonic::{Code, Status};
+
+use crate::stalling;
+
+pub const CALLBACK_TOKEN: &str = "callback-token-configured";
+pub const PAYSTACK_SECRET_KEY: &str = "sk_test_abcdef";
+
+/// How sessions-svc behaves.
+pub enum Neighbour {
+    /// Nobody listens.
+    Away,
+    /// Takes connections and never says a word.
+    Silent,
+    /// Takes every charge, once this whole machine has stood still for so long.
+    Stalling(Duration),
+}
+
+pub struct World {
+    pub charges: ChargesClient<Channel>,
+    pub operations: ChargeOperationsClient<Channel>,
+    pub db: Db,
+    pub clock: Clock,
+    running: Running,
+    /// Held open by a silent neighbour.
+    _silent: Option<TcpListener>,
+    database: TestDb,
+    /// Of the clock.
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    pub async fn start() -> Self {
+        Self::start_beside(Neighbour::Away).await
+    }
+
+    pub async fn start_beside(neighbour: Neighbour) -> Self {
+        let database = TestDb::new("charges-svc").await;
+        Self::start_on(database, tempfile::tempdir().unwrap(), neighbour).await
+    }
+
+    async fn start_on(database: TestDb, folder: tempfile::TempDir, neighbour: Neighbour) -> Self {
+        let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let sessions_url = format!("http://{}", other.local_addr().unwrap());
+        let (shutdown, tasks) = (Shutdown::new(), Tasks::new());
+        let silent = match neighbour {
+            Neighbour::Silent => Some(other),
+            Neighbour::Away => None,
+            Neighbour::Stalling(length) => {
+                tasks.spawn(stalling::serve(other, length, shutdown.clone()));
+                None
+            }
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let config = config(&database.url, &sessions_url);
+        let clock = Clock::travelling(folder.path().join("clock")).unwrap();
+        let sockets = Sockets {
+            grpc: listener,
+            admin: None,
+        };
+        let served = charges_svc::serve(config, sockets, clock.clone(), shutdown.clone());
+        tasks.spawn(async { served.await.unwrap() });
+        let channel = grpc::connect(&url, &Tls::default(), Duration::from_secs(12)).unwrap();
+        let mut operations = ChargeOperationsClient::new(channel.clone());
+        // Answers once the migrations are done.
+        operations
+            .list_cases(proto::charges::ListCasesRequest {})
+            .await
+            .unwrap();
+        Self {
+            charges: ChargesClient::new(channel),
+            operations,
+            db: database.connect().await,
+            clock,
+            running: Running { shutdown, tasks },
+            _silent: silent,
+            database,
+            folder,
+        }
+    }
+
+    /// Stops the service and starts another on the same database.
+    pub async fn restart(self) -> Self {
+        self.running.shutdown.begin();
+        self.running.tasks.drain(Duration::from_secs(30)).await;
+        self.db.close().await;
+        Self::start_on(self.database, self.folder, Neighbour::Away).await
+    }
+
+    /// Writes a charge that has gone through these events, as a rail would have led it.
+    pub async fn given_charge(&self, events: &[Event]) -> Charge {
+        self.given_old_charge(events, Duration::ZERO).await
+    }
+
+    /// The same, with everything that long ago.
+    pub async fn given_old_charge(&self, events: &[Event], age: Duration) -> Charge {
+        let then = self.clock.now() - age;
+        let mut charge = new_charge(then);
+        let mut tx = self.db.begin().await.unwrap();
+        assert!(store::charges::insert(&mut tx, &charge).await.unwrap());
+        for event in events {
+            let after = charge.after(*event, then, timing()).unwrap();
+            assert!(
+                store::charges::change(&mut tx, &charge, &after)
+                    .await
+                    .unwrap()
+            );
+            charge = after;
+        }
+        tx.commit().await.unwrap();
+        charge
+    }
+
+    pub async fn charge(&self, reference: &Reference) -> Charge {
+        let mut conn = self.db.read().await.unwrap();
+        let found = store::charges::find_by_reference(&mut conn, reference)
+            .await
+            .unwrap();
+        found.unwrap()
+    }
+
+    /// Waits until it holds, for as long as a test may take.
+    pub async fn until<F: Future<Output = bool>>(&self, claim: &str, mut holds: impl FnMut() -> F) {
+        let waiting = async {
+            while !holds().await {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+        assert!(waited.is_ok(), "not in time: {claim}");
+    }
+
+    /// What lives in every test: the books balance.
+    pub async fn check_books(&self) {
+        let mut conn = self.db.read().await.unwrap();
+        assert_eq!(store::postings::imbalances(&mut conn).await.unwrap(), []);
+        assert!(
+            store::postings::false_balances(&mut conn)
+                .await
+                .unwrap()
+                .is_empty()
+        );
+    }
+}
+
+/// The service, which stops when this is dropped.
+struct Running {
+    shutdown: Shutdown,
+    tasks: Tasks,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shutdown.begin();
+    }
+}
+
+pub fn config(database_url: &str, neighbour_url: &str) -> Config {
+    let flag = |name: &str, value: &str| format!("--{name}={value}");
+    let flags = [
+        flag("database-url", database_url),
+        flag("sessions-url", neighbour_url),
+        flag("webhooks-url", neighbour_url),
+        // Nobody listens on port 1.
+        flag("momo-base-url", "http://127.0.0.1:1"),
+        flag("momo-subscription-key", "subscription-key"),
+        flag("momo-api-user", "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11"),
+        flag("momo-api-key", "api-key"),
+        flag("momo-target-environment", "mtnghana"),
+        flag("paystack-base-url", "http://127.0.0.1:1"),
+        flag("paystack-secret-key", PAYSTACK_SECRET_KEY),
+        flag("paystack-email-domain", "payers.example.com"),
+        flag("paystack-callback-token", CALLBACK_TOKEN),
+    ];
+    Config::parse_from(std::iter::once("charges-svc".to_owned()).chain(flags))
+}
+
+pub fn timing() -> Timing<'static> {
+    const SCHEDULE: [Duration; 1] = [Duration::from_secs(15)];
+    Timing {
+        schedule: &SCHEDULE,
+        approval_window: Duration::from_secs(180),
+        otp_lifetime: Duration::from_secs(600),
+    }
+}
+
+pub fn new_charge(now: Timestamp) -> Charge {
+    let new = NewCharge {
+        merchant_id: MerchantId::new(),
+        merchant_name: "Ama's Shop".to_owned(),
+        amount: Money::new(2550, Currency::GHS),
+        phone: "+233201234002".parse().unwrap(),
+        provider: Provider::Telecel,
+        description: None,
+        payer_email: None,
+        payer_name: None,
+        hosted: None,
+    };
+    Charge::new(&new, "paystack", now, timing())
+}
+
+pub fn lease(clock: &Clock) -> Lease {
+    Lease::new(clock.real_now(), Duration::from_secs(30))
+}
+
+/// A good request; each one with a key of its own.
+pub fn request() -> CreateChargeRequest {
+    let key = format!("c:{}", MerchantId::new());
+    CreateChargeRequest {
+        merchant_id: MerchantId::new().to_string(),
+        merchant_name: "Ama's Shop".to_owned(),
+        amount: Some(ghs(2550)),
+        mobile_number: "+233241234001".to_owned(),
+        provider: ProtoProvider::Mtn.into(),
+        description: Some("Order 17".to_owned()),
+        payer_email: None,
+        payer_name: None,
+        idempotency_key: key,
+        hosted: None,
+    }
+}
+
+pub fn ghs(minor_units: i64) -> proto::money::Money {
+    Money::new(minor_units, Currency::GHS).into()
+}
+
+pub fn check_refusal<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code, reason: &str) {
+    let status = answer.unwrap_err();
+    assert_eq!(status.code(), code, "{status}");
+    assert_eq!(grpc::reason(&status).as_deref(), Some(reason));
+}
