@@ -1,0 +1,189 @@
+//! One event's way to one endpoint, and the rules of its attempts (spec §6.2). No I/O.
+
+use std::{str::FromStr, time::Duration};
+
+use chassis::{
+    clock::Timestamp,
+    ids::{DeliveryId, EndpointId, EventId, MerchantId},
+};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use crate::event::EventType;
+
+/// How far a delivery has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The schedule goes on.
+    Pending,
+    /// A 2xx was answered.
+    Delivered,
+    /// The schedule ended without one.
+    Exhausted,
+}
+
+impl Status {
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Delivered => "DELIVERED",
+            Self::Exhausted => "EXHAUSTED",
+        }
+    }
+}
+
+/// The text is no status of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a delivery's status")]
+pub struct UnknownStatus;
+
+impl FromStr for Status {
+    type Err = UnknownStatus;
+
+    fn from_str(code: &str) -> Result<Self, UnknownStatus> {
+        match code {
+            "PENDING" => Ok(Self::Pending),
+            "DELIVERED" => Ok(Self::Delivered),
+            "EXHAUSTED" => Ok(Self::Exhausted),
+            _ => Err(UnknownStatus),
+        }
+    }
+}
+
+chassis::text_column!(Status, |status| status.code().to_owned());
+
+#[derive(Clone, Debug, FromRow)]
+pub struct Delivery {
+    pub delivery_id: DeliveryId,
+    pub merchant_id: MerchantId,
+    pub event_id: EventId,
+    pub event_type: EventType,
+    pub status: Status,
+    pub attempts_count: i64,
+    pub next_attempt_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+}
+
+/// One try to deliver, as it was recorded.
+#[derive(Clone, Debug, FromRow)]
+pub struct Attempt {
+    pub number: i64,
+    pub manual: bool,
+    pub started_at: Timestamp,
+    pub finished_at: Option<Timestamp>,
+    pub succeeded: bool,
+    pub http_status: Option<i64>,
+    pub error: Option<String>,
+    pub duration_ms: i64,
+    pub response_excerpt: Option<String>,
+}
+
+/// An attempt that has begun: it is recorded, and whoever holds `claim` ends it.
+#[derive(Clone, Debug, FromRow)]
+pub struct Begun {
+    pub delivery_id: DeliveryId,
+    pub endpoint_id: EndpointId,
+    pub event_id: EventId,
+    pub event_type: EventType,
+    pub status: Status,
+    pub failures: i64,
+    pub next_attempt_at: Option<Timestamp>,
+    /// When this attempt was due.
+    pub due_at: Timestamp,
+    /// Number of this attempt.
+    pub attempts_count: i64,
+    pub manual_running: bool,
+    pub claim: Uuid,
+    /// Real time.
+    pub lease_until: Timestamp,
+    pub body: String,
+    pub traceparent: Option<String>,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub verdict: Verdict,
+    pub http_status: Option<u16>,
+    /// Why it failed, for people.
+    pub error: Option<String>,
+    pub duration: Duration,
+    pub response_excerpt: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Succeeded,
+    Failed,
+    /// A crash cut it off: failed, as nobody knows.
+    Interrupted,
+}
+
+impl Verdict {
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// Where an attempt leaves its delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    pub status: Status,
+    pub failures: i64,
+    pub next_attempt_at: Option<Timestamp>,
+    /// The attempt was asked for by hand, and a crash took it away: it is owed still.
+    pub manual_owed: bool,
+}
+
+/// Waiting times after each failure, from the end of the failed attempt.
+#[derive(Clone, Debug)]
+pub struct Schedule(Vec<Duration>);
+
+impl Schedule {
+    pub fn new(delays: Vec<Duration>) -> Self {
+        Self(delays)
+    }
+
+    /// Success ends the schedule. A failure counts for it unless the attempt was asked for by
+    /// hand; the one after the last delay exhausts the delivery.
+    pub fn after(&self, attempt: &Begun, verdict: Verdict, ended_at: Timestamp) -> Standing {
+        let unchanged = Standing {
+            status: attempt.status,
+            failures: attempt.failures,
+            next_attempt_at: attempt.next_attempt_at,
+            manual_owed: false,
+        };
+        match verdict {
+            Verdict::Succeeded => Standing {
+                status: Status::Delivered,
+                next_attempt_at: None,
+                ..unchanged
+            },
+            Verdict::Failed if attempt.manual_running => unchanged,
+            Verdict::Interrupted if attempt.manual_running => Standing {
+                manual_owed: true,
+                ..unchanged
+            },
+            Verdict::Failed | Verdict::Interrupted => self.after_failure(unchanged, ended_at),
+        }
+    }
+
+    fn after_failure(&self, before: Standing, ended_at: Timestamp) -> Standing {
+        let delay = usize::try_from(before.failures).ok();
+        let delay = delay.and_then(|past| self.0.get(past));
+        Standing {
+            status: if delay.is_some() {
+                Status::Pending
+            } else {
+                Status::Exhausted
+            },
+            failures: before.failures + 1,
+            next_attempt_at: delay.map(|delay| ended_at + *delay),
+            ..before
+        }
+    }
+}

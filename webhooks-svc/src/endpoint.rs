@@ -1,0 +1,108 @@
+//! Where a merchant wants its events, and which of them.
+
+use std::str::FromStr;
+
+use chassis::{
+    clock::Timestamp,
+    ids::{EndpointId, MerchantId},
+};
+use secrecy::SecretString;
+use sqlx::FromRow;
+
+use crate::{
+    event::{EventType, UnknownEventType},
+    secret::{Keyring, Sealed, SecretError},
+};
+
+/// A merchant's endpoint, its secrets encrypted.
+#[derive(Clone, Debug, FromRow)]
+pub struct Endpoint {
+    pub endpoint_id: EndpointId,
+    pub merchant_id: MerchantId,
+    pub url: String,
+    pub events: Subscription,
+    pub enabled: bool,
+    pub secret: Sealed,
+    pub previous_secret: Option<Sealed>,
+    pub previous_signs_until: Option<Timestamp>,
+    pub exhausted_since: Option<Timestamp>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// The secrets that sign now, the newest first.
+#[derive(Clone, Debug)]
+pub struct SigningSecrets {
+    pub current: SecretString,
+    /// During a rotation's overlap.
+    pub previous: Option<SecretString>,
+}
+
+impl Endpoint {
+    pub fn signing_secrets(
+        &self,
+        keyring: &Keyring,
+        now: Timestamp,
+    ) -> Result<SigningSecrets, SecretError> {
+        let overlaps = self.previous_signs_until.is_some_and(|until| now < until);
+        let previous = self.previous_secret.as_ref().filter(|_| overlaps);
+        let open = |sealed| keyring.open(sealed, self.merchant_id, self.endpoint_id);
+        Ok(SigningSecrets {
+            current: open(&self.secret)?,
+            previous: previous.map(open).transpose()?,
+        })
+    }
+
+    /// Encrypts its secrets with the key that encrypts today.
+    pub fn reseal(&mut self, keyring: &Keyring) -> Result<(), SecretError> {
+        let (merchant_id, endpoint_id) = (self.merchant_id, self.endpoint_id);
+        let reseal = |sealed: &Sealed| {
+            let secret = keyring.open(sealed, merchant_id, endpoint_id)?;
+            Ok(keyring.seal(&secret, merchant_id, endpoint_id))
+        };
+        self.secret = reseal(&self.secret)?;
+        self.previous_secret = self.previous_secret.as_ref().map(reseal).transpose()?;
+        Ok(())
+    }
+}
+
+/// The event types that an endpoint gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription(Vec<EventType>);
+
+impl Subscription {
+    /// Every type where none is named.
+    pub fn new(mut types: Vec<EventType>) -> Self {
+        types.sort_unstable();
+        types.dedup();
+        Self(types)
+    }
+
+    pub fn includes(&self, event_type: EventType) -> bool {
+        self.0.is_empty() || self.0.contains(&event_type)
+    }
+
+    /// As they were named; none for every type.
+    pub fn types(&self) -> &[EventType] {
+        &self.0
+    }
+
+    fn to_text(&self) -> String {
+        let codes: Vec<&str> = self.0.iter().map(|event_type| event_type.code()).collect();
+        codes.join(",")
+    }
+}
+
+impl FromStr for Subscription {
+    type Err = UnknownEventType;
+
+    fn from_str(text: &str) -> Result<Self, UnknownEventType> {
+        let codes = text.split(',').filter(|code| !code.is_empty());
+        codes
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .map(Self::new)
+    }
+}
+
+chassis::text_column!(Subscription, |subscription| subscription.to_text());

@@ -1,0 +1,51 @@
+//! What can go wrong here, and what callers are told.
+
+use chassis::grpc;
+use tonic::{Code, Status};
+
+use crate::secret::SecretError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the merchant has no webhook endpoint")]
+    EndpointNotFound,
+    #[error("no such delivery")]
+    DeliveryNotFound,
+    #[error("invalid {field}")]
+    Invalid {
+        field: &'static str,
+        message: &'static str,
+    },
+    #[error("a signing secret cannot be read")]
+    Secret(#[from] SecretError),
+    #[error("the database failed")]
+    Database(#[from] db::Error),
+}
+
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error {
+            Error::EndpointNotFound => grpc::status(Code::NotFound, "ENDPOINT_NOT_FOUND", message),
+            Error::DeliveryNotFound => grpc::status(Code::NotFound, "DELIVERY_NOT_FOUND", message),
+            Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
+            Error::Secret(source) => {
+                tracing::error!(error = %source, "a signing secret cannot be read");
+                grpc::status(Code::Internal, "SECRET_UNREADABLE", message)
+            }
+            Error::Database(source) => {
+                tracing::error!(
+                    error = &source as &dyn std::error::Error,
+                    "the database failed"
+                );
+                let unavailable = db::is_unavailable(&source);
+                let code = if unavailable {
+                    Code::Unavailable
+                } else {
+                    Code::Internal
+                };
+                grpc::status(code, "DATABASE_FAILED", message)
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Events and the exact bytes that merchants get (spec §6.1).
+//!
+//! A body is rendered once, when the event is taken, and never again: amounts are JSON numbers
+//! with the decimals of their currency, written from integers.
+
+use std::str::FromStr;
+
+use chassis::{
+    clock::Timestamp,
+    ids::{EventId, MerchantId},
+    money::Money,
+};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+/// What happened (spec §6.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EventType {
+    PaymentSuccess,
+    PaymentFailed,
+    PayoutSuccess,
+    PayoutFailed,
+}
+
+impl EventType {
+    pub const ALL: [Self; 4] = [
+        Self::PaymentSuccess,
+        Self::PaymentFailed,
+        Self::PayoutSuccess,
+        Self::PayoutFailed,
+    ];
+
+    /// As it stands in the envelope and in SQL.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::PaymentSuccess => "payment.success",
+            Self::PaymentFailed => "payment.failed",
+            Self::PayoutSuccess => "payout.success",
+            Self::PayoutFailed => "payout.failed",
+        }
+    }
+}
+
+/// The text is no event type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an event type")]
+pub struct UnknownEventType;
+
+impl FromStr for EventType {
+    type Err = UnknownEventType;
+
+    fn from_str(code: &str) -> Result<Self, UnknownEventType> {
+        let known = Self::ALL.into_iter().find(|known| known.code() == code);
+        known.ok_or(UnknownEventType)
+    }
+}
+
+chassis::text_column!(EventType, |event_type| event_type.code().to_owned());
+
+/// Something that a merchant is told.
+#[derive(Debug)]
+pub struct Event {
+    pub event_id: EventId,
+    pub merchant_id: MerchantId,
+    pub event_type: EventType,
+    pub created_at: Timestamp,
+    pub data: Data,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum Data {
+    Payment(Payment),
+    Payout(Payout),
+}
+
+/// `data` of payment events. The order of fields is the order in which merchants read them.
+#[derive(Debug, Serialize)]
+pub struct Payment {
+    pub tx_id_display: Option<String>,
+    pub session_id: String,
+    pub amount: Number,
+    pub currency: &'static str,
+    pub method: Option<String>,
+    pub status: String,
+    pub failure_reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_message: Option<String>,
+    pub session_status: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settled_amount: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settled_currency: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Number>,
+}
+
+/// `data` of payout events.
+#[derive(Debug, Serialize)]
+pub struct Payout {
+    pub payout_id: String,
+    pub amount: Number,
+    pub currency: &'static str,
+    pub method: String,
+    pub status: String,
+    pub destination: Destination,
+    pub failure_reason: Option<String>,
+    pub created_at: String,
+    pub completed_at: Option<String>,
+}
+
+/// Where a payout goes.
+#[derive(Debug, Serialize)]
+pub struct Destination {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub provider: String,
+    /// Masked by the sender.
+    pub account: String,
+}
+
+/// A decimal as a JSON number, digit for digit.
+#[derive(Debug, Serialize)]
+pub struct Number(Box<RawValue>);
+
+/// The text is no decimal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a decimal")]
+pub struct NotADecimal;
+
+/// Major units with the currency's decimals: 25.50.
+impl From<Money> for Number {
+    fn from(money: Money) -> Self {
+        let text = money.to_major().to_string();
+        Self(RawValue::from_string(text).expect("a decimal is a JSON number"))
+    }
+}
+
+impl FromStr for Number {
+    type Err = NotADecimal;
+
+    fn from_str(text: &str) -> Result<Self, NotADecimal> {
+        let is_plain = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+        if !text.bytes().all(is_plain) {
+            return Err(NotADecimal);
+        }
+        let number = RawValue::from_string(text.to_owned());
+        number.map(Self).map_err(|_| NotADecimal)
+    }
+}
+
+#[derive(Serialize)]
+struct Envelope<'a> {
+    id: &'a str,
+    #[serde(rename = "type")]
+    event_type: &'static str,
+    created_at: String,
+    data: &'a Data,
+}
+
+impl Event {
+    /// The body of every attempt to deliver this event.
+    pub fn body(&self) -> String {
+        let envelope = Envelope {
+            id: self.event_id.as_str(),
+            event_type: self.event_type.code(),
+            created_at: self.created_at.to_string(),
+            data: &self.data,
+        };
+        serde_json::to_string(&envelope).expect("texts and numbers are JSON")
+    }
+}

@@ -1,0 +1,298 @@
+//! Proto to domain and back; nothing else.
+
+use std::str::FromStr;
+
+use chassis::{ids::DeliveryId, money::Money};
+use proto::webhooks::{
+    self as wire, Endpoint as ProtoEndpoint, GetDeliveryRequest, GetEndpointRequest,
+    ListDeliveriesRequest, ListDeliveriesResponse, PublishRequest, PublishResponse,
+    RedeliverRequest, RotateSecretRequest, SetEndpointEnabledRequest, SetEndpointRequest,
+    webhooks_server::Webhooks,
+};
+use secrecy::ExposeSecret as _;
+use tonic::{Request, Response, Status};
+
+use crate::{
+    delivery::{self, Attempt, Delivery},
+    endpoint::Subscription,
+    error::Error,
+    event::{Data, Destination, Event, EventType, Number, Payment, Payout},
+    service::{OpenEndpoint, Service},
+};
+
+const PAGE_SIZE_DEFAULT: u32 = 20;
+const PAGE_SIZE_MAX: u32 = 100;
+
+#[tonic::async_trait]
+impl Webhooks for Service {
+    async fn publish(
+        &self,
+        request: Request<PublishRequest>,
+    ) -> Result<Response<PublishResponse>, Status> {
+        let event = parse_event(request.into_inner())?;
+        self.publish(event).await?;
+        Ok(Response::new(PublishResponse {}))
+    }
+
+    async fn set_endpoint(
+        &self,
+        request: Request<SetEndpointRequest>,
+    ) -> Result<Response<ProtoEndpoint>, Status> {
+        let request = request.into_inner();
+        let merchant_id = parse("merchant_id", &request.merchant_id)?;
+        let types: Result<_, _> = request.events.into_iter().map(parse_event_type).collect();
+        let events =
+            Subscription::new(types.map_err(|()| invalid("events", "must be event types"))?);
+        let endpoint = self.set_endpoint(merchant_id, &request.url, events).await?;
+        Ok(Response::new(endpoint.into()))
+    }
+
+    async fn get_endpoint(
+        &self,
+        request: Request<GetEndpointRequest>,
+    ) -> Result<Response<ProtoEndpoint>, Status> {
+        let merchant_id = request.get_ref().merchant_id.parse();
+        let merchant_id = merchant_id.map_err(|_| Error::EndpointNotFound)?;
+        Ok(Response::new(self.get_endpoint(merchant_id).await?.into()))
+    }
+
+    async fn rotate_secret(
+        &self,
+        request: Request<RotateSecretRequest>,
+    ) -> Result<Response<ProtoEndpoint>, Status> {
+        let merchant_id = request.get_ref().merchant_id.parse();
+        let merchant_id = merchant_id.map_err(|_| Error::EndpointNotFound)?;
+        Ok(Response::new(self.rotate_secret(merchant_id).await?.into()))
+    }
+
+    async fn set_endpoint_enabled(
+        &self,
+        request: Request<SetEndpointEnabledRequest>,
+    ) -> Result<Response<ProtoEndpoint>, Status> {
+        let request = request.get_ref();
+        let merchant_id = request.merchant_id.parse();
+        let merchant_id = merchant_id.map_err(|_| Error::EndpointNotFound)?;
+        let endpoint = self
+            .set_endpoint_enabled(merchant_id, request.enabled)
+            .await?;
+        Ok(Response::new(endpoint.into()))
+    }
+
+    async fn list_deliveries(
+        &self,
+        request: Request<ListDeliveriesRequest>,
+    ) -> Result<Response<ListDeliveriesResponse>, Status> {
+        let request = request.into_inner();
+        let merchant_id = parse("merchant_id", &request.merchant_id)?;
+        let page_size = match request.page_size {
+            0 => PAGE_SIZE_DEFAULT,
+            size => size.min(PAGE_SIZE_MAX),
+        };
+        let token = Some(request.page_token).filter(|token| !token.is_empty());
+        let before = token
+            .map(|token| parse::<DeliveryId>("page_token", &token))
+            .transpose()?;
+        // One more than asked for tells whether this is the last page.
+        let mut found = self
+            .list_deliveries(merchant_id, before, page_size + 1)
+            .await?;
+        let size = usize::try_from(page_size).unwrap_or(usize::MAX);
+        let is_last = found.len() <= size;
+        found.truncate(size);
+        let next = found.last().filter(|_| !is_last);
+        Ok(Response::new(ListDeliveriesResponse {
+            next_page_token: next.map_or_else(String::new, |last| last.delivery_id.to_string()),
+            deliveries: found.into_iter().map(wire::Delivery::from).collect(),
+        }))
+    }
+
+    async fn get_delivery(
+        &self,
+        request: Request<GetDeliveryRequest>,
+    ) -> Result<Response<wire::Delivery>, Status> {
+        let id = request.get_ref().delivery_id.parse();
+        let id = id.map_err(|_| Error::DeliveryNotFound)?;
+        let (delivery, attempts) = self.get_delivery(&id).await?;
+        Ok(Response::new(wire::Delivery {
+            attempts: attempts.into_iter().map(wire::Attempt::from).collect(),
+            ..delivery.into()
+        }))
+    }
+
+    async fn redeliver(
+        &self,
+        request: Request<RedeliverRequest>,
+    ) -> Result<Response<wire::Delivery>, Status> {
+        let id = request.get_ref().delivery_id.parse();
+        let id = id.map_err(|_| Error::DeliveryNotFound)?;
+        Ok(Response::new(self.redeliver(&id).await?.into()))
+    }
+}
+
+fn invalid(field: &'static str, message: &'static str) -> Error {
+    Error::Invalid { field, message }
+}
+
+fn parse<T: FromStr>(field: &'static str, text: &str) -> Result<T, Error> {
+    text.parse()
+        .map_err(|_| invalid(field, "is not of the right form"))
+}
+
+fn parse_event_type(event_type: i32) -> Result<EventType, ()> {
+    match wire::EventType::try_from(event_type) {
+        Ok(wire::EventType::PaymentSuccess) => Ok(EventType::PaymentSuccess),
+        Ok(wire::EventType::PaymentFailed) => Ok(EventType::PaymentFailed),
+        Ok(wire::EventType::PayoutSuccess) => Ok(EventType::PayoutSuccess),
+        Ok(wire::EventType::PayoutFailed) => Ok(EventType::PayoutFailed),
+        Ok(wire::EventType::Unspecified) | Err(_) => Err(()),
+    }
+}
+
+fn proto_event_type(event_type: EventType) -> wire::EventType {
+    match event_type {
+        EventType::PaymentSuccess => wire::EventType::PaymentSuccess,
+        EventType::PaymentFailed => wire::EventType::PaymentFailed,
+        EventType::PayoutSuccess => wire::EventType::PayoutSuccess,
+        EventType::PayoutFailed => wire::EventType::PayoutFailed,
+    }
+}
+
+fn parse_event(request: PublishRequest) -> Result<Event, Error> {
+    let event_type = parse_event_type(request.r#type);
+    let event_type = event_type.map_err(|()| invalid("type", "must be an event type"))?;
+    Ok(Event {
+        event_id: parse("event_id", &request.event_id)?,
+        merchant_id: parse("merchant_id", &request.merchant_id)?,
+        event_type,
+        created_at: parse("created_at", &request.created_at)?,
+        data: parse_data(event_type, request.data)?,
+    })
+}
+
+fn parse_data(
+    event_type: EventType,
+    data: Option<wire::publish_request::Data>,
+) -> Result<Data, Error> {
+    use wire::publish_request::Data as Wire;
+    match (event_type, data) {
+        (EventType::PaymentSuccess | EventType::PaymentFailed, Some(Wire::Payment(payment))) => {
+            parse_payment(payment).map(Data::Payment)
+        }
+        (EventType::PayoutSuccess | EventType::PayoutFailed, Some(Wire::Payout(payout))) => {
+            parse_payout(payout).map(Data::Payout)
+        }
+        _ => Err(invalid("data", "must be what events of this type carry")),
+    }
+}
+
+fn parse_payment(payment: wire::Payment) -> Result<Payment, Error> {
+    let amount = parse_money("payment.amount", payment.amount.as_ref())?;
+    let settled = payment.settled.as_ref();
+    let settled = settled
+        .map(|settled| parse_money("payment.settled", Some(settled)))
+        .transpose()?;
+    let rate = payment.rate.as_deref();
+    Ok(Payment {
+        tx_id_display: payment.tx_id_display,
+        session_id: payment.session_id,
+        amount: amount.into(),
+        currency: amount.currency().code(),
+        method: payment.method,
+        status: payment.status,
+        failure_reason: payment.failure_reason,
+        failure_message: payment.failure_message,
+        session_status: payment.session_status,
+        settled_amount: settled.map(Number::from),
+        settled_currency: settled.map(|settled| settled.currency().code()),
+        rate: rate.map(|rate| parse("payment.rate", rate)).transpose()?,
+    })
+}
+
+fn parse_payout(payout: wire::Payout) -> Result<Payout, Error> {
+    let amount = parse_money("payout.amount", payout.amount.as_ref())?;
+    Ok(Payout {
+        payout_id: payout.payout_id,
+        amount: amount.into(),
+        currency: amount.currency().code(),
+        method: payout.method,
+        status: payout.status,
+        destination: Destination {
+            kind: payout.destination_type,
+            provider: payout.destination_provider,
+            account: payout.destination_account,
+        },
+        failure_reason: payout.failure_reason,
+        created_at: payout.created_at,
+        completed_at: payout.completed_at,
+    })
+}
+
+fn parse_money(field: &'static str, money: Option<&proto::money::Money>) -> Result<Money, Error> {
+    let money = money.and_then(|money| Money::try_from(money).ok());
+    money.ok_or(invalid(field, "must be an amount and its currency"))
+}
+
+impl From<OpenEndpoint> for ProtoEndpoint {
+    fn from(open: OpenEndpoint) -> Self {
+        let OpenEndpoint { endpoint, secrets } = open;
+        let events = endpoint.events.types().iter();
+        Self {
+            endpoint_id: endpoint.endpoint_id.to_string(),
+            merchant_id: endpoint.merchant_id.to_string(),
+            url: endpoint.url,
+            events: events
+                .map(|event_type| proto_event_type(*event_type).into())
+                .collect(),
+            enabled: endpoint.enabled,
+            signing_secret: secrets.current.expose_secret().to_owned(),
+            previous_signing_secret: secrets
+                .previous
+                .map(|previous| previous.expose_secret().to_owned()),
+            exhausted_since: endpoint.exhausted_since.map(|since| since.to_string()),
+            created_at: endpoint.created_at.to_string(),
+            updated_at: endpoint.updated_at.to_string(),
+        }
+    }
+}
+
+impl From<Delivery> for wire::Delivery {
+    fn from(delivery: Delivery) -> Self {
+        let status = match delivery.status {
+            delivery::Status::Pending => wire::DeliveryStatus::Pending,
+            delivery::Status::Delivered => wire::DeliveryStatus::Delivered,
+            delivery::Status::Exhausted => wire::DeliveryStatus::Exhausted,
+        };
+        Self {
+            delivery_id: delivery.delivery_id.to_string(),
+            merchant_id: delivery.merchant_id.to_string(),
+            event_id: delivery.event_id.to_string(),
+            event_type: proto_event_type(delivery.event_type).into(),
+            status: status.into(),
+            attempts_count: count(delivery.attempts_count),
+            next_attempt_at: delivery.next_attempt_at.map(|at| at.to_string()),
+            created_at: delivery.created_at.to_string(),
+            attempts: Vec::new(),
+        }
+    }
+}
+
+impl From<Attempt> for wire::Attempt {
+    fn from(attempt: Attempt) -> Self {
+        Self {
+            number: count(attempt.number),
+            manual: attempt.manual,
+            started_at: attempt.started_at.to_string(),
+            finished_at: attempt.finished_at.map(|at| at.to_string()),
+            succeeded: attempt.succeeded,
+            http_status: attempt.http_status.map(count),
+            error: attempt.error,
+            duration_ms: count(attempt.duration_ms),
+            response_excerpt: attempt.response_excerpt,
+        }
+    }
+}
+
+/// A number that the database holds as bigint.
+fn count(number: i64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

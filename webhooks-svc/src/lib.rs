@@ -1,0 +1,158 @@
+//! Webhook endpoints, events, deliveries and attempts (spec §6).
+//!
+//! Owns the database `webhooks`. Promises: an event that [`Publish`] acknowledged is delivered at
+//! least once, or its delivery is shown as exhausted after the whole schedule; its body never
+//! changes by a byte; an endpoint that hangs delays no other; only public addresses are called.
+//!
+//! [`Publish`]: proto::webhooks::webhooks_server::Webhooks::publish
+
+pub mod config;
+pub mod delivery;
+pub mod endpoint;
+pub mod error;
+pub mod event;
+pub mod grpc;
+pub mod guard;
+pub mod secret;
+pub mod send;
+pub mod service;
+pub mod signature;
+mod store;
+pub mod worker;
+
+use anyhow::{Context as _, ensure};
+use chassis::{
+    admin::Readiness,
+    clock::Clock,
+    grpc::{Serving, Sockets},
+    shutdown::Shutdown,
+};
+use db::Db;
+use proto::webhooks::webhooks_server::WebhooksServer;
+use sqlx::migrate::Migrator;
+use tonic::service::Routes;
+use uuid::Uuid;
+
+use config::Config;
+use delivery::Schedule;
+use guard::Guard;
+use secret::Keyring;
+use send::Sender;
+use service::Service;
+use worker::{Limits, Worker};
+
+static MIGRATIONS: Migrator = sqlx::migrate!();
+
+/// Opens the database and brings it up to date.
+pub async fn open(config: &Config) -> anyhow::Result<Db> {
+    let database = &config.database;
+    let db = Db::connect(&database.database_url, database.database_max_connections)
+        .await
+        .context("DATABASE_URL cannot be connected to")?;
+    db.migrate(&MIGRATIONS)
+        .await
+        .context("the migrations failed")?;
+    Ok(db)
+}
+
+/// Serves and delivers until `shutdown`.
+pub async fn serve(
+    config: Config,
+    sockets: Sockets,
+    clock: Clock,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    config.check()?;
+    let keyring = Keyring::new(&config.webhook_secret_key)?;
+    let lookup = guard::system_lookup();
+    let guard = Guard::new(
+        config.webhook_allow_http,
+        config.webhook_allow_nets.clone(),
+        lookup,
+    );
+    let sender = Sender::new(guard.clone(), config.webhook_timeout)?;
+    let db = open(&config).await?;
+    check_keys(&db, &keyring).await?;
+    store::expire_leases(&db).await?;
+    if config.webhook_allow_http || !config.webhook_allow_nets.is_empty() {
+        tracing::warn!(?guard, "webhooks may go where they must not in production");
+    }
+    let place = clock.worker("webhook attempts");
+    let service = Service {
+        db: db.clone(),
+        clock: clock.clone(),
+        keyring: keyring.clone(),
+        guard,
+        rotation_overlap: config.webhook_rotation_overlap,
+        work: place.alarm(),
+    };
+    let worker = Worker {
+        db: db.clone(),
+        clock: clock.clone(),
+        keyring,
+        sender,
+        schedule: Schedule::new(config.webhook_retry_schedule.clone()),
+        limits: Limits {
+            running_max: config.webhook_concurrency,
+            running_per_endpoint_max: i64::from(config.webhook_endpoint_concurrency),
+            lease: config.lease,
+        },
+    };
+    let serving = Serving {
+        sockets,
+        tls: config.tls,
+        reflection: !config.listen.no_reflection,
+        readiness: readiness(&db),
+        clock,
+        shutdown: shutdown.clone(),
+    };
+    let routes = Routes::new(WebhooksServer::new(service));
+    let (served, ()) = tokio::join!(
+        chassis::grpc::serve(routes, serving),
+        worker.run(place, shutdown)
+    );
+    db.close().await;
+    served
+}
+
+fn readiness(db: &Db) -> Readiness {
+    let db = db.clone();
+    Readiness::new().check("database", move || {
+        let db = db.clone();
+        async move { db.ping().await.is_ok() }
+    })
+}
+
+/// Encrypts every signing secret with the first key.
+pub async fn reseal(config: &Config) -> anyhow::Result<()> {
+    let keyring = Keyring::new(&config.webhook_secret_key)?;
+    let db = open(config).await?;
+    let mut last = Uuid::nil();
+    loop {
+        let found = store::list_endpoints_after(&mut db.read().await?, last).await?;
+        let Some(end) = found.last() else {
+            db.close().await;
+            return Ok(());
+        };
+        last = end.endpoint_id.uuid();
+        for endpoint in found {
+            let mut tx = db.begin().await?;
+            if let Some(mut endpoint) = store::lock_endpoint(&mut tx, endpoint.merchant_id).await? {
+                endpoint.reseal(&keyring)?;
+                store::update_secrets(&mut tx, &endpoint).await?;
+            }
+            tx.commit().await?;
+        }
+    }
+}
+
+/// Refuses to start without a key that secrets need: every delivery would fail.
+async fn check_keys(db: &Db, keyring: &Keyring) -> anyhow::Result<()> {
+    for key_id in store::list_key_ids(&mut db.read().await?).await? {
+        ensure!(
+            keyring.has(&key_id),
+            "WEBHOOK_SECRET_KEY lacks the key {key_id}, with which signing secrets are encrypted"
+        );
+    }
+    Ok(())
+}

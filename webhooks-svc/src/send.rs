@@ -1,0 +1,146 @@
+//! One attempt on the wire: a POST that leaves nothing to the receiver's good will.
+//!
+//! Ten seconds in all, whatever the receiver does; no redirect, proxy, cookie, decompression or
+//! kept connection; of the answer at most [`BODY_BYTES_READ`] are read.
+
+use std::{error::Error as StdError, io, time::Duration};
+
+use anyhow::Context as _;
+use chassis::http;
+use reqwest::{Client, Response, Url, header};
+
+use crate::{
+    delivery::{Begun, Outcome, Verdict},
+    guard::Guard,
+};
+
+/// Of an answer's body at most this much is read, so that it can end.
+const BODY_BYTES_READ: usize = 16 * 1_024;
+
+/// Of an answer's body at most this much is kept.
+const EXCERPT_BYTES_MAX: usize = 1_024;
+
+/// Longest reason that is kept.
+const ERROR_BYTES_MAX: usize = 200;
+
+const USER_AGENT: &str = concat!("PaymentService-Webhooks/", env!("CARGO_PKG_VERSION"));
+
+/// Sends attempts.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    client: Client,
+    guard: Guard,
+}
+
+/// What the receiver answered, or why it did not.
+type Answer = Result<Response, String>;
+
+impl Sender {
+    /// `timeout` holds for a whole attempt.
+    pub fn new(guard: Guard, timeout: Duration) -> anyhow::Result<Self> {
+        let client = http::client_builder(timeout)
+            .connect_timeout(timeout)
+            .user_agent(USER_AGENT)
+            // A receiver may close a kept connection just when it is used again: a lost attempt.
+            .pool_max_idle_per_host(0)
+            .dns_resolver(guard.clone())
+            .build()
+            .context("the HTTP client cannot be made")?;
+        Ok(Self { client, guard })
+    }
+
+    /// Sends the attempt's body. Any 2xx in time is success, however its body goes on.
+    pub async fn send(&self, url: &str, attempt: &Begun, signature: String) -> Outcome {
+        let response = match self.guard.check_url(url) {
+            Ok(url) => self.post(url, attempt, signature).await,
+            Err(refusal) => Err(format!("not sent: the URL {refusal}")),
+        };
+        let response = match response {
+            Ok(response) => response,
+            Err(error) => return failed(error),
+        };
+        let status = response.status();
+        let (verdict, error) = if status.is_success() {
+            (Verdict::Succeeded, None)
+        } else {
+            (
+                Verdict::Failed,
+                Some(format!("answered {}", status.as_u16())),
+            )
+        };
+        Outcome {
+            verdict,
+            http_status: Some(status.as_u16()),
+            error,
+            duration: Duration::ZERO,
+            response_excerpt: excerpt(&read_start(response).await),
+        }
+    }
+
+    async fn post(&self, url: Url, attempt: &Begun, signature: String) -> Answer {
+        let request = self
+            .client
+            .post(url)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header("X-Service-Signature", signature)
+            .header("X-Service-Event-Id", attempt.event_id.as_str())
+            .header("X-Service-Delivery-Id", attempt.delivery_id.as_str())
+            .header("X-Service-Attempt", attempt.attempts_count)
+            .body(attempt.body.clone());
+        request.send().await.map_err(|error| reason(&error))
+    }
+}
+
+/// An attempt without an answer.
+pub fn failed(error: String) -> Outcome {
+    Outcome {
+        verdict: Verdict::Failed,
+        http_status: None,
+        error: Some(printable(&error, ERROR_BYTES_MAX)),
+        duration: Duration::ZERO,
+        response_excerpt: None,
+    }
+}
+
+/// The start of a body: what came before its end, our limit, its failure or the deadline.
+async fn read_start(mut response: Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    while body.len() < BODY_BYTES_READ
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
+        body.extend_from_slice(&chunk);
+    }
+    body
+}
+
+fn excerpt(body: &[u8]) -> Option<String> {
+    let start = body.get(..EXCERPT_BYTES_MAX).unwrap_or(body);
+    let text = printable(&String::from_utf8_lossy(start), EXCERPT_BYTES_MAX);
+    (!text.is_empty()).then_some(text)
+}
+
+/// Cut at a character's end, without control characters, which no database and no terminal wants.
+fn printable(text: &str, bytes_max: usize) -> String {
+    let is_plain = |c: &char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
+    let mut bytes = 0;
+    let fits = |c: &char| {
+        bytes += c.len_utf8();
+        bytes <= bytes_max
+    };
+    text.chars().filter(is_plain).take_while(fits).collect()
+}
+
+/// Why a request failed, in a few words.
+fn reason(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "timed out".to_owned();
+    }
+    let mut deepest: &dyn StdError = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    match deepest.downcast_ref::<io::Error>() {
+        Some(error) if error.raw_os_error().is_some() => error.kind().to_string(),
+        _ => deepest.to_string(),
+    }
+}

@@ -1,0 +1,182 @@
+//! What webhooks-svc does when it is called.
+
+use std::time::Duration;
+
+use chassis::{
+    clock::{Alarm, Clock},
+    ids::{DeliveryId, EndpointId, MerchantId},
+    telemetry,
+};
+use db::Db;
+
+use crate::{
+    delivery::{Attempt, Delivery},
+    endpoint::{Endpoint, SigningSecrets, Subscription},
+    error::Error,
+    event::Event,
+    guard::Guard,
+    secret::{self, Keyring},
+    store,
+};
+
+/// Longest look-up of a new URL's name.
+const LOOKUP_MAX: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Debug)]
+pub struct Service {
+    pub db: Db,
+    pub clock: Clock,
+    pub keyring: Keyring,
+    pub guard: Guard,
+    /// How long a replaced secret signs on.
+    pub rotation_overlap: Duration,
+    /// Wakes the worker.
+    pub work: Alarm,
+}
+
+/// An endpoint as its merchant sees it.
+pub struct OpenEndpoint {
+    pub endpoint: Endpoint,
+    pub secrets: SigningSecrets,
+}
+
+impl Service {
+    /// Takes an event and, if the merchant's endpoint wants it, begins its delivery; both or
+    /// neither. An event that is known already is left as it is.
+    pub async fn publish(&self, event: Event) -> Result<(), Error> {
+        let traceparent = telemetry::current_traceparent();
+        let mut tx = self.db.begin().await?;
+        if !store::insert_event(&mut tx, &event, traceparent).await? {
+            return Ok(());
+        }
+        let endpoint = store::find_endpoint(&mut tx, event.merchant_id).await?;
+        let endpoint = endpoint.filter(|endpoint| endpoint.events.includes(event.event_type));
+        if let Some(endpoint) = &endpoint {
+            let id = DeliveryId::new();
+            let now = self.clock.now();
+            store::insert_delivery(&mut tx, &id, &event, endpoint.endpoint_id, now).await?;
+        }
+        tx.commit().await?;
+        let label = event.event_type.code();
+        metrics::counter!("webhook_events_total", "type" => label).increment(1);
+        self.work.ring();
+        Ok(())
+    }
+
+    /// Sets the merchant's endpoint; makes it, with a secret, if there is none.
+    pub async fn set_endpoint(
+        &self,
+        merchant_id: MerchantId,
+        url: &str,
+        events: Subscription,
+    ) -> Result<OpenEndpoint, Error> {
+        let url = url.trim();
+        self.check_url(url).await?;
+        let endpoint_id = EndpointId::new();
+        let now = self.clock.now();
+        let endpoint = Endpoint {
+            endpoint_id,
+            merchant_id,
+            url: url.to_owned(),
+            events,
+            enabled: true,
+            secret: self
+                .keyring
+                .seal(&secret::generate(), merchant_id, endpoint_id),
+            previous_secret: None,
+            previous_signs_until: None,
+            exhausted_since: None,
+            created_at: now,
+            updated_at: now,
+        };
+        let mut tx = self.db.begin().await?;
+        let endpoint = store::upsert_endpoint(&mut tx, &endpoint).await?;
+        tx.commit().await?;
+        tracing::info!(merchant.id = %merchant_id, endpoint.id = %endpoint.endpoint_id, "endpoint set");
+        self.open(endpoint)
+    }
+
+    async fn check_url(&self, url: &str) -> Result<(), Error> {
+        let refused = |refusal: crate::guard::Refusal| Error::Invalid {
+            field: "url",
+            message: refusal.message(),
+        };
+        let url = self.guard.check_url(url).map_err(refused)?;
+        let checked = tokio::time::timeout(LOOKUP_MAX, self.guard.check_name(&url)).await;
+        // A name that is slow to resolve is left to the attempts, too.
+        checked.unwrap_or(Ok(())).map_err(refused)
+    }
+
+    pub async fn get_endpoint(&self, merchant_id: MerchantId) -> Result<OpenEndpoint, Error> {
+        let found = store::find_endpoint(&mut self.db.read().await?, merchant_id).await?;
+        self.open(found.ok_or(Error::EndpointNotFound)?)
+    }
+
+    /// Makes a new secret. The one before signs too during the overlap; an even older one no more.
+    pub async fn rotate_secret(&self, merchant_id: MerchantId) -> Result<OpenEndpoint, Error> {
+        let mut tx = self.db.begin().await?;
+        let found = store::lock_endpoint(&mut tx, merchant_id).await?;
+        let mut endpoint = found.ok_or(Error::EndpointNotFound)?;
+        let now = self.clock.now();
+        let secret = secret::generate();
+        let sealed = self
+            .keyring
+            .seal(&secret, merchant_id, endpoint.endpoint_id);
+        endpoint.previous_secret = Some(std::mem::replace(&mut endpoint.secret, sealed));
+        endpoint.previous_signs_until = Some(now + self.rotation_overlap);
+        endpoint.updated_at = now;
+        store::update_secrets(&mut tx, &endpoint).await?;
+        tx.commit().await?;
+        tracing::info!(merchant.id = %merchant_id, endpoint.id = %endpoint.endpoint_id, "signing secret rotated");
+        self.open(endpoint)
+    }
+
+    /// Switches the endpoint off or on; its deliveries wait meanwhile.
+    pub async fn set_endpoint_enabled(
+        &self,
+        merchant_id: MerchantId,
+        enabled: bool,
+    ) -> Result<OpenEndpoint, Error> {
+        let mut tx = self.db.begin().await?;
+        let now = self.clock.now();
+        let found = store::set_enabled(&mut tx, merchant_id, enabled, now).await?;
+        let endpoint = found.ok_or(Error::EndpointNotFound)?;
+        tx.commit().await?;
+        self.work.ring();
+        self.open(endpoint)
+    }
+
+    fn open(&self, endpoint: Endpoint) -> Result<OpenEndpoint, Error> {
+        let secrets = endpoint.signing_secrets(&self.keyring, self.clock.now())?;
+        Ok(OpenEndpoint { endpoint, secrets })
+    }
+
+    /// Up to `limit` deliveries, newest first, that are older than `before`.
+    pub async fn list_deliveries(
+        &self,
+        merchant_id: MerchantId,
+        before: Option<DeliveryId>,
+        limit: u32,
+    ) -> Result<Vec<Delivery>, Error> {
+        let mut conn = self.db.read().await?;
+        Ok(store::list_deliveries(&mut conn, merchant_id, before, limit).await?)
+    }
+
+    pub async fn get_delivery(&self, id: &DeliveryId) -> Result<(Delivery, Vec<Attempt>), Error> {
+        let mut conn = self.db.read().await?;
+        let found = store::find_delivery(&mut conn, id).await?;
+        let delivery = found.ok_or(Error::DeliveryNotFound)?;
+        let attempts = store::list_attempts(&mut conn, id).await?;
+        Ok((delivery, attempts))
+    }
+
+    /// Asks for one more attempt, at once and in any state. It is sent by the worker.
+    pub async fn redeliver(&self, id: &DeliveryId) -> Result<Delivery, Error> {
+        let mut tx = self.db.begin().await?;
+        let found = store::ask_for_attempt(&mut tx, id).await?;
+        let delivery = found.ok_or(Error::DeliveryNotFound)?;
+        tx.commit().await?;
+        self.work.ring();
+        Ok(delivery)
+    }
+}

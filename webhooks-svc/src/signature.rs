@@ -1,0 +1,28 @@
+//! How a delivery proves that it is ours (spec §6.3).
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use secrecy::{ExposeSecret as _, SecretString};
+use sha2::Sha256;
+
+use crate::endpoint::SigningSecrets;
+
+/// The value of `X-Service-Signature`: `t=<unix seconds>,v1=<hex>`, and one more `v1` while an
+/// older secret signs too.
+pub fn header(secrets: &SigningSecrets, unix_seconds: i64, body: &str) -> String {
+    let secrets = [Some(&secrets.current), secrets.previous.as_ref()];
+    let signatures = secrets.into_iter().flatten();
+    let signatures = signatures.map(|secret| sign(secret, unix_seconds, body));
+    let parts = std::iter::once(format!("t={unix_seconds}"))
+        .chain(signatures.map(|signature| format!("v1={signature}")));
+    parts.collect::<Vec<_>>().join(",")
+}
+
+/// Lower-case hex HMAC-SHA256 of `<unix seconds>.<body>`.
+fn sign(secret: &SecretString, unix_seconds: i64, body: &str) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose_secret().as_bytes())
+        .expect("HMAC takes keys of any length");
+    mac.update(unix_seconds.to_string().as_bytes());
+    mac.update(b".");
+    mac.update(body.as_bytes());
+    hex::encode(mac.finalize().into_bytes())
+}

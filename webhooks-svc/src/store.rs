@@ -1,0 +1,277 @@
+//! All SQL of this service: endpoints, events and deliveries as callers see them. Taking and
+//! ending attempts is in [`attempts`].
+
+pub mod attempts;
+
+use chassis::{
+    clock::Timestamp,
+    ids::{DeliveryId, EndpointId, MerchantId},
+};
+use db::{Conn, Db, Result, Tx};
+use uuid::Uuid;
+
+use crate::{
+    delivery::{Attempt, Delivery, Status},
+    endpoint::Endpoint,
+    event::Event,
+};
+
+/// Attempts shown of one delivery; the schedule makes seven, the rest were asked for by hand.
+const ATTEMPTS_LISTED: i64 = 1_000;
+
+/// Endpoints looked at together where all are.
+const ENDPOINTS_AT_ONCE: i64 = 100;
+
+/// Due before everything else.
+const FIRST_OF_ALL_MS: i64 = 0;
+
+macro_rules! endpoint_columns {
+    () => {
+        "endpoint_id, merchant_id, url, events, enabled, secret, previous_secret,
+         previous_signs_until, exhausted_since, created_at, updated_at"
+    };
+}
+use endpoint_columns;
+
+macro_rules! delivery_columns {
+    () => {
+        "delivery_id, merchant_id, event_id, event_type, status, attempts_count,
+         next_attempt_at, created_at"
+    };
+}
+
+/// False: the event is known already.
+pub async fn insert_event(tx: &mut Tx, event: &Event, traceparent: Option<String>) -> Result<bool> {
+    let inserted = tx
+        .sql(
+            "insert into events (event_id, merchant_id, event_type, body, traceparent, created_at)
+             values ($1, $2, $3, $4, $5, $6)
+             on conflict (event_id) do nothing",
+        )
+        .bind(event.event_id.clone())
+        .bind(event.merchant_id)
+        .bind(event.event_type)
+        .bind(event.body())
+        .bind(traceparent)
+        .bind(event.created_at)
+        .run()
+        .await?;
+    Ok(inserted == 1)
+}
+
+/// A delivery whose first attempt is due now.
+pub async fn insert_delivery(
+    tx: &mut Tx,
+    id: &DeliveryId,
+    event: &Event,
+    endpoint_id: EndpointId,
+    now: Timestamp,
+) -> Result<()> {
+    tx.sql(
+        "insert into deliveries
+             (delivery_id, event_id, event_type, merchant_id, endpoint_id, status, attempts_count,
+              failures, next_attempt_at, manual_waiting, manual_running, due_at, created_at)
+         values ($1, $2, $3, $4, $5, $6, 0, 0, $7, 0, $8, $7, $7)",
+    )
+    .bind(id.clone())
+    .bind(event.event_id.clone())
+    .bind(event.event_type)
+    .bind(event.merchant_id)
+    .bind(endpoint_id)
+    .bind(Status::Pending)
+    .bind(now)
+    .bind(false)
+    .run()
+    .await?;
+    Ok(())
+}
+
+pub async fn find_endpoint(conn: &mut Conn, merchant_id: MerchantId) -> Result<Option<Endpoint>> {
+    conn.sql(concat!(
+        "select ",
+        endpoint_columns!(),
+        " from endpoints where merchant_id = $1"
+    ))
+    .bind(merchant_id)
+    .optional()
+    .await
+}
+
+/// As [`find_endpoint`]; nobody else changes it before the transaction ends.
+pub async fn lock_endpoint(tx: &mut Tx, merchant_id: MerchantId) -> Result<Option<Endpoint>> {
+    tx.sql(concat!(
+        "select ",
+        endpoint_columns!(),
+        " from endpoints where merchant_id = $1 for no key update"
+    ))
+    .bind(merchant_id)
+    .optional()
+    .await
+}
+
+/// Makes the endpoint, or changes URL and events of the one that is there; returns what there is.
+pub async fn upsert_endpoint(tx: &mut Tx, endpoint: &Endpoint) -> Result<Endpoint> {
+    tx.sql(concat!(
+        "insert into endpoints
+             (endpoint_id, merchant_id, url, events, enabled, secret, created_at, updated_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $7)
+         on conflict (merchant_id) do update
+             set url = excluded.url, events = excluded.events, updated_at = excluded.updated_at
+         returning ",
+        endpoint_columns!()
+    ))
+    .bind(endpoint.endpoint_id)
+    .bind(endpoint.merchant_id)
+    .bind(endpoint.url.clone())
+    .bind(endpoint.events.clone())
+    .bind(endpoint.enabled)
+    .bind(endpoint.secret.clone())
+    .bind(endpoint.created_at)
+    .one()
+    .await
+}
+
+/// Writes the secrets of an endpoint that the transaction has locked.
+pub async fn update_secrets(tx: &mut Tx, endpoint: &Endpoint) -> Result<()> {
+    tx.sql(
+        "update endpoints
+         set secret = $2, previous_secret = $3, previous_signs_until = $4, updated_at = $5
+         where endpoint_id = $1",
+    )
+    .bind(endpoint.endpoint_id)
+    .bind(endpoint.secret.clone())
+    .bind(endpoint.previous_secret.clone())
+    .bind(endpoint.previous_signs_until)
+    .bind(endpoint.updated_at)
+    .run()
+    .await?;
+    Ok(())
+}
+
+pub async fn set_enabled(
+    tx: &mut Tx,
+    merchant_id: MerchantId,
+    enabled: bool,
+    now: Timestamp,
+) -> Result<Option<Endpoint>> {
+    tx.sql(concat!(
+        "update endpoints set enabled = $2, updated_at = $3 where merchant_id = $1 returning ",
+        endpoint_columns!()
+    ))
+    .bind(merchant_id)
+    .bind(enabled)
+    .bind(now)
+    .optional()
+    .await
+}
+
+/// Up to a hundred endpoints, by id, after the given one.
+pub async fn list_endpoints_after(conn: &mut Conn, after: Uuid) -> Result<Vec<Endpoint>> {
+    conn.sql(concat!(
+        "select ",
+        endpoint_columns!(),
+        " from endpoints where endpoint_id > $1 order by endpoint_id limit $2"
+    ))
+    .bind(after)
+    .bind(ENDPOINTS_AT_ONCE)
+    .all()
+    .await
+}
+
+/// Ids of the keys that secrets are encrypted with.
+pub async fn list_key_ids(conn: &mut Conn) -> Result<Vec<String>> {
+    let rows: Vec<(String,)> = conn
+        .sql(
+            "select substr(secret, 1, 8) as key_id from endpoints
+             union
+             select substr(previous_secret, 1, 8) from endpoints where previous_secret is not null",
+        )
+        .all()
+        .await?;
+    Ok(rows.into_iter().map(|(key_id,)| key_id).collect())
+}
+
+/// Newest first.
+pub async fn list_deliveries(
+    conn: &mut Conn,
+    merchant_id: MerchantId,
+    before: Option<DeliveryId>,
+    limit: u32,
+) -> Result<Vec<Delivery>> {
+    let listing = match before {
+        None => conn
+            .sql(concat!(
+                "select ",
+                delivery_columns!(),
+                " from deliveries where merchant_id = $1 order by delivery_id desc limit $2"
+            ))
+            .bind(merchant_id)
+            .bind(i64::from(limit)),
+        Some(before) => conn
+            .sql(concat!(
+                "select ",
+                delivery_columns!(),
+                " from deliveries where merchant_id = $1 and delivery_id < $3
+                  order by delivery_id desc limit $2"
+            ))
+            .bind(merchant_id)
+            .bind(i64::from(limit))
+            .bind(before),
+    };
+    listing.all().await
+}
+
+pub async fn find_delivery(conn: &mut Conn, id: &DeliveryId) -> Result<Option<Delivery>> {
+    conn.sql(concat!(
+        "select ",
+        delivery_columns!(),
+        " from deliveries where delivery_id = $1"
+    ))
+    .bind(id.clone())
+    .optional()
+    .await
+}
+
+/// The oldest first.
+pub async fn list_attempts(conn: &mut Conn, id: &DeliveryId) -> Result<Vec<Attempt>> {
+    conn.sql(
+        "select number, manual, started_at, finished_at, succeeded, http_status, error,
+                duration_ms, response_excerpt
+         from attempts where delivery_id = $1 order by number limit $2",
+    )
+    .bind(id.clone())
+    .bind(ATTEMPTS_LISTED)
+    .all()
+    .await
+}
+
+/// Notes that one more attempt was asked for by hand. It goes before what its endpoint waits for.
+pub async fn ask_for_attempt(tx: &mut Tx, id: &DeliveryId) -> Result<Option<Delivery>> {
+    tx.sql(concat!(
+        "update deliveries set manual_waiting = manual_waiting + 1, due_at = $2
+         where delivery_id = $1 returning ",
+        delivery_columns!()
+    ))
+    .bind(id.clone())
+    .bind(first_of_all())
+    .optional()
+    .await
+}
+
+fn first_of_all() -> Timestamp {
+    Timestamp::from_unix_millis(FIRST_OF_ALL_MS).expect("1970 is a time")
+}
+
+/// Gives up every claim, where this process is the only one: on SQLite, whose claims all belong
+/// to the process before. Called at start, before the worker.
+pub async fn expire_leases(db: &Db) -> Result<()> {
+    if db.is_postgres() {
+        return Ok(());
+    }
+    let mut tx = db.begin().await?;
+    tx.sql("update deliveries set lease_until = $1 where claim is not null")
+        .bind(first_of_all())
+        .run()
+        .await?;
+    tx.commit().await
+}

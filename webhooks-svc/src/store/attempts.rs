@@ -1,0 +1,249 @@
+//! SQL of the worker: which endpoints have work, taking it, and recording how it ended.
+//!
+//! A delivery has one attempt at a time: whoever sets `claim` runs it and is the only one who may
+//! end it. The attempt's row is written in the transaction that claims.
+
+use chassis::{clock::Timestamp, ids::EndpointId};
+use db::{Db, Result};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use super::first_of_all;
+use crate::{
+    delivery::{Begun, Outcome, Standing, Status, Verdict},
+    endpoint::Endpoint,
+};
+
+/// Endpoints with work that one look finds.
+const ENDPOINTS_FOUND: i64 = 256;
+
+/// Expired claims that one look finds.
+const EXPIRED_FOUND: i64 = 256;
+
+macro_rules! begun_columns {
+    () => {
+        "d.delivery_id, d.endpoint_id, d.event_id, d.event_type, d.status, d.failures,
+         d.next_attempt_at, d.due_at, d.attempts_count, d.manual_running, d.claim, d.lease_until,
+         e.body, e.traceparent"
+    };
+}
+
+/// An endpoint for which something waits and which may take more at once.
+#[derive(Clone, Copy, Debug, FromRow)]
+pub struct Waiting {
+    pub endpoint_id: EndpointId,
+    /// When the first of its deliveries is due.
+    pub due_at: Timestamp,
+}
+
+/// Endpoints that are switched on, for which a delivery waits (due or not), and to which fewer
+/// than `running_max` attempts run. What is due `now` comes first, and of that, those that have
+/// least to do.
+///
+/// Goes from endpoint to endpoint over an index, so that one with a long queue costs no more than
+/// one with a single delivery.
+pub async fn waiting(db: &Db, running_max: i64, now: Timestamp) -> Result<Vec<Waiting>> {
+    db.read()
+        .await?
+        .sql(
+            "with recursive waiting (endpoint_id) as (
+                 select (select endpoint_id from deliveries
+                         where claim is null and due_at is not null
+                         order by endpoint_id limit 1)
+                 union all
+                 select (select d.endpoint_id from deliveries d
+                         where d.claim is null and d.due_at is not null
+                           and d.endpoint_id > w.endpoint_id
+                         order by d.endpoint_id limit 1)
+                 from waiting w where w.endpoint_id is not null
+             ),
+             found as (
+                 select e.endpoint_id,
+                        (select d.due_at from deliveries d
+                         where d.endpoint_id = e.endpoint_id
+                           and d.claim is null and d.due_at is not null
+                         order by d.due_at limit 1) as due_at,
+                        (select count(*) from deliveries d
+                         where d.endpoint_id = e.endpoint_id and d.claim is not null) as running
+                 from waiting w join endpoints e on e.endpoint_id = w.endpoint_id
+                 where e.enabled
+             )
+             select endpoint_id, due_at from found
+             where due_at is not null and running < $1
+             order by case when due_at <= $3 then 0 else 1 end, running, due_at limit $2",
+        )
+        .bind(running_max)
+        .bind(ENDPOINTS_FOUND)
+        .bind(now)
+        .all()
+        .await
+}
+
+/// What to take, for whom, and how much of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    pub endpoint_id: EndpointId,
+    /// Attempts that run to the endpoint at most, these included.
+    pub running_max: i64,
+    /// Attempts taken at most.
+    pub limit: i64,
+    /// Moved time.
+    pub now: Timestamp,
+    /// Real time.
+    pub lease_until: Timestamp,
+}
+
+/// Begins attempts of what is due for one endpoint: claims the deliveries and records the
+/// attempts. `None`: the endpoint is switched off, or another process takes from it just now.
+pub async fn begin(db: &Db, wanted: Wanted) -> Result<Option<(Endpoint, Vec<Begun>)>> {
+    let claim = Uuid::new_v4();
+    let mut tx = db.begin().await?;
+    let endpoint: Option<Endpoint> = tx
+        .sql(concat!(
+            "select ",
+            super::endpoint_columns!(),
+            " from endpoints where endpoint_id = $1 and enabled for no key update skip locked"
+        ))
+        .bind(wanted.endpoint_id)
+        .optional()
+        .await?;
+    let Some(endpoint) = endpoint else {
+        return Ok(None);
+    };
+    // The lock on the endpoint keeps this count true until the commit.
+    let (running,): (i64,) = tx
+        .sql("select count(*) from deliveries where endpoint_id = $1 and claim is not null")
+        .bind(wanted.endpoint_id)
+        .one()
+        .await?;
+    tx.sql(
+        "with due as materialized (
+             select delivery_id from deliveries
+             where endpoint_id = $1 and claim is null and due_at is not null and due_at <= $2
+             order by due_at limit $3
+             for update skip locked
+         )
+         update deliveries
+         set claim = $4, lease_until = $5, attempts_count = attempts_count + 1,
+             manual_running = (manual_waiting > 0),
+             manual_waiting = case when manual_waiting > 0 then manual_waiting - 1 else 0 end
+         where delivery_id in (select delivery_id from due)",
+    )
+    .bind(wanted.endpoint_id)
+    .bind(wanted.now)
+    .bind(wanted.limit.min(wanted.running_max - running).max(0))
+    .bind(claim)
+    .bind(wanted.lease_until)
+    .run()
+    .await?;
+    tx.sql(
+        "insert into attempts (delivery_id, number, manual, started_at, succeeded, duration_ms)
+         select delivery_id, attempts_count, manual_running, $3, $4, 0
+         from deliveries where endpoint_id = $1 and claim = $2",
+    )
+    .bind(wanted.endpoint_id)
+    .bind(claim)
+    .bind(wanted.now)
+    .bind(false)
+    .run()
+    .await?;
+    let begun = tx
+        .sql(concat!(
+            "select ",
+            begun_columns!(),
+            " from deliveries d join events e on e.event_id = d.event_id
+              where d.endpoint_id = $1 and d.claim = $2"
+        ))
+        .bind(wanted.endpoint_id)
+        .bind(claim)
+        .all()
+        .await?;
+    tx.commit().await?;
+    Ok(Some((endpoint, begun)))
+}
+
+/// Attempts that nobody runs any more: their lease is over.
+pub async fn expired(db: &Db, real_now: Timestamp) -> Result<Vec<Begun>> {
+    db.read()
+        .await?
+        .sql(concat!(
+            "select ",
+            begun_columns!(),
+            " from deliveries d join events e on e.event_id = d.event_id
+              where d.claim is not null and d.lease_until <= $1
+              order by d.lease_until limit $2"
+        ))
+        .bind(real_now)
+        .bind(EXPIRED_FOUND)
+        .all()
+        .await
+}
+
+/// Records how an attempt ended and where that leaves its delivery and endpoint. False: the claim
+/// was lost, so that somebody else has recorded it.
+pub async fn end(
+    db: &Db,
+    attempt: &Begun,
+    outcome: &Outcome,
+    standing: &Standing,
+    now: Timestamp,
+) -> Result<bool> {
+    let mut tx = db.begin().await?;
+    let released = tx
+        .sql(
+            "update deliveries
+             set claim = null, lease_until = null, status = $3, failures = $4,
+                 next_attempt_at = $5, manual_waiting = manual_waiting + $6,
+                 due_at = case when manual_waiting + $6 > 0 then $7 else $5 end
+             where delivery_id = $1 and claim = $2",
+        )
+        .bind(attempt.delivery_id.clone())
+        .bind(attempt.claim)
+        .bind(standing.status)
+        .bind(standing.failures)
+        .bind(standing.next_attempt_at)
+        .bind(i64::from(standing.manual_owed))
+        .bind(first_of_all())
+        .run()
+        .await?;
+    if released == 0 {
+        return Ok(false);
+    }
+    tx.sql(
+        "update attempts
+         set finished_at = $3, succeeded = $4, http_status = $5, error = $6, duration_ms = $7,
+             response_excerpt = $8
+         where delivery_id = $1 and number = $2",
+    )
+    .bind(attempt.delivery_id.clone())
+    .bind(attempt.attempts_count)
+    .bind(now)
+    .bind(outcome.verdict == Verdict::Succeeded)
+    .bind(outcome.http_status.map(i64::from))
+    .bind(outcome.error.clone())
+    .bind(i64::try_from(outcome.duration.as_millis()).unwrap_or(i64::MAX))
+    .bind(outcome.response_excerpt.clone())
+    .run()
+    .await?;
+    let exhausted = attempt.status != Status::Exhausted && standing.status == Status::Exhausted;
+    if outcome.verdict == Verdict::Succeeded {
+        tx.sql(
+            "update endpoints set exhausted_since = null
+             where endpoint_id = $1 and exhausted_since is not null",
+        )
+        .bind(attempt.endpoint_id)
+        .run()
+        .await?;
+    } else if exhausted {
+        tx.sql(
+            "update endpoints set exhausted_since = $2
+             where endpoint_id = $1 and exhausted_since is null",
+        )
+        .bind(attempt.endpoint_id)
+        .bind(now)
+        .run()
+        .await?;
+    }
+    tx.commit().await?;
+    Ok(true)
+}

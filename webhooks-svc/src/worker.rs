@@ -1,0 +1,251 @@
+//! Runs attempts: takes what is due, a few per endpoint, and records how each one ended.
+//!
+//! An endpoint that hangs holds its own few places and nobody else's. An attempt is on record
+//! before it is sent; one whose process died is found by its lease and counts as failed.
+
+use std::{sync::Arc, time::Duration};
+
+use chassis::{
+    clock::{Activity, Clock, Timestamp, Worker as Place},
+    http::DRAIN_MAX,
+    shutdown::Shutdown,
+    telemetry,
+};
+use db::{Db, Result};
+use tokio::task::{JoinError, JoinSet};
+use tracing::{Instrument as _, Span, field::Empty};
+
+use crate::{
+    delivery::{Begun, Outcome, Schedule, Status, Verdict},
+    endpoint::Endpoint,
+    secret::Keyring,
+    send::{self, Sender},
+    signature,
+    store::attempts::{self, Waiting, Wanted},
+};
+
+/// How often expired leases are looked for. Real time.
+const LOOK_FOR_EXPIRED: Duration = Duration::from_secs(1);
+
+/// How long recording pauses when the database refuses.
+const RECORD_AGAIN: Duration = Duration::from_millis(200);
+
+/// What running attempts needs. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    pub db: Db,
+    pub clock: Clock,
+    pub keyring: Keyring,
+    pub sender: Sender,
+    pub schedule: Schedule,
+    pub limits: Limits,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Attempts of this process at the same time.
+    pub running_max: usize,
+    /// Attempts to one endpoint at the same time, of all processes.
+    pub running_per_endpoint_max: i64,
+    /// Real time.
+    pub lease: Duration,
+}
+
+impl Worker {
+    /// Works until the process stops, then waits for the attempts that run. Dropped, it leaves
+    /// them as a crash would.
+    pub async fn run(&self, mut place: Place, shutdown: Shutdown) {
+        let mut running = JoinSet::new();
+        let mut looked_for_expired = None;
+        while !shutdown.has_begun() {
+            let due = match self.work(&mut running, &mut looked_for_expired).await {
+                Ok(due) => due,
+                Err(error) => {
+                    tracing::warn!(%error, "deliveries cannot be read");
+                    None
+                }
+            };
+            let is_full = running.len() >= self.limits.running_max;
+            tokio::select! {
+                () = shutdown.wait() => break,
+                // Its activity ends here, where the loop is awake and will look for a new due time.
+                Some(ended) = running.join_next() => log_panic(ended),
+                () = place.rest(due), if !is_full => {}
+            }
+            while let Some(ended) = running.try_join_next() {
+                log_panic(ended);
+            }
+        }
+        let drained = async {
+            while let Some(ended) = running.join_next().await {
+                log_panic(ended);
+            }
+        };
+        if tokio::time::timeout(DRAIN_MAX, drained).await.is_err() {
+            tracing::warn!("attempts did not end before the deadline, they wait for their leases");
+        }
+    }
+
+    /// Does what can be done now; returns what to wait for.
+    async fn work(
+        &self,
+        running: &mut JoinSet<Activity>,
+        looked_for_expired: &mut Option<Timestamp>,
+    ) -> Result<Option<Timestamp>> {
+        let real_now = self.clock.real_now();
+        if looked_for_expired.is_none_or(|then| real_now.since(then) >= LOOK_FOR_EXPIRED) {
+            self.end_expired(real_now).await?;
+            *looked_for_expired = Some(real_now);
+        }
+        let now = self.clock.now();
+        let most = self.limits.running_per_endpoint_max;
+        let waiting = attempts::waiting(&self.db, most, now).await?;
+        let (due, later): (Vec<Waiting>, Vec<Waiting>) = waiting
+            .into_iter()
+            .partition(|endpoint| endpoint.due_at <= now);
+        for endpoint in due {
+            self.begin(running, endpoint).await?;
+        }
+        Ok(later.into_iter().map(|endpoint| endpoint.due_at).min())
+    }
+
+    /// Starts what is due for one endpoint, as far as there is room.
+    async fn begin(&self, running: &mut JoinSet<Activity>, waiting: Waiting) -> Result<()> {
+        let room = self.limits.running_max.saturating_sub(running.len());
+        if room == 0 {
+            return Ok(());
+        }
+        let wanted = Wanted {
+            endpoint_id: waiting.endpoint_id,
+            running_max: self.limits.running_per_endpoint_max,
+            limit: i64::try_from(room).unwrap_or(i64::MAX),
+            now: self.clock.now(),
+            lease_until: self.clock.real_now() + self.limits.lease,
+        };
+        let Some((endpoint, begun)) = attempts::begin(&self.db, wanted).await? else {
+            return Ok(());
+        };
+        let endpoint = Arc::new(endpoint);
+        for attempt in begun {
+            if !attempt.manual_running {
+                let lag = wanted.now.since(attempt.due_at);
+                metrics::histogram!("webhook_delivery_lag_seconds").record(lag);
+            }
+            let activity = self.clock.activity();
+            let (worker, endpoint) = (self.clone(), endpoint.clone());
+            running.spawn(async move {
+                worker.attempt(attempt, &endpoint).await;
+                activity
+            });
+        }
+        Ok(())
+    }
+
+    /// Sends one attempt, in the trace that its event came from, and records how it ended.
+    async fn attempt(&self, attempt: Begun, endpoint: &Endpoint) {
+        let span = tracing::info_span!(
+            "webhook attempt",
+            otel.kind = "client",
+            event.id = %attempt.event_id,
+            event.r#type = attempt.event_type.code(),
+            delivery.id = %attempt.delivery_id,
+            endpoint.id = %attempt.endpoint_id,
+            attempt = attempt.attempts_count,
+            http.response.status_code = Empty,
+            outcome = Empty,
+        );
+        telemetry::set_parent(&span, attempt.traceparent.as_deref());
+        let attempting = async {
+            let started_at = self.clock.real_now();
+            let mut outcome = self.send(&attempt, endpoint).await;
+            outcome.duration = self.clock.real_now().since(started_at);
+            let span = Span::current();
+            span.record("outcome", outcome.verdict.code());
+            span.record("http.response.status_code", outcome.http_status);
+            self.record(&attempt, &outcome).await;
+        };
+        attempting.instrument(span).await;
+    }
+
+    async fn send(&self, attempt: &Begun, endpoint: &Endpoint) -> Outcome {
+        let secrets = match endpoint.signing_secrets(&self.keyring, self.clock.now()) {
+            Ok(secrets) => secrets,
+            Err(error) => {
+                tracing::error!(%error, "a delivery cannot be signed");
+                return send::failed("not sent: it could not be signed".to_owned());
+            }
+        };
+        let unix_seconds = self.clock.real_now().unix_seconds();
+        let signature = signature::header(&secrets, unix_seconds, &attempt.body);
+        self.sender.send(&endpoint.url, attempt, signature).await
+    }
+
+    /// Records the outcome. While the database refuses, tries again for as long as the claim
+    /// holds; after that the attempt counts as interrupted.
+    async fn record(&self, attempt: &Begun, outcome: &Outcome) {
+        loop {
+            match self.end(attempt, outcome).await {
+                Ok(()) => return,
+                Err(error) if self.clock.real_now() < attempt.lease_until => {
+                    tracing::warn!(%error, "an attempt is not recorded yet");
+                    tokio::time::sleep(RECORD_AGAIN).await;
+                }
+                Err(error) => {
+                    tracing::error!(%error, "an attempt was not recorded, it counts as interrupted");
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn end(&self, attempt: &Begun, outcome: &Outcome) -> Result<()> {
+        let now = self.clock.now();
+        let standing = self.schedule.after(attempt, outcome.verdict, now);
+        if !attempts::end(&self.db, attempt, outcome, &standing, now).await? {
+            tracing::warn!(delivery.id = %attempt.delivery_id, "the claim was lost");
+            return Ok(());
+        }
+        let outcome_code = outcome.verdict.code();
+        let kind = if attempt.manual_running {
+            "manual"
+        } else {
+            "scheduled"
+        };
+        let labels = [("outcome", outcome_code), ("kind", kind)];
+        metrics::counter!("webhook_attempts_total", &labels).increment(1);
+        metrics::histogram!("webhook_attempt_seconds").record(outcome.duration);
+        tracing::info!(
+            outcome = outcome_code,
+            http_status = outcome.http_status,
+            reason = outcome.error,
+            "webhook attempt ended"
+        );
+        if standing.status == Status::Exhausted && attempt.status != Status::Exhausted {
+            metrics::counter!("webhook_deliveries_exhausted_total").increment(1);
+            tracing::warn!(
+                delivery.id = %attempt.delivery_id,
+                endpoint.id = %attempt.endpoint_id,
+                "a delivery is exhausted"
+            );
+        }
+        Ok(())
+    }
+
+    /// Ends the attempts of processes that died.
+    async fn end_expired(&self, real_now: Timestamp) -> Result<()> {
+        let interrupted = Outcome {
+            verdict: Verdict::Interrupted,
+            ..send::failed("interrupted".to_owned())
+        };
+        for attempt in attempts::expired(&self.db, real_now).await? {
+            self.end(&attempt, &interrupted).await?;
+        }
+        Ok(())
+    }
+}
+
+fn log_panic(ended: Result<Activity, JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "an attempt panicked, its delivery waits for its lease");
+    }
+}

@@ -1,0 +1,301 @@
+//! Endpoints: what is kept, what waits, and secrets at rest.
+
+use chassis::ids::MerchantId;
+use db::Db;
+use proto::webhooks::{
+    DeliveryStatus, Endpoint, EventType, GetEndpointRequest, RotateSecretRequest,
+    SetEndpointEnabledRequest, SetEndpointRequest,
+};
+use tonic::Code;
+
+use crate::{
+    house::{
+        HOUR, House, MINUTE, OTHER_SECRET_KEY, SECRET_KEY, check_invalid, check_refusal, config,
+        payment, until,
+    },
+    receiver::Receiver,
+};
+
+#[tokio::test]
+async fn setting_an_endpoint_again_keeps_its_secret_and_identity() {
+    let mut house = House::start().await;
+    let first = house.endpoint("http://127.0.0.1:9/one").await;
+    assert!(first.signing_secret.starts_with("whsec_"));
+    assert_eq!(first.signing_secret.len(), "whsec_".len() + 44);
+    assert_eq!(first.previous_signing_secret, None);
+    assert!(first.enabled);
+    let again = house
+        .try_endpoint(&first.merchant_id, " http://127.0.0.1:9/two ")
+        .await
+        .unwrap();
+    let expected = Endpoint {
+        url: "http://127.0.0.1:9/two".to_owned(),
+        updated_at: again.updated_at.clone(),
+        ..first.clone()
+    };
+    assert_eq!(again, expected);
+    let mut house = house.restart().await;
+    assert_eq!(house.get_endpoint(&first.merchant_id).await, again);
+    let other = house.endpoint("http://127.0.0.1:9/one").await;
+    assert_ne!(other.signing_secret, first.signing_secret);
+}
+
+#[tokio::test]
+async fn the_first_of_parallel_settings_makes_the_secret() {
+    let house = House::start().await;
+    let merchant_id = MerchantId::new().to_string();
+    let mut setting = tokio::task::JoinSet::new();
+    for number in 0..10 {
+        let mut client = house.client.clone();
+        let request = SetEndpointRequest {
+            merchant_id: merchant_id.clone(),
+            url: format!("http://127.0.0.1:9/{number}"),
+            events: Vec::new(),
+        };
+        setting.spawn(async move { client.set_endpoint(request).await.unwrap().into_inner() });
+    }
+    let mut secrets: Vec<_> = setting
+        .join_all()
+        .await
+        .into_iter()
+        .map(|endpoint| endpoint.signing_secret)
+        .collect();
+    secrets.dedup();
+    assert_eq!(secrets.len(), 1);
+}
+
+#[tokio::test]
+async fn the_next_attempt_goes_to_the_url_of_that_moment() {
+    let (first, second) = (Receiver::always(500).await, Receiver::always(200).await);
+    let mut house = House::start().await;
+    let merchant_id = house.endpoint(&first.url()).await.merchant_id;
+    let id = house.deliver(&merchant_id).await;
+    house.after_attempts(&id, 1).await;
+    house
+        .try_endpoint(&merchant_id, &second.url())
+        .await
+        .unwrap();
+    house.advance(MINUTE).await;
+    house.in_state(&id, DeliveryStatus::Delivered).await;
+    assert_eq!((first.received().len(), second.received().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_disabled_endpoint_keeps_its_deliveries_and_resumes() {
+    let receiver = Receiver::always(200).await;
+    let mut house = House::start().await;
+    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
+    assert!(!house.enable(&merchant_id, false).await.enabled);
+    let id = house.deliver(&merchant_id).await;
+    house.redeliver(&id).await;
+    house.advance(100 * HOUR).await;
+    let mut house = house.restart().await;
+    house.advance(HOUR).await;
+    let waiting = house.delivery(&id).await;
+    assert_eq!(waiting.status(), DeliveryStatus::Pending);
+    assert_eq!((waiting.attempts.len(), receiver.connections()), (0, 0));
+    house.enable(&merchant_id, true).await;
+    house.in_state(&id, DeliveryStatus::Delivered).await;
+}
+
+#[tokio::test]
+async fn merchants_without_an_endpoint_are_told_so() {
+    let mut house = House::start().await;
+    for merchant_id in [MerchantId::new().to_string(), "nobody".to_owned()] {
+        let get = GetEndpointRequest {
+            merchant_id: merchant_id.clone(),
+        };
+        let rotate = RotateSecretRequest {
+            merchant_id: merchant_id.clone(),
+        };
+        let enable = SetEndpointEnabledRequest {
+            merchant_id,
+            enabled: true,
+        };
+        let (code, reason) = (Code::NotFound, "ENDPOINT_NOT_FOUND");
+        check_refusal(house.client.get_endpoint(get).await, code, reason);
+        check_refusal(house.client.rotate_secret(rotate).await, code, reason);
+        check_refusal(
+            house.client.set_endpoint_enabled(enable).await,
+            code,
+            reason,
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_makes_no_sense_is_refused_by_its_field() {
+    let mut house = House::start().await;
+    let merchant_id = MerchantId::new().to_string();
+    let long = format!("https://example.com/{}", "a".repeat(2_048));
+    let urls = [
+        "",
+        "example.com",
+        "/hook",
+        "ftp://example.com/",
+        "https://",
+        "https://user@example.com/",
+        "https://user:password@example.com/",
+        "https://example.com:0/",
+        "https://example.com:65536/",
+        "https://exa\u{0}mple.com/",
+        "https://example.com/\n",
+        "https://exa mple.com/",
+        &long,
+    ];
+    for url in urls.into_iter().filter(|url| !url.ends_with('\n')) {
+        check_invalid(house.try_endpoint(&merchant_id, url).await, "url");
+    }
+    check_invalid(
+        house.try_endpoint("me", "https://192.0.2.1/").await,
+        "merchant_id",
+    );
+    for event in [i32::from(EventType::Unspecified), 99] {
+        let request = SetEndpointRequest {
+            merchant_id: merchant_id.clone(),
+            url: "http://127.0.0.1:9/".to_owned(),
+            events: vec![event],
+        };
+        check_invalid(house.client.set_endpoint(request).await, "events");
+    }
+    let get = GetEndpointRequest { merchant_id };
+    assert!(
+        house.client.get_endpoint(get).await.is_err(),
+        "nothing was made"
+    );
+}
+
+#[tokio::test]
+async fn without_the_permission_http_is_refused() {
+    let mut house = House::start_with(&["--webhook-allow-http=false"]).await;
+    let merchant_id = MerchantId::new().to_string();
+    check_invalid(
+        house
+            .try_endpoint(&merchant_id, "http://127.0.0.1:9/")
+            .await,
+        "url",
+    );
+    house
+        .try_endpoint(&merchant_id, "https://127.0.0.1:9/")
+        .await
+        .unwrap();
+}
+
+async fn sealed(db: &Db) -> Vec<(String, Option<String>)> {
+    let mut conn = db.read().await.unwrap();
+    let rows = conn
+        .sql("select secret, previous_secret from endpoints order by endpoint_id")
+        .all();
+    rows.await.unwrap()
+}
+
+#[tokio::test]
+async fn secrets_are_encrypted_at_rest_and_bound_to_their_endpoint() {
+    let mut house = House::start().await;
+    let (mine, theirs) = (
+        house.endpoint("http://127.0.0.1:9/").await,
+        house.endpoint("http://127.0.0.1:9/").await,
+    );
+    let db = house.database.connect().await;
+    let kept = sealed(&db).await;
+    for (secret, _) in &kept {
+        assert!(!secret.contains("whsec_") && !secret.contains(&mine.signing_secret[6..]));
+    }
+    // Whoever may write to the database puts another merchant's ciphertext under their own name.
+    let mut tx = db.begin().await.unwrap();
+    tx.sql("update endpoints set secret = $1")
+        .bind(kept[0].0.clone())
+        .run()
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    let get = |merchant_id: &str| GetEndpointRequest {
+        merchant_id: merchant_id.to_owned(),
+    };
+    assert_eq!(house.get_endpoint(&mine.merchant_id).await, mine);
+    let stolen = house.client.get_endpoint(get(&theirs.merchant_id)).await;
+    check_refusal(stolen, Code::Internal, "SECRET_UNREADABLE");
+    db.close().await;
+}
+
+#[tokio::test]
+async fn the_encryption_key_can_be_replaced() {
+    let mut house = House::start().await;
+    let made = house.endpoint("http://127.0.0.1:9/").await;
+    let rotate = RotateSecretRequest {
+        merchant_id: made.merchant_id.clone(),
+    };
+    let made = house
+        .client
+        .rotate_secret(rotate)
+        .await
+        .unwrap()
+        .into_inner();
+    let only_new = format!("--webhook-secret-key={OTHER_SECRET_KEY}");
+    let both = format!("--webhook-secret-key={OTHER_SECRET_KEY},{SECRET_KEY}");
+    house.flags = vec![both.clone()];
+    let mut house = house.restart().await;
+    assert_eq!(house.get_endpoint(&made.merchant_id).await, made);
+    let url = house.database.url.clone();
+    let new_alone = config(&url, std::slice::from_ref(&only_new));
+    let refused = serve(new_alone).await.unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("WEBHOOK_SECRET_KEY lacks the key"),
+        "{refused}"
+    );
+    webhooks_svc::reseal(&config(&url, &[both])).await.unwrap();
+    house.flags = vec![only_new];
+    let mut house = house.restart().await;
+    assert_eq!(house.get_endpoint(&made.merchant_id).await, made);
+}
+
+async fn serve(config: webhooks_svc::config::Config) -> anyhow::Result<()> {
+    let grpc = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let sockets = chassis::grpc::Sockets { grpc, admin: None };
+    let shutdown = chassis::shutdown::Shutdown::new();
+    webhooks_svc::serve(config, sockets, chassis::clock::Clock::system(), shutdown).await
+}
+
+#[tokio::test]
+async fn settings_that_cannot_work_are_refused_at_the_start_without_telling_the_key() {
+    let cases = [
+        (
+            "--webhook-secret-key=bm90IDMyIGJ5dGVz",
+            "is not 32 bytes long",
+        ),
+        ("--webhook-secret-key=%%%", "is not base64"),
+        ("--lease=10s", "LEASE"),
+        ("--webhook-concurrency=0", "WEBHOOK_CONCURRENCY"),
+    ];
+    for (flag, reason) in cases {
+        let refused = serve(config("sqlite::memory:", &[flag.to_owned()]))
+            .await
+            .unwrap_err();
+        let text = format!("{refused:#}");
+        assert!(text.contains(reason), "{text}");
+        assert!(!text.contains("%%%") && !text.contains("bm90"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn attempts_are_counted() {
+    // Counting begins with the first look.
+    chassis::telemetry::render_metrics();
+    let receiver = Receiver::always(200).await;
+    let mut house = House::start().await;
+    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
+    house.publish(payment(&merchant_id)).await;
+    let expected = [
+        r#"webhook_events_total{type="payment.success"}"#,
+        r#"webhook_attempts_total{outcome="succeeded",kind="scheduled"}"#,
+        "webhook_attempt_seconds_bucket",
+        "webhook_delivery_lag_seconds_bucket",
+    ];
+    until("they are counted", async || {
+        let metrics = chassis::telemetry::render_metrics();
+        expected.iter().all(|name| metrics.contains(name))
+    })
+    .await;
+}

@@ -1,0 +1,353 @@
+//! The service as tests start, stop, crash and call it.
+
+use std::{path::PathBuf, time::Duration};
+
+use chassis::{
+    clock::{Clock, Timestamp},
+    config::Tls,
+    grpc::{self, Sockets},
+    ids::{EventId, MerchantId, SessionId},
+    shutdown::Shutdown,
+};
+use clap::Parser as _;
+use db::testing::TestDb;
+use proto::{
+    money::Money,
+    webhooks::{
+        Delivery, DeliveryStatus, Endpoint, EventType, GetDeliveryRequest, GetEndpointRequest,
+        ListDeliveriesRequest, Payment, PublishRequest, PublishResponse, RedeliverRequest,
+        SetEndpointEnabledRequest, SetEndpointRequest, publish_request::Data,
+        webhooks_client::WebhooksClient,
+    },
+};
+use tempfile::TempDir;
+use tokio::{net::TcpListener, task::JoinSet};
+use tonic::Status;
+use webhooks_svc::config::Config;
+
+/// 32 bytes, in base64.
+pub const SECRET_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+pub const OTHER_SECRET_KEY: &str = "ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
+
+/// Takes the permission to call this machine away.
+pub const NO_NETS: &str = "--webhook-allow-nets=";
+
+pub const MINUTE: Duration = Duration::from_secs(60);
+pub const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Longest that anything is waited for.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+pub type Client = WebhooksClient<grpc::Channel>;
+
+/// A running service with its database and the folder of its clock.
+pub struct House {
+    pub client: Client,
+    pub clock: Clock,
+    pub database: TestDb,
+    /// Beside those that every test has.
+    pub flags: Vec<String>,
+    folder: TempDir,
+    shutdown: Shutdown,
+    running: JoinSet<anyhow::Result<()>>,
+}
+
+impl House {
+    pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    pub async fn start_with(flags: &[&str]) -> Self {
+        let database = TestDb::new("webhooks-svc").await;
+        let folder = tempfile::tempdir().unwrap();
+        let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        Self::start_on(database, folder, flags).await
+    }
+
+    async fn start_on(database: TestDb, folder: TempDir, flags: Vec<String>) -> Self {
+        let clock = Clock::travelling(clock_file(&folder)).unwrap();
+        let shutdown = Shutdown::new();
+        let mut running = JoinSet::new();
+        let config = config(&database.url, &flags);
+        let client = serve(config, &clock, &shutdown, &mut running).await;
+        Self {
+            client,
+            clock,
+            database,
+            flags,
+            folder,
+            shutdown,
+            running,
+        }
+    }
+
+    /// Starts one more process on the same database.
+    pub async fn replicate(&mut self) -> Client {
+        let config = config(&self.database.url, &self.flags);
+        serve(config, &self.clock, &self.shutdown, &mut self.running).await
+    }
+
+    /// Lets what runs end, and starts again.
+    pub async fn restart(self) -> Self {
+        let Self {
+            database,
+            flags,
+            folder,
+            shutdown,
+            mut running,
+            ..
+        } = self;
+        shutdown.begin();
+        while let Some(ended) = running.join_next().await {
+            ended.unwrap().unwrap();
+        }
+        Self::start_on(database, folder, flags).await
+    }
+
+    /// Cuts everything off where it is, and starts again.
+    pub async fn crash(self) -> Self {
+        let Self {
+            database,
+            flags,
+            folder,
+            mut running,
+            ..
+        } = self;
+        running.shutdown().await;
+        Self::start_on(database, folder, flags).await
+    }
+
+    pub async fn advance(&self, by: Duration) -> Timestamp {
+        self.clock.advance(by).await.unwrap()
+    }
+
+    /// A new merchant's endpoint.
+    pub async fn endpoint(&mut self, url: &str) -> Endpoint {
+        self.try_endpoint(&MerchantId::new().to_string(), url)
+            .await
+            .unwrap()
+    }
+
+    pub async fn try_endpoint(&mut self, merchant_id: &str, url: &str) -> Result<Endpoint, Status> {
+        let request = SetEndpointRequest {
+            merchant_id: merchant_id.to_owned(),
+            url: url.to_owned(),
+            events: Vec::new(),
+        };
+        Ok(self.client.set_endpoint(request).await?.into_inner())
+    }
+
+    pub async fn get_endpoint(&mut self, merchant_id: &str) -> Endpoint {
+        let merchant_id = merchant_id.to_owned();
+        let request = GetEndpointRequest { merchant_id };
+        self.client
+            .get_endpoint(request)
+            .await
+            .unwrap()
+            .into_inner()
+    }
+
+    pub async fn enable(&mut self, merchant_id: &str, enabled: bool) -> Endpoint {
+        let merchant_id = merchant_id.to_owned();
+        let request = SetEndpointEnabledRequest {
+            merchant_id,
+            enabled,
+        };
+        self.client
+            .set_endpoint_enabled(request)
+            .await
+            .unwrap()
+            .into_inner()
+    }
+
+    pub async fn publish(&mut self, request: PublishRequest) {
+        self.try_publish(request).await.unwrap();
+    }
+
+    pub async fn try_publish(
+        &mut self,
+        request: PublishRequest,
+    ) -> Result<PublishResponse, Status> {
+        Ok(self.client.publish(request).await?.into_inner())
+    }
+
+    /// Publishes an event; returns its delivery's id.
+    pub async fn deliver(&mut self, merchant_id: &str) -> String {
+        let event = payment(merchant_id);
+        self.publish(event.clone()).await;
+        let deliveries = self.deliveries(merchant_id).await;
+        let delivery = deliveries
+            .into_iter()
+            .find(|delivery| delivery.event_id == event.event_id);
+        delivery.unwrap().delivery_id
+    }
+
+    pub async fn deliveries(&mut self, merchant_id: &str) -> Vec<Delivery> {
+        let request = ListDeliveriesRequest {
+            merchant_id: merchant_id.to_owned(),
+            page_size: 100,
+            page_token: String::new(),
+        };
+        self.client
+            .list_deliveries(request)
+            .await
+            .unwrap()
+            .into_inner()
+            .deliveries
+    }
+
+    pub async fn delivery(&mut self, delivery_id: &str) -> Delivery {
+        let delivery_id = delivery_id.to_owned();
+        let request = GetDeliveryRequest { delivery_id };
+        self.client
+            .get_delivery(request)
+            .await
+            .unwrap()
+            .into_inner()
+    }
+
+    pub async fn redeliver(&mut self, delivery_id: &str) -> Delivery {
+        let delivery_id = delivery_id.to_owned();
+        let request = RedeliverRequest { delivery_id };
+        self.client.redeliver(request).await.unwrap().into_inner()
+    }
+
+    /// The delivery once this many of its attempts have ended and none runs.
+    pub async fn after_attempts(&mut self, delivery_id: &str, count: usize) -> Delivery {
+        let this = tokio::sync::Mutex::new(&mut *self);
+        until("the attempts have ended", async || {
+            let attempts = this.lock().await.delivery(delivery_id).await.attempts;
+            attempts.len() >= count && attempts.iter().all(|attempt| attempt.finished_at.is_some())
+        })
+        .await;
+        let delivery = self.delivery(delivery_id).await;
+        assert_eq!(delivery.attempts.len(), count, "{delivery:?}");
+        assert_eq!(delivery.attempts_count as usize, count);
+        delivery
+    }
+
+    /// The delivery once it is in this state.
+    pub async fn in_state(&mut self, delivery_id: &str, status: DeliveryStatus) -> Delivery {
+        let this = tokio::sync::Mutex::new(&mut *self);
+        until("the delivery is in its state", async || {
+            this.lock().await.delivery(delivery_id).await.status() == status
+        })
+        .await;
+        self.delivery(delivery_id).await
+    }
+}
+
+async fn serve(
+    config: Config,
+    clock: &Clock,
+    shutdown: &Shutdown,
+    running: &mut JoinSet<anyhow::Result<()>>,
+) -> Client {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let sockets = Sockets {
+        grpc: listener,
+        admin: None,
+    };
+    running.spawn(webhooks_svc::serve(
+        config,
+        sockets,
+        clock.clone(),
+        shutdown.clone(),
+    ));
+    until("it serves", async || grpc::is_serving(&url).await).await;
+    WebhooksClient::new(connect(&url))
+}
+
+fn clock_file(folder: &TempDir) -> PathBuf {
+    folder.path().join("clock")
+}
+
+pub fn connect(url: &str) -> grpc::Channel {
+    grpc::connect(url, &Tls::default(), Duration::from_secs(10)).unwrap()
+}
+
+/// Settings under which receivers on this machine may be called.
+pub fn config(database_url: &str, flags: &[String]) -> Config {
+    Config::try_parse_from(arguments(database_url, flags)).unwrap()
+}
+
+pub fn arguments(database_url: &str, flags: &[String]) -> Vec<String> {
+    let mut arguments = vec![
+        "webhooks-svc".to_owned(),
+        format!("--database-url={database_url}"),
+    ];
+    let defaults = [
+        ("--webhook-secret-key", SECRET_KEY),
+        ("--webhook-allow-http", "true"),
+        ("--webhook-allow-nets", "127.0.0.0/8"),
+    ];
+    for (flag, value) in defaults {
+        if !flags.iter().any(|given| given.starts_with(flag)) {
+            arguments.push(format!("{flag}={value}"));
+        }
+    }
+    // Without its value, the flag only takes the default away.
+    let given = flags.iter().filter(|flag| *flag != NO_NETS);
+    arguments.extend(given.cloned());
+    arguments
+}
+
+/// A payment that succeeded.
+pub fn payment(merchant_id: &str) -> PublishRequest {
+    PublishRequest {
+        event_id: EventId::new().to_string(),
+        merchant_id: merchant_id.to_owned(),
+        r#type: EventType::PaymentSuccess.into(),
+        created_at: "2026-01-31T09:00:00.000Z".to_owned(),
+        data: Some(Data::Payment(Payment {
+            tx_id_display: Some("TX-0123456789".to_owned()),
+            session_id: SessionId::new().to_string(),
+            amount: Some(money(2550, "GHS")),
+            method: Some("MOBILE_MONEY".to_owned()),
+            status: "SETTLED".to_owned(),
+            session_status: "COMPLETED".to_owned(),
+            ..Payment::default()
+        })),
+    }
+}
+
+pub fn money(minor_units: i64, currency: &str) -> Money {
+    let currency = currency.to_owned();
+    Money {
+        minor_units,
+        currency,
+    }
+}
+
+/// Waits for a condition, with a deadline.
+pub async fn until(what: &str, condition: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let ended = tokio::time::timeout(DEADLINE, waiting).await;
+    ended.unwrap_or_else(|_| panic!("waited in vain until {what}"));
+}
+
+pub fn check_refusal(answer: Result<impl Sized, Status>, code: tonic::Code, reason: &str) {
+    let Err(status) = answer else {
+        panic!("not refused");
+    };
+    assert_eq!(status.code(), code, "{status:?}");
+    assert_eq!(grpc::reason(&status).as_deref(), Some(reason));
+}
+
+/// INVALID_ARGUMENT that names exactly this field.
+pub fn check_invalid(answer: Result<impl Sized, Status>, field: &str) {
+    let Err(status) = answer else {
+        panic!("{field} was not refused");
+    };
+    assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status:?}");
+    let fields: Vec<String> = grpc::violations(&status)
+        .into_iter()
+        .map(|(field, _)| field)
+        .collect();
+    assert_eq!(fields, [field]);
+}

@@ -1,0 +1,17 @@
+//! webhooks-svc through its gRPC door, on SQLite, or on PostgreSQL with `TEST_DATABASE_URL`, with
+//! receivers that speak real HTTP.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod crash;
+mod endpoint;
+mod fairness;
+mod guard;
+mod house;
+mod process;
+mod publish;
+mod receiver;
+mod receivers;
+mod redelivery;
+mod schedule;
+mod signature;
+mod tls;
