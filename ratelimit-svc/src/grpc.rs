@@ -1,0 +1,41 @@
+//! Proto to domain and back; nothing else.
+
+use chassis::grpc;
+use proto::ratelimit::{
+    Bucket as ProtoBucket, CheckRequest, CheckResponse, rate_limits_server::RateLimits,
+};
+use tonic::{Request, Response, Status};
+
+use crate::{
+    service::Service,
+    window::{Bucket, WINDOW},
+};
+
+#[tonic::async_trait]
+impl RateLimits for Service {
+    async fn check(
+        &self,
+        request: Request<CheckRequest>,
+    ) -> Result<Response<CheckResponse>, Status> {
+        let request = request.into_inner();
+        let bucket = match ProtoBucket::try_from(request.bucket) {
+            Ok(ProtoBucket::Payments) => Bucket::Payments,
+            Ok(ProtoBucket::Charge) => Bucket::Charge,
+            Ok(ProtoBucket::ChargeStatus) => Bucket::ChargeStatus,
+            Ok(ProtoBucket::Unspecified) | Err(_) => {
+                return Err(grpc::invalid(&[("bucket", "must be one of the buckets")]));
+            }
+        };
+        if request.merchant_id.is_empty() {
+            return Err(grpc::invalid(&[("merchant_id", "must not be empty")]));
+        }
+        let decision = self.check(&request.merchant_id, bucket).await;
+        Ok(Response::new(CheckResponse {
+            allowed: decision.allowed,
+            limit: self.limit(bucket),
+            remaining: decision.remaining,
+            reset_seconds: decision.reset_seconds,
+            window_seconds: u32::try_from(WINDOW.as_secs()).unwrap_or(u32::MAX),
+        }))
+    }
+}

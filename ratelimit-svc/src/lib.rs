@@ -1,0 +1,46 @@
+//! Fixed-window rate buckets (spec §8).
+//!
+//! Owns nothing but counters, in Redis. Promises: exactly the limit passes in a window, whatever
+//! the concurrency and however many replicas, by one clock, that of Redis; and it always decides:
+//! while Redis is away each replica counts by itself.
+
+pub mod config;
+pub mod grpc;
+pub mod service;
+mod shared;
+mod table;
+mod window;
+
+use anyhow::Context as _;
+use chassis::{
+    admin::Readiness,
+    clock::Clock,
+    grpc::{Serving, Sockets},
+    shutdown::Shutdown,
+};
+use proto::ratelimit::rate_limits_server::RateLimitsServer;
+use tonic::service::Routes;
+
+use config::Config;
+use service::Service;
+
+/// Serves until `shutdown`.
+pub async fn serve(
+    config: Config,
+    sockets: Sockets,
+    clock: Clock,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let service = Service::new(&config, clock.clone()).context("REDIS_URL is not usable")?;
+    let routes = Routes::new(RateLimitsServer::new(service));
+    let serving = Serving {
+        sockets,
+        tls: config.tls,
+        reflection: !config.listen.no_reflection,
+        // Ready without Redis, too.
+        readiness: Readiness::new(),
+        clock,
+        shutdown,
+    };
+    chassis::grpc::serve(routes, serving).await
+}
