@@ -1,0 +1,91 @@
+// What the page does by itself where it can. Everything works without it.
+const page = document.body.dataset;
+const find = (selector) => document.querySelector(selector);
+
+find('.errors')?.focus();
+
+// One form, one submit.
+for (const form of document.forms) {
+  form.addEventListener('submit', (event) => {
+    if (form.dataset.sent) {
+      event.preventDefault();
+      return;
+    }
+    form.dataset.sent = 'yes';
+    const button = form.querySelector('button');
+    button.setAttribute('aria-disabled', 'true');
+    button.setAttribute('aria-live', 'polite');
+    button.textContent = button.dataset.busy;
+  });
+}
+
+// A page out of the browser's memory may no longer be true.
+addEventListener('pageshow', (event) => {
+  if (event.persisted) location.reload();
+});
+
+for (const details of document.querySelectorAll('[data-open-after]')) {
+  setTimeout(() => { details.open = true; }, details.dataset.openAfter * 1000);
+}
+
+if (page.poll) {
+  const line = find('[data-line]');
+  const counter = find('[data-counter]');
+  const begun = performance.now();
+  const elapsed = () => Math.floor((performance.now() - begun) / 1000);
+  let tag = null;
+  let failures = 0;
+  let timer;
+  const say = (text) => {
+    if (line && line.textContent !== text) line.textContent = text;
+  };
+  const look = async () => {
+    clearTimeout(timer);
+    if (document.hidden) return;
+    if (elapsed() > 300) {
+      say(line?.dataset.stopped ?? '');
+      return;
+    }
+    try {
+      const headers = tag ? { 'If-None-Match': tag } : {};
+      const signal = AbortSignal.timeout?.(10000);
+      const answer = await fetch(page.poll, { cache: 'no-store', headers, signal });
+      if (answer.status === 200) {
+        tag = answer.headers.get('ETag');
+        const { state } = await answer.json();
+        if (state !== page.state) {
+          location.replace(page.page);
+          return;
+        }
+      }
+      failures = answer.ok || answer.status === 304 ? 0 : failures + 1;
+      if (line?.textContent === line?.dataset.offline) say('');
+    } catch {
+      failures += 1;
+      say(line?.dataset.offline ?? '');
+    }
+    const pause = elapsed() < 60 ? 3000 : 5000;
+    timer = setTimeout(look, pause * 2 ** Math.min(failures, 4));
+  };
+  document.addEventListener('visibilitychange', look);
+  addEventListener('online', look);
+  timer = setTimeout(look, 3000);
+  if (counter) {
+    setInterval(() => {
+      const seconds = elapsed();
+      counter.textContent = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}`;
+      if (seconds % 30 === 0 && seconds < 300 && !failures) say(`${line.dataset.waiting} ${counter.textContent}`);
+    }, 1000);
+  }
+}
+
+const back = find('[data-return]');
+if (back) {
+  const returning = find('[data-returning]');
+  returning.hidden = false;
+  const timer = setTimeout(() => location.replace(back.href), back.dataset.return * 1000);
+  find('[data-stay]').addEventListener('click', () => {
+    clearTimeout(timer);
+    returning.hidden = true;
+  });
+}

@@ -1,0 +1,104 @@
+//! The merchants' JSON API, version 1, and its deprecated alias (spec §4, §9).
+//!
+//! A request passes, in this order: its address and method, its key (401), its merchant's rate
+//! (429) and verification (403), and only then is its body read (415, 413, 400) and a service
+//! asked (404, 409, 422).
+
+pub mod alias;
+pub mod amount;
+pub mod body;
+pub mod charge;
+pub mod fields;
+pub mod idempotency;
+pub mod initiate;
+pub mod read_charge;
+pub mod session_status;
+pub mod submit_otp;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use axum::{
+    Router,
+    extract::{ConnectInfo, Request, State},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::{MethodRouter, get, post},
+};
+
+use crate::{
+    Edge,
+    client_address::client_address,
+    error::Error,
+    limits::{self, Bucket},
+    merchant::Purpose,
+};
+
+/// Every address of the API.
+pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    use {Bucket::*, Purpose::*};
+    let gated = |route: MethodRouter<Arc<Edge>>, bucket, purpose| {
+        let gate = Gate {
+            edge: edge.clone(),
+            bucket,
+            purpose,
+        };
+        route.route_layer(middleware::from_fn_with_state(gate, enter))
+    };
+    let initiate = || gated(post(initiate::initiate), Payments, TakePayment);
+    let deprecated = middleware::from_fn_with_state(edge.clone(), alias::deprecate);
+    Router::new()
+        .route("/api/v1/payments/initiate", initiate())
+        .route("/api/payments/initiate", initiate().route_layer(deprecated))
+        .route(
+            "/api/v1/payments/{session_id}/status",
+            gated(get(session_status::session_status), Payments, Read),
+        )
+        .route(
+            "/api/v1/payments/charge",
+            gated(post(charge::charge), Charge, TakePayment),
+        )
+        .route(
+            "/api/v1/payments/charge/submit-otp",
+            gated(post(submit_otp::submit_otp), Charge, TakePayment),
+        )
+        .route(
+            "/api/v1/payments/charge/{reference}",
+            gated(get(read_charge::read_charge), ChargeStatus, Read),
+        )
+}
+
+/// What stands before an endpoint.
+#[derive(Clone)]
+struct Gate {
+    edge: Arc<Edge>,
+    bucket: Bucket,
+    purpose: Purpose,
+}
+
+/// Lets a merchant in: key, rate, verification. The handler finds the merchant in the request's
+/// extensions.
+async fn enter(
+    State(gate): State<Gate>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let edge = &gate.edge;
+    let address = client_address(peer, request.headers(), &edge.trusted_proxies);
+    let merchant = match edge.keys.authenticate(request.headers(), address).await {
+        Ok(merchant) => merchant,
+        Err(error) => return error.into_response(),
+    };
+    tracing::Span::current().record("merchant.id", tracing::field::display(merchant.id));
+    let quota = limits::check(edge.rate_limits.clone(), merchant.id, gate.bucket).await;
+    let admitted = quota.admit().and_then(|()| merchant.may(gate.purpose));
+    let mut response = match admitted {
+        Ok(()) => {
+            request.extensions_mut().insert(merchant);
+            next.run(request).await
+        }
+        Err(error) => Error::into_response(error),
+    };
+    quota.write(response.headers_mut());
+    response
+}

@@ -1,0 +1,98 @@
+//! The Idempotency-Key header (design "Idempotency-Key").
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use uuid::Uuid;
+
+use super::fields::{Fault, FieldCode};
+
+/// The header's name, as errors name it.
+pub const HEADER: &str = "Idempotency-Key";
+
+const KEY_CHARACTERS_MAX: usize = 255;
+
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// The key under which a request is carried out once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IdempotencyKey {
+    Callers(String),
+    /// For the gateway's own repeats, where the caller sent none.
+    Gateways(Uuid),
+}
+
+impl IdempotencyKey {
+    /// The caller's key, or a new one of our own.
+    pub fn of(headers: &HeaderMap) -> Result<Self, Fault> {
+        let mut given = headers.get_all(HEADER).iter();
+        match (given.next(), given.next()) {
+            (None, _) => Ok(Self::Gateways(Uuid::new_v4())),
+            (Some(key), None) if is_key(key.as_bytes()) => {
+                let key = key.to_str().map_err(|_| FAULT)?;
+                Ok(Self::Callers(key.to_owned()))
+            }
+            _ => Err(FAULT),
+        }
+    }
+
+    /// As the services keep it: whose key it is, and the key.
+    pub fn marked(&self) -> String {
+        match self {
+            Self::Callers(key) => format!("c:{key}"),
+            Self::Gateways(key) => format!("g:{key}"),
+        }
+    }
+
+    /// Tells a caller who repeated a request that this is the answer to the first.
+    pub fn write_replayed(&self, replayed: bool, headers: &mut HeaderMap) {
+        if replayed && matches!(self, Self::Callers(_)) {
+            headers.insert(REPLAYED, HeaderValue::from_static("true"));
+        }
+    }
+}
+
+const FAULT: Fault = Fault::new(
+    FieldCode::InvalidFormat,
+    "must be given once, as 1 to 255 visible ASCII characters",
+);
+
+fn is_key(bytes: &[u8]) -> bool {
+    (1..=KEY_CHARACTERS_MAX).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(keys: &[&[u8]]) -> Result<IdempotencyKey, Fault> {
+        let name = HeaderName::from_static("idempotency-key");
+        let headers = keys
+            .iter()
+            .map(|key| (name.clone(), HeaderValue::from_bytes(key).expect("a value")));
+        IdempotencyKey::of(&headers.collect())
+    }
+
+    #[test]
+    fn a_key_is_one_visible_ascii_text() {
+        let longest = "k".repeat(255);
+        for key in ["1", "order-17", "\"quoted\"", "a,b;c", &longest] {
+            assert_eq!(
+                read(&[key.as_bytes()]),
+                Ok(IdempotencyKey::Callers(key.to_owned()))
+            );
+        }
+        let longer = "k".repeat(256);
+        for key in ["", " ", "a b", "a\tb", "clé", &longer] {
+            assert_eq!(read(&[key.as_bytes()]), Err(FAULT), "{key:?}");
+        }
+        assert_eq!(read(&[b"one", b"one"]), Err(FAULT));
+    }
+
+    #[test]
+    fn callers_cannot_name_a_key_of_the_gateway() {
+        let made = read(&[]).expect("a key");
+        assert!(matches!(made, IdempotencyKey::Gateways(_)));
+        let forged = read(&[made.marked().as_bytes()]).expect("a key");
+        assert_ne!(forged.marked(), made.marked());
+        assert!(forged.marked().starts_with("c:g:"));
+    }
+}

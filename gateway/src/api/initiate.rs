@@ -1,0 +1,154 @@
+//! `POST /api/v1/payments/initiate`: creates a payment session (spec §4.1).
+
+use std::sync::Arc;
+
+use axum::{
+    Extension, Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use chassis::money::{Currency, Money};
+use http::{HeaderMap, StatusCode};
+use proto::sessions::{CreateSessionRequest, Payer};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::{
+    amount,
+    body::Object,
+    fields::{self, Fields},
+    idempotency::{self, IdempotencyKey},
+};
+use crate::{Edge, backend, error::Error, merchant::Merchant};
+
+/// What a merchant asks for.
+#[derive(Debug)]
+struct Order {
+    amount: Money,
+    description: Option<String>,
+    redirect_url: Option<String>,
+    customer_email: Option<String>,
+    customer_name: Option<String>,
+    customer_phone: Option<String>,
+    key: IdempotencyKey,
+}
+
+#[derive(Debug, Serialize)]
+struct SessionCreated {
+    session_id: String,
+    payment_url: String,
+    amount: Box<RawValue>,
+    currency: &'static str,
+    expires_at: String,
+    /// Left out when there is none (spec §2.1).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<Warning>,
+}
+
+/// Tells that a field was left out which merchants had better send.
+#[derive(Debug, Serialize)]
+struct Warning {
+    code: &'static str,
+    field: &'static str,
+    message: &'static str,
+}
+
+pub async fn initiate(
+    State(edge): State<Arc<Edge>>,
+    Extension(merchant): Extension<Arc<Merchant>>,
+    headers: HeaderMap,
+    body: Object,
+) -> Result<Response, Error> {
+    let order = Order::parse(body, &headers)?;
+    let warnings = order.warnings();
+    let key = order.key.clone();
+    let created = edge
+        .sessions
+        .keyed(
+            backend::DEADLINE,
+            order.into_request(&merchant),
+            |mut sessions, request| async move { sessions.create_session(request).await },
+        )
+        .await?;
+    let session = created.session.unwrap_or_default();
+    let amount = session.amount.unwrap_or_default();
+    let amount = Money::try_from(&amount).map_err(Error::internal)?;
+    let answer = SessionCreated {
+        payment_url: format!("{}/pay/{}", edge.checkout_url, session.session_id),
+        session_id: session.session_id,
+        amount: amount::to_json(amount),
+        currency: amount.currency().code(),
+        expires_at: session.expires_at,
+        warnings,
+    };
+    let mut response = (StatusCode::CREATED, Json(answer)).into_response();
+    key.write_replayed(created.replayed, response.headers_mut());
+    Ok(response)
+}
+
+impl Order {
+    fn parse(body: Object, headers: &HeaderMap) -> Result<Self, Error> {
+        let mut fields = Fields::new(body);
+        let decimal = fields.required("amount", amount::parse);
+        let is_given = fields.is_given("currency");
+        let currency = fields.optional("currency", fields::currency);
+        // Without a currency that is understood, nothing can be said about decimals.
+        let currency = currency.or((!is_given).then_some(Currency::USD));
+        let amount = match decimal.zip(currency) {
+            Some((decimal, currency)) => fields.checked(
+                "amount",
+                Money::from_major(decimal, currency).map_err(amount::fault),
+            ),
+            None => None,
+        };
+        let description = fields::text(fields::DESCRIPTION_CHARACTERS_MAX);
+        let name = fields::text(fields::NAME_CHARACTERS_MAX);
+        let description = fields.optional("description", description).flatten();
+        let redirect_url = fields.optional("redirect_url", fields::url);
+        let customer_email = fields.optional("customer_email", fields::email);
+        let customer_name = fields.optional("customer_name", name).flatten();
+        let customer_phone = fields.optional("customer_phone", fields::phone);
+        let key = fields.checked(idempotency::HEADER, IdempotencyKey::of(headers));
+        let order = amount.zip(key).map(|(amount, key)| Self {
+            amount,
+            description,
+            redirect_url,
+            customer_email,
+            customer_name,
+            customer_phone: customer_phone.map(|phone| phone.as_e164().to_owned()),
+            key,
+        });
+        fields.finish(order)
+    }
+
+    fn warnings(&self) -> Vec<Warning> {
+        let email = self.customer_email.is_none().then_some(Warning {
+            code: "CUSTOMER_EMAIL_OMITTED",
+            field: "customer_email",
+            message: "customer_email will be required. It is the only identity of a payer who \
+                      pays with crypto.",
+        });
+        let phone = self.customer_phone.is_none().then_some(Warning {
+            code: "CUSTOMER_PHONE_OMITTED",
+            field: "customer_phone",
+            message: "Send customer_phone: it fills in the mobile money number at checkout and \
+                      is the best way to recognise a returning payer.",
+        });
+        email.into_iter().chain(phone).collect()
+    }
+
+    fn into_request(self, merchant: &Merchant) -> CreateSessionRequest {
+        CreateSessionRequest {
+            merchant_id: merchant.id.to_string(),
+            amount: Some(self.amount.into()),
+            description: self.description,
+            redirect_url: self.redirect_url,
+            payer: Some(Payer {
+                phone: self.customer_phone,
+                email: self.customer_email,
+                name: self.customer_name,
+            }),
+            idempotency_key: self.key.marked(),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! From an API key to its merchant (spec §5).
+//!
+//! A key that cannot be one is refused without asking anyone. An answer of merchants-svc is used
+//! for requests that begin at most 0.9 s after it was asked for, so that a revocation or a KYC
+//! change holds everywhere within a second. One question at a time is asked about one key.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use chassis::{
+    api_key::ApiKey,
+    clock::{Clock, Timestamp},
+};
+use http::{HeaderMap, header::AUTHORIZATION};
+use moka::future::Cache;
+use proto::merchants::AuthenticateRequest;
+
+use crate::{
+    backend::{self, Merchants},
+    error::Error,
+    failed_keys::FailedKeys,
+    merchant::Merchant,
+};
+
+/// How long an answer of merchants-svc is used, counted from before it was asked.
+const FRESH_FOR: Duration = Duration::from_millis(900);
+
+/// Good keys kept at once.
+const KNOWN_MAX: u64 = 100_000;
+
+/// Bad keys kept at once: a flood of invented keys may take this much memory and no more.
+const UNKNOWN_MAX: u64 = 10_000;
+
+/// Tells merchants by their keys.
+#[derive(Debug)]
+pub struct Keys {
+    merchants: Merchants,
+    clock: Clock,
+    known: Cache<[u8; 32], Known>,
+    unknown: Cache<[u8; 32], ()>,
+    failed: FailedKeys,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    merchant: Arc<Merchant>,
+    /// Before merchants-svc was asked.
+    asked_at: Timestamp,
+}
+
+impl Keys {
+    pub fn new(merchants: Merchants, failed: FailedKeys, clock: Clock) -> Self {
+        let cache = |capacity| {
+            Cache::builder()
+                .max_capacity(capacity)
+                .time_to_live(FRESH_FOR)
+        };
+        Self {
+            merchants,
+            clock,
+            known: cache(KNOWN_MAX).build(),
+            unknown: Cache::builder()
+                .max_capacity(UNKNOWN_MAX)
+                .time_to_live(FRESH_FOR)
+                .build(),
+            failed,
+        }
+    }
+
+    /// The merchant whose key the request carries.
+    ///
+    /// # Errors
+    /// [`Error::InvalidApiKey`]; [`Error::TooManyFailedKeys`]; [`Error::NothingStarted`] where
+    /// merchants-svc cannot be asked.
+    pub async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        address: IpAddr,
+    ) -> Result<Arc<Merchant>, Error> {
+        let begun_at = self.clock.real_now();
+        let Some(key) = bearer(headers) else {
+            return Err(self.refuse(address, begun_at));
+        };
+        let hash = key.sha256();
+        if let Some(known) = self
+            .known
+            .get(&hash)
+            .await
+            .filter(|known| known.serves(begun_at))
+        {
+            return Ok(known.merchant);
+        }
+        if self.unknown.contains_key(&hash) {
+            return Err(self.refuse(address, begun_at));
+        }
+        if let Some(retry_after_seconds) = self.failed.wait_seconds(address, begun_at) {
+            return Err(Error::TooManyFailedKeys {
+                retry_after_seconds,
+            });
+        }
+        match self.look_up(hash, begun_at).await {
+            Err(Error::InvalidApiKey) => Err(self.refuse(address, begun_at)),
+            answer => answer,
+        }
+    }
+
+    /// Asks merchants-svc, or joins a question about this key that is being asked already.
+    async fn look_up(&self, hash: [u8; 32], begun_at: Timestamp) -> Result<Arc<Merchant>, Error> {
+        loop {
+            let answer = self.known.try_get_with(hash, self.ask(hash)).await;
+            match answer {
+                Ok(known) if known.serves(begun_at) => return Ok(known.merchant),
+                // It was asked before something that this request must see may have happened.
+                Ok(_) => self.known.invalidate(&hash).await,
+                Err(error) => {
+                    if matches!(*error, Error::InvalidApiKey) {
+                        self.unknown.insert(hash, ()).await;
+                    }
+                    return Err(Error::clone(&error));
+                }
+            }
+        }
+    }
+
+    async fn ask(&self, hash: [u8; 32]) -> Result<Known, Error> {
+        let asked_at = self.clock.real_now();
+        let request = AuthenticateRequest {
+            key_sha256: hash.to_vec(),
+        };
+        let merchant = self
+            .merchants
+            .read(
+                backend::DEADLINE,
+                request,
+                |mut client, request| async move { client.authenticate(request).await },
+            )
+            .await?;
+        Ok(Known {
+            merchant: Arc::new(merchant.try_into()?),
+            asked_at,
+        })
+    }
+
+    /// Counts a bad key, and says so.
+    fn refuse(&self, address: IpAddr, now: Timestamp) -> Error {
+        if let Some(retry_after_seconds) = self.failed.wait_seconds(address, now) {
+            return Error::TooManyFailedKeys {
+                retry_after_seconds,
+            };
+        }
+        self.failed.count(address, now);
+        Error::InvalidApiKey
+    }
+}
+
+impl Known {
+    /// Whether it is fresh enough for a request that began then.
+    fn serves(&self, begun_at: Timestamp) -> bool {
+        begun_at.since(self.asked_at) <= FRESH_FOR
+    }
+}
+
+/// The key of the one `Authorization: Bearer` header, if it can be a key at all.
+fn bearer(headers: &HeaderMap) -> Option<ApiKey> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return None;
+    };
+    let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return None;
+    }
+    key.trim_start_matches(' ').parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(values: &[&str]) -> HeaderMap {
+        let values = values.iter().map(|value| {
+            let value = value.parse().expect("a header value");
+            (AUTHORIZATION, value)
+        });
+        values.collect()
+    }
+
+    #[test]
+    fn exactly_one_bearer_header_with_a_key_is_taken() {
+        let key = ApiKey::generate();
+        let key = key.expose();
+        for value in [format!("Bearer {key}"), format!("bearer   {key}")] {
+            assert!(bearer(&headers(&[&value])).is_some(), "{value}");
+        }
+        for value in [
+            String::new(),
+            "Bearer".to_owned(),
+            "Bearer ".to_owned(),
+            key.to_owned(),
+            format!("Basic {key}"),
+            format!("Bearer{key}"),
+            format!("Bearer {key} {key}"),
+            format!("Bearer \"{key}\""),
+            format!("Bearer {}", &key[..key.len() - 1]),
+        ] {
+            assert!(bearer(&headers(&[&value])).is_none(), "{value}");
+        }
+        let good = format!("Bearer {key}");
+        assert!(bearer(&headers(&[&good, &good])).is_none());
+        assert!(bearer(&headers(&[])).is_none());
+    }
+}

@@ -1,0 +1,258 @@
+//! Calls to the services behind the edge: a deadline on each, and a repeat only where it can do no
+//! harm (design: "never double").
+//!
+//! An attempt that never reached a service may always be repeated. One that may have, and whose
+//! answer was lost, is repeated only when it reads, or when it carries an idempotency key: then the
+//! service answers from its record of the first. Repeats are a small part of all calls.
+
+use std::{
+    error::Error as _,
+    future::Future,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use chassis::grpc::Channel;
+use proto::{
+    charges::charges_client::ChargesClient, merchants::merchants_client::MerchantsClient,
+    sessions::sessions_client::SessionsClient,
+};
+use tokio::time::Instant;
+use tonic::{Code, Request, Response, Status};
+
+use crate::error::Error;
+
+pub type Merchants = Backend<MerchantsClient<Channel>>;
+pub type Sessions = Backend<SessionsClient<Channel>>;
+pub type Charges = Backend<ChargesClient<Channel>>;
+
+/// For calls that touch a database at most.
+pub const DEADLINE: Duration = Duration::from_secs(5);
+
+/// For calls that wait for a rail: charges-svc answers by 9 s (design §3).
+pub const RAIL_DEADLINE: Duration = Duration::from_secs(12);
+
+/// Repeats of an attempt that left nothing behind.
+const REPEATS_MAX: u32 = 2;
+
+/// The pause before the first repeat; each later one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// One service.
+#[derive(Debug)]
+pub struct Backend<C> {
+    name: &'static str,
+    client: C,
+    budget: Budget,
+}
+
+/// What an attempt may have left behind when its answer was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// Nothing, or nothing that a repeat would change.
+    None,
+    /// A record under an idempotency key.
+    Keyed,
+    /// Something that must not be done twice.
+    Once,
+}
+
+impl<C: Clone> Backend<C> {
+    pub fn new(name: &'static str, client: C) -> Self {
+        Self {
+            name,
+            client,
+            budget: Budget::default(),
+        }
+    }
+
+    /// A call that may be made any number of times.
+    pub async fn read<Q: Clone, A, F>(
+        &self,
+        deadline: Duration,
+        request: Q,
+        send: impl Fn(C, Request<Q>) -> F,
+    ) -> Result<A, Error>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        self.call(Effect::None, deadline, request, send).await
+    }
+
+    /// A call that carries an idempotency key.
+    pub async fn keyed<Q: Clone, A, F>(
+        &self,
+        deadline: Duration,
+        request: Q,
+        send: impl Fn(C, Request<Q>) -> F,
+    ) -> Result<A, Error>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        self.call(Effect::Keyed, deadline, request, send).await
+    }
+
+    /// A call that is not made again once it may have arrived.
+    pub async fn once<Q: Clone, A, F>(
+        &self,
+        deadline: Duration,
+        request: Q,
+        send: impl Fn(C, Request<Q>) -> F,
+    ) -> Result<A, Error>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        self.call(Effect::Once, deadline, request, send).await
+    }
+
+    async fn call<Q: Clone, A, F>(
+        &self,
+        effect: Effect,
+        deadline: Duration,
+        request: Q,
+        send: impl Fn(C, Request<Q>) -> F,
+    ) -> Result<A, Error>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        self.budget.earn();
+        let ends_at = Instant::now() + deadline;
+        // An attempt may have arrived whose answer never did.
+        let mut lost = false;
+        for repeats in 0_u32.. {
+            let left = ends_at.saturating_duration_since(Instant::now());
+            let mut attempt = Request::new(request.clone());
+            attempt.set_timeout(left);
+            let answer = tokio::time::timeout(left, send(self.client.clone(), attempt)).await;
+            let failure = match answer {
+                Ok(Ok(answer)) => return Ok(answer.into_inner()),
+                Ok(Err(status)) => Failure::of(status),
+                Err(_) => Failure::Late,
+            };
+            lost |= matches!(failure, Failure::Lost | Failure::Late);
+            let may_repeat = match failure {
+                Failure::Unsent => true,
+                Failure::Lost => effect != Effect::Once,
+                Failure::Late => false,
+                // Our own lost attempt is still running, not the caller's.
+                Failure::Refused(Error::IdempotencyInProgress) if lost => true,
+                Failure::Refused(Error::OutcomeUnknown) if effect == Effect::None => {
+                    return Err(Error::NothingStarted);
+                }
+                Failure::Refused(error) => return Err(error),
+            };
+            // Under a key the record of a lost attempt is worth waiting for.
+            let is_patient = lost && effect == Effect::Keyed;
+            let pause = pause(repeats);
+            let has_time = Instant::now() + pause < ends_at;
+            let may_repeat = may_repeat && has_time && (is_patient || repeats < REPEATS_MAX);
+            if !(may_repeat && self.budget.spend()) {
+                break;
+            }
+            metrics::counter!("gateway_backend_repeats_total", "backend" => self.name).increment(1);
+            tokio::time::sleep(pause).await;
+        }
+        tracing::warn!(backend = self.name, lost, "no answer");
+        Err(match effect {
+            Effect::Keyed | Effect::Once if lost => Error::OutcomeUnknown,
+            _ => Error::NothingStarted,
+        })
+    }
+}
+
+/// Why an attempt brought no result.
+#[derive(Debug)]
+enum Failure {
+    /// It never left: there was no connection.
+    Unsent,
+    /// It may have arrived; the connection broke before the answer.
+    Lost,
+    /// It may have arrived; the deadline passed before the answer.
+    Late,
+    /// The service answered.
+    Refused(Error),
+}
+
+impl Failure {
+    fn of(status: Status) -> Self {
+        if status.code() == Code::DeadlineExceeded {
+            return Self::Late;
+        }
+        // What came from the service has no source; what was made up here has.
+        let mut source = status.source();
+        if source.is_none() {
+            return Self::Refused(status.into());
+        }
+        while let Some(error) = source {
+            if error.is::<tonic::ConnectError>() {
+                return Self::Unsent;
+            }
+            source = error.source();
+        }
+        Self::Lost
+    }
+}
+
+/// From half of it to the whole, so that callers who failed together do not come back together.
+fn pause(repeats: u32) -> Duration {
+    let longest = FIRST_PAUSE
+        .saturating_mul(1 << repeats.min(10))
+        .min(PAUSE_MAX);
+    rand::random_range(longest / 2..=longest)
+}
+
+/// How many repeats may still be made: each call earns a fifth of one.
+#[derive(Debug)]
+struct Budget(AtomicU32);
+
+impl Budget {
+    const REPEAT_COSTS: u32 = 5;
+    const MAX: u32 = 200 * Self::REPEAT_COSTS;
+
+    fn earn(&self) {
+        self.change(|funds| Some((funds + 1).min(Self::MAX)));
+    }
+
+    fn spend(&self) -> bool {
+        self.change(|funds| funds.checked_sub(Self::REPEAT_COSTS))
+    }
+
+    fn change(&self, change: impl FnMut(u32) -> Option<u32>) -> bool {
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, change)
+            .is_ok()
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(AtomicU32::new(Self::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_gives_out_and_is_earned_again() {
+        let budget = Budget::default();
+        let spent = (0..1_000).filter(|_| budget.spend()).count();
+        assert_eq!(spent, 200);
+        (0..4).for_each(|_| budget.earn());
+        assert!(!budget.spend());
+        budget.earn();
+        assert!(budget.spend());
+    }
+
+    #[test]
+    fn pauses_grow_and_stay_within_their_bounds() {
+        for repeats in 0..100 {
+            let pause = pause(repeats);
+            assert!(pause >= FIRST_PAUSE / 2 && pause <= PAUSE_MAX);
+        }
+        assert!(pause(3) > FIRST_PAUSE);
+    }
+}

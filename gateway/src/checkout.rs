@@ -1,0 +1,239 @@
+//! The hosted checkout: the pages at `{checkout_url}/pay/<session_id>` where payers pay.
+//!
+//! Every page is made from what the services say at that moment, works without a script, and keeps
+//! no cookie. A form is answered by 303 to the page itself, never to the merchant. Promise: however
+//! often a form is sent, it is one charge, and what was not certainly paid is never shown as paid.
+
+pub mod abuse;
+pub mod quote;
+
+mod assets;
+mod code;
+mod page;
+mod pay;
+mod return_link;
+mod same_site;
+mod situation;
+mod text;
+mod view;
+mod visitor;
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{Request, State},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use chassis::clock::Clock;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    header::{
+        CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION,
+        REFERRER_POLICY, RETRY_AFTER,
+    },
+};
+use ipnet::IpNet;
+use serde::Serialize;
+use url::form_urlencoded;
+
+use self::{abuse::Abuse, quote::Rates, situation::Situation, visitor::Visitor};
+use crate::{
+    api::body,
+    backend::{Charges, Merchants, Sessions},
+    error::Error,
+    front::{self, Front},
+};
+
+/// Nothing but our own style sheet, script and forms; nobody frames us.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
+    img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; \
+    base-uri 'none'";
+
+/// For what is no page.
+const BARE_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
+
+const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
+
+/// What the pages share.
+#[derive(Debug)]
+pub struct Checkout {
+    pub merchants: Merchants,
+    pub sessions: Sessions,
+    pub charges: Charges,
+    pub rates: Rates,
+    pub abuse: Abuse,
+    pub clock: Clock,
+    pub trusted_proxies: Vec<IpNet>,
+}
+
+/// Every address of the checkout.
+pub fn router(checkout: Arc<Checkout>, front: Front) -> Router {
+    Router::new()
+        .route("/pay/{session_id}", get(show).post(pay::pay))
+        .route("/pay/{session_id}/code", post(code::submit).get(to_page))
+        .route("/pay/{session_id}/state", get(state))
+        .route("/assets/{name}", get(assets::serve))
+        .fallback(async |visitor: Visitor| page::refusal(visitor.text, &Error::NotFound))
+        .method_not_allowed_fallback(async |visitor: Visitor| {
+            page::refusal(visitor.text, &Error::MethodNotAllowed)
+        })
+        .layer(middleware::from_fn_with_state(front, front::pass))
+        .layer(middleware::from_fn(dress))
+        .with_state(checkout)
+}
+
+async fn show(State(checkout): State<Arc<Checkout>>, visitor: Visitor) -> Response {
+    let shown = async {
+        let situation = checkout.look_up(&visitor).await?;
+        view::show(&checkout, &visitor, &situation).await
+    };
+    or_refusal(&visitor, shown.await)
+}
+
+/// For a code's address that was opened by hand.
+async fn to_page(visitor: Visitor) -> Response {
+    see(&visitor)
+}
+
+#[derive(Serialize)]
+struct StateShown {
+    state: &'static str,
+}
+
+/// What the page asks in the background: whether it still shows the truth.
+async fn state(
+    State(checkout): State<Arc<Checkout>>,
+    visitor: Visitor,
+    headers: HeaderMap,
+) -> Response {
+    let situation = match checkout.look_up(&visitor).await {
+        Ok(situation) => situation,
+        Err(error) => {
+            report(&error);
+            return wait_header(error.status(), &error);
+        }
+    };
+    let state = situation.state.name();
+    let tag = format!("\"{state}\"");
+    let is_known = headers
+        .get(IF_NONE_MATCH)
+        .is_some_and(|known| known.as_bytes() == tag.as_bytes());
+    let tag = HeaderValue::try_from(tag).expect("a state's name is visible ASCII");
+    if is_known {
+        return (StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response();
+    }
+    ([(ETAG, tag)], Json(StateShown { state })).into_response()
+}
+
+fn wait_header(status: StatusCode, error: &Error) -> Response {
+    let mut response = status.into_response();
+    if let Error::RateLimited {
+        retry_after_seconds,
+    } = error
+    {
+        let seconds = HeaderValue::from(*retry_after_seconds);
+        response.headers_mut().insert(RETRY_AFTER, seconds);
+    }
+    response
+}
+
+impl Checkout {
+    /// The session that the address names, unless its visitor has guessed too often.
+    async fn look_up(&self, visitor: &Visitor) -> Result<Situation, Error> {
+        let now = self.clock.real_now();
+        self.abuse
+            .may_look(visitor.address, now)
+            .map_err(|wait| Error::RateLimited {
+                retry_after_seconds: u32::try_from(wait.as_secs()).unwrap_or(u32::MAX),
+            })?;
+        let found = Situation::load(self, &visitor.id).await;
+        if matches!(found, Err(Error::NotFound)) {
+            self.abuse.count_unknown(visitor.address, now);
+        }
+        found
+    }
+}
+
+/// The page itself, by GET.
+fn see(visitor: &Visitor) -> Response {
+    let location = HeaderValue::try_from(visitor.page());
+    let location = location.unwrap_or(HeaderValue::from_static("/"));
+    (StatusCode::SEE_OTHER, [(LOCATION, location)]).into_response()
+}
+
+fn or_refusal(visitor: &Visitor, answered: Result<Response, Error>) -> Response {
+    answered.unwrap_or_else(|error| {
+        report(&error);
+        let mut response = page::refusal(visitor.text, &error);
+        let wait = wait_header(error.status(), &error);
+        response.headers_mut().extend(wait.headers().clone());
+        response
+    })
+}
+
+fn report(error: &Error) {
+    if let Error::Internal(source) = error {
+        tracing::error!(error = &**source as &dyn std::error::Error, "a page failed");
+    }
+}
+
+/// The fields of a form.
+struct Fields(Vec<(String, String)>);
+
+impl Fields {
+    async fn read(headers: &HeaderMap, body: Body) -> Result<Self, Error> {
+        let content_type = headers.get(CONTENT_TYPE);
+        let is_form = content_type.is_some_and(|value| {
+            value
+                .as_bytes()
+                .starts_with(b"application/x-www-form-urlencoded")
+        });
+        if !is_form {
+            return Err(Error::UnsupportedMediaType);
+        }
+        let body = body::read(headers, body).await?;
+        Ok(Self(form_urlencoded::parse(&body).into_owned().collect()))
+    }
+
+    /// The value, trimmed; empty where it is absent.
+    fn get(&self, name: &str) -> &str {
+        let mut fields = self.0.iter();
+        let found = fields.find(|(field, _)| field == name);
+        found.map(|(_, value)| value.trim()).unwrap_or_default()
+    }
+}
+
+/// Puts on every answer what browsers must know, and makes pages of what the front refused.
+async fn dress(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let is_asset = path.starts_with("/assets/");
+    let is_state = path.ends_with("/state");
+    let language = text::preferred(request.headers());
+    let mut response = next.run(request).await;
+    let is_json = |response: &Response| {
+        let content_type = response.headers().get(CONTENT_TYPE);
+        content_type.is_some_and(|value| value == "application/json")
+    };
+    if response.status().is_server_error() && is_json(&response) && !is_state {
+        let made = page::refusal(language, &Error::NothingStarted);
+        let (parts, body) = made.into_parts();
+        *response.body_mut() = body;
+        response.headers_mut().extend(parts.headers);
+    }
+    let is_kept = is_asset && response.status().is_success();
+    let is_page = !is_asset && !is_state;
+    let headers = response.headers_mut();
+    let policy = if is_page { POLICY } else { BARE_POLICY };
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(ROBOTS, HeaderValue::from_static("noindex, nofollow"));
+    if is_kept {
+        let kept = HeaderValue::from_static("public, max-age=31536000, immutable");
+        headers.insert(CACHE_CONTROL, kept);
+    }
+    response
+}

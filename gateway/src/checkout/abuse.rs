@@ -1,0 +1,266 @@
+//! How often payers may try, so that nobody can be flooded with prompts and no address guessed.
+//!
+//! Fixed windows in this process: each replica of the gateway counts for itself, so that the real
+//! limit is at most the configured one times the replicas. 0 switches a limit off.
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    net::IpAddr,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use chassis::{clock::Timestamp, ids::SessionId, phone::Phone};
+use clap::Args;
+
+/// Entries that one window holds; beyond them nothing new is counted.
+const ENTRIES_MAX: usize = 100_000;
+
+/// The settings.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct AbuseLimits {
+    /// Payments that may be tried for one session in a window; 0: any number.
+    #[arg(long, env = "CHECKOUT_TRIES_PER_SESSION", default_value_t = 5)]
+    pub checkout_tries_per_session: u32,
+
+    /// Payments that may be tried from one client address in a window; 0: any number.
+    #[arg(long, env = "CHECKOUT_TRIES_PER_ADDRESS", default_value_t = 10)]
+    pub checkout_tries_per_address: u32,
+
+    /// Payments that may be tried from one phone number in a window, at all merchants together;
+    /// 0: any number.
+    #[arg(long, env = "CHECKOUT_TRIES_PER_NUMBER", default_value_t = 3)]
+    pub checkout_tries_per_number: u32,
+
+    /// Addresses of payments that do not exist, which one client address may open in a window;
+    /// 0: any number.
+    #[arg(long, env = "CHECKOUT_UNKNOWN_PER_ADDRESS", default_value_t = 60)]
+    pub checkout_unknown_per_address: u32,
+
+    /// The length of these windows.
+    #[arg(long, env = "CHECKOUT_LIMIT_WINDOW", default_value = "10m", value_parser = chassis::config::duration)]
+    pub checkout_limit_window: Duration,
+}
+
+/// Who tries to pay what.
+#[derive(Clone, Debug)]
+pub struct Try {
+    pub session: SessionId,
+    pub address: IpAddr,
+    pub number: Phone,
+}
+
+/// The counts of this process.
+#[derive(Debug)]
+pub struct Abuse {
+    limits: AbuseLimits,
+    window: Mutex<Window>,
+}
+
+#[derive(Debug, Default)]
+struct Window {
+    /// Which window it is, counted from 1970.
+    number: i64,
+    sessions: HashMap<SessionId, u32>,
+    addresses: HashMap<IpAddr, u32>,
+    numbers: HashMap<String, u32>,
+    unknown: HashMap<IpAddr, u32>,
+}
+
+impl Abuse {
+    pub fn new(limits: AbuseLimits) -> Self {
+        Self {
+            limits,
+            window: Mutex::default(),
+        }
+    }
+
+    /// Counts a try.
+    ///
+    /// # Errors
+    /// The wait until the next window, where a limit is reached; then nothing is counted.
+    pub fn take(&self, tried: &Try, now: Timestamp) -> Result<(), Duration> {
+        let limits = &self.limits;
+        self.with_window(now, |window| {
+            let number = tried.number.as_e164().to_owned();
+            let is_free = has_room(
+                &window.sessions,
+                &tried.session,
+                limits.checkout_tries_per_session,
+            ) && has_room(
+                &window.addresses,
+                &tried.address,
+                limits.checkout_tries_per_address,
+            ) && has_room(&window.numbers, &number, limits.checkout_tries_per_number);
+            if is_free {
+                count(&mut window.sessions, tried.session);
+                count(&mut window.addresses, tried.address);
+                count(&mut window.numbers, number);
+            }
+            is_free
+        })
+    }
+
+    /// A try that sent nothing to anyone does not count.
+    pub fn give_back(&self, tried: &Try, now: Timestamp) {
+        let given_back = self.with_window(now, |window| {
+            discount(&mut window.sessions, &tried.session);
+            discount(&mut window.addresses, &tried.address);
+            discount(&mut window.numbers, tried.number.as_e164());
+            true
+        });
+        debug_assert!(given_back.is_ok());
+    }
+
+    /// Whether an address may still open payments that do not exist.
+    pub fn may_look(&self, address: IpAddr, now: Timestamp) -> Result<(), Duration> {
+        let most = self.limits.checkout_unknown_per_address;
+        self.with_window(now, |window| has_room(&window.unknown, &address, most))
+    }
+
+    /// Counts a payment that does not exist.
+    pub fn count_unknown(&self, address: IpAddr, now: Timestamp) {
+        let counted = self.with_window(now, |window| {
+            count(&mut window.unknown, address);
+            true
+        });
+        debug_assert!(counted.is_ok());
+    }
+
+    /// Runs `decide` on the window of now; false becomes the wait until the next.
+    fn with_window(
+        &self,
+        now: Timestamp,
+        decide: impl FnOnce(&mut Window) -> bool,
+    ) -> Result<(), Duration> {
+        let length = i64::try_from(self.limits.checkout_limit_window.as_secs()).unwrap_or(i64::MAX);
+        let length = length.max(1);
+        // No code panics while it holds the lock.
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = now.unix_seconds().div_euclid(length);
+        if window.number != number {
+            *window = Window {
+                number,
+                ..Window::default()
+            };
+        }
+        if decide(&mut window) {
+            return Ok(());
+        }
+        let left = length - now.unix_seconds().rem_euclid(length);
+        Err(Duration::from_secs(u64::try_from(left).unwrap_or(1)))
+    }
+}
+
+fn has_room<K: Eq + Hash>(counts: &HashMap<K, u32>, key: &K, most: u32) -> bool {
+    most == 0 || counts.get(key).copied().unwrap_or_default() < most
+}
+
+fn count<K: Eq + Hash>(counts: &mut HashMap<K, u32>, key: K) {
+    if counts.len() >= ENTRIES_MAX && !counts.contains_key(&key) {
+        return;
+    }
+    let entry = counts.entry(key).or_default();
+    *entry = entry.saturating_add(1);
+}
+
+fn discount<K, Q>(counts: &mut HashMap<K, u32>, key: &Q)
+where
+    K: Eq + Hash + std::borrow::Borrow<Q>,
+    Q: Eq + Hash + ?Sized,
+{
+    if let Some(entry) = counts.get_mut(key) {
+        *entry = entry.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: AbuseLimits = AbuseLimits {
+        checkout_tries_per_session: 5,
+        checkout_tries_per_address: 10,
+        checkout_tries_per_number: 3,
+        checkout_unknown_per_address: 2,
+        checkout_limit_window: Duration::from_secs(600),
+    };
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_unix_millis(seconds * 1_000).expect("a moment")
+    }
+
+    fn tried(session: SessionId, number: &str) -> Try {
+        Try {
+            session,
+            address: "192.0.2.1".parse().expect("an address"),
+            number: Phone::parse_ghana_mobile(number).expect("a number"),
+        }
+    }
+
+    #[test]
+    fn a_number_is_left_alone_after_three_tries_whatever_the_session() {
+        let abuse = Abuse::new(LIMITS);
+        for _ in 0..3 {
+            assert_eq!(
+                abuse.take(&tried(SessionId::new(), "0241234567"), at(1_200)),
+                Ok(())
+            );
+        }
+        let fourth = tried(SessionId::new(), "+233241234567");
+        let wait = Duration::from_secs(600);
+        assert_eq!(abuse.take(&fourth, at(1_200)), Err(wait));
+        assert_eq!(
+            abuse.take(&tried(SessionId::new(), "0241234568"), at(1_200)),
+            Ok(())
+        );
+        assert_eq!(abuse.take(&fourth, at(1_800)), Ok(()), "in the next window");
+    }
+
+    #[test]
+    fn sessions_and_addresses_have_their_limits() {
+        let abuse = Abuse::new(LIMITS);
+        let session = SessionId::new();
+        let number = |n| format!("02412345{n:02}");
+        for n in 0..5 {
+            assert_eq!(abuse.take(&tried(session, &number(n)), at(0)), Ok(()));
+        }
+        assert!(abuse.take(&tried(session, &number(5)), at(0)).is_err());
+        for n in 5..10 {
+            assert_eq!(
+                abuse.take(&tried(SessionId::new(), &number(n)), at(0)),
+                Ok(())
+            );
+        }
+        assert!(
+            abuse
+                .take(&tried(SessionId::new(), &number(10)), at(0))
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn what_was_given_back_does_not_count() {
+        let abuse = Abuse::new(LIMITS);
+        let tried = tried(SessionId::new(), "0241234567");
+        for _ in 0..10 {
+            assert_eq!(abuse.take(&tried, at(0)), Ok(()));
+            abuse.give_back(&tried, at(0));
+        }
+    }
+
+    #[test]
+    fn guessing_ends_in_a_wait() {
+        let abuse = Abuse::new(LIMITS);
+        let address = "192.0.2.1".parse().expect("an address");
+        for _ in 0..2 {
+            assert_eq!(abuse.may_look(address, at(0)), Ok(()));
+            abuse.count_unknown(address, at(0));
+        }
+        assert_eq!(
+            abuse.may_look(address, at(60)),
+            Err(Duration::from_secs(540))
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! `POST /pay/{session_id}/code`: the code that a payer was given goes to charges-svc and nowhere
+//! else.
+
+use std::sync::Arc;
+
+use axum::{body::Body, extract::State, response::Response};
+use http::{HeaderMap, StatusCode};
+use proto::charges::SubmitOtpRequest;
+
+use super::{
+    Checkout, Fields, or_refusal, same_site, see, situation::State as Standing, view::View,
+    visitor::Visitor,
+};
+use crate::{backend, error::Error};
+
+/// Characters of a code; networks use 4 to 8.
+const CODE_CHARACTERS_MAX: usize = 32;
+
+pub async fn submit(
+    State(checkout): State<Arc<Checkout>>,
+    visitor: Visitor,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let answered = answer(&checkout, &visitor, &headers, body).await;
+    or_refusal(&visitor, answered)
+}
+
+async fn answer(
+    checkout: &Checkout,
+    visitor: &Visitor,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Response, Error> {
+    if !same_site::is_ours(headers) {
+        return Err(Error::CrossSite);
+    }
+    let fields = Fields::read(headers, body).await?;
+    let situation = checkout.look_up(visitor).await?;
+    let charge = situation
+        .hosted
+        .as_ref()
+        .and_then(|hosted| hosted.charge.as_ref());
+    let Some(charge) = charge.filter(|charge| charge.reference == fields.get("reference")) else {
+        // The code was for a charge that has ended.
+        return Ok(see(visitor));
+    };
+    if situation.state != Standing::Otp {
+        return Ok(see(visitor));
+    }
+    let merchant = situation.merchant(checkout).await?;
+    let view = View {
+        visitor,
+        situation: &situation,
+        merchant: &merchant,
+    };
+    let otp = fields.get("otp");
+    let is_code = (1..=CODE_CHARACTERS_MAX).contains(&otp.len())
+        && otp.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_code {
+        let fault = Some(visitor.text.code_missing);
+        return view.otp(StatusCode::UNPROCESSABLE_ENTITY, otp, fault);
+    }
+    let request = SubmitOtpRequest {
+        merchant_id: situation.session.merchant_id.clone(),
+        reference: charge.reference.clone(),
+        otp: otp.to_owned(),
+    };
+    let submitted = checkout.charges.once(
+        backend::RAIL_DEADLINE,
+        request,
+        |mut charges, request| async move { charges.submit_otp(request).await },
+    );
+    match submitted.await {
+        // Wrong or right, in time or not: the page tells.
+        Ok(_) | Err(Error::ChargeNotAwaitingOtp | Error::OutcomeUnknown) => Ok(see(visitor)),
+        Err(Error::NothingStarted) => {
+            let fault = Some(visitor.text.code_not_sent);
+            view.otp(StatusCode::SERVICE_UNAVAILABLE, otp, fault)
+        }
+        Err(error) => Err(error),
+    }
+}

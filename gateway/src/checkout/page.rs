@@ -1,0 +1,253 @@
+//! The pages as templates, and what each of them is given. Whatever comes from outside is escaped
+//! by the template engine.
+
+use std::sync::LazyLock;
+
+use askama::Template;
+use axum::response::{Html, IntoResponse, Response};
+use chassis::money::Money;
+use http::StatusCode;
+
+use super::{assets::Asset, return_link::Back, text::Text, visitor::Visitor};
+use crate::error::Error;
+
+/// What every page has.
+#[derive(Debug)]
+pub struct Shell {
+    pub text: &'static Text,
+    pub title: &'static str,
+    pub state: &'static str,
+    pub is_error: bool,
+    /// Its own address, without what asked for one special view.
+    pub page: Option<String>,
+    /// Where to ask whether it still shows the truth.
+    pub poll: Option<String>,
+    /// Whom to ask about what is paid for.
+    pub merchant: Option<String>,
+    /// The other language, and this page in it.
+    pub other: Option<(&'static Text, String)>,
+    pub css: &'static str,
+    pub js: &'static str,
+}
+
+impl Shell {
+    /// A page of nobody's session.
+    pub fn bare(text: &'static Text, title: &'static str, state: &'static str) -> Self {
+        static CSS: LazyLock<String> = LazyLock::new(|| Asset::Css.path());
+        static JS: LazyLock<String> = LazyLock::new(|| Asset::Js.path());
+        Self {
+            text,
+            title,
+            state,
+            is_error: false,
+            page: None,
+            poll: None,
+            merchant: None,
+            other: None,
+            css: CSS.as_str(),
+            js: JS.as_str(),
+        }
+    }
+
+    /// A page of a session.
+    pub fn new(
+        visitor: &Visitor,
+        merchant: &str,
+        title: &'static str,
+        state: &'static str,
+    ) -> Self {
+        let other = visitor.text.other();
+        Self {
+            page: Some(visitor.page()),
+            merchant: Some(merchant.to_owned()),
+            other: Some((other, visitor.in_language(other))),
+            ..Self::bare(visitor.text, title, state)
+        }
+    }
+}
+
+/// What is paid for.
+#[derive(Debug)]
+pub struct Order {
+    pub merchant: String,
+    pub amount: String,
+    pub description: Option<String>,
+}
+
+/// What was put into the form, and what is wrong with it.
+#[derive(Debug, Default)]
+pub struct Form {
+    /// Makes one charge of however many times the form is sent.
+    pub attempt: String,
+    pub network: String,
+    pub other_number: bool,
+    pub mobile_number: String,
+    pub network_error: Option<&'static str>,
+    pub number_error: Option<&'static str>,
+    /// Why nothing came of the last one.
+    pub notice: Option<String>,
+}
+
+/// One network to choose.
+#[derive(Debug)]
+pub struct Network {
+    pub value: &'static str,
+    pub name: &'static str,
+    pub chosen: bool,
+}
+
+#[derive(Debug, Template)]
+#[template(path = "checkout/form.html")]
+pub struct FormPage<'a> {
+    pub shell: Shell,
+    pub order: Order,
+    pub form: &'a Form,
+    pub action: String,
+    /// In cedis.
+    pub debit: &'a str,
+    pub quote: Option<String>,
+    pub rate: Option<String>,
+    pub networks: Vec<Network>,
+    /// The number that the merchant sent, masked.
+    pub kept: Option<String>,
+    pub ends: String,
+    pub back: Option<String>,
+}
+
+#[derive(Debug, Template)]
+#[template(path = "checkout/otp.html")]
+pub struct OtpPage<'a> {
+    pub shell: Shell,
+    pub order: Order,
+    pub action: String,
+    pub lead: String,
+    pub said: Option<&'a str>,
+    pub reference: &'a str,
+    pub typed: &'a str,
+    pub error: Option<String>,
+    pub until: String,
+}
+
+#[derive(Debug, Template)]
+#[template(path = "checkout/wait.html")]
+pub struct WaitPage<'a> {
+    pub shell: Shell,
+    pub order: Order,
+    pub action: String,
+    pub lead: String,
+    pub said: Option<&'a str>,
+    pub rescue: &'static str,
+    pub reference: &'a str,
+    pub slow: bool,
+}
+
+#[derive(Debug, Template)]
+#[template(path = "checkout/result.html")]
+pub struct ResultPage {
+    pub shell: Shell,
+    pub order: Option<Order>,
+    pub lines: Vec<String>,
+    pub facts: Vec<(&'static str, String)>,
+    pub again: Option<String>,
+    pub back: Option<Back>,
+}
+
+impl ResultPage {
+    /// A page that only says something.
+    pub fn saying(shell: Shell, line: &str) -> Self {
+        Self {
+            shell,
+            order: None,
+            lines: vec![line.to_owned()],
+            facts: Vec::new(),
+            again: None,
+            back: None,
+        }
+    }
+}
+
+/// The page, or a page that says that there is none.
+pub fn respond(status: StatusCode, page: &impl Template) -> Response {
+    match page.render() {
+        Ok(html) => (status, Html(html)).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "a page cannot be made");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// A request that no session's page answers.
+pub fn refusal(text: &'static Text, error: &Error) -> Response {
+    if let Error::RateLimited {
+        retry_after_seconds,
+    } = error
+    {
+        let line = text.too_many(u64::from(*retry_after_seconds).div_ceil(60));
+        let shell = Shell::bare(text, text.unavailable_title, "unavailable");
+        return respond(error.status(), &ResultPage::saying(shell, &line));
+    }
+    let (status, title, line, state) = match error {
+        Error::NotFound => (
+            StatusCode::NOT_FOUND,
+            text.unknown_title,
+            text.unknown,
+            "unknown",
+        ),
+        Error::CrossSite
+        | Error::MethodNotAllowed
+        | Error::UnsupportedMediaType
+        | Error::PayloadTooLarge
+        | Error::RequestTimeout
+        | Error::BodyCutOff => (error.status(), text.refused_title, text.refused, "refused"),
+        _ => {
+            let status = match error {
+                error if error.status().is_server_error() => error.status(),
+                _ => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            (status, text.unavailable_title, text.trouble, "unavailable")
+        }
+    };
+    let shell = Shell::bare(text, title, state);
+    respond(status, &ResultPage::saying(shell, line))
+}
+
+/// An amount for people: `GHS 1,250.00`.
+pub fn shown(money: Money) -> String {
+    let major = money.to_major().to_string();
+    let (whole, fraction) = match major.split_once('.') {
+        Some((whole, fraction)) => (whole, format!(".{fraction}")),
+        None => (major.as_str(), String::new()),
+    };
+    let mut grouped = String::new();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    format!("{}\u{a0}{grouped}{fraction}", money.currency())
+}
+
+/// A masked number in one piece, wherever the line breaks.
+pub fn unbroken(masked: &str) -> String {
+    masked.replace(' ', "\u{a0}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_grouped_and_keep_their_decimals() {
+        let check = |minor, code: &str, text: &str| {
+            let money = Money::new(minor, code.parse().expect("a currency"));
+            assert_eq!(shown(money).replace('\u{a0}', " "), text);
+        };
+        check(2_550, "GHS", "GHS 25.50");
+        check(100_000, "GHS", "GHS 1,000.00");
+        check(999_999_999_999, "GHS", "GHS 9,999,999,999.99");
+        check(123, "JPY", "JPY 123");
+        check(5, "BHD", "BHD 0.005");
+    }
+}

@@ -1,0 +1,194 @@
+//! `POST /pay/{session_id}`: the form becomes a charge (design §3, "Hosted charge").
+//!
+//! Whatever was begun is told by the page that the answer leads to, never by the answer.
+
+use std::sync::Arc;
+
+use axum::{body::Body, extract::State, response::Response};
+use chassis::phone::Phone;
+use http::{HeaderMap, StatusCode};
+use proto::charges::{CreateChargeRequest, HostedSession, Provider};
+use uuid::Uuid;
+
+use super::{
+    Checkout, Fields,
+    abuse::Try,
+    or_refusal,
+    page::Form,
+    quote::Quote,
+    same_site, see,
+    situation::{Situation, State as Standing},
+    text::Text,
+    view::{NETWORKS, View},
+    visitor::Visitor,
+};
+use crate::{
+    backend,
+    error::Error,
+    merchant::{Merchant, Purpose},
+};
+
+pub async fn pay(
+    State(checkout): State<Arc<Checkout>>,
+    visitor: Visitor,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let answered = answer(&checkout, &visitor, &headers, body).await;
+    or_refusal(&visitor, answered)
+}
+
+async fn answer(
+    checkout: &Checkout,
+    visitor: &Visitor,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Response, Error> {
+    if !same_site::is_ours(headers) {
+        return Err(Error::CrossSite);
+    }
+    let fields = Fields::read(headers, body).await?;
+    let situation = checkout.look_up(visitor).await?;
+    // Another tab or device was quicker, or this one sent its form twice.
+    if !matches!(situation.state, Standing::Form | Standing::Failed) {
+        return Ok(see(visitor));
+    }
+    let merchant = situation.merchant(checkout).await?;
+    let view = View {
+        visitor,
+        situation: &situation,
+        merchant: &merchant,
+    };
+    if merchant.may(Purpose::TakePayment).is_err() {
+        return Ok(see(visitor));
+    }
+    let Some(quote) = checkout.rates.quote(situation.asked) else {
+        return Ok(view.no_rate());
+    };
+    let entered = Entered::read(&fields, &situation, visitor.text);
+    if fields.get("quote") != quote.carried().unwrap_or_default() {
+        let form = entered.with_notice(visitor.text.rate_changed);
+        return Ok(view.form(StatusCode::CONFLICT, &quote, &form));
+    }
+    let Entered { form, chosen } = entered;
+    let Some((provider, number)) = chosen else {
+        return Ok(view.form(StatusCode::UNPROCESSABLE_ENTITY, &quote, &form));
+    };
+    let tried = Try {
+        session: situation.id,
+        address: visitor.address,
+        number: number.clone(),
+    };
+    if let Err(wait) = checkout.abuse.take(&tried, checkout.clock.real_now()) {
+        return Ok(view.too_many(&quote, form, wait));
+    }
+    let request = request(&view, &merchant, &quote, (provider, &number), &form.attempt);
+    let charged = checkout.charges.keyed(
+        backend::RAIL_DEADLINE,
+        request,
+        |mut charges, request| async move { charges.create_charge(request).await },
+    );
+    let charged = charged.await;
+    let is_new = charged.as_ref().is_ok_and(|answer| !answer.replayed);
+    if !is_new && !matches!(charged, Err(Error::OutcomeUnknown)) {
+        checkout.abuse.give_back(&tried, checkout.clock.real_now());
+    }
+    match charged {
+        // What became of it is for the page to tell: also where an earlier charge stands.
+        Ok(_)
+        | Err(
+            Error::SessionNotPayable
+            | Error::OutcomeUnknown
+            | Error::IdempotencyInProgress
+            | Error::IdempotencyKeyReused,
+        ) => Ok(see(visitor)),
+        Err(Error::NothingStarted) => {
+            let form = Form {
+                notice: Some(visitor.text.nothing_sent.to_owned()),
+                ..form
+            };
+            Ok(view.form(StatusCode::SERVICE_UNAVAILABLE, &quote, &form))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What the payer put in.
+struct Entered {
+    form: Form,
+    /// Network and number, where both are good.
+    chosen: Option<(Provider, Phone)>,
+}
+
+impl Entered {
+    fn read(fields: &Fields, situation: &Situation, text: &Text) -> Self {
+        let network = fields.get("network");
+        let mut networks = NETWORKS.iter();
+        let provider = networks.find(|(_, value, _)| *value == network);
+        let provider = provider.map(|(provider, ..)| *provider);
+        let kept = situation.kept_number();
+        let other_number = kept.is_none() || fields.get("number") != "kept";
+        let typed = fields.get("mobile_number");
+        let number = if other_number {
+            let wrong = if typed.is_empty() {
+                text.enter_number
+            } else {
+                text.wrong_number_form
+            };
+            Phone::parse_ghana_mobile(typed).map_err(|_| wrong)
+        } else {
+            kept.ok_or(text.enter_number)
+        };
+        // A form without a good attempt is not one that we made; it gets one of its own.
+        let attempt = Uuid::try_parse(fields.get("attempt")).unwrap_or_else(|_| Uuid::new_v4());
+        let form = Form {
+            attempt: attempt.simple().to_string(),
+            network: network.to_owned(),
+            other_number,
+            mobile_number: typed.chars().take(30).collect(),
+            network_error: provider.is_none().then_some(text.choose_network),
+            number_error: number.as_ref().err().copied(),
+            notice: None,
+        };
+        Self {
+            form,
+            chosen: provider.zip(number.ok()),
+        }
+    }
+
+    fn with_notice(self, notice: &str) -> Form {
+        Form {
+            notice: Some(notice.to_owned()),
+            network_error: None,
+            number_error: None,
+            ..self.form
+        }
+    }
+}
+
+fn request(
+    view: &View<'_>,
+    merchant: &Merchant,
+    quote: &Quote,
+    (provider, number): (Provider, &Phone),
+    attempt: &str,
+) -> CreateChargeRequest {
+    let session = &view.situation.session;
+    let payer = session.payer.clone().unwrap_or_default();
+    CreateChargeRequest {
+        merchant_id: session.merchant_id.clone(),
+        merchant_name: merchant.name.clone(),
+        amount: Some(quote.debit.into()),
+        mobile_number: number.as_e164().to_owned(),
+        provider: provider.into(),
+        description: session.description.clone(),
+        payer_email: payer.email,
+        payer_name: payer.name,
+        idempotency_key: format!("p:{}:{attempt}", session.session_id),
+        hosted: Some(HostedSession {
+            session_id: session.session_id.clone(),
+            amount: session.amount.clone(),
+            rate: quote.rate.clone(),
+        }),
+    }
+}

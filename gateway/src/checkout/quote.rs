@@ -1,0 +1,113 @@
+//! What a session costs in cedis, the currency that mobile money debits (design "Currencies").
+
+use std::{collections::HashMap, str::FromStr};
+
+use chassis::money::{Currency, Money};
+use rust_decimal::Decimal;
+
+/// Most that one charge may be, in minor units: 9,999,999,999.99.
+const DEBIT_MAX: i64 = 999_999_999_999;
+
+/// The operator's rate of one currency, as `USD=12.50`: cedis for one unit.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    currency: Currency,
+    cedis: Decimal,
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.trim().split_once('=');
+        let (code, cedis) = parts.ok_or("must be of the form USD=12.50")?;
+        let currency = code.parse().ok().filter(|code| *code != Currency::GHS);
+        let cedis = Decimal::from_str_exact(cedis).ok();
+        let cedis = cedis.filter(|cedis| *cedis > Decimal::ZERO);
+        let currency = currency.ok_or("must name a currency other than GHS")?;
+        let cedis = cedis.ok_or("must give a positive number of cedis")?;
+        Ok(Self { currency, cedis })
+    }
+}
+
+/// All rates.
+#[derive(Debug)]
+pub struct Rates(HashMap<Currency, Decimal>);
+
+impl Rates {
+    pub fn new(rates: &[Rate]) -> Self {
+        Self(
+            rates
+                .iter()
+                .map(|rate| (rate.currency, rate.cedis))
+                .collect(),
+        )
+    }
+
+    /// What is debited for `asked`; `None`: it cannot be paid.
+    pub fn quote(&self, asked: Money) -> Option<Quote> {
+        if asked.currency() == Currency::GHS {
+            return Some(Quote {
+                asked,
+                debit: asked,
+                rate: None,
+            });
+        }
+        let rate = *self.0.get(&asked.currency())?;
+        let debit = asked.convert(rate, Currency::GHS).ok()?;
+        let rate = Some(rate.to_string());
+        (debit.minor_units() <= DEBIT_MAX).then_some(Quote { asked, debit, rate })
+    }
+}
+
+/// What one session costs.
+#[derive(Clone, Debug)]
+pub struct Quote {
+    pub asked: Money,
+    /// In cedis.
+    pub debit: Money,
+    /// Cedis for one unit, where the two differ.
+    pub rate: Option<String>,
+}
+
+impl Quote {
+    /// What the form carries, so that nobody pays what was not shown; nothing for cedis.
+    pub fn carried(&self) -> Option<String> {
+        let rate = self.rate.as_ref()?;
+        Some(format!("{}@{rate}", self.debit.minor_units()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quote(rates: &[&str], minor_units: i64, code: &str) -> Option<(i64, Option<String>)> {
+        let rates: Vec<Rate> = rates.iter().map(|rate| rate.parse().unwrap()).collect();
+        let asked = Money::new(minor_units, code.parse().unwrap());
+        let quote = Rates::new(&rates).quote(asked)?;
+        Some((quote.debit.minor_units(), quote.carried()))
+    }
+
+    #[test]
+    fn cedis_need_no_rate_and_others_do() {
+        assert_eq!(quote(&[], 2550, "GHS"), Some((2550, None)));
+        assert_eq!(quote(&[], 1000, "USD"), None);
+        let carried = Some("12500@12.50".to_owned());
+        assert_eq!(quote(&["USD=12.50"], 1000, "USD"), Some((12_500, carried)));
+    }
+
+    #[test]
+    fn what_is_too_much_cannot_be_paid() {
+        assert_eq!(quote(&["USD=12.50"], 999_999_999_999, "USD"), None);
+    }
+
+    #[test]
+    fn rates_that_make_no_sense_are_refused() {
+        for text in [
+            "", "USD", "USD=", "USD=0", "USD=-1", "usd=1", "GHS=1", "USD=1e3",
+        ] {
+            assert!(text.parse::<Rate>().is_err(), "{text}");
+        }
+    }
+}

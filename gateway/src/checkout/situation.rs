@@ -1,0 +1,147 @@
+//! How a session stands for its payer: asked of the services at every load, so that a reload, the
+//! back button and a second device all show the same (design §3, "Hosted charge").
+
+use std::time::Duration;
+
+use chassis::{clock::Timestamp, ids::SessionId, money::Money, phone::Phone};
+use proto::{
+    charges::{ChargeStatus, GetHostedChargeRequest, HostedCharge},
+    merchants::GetMerchantRequest,
+    sessions::{GetSessionRequest, Session, SessionStatus},
+};
+
+use super::Checkout;
+use crate::{backend, error::Error, merchant::Merchant};
+
+/// After this long without an answer the page says that there is nothing more to do.
+const SLOW_AFTER: Duration = Duration::from_secs(120);
+
+/// What the page shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Form,
+    Otp,
+    Prompt,
+    Slow,
+    Success,
+    Failed,
+    Expired,
+}
+
+impl State {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Form => "form",
+            Self::Otp => "otp",
+            Self::Prompt => "prompt",
+            Self::Slow => "slow",
+            Self::Success => "success",
+            Self::Failed => "failed",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// A session and its newest charge.
+#[derive(Debug)]
+pub struct Situation {
+    pub id: SessionId,
+    pub session: Session,
+    pub asked: Money,
+    pub expires_at: Timestamp,
+    pub hosted: Option<HostedCharge>,
+    pub state: State,
+}
+
+impl Situation {
+    /// # Errors
+    /// [`Error::NotFound`] also for a session that no payer was ever sent to.
+    pub async fn load(checkout: &Checkout, id: &str) -> Result<Self, Error> {
+        let id: SessionId = id.parse().map_err(|_| Error::NotFound)?;
+        let request = GetSessionRequest {
+            session_id: id.to_string(),
+            merchant_id: String::new(),
+        };
+        let session: Session = checkout
+            .sessions
+            .read(
+                backend::DEADLINE,
+                request,
+                |mut sessions, request| async move { sessions.get_session(request).await },
+            )
+            .await?;
+        // A direct charge's session has a charge, and it is not a hosted one: not found.
+        let hosted = match session.transaction {
+            Some(_) => Some(hosted_charge(checkout, id).await?),
+            None => None,
+        };
+        let state = state(&session, hosted.as_ref(), checkout.clock.now())?;
+        let asked = session.amount.clone().unwrap_or_default();
+        Ok(Self {
+            id,
+            asked: Money::try_from(&asked).map_err(Error::internal)?,
+            expires_at: session.expires_at.parse().map_err(Error::internal)?,
+            session,
+            hosted,
+            state,
+        })
+    }
+
+    /// Whose session it is.
+    pub async fn merchant(&self, checkout: &Checkout) -> Result<Merchant, Error> {
+        let request = GetMerchantRequest {
+            merchant_id: self.session.merchant_id.clone(),
+        };
+        let merchant = checkout
+            .merchants
+            .read(
+                backend::DEADLINE,
+                request,
+                |mut merchants, request| async move { merchants.get_merchant(request).await },
+            )
+            .await?;
+        merchant.try_into()
+    }
+
+    /// The number that the merchant sent, where mobile money can debit it. Shown masked only.
+    pub fn kept_number(&self) -> Option<Phone> {
+        let phone = self.session.payer.as_ref()?.phone.as_deref()?;
+        Phone::parse_ghana_mobile(phone).ok()
+    }
+}
+
+async fn hosted_charge(checkout: &Checkout, id: SessionId) -> Result<HostedCharge, Error> {
+    let request = GetHostedChargeRequest {
+        session_id: id.to_string(),
+    };
+    checkout
+        .charges
+        .read(
+            backend::DEADLINE,
+            request,
+            |mut charges, request| async move { charges.get_hosted_charge(request).await },
+        )
+        .await
+}
+
+/// The charge says more than the session, which hears of it a moment later.
+fn state(session: &Session, hosted: Option<&HostedCharge>, now: Timestamp) -> Result<State, Error> {
+    let charge = hosted.and_then(|hosted| hosted.charge.as_ref());
+    let status = charge.map(proto::charges::Charge::status);
+    Ok(match (status, session.status()) {
+        (Some(ChargeStatus::Settled), _) | (_, SessionStatus::Completed) => State::Success,
+        (Some(ChargeStatus::OtpRequired), _) => State::Otp,
+        (Some(ChargeStatus::Initiated), _) => {
+            let since = charge.map(|charge| charge.updated_at.parse::<Timestamp>());
+            let since = since.transpose().map_err(Error::internal)?;
+            let is_slow = since.is_some_and(|since| now.since(since) > SLOW_AFTER);
+            if is_slow { State::Slow } else { State::Prompt }
+        }
+        (_, SessionStatus::Expired | SessionStatus::Failed) => State::Expired,
+        (Some(ChargeStatus::Failed), _) => State::Failed,
+        (None | Some(ChargeStatus::Unspecified), SessionStatus::Pending) => State::Form,
+        (None | Some(ChargeStatus::Unspecified), _) => {
+            return Err(Error::internal("a session that says nothing"));
+        }
+    })
+}

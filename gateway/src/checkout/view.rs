@@ -1,0 +1,311 @@
+//! From how a session stands to the page that says so.
+
+use std::time::Duration;
+
+use axum::response::Response;
+use chassis::{clock::Timestamp, money::Money};
+use http::StatusCode;
+use proto::charges::{Charge, HostedCharge, Provider};
+use uuid::Uuid;
+
+use super::{
+    Checkout,
+    page::{
+        self, Form, FormPage, Network, Order, OtpPage, ResultPage, Shell, WaitPage, shown, unbroken,
+    },
+    quote::Quote,
+    return_link::{Back, Hint},
+    situation::{Situation, State},
+    visitor::Visitor,
+};
+use crate::{
+    error::Error,
+    merchant::{Merchant, Purpose},
+};
+
+/// Networks as payers know them.
+pub const NETWORKS: [(Provider, &str, &str); 3] = [
+    (Provider::Mtn, "MTN", "MTN MoMo"),
+    (Provider::Telecel, "TELECEL", "Telecel Cash"),
+    (Provider::At, "AT", "AT Money"),
+];
+
+/// The page of a session.
+pub async fn show(
+    checkout: &Checkout,
+    visitor: &Visitor,
+    situation: &Situation,
+) -> Result<Response, Error> {
+    let merchant = situation.merchant(checkout).await?;
+    let view = View {
+        visitor,
+        situation,
+        merchant: &merchant,
+    };
+    match situation.state {
+        State::Form => view.form_or_reason(checkout, new_form()),
+        State::Failed if visitor.again => view.form_or_reason(checkout, new_form()),
+        State::Failed => view.failed(),
+        State::Otp => view.otp(StatusCode::OK, "", None),
+        State::Prompt | State::Slow => view.wait(),
+        State::Success => view.success(),
+        State::Expired => Ok(view.expired()),
+    }
+}
+
+/// An empty form.
+fn new_form() -> Form {
+    Form {
+        attempt: Uuid::new_v4().simple().to_string(),
+        ..Form::default()
+    }
+}
+
+/// One look at one session.
+pub struct View<'a> {
+    pub visitor: &'a Visitor,
+    pub situation: &'a Situation,
+    pub merchant: &'a Merchant,
+}
+
+impl View<'_> {
+    fn form_or_reason(&self, checkout: &Checkout, form: Form) -> Result<Response, Error> {
+        if self.merchant.may(Purpose::TakePayment).is_err() {
+            return Ok(self.unavailable(StatusCode::OK, self.visitor.text.not_accepting));
+        }
+        match checkout.rates.quote(self.situation.asked) {
+            Some(quote) => Ok(self.form(StatusCode::OK, &quote, &form)),
+            None => Ok(self.no_rate()),
+        }
+    }
+
+    /// The form, as it was filled in.
+    pub fn form(&self, status: StatusCode, quote: &Quote, form: &Form) -> Response {
+        let (text, situation) = (self.visitor.text, self.situation);
+        let mut shell = self.shell(text.pay_title, State::Form.name());
+        shell.is_error =
+            form.network_error.is_some() || form.number_error.is_some() || form.notice.is_some();
+        let debit = shown(quote.debit);
+        let rate = quote.rate.as_deref();
+        let rate = rate.map(|rate| text.rate(&shown(quote.asked), &debit, rate));
+        let networks = NETWORKS.iter().map(|(_, value, name)| Network {
+            value,
+            name,
+            chosen: form.network == *value,
+        });
+        let page = FormPage {
+            shell,
+            order: self.order(quote.asked),
+            form,
+            action: self.visitor.page(),
+            debit: &debit,
+            quote: quote.carried(),
+            rate,
+            networks: networks.collect(),
+            kept: situation.kept_number().map(|phone| phone.masked()),
+            ends: text.ends(&text.moment(situation.expires_at)),
+            back: self.back(Hint::Cancelled).map(|back| back.link),
+        };
+        page::respond(status, &page)
+    }
+
+    /// The merchant or the service cannot take the payment now.
+    pub fn unavailable(&self, status: StatusCode, line: &str) -> Response {
+        let shell = self.shell(self.visitor.text.unavailable_title, "unavailable");
+        let page = ResultPage {
+            order: Some(self.order(self.situation.asked)),
+            back: self.back(Hint::Cancelled),
+            ..ResultPage::saying(shell, line)
+        };
+        page::respond(status, &page)
+    }
+
+    pub fn no_rate(&self) -> Response {
+        let line = self.visitor.text.no_rate(&shown(self.situation.asked));
+        self.unavailable(StatusCode::OK, &line)
+    }
+
+    /// The field for a code, with what was wrong with the one before.
+    pub fn otp(
+        &self,
+        status: StatusCode,
+        typed: &str,
+        fault: Option<&'static str>,
+    ) -> Result<Response, Error> {
+        let text = self.visitor.text;
+        let (hosted, charge) = self.charge()?;
+        let is_retry = hosted.otp_tries > 0;
+        let wrong = is_retry.then(|| text.code_wrong(hosted.otp_tries_left));
+        let error = fault.map(str::to_owned).or(wrong);
+        let until: Option<Timestamp> = hosted
+            .otp_expires_at
+            .as_deref()
+            .map(str::parse)
+            .transpose()
+            .map_err(Error::internal)?;
+        let mut shell = self.polling(text.code_title);
+        shell.is_error = error.is_some();
+        let page = OtpPage {
+            shell,
+            order: self.order(self.situation.asked),
+            action: self.visitor.under("/code"),
+            lead: text.code_for(
+                name(charge.provider()),
+                &shown(debit(charge)?),
+                &unbroken(&hosted.payer_masked),
+            ),
+            said: hosted.instruction.as_deref(),
+            reference: &charge.reference,
+            typed,
+            error,
+            until: until.map_or_else(String::new, |until| text.until(&text.moment(until))),
+        };
+        Ok(page::respond(status, &page))
+    }
+
+    fn wait(&self) -> Result<Response, Error> {
+        let text = self.visitor.text;
+        let (hosted, charge) = self.charge()?;
+        let slow = self.situation.state == State::Slow;
+        let amount = shown(debit(charge)?);
+        let lead = match slow {
+            true => text.slow.to_owned(),
+            false => text.prompt(
+                &unbroken(&hosted.payer_masked),
+                &amount,
+                &self.merchant.name,
+            ),
+        };
+        let title = if slow {
+            text.slow_title
+        } else {
+            text.prompt_title
+        };
+        let page = WaitPage {
+            shell: self.polling(title),
+            order: self.order(self.situation.asked),
+            action: self.visitor.page(),
+            lead,
+            said: hosted.instruction.as_deref(),
+            rescue: text.rescue(charge.provider()),
+            reference: &charge.reference,
+            slow,
+        };
+        Ok(page::respond(StatusCode::OK, &page))
+    }
+
+    fn success(&self) -> Result<Response, Error> {
+        let text = self.visitor.text;
+        let (hosted, charge) = self.charge()?;
+        let settled_at: Timestamp = charge.updated_at.parse().map_err(Error::internal)?;
+        let from = format!(
+            "{} ({})",
+            unbroken(&hosted.payer_masked),
+            name(charge.provider())
+        );
+        let page = ResultPage {
+            order: Some(self.order(self.situation.asked)),
+            facts: vec![
+                (text.amount_label, shown(debit(charge)?)),
+                (text.from_label, from),
+                (text.reference_label, charge.reference.clone()),
+                (text.time_label, text.moment(settled_at)),
+            ],
+            back: self.back(Hint::Completed),
+            lines: Vec::new(),
+            again: None,
+            shell: self.shell(text.success_title, State::Success.name()),
+        };
+        Ok(page::respond(StatusCode::OK, &page))
+    }
+
+    fn failed(&self) -> Result<Response, Error> {
+        let text = self.visitor.text;
+        let (_, charge) = self.charge()?;
+        let reason = charge.failure_reason.as_deref().unwrap_or_default();
+        let (what, is_uncharged) = text.failure(reason);
+        let not_charged = is_uncharged.then_some(text.not_charged);
+        let lines = std::iter::once(what).chain(not_charged);
+        let page = ResultPage {
+            shell: self.shell(text.failed_title, State::Failed.name()),
+            order: Some(self.order(self.situation.asked)),
+            lines: lines.map(str::to_owned).collect(),
+            facts: vec![(text.reference_label, charge.reference.clone())],
+            again: Some(self.visitor.again()),
+            back: self.back(Hint::Failed),
+        };
+        Ok(page::respond(StatusCode::OK, &page))
+    }
+
+    fn expired(&self) -> Response {
+        let text = self.visitor.text;
+        let line = text.expired(&text.moment(self.situation.expires_at));
+        let shell = self.shell(text.expired_title, State::Expired.name());
+        let page = ResultPage {
+            order: Some(self.order(self.situation.asked)),
+            back: self.back(Hint::Expired),
+            ..ResultPage::saying(shell, &line)
+        };
+        page::respond(StatusCode::OK, &page)
+    }
+
+    /// Too many tries: the form again, with the wait.
+    pub fn too_many(&self, quote: &Quote, form: Form, wait: Duration) -> Response {
+        let minutes = wait.as_secs().div_ceil(60).max(1);
+        let form = Form {
+            notice: Some(self.visitor.text.too_many(minutes)),
+            ..form
+        };
+        let mut response = self.form(StatusCode::TOO_MANY_REQUESTS, quote, &form);
+        let seconds = http::HeaderValue::from(wait.as_secs());
+        response
+            .headers_mut()
+            .insert(http::header::RETRY_AFTER, seconds);
+        response
+    }
+
+    fn shell(&self, title: &'static str, state: &'static str) -> Shell {
+        Shell::new(self.visitor, &self.merchant.name, title, state)
+    }
+
+    /// A page that asks whether it still shows the truth.
+    fn polling(&self, title: &'static str) -> Shell {
+        Shell {
+            poll: Some(format!("/pay/{}/state", self.situation.id)),
+            ..self.shell(title, self.situation.state.name())
+        }
+    }
+
+    fn order(&self, amount: Money) -> Order {
+        Order {
+            merchant: self.merchant.name.clone(),
+            amount: shown(amount),
+            description: self.situation.session.description.clone(),
+        }
+    }
+
+    fn back(&self, hint: Hint) -> Option<Back> {
+        let redirect_url = self.situation.session.redirect_url.as_deref()?;
+        Back::new(redirect_url, &self.situation.id.to_string(), hint)
+    }
+
+    fn charge(&self) -> Result<(&HostedCharge, &Charge), Error> {
+        let hosted = self.situation.hosted.as_ref();
+        hosted
+            .and_then(|hosted| Some((hosted, hosted.charge.as_ref()?)))
+            .ok_or(Error::internal(
+                "a session without the charge that it tells of",
+            ))
+    }
+}
+
+fn debit(charge: &Charge) -> Result<Money, Error> {
+    let amount = charge.amount.clone().unwrap_or_default();
+    Money::try_from(&amount).map_err(Error::internal)
+}
+
+fn name(provider: Provider) -> &'static str {
+    let mut networks = NETWORKS.iter();
+    let found = networks.find(|(network, ..)| *network == provider);
+    found.map_or("", |(_, _, name)| name)
+}

@@ -1,0 +1,89 @@
+//! Who looks at which page, in which language.
+
+use std::{
+    convert::Infallible,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use axum::extract::{ConnectInfo, FromRequestParts, Path};
+use http::request::Parts;
+use url::form_urlencoded;
+
+use super::{
+    Checkout,
+    text::{self, Text},
+};
+use crate::client_address::client_address;
+
+/// One request's visitor.
+#[derive(Debug)]
+pub struct Visitor {
+    /// The last part of the page's address, as it was given.
+    pub id: String,
+    pub address: IpAddr,
+    pub text: &'static Text,
+    /// The language was chosen by `?lang=`, so links keep it.
+    chose_language: bool,
+    /// After a failure: the form, please.
+    pub again: bool,
+}
+
+impl FromRequestParts<Arc<Checkout>> for Visitor {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        checkout: &Arc<Checkout>,
+    ) -> Result<Self, Infallible> {
+        let id = Path::<String>::from_request_parts(parts, checkout).await;
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        let peer = peer.map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |peer| peer.0);
+        let query = parts.uri.query().unwrap_or_default().as_bytes();
+        let (mut chosen, mut again) = (None, false);
+        for (name, value) in form_urlencoded::parse(query) {
+            match &*name {
+                "lang" => chosen = text::by_code(&value),
+                "again" => again = true,
+                _ => {}
+            }
+        }
+        Ok(Self {
+            id: id.map(|Path(id)| id).unwrap_or_default(),
+            address: client_address(peer, &parts.headers, &checkout.trusted_proxies),
+            text: chosen.unwrap_or_else(|| text::preferred(&parts.headers)),
+            chose_language: chosen.is_some(),
+            again,
+        })
+    }
+}
+
+impl Visitor {
+    /// The page's own address, in this language.
+    pub fn page(&self) -> String {
+        self.under("")
+    }
+
+    /// An address below the page's.
+    pub fn under(&self, path: &str) -> String {
+        let (id, code) = (&self.id, self.text.code);
+        let language = if self.chose_language {
+            format!("?lang={code}")
+        } else {
+            String::new()
+        };
+        format!("/pay/{id}{path}{language}")
+    }
+
+    /// The form again, after a failure.
+    pub fn again(&self) -> String {
+        let joint = if self.chose_language { '&' } else { '?' };
+        format!("{}{joint}again=1", self.page())
+    }
+
+    /// The same page in the other language.
+    pub fn in_language(&self, text: &Text) -> String {
+        let again = if self.again { "&again=1" } else { "" };
+        format!("/pay/{}?lang={}{again}", self.id, text.code)
+    }
+}

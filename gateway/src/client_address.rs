@@ -1,0 +1,69 @@
+//! Where a request really comes from, when proxies stand in between.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::{HeaderMap, HeaderName};
+use ipnet::IpNet;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The nearest address that is no proxy of ours. Only trusted proxies are believed about whom they
+/// forward for; anyone else may write what they like into the header.
+pub fn client_address(peer: SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    let is_trusted = |address: IpAddr| trusted.iter().any(|net| net.contains(&address));
+    let mut nearest = peer.ip().to_canonical();
+    if !is_trusted(nearest) {
+        return nearest;
+    }
+    let lines: Vec<&str> = headers
+        .get_all(X_FORWARDED_FOR)
+        .iter()
+        .map(|line| line.to_str().unwrap_or_default())
+        .collect();
+    // Each proxy appends whom it was called by, so the last entry is the nearest.
+    for entry in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
+        let Ok(address) = entry.trim().parse::<IpAddr>() else {
+            break;
+        };
+        nearest = address.to_canonical();
+        if !is_trusted(nearest) {
+            break;
+        }
+    }
+    nearest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(peer: &str, forwarded_for: &[&str]) -> String {
+        let headers = forwarded_for
+            .iter()
+            .map(|line| (X_FORWARDED_FOR, line.parse().expect("a header value")));
+        let trusted = ["10.0.0.0/8".parse().expect("a net")];
+        let peer = peer.parse().expect("an address");
+        client_address(peer, &headers.collect(), &trusted).to_string()
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_is_believed() {
+        assert_eq!(client("192.0.2.1:5000", &["198.51.100.7"]), "192.0.2.1");
+        assert_eq!(client("10.0.0.1:5000", &["198.51.100.7"]), "198.51.100.7");
+        assert_eq!(client("10.0.0.1:5000", &[]), "10.0.0.1");
+        assert_eq!(
+            client("[::ffff:10.0.0.1]:5000", &["198.51.100.7"]),
+            "198.51.100.7"
+        );
+    }
+
+    #[test]
+    fn what_the_caller_wrote_before_the_last_proxy_is_not_believed() {
+        let forged = ["1.1.1.1, 198.51.100.7, 10.0.0.9"];
+        assert_eq!(client("10.0.0.1:5000", &forged), "198.51.100.7");
+        let lines = ["1.1.1.1", "198.51.100.7"];
+        assert_eq!(client("10.0.0.1:5000", &lines), "198.51.100.7");
+        let nonsense = ["1.1.1.1, what"];
+        assert_eq!(client("10.0.0.1:5000", &nonsense), "10.0.0.1");
+    }
+}

@@ -1,0 +1,92 @@
+//! The settings of the gateway: flags, each with an environment variable.
+
+use std::{net::SocketAddr, time::Duration};
+
+use chassis::{
+    clock::Timestamp,
+    config::{self, Telemetry, Tls},
+};
+use clap::Parser;
+use ipnet::IpNet;
+use url::Url;
+
+use crate::checkout::{abuse::AbuseLimits, quote::Rate};
+
+/// The edge: the merchants' JSON API, the hosted checkout and the rails' callbacks.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "gateway", version)]
+pub struct Config {
+    /// Address of the public API.
+    #[arg(long, env = "API_LISTEN", default_value = "0.0.0.0:8080")]
+    pub api_listen: SocketAddr,
+
+    /// Address of `/healthz`, `/readyz` and `/metrics`; none if it is left out.
+    #[arg(long, env = "ADMIN_LISTEN")]
+    pub admin_listen: Option<SocketAddr>,
+
+    /// Address of merchants-svc, http:// or https://.
+    #[arg(long, env = "MERCHANTS_URL")]
+    pub merchants_url: String,
+
+    /// Address of sessions-svc.
+    #[arg(long, env = "SESSIONS_URL")]
+    pub sessions_url: String,
+
+    /// Address of charges-svc.
+    #[arg(long, env = "CHARGES_URL")]
+    pub charges_url: String,
+
+    /// Address of ratelimit-svc.
+    #[arg(long, env = "RATELIMIT_URL")]
+    pub ratelimit_url: String,
+
+    /// How long a request may be held up by counting it; then it passes uncounted.
+    #[arg(long, env = "RATELIMIT_TIMEOUT", default_value = "250ms", value_parser = config::duration)]
+    pub ratelimit_timeout: Duration,
+
+    /// Address of the hosted checkout.
+    #[arg(long, env = "CHECKOUT_LISTEN", default_value = "0.0.0.0:8081")]
+    pub checkout_listen: SocketAddr,
+
+    /// Public address of the hosted checkout, where payment links begin.
+    #[arg(long, env = "CHECKOUT_URL")]
+    pub checkout_url: Url,
+
+    /// Cedis for one unit of other currencies that sessions may ask for, such as
+    /// USD=12.50,EUR=13.60. What has no rate cannot be paid at the checkout.
+    #[arg(long, env = "CHECKOUT_RATES", value_delimiter = ',')]
+    pub checkout_rates: Vec<Rate>,
+
+    #[command(flatten)]
+    pub abuse: AbuseLimits,
+
+    /// Invalid API keys that one client address may send in a minute; 0: any number.
+    #[arg(long, env = "AUTH_FAILURES_PER_MINUTE", default_value_t = 600)]
+    pub auth_failures_per_minute: u32,
+
+    /// Requests that may run at once; more are refused with 503 at once.
+    #[arg(long, env = "REQUESTS_MAX", default_value_t = 1024)]
+    pub requests_max: usize,
+
+    /// Networks of the proxies whose X-Forwarded-For is believed, separated by commas.
+    #[arg(long, env = "TRUSTED_PROXIES", value_delimiter = ',')]
+    pub trusted_proxies: Vec<IpNet>,
+
+    /// Since when POST /api/payments/initiate is deprecated.
+    #[arg(
+        long,
+        env = "ALIAS_DEPRECATED_AT",
+        default_value = "2026-11-01T00:00:00.000Z"
+    )]
+    pub alias_deprecated_at: Timestamp,
+
+    /// When POST /api/payments/initiate will be removed, once that is announced.
+    #[arg(long, env = "ALIAS_SUNSET")]
+    pub alias_sunset: Option<Timestamp>,
+
+    #[command(flatten)]
+    pub tls: Tls,
+
+    #[command(flatten)]
+    pub telemetry: Telemetry,
+}

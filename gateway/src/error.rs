@@ -1,0 +1,273 @@
+//! Every way in which a request can fail, and the one place that says how each is answered
+//! (spec §7, design "Error body").
+//!
+//! A handler returns an [`Error`]; the front renders it, because only there the request's id is
+//! known. Internal text never reaches a caller.
+
+use std::sync::Arc;
+
+use axum::response::{IntoResponse, Response};
+use http::{
+    HeaderValue, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
+};
+use serde::Serialize;
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+use crate::api::fields::{FieldCode, FieldError};
+
+/// Why a request was not done.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// No such address, or no such record of this merchant: the two look the same.
+    #[error("not found")]
+    NotFound,
+    #[error("method not allowed")]
+    MethodNotAllowed,
+    /// Missing, malformed, unknown or revoked: the four look the same.
+    #[error("invalid api key")]
+    InvalidApiKey,
+    /// Too many bad keys from one address.
+    #[error("too many failed keys")]
+    TooManyFailedKeys { retry_after_seconds: u32 },
+    #[error("rate limited")]
+    RateLimited { retry_after_seconds: u32 },
+    #[error("e-mail not verified")]
+    EmailNotVerified,
+    /// With the state of the KYC record, if there is one.
+    #[error("kyc not approved")]
+    KycNotApproved(Option<&'static str>),
+    #[error("merchant not accepting payments")]
+    MerchantNotAcceptingPayments,
+    /// A form that does not come from a page of ours.
+    #[error("cross-site form")]
+    CrossSite,
+    #[error("unsupported media type")]
+    UnsupportedMediaType,
+    #[error("payload too large")]
+    PayloadTooLarge,
+    #[error("request timeout")]
+    RequestTimeout,
+    /// The connection ended or broke its framing before the body was whole.
+    #[error("body cut off")]
+    BodyCutOff,
+    #[error("malformed json")]
+    MalformedJson,
+    #[error("validation error")]
+    Validation(Vec<FieldError>),
+    /// The session cannot be paid, or a charge of it is in flight.
+    #[error("session not payable")]
+    SessionNotPayable,
+    #[error("charge not awaiting an otp")]
+    ChargeNotAwaitingOtp,
+    #[error("idempotency key in progress")]
+    IdempotencyInProgress,
+    #[error("idempotency key reused")]
+    IdempotencyKeyReused,
+    #[error("callback signature invalid")]
+    CallbackSignatureInvalid,
+    /// Nothing was begun, so the caller may simply try again.
+    #[error("unavailable")]
+    NothingStarted,
+    /// Something may have been begun; only a repeat with the same key, or a read, is safe.
+    #[error("unavailable, outcome unknown")]
+    OutcomeUnknown,
+    /// A fault of ours.
+    #[error("internal error")]
+    Internal(#[source] Arc<dyn std::error::Error + Send + Sync>),
+    /// A fault of ours that was already reported where it happened.
+    #[error("panic")]
+    Panicked,
+}
+
+impl Error {
+    pub fn internal(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Internal(Arc::from(source.into()))
+    }
+
+    /// The status that it is answered with.
+    pub fn status(&self) -> StatusCode {
+        self.kind().0
+    }
+
+    /// How it is answered: status, and code for programs.
+    fn kind(&self) -> (StatusCode, &'static str) {
+        use StatusCode as S;
+        match self {
+            Self::NotFound => (S::NOT_FOUND, "NOT_FOUND"),
+            Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED"),
+            Self::InvalidApiKey => (S::UNAUTHORIZED, "INVALID_API_KEY"),
+            Self::TooManyFailedKeys { .. } => (S::TOO_MANY_REQUESTS, "RATE_LIMITED"),
+            Self::RateLimited { .. } => (S::TOO_MANY_REQUESTS, "RATE_LIMITED"),
+            Self::EmailNotVerified => (S::FORBIDDEN, "EMAIL_NOT_VERIFIED"),
+            Self::KycNotApproved(_) => (S::FORBIDDEN, "KYC_NOT_APPROVED"),
+            Self::MerchantNotAcceptingPayments => (S::FORBIDDEN, "MERCHANT_NOT_ACCEPTING_PAYMENTS"),
+            Self::CrossSite => (S::FORBIDDEN, "CROSS_SITE"),
+            Self::UnsupportedMediaType => (S::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE"),
+            Self::PayloadTooLarge => (S::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE"),
+            Self::RequestTimeout => (S::REQUEST_TIMEOUT, "REQUEST_TIMEOUT"),
+            Self::BodyCutOff => (S::BAD_REQUEST, "MALFORMED_JSON"),
+            Self::MalformedJson => (S::BAD_REQUEST, "MALFORMED_JSON"),
+            Self::Validation(_) => (S::BAD_REQUEST, "VALIDATION_ERROR"),
+            Self::SessionNotPayable => (S::CONFLICT, "SESSION_NOT_PAYABLE"),
+            Self::ChargeNotAwaitingOtp => (S::CONFLICT, "CHARGE_NOT_AWAITING_OTP"),
+            Self::IdempotencyInProgress => (S::CONFLICT, "IDEMPOTENCY_IN_PROGRESS"),
+            Self::IdempotencyKeyReused => (S::CONFLICT, "IDEMPOTENCY_KEY_REUSED"),
+            Self::CallbackSignatureInvalid => (S::UNAUTHORIZED, "INVALID_SIGNATURE"),
+            Self::NothingStarted => (S::SERVICE_UNAVAILABLE, "UNAVAILABLE"),
+            Self::OutcomeUnknown => (S::SERVICE_UNAVAILABLE, "UNAVAILABLE"),
+            Self::Internal(_) | Self::Panicked => (S::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR"),
+        }
+    }
+
+    /// What it tells people.
+    fn text(&self) -> &'static str {
+        match self {
+            Self::NotFound => "There is nothing here by that name.",
+            Self::MethodNotAllowed => "This address does not take that method; see Allow.",
+            Self::InvalidApiKey => "The API key is missing or not valid.",
+            Self::TooManyFailedKeys { .. } => {
+                "Too many invalid API keys from this address; see Retry-After."
+            }
+            Self::RateLimited { .. } => "Too many requests. Wait as long as Retry-After says.",
+            Self::EmailNotVerified => "Verify the merchant's e-mail address to use the API.",
+            Self::KycNotApproved(_) => "The merchant's KYC must be approved to use the API.",
+            Self::MerchantNotAcceptingPayments => {
+                "The merchant is not accepting payments at present."
+            }
+            Self::CrossSite => "The form does not come from a page of this site.",
+            Self::UnsupportedMediaType => "Send the body as application/json, not encoded.",
+            Self::PayloadTooLarge => "The body is larger than 64 KiB.",
+            Self::RequestTimeout => "The body did not arrive in time.",
+            Self::BodyCutOff => "The body ended before it was whole.",
+            Self::MalformedJson => {
+                "The body must be one JSON object in UTF-8, with no field twice."
+            }
+            Self::Validation(_) => "The request is not valid; see fields.",
+            Self::SessionNotPayable => "The payment session cannot be paid.",
+            Self::ChargeNotAwaitingOtp => "The charge is not awaiting an OTP.",
+            Self::IdempotencyInProgress => "A request with this Idempotency-Key is still running.",
+            Self::IdempotencyKeyReused => "This Idempotency-Key was used with another request.",
+            Self::CallbackSignatureInvalid => "The signature does not match the body.",
+            Self::NothingStarted => "The service is unavailable. Nothing was started; try again.",
+            Self::OutcomeUnknown => {
+                "The service did not answer in time. The request may have been carried out."
+            }
+            Self::Internal(_) | Self::Panicked => {
+                "The service failed. Quote the request id when you report it."
+            }
+        }
+    }
+
+    /// Seconds after which a repeat makes sense.
+    fn retry_after_seconds(&self) -> Option<u32> {
+        match self {
+            Self::TooManyFailedKeys {
+                retry_after_seconds,
+            }
+            | Self::RateLimited {
+                retry_after_seconds,
+            } => Some(*retry_after_seconds),
+            Self::IdempotencyInProgress | Self::NothingStarted => Some(1),
+            _ => None,
+        }
+    }
+
+    /// Completes an answer that [`IntoResponse`] began: its body and its headers.
+    pub fn render(&self, response: &mut Response, request_id: &str) {
+        let (status, code) = self.kind();
+        let body = Body {
+            error: self.text(),
+            code,
+            request_id,
+            kyc_status: match self {
+                Self::KycNotApproved(status) => Some(*status),
+                _ => None,
+            },
+            fields: match self {
+                Self::Validation(fields) => Some(fields),
+                _ => None,
+            },
+        };
+        let body = serde_json::to_vec(&body).expect("texts are JSON");
+        *response.status_mut() = status;
+        *response.body_mut() = body.into();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(seconds) = self.retry_after_seconds() {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        if matches!(self, Self::InvalidApiKey) {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+    }
+}
+
+/// The body of every answer that is an error.
+#[derive(Serialize)]
+struct Body<'a> {
+    error: &'a str,
+    code: &'a str,
+    request_id: &'a str,
+    /// There, and perhaps null, with KYC_NOT_APPROVED only (spec §7).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kyc_status: Option<Option<&'a str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fields: Option<&'a [FieldError]>,
+}
+
+/// Marks the answer as this error; the front completes it.
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let mut response = self.kind().0.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// What a service's refusal means to the caller. Refusals carry the reasons that the contracts
+/// name; whatever is not foreseen there is a fault of ours.
+impl From<Status> for Error {
+    fn from(status: Status) -> Self {
+        let reason = status.get_details_error_info().map(|info| info.reason);
+        match (status.code(), reason.as_deref().unwrap_or_default()) {
+            (Code::Unauthenticated, "INVALID_API_KEY") => Self::InvalidApiKey,
+            (Code::Unauthenticated, "CALLBACK_SIGNATURE_INVALID") => Self::CallbackSignatureInvalid,
+            (Code::NotFound, "SESSION_NOT_FOUND" | "CHARGE_NOT_FOUND" | "CALLBACK_NOT_FOUND") => {
+                Self::NotFound
+            }
+            (Code::FailedPrecondition, "SESSION_NOT_PAYABLE") => Self::SessionNotPayable,
+            (Code::FailedPrecondition, "CHARGE_NOT_AWAITING_OTP") => Self::ChargeNotAwaitingOtp,
+            (Code::Aborted, "IDEMPOTENCY_IN_PROGRESS") => Self::IdempotencyInProgress,
+            (Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED") => Self::IdempotencyKeyReused,
+            (Code::Unavailable, "NOTHING_STARTED") => Self::NothingStarted,
+            (Code::ResourceExhausted, _) => Self::NothingStarted,
+            (Code::Unavailable | Code::Cancelled, _) => Self::OutcomeUnknown,
+            (Code::InvalidArgument, _) => refused_by_service(&status),
+            _ => Self::internal(status),
+        }
+    }
+}
+
+/// A service is stricter than the edge. The caller learns which field it was; the words of the
+/// service stay inside, in a line of the log that tells us where the two differ.
+fn refused_by_service(status: &Status) -> Error {
+    tracing::warn!(
+        status = status.message(),
+        "a service refused what the edge let pass"
+    );
+    let violations = status
+        .get_details_bad_request()
+        .map(|details| details.field_violations)
+        .unwrap_or_default();
+    if violations.is_empty() {
+        return Error::internal(status.clone());
+    }
+    let fields = violations.into_iter().map(|violation| FieldError {
+        field: violation.field.into(),
+        code: FieldCode::InvalidFormat,
+        message: "is not accepted",
+    });
+    Error::Validation(fields.collect())
+}

@@ -1,0 +1,192 @@
+//! The edge: the one process that speaks HTTP to merchants, payers and rails. It has no database.
+//!
+//! It owns the pages of the hosted checkout, the JSON API (shapes, input rules, error bodies) and who may come in (keys, rates,
+//! verification), and nothing else: what is true is asked of the services. It promises that a
+//! request is carried out at most once under one key, whatever it repeats itself, and that it
+//! never says that something failed when it does not know.
+
+pub mod config;
+
+mod api;
+mod auth;
+mod backend;
+mod checkout;
+mod client_address;
+mod error;
+mod failed_keys;
+mod front;
+mod limits;
+mod merchant;
+mod rails;
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use axum::{Router, middleware};
+use chassis::{
+    admin::{self, Readiness},
+    clock::Clock,
+    grpc::{self, Channel},
+    http::{self, Limits},
+    shutdown::Shutdown,
+};
+use ipnet::IpNet;
+use proto::{
+    charges::charges_client::ChargesClient, merchants::merchants_client::MerchantsClient,
+    ratelimit::rate_limits_client::RateLimitsClient, sessions::sessions_client::SessionsClient,
+};
+use tokio::net::TcpListener;
+
+use crate::{
+    api::alias::Alias,
+    auth::Keys,
+    backend::{Backend, Charges, DEADLINE, RAIL_DEADLINE, Sessions},
+    checkout::{Checkout, abuse::Abuse, quote::Rates},
+    config::Config,
+    error::Error,
+    failed_keys::FailedKeys,
+    front::Front,
+};
+
+/// The gateway's bound sockets.
+#[derive(Debug)]
+pub struct Sockets {
+    pub api: TcpListener,
+    pub checkout: TcpListener,
+    pub admin: Option<TcpListener>,
+}
+
+impl Sockets {
+    pub async fn bind(config: &Config) -> anyhow::Result<Self> {
+        let api = TcpListener::bind(config.api_listen).await;
+        let api =
+            api.with_context(|| format!("API_LISTEN={} cannot be listened on", config.api_listen))?;
+        let address = config.checkout_listen;
+        let checkout = TcpListener::bind(address).await;
+        let checkout =
+            checkout.with_context(|| format!("CHECKOUT_LISTEN={address} cannot be listened on"))?;
+        let admin = grpc::bind_admin(config.admin_listen).await?;
+        Ok(Self {
+            api,
+            checkout,
+            admin,
+        })
+    }
+}
+
+/// Serves until the process stops. The services behind need not be there yet; until they are,
+/// requests are answered 503.
+pub async fn serve(
+    config: Config,
+    sockets: Sockets,
+    clock: Clock,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let front = Front::new(config.requests_max, clock.clone());
+    let channels = Channels::connect(&config)?;
+    let readiness = channels.readiness();
+    let pages = checkout::router(Arc::new(pages(&config, &channels, &clock)), front.clone());
+    let router = router(Arc::new(Edge::new(config, channels, clock)?), front);
+    let serve =
+        |router, listener| http::serve(router, listener, Limits::default(), shutdown.clone());
+    let (api, pages) = (serve(router, sockets.api), serve(pages, sockets.checkout));
+    let both = async { tokio::try_join!(api, pages).map(|_| ()) };
+    admin::beside(both, sockets.admin, readiness, shutdown.clone()).await
+}
+
+/// What the handlers share.
+#[derive(Debug)]
+struct Edge {
+    keys: Keys,
+    rate_limits: RateLimitsClient<Channel>,
+    sessions: Sessions,
+    charges: Charges,
+    /// Without a slash at its end.
+    checkout_url: String,
+    alias: Alias,
+    trusted_proxies: Vec<IpNet>,
+}
+
+impl Edge {
+    fn new(config: Config, channels: Channels, clock: Clock) -> anyhow::Result<Self> {
+        let merchants = Backend::new("merchants", MerchantsClient::new(channels.merchants));
+        let failed_keys = FailedKeys::new(config.auth_failures_per_minute);
+        let sessions = SessionsClient::new(channels.sessions);
+        let charges = ChargesClient::new(channels.charges);
+        Ok(Self {
+            keys: Keys::new(merchants, failed_keys, clock),
+            rate_limits: RateLimitsClient::new(channels.rate_limits),
+            sessions: Backend::new("sessions", sessions),
+            charges: Backend::new("charges", charges),
+            checkout_url: config
+                .checkout_url
+                .as_str()
+                .trim_end_matches('/')
+                .to_owned(),
+            alias: Alias::new(config.alias_deprecated_at, config.alias_sunset)?,
+            trusted_proxies: config.trusted_proxies,
+        })
+    }
+}
+
+/// What the pages of the checkout share.
+fn pages(config: &Config, channels: &Channels, clock: &Clock) -> Checkout {
+    let merchants = MerchantsClient::new(channels.merchants.clone());
+    let sessions = SessionsClient::new(channels.sessions.clone());
+    let charges = ChargesClient::new(channels.charges.clone());
+    Checkout {
+        merchants: Backend::new("merchants", merchants),
+        sessions: Backend::new("sessions", sessions),
+        charges: Backend::new("charges", charges),
+        rates: Rates::new(&config.checkout_rates),
+        abuse: Abuse::new(config.abuse),
+        clock: clock.clone(),
+        trusted_proxies: config.trusted_proxies.clone(),
+    }
+}
+
+/// The ways to the services.
+struct Channels {
+    merchants: Channel,
+    sessions: Channel,
+    charges: Channel,
+    rate_limits: Channel,
+}
+
+impl Channels {
+    fn connect(config: &Config) -> anyhow::Result<Self> {
+        let connect = |url: &str, answer_max| grpc::connect(url, &config.tls, answer_max);
+        Ok(Self {
+            merchants: connect(&config.merchants_url, DEADLINE)?,
+            sessions: connect(&config.sessions_url, DEADLINE)?,
+            charges: connect(&config.charges_url, RAIL_DEADLINE)?,
+            rate_limits: connect(&config.ratelimit_url, config.ratelimit_timeout)?,
+        })
+    }
+
+    /// Without its services there is nothing that the gateway can do; without rate limits there is.
+    fn readiness(&self) -> Readiness {
+        let serves = |channel: &Channel| {
+            let channel = channel.clone();
+            move || {
+                let channel = channel.clone();
+                async move { channel.is_serving().await }
+            }
+        };
+        Readiness::new()
+            .check("merchants", serves(&self.merchants))
+            .check("sessions", serves(&self.sessions))
+            .check("charges", serves(&self.charges))
+    }
+}
+
+/// Every address, and what becomes of all others.
+fn router(edge: Arc<Edge>, front: Front) -> Router {
+    Router::new()
+        .merge(api::routes(&edge))
+        .merge(rails::routes())
+        .fallback(async || Error::NotFound)
+        .method_not_allowed_fallback(async || Error::MethodNotAllowed)
+        .layer(middleware::from_fn_with_state(front, front::pass))
+        .with_state(edge)
+}

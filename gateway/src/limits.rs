@@ -1,0 +1,113 @@
+//! Rate limits: asks ratelimit-svc whether a request may pass, and tells callers how they stand
+//! (spec §8).
+//!
+//! A limit protects us; it is no promise to anyone. So when ratelimit-svc does not answer at once,
+//! the request passes and a metric counts it.
+
+use chassis::{grpc::Channel, ids::MerchantId};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use proto::ratelimit::{
+    self as contract, CheckRequest, CheckResponse, rate_limits_client::RateLimitsClient,
+};
+
+use crate::error::Error;
+
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// What is counted together (spec §8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bucket {
+    Payments,
+    Charge,
+    ChargeStatus,
+}
+
+impl Bucket {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Payments => "v1/payments",
+            Self::Charge => "v1/payments/charge",
+            Self::ChargeStatus => "v1/payments/charge:status",
+        }
+    }
+
+    /// Requests a minute that the specification promises; told while nobody counts.
+    fn specified_limit(self) -> u32 {
+        match self {
+            Self::Payments | Self::Charge => 60,
+            Self::ChargeStatus => 300,
+        }
+    }
+
+    fn in_contract(self) -> contract::Bucket {
+        match self {
+            Self::Payments => contract::Bucket::Payments,
+            Self::Charge => contract::Bucket::Charge,
+            Self::ChargeStatus => contract::Bucket::ChargeStatus,
+        }
+    }
+}
+
+/// How a merchant stands with a bucket after one request.
+#[derive(Debug)]
+pub struct Quota {
+    bucket: Bucket,
+    /// `None`: nobody counted.
+    counted: Option<CheckResponse>,
+}
+
+/// Counts one request.
+pub async fn check(
+    mut rate_limits: RateLimitsClient<Channel>,
+    merchant: MerchantId,
+    bucket: Bucket,
+) -> Quota {
+    let request = CheckRequest {
+        merchant_id: merchant.to_string(),
+        bucket: bucket.in_contract().into(),
+    };
+    let answer = rate_limits.check(request).await;
+    let counted = answer.inspect_err(|error| {
+        metrics::counter!("gateway_rate_limit_unchecked_total").increment(1);
+        tracing::debug!(%error, "rate limit not checked");
+    });
+    Quota {
+        bucket,
+        counted: counted.ok().map(tonic::Response::into_inner),
+    }
+}
+
+impl Quota {
+    /// Refuses the request where it is over the limit.
+    pub fn admit(&self) -> Result<(), Error> {
+        match &self.counted {
+            Some(counted) if !counted.allowed => Err(Error::RateLimited {
+                retry_after_seconds: counted.reset_seconds.max(1),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells the caller, in the form of draft-ietf-httpapi-ratelimit-headers.
+    pub fn write(&self, headers: &mut HeaderMap) {
+        let name = self.bucket.name();
+        let (limit, window) = match &self.counted {
+            Some(counted) => (counted.limit, counted.window_seconds),
+            None => (self.bucket.specified_limit(), 60),
+        };
+        let policy = format!("\"{name}\";q={limit};w={window}");
+        headers.insert(RATE_LIMIT_POLICY, value(policy));
+        if let Some(counted) = &self.counted {
+            let (remaining, reset) = (counted.remaining, counted.reset_seconds);
+            headers.insert(
+                RATE_LIMIT,
+                value(format!("\"{name}\";r={remaining};t={reset}")),
+            );
+        }
+    }
+}
+
+fn value(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).expect("bucket names and numbers are visible ASCII")
+}

@@ -1,0 +1,298 @@
+//! Who may come in: keys and verification (spec §5, §7).
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use chassis::{api_key::ApiKey, clock::Clock};
+use proto::merchants::{KycStatus, Merchant};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tonic::{Code, Status};
+
+use crate::{
+    gateway::{CHARGE, Gateway, INITIATE, NOBODY, SUBMIT_OTP, until},
+    http::exchange,
+    services::{REFERENCE, SESSION_ID, merchant, refusal},
+};
+
+fn unknown_key() -> Status {
+    refusal(Code::Unauthenticated, "INVALID_API_KEY")
+}
+
+#[tokio::test]
+async fn a_missing_or_malformed_key_is_refused_without_asking_anyone() {
+    let gateway = Gateway::start().await;
+    let key = gateway.key.expose();
+    let headers = [
+        String::new(),
+        format!("authorization: {key}\r\n"),
+        format!("authorization: Basic {key}\r\n"),
+        format!("authorization: Bearer {key}x\r\n"),
+        format!("authorization: Bearer {}\r\n", &key[..56]),
+        format!("authorization: Bearer {}\r\n", key.replacen("sk", "pk", 1)),
+        "authorization: Bearer\r\n".to_owned(),
+        "authorization: Bearer \u{e9}\r\n".to_owned(),
+        format!("authorization: Bearer {key}\r\nauthorization: Bearer {key}\r\n"),
+        format!("x-api-key: {key}\r\n"),
+    ];
+    for header in headers {
+        let request = format!(
+            "GET /api/v1/payments/{SESSION_ID}/status?api_key={key} HTTP/1.1\r\nhost: gateway\r\n\
+             connection: close\r\n{header}\r\n"
+        );
+        let answer = exchange(gateway.address, request.as_bytes()).await;
+        answer.assert_error(401, "INVALID_API_KEY");
+        assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+        assert_eq!(answer.names(), ["code", "error", "request_id"]);
+    }
+    assert!(gateway.services.authenticate.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_bad_key_comes_before_everything_that_is_wrong_with_the_request() {
+    let gateway = Gateway::start().await;
+    let answer = gateway
+        .request("POST", INITIATE)
+        .header("content-type", "text/plain")
+        .body(vec![b'x'; 100_000])
+        .send()
+        .await;
+    answer.assert_error(401, "INVALID_API_KEY");
+}
+
+#[tokio::test]
+async fn an_unknown_key_looks_like_a_malformed_one() {
+    let gateway = Gateway::start().await;
+    gateway
+        .services
+        .authenticate
+        .answers(|_| Err(unknown_key()));
+    let unknown = gateway.initiate("{}").await;
+    let malformed = gateway
+        .request("POST", INITIATE)
+        .key("service_sk_x")
+        .json("{}")
+        .send()
+        .await;
+    let without_id = |mut body: Value| {
+        body["request_id"] = Value::Null;
+        body
+    };
+    unknown.assert_error(401, "INVALID_API_KEY");
+    assert_eq!(unknown.header("www-authenticate"), Some("Bearer"));
+    assert_eq!(without_id(unknown.json()), without_id(malformed.json()));
+}
+
+#[tokio::test]
+async fn merchants_svc_is_told_the_keys_hash_and_never_the_key() {
+    let gateway = Gateway::start().await;
+    assert_eq!(gateway.initiate(r#"{"amount":1}"#).await.status, 201);
+    let asked = gateway.services.authenticate.asked_once();
+    assert_eq!(asked.key_sha256, gateway.key.sha256());
+}
+
+#[tokio::test]
+async fn one_question_at_a_time_is_asked_about_a_key() {
+    let gateway = Gateway::start().await;
+    let running = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
+    let seen = most.clone();
+    gateway.services.authenticate.answers_late(move |_| {
+        let (running, most) = (running.clone(), most.clone());
+        async move {
+            most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            // A slow service; long enough for the other requests to arrive meanwhile.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            running.fetch_sub(1, Ordering::SeqCst);
+            Ok(merchant())
+        }
+    });
+    let requests = (0..16).map(|_| gateway.initiate(r#"{"amount":1}"#));
+    for answer in futures::future::join_all(requests).await {
+        assert_eq!(answer.status, 201);
+    }
+    assert_eq!(seen.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_was_asked_for_long_ago_serves_nobody_who_comes_now() {
+    let gateway = Gateway::start().await;
+    let (release, asked) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (wait, tell) = (release.clone(), asked.clone());
+    gateway.services.authenticate.answers_late(move |_| {
+        let (wait, tell) = (wait.clone(), tell.clone());
+        async move {
+            tell.notify_one();
+            wait.notified().await;
+            Ok(merchant())
+        }
+    });
+    let later = async {
+        asked.notified().await;
+        let clock = Clock::system();
+        let asked_at = clock.real_now();
+        // The key is revoked just after the first answer was made up, which takes its time.
+        gateway
+            .services
+            .authenticate
+            .answers(|_| Err(unknown_key()));
+        let second = Duration::from_secs(1);
+        until("a second later", async || {
+            clock.real_now().since(asked_at) > second
+        })
+        .await;
+        release.notify_one();
+        gateway.initiate(r#"{"amount":1}"#).await
+    };
+    let (early, late) = tokio::join!(gateway.initiate(r#"{"amount":1}"#), later);
+    assert_eq!(early.status, 201, "it came before the revocation");
+    late.assert_error(401, "INVALID_API_KEY");
+}
+
+#[tokio::test]
+async fn a_revoked_key_and_a_changed_merchant_are_noticed() {
+    let gateway = Gateway::start().await;
+    assert_eq!(gateway.initiate(r#"{"amount":1}"#).await.status, 201);
+    gateway.services.authenticate.answers(|_| {
+        Ok(Merchant {
+            email_verified: false,
+            ..merchant()
+        })
+    });
+    let status = async || gateway.initiate(r#"{"amount":1}"#).await.status;
+    until("a change is noticed", async || status().await == 403).await;
+    gateway
+        .services
+        .authenticate
+        .answers(|_| Err(unknown_key()));
+    until("a revocation is noticed", async || status().await == 401).await;
+}
+
+#[tokio::test]
+async fn without_merchants_svc_nobody_comes_in_and_nothing_is_started() {
+    let gateway = Gateway::start_with(&["--merchants-url", NOBODY]).await;
+    let answer = gateway.charge("{}").await;
+    answer.assert_error(503, "UNAVAILABLE");
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert!(gateway.services.check.asked().is_empty());
+}
+
+#[tokio::test]
+async fn one_address_has_a_limited_number_of_bad_keys() {
+    let gateway = Gateway::start_with(&["--auth-failures-per-minute", "3"]).await;
+    assert_eq!(gateway.initiate(r#"{"amount":1}"#).await.status, 201);
+    gateway
+        .services
+        .authenticate
+        .answers(|_| Err(unknown_key()));
+    let attempt = async || {
+        let key = ApiKey::generate();
+        gateway
+            .request("POST", INITIATE)
+            .key(key.expose())
+            .json("{}")
+            .send()
+            .await
+    };
+    until("the address is told to wait", async || {
+        attempt().await.status == 429
+    })
+    .await;
+    // The minute may end at any moment; then it takes three more.
+    let mut last = attempt().await;
+    for _ in 0..4 {
+        if last.status == 429 {
+            break;
+        }
+        last = attempt().await;
+    }
+    last.assert_error(429, "RATE_LIMITED");
+    let wait: u32 = last.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=60).contains(&wait));
+}
+
+#[tokio::test]
+async fn email_then_kyc_are_required_everywhere() {
+    let gateway = Gateway::start().await;
+    let status = format!("/api/v1/payments/{SESSION_ID}/status");
+    let charge = format!("{CHARGE}/{REFERENCE}");
+    let answers = async |merchant: Merchant| {
+        // Each with another key, so that nothing is remembered.
+        gateway
+            .services
+            .authenticate
+            .answers(move |_| Ok(merchant.clone()));
+        let key = ApiKey::generate();
+        let mut answers = Vec::new();
+        for path in [INITIATE, CHARGE, SUBMIT_OTP] {
+            let request = gateway.request("POST", path).key(key.expose());
+            answers.push(request.json("not read").send().await);
+        }
+        for path in [&status, &charge] {
+            answers.push(gateway.request("GET", path).key(key.expose()).send().await);
+        }
+        answers
+    };
+    let unverified = Merchant {
+        email_verified: false,
+        kyc_status: KycStatus::Unspecified.into(),
+        ..merchant()
+    };
+    for answer in answers(unverified).await {
+        answer.assert_error(403, "EMAIL_NOT_VERIFIED");
+        assert_eq!(answer.names(), ["code", "error", "request_id"]);
+    }
+    for (kyc, shown) in [
+        (KycStatus::Unspecified, Value::Null),
+        (KycStatus::Pending, json!("PENDING")),
+        (KycStatus::InReview, json!("IN_REVIEW")),
+        (KycStatus::Rejected, json!("REJECTED")),
+        (KycStatus::Expired, json!("EXPIRED")),
+    ] {
+        let merchant = Merchant {
+            kyc_status: kyc.into(),
+            accepting_payments: false,
+            ..merchant()
+        };
+        for answer in answers(merchant).await {
+            answer.assert_error(403, "KYC_NOT_APPROVED");
+            assert_eq!(
+                answer.names(),
+                ["code", "error", "kyc_status", "request_id"]
+            );
+            assert_eq!(answer.json()["kyc_status"], shown);
+            assert!(answer.header("ratelimit").is_some(), "it was counted");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_merchant_that_accepts_no_payments_can_only_read() {
+    let gateway = Gateway::start().await;
+    gateway.services.authenticate.answers(|_| {
+        Ok(Merchant {
+            accepting_payments: false,
+            ..merchant()
+        })
+    });
+    for path in [INITIATE, CHARGE, SUBMIT_OTP] {
+        let answer = gateway.post(path, "not read").send().await;
+        answer.assert_error(403, "MERCHANT_NOT_ACCEPTING_PAYMENTS");
+        assert_eq!(answer.names(), ["code", "error", "request_id"]);
+    }
+    for path in [
+        format!("/api/v1/payments/{SESSION_ID}/status"),
+        format!("{CHARGE}/{REFERENCE}"),
+    ] {
+        gateway
+            .get(&path)
+            .send()
+            .await
+            .assert_error(404, "NOT_FOUND");
+    }
+}

@@ -1,0 +1,17 @@
+//! The gateway from outside: over HTTP, before services that the tests speak for by their
+//! contracts.
+
+mod gateway;
+mod http;
+mod services;
+
+mod charge;
+mod edge;
+mod faults;
+mod hostile;
+mod initiate;
+mod keys;
+mod limits;
+mod rails;
+mod secrets;
+mod status;

@@ -1,0 +1,99 @@
+//! Callbacks of the rails.
+
+use proto::charges::ReceiveCallbackRequest;
+use tonic::Code;
+
+use crate::{
+    gateway::{Gateway, NOBODY},
+    services::refusal,
+};
+
+#[tokio::test]
+async fn a_callback_is_passed_on_byte_for_byte() {
+    let gateway = Gateway::start().await;
+    for (method, rail) in [("POST", "momo"), ("PUT", "momo"), ("POST", "paystack")] {
+        let body = b"{\"status\" : \"SUCCESSFUL\"}\r\n\xff\x00";
+        let answer = gateway
+            .request(method, &format!("/rails/{rail}/t0k%65n"))
+            .header("X-Paystack-Signature", "00ff")
+            .body(body)
+            .send()
+            .await;
+        assert_eq!((answer.status, answer.body.len()), (200, 0));
+        let passed_on = gateway.services.receive_callback.asked().pop();
+        let expected = ReceiveCallbackRequest {
+            rail: rail.to_owned(),
+            token: "t0ken".to_owned(),
+            body: body.to_vec(),
+            signature: Some("00ff".to_owned()),
+        };
+        assert_eq!(passed_on, Some(expected));
+    }
+    assert!(
+        gateway.services.authenticate.asked().is_empty(),
+        "rails have no key"
+    );
+}
+
+#[tokio::test]
+async fn an_unsigned_and_empty_callback_is_passed_on_too() {
+    let gateway = Gateway::start().await;
+    let answer = gateway.request("PUT", "/rails/momo/token").send().await;
+    assert_eq!(answer.status, 200);
+    let passed_on = gateway.services.receive_callback.asked_once();
+    assert_eq!((passed_on.body.len(), passed_on.signature), (0, None));
+}
+
+#[tokio::test]
+async fn what_charges_svc_refuses_is_refused() {
+    let gateway = Gateway::start().await;
+    for (code, reason, status, told) in [
+        (Code::NotFound, "CALLBACK_NOT_FOUND", 404, "NOT_FOUND"),
+        (
+            Code::Unauthenticated,
+            "CALLBACK_SIGNATURE_INVALID",
+            401,
+            "INVALID_SIGNATURE",
+        ),
+        (Code::Unavailable, "STORE_UNAVAILABLE", 503, "UNAVAILABLE"),
+        (Code::Internal, "", 500, "INTERNAL_ERROR"),
+    ] {
+        let answer = move |_| Err(refusal(code, reason));
+        gateway.services.receive_callback.answers(answer);
+        let answer = gateway
+            .request("POST", "/rails/momo/token")
+            .body("{}")
+            .send()
+            .await;
+        answer.assert_error(status, told);
+    }
+}
+
+#[tokio::test]
+async fn a_callback_is_not_acknowledged_while_charges_svc_is_away() {
+    let gateway = Gateway::start_with(&["--charges-url", NOBODY]).await;
+    let answer = gateway
+        .request("POST", "/rails/momo/token")
+        .body("{}")
+        .send()
+        .await;
+    answer.assert_error(503, "UNAVAILABLE");
+}
+
+#[tokio::test]
+async fn a_callback_of_more_than_64_kib_is_refused() {
+    let gateway = Gateway::start().await;
+    let send = async |length| {
+        let body = vec![b'x'; length];
+        gateway
+            .request("POST", "/rails/momo/token")
+            .body(body)
+            .send()
+            .await
+    };
+    assert_eq!(send(64 * 1024).await.status, 200);
+    send(64 * 1024 + 1)
+        .await
+        .assert_error(413, "PAYLOAD_TOO_LARGE");
+    assert_eq!(gateway.services.receive_callback.asked().len(), 1);
+}

@@ -1,0 +1,261 @@
+//! The services behind the gateway, spoken for by their contracts alone: each call is recorded and
+//! answered as the test says.
+
+use std::sync::{Arc, Mutex};
+
+use futures::future::BoxFuture;
+use proto::{
+    charges::{self, charges_server::Charges},
+    merchants::{self, merchants_server::Merchants},
+    ratelimit::{self, rate_limits_server::RateLimits},
+    sessions::{self, sessions_server::Sessions},
+};
+use tonic::{Code, Request, Response, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+type Answering<Q, A> = Arc<dyn Fn(Q) -> BoxFuture<'static, Result<A, Status>> + Send + Sync>;
+
+/// One call of a contract.
+pub struct Call<Q, A> {
+    asked: Mutex<Vec<Q>>,
+    answering: Mutex<Answering<Q, A>>,
+}
+
+impl<Q: Clone, A: 'static> Call<Q, A> {
+    fn new(answer: impl Fn(Q) -> Result<A, Status> + Send + Sync + 'static) -> Self
+    where
+        A: Send,
+    {
+        let call = Self {
+            asked: Mutex::default(),
+            answering: Mutex::new(Arc::new(|_| {
+                Box::pin(async { Err(Status::unimplemented("no answer was given")) })
+            })),
+        };
+        call.answers(answer);
+        call
+    }
+
+    /// From now on answers so.
+    pub fn answers(&self, answer: impl Fn(Q) -> Result<A, Status> + Send + Sync + 'static)
+    where
+        A: Send,
+    {
+        self.answers_late(move |request| {
+            let answer = answer(request);
+            async { answer }
+        });
+    }
+
+    pub fn answers_late<F>(&self, answer: impl Fn(Q) -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = Result<A, Status>> + Send + 'static,
+    {
+        *self.answering.lock().expect("no test panics with it") =
+            Arc::new(move |request| Box::pin(answer(request)));
+    }
+
+    /// Every request so far.
+    pub fn asked(&self) -> Vec<Q> {
+        self.asked.lock().expect("no test panics with it").clone()
+    }
+
+    /// The only request so far.
+    #[track_caller]
+    pub fn asked_once(&self) -> Q {
+        let asked = self.asked();
+        assert_eq!(asked.len(), 1, "asked once");
+        asked.into_iter().next().expect("the one")
+    }
+
+    async fn run(&self, request: Request<Q>) -> Result<Response<A>, Status> {
+        let request = request.into_inner();
+        self.asked
+            .lock()
+            .expect("no test panics with it")
+            .push(request.clone());
+        let answering = self
+            .answering
+            .lock()
+            .expect("no test panics with it")
+            .clone();
+        answering(request).await.map(Response::new)
+    }
+}
+
+/// A refusal with the reason that a contract names.
+pub fn refusal(code: Code, reason: &str) -> Status {
+    let details = ErrorDetails::with_error_info(reason, "payments", []);
+    Status::with_error_details(code, "words for operators only", details)
+}
+
+/// All four services.
+pub struct Services {
+    pub authenticate: Call<merchants::AuthenticateRequest, merchants::Merchant>,
+    pub check: Call<ratelimit::CheckRequest, ratelimit::CheckResponse>,
+    pub create_session: Call<sessions::CreateSessionRequest, sessions::CreateSessionResponse>,
+    pub get_session: Call<sessions::GetSessionRequest, sessions::Session>,
+    pub create_charge: Call<charges::CreateChargeRequest, charges::ChargeAnswer>,
+    pub submit_otp: Call<charges::SubmitOtpRequest, charges::ChargeAnswer>,
+    pub get_charge: Call<charges::GetChargeRequest, charges::Charge>,
+    pub receive_callback: Call<charges::ReceiveCallbackRequest, charges::ReceiveCallbackResponse>,
+}
+
+impl Services {
+    /// One verified merchant, room in every bucket, and nothing on record.
+    pub fn new() -> Self {
+        Self {
+            authenticate: Call::new(|_| Ok(merchant())),
+            check: Call::new(|_| {
+                Ok(ratelimit::CheckResponse {
+                    allowed: true,
+                    limit: 60,
+                    remaining: 59,
+                    reset_seconds: 42,
+                    window_seconds: 60,
+                })
+            }),
+            create_session: Call::new(|request| {
+                Ok(sessions::CreateSessionResponse {
+                    session: Some(session(request)),
+                    replayed: false,
+                })
+            }),
+            get_session: Call::new(|_| Err(refusal(Code::NotFound, "SESSION_NOT_FOUND"))),
+            create_charge: Call::new(|request: charges::CreateChargeRequest| {
+                Ok(charges::ChargeAnswer {
+                    charge: Some(charge(charges::ChargeStatus::Initiated, request.amount)),
+                    message: "Approve the payment on your phone.".to_owned(),
+                    replayed: false,
+                })
+            }),
+            submit_otp: Call::new(|_| Err(refusal(Code::NotFound, "CHARGE_NOT_FOUND"))),
+            get_charge: Call::new(|_| Err(refusal(Code::NotFound, "CHARGE_NOT_FOUND"))),
+            receive_callback: Call::new(|_| Ok(charges::ReceiveCallbackResponse {})),
+        }
+    }
+}
+
+pub fn merchant() -> merchants::Merchant {
+    merchants::Merchant {
+        merchant_id: "0190b2c0-f5a9-7c8e-9b1d-2f3a4b5c6d7e".to_owned(),
+        name: "Kente Shop".to_owned(),
+        email: "shop@example.com".to_owned(),
+        email_verified: true,
+        kyc_status: merchants::KycStatus::Approved.into(),
+        accepting_payments: true,
+        created_at: "2026-01-01T00:00:00.000Z".to_owned(),
+    }
+}
+
+/// The session that sessions-svc would make of the request.
+pub fn session(request: sessions::CreateSessionRequest) -> sessions::Session {
+    sessions::Session {
+        session_id: SESSION_ID.to_owned(),
+        merchant_id: request.merchant_id,
+        amount: request.amount,
+        description: request.description,
+        redirect_url: request.redirect_url,
+        status: sessions::SessionStatus::Pending.into(),
+        created_at: "2026-01-31T09:00:00.000Z".to_owned(),
+        expires_at: "2026-02-01T09:00:00.000Z".to_owned(),
+        transaction: None,
+        payer: request.payer,
+    }
+}
+
+pub const SESSION_ID: &str = "7f8e3a52-30d1-4c0a-9d7e-0a1b2c3d4e5f";
+pub const TRANSACTION_ID: &str = "0190b2c0-f5a9-7c8e-9b1d-2f3a4b5c6d70";
+pub const REFERENCE: &str = "TX-0123456789-ABCDEF";
+
+pub fn charge(
+    status: charges::ChargeStatus,
+    amount: Option<proto::money::Money>,
+) -> charges::Charge {
+    charges::Charge {
+        reference: REFERENCE.to_owned(),
+        transaction_id: TRANSACTION_ID.to_owned(),
+        tx_id_display: "TX-0123456789".to_owned(),
+        session_id: SESSION_ID.to_owned(),
+        merchant_id: merchant().merchant_id,
+        status: status.into(),
+        amount,
+        provider: charges::Provider::Mtn.into(),
+        method: "MOBILE_MONEY".to_owned(),
+        failure_reason: None,
+        failure_message: None,
+        created_at: "2026-01-31T09:00:00.000Z".to_owned(),
+        updated_at: "2026-01-31T09:00:01.250Z".to_owned(),
+    }
+}
+
+pub fn money(minor_units: i64, currency: &str) -> Option<proto::money::Money> {
+    Some(proto::money::Money {
+        minor_units,
+        currency: currency.to_owned(),
+    })
+}
+
+/// The services as a gRPC server takes them.
+#[derive(Clone)]
+pub struct Served(pub Arc<Services>);
+
+/// Serves a contract: the calls that tests answer, and those that are not the gateway's to make.
+macro_rules! serve {
+    ($contract:ident in $package:ident {
+        $($answered:ident($request:ident) -> $answer:ident;)*
+    } never {
+        $($never:ident($unused:ident) -> $nothing:ident;)*
+    }) => {
+        #[tonic::async_trait]
+        impl $contract for Served {
+            $(async fn $answered(
+                &self,
+                request: Request<$package::$request>,
+            ) -> Result<Response<$package::$answer>, Status> {
+                self.0.$answered.run(request).await
+            })*
+
+            $(async fn $never(
+                &self,
+                _: Request<$package::$unused>,
+            ) -> Result<Response<$package::$nothing>, Status> {
+                Err(Status::unimplemented("not the gateway's to call"))
+            })*
+        }
+    };
+}
+
+serve!(Merchants in merchants {
+    authenticate(AuthenticateRequest) -> Merchant;
+} never {
+    create_merchant(CreateMerchantRequest) -> Merchant;
+    get_merchant(GetMerchantRequest) -> Merchant;
+    update_merchant(UpdateMerchantRequest) -> Merchant;
+    create_key(CreateKeyRequest) -> CreateKeyResponse;
+    revoke_key(RevokeKeyRequest) -> ApiKey;
+    list_keys(ListKeysRequest) -> ListKeysResponse;
+});
+
+serve!(RateLimits in ratelimit {
+    check(CheckRequest) -> CheckResponse;
+} never {
+});
+
+serve!(Sessions in sessions {
+    create_session(CreateSessionRequest) -> CreateSessionResponse;
+    get_session(GetSessionRequest) -> Session;
+} never {
+    record_transaction(RecordTransactionRequest) -> RecordTransactionResponse;
+    list_customers(ListCustomersRequest) -> ListCustomersResponse;
+});
+
+serve!(Charges in charges {
+    create_charge(CreateChargeRequest) -> ChargeAnswer;
+    submit_otp(SubmitOtpRequest) -> ChargeAnswer;
+    get_charge(GetChargeRequest) -> Charge;
+    receive_callback(ReceiveCallbackRequest) -> ReceiveCallbackResponse;
+} never {
+    get_hosted_charge(GetHostedChargeRequest) -> HostedCharge;
+    get_balance(GetBalanceRequest) -> GetBalanceResponse;
+});
