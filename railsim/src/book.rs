@@ -1,0 +1,221 @@
+//! The book: every payment that the networks ever took, in memory and, with a data folder, on
+//! disk.
+//!
+//! Promise: whatever anyone was told, a crash does not change. [`Book::update`] returns only when
+//! all that its caller saw is durable.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
+
+use chassis::clock::{Alarm, Timestamp};
+use uuid::Uuid;
+
+use crate::{
+    journal::{Durable, Entry, Journal, JournalLost},
+    payment::{Event, Payment, Rail, Request, Step, Timing},
+};
+
+/// The payments, behind one lock, and how far the disk is.
+pub struct Book {
+    pages: Mutex<Pages>,
+    durable: Option<Durable>,
+    alarm: Alarm,
+}
+
+/// What the lock guards.
+pub struct Pages {
+    payments: Vec<Payment>,
+    by_reference: HashMap<(Rail, String), usize>,
+    by_prompt: HashMap<Uuid, usize>,
+    /// The next thing that each payment does by itself.
+    due: BTreeSet<(Timestamp, usize)>,
+    timing: Timing,
+    journal: Option<Journal>,
+    changes: u64,
+}
+
+impl Book {
+    /// A book that is lost with the process. `alarm` rings at every change.
+    pub fn in_memory(timing: Timing, alarm: Alarm) -> Self {
+        Self {
+            pages: Mutex::new(Pages::empty(timing)),
+            durable: None,
+            alarm,
+        }
+    }
+
+    /// The book that is kept in `folder`.
+    pub fn in_folder(folder: &Path, timing: Timing, alarm: Alarm) -> anyhow::Result<Self> {
+        let (journal, durable, entries) = Journal::open(folder)?;
+        let mut pages = Pages::empty(timing);
+        for entry in entries {
+            let Entry {
+                rail,
+                reference,
+                event,
+            } = entry;
+            pages.apply(rail, &reference, &event);
+        }
+        pages.journal = Some(journal);
+        Ok(Self {
+            pages: Mutex::new(pages),
+            durable: Some(durable),
+            alarm,
+        })
+    }
+
+    /// Reads and changes the book in one step, and waits until what was read and changed is
+    /// durable.
+    pub async fn update<T>(&self, change: impl FnOnce(&mut Pages) -> T) -> Result<T, JournalLost> {
+        let (outcome, lines) = {
+            // A panic under the lock is a bug that the process shows; the pages stay readable.
+            let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = pages.changes;
+            let outcome = change(&mut pages);
+            if pages.changes != before {
+                self.alarm.ring();
+            }
+            let lines = pages.journal.as_ref().map_or(0, Journal::appended);
+            (outcome, lines)
+        };
+        if let Some(durable) = &self.durable {
+            durable.reached(lines).await?;
+        }
+        Ok(outcome)
+    }
+}
+
+impl Pages {
+    fn empty(timing: Timing) -> Self {
+        Self {
+            payments: Vec::new(),
+            by_reference: HashMap::new(),
+            by_prompt: HashMap::new(),
+            due: BTreeSet::new(),
+            timing,
+            journal: None,
+            changes: 0,
+        }
+    }
+
+    pub fn find(&self, rail: Rail, reference: &str) -> Option<&Payment> {
+        let index = *self.by_reference.get(&(rail, reference.to_owned()))?;
+        self.payments.get(index)
+    }
+
+    pub fn find_prompt(&self, prompt: Uuid) -> Option<&Payment> {
+        let index = *self.by_prompt.get(&prompt)?;
+        self.payments.get(index)
+    }
+
+    /// All payments, in the order in which they were asked for.
+    pub fn payments(&self) -> &[Payment] {
+        &self.payments
+    }
+
+    /// Takes in the first request with its reference.
+    pub fn open(&mut self, request: Request, at: Timestamp) -> Payment {
+        let (rail, reference) = (request.rail, request.reference.clone());
+        let (request, prompt) = (Box::new(request), Uuid::new_v4());
+        self.record(
+            rail,
+            &reference,
+            Event::Requested {
+                request,
+                prompt,
+                at,
+            },
+        )
+    }
+
+    /// Writes down what happened to a payment, and returns what it is then.
+    ///
+    /// # Panics
+    /// For a reference that the book does not hold; only [`Pages::open`] may bring a new one.
+    pub fn record(&mut self, rail: Rail, reference: &str, event: Event) -> Payment {
+        self.apply(rail, reference, &event);
+        if let Some(journal) = &mut self.journal {
+            let reference = reference.to_owned();
+            journal.append(&Entry {
+                rail,
+                reference,
+                event,
+            });
+        }
+        self.find(rail, reference)
+            .expect("only a payment that was found is changed")
+            .clone()
+    }
+
+    /// The first payment whose time has come, and what it does.
+    pub fn first_due(&self, now: Timestamp) -> Option<(&Payment, Step)> {
+        let (_, index) = self.due.first().filter(|(due, _)| *due <= now)?;
+        let payment = self.payments.get(*index)?;
+        let (_, step) = payment.next(&self.timing)?;
+        Some((payment, step))
+    }
+
+    /// When the next payment does something by itself.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// Marks a callback of the payment as being sent, or no longer so.
+    pub fn set_calling(&mut self, rail: Rail, reference: &str, calling: bool) {
+        self.change(rail, reference, |payment| payment.set_calling(calling));
+    }
+
+    fn apply(&mut self, rail: Rail, reference: &str, event: &Event) {
+        let known = self.find(rail, reference).is_some();
+        if let Event::Requested {
+            request,
+            prompt,
+            at,
+        } = event
+            && !known
+        {
+            let index = self.payments.len();
+            // The network's numbers start where nobody takes them for counts.
+            let number = 4_000_000_000 + index as u64;
+            let payment = Payment::new((**request).clone(), *prompt, number, *at);
+            self.payments.push(payment);
+            self.by_reference
+                .insert((rail, reference.to_owned()), index);
+            self.by_prompt.insert(*prompt, index);
+            self.schedule(index, None);
+            self.changes += 1;
+            return;
+        }
+        self.change(rail, reference, |payment| payment.apply(event));
+    }
+
+    fn change(&mut self, rail: Rail, reference: &str, change: impl FnOnce(&mut Payment)) {
+        let key = (rail, reference.to_owned());
+        let Some(index) = self.by_reference.get(&key).copied() else {
+            return;
+        };
+        let Some(payment) = self.payments.get_mut(index) else {
+            return;
+        };
+        let before = payment.next(&self.timing).map(|(due, _)| due);
+        change(payment);
+        self.schedule(index, before);
+        self.changes += 1;
+    }
+
+    fn schedule(&mut self, index: usize, before: Option<Timestamp>) {
+        if let Some(before) = before {
+            self.due.remove(&(before, index));
+        }
+        let next = self
+            .payments
+            .get(index)
+            .and_then(|payment| payment.next(&self.timing));
+        if let Some((due, _)) = next {
+            self.due.insert((due, index));
+        }
+    }
+}

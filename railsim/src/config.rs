@@ -1,0 +1,101 @@
+//! Settings, from flags or the environment.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use chassis::{
+    config::{Telemetry, duration},
+    money::Currency,
+};
+use clap::Parser;
+
+use crate::payment::Timing;
+
+/// How long Paystack's payers have, unless another prompt time is given (rails §4.2).
+const PAYSTACK_PROMPT: Duration = Duration::from_secs(180);
+
+/// How long MTN's payers have, unless another prompt time is given (rails §4.1).
+const MOMO_PROMPT: Duration = Duration::from_secs(300);
+
+/// Simulated mobile-money networks: MTN MoMo and Paystack on one address, with a handset page.
+#[derive(Clone, Parser)]
+#[command(name = "railsim", version)]
+pub struct Config {
+    /// Address for the wires and the handset page.
+    #[arg(long, env = "RAILSIM_LISTEN", default_value = "127.0.0.1:8083")]
+    pub listen: SocketAddr,
+
+    /// Folder for the book of debits; without it, the book is lost with the process.
+    #[arg(long, env = "RAILSIM_DATA")]
+    pub data: Option<PathBuf>,
+
+    /// How long a payer has to answer a prompt [default: 300s on MTN, 180s on Paystack].
+    #[arg(
+        long,
+        env = "RAILSIM_PROMPT_TIMEOUT",
+        value_parser = duration
+    )]
+    pub prompt_timeout: Option<Duration>,
+
+    /// How long a payer takes to answer a prompt.
+    #[arg(
+        long,
+        env = "RAILSIM_APPROVE_DELAY",
+        default_value = "1s",
+        value_parser = duration
+    )]
+    pub approve_delay: Duration,
+
+    /// How long a callback may take to be answered.
+    #[arg(
+        long,
+        env = "RAILSIM_CALLBACK_TIMEOUT",
+        default_value = "30s",
+        value_parser = duration
+    )]
+    pub callback_timeout: Duration,
+
+    /// Subscription key of the MTN collection product.
+    #[arg(long, env = "MOMO_SUBSCRIPTION_KEY", hide_env_values = true)]
+    pub momo_subscription_key: String,
+
+    /// API user that MTN's tokens are given to.
+    #[arg(long, env = "MOMO_API_USER", hide_env_values = true)]
+    pub momo_api_user: String,
+
+    /// Key of that API user.
+    #[arg(long, env = "MOMO_API_KEY", hide_env_values = true)]
+    pub momo_api_key: String,
+
+    /// The one X-Target-Environment that is served.
+    #[arg(long, env = "MOMO_TARGET_ENVIRONMENT", default_value = "mtnghana")]
+    pub momo_target_environment: String,
+
+    /// The one currency that MTN debits.
+    #[arg(long, env = "MOMO_CURRENCY", default_value = "GHS")]
+    pub momo_currency: Currency,
+
+    /// The API user's providerCallbackHost; without it, callbacks may go anywhere.
+    #[arg(long, env = "MOMO_CALLBACK_HOST")]
+    pub momo_callback_host: Option<String>,
+
+    /// Secret key of the Paystack integration; signs its webhooks too.
+    #[arg(long, env = "PAYSTACK_SECRET_KEY", hide_env_values = true)]
+    pub paystack_secret_key: String,
+
+    /// Where Paystack sends its webhooks; without it, none are sent.
+    #[arg(long, env = "PAYSTACK_CALLBACK_URL", hide_env_values = true)]
+    pub paystack_callback_url: Option<String>,
+
+    #[command(flatten)]
+    pub telemetry: Telemetry,
+}
+
+impl Config {
+    pub(crate) fn timing(&self) -> Timing {
+        Timing {
+            approve_delay: self.approve_delay,
+            momo_prompt: self.prompt_timeout.unwrap_or(MOMO_PROMPT),
+            paystack_prompt: self.prompt_timeout.unwrap_or(PAYSTACK_PROMPT),
+        }
+    }
+}

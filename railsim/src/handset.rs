@@ -1,0 +1,339 @@
+//! The payers' side: a page with every handset's prompts, the same for programs, and the book.
+//!
+//! Promise: it shows whole numbers, because nobody's phone is real here; approving and declining
+//! go through the same door as the stories.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::{
+    Router,
+    extract::{Path, Query, State},
+    response::{Html, IntoResponse, Redirect, Response},
+    routing::{get, post},
+};
+use chassis::{money::Currency, phone::Phone};
+use http::{HeaderMap, HeaderName, StatusCode, header};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{
+    book::Pages,
+    journal::JournalLost,
+    network::{Network, Touch},
+    payment::{self, Failure, Payment, Rail},
+    story, wire,
+};
+
+/// The page shows this many payments that have ended.
+const HISTORY_ENTRIES_MAX: usize = 20;
+
+/// The page shows this many live prompts, and this many codes.
+const LIVE_ENTRIES_MAX: usize = 50;
+
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
+    connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+pub fn routes() -> Router<Arc<Network>> {
+    let asset = |kind: &'static str, content: &'static str| {
+        get(move || async move { ([(header::CONTENT_TYPE, kind)], content) })
+    };
+    Router::new()
+        .route("/", get(page))
+        .route(
+            "/handset.css",
+            asset(
+                "text/css; charset=utf-8",
+                include_str!("../assets/handset.css"),
+            ),
+        )
+        .route(
+            "/handset.js",
+            asset(
+                "text/javascript; charset=utf-8",
+                include_str!("../assets/handset.js"),
+            ),
+        )
+        .route("/prompts", get(prompts))
+        .route("/prompts/{id}/approve", post(approve))
+        .route("/prompts/{id}/decline", post(decline))
+        .route("/book", get(book))
+}
+
+/// A live prompt, for programs.
+#[derive(Serialize)]
+struct Prompt {
+    id: String,
+    rail: Rail,
+    network: payment::Network,
+    reference: String,
+    phone: String,
+    amount_minor: i64,
+    currency: &'static str,
+    text: String,
+    created_at: String,
+}
+
+impl Prompt {
+    fn of(payment: &Payment) -> Self {
+        let request = &payment.request;
+        Self {
+            id: payment.prompt.to_string(),
+            rail: request.rail,
+            network: request.network,
+            reference: request.reference.clone(),
+            phone: request.phone.clone(),
+            amount_minor: request.amount_minor,
+            currency: request.currency.code(),
+            text: request.text.clone(),
+            created_at: payment.created_at.to_string(),
+        }
+    }
+}
+
+/// A line of the book, for programs.
+#[derive(Serialize)]
+struct Entry {
+    rail: Rail,
+    /// The client's own.
+    reference: String,
+    phone: String,
+    /// What was asked for.
+    amount_minor: i64,
+    currency: &'static str,
+    status: &'static str,
+    /// How many times the wallet was debited.
+    debits: u32,
+    /// What those debits took together.
+    debited_minor: i64,
+    /// How many requests to pay came with this reference.
+    requests: u32,
+}
+
+impl Entry {
+    fn of(payment: &Payment) -> Self {
+        let request = &payment.request;
+        Self {
+            rail: request.rail,
+            reference: request.reference.clone(),
+            phone: request.phone.clone(),
+            amount_minor: request.amount_minor,
+            currency: request.currency.code(),
+            status: match payment.state {
+                payment::State::AwaitingCode => "otp",
+                payment::State::Prompted { .. } => "pending",
+                payment::State::Succeeded { .. } => "succeeded",
+                payment::State::Failed { .. } | payment::State::Refused => "failed",
+            },
+            debits: payment.debits,
+            debited_minor: payment.debited_minor,
+            requests: payment.requests,
+        }
+    }
+}
+
+/// Which handset; all of them where it is left out or empty.
+#[derive(Deserialize)]
+struct Filter {
+    #[serde(default)]
+    phone: String,
+}
+
+impl Filter {
+    /// The number in E.164 form if it is one, otherwise as it was typed.
+    fn wanted(&self) -> Option<String> {
+        let typed = self.phone.trim();
+        if typed.is_empty() {
+            return None;
+        }
+        let parsed = Phone::parse_any(typed).map(|phone| phone.as_e164().to_owned());
+        Some(parsed.unwrap_or_else(|_| typed.to_owned()))
+    }
+}
+
+fn is_live(payment: &Payment) -> bool {
+    matches!(payment.state, payment::State::Prompted { .. })
+}
+
+async fn book(State(network): State<Arc<Network>>) -> Result<Response, JournalLost> {
+    let all = |pages: &mut Pages| pages.payments().iter().map(Entry::of).collect::<Vec<_>>();
+    let entries = network.book.update(all).await?;
+    Ok(axum::Json(entries).into_response())
+}
+
+async fn prompts(
+    State(network): State<Arc<Network>>,
+    Query(filter): Query<Filter>,
+) -> Result<Response, JournalLost> {
+    let wanted = filter.wanted();
+    let live = |pages: &mut Pages| -> Vec<Prompt> {
+        let live = pages.payments().iter().filter(|payment| is_live(payment));
+        live.filter(|payment| is_of(payment, wanted.as_deref()))
+            .map(Prompt::of)
+            .collect()
+    };
+    let prompts = network.book.update(live).await?;
+    Ok(axum::Json(prompts).into_response())
+}
+
+fn is_of(payment: &Payment, wanted: Option<&str>) -> bool {
+    wanted.is_none_or(|wanted| payment.request.phone == wanted)
+}
+
+async fn approve(
+    State(network): State<Arc<Network>>,
+    Path(id): Path<String>,
+    Query(filter): Query<Filter>,
+    headers: HeaderMap,
+) -> Result<Response, JournalLost> {
+    touch(&network, &id, &headers, &filter, Touch::Approve).await
+}
+
+async fn decline(
+    State(network): State<Arc<Network>>,
+    Path(id): Path<String>,
+    Query(filter): Query<Filter>,
+    headers: HeaderMap,
+) -> Result<Response, JournalLost> {
+    touch(&network, &id, &headers, &filter, Touch::Decline).await
+}
+
+/// Programs get the payment as the book has it; browsers go back to the page, also where the
+/// prompt has ended meanwhile.
+async fn touch(
+    network: &Network,
+    id: &str,
+    headers: &HeaderMap,
+    filter: &Filter,
+    touch: Touch,
+) -> Result<Response, JournalLost> {
+    let touched = match id.parse() {
+        Ok(prompt) => network.touch(prompt, touch).await?,
+        Err(_) => None,
+    };
+    if wire::header(headers, "Accept").is_some_and(|accept| accept.contains("text/html")) {
+        return Ok(Redirect::to(&back_to(filter)).into_response());
+    }
+    Ok(match touched {
+        Some(payment) => axum::Json(Entry::of(&payment)).into_response(),
+        None => {
+            let body = serde_json::json!({"error": "there is no such live prompt"});
+            (StatusCode::NOT_FOUND, axum::Json(body)).into_response()
+        }
+    })
+}
+
+fn back_to(filter: &Filter) -> String {
+    let digits: String = filter.phone.chars().filter(char::is_ascii_digit).collect();
+    if digits.is_empty() {
+        return "/".to_owned();
+    }
+    let plus = if filter.phone.trim_start().starts_with('+') {
+        "%2B"
+    } else {
+        ""
+    };
+    format!("/?phone={plus}{digits}")
+}
+
+#[derive(Template)]
+#[template(path = "handset.html")]
+struct Page {
+    phone: String,
+    prompts: Vec<Item>,
+    codes: Vec<Item>,
+    history: Vec<Item>,
+    voucher: &'static str,
+}
+
+/// One payment as the page shows it.
+struct Item {
+    id: Uuid,
+    network: &'static str,
+    phone: String,
+    amount: String,
+    text: String,
+    outcome: &'static str,
+    at: String,
+}
+
+impl Item {
+    fn of(payment: &Payment) -> Self {
+        let request = &payment.request;
+        Self {
+            id: payment.prompt,
+            network: request.network.name(),
+            phone: request.phone.clone(),
+            amount: shown_amount(payment),
+            text: request.text.clone(),
+            outcome: outcome(payment),
+            at: payment.updated_at.to_string(),
+        }
+    }
+}
+
+fn shown_amount(payment: &Payment) -> String {
+    let money = if payment.debits > 0 {
+        payment.reported()
+    } else {
+        payment.asked()
+    };
+    let currency: Currency = money.currency();
+    format!("{} {}", currency.code(), money.to_major())
+}
+
+fn outcome(payment: &Payment) -> &'static str {
+    match payment.state {
+        payment::State::AwaitingCode => "Waiting for the code",
+        payment::State::Prompted { .. } => "Waiting for approval",
+        payment::State::Succeeded { .. } => "Paid",
+        payment::State::Refused => "Refused by the network",
+        payment::State::Failed { failure, .. } => match failure {
+            Failure::InsufficientFunds => "Failed: not enough money",
+            Failure::Declined => "Declined",
+            Failure::TimedOut => "Not answered in time",
+            Failure::PayerNotFound => "Failed: no wallet on this number",
+            Failure::LimitReached => "Failed: wallet limit reached",
+            Failure::CodeExpired => "Failed: code expired",
+        },
+    }
+}
+
+async fn page(
+    State(network): State<Arc<Network>>,
+    Query(filter): Query<Filter>,
+) -> Result<Response, JournalLost> {
+    let wanted = filter.wanted();
+    let page = network
+        .book
+        .update(|pages| read_page(pages, wanted))
+        .await?;
+    let html = page.render().expect("a page renders into memory");
+    let headers = [
+        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (HeaderName::from_static("referrer-policy"), "same-origin"),
+    ];
+    Ok((headers, Html(html)).into_response())
+}
+
+/// Newest first.
+fn read_page(pages: &Pages, wanted: Option<String>) -> Page {
+    let of_handset = || {
+        let newest_first = pages.payments().iter().rev();
+        newest_first.filter(|payment| is_of(payment, wanted.as_deref()))
+    };
+    let awaits_code = |payment: &&Payment| matches!(payment.state, payment::State::AwaitingCode);
+    let has_ended = |payment: &&Payment| !is_live(payment) && !awaits_code(payment);
+    let live = of_handset().filter(|payment| is_live(payment));
+    let codes = of_handset().filter(awaits_code);
+    let history = of_handset().filter(has_ended);
+    Page {
+        prompts: live.take(LIVE_ENTRIES_MAX).map(Item::of).collect(),
+        codes: codes.take(LIVE_ENTRIES_MAX).map(Item::of).collect(),
+        history: history.take(HISTORY_ENTRIES_MAX).map(Item::of).collect(),
+        voucher: story::VOUCHER,
+        phone: wanted.unwrap_or_default(),
+    }
+}

@@ -1,0 +1,145 @@
+//! The journal file: every event of every payment, one JSON line each, only ever appended.
+//!
+//! Promise: a line whose number [`Durable::reached`] has let pass is on the disk. Lines that wait
+//! at the same time share one sync. A last line that a crash tore is cut off at the next start;
+//! nobody was told of it.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{Read as _, Write as _},
+    path::Path,
+    sync::mpsc,
+};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::payment::{Event, Rail};
+
+const FILE_NAME: &str = "journal.jsonl";
+
+/// Lines are synced together up to about this size.
+const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// One line: an event and the payment that it is of.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    pub rail: Rail,
+    pub reference: String,
+    pub event: Event,
+}
+
+/// Takes lines, in the order of the calls.
+#[derive(Debug)]
+pub struct Journal {
+    lines: mpsc::Sender<Vec<u8>>,
+    appended: u64,
+}
+
+/// Tells how far the disk is.
+#[derive(Clone, Debug)]
+pub struct Durable(watch::Receiver<u64>);
+
+/// The disk refused a line: nothing more may be promised.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the journal can no longer be written")]
+pub struct JournalLost;
+
+impl Journal {
+    /// Opens the journal in `folder`, made if missing, and reads what it holds.
+    pub fn open(folder: &Path) -> anyhow::Result<(Self, Durable, Vec<Entry>)> {
+        let path = folder.join(FILE_NAME);
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        let mut file = OpenOptions::new()
+            .create(true)
+            .read(true)
+            .append(true)
+            .open(&path)
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        let entries =
+            replay(&mut file).with_context(|| format!("cannot read {}", path.display()))?;
+        // The file's own place in the folder must be as durable as its lines.
+        File::open(folder)?.sync_all()?;
+
+        let (lines, to_write) = mpsc::channel();
+        let (written, durable) = watch::channel(0);
+        std::thread::Builder::new()
+            .name("railsim-journal".to_owned())
+            .spawn(move || write_lines(file, &to_write, &written))?;
+        let journal = Self { lines, appended: 0 };
+        Ok((journal, Durable(durable), entries))
+    }
+
+    pub fn append(&mut self, entry: &Entry) {
+        let mut line = serde_json::to_vec(entry).expect("an entry has string keys only");
+        line.push(b'\n');
+        self.appended += 1;
+        if self.lines.send(line).is_err() {
+            tracing::error!("the journal has ended");
+        }
+    }
+
+    /// How many lines were appended since it was opened.
+    pub fn appended(&self) -> u64 {
+        self.appended
+    }
+}
+
+impl Durable {
+    /// Waits until as many lines are on the disk.
+    pub async fn reached(&self, lines: u64) -> Result<(), JournalLost> {
+        let mut written = self.0.clone();
+        match written.wait_for(|written| *written >= lines).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(JournalLost),
+        }
+    }
+}
+
+/// Reads every whole line and cuts off what follows the last one.
+fn replay(file: &mut File) -> anyhow::Result<Vec<Entry>> {
+    let mut content = Vec::new();
+    file.read_to_end(&mut content)?;
+    let whole = content
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |last| last + 1);
+    if whole < content.len() {
+        tracing::warn!(bytes = content.len() - whole, "cut off a torn last line");
+        content.truncate(whole);
+        file.set_len(u64::try_from(whole)?)?;
+        file.sync_all()?;
+    }
+    content
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .enumerate()
+        .map(|(index, line)| {
+            serde_json::from_slice(line).with_context(|| format!("line {} is broken", index + 1))
+        })
+        .collect()
+}
+
+/// Runs in its own thread until the journal is dropped or the disk refuses.
+fn write_lines(mut file: File, lines: &mpsc::Receiver<Vec<u8>>, written: &watch::Sender<u64>) {
+    let mut count = 0;
+    while let Ok(mut batch) = lines.recv() {
+        count += 1;
+        while batch.len() < BATCH_BYTES_MAX
+            && let Ok(line) = lines.try_recv()
+        {
+            batch.extend_from_slice(&line);
+            count += 1;
+        }
+        if let Err(error) = file.write_all(&batch).and_then(|()| file.sync_data()) {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the journal is lost"
+            );
+            return;
+        }
+        written.send_replace(count);
+    }
+}

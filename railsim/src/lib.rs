@@ -1,0 +1,90 @@
+//! Simulated mobile-money networks: MTN MoMo and Paystack on their real wires, the payers'
+//! handsets, and the networks' own book of debits.
+//!
+//! Promises: a wallet is debited once for a reference at most; what anyone was told survives
+//! `kill -9`; the payer's number alone chooses the story, so every outcome can be had on demand.
+//! Knows nothing of the services that call it: the wires are written a second time here.
+
+mod book;
+mod callback;
+pub mod config;
+mod handset;
+mod journal;
+mod momo;
+mod network;
+mod payment;
+mod paystack;
+mod story;
+mod wire;
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, Request, State},
+    middleware::{self, Next},
+    response::Response,
+};
+use chassis::{
+    clock::Clock,
+    http::Limits,
+    shutdown::{Shutdown, Tasks},
+};
+use tokio::net::TcpListener;
+
+pub use config::Config;
+
+use book::Book;
+use callback::Caller;
+use network::Network;
+
+const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// How long a stopping network waits for callbacks that are being sent.
+const CALLBACKS_DRAIN_MAX: Duration = Duration::from_secs(2);
+
+/// Serves both wires, the handset page and the book on `listener` until `shutdown`.
+pub async fn serve(
+    config: Config,
+    listener: TcpListener,
+    clock: Clock,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let worker = clock.worker("railsim");
+    let book = match &config.data {
+        Some(folder) => Book::in_folder(folder, config.timing(), worker.alarm())?,
+        None => Book::in_memory(config.timing(), worker.alarm()),
+    };
+    let caller = Caller::new(&config)?;
+    let network = Arc::new(Network {
+        config,
+        clock,
+        book,
+        caller,
+    });
+    let router = router(network.clone());
+
+    let callbacks = Tasks::new();
+    let serving = chassis::http::serve(router, listener, Limits::default(), shutdown.clone());
+    let running = network.run(worker, callbacks.clone(), shutdown);
+    // A network that has lost its book must not go on answering.
+    tokio::try_join!(serving, async { Ok(running.await?) })?;
+    callbacks.drain(CALLBACKS_DRAIN_MAX).await;
+    Ok(())
+}
+
+fn router(network: Arc<Network>) -> Router {
+    Router::new()
+        .merge(momo::routes())
+        .merge(paystack::routes())
+        .merge(handset::routes())
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(network.clone(), hold_clock))
+        .with_state(network)
+}
+
+/// Time travel waits for every request.
+async fn hold_clock(State(network): State<Arc<Network>>, request: Request, next: Next) -> Response {
+    let _activity = network.clock.activity();
+    next.run(request).await
+}

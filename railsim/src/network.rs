@@ -1,0 +1,248 @@
+//! What the networks do: take requests and codes, answer queries, debit wallets, run out of
+//! patience and call back.
+//!
+//! Promise: a wallet is debited once for a reference at most. Every decision is made under the
+//! book's lock, on the state that it changes, and is on disk before anybody hears of it.
+
+use chassis::{
+    clock::{Clock, Timestamp, Worker},
+    shutdown::{Shutdown, Tasks},
+};
+use std::sync::Arc;
+use uuid::Uuid;
+
+use crate::{
+    book::{Book, Pages},
+    callback::Caller,
+    config::Config,
+    journal::JournalLost,
+    payment::{Event, Failure, Payment, Rail, Request, State, Step},
+    story::{self, Story},
+};
+
+/// All simulated networks together.
+pub struct Network {
+    pub config: Config,
+    pub clock: Clock,
+    pub book: Book,
+    pub caller: Caller,
+}
+
+/// How a request to pay was taken.
+pub enum Taken {
+    New(Payment),
+    /// Its reference was used before.
+    Again(Payment),
+}
+
+/// How a payer's code was taken.
+pub enum CodeTaken {
+    /// The prompt follows.
+    Right(Payment),
+    Wrong(Payment),
+    Expired(Payment),
+    /// The payment does not wait for a code.
+    NotAwaited,
+    UnknownReference,
+}
+
+/// What a person does with a prompt.
+#[derive(Clone, Copy, Debug)]
+pub enum Touch {
+    Approve,
+    Decline,
+}
+
+impl Network {
+    pub async fn request(&self, request: Request) -> Result<Taken, JournalLost> {
+        let now = self.clock.now();
+        self.book
+            .update(|pages| take_request(pages, request, now))
+            .await
+    }
+
+    pub async fn submit_code(&self, reference: &str, code: &str) -> Result<CodeTaken, JournalLost> {
+        let now = self.clock.now();
+        self.book
+            .update(|pages| take_code(pages, reference, code, now))
+            .await
+    }
+
+    /// What a query is told. Nothing of a request that was refused.
+    pub async fn query(&self, rail: Rail, reference: &str) -> Result<Option<Payment>, JournalLost> {
+        let now = self.clock.now();
+        self.book
+            .update(|pages| tell(pages, rail, reference, now))
+            .await
+    }
+
+    /// A person approves or declines; `None` where there is no such live prompt.
+    pub async fn touch(&self, prompt: Uuid, touch: Touch) -> Result<Option<Payment>, JournalLost> {
+        let now = self.clock.now();
+        self.book
+            .update(|pages| {
+                let payment = pages.find_prompt(prompt)?;
+                if !matches!(payment.state, State::Prompted { .. }) {
+                    return None;
+                }
+                let event = match touch {
+                    Touch::Approve => debit(payment, now),
+                    Touch::Decline => fail(Failure::Declined, now),
+                };
+                let (rail, reference) = key(payment);
+                Some(pages.record(rail, &reference, event))
+            })
+            .await
+    }
+
+    /// Does whatever is due, for as long as the process runs.
+    pub async fn run(
+        self: Arc<Self>,
+        mut worker: Worker,
+        tasks: Tasks,
+        shutdown: Shutdown,
+    ) -> Result<(), JournalLost> {
+        while !shutdown.has_begun() {
+            let (callbacks, next) = self.play_due().await?;
+            for payment in callbacks {
+                self.call_back(payment, &tasks);
+            }
+            tokio::select! {
+                () = worker.rest(next) => {}
+                () = shutdown.wait() => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets happen what is due; returns the callbacks to send, and when more is due.
+    async fn play_due(&self) -> Result<(Vec<Payment>, Option<Timestamp>), JournalLost> {
+        let now = self.clock.now();
+        self.book
+            .update(|pages| {
+                let mut callbacks = Vec::new();
+                while let Some((payment, step)) = pages.first_due(now) {
+                    let (rail, reference) = key(payment);
+                    match step {
+                        Step::Debit => {
+                            let event = debit(payment, now);
+                            pages.record(rail, &reference, event);
+                        }
+                        Step::Fail(failure) => {
+                            pages.record(rail, &reference, fail(failure, now));
+                        }
+                        Step::CallBack => {
+                            callbacks.push(payment.clone());
+                            begin_callback(pages, rail, &reference);
+                        }
+                    }
+                }
+                (callbacks, pages.next_due())
+            })
+            .await
+    }
+
+    /// Starts to call back. Time travel waits for it.
+    fn call_back(self: &Arc<Self>, payment: Payment, tasks: &Tasks) {
+        let network = self.clone();
+        let activity = self.clock.activity();
+        tasks.spawn(async move {
+            let answered = network.caller.call(&payment).await;
+            if payment.request.rail == Rail::Paystack
+                && let Err(error) = network.end_callback(&payment, answered).await
+            {
+                tracing::error!(%error, "a callback's outcome is not kept");
+            }
+            drop(activity);
+        });
+    }
+
+    async fn end_callback(&self, payment: &Payment, answered: bool) -> Result<(), JournalLost> {
+        let at = self.clock.now();
+        let (rail, reference) = key(payment);
+        self.book
+            .update(|pages| {
+                pages.set_calling(rail, &reference, false);
+                let event = if answered {
+                    Event::CalledBack
+                } else {
+                    Event::CallbackFailed { at }
+                };
+                pages.record(rail, &reference, event);
+            })
+            .await
+    }
+}
+
+fn key(payment: &Payment) -> (Rail, String) {
+    (payment.request.rail, payment.request.reference.clone())
+}
+
+fn debit(payment: &Payment, at: Timestamp) -> Event {
+    let amount_minor = payment.reported().minor_units();
+    Event::Debited { amount_minor, at }
+}
+
+fn fail(failure: Failure, at: Timestamp) -> Event {
+    Event::Failed { failure, at }
+}
+
+/// MTN sends a callback once and never again, so it is done before it is sent. Paystack repeats
+/// it until it is answered.
+fn begin_callback(pages: &mut Pages, rail: Rail, reference: &str) {
+    match rail {
+        Rail::Momo => {
+            pages.record(rail, reference, Event::CalledBack);
+        }
+        Rail::Paystack => pages.set_calling(rail, reference, true),
+    }
+}
+
+fn take_request(pages: &mut Pages, request: Request, now: Timestamp) -> Taken {
+    let (rail, reference) = (request.rail, request.reference.clone());
+    if pages.find(rail, &reference).is_some() {
+        return Taken::Again(pages.record(rail, &reference, Event::RequestedAgain));
+    }
+    let payment = pages.open(request, now);
+    if payment.story == Story::Instant {
+        let event = debit(&payment, now);
+        return Taken::New(pages.record(rail, &reference, event));
+    }
+    Taken::New(payment)
+}
+
+fn take_code(pages: &mut Pages, reference: &str, code: &str, now: Timestamp) -> CodeTaken {
+    let rail = Rail::Paystack;
+    let Some(payment) = pages.find(rail, reference) else {
+        return CodeTaken::UnknownReference;
+    };
+    match payment.state {
+        State::AwaitingCode => {}
+        State::Refused => return CodeTaken::UnknownReference,
+        State::Prompted { .. } | State::Succeeded { .. } | State::Failed { .. } => {
+            return CodeTaken::NotAwaited;
+        }
+    }
+    if payment.story == Story::CodeExpires {
+        let event = fail(Failure::CodeExpired, now);
+        return CodeTaken::Expired(pages.record(rail, reference, event));
+    }
+    if code != story::VOUCHER {
+        return CodeTaken::Wrong(payment.clone());
+    }
+    CodeTaken::Right(pages.record(rail, reference, Event::Prompted { at: now }))
+}
+
+fn tell(pages: &mut Pages, rail: Rail, reference: &str, now: Timestamp) -> Option<Payment> {
+    let payment = pages.find(rail, reference)?;
+    match payment.state {
+        State::Refused => None,
+        State::Failed { told: None, .. } if payment.story == Story::LateMoney => {
+            Some(pages.record(rail, reference, Event::ToldFailed { at: now }))
+        }
+        State::AwaitingCode
+        | State::Prompted { .. }
+        | State::Succeeded { .. }
+        | State::Failed { .. } => Some(payment.clone()),
+    }
+}

@@ -1,0 +1,377 @@
+//! One payment as its network sees it: what was asked, where it stands, and what happens next.
+//!
+//! Pure: events change it, and the time only says what is due.
+
+use std::time::Duration;
+
+use chassis::{
+    clock::Timestamp,
+    money::{Currency, Money},
+};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::story::{Ending, Story};
+
+/// In story 010 the money arrives this long after a query was told that the payment failed.
+const LATE_MONEY_AFTER: Duration = Duration::from_secs(5);
+
+/// Paystack repeats an unanswered webhook four times after this …
+const WEBHOOK_RETRY_FIRST: Duration = Duration::from_secs(3 * 60);
+const WEBHOOK_RETRIES_FIRST: u32 = 4;
+/// … then after this, until it is as old as that (rails §4.2).
+const WEBHOOK_RETRY_LATER: Duration = Duration::from_secs(60 * 60);
+const WEBHOOK_RETRY_UNTIL: Duration = Duration::from_secs(72 * 60 * 60);
+
+/// Whose wire a payment came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rail {
+    Momo,
+    Paystack,
+}
+
+/// Whose handset the prompt is shown on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Network {
+    Mtn,
+    Telecel,
+    At,
+}
+
+impl Network {
+    /// The name that its customers know.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mtn => "MTN",
+            Self::Telecel => "Telecel",
+            Self::At => "AT",
+        }
+    }
+}
+
+/// Why a payment failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Failure {
+    InsufficientFunds,
+    Declined,
+    TimedOut,
+    PayerNotFound,
+    LimitReached,
+    CodeExpired,
+}
+
+/// What a client asked its rail for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Request {
+    pub rail: Rail,
+    /// The client's: X-Reference-Id, or Paystack's `reference`.
+    pub reference: String,
+    pub network: Network,
+    /// E.164.
+    pub phone: String,
+    pub amount_minor: i64,
+    #[serde(with = "text")]
+    pub currency: Currency,
+    /// What the handset shows beside the amount.
+    pub text: String,
+    pub details: Details,
+    pub callback_url: Option<String>,
+}
+
+/// What each wire says back as it heard it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Details {
+    Momo {
+        external_id: String,
+        payer_message: String,
+        payee_note: String,
+    },
+    Paystack {
+        email: String,
+        metadata: serde_json::Value,
+    },
+}
+
+/// One thing that happened to a payment; a line of the journal.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// The first request with its reference.
+    Requested {
+        request: Box<Request>,
+        #[serde(with = "text")]
+        prompt: Uuid,
+        #[serde(with = "text")]
+        at: Timestamp,
+    },
+    /// A later request with the same reference.
+    RequestedAgain,
+    /// The payer's code was right.
+    Prompted {
+        #[serde(with = "text")]
+        at: Timestamp,
+    },
+    /// Money left the wallet.
+    Debited {
+        amount_minor: i64,
+        #[serde(with = "text")]
+        at: Timestamp,
+    },
+    Failed {
+        failure: Failure,
+        #[serde(with = "text")]
+        at: Timestamp,
+    },
+    /// A query was told that the payment failed. Kept for story 010 only.
+    ToldFailed {
+        #[serde(with = "text")]
+        at: Timestamp,
+    },
+    /// One callback is done: answered (Paystack), or about to be sent (MTN, which sends it once).
+    CalledBack,
+    CallbackFailed {
+        #[serde(with = "text")]
+        at: Timestamp,
+    },
+}
+
+/// Where a payment stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Refused at the request; the network denies to know it.
+    Refused,
+    AwaitingCode,
+    /// The prompt is on the handset.
+    Prompted {
+        since: Timestamp,
+    },
+    Succeeded {
+        at: Timestamp,
+    },
+    Failed {
+        failure: Failure,
+        at: Timestamp,
+        /// When a query was first told so; kept for story 010 only.
+        told: Option<Timestamp>,
+    },
+}
+
+/// What a payment does by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Debit,
+    Fail(Failure),
+    CallBack,
+}
+
+/// How long things take.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    pub approve_delay: Duration,
+    pub momo_prompt: Duration,
+    pub paystack_prompt: Duration,
+}
+
+/// One payment and its whole history, as far as it matters.
+#[derive(Clone, Debug)]
+pub struct Payment {
+    pub request: Request,
+    pub story: Story,
+    /// Names the prompt on the handset.
+    pub prompt: Uuid,
+    /// Its place in the book: the network's own number for it.
+    pub number: u64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub state: State,
+    /// How many requests to pay came with its reference.
+    pub requests: u32,
+    /// How many times the wallet was debited for it: 0 or 1, or the network is broken.
+    pub debits: u32,
+    /// What those debits took together.
+    pub debited_minor: i64,
+    callbacks_left: u32,
+    callback_failures: u32,
+    callback_due: Option<Timestamp>,
+    /// A callback is being sent now; not kept, so that a restart sends it again.
+    calling: bool,
+}
+
+impl Payment {
+    pub fn new(request: Request, prompt: Uuid, number: u64, at: Timestamp) -> Self {
+        let story = Story::of(request.rail, request.network, &request.phone);
+        Self {
+            state: first_state(request.rail, story, at),
+            request,
+            story,
+            prompt,
+            number,
+            created_at: at,
+            updated_at: at,
+            requests: 1,
+            debits: 0,
+            debited_minor: 0,
+            callbacks_left: 0,
+            callback_failures: 0,
+            callback_due: None,
+            calling: false,
+        }
+    }
+
+    /// Takes in what happened after the first request. Counts every debit, wanted or not.
+    pub fn apply(&mut self, event: &Event) {
+        match event {
+            Event::Requested { .. } | Event::RequestedAgain => self.requests += 1,
+            Event::Prompted { at } => self.enter(State::Prompted { since: *at }, *at),
+            Event::Debited { amount_minor, at } => {
+                self.debits += 1;
+                self.debited_minor = self.debited_minor.saturating_add(*amount_minor);
+                self.enter(State::Succeeded { at: *at }, *at);
+                self.plan_callbacks(self.story.callbacks(), *at);
+            }
+            Event::Failed { failure, at } => {
+                let (failure, at) = (*failure, *at);
+                let state = State::Failed {
+                    failure,
+                    at,
+                    told: None,
+                };
+                self.enter(state, at);
+                // Paystack tells no failures; story 010 keeps its one callback for the money.
+                let tells = self.request.rail == Rail::Momo && self.story != Story::LateMoney;
+                self.plan_callbacks(u32::from(tells), at);
+            }
+            Event::ToldFailed { at } => {
+                if let State::Failed { told, .. } = &mut self.state {
+                    told.get_or_insert(*at);
+                }
+            }
+            Event::CalledBack => {
+                self.callbacks_left = self.callbacks_left.saturating_sub(1);
+                self.callback_failures = 0;
+                if self.callbacks_left == 0 {
+                    self.callback_due = None;
+                }
+            }
+            Event::CallbackFailed { at } => {
+                self.callback_failures += 1;
+                self.callback_due = self.retry_at(*at);
+            }
+        }
+    }
+
+    fn enter(&mut self, state: State, at: Timestamp) {
+        self.state = state;
+        self.updated_at = at;
+    }
+
+    fn plan_callbacks(&mut self, count: u32, at: Timestamp) {
+        if self.request.callback_url.is_some() && count > 0 {
+            self.callbacks_left = count;
+            self.callback_due = Some(at);
+        }
+    }
+
+    fn retry_at(&self, failed_at: Timestamp) -> Option<Timestamp> {
+        let wait = if self.callback_failures <= WEBHOOK_RETRIES_FIRST {
+            WEBHOOK_RETRY_FIRST
+        } else {
+            WEBHOOK_RETRY_LATER
+        };
+        let due = failed_at + wait;
+        Some(due).filter(|due| due.since(self.updated_at) <= WEBHOOK_RETRY_UNTIL)
+    }
+
+    /// Marks a callback as being sent, or no longer so.
+    pub fn set_calling(&mut self, calling: bool) {
+        self.calling = calling;
+    }
+
+    /// The next thing that this payment does by itself, and when.
+    pub fn next(&self, timing: &Timing) -> Option<(Timestamp, Step)> {
+        match (self.next_change(timing), self.next_callback()) {
+            (Some(change), Some(callback)) if change.0 < callback.0 => Some(change),
+            (change, callback) => callback.or(change),
+        }
+    }
+
+    fn next_change(&self, timing: &Timing) -> Option<(Timestamp, Step)> {
+        match self.state {
+            State::Prompted { since } => match self.story.ending() {
+                Ending::Approved => Some((since + timing.approve_delay, Step::Debit)),
+                Ending::Fails(failure) => Some((since + timing.approve_delay, Step::Fail(failure))),
+                Ending::RunsOut => {
+                    let prompt = match self.request.rail {
+                        Rail::Momo => timing.momo_prompt,
+                        Rail::Paystack => timing.paystack_prompt,
+                    };
+                    Some((since + prompt, Step::Fail(Failure::TimedOut)))
+                }
+                Ending::Waits => None,
+            },
+            State::Failed {
+                told,
+                failure: Failure::TimedOut,
+                ..
+            } if self.story == Story::LateMoney => {
+                told.map(|told| (told + LATE_MONEY_AFTER, Step::Debit))
+            }
+            State::Refused
+            | State::AwaitingCode
+            | State::Succeeded { .. }
+            | State::Failed { .. } => None,
+        }
+    }
+
+    fn next_callback(&self) -> Option<(Timestamp, Step)> {
+        let due = self.callback_due.filter(|_| !self.calling)?;
+        Some((due, Step::CallBack))
+    }
+
+    /// What the network says the payment's amount is.
+    pub fn reported(&self) -> Money {
+        let asked = self.request.amount_minor;
+        Money::new(self.story.debits(asked), self.request.currency)
+    }
+
+    /// What was asked for.
+    pub fn asked(&self) -> Money {
+        Money::new(self.request.amount_minor, self.request.currency)
+    }
+}
+
+fn first_state(rail: Rail, story: Story, at: Timestamp) -> State {
+    match (story, rail) {
+        (Story::Unavailable, _) | (Story::UnknownPayer, Rail::Momo) => State::Refused,
+        (Story::UnknownPayer, Rail::Paystack) => State::Failed {
+            failure: Failure::PayerNotFound,
+            at,
+            told: None,
+        },
+        (story, _) if story.wants_code() => State::AwaitingCode,
+        _ => State::Prompted { since: at },
+    }
+}
+
+/// Values that are written as they print, such as a [`Timestamp`].
+mod text {
+    use std::{fmt::Display, str::FromStr};
+
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(value)
+    }
+
+    pub fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,162 @@
+//! The stories: what a payer's number makes its network do (design: "Rails").
+//!
+//! Pure and total: every number has exactly one story.
+
+use crate::payment::{Failure, Network, Rail};
+
+/// The one code that a Telecel payer's handset ever shows.
+pub const VOUCHER: &str = "123456";
+
+/// Paystack's own test number, which is debited within the first reply (rails §4.2).
+const INSTANT_NUMBER: &str = "+233551234987";
+
+/// What happens to one payment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Story {
+    /// 001 and any other: approved after a moment.
+    Settles,
+    /// Paystack's test number: approved within the first reply.
+    Instant,
+    /// 002: wants the payer's code first.
+    AsksCode,
+    /// 003
+    NoFunds,
+    /// 004
+    Declines,
+    /// 005: ends when the prompt does.
+    NeverAnswers,
+    /// 006: refused at once.
+    UnknownPayer,
+    /// 007: refused at once, and never known afterwards.
+    Unavailable,
+    /// 008: approved, and the network never calls back.
+    Silent,
+    /// 009: approved, and the network calls back three times.
+    CallsThrice,
+    /// 010: says failed, then takes the money after all.
+    LateMoney,
+    /// 011: wants a code, and any code has expired.
+    CodeExpires,
+    /// 012
+    LimitReached,
+    /// 013: takes the request and loses its own reply.
+    CutAtRequest,
+    /// 014: takes the code and loses its own reply.
+    CutAtCode,
+    /// 015: debits and reports another amount.
+    OtherAmount,
+    /// 100: waits for a person, however long.
+    Person,
+}
+
+impl Story {
+    /// `phone` in E.164 form.
+    pub fn of(rail: Rail, network: Network, phone: &str) -> Self {
+        if rail == Rail::Paystack && phone == INSTANT_NUMBER {
+            return Self::Instant;
+        }
+        let telecel = network == Network::Telecel;
+        match phone
+            .get(phone.len().saturating_sub(3)..)
+            .unwrap_or_default()
+        {
+            "002" if telecel => Self::AsksCode,
+            "003" => Self::NoFunds,
+            "004" => Self::Declines,
+            "005" => Self::NeverAnswers,
+            "006" => Self::UnknownPayer,
+            "007" => Self::Unavailable,
+            "008" => Self::Silent,
+            "009" => Self::CallsThrice,
+            "010" => Self::LateMoney,
+            "011" if telecel => Self::CodeExpires,
+            "012" => Self::LimitReached,
+            "013" => Self::CutAtRequest,
+            "014" if telecel => Self::CutAtCode,
+            "015" => Self::OtherAmount,
+            "100" => Self::Person,
+            _ => Self::Settles,
+        }
+    }
+
+    /// The payer has to hand over a code before there is a prompt.
+    pub fn wants_code(self) -> bool {
+        matches!(self, Self::AsksCode | Self::CodeExpires | Self::CutAtCode)
+    }
+
+    /// How a prompt ends that nobody touches.
+    pub fn ending(self) -> Ending {
+        match self {
+            Self::NoFunds => Ending::Fails(Failure::InsufficientFunds),
+            Self::Declines => Ending::Fails(Failure::Declined),
+            Self::LimitReached => Ending::Fails(Failure::LimitReached),
+            Self::LateMoney => Ending::Fails(Failure::TimedOut),
+            Self::NeverAnswers => Ending::RunsOut,
+            Self::Person => Ending::Waits,
+            Self::Settles
+            | Self::Instant
+            | Self::AsksCode
+            | Self::UnknownPayer
+            | Self::Unavailable
+            | Self::Silent
+            | Self::CallsThrice
+            | Self::CodeExpires
+            | Self::CutAtRequest
+            | Self::CutAtCode
+            | Self::OtherAmount => Ending::Approved,
+        }
+    }
+
+    /// What the network debits, and reports, when `asked` minor units were asked for.
+    pub fn debits(self, asked: i64) -> i64 {
+        match self {
+            Self::OtherAmount => asked.saturating_add(100),
+            _ => asked,
+        }
+    }
+
+    /// How many times the network calls back once the wallet was debited.
+    pub fn callbacks(self) -> u32 {
+        match self {
+            Self::Silent => 0,
+            Self::CallsThrice => 3,
+            _ => 1,
+        }
+    }
+}
+
+/// How a prompt ends that nobody touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself, after a moment.
+    Approved,
+    /// By itself, after a moment.
+    Fails(Failure),
+    /// When its time is over.
+    RunsOut,
+    /// Never.
+    Waits,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_asked_of_telecel_payers_only() {
+        for digits in ["002", "011", "014"] {
+            let phone = format!("+233201234{digits}");
+            let story = |rail, network| Story::of(rail, network, &phone);
+            assert!(story(Rail::Paystack, Network::Telecel).wants_code());
+            assert_eq!(story(Rail::Paystack, Network::At), Story::Settles);
+            assert_eq!(story(Rail::Momo, Network::Mtn), Story::Settles);
+        }
+    }
+
+    #[test]
+    fn any_other_number_settles() {
+        for phone in ["+233241234001", "+233241234567", "+233241234000", "12", ""] {
+            assert_eq!(Story::of(Rail::Momo, Network::Mtn, phone), Story::Settles);
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The simulated networks through their only doors: the two wires, the handsets, the book.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod durability;
+mod handset;
+mod momo;
+mod paystack;
+mod stories;
+mod world;

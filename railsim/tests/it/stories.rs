@@ -1,0 +1,389 @@
+//! Every story of the table (design: "Rails"), on both wires.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::world::{Wires, World, reference};
+
+/// One payment on one of the wires, with the same questions for both.
+struct Payment {
+    wires: Wires,
+    rail: Wire,
+    reference: String,
+    callback: String,
+    phone_head: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wire {
+    Momo,
+    Telecel,
+}
+
+/// What a query is told: the status in one word, and the reason or amount.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    Pending,
+    Succeeded(String),
+    Failed(String),
+}
+
+impl Payment {
+    fn new(world: &World, rail: Wire) -> Self {
+        Self {
+            wires: world.wires(),
+            rail,
+            reference: reference(0),
+            callback: world.callback.clone(),
+            phone_head: match rail {
+                Wire::Momo => "233241234",
+                Wire::Telecel => "0201234",
+            },
+        }
+    }
+
+    /// Asks for the payment: HTTP status and body, or nothing where the connection was cut.
+    async fn request(&self, digits: &str) -> Option<(StatusCode, Value)> {
+        let phone = format!("{}{digits}", self.phone_head);
+        let answer = match self.rail {
+            Wire::Momo => {
+                self.wires
+                    .request_to_pay(&self.reference, &phone, &self.callback)
+                    .await
+            }
+            Wire::Telecel => self.wires.charge(&self.reference, &phone, "vod").await,
+        };
+        let answer = answer.ok()?;
+        let status = answer.status();
+        Some((status, answer.json().await.unwrap_or_default()))
+    }
+
+    async fn request_accepted(&self, digits: &str) {
+        let (status, body) = self.request(digits).await.unwrap();
+        match self.rail {
+            Wire::Momo => assert_eq!(status, 202),
+            Wire::Telecel => {
+                assert_eq!(status, 200);
+                assert_eq!(body["data"]["status"], "pay_offline");
+            }
+        }
+    }
+
+    async fn query(&self) -> Told {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        match self.rail {
+            Wire::Momo => {
+                let answer = self.wires.momo_status(&self.reference).await;
+                if answer.status() == 404 {
+                    return Told::Nothing;
+                }
+                let body: Value = answer.json().await.unwrap();
+                match body["status"].as_str().unwrap() {
+                    "PENDING" => Told::Pending,
+                    "SUCCESSFUL" => Told::Succeeded(text(&body["amount"]).replace('.', "")),
+                    "FAILED" => Told::Failed(text(&body["reason"])),
+                    other => panic!("{other}"),
+                }
+            }
+            Wire::Telecel => {
+                let path = format!("/transaction/verify/{}", self.reference);
+                let answer = self
+                    .wires
+                    .paystack(http::Method::GET, &path)
+                    .send()
+                    .await
+                    .unwrap();
+                if answer.status() == 400 {
+                    return Told::Nothing;
+                }
+                let body: Value = answer.json().await.unwrap();
+                let data = &body["data"];
+                match data["status"].as_str().unwrap() {
+                    "ongoing" | "pending" => Told::Pending,
+                    "success" => Told::Succeeded(data["amount"].to_string()),
+                    "failed" => Told::Failed(text(&data["message"])),
+                    other => panic!("{other}"),
+                }
+            }
+        }
+    }
+
+    async fn debits(&self) -> i64 {
+        self.wires.entry(&self.reference).await["debits"]
+            .as_i64()
+            .unwrap()
+    }
+}
+
+const BOTH: [Wire; 2] = [Wire::Momo, Wire::Telecel];
+
+fn succeeded() -> Told {
+    Told::Succeeded("2550".to_owned())
+}
+
+#[tokio::test]
+async fn these_numbers_settle_with_so_many_callbacks() {
+    for (digits, callbacks) in [("001", 1), ("567", 1), ("008", 0), ("009", 3)] {
+        for rail in BOTH {
+            let world = World::start().await;
+            let payment = Payment::new(&world, rail);
+            payment.request_accepted(digits).await;
+            assert_eq!(payment.query().await, Told::Pending, "{digits} {rail:?}");
+            world.advance(2).await;
+            assert_eq!(payment.query().await, succeeded(), "{digits} {rail:?}");
+            world.advance(7 * 24 * 3_600).await;
+            assert_eq!(world.calls().len(), callbacks, "{digits} {rail:?}");
+            assert_eq!(payment.debits().await, 1, "{digits} {rail:?}");
+            let bodies = world.calls();
+            assert!(bodies.iter().all(|call| call.body == bodies[0].body));
+        }
+    }
+}
+
+#[tokio::test]
+async fn these_numbers_fail_for_their_reason() {
+    for (digits, code, word) in [
+        ("003", "NOT_ENOUGH_FUNDS", "insufficient"),
+        ("004", "APPROVAL_REJECTED", "declined"),
+        ("012", "PAYER_LIMIT_REACHED", "limit"),
+    ] {
+        for rail in BOTH {
+            let world = World::start().await;
+            let payment = Payment::new(&world, rail);
+            payment.request_accepted(digits).await;
+            world.advance(2).await;
+            match (rail, payment.query().await) {
+                (Wire::Momo, told) => assert_eq!(told, Told::Failed(code.to_owned())),
+                (Wire::Telecel, Told::Failed(message)) => assert!(message.contains(word)),
+                (Wire::Telecel, told) => panic!("{told:?}"),
+            }
+            world.advance(24 * 3_600).await;
+            // Paystack has no event for a failure.
+            assert_eq!(world.calls().len(), usize::from(rail == Wire::Momo));
+            assert_eq!(payment.debits().await, 0);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_that_nobody_answers_ends_with_the_networks_prompt_time() {
+    for (rail, seconds) in [(Wire::Momo, 300), (Wire::Telecel, 180)] {
+        let world = World::start().await;
+        let payment = Payment::new(&world, rail);
+        payment.request_accepted("005").await;
+        world.advance(seconds - 1).await;
+        assert_eq!(payment.query().await, Told::Pending);
+        assert_eq!(world.wires().prompts().await.len(), 1);
+        world.advance(2).await;
+        match payment.query().await {
+            Told::Failed(reason) => assert!(
+                reason == "COULD_NOT_PERFORM_TRANSACTION" || reason.contains("timed out"),
+                "{reason}"
+            ),
+            told => panic!("{told:?}"),
+        }
+        assert_eq!(world.wires().prompts().await.len(), 0);
+        assert_eq!(payment.debits().await, 0);
+    }
+}
+
+#[tokio::test]
+async fn the_prompt_time_can_be_set_for_both_networks() {
+    let world = World::start_with(&["--prompt-timeout=10s"]).await;
+    for rail in BOTH {
+        let payment = Payment::new(&world, rail);
+        payment.request_accepted("005").await;
+        world.advance(11).await;
+        assert!(matches!(payment.query().await, Told::Failed(_)));
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_payer_is_refused_at_once() {
+    let world = World::start().await;
+    let momo = Payment::new(&world, Wire::Momo);
+    for _ in 0..2 {
+        let (status, body) = momo.request("006").await.unwrap();
+        assert_eq!(
+            (status.as_u16(), &body["code"]),
+            (400, &json!("PAYER_NOT_FOUND"))
+        );
+        assert_eq!(momo.query().await, Told::Nothing);
+    }
+    let telecel = Payment::new(&world, Wire::Telecel);
+    let (status, body) = telecel.request("006").await.unwrap();
+    assert_eq!(
+        (status.as_u16(), &body["data"]["status"]),
+        (200, &json!("failed"))
+    );
+    assert!(
+        body["data"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("not found")
+    );
+    assert!(matches!(telecel.query().await, Told::Failed(_)));
+    world.advance(3_600).await;
+    assert_eq!((momo.debits().await, telecel.debits().await), (0, 0));
+    assert_eq!(world.calls().len(), 0);
+}
+
+#[tokio::test]
+async fn an_unavailable_network_refuses_and_knows_nothing_afterwards() {
+    let world = World::start().await;
+    let momo = Payment::new(&world, Wire::Momo);
+    let (status, body) = momo.request("007").await.unwrap();
+    assert_eq!(
+        (status.as_u16(), &body["code"]),
+        (503, &json!("SERVICE_UNAVAILABLE"))
+    );
+    let telecel = Payment::new(&world, Wire::Telecel);
+    let (status, body) = telecel.request("007").await.unwrap();
+    assert_eq!(
+        (status.as_u16(), &body["type"]),
+        (400, &json!("processor_error"))
+    );
+    world.advance(3_600).await;
+    for payment in [momo, telecel] {
+        assert_eq!(payment.query().await, Told::Nothing);
+        assert_eq!(payment.debits().await, 0);
+        let entry = world.entry(&payment.reference).await;
+        assert_eq!(entry["status"], "failed");
+    }
+}
+
+#[tokio::test]
+async fn late_money_arrives_five_seconds_after_a_query_was_told_failed() {
+    for rail in BOTH {
+        let world = World::start().await;
+        let payment = Payment::new(&world, rail);
+        payment.request_accepted("010").await;
+        world.advance(3_600).await;
+        assert_eq!(payment.debits().await, 0, "nobody has asked");
+        assert!(matches!(payment.query().await, Told::Failed(_)));
+        world.advance(4).await;
+        assert!(matches!(payment.query().await, Told::Failed(_)));
+        assert_eq!((payment.debits().await, world.calls().len()), (0, 0));
+        world.advance(2).await;
+        assert_eq!(payment.query().await, succeeded());
+        world.advance(3_600).await;
+        assert_eq!((payment.debits().await, world.calls().len()), (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_request_whose_reply_is_cut_off_is_booked_and_settles() {
+    for rail in BOTH {
+        let world = World::start().await;
+        let payment = Payment::new(&world, rail);
+        assert_eq!(payment.request("013").await, None);
+        assert_eq!(payment.query().await, Told::Pending);
+        assert_eq!(world.entry(&payment.reference).await["requests"], 1);
+        world.advance(2).await;
+        assert_eq!(payment.query().await, succeeded());
+        assert_eq!(payment.debits().await, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_code_whose_reply_is_cut_off_is_taken_and_settles() {
+    let world = World::start().await;
+    let wires = world.wires();
+    wires.charge("order-14", "0201234014", "vod").await.unwrap();
+    assert_eq!(wires.check("order-14").await["status"], "send_otp");
+    assert!(wires.submit_otp("order-14", "123456").await.is_err());
+    assert_eq!(wires.check("order-14").await["status"], "pending");
+    world.advance(2).await;
+    assert_eq!(wires.verify("order-14").await["status"], "success");
+    assert_eq!(world.entry("order-14").await["debits"], 1);
+}
+
+#[tokio::test]
+async fn an_expired_code_ends_the_payment() {
+    let world = World::start().await;
+    let wires = world.wires();
+    wires.charge("order-11", "0201234011", "vod").await.unwrap();
+    let answer = wires.submit_otp("order-11", "123456").await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let answer: Value = answer.json().await.unwrap();
+    assert_eq!(answer["data"]["status"], "failed");
+    assert!(
+        answer["data"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("expired")
+    );
+    world.advance(3_600).await;
+    assert_eq!(wires.verify("order-11").await["status"], "failed");
+    assert_eq!(world.entry("order-11").await["debits"], 0);
+}
+
+#[tokio::test]
+async fn another_amount_than_ours_is_debited_and_reported() {
+    for rail in BOTH {
+        let world = World::start().await;
+        let payment = Payment::new(&world, rail);
+        payment.request_accepted("015").await;
+        world.advance(2).await;
+        assert_eq!(payment.query().await, Told::Succeeded("2650".to_owned()));
+        let entry = world.entry(&payment.reference).await;
+        assert_eq!(entry["amount_minor"], 2550);
+        assert_eq!(entry["debited_minor"], 2650);
+        assert_eq!(entry["debits"], 1);
+    }
+}
+
+#[tokio::test]
+async fn codes_are_asked_of_telecel_payers_only() {
+    let world = World::start().await;
+    let wires = world.wires();
+    for (index, digits) in ["002", "011", "014"].iter().enumerate() {
+        let order = format!("at-{index}");
+        wires
+            .charge(&order, &format!("0271234{digits}"), "atl")
+            .await
+            .unwrap();
+        let momo = reference(0);
+        let phone = format!("233241234{digits}");
+        wires
+            .request_to_pay(&momo, &phone, &world.callback)
+            .await
+            .unwrap();
+        world.advance(2).await;
+        assert_eq!(wires.verify(&order).await["status"], "success");
+        assert_eq!(wires.momo_json(&momo).await["status"], "SUCCESSFUL");
+    }
+}
+
+#[tokio::test]
+async fn a_callback_that_hangs_delays_no_other() {
+    let world = World::start_with(&["--callback-timeout=2s"]).await;
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let hanging = format!("http://{}/", silent.local_addr().unwrap());
+    let wires = world.wires();
+    wires
+        .request_to_pay(&reference(0), "233241234001", &hanging)
+        .await
+        .unwrap();
+    wires
+        .request_to_pay(&reference(0), "233241234001", &world.callback)
+        .await
+        .unwrap();
+    let start = tokio::time::Instant::now();
+    let clock = world.clock.clone();
+    // Real time: the hanging callback holds time travel until its timeout.
+    let (moved, arrived) = tokio::join!(clock.advance(Duration::from_secs(2)), async {
+        while world.calls().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        start.elapsed()
+    });
+    moved.unwrap();
+    assert!(
+        arrived < start.elapsed(),
+        "it arrived while the other one hung"
+    );
+}
