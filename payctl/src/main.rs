@@ -1,0 +1,83 @@
+//! The operators' command line: a gRPC client that prints JSON. Errors go to stderr, exit code 1.
+
+mod charge;
+mod clock;
+mod merchant;
+mod services;
+mod webhook;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use serde_json::Value;
+
+use services::{Failure, Services};
+
+/// Operates the payment service: merchants, keys, webhooks, charges and cases. Prints JSON.
+#[derive(Debug, Parser)]
+#[command(name = "payctl", version)]
+struct Cli {
+    #[command(flatten)]
+    services: Services,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Merchants and their verification.
+    #[command(subcommand)]
+    Merchant(merchant::MerchantCommand),
+    /// Merchants' API keys.
+    #[command(subcommand)]
+    Key(merchant::KeyCommand),
+    /// Webhook endpoints and deliveries.
+    #[command(subcommand)]
+    Webhook(webhook::WebhookCommand),
+    /// Charges, with everything that their rail said.
+    #[command(subcommand)]
+    Charge(charge::ChargeCommand),
+    /// Lists the open cases, oldest first.
+    Cases,
+    /// One case.
+    #[command(subcommand)]
+    Case(charge::CaseCommand),
+    /// What a merchant has collected and not been paid out.
+    Balance {
+        /// The merchant's id.
+        merchant_id: String,
+    },
+    /// The local stack's clock.
+    #[command(subcommand)]
+    Clock(clock::ClockCommand),
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli).await {
+        Ok(answer) => {
+            println!("{answer:#}");
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("payctl: {failure:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Result<Value, Failure> {
+    let services = &cli.services;
+    match cli.command {
+        Command::Merchant(command) => merchant::run(services, command).await,
+        Command::Key(command) => merchant::run_key(services, command).await,
+        Command::Webhook(command) => webhook::run(services, command).await,
+        Command::Charge(command) => charge::run(services, command).await,
+        Command::Cases => charge::list_cases(services).await,
+        Command::Case(command) => charge::run_case(services, command).await,
+        Command::Balance { merchant_id } => charge::balance(services, merchant_id).await,
+        Command::Clock(command) => clock::run(services, command).await,
+    }
+}

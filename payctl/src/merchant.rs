@@ -1,0 +1,201 @@
+//! `payctl merchant` and `payctl key`.
+
+use chassis::grpc;
+use clap::{Args, Subcommand, ValueEnum};
+use proto::merchants::{
+    ApiKey, CreateKeyRequest, CreateMerchantRequest, GetMerchantRequest, KycStatus,
+    ListKeysRequest, Merchant, RevokeKeyRequest, UpdateMerchantRequest,
+    merchants_client::MerchantsClient,
+};
+use serde_json::{Value, json};
+
+use crate::services::{Failure, Services, refusal};
+
+#[derive(Debug, Subcommand)]
+pub enum MerchantCommand {
+    /// Makes a merchant.
+    Create(Create),
+    /// Shows a merchant.
+    Show {
+        /// The merchant's id.
+        merchant_id: String,
+    },
+    /// Changes what is given and leaves the rest.
+    Update(Update),
+}
+
+#[derive(Debug, Args)]
+pub struct Create {
+    /// Shown to payers.
+    #[arg(long)]
+    name: String,
+    #[arg(long)]
+    email: String,
+    /// The e-mail address is verified.
+    #[arg(long)]
+    email_verified: bool,
+    /// State of the KYC record; none if it is left out.
+    #[arg(long)]
+    kyc: Option<Kyc>,
+    /// Lets the merchant start no payments for now.
+    #[arg(long)]
+    not_accepting: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Update {
+    /// The merchant's id.
+    merchant_id: String,
+    /// State of the KYC record; `none` clears it.
+    #[arg(long)]
+    kyc: Option<Kyc>,
+    #[arg(long)]
+    email_verified: Option<bool>,
+    /// Whether the merchant may start payments.
+    #[arg(long)]
+    accepting: Option<bool>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum KeyCommand {
+    /// Makes an API key and shows it, once.
+    Create {
+        /// The merchant's id.
+        merchant_id: String,
+        /// A name for people.
+        #[arg(long, default_value = "")]
+        label: String,
+    },
+    /// Revokes an API key, everywhere within a second.
+    Revoke {
+        /// The key's id, not the key.
+        key_id: String,
+    },
+    /// Lists a merchant's API keys, newest first.
+    List {
+        /// The merchant's id.
+        merchant_id: String,
+    },
+}
+
+/// As the specification spells them, in either case.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Kyc {
+    #[value(alias = "pending")]
+    Pending,
+    #[value(alias = "in_review")]
+    InReview,
+    #[value(alias = "approved")]
+    Approved,
+    #[value(alias = "rejected")]
+    Rejected,
+    #[value(alias = "expired")]
+    Expired,
+    #[value(name = "none", alias = "NONE")]
+    None,
+}
+
+pub async fn run(services: &Services, command: MerchantCommand) -> Result<Value, Failure> {
+    let mut merchants = MerchantsClient::new(services.merchants()?);
+    let answer = match command {
+        MerchantCommand::Create(new) => merchants.create_merchant(create_request(new)).await,
+        MerchantCommand::Show { merchant_id } => {
+            let request = GetMerchantRequest { merchant_id };
+            merchants.get_merchant(request).await
+        }
+        MerchantCommand::Update(changes) => {
+            merchants.update_merchant(update_request(changes)).await
+        }
+    };
+    Ok(merchant_json(answer.map_err(refusal)?.into_inner()))
+}
+
+pub async fn run_key(services: &Services, command: KeyCommand) -> Result<Value, Failure> {
+    let mut merchants = MerchantsClient::new(services.merchants()?);
+    match command {
+        KeyCommand::Create { merchant_id, label } => {
+            create_key(&mut merchants, CreateKeyRequest { merchant_id, label }).await
+        }
+        KeyCommand::Revoke { key_id } => {
+            let answer = merchants.revoke_key(RevokeKeyRequest { key_id }).await;
+            Ok(key_json(answer.map_err(refusal)?.into_inner()))
+        }
+        KeyCommand::List { merchant_id } => {
+            let answer = merchants.list_keys(ListKeysRequest { merchant_id }).await;
+            let keys = answer.map_err(refusal)?.into_inner().keys;
+            Ok(keys.into_iter().map(key_json).collect())
+        }
+    }
+}
+
+async fn create_key(
+    merchants: &mut MerchantsClient<grpc::Channel>,
+    request: CreateKeyRequest,
+) -> Result<Value, Failure> {
+    let answer = merchants.create_key(request).await.map_err(refusal)?;
+    let answer = answer.into_inner();
+    let mut shown = key_json(answer.key.unwrap_or_default());
+    shown["api_key"] = answer.api_key.into();
+    Ok(shown)
+}
+
+fn create_request(new: Create) -> CreateMerchantRequest {
+    CreateMerchantRequest {
+        name: new.name,
+        email: new.email,
+        email_verified: new.email_verified,
+        kyc_status: kyc_status(new.kyc.unwrap_or(Kyc::None)).into(),
+        accepting_payments: !new.not_accepting,
+    }
+}
+
+fn update_request(changes: Update) -> UpdateMerchantRequest {
+    UpdateMerchantRequest {
+        merchant_id: changes.merchant_id,
+        email_verified: changes.email_verified,
+        kyc_status: changes.kyc.map(|kyc| kyc_status(kyc).into()),
+        accepting_payments: changes.accepting,
+    }
+}
+
+fn kyc_status(kyc: Kyc) -> KycStatus {
+    match kyc {
+        Kyc::Pending => KycStatus::Pending,
+        Kyc::InReview => KycStatus::InReview,
+        Kyc::Approved => KycStatus::Approved,
+        Kyc::Rejected => KycStatus::Rejected,
+        Kyc::Expired => KycStatus::Expired,
+        Kyc::None => KycStatus::Unspecified,
+    }
+}
+
+fn merchant_json(merchant: Merchant) -> Value {
+    let kyc_status = match merchant.kyc_status() {
+        KycStatus::Unspecified => Value::Null,
+        status => status
+            .as_str_name()
+            .trim_start_matches("KYC_STATUS_")
+            .into(),
+    };
+    json!({
+        "merchant_id": merchant.merchant_id,
+        "name": merchant.name,
+        "email": merchant.email,
+        "email_verified": merchant.email_verified,
+        "kyc_status": kyc_status,
+        "accepting_payments": merchant.accepting_payments,
+        "created_at": merchant.created_at,
+    })
+}
+
+fn key_json(key: ApiKey) -> Value {
+    json!({
+        "key_id": key.key_id,
+        "merchant_id": key.merchant_id,
+        "label": key.label,
+        "hint": key.hint,
+        "created_at": key.created_at,
+        "revoked_at": key.revoked_at,
+    })
+}

@@ -1,0 +1,78 @@
+//! Where the services are, and how their refusals read.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use chassis::{config::Tls, grpc};
+use clap::Args;
+use tonic::Status;
+
+/// What an operator is told. Printed with its causes.
+pub type Failure = anyhow::Error;
+
+/// Longest wait for one answer.
+const ANSWER_MAX: Duration = Duration::from_secs(15);
+
+#[derive(Debug, Args)]
+pub struct Services {
+    /// Address of merchants-svc.
+    #[arg(long, env, global = true)]
+    merchants_grpc_url: Option<String>,
+
+    /// Address of charges-svc.
+    #[arg(long, env, global = true)]
+    charges_grpc_url: Option<String>,
+
+    /// Address of webhooks-svc.
+    #[arg(long, env, global = true)]
+    webhooks_grpc_url: Option<String>,
+
+    /// Address of the local stack's clock.
+    #[arg(long, env, global = true)]
+    clock_url: Option<String>,
+
+    #[command(flatten)]
+    tls: Tls,
+}
+
+impl Services {
+    pub fn merchants(&self) -> Result<grpc::Channel, Failure> {
+        self.connect(self.merchants_grpc_url.as_deref(), "MERCHANTS_GRPC_URL")
+    }
+
+    pub fn charges(&self) -> Result<grpc::Channel, Failure> {
+        self.connect(self.charges_grpc_url.as_deref(), "CHARGES_GRPC_URL")
+    }
+
+    pub fn webhooks(&self) -> Result<grpc::Channel, Failure> {
+        self.connect(self.webhooks_grpc_url.as_deref(), "WEBHOOKS_GRPC_URL")
+    }
+
+    pub fn clock_url(&self) -> Result<&str, Failure> {
+        self.clock_url.as_deref().ok_or_else(|| unset("CLOCK_URL"))
+    }
+
+    fn connect(&self, url: Option<&str>, variable: &'static str) -> Result<grpc::Channel, Failure> {
+        let url = url.ok_or_else(|| unset(variable))?;
+        grpc::connect(url, &self.tls, ANSWER_MAX).with_context(|| format!("{variable} is {url}"))
+    }
+}
+
+fn unset(variable: &str) -> Failure {
+    anyhow!("{variable} is not set: the address to ask, for example http://127.0.0.1:50051")
+}
+
+/// A refusal in words: the reason, the fields at fault, the message.
+pub fn refusal(status: Status) -> Failure {
+    let fields: Vec<String> = grpc::violations(&status)
+        .into_iter()
+        .map(|(field, description)| format!("{field} {description}"))
+        .collect();
+    if !fields.is_empty() {
+        return anyhow!("{}", fields.join("; "));
+    }
+    match grpc::reason(&status) {
+        Some(reason) => anyhow!("{reason}: {}", status.message()),
+        None => anyhow!("{:?}: {}", status.code(), status.message()),
+    }
+}

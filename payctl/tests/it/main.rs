@@ -1,0 +1,80 @@
+//! payctl's words and refusals; what it does to a running service is tested with the stack.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::process::{Command, Output};
+
+/// Runs payctl without any address in its environment.
+fn payctl(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_payctl"));
+    for variable in [
+        "MERCHANTS_GRPC_URL",
+        "CHARGES_GRPC_URL",
+        "WEBHOOKS_GRPC_URL",
+        "CLOCK_URL",
+    ] {
+        command.env_remove(variable);
+    }
+    command.args(words).output().unwrap()
+}
+
+fn check_fails(words: &[&str], code: i32, says: &str) {
+    let output = payctl(words);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(said.contains(says), "{said}");
+    assert!(
+        output.stdout.is_empty(),
+        "nothing that a program could take for an answer"
+    );
+}
+
+#[test]
+fn an_address_that_is_not_set_is_named() {
+    check_fails(&["merchant", "show", "x"], 1, "MERCHANTS_GRPC_URL");
+    check_fails(&["cases"], 1, "CHARGES_GRPC_URL");
+    check_fails(&["webhook", "deliveries", "x"], 1, "WEBHOOKS_GRPC_URL");
+    check_fails(&["clock", "advance", "1h"], 1, "CLOCK_URL");
+}
+
+#[test]
+fn a_service_that_does_not_answer_is_an_error_and_no_wait() {
+    let words = [
+        "--merchants-grpc-url",
+        "http://127.0.0.1:1",
+        "merchant",
+        "show",
+        "x",
+    ];
+    check_fails(&words, 1, "Unavailable");
+}
+
+#[test]
+fn an_outcome_must_be_chosen() {
+    check_fails(
+        &["charge", "resolve", "TX-1", "--evidence", "x"],
+        2,
+        "--settled",
+    );
+    check_fails(&["case", "close", "x"], 2, "--refund");
+    check_fails(
+        &["case", "close", "x", "--refund", "--release"],
+        2,
+        "--release",
+    );
+}
+
+#[test]
+fn an_unknown_event_type_is_refused_before_anything_is_sent() {
+    let words = [
+        "--webhooks-grpc-url",
+        "http://127.0.0.1:1",
+        "webhook",
+        "set",
+        "x",
+        "--url",
+        "http://x",
+        "--events",
+        "payment.succeeded",
+    ];
+    check_fails(&words, 1, "payment.success");
+}
