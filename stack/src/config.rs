@@ -1,0 +1,80 @@
+//! How the local stack is started.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use chassis::config::{self, Telemetry};
+use clap::Parser;
+
+/// The whole payment service in one process on this machine: embedded databases, simulated
+/// networks, and a clock that can be moved. For trying out and for tests, never for production.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "stack", version)]
+pub struct Config {
+    /// Takes one payment of each kind through the public API, prints every request and answer,
+    /// and ends: with 0 only if everything went as the specification says.
+    #[arg(long)]
+    pub demo: bool,
+
+    /// Where databases, keys and the clock's offset are kept.
+    #[arg(long, default_value = "./data")]
+    pub data: PathBuf,
+
+    /// Keeps nothing: uses a temporary folder, removed at the end.
+    #[arg(long, conflicts_with = "data")]
+    pub ephemeral: bool,
+
+    /// Address of the merchants' API. Port 0 takes a free port.
+    #[arg(long, default_value = "127.0.0.1:8080")]
+    pub api: SocketAddr,
+
+    /// Address of the hosted checkout. Port 0 takes a free port.
+    #[arg(long, default_value = "127.0.0.1:8081")]
+    pub checkout: SocketAddr,
+
+    /// Address of the merchants' dashboard. Accepted; there is no dashboard yet.
+    #[arg(long, default_value = "127.0.0.1:8082")]
+    pub dashboard: SocketAddr,
+
+    /// Address of the simulated networks and their handset page. Port 0 takes a free port.
+    #[arg(long, default_value = "127.0.0.1:8083")]
+    pub handset: SocketAddr,
+
+    /// A file to write, as JSON, once everything answers: all addresses and the demo merchant.
+    #[arg(long)]
+    pub ready_file: Option<PathBuf>,
+
+    /// Uses databases on this PostgreSQL server: the prefix plus the service's name, made if
+    /// missing (for example `postgres://me@localhost/pay_`).
+    #[arg(long, env = "DATABASE_URL_PREFIX", hide_env_values = true)]
+    pub database_url_prefix: Option<String>,
+
+    /// Uses this Redis for rate limits instead of a table in the process.
+    #[arg(long, env = "REDIS_URL", hide_env_values = true)]
+    pub redis_url: Option<String>,
+
+    /// When charges in flight are asked about; shorter here than in production.
+    #[arg(
+        long,
+        env = "RECONCILE_SCHEDULE",
+        default_value = "1s,2s,4s,8s,16s",
+        value_delimiter = ',',
+        value_parser = config::duration
+    )]
+    pub reconcile_schedule: Vec<Duration>,
+
+    /// When the simulated networks give up on a payer who does not answer.
+    #[arg(
+        long,
+        env = "RAILSIM_PROMPT_TIMEOUT",
+        default_value = "10s",
+        value_parser = config::duration
+    )]
+    pub railsim_prompt_timeout: Duration,
+
+    #[command(flatten)]
+    pub telemetry: Telemetry,
+
+    /// More flags for a service, for tests: (service, flag).
+    #[arg(skip)]
+    pub flags: Vec<(&'static str, String)>,
+}

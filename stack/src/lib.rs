@@ -1,0 +1,134 @@
+//! The whole payment service in one process on this machine: every service on a loopback port of
+//! its own, embedded databases, simulated networks, and one clock that can be moved.
+//!
+//! It is what `cargo run` starts and what the end-to-end tests drive. Nothing here is for
+//! production: every service has its own binary, and this crate only starts their `serve`.
+
+pub mod clock;
+pub mod config;
+pub mod demo;
+pub mod ready;
+mod services;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use chassis::{clock::Clock, shutdown::Shutdown};
+use proto::merchants::{
+    CreateKeyRequest, CreateMerchantRequest, GetMerchantRequest, KycStatus,
+    merchants_client::MerchantsClient,
+};
+use proto::webhooks::{GetEndpointRequest, webhooks_client::WebhooksClient};
+
+use config::Config;
+use ready::{DemoMerchant, Ready};
+
+/// Where the demo merchant's id and key are kept, in the data folder.
+const DEMO_FILE: &str = "demo.json";
+
+/// The whole service, running.
+pub struct Stack {
+    pub ready: Ready,
+    pub clock: Clock,
+    services: services::Services,
+    shutdown: Shutdown,
+    /// Removed when this is dropped.
+    _ephemeral: Option<tempfile::TempDir>,
+}
+
+impl Stack {
+    /// Starts everything and returns once it answers.
+    pub async fn start(config: &Config) -> anyhow::Result<Self> {
+        let ephemeral = config.ephemeral.then(tempfile::tempdir).transpose()?;
+        let data = match &ephemeral {
+            Some(folder) => folder.path().to_owned(),
+            None => config.data.clone(),
+        };
+        std::fs::create_dir_all(&data)
+            .with_context(|| format!("the data folder {} cannot be made", data.display()))?;
+        let clock = Clock::travelling(data.join("clock"))
+            .context("the clock's offset in the data folder cannot be read")?;
+        let shutdown = Shutdown::new();
+        let services = services::start(config, &data, &clock, &shutdown).await?;
+        let demo = demo_merchant(&services, &data.join(DEMO_FILE)).await?;
+        Ok(Self {
+            ready: services.ready(demo),
+            clock,
+            services,
+            shutdown,
+            _ephemeral: ephemeral,
+        })
+    }
+
+    /// Stops everything, each service draining what runs. Errs if a service had failed.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        self.shutdown.begin();
+        self.services.wait().await
+    }
+
+    /// Returns when a service ends by itself, which none should.
+    pub async fn failed(&mut self) -> anyhow::Error {
+        self.services.failed().await
+    }
+}
+
+/// The merchant and key kept in `file`, if they are still good; otherwise new ones, kept there.
+async fn demo_merchant(services: &services::Services, file: &Path) -> anyhow::Result<DemoMerchant> {
+    let mut merchants = MerchantsClient::new(services.merchants.clone());
+    if let Some(mut kept) = read_demo(file)? {
+        let request = GetMerchantRequest {
+            merchant_id: kept.merchant_id.clone(),
+        };
+        if merchants.get_merchant(request).await.is_ok() {
+            kept.webhook_secret = webhook_secret(services, &kept.merchant_id).await;
+            return Ok(kept);
+        }
+    }
+    let new = CreateMerchantRequest {
+        name: "Demo Shop".to_owned(),
+        email: "demo@example.com".to_owned(),
+        email_verified: true,
+        kyc_status: KycStatus::Approved.into(),
+        accepting_payments: true,
+    };
+    let merchant = merchants.create_merchant(new).await?.into_inner();
+    let request = CreateKeyRequest {
+        merchant_id: merchant.merchant_id.clone(),
+        label: "demo".to_owned(),
+    };
+    let key = merchants.create_key(request).await?.into_inner();
+    let demo = DemoMerchant {
+        merchant_id: merchant.merchant_id,
+        api_key: key.api_key,
+        webhook_secret: None,
+    };
+    ready::write_private(file, &serde_json::to_vec_pretty(&demo)?)?;
+    Ok(demo)
+}
+
+fn read_demo(file: &Path) -> anyhow::Result<Option<DemoMerchant>> {
+    match std::fs::read(file) {
+        Ok(content) => serde_json::from_slice(&content)
+            .map(Some)
+            .with_context(|| format!("{} is not what was written there", file.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn webhook_secret(services: &services::Services, merchant_id: &str) -> Option<String> {
+    let mut webhooks = WebhooksClient::new(services.webhooks.clone());
+    let request = GetEndpointRequest {
+        merchant_id: merchant_id.to_owned(),
+    };
+    let endpoint = webhooks.get_endpoint(request).await.ok()?;
+    Some(endpoint.into_inner().signing_secret)
+}
+
+/// Removes a file that may not be there.
+pub fn remove_if_present(file: &PathBuf) -> std::io::Result<()> {
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

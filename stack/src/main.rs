@@ -1,0 +1,33 @@
+//! `cargo run`: starts the local stack, and with `--demo` takes one payment of each kind.
+
+use anyhow::Context as _;
+use chassis::{shutdown::Shutdown, telemetry};
+use clap::Parser as _;
+use stack::{Stack, config::Config, demo, remove_if_present};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let config = Config::parse();
+    let _telemetry = telemetry::start("stack", &config.telemetry)?;
+    let stop = Shutdown::on_signals();
+    if let Some(file) = &config.ready_file {
+        remove_if_present(file).context("the old ready file cannot be removed")?;
+    }
+    let mut stack = Stack::start(&config).await?;
+    if let Some(file) = &config.ready_file {
+        stack
+            .ready
+            .write(file)
+            .context("the ready file cannot be written")?;
+    }
+    if config.demo {
+        let result = demo::run(&stack.ready).await;
+        stack.stop().await?;
+        return result;
+    }
+    stack.ready.print();
+    tokio::select! {
+        () = stop.wait() => stack.stop().await,
+        error = stack.failed() => Err(error),
+    }
+}

@@ -1,0 +1,88 @@
+//! What the stack tells those who start it: the ready file, and the lines on the terminal.
+
+use std::{fs, io, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path};
+
+use serde::Serialize;
+
+/// Content of the ready file. Addresses are URLs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ready {
+    pub api: String,
+    pub checkout: String,
+    /// Null until there is a dashboard.
+    pub dashboard: Option<String>,
+    pub handset: String,
+    /// `POST {clock}` with `{"advance_seconds": 86400}` moves time forward.
+    pub clock: String,
+    pub grpc: GrpcAddresses,
+    pub demo: DemoMerchant,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct GrpcAddresses {
+    pub merchants: String,
+    pub sessions: String,
+    pub charges: String,
+    pub webhooks: String,
+    pub ratelimit: String,
+}
+
+/// A verified merchant to try things with.
+#[derive(Clone, Debug, Serialize, serde::Deserialize)]
+pub struct DemoMerchant {
+    pub merchant_id: String,
+    pub api_key: String,
+    /// Present once the merchant has a webhook endpoint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub webhook_secret: Option<String>,
+}
+
+impl Ready {
+    /// Written beside and renamed, so that whoever sees the file sees all of it; only its owner
+    /// can read it.
+    pub fn write(&self, file: &Path) -> io::Result<()> {
+        write_private(file, &serde_json::to_vec_pretty(self)?)
+    }
+
+    /// What a person needs to take the first payment.
+    pub fn print(&self) {
+        println!(
+            "\n\
+             The payment service is ready. Everything here is simulated; no money moves.\n\n\
+             \x20 API        {api}\n\
+             \x20 Checkout   {checkout}\n\
+             \x20 Handsets   {handset}   (approve or decline payments here)\n\
+             \x20 API key    {key}\n\n\
+             Take a payment:\n\n\
+             curl -s {api}/api/v1/payments/charge \\\n\
+             \x20 -H 'Authorization: Bearer {key}' \\\n\
+             \x20 -H 'Content-Type: application/json' \\\n\
+             \x20 -d '{{\"amount\": 25.50, \"mobile_number\": \"0240000001\", \"provider\": \"MTN\"}}'\n",
+            api = self.api,
+            checkout = self.checkout,
+            handset = self.handset,
+            key = self.demo.api_key,
+        );
+    }
+}
+
+/// Replaces a file in one step, readable by its owner alone.
+pub fn write_private(file: &Path, content: &[u8]) -> io::Result<()> {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".new");
+    let written = Path::new(&name);
+    if let Err(error) = fs::remove_file(written)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    let mut options = fs::OpenOptions::new();
+    let mut output = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(written)?;
+    output.write_all(content)?;
+    output.sync_all()?;
+    fs::rename(written, file)
+}

@@ -1,0 +1,413 @@
+//! Starts every service with the settings that make one set of them.
+
+use std::{net::SocketAddr, path::Path, time::Duration};
+
+use anyhow::{Context as _, anyhow};
+use base64::Engine as _;
+use chassis::{clock::Clock, config::Tls, grpc, http, shutdown::Shutdown};
+use clap::Parser;
+use tokio::{net::TcpListener, task::JoinSet};
+use uuid::Uuid;
+
+use crate::{
+    config::Config,
+    ready::{DemoMerchant, GrpcAddresses, Ready, write_private},
+};
+
+/// Longest wait until a service answers.
+const START_MAX: Duration = Duration::from_secs(30);
+
+/// Between two looks whether a service answers.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// What the embedded networks and their clients know each other by. No secrets: the networks are
+/// simulated and listen on this machine alone.
+const MOMO_SUBSCRIPTION_KEY: &str = "stack-momo-subscription-key";
+const MOMO_API_USER: &str = "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11";
+const MOMO_API_KEY: &str = "stack-momo-api-key";
+const PAYSTACK_SECRET_KEY: &str = "sk_test_stack";
+
+/// Services that run, and how to reach them.
+pub struct Services {
+    addresses: Addresses,
+    pub merchants: grpc::Channel,
+    pub webhooks: grpc::Channel,
+    running: JoinSet<(&'static str, anyhow::Result<()>)>,
+}
+
+/// A bound socket for everything that listens.
+struct Listeners {
+    merchants: TcpListener,
+    sessions: TcpListener,
+    charges: TcpListener,
+    webhooks: TcpListener,
+    ratelimit: TcpListener,
+    api: TcpListener,
+    checkout: TcpListener,
+    handset: TcpListener,
+    clock: TcpListener,
+}
+
+struct Addresses {
+    merchants: SocketAddr,
+    sessions: SocketAddr,
+    charges: SocketAddr,
+    webhooks: SocketAddr,
+    ratelimit: SocketAddr,
+    api: SocketAddr,
+    checkout: SocketAddr,
+    handset: SocketAddr,
+    clock: SocketAddr,
+}
+
+/// What one start of the stack hands to each service.
+struct Start<'a> {
+    config: &'a Config,
+    data: &'a Path,
+    clock: &'a Clock,
+    shutdown: &'a Shutdown,
+    addresses: Addresses,
+    /// The last segment of Paystack's callback address.
+    paystack_token: String,
+    /// Encrypts webhook secrets at rest.
+    webhook_secret_key: String,
+}
+
+/// Starts everything; returns once everything answers.
+pub async fn start(
+    config: &Config,
+    data: &Path,
+    clock: &Clock,
+    shutdown: &Shutdown,
+) -> anyhow::Result<Services> {
+    let listeners = Listeners::bind(config).await?;
+    let start = Start {
+        config,
+        data,
+        clock,
+        shutdown,
+        addresses: listeners.addresses()?,
+        paystack_token: Uuid::new_v4().simple().to_string(),
+        webhook_secret_key: webhook_secret_key(&data.join("webhook-secret-key"))?,
+    };
+    if config.database_url_prefix.is_some() {
+        for service in ["merchants", "sessions", "charges", "webhooks"] {
+            db::create_database_if_missing(&start.database_url(service))
+                .await
+                .with_context(|| format!("the database of {service} cannot be made"))?;
+        }
+    }
+    let running = start.spawn_all(listeners)?;
+    let mut services = Services {
+        merchants: connect(start.addresses.merchants)?,
+        webhooks: connect(start.addresses.webhooks)?,
+        addresses: start.addresses,
+        running,
+    };
+    services.wait_until_ready().await?;
+    Ok(services)
+}
+
+fn connect(address: SocketAddr) -> anyhow::Result<grpc::Channel> {
+    grpc::connect(&url(address), &Tls::default(), Duration::from_secs(10))
+}
+
+fn url(address: SocketAddr) -> String {
+    format!("http://{address}")
+}
+
+/// The key kept in `file`, or a new one, kept there.
+fn webhook_secret_key(file: &Path) -> anyhow::Result<String> {
+    match std::fs::read_to_string(file) {
+        Ok(key) => Ok(key.trim().to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let bytes = [*Uuid::new_v4().as_bytes(), *Uuid::new_v4().as_bytes()].concat();
+            let key = base64::engine::general_purpose::STANDARD.encode(bytes);
+            write_private(file, key.as_bytes())?;
+            Ok(key)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Listeners {
+    async fn bind(config: &Config) -> anyhow::Result<Self> {
+        let free = SocketAddr::from(([127, 0, 0, 1], 0));
+        let bind = async |name, address: SocketAddr| {
+            TcpListener::bind(address)
+                .await
+                .with_context(|| format!("--{name} {address} cannot be listened on"))
+        };
+        Ok(Self {
+            merchants: bind("merchants", free).await?,
+            sessions: bind("sessions", free).await?,
+            charges: bind("charges", free).await?,
+            webhooks: bind("webhooks", free).await?,
+            ratelimit: bind("ratelimit", free).await?,
+            api: bind("api", config.api).await?,
+            checkout: bind("checkout", config.checkout).await?,
+            handset: bind("handset", config.handset).await?,
+            clock: bind("clock", free).await?,
+        })
+    }
+
+    fn addresses(&self) -> std::io::Result<Addresses> {
+        Ok(Addresses {
+            merchants: self.merchants.local_addr()?,
+            sessions: self.sessions.local_addr()?,
+            charges: self.charges.local_addr()?,
+            webhooks: self.webhooks.local_addr()?,
+            ratelimit: self.ratelimit.local_addr()?,
+            api: self.api.local_addr()?,
+            checkout: self.checkout.local_addr()?,
+            handset: self.handset.local_addr()?,
+            clock: self.clock.local_addr()?,
+        })
+    }
+}
+
+impl Start<'_> {
+    fn database_url(&self, service: &str) -> String {
+        match &self.config.database_url_prefix {
+            Some(prefix) => format!("{prefix}{service}"),
+            None => format!(
+                "sqlite://{}",
+                self.data.join(format!("{service}.db")).display()
+            ),
+        }
+    }
+
+    /// A service's settings: our flags, then those that a test adds, which win; the environment
+    /// for the rest.
+    fn parse<C: Parser>(&self, service: &'static str, flags: &[String]) -> anyhow::Result<C> {
+        let more = self.config.flags.iter();
+        let more = more
+            .filter(|(name, _)| *name == service)
+            .map(|(_, flag)| flag);
+        let words = std::iter::once(service.to_owned());
+        let words = words.chain(flags.iter().cloned()).chain(more.cloned());
+        let matches = C::command()
+            .args_override_self(true)
+            .try_get_matches_from(words);
+        matches
+            .and_then(|matches| C::from_arg_matches(&matches))
+            .with_context(|| format!("the settings of {service}"))
+    }
+
+    fn spawn_all(
+        &self,
+        listeners: Listeners,
+    ) -> anyhow::Result<JoinSet<(&'static str, anyhow::Result<()>)>> {
+        let mut running = JoinSet::new();
+        let at = &self.addresses;
+        let sockets = |grpc| grpc::Sockets { grpc, admin: None };
+        let flag = |name: &str, value: &dyn std::fmt::Display| format!("--{name}={value}");
+        let (clock, shutdown) = (|| self.clock.clone(), || self.shutdown.clone());
+
+        let merchants = self.parse(
+            "merchants-svc",
+            &[flag("database-url", &self.database_url("merchants"))],
+        )?;
+        let served =
+            merchants_svc::serve(merchants, sockets(listeners.merchants), clock(), shutdown());
+        running.spawn(async { ("merchants-svc", served.await) });
+
+        let sessions = self.parse(
+            "sessions-svc",
+            &[
+                flag("database-url", &self.database_url("sessions")),
+                flag("webhooks-url", &url(at.webhooks)),
+            ],
+        )?;
+        let served =
+            sessions_svc::serve(sessions, sockets(listeners.sessions), clock(), shutdown());
+        running.spawn(async { ("sessions-svc", served.await) });
+
+        let charges = self.parse("charges-svc", &self.charges_flags())?;
+        let served = charges_svc::serve(charges, sockets(listeners.charges), clock(), shutdown());
+        running.spawn(async { ("charges-svc", served.await) });
+
+        let webhooks = self.parse("webhooks-svc", &self.webhooks_flags())?;
+        let served =
+            webhooks_svc::serve(webhooks, sockets(listeners.webhooks), clock(), shutdown());
+        running.spawn(async { ("webhooks-svc", served.await) });
+
+        let redis = self
+            .config
+            .redis_url
+            .iter()
+            .map(|url| flag("redis-url", url));
+        let ratelimit = self.parse("ratelimit-svc", &redis.collect::<Vec<_>>())?;
+        let served =
+            ratelimit_svc::serve(ratelimit, sockets(listeners.ratelimit), clock(), shutdown());
+        running.spawn(async { ("ratelimit-svc", served.await) });
+
+        let gateway = self.parse("gateway", &self.gateway_flags())?;
+        let edge = gateway::Sockets {
+            api: listeners.api,
+            checkout: listeners.checkout,
+            admin: None,
+        };
+        let served = gateway::serve(gateway, edge, clock(), shutdown());
+        running.spawn(async { ("gateway", served.await) });
+
+        let railsim = self.parse("railsim", &self.railsim_flags())?;
+        let served = railsim::serve(railsim, listeners.handset, clock(), shutdown());
+        running.spawn(async { ("railsim", served.await) });
+
+        let router = crate::clock::router(clock());
+        let served = http::serve(router, listeners.clock, http::Limits::default(), shutdown());
+        running.spawn(async { ("clock", served.await) });
+        Ok(running)
+    }
+
+    fn charges_flags(&self) -> Vec<String> {
+        let at = &self.addresses;
+        let schedule = self.config.reconcile_schedule.iter();
+        let schedule: Vec<String> = schedule.map(|d| format!("{}ms", d.as_millis())).collect();
+        vec![
+            format!("--database-url={}", self.database_url("charges")),
+            format!("--sessions-url={}", url(at.sessions)),
+            format!("--webhooks-url={}", url(at.webhooks)),
+            format!("--callback-base-url={}", url(at.api)),
+            format!("--reconcile-schedule={}", schedule.join(",")),
+            format!("--momo-base-url={}", url(at.handset)),
+            format!("--momo-subscription-key={MOMO_SUBSCRIPTION_KEY}"),
+            format!("--momo-api-user={MOMO_API_USER}"),
+            format!("--momo-api-key={MOMO_API_KEY}"),
+            format!("--momo-target-environment=mtnghana"),
+            format!("--paystack-base-url={}", url(at.handset)),
+            format!("--paystack-secret-key={PAYSTACK_SECRET_KEY}"),
+            format!("--paystack-email-domain=payers.example.com"),
+            format!("--paystack-callback-token={}", self.paystack_token),
+        ]
+    }
+
+    fn webhooks_flags(&self) -> Vec<String> {
+        vec![
+            format!("--database-url={}", self.database_url("webhooks")),
+            format!("--webhook-secret-key={}", self.webhook_secret_key),
+            "--webhook-allow-http=true".to_owned(),
+            "--webhook-allow-nets=127.0.0.0/8,::1/128".to_owned(),
+        ]
+    }
+
+    fn gateway_flags(&self) -> Vec<String> {
+        let at = &self.addresses;
+        vec![
+            format!("--merchants-url={}", url(at.merchants)),
+            format!("--sessions-url={}", url(at.sessions)),
+            format!("--charges-url={}", url(at.charges)),
+            format!("--ratelimit-url={}", url(at.ratelimit)),
+            format!("--checkout-url={}", url(at.checkout)),
+            "--auth-failures-per-minute=0".to_owned(),
+            "--checkout-rates=USD=12.50".to_owned(),
+            "--checkout-tries-per-session=0".to_owned(),
+            "--checkout-tries-per-address=0".to_owned(),
+            "--checkout-tries-per-number=0".to_owned(),
+            "--checkout-unknown-per-address=0".to_owned(),
+        ]
+    }
+
+    fn railsim_flags(&self) -> Vec<String> {
+        let api = url(self.addresses.api);
+        vec![
+            format!("--data={}", self.data.join("railsim").display()),
+            format!(
+                "--prompt-timeout={}ms",
+                self.config.railsim_prompt_timeout.as_millis()
+            ),
+            format!("--momo-subscription-key={MOMO_SUBSCRIPTION_KEY}"),
+            format!("--momo-api-user={MOMO_API_USER}"),
+            format!("--momo-api-key={MOMO_API_KEY}"),
+            format!("--paystack-secret-key={PAYSTACK_SECRET_KEY}"),
+            format!(
+                "--paystack-callback-url={api}/rails/paystack/{}",
+                self.paystack_token
+            ),
+        ]
+    }
+}
+
+impl Services {
+    pub fn ready(&self, demo: DemoMerchant) -> Ready {
+        let at = &self.addresses;
+        Ready {
+            api: url(at.api),
+            checkout: url(at.checkout),
+            dashboard: None,
+            handset: url(at.handset),
+            clock: url(at.clock),
+            grpc: GrpcAddresses {
+                merchants: url(at.merchants),
+                sessions: url(at.sessions),
+                charges: url(at.charges),
+                webhooks: url(at.webhooks),
+                ratelimit: url(at.ratelimit),
+            },
+            demo,
+        }
+    }
+
+    /// Returns once every address answers, or the first service has failed.
+    async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        let at = &self.addresses;
+        let grpc = [
+            at.merchants,
+            at.sessions,
+            at.charges,
+            at.webhooks,
+            at.ratelimit,
+        ];
+        let http = [at.api, at.checkout, at.handset, at.clock];
+        let ready = async {
+            for address in grpc {
+                until(async || grpc::is_serving(&url(address)).await).await;
+            }
+            let client = http::client(Duration::from_secs(1))?;
+            for address in http {
+                until(async || client.get(url(address)).send().await.is_ok()).await;
+            }
+            anyhow::Ok(())
+        };
+        tokio::select! {
+            ready = tokio::time::timeout(START_MAX, ready) => {
+                ready.context("not everything answered in time")?
+            }
+            Some(ended) = self.running.join_next() => Err(unexpected(ended)),
+        }
+    }
+
+    /// Returns when a service ends by itself.
+    pub async fn failed(&mut self) -> anyhow::Error {
+        match self.running.join_next().await {
+            Some(ended) => unexpected(ended),
+            None => anyhow!("nothing runs"),
+        }
+    }
+
+    /// Waits until every service has ended.
+    pub async fn wait(mut self) -> anyhow::Result<()> {
+        while let Some(ended) = self.running.join_next().await {
+            let (name, result) = ended.context("a service panicked")?;
+            result.with_context(|| format!("{name} failed"))?;
+        }
+        Ok(())
+    }
+}
+
+async fn until(mut is_true: impl AsyncFnMut() -> bool) {
+    while !is_true().await {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+fn unexpected(
+    ended: Result<(&'static str, anyhow::Result<()>), tokio::task::JoinError>,
+) -> anyhow::Error {
+    match ended {
+        Ok((name, Ok(()))) => anyhow!("{name} ended by itself"),
+        Ok((name, Err(error))) => error.context(format!("{name} failed")),
+        Err(error) => anyhow::Error::new(error).context("a service panicked"),
+    }
+}

@@ -1,0 +1,430 @@
+//! What operators ask of every process: whether it lives, whether it can serve, what it counts;
+//! and that it stops when it is told to, whoever is connected. Also what only one process alone
+//! can show of TLS.
+
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use chassis::{
+    config::Tls,
+    http,
+    shutdown::{Shutdown, Tasks},
+};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use serde_json::{Value, json};
+use stack::demo::{Answer, Api, Receiver};
+use tempfile::TempDir;
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::{TcpListener, TcpStream},
+};
+use tonic::Code;
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+};
+
+use crate::processes::{Process, Processes};
+
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// An orchestrator kills a process that has not ended by then; ours drain for 15 s at most.
+const GRACE: Duration = Duration::from_secs(30);
+
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+const CHARGE: &str = "/api/v1/payments/charge";
+
+/// One address of a process's admin port.
+async fn ask(process: &Process, path: &str) -> (u16, String) {
+    let url = format!("{}{path}", process.admin.as_ref().unwrap());
+    let answer = http::client(WAIT_MAX)
+        .unwrap()
+        .get(url)
+        .send()
+        .await
+        .unwrap();
+    (answer.status().as_u16(), answer.text().await.unwrap())
+}
+
+async fn readiness(process: &Process) -> (u16, Value) {
+    let (code, body) = ask(process, "/readyz").await;
+    (code, serde_json::from_str(&body).unwrap())
+}
+
+async fn charge(api: &Api) -> Answer {
+    let body = json!({ "amount": 25.5, "mobile_number": "0240000001", "provider": "MTN" });
+    api.post(CHARGE, &body).await.unwrap()
+}
+
+/// One payment from its request to its webhook.
+async fn pay(processes: &Processes) -> Api {
+    let receiver = Receiver::start().await.unwrap();
+    let merchant = processes.merchant(&receiver.url).await;
+    let api = Api::new(&processes.gateway.url, &merchant.api_key).unwrap();
+    let answer = charge(&api).await;
+    answer.expect(202).unwrap();
+    let display = answer
+        .text("reference")
+        .unwrap()
+        .rsplit_once('-')
+        .unwrap()
+        .0;
+    let event = receiver.wait_for(display, WAIT_MAX).await.unwrap();
+    event.verify(&merchant.signing_secret).unwrap();
+    event
+        .expect("payment.success", "SETTLED", &Value::Null)
+        .unwrap();
+    api
+}
+
+#[tokio::test]
+async fn every_process_says_how_it_is_and_what_it_did() {
+    let mut processes = Processes::start(&[("ratelimit-svc", "--no-reflection")]).await;
+    let api = pay(&processes).await;
+    let unknown = api.get(&format!("{CHARGE}/TX-0000000000-000000")).await;
+    unknown.unwrap().expect(404).unwrap();
+    for process in &processes.all()[1..] {
+        let checks = match process.name {
+            "gateway" => json!({ "merchants": true, "sessions": true, "charges": true }),
+            "ratelimit-svc" => json!({}),
+            _ => json!({ "database": true }),
+        };
+        let mut all = checks;
+        all["not stopping"] = true.into();
+        assert_eq!(ask(process, "/healthz").await, (200, "ok\n".to_owned()));
+        assert_eq!(readiness(process).await, (200, all), "{}", process.name);
+        let (code, metrics) = ask(process, "/metrics").await;
+        assert_eq!(code, 200);
+        for name in counted(process.name) {
+            assert!(
+                metrics.contains(name),
+                "{} lacks {name}: {metrics}",
+                process.name
+            );
+        }
+    }
+    for process in &processes.all()[1..6] {
+        check_reflection(process).await;
+    }
+
+    // Rates are not needed; who comes in is.
+    processes.ratelimit.kill().await;
+    assert_eq!(readiness(&processes.gateway).await.0, 200);
+    processes.merchants.kill().await;
+    let (code, checks) = readiness(&processes.gateway).await;
+    assert_eq!(
+        (code, &checks["merchants"], &checks["charges"]),
+        (503, &json!(false), &json!(true))
+    );
+    assert_eq!(ask(&processes.gateway, "/healthz").await.0, 200);
+    processes.merchants.start().await;
+    until_ready(&processes.gateway, 200).await;
+}
+
+/// What a process counts when it has taken a payment.
+fn counted(name: &str) -> &'static [&'static str] {
+    match name {
+        "merchants-svc" => &[
+            "grpc_calls_total{method=\"payments.merchants.v1.Merchants/Authenticate\",code=\"Ok\"}",
+            "grpc_call_seconds_bucket",
+        ],
+        "sessions-svc" => &[
+            "grpc_calls_total{method=\"payments.sessions.v1.Sessions/RecordTransaction\",code=\"Ok\"}",
+            "charge_reports_total",
+        ],
+        "charges-svc" => &[
+            "grpc_calls_total{method=\"payments.charges.v1.Charges/CreateCharge\",code=\"Ok\"} 1",
+            "grpc_calls_total{method=\"payments.charges.v1.Charges/GetCharge\",code=\"NotFound\"} 1",
+            "charges_ended_total{state=\"SETTLED\",reason=\"\"} 1",
+            "rail_calls_total{rail=\"momo\",call=\"request_payment\",outcome=\"accepted\"} 1",
+            "rail_call_seconds_bucket",
+            "charges_open",
+            "charges_outbox_rows",
+        ],
+        "webhooks-svc" => &[
+            "webhook_events_total{type=\"payment.success\"} 1",
+            "webhook_attempts_total{outcome=\"succeeded\",kind=\"scheduled\"} 1",
+            "webhook_attempt_seconds_bucket",
+            "webhook_delivery_lag_seconds_bucket",
+        ],
+        "ratelimit-svc" => &["ratelimit_checks_total{bucket=\"charge\",outcome=\"allowed\"} 1"],
+        _ => &[
+            "http_requests_total{method=\"POST\",route=\"/api/v1/payments/charge\",status=\"202\"} 1",
+            "http_requests_total{method=\"GET\",route=\"/api/v1/payments/charge/{reference}\",status=\"404\"} 1",
+            "http_request_duration_seconds_bucket",
+        ],
+    }
+}
+
+/// A service describes itself, except where that is switched off.
+async fn check_reflection(process: &Process) {
+    let request = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let mut client = ServerReflectionClient::new(process.channel());
+    let asked = client.server_reflection_info(futures::stream::iter([request]));
+    let answer = asked.await;
+    if process.name == "ratelimit-svc" {
+        assert_eq!(answer.unwrap_err().code(), Code::Unimplemented);
+        assert!(process.channel().is_serving().await);
+        return;
+    }
+    let answer = answer.unwrap().into_inner().message().await.unwrap();
+    let Some(MessageResponse::ListServicesResponse(listed)) = answer.unwrap().message_response
+    else {
+        panic!("no list");
+    };
+    let package = process.name.trim_end_matches("-svc");
+    let start = format!("payments.{package}.v1.");
+    let is_listed = listed
+        .service
+        .iter()
+        .any(|service| service.name.starts_with(&start));
+    assert!(is_listed, "{listed:?}");
+}
+
+/// Waits until a process answers so to `/readyz`.
+async fn until_ready(process: &Process, wanted: u16) {
+    let looking = async {
+        while readiness(process).await.0 != wanted {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    };
+    let found = tokio::time::timeout(WAIT_MAX, looking).await;
+    assert!(found.is_ok(), "{} does not answer {wanted}", process.name);
+}
+
+/// Connections that would be there for ever: a silent one, and one that has said half of a head.
+async fn connect_in_vain(url: &str, half: &[u8]) -> [TcpStream; 2] {
+    let address = url.strip_prefix("http://").unwrap();
+    let silent = TcpStream::connect(address).await.unwrap();
+    let mut begun = TcpStream::connect(address).await.unwrap();
+    begun.write_all(half).await.unwrap();
+    [silent, begun]
+}
+
+#[tokio::test]
+async fn a_process_that_is_told_to_stop_finishes_what_runs_and_ends_whoever_is_connected() {
+    let mut processes = Processes::start(&[]).await;
+    // A first payment, so that the rail's token is there.
+    let api = Arc::new(pay(&processes).await);
+    let mut held = Vec::new();
+    for process in &processes.all()[1..] {
+        let half: &[u8] = match process.name {
+            "gateway" => b"POST /api/v1/payments/charge HTTP/1.1\r\nHost: a\r\nContent-",
+            _ => b"PRI * HTTP/2.0\r\n",
+        };
+        held.push(connect_in_vain(&process.url, half).await);
+        let admin = process.admin.as_ref().unwrap();
+        held.push(connect_in_vain(admin, b"GET /metrics HTTP/1.1\r\nHo").await);
+    }
+    processes.railsim.freeze().await;
+    let asking = tokio::task::LocalSet::new();
+    let asked = asking.spawn_local({
+        let api = api.clone();
+        async move { charge(&api).await }
+    });
+    asking.run_until(until_called(&processes)).await;
+    processes.gateway.terminate().await;
+    processes.charges.terminate().await;
+    for process in [&processes.gateway, &processes.charges] {
+        asking.run_until(until_ready(process, 503)).await;
+        let (_, checks) = asking.run_until(readiness(process)).await;
+        assert_eq!(checks["not stopping"], false);
+        assert_eq!(asking.run_until(ask(process, "/healthz")).await.0, 200);
+    }
+    processes.railsim.thaw().await;
+    asking.await;
+    asked.await.unwrap().expect(202).unwrap();
+    for process in processes.all() {
+        if !matches!(process.name, "gateway" | "charges-svc") {
+            process.terminate().await;
+        }
+    }
+    for process in processes.all() {
+        let ended = tokio::time::timeout(GRACE, process.ended()).await;
+        let ended = ended.unwrap_or_else(|_| panic!("{} does not end", process.name));
+        assert!(ended.success(), "{}: {ended}", process.name);
+    }
+    drop(held);
+}
+
+/// Waits until the second charge is written and its session is too: the rail is called next.
+async fn until_called(processes: &Processes) {
+    let db = processes.sessions_db.connect().await;
+    let looking = async {
+        loop {
+            let mut conn = db.read().await.unwrap();
+            let sessions = conn.sql("select count(*) from sessions").one().await;
+            let (sessions,): (i64,) = sessions.unwrap();
+            if sessions == 2 {
+                return;
+            }
+            drop(conn);
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    };
+    let found = tokio::time::timeout(WAIT_MAX, looking).await;
+    found.expect("a second session");
+    db.close().await;
+}
+
+/// An authority, and what it gives to a process of that name.
+fn certificates(folder: &Path, names: &[&str]) -> Vec<Tls> {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new([]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let write = |name: String, text: String| {
+        let file = folder.join(name);
+        std::fs::write(&file, text).unwrap();
+        Some(file)
+    };
+    let authority = params.self_signed(&key).unwrap();
+    let tls_ca = write("ca.pem".to_owned(), authority.pem());
+    let issuer = Issuer::new(params, key);
+    let vouch = |name: &&str| {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new([(*name).to_owned(), "127.0.0.1".to_owned()]);
+        let certificate = params.unwrap().signed_by(&key, &issuer).unwrap();
+        Tls {
+            tls_cert: write(format!("{name}-cert.pem"), certificate.pem()),
+            tls_key: write(format!("{name}-key.pem"), key.serialize_pem()),
+            tls_ca: tls_ca.clone(),
+        }
+    };
+    names.iter().map(vouch).collect()
+}
+
+#[tokio::test]
+async fn a_payment_passes_between_processes_that_show_each_other_certificates() {
+    let folder = TempDir::new().unwrap();
+    let mut processes = Processes::plan().await;
+    let names = processes.all().map(|process| process.name);
+    let certificates = certificates(folder.path(), &names);
+    for (process, tls) in processes.all().into_iter().zip(certificates).skip(1) {
+        let files = [
+            ("TLS_CERT", &tls.tls_cert),
+            ("TLS_KEY", &tls.tls_key),
+            ("TLS_CA", &tls.tls_ca),
+        ];
+        for (name, file) in files {
+            process
+                .env
+                .push((name, file.as_ref().unwrap().display().to_string()));
+        }
+        for service in ["merchants", "sessions", "charges", "webhooks", "ratelimit"] {
+            let before = format!("--{service}-url=http://");
+            for flag in &mut process.flags {
+                *flag = flag.replace(&before, &format!("--{service}-url=https://"));
+            }
+        }
+        if process.name != "gateway" {
+            process.url = process.url.replace("http://", "https://");
+            process.tls = tls;
+        }
+    }
+    processes.start_all().await;
+    let api = pay(&processes).await;
+    assert_eq!(readiness(&processes.gateway).await.0, 200);
+    let listed = api.get("/api/v1/payments/not-there/status").await.unwrap();
+    listed.expect(404).unwrap();
+
+    // Who shows none is not heard, and neither is one whom nobody vouches for.
+    let charges = &mut processes.charges;
+    let elsewhere = TempDir::new().unwrap();
+    let [stranger] = &self::certificates(elsewhere.path(), &["gateway"])[..] else {
+        panic!("one was asked for");
+    };
+    charges.tls.tls_cert = stranger.tls_cert.clone();
+    charges.tls.tls_key = stranger.tls_key.clone();
+    assert!(!charges.channel().is_serving().await);
+    charges.url = charges.url.replace("https://", "http://");
+    charges.tls = Tls::default();
+    assert!(!charges.channel().is_serving().await);
+}
+
+/// A way to a server that can be cut.
+struct Line {
+    address: SocketAddr,
+    server: String,
+    cut: Shutdown,
+}
+
+impl Line {
+    async fn to(server: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut line = Self {
+            address: listener.local_addr().unwrap(),
+            server: server.to_owned(),
+            cut: Shutdown::new(),
+        };
+        line.carry(listener);
+        line
+    }
+
+    fn carry(&mut self, listener: TcpListener) {
+        self.cut = Shutdown::new();
+        let (server, cut) = (self.server.clone(), self.cut.clone());
+        let tasks = Tasks::new();
+        tasks.clone().spawn(async move {
+            loop {
+                let accepted = tokio::select! {
+                    () = cut.wait() => return,
+                    accepted = listener.accept() => accepted,
+                };
+                let (mut client, _) = accepted.unwrap();
+                let (server, cut) = (server.clone(), cut.clone());
+                tasks.spawn(async move {
+                    let mut server = TcpStream::connect(server).await.unwrap();
+                    tokio::select! {
+                        () = cut.wait() => {}
+                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+                    }
+                });
+            }
+        });
+    }
+
+    fn cut(&self) {
+        self.cut.begin();
+    }
+
+    async fn mend(&mut self) {
+        let binding = async {
+            loop {
+                match TcpListener::bind(self.address).await {
+                    Ok(listener) => return listener,
+                    Err(_) => tokio::time::sleep(LOOK_AGAIN).await,
+                }
+            }
+        };
+        let listener = tokio::time::timeout(WAIT_MAX, binding).await.unwrap();
+        self.carry(listener);
+    }
+}
+
+/// On PostgreSQL only: a file is not away.
+#[tokio::test]
+async fn a_service_whose_database_is_away_lives_but_is_not_ready() {
+    let mut processes = Processes::plan().await;
+    let merchants = &mut processes.merchants;
+    let is_url = |flag: &&mut String| flag.starts_with("--database-url=postgres");
+    let Some(flag) = merchants.flags.iter_mut().find(is_url) else {
+        return;
+    };
+    let (start, rest) = flag.split_once('@').unwrap();
+    let (server, database) = rest.split_once('/').unwrap();
+    let mut line = Line::to(server).await;
+    *flag = format!("{start}@{}/{database}", line.address);
+    merchants.start().await;
+    assert_eq!(readiness(merchants).await.0, 200);
+    line.cut();
+    until_ready(merchants, 503).await;
+    assert_eq!(readiness(merchants).await.1["database"], false);
+    assert_eq!(ask(merchants, "/healthz").await.0, 200);
+    line.mend().await;
+    until_ready(merchants, 200).await;
+    merchants.terminate().await;
+    assert!(merchants.ended().await.success());
+}

@@ -1,0 +1,446 @@
+//! The service as operators run it: every service a process of its own, which a test may kill,
+//! freeze and start again. The simulated networks are a process that nobody kills.
+
+use std::{
+    collections::BTreeSet,
+    net::TcpListener,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    sync::Mutex,
+    time::Duration,
+};
+
+use chassis::{config::Tls, grpc};
+use db::testing::TestDb;
+use proto::{
+    merchants::{
+        CreateKeyRequest, CreateMerchantRequest, KycStatus, merchants_client::MerchantsClient,
+    },
+    webhooks::{SetEndpointRequest, webhooks_client::WebhooksClient},
+};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+use uuid::Uuid;
+
+use crate::shop::redis_url;
+
+/// Longest wait for a process to answer after its start.
+const START_MAX: Duration = Duration::from_secs(60);
+
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// What a developer may have set for other purposes.
+const NOT_INHERITED: [&str; 4] = [
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_SDK_DISABLED",
+    "RUST_LOG",
+];
+
+/// Encrypts signing secrets.
+pub const WEBHOOK_SECRET_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
+/// One process: what it is started with, and what runs now.
+pub struct Process {
+    pub name: &'static str,
+    /// Where it answers.
+    pub url: String,
+    /// Its admin address; the networks have none.
+    pub admin: Option<String>,
+    pub flags: Vec<String>,
+    pub env: Vec<(&'static str, String)>,
+    /// Where its log goes.
+    pub log: PathBuf,
+    /// With which it is called.
+    pub tls: Tls,
+    child: Option<Child>,
+}
+
+/// A verified merchant.
+pub struct Merchant {
+    pub merchant_id: String,
+    pub api_key: String,
+    pub signing_secret: String,
+}
+
+/// Every process of one service.
+pub struct Processes {
+    pub merchants: Process,
+    pub sessions: Process,
+    pub charges: Process,
+    pub webhooks: Process,
+    pub ratelimit: Process,
+    pub gateway: Process,
+    pub railsim: Process,
+    pub sessions_db: TestDb,
+    pub charges_db: TestDb,
+    pub webhooks_db: TestDb,
+    _merchants_db: TestDb,
+    _data: TempDir,
+}
+
+impl Process {
+    fn new(name: &'static str, port: u16, flags: Vec<String>) -> Self {
+        Self {
+            name,
+            url: url(port),
+            admin: None,
+            flags,
+            env: Vec::new(),
+            log: std::env::temp_dir().join(format!("{name}-{}.log", std::process::id())),
+            tls: Tls::default(),
+            child: None,
+        }
+    }
+
+    /// Starts it and waits until it answers.
+    pub async fn start(&mut self) {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&self.log)
+            .unwrap();
+        let mut command = Command::new(binary(self.name));
+        for name in NOT_INHERITED {
+            command.env_remove(name);
+        }
+        let child = command
+            .args(&self.flags)
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        self.child = Some(child);
+        let answers = async {
+            while !self.answers().await {
+                let ended = self.child.as_mut().unwrap().try_wait().unwrap();
+                assert!(ended.is_none(), "{} ended: {ended:?}", self.name);
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        };
+        let answers = tokio::time::timeout(START_MAX, answers).await;
+        assert!(answers.is_ok(), "{} does not answer", self.name);
+    }
+
+    async fn answers(&self) -> bool {
+        if matches!(self.name, "gateway" | "railsim") {
+            let client = chassis::http::client(Duration::from_secs(1)).unwrap();
+            return client.get(&self.url).send().await.is_ok();
+        }
+        self.channel().is_serving().await
+    }
+
+    /// Asks it to stop, as an orchestrator does.
+    pub async fn terminate(&self) {
+        self.signal("-TERM").await;
+    }
+
+    /// How it ended.
+    pub async fn ended(&mut self) -> ExitStatus {
+        let ended = self.child.as_mut().unwrap().wait();
+        let ended = tokio::time::timeout(START_MAX, ended).await;
+        ended.expect("it ends").unwrap()
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub async fn kill(&mut self) {
+        self.child.take().unwrap().kill().await.unwrap();
+    }
+
+    pub async fn kill_and_start(&mut self) {
+        self.kill().await;
+        self.start().await;
+    }
+
+    /// Stops it in its tracks; connections stay open and nothing answers.
+    pub async fn freeze(&self) {
+        self.signal("-STOP").await;
+    }
+
+    pub async fn thaw(&self) {
+        self.signal("-CONT").await;
+    }
+
+    async fn signal(&self, signal: &str) {
+        let id = self.child.as_ref().unwrap().id().unwrap().to_string();
+        let status = Command::new("kill")
+            .args([signal, &id])
+            .status()
+            .await
+            .unwrap();
+        assert!(status.success());
+    }
+
+    pub fn channel(&self) -> grpc::Channel {
+        grpc::connect(&self.url, &self.tls, Duration::from_secs(15)).unwrap()
+    }
+}
+
+impl Processes {
+    /// Starts everything, with more flags for processes: (process, flag).
+    pub async fn start(more: &[(&'static str, &str)]) -> Self {
+        let mut processes = Self::plan().await;
+        for process in processes.all() {
+            let flags = more.iter().filter(|(name, _)| *name == process.name);
+            process
+                .flags
+                .extend(flags.map(|(_, flag)| (*flag).to_owned()));
+        }
+        processes.start_all().await;
+        processes
+    }
+
+    pub async fn start_all(&mut self) {
+        for process in self.all() {
+            process.start().await;
+        }
+    }
+
+    /// A verified merchant with a key and a webhook endpoint.
+    pub async fn merchant(&self, webhook_url: &str) -> Merchant {
+        let mut merchants = MerchantsClient::new(self.merchants.channel());
+        let new = CreateMerchantRequest {
+            name: "Test Shop".to_owned(),
+            email: "shop@example.com".to_owned(),
+            email_verified: true,
+            kyc_status: KycStatus::Approved.into(),
+            accepting_payments: true,
+        };
+        let created = merchants.create_merchant(new).await.unwrap();
+        let merchant_id = created.into_inner().merchant_id;
+        let request = CreateKeyRequest {
+            merchant_id: merchant_id.clone(),
+            label: String::new(),
+        };
+        let key = merchants.create_key(request).await.unwrap();
+        let mut webhooks = WebhooksClient::new(self.webhooks.channel());
+        let request = SetEndpointRequest {
+            merchant_id: merchant_id.clone(),
+            url: webhook_url.to_owned(),
+            events: Vec::new(),
+        };
+        let endpoint = webhooks.set_endpoint(request).await.unwrap();
+        Merchant {
+            merchant_id,
+            api_key: key.into_inner().api_key,
+            signing_secret: endpoint.into_inner().signing_secret,
+        }
+    }
+
+    pub fn all(&mut self) -> [&mut Process; 7] {
+        [
+            &mut self.railsim,
+            &mut self.merchants,
+            &mut self.sessions,
+            &mut self.charges,
+            &mut self.webhooks,
+            &mut self.ratelimit,
+            &mut self.gateway,
+        ]
+    }
+
+    /// Everything, not started yet, so that a test can change how it will be.
+    pub async fn plan() -> Self {
+        let data = TempDir::new().unwrap();
+        let ports = Ports::free();
+        let merchants_db = TestDb::new("merchants-svc").await;
+        let sessions_db = TestDb::new("sessions-svc").await;
+        let charges_db = TestDb::new("charges-svc").await;
+        let webhooks_db = TestDb::new("webhooks-svc").await;
+        let service = |name, port: u16, more: [Vec<String>; 2]| {
+            let listen = vec![format!("--listen=127.0.0.1:{port}")];
+            Process::new(name, port, [listen, more.concat()].concat())
+        };
+        let database = |db: &TestDb| vec![format!("--database-url={}", db.url)];
+        let gateway = vec![format!("--api-listen=127.0.0.1:{}", ports.gateway)];
+        let gateway = [gateway, gateway_flags(&ports)].concat();
+        let mut processes = Self {
+            railsim: Process::new("railsim", ports.railsim, railsim_flags(&ports, &data)),
+            merchants: service(
+                "merchants-svc",
+                ports.merchants,
+                [database(&merchants_db), Vec::new()],
+            ),
+            sessions: service(
+                "sessions-svc",
+                ports.sessions,
+                [
+                    database(&sessions_db),
+                    vec![format!("--webhooks-url={}", url(ports.webhooks))],
+                ],
+            ),
+            charges: service(
+                "charges-svc",
+                ports.charges,
+                [database(&charges_db), charges_flags(&ports)],
+            ),
+            webhooks: service(
+                "webhooks-svc",
+                ports.webhooks,
+                [database(&webhooks_db), webhooks_flags()],
+            ),
+            ratelimit: service(
+                "ratelimit-svc",
+                ports.ratelimit,
+                [ratelimit_flags(), Vec::new()],
+            ),
+            gateway: Process::new("gateway", ports.gateway, gateway),
+            sessions_db,
+            charges_db,
+            _merchants_db: merchants_db,
+            webhooks_db,
+            _data: data,
+        };
+        let checkout = ("CHECKOUT_LISTEN", "127.0.0.1:0".to_owned());
+        processes.gateway.env.push(checkout);
+        for (process, port) in processes.all().into_iter().skip(1).zip(ports.admin) {
+            process
+                .flags
+                .push(format!("--admin-listen=127.0.0.1:{port}"));
+            process.admin = Some(url(port));
+        }
+        processes
+    }
+}
+
+/// Ports on which nothing listens now, and which no connection takes for its other end: they lie
+/// below those that systems hand out.
+struct Ports {
+    railsim: u16,
+    merchants: u16,
+    sessions: u16,
+    charges: u16,
+    webhooks: u16,
+    ratelimit: u16,
+    gateway: u16,
+    admin: [u16; 6],
+}
+
+impl Ports {
+    fn free() -> Self {
+        let ports = [(); 13].map(|()| free_port());
+        let [
+            railsim,
+            merchants,
+            sessions,
+            charges,
+            webhooks,
+            ratelimit,
+            gateway,
+            admin @ ..,
+        ] = ports;
+        Self {
+            railsim,
+            merchants,
+            sessions,
+            charges,
+            webhooks,
+            ratelimit,
+            gateway,
+            admin,
+        }
+    }
+}
+
+/// Never the same twice in one run of tests.
+fn free_port() -> u16 {
+    static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let mut taken = TAKEN.lock().unwrap();
+    loop {
+        let random = Uuid::new_v4().as_u128() % 20_000;
+        let port = 10_000 + u16::try_from(random).unwrap();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() && taken.insert(port) {
+            return port;
+        }
+    }
+}
+
+const CREDENTIALS: [&str; 4] = [
+    "--momo-subscription-key=subscription",
+    "--momo-api-user=6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11",
+    "--momo-api-key=api-key",
+    "--paystack-secret-key=sk_test_processes",
+];
+
+fn charges_flags(ports: &Ports) -> Vec<String> {
+    let mut flags = CREDENTIALS.map(ToOwned::to_owned).to_vec();
+    flags.extend([
+        format!("--sessions-url={}", url(ports.sessions)),
+        format!("--webhooks-url={}", url(ports.webhooks)),
+        "--lease=15s".to_owned(),
+        format!("--callback-base-url={}", url(ports.gateway)),
+        format!("--momo-base-url={}", url(ports.railsim)),
+        "--momo-target-environment=mtnghana".to_owned(),
+        format!("--paystack-base-url={}", url(ports.railsim)),
+        "--paystack-email-domain=payers.example.com".to_owned(),
+        "--paystack-callback-token=paystack-token".to_owned(),
+        "--reconcile-schedule=1s,2s,4s,8s,16s".to_owned(),
+        "--approval-window=20s".to_owned(),
+    ]);
+    flags
+}
+
+fn webhooks_flags() -> Vec<String> {
+    vec![
+        format!("--webhook-secret-key={WEBHOOK_SECRET_KEY}"),
+        "--webhook-allow-http=true".to_owned(),
+        "--webhook-allow-nets=127.0.0.0/8".to_owned(),
+        "--webhook-retry-schedule=1s,1s,2s,2s,4s,8s".to_owned(),
+        "--lease=15s".to_owned(),
+    ]
+}
+
+fn ratelimit_flags() -> Vec<String> {
+    let many = [
+        "--limit-payments",
+        "--limit-charge",
+        "--limit-charge-status",
+    ];
+    let many = many.map(|flag| format!("{flag}=1000000"));
+    let redis = redis_url().map(|url| format!("--redis-url={url}"));
+    redis.into_iter().chain(many).collect()
+}
+
+fn gateway_flags(ports: &Ports) -> Vec<String> {
+    vec![
+        format!("--merchants-url={}", url(ports.merchants)),
+        format!("--sessions-url={}", url(ports.sessions)),
+        format!("--charges-url={}", url(ports.charges)),
+        format!("--ratelimit-url={}", url(ports.ratelimit)),
+        "--checkout-url=http://127.0.0.1:1".to_owned(),
+        "--auth-failures-per-minute=0".to_owned(),
+    ]
+}
+
+fn railsim_flags(ports: &Ports, data: &TempDir) -> Vec<String> {
+    let mut flags = CREDENTIALS.map(ToOwned::to_owned).to_vec();
+    flags.extend([
+        format!("--listen=127.0.0.1:{}", ports.railsim),
+        format!("--data={}", data.path().join("railsim").display()),
+        "--prompt-timeout=10s".to_owned(),
+        format!(
+            "--paystack-callback-url={}/rails/paystack/paystack-token",
+            url(ports.gateway)
+        ),
+    ]);
+    flags
+}
+
+fn url(port: u16) -> String {
+    format!("http://127.0.0.1:{port}")
+}
+
+/// Beside the stack's own binary, which cargo builds for this test.
+pub fn binary(name: &str) -> PathBuf {
+    let stack = PathBuf::from(env!("CARGO_BIN_EXE_stack"));
+    let binary = stack.with_file_name(name);
+    assert!(
+        binary.exists(),
+        "{} is not built: cargo build --workspace",
+        binary.display()
+    );
+    binary
+}

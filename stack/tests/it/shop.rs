@@ -1,0 +1,380 @@
+//! A merchant with a running stack of its own, and the checks that every test ends with.
+
+use std::{sync::Arc, time::Duration};
+
+use chassis::{config::Tls, grpc};
+use clap::Parser as _;
+use db::testing::TestDb;
+use futures::future::join_all;
+use proto::{
+    charges::{
+        Case, GetBalanceRequest, ListCasesRequest,
+        charge_operations_client::ChargeOperationsClient, charges_client::ChargesClient,
+    },
+    merchants::{
+        CreateKeyRequest, CreateKeyResponse, CreateMerchantRequest, KycStatus,
+        merchants_client::MerchantsClient,
+    },
+    webhooks::{
+        Delivery, ListDeliveriesRequest, SetEndpointRequest, webhooks_client::WebhooksClient,
+    },
+};
+use serde_json::{Value, json};
+use stack::{
+    Stack,
+    config::Config,
+    demo::{Answer, Api, Received, Receiver},
+    ready::Ready,
+};
+
+/// Longest wait for anything.
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Flags for tests that are not about rates.
+pub const NO_LIMITS: &[(&str, &str)] = &[
+    ("ratelimit-svc", "--limit-payments=1000000"),
+    ("ratelimit-svc", "--limit-charge=1000000"),
+    ("ratelimit-svc", "--limit-charge-status=1000000"),
+];
+
+/// Between two looks at something that is not told.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// A stack, its demo merchant, and that merchant's webhook receiver.
+pub struct Shop {
+    pub api: Arc<Api>,
+    pub receiver: Receiver,
+    pub signing_secret: String,
+    pub ready: Ready,
+    stack: Stack,
+    databases: Vec<(&'static str, TestDb)>,
+}
+
+impl Shop {
+    pub async fn open() -> Self {
+        Self::open_with(&[]).await
+    }
+
+    /// With more flags for services, or for `stack` itself: (service, flag).
+    pub async fn open_with(flags: &[(&'static str, &str)]) -> Self {
+        let free = "127.0.0.1:0";
+        let ours = [
+            "stack",
+            "--ephemeral",
+            "--api",
+            free,
+            "--checkout",
+            free,
+            "--dashboard",
+            free,
+            "--handset",
+            free,
+        ];
+        let of_stack = flags.iter().filter(|(name, _)| *name == "stack");
+        let mut config =
+            Config::parse_from(ours.into_iter().chain(of_stack.map(|(_, flag)| *flag)));
+        config.redis_url = redis_url();
+        let mut databases = Vec::new();
+        let services = [
+            "merchants-svc",
+            "sessions-svc",
+            "charges-svc",
+            "webhooks-svc",
+        ];
+        let fresh = join_all(services.map(TestDb::new)).await;
+        for (service, database) in services.into_iter().zip(fresh) {
+            let flag = format!("--database-url={}", database.url);
+            config.flags.push((service, flag));
+            databases.push((service, database));
+        }
+        // A machine that is busy with other tests is no outage.
+        config
+            .flags
+            .push(("ratelimit-svc", "--redis-timeout=10s".to_owned()));
+        config
+            .flags
+            .push(("gateway", "--ratelimit-timeout=10s".to_owned()));
+        let more = flags
+            .iter()
+            .map(|(service, flag)| (*service, (*flag).to_owned()));
+        config.flags.extend(more);
+        let stack = Stack::start(&config).await.unwrap();
+        let ready = stack.ready.clone();
+        let receiver = Receiver::start().await.unwrap();
+        let shop = Self {
+            api: Arc::new(Api::new(&ready.api, &ready.demo.api_key).unwrap()),
+            receiver,
+            signing_secret: String::new(),
+            ready,
+            stack,
+            databases,
+        };
+        let signing_secret = shop.set_endpoint(&shop.receiver.url).await;
+        Self {
+            signing_secret,
+            ..shop
+        }
+    }
+
+    /// Points the merchant's webhooks to `url`; returns the signing secret.
+    pub async fn set_endpoint(&self, url: &str) -> String {
+        self.set_endpoint_of(&self.ready.demo.merchant_id, url)
+            .await
+    }
+
+    pub async fn set_endpoint_of(&self, merchant_id: &str, url: &str) -> String {
+        let request = SetEndpointRequest {
+            merchant_id: merchant_id.to_owned(),
+            url: url.to_owned(),
+            events: Vec::new(),
+        };
+        let endpoint = self.webhooks().set_endpoint(request).await.unwrap();
+        endpoint.into_inner().signing_secret
+    }
+
+    /// One more merchant, who may take payments; returns its id.
+    pub async fn add_merchant(&self, name: &str) -> String {
+        let new = CreateMerchantRequest {
+            name: name.to_owned(),
+            email: "merchant@example.com".to_owned(),
+            email_verified: true,
+            kyc_status: KycStatus::Approved.into(),
+            accepting_payments: true,
+        };
+        let created = self.merchants().create_merchant(new).await.unwrap();
+        created.into_inner().merchant_id
+    }
+
+    pub async fn add_key(&self, merchant_id: &str) -> CreateKeyResponse {
+        let request = CreateKeyRequest {
+            merchant_id: merchant_id.to_owned(),
+            label: "test".to_owned(),
+        };
+        let created = self.merchants().create_key(request).await.unwrap();
+        created.into_inner()
+    }
+
+    /// The database of a service, to count what is kept there.
+    pub async fn database(&self, service: &str) -> db::Db {
+        let mut databases = self.databases.iter();
+        let (_, database) = databases.find(|(name, _)| *name == service).unwrap();
+        database.connect().await
+    }
+
+    pub fn merchants(&self) -> MerchantsClient<grpc::Channel> {
+        MerchantsClient::new(connect(&self.ready.grpc.merchants))
+    }
+
+    pub fn webhooks(&self) -> WebhooksClient<grpc::Channel> {
+        WebhooksClient::new(connect(&self.ready.grpc.webhooks))
+    }
+
+    pub fn charges(&self) -> ChargesClient<grpc::Channel> {
+        ChargesClient::new(connect(&self.ready.grpc.charges))
+    }
+
+    pub fn operations(&self) -> ChargeOperationsClient<grpc::Channel> {
+        ChargeOperationsClient::new(connect(&self.ready.grpc.charges))
+    }
+
+    /// Charges 25.50 GHS.
+    pub async fn charge(&self, number: &str, provider: &str) -> Answer {
+        let body = json!({ "amount": 25.5, "mobile_number": number, "provider": provider });
+        self.api
+            .post("/api/v1/payments/charge", &body)
+            .await
+            .unwrap()
+    }
+
+    pub async fn submit_otp(&self, reference: &str, otp: &str) -> Answer {
+        let body = json!({ "reference": reference, "otp": otp });
+        let path = "/api/v1/payments/charge/submit-otp";
+        self.api.post(path, &body).await.unwrap()
+    }
+
+    pub async fn read_charge(&self, reference: &str) -> Value {
+        let path = format!("/api/v1/payments/charge/{reference}");
+        let answer = self.api.get(&path).await.unwrap();
+        answer.expect(200).unwrap();
+        answer.body
+    }
+
+    /// Reads the charge until it is SETTLED or FAILED.
+    pub async fn wait_for_end(&self, reference: &str) -> Value {
+        let path = format!("/api/v1/payments/charge/{reference}");
+        let is_final = |body: &Value| body["status"] == "SETTLED" || body["status"] == "FAILED";
+        self.api.poll(&path, WAIT_MAX, is_final).await.unwrap().body
+    }
+
+    pub async fn read_session(&self, session_id: &str) -> Value {
+        let path = format!("/api/v1/payments/{session_id}/status");
+        let answer = self.api.get(&path).await.unwrap();
+        answer.expect(200).unwrap();
+        answer.body
+    }
+
+    /// The event of the charge with this reference, its signature verified.
+    pub async fn wait_for_event(&self, reference: &str) -> Value {
+        let event = self
+            .receiver
+            .wait_for(display(reference), WAIT_MAX)
+            .await
+            .unwrap();
+        event.verify(&self.signing_secret).unwrap();
+        event.json().unwrap()
+    }
+
+    /// Every delivery so far of the charge with this reference.
+    pub fn events(&self, reference: &str) -> Vec<Received> {
+        let mut deliveries = self.receiver.deliveries();
+        deliveries.retain(|delivery| {
+            delivery.json().unwrap()["data"]["tx_id_display"] == display(reference)
+        });
+        deliveries
+    }
+
+    /// What the network knows of the payments of one phone number.
+    pub async fn book(&self, number: &str) -> Vec<Value> {
+        let mut book = book(&self.ready.handset).await;
+        let tail = &number[number.len() - 9..];
+        book.retain(|entry| entry["phone"].as_str().unwrap().ends_with(tail));
+        book
+    }
+
+    pub async fn cases(&self) -> Vec<Case> {
+        let cases = self.operations().list_cases(ListCasesRequest {}).await;
+        cases.unwrap().into_inner().cases
+    }
+
+    /// Waits until there is a case of this charge.
+    pub async fn wait_for_case(&self, reference: &str) -> Case {
+        let looking = async {
+            loop {
+                let cases = self.cases().await;
+                if let Some(case) = cases.into_iter().find(|case| case.reference == reference) {
+                    return case;
+                }
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        };
+        tokio::time::timeout(WAIT_MAX, looking)
+            .await
+            .expect("a case is opened")
+    }
+
+    /// The merchant's balance in minor units of GHS.
+    pub async fn balance(&self) -> i64 {
+        self.balance_of(&self.ready.demo.merchant_id).await
+    }
+
+    pub async fn balance_of(&self, merchant_id: &str) -> i64 {
+        let request = GetBalanceRequest {
+            merchant_id: merchant_id.to_owned(),
+        };
+        let balance = self
+            .charges()
+            .get_balance(request)
+            .await
+            .unwrap()
+            .into_inner();
+        let ghs = balance
+            .available
+            .iter()
+            .find(|money| money.currency == "GHS");
+        ghs.map_or(0, |money| money.minor_units)
+    }
+
+    pub async fn deliveries(&self) -> Vec<Delivery> {
+        let request = ListDeliveriesRequest {
+            merchant_id: self.ready.demo.merchant_id.clone(),
+            page_size: 100,
+            page_token: String::new(),
+        };
+        let listed = self.webhooks().list_deliveries(request).await.unwrap();
+        listed.into_inner().deliveries
+    }
+
+    /// Moves time forward, as whoever drives the stack does.
+    pub async fn advance(&self, by: Duration) {
+        let client = chassis::http::client(Duration::from_secs(120)).unwrap();
+        let body = json!({ "advance_seconds": by.as_secs() });
+        let answer = client
+            .post(&self.ready.clock)
+            .json(&body)
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(answer.status(), 200);
+        let answer: Value = answer.json().await.unwrap();
+        assert!(answer["now"].is_string());
+    }
+
+    /// Ends the test: nothing is left undone, no wallet was debited twice, no event has a twin,
+    /// and the ledger is balanced.
+    pub async fn close(self) {
+        let mut open = Vec::new();
+        for (service, database) in &self.databases {
+            if matches!(*service, "sessions-svc" | "charges-svc") {
+                open.push(database.connect().await);
+            }
+        }
+        let empty = async {
+            for db in &open {
+                while db::outbox::len(db).await.unwrap() > 0 {
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
+            }
+        };
+        tokio::time::timeout(WAIT_MAX, empty)
+            .await
+            .expect("the outboxes empty");
+        for entry in book(&self.ready.handset).await {
+            assert!(
+                entry["debits"].as_u64().unwrap() <= 1,
+                "debited twice: {entry}"
+            );
+        }
+        self.receiver.check_no_event_came_twice().unwrap();
+        check_ledger(&open[1]).await;
+        for db in open {
+            db.close().await;
+        }
+        self.stack.stop().await.unwrap();
+    }
+}
+
+/// Every entry and every currency sums to zero, and balances are what was posted.
+pub async fn check_ledger(db: &db::Db) {
+    let mut conn = db.read().await.unwrap();
+    let unbalanced: Vec<(String, i64)> = conn
+        .sql(
+            "select currency, cast(sum(amount_minor) as bigint) from postings
+             group by currency having sum(amount_minor) <> 0",
+        )
+        .all()
+        .await
+        .unwrap();
+    assert!(unbalanced.is_empty(), "{unbalanced:?}");
+}
+
+pub async fn book(handset: &str) -> Vec<Value> {
+    let client = chassis::http::client(Duration::from_secs(10)).unwrap();
+    let answer = client.get(format!("{handset}/book")).send().await.unwrap();
+    answer.json().await.unwrap()
+}
+
+fn connect(url: &str) -> grpc::Channel {
+    grpc::connect(url, &Tls::default(), Duration::from_secs(15)).unwrap()
+}
+
+/// The display identifier that a reference begins with.
+fn display(reference: &str) -> &str {
+    reference.rsplit_once('-').unwrap().0
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test has no configuration")]
+pub fn redis_url() -> Option<String> {
+    std::env::var("TEST_REDIS_URL")
+        .ok()
+        .filter(|url| !url.is_empty())
+}

@@ -1,0 +1,376 @@
+//! One payment is one trace, from the merchant's request to the attempt of its webhook, over every
+//! process and whatever waited in a database between; exported where the standard variables say,
+//! and not otherwise.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use chassis::shutdown::Tasks;
+use opentelemetry_proto::tonic::{
+    collector::trace::v1::{
+        ExportTraceServiceRequest, ExportTraceServiceResponse,
+        trace_service_server::{TraceService, TraceServiceServer},
+    },
+    common::v1::{AnyValue, KeyValue, any_value},
+    trace::v1::{Span, span::SpanKind},
+};
+use serde_json::{Value, json};
+use stack::demo::{Api, Receiver};
+use tokio::net::TcpListener;
+use tonic::{
+    Request, Response, Status,
+    transport::{Server, server::TcpIncoming},
+};
+
+use crate::processes::{Merchant, Processes};
+
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Where operators' collectors listen is told by this.
+const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+const PHONE: &str = "0249371001";
+const EMAIL: &str = "ama.canary@payer-mail.example";
+const RECEIVER_TOKEN: &str = "receiver-token-4f1c";
+
+const REQUEST: &str = "POST /api/v1/payments/charge";
+const CREATE: &str = "payments.charges.v1.Charges/CreateCharge";
+const RECORD: &str = "payments.sessions.v1.Sessions/RecordTransaction";
+const PUBLISH: &str = "payments.webhooks.v1.Webhooks/Publish";
+
+/// A span, and the service that it is of.
+#[derive(Clone, Debug)]
+struct Exported {
+    service: String,
+    span: Span,
+}
+
+/// Takes what processes export.
+#[derive(Clone, Default)]
+struct Collector(Arc<Mutex<Vec<Exported>>>);
+
+#[tonic::async_trait]
+impl TraceService for Collector {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        let mut kept = self.0.lock().unwrap();
+        for resource in request.into_inner().resource_spans {
+            let attributes = resource.resource.unwrap().attributes;
+            let service = text(&attributes, "service.name").unwrap();
+            let spans = resource.scope_spans.into_iter();
+            kept.extend(spans.flat_map(|scope| scope.spans).map(|span| Exported {
+                service: service.clone(),
+                span,
+            }));
+        }
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+impl Collector {
+    /// Listens on a free port; returns its URL.
+    async fn start() -> (Self, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let collector = Self::default();
+        let server = Server::builder()
+            .add_service(TraceServiceServer::new(collector.clone()))
+            .serve_with_incoming(TcpIncoming::from(listener));
+        Tasks::new().spawn(async { server.await.unwrap() });
+        (collector, url)
+    }
+
+    fn spans(&self) -> Vec<Exported> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// The trace that holds a span with this name, once all of these (service, span) are in it
+    /// and every span's parent has come too.
+    async fn wait_for_trace(&self, name: &str, wanted: &[(&str, &str)]) -> Trace {
+        let looking = async {
+            loop {
+                if let Some(trace) = Trace::of(&self.spans(), name)
+                    && trace.is_whole()
+                    && wanted
+                        .iter()
+                        .all(|(service, name)| trace.find(service, name).is_some())
+                {
+                    return trace;
+                }
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        };
+        let found = tokio::time::timeout(WAIT_MAX, looking).await;
+        found.unwrap_or_else(|_| {
+            let spans = self.spans();
+            let told = match Trace::of(&spans, name) {
+                Some(trace) => trace.0.values().map(|one| trace.tell(one)).collect(),
+                None => Vec::new(),
+            };
+            panic!("not all of {wanted:?} in one whole trace: {told:#?}")
+        })
+    }
+}
+
+/// The spans of one trace, by their ids.
+struct Trace(BTreeMap<Vec<u8>, Exported>);
+
+impl Trace {
+    fn of(spans: &[Exported], name: &str) -> Option<Self> {
+        let id = &spans
+            .iter()
+            .find(|one| one.span.name == name)?
+            .span
+            .trace_id;
+        let of_trace = spans.iter().filter(|one| &one.span.trace_id == id);
+        let by_id = of_trace.map(|one| (one.span.span_id.clone(), one.clone()));
+        Some(Self(by_id.collect()))
+    }
+
+    /// One root, and nobody whose parent is not there.
+    fn is_whole(&self) -> bool {
+        let spans = self.0.values().map(|one| &one.span);
+        let orphans = spans.filter(|span| !self.0.contains_key(&span.parent_span_id));
+        let orphans: Vec<_> = orphans.collect();
+        matches!(&orphans[..], [root] if root.parent_span_id.is_empty())
+    }
+
+    fn find(&self, service: &str, name: &str) -> Option<&Span> {
+        let mut spans = self.0.values();
+        let found = spans.find(|one| one.service == service && one.span.name == name)?;
+        Some(&found.span)
+    }
+
+    /// The span's name, and those of all that it is part of.
+    fn path(&self, span: &Span) -> Vec<&str> {
+        let parent = |one: &&Exported| self.0.get(&one.span.parent_span_id);
+        let first = self.0.get(&span.span_id);
+        let path = std::iter::successors(first, |one| parent(one));
+        path.map(|one| one.span.name.as_str()).collect()
+    }
+
+    fn tell(&self, one: &Exported) -> String {
+        format!("{}: {}", one.service, self.path(&one.span).join(" < "))
+    }
+
+    /// The statements that a service ran.
+    fn statements(&self, service: &str) -> Vec<String> {
+        let of_service = self.0.values().filter(|one| one.service == service);
+        let statements = of_service.filter(|one| one.span.name == "sql");
+        statements
+            .map(|one| text(&one.span.attributes, "db.query.text").unwrap())
+            .collect()
+    }
+}
+
+/// An attribute as a person reads it.
+fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
+    let found = attributes.iter().find(|one| one.key == key)?;
+    let Some(AnyValue { value: Some(value) }) = &found.value else {
+        return None;
+    };
+    match value {
+        any_value::Value::StringValue(text) => Some(text.clone()),
+        any_value::Value::IntValue(number) => Some(number.to_string()),
+        any_value::Value::BoolValue(is_so) => Some(is_so.to_string()),
+        other => panic!("{key} is {other:?}"),
+    }
+}
+
+#[track_caller]
+fn check(span: &Span, kind: SpanKind, attributes: &[(&str, &str)]) {
+    assert_eq!(span.kind(), kind, "{}", span.name);
+    for (key, value) in attributes {
+        let found = text(&span.attributes, key);
+        assert_eq!(found.as_deref(), Some(*value), "{key} of {span:#?}");
+    }
+}
+
+/// Charges 25.50 GHS; returns once the charge has settled and its webhook has arrived.
+async fn pay(processes: &Processes) -> Merchant {
+    let receiver = Receiver::start().await.unwrap();
+    let url = format!("{}?token={RECEIVER_TOKEN}", receiver.url);
+    let merchant = processes.merchant(&url).await;
+    let api = Api::new(&processes.gateway.url, &merchant.api_key).unwrap();
+    let body = json!({
+        "amount": 25.5, "mobile_number": PHONE, "provider": "MTN", "payer_email": EMAIL,
+    });
+    let answer = api.post("/api/v1/payments/charge", &body).await.unwrap();
+    answer.expect(202).unwrap();
+    let reference = answer.text("reference").unwrap();
+    let path = format!("/api/v1/payments/charge/{reference}");
+    let is_settled = |charge: &Value| charge["status"] == "SETTLED";
+    api.poll(&path, WAIT_MAX, is_settled).await.unwrap();
+    let display = reference.rsplit_once('-').unwrap().0;
+    receiver.wait_for(display, WAIT_MAX).await.unwrap();
+    merchant
+}
+
+#[tokio::test]
+async fn a_payment_is_one_trace_from_the_request_to_the_webhook() {
+    let (collector, url) = Collector::start().await;
+    let mut processes = Processes::plan().await;
+    for process in processes.all() {
+        process.env.push((ENDPOINT, url.clone()));
+        process
+            .env
+            .push(("OTEL_BSP_SCHEDULE_DELAY", "100".to_owned()));
+        // Fewer logs are no fewer traces.
+        process.env.push(("RUST_LOG", "error".to_owned()));
+    }
+    processes.start_all().await;
+    let merchant = pay(&processes).await;
+    let wanted = [
+        ("gateway", REQUEST),
+        (
+            "merchants-svc",
+            "payments.merchants.v1.Merchants/Authenticate",
+        ),
+        ("ratelimit-svc", "payments.ratelimit.v1.RateLimits/Check"),
+        ("charges-svc", CREATE),
+        ("charges-svc", "rail.request_payment"),
+        ("charges-svc", "reconcile"),
+        ("charges-svc", "rail.query"),
+        ("charges-svc", "relay"),
+        ("sessions-svc", RECORD),
+        ("webhooks-svc", PUBLISH),
+        ("webhooks-svc", "webhook attempt"),
+    ];
+    let trace = collector.wait_for_trace(REQUEST, &wanted).await;
+    check_payment(&trace, &merchant.merchant_id);
+    check_statements(&trace);
+    check_nothing_secret(&collector.spans(), &merchant);
+}
+
+/// What each step says of itself, and what it is part of.
+fn check_payment(trace: &Trace, merchant_id: &str) {
+    let find = |service, name| trace.find(service, name).unwrap();
+    let request = [
+        ("http.request.method", "POST"),
+        ("http.route", "/api/v1/payments/charge"),
+        ("http.response.status_code", "202"),
+        ("merchant.id", merchant_id),
+    ];
+    check(find("gateway", REQUEST), SpanKind::Server, &request);
+    let create = [
+        ("rpc.system", "grpc"),
+        ("rpc.method", CREATE),
+        ("rpc.code", "Ok"),
+    ];
+    check(find("charges-svc", CREATE), SpanKind::Server, &create);
+    assert_eq!(trace.path(find("charges-svc", CREATE)), [CREATE, REQUEST]);
+    assert!(
+        trace
+            .path(find("sessions-svc", RECORD))
+            .ends_with(&[CREATE, REQUEST])
+    );
+    let asked = find("charges-svc", "rail.request_payment");
+    check(
+        asked,
+        SpanKind::Client,
+        &[("rail", "momo"), ("outcome", "accepted")],
+    );
+    assert_eq!(trace.path(asked), ["rail.request_payment", CREATE, REQUEST]);
+
+    let attempt = find("webhooks-svc", "webhook attempt");
+    let attributes = [
+        ("attempt", "1"),
+        ("outcome", "succeeded"),
+        ("event.type", "payment.success"),
+        ("http.response.status_code", "200"),
+    ];
+    check(attempt, SpanKind::Client, &attributes);
+    let path = [
+        "webhook attempt",
+        PUBLISH,
+        "relay",
+        "reconcile",
+        CREATE,
+        REQUEST,
+    ];
+    assert_eq!(trace.path(attempt), path);
+}
+
+/// Statements are told without their values.
+fn check_statements(trace: &Trace) {
+    for (service, statement) in [
+        ("merchants-svc", "select"),
+        ("sessions-svc", "insert into sessions"),
+        ("charges-svc", "insert into charges"),
+        ("charges-svc", "insert into postings"),
+        ("webhooks-svc", "insert into events"),
+    ] {
+        let statements = trace.statements(service);
+        let is_there = statements.iter().any(|text| text.contains(statement));
+        assert!(is_there, "{service}: {statements:#?}");
+    }
+}
+
+/// Keys, secrets, numbers and addresses stay out of traces; and what loops read while there is
+/// nothing to do is no trace.
+fn check_nothing_secret(spans: &[Exported], merchant: &Merchant) {
+    let secrets = [
+        merchant.api_key.strip_prefix("service_sk_").unwrap(),
+        merchant.signing_secret.strip_prefix("whsec_").unwrap(),
+        &PHONE[1..],
+        EMAIL,
+        RECEIVER_TOKEN,
+        "sk_test_processes",
+    ];
+    for one in spans {
+        let told = format!("{one:?}");
+        for secret in secrets {
+            assert!(!told.contains(secret), "{secret} in {told}");
+        }
+        let is_root = one.span.parent_span_id.is_empty();
+        assert!(!(is_root && one.span.name == "sql"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn without_the_variables_nothing_is_exported_and_no_context_is_kept() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut processes = Processes::plan().await;
+    let charges = &mut processes.charges;
+    // Switched off: the endpoint alone says nothing.
+    charges.env.push((ENDPOINT, url.clone()));
+    charges.env.push(("OTEL_SDK_DISABLED", "true".to_owned()));
+    charges
+        .env
+        .push(("OTEL_BSP_SCHEDULE_DELAY", "100".to_owned()));
+    processes.start_all().await;
+    pay(&processes).await;
+    for process in processes.all() {
+        process.terminate().await;
+    }
+    for process in processes.all() {
+        assert!(process.ended().await.success(), "{}", process.name);
+    }
+    let connected = listener.accept().map(|(_, client)| client);
+    let error = connected.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+    // A context exists wherever an exporter was started.
+    let (charges, webhooks) = (&processes.charges_db, &processes.webhooks_db);
+    let kept = [
+        traceparents(&charges.connect().await, "select traceparent from charges").await,
+        traceparents(&webhooks.connect().await, "select traceparent from events").await,
+    ];
+    assert_eq!(kept, [[None], [None]]);
+}
+
+async fn traceparents(db: &db::Db, text: &'static str) -> Vec<Option<String>> {
+    let mut conn = db.read().await.unwrap();
+    let rows: Vec<(Option<String>,)> = conn.sql(text).all().await.unwrap();
+    drop(conn);
+    db.close().await;
+    rows.into_iter().map(|(traceparent,)| traceparent).collect()
+}
