@@ -22,6 +22,7 @@ use crate::{
 mod call;
 mod client;
 mod deadline;
+mod linger;
 mod status;
 
 pub use client::{Channel, connect, is_serving};
@@ -132,7 +133,7 @@ pub async fn serve(routes: Routes, serving: Serving) -> anyhow::Result<()> {
             if accepted.is_err() {
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
-            accepted
+            accepted.map(linger::Linger::new)
         });
     let grpc = server
         .layer(call::layer(clock))

@@ -322,6 +322,46 @@ async fn restarts_of_a_service_leave_no_call_unknown() {
     }
 }
 
+/// What crosses the server's last word must not be answered by a reset: a caller's system throws
+/// away what it has not read yet when one arrives, the GOAWAY with it.
+#[tokio::test]
+async fn a_connection_that_the_server_ends_takes_what_was_still_on_its_way() {
+    const PING: u8 = 6;
+    const GO_AWAY: u8 = 7;
+    let service = start().await;
+    let mut caller = TcpStream::connect(("127.0.0.1", service.port))
+        .await
+        .unwrap();
+    caller
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+        .await
+        .unwrap();
+    // The server's settings: it has accepted the connection.
+    soon(caller.readable()).await.unwrap();
+    service.shutdown.begin();
+    // Frames have a head of 9 bytes: length, type, flags and stream.
+    let mut last = None;
+    let mut head = [0; 9];
+    while soon(caller.read_exact(&mut head)).await.is_ok() {
+        last = Some(head[3]);
+        let mut body = vec![0; usize::from(head[2])];
+        soon(caller.read_exact(&mut body)).await.unwrap();
+        if (head[3], head[4]) == (PING, 0) {
+            head[4] = 1;
+            caller.write_all(&head).await.unwrap();
+            caller.write_all(&body).await.unwrap();
+        }
+    }
+    assert_eq!(last, Some(GO_AWAY));
+    let late = [&[0, 0, 8, PING, 0, 0, 0, 0, 0][..], &[0; 8]].concat();
+    for _ in 0..3 {
+        caller.write_all(&late).await.unwrap();
+        assert_eq!(soon(caller.read(&mut head)).await.unwrap(), 0);
+    }
+    drop(caller);
+    soon(service.served.drain(Duration::MAX)).await;
+}
+
 #[tokio::test]
 async fn health_says_that_the_service_stops() {
     let service = start().await;
