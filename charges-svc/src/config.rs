@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use chassis::config::{Database, Listen, Telemetry, Tls, duration};
+use chassis::config::{self, Database, Listen, Mode, Refusals, Settings, Telemetry, Tls, duration};
 use clap::{Parser, Subcommand};
 
-use crate::service::Settings;
+use crate::service;
 
 pub mod rails;
 
@@ -15,6 +15,10 @@ pub mod rails;
 pub struct Config {
     #[command(subcommand)]
     pub command: Option<Command>,
+
+    /// What is taken for granted: `production` refuses settings that are only for trying out.
+    #[arg(long, env = "MODE", value_enum, default_value_t)]
+    pub mode: Mode,
 
     #[command(flatten)]
     pub listen: Listen,
@@ -62,19 +66,45 @@ pub struct Config {
     pub fee_account: String,
 }
 
+/// A lease shorter than a rail call and its writing would let two ask at once.
+const LEASE_MIN: Duration = Duration::from_secs(10);
+
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum Command {
     /// Applies the database's migrations and ends.
     Migrate,
+    #[command(flatten)]
+    Common(config::Command),
 }
 
 impl Config {
-    pub fn settings(&self) -> Settings {
-        Settings {
+    pub fn settings(&self) -> service::Settings {
+        service::Settings {
             reconcile_schedule: self.reconcile_schedule.clone(),
             otp_lifetime: self.otp_lifetime,
             lease: self.lease,
             fee_account: self.fee_account.clone(),
         }
+    }
+}
+
+impl Settings for Config {
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn check(&self, refusals: &mut Refusals) {
+        db::check(&self.database, refusals);
+        self.tls.check(refusals);
+        self.telemetry.check(refusals);
+        self.rails.check(refusals);
+        let tls = &self.tls;
+        tls.check_url(refusals, "SESSIONS_URL", &self.sessions_url);
+        tls.check_url(refusals, "WEBHOOKS_URL", &self.webhooks_url);
+        refusals.unless(self.lease >= LEASE_MIN, "LEASE", "at least 10s");
+        let lives = !self.otp_lifetime.is_zero();
+        refusals.unless(lives, "OTP_LIFETIME", "more than nothing");
+        let is_name = rails::is_name(&self.fee_account);
+        refusals.unless(is_name, "FEE_ACCOUNT", "letters, digits, dots and dashes");
     }
 }

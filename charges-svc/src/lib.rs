@@ -34,7 +34,7 @@ pub mod verdict;
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use chassis::{
     admin::Readiness,
     clock::{Clock, Worker},
@@ -62,9 +62,6 @@ static MIGRATIONS: Migrator = sqlx::migrate!();
 /// Longest wait for another service's answer.
 const CALL_MAX: Duration = Duration::from_secs(5);
 
-/// A lease shorter than a rail call and its writing would let two ask at once.
-const LEASE_MIN: Duration = Duration::from_secs(10);
-
 /// A rail call that runs when the process stops, and the writing of its outcome, take less.
 const DRAIN_MAX: Duration = Duration::from_secs(15);
 
@@ -87,7 +84,7 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    ensure!(config.lease >= LEASE_MIN, "LEASE must be at least 10s");
+    chassis::config::check(&config)?;
     let db = open(&config).await?;
     release_leases(&db)
         .await
@@ -109,7 +106,7 @@ pub async fn serve(
     let serving = Serving {
         sockets,
         tls: config.tls,
-        reflection: !config.listen.no_reflection,
+        reflection: config.listen.reflection(config.mode),
         readiness,
         clock,
         shutdown: shutdown.clone(),

@@ -1,12 +1,16 @@
 //! The binary: settings, telemetry, sockets, then [`charges_svc::serve`].
 
+use std::process::ExitCode;
+
 use charges_svc::config::{Command, Config};
-use chassis::{clock::Clock, grpc::Sockets, shutdown::Shutdown, telemetry};
-use clap::Parser as _;
+use chassis::{clock::Clock, config, grpc::Sockets, shutdown::Shutdown, telemetry};
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let config = Config::parse();
+async fn main() -> ExitCode {
+    config::main(run).await
+}
+
+async fn run(config: Config) -> anyhow::Result<()> {
     let _telemetry = telemetry::start("charges-svc", &config.telemetry)?;
     if let Some(Command::Migrate) = config.command {
         return charges_svc::open(&config).await.map(drop);

@@ -6,8 +6,9 @@
 
 use std::{future::Future, str::FromStr, time::Duration};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use chassis::{
+    config::{Mode, Refusals},
     ids::{RailReference, Reference},
     money::Money,
     phone::Phone,
@@ -23,7 +24,7 @@ use crate::{
 
 mod momo;
 mod paystack;
-mod wire;
+pub(crate) mod wire;
 mod words;
 
 pub use momo::Momo;
@@ -179,16 +180,11 @@ pub struct Rails {
 
 impl Rails {
     /// # Errors
-    /// A setting that cannot be used, or a provider given to a rail that does not carry it.
+    /// A setting that cannot be used, see [`rails::Rails::check`].
     pub fn from_config(config: &rails::Rails) -> anyhow::Result<Self> {
-        ensure!(
-            [config.rail_telecel, config.rail_at] == [RailName::Paystack; 2],
-            "RAIL_TELECEL and RAIL_AT: the momo rail carries MTN alone"
-        );
-        ensure!(
-            !config.approval_window.is_zero(),
-            "APPROVAL_WINDOW must be more than nothing"
-        );
+        let mut refusals = Refusals::new(Mode::Development);
+        config.check(&mut refusals);
+        refusals.into_result()?;
         Ok(Self {
             momo: Rail::Momo(Momo::from_config(config).context("the momo rail")?),
             paystack: Rail::Paystack(Paystack::from_config(config).context("the paystack rail")?),

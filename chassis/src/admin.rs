@@ -1,8 +1,14 @@
 //! The admin address of a process: `/healthz` (it lives), `/readyz` (what it needs answers) and
 //! `/metrics`. Not for the public.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
+use anyhow::{Context as _, ensure};
 use axum::{
     Json, Router,
     extract::State,
@@ -21,6 +27,9 @@ const DRAIN_MAX: Duration = Duration::from_secs(1);
 
 /// Longest wait for one check.
 const CHECK_MAX: Duration = Duration::from_secs(2);
+
+/// Longest wait for all of them, for whoever asks.
+const ANSWER_MAX: Duration = Duration::from_secs(4);
 
 type Check = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync>;
 
@@ -77,6 +86,28 @@ pub async fn beside(
     let admin = http::serve(router, listener, limits, drained.clone());
     tokio::try_join!(serving, admin)?;
     Ok(())
+}
+
+/// What the process whose admin address this is says of its readiness.
+///
+/// # Errors
+/// It is not ready, or does not answer.
+pub async fn ask_ready(mut address: SocketAddr) -> anyhow::Result<String> {
+    if address.ip().is_unspecified() {
+        let is_v4 = address.is_ipv4();
+        address.set_ip(if is_v4 {
+            Ipv4Addr::LOCALHOST.into()
+        } else {
+            Ipv6Addr::LOCALHOST.into()
+        });
+    }
+    let client = http::client(ANSWER_MAX)?;
+    let answer = client.get(format!("http://{address}/readyz")).send().await;
+    let answer = answer.with_context(|| format!("nothing answers on ADMIN_LISTEN={address}"))?;
+    let is_ready = answer.status().is_success();
+    let checks = answer.text().await?;
+    ensure!(is_ready, "not ready: {checks}");
+    Ok(checks)
 }
 
 async fn ready(State((readiness, shutdown)): State<(Readiness, Shutdown)>) -> Response {

@@ -1,13 +1,52 @@
 //! The settings that processes share, as groups of flags. Every flag has an environment variable;
 //! this and the services' own `config.rs` are the only places that read the environment.
 
+mod print;
+mod refusals;
+mod start;
+
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::{Args, builder::FalseyValueParser};
+use clap::{Args, Subcommand, ValueEnum};
+
+pub use print::{flag, settable, variable};
+pub use refusals::{Refusals, Refused};
+pub use start::{REFUSED, Settings, check, main};
+
+use crate::{grpc, telemetry};
+
+/// What a process takes for granted: on a developer's machine most things go, in production
+/// nothing that is only for trying out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    #[default]
+    Development,
+    Production,
+}
+
+/// What every process can be asked instead of serving.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum Command {
+    /// Prints every setting with where it comes from, secrets masked, and ends: with 78 if the
+    /// process would not start with them.
+    Config,
+    /// Asks the process that runs with the same ADMIN_LISTEN whether it is ready, and ends: with 0
+    /// if it is, 1 if not.
+    Healthcheck,
+}
 
 /// Reads a duration with its unit, such as `300ms`, `30s`, `24h` or `1h 30m`.
 pub fn duration(text: &str) -> Result<Duration, humantime::DurationError> {
     humantime::parse_duration(text.trim())
+}
+
+/// Reads a switch. Nothing is off, as OpenTelemetry wants it.
+fn switch(text: &str) -> Result<bool, &'static str> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "1" => Ok(true),
+        "false" | "no" | "off" | "0" | "" => Ok(false),
+        _ => Err("true or false"),
+    }
 }
 
 /// Where a gRPC service listens.
@@ -21,9 +60,17 @@ pub struct Listen {
     #[arg(long, env = "ADMIN_LISTEN")]
     pub admin_listen: Option<SocketAddr>,
 
-    /// Does not describe the service to whoever asks (gRPC reflection); set it in production.
-    #[arg(long, env = "NO_REFLECTION", value_parser = FalseyValueParser::new())]
+    /// Does not describe the service to whoever asks (gRPC reflection). In production it never
+    /// does.
+    #[arg(long, env = "NO_REFLECTION", value_parser = switch)]
     pub no_reflection: bool,
+}
+
+impl Listen {
+    /// Whether the service describes itself.
+    pub fn reflection(&self, mode: Mode) -> bool {
+        mode == Mode::Development && !self.no_reflection
+    }
 }
 
 /// Which database a service keeps its records in. Its URL, which may hold a password, never prints.
@@ -49,7 +96,9 @@ impl fmt::Debug for Database {
 /// Certificates for mutual TLS between the services. All three or none.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Tls {
-    /// This process's certificate chain, a PEM file.
+    /// This process's certificate chain, a PEM file. With it, TLS_KEY and TLS_CA, the services
+    /// speak TLS among themselves and call each other by https://; without them by http://, also in
+    /// production, where network policies must then keep others out.
     #[arg(long, env = "TLS_CERT", requires_all = ["tls_key", "tls_ca"])]
     pub tls_cert: Option<PathBuf>,
 
@@ -60,6 +109,40 @@ pub struct Tls {
     /// The authority that signed every service's certificate, a PEM file.
     #[arg(long, env = "TLS_CA", requires_all = ["tls_cert", "tls_key"])]
     pub tls_ca: Option<PathBuf>,
+}
+
+impl Tls {
+    pub fn check(&self, refusals: &mut Refusals) {
+        let files = [
+            ("TLS_CERT", &self.tls_cert),
+            ("TLS_KEY", &self.tls_key),
+            ("TLS_CA", &self.tls_ca),
+        ];
+        let mut all = true;
+        for (variable, file) in files {
+            let read = file.as_ref().map(std::fs::read).transpose();
+            refusals.unless(read.is_ok(), variable, "a PEM file that can be read");
+            all &= read.is_ok();
+        }
+        let fit = !all || grpc::check_tls(self).is_ok();
+        refusals.unless(
+            fit,
+            "TLS_CERT",
+            "a PEM certificate that TLS_KEY is the key of",
+        );
+    }
+
+    /// The address of another service: http://, or https:// with certificates.
+    pub fn check_url(&self, refusals: &mut Refusals, variable: &'static str, url: &str) {
+        let wants = "http://name:port, or https://name:port with TLS_CERT, TLS_KEY and TLS_CA";
+        // Whether the files are any good is said of them alone.
+        let url = match self.tls_ca {
+            Some(_) => url.replacen("https:", "http:", 1),
+            None => url.to_owned(),
+        };
+        let is_good = grpc::check_url(&url, &Self::default()).is_ok();
+        refusals.unless(is_good, variable, wants);
+    }
 }
 
 /// What a process tells about itself.
@@ -78,11 +161,35 @@ pub struct Telemetry {
     pub otel_exporter_otlp_traces_endpoint: Option<String>,
 
     /// Exports nothing, whatever the endpoints say.
-    #[arg(long, env = "OTEL_SDK_DISABLED", value_parser = FalseyValueParser::new())]
+    #[arg(long, env = "OTEL_SDK_DISABLED", value_parser = switch)]
     pub otel_sdk_disabled: bool,
 }
 
 impl Telemetry {
+    pub fn check(&self, refusals: &mut Refusals) {
+        let wants = "a filter such as info or warn,charges_svc=debug";
+        refusals.unless(telemetry::is_filter(&self.log), "RUST_LOG", wants);
+        let endpoints = [
+            (
+                "OTEL_EXPORTER_OTLP_ENDPOINT",
+                &self.otel_exporter_otlp_endpoint,
+            ),
+            (
+                "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+                &self.otel_exporter_otlp_traces_endpoint,
+            ),
+        ];
+        for (variable, endpoint) in endpoints {
+            let endpoint = endpoint.as_deref().unwrap_or_default();
+            let is_good = endpoint.is_empty() || telemetry::is_endpoint(endpoint);
+            refusals.unless(
+                is_good,
+                variable,
+                "an address such as http://collector:4317",
+            );
+        }
+    }
+
     /// Where traces go, if anywhere.
     pub fn traces_endpoint(&self) -> Option<&str> {
         let endpoint = self

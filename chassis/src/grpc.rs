@@ -1,8 +1,8 @@
 //! gRPC in both directions: the one way to serve, the one way to call, and how errors travel.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, io::ErrorKind, net::SocketAddr, time::Duration};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use futures::StreamExt as _;
 use tokio::net::TcpListener;
 use tonic::{
@@ -14,7 +14,7 @@ use tonic_health::server::health_reporter;
 use crate::{
     admin::{self, Readiness},
     clock::Clock,
-    config::{Listen, Tls},
+    config::{Listen, Refused, Tls},
     http::{DRAIN_MAX, install_tls},
     shutdown::Shutdown,
 };
@@ -25,7 +25,7 @@ mod deadline;
 mod linger;
 mod status;
 
-pub use client::{Channel, connect, is_serving};
+pub use client::{Channel, check_url, connect, is_serving};
 pub use status::{invalid, reason, status, violations};
 
 /// Longest that a call may take where its caller set no deadline.
@@ -52,25 +52,35 @@ pub struct Sockets {
 
 impl Sockets {
     pub async fn bind(listen: &Listen) -> anyhow::Result<Self> {
-        let grpc = TcpListener::bind(listen.listen)
-            .await
-            .with_context(|| format!("LISTEN={} cannot be listened on", listen.listen))?;
+        let grpc = bind("LISTEN", listen.listen).await?;
         let admin = bind_admin(listen.admin_listen).await?;
         Ok(Self { grpc, admin })
     }
 }
 
+/// Binds the address that `variable` gives.
+///
+/// # Errors
+/// [`Refused`], unless another process has the address: that one may just be ending.
+pub async fn bind(variable: &'static str, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| {
+        if error.kind() == ErrorKind::AddrInUse {
+            return anyhow!("{variable}={address} is in use by another process");
+        }
+        let wants = "an address of this machine that the process may listen on";
+        Refused::new(format!(
+            "{variable} got \"{address}\"; wants {wants} ({error})"
+        ))
+        .into()
+    })
+}
+
 /// Binds the admin address, where there is one.
-pub async fn bind_admin(
-    address: Option<std::net::SocketAddr>,
-) -> anyhow::Result<Option<TcpListener>> {
-    let Some(address) = address else {
-        return Ok(None);
-    };
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("ADMIN_LISTEN={address} cannot be listened on"))?;
-    Ok(Some(listener))
+pub async fn bind_admin(address: Option<SocketAddr>) -> anyhow::Result<Option<TcpListener>> {
+    match address {
+        Some(address) => bind("ADMIN_LISTEN", address).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// What a service is served with.
@@ -163,6 +173,15 @@ async fn until_drained<T: Default, E>(
             Ok(T::default())
         }
     }
+}
+
+/// # Errors
+/// The files are not there, or not what TLS needs.
+pub fn check_tls(tls: &Tls) -> anyhow::Result<()> {
+    if let Some(config) = server_tls(tls)? {
+        Server::builder().tls_config(config)?;
+    }
+    Ok(())
 }
 
 fn server_tls(tls: &Tls) -> anyhow::Result<Option<ServerTlsConfig>> {

@@ -104,6 +104,17 @@ pub fn start(service: &'static str, config: &Telemetry) -> anyhow::Result<Guard>
     Ok(Guard(provider))
 }
 
+/// Whether `text` says what is logged.
+pub fn is_filter(text: &str) -> bool {
+    EnvFilter::try_new(text).is_ok()
+}
+
+/// Whether spans can be exported to `text`.
+pub fn is_endpoint(text: &str) -> bool {
+    let url = reqwest::Url::parse(text).ok();
+    url.is_some_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+}
+
 fn is_ours(metadata: &Metadata<'_>) -> bool {
     let name = metadata.target().split("::").next();
     name.is_some_and(|name| OURS.contains(&name))

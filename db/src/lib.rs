@@ -27,8 +27,11 @@ pub mod testing;
 
 use std::borrow::Cow;
 
-use chassis::shutdown::Tasks;
-use sqlx::{PgPool, migrate::Migrator};
+use chassis::{
+    config::{Database, Refusals},
+    shutdown::Tasks,
+};
+use sqlx::{PgPool, migrate::Migrator, postgres::PgConnectOptions};
 
 pub use connection::{Conn, Param, Record, Sql, Tx};
 pub use error::{Error, Result, is_retryable, is_unavailable, is_unique_violation};
@@ -133,6 +136,22 @@ impl Db {
             Store::Sqlite(pools) => pools.close().await,
         }
     }
+}
+
+/// Refuses a database that cannot be, or must not be in production. Connects to nothing.
+pub fn check(config: &Database, refusals: &mut Refusals) {
+    let url = &config.database_url;
+    let is_postgres = is_postgres(url);
+    let is_good = match is_postgres {
+        true => url.parse::<PgConnectOptions>().is_ok(),
+        false => url.starts_with("sqlite:"),
+    };
+    let wants = "postgres://user:password@host/database, or sqlite:// and a file's path";
+    refusals.unless(is_good, "DATABASE_URL", wants);
+    refusals.in_production(is_postgres, "DATABASE_URL", "a postgres:// URL");
+    refusals.password("DATABASE_URL", url);
+    let connections = config.database_max_connections;
+    refusals.unless(connections > 0, "DATABASE_MAX_CONNECTIONS", "at least 1");
 }
 
 fn is_postgres(url: &str) -> bool {

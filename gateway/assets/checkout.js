@@ -28,6 +28,17 @@ for (const details of document.querySelectorAll('[data-open-after]')) {
   setTimeout(() => { details.open = true; }, details.dataset.openAfter * 1000);
 }
 
+// The reference for whoever has to tell it to the shop.
+for (const button of document.querySelectorAll('[data-copy]')) {
+  if (!navigator.clipboard) continue;
+  button.hidden = false;
+  button.addEventListener('click', async () => {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    button.setAttribute('aria-live', 'polite');
+    button.textContent = button.dataset.copied;
+  });
+}
+
 if (page.poll) {
   const line = find('[data-line]');
   const counter = find('[data-counter]');
@@ -35,17 +46,17 @@ if (page.poll) {
   const elapsed = () => Math.floor((performance.now() - begun) / 1000);
   let tag = null;
   let failures = 0;
+  let looking = false;
   let timer;
   const say = (text) => {
     if (line && line.textContent !== text) line.textContent = text;
   };
   const look = async () => {
     clearTimeout(timer);
-    if (document.hidden) return;
-    if (elapsed() > 300) {
-      say(line?.dataset.stopped ?? '');
-      return;
-    }
+    if (document.hidden || looking) return;
+    looking = true;
+    const pause = elapsed() < 60 ? 3000 : 5000;
+    let wanted = 0;
     try {
       const headers = tag ? { 'If-None-Match': tag } : {};
       const signal = AbortSignal.timeout?.(10000);
@@ -59,24 +70,40 @@ if (page.poll) {
         }
       }
       failures = answer.ok || answer.status === 304 ? 0 : failures + 1;
+      wanted = 1000 * answer.headers.get('Retry-After') || 0;
       if (line?.textContent === line?.dataset.offline) say('');
     } catch {
       failures += 1;
       say(line?.dataset.offline ?? '');
     }
-    const pause = elapsed() < 60 ? 3000 : 5000;
-    timer = setTimeout(look, pause * 2 ** Math.min(failures, 4));
+    looking = false;
+    if (elapsed() > 300) {
+      page.idle = 'yes';
+      say(line?.dataset.stopped ?? '');
+      return;
+    }
+    timer = setTimeout(look, Math.max(wanted, pause * 2 ** Math.min(failures, 4)));
   };
+  // Whoever comes back, or is online again, sees the truth at once, also after the page has stopped.
   document.addEventListener('visibilitychange', look);
   addEventListener('online', look);
   timer = setTimeout(look, 3000);
   if (counter) {
     setInterval(() => {
-      const seconds = elapsed();
+      const seconds = Number(counter.dataset.counter) + elapsed();
       counter.textContent = `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}`;
-      if (seconds % 30 === 0 && seconds < 300 && !failures) say(`${line.dataset.waiting} ${counter.textContent}`);
+      if (seconds % 30 === 0 && elapsed() < 300 && !failures) say(`${line.dataset.waiting} ${counter.textContent}`);
     }, 1000);
   }
+}
+
+const print = find('[data-print]');
+if (print) {
+  print.hidden = false;
+  print.addEventListener('click', () => {
+    find('[data-stay]')?.click();
+    window.print();
+  });
 }
 
 const back = find('[data-return]');

@@ -11,6 +11,7 @@ pub mod charge;
 pub mod fields;
 pub mod idempotency;
 pub mod initiate;
+pub mod openapi;
 pub mod read_charge;
 pub mod session_status;
 pub mod submit_otp;
@@ -47,6 +48,7 @@ pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
     let initiate = || gated(post(initiate::initiate), Payments, TakePayment);
     let deprecated = middleware::from_fn_with_state(edge.clone(), alias::deprecate);
     Router::new()
+        .route("/api/openapi.json", get(openapi::serve))
         .route("/api/v1/payments/initiate", initiate())
         .route("/api/payments/initiate", initiate().route_layer(deprecated))
         .route(

@@ -6,9 +6,11 @@
 
 pub mod abuse;
 pub mod quote;
+pub mod rescue;
 
 mod assets;
 mod code;
+mod encoding;
 mod page;
 mod pay;
 mod return_link;
@@ -40,7 +42,7 @@ use ipnet::IpNet;
 use serde::Serialize;
 use url::form_urlencoded;
 
-use self::{abuse::Abuse, quote::Rates, situation::Situation, visitor::Visitor};
+use self::{abuse::Abuse, quote::Rates, rescue::Rescue, situation::Situation, visitor::Visitor};
 use crate::{
     api::body,
     backend::{Charges, Merchants, Sessions},
@@ -65,6 +67,7 @@ pub struct Checkout {
     pub sessions: Sessions,
     pub charges: Charges,
     pub rates: Rates,
+    pub rescue: Rescue,
     pub abuse: Abuse,
     pub clock: Clock,
     pub trusted_proxies: Vec<IpNet>,
@@ -72,17 +75,19 @@ pub struct Checkout {
 
 /// Every address of the checkout.
 pub fn router(checkout: Arc<Checkout>, front: Front) -> Router {
+    assets::prepare();
     Router::new()
         .route("/pay/{session_id}", get(show).post(pay::pay))
         .route("/pay/{session_id}/code", post(code::submit).get(to_page))
         .route("/pay/{session_id}/state", get(state))
         .route("/assets/{name}", get(assets::serve))
-        .fallback(async |visitor: Visitor| page::refusal(visitor.text, &Error::NotFound))
+        .fallback(async |visitor: Visitor| page::refusal(visitor.text, &Error::NotFound, None))
         .method_not_allowed_fallback(async |visitor: Visitor| {
-            page::refusal(visitor.text, &Error::MethodNotAllowed)
+            page::refusal(visitor.text, &Error::MethodNotAllowed, None)
         })
         .layer(middleware::from_fn_with_state(front, front::pass))
         .layer(middleware::from_fn(dress))
+        .layer(middleware::from_fn(encoding::pages))
         .with_state(checkout)
 }
 
@@ -119,14 +124,21 @@ async fn state(
     };
     let state = situation.state.name();
     let tag = format!("\"{state}\"");
-    let is_known = headers
-        .get(IF_NONE_MATCH)
-        .is_some_and(|known| known.as_bytes() == tag.as_bytes());
+    let is_known = is_known(&headers, &tag);
     let tag = HeaderValue::try_from(tag).expect("a state's name is visible ASCII");
     if is_known {
         return (StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response();
     }
     ([(ETAG, tag)], Json(StateShown { state })).into_response()
+}
+
+/// Whether the browser has what bears this tag. A proxy that encodes it marks the tag as weak.
+fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+    let known = headers.get_all(IF_NONE_MATCH).iter();
+    let mut known = known
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(','));
+    known.any(|known| known.trim().trim_start_matches("W/") == tag)
 }
 
 fn wait_header(status: StatusCode, error: &Error) -> Response {
@@ -168,7 +180,8 @@ fn see(visitor: &Visitor) -> Response {
 fn or_refusal(visitor: &Visitor, answered: Result<Response, Error>) -> Response {
     answered.unwrap_or_else(|error| {
         report(&error);
-        let mut response = page::refusal(visitor.text, &error);
+        let again = error.status().is_server_error().then(|| visitor.page());
+        let mut response = page::refusal(visitor.text, &error, again);
         let wait = wait_header(error.status(), &error);
         response.headers_mut().extend(wait.headers().clone());
         response
@@ -211,6 +224,7 @@ impl Fields {
 async fn dress(request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let is_asset = path.starts_with("/assets/");
+    let is_lasting = assets::is_lasting(path);
     let is_state = path.ends_with("/state");
     let language = text::preferred(request.headers());
     let mut response = next.run(request).await;
@@ -219,12 +233,13 @@ async fn dress(request: Request, next: Next) -> Response {
         content_type.is_some_and(|value| value == "application/json")
     };
     if response.status().is_server_error() && is_json(&response) && !is_state {
-        let made = page::refusal(language, &Error::NothingStarted);
+        let made = page::refusal(language, &Error::NothingStarted, None);
         let (parts, body) = made.into_parts();
         *response.body_mut() = body;
         response.headers_mut().extend(parts.headers);
     }
-    let is_kept = is_asset && response.status().is_success();
+    let status = response.status();
+    let is_kept = is_lasting && (status.is_success() || status == StatusCode::NOT_MODIFIED);
     let is_page = !is_asset && !is_state;
     let headers = response.headers_mut();
     let policy = if is_page { POLICY } else { BARE_POLICY };

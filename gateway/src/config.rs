@@ -4,18 +4,25 @@ use std::{net::SocketAddr, time::Duration};
 
 use chassis::{
     clock::Timestamp,
-    config::{self, Telemetry, Tls},
+    config::{self, Mode, Refusals, Settings, Telemetry, Tls},
 };
 use clap::Parser;
 use ipnet::IpNet;
 use url::Url;
 
-use crate::checkout::{abuse::AbuseLimits, quote::Rate};
+use crate::checkout::{abuse::AbuseLimits, quote::Rate, rescue::Rescue};
 
 /// The edge: the merchants' JSON API, the hosted checkout and the rails' callbacks.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "gateway", version)]
 pub struct Config {
+    #[command(subcommand)]
+    pub command: Option<config::Command>,
+
+    /// What is taken for granted: `production` refuses settings that are only for trying out.
+    #[arg(long, env = "MODE", value_enum, default_value_t)]
+    pub mode: Mode,
+
     /// Address of the public API.
     #[arg(long, env = "API_LISTEN", default_value = "0.0.0.0:8080")]
     pub api_listen: SocketAddr,
@@ -57,6 +64,12 @@ pub struct Config {
     #[arg(long, env = "CHECKOUT_RATES", value_delimiter = ',')]
     pub checkout_rates: Vec<Rate>,
 
+    /// What tells payers where to approve when no prompt shows up, in place of our own words: JSON
+    /// by network and language, such as {"MTN": {"en": "Dial *170#", "tw": "Frɛ *170#"}}. A network
+    /// that is named needs every language, each in one line of at most 300 characters.
+    #[arg(long, env = "CHECKOUT_RESCUE")]
+    pub checkout_rescue: Option<Rescue>,
+
     #[command(flatten)]
     pub abuse: AbuseLimits,
 
@@ -89,4 +102,41 @@ pub struct Config {
 
     #[command(flatten)]
     pub telemetry: Telemetry,
+}
+
+impl Settings for Config {
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn check(&self, refusals: &mut Refusals) {
+        self.tls.check(refusals);
+        self.telemetry.check(refusals);
+        let services = [
+            ("MERCHANTS_URL", &self.merchants_url),
+            ("SESSIONS_URL", &self.sessions_url),
+            ("CHARGES_URL", &self.charges_url),
+            ("RATELIMIT_URL", &self.ratelimit_url),
+        ];
+        for (variable, url) in services {
+            self.tls.check_url(refusals, variable, url);
+        }
+        let url = &self.checkout_url;
+        let is_base = matches!(url.scheme(), "http" | "https")
+            && url.username().is_empty()
+            && url.query().is_none()
+            && url.fragment().is_none();
+        refusals.unless(is_base, "CHECKOUT_URL", "http(s)://host[:port][/path]");
+        refusals.public_url("CHECKOUT_URL", url.as_str());
+        let waits = !self.ratelimit_timeout.is_zero();
+        refusals.unless(waits, "RATELIMIT_TIMEOUT", "more than nothing");
+        refusals.unless(self.requests_max > 0, "REQUESTS_MAX", "at least 1");
+        let is_all = |net: &IpNet| net.prefix_len() == 0;
+        let some = !self.trusted_proxies.iter().any(is_all);
+        let wants = "your proxies' networks, not everybody's,";
+        refusals.in_production(some, "TRUSTED_PROXIES", wants);
+        let failures = self.auth_failures_per_minute;
+        refusals.in_production(failures > 0, "AUTH_FAILURES_PER_MINUTE", "a limit");
+        self.abuse.check(refusals);
+    }
 }

@@ -14,8 +14,12 @@ use http::{
 use serde::Serialize;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
+use utoipa::ToSchema;
 
-use crate::api::fields::{FieldCode, FieldError};
+use crate::api::{
+    fields::{FieldCode, FieldError},
+    openapi::schemas,
+};
 
 /// Why a request was not done.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -176,22 +180,8 @@ impl Error {
 
     /// Completes an answer that [`IntoResponse`] began: its body and its headers.
     pub fn render(&self, response: &mut Response, request_id: &str) {
-        let (status, code) = self.kind();
-        let body = Body {
-            error: self.text(),
-            code,
-            request_id,
-            kyc_status: match self {
-                Self::KycNotApproved(status) => Some(*status),
-                _ => None,
-            },
-            fields: match self {
-                Self::Validation(fields) => Some(fields),
-                _ => None,
-            },
-        };
-        let body = serde_json::to_vec(&body).expect("texts are JSON");
-        *response.status_mut() = status;
+        let body = serde_json::to_vec(&self.body(request_id)).expect("texts are JSON");
+        *response.status_mut() = self.status();
         *response.body_mut() = body.into();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -202,18 +192,42 @@ impl Error {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
     }
+
+    /// The body of its answer.
+    pub fn body<'a>(&'a self, request_id: &'a str) -> Body<'a> {
+        Body {
+            error: self.text(),
+            code: self.kind().1,
+            request_id,
+            kyc_status: match self {
+                Self::KycNotApproved(status) => Some(*status),
+                _ => None,
+            },
+            fields: match self {
+                Self::Validation(fields) => Some(fields),
+                _ => None,
+            },
+        }
+    }
 }
 
 /// The body of every answer that is an error.
-#[derive(Serialize)]
-struct Body<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = Error)]
+pub struct Body<'a> {
+    /// For people; its words may change.
     error: &'a str,
+    /// For programs.
     code: &'a str,
+    /// The same as in X-Request-Id. Quote it when you report a fault.
     request_id: &'a str,
-    /// There, and perhaps null, with KYC_NOT_APPROVED only (spec §7).
+    /// With KYC_NOT_APPROVED only.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = schemas::KycStatus, required = false)]
     kyc_status: Option<Option<&'a str>>,
+    /// With VALIDATION_ERROR only: everything that is wrong, at once.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<FieldError>, required = false)]
     fields: Option<&'a [FieldError]>,
 }
 

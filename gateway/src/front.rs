@@ -114,7 +114,9 @@ fn finish(response: &mut Response, request_id: &str) {
     let headers = response.headers_mut();
     let request_id = HeaderValue::try_from(request_id).expect("a request id is visible ASCII");
     headers.insert(X_REQUEST_ID, request_id);
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // Only what is the same for everyone says otherwise.
+    let cache = headers.entry(CACHE_CONTROL);
+    cache.or_insert(HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 

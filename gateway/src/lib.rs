@@ -12,6 +12,7 @@ mod auth;
 mod backend;
 mod checkout;
 mod client_address;
+mod docs;
 mod error;
 mod failed_keys;
 mod front;
@@ -21,11 +22,11 @@ mod rails;
 
 use std::sync::Arc;
 
-use anyhow::Context as _;
-use axum::{Router, middleware};
+use axum::{Router, middleware, routing};
 use chassis::{
     admin::{self, Readiness},
     clock::Clock,
+    config::Mode,
     grpc::{self, Channel},
     http::{self, Limits},
     shutdown::Shutdown,
@@ -58,13 +59,8 @@ pub struct Sockets {
 
 impl Sockets {
     pub async fn bind(config: &Config) -> anyhow::Result<Self> {
-        let api = TcpListener::bind(config.api_listen).await;
-        let api =
-            api.with_context(|| format!("API_LISTEN={} cannot be listened on", config.api_listen))?;
-        let address = config.checkout_listen;
-        let checkout = TcpListener::bind(address).await;
-        let checkout =
-            checkout.with_context(|| format!("CHECKOUT_LISTEN={address} cannot be listened on"))?;
+        let api = grpc::bind("API_LISTEN", config.api_listen).await?;
+        let checkout = grpc::bind("CHECKOUT_LISTEN", config.checkout_listen).await?;
         let admin = grpc::bind_admin(config.admin_listen).await?;
         Ok(Self {
             api,
@@ -105,6 +101,7 @@ struct Edge {
     checkout_url: String,
     alias: Alias,
     trusted_proxies: Vec<IpNet>,
+    mode: Mode,
 }
 
 impl Edge {
@@ -125,6 +122,7 @@ impl Edge {
                 .to_owned(),
             alias: Alias::new(config.alias_deprecated_at, config.alias_sunset)?,
             trusted_proxies: config.trusted_proxies,
+            mode: config.mode,
         })
     }
 }
@@ -139,6 +137,7 @@ fn pages(config: &Config, channels: &Channels, clock: &Clock) -> Checkout {
         sessions: Backend::new("sessions", sessions),
         charges: Backend::new("charges", charges),
         rates: Rates::new(&config.checkout_rates),
+        rescue: config.checkout_rescue.clone().unwrap_or_default(),
         abuse: Abuse::new(config.abuse),
         clock: clock.clone(),
         trusted_proxies: config.trusted_proxies.clone(),
@@ -185,6 +184,7 @@ fn router(edge: Arc<Edge>, front: Front) -> Router {
     Router::new()
         .merge(api::routes(&edge))
         .merge(rails::routes())
+        .route("/docs", routing::get(docs::serve))
         .fallback(async || Error::NotFound)
         .method_not_allowed_fallback(async || Error::MethodNotAllowed)
         .layer(middleware::from_fn_with_state(front, front::pass))

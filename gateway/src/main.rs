@@ -1,12 +1,16 @@
 //! The gateway's process.
 
-use chassis::{clock::Clock, shutdown::Shutdown, telemetry};
-use clap::Parser as _;
+use std::process::ExitCode;
+
+use chassis::{clock::Clock, config, shutdown::Shutdown, telemetry};
 use gateway::{Sockets, config::Config};
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let config = Config::parse();
+async fn main() -> ExitCode {
+    config::main(run).await
+}
+
+async fn run(config: Config) -> anyhow::Result<()> {
     let _telemetry = telemetry::start("gateway", &config.telemetry)?;
     let sockets = Sockets::bind(&config).await?;
     gateway::serve(config, sockets, Clock::system(), Shutdown::on_signals()).await

@@ -1,6 +1,6 @@
 //! How merchants-svc is started.
 
-use chassis::config::{Database, Listen, Telemetry, Tls};
+use chassis::config::{self, Database, Listen, Mode, Refusals, Settings, Telemetry, Tls};
 use clap::{Parser, Subcommand};
 
 /// Who merchants are: verification and API keys.
@@ -9,6 +9,10 @@ use clap::{Parser, Subcommand};
 pub struct Config {
     #[command(subcommand)]
     pub command: Option<Command>,
+
+    /// What is taken for granted: `production` refuses settings that are only for trying out.
+    #[arg(long, env = "MODE", value_enum, default_value_t)]
+    pub mode: Mode,
 
     #[command(flatten)]
     pub listen: Listen,
@@ -27,4 +31,18 @@ pub struct Config {
 pub enum Command {
     /// Applies the database's migrations and ends.
     Migrate,
+    #[command(flatten)]
+    Common(config::Command),
+}
+
+impl Settings for Config {
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn check(&self, refusals: &mut Refusals) {
+        db::check(&self.database, refusals);
+        self.tls.check(refusals);
+        self.telemetry.check(refusals);
+    }
 }

@@ -1,12 +1,16 @@
 //! The binary: settings, telemetry, sockets, then [`merchants_svc::serve`].
 
-use chassis::{clock::Clock, grpc::Sockets, shutdown::Shutdown, telemetry};
-use clap::Parser as _;
+use std::process::ExitCode;
+
+use chassis::{clock::Clock, config, grpc::Sockets, shutdown::Shutdown, telemetry};
 use merchants_svc::config::{Command, Config};
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let config = Config::parse();
+async fn main() -> ExitCode {
+    config::main(run).await
+}
+
+async fn run(config: Config) -> anyhow::Result<()> {
     let _telemetry = telemetry::start("merchants-svc", &config.telemetry)?;
     if let Some(Command::Migrate) = config.command {
         return merchants_svc::open(&config).await.map(drop);

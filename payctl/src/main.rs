@@ -6,7 +6,10 @@ mod merchant;
 mod services;
 mod webhook;
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 use serde_json::Value;
@@ -57,14 +60,22 @@ enum Command {
 async fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli).await {
-        Ok(answer) => {
-            println!("{answer:#}");
-            ExitCode::SUCCESS
-        }
+        Ok(answer) => print(&answer),
         Err(failure) => {
             eprintln!("payctl: {failure:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn print(answer: &Value) -> ExitCode {
+    match writeln!(io::stdout(), "{answer:#}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("payctl: the answer cannot be printed: {error}");
+            ExitCode::FAILURE
+        }
+        // Who reads it, such as `head`, may have seen enough.
+        Ok(()) | Err(_) => ExitCode::SUCCESS,
     }
 }
 

@@ -3,10 +3,11 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use chassis::{
-    config::{Telemetry, duration},
+    config::{Mode, Refusals, Settings, Telemetry, duration},
     money::Currency,
 };
 use clap::Parser;
+use url::Url;
 
 use crate::payment::Timing;
 
@@ -20,6 +21,10 @@ const MOMO_PROMPT: Duration = Duration::from_secs(300);
 #[derive(Clone, Parser)]
 #[command(name = "railsim", version)]
 pub struct Config {
+    /// Anything but `development` is refused: these networks move no money.
+    #[arg(long, env = "MODE", value_enum, default_value_t)]
+    pub mode: Mode,
+
     /// Address for the wires and the handset page.
     #[arg(long, env = "RAILSIM_LISTEN", default_value = "127.0.0.1:8083")]
     pub listen: SocketAddr,
@@ -97,5 +102,22 @@ impl Config {
             momo_prompt: self.prompt_timeout.unwrap_or(MOMO_PROMPT),
             paystack_prompt: self.prompt_timeout.unwrap_or(PAYSTACK_PROMPT),
         }
+    }
+}
+
+impl Settings for Config {
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn check(&self, refusals: &mut Refusals) {
+        let is_trial = self.mode == Mode::Development;
+        let wants = "development: simulated networks move no money";
+        refusals.unless(is_trial, "MODE", wants);
+        self.telemetry.check(refusals);
+        let url = self.paystack_callback_url.as_deref();
+        let is_url = |url: &str| Url::parse(url).is_ok_and(|url| url.has_host());
+        let wants = "http(s)://host[:port]/path";
+        refusals.unless(url.is_none_or(is_url), "PAYSTACK_CALLBACK_URL", wants);
     }
 }

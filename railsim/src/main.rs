@@ -1,18 +1,18 @@
 //! The binary: settings, telemetry, the socket, then [`railsim::serve`].
 
-use anyhow::Context as _;
-use chassis::{clock::Clock, shutdown::Shutdown, telemetry};
-use clap::Parser as _;
+use std::process::ExitCode;
+
+use chassis::{clock::Clock, config, grpc, shutdown::Shutdown, telemetry};
 use railsim::Config;
-use tokio::net::TcpListener;
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let config = Config::parse();
+async fn main() -> ExitCode {
+    config::main(run).await
+}
+
+async fn run(config: Config) -> anyhow::Result<()> {
     let _telemetry = telemetry::start("railsim", &config.telemetry)?;
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .with_context(|| format!("cannot listen on {}", config.listen))?;
+    let listener = grpc::bind("RAILSIM_LISTEN", config.listen).await?;
     tracing::info!(address = %listener.local_addr()?, "handsets, wires and book");
     railsim::serve(config, listener, Clock::system(), Shutdown::on_signals()).await
 }

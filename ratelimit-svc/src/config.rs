@@ -2,13 +2,20 @@
 
 use std::time::Duration;
 
-use chassis::config::{self, Listen, Telemetry, Tls};
+use chassis::config::{self, Listen, Mode, Refusals, Settings, Telemetry, Tls};
 use clap::{Args, Parser};
 
 /// Fixed-window rate buckets for the gateway.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "ratelimit-svc", version)]
 pub struct Config {
+    #[command(subcommand)]
+    pub command: Option<config::Command>,
+
+    /// What is taken for granted: `production` refuses settings that are only for trying out.
+    #[arg(long, env = "MODE", value_enum, default_value_t)]
+    pub mode: Mode,
+
     #[command(flatten)]
     pub listen: Listen,
 
@@ -50,4 +57,32 @@ pub struct Limits {
         default_value_t = 300
     )]
     pub charge_status: u32,
+}
+
+impl Settings for Config {
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn check(&self, refusals: &mut Refusals) {
+        self.tls.check(refusals);
+        self.telemetry.check(refusals);
+        let url = self.redis_url.as_deref();
+        let is_good = url.is_none_or(|url| redis::Client::open(url).is_ok());
+        let wants = "redis://[user:password@]host:port";
+        refusals.unless(is_good, "REDIS_URL", wants);
+        let is_shared = url.is_some();
+        refusals.in_production(is_shared, "REDIS_URL", "the Redis that all replicas share");
+        refusals.password("REDIS_URL", url.unwrap_or_default());
+        let waits = !self.redis_timeout.is_zero();
+        refusals.unless(waits, "REDIS_TIMEOUT", "more than nothing");
+        let limits = [
+            ("LIMIT_PAYMENTS", self.limits.payments),
+            ("LIMIT_CHARGE", self.limits.charge),
+            ("LIMIT_CHARGE_STATUS", self.limits.charge_status),
+        ];
+        for (variable, limit) in limits {
+            refusals.unless(limit > 0, variable, "at least 1");
+        }
+    }
 }

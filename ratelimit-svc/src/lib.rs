@@ -36,7 +36,7 @@ pub async fn serve(
     let serving = Serving {
         sockets,
         tls: config.tls,
-        reflection: !config.listen.no_reflection,
+        reflection: config.listen.reflection(config.mode),
         // Ready without Redis, too.
         readiness: Readiness::new(),
         clock,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chassis::config::{Database, Listen, Telemetry, Tls, duration};
+use chassis::config::{self, Database, Listen, Mode, Refusals, Settings, Telemetry, Tls, duration};
 use clap::{Parser, Subcommand};
 
 /// Payment sessions, their transactions as shown, expiry, the customer directory.
@@ -12,6 +12,10 @@ pub struct Config {
     #[command(subcommand)]
     pub command: Option<Command>,
 
+    /// What is taken for granted: `production` refuses settings that are only for trying out.
+    #[arg(long, env = "MODE", value_enum, default_value_t)]
+    pub mode: Mode,
+
     #[command(flatten)]
     pub listen: Listen,
 
@@ -19,10 +23,10 @@ pub struct Config {
     pub database: Database,
 
     /// Where webhooks-svc is, which is told of sessions that expire.
-    #[arg(long, env = "WEBHOOKS_URL", default_value = "http://127.0.0.1:50054")]
+    #[arg(long, env = "WEBHOOKS_URL")]
     pub webhooks_url: String,
 
-    /// How long after its creation a session expires (spec §8).
+    /// How long after its creation a session expires.
     #[arg(long, env = "SESSION_LIFETIME", default_value = "24h", value_parser = duration)]
     pub session_lifetime: Duration,
 
@@ -42,4 +46,23 @@ pub struct Config {
 pub enum Command {
     /// Applies the database's migrations and ends.
     Migrate,
+    #[command(flatten)]
+    Common(config::Command),
+}
+
+impl Settings for Config {
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn check(&self, refusals: &mut Refusals) {
+        db::check(&self.database, refusals);
+        self.tls.check(refusals);
+        self.telemetry.check(refusals);
+        self.tls
+            .check_url(refusals, "WEBHOOKS_URL", &self.webhooks_url);
+        let lives = !self.session_lifetime.is_zero();
+        refusals.unless(lives, "SESSION_LIFETIME", "more than nothing");
+        refusals.unless(!self.lease.is_zero(), "LEASE", "more than nothing");
+    }
 }

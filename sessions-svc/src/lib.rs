@@ -104,7 +104,7 @@ pub async fn serve(
     let serving = Serving {
         sockets,
         tls: config.tls,
-        reflection: !config.listen.no_reflection,
+        reflection: config.listen.reflection(config.mode),
         readiness,
         clock,
         shutdown: shutdown.clone(),

@@ -1,12 +1,16 @@
 //! The binary: settings, telemetry, sockets, then [`sessions_svc::serve`].
 
-use chassis::{clock::Clock, grpc::Sockets, shutdown::Shutdown, telemetry};
-use clap::Parser as _;
+use std::process::ExitCode;
+
+use chassis::{clock::Clock, config, grpc::Sockets, shutdown::Shutdown, telemetry};
 use sessions_svc::config::{Command, Config};
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let config = Config::parse();
+async fn main() -> ExitCode {
+    config::main(run).await
+}
+
+async fn run(config: Config) -> anyhow::Result<()> {
     let _telemetry = telemetry::start("sessions-svc", &config.telemetry)?;
     if let Some(Command::Migrate) = config.command {
         return sessions_svc::open(&config).await.map(drop);

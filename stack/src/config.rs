@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use chassis::config::{self, Telemetry};
+use chassis::config::{self, Mode, Refusals, Settings, Telemetry};
 use clap::Parser;
 
 /// The whole payment service in one process on this machine: embedded databases, simulated
@@ -10,6 +10,10 @@ use clap::Parser;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "stack", version)]
 pub struct Config {
+    /// Anything but `development` is refused: the stack makes a demo merchant and simulates networks.
+    #[arg(long, env = "MODE", value_enum, default_value_t)]
+    pub mode: Mode,
+
     /// Takes one payment of each kind through the public API, prints every request and answer,
     /// and ends: with 0 only if everything went as the specification says.
     #[arg(long)]
@@ -77,4 +81,25 @@ pub struct Config {
     /// More flags for a service, for tests: (service, flag).
     #[arg(skip)]
     pub flags: Vec<(&'static str, String)>,
+}
+
+impl Settings for Config {
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn check(&self, refusals: &mut Refusals) {
+        let is_trial = self.mode == Mode::Development;
+        let wants = "development: the stack makes a demo merchant and simulates networks";
+        refusals.unless(is_trial, "MODE", wants);
+        self.telemetry.check(refusals);
+        let prefix = self.database_url_prefix.as_deref();
+        let is_postgres = |prefix: &str| prefix.starts_with("postgres") && prefix.contains("://");
+        let wants = "postgres:// and what is before a database's name";
+        refusals.unless(prefix.is_none_or(is_postgres), "DATABASE_URL_PREFIX", wants);
+        let redis = self.redis_url.as_deref();
+        let is_redis = |url: &str| url.starts_with("redis://") || url.starts_with("rediss://");
+        let wants = "redis://host:port";
+        refusals.unless(redis.is_none_or(is_redis), "REDIS_URL", wants);
+    }
 }

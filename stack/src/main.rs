@@ -1,13 +1,17 @@
 //! `cargo run`: starts the local stack, and with `--demo` takes one payment of each kind.
 
+use std::process::ExitCode;
+
 use anyhow::Context as _;
-use chassis::{shutdown::Shutdown, telemetry};
-use clap::Parser as _;
+use chassis::{config, shutdown::Shutdown, telemetry};
 use stack::{Stack, config::Config, demo, remove_if_present};
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let config = Config::parse();
+async fn main() -> ExitCode {
+    config::main(run).await
+}
+
+async fn run(config: Config) -> anyhow::Result<()> {
     let _telemetry = telemetry::start("stack", &config.telemetry)?;
     let stop = Shutdown::on_signals();
     if let Some(file) = &config.ready_file {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::ensure;
-use chassis::config::{self, Database, Listen, Telemetry, Tls};
+use chassis::config::{self, Database, Listen, Mode, Refusals, Settings, Telemetry, Tls};
 use clap::{ArgAction, Parser, Subcommand};
 use ipnet::IpNet;
 use secrecy::SecretString;
+
+use crate::secret::{self, Keyring};
 
 /// What a lease must leave for recording an attempt once its time is over.
 const RECORDING_MAX: Duration = Duration::from_secs(1);
@@ -17,6 +18,10 @@ const RECORDING_MAX: Duration = Duration::from_secs(1);
 pub struct Config {
     #[command(subcommand)]
     pub command: Option<Command>,
+
+    /// What is taken for granted: `production` refuses settings that are only for trying out.
+    #[arg(long, env = "MODE", value_enum, default_value_t)]
+    pub mode: Mode,
 
     #[command(flatten)]
     pub listen: Listen,
@@ -35,8 +40,7 @@ pub struct Config {
     #[arg(long, env = "WEBHOOK_SECRET_KEY", hide_env_values = true)]
     pub webhook_secret_key: SecretString,
 
-    /// Waiting times after each failed attempt; when they are used up, the delivery is exhausted
-    /// (spec §6.2).
+    /// Waiting times after each failed attempt; when they are used up, the delivery is exhausted.
     #[arg(
         long,
         env = "WEBHOOK_RETRY_SCHEDULE",
@@ -87,19 +91,36 @@ pub enum Command {
     /// Encrypts every signing secret with the first of the keys and ends. Afterwards the others
     /// are no longer needed.
     Reseal,
+    #[command(flatten)]
+    Common(config::Command),
 }
 
-impl Config {
-    /// What the settings must be to each other.
-    pub fn check(&self) -> anyhow::Result<()> {
-        ensure!(
-            self.lease >= self.webhook_timeout + RECORDING_MAX,
-            "LEASE must be at least one second longer than WEBHOOK_TIMEOUT"
-        );
-        ensure!(
-            self.webhook_concurrency > 0 && self.webhook_endpoint_concurrency > 0,
-            "WEBHOOK_CONCURRENCY and WEBHOOK_ENDPOINT_CONCURRENCY must be at least 1"
-        );
-        Ok(())
+impl Settings for Config {
+    fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn check(&self, refusals: &mut Refusals) {
+        db::check(&self.database, refusals);
+        self.tls.check(refusals);
+        self.telemetry.check(refusals);
+        let keyring = Keyring::new(&self.webhook_secret_key);
+        let wants = "32 bytes in base64, or several of that with commas between them";
+        refusals.unless(keyring.is_ok(), "WEBHOOK_SECRET_KEY", wants);
+        let is_random = keyring.is_ok() && secret::is_random(&self.webhook_secret_key);
+        let wants = "a key of your own, as `openssl rand -base64 32` makes it,";
+        refusals.in_production(is_random, "WEBHOOK_SECRET_KEY", wants);
+        let nets = self.webhook_allow_nets.is_empty();
+        refusals.in_production(nets, "WEBHOOK_ALLOW_NETS", "nothing");
+        refusals.in_production(!self.webhook_allow_http, "WEBHOOK_ALLOW_HTTP", "false");
+        let timeout = self.webhook_timeout;
+        refusals.unless(!timeout.is_zero(), "WEBHOOK_TIMEOUT", "more than nothing");
+        let is_longer = self.lease >= timeout.saturating_add(RECORDING_MAX);
+        let wants = "at least one second more than WEBHOOK_TIMEOUT";
+        refusals.unless(is_longer, "LEASE", wants);
+        let all = self.webhook_concurrency;
+        refusals.unless(all > 0, "WEBHOOK_CONCURRENCY", "at least 1");
+        let one = self.webhook_endpoint_concurrency;
+        refusals.unless(one > 0, "WEBHOOK_ENDPOINT_CONCURRENCY", "at least 1");
     }
 }

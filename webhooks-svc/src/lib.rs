@@ -20,10 +20,11 @@ pub mod signature;
 mod store;
 pub mod worker;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use chassis::{
     admin::Readiness,
     clock::Clock,
+    config::Refused,
     grpc::{Serving, Sockets},
     shutdown::Shutdown,
 };
@@ -62,7 +63,7 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    config.check()?;
+    chassis::config::check(&config)?;
     let keyring = Keyring::new(&config.webhook_secret_key)?;
     let lookup = guard::system_lookup();
     let guard = Guard::new(
@@ -101,7 +102,7 @@ pub async fn serve(
     let serving = Serving {
         sockets,
         tls: config.tls,
-        reflection: !config.listen.no_reflection,
+        reflection: config.listen.reflection(config.mode),
         readiness: readiness(&db),
         clock,
         shutdown: shutdown.clone(),
@@ -149,10 +150,10 @@ pub async fn reseal(config: &Config) -> anyhow::Result<()> {
 /// Refuses to start without a key that secrets need: every delivery would fail.
 async fn check_keys(db: &Db, keyring: &Keyring) -> anyhow::Result<()> {
     for key_id in store::list_key_ids(&mut db.read().await?).await? {
-        ensure!(
-            keyring.has(&key_id),
-            "WEBHOOK_SECRET_KEY lacks the key {key_id}, with which signing secrets are encrypted"
-        );
+        if !keyring.has(&key_id) {
+            let why = format!("the key {key_id}, with which signing secrets are encrypted");
+            return Err(Refused::new(format!("WEBHOOK_SECRET_KEY lacks {why}")).into());
+        }
     }
     Ok(())
 }

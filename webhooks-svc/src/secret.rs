@@ -2,7 +2,7 @@
 //!
 //! A secret is bound to its merchant and endpoint: copied to another row it does not open.
 
-use std::{fmt, str::FromStr};
+use std::{collections::HashSet, fmt, str::FromStr};
 
 use anyhow::{Context as _, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -146,6 +146,15 @@ impl Keyring {
         let text = String::from_utf8(bytes).map_err(|_| SecretError::NotAuthentic)?;
         Ok(text.into())
     }
+}
+
+/// Whether the key that encrypts looks as if it was made by chance: text, or a byte repeated, has
+/// few different bytes.
+pub fn is_random(keys: &SecretString) -> bool {
+    let first = keys.expose_secret().split(',').next().unwrap_or_default();
+    let bytes = STANDARD.decode(first.trim()).unwrap_or_default();
+    let different: HashSet<u8> = bytes.iter().copied().collect();
+    different.len() > KEY_BYTES / 2 && !bytes.is_ascii()
 }
 
 impl fmt::Debug for Keyring {

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use chassis::config::duration;
+use chassis::config::{Refusals, duration};
 use clap::{Args, ValueEnum};
 use reqwest::Url;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
+use uuid::Uuid;
+
+use crate::rail::wire::{is_call_timeout, plain_base};
 
 /// Every rail, and the table of which carries which provider.
 #[derive(Clone, Debug, Args)]
@@ -110,4 +113,88 @@ pub struct Paystack {
     /// How long a query may take; 8 s at most.
     #[arg(long, env = "PAYSTACK_QUERY_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub paystack_query_timeout: Duration,
+}
+
+impl Rails {
+    pub fn check(&self, refusals: &mut Refusals) {
+        for (variable, rail) in [
+            ("RAIL_TELECEL", self.rail_telecel),
+            ("RAIL_AT", self.rail_at),
+        ] {
+            let carries = rail == RailName::Paystack;
+            refusals.unless(carries, variable, "paystack: momo carries MTN alone");
+        }
+        if let Some(url) = &self.callback_base_url {
+            check_url(refusals, "CALLBACK_BASE_URL", url);
+        }
+        let waits = !self.approval_window.is_zero();
+        refusals.unless(waits, "APPROVAL_WINDOW", "more than nothing");
+        self.momo.check(refusals);
+        self.paystack.check(refusals);
+    }
+}
+
+impl Momo {
+    fn check(&self, refusals: &mut Refusals) {
+        check_url(refusals, "MOMO_BASE_URL", &self.momo_base_url);
+        let key = &self.momo_subscription_key;
+        check_secret(refusals, "MOMO_SUBSCRIPTION_KEY", key);
+        let user = self.momo_api_user.expose_secret();
+        let is_uuid = Uuid::parse_str(user).is_ok();
+        refusals.unless(is_uuid, "MOMO_API_USER", "the API user's UUID");
+        check_secret(refusals, "MOMO_API_KEY", &self.momo_api_key);
+        let target = &self.momo_target_environment;
+        let is_name = is_name(target);
+        refusals.unless(is_name, "MOMO_TARGET_ENVIRONMENT", "mtnghana or sandbox");
+        let is_real = target != "sandbox";
+        refusals.in_production(is_real, "MOMO_TARGET_ENVIRONMENT", "mtnghana");
+        check_timeout(refusals, "MOMO_REQUEST_TIMEOUT", self.momo_request_timeout);
+        check_timeout(refusals, "MOMO_QUERY_TIMEOUT", self.momo_query_timeout);
+    }
+}
+
+impl Paystack {
+    fn check(&self, refusals: &mut Refusals) {
+        check_url(refusals, "PAYSTACK_BASE_URL", &self.paystack_base_url);
+        let key = &self.paystack_secret_key;
+        check_secret(refusals, "PAYSTACK_SECRET_KEY", key);
+        let is_live = key.expose_secret().starts_with("sk_live_");
+        refusals.in_production(
+            is_live,
+            "PAYSTACK_SECRET_KEY",
+            "a key that begins with sk_live_",
+        );
+        let domain = &self.paystack_email_domain;
+        refusals.unless(
+            is_name(domain) && domain.contains('.'),
+            "PAYSTACK_EMAIL_DOMAIN",
+            "a domain's name",
+        );
+        let token = &self.paystack_callback_token;
+        check_secret(refusals, "PAYSTACK_CALLBACK_TOKEN", token);
+        let (request, query) = (self.paystack_request_timeout, self.paystack_query_timeout);
+        check_timeout(refusals, "PAYSTACK_REQUEST_TIMEOUT", request);
+        check_timeout(refusals, "PAYSTACK_QUERY_TIMEOUT", query);
+    }
+}
+
+/// Letters, digits, dots and dashes.
+pub(super) fn is_name(text: &str) -> bool {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || ".-".contains(letter);
+    !text.is_empty() && text.chars().all(is_letter)
+}
+
+fn check_url(refusals: &mut Refusals, variable: &'static str, url: &Url) {
+    let wants = "http(s)://host[:port][/path]";
+    refusals.unless(plain_base(url).is_ok(), variable, wants);
+    refusals.public_url(variable, url.as_str());
+}
+
+fn check_secret(refusals: &mut Refusals, variable: &'static str, secret: &SecretString) {
+    refusals.secret(variable, secret.expose_secret());
+}
+
+fn check_timeout(refusals: &mut Refusals, variable: &'static str, timeout: Duration) {
+    let wants = "more than nothing and at most 8s";
+    refusals.unless(is_call_timeout(timeout), variable, wants);
 }

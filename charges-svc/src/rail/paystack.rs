@@ -7,7 +7,7 @@ mod answers;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use chassis::ids::RailReference;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use reqwest::{
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::{
     Answer, Found, OtpSubmitted, PaymentRequest, Provider, Query, Requested,
-    wire::{self, Reply, SendError, Wire, secret_header},
+    wire::{Reply, SendError, Wire, secret_header},
 };
 use crate::{config::rails, failure::FailureReason};
 
@@ -96,29 +96,20 @@ struct CallbackData {
 
 impl Paystack {
     /// # Errors
-    /// An address, a timeout or a secret that cannot be used.
+    /// An address or a secret that cannot be used.
     pub(super) fn from_config(config: &rails::Rails) -> anyhow::Result<Self> {
         let paystack = &config.paystack;
         let secrets = [
             paystack.paystack_secret_key.clone(),
             paystack.paystack_callback_token.clone(),
         ];
-        let is_missing = |secret: &SecretString| secret.expose_secret().is_empty();
-        ensure!(
-            !secrets.iter().any(is_missing),
-            "PAYSTACK_SECRET_KEY and PAYSTACK_CALLBACK_TOKEN are needed"
-        );
-        ensure!(
-            !paystack.paystack_email_domain.is_empty(),
-            "PAYSTACK_EMAIL_DOMAIN is needed"
-        );
         let bearer = format!("Bearer {}", paystack.paystack_secret_key.expose_secret());
         Ok(Self(Arc::new(Inner {
             wire: Wire::new(&paystack.paystack_base_url).context("PAYSTACK_BASE_URL")?,
             bearer: secret_header(&bearer).context("PAYSTACK_SECRET_KEY")?,
             email_domain: paystack.paystack_email_domain.clone(),
-            request_timeout: wire::call_timeout(paystack.paystack_request_timeout)?,
-            query_timeout: wire::call_timeout(paystack.paystack_query_timeout)?,
+            request_timeout: paystack.paystack_request_timeout,
+            query_timeout: paystack.paystack_query_timeout,
             approval_window: config.approval_window.min(APPROVAL_WINDOW_MAX),
             secrets,
         })))

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod create;
+mod hosted;
 mod operate;
 mod rail_away;
 mod rails;

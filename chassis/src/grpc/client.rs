@@ -102,6 +102,12 @@ pub fn connect(url: &str, tls: &Tls, answer_max: Duration) -> anyhow::Result<Cha
     })
 }
 
+/// # Errors
+/// No service can be called there: see [`connect`].
+pub fn check_url(url: &str, tls: &Tls) -> anyhow::Result<()> {
+    Names::parse(url, tls).map(drop)
+}
+
 /// Whether a service that is called without TLS answers and says that it serves.
 pub async fn is_serving(url: &str) -> bool {
     match connect(url, &Tls::default(), CONNECT_MAX) {

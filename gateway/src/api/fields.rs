@@ -3,10 +3,11 @@
 
 use std::borrow::Cow;
 
-use chassis::{money::Currency, phone::Phone};
+use chassis::{config::Mode, money::Currency, phone::Phone};
 use proto::charges::Provider;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::body::Object;
 use crate::error::Error;
@@ -18,19 +19,19 @@ pub const DESCRIPTION_CHARACTERS_MAX: usize = 500;
 pub const NAME_CHARACTERS_MAX: usize = 200;
 
 /// Characters of an e-mail address (RFC 5321, 4.5.3.1.3 with its errata).
-const EMAIL_CHARACTERS_MAX: usize = 254;
+pub const EMAIL_CHARACTERS_MAX: usize = 254;
 
 /// Octets before the @ (RFC 5321, 4.5.3.1.1).
 const EMAIL_LOCAL_PART_BYTES_MAX: usize = 64;
 
 /// Characters of an address; browsers take no more everywhere.
-const URL_CHARACTERS_MAX: usize = 2048;
+pub const URL_CHARACTERS_MAX: usize = 2048;
 
 /// Characters of a one-time password; networks use 4 to 8.
-const OTP_CHARACTERS_MAX: usize = 32;
+pub const OTP_CHARACTERS_MAX: usize = 32;
 
 /// What is wrong with a field, for programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FieldCode {
     Required,
@@ -64,10 +65,13 @@ impl Fault {
 }
 
 /// One entry of `fields` in the answer to a request that was refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct FieldError {
+    /// The field, or the header.
+    #[schema(value_type = String)]
     pub field: Cow<'static, str>,
     pub code: FieldCode,
+    /// For people; reads on from the field's name.
     pub message: &'static str,
 }
 
@@ -195,6 +199,19 @@ pub fn currency(value: &RawValue) -> Result<Currency, Fault> {
     })
 }
 
+/// Every code that [`currency`] takes, in alphabetical order.
+pub fn currencies() -> Vec<String> {
+    let letters = || 'A'..='Z';
+    let codes = letters().flat_map(|first| {
+        letters().flat_map(move |second| {
+            letters().map(move |third| String::from_iter([first, second, third]))
+        })
+    });
+    codes
+        .filter(|code| code.parse::<Currency>().is_ok())
+        .collect()
+}
+
 /// GHS, the only currency of a direct charge (spec §4.3).
 pub fn charge_currency(value: &RawValue) -> Result<Currency, Fault> {
     if string(value)? == Currency::GHS.code() {
@@ -305,6 +322,18 @@ pub fn url(value: &RawValue) -> Result<String, Fault> {
     let url = url::Url::parse(&text).map_err(|_| FAULT)?;
     // Escaping may have lengthened it.
     no_longer_than(url.into(), URL_CHARACTERS_MAX)
+}
+
+/// As [`url`]; where payments are real, payers are sent nowhere without TLS.
+pub fn redirect_url(mode: Mode) -> impl Fn(&RawValue) -> Result<String, Fault> {
+    move |value| {
+        let url = url(value)?;
+        if mode == Mode::Production && !url.starts_with("https://") {
+            let message = "must be an https address";
+            return Err(Fault::new(FieldCode::InvalidUrl, message));
+        }
+        Ok(url)
+    }
 }
 
 #[cfg(test)]

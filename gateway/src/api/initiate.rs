@@ -7,19 +7,53 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use chassis::money::{Currency, Money};
+use chassis::{
+    config::Mode,
+    money::{Currency, Money},
+};
 use http::{HeaderMap, StatusCode};
 use proto::sessions::{CreateSessionRequest, Payer};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::{
     amount,
     body::Object,
     fields::{self, Fields},
-    idempotency::{self, IdempotencyKey},
+    idempotency::{self, IdempotencyKey, IdempotencyKeyHeader},
+    openapi::schemas,
 };
 use crate::{Edge, backend, error::Error, merchant::Merchant};
+
+/// A payment session that a payer can open and pay.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "documents what Order::parse reads")]
+pub struct InitiateRequest {
+    /// What the payer is asked for.
+    #[schema(value_type = schemas::Amount)]
+    amount: (),
+    /// The currency of the amount.
+    #[schema(value_type = Option<schemas::Currency>, default = "USD")]
+    currency: (),
+    /// Shown at checkout.
+    #[schema(value_type = Option<schemas::Description>)]
+    description: (),
+    /// Where the payer is sent after paying, with `session_id` and `status` added. Being sent
+    /// there is no proof of payment.
+    #[schema(value_type = Option<schemas::WebAddress>)]
+    redirect_url: (),
+    /// Will become required. While it is left out, the answer carries a warning.
+    #[schema(value_type = Option<schemas::Email>)]
+    customer_email: (),
+    /// Shown in the customer directory.
+    #[schema(value_type = Option<schemas::PersonName>)]
+    customer_name: (),
+    /// Fills in the mobile money number at checkout. While it is left out, the answer carries a
+    /// warning.
+    #[schema(value_type = Option<schemas::PhoneNumber>)]
+    customer_phone: (),
+}
 
 /// What a merchant asks for.
 #[derive(Debug)]
@@ -33,33 +67,66 @@ struct Order {
     key: IdempotencyKey,
 }
 
-#[derive(Debug, Serialize)]
-struct SessionCreated {
+/// A new payment session.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SessionCreated {
+    #[schema(value_type = schemas::SessionId)]
     session_id: String,
+    /// Hand this address to the payer.
+    #[schema(
+        format = "uri",
+        examples("https://pay.example.com/pay/3f0d6c1e-6a0b-4a52-9a2b-7d1c1a5a8e10")
+    )]
     payment_url: String,
+    #[schema(value_type = schemas::Amount)]
     amount: Box<RawValue>,
+    #[schema(value_type = schemas::Currency)]
     currency: &'static str,
+    /// 24 hours after its creation.
+    #[schema(value_type = schemas::Timestamp)]
     expires_at: String,
-    /// Left out when there is none (spec §2.1).
+    /// Left out when there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
     warnings: Vec<Warning>,
 }
 
 /// Tells that a field was left out which merchants had better send.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct Warning {
-    code: &'static str,
+    code: WarningCode,
+    /// The field that was left out.
     field: &'static str,
+    /// For people.
     message: &'static str,
 }
 
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+enum WarningCode {
+    CustomerEmailOmitted,
+    CustomerPhoneOmitted,
+}
+
+/// Create a payment session
+///
+/// Makes a payment link for a customer. Hand its `payment_url` to the customer, who pays on the
+/// hosted checkout within 24 hours.
+#[utoipa::path(
+    post,
+    path = "/api/v1/payments/initiate",
+    tag = "Payment sessions",
+    params(IdempotencyKeyHeader),
+    request_body = InitiateRequest,
+    responses((status = 201, description = "The session was created.", body = SessionCreated)),
+)]
 pub async fn initiate(
     State(edge): State<Arc<Edge>>,
     Extension(merchant): Extension<Arc<Merchant>>,
     headers: HeaderMap,
     body: Object,
 ) -> Result<Response, Error> {
-    let order = Order::parse(body, &headers)?;
+    let order = Order::parse(body, &headers, edge.mode)?;
     let warnings = order.warnings();
     let key = order.key.clone();
     let created = edge
@@ -87,7 +154,7 @@ pub async fn initiate(
 }
 
 impl Order {
-    fn parse(body: Object, headers: &HeaderMap) -> Result<Self, Error> {
+    fn parse(body: Object, headers: &HeaderMap, mode: Mode) -> Result<Self, Error> {
         let mut fields = Fields::new(body);
         let decimal = fields.required("amount", amount::parse);
         let is_given = fields.is_given("currency");
@@ -104,7 +171,7 @@ impl Order {
         let description = fields::text(fields::DESCRIPTION_CHARACTERS_MAX);
         let name = fields::text(fields::NAME_CHARACTERS_MAX);
         let description = fields.optional("description", description).flatten();
-        let redirect_url = fields.optional("redirect_url", fields::url);
+        let redirect_url = fields.optional("redirect_url", fields::redirect_url(mode));
         let customer_email = fields.optional("customer_email", fields::email);
         let customer_name = fields.optional("customer_name", name).flatten();
         let customer_phone = fields.optional("customer_phone", fields::phone);
@@ -123,13 +190,13 @@ impl Order {
 
     fn warnings(&self) -> Vec<Warning> {
         let email = self.customer_email.is_none().then_some(Warning {
-            code: "CUSTOMER_EMAIL_OMITTED",
+            code: WarningCode::CustomerEmailOmitted,
             field: "customer_email",
             message: "customer_email will be required. It is the only identity of a payer who \
                       pays with crypto.",
         });
         let phone = self.customer_phone.is_none().then_some(Warning {
-            code: "CUSTOMER_PHONE_OMITTED",
+            code: WarningCode::CustomerPhoneOmitted,
             field: "customer_phone",
             message: "Send customer_phone: it fills in the mobile money number at checkout and \
                       is the best way to recognise a returning payer.",

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use chassis::{clock::Timestamp, ids::SessionId, phone::Phone};
+use chassis::{clock::Timestamp, config::Refusals, ids::SessionId, phone::Phone};
 use clap::Args;
 
 /// Entries that one window holds; beyond them nothing new is counted.
@@ -20,27 +20,54 @@ const ENTRIES_MAX: usize = 100_000;
 /// The settings.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct AbuseLimits {
-    /// Payments that may be tried for one session in a window; 0: any number.
+    /// Payments that may be tried for one session in a window; 0: any number. Each replica of the
+    /// gateway counts for itself: of N replicas, up to N times as many pass.
     #[arg(long, env = "CHECKOUT_TRIES_PER_SESSION", default_value_t = 5)]
     pub checkout_tries_per_session: u32,
 
-    /// Payments that may be tried from one client address in a window; 0: any number.
+    /// Payments that may be tried from one client address in a window; 0: any number. Each
+    /// replica counts for itself.
     #[arg(long, env = "CHECKOUT_TRIES_PER_ADDRESS", default_value_t = 10)]
     pub checkout_tries_per_address: u32,
 
     /// Payments that may be tried from one phone number in a window, at all merchants together;
-    /// 0: any number.
+    /// 0: any number. Each replica counts for itself.
     #[arg(long, env = "CHECKOUT_TRIES_PER_NUMBER", default_value_t = 3)]
     pub checkout_tries_per_number: u32,
 
     /// Addresses of payments that do not exist, which one client address may open in a window;
-    /// 0: any number.
+    /// 0: any number. Each replica counts for itself.
     #[arg(long, env = "CHECKOUT_UNKNOWN_PER_ADDRESS", default_value_t = 60)]
     pub checkout_unknown_per_address: u32,
 
     /// The length of these windows.
     #[arg(long, env = "CHECKOUT_LIMIT_WINDOW", default_value = "10m", value_parser = chassis::config::duration)]
     pub checkout_limit_window: Duration,
+}
+
+impl AbuseLimits {
+    pub fn check(&self, refusals: &mut Refusals) {
+        let limits = [
+            (
+                "CHECKOUT_TRIES_PER_SESSION",
+                self.checkout_tries_per_session,
+            ),
+            (
+                "CHECKOUT_TRIES_PER_ADDRESS",
+                self.checkout_tries_per_address,
+            ),
+            ("CHECKOUT_TRIES_PER_NUMBER", self.checkout_tries_per_number),
+            (
+                "CHECKOUT_UNKNOWN_PER_ADDRESS",
+                self.checkout_unknown_per_address,
+            ),
+        ];
+        for (variable, limit) in limits {
+            refusals.in_production(limit > 0, variable, "a limit");
+        }
+        let window = self.checkout_limit_window >= Duration::from_secs(1);
+        refusals.unless(window, "CHECKOUT_LIMIT_WINDOW", "at least 1s");
+    }
 }
 
 /// Who tries to pay what.

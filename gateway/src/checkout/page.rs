@@ -1,14 +1,12 @@
 //! The pages as templates, and what each of them is given. Whatever comes from outside is escaped
 //! by the template engine.
 
-use std::sync::LazyLock;
-
 use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
 use chassis::money::Money;
 use http::StatusCode;
 
-use super::{assets::Asset, return_link::Back, text::Text, visitor::Visitor};
+use super::{assets, return_link::Back, text::Text, visitor::Visitor};
 use crate::error::Error;
 
 /// What every page has.
@@ -33,8 +31,6 @@ pub struct Shell {
 impl Shell {
     /// A page of nobody's session.
     pub fn bare(text: &'static Text, title: &'static str, state: &'static str) -> Self {
-        static CSS: LazyLock<String> = LazyLock::new(|| Asset::Css.path());
-        static JS: LazyLock<String> = LazyLock::new(|| Asset::Js.path());
         Self {
             text,
             title,
@@ -44,8 +40,8 @@ impl Shell {
             poll: None,
             merchant: None,
             other: None,
-            css: CSS.as_str(),
-            js: JS.as_str(),
+            css: &assets::CSS.path,
+            js: &assets::JS.path,
         }
     }
 
@@ -126,6 +122,7 @@ pub struct OtpPage<'a> {
     pub typed: &'a str,
     pub error: Option<String>,
     pub until: String,
+    pub leave: String,
 }
 
 #[derive(Debug, Template)]
@@ -136,9 +133,12 @@ pub struct WaitPage<'a> {
     pub action: String,
     pub lead: String,
     pub said: Option<&'a str>,
-    pub rescue: &'static str,
+    pub rescue: &'a str,
     pub reference: &'a str,
     pub slow: bool,
+    /// Seconds that the payer has had.
+    pub waited: u64,
+    pub leave: String,
 }
 
 #[derive(Debug, Template)]
@@ -148,7 +148,8 @@ pub struct ResultPage {
     pub order: Option<Order>,
     pub lines: Vec<String>,
     pub facts: Vec<(&'static str, String)>,
-    pub again: Option<String>,
+    /// What to do next on our own pages: its words and its address.
+    pub next: Option<(&'static str, String)>,
     pub back: Option<Back>,
 }
 
@@ -160,7 +161,7 @@ impl ResultPage {
             order: None,
             lines: vec![line.to_owned()],
             facts: Vec::new(),
-            again: None,
+            next: None,
             back: None,
         }
     }
@@ -177,8 +178,8 @@ pub fn respond(status: StatusCode, page: &impl Template) -> Response {
     }
 }
 
-/// A request that no session's page answers.
-pub fn refusal(text: &'static Text, error: &Error) -> Response {
+/// A request that no session's page answers. `again`: where another look may find more.
+pub fn refusal(text: &'static Text, error: &Error, again: Option<String>) -> Response {
     if let Error::RateLimited {
         retry_after_seconds,
     } = error
@@ -208,8 +209,11 @@ pub fn refusal(text: &'static Text, error: &Error) -> Response {
             (status, text.unavailable_title, text.trouble, "unavailable")
         }
     };
-    let shell = Shell::bare(text, title, state);
-    respond(status, &ResultPage::saying(shell, line))
+    let page = ResultPage {
+        next: again.map(|again| (text.check_now, again)),
+        ..ResultPage::saying(Shell::bare(text, title, state), line)
+    };
+    respond(status, &page)
 }
 
 /// An amount for people: `GHS 1,250.00`.

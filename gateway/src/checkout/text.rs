@@ -25,6 +25,7 @@ pub struct Text {
     pub network: &'static str,
     pub number: &'static str,
     pub other_number: &'static str,
+    pub other_number_label: &'static str,
     pub number_hint: &'static str,
     pub choose_network: &'static str,
     pub enter_number: &'static str,
@@ -60,6 +61,13 @@ pub struct Text {
     rescue_telecel: &'static str,
     rescue_at: &'static str,
     pub wrong_number: &'static str,
+    pub cancel_waiting: &'static str,
+    pub change_payer: &'static str,
+    pub open_title: &'static str,
+    still_open: &'static str,
+    pub go_on: &'static str,
+    pub copy: &'static str,
+    pub copied: &'static str,
     pub may_close: &'static str,
     pub may_close_paid: &'static str,
     pub success_title: &'static str,
@@ -70,6 +78,7 @@ pub struct Text {
     go_back: &'static str,
     pub returning: &'static str,
     pub stay: &'static str,
+    pub print: &'static str,
     pub failed_title: &'static str,
     pub not_charged: &'static str,
     pub try_again: &'static str,
@@ -119,11 +128,12 @@ pub static ENGLISH: Text = Text {
     network: "Choose your network",
     number: "Mobile money number",
     other_number: "Use another number",
-    number_hint: "For example 024 123 4567",
+    other_number_label: "The other number",
+    number_hint: "For example 024\u{a0}123\u{a0}4567",
     choose_network: "Choose the network of your number",
     enter_number: "Enter your mobile money number",
-    wrong_number_form: "Enter a Ghana mobile number, such as 024 123 4567",
-    rate: "{0} is charged as {1}. Rate: {2}.",
+    wrong_number_form: "Enter a Ghana mobile number, such as 024\u{a0}123\u{a0}4567",
+    rate: "{0} is charged as {1}. Rate:\u{a0}{2}.",
     rate_changed: "The exchange rate has changed. Check the new amount and pay again. Nothing was charged.",
     nothing_sent: "The payment could not be sent just now. Nothing was charged. Try again.",
     too_many: "Too many tries. Nothing was charged. Try again in {} minutes.",
@@ -135,7 +145,7 @@ pub static ENGLISH: Text = Text {
     submit_code: "Submit code",
     checking: "Checking code…",
     code_missing: "Enter the code: letters and digits, without spaces",
-    code_wrong: "The last code was not accepted. Tries left: {}.",
+    code_wrong: "The last code was not accepted. Tries left:\u{a0}{}.",
     code_not_sent: "The code could not be sent just now. Submit it again.",
     no_code: "I did not get a code",
     no_code_help: "Check that the phone is on and has signal, and follow what the network says above.",
@@ -154,6 +164,13 @@ pub static ENGLISH: Text = Text {
     rescue_telecel: "Check that the phone is on and has signal. For help from Telecel Cash, dial *110#.",
     rescue_at: "Check that the phone is on and has signal. For help from AT Money, dial *110#.",
     wrong_number: "Wrong number or network? A prompt cannot be called back. Decline it or let it run out; then you can pay again here.",
+    cancel_waiting: "Cancel waiting",
+    change_payer: "Use another number or network",
+    open_title: "This payment is still open",
+    still_open: "A prompt cannot be called back. To stop the payment, decline it on the phone or let it run out. If you approve it, you pay {}. Once the network has ended it, you can pay again here with another number or network.",
+    go_on: "Back to the payment",
+    copy: "Copy reference",
+    copied: "Copied",
     may_close: "You can close this page. The shop is told when you have paid.",
     may_close_paid: "You can close this page.",
     success_title: "Payment complete",
@@ -164,6 +181,7 @@ pub static ENGLISH: Text = Text {
     go_back: "Return to {}",
     returning: "You will be returned in 5 seconds.",
     stay: "Stay on this page",
+    print: "Print or save receipt",
     failed_title: "Payment not completed",
     not_charged: "You were not charged.",
     try_again: "Try again",
@@ -223,11 +241,12 @@ pub static TWI: Text = Text {
     network: "Yi wo network",
     number: "Mobile money nɔma",
     other_number: "Fa nɔma foforɔ di dwuma",
-    number_hint: "Te sɛ 024 123 4567",
+    other_number_label: "Nɔma foforɔ no",
+    number_hint: "Te sɛ 024\u{a0}123\u{a0}4567",
     choose_network: "Yi network a wo nɔma no wɔ so",
     enter_number: "Kyerɛw wo mobile money nɔma",
-    wrong_number_form: "Kyerɛw Ghana mobile nɔma, te sɛ 024 123 4567",
-    rate: "{0} yɛ {1}. Sesa boɔ: {2}.",
+    wrong_number_form: "Kyerɛw Ghana mobile nɔma, te sɛ 024\u{a0}123\u{a0}4567",
+    rate: "{0} yɛ {1}. Sesa boɔ:\u{a0}{2}.",
     rate_changed: "Sesa boɔ no asesa. Hwɛ boɔ foforɔ no na san tua. Yɛnnyee sika biara.",
     nothing_sent: "Yɛantumi ansoma seesei. Yɛnnyee sika biara. San sɔ hwɛ.",
     too_many: "Woasɔ ahwɛ mpɛn dodoɔ. Yɛnnyee sika biara. San sɔ hwɛ wɔ simma {} mu.",
@@ -239,7 +258,7 @@ pub static TWI: Text = Text {
     submit_code: "Soma code no",
     checking: "Yɛrehwɛ code no…",
     code_missing: "Kyerɛw code no: nkyerɛwdeɛ ne nɔma, a ɔkwan nna mu",
-    code_wrong: "Code a ɛtwa toɔ no nyɛ. Mpɛn a aka: {}.",
+    code_wrong: "Code a ɛtwa toɔ no nyɛ. Mpɛn a aka:\u{a0}{}.",
     code_not_sent: "Yɛantumi ansoma code no seesei. San soma bio.",
     no_code: "Mennyaa code",
     no_code_help: "Hwɛ sɛ fon no asɔ na network wɔ so, na di deɛ network no aka wɔ soro hɔ no akyi.",
@@ -258,6 +277,13 @@ pub static TWI: Text = Text {
     rescue_telecel: "Hwɛ sɛ fon no asɔ na network wɔ so. Telecel Cash mmoa: frɛ *110#.",
     rescue_at: "Hwɛ sɛ fon no asɔ na network wɔ so. AT Money mmoa: frɛ *110#.",
     wrong_number: "Nɔma anaa network no nyɛ deɛ ɛfata? Yɛntumi nsan nkɔfa nkra no. Po, anaa ma ne berɛ ntwam; afei wobɛtumi atua wɔ ha bio.",
+    cancel_waiting: "Gyae twɛn",
+    change_payer: "Fa nɔma anaa network foforɔ",
+    open_title: "Ntua yi nkɔɔ awieeɛ",
+    still_open: "Yɛntumi nsan nkɔfa nkra no. Sɛ wopɛ sɛ wogyae a, po wɔ fon no so anaa ma ne berɛ ntwam. Sɛ wopene so a, wotua {}. Sɛ network no wie a, wobɛtumi de nɔma anaa network foforɔ atua wɔ ha.",
+    go_on: "San kɔ ntua no so",
+    copy: "Kɔpi nkyerɛkyerɛ nɔma no",
+    copied: "Wɔakɔpi",
     may_close: "Wobɛtumi ato kratafa yi mu. Sɛ wotua wie a, yɛbɛka akyerɛ dwadifoɔ no.",
     may_close_paid: "Wobɛtumi ato kratafa yi mu.",
     success_title: "Woatua awie",
@@ -268,6 +294,7 @@ pub static TWI: Text = Text {
     go_back: "San kɔ {}",
     returning: "Yɛde wo bɛsan akɔ wɔ sɛkɛn 5 mu.",
     stay: "Tena ha",
+    print: "Print anaa kora receipt no",
     failed_title: "Ntua no ankɔ so",
     not_charged: "Yɛannye sika biara amfiri wo hɔ.",
     try_again: "San sɔ hwɛ",
@@ -312,7 +339,8 @@ pub static TWI: Text = Text {
     ],
 };
 
-const LANGUAGES: [&Text; 2] = [&ENGLISH, &TWI];
+/// In the order of their codes.
+pub const LANGUAGES: [&Text; 2] = [&ENGLISH, &TWI];
 
 /// The language with this code; Akan is written as Twi.
 pub fn by_code(code: &str) -> Option<&'static Text> {
@@ -407,7 +435,7 @@ impl Text {
         fill_all(self.prompt, &[number, amount, merchant])
     }
 
-    /// Where to approve when no prompt shows up.
+    /// Where to approve when no prompt shows up, unless the operator says otherwise.
     pub fn rescue(&self, provider: proto::charges::Provider) -> &'static str {
         use proto::charges::Provider;
         match provider {
@@ -415,6 +443,10 @@ impl Text {
             Provider::Telecel => self.rescue_telecel,
             Provider::At | Provider::Unspecified => self.rescue_at,
         }
+    }
+
+    pub fn still_open(&self, amount: &str) -> String {
+        fill(self.still_open, &amount)
     }
 
     pub fn go_back(&self, host: &str) -> String {
@@ -457,7 +489,7 @@ impl Text {
         let month = self.months.get(month - 1).copied().unwrap_or_default();
         let (day, year) = (at.day(), at.year());
         format!(
-            "{day} {month} {year}, {:02}:{:02} GMT",
+            "{day} {month} {year}, {:02}:{:02}\u{a0}GMT",
             at.hour(),
             at.minute()
         )

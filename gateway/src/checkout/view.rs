@@ -16,7 +16,7 @@ use super::{
     quote::Quote,
     return_link::{Back, Hint},
     situation::{Situation, State},
-    visitor::Visitor,
+    visitor::{Visitor, Wish},
 };
 use crate::{
     error::Error,
@@ -44,10 +44,11 @@ pub async fn show(
     };
     match situation.state {
         State::Form => view.form_or_reason(checkout, new_form()),
-        State::Failed if visitor.again => view.form_or_reason(checkout, new_form()),
+        State::Failed if visitor.wish == Wish::Again => view.form_or_reason(checkout, new_form()),
         State::Failed => view.failed(),
+        State::Otp | State::Prompt | State::Slow if visitor.wish == Wish::Leave => view.leave(),
         State::Otp => view.otp(StatusCode::OK, "", None),
-        State::Prompt | State::Slow => view.wait(),
+        State::Prompt | State::Slow => view.wait(checkout),
         State::Success => view.success(),
         State::Expired => Ok(view.expired()),
     }
@@ -114,6 +115,7 @@ impl View<'_> {
         let shell = self.shell(self.visitor.text.unavailable_title, "unavailable");
         let page = ResultPage {
             order: Some(self.order(self.situation.asked)),
+            next: Some((self.visitor.text.try_again, self.visitor.page())),
             back: self.back(Hint::Cancelled),
             ..ResultPage::saying(shell, line)
         };
@@ -137,12 +139,6 @@ impl View<'_> {
         let is_retry = hosted.otp_tries > 0;
         let wrong = is_retry.then(|| text.code_wrong(hosted.otp_tries_left));
         let error = fault.map(str::to_owned).or(wrong);
-        let until: Option<Timestamp> = hosted
-            .otp_expires_at
-            .as_deref()
-            .map(str::parse)
-            .transpose()
-            .map_err(Error::internal)?;
         let mut shell = self.polling(text.code_title);
         shell.is_error = error.is_some();
         let page = OtpPage {
@@ -158,12 +154,41 @@ impl View<'_> {
             reference: &charge.reference,
             typed,
             error,
-            until: until.map_or_else(String::new, |until| text.until(&text.moment(until))),
+            until: self.until(hosted)?,
+            leave: self.visitor.wishing(Wish::Leave),
         };
         Ok(page::respond(status, &page))
     }
 
-    fn wait(&self) -> Result<Response, Error> {
+    /// How long a code is taken; empty where nobody says.
+    fn until(&self, hosted: &HostedCharge) -> Result<String, Error> {
+        let text = self.visitor.text;
+        let Some(until) = &hosted.otp_expires_at else {
+            return Ok(String::new());
+        };
+        let until: Timestamp = until.parse().map_err(Error::internal)?;
+        Ok(text.until(&text.moment(until)))
+    }
+
+    /// The way out of a payment that waits for its payer, who alone can end it.
+    fn leave(&self) -> Result<Response, Error> {
+        let text = self.visitor.text;
+        let (hosted, charge) = self.charge()?;
+        let line = match self.situation.state {
+            State::Otp => self.until(hosted)?,
+            _ => text.still_open(&shown(debit(charge)?)),
+        };
+        let page = ResultPage {
+            order: Some(self.order(self.situation.asked)),
+            facts: vec![(text.reference_label, charge.reference.clone())],
+            next: Some((text.go_on, self.visitor.page())),
+            back: self.back(Hint::Cancelled),
+            ..ResultPage::saying(self.polling(text.open_title), &line)
+        };
+        Ok(page::respond(StatusCode::OK, &page))
+    }
+
+    fn wait(&self, checkout: &Checkout) -> Result<Response, Error> {
         let text = self.visitor.text;
         let (hosted, charge) = self.charge()?;
         let slow = self.situation.state == State::Slow;
@@ -181,15 +206,19 @@ impl View<'_> {
         } else {
             text.prompt_title
         };
+        let since: Timestamp = charge.updated_at.parse().map_err(Error::internal)?;
+        let waited = checkout.clock.now().since(since);
         let page = WaitPage {
             shell: self.polling(title),
             order: self.order(self.situation.asked),
             action: self.visitor.page(),
             lead,
             said: hosted.instruction.as_deref(),
-            rescue: text.rescue(charge.provider()),
+            rescue: checkout.rescue.text(charge.provider(), text),
             reference: &charge.reference,
             slow,
+            waited: waited.as_secs(),
+            leave: self.visitor.wishing(Wish::Leave),
         };
         Ok(page::respond(StatusCode::OK, &page))
     }
@@ -213,7 +242,7 @@ impl View<'_> {
             ],
             back: self.back(Hint::Completed),
             lines: Vec::new(),
-            again: None,
+            next: None,
             shell: self.shell(text.success_title, State::Success.name()),
         };
         Ok(page::respond(StatusCode::OK, &page))
@@ -231,7 +260,7 @@ impl View<'_> {
             order: Some(self.order(self.situation.asked)),
             lines: lines.map(str::to_owned).collect(),
             facts: vec![(text.reference_label, charge.reference.clone())],
-            again: Some(self.visitor.again()),
+            next: Some((text.try_again, self.visitor.wishing(Wish::Again))),
             back: self.back(Hint::Failed),
         };
         Ok(page::respond(StatusCode::OK, &page))

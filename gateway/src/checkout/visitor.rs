@@ -25,8 +25,28 @@ pub struct Visitor {
     pub text: &'static Text,
     /// The language was chosen by `?lang=`, so links keep it.
     chose_language: bool,
-    /// After a failure: the form, please.
-    pub again: bool,
+    pub wish: Wish,
+}
+
+/// Which of the views that a session allows is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// How it stands.
+    Standing,
+    /// After a failure: the form.
+    Again,
+    /// From a payment that waits for its payer: the way out.
+    Leave,
+}
+
+impl Wish {
+    fn parameter(self) -> &'static str {
+        match self {
+            Self::Standing => "",
+            Self::Again => "again=1",
+            Self::Leave => "leave=1",
+        }
+    }
 }
 
 impl FromRequestParts<Arc<Checkout>> for Visitor {
@@ -40,11 +60,12 @@ impl FromRequestParts<Arc<Checkout>> for Visitor {
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
         let peer = peer.map_or(SocketAddr::from(([0, 0, 0, 0], 0)), |peer| peer.0);
         let query = parts.uri.query().unwrap_or_default().as_bytes();
-        let (mut chosen, mut again) = (None, false);
+        let (mut chosen, mut wish) = (None, Wish::Standing);
         for (name, value) in form_urlencoded::parse(query) {
             match &*name {
                 "lang" => chosen = text::by_code(&value),
-                "again" => again = true,
+                "again" => wish = Wish::Again,
+                "leave" => wish = Wish::Leave,
                 _ => {}
             }
         }
@@ -53,7 +74,7 @@ impl FromRequestParts<Arc<Checkout>> for Visitor {
             address: client_address(peer, &parts.headers, &checkout.trusted_proxies),
             text: chosen.unwrap_or_else(|| text::preferred(&parts.headers)),
             chose_language: chosen.is_some(),
-            again,
+            wish,
         })
     }
 }
@@ -75,15 +96,18 @@ impl Visitor {
         format!("/pay/{id}{path}{language}")
     }
 
-    /// The form again, after a failure.
-    pub fn again(&self) -> String {
+    /// Another view of the page.
+    pub fn wishing(&self, wish: Wish) -> String {
         let joint = if self.chose_language { '&' } else { '?' };
-        format!("{}{joint}again=1", self.page())
+        format!("{}{joint}{}", self.page(), wish.parameter())
     }
 
     /// The same page in the other language.
     pub fn in_language(&self, text: &Text) -> String {
-        let again = if self.again { "&again=1" } else { "" };
-        format!("/pay/{}?lang={}{again}", self.id, text.code)
+        let (id, language) = (&self.id, text.code);
+        match self.wish {
+            Wish::Standing => format!("/pay/{id}?lang={language}"),
+            wish => format!("/pay/{id}?lang={language}&{}", wish.parameter()),
+        }
     }
 }

@@ -34,6 +34,8 @@ pub const SUBMIT_OTP: &str = "/api/v1/payments/charge/submit-otp";
 
 pub struct Gateway {
     pub address: SocketAddr,
+    /// Of the hosted checkout.
+    pub checkout: SocketAddr,
     pub admin: SocketAddr,
     /// Where the services listen.
     pub behind: SocketAddr,
@@ -64,9 +66,10 @@ impl Gateway {
         let tasks = Tasks::new();
         let behind = serve_services(services.clone(), &tasks, shutdown.clone()).await;
         let url = format!("http://{behind}");
-        let (address, admin) = serve_gateway(&url, flags, &tasks, shutdown.clone()).await;
+        let [address, checkout, admin] = serve_gateway(&url, flags, &tasks, shutdown.clone()).await;
         Self {
             address,
+            checkout,
             admin,
             behind,
             services,
@@ -137,14 +140,14 @@ async fn serve_gateway(
     flags: &[&str],
     tasks: &Tasks,
     shutdown: Shutdown,
-) -> (SocketAddr, SocketAddr) {
+) -> [SocketAddr; 3] {
     let sockets = gateway::Sockets {
         api: listen().await,
         checkout: listen().await,
         admin: Some(listen().await),
     };
     let address = |listener: &TcpListener| listener.local_addr().expect("a bound address");
-    let api = address(&sockets.api);
+    let (api, checkout) = (address(&sockets.api), address(&sockets.checkout));
     let admin = sockets
         .admin
         .as_ref()
@@ -167,7 +170,7 @@ async fn serve_gateway(
     let config = Config::try_parse_from(arguments).expect("the flags are right");
     let serving = gateway::serve(config, sockets, Clock::system(), shutdown);
     tasks.spawn(async { serving.await.expect("the gateway serves") });
-    (api, admin)
+    [api, checkout, admin]
 }
 
 pub async fn listen() -> TcpListener {

@@ -142,6 +142,29 @@ async fn all_that_is_wrong_is_told_at_once_and_nothing_is_created() {
 }
 
 #[tokio::test]
+async fn payers_are_sent_back_without_tls_only_where_payments_are_not_real() {
+    let body = |url: &str| format!(r#"{{"amount":10,"redirect_url":"{url}"}}"#);
+    let trial = Gateway::start().await;
+    let answer = trial.initiate(body("http://127.0.0.1:3000/thanks")).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    let real = Gateway::start_with(&["--mode", "production"]).await;
+    for url in [
+        "http://shop.example.com/thanks",
+        "HTTP://shop.example.com",
+        "http://127.0.0.1:3000/https://",
+        "http://https:443/",
+    ] {
+        let refused = real.initiate(body(url)).await.refused_fields();
+        let told = ("redirect_url".to_owned(), "INVALID_URL".to_owned());
+        assert_eq!(refused, [told], "{url}");
+    }
+    assert!(real.services.create_session.asked().is_empty());
+    let answer = real.initiate(body("HTTPS://shop.example.com/a?b=c")).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    assert_eq!(real.initiate(r#"{"amount":10}"#).await.status, 201);
+}
+
+#[tokio::test]
 async fn amounts_out_of_rule_are_refused() {
     let gateway = Gateway::start().await;
     for (amount, currency, code) in [

@@ -6,12 +6,14 @@ mod http;
 mod services;
 
 mod charge;
+mod checkout;
 mod edge;
 mod faults;
 mod hostile;
 mod initiate;
 mod keys;
 mod limits;
+mod openapi;
 mod rails;
 mod secrets;
 mod status;

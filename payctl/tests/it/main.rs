@@ -1,7 +1,11 @@
 //! payctl's words and refusals; what it does to a running service is tested with the stack.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::process::{Command, Output};
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    process::{Command, Output, Stdio},
+};
 
 /// Runs payctl without any address in its environment.
 fn payctl(words: &[&str]) -> Output {
@@ -77,4 +81,26 @@ fn an_unknown_event_type_is_refused_before_anything_is_sent() {
         "payment.succeeded",
     ];
     check_fails(&words, 1, "payment.success");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let clock = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", clock.local_addr().unwrap());
+    let mut payctl = Command::new(env!("CARGO_BIN_EXE_payctl"))
+        .args(["--clock-url", &url, "clock", "advance", "1s"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut connection, _) = clock.accept().unwrap();
+    connection.read_exact(&mut [0; 4]).unwrap();
+    // As `head` does, and certainly before there is anything to print.
+    drop(payctl.stdout.take());
+    connection
+        .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        .unwrap();
+    let output = payctl.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
 }

@@ -271,7 +271,7 @@ async fn until_called(processes: &Processes) {
 }
 
 /// An authority, and what it gives to a process of that name.
-fn certificates(folder: &Path, names: &[&str]) -> Vec<Tls> {
+pub fn certificates(folder: &Path, names: &[&str]) -> Vec<Tls> {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new([]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -6,6 +6,7 @@
 mod abuse;
 mod access;
 mod checkout;
+mod config;
 mod crash;
 mod health;
 mod hosted;
@@ -14,6 +15,7 @@ mod idempotency;
 mod leaks;
 mod limits;
 mod local;
+mod openapi;
 mod otp;
 mod processes;
 mod review;

@@ -263,9 +263,12 @@ async fn settings_that_cannot_work_are_refused_at_the_start_without_telling_the_
     let cases = [
         (
             "--webhook-secret-key=bm90IDMyIGJ5dGVz",
-            "is not 32 bytes long",
+            "WEBHOOK_SECRET_KEY wants 32 bytes in base64",
         ),
-        ("--webhook-secret-key=%%%", "is not base64"),
+        (
+            "--webhook-secret-key=%%%",
+            "WEBHOOK_SECRET_KEY wants 32 bytes in base64",
+        ),
         ("--lease=10s", "LEASE"),
         ("--webhook-concurrency=0", "WEBHOOK_CONCURRENCY"),
     ];

@@ -1,0 +1,175 @@
+//! What a process does not take, each with the variable to change and what it wants there.
+
+use std::{collections::HashSet, fmt};
+
+use reqwest::Url;
+
+use super::Mode;
+
+/// A secret of production has at least so many characters, and so many different ones.
+const SECRET_CHARS_MIN: usize = 16;
+const SECRET_CHARS_DIFFERENT: usize = 8;
+
+/// How secrets begin that are published in this repository or stand in for one.
+const NOT_SECRET: [&str; 13] = [
+    "change",
+    "demo",
+    "dev-",
+    "development",
+    "example",
+    "local",
+    "password",
+    "postgres",
+    "sandbox",
+    "secret",
+    "simulated",
+    "stack",
+    "test",
+];
+
+/// What is wrong with a process's settings: first a check of the settings as such, then of what
+/// production wants.
+#[derive(Debug)]
+pub struct Refusals {
+    mode: Mode,
+    found: Vec<Refusal>,
+}
+
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub variable: &'static str,
+    pub wants: String,
+}
+
+impl Refusals {
+    pub fn new(mode: Mode) -> Self {
+        let found = Vec::new();
+        Self { mode, found }
+    }
+
+    /// Refuses the variable unless `is_good`.
+    pub fn unless(&mut self, is_good: bool, variable: &'static str, wants: &str) {
+        let is_known = self.found.iter().any(|known| known.variable == variable);
+        // One line for each variable says enough.
+        if !is_good && !is_known {
+            let wants = wants.to_owned();
+            self.found.push(Refusal { variable, wants });
+        }
+    }
+
+    /// In production, refuses the variable unless `is_good`.
+    pub fn in_production(&mut self, is_good: bool, variable: &'static str, wants: &str) {
+        let is_good = is_good || self.mode == Mode::Development;
+        self.unless(is_good, variable, &format!("{wants} in production"));
+    }
+
+    /// The address of a part that the public or a rail reaches: TLS alone in production.
+    pub fn public_url(&mut self, variable: &'static str, url: &str) {
+        self.in_production(url.starts_with("https://"), variable, "an https:// address");
+    }
+
+    /// A secret: there always, and hard to guess in production.
+    pub fn secret(&mut self, variable: &'static str, secret: &str) {
+        let is_plain = !secret.is_empty() && secret.chars().all(|c| c.is_ascii_graphic());
+        self.unless(is_plain, variable, "a secret without spaces or line breaks");
+        self.in_production(
+            !is_weak(secret),
+            variable,
+            "a secret of your own with at least 16 characters",
+        );
+    }
+
+    /// A URL whose password, if it has one, is nobody's guess in production.
+    pub fn password(&mut self, variable: &'static str, url: &str) {
+        let url = Url::parse(url).ok();
+        let is_good = url.as_ref().is_none_or(|url| match url.password() {
+            Some(password) => password != url.username() && !is_published(password),
+            None => true,
+        });
+        self.in_production(is_good, variable, "a password of your own");
+    }
+
+    pub(super) fn found(&self) -> &[Refusal] {
+        &self.found
+    }
+
+    /// # Errors
+    /// Something was found.
+    pub fn into_result(self) -> Result<(), Refused> {
+        if self.found.is_empty() {
+            return Ok(());
+        }
+        let line = |refusal: &Refusal| format!("{} wants {}", refusal.variable, refusal.wants);
+        Err(Refused(self.found.iter().map(line).collect()))
+    }
+}
+
+fn is_weak(secret: &str) -> bool {
+    let different: HashSet<char> = secret.chars().collect();
+    secret.chars().count() < SECRET_CHARS_MIN
+        || different.len() < SECRET_CHARS_DIFFERENT
+        || is_published(secret)
+}
+
+fn is_published(secret: &str) -> bool {
+    let secret = secret.to_ascii_lowercase();
+    NOT_SECRET.iter().any(|word| secret.starts_with(word))
+}
+
+/// Settings that the process does not take: a line for each. It ends with [`super::REFUSED`].
+#[derive(Debug)]
+pub struct Refused(pub(super) Vec<String>);
+
+impl Refused {
+    /// One line, which names the variable.
+    pub fn new(line: impl Into<String>) -> Self {
+        Self(vec![line.into()])
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("\n"))
+    }
+}
+
+impl std::error::Error for Refused {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_long_varied_and_not_published() {
+        let weak = [
+            "",
+            "short",
+            "aaaaaaaaaaaaaaaaaaaaaaaa",
+            "stack-momo-subscription-key",
+            "change-me-to-something-long",
+            "Development-0123456789",
+        ];
+        for secret in weak {
+            assert!(is_weak(secret), "{secret}");
+        }
+        for secret in ["5f0d3c1e9b7a48d6a2c4e8f013579bdf", "sk_live_9tGx0Qw2mNvB"] {
+            assert!(!is_weak(secret), "{secret}");
+        }
+    }
+
+    #[test]
+    fn production_is_stricter_and_says_so() {
+        let find = |mode| {
+            let mut refusals = Refusals::new(mode);
+            refusals.public_url("CHECKOUT_URL", "http://pay.example.com");
+            refusals.unless(false, "LEASE", "at least 10s");
+            refusals.unless(false, "LEASE", "something else");
+            refusals.into_result().unwrap_err().to_string()
+        };
+        assert_eq!(find(Mode::Development), "LEASE wants at least 10s");
+        assert_eq!(
+            find(Mode::Production),
+            "CHECKOUT_URL wants an https:// address in production\nLEASE wants at least 10s"
+        );
+    }
+}

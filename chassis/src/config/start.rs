@@ -1,0 +1,194 @@
+//! How a process starts and ends: its settings are read and checked before anything else happens,
+//! and whatever goes wrong is told on one line each.
+
+use std::{
+    any::TypeId,
+    io::{self, Write as _},
+    net::SocketAddr,
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::{
+    Arg, ArgMatches, Parser,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+use ipnet::IpNet;
+use reqwest::Url;
+
+use super::{Mode, Refusals, Refused, print};
+use crate::{admin, clock::Timestamp, money::Currency};
+
+/// The exit code of a process that does not take its settings: EX_CONFIG of sysexits.h.
+pub const REFUSED: u8 = 78;
+
+/// The settings of a process.
+pub trait Settings: Parser {
+    fn mode(&self) -> Mode;
+
+    /// Refuses what cannot work, or must not be in production. Looks at files, never at a network.
+    fn check(&self, refusals: &mut Refusals);
+}
+
+/// The one way into a process: reads its settings from flags and environment, answers what every
+/// process can be asked (`--help`, `config`, `healthcheck`), and otherwise does what it is for.
+///
+/// Whatever is wrong goes to stderr, one line each, and ends the process with [`REFUSED`] where
+/// its settings are at fault, with 1 otherwise.
+pub async fn main<C: Settings>(run: impl AsyncFnOnce(C) -> anyhow::Result<()>) -> ExitCode {
+    let mut command = C::command();
+    // Completes the arguments, so that they print.
+    command.build();
+    let name = command.get_name().to_owned();
+    let (config, matches) = match read::<C>() {
+        Ok(read) => read,
+        Err(error) if !error.use_stderr() => {
+            // Asked for, such as --help. Whom should it be told if this cannot be printed?
+            return error
+                .print()
+                .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+        }
+        Err(error) => return ended(&name, Err(Refused(lines(&command, &error)).into())),
+    };
+    let mut refusals = Refusals::new(config.mode());
+    config.check(&mut refusals);
+    let found = refusals.found().iter();
+    let refused: Vec<String> = found
+        .map(|refusal| print::refusal(&command, &matches, refusal))
+        .collect();
+    let asked = matches.subcommand_name();
+    if asked == Some("config") {
+        let text = print::settings(&command, &matches);
+        // Whoever reads may have read enough.
+        if let Err(error) = io::stdout().write_all(text.as_bytes()) {
+            return ended(&name, Err(error.into()));
+        }
+    }
+    if !refused.is_empty() {
+        return ended(&name, Err(Refused(refused).into()));
+    }
+    match asked {
+        Some("config") => ExitCode::SUCCESS,
+        Some("healthcheck") => ended(&name, healthcheck(&matches).await),
+        _ => ended(&name, run(config).await),
+    }
+}
+
+/// Checks settings that a process was not started with, such as those of the local stack.
+///
+/// # Errors
+/// The process would not take them.
+pub fn check(config: &impl Settings) -> Result<(), Refused> {
+    let mut refusals = Refusals::new(config.mode());
+    config.check(&mut refusals);
+    refusals.into_result()
+}
+
+fn read<C: Settings>() -> Result<(C, ArgMatches), clap::Error> {
+    let matches = C::command().try_get_matches()?;
+    Ok((C::from_arg_matches(&matches)?, matches))
+}
+
+async fn healthcheck(matches: &ArgMatches) -> anyhow::Result<()> {
+    let address = matches.try_get_one::<SocketAddr>("admin_listen");
+    let Some(address) = address.ok().flatten() else {
+        let wants = "the address to ask, such as 127.0.0.1:9090";
+        return Err(Refused::new(format!("ADMIN_LISTEN is not set; wants {wants}")).into());
+    };
+    println!("{}", admin::ask_ready(*address).await?);
+    Ok(())
+}
+
+/// Tells what went wrong, and with which code the process ends.
+fn ended(name: &str, result: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = result else {
+        return ExitCode::SUCCESS;
+    };
+    if let Some(Refused(lines)) = error.downcast_ref() {
+        for line in lines {
+            eprintln!("{name}: {line}");
+        }
+        return REFUSED.into();
+    }
+    let line = format!("{error:#}").replace(['\n', '\r'], " ");
+    eprintln!("{name}: {line}");
+    ExitCode::FAILURE
+}
+
+/// What clap refuses, in our words.
+fn lines(command: &clap::Command, error: &clap::Error) -> Vec<String> {
+    let arg = |text: &String| command.get_arguments().find(|arg| arg.to_string() == *text);
+    let value = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text),
+        _ => None,
+    };
+    match error.kind() {
+        ErrorKind::MissingRequiredArgument => {
+            if let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) {
+                let line = |arg| format!("{} is not set; wants {}", print::name(arg), wants(arg));
+                return missing.iter().filter_map(arg).map(line).collect();
+            }
+        }
+        ErrorKind::ValueValidation | ErrorKind::InvalidValue => {
+            let found = value(ContextKind::InvalidArg).and_then(arg);
+            if let (Some(arg), Some(got)) = (found, value(ContextKind::InvalidValue)) {
+                let got = print::masked(arg, got);
+                let name = print::name(arg);
+                return vec![format!("{name} got {got:?}; wants {}", wants(arg))];
+            }
+        }
+        _ => {}
+    }
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    let first = first.strip_prefix("error: ").unwrap_or(first);
+    vec![format!("{first}; see --help")]
+}
+
+/// What a setting wants: what its type looks like, or else what it is for.
+fn wants(arg: &Arg) -> String {
+    let possible = arg.get_possible_values();
+    let parser = arg.get_value_parser().type_id();
+    let is = |id| parser == id;
+    let words = if is(TypeId::of::<SocketAddr>()) {
+        "an address with its port, such as 127.0.0.1:8080"
+    } else if is(TypeId::of::<Duration>()) {
+        "a time with its unit, such as 300ms, 30s or 24h"
+    } else if is(TypeId::of::<bool>()) {
+        "true or false"
+    } else if is(TypeId::of::<u32>()) || is(TypeId::of::<usize>()) {
+        "a whole number"
+    } else if is(TypeId::of::<Url>()) {
+        "a URL, such as https://pay.example.com"
+    } else if is(TypeId::of::<IpNet>()) {
+        "a network, such as 10.0.0.0/8"
+    } else if is(TypeId::of::<PathBuf>()) {
+        "a path"
+    } else if is(TypeId::of::<Timestamp>()) {
+        "a moment, such as 2026-11-01T00:00:00.000Z"
+    } else if is(TypeId::of::<Currency>()) {
+        "a currency's code, such as GHS"
+    } else if !possible.is_empty() {
+        let names: Vec<&str> = possible.iter().map(|value| value.get_name()).collect();
+        return names.join(" or ");
+    } else {
+        return purpose(arg);
+    };
+    match arg.get_value_delimiter() {
+        Some(',') => format!("{words}, or several with commas between them"),
+        _ => words.to_owned(),
+    }
+}
+
+/// Its help, to be read on within a sentence.
+fn purpose(arg: &Arg) -> String {
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let mut letters = help.chars();
+    match (letters.next(), letters.clone().next()) {
+        (Some(first), Some(second)) if second.is_lowercase() => {
+            format!("{}{}", first.to_lowercase(), letters.as_str())
+        }
+        _ => help,
+    }
+}

@@ -1,0 +1,798 @@
+//! Settings, given to the real binaries: what each refuses and how it says so, what `config` and
+//! `healthcheck` answer, and that no secret ever shows.
+
+mod reference;
+
+use std::{path::PathBuf, process::Stdio, time::Duration};
+
+use chassis::config::{REFUSED, settable, variable};
+use clap::CommandFactory;
+use tempfile::TempDir;
+use tokio::process::Command;
+use tonic::Code;
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest,
+};
+
+use crate::{
+    health::certificates,
+    processes::{Process, Processes, binary},
+};
+
+/// Longest that a process takes that does not serve.
+const END_MAX: Duration = Duration::from_secs(60);
+
+/// Every binary that has settings.
+const BINARIES: [&str; 8] = [
+    "gateway",
+    "merchants-svc",
+    "sessions-svc",
+    "charges-svc",
+    "webhooks-svc",
+    "ratelimit-svc",
+    "railsim",
+    "stack",
+];
+
+/// Those that run in production.
+const SERVICES: [&str; 6] = [
+    "gateway",
+    "merchants-svc",
+    "sessions-svc",
+    "charges-svc",
+    "webhooks-svc",
+    "ratelimit-svc",
+];
+
+/// Part of every secret that the tests give, so that it is found wherever it shows.
+const CANARY: &str = "c4N4Ry";
+
+/// Every text is good for these.
+const FREE: [&str; 7] = [
+    "RAILSIM_DATA",
+    "MOMO_SUBSCRIPTION_KEY",
+    "MOMO_API_USER",
+    "MOMO_API_KEY",
+    "MOMO_TARGET_ENVIRONMENT",
+    "MOMO_CALLBACK_HOST",
+    "PAYSTACK_SECRET_KEY",
+];
+
+type Settings = Vec<(String, String)>;
+
+/// How a process ended.
+#[derive(Debug)]
+struct Ended {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Ended {
+    /// What it says against its settings, line by line.
+    fn refusals(&self) -> Vec<&str> {
+        assert_eq!(self.code, Some(i32::from(REFUSED)), "{self:?}");
+        self.stderr.lines().collect()
+    }
+}
+
+/// A binary's own definition of its settings.
+fn definition(name: &str) -> clap::Command {
+    let mut command = match name {
+        "gateway" => gateway::config::Config::command(),
+        "merchants-svc" => merchants_svc::config::Config::command(),
+        "sessions-svc" => sessions_svc::config::Config::command(),
+        "charges-svc" => charges_svc::config::Config::command(),
+        "webhooks-svc" => webhooks_svc::config::Config::command(),
+        "ratelimit-svc" => ratelimit_svc::config::Config::command(),
+        "railsim" => railsim::Config::command(),
+        _ => stack::config::Config::command(),
+    };
+    command.build();
+    command
+}
+
+/// Settings that production takes.
+fn good(name: &str, folder: &TempDir) -> Settings {
+    let mut settings = vec![("MODE", "production".to_owned())];
+    let database = format!("postgres://pay:{CANARY}@db.internal/{name}?sslmode=require");
+    let url = |service: &str| format!("https://{service}:50051");
+    let own: Vec<(&str, String)> = match name {
+        "gateway" => vec![
+            ("MERCHANTS_URL", url("merchants-svc")),
+            ("SESSIONS_URL", url("sessions-svc")),
+            ("CHARGES_URL", url("charges-svc")),
+            ("RATELIMIT_URL", "http://ratelimit-svc:50051".to_owned()),
+            ("CHECKOUT_URL", "https://pay.example.com".to_owned()),
+            ("TRUSTED_PROXIES", "10.244.0.0/16,fd00::/8".to_owned()),
+        ],
+        "merchants-svc" => vec![("DATABASE_URL", database)],
+        "sessions-svc" => vec![
+            ("DATABASE_URL", database),
+            ("WEBHOOKS_URL", url("webhooks-svc")),
+        ],
+        "charges-svc" => vec![
+            ("DATABASE_URL", database),
+            ("SESSIONS_URL", url("sessions-svc")),
+            ("WEBHOOKS_URL", url("webhooks-svc")),
+            ("CALLBACK_BASE_URL", "https://api.example.com".to_owned()),
+            ("MOMO_BASE_URL", "https://momo.example.com".to_owned()),
+            ("MOMO_SUBSCRIPTION_KEY", format!("{CANARY}0f9e8d7c6b5a4")),
+            (
+                "MOMO_API_USER",
+                "0e6e5a7e-6d0e-4b0e-9d43-1f2f3a4b5c6d".to_owned(),
+            ),
+            ("MOMO_API_KEY", format!("{CANARY}1f9e8d7c6b5a4")),
+            ("MOMO_TARGET_ENVIRONMENT", "mtnghana".to_owned()),
+            ("PAYSTACK_SECRET_KEY", format!("sk_live_{CANARY}2f9e8d7c6")),
+            ("PAYSTACK_EMAIL_DOMAIN", "payers.example.com".to_owned()),
+            ("PAYSTACK_CALLBACK_TOKEN", format!("{CANARY}3f9e8d7c6b5a4")),
+        ],
+        "webhooks-svc" => vec![
+            ("DATABASE_URL", database),
+            // 32 bytes made by chance; the canary is six digits of their base64.
+            (
+                "WEBHOOK_SECRET_KEY",
+                format!("{CANARY}9Zr2mWk8Jx5LbQ7sE1uYfD3gPn6oAiCtRhMz0="),
+            ),
+        ],
+        "ratelimit-svc" => vec![(
+            "REDIS_URL",
+            format!("redis://pay:{CANARY}@redis.internal:6380"),
+        )],
+        "railsim" => vec![
+            ("MODE", "development".to_owned()),
+            ("MOMO_SUBSCRIPTION_KEY", CANARY.to_owned()),
+            ("MOMO_API_USER", CANARY.to_owned()),
+            ("MOMO_API_KEY", CANARY.to_owned()),
+            ("PAYSTACK_SECRET_KEY", CANARY.to_owned()),
+        ],
+        _ => vec![("MODE", "development".to_owned())],
+    };
+    settings.extend(own);
+    let mut settings: Settings = settings
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    if SERVICES.contains(&name) {
+        settings.extend(tls(name, folder));
+    }
+    settings
+}
+
+fn tls(name: &str, folder: &TempDir) -> Settings {
+    let tls = certificates(folder.path(), &[name]).remove(0);
+    let files = [
+        ("TLS_CERT", tls.tls_cert),
+        ("TLS_KEY", tls.tls_key),
+        ("TLS_CA", tls.tls_ca),
+    ];
+    let path = |file: Option<PathBuf>| file.unwrap().display().to_string();
+    let files = files.map(|(variable, file)| (variable.to_owned(), path(file)));
+    files.to_vec()
+}
+
+/// The settings with one variable changed, or without it.
+fn with(settings: &Settings, variable: &str, value: Option<&str>) -> Settings {
+    let others = settings.iter().filter(|(name, _)| name != variable);
+    let changed = value.map(|value| (variable.to_owned(), value.to_owned()));
+    others.cloned().chain(changed).collect()
+}
+
+/// Runs a binary to its end, in an environment of these settings alone.
+async fn run(name: &str, settings: &Settings, words: &[&str]) -> Ended {
+    let ends = Command::new(binary(name))
+        .args(words)
+        .env_clear()
+        .envs(settings.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let ended = tokio::time::timeout(END_MAX, ends).await;
+    let output = ended
+        .unwrap_or_else(|_| panic!("{name} {words:?} does not end"))
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let ended = Ended {
+        code: output.status.code(),
+        stdout: text(output.stdout),
+        stderr: text(output.stderr),
+    };
+    let all = format!("{ended:?}");
+    assert!(!all.contains(CANARY), "{name} shows a secret: {all}");
+    ended
+}
+
+/// The same, without settings: `config` for what has it, so that it ends also where it is wrong.
+fn words(name: &str) -> &'static [&'static str] {
+    match SERVICES.contains(&name) {
+        true => &["config"],
+        false => &[],
+    }
+}
+
+#[tokio::test]
+async fn production_takes_good_settings_and_tells_where_each_comes_from() {
+    let folder = TempDir::new().unwrap();
+    for name in SERVICES {
+        let settings = good(name, &folder);
+        let ended = run(name, &settings, &["--log=warn", "config"]).await;
+        assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{name}");
+        let definition = definition(name);
+        let wanted: Vec<String> = settable(&definition).map(variable).collect();
+        let shown: Vec<_> = ended
+            .stdout
+            .lines()
+            .map(|line| line.split_once('=').unwrap())
+            .collect();
+        let names: Vec<_> = shown.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(names, wanted, "as --help has them");
+        for (variable, rest) in shown {
+            let given = settings.iter().find(|(name, _)| name == variable);
+            let origin = rest.rsplit_once("  # ").unwrap().1;
+            match (variable, given) {
+                ("RUST_LOG", _) => assert_eq!(rest, "warn  # flag --log"),
+                (_, Some(_)) => assert_eq!(origin, "environment", "{variable}"),
+                _ => assert!(matches!(origin, "default" | "not set"), "{variable}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn secrets_and_passwords_are_masked() {
+    let folder = TempDir::new().unwrap();
+    let settings = good("charges-svc", &folder);
+    let shown = run("charges-svc", &settings, &["config"]).await.stdout;
+    for line in [
+        "DATABASE_URL=postgres://pay:***@db.internal/charges-svc?***  # environment",
+        "MOMO_API_KEY=***  # environment",
+        "PAYSTACK_SECRET_KEY=***  # environment",
+        "MOMO_BASE_URL=https://momo.example.com/  # environment",
+    ] {
+        let line = line.replace(".com/ ", ".com ");
+        assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
+    }
+    // Passwords that were not encoded, so that nobody can say where they end.
+    for password in ["a@{}", "{}/b", "a?{}", "1/{}", "a#{}", "{}@b/c@d", "{}"] {
+        let password = password.replace("{}", CANARY);
+        for url in [
+            format!("postgres://pay:{password}@db.internal/charges"),
+            format!("mysql://pay:{password}@db.internal/charges"),
+            format!("{password}@db"),
+            password,
+        ] {
+            let settings = with(&settings, "DATABASE_URL", Some(&url));
+            run("charges-svc", &settings, &["config"]).await;
+        }
+    }
+    for variable in [
+        "MOMO_BASE_URL",
+        "SESSIONS_URL",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+    ] {
+        let url = format!("https://pay:{CANARY}@host.internal");
+        let settings = with(&settings, variable, Some(&url));
+        run("charges-svc", &settings, &["config"]).await;
+    }
+}
+
+/// What production refuses: binary, variable, value (`None`: not set), and what it wants.
+const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
+    (
+        "merchants-svc",
+        "DATABASE_URL",
+        Some("sqlite:///tmp/merchants.db"),
+        "a postgres:// URL",
+    ),
+    (
+        "sessions-svc",
+        "DATABASE_URL",
+        Some("sqlite::memory:"),
+        "a postgres:// URL",
+    ),
+    (
+        "charges-svc",
+        "DATABASE_URL",
+        Some("sqlite://charges.db"),
+        "a postgres:// URL",
+    ),
+    (
+        "webhooks-svc",
+        "DATABASE_URL",
+        Some("sqlite://webhooks.db"),
+        "a postgres:// URL",
+    ),
+    (
+        "merchants-svc",
+        "DATABASE_URL",
+        Some("postgres://merchants:dev-only-merchants@postgres/m"),
+        "a password of your own",
+    ),
+    (
+        "merchants-svc",
+        "DATABASE_URL",
+        Some("postgres://merchants:merchants@postgres/m"),
+        "a password of your own",
+    ),
+    (
+        "gateway",
+        "CHECKOUT_URL",
+        Some("http://127.0.0.1:8081"),
+        "an https:// address",
+    ),
+    (
+        "gateway",
+        "TRUSTED_PROXIES",
+        Some("10.0.0.0/8,0.0.0.0/0"),
+        "your proxies' networks",
+    ),
+    ("gateway", "AUTH_FAILURES_PER_MINUTE", Some("0"), "a limit"),
+    (
+        "gateway",
+        "CHECKOUT_TRIES_PER_SESSION",
+        Some("0"),
+        "a limit",
+    ),
+    (
+        "gateway",
+        "CHECKOUT_TRIES_PER_ADDRESS",
+        Some("0"),
+        "a limit",
+    ),
+    ("gateway", "CHECKOUT_TRIES_PER_NUMBER", Some("0"), "a limit"),
+    (
+        "gateway",
+        "CHECKOUT_UNKNOWN_PER_ADDRESS",
+        Some("0"),
+        "a limit",
+    ),
+    (
+        "charges-svc",
+        "MOMO_BASE_URL",
+        Some("http://railsim:8083"),
+        "an https:// address",
+    ),
+    (
+        "charges-svc",
+        "PAYSTACK_BASE_URL",
+        Some("http://railsim:8083"),
+        "an https:// address",
+    ),
+    (
+        "charges-svc",
+        "CALLBACK_BASE_URL",
+        Some("http://gateway:8080"),
+        "an https:// address",
+    ),
+    (
+        "charges-svc",
+        "MOMO_TARGET_ENVIRONMENT",
+        Some("sandbox"),
+        "mtnghana",
+    ),
+    // What the local stack, docker-compose.yml and the dev overlay use.
+    (
+        "charges-svc",
+        "MOMO_SUBSCRIPTION_KEY",
+        Some("stack-momo-subscription-key"),
+        "a secret of your own",
+    ),
+    (
+        "charges-svc",
+        "MOMO_SUBSCRIPTION_KEY",
+        Some("simulated-subscription-key"),
+        "a secret of your own",
+    ),
+    (
+        "charges-svc",
+        "MOMO_API_KEY",
+        Some("dev-only-api-key-0123456789"),
+        "a secret of your own",
+    ),
+    (
+        "charges-svc",
+        "MOMO_API_KEY",
+        Some("2short"),
+        "a secret of your own",
+    ),
+    (
+        "charges-svc",
+        "PAYSTACK_CALLBACK_TOKEN",
+        Some("simulated-callback-token"),
+        "a secret of your own",
+    ),
+    (
+        "charges-svc",
+        "PAYSTACK_CALLBACK_TOKEN",
+        Some("0000000000000000000000"),
+        "a secret of your own",
+    ),
+    (
+        "charges-svc",
+        "PAYSTACK_SECRET_KEY",
+        Some("sk_test_7f3a9c1e5b2d8046"),
+        "a key that begins with sk_live_",
+    ),
+    (
+        "webhooks-svc",
+        "WEBHOOK_SECRET_KEY",
+        Some("ZGV2LW9ubHktMzItYnl0ZXMtb2Ytbm8tc2VjcmVjeSE="),
+        "a key of your own",
+    ),
+    (
+        "webhooks-svc",
+        "WEBHOOK_SECRET_KEY",
+        Some("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="),
+        "a key of your own",
+    ),
+    ("webhooks-svc", "WEBHOOK_ALLOW_HTTP", Some("true"), "false"),
+    (
+        "webhooks-svc",
+        "WEBHOOK_ALLOW_NETS",
+        Some("127.0.0.0/8"),
+        "nothing",
+    ),
+    (
+        "webhooks-svc",
+        "WEBHOOK_ALLOW_NETS",
+        Some("10.1.2.0/24"),
+        "nothing",
+    ),
+    (
+        "ratelimit-svc",
+        "REDIS_URL",
+        None,
+        "the Redis that all replicas share",
+    ),
+    (
+        "ratelimit-svc",
+        "REDIS_URL",
+        Some("redis://pay:password@redis:6379"),
+        "a password of your own",
+    ),
+];
+
+#[tokio::test]
+async fn production_refuses_what_is_for_trying_out() {
+    let folder = TempDir::new().unwrap();
+    for (name, variable, value, wants) in REFUSED_IN_PRODUCTION {
+        let settings = with(&good(name, &folder), variable, *value);
+        let ended = run(name, &settings, &["config"]).await;
+        let [line] = ended.refusals()[..] else {
+            panic!("{name} {variable}: {ended:?}");
+        };
+        let start = format!("{name}: {variable} (--");
+        assert!(line.starts_with(&start), "{line}");
+        assert!(
+            line.contains(wants) && line.ends_with(" in production"),
+            "{line}"
+        );
+        let definition = definition(name);
+        let is_secret = settable(&definition)
+            .find(|arg| chassis::config::variable(arg) == **variable)
+            .unwrap()
+            .is_hide_env_values_set();
+        match value {
+            None => assert!(line.contains(" is not set; wants "), "{line}"),
+            Some(value) if !is_secret => assert!(line.contains(value), "{line}"),
+            // A file's path is none.
+            Some(value) if value.starts_with("sqlite:") => {}
+            Some(value) => assert!(!line.contains(value) && line.contains("***"), "{line}"),
+        }
+        // Where it is for trying out, it is taken.
+        let settings = with(&settings, "MODE", Some("development"));
+        let ended = run(name, &settings, &["config"]).await;
+        assert_eq!(
+            (ended.code, &*ended.stderr),
+            (Some(0), ""),
+            "{name} {variable}"
+        );
+    }
+}
+
+/// The local stack and its networks make a merchant, keys and money out of nothing.
+#[tokio::test]
+async fn production_refuses_the_simulation() {
+    let folder = TempDir::new().unwrap();
+    for name in ["stack", "railsim"] {
+        let settings = with(&good(name, &folder), "MODE", Some("production"));
+        let ended = run(name, &settings, &[]).await;
+        let start = format!("{name}: MODE (--mode) got \"production\"; wants development: ");
+        let [line] = ended.refusals()[..] else {
+            panic!("{name}: {ended:?}");
+        };
+        assert!(line.starts_with(&start), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn everything_that_is_wrong_is_told_at_once_and_nothing_is_begun() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("charges.db");
+    let url = format!("sqlite://{}", file.display());
+    let mut settings = good("charges-svc", &folder);
+    let wrong = [
+        ("DATABASE_URL", &*url),
+        ("MOMO_BASE_URL", "http://momo"),
+        ("PAYSTACK_CALLBACK_TOKEN", "short"),
+        ("LEASE", "1s"),
+    ];
+    for (variable, value) in wrong {
+        settings = with(&settings, variable, Some(value));
+    }
+    // Also where it would serve or migrate.
+    for words in [&[][..], &["migrate"], &["config"], &["healthcheck"]] {
+        let ended = run("charges-svc", &settings, words).await;
+        let lines = ended.refusals();
+        assert_eq!(lines.len(), wrong.len(), "{lines:?}");
+        for (variable, _) in wrong {
+            let start = format!("charges-svc: {variable} (--");
+            assert!(
+                lines.iter().any(|line| line.starts_with(&start)),
+                "{lines:?}"
+            );
+        }
+    }
+    assert!(!file.exists());
+}
+
+#[tokio::test]
+async fn every_required_setting_that_is_missing_is_named() {
+    for name in BINARIES {
+        let definition = definition(name);
+        let required = settable(&definition).filter(|arg| arg.is_required_set());
+        let required: Vec<String> = required.map(variable).collect();
+        if required.is_empty() {
+            continue;
+        }
+        let ended = run(name, &Vec::new(), &[]).await;
+        let lines = ended.refusals();
+        assert_eq!(lines.len(), required.len(), "{lines:?}");
+        for variable in required {
+            let start = format!("{name}: {variable} (--");
+            let is_told =
+                |line: &&str| line.starts_with(&start) && line.contains(" is not set; wants ");
+            assert!(lines.iter().any(is_told), "{variable}: {lines:?}");
+        }
+    }
+}
+
+/// Every setting that a binary has, by its own definition, given nonsense.
+#[tokio::test]
+async fn nonsense_is_refused_for_every_setting() {
+    const NONSENSE: &str = "no such: thing=[";
+    let folder = TempDir::new().unwrap();
+    let mut tried = 0;
+    for name in BINARIES {
+        let settings = good(name, &folder);
+        let definition = definition(name);
+        for arg in settable(&definition) {
+            let variable = variable(arg);
+            let is_free = name == "railsim" && FREE.contains(&&*variable);
+            // The stack's folder and ready file may have any name; its switches have no value.
+            let is_free = is_free || matches!(&*variable, "--data" | "--ready-file");
+            if is_free || (arg.get_env().is_none() && !arg.get_action().takes_values()) {
+                continue;
+            }
+            let (settings, flag) = match arg.get_env() {
+                Some(_) => (with(&settings, &variable, Some(NONSENSE)), None),
+                None => (settings.clone(), Some(format!("{variable}={NONSENSE}"))),
+            };
+            let words: Vec<&str> = flag
+                .iter()
+                .map(String::as_str)
+                .chain(words(name).iter().copied())
+                .collect();
+            let ended = run(name, &settings, &words).await;
+            let lines = ended.refusals();
+            let start = format!("{name}: {variable} ");
+            assert!(
+                lines.len() == 1 && lines[0].contains("; wants "),
+                "{variable}: {lines:?}"
+            );
+            assert!(
+                lines[0].starts_with(start.trim_end()),
+                "{variable}: {lines:?}"
+            );
+            let got = match arg.is_hide_env_values_set() {
+                true => "***",
+                false => NONSENSE,
+            };
+            assert!(lines[0].contains(&format!(" got \"{got}\"; ")), "{lines:?}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 120, "{tried}");
+}
+
+/// Nothing at all is no value either, where a variable is there but empty.
+#[tokio::test]
+async fn an_empty_variable_is_no_setting() {
+    let folder = TempDir::new().unwrap();
+    // Off, as OpenTelemetry has it.
+    let may_be_empty = [
+        "NO_REFLECTION",
+        "OTEL_SDK_DISABLED",
+        "RUST_LOG",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    ];
+    for name in SERVICES {
+        let settings = good(name, &folder);
+        let definition = definition(name);
+        for arg in settable(&definition) {
+            let variable = variable(arg);
+            let settings = with(&settings, &variable, Some(""));
+            let ended = run(name, &settings, &["config"]).await;
+            if may_be_empty.contains(&&*variable) {
+                assert_eq!(ended.code, Some(0), "{ended:?}");
+                continue;
+            }
+            let lines = ended.refusals();
+            let start = format!("{name}: {variable} (--");
+            assert!(
+                lines.len() == 1 && lines[0].starts_with(&start),
+                "{variable}: {lines:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn wrong_words_are_told_on_one_line() {
+    for (words, says) in [
+        (&["--no-such-flag"][..], "'--no-such-flag'"),
+        (&["conflig"], "'conflig'"),
+        (&["config", "--mode", "production"], "'--mode'"),
+        (&["--log", "warn", "--log", "info"], "--log"),
+    ] {
+        let ended = run("ratelimit-svc", &Vec::new(), words).await;
+        let [line] = ended.refusals()[..] else {
+            panic!("{ended:?}");
+        };
+        assert!(
+            line.starts_with("ratelimit-svc: ") && line.contains(says),
+            "{line}"
+        );
+    }
+    for words in [&["--help"][..], &["--version"], &["help", "config"]] {
+        let ended = run("ratelimit-svc", &Vec::new(), words).await;
+        assert!(
+            ended.code == Some(0) && !ended.stdout.is_empty(),
+            "{ended:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn settings_that_belong_together_are_checked_together() {
+    let folder = TempDir::new().unwrap();
+    let other = TempDir::new().unwrap();
+    let key = certificates(other.path(), &["other"]).remove(0).tls_key;
+    let key = key.unwrap().display().to_string();
+    let webhooks = good("webhooks-svc", &folder);
+    for (variable, value, names) in [
+        ("TLS_KEY", Some(&*key), "TLS_CERT"),
+        ("TLS_KEY", None, "TLS_KEY"),
+        ("TLS_CA", Some("/no/such/file"), "TLS_CA"),
+        ("WEBHOOK_TIMEOUT", Some("30s"), "LEASE"),
+        ("WEBHOOK_CONCURRENCY", Some("0"), "WEBHOOK_CONCURRENCY"),
+    ] {
+        let ended = run("webhooks-svc", &with(&webhooks, variable, value), &[]).await;
+        let lines = ended.refusals();
+        let start = format!("webhooks-svc: {names} (--");
+        assert!(
+            lines.len() == 1 && lines[0].starts_with(&start),
+            "{lines:?}"
+        );
+    }
+    let mut sessions = good("sessions-svc", &folder);
+    for variable in ["TLS_CERT", "TLS_KEY", "TLS_CA"] {
+        sessions = with(&sessions, variable, None);
+    }
+    let ended = run("sessions-svc", &sessions, &[]).await;
+    let [line] = ended.refusals()[..] else {
+        panic!("{ended:?}");
+    };
+    assert!(line.starts_with("sessions-svc: WEBHOOKS_URL (--"), "{line}");
+}
+
+/// An address of another machine is a wrong setting; one that is taken, or a database that does not
+/// answer, may pass.
+#[tokio::test]
+async fn what_fails_at_the_start_is_told_on_one_line() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = listener.local_addr().unwrap().to_string();
+    let refused = i32::from(REFUSED);
+    let cases = [
+        ("ratelimit-svc", "LISTEN", "192.0.2.1:50051", refused),
+        ("ratelimit-svc", "ADMIN_LISTEN", "192.0.2.1:9090", refused),
+        ("ratelimit-svc", "LISTEN", &*taken, 1),
+        (
+            "merchants-svc",
+            "DATABASE_URL",
+            "postgres://me@127.0.0.1:1/merchants",
+            1,
+        ),
+    ];
+    for (name, variable, value, code) in cases {
+        let settings = vec![
+            ("LISTEN".to_owned(), "127.0.0.1:0".to_owned()),
+            ("RUST_LOG".to_owned(), "off".to_owned()),
+        ];
+        let settings = with(&settings, variable, Some(value));
+        let ended = run(name, &settings, &[]).await;
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+        let start = format!("{name}: {variable}");
+        assert!(ended.stderr.starts_with(&start), "{ended:?}");
+    }
+    drop(listener);
+}
+
+#[tokio::test]
+async fn the_healthcheck_asks_the_process_beside_it() {
+    let mut processes = Processes::plan().await;
+    let ask = async |process: &Process| {
+        let flags = process.flags.iter().map(String::as_str);
+        let words: Vec<&str> = flags.chain(["healthcheck"]).collect();
+        run(process.name, &Vec::new(), &words).await
+    };
+    let ended = ask(&processes.ratelimit).await;
+    let start = "ratelimit-svc: nothing answers on ADMIN_LISTEN=127.0.0.1:";
+    assert!(
+        ended.code == Some(1) && ended.stderr.starts_with(start),
+        "{ended:?}"
+    );
+    assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+    processes.ratelimit.start().await;
+    let ended = ask(&processes.ratelimit).await;
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{ended:?}");
+    // It runs, but what it needs does not.
+    processes.gateway.start().await;
+    let ended = ask(&processes.gateway).await;
+    let says = ended.stderr.starts_with("gateway: not ready: {");
+    assert!(ended.code == Some(1) && says, "{ended:?}");
+    // All addresses of the machine: asked over loopback.
+    let port = processes.ratelimit.admin.clone().unwrap();
+    let port = port.rsplit_once(':').unwrap().1;
+    for host in ["0.0.0.0", "127.0.0.1"] {
+        let address = format!("{host}:{port}");
+        let settings = vec![("ADMIN_LISTEN".to_owned(), address)];
+        let ended = run("ratelimit-svc", &settings, &["healthcheck"]).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    let ended = run("ratelimit-svc", &Vec::new(), &["healthcheck"]).await;
+    let [line] = ended.refusals()[..] else {
+        panic!("{ended:?}");
+    };
+    assert!(
+        line.starts_with("ratelimit-svc: ADMIN_LISTEN is not set"),
+        "{line}"
+    );
+}
+
+#[tokio::test]
+async fn nothing_describes_itself_in_production() {
+    let mut processes = Processes::plan().await;
+    let process = &mut processes.ratelimit;
+    process
+        .flags
+        .retain(|flag| !flag.starts_with("--redis-url"));
+    process.flags.push("--mode=production".to_owned());
+    // It decides alone where no Redis answers.
+    process
+        .flags
+        .push("--redis-url=redis://127.0.0.1:1/".to_owned());
+    process.start().await;
+    let request = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let mut client = ServerReflectionClient::new(process.channel());
+    let requests = futures::stream::iter([request]);
+    let refused = client.server_reflection_info(requests).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unimplemented);
+}
