@@ -33,9 +33,14 @@ for (const button of document.querySelectorAll('[data-copy]')) {
   if (!navigator.clipboard) continue;
   button.hidden = false;
   button.addEventListener('click', async () => {
-    await navigator.clipboard.writeText(button.dataset.copy);
     button.setAttribute('aria-live', 'polite');
-    button.textContent = button.dataset.copied;
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+      button.textContent = button.dataset.copied;
+    } catch {
+      // Not allowed here. The reference stands above the button.
+      button.hidden = true;
+    }
   });
 }
 
