@@ -1,6 +1,6 @@
 //! Where a request really comes from, when proxies stand in between.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
@@ -31,6 +31,14 @@ pub fn client_address(peer: SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) 
         }
     }
     nearest
+}
+
+/// What counts as one address: an IPv6 user is given at least a /64.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,11 @@ use clap::Parser;
 use ipnet::IpNet;
 use url::Url;
 
-use crate::checkout::{abuse::AbuseLimits, quote::Rate, rescue::Rescue};
+use crate::checkout::{
+    abuse::AbuseLimits,
+    quote::{Rate, Rates},
+    rescue::Rescue,
+};
 
 /// The edge: the merchants' JSON API, the hosted checkout and the rails' callbacks.
 #[derive(Clone, Debug, Parser)]
@@ -124,10 +128,15 @@ impl Settings for Config {
         let url = &self.checkout_url;
         let is_base = matches!(url.scheme(), "http" | "https")
             && url.username().is_empty()
+            && url.password().is_none()
+            // The pages link each other by their path alone.
+            && url.path() == "/"
             && url.query().is_none()
             && url.fragment().is_none();
-        refusals.unless(is_base, "CHECKOUT_URL", "http(s)://host[:port][/path]");
+        refusals.unless(is_base, "CHECKOUT_URL", "http(s)://host[:port]");
         refusals.public_url("CHECKOUT_URL", url.as_str());
+        let is_clear = Rates::is_clear(&self.checkout_rates);
+        refusals.unless(is_clear, "CHECKOUT_RATES", "one rate for each currency");
         let waits = !self.ratelimit_timeout.is_zero();
         refusals.unless(waits, "RATELIMIT_TIMEOUT", "more than nothing");
         refusals.unless(self.requests_max > 0, "REQUESTS_MAX", "at least 1");

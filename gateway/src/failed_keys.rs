@@ -5,11 +5,13 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use chassis::clock::Timestamp;
+
+use crate::client_address::network;
 
 /// Addresses counted in one minute; more than that are let pass uncounted.
 const ADDRESSES_MAX: usize = 100_000;
@@ -74,14 +76,6 @@ impl FailedKeys {
             window.failures.clear();
         }
         window
-    }
-}
-
-/// What counts as one address: an IPv6 user is given at least a /64.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.into(),
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
     }
 }
 

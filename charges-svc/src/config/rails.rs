@@ -10,6 +10,10 @@ use uuid::Uuid;
 
 use crate::rail::wire::{is_call_timeout, plain_base};
 
+/// After its window a charge that the rail does not know is given up, so that the window must be longer
+/// than a payment request may be on its way: it begins 10 s late at most, and takes 8.
+const APPROVAL_WINDOW_MIN: Duration = Duration::from_secs(60);
+
 /// Every rail, and the table of which carries which provider.
 #[derive(Clone, Debug, Args)]
 pub struct Rails {
@@ -129,6 +133,8 @@ impl Rails {
         }
         let waits = !self.approval_window.is_zero();
         refusals.unless(waits, "APPROVAL_WINDOW", "more than nothing");
+        let is_real = self.approval_window >= APPROVAL_WINDOW_MIN;
+        refusals.in_production(is_real, "APPROVAL_WINDOW", "at least 1m");
         self.momo.check(refusals);
         self.paystack.check(refusals);
     }
@@ -146,7 +152,7 @@ impl Momo {
         let target = &self.momo_target_environment;
         let is_name = is_name(target);
         refusals.unless(is_name, "MOMO_TARGET_ENVIRONMENT", "mtnghana or sandbox");
-        let is_real = target != "sandbox";
+        let is_real = !target.eq_ignore_ascii_case("sandbox");
         refusals.in_production(is_real, "MOMO_TARGET_ENVIRONMENT", "mtnghana");
         check_timeout(refusals, "MOMO_REQUEST_TIMEOUT", self.momo_request_timeout);
         check_timeout(refusals, "MOMO_QUERY_TIMEOUT", self.momo_query_timeout);
@@ -172,6 +178,13 @@ impl Paystack {
         );
         let token = &self.paystack_callback_token;
         check_secret(refusals, "PAYSTACK_CALLBACK_TOKEN", token);
+        // With any other, Paystack's calls would go to an address that is nobody's.
+        let is_segment = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+        refusals.unless(
+            token.expose_secret().chars().all(is_segment),
+            "PAYSTACK_CALLBACK_TOKEN",
+            "letters, digits, dots, dashes, underscores and tildes: it is part of an address",
+        );
         let (request, query) = (self.paystack_request_timeout, self.paystack_query_timeout);
         check_timeout(refusals, "PAYSTACK_REQUEST_TIMEOUT", request);
         check_timeout(refusals, "PAYSTACK_QUERY_TIMEOUT", query);

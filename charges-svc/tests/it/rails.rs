@@ -205,6 +205,8 @@ fn settings_that_cannot_work_are_refused_at_start() {
         ("momo-query-timeout", "0s"),
         ("paystack-request-timeout", "1h"),
         ("approval-window", "0s"),
+        ("paystack-callback-token", "half/of+it=="),
+        ("paystack-callback-token", "half?of#it"),
         ("momo-api-key", ""),
         ("momo-subscription-key", ""),
         ("paystack-secret-key", ""),

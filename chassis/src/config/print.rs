@@ -40,7 +40,7 @@ pub(super) fn refusal(command: &Command, matches: &ArgMatches, refusal: &Refusal
     };
     let name = name(arg);
     match value(arg, matches) {
-        Some(got) => format!("{name} got {got:?}; wants {wants}"),
+        Some(got) => format!("{name} got \"{got}\"; wants {wants}"),
         None => format!("{name} is not set; wants {wants}"),
     }
 }
@@ -101,7 +101,8 @@ pub(super) fn masked(arg: &Arg, value: &str) -> String {
 /// `None` where it cannot be said which part would be the password.
 fn without_password(value: &str) -> Option<String> {
     let mut url = Url::parse(value).ok()?;
-    if value.matches('@').count() > 1 || url.path().contains('@') {
+    let has_user = !url.username().is_empty() || url.password().is_some();
+    if value.matches('@').count() != usize::from(has_user) {
         return None;
     }
     if url.password().is_some() {

@@ -82,9 +82,11 @@ impl Refusals {
     /// A URL whose password, if it has one, is nobody's guess in production.
     pub fn password(&mut self, variable: &'static str, url: &str) {
         let url = Url::parse(url).ok();
-        let is_good = url.as_ref().is_none_or(|url| match url.password() {
-            Some(password) => password != url.username() && !is_published(password),
-            None => true,
+        let is_good = url.is_none_or(|url| {
+            let is_own = |password: &str| password != url.username() && !is_published(password);
+            let mut parameters = url.query_pairs();
+            url.password().is_none_or(is_own)
+                && parameters.all(|(name, value)| name != "password" || is_own(&value))
         });
         self.in_production(is_good, variable, "a password of your own");
     }

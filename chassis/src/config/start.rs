@@ -135,7 +135,7 @@ fn lines(command: &clap::Command, error: &clap::Error) -> Vec<String> {
             if let (Some(arg), Some(got)) = (found, value(ContextKind::InvalidValue)) {
                 let got = print::masked(arg, got);
                 let name = print::name(arg);
-                return vec![format!("{name} got {got:?}; wants {}", wants(arg))];
+                return vec![format!("{name} got \"{got}\"; wants {}", wants(arg))];
             }
         }
         _ => {}

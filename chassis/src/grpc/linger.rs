@@ -16,7 +16,7 @@ use tokio::{
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
 /// Longest wait for the caller to close its half.
-const LINGER_MAX: Duration = Duration::from_secs(1);
+const LINGER_MAX: Duration = Duration::from_secs(5);
 
 /// A connection that, when it is shut down, reads on until its caller has closed it too.
 ///

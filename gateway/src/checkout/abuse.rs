@@ -14,6 +14,8 @@ use std::{
 use chassis::{clock::Timestamp, config::Refusals, ids::SessionId, phone::Phone};
 use clap::Args;
 
+use crate::client_address::network;
+
 /// Entries that one window holds; beyond them nothing new is counted.
 const ENTRIES_MAX: usize = 100_000;
 
@@ -109,6 +111,7 @@ impl Abuse {
     /// The wait until the next window, where a limit is reached; then nothing is counted.
     pub fn take(&self, tried: &Try, now: Timestamp) -> Result<(), Duration> {
         let limits = &self.limits;
+        let address = network(tried.address);
         self.with_window(now, |window| {
             let number = tried.number.as_e164().to_owned();
             let is_free = has_room(
@@ -117,12 +120,12 @@ impl Abuse {
                 limits.checkout_tries_per_session,
             ) && has_room(
                 &window.addresses,
-                &tried.address,
+                &address,
                 limits.checkout_tries_per_address,
             ) && has_room(&window.numbers, &number, limits.checkout_tries_per_number);
             if is_free {
                 count(&mut window.sessions, tried.session);
-                count(&mut window.addresses, tried.address);
+                count(&mut window.addresses, address);
                 count(&mut window.numbers, number);
             }
             is_free
@@ -133,7 +136,7 @@ impl Abuse {
     pub fn give_back(&self, tried: &Try, now: Timestamp) {
         let given_back = self.with_window(now, |window| {
             discount(&mut window.sessions, &tried.session);
-            discount(&mut window.addresses, &tried.address);
+            discount(&mut window.addresses, &network(tried.address));
             discount(&mut window.numbers, tried.number.as_e164());
             true
         });
@@ -143,13 +146,14 @@ impl Abuse {
     /// Whether an address may still open payments that do not exist.
     pub fn may_look(&self, address: IpAddr, now: Timestamp) -> Result<(), Duration> {
         let most = self.limits.checkout_unknown_per_address;
+        let address = network(address);
         self.with_window(now, |window| has_room(&window.unknown, &address, most))
     }
 
     /// Counts a payment that does not exist.
     pub fn count_unknown(&self, address: IpAddr, now: Timestamp) {
         let counted = self.with_window(now, |window| {
-            count(&mut window.unknown, address);
+            count(&mut window.unknown, network(address));
             true
         });
         debug_assert!(counted.is_ok());
@@ -275,6 +279,24 @@ mod tests {
             assert_eq!(abuse.take(&tried, at(0)), Ok(()));
             abuse.give_back(&tried, at(0));
         }
+    }
+
+    #[test]
+    fn one_user_of_ipv6_is_one_address() {
+        let abuse = Abuse::new(LIMITS);
+        let address = |n: u32| format!("2001:db8::{n:x}").parse().expect("an address");
+        for n in 0..10 {
+            let mut tried = tried(SessionId::new(), &format!("02412345{n:02}"));
+            tried.address = address(n);
+            assert_eq!(abuse.take(&tried, at(0)), Ok(()));
+        }
+        let mut eleventh = tried(SessionId::new(), "0241234599");
+        eleventh.address = address(99);
+        assert!(abuse.take(&eleventh, at(0)).is_err());
+        for n in 0..2 {
+            abuse.count_unknown(address(n), at(0));
+        }
+        assert!(abuse.may_look(address(99), at(0)).is_err());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use axum::{
 use brotli::enc::BrotliEncoderParams;
 use flate2::{Compression, write::GzEncoder};
 use http::{
-    HeaderMap, HeaderValue, StatusCode,
+    HeaderMap, HeaderValue, Method, StatusCode,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, VARY},
 };
 
@@ -105,7 +105,9 @@ fn takes(headers: &HeaderMap, name: &str) -> bool {
 
 /// Encodes pages. The small answers about a page's state would only grow.
 pub async fn pages(request: Request, next: Next) -> Response {
-    let encoding = Encoding::accepted(request.headers());
+    let accepted = Encoding::accepted(request.headers());
+    // The answer to HEAD has lost its body already, and tells the length that it had.
+    let encoding = accepted.filter(|_| request.method() != Method::HEAD);
     let response = next.run(request).await;
     let content_type = response.headers().get(CONTENT_TYPE);
     if !content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/html")) {

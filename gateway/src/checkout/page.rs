@@ -184,7 +184,7 @@ pub fn refusal(text: &'static Text, error: &Error, again: Option<String>) -> Res
         retry_after_seconds,
     } = error
     {
-        let line = text.too_many(u64::from(*retry_after_seconds).div_ceil(60));
+        let line = text.too_many_looks(u64::from(*retry_after_seconds).div_ceil(60));
         let shell = Shell::bare(text, text.unavailable_title, "unavailable");
         return respond(error.status(), &ResultPage::saying(shell, &line));
     }

@@ -44,6 +44,11 @@ impl Rates {
         )
     }
 
+    /// Whether no currency has two.
+    pub fn is_clear(rates: &[Rate]) -> bool {
+        Self::new(rates).0.len() == rates.len()
+    }
+
     /// What is debited for `asked`; `None`: it cannot be paid.
     pub fn quote(&self, asked: Money) -> Option<Quote> {
         if asked.currency() == Currency::GHS {

@@ -34,6 +34,7 @@ pub struct Text {
     pub rate_changed: &'static str,
     pub nothing_sent: &'static str,
     too_many: &'static str,
+    too_many_looks: &'static str,
     ends: &'static str,
     pub cancel: &'static str,
     pub code_title: &'static str,
@@ -136,7 +137,8 @@ pub static ENGLISH: Text = Text {
     rate: "{0} is charged as {1}. Rate:\u{a0}{2}.",
     rate_changed: "The exchange rate has changed. Check the new amount and pay again. Nothing was charged.",
     nothing_sent: "The payment could not be sent just now. Nothing was charged. Try again.",
-    too_many: "Too many tries. Nothing was charged. Try again in {} minutes.",
+    too_many: "Too many tries. Nothing was charged. Try again in {} min.",
+    too_many_looks: "Too many tries from your connection. If you approved a payment on your phone, you do not need to pay again. Load this page again in {} min.",
     ends: "This link can be paid until {}.",
     cancel: "Cancel and return",
     code_title: "Enter your code",
@@ -250,6 +252,7 @@ pub static TWI: Text = Text {
     rate_changed: "Sesa boɔ no asesa. Hwɛ boɔ foforɔ no na san tua. Yɛnnyee sika biara.",
     nothing_sent: "Yɛantumi ansoma seesei. Yɛnnyee sika biara. San sɔ hwɛ.",
     too_many: "Woasɔ ahwɛ mpɛn dodoɔ. Yɛnnyee sika biara. San sɔ hwɛ wɔ simma {} mu.",
+    too_many_looks: "Woasɔ ahwɛ mpɛn dodoɔ. Sɛ woapene so wɔ wo fon so a, ɛnhia sɛ wotua bio. San bue kratafa yi wɔ simma {} mu.",
     ends: "Wobɛtumi atua wɔ ha kɔpem {}.",
     cancel: "Gyae na san kɔ",
     code_title: "Kyerɛw wo code",
@@ -409,6 +412,11 @@ impl Text {
 
     pub fn too_many(&self, minutes: u64) -> String {
         fill(self.too_many, &minutes)
+    }
+
+    /// Says nothing of charges: whose page it would be is not looked up.
+    pub fn too_many_looks(&self, minutes: u64) -> String {
+        fill(self.too_many_looks, &minutes)
     }
 
     pub fn ends(&self, at: &str) -> String {

@@ -267,6 +267,13 @@ async fn secrets_and_passwords_are_masked() {
             run("charges-svc", &settings, &["config"]).await;
         }
     }
+    // Up to its first sign that is none of a port's, such a one looks like a port.
+    for password in ["90210#x", "90210?x", "90210/x"] {
+        let url = format!("postgres://pay:{password}@db.internal/charges");
+        let settings = with(&settings, "DATABASE_URL", Some(&url));
+        let shown = run("charges-svc", &settings, &["config"]).await;
+        assert!(!format!("{shown:?}").contains("90210"), "{shown:?}");
+    }
     for variable in [
         "MOMO_BASE_URL",
         "SESSIONS_URL",
@@ -314,6 +321,12 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
         "merchants-svc",
         "DATABASE_URL",
         Some("postgres://merchants:merchants@postgres/m"),
+        "a password of your own",
+    ),
+    (
+        "merchants-svc",
+        "DATABASE_URL",
+        Some("postgres://merchants@postgres/m?password=dev-only-merchants"),
         "a password of your own",
     ),
     (
@@ -372,6 +385,14 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
         Some("sandbox"),
         "mtnghana",
     ),
+    (
+        "charges-svc",
+        "MOMO_TARGET_ENVIRONMENT",
+        Some("Sandbox"),
+        "mtnghana",
+    ),
+    // A request may still be on its way to the network when it is over.
+    ("charges-svc", "APPROVAL_WINDOW", Some("15s"), "at least 1m"),
     // What the local stack, docker-compose.yml and the dev overlay use.
     (
         "charges-svc",
@@ -683,6 +704,21 @@ async fn settings_that_belong_together_are_checked_together() {
         let ended = run("webhooks-svc", &with(&webhooks, variable, value), &[]).await;
         let lines = ended.refusals();
         let start = format!("webhooks-svc: {names} (--");
+        assert!(
+            lines.len() == 1 && lines[0].starts_with(&start),
+            "{lines:?}"
+        );
+    }
+    // Each would only be noticed by a payer.
+    for (variable, value) in [
+        ("CHECKOUT_RATES", "USD=12.50,EUR=13.60,USD=13"),
+        ("CHECKOUT_URL", "https://pay.example.com/checkout"),
+        ("CHECKOUT_URL", "https://:secret@pay.example.com"),
+    ] {
+        let settings = with(&good("gateway", &folder), variable, Some(value));
+        let ended = run("gateway", &settings, &["config"]).await;
+        let lines = ended.refusals();
+        let start = format!("gateway: {variable} (--");
         assert!(
             lines.len() == 1 && lines[0].starts_with(&start),
             "{lines:?}"

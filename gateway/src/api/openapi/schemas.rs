@@ -75,7 +75,7 @@ named! {
             .examples([json!("ama@example.com")])
     };
     WebAddress = || {
-        string("An absolute http or https address without a user name.")
+        string("An absolute https address without a user name; the local stack also takes http.")
             .format(Some(SchemaFormat::Custom("uri".to_owned())))
             .max_length(Some(fields::URL_CHARACTERS_MAX))
             .examples([json!("https://shop.example.com/thanks")])

@@ -127,6 +127,17 @@ async fn what_a_browser_takes_smaller_is_sent_smaller_and_is_the_same() {
             }
         }
     }
+    let url = format!("{}{}", payer.base, paths[0]);
+    let head = payer
+        .client
+        .head(url)
+        .header("accept-encoding", "br")
+        .send();
+    let head = Sent::of(head.await.unwrap()).await;
+    let plain = get(&payer, &paths[0], &[]).await;
+    for header in ["content-encoding", "content-length"] {
+        assert_eq!(head.header(header), plain.header(header), "{header}");
+    }
     for nothing in ["identity", "br;q=0, gzip;q=0.0", "zstd", ";;,=,\"", "x;br"] {
         let sent = get(&payer, &paths[0], &[("accept-encoding", nothing)]).await;
         let told = (sent.code, sent.header("content-encoding"));
