@@ -67,14 +67,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(15);
 
 /// Opens the database and brings it up to date.
 pub async fn open(config: &Config) -> anyhow::Result<Db> {
-    let database = &config.database;
-    let db = Db::connect(&database.database_url, database.database_max_connections)
-        .await
-        .context("DATABASE_URL cannot be connected to")?;
-    db.migrate(&MIGRATIONS)
-        .await
-        .context("the migrations failed")?;
-    Ok(db)
+    Db::open(&config.database, &MIGRATIONS).await
 }
 
 /// Serves until `shutdown`.

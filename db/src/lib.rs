@@ -27,6 +27,7 @@ pub mod testing;
 
 use std::borrow::Cow;
 
+use anyhow::Context as _;
 use chassis::{
     config::{Database, Refusals},
     shutdown::Tasks,
@@ -56,6 +57,17 @@ enum Store {
 }
 
 impl Db {
+    /// Connects to the database of these settings and brings it up to date.
+    pub async fn open(config: &Database, migrations: &Migrator) -> anyhow::Result<Self> {
+        let db = Self::connect(&config.database_url, config.database_max_connections)
+            .await
+            .context("DATABASE_URL cannot be connected to")?;
+        db.migrate(migrations)
+            .await
+            .context("the migrations failed")?;
+        Ok(db)
+    }
+
     /// Connects to `postgres://…`, `sqlite://path` (made if it is missing, with its folder) or
     /// `sqlite::memory:`.
     pub async fn connect(url: &str, max_connections: u32) -> Result<Self> {

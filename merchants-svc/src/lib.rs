@@ -12,7 +12,6 @@ pub mod merchant;
 pub mod service;
 mod store;
 
-use anyhow::Context as _;
 use chassis::{
     admin::Readiness,
     clock::Clock,
@@ -31,14 +30,7 @@ static MIGRATIONS: Migrator = sqlx::migrate!();
 
 /// Opens the database and brings it up to date.
 pub async fn open(config: &Config) -> anyhow::Result<Db> {
-    let database = &config.database;
-    let db = Db::connect(&database.database_url, database.database_max_connections)
-        .await
-        .context("DATABASE_URL cannot be connected to")?;
-    db.migrate(&MIGRATIONS)
-        .await
-        .context("the migrations failed")?;
-    Ok(db)
+    Db::open(&config.database, &MIGRATIONS).await
 }
 
 /// Serves until `shutdown`.

@@ -20,7 +20,6 @@ pub mod signature;
 mod store;
 pub mod worker;
 
-use anyhow::Context as _;
 use chassis::{
     admin::Readiness,
     clock::Clock,
@@ -46,14 +45,7 @@ static MIGRATIONS: Migrator = sqlx::migrate!();
 
 /// Opens the database and brings it up to date.
 pub async fn open(config: &Config) -> anyhow::Result<Db> {
-    let database = &config.database;
-    let db = Db::connect(&database.database_url, database.database_max_connections)
-        .await
-        .context("DATABASE_URL cannot be connected to")?;
-    db.migrate(&MIGRATIONS)
-        .await
-        .context("the migrations failed")?;
-    Ok(db)
+    Db::open(&config.database, &MIGRATIONS).await
 }
 
 /// Serves and delivers until `shutdown`.
