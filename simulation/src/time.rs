@@ -1,0 +1,102 @@
+//! The time of a simulated world. It stands still while anybody works, and is stepped by
+//! [`crate::world`] from one thing that waits to the next.
+//!
+//! Everything of the simulation itself waits with [`Time::sleep`], so that the world knows how far it may step;
+//! the services wait with tokio's own timers, whose runtimes are paused and stepped along.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use chassis::clock::Timestamp;
+use tokio::sync::Notify;
+
+/// Milliseconds since the world began.
+pub type Millis = u64;
+
+/// The true time of one world. Clones show the same.
+#[derive(Clone)]
+pub struct Time(Arc<Shared>);
+
+struct Shared {
+    start: Timestamp,
+    now: AtomicU64,
+    next_sleeper: AtomicU64,
+    sleepers: Mutex<BTreeMap<(Millis, u64), Arc<Notify>>>,
+}
+
+impl Time {
+    pub fn starting_at(start: Timestamp) -> Self {
+        Self(Arc::new(Shared {
+            start,
+            now: AtomicU64::new(0),
+            next_sleeper: AtomicU64::new(0),
+            sleepers: Mutex::default(),
+        }))
+    }
+
+    pub fn now(&self) -> Millis {
+        self.0.now.load(Ordering::SeqCst)
+    }
+
+    pub fn timestamp(&self) -> Timestamp {
+        self.0.start + Duration::from_millis(self.now())
+    }
+
+    pub fn start(&self) -> Timestamp {
+        self.0.start
+    }
+
+    pub async fn sleep(&self, length: Millis) {
+        self.sleep_until(self.now() + length).await;
+    }
+
+    pub async fn sleep_until(&self, due: Millis) {
+        if due <= self.now() {
+            return;
+        }
+        let id = self.0.next_sleeper.fetch_add(1, Ordering::SeqCst);
+        let awake = Arc::new(Notify::new());
+        self.sleepers().insert((due, id), Arc::clone(&awake));
+        let asleep = Asleep { time: self, key: (due, id) };
+        awake.notified().await;
+        drop(asleep);
+    }
+
+    /// When the next sleeper wakes.
+    pub fn next_due(&self) -> Option<Millis> {
+        let sleepers = self.sleepers();
+        sleepers.first_key_value().map(|((due, _), _)| *due)
+    }
+
+    /// Moves to `now` and wakes whoever slept until then.
+    pub fn step_to(&self, now: Millis) {
+        self.0.now.fetch_max(now, Ordering::SeqCst);
+        let sleepers = self.sleepers();
+        for awake in sleepers.range(..=(now, u64::MAX)).map(|(_, awake)| awake) {
+            awake.notify_one();
+        }
+    }
+
+    fn sleepers(&self) -> MutexGuard<'_, BTreeMap<(Millis, u64), Arc<Notify>>> {
+        // No code panics while it holds the lock.
+        self.0.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Leaves the list of sleepers when it is dropped, awake or not.
+struct Asleep<'t> {
+    time: &'t Time,
+    key: (Millis, u64),
+}
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        self.time.sleepers().remove(&self.key);
+    }
+}
