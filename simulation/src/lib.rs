@@ -1,6 +1,116 @@
 //! Searches for histories in which the three promises break: seeded runs of the real services, in
 //! one process, against rails that answer anything they may, networks that lose and delay, clocks
 //! that disagree and replicas that die anywhere.
+//!
+//! A run ([`run`]) starts a [`world`], lets the [`actors`] act through a week of its own time, and
+//! holds what is left against the promises ([`checker`]). Everything that anybody chooses is a pure
+//! function of the seed ([`choice`]); the interleaving of threads and databases is not.
 
+pub mod actors;
+pub mod checker;
 pub mod choice;
+pub mod driver;
+pub mod faults;
+pub mod history;
+mod line;
+pub mod link;
+pub mod postgres_link;
+pub mod rails;
+pub mod receiver;
+pub mod records;
+pub mod replica;
+pub mod store;
 pub mod time;
+pub mod world;
+
+use std::{future::Future, pin::Pin, sync::Arc};
+
+use anyhow::Context as _;
+use futures::future::join_all;
+
+use crate::{
+    actors::{HOUR, Stage, chaos, merchant, operator, payer},
+    checker::{Evidence, Violation},
+    choice::Choices,
+    history::Record,
+    records::Records,
+    time::Millis,
+    world::World,
+};
+
+/// Faults stop here: what rails still have to say comes by then (late money: 96 h).
+const CALM: Millis = 100 * HOUR;
+
+/// Until here everything has ended: a day of asking after what nobody knows, 35 hours of retries.
+const END: Millis = 140 * HOUR;
+
+/// What came of a seed.
+#[derive(Debug)]
+pub struct Outcome {
+    pub seed: u64,
+    pub violations: Vec<Violation>,
+    pub charges: usize,
+    pub settled: usize,
+    pub debits: usize,
+    pub events: usize,
+    /// How often time was stepped.
+    pub steps: u64,
+    pub history: Record,
+}
+
+type Actor = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Runs one seed. `server`: a PostgreSQL server, on which several replicas run; without it one
+/// replica of each service on SQLite.
+///
+/// # Errors
+/// The world cannot be made, or a service ended by itself.
+///
+/// # Panics
+/// Outside a tokio runtime of one thread.
+pub async fn run(seed: u64, server: Option<&str>) -> anyhow::Result<Outcome> {
+    let world = Arc::new(World::start(seed, server).await.context("no world")?);
+    let stage = Stage::set(Arc::clone(&world)).await.context("no merchants")?;
+    let mut choices = Choices::of(seed, "cast");
+    let (orders, links) = (choices.between(3, 9), choices.between(1, 4));
+    let mut actors: Vec<Actor> = Vec::new();
+    for number in 0..orders {
+        actors.push(Box::pin(merchant::charge(stage.clone(), number)));
+    }
+    for number in 0..links {
+        actors.push(Box::pin(payer::pay_link(stage.clone(), 100 + number)));
+    }
+    actors.push(Box::pin(chaos::rage(stage.clone())));
+    actors.push(Box::pin(operator::decide(stage.clone())));
+    let all = join_all(actors);
+    let ended = async {
+        all.await;
+        world.time.sleep_until(CALM).await;
+    };
+    ended.await;
+    world.rails.calm();
+    world.receiver.calm();
+    world.time.sleep_until(END).await;
+    let evidence = Evidence {
+        time: world.time.clone(),
+        history: stage.history.record(),
+        book: world.rails.book(),
+        received: world.receiver.log(),
+        records: Records::read(&world.store).await.context("no records")?,
+        merchants: stage.merchants.to_vec(),
+    };
+    drop(stage);
+    let world = Arc::into_inner(world).context("the world is still used")?;
+    let steps = world.stop().await?;
+    let charges = &evidence.records.charges;
+    Ok(Outcome {
+        seed,
+        violations: checker::check(&evidence),
+        charges: charges.len(),
+        settled: charges.iter().filter(|charge| charge.state == "SETTLED").count(),
+        debits: evidence.book.iter().map(|payment| payment.debits.len()).sum(),
+        events: evidence.records.events.len(),
+        steps,
+        history: evidence.history,
+    })
+}

@@ -1,0 +1,126 @@
+//! Who acts in a world: merchants' backends, payers in front of the checkout, operators, and the
+//! chaos that takes replicas away. Each does what its own choices say.
+
+pub mod chaos;
+pub mod merchant;
+pub mod operator;
+pub mod payer;
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use proto::{
+    merchants::{
+        CreateKeyRequest, CreateMerchantRequest, KycStatus, merchants_client::MerchantsClient,
+    },
+    webhooks::{SetEndpointRequest, webhooks_client::WebhooksClient},
+};
+use reqwest::{RequestBuilder, header::RETRY_AFTER};
+use serde_json::Value;
+
+use crate::{
+    history::{History, Told},
+    time::Millis,
+    world::{Service, World, url},
+};
+
+pub const SECOND: Millis = 1_000;
+pub const MINUTE: Millis = 60 * SECOND;
+pub const HOUR: Millis = 60 * MINUTE;
+
+/// Merchants of a world.
+pub const MERCHANTS: usize = 2;
+
+/// What every actor has.
+#[derive(Clone)]
+pub struct Stage {
+    pub world: Arc<World>,
+    pub history: History,
+    pub merchants: Arc<[Account]>,
+    client: reqwest::Client,
+}
+
+/// A merchant's account.
+#[derive(Clone, Debug)]
+pub struct Account {
+    pub merchant_id: String,
+    pub api_key: String,
+    pub signing_secret: String,
+}
+
+impl Stage {
+    /// Opens the merchants' accounts.
+    ///
+    /// # Errors
+    /// A service refuses, although nothing fails yet.
+    pub async fn set(world: Arc<World>) -> anyhow::Result<Self> {
+        let mut merchants = Vec::new();
+        for number in 0..MERCHANTS {
+            merchants.push(Account::open(&world, number).await?);
+        }
+        Ok(Self {
+            world,
+            history: History::default(),
+            merchants: merchants.into(),
+            // Real time, which only a mistake of the simulation itself would use up.
+            client: chassis::http::client(Duration::from_secs(300))?,
+        })
+    }
+
+    fn api(&self, path: &str) -> String {
+        format!("{}{path}", url(self.world.api.address()))
+    }
+
+    fn page(&self, session_id: &str, rest: &str) -> String {
+        format!("{}/pay/{session_id}{rest}", url(self.world.checkout.address()))
+    }
+
+    /// Sends, and waits as long as the caller has patience.
+    async fn ask(&self, request: RequestBuilder, patience: Millis) -> Told {
+        let exchange = async {
+            let response = request.send().await.ok()?;
+            let status = response.status().as_u16();
+            let retry_after = response.headers().contains_key(RETRY_AFTER);
+            let body = response.bytes().await.ok()?;
+            let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
+            let body = serde_json::from_slice(&body).unwrap_or_else(|_| text());
+            let at = self.world.time.now();
+            Some(Told::Answer { at, status, body, retry_after })
+        };
+        tokio::select! {
+            told = exchange => told.unwrap_or(Told::Nothing),
+            () = self.world.time.sleep(patience) => Told::Nothing,
+        }
+    }
+}
+
+impl Account {
+    async fn open(world: &World, number: usize) -> anyhow::Result<Self> {
+        let mut merchants = MerchantsClient::new(world.inside.channel(Service::Merchants)?);
+        let new = CreateMerchantRequest {
+            name: format!("Shop {number}"),
+            email: format!("shop{number}@example.com"),
+            email_verified: true,
+            kyc_status: KycStatus::Approved.into(),
+            accepting_payments: true,
+        };
+        let merchant = merchants.create_merchant(new).await.context("no merchant")?.into_inner();
+        let request = CreateKeyRequest {
+            merchant_id: merchant.merchant_id.clone(),
+            label: "simulation".to_owned(),
+        };
+        let key = merchants.create_key(request).await.context("no key")?.into_inner();
+        let mut webhooks = WebhooksClient::new(world.inside.channel(Service::Webhooks)?);
+        let request = SetEndpointRequest {
+            merchant_id: merchant.merchant_id.clone(),
+            url: world.receiver.url(number),
+            events: Vec::new(),
+        };
+        let endpoint = webhooks.set_endpoint(request).await.context("no endpoint")?.into_inner();
+        Ok(Self {
+            merchant_id: merchant.merchant_id,
+            api_key: key.api_key,
+            signing_secret: endpoint.signing_secret,
+        })
+    }
+}

@@ -1,0 +1,75 @@
+//! Takes replicas away and gives them back: at a moment, or at exactly the n-th thing that they
+//! say to a database, a service or a rail, before or after it has its effect.
+
+use futures::future::join_all;
+use tokio::sync::oneshot;
+
+use super::{HOUR, MINUTE, SECOND, Stage};
+use crate::{choice::Choices, link::When, time::Millis};
+
+/// The ordinary faults of links last so long; after that in short storms only.
+const FIRST_STORM: Millis = 30 * MINUTE;
+
+/// When charges that failed are looked at again, the networks fail for some minutes too.
+const LATER_STORMS: [Millis; 4] = [HOUR, 24 * HOUR, 25 * HOUR, 72 * HOUR];
+
+/// Storms, and the deaths of every replica.
+pub async fn rage(stage: Stage) {
+    let storms = storms(stage.clone());
+    let deaths = stage.world.mortal().into_iter().map(|place| die(stage.clone(), place));
+    tokio::join!(storms, join_all(deaths));
+}
+
+async fn storms(stage: Stage) {
+    let mut choices = Choices::of(stage.world.seed, "storms");
+    let (time, faults) = (&stage.world.time, &stage.world.faults);
+    faults.on();
+    time.sleep(FIRST_STORM).await;
+    faults.pause();
+    for storm in LATER_STORMS {
+        if choices.chance(500) {
+            time.sleep_until(storm + choices.below(8 * MINUTE)).await;
+            faults.on();
+            time.sleep(choices.between(MINUTE, 12 * MINUTE)).await;
+            faults.pause();
+        }
+    }
+}
+
+async fn die(stage: Stage, place: usize) {
+    let name = stage.world.name_of(place);
+    let mut choices = Choices::of(stage.world.seed, &format!("deaths of {name}"));
+    let deaths = choices.weighted(&[(35, 0), (30, 1), (20, 2), (15, 4)]);
+    for _ in 0..deaths {
+        stage.world.time.sleep(choices.between(5 * SECOND, 4 * MINUTE)).await;
+        wait_for_the_moment(&stage, place, &mut choices).await;
+        if let Err(error) = stage.world.crash(place).await {
+            tracing::error!(error = format!("{error:#}"), "a replica had ended before");
+        }
+        let away = choices.weighted(&[(40, SECOND), (40, 40 * SECOND), (20, 3 * MINUTE)]);
+        stage.world.time.sleep(choices.between(50, away)).await;
+        if let Err(error) = stage.world.start_replica(place).await {
+            tracing::error!(error = format!("{error:#}"), "a replica does not start again");
+        }
+    }
+}
+
+/// Waits for the n-th message of the replica, but not for ever.
+async fn wait_for_the_moment(stage: &Stage, place: usize, choices: &mut Choices) {
+    let when = choices.weighted(&[(1, When::Before), (1, When::After), (1, When::AfterAnswer)]);
+    let (number, at_once) = (choices.below(40), choices.chance(200));
+    let links = stage.world.links_of(place);
+    let database = stage.world.database_of(place).filter(|_| choices.chance(600));
+    let chosen = choices.below(links.len().try_into().unwrap_or_default());
+    let (trip, tripped) = oneshot::channel();
+    match (database, links.get(usize::try_from(chosen).unwrap_or_default())) {
+        _ if at_once => return,
+        (Some(database), _) => database.trip(number, when, trip),
+        (None, Some(link)) => link.trip(number % 8, when, trip),
+        (None, None) => return,
+    }
+    tokio::select! {
+        _ = tripped => {}
+        () = stage.world.time.sleep(3 * MINUTE) => {}
+    }
+}

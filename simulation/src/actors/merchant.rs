@@ -1,0 +1,245 @@
+//! A merchant's backend: charges wallets and makes payment links, and does after a failure what a
+//! careful client does on what it was told.
+
+use futures::future::join_all;
+use serde_json::json;
+
+use super::{MINUTE, SECOND, Stage};
+use crate::{
+    choice::Choices,
+    history::{Order, Read, SessionTold, Thing, Told, key},
+    time::Millis,
+};
+
+/// Orders begin within this.
+const BEGIN: Millis = 6 * MINUTE;
+
+/// Tries that a careful client makes.
+const TRIES_MAX: usize = 8;
+
+/// What an order is charged to.
+const PROVIDERS: [(u64, &str); 3] = [(55, "MTN"), (30, "TELECEL"), (15, "AT")];
+
+/// The code that the simulated Telecel takes.
+const RIGHT_CODE: &str = "123456";
+
+/// Charges one wallet, by one or by two requests at the same time.
+pub async fn charge(stage: Stage, number: u64) {
+    let mut choices = Choices::of(stage.world.seed, &format!("order {number}"));
+    stage.world.time.sleep(choices.below(BEGIN)).await;
+    let order = Order {
+        merchant: usize::from(choices.chance(500)),
+        phone: crate::history::phone(number * 100),
+        amount_minor: i64::try_from(choices.between(100, 99_999)).unwrap_or(100),
+        keyed: choices.chance(700),
+        session: None,
+        tries: Vec::new(),
+    };
+    let provider = choices.weighted(&PROVIDERS);
+    let key = order.keyed.then(|| key(choices.below(u64::MAX)));
+    let twins = if order.keyed && choices.chance(300) { 2 } else { 1 };
+    let merchant = order.merchant;
+    let body = json!({
+        "amount": serde_json::Number::from_string_unchecked(major(order.amount_minor)),
+        "mobile_number": order.phone,
+        "provider": provider,
+        "description": format!("Order {number}"),
+    });
+    let id = stage.history.order(order);
+    let requests = (0..twins).map(|twin| {
+        let charging = Charging {
+            stage: stage.clone(),
+            choices: Choices::of(stage.world.seed, &format!("order {number} client {twin}")),
+            order: id,
+            merchant,
+            key: key.clone(),
+            body: body.to_string(),
+        };
+        charging.run()
+    });
+    join_all(requests).await;
+}
+
+/// Minor units as a JSON number of major units.
+fn major(minor: i64) -> String {
+    format!("{}.{:02}", minor / 100, minor % 100)
+}
+
+struct Charging {
+    stage: Stage,
+    choices: Choices,
+    order: usize,
+    merchant: usize,
+    key: Option<String>,
+    body: String,
+}
+
+impl Charging {
+    async fn run(mut self) {
+        let Some(told) = self.begin().await else {
+            return;
+        };
+        let Some(reference) = told.field("reference").map(str::to_owned) else {
+            return;
+        };
+        let again = self.key.is_some() && self.choices.chance(150);
+        if told.field("status") == Some("OTP_REQUIRED") {
+            self.give_code(&reference).await;
+        }
+        self.follow(&reference).await;
+        if again {
+            // Long after, the same request once more: the same answer.
+            self.stage.world.time.sleep(self.choices.below(20 * MINUTE)).await;
+            self.try_once().await;
+        }
+    }
+
+    /// Asks until it is told what became of the order, or may not ask again.
+    async fn begin(&mut self) -> Option<Told> {
+        for _ in 0..TRIES_MAX {
+            let told = self.try_once().await;
+            let may_ask_again = self.key.is_some() || told.says_nothing_started();
+            match told.status() {
+                Some(202 | 422) => return Some(told),
+                Some(409 | 429 | 500..) | None if may_ask_again => {
+                    let wait = self.choices.between(SECOND, 20 * SECOND);
+                    self.stage.world.time.sleep(wait).await;
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    async fn try_once(&mut self) -> Told {
+        let stage = &self.stage;
+        let mut request = stage
+            .client
+            .post(stage.api("/api/v1/payments/charge"))
+            .bearer_auth(&stage.merchants[self.merchant].api_key)
+            .header("content-type", "application/json")
+            .body(self.body.clone());
+        if let Some(key) = &self.key {
+            request = request.header("idempotency-key", key);
+        }
+        let patience = self.choices.weighted(&[(10, 2 * SECOND), (20, 8 * SECOND), (70, 30 * SECOND)]);
+        let sent = stage.history.sent(self.order, stage.world.time.now());
+        let told = stage.ask(request, patience).await;
+        stage.history.told(sent, told.clone());
+        told
+    }
+
+    async fn follow(&mut self, reference: &str) {
+        for _ in 0..self.choices.between(1, 5) {
+            let wait = self.choices.between(4 * SECOND, 150 * SECOND);
+            self.stage.world.time.sleep(wait).await;
+            if matches!(self.read(reference).await.as_deref(), Some("SETTLED" | "FAILED")) {
+                return;
+            }
+        }
+    }
+
+    async fn read(&self, reference: &str) -> Option<String> {
+        read_charge(&self.stage, self.merchant, reference).await
+    }
+
+    async fn give_code(&mut self, reference: &str) {
+        let plan: &[(Millis, &str)] = self.choices.weighted::<&[(Millis, &str)]>(&[
+            (50, &[(20 * SECOND, RIGHT_CODE)]),
+            (15, &[(10 * SECOND, "111111"), (30 * SECOND, RIGHT_CODE)]),
+            (
+                10,
+                &[(5 * SECOND, "111111"), (5 * SECOND, "222222"), (5 * SECOND, "333333")],
+            ),
+            (
+                8,
+                &[(5 * SECOND, "111111"), (5 * SECOND, "222222"), (5 * SECOND, RIGHT_CODE)],
+            ),
+            (7, &[(11 * MINUTE, RIGHT_CODE)]),
+            (5, &[(9 * MINUTE + 59 * SECOND, RIGHT_CODE)]),
+            (5, &[]),
+        ]);
+        let is_impatient = self.choices.chance(250);
+        for (wait, code) in plan {
+            self.stage.world.time.sleep(*wait).await;
+            if is_impatient {
+                // Two at the same time: one of them is sent.
+                tokio::join!(self.submit(reference, code), self.submit(reference, code));
+            } else {
+                self.submit(reference, code).await;
+            }
+        }
+    }
+
+    async fn submit(&self, reference: &str, code: &str) {
+        let stage = &self.stage;
+        let request = stage
+            .client
+            .post(stage.api("/api/v1/payments/charge/submit-otp"))
+            .bearer_auth(&stage.merchants[self.merchant].api_key)
+            .header("content-type", "application/json")
+            .body(json!({"reference": reference, "otp": code}).to_string());
+        let asked_at = stage.world.time.now();
+        let told = stage.ask(request, 30 * SECOND).await;
+        note(stage, Thing::Charge(reference.to_owned()), asked_at, &told);
+    }
+}
+
+/// Reads a charge; the status, where it was told one.
+pub async fn read_charge(stage: &Stage, merchant: usize, reference: &str) -> Option<String> {
+    let path = format!("/api/v1/payments/charge/{reference}");
+    read(stage, merchant, &path, Thing::Charge(reference.to_owned())).await
+}
+
+/// Reads a session's status.
+pub async fn read_session(stage: &Stage, merchant: usize, session_id: &str) -> Option<String> {
+    let path = format!("/api/v1/payments/{session_id}/status");
+    read(stage, merchant, &path, Thing::Session(session_id.to_owned())).await
+}
+
+async fn read(stage: &Stage, merchant: usize, path: &str, of: Thing) -> Option<String> {
+    let request = stage.client.get(stage.api(path)).bearer_auth(&stage.merchants[merchant].api_key);
+    let asked_at = stage.world.time.now();
+    let told = stage.ask(request, 20 * SECOND).await;
+    note(stage, of, asked_at, &told);
+    told.field("status").map(str::to_owned)
+}
+
+fn note(stage: &Stage, of: Thing, asked_at: Millis, told: &Told) {
+    let Told::Answer { at, .. } = told else { return };
+    if let Some(status) = told.field("status") {
+        let status = status.to_owned();
+        stage.history.read(Read { asked_at, at: *at, of, status });
+    }
+}
+
+/// Makes a payment link; the session, once the merchant is told of one.
+pub async fn make_session(stage: &Stage, choices: &mut Choices, number: u64) -> Option<SessionTold> {
+    let merchant = usize::from(choices.chance(500));
+    let key = choices.chance(600).then(|| key(choices.below(u64::MAX)));
+    let currency = choices.weighted(&[(80, "GHS"), (20, "USD")]);
+    let amount = major(i64::try_from(choices.between(100, 50_000)).unwrap_or(100));
+    let body = format!(
+        r#"{{"amount": {amount}, "currency": "{currency}", "description": "Link {number}"}}"#
+    );
+    for _ in 0..TRIES_MAX {
+        let mut request = stage
+            .client
+            .post(stage.api("/api/v1/payments/initiate"))
+            .bearer_auth(&stage.merchants[merchant].api_key)
+            .header("content-type", "application/json")
+            .body(body.clone());
+        if let Some(key) = &key {
+            request = request.header("idempotency-key", key);
+        }
+        let told = stage.ask(request, 20 * SECOND).await;
+        if let Some(session_id) = told.field("session_id").filter(|_| told.status() == Some(201)) {
+            let session_id = session_id.to_owned();
+            let session = SessionTold { merchant, session_id, key };
+            stage.history.session(session.clone());
+            return Some(session);
+        }
+        stage.world.time.sleep(choices.between(SECOND, 10 * SECOND)).await;
+    }
+    None
+}

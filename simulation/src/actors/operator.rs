@@ -1,0 +1,113 @@
+//! An operator: looks through the open cases now and then, asks the networks' own people what is
+//! in their books, and decides.
+
+use proto::charges::{
+    Case, CaseKind, CloseCaseRequest, ListCasesRequest, ResolveChargeRequest, ShowChargeRequest,
+    charge_operations_client::ChargeOperationsClient, close_case_request::Action,
+    resolve_charge_request::Outcome,
+};
+
+use super::{HOUR, MINUTE, Stage};
+use crate::{
+    choice::Choices,
+    history::{Act, Decision},
+    rails::Payment,
+    world::Service,
+};
+use chassis::grpc::Channel;
+
+type Operations = ChargeOperationsClient<Channel>;
+
+/// When the cases are looked through: a day's end is an hour's start.
+const ROUNDS: [u64; 6] = [2 * HOUR, 25 * HOUR, 49 * HOUR, 74 * HOUR, 98 * HOUR, 101 * HOUR];
+
+/// Decides about cases until none is left that it can.
+pub async fn decide(stage: Stage) {
+    let mut choices = Choices::of(stage.world.seed, "operator");
+    for round in ROUNDS {
+        stage.world.time.sleep_until(round + choices.below(10 * MINUTE)).await;
+        let Ok(channel) = stage.world.inside.channel(Service::Charges) else {
+            continue;
+        };
+        let mut operations = ChargeOperationsClient::new(channel);
+        let Ok(listed) = operations.list_cases(ListCasesRequest {}).await else {
+            continue;
+        };
+        for case in listed.into_inner().cases {
+            // One that is refused, or whose answer is lost, comes up again.
+            decide_one(&stage, &mut operations, &mut choices, &case).await.ok();
+        }
+    }
+}
+
+async fn decide_one(
+    stage: &Stage,
+    operations: &mut Operations,
+    choices: &mut Choices,
+    case: &Case,
+) -> Result<(), tonic::Status> {
+    let reference = case.reference.clone();
+    let shown = operations.show_charge(ShowChargeRequest { reference: reference.clone() });
+    let shown = shown.await?.into_inner();
+    let is_open = !matches!(shown.state.as_str(), "SETTLED" | "FAILED");
+    let book = stage.world.rails.book();
+    let payment = book.iter().find(|payment| payment.reference == shown.rail_reference);
+    if is_open {
+        let Some(outcome) = outcome(stage, payment, case, &shown) else {
+            return Ok(());
+        };
+        let decision = match outcome {
+            Outcome::Settled(_) => Decision::Settled,
+            Outcome::FailedReason(_) => Decision::Failed,
+        };
+        operations
+            .resolve_charge(ResolveChargeRequest {
+                reference: reference.clone(),
+                outcome: Some(outcome),
+                evidence: "the network's own book".to_owned(),
+            })
+            .await?;
+        note(stage, &reference, decision);
+    }
+    let closing = match case.kind() {
+        CaseKind::UnknownOutcome | CaseKind::Unspecified => return Ok(()),
+        CaseKind::LateMoney if choices.chance(400) => (Action::Release, Decision::Release),
+        CaseKind::LateMoney | CaseKind::Mismatch | CaseKind::Reversed => {
+            (Action::Refund, Decision::Refund)
+        }
+    };
+    let (action, decision) = closing;
+    let mut request = CloseCaseRequest { case_id: case.case_id.clone(), ..Default::default() };
+    request.set_action(action);
+    operations.close_case(request).await?;
+    note(stage, &reference, decision);
+    Ok(())
+}
+
+/// What the book proves; `None`: nothing yet.
+fn outcome(
+    stage: &Stage,
+    payment: Option<&Payment>,
+    case: &Case,
+    shown: &proto::charges::ShowChargeResponse,
+) -> Option<Outcome> {
+    let asked = shown.charge.as_ref().and_then(|charge| charge.amount.as_ref())?;
+    let failed = || Outcome::FailedReason("PAYER_TIMEOUT".to_owned());
+    let Some(payment) = payment else {
+        return Some(failed());
+    };
+    let debited: i64 = payment.debits.iter().map(|debit| debit.amount_minor).sum();
+    if debited == asked.minor_units && case.kind() != CaseKind::Mismatch {
+        return Some(Outcome::Settled(true));
+    }
+    // What is settled there cannot change any more, so that "never debited" is the truth.
+    (debited != 0 || stage.world.rails.is_settled()).then(failed)
+}
+
+fn note(stage: &Stage, reference: &str, what: Decision) {
+    stage.history.act(Act {
+        at: stage.world.time.now(),
+        reference: reference.to_owned(),
+        what,
+    });
+}

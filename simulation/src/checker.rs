@@ -1,0 +1,122 @@
+//! Holds the whole history, the rails' book, the databases and the receiver's log against the
+//! promises. What it finds is a broken promise, whatever the reason.
+
+mod events;
+mod money;
+mod truth;
+
+use std::{collections::HashMap, fmt};
+
+use uuid::Uuid;
+
+use crate::{
+    actors::Account,
+    history::Record,
+    rails::Payment,
+    receiver::Received,
+    records::{Charge, Records},
+    time::Time,
+};
+
+/// The promises, numbered as `docs/simulation.md` tells them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Promise {
+    /// 1. What was acknowledged exists.
+    Kept,
+    /// 2. One key, one debit.
+    Once,
+    /// 3. FAILED is final and the rail's word.
+    Failed,
+    /// 4. "Nothing was started" is the truth.
+    Nothing,
+    /// 5. SETTLED is exactly one debit of that amount.
+    Settled,
+    /// 6. Every debit that the rail told of is somebody's.
+    Owned,
+    /// 7. One event for one end, whose body never changes.
+    Event,
+    /// 8. A session is paid once.
+    Session,
+    /// 9. The ledger balances.
+    Ledger,
+    /// 10. Everything ends once the faults do.
+    Live,
+}
+
+/// A promise that a run broke.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    pub promise: Promise,
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.promise, self.what)
+    }
+}
+
+/// Everything that a run left behind.
+pub struct Evidence {
+    pub time: Time,
+    pub history: Record,
+    pub book: Vec<Payment>,
+    pub received: Vec<Received>,
+    pub records: Records,
+    pub merchants: Vec<Account>,
+}
+
+/// Every promise that was broken.
+pub fn check(evidence: &Evidence) -> Vec<Violation> {
+    let mut found = Found::new(evidence);
+    truth::check(&mut found);
+    money::check(&mut found);
+    events::check(&mut found);
+    found.violations
+}
+
+/// The evidence, in order, and what was found in it.
+struct Found<'e> {
+    evidence: &'e Evidence,
+    violations: Vec<Violation>,
+    by_reference: HashMap<&'e str, &'e Charge>,
+    /// Charges that were not void, by their wallet's number in the form of orders.
+    by_phone: HashMap<String, Vec<&'e Charge>>,
+    payments: HashMap<Uuid, &'e Payment>,
+}
+
+impl<'e> Found<'e> {
+    fn new(evidence: &'e Evidence) -> Self {
+        let charges = &evidence.records.charges;
+        let mut by_phone: HashMap<String, Vec<&Charge>> = HashMap::new();
+        for charge in charges.iter().filter(|charge| charge.state != "VOID") {
+            by_phone.entry(local(&charge.phone)).or_default().push(charge);
+        }
+        let payments = evidence.book.iter();
+        let payments = payments.filter_map(|payment| Some((payment.reference.parse().ok()?, payment)));
+        Self {
+            evidence,
+            violations: Vec::new(),
+            by_reference: charges.iter().map(|charge| (charge.reference.as_str(), charge)).collect(),
+            by_phone,
+            payments: payments.collect(),
+        }
+    }
+
+    fn broken(&mut self, promise: Promise, what: String) {
+        self.violations.push(Violation { promise, what });
+    }
+
+    fn payment(&self, charge: &Charge) -> Option<&'e Payment> {
+        self.payments.get(&charge.rail_reference).copied()
+    }
+
+    fn was_decided(&self, charge: &Charge) -> bool {
+        self.evidence.history.acts.iter().any(|act| act.reference == charge.reference)
+    }
+}
+
+/// A wallet's number as orders write it.
+fn local(phone: &str) -> String {
+    phone.replacen("+233", "0", 1)
+}

@@ -1,0 +1,136 @@
+//! Promises 5, 6, 8 and 9: every pesewa is somebody's, once.
+
+use std::collections::{HashMap, HashSet};
+
+use uuid::Uuid;
+
+use super::{Found, Promise};
+use crate::records::Charge;
+
+pub fn check(found: &mut Found<'_>) {
+    for charge in &found.evidence.records.charges {
+        check_settled(found, charge);
+        check_debits(found, charge);
+    }
+    check_sessions(found);
+    check_ledger(found);
+}
+
+fn check_settled(found: &mut Found<'_>, charge: &Charge) {
+    let is_settled = charge.state == "SETTLED";
+    let credits = posted(found, "SETTLEMENT", charge.transaction_id, "merchant:");
+    if !is_settled {
+        if credits != 0 {
+            let what = format!("{} is {} and was credited", charge.reference, charge.state);
+            found.broken(Promise::Failed, what);
+        }
+        return;
+    }
+    if credits != charge.amount_minor {
+        let what = format!("{} is SETTLED and {credits} was credited", charge.reference);
+        found.broken(Promise::Settled, what);
+    }
+    let debits = found.payment(charge).map(|payment| payment.debits.as_slice()).unwrap_or_default();
+    let is_one = debits.len() == 1 && debits.iter().all(|debit| debit.amount_minor == charge.amount_minor);
+    if !is_one {
+        let what = format!("{} is SETTLED over {}, debits: {debits:?}", charge.reference, charge.amount_minor);
+        found.broken(Promise::Settled, what);
+    }
+}
+
+/// What was posted of one kind to accounts of one sort, for a subject.
+fn posted(found: &Found<'_>, kind: &str, subject: Uuid, account: &str) -> i64 {
+    let postings = found.evidence.records.postings.iter();
+    postings
+        .filter(|line| line.kind == kind && line.subject == subject && line.account.starts_with(account))
+        .map(|line| line.amount_minor)
+        .sum()
+}
+
+/// A debit that the rail told of is with the merchant, or in suspense with a case.
+fn check_debits(found: &mut Found<'_>, charge: &Charge) {
+    let Some(payment) = found.payment(charge) else {
+        return;
+    };
+    let Some(debit) = payment.debits.first() else {
+        return;
+    };
+    let was_told = payment.said.iter().any(|said| said.is_told_success() && said.at >= debit.at);
+    let credited = posted(found, "SETTLEMENT", charge.transaction_id, "merchant:");
+    let suspended = posted(found, "SUSPENSE", charge.transaction_id, "suspense");
+    if was_told && credited == 0 && suspended == 0 && !is_reversed_early(payment) {
+        let what = format!("{} ({}) was debited and told, and is nobody's: {payment:?}", charge.reference, charge.state);
+        found.broken(Promise::Owned, what);
+    }
+    if credited != 0 && suspended != 0 {
+        found.broken(Promise::Owned, format!("{} is owned twice", charge.reference));
+    }
+    let cases = found.evidence.records.cases.iter();
+    let has_case = cases.filter(|case| case.transaction_id == charge.transaction_id);
+    if suspended != 0 && !has_case.clone().any(|case| case.suspense_minor.is_some()) {
+        let what = format!("{} has money in suspense and no case", charge.reference);
+        found.broken(Promise::Owned, what);
+    }
+}
+
+/// Taken back before anybody could post it.
+fn is_reversed_early(payment: &crate::rails::Payment) -> bool {
+    payment.reversed_at.is_some()
+}
+
+fn check_sessions(found: &mut Found<'_>) {
+    let mut settled: HashSet<Uuid> = HashSet::new();
+    let mut credits: HashMap<Uuid, u32> = HashMap::new();
+    let records = &found.evidence.records;
+    for charge in &records.charges {
+        if charge.state == "SETTLED" && !settled.insert(charge.session_id) {
+            let what = format!("session {} was settled twice", charge.session_id);
+            found.violations.push(super::Violation { promise: Promise::Session, what });
+        }
+        let cases = records.cases.iter().filter(|case| case.transaction_id == charge.transaction_id);
+        let released = cases.filter(|case| posted(found, "RELEASE", case.case_id, "merchant:") != 0);
+        let times = u32::from(charge.state == "SETTLED") + u32::try_from(released.count()).unwrap_or(u32::MAX);
+        *credits.entry(charge.session_id).or_default() += times;
+    }
+    for (session, times) in credits.into_iter().filter(|(_, times)| *times > 1) {
+        let settled_after_release = records.cases.iter().any(|case| {
+            case.kind == "DOUBLE_CREDIT"
+                && records.charges.iter().any(|charge| {
+                    charge.session_id == session && charge.transaction_id == case.transaction_id
+                })
+        });
+        if !settled_after_release {
+            found.broken(Promise::Session, format!("session {session} was credited {times} times"));
+        }
+    }
+    for charge in records.charges.iter().filter(|charge| charge.state == "SETTLED") {
+        let session = records.sessions.iter().find(|session| session.session_id == charge.session_id);
+        let status = session.map(|session| session.status.as_str());
+        if status != Some("COMPLETED") {
+            let what = format!("{} is SETTLED and its session is {status:?}", charge.reference);
+            found.broken(Promise::Session, what);
+        }
+    }
+}
+
+fn check_ledger(found: &mut Found<'_>) {
+    let records = &found.evidence.records;
+    let mut sums: HashMap<(&str, Uuid, &str), i64> = HashMap::new();
+    let mut accounts: HashMap<(&str, &str), i64> = HashMap::new();
+    for line in &records.postings {
+        *sums.entry((&line.kind, line.subject, &line.currency)).or_default() += line.amount_minor;
+        *accounts.entry((&line.account, &line.currency)).or_default() += line.amount_minor;
+    }
+    for (posting, sum) in sums.into_iter().filter(|(_, sum)| *sum != 0) {
+        found.broken(Promise::Ledger, format!("{posting:?} sums to {sum}"));
+    }
+    let merchants = accounts.iter().filter(|((account, _), _)| account.starts_with("merchant:"));
+    for ((account, currency), sum) in merchants {
+        let mut balances = records.balances.iter();
+        let kept = balances.find(|kept| kept.account == *account && kept.currency == *currency);
+        let kept = kept.map(|kept| kept.amount_minor);
+        if kept != Some(*sum) {
+            found.broken(Promise::Ledger, format!("{account} holds {sum} and its balance is {kept:?}"));
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Promises 1 to 4: what callers were told is true and stays true.
+
+use std::collections::HashMap;
+
+use super::{Found, Promise};
+use crate::{
+    history::{Order, Read, Thing, Told, Try},
+    rails::Payment,
+    records::Charge,
+    time::Millis,
+};
+
+/// A network's own windows (rails §4.1, §4.2): before their end its silence proves nothing.
+const MOMO_WINDOW: Millis = 300_000;
+const PAYSTACK_WINDOW: Millis = 180_000;
+
+pub fn check(found: &mut Found<'_>) {
+    let history = &found.evidence.history;
+    for order in &history.orders {
+        check_order(found, order);
+    }
+    for session in &history.sessions {
+        let sessions = &found.evidence.records.sessions;
+        if !sessions.iter().any(|kept| kept.session_id.to_string() == session.session_id) {
+            found.broken(Promise::Kept, format!("session {} is gone", session.session_id));
+        }
+    }
+    check_reads(found);
+    for charge in &found.evidence.records.charges {
+        match charge.state.as_str() {
+            "FAILED" => check_failed(found, charge),
+            "VOID" => check_void(found, charge),
+            _ => {}
+        }
+    }
+    for payment in &found.evidence.book {
+        let is_ours = |charge: &Charge| charge.rail_reference.to_string() == payment.reference;
+        if !found.evidence.records.charges.iter().any(is_ours) {
+            let what = format!("the rail has a payment {} that nobody recorded", payment.reference);
+            found.broken(Promise::Kept, what);
+        }
+    }
+}
+
+fn check_order(found: &mut Found<'_>, order: &Order) {
+    let charges = found.by_phone.get(&order.phone).cloned().unwrap_or_default();
+    for Try { told, .. } in &order.tries {
+        check_told(found, order, told);
+    }
+    let nothing = order.tries.iter().filter(|made| made.told.says_nothing_started()).count();
+    let may_have_begun = order.tries.len() - nothing;
+    let most = if order.keyed { may_have_begun.min(1) } else { may_have_begun };
+    let live = charges.len();
+    if live > most {
+        let promise = if may_have_begun == 0 || !order.keyed { Promise::Nothing } else { Promise::Once };
+        let what = format!(
+            "order {} has {live} charges, {most} at the most may be: {:?}",
+            order.phone,
+            order.tries.iter().map(|made| &made.told).collect::<Vec<_>>()
+        );
+        found.broken(promise, what);
+    }
+    let payments = charges.iter().filter_map(|charge| found.payment(charge));
+    let debits: usize = payments.map(|payment| payment.debits.len()).sum();
+    if debits > most {
+        let what = format!("order {} was debited {debits} times, {most} at the most", order.phone);
+        found.broken(Promise::Once, what);
+    }
+}
+
+fn check_told(found: &mut Found<'_>, order: &Order, told: &Told) {
+    let (Some(202 | 422), Some(reference)) = (told.status(), told.field("reference")) else {
+        return;
+    };
+    let Some(charge) = found.by_reference.get(reference) else {
+        found.broken(Promise::Kept, format!("charge {reference} was told and is not there"));
+        return;
+    };
+    let (state, status) = (charge.state.clone(), told.field("status").unwrap_or_default());
+    if state == "VOID" {
+        found.broken(Promise::Kept, format!("charge {reference} was told {status} and is void"));
+    }
+    if told.status() == Some(422) && state != "FAILED" {
+        found.broken(Promise::Failed, format!("charge {reference} was told FAILED and is {state}"));
+    }
+    if order.keyed {
+        let others = order.tries.iter().filter_map(|made| made.told.field("reference"));
+        let others: Vec<&str> = others.filter(|other| *other != reference).collect();
+        if !others.is_empty() {
+            let what = format!("one key was told {reference} and {others:?}");
+            found.broken(Promise::Once, what);
+        }
+    }
+}
+
+/// What has ended for one reader has ended for every later one.
+fn check_reads(found: &mut Found<'_>) {
+    let mut reads: HashMap<&Thing, Vec<&Read>> = HashMap::new();
+    for read in &found.evidence.history.reads {
+        reads.entry(&read.of).or_default().push(read);
+    }
+    for (thing, mut reads) in reads {
+        reads.sort_by_key(|read| read.at);
+        for (number, read) in reads.iter().enumerate() {
+            let has_ended = match thing {
+                Thing::Charge(_) => matches!(read.status.as_str(), "SETTLED" | "FAILED"),
+                Thing::Session(_) => read.status == "COMPLETED",
+            };
+            let later = reads.iter().skip(number + 1).find(|later| {
+                has_ended && later.asked_at >= read.at && !is_same_end(&read.status, &later.status)
+            });
+            if let Some(later) = later {
+                let what = format!("{thing:?} was {} and later {}", read.status, later.status);
+                found.broken(Promise::Kept, what);
+            }
+        }
+        let last = reads.iter().rev().find(|read| matches!(read.status.as_str(), "SETTLED" | "FAILED"));
+        if let (Thing::Charge(reference), Some(read)) = (thing, last) {
+            let kept = found.by_reference.get(reference.as_str()).map(|charge| charge.state.clone());
+            if kept.as_deref() != Some(&read.status) {
+                let what = format!("{reference} was read as {} and is {kept:?}", read.status);
+                found.broken(Promise::Failed, what);
+            }
+        }
+    }
+}
+
+fn is_same_end(ended: &str, later: &str) -> bool {
+    // An OTP that was submitted to a charge that has settled is answered 202 INITIATED (design §3).
+    ended == later || (ended == "SETTLED" && later == "INITIATED")
+}
+
+/// Nobody but the rail, an operator, or a code that never came ends a charge as FAILED.
+fn check_failed(found: &mut Found<'_>, charge: &Charge) {
+    if found.was_decided(charge) {
+        return;
+    }
+    let Some(payment) = found.payment(charge) else {
+        return;
+    };
+    let ended = charge.updated_at.since(found.evidence.time.start());
+    let ended = Millis::try_from(ended.as_millis()).unwrap_or(Millis::MAX);
+    let reason = charge.failure_reason.clone().unwrap_or_default();
+    let is_of_codes = reason.starts_with("OTP_");
+    if payment.taken_at.is_empty() && payment.debits.is_empty() {
+        return;
+    }
+    // A network's own clock and a read that was on its way: a second.
+    let said = payment.said.iter().any(|said| {
+        said.at <= ended + 1_000 && is_failure(payment, said)
+    });
+    let was_debited = !payment.debits.is_empty();
+    if !said && (!is_of_codes || was_debited) {
+        let what = format!(
+            "{} is FAILED {reason} at {ended} ms, and the rail had not said so: {payment:?}",
+            charge.reference
+        );
+        found.broken(Promise::Failed, what);
+    }
+}
+
+/// Whether this is a word of the rail that ends a payment.
+fn is_failure(payment: &Payment, said: &crate::rails::Said) -> bool {
+    let window = if payment.rail == "momo" { MOMO_WINDOW } else { PAYSTACK_WINDOW };
+    let taken = payment.taken_at.iter().max().copied().unwrap_or_default();
+    said.is_final_failure() || (said.is_abandoned() && said.at >= taken + window)
+}
+
+fn check_void(found: &mut Found<'_>, charge: &Charge) {
+    if let Some(payment) = found.payment(charge)
+        && !payment.taken_at.is_empty()
+    {
+        let what = format!("{} is void, and the rail has it: {payment:?}", charge.reference);
+        found.broken(Promise::Nothing, what);
+    }
+}

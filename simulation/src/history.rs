@@ -1,0 +1,167 @@
+//! What the actors did and were told: what the checker holds the services to.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::{driver::lock, time::Millis};
+
+/// Everything that happened, as the actors saw it. Clones share it.
+#[derive(Clone, Default)]
+pub struct History(Arc<Mutex<Record>>);
+
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    pub orders: Vec<Order>,
+    pub sessions: Vec<SessionTold>,
+    pub reads: Vec<Read>,
+    pub acts: Vec<Act>,
+}
+
+/// One intention to debit one wallet. No two orders have the same number.
+#[derive(Clone, Debug)]
+pub struct Order {
+    pub merchant: usize,
+    pub phone: String,
+    pub amount_minor: i64,
+    /// Every try carries one Idempotency-Key (of the API, or of the checkout's form).
+    pub keyed: bool,
+    /// Paid at the checkout of this session.
+    pub session: Option<String>,
+    pub tries: Vec<Try>,
+}
+
+/// One request for an order.
+#[derive(Clone, Debug)]
+pub struct Try {
+    pub sent_at: Millis,
+    pub told: Told,
+}
+
+/// How a request ended for who sent it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Told {
+    /// No answer, or not yet.
+    Nothing,
+    /// An answer, with its body where that was JSON.
+    Answer { at: Millis, status: u16, body: Value, retry_after: bool },
+}
+
+/// A session that a merchant was told of.
+#[derive(Clone, Debug)]
+pub struct SessionTold {
+    pub merchant: usize,
+    pub session_id: String,
+    pub key: Option<String>,
+}
+
+/// A charge or a session as somebody read it.
+#[derive(Clone, Debug)]
+pub struct Read {
+    pub asked_at: Millis,
+    pub at: Millis,
+    pub of: Thing,
+    pub status: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Thing {
+    Charge(String),
+    Session(String),
+}
+
+/// What an operator did.
+#[derive(Clone, Debug)]
+pub struct Act {
+    pub at: Millis,
+    pub reference: String,
+    pub what: Decision,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    Settled,
+    Failed,
+    Refund,
+    Release,
+}
+
+/// Where an order's try is written down.
+#[derive(Clone, Copy, Debug)]
+pub struct TryId(usize, usize);
+
+impl History {
+    pub fn order(&self, order: Order) -> usize {
+        let mut record = lock(&self.0);
+        record.orders.push(order);
+        record.orders.len() - 1
+    }
+
+    pub fn sent(&self, order: usize, now: Millis) -> TryId {
+        let mut record = lock(&self.0);
+        let tries = record.orders.get_mut(order).map(|order| &mut order.tries);
+        let tries = tries.expect("the order was written before");
+        tries.push(Try { sent_at: now, told: Told::Nothing });
+        TryId(order, tries.len() - 1)
+    }
+
+    pub fn told(&self, TryId(order, number): TryId, told: Told) {
+        let mut record = lock(&self.0);
+        let order = record.orders.get_mut(order);
+        let found = order.and_then(|order| order.tries.get_mut(number));
+        found.expect("the try was written before").told = told;
+    }
+
+    pub fn session(&self, told: SessionTold) {
+        lock(&self.0).sessions.push(told);
+    }
+
+    pub fn read(&self, read: Read) {
+        lock(&self.0).reads.push(read);
+    }
+
+    pub fn act(&self, act: Act) {
+        lock(&self.0).acts.push(act);
+    }
+
+    pub fn record(&self) -> Record {
+        lock(&self.0).clone()
+    }
+}
+
+impl Told {
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Nothing => None,
+            Self::Answer { status, .. } => Some(*status),
+        }
+    }
+
+    pub fn field(&self, name: &str) -> Option<&str> {
+        match self {
+            Self::Nothing => None,
+            Self::Answer { body, .. } => body.get(name)?.as_str(),
+        }
+    }
+
+    /// Whether it says that nothing was started by this request (design §4: a 503 that may be
+    /// tried again at once; a refusal of the input, the key, or the rate).
+    pub fn says_nothing_started(&self) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Answer { status: 503, retry_after, .. } => *retry_after,
+            Self::Answer { status, .. } => matches!(status, 400 | 401 | 403 | 429),
+        }
+    }
+}
+
+/// A wallet's number that no other order has.
+pub fn phone(number: u64) -> String {
+    format!("024{:07}", number % 10_000_000)
+}
+
+/// A key that the same seed makes again.
+pub fn key(drawn: u64) -> String {
+    Uuid::from_u64_pair(drawn, !drawn).to_string()
+}

@@ -1,0 +1,179 @@
+//! The merchants' receiver of webhooks: it fails, it is slow, it acknowledges what it then forgets,
+//! and it keeps every delivery as it came.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse as _, Response},
+    routing::post,
+};
+use chassis::shutdown::Tasks;
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+use crate::{
+    choice::Choices,
+    driver::lock,
+    time::{Millis, Time},
+};
+
+const MINUTE: Millis = 60_000;
+
+/// Longer than a delivery waits for its answer (spec §6.2).
+const TOO_SLOW: Millis = 11_000;
+
+/// One attempt as it came in.
+#[derive(Clone, Debug)]
+pub struct Received {
+    pub at: Millis,
+    pub merchant: usize,
+    pub event_id: String,
+    /// The signed time, Unix seconds, and the signature.
+    pub signature: String,
+    pub body: Bytes,
+    /// It was answered with 2xx in time, as far as the receiver knows.
+    pub acknowledged: bool,
+}
+
+impl Received {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+}
+
+/// The receiver. Clones share its log.
+#[derive(Clone)]
+pub struct Receiver(Arc<Shared>);
+
+struct Shared {
+    seed: u64,
+    time: Time,
+    address: SocketAddr,
+    calm: AtomicBool,
+    log: Mutex<Vec<Received>>,
+    // Serves until the world ends.
+    _tasks: Tasks,
+}
+
+#[derive(Clone, Copy)]
+enum Answer {
+    Good,
+    Failure,
+    Elsewhere,
+    TooLate,
+    /// It takes the event, and its answer never arrives in time.
+    Forgetful,
+}
+
+impl Receiver {
+    /// # Errors
+    /// No socket can be had.
+    pub async fn start(seed: u64, time: Time) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let tasks = Tasks::new();
+        let receiver = Self(Arc::new(Shared {
+            seed,
+            time,
+            address: listener.local_addr()?,
+            calm: AtomicBool::new(false),
+            log: Mutex::default(),
+            _tasks: tasks.clone(),
+        }));
+        let router = Router::new()
+            .route("/hooks/{merchant}", post(receive))
+            .with_state(receiver.clone());
+        tasks.spawn(async move {
+            if let Err(error) = axum::serve(listener, router).await {
+                tracing::error!(%error, "the receiver ended");
+            }
+        });
+        Ok(receiver)
+    }
+
+    pub fn url(&self, merchant: usize) -> String {
+        format!("http://{}/hooks/{merchant}", self.0.address)
+    }
+
+    /// From now on everything is acknowledged.
+    pub fn calm(&self) {
+        self.0.calm.store(true, Ordering::SeqCst);
+    }
+
+    pub fn log(&self) -> Vec<Received> {
+        lock(&self.0.log).clone()
+    }
+
+    fn answer(&self, merchant: usize, number: usize) -> Answer {
+        if self.0.calm.load(Ordering::SeqCst) {
+            return Answer::Good;
+        }
+        let mut outage = Choices::of(self.0.seed, &format!("receiver {merchant}"));
+        let from = outage.below(60) * MINUTE;
+        let until = from + outage.below(90) * MINUTE;
+        let has_outage = outage.chance(300);
+        if has_outage && (from..until).contains(&self.0.time.now()) {
+            return Answer::Failure;
+        }
+        let mut choices = Choices::of(self.0.seed, &format!("receiver {merchant} {number}"));
+        choices.weighted(&[
+            (740, Answer::Good),
+            (120, Answer::Failure),
+            (20, Answer::Elsewhere),
+            (60, Answer::TooLate),
+            (60, Answer::Forgetful),
+        ])
+    }
+}
+
+async fn receive(
+    State(receiver): State<Receiver>,
+    Path(merchant): Path<usize>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let header = |name: &str| {
+        let value = headers.get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default().to_owned()
+    };
+    let (number, answer) = {
+        let mut log = lock(&receiver.0.log);
+        let answer = receiver.answer(merchant, log.len());
+        log.push(Received {
+            at: receiver.0.time.now(),
+            merchant,
+            event_id: header("x-service-event-id"),
+            signature: header("x-service-signature"),
+            body,
+            acknowledged: false,
+        });
+        (log.len() - 1, answer)
+    };
+    match answer {
+        Answer::Good => {
+            if let Some(received) = lock(&receiver.0.log).get_mut(number) {
+                received.acknowledged = true;
+            }
+            StatusCode::OK.into_response()
+        }
+        Answer::Failure => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        Answer::Elsewhere => (StatusCode::FOUND, [("location", "/")]).into_response(),
+        Answer::TooLate => {
+            receiver.0.time.sleep(TOO_SLOW).await;
+            StatusCode::SERVICE_UNAVAILABLE.into_response()
+        }
+        Answer::Forgetful => {
+            receiver.0.time.sleep(TOO_SLOW).await;
+            StatusCode::OK.into_response()
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! One process of a service: a runtime of its own on a thread of its own, whose time is paused and
+//! stepped by the world. Dropping the runtime, wherever its tasks wait, is the crash.
+
+use std::{net::SocketAddr, sync::mpsc, thread, time::Duration};
+
+use anyhow::Context as _;
+use chassis::{
+    clock::{Clock, Timestamp},
+    shutdown::Shutdown,
+};
+use tokio::{
+    net::TcpListener,
+    runtime::{Builder, RuntimeMetrics},
+    sync::{mpsc as commands, oneshot},
+};
+
+/// How a replica's host clock differs from the world's time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Skew {
+    pub ahead_ms: i64,
+    /// Microseconds that it gains in a second.
+    pub drift_ppm: i64,
+}
+
+/// A replica that runs.
+pub struct Replica {
+    pub addresses: Vec<SocketAddr>,
+    pub clock: Clock,
+    metrics: RuntimeMetrics,
+    commands: commands::UnboundedSender<Command>,
+    thread: Option<thread::JoinHandle<anyhow::Result<()>>>,
+}
+
+enum Command {
+    Advance(Duration, mpsc::SyncSender<()>),
+    Crash,
+}
+
+/// What a replica is started with.
+pub struct Start {
+    pub name: String,
+    pub now: Timestamp,
+    pub skew: Skew,
+    /// How many sockets it listens on.
+    pub sockets: usize,
+}
+
+/// What a service gets to run: its sockets, its clock, and the signal to stop.
+pub struct Host {
+    pub listeners: Vec<TcpListener>,
+    pub clock: Clock,
+    pub shutdown: Shutdown,
+}
+
+struct Begun {
+    addresses: Vec<SocketAddr>,
+    clock: Clock,
+    metrics: RuntimeMetrics,
+}
+
+impl Replica {
+    /// Starts `serve` on a thread of its own; returns once its sockets are bound.
+    ///
+    /// # Errors
+    /// The thread or its runtime cannot be made.
+    pub async fn start<S, F>(start: Start, serve: S) -> anyhow::Result<Self>
+    where
+        S: FnOnce(Host) -> F + Send + 'static,
+        F: Future<Output = anyhow::Result<()>>,
+    {
+        let (commands, orders) = commands::unbounded_channel();
+        let (begun, has_begun) = oneshot::channel();
+        let name = start.name.clone();
+        let body = move || run(start, begun, orders, serve);
+        let thread = thread::Builder::new().name(name).spawn(body)?;
+        let begun: Begun = has_begun.await.context("the replica did not begin")?;
+        Ok(Self {
+            addresses: begun.addresses,
+            clock: begun.clock,
+            metrics: begun.metrics,
+            commands,
+            thread: Some(thread),
+        })
+    }
+
+    /// Steps this replica's time; returns what says that it has.
+    pub fn advance(&self, by: Duration) -> mpsc::Receiver<()> {
+        let (done, is_done) = mpsc::sync_channel(1);
+        // One that has died takes no steps, and its end of the channel is dropped.
+        self.commands.send(Command::Advance(by, done)).ok();
+        is_done
+    }
+
+    /// A count that stays the same while nothing happens; `None`: something runs.
+    pub fn rests(&self) -> Option<u64> {
+        parked(&self.metrics)
+    }
+
+    /// Ends it wherever it is, as SIGKILL would. Cut its links first: what it still does then is
+    /// seen by nobody.
+    ///
+    /// # Errors
+    /// The service had ended by itself before, with this error.
+    pub async fn crash(mut self) -> anyhow::Result<()> {
+        self.commands.send(Command::Crash).ok();
+        let Some(thread) = self.thread.take() else {
+            return Ok(());
+        };
+        let ended = tokio::task::spawn_blocking(move || thread.join()).await?;
+        ended.unwrap_or_else(|_| anyhow::bail!("the replica panicked"))
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.commands.send(Command::Crash).ok();
+    }
+}
+
+/// A count that stays the same while a runtime of one thread rests; `None`: it works.
+pub fn parked(metrics: &RuntimeMetrics) -> Option<u64> {
+    let count = metrics.worker_park_unpark_count(0);
+    // Odd: parked (tokio, `worker_park_unpark_count`).
+    (count % 2 == 1).then_some(count)
+}
+
+fn run<S, F>(
+    start: Start,
+    begun: oneshot::Sender<Begun>,
+    mut orders: commands::UnboundedReceiver<Command>,
+    serve: S,
+) -> anyhow::Result<()>
+where
+    S: FnOnce(Host) -> F,
+    F: Future<Output = anyhow::Result<()>>,
+{
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()?;
+    // A paused runtime moves its own time forward when it idles, unless a blocking task runs.
+    let (release, held) = mpsc::channel::<()>();
+    runtime.spawn_blocking(move || held.recv().is_ok());
+    let ended = runtime.block_on(async {
+        let mut listeners = Vec::new();
+        for _ in 0..start.sockets {
+            listeners.push(TcpListener::bind("127.0.0.1:0").await?);
+        }
+        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
+        let clock = Clock::simulated(start.now, start.skew.ahead_ms, start.skew.drift_ppm);
+        let metrics = tokio::runtime::Handle::current().metrics();
+        let told = Begun {
+            addresses,
+            clock: clock.clone(),
+            metrics,
+        };
+        if begun.send(told).is_err() {
+            return Ok(());
+        }
+        let host = Host {
+            listeners,
+            clock,
+            shutdown: Shutdown::new(),
+        };
+        let served = serve(host);
+        tokio::pin!(served);
+        loop {
+            tokio::select! {
+                ended = &mut served => return ended,
+                order = orders.recv() => match order {
+                    Some(Command::Advance(by, done)) => {
+                        tokio::time::advance(by).await;
+                        // Who asked may have gone.
+                        done.send(()).ok();
+                    }
+                    Some(Command::Crash) | None => return Ok(()),
+                }
+            }
+        }
+    });
+    drop(release);
+    runtime.shutdown_background();
+    ended
+}

@@ -1,0 +1,536 @@
+//! One world: every service in its replicas, the rails, the receiver of webhooks, and the links
+//! between them.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use chassis::{
+    clock::Timestamp,
+    config::Tls,
+    grpc::{self, Channel},
+};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+
+use crate::{
+    choice::Choices,
+    driver::{Driver, Running, Watched, lock},
+    link::{Faults, Link, Targets},
+    postgres_link::PostgresLink,
+    rails::{self, Rails},
+    receiver::Receiver,
+    replica::{Host, Replica, Skew, Start},
+    store::Store,
+    time::Time,
+};
+
+const PAYSTACK_TOKEN: &str = "simulated-callbacks";
+const MOMO_SUBSCRIPTION_KEY: &str = "simulated-subscription-key";
+const MOMO_API_USER: &str = "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11";
+const MOMO_API_KEY: &str = "simulated-api-key";
+const PAYSTACK_SECRET_KEY: &str = "sk_test_simulated";
+const WEBHOOK_SECRET_KEY: &str = "c2ltdWxhdGVkIHdlYmhvb2sgc2VjcmV0IGtleSAzMmI=";
+
+/// Sunday morning, long before any session of a run expires at midnight or any other round time.
+const START_UNIX_MS: i64 = 1_772_355_600_000;
+
+/// The services, in the order in which they are started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Service {
+    Merchants,
+    Ratelimit,
+    Webhooks,
+    Sessions,
+    Charges,
+    Gateway,
+}
+
+impl Service {
+    const ALL: [Self; 6] = [
+        Self::Merchants,
+        Self::Ratelimit,
+        Self::Webhooks,
+        Self::Sessions,
+        Self::Charges,
+        Self::Gateway,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Merchants => "merchants",
+            Self::Ratelimit => "ratelimit",
+            Self::Webhooks => "webhooks",
+            Self::Sessions => "sessions",
+            Self::Charges => "charges",
+            Self::Gateway => "gateway",
+        }
+    }
+
+    /// SQLite has one process at a time.
+    fn replicas(self, on_postgres: bool) -> usize {
+        match self {
+            Self::Merchants | Self::Ratelimit => 1,
+            Self::Webhooks | Self::Sessions | Self::Charges if !on_postgres => 1,
+            Self::Webhooks | Self::Sessions | Self::Charges | Self::Gateway => 2,
+        }
+    }
+
+    fn has_database(self) -> bool {
+        match self {
+            Self::Merchants | Self::Webhooks | Self::Sessions | Self::Charges => true,
+            Self::Ratelimit | Self::Gateway => false,
+        }
+    }
+
+    /// Whom it calls.
+    fn calls(self) -> &'static [Peer] {
+        match self {
+            Self::Merchants | Self::Ratelimit => &[],
+            Self::Webhooks => &[],
+            Self::Sessions => &[Peer::Service(Self::Webhooks)],
+            Self::Charges => &[
+                Peer::Service(Self::Sessions),
+                Peer::Service(Self::Webhooks),
+                Peer::Momo,
+                Peer::Paystack,
+            ],
+            Self::Gateway => &[
+                Peer::Service(Self::Merchants),
+                Peer::Service(Self::Ratelimit),
+                Peer::Service(Self::Sessions),
+                Peer::Service(Self::Charges),
+            ],
+        }
+    }
+}
+
+/// Who is called over a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    Service(Service),
+    Momo,
+    Paystack,
+}
+
+/// A place for one replica: what stays when it dies.
+struct Place {
+    service: Service,
+    /// Among the replicas of its service.
+    number: usize,
+    skew: Skew,
+    calls: Vec<(Peer, Link)>,
+    database: Option<PostgresLink>,
+}
+
+/// A world that runs.
+pub struct World {
+    pub seed: u64,
+    pub time: Time,
+    pub rails: Rails,
+    pub receiver: Receiver,
+    /// Switches the ordinary faults of every link.
+    pub faults: Faults,
+    pub store: Store,
+    /// Merchants' backends and payers' browsers come in here.
+    pub api: Link,
+    pub checkout: Link,
+    /// Operators are on the inside, where nothing is lost.
+    pub inside: Inside,
+    places: Vec<Place>,
+    targets: Vec<(Service, Targets)>,
+    pages: Targets,
+    running: Running,
+    driver: Option<Driver>,
+}
+
+/// Links without faults, for the simulation's own look at the services.
+pub struct Inside {
+    links: Vec<(Service, Link)>,
+}
+
+impl Inside {
+    /// A channel to a service, whichever of its replicas answers.
+    pub fn channel(&self, service: Service) -> anyhow::Result<Channel> {
+        let (_, link) = self
+            .links
+            .iter()
+            .find(|(found, _)| *found == service)
+            .context("no link leads there")?;
+        grpc::connect(&url(link.address()), &Tls::default(), Duration::from_secs(600))
+    }
+}
+
+/// Counts worlds, whose databases have names of their own.
+static WORLDS: AtomicUsize = AtomicUsize::new(0);
+
+impl World {
+    /// Starts everything; returns once everything answers.
+    ///
+    /// # Errors
+    /// A service does not start.
+    pub async fn start(seed: u64, server: Option<&str>) -> anyhow::Result<Self> {
+        let time = Time::starting_at(Timestamp::from_unix_millis(START_UNIX_MS)?);
+        let faults = Faults::off();
+        let number = WORLDS.fetch_add(1, Ordering::SeqCst);
+        let store = Store::make(server, &format!("{seed}_{number}")).await?;
+        let settings = rails::Settings {
+            momo_subscription_key: MOMO_SUBSCRIPTION_KEY.to_owned(),
+            momo_api_user: MOMO_API_USER.to_owned(),
+            momo_api_key: MOMO_API_KEY.to_owned(),
+            paystack_secret_key: PAYSTACK_SECRET_KEY.to_owned(),
+            paystack_callback_token: PAYSTACK_TOKEN.to_owned(),
+        };
+        let rails = Rails::start(seed, time.clone(), settings).await?;
+        let receiver = Receiver::start(seed, time.clone()).await?;
+        let targets = Service::ALL.map(|service| {
+            let replicas = service.replicas(store.is_postgres());
+            (service, Targets::new(replicas))
+        });
+        let pages = Targets::new(Service::Gateway.replicas(store.is_postgres()));
+        let builder = Builder { seed, time: &time, faults: &faults, targets: &targets, rails: &rails };
+        let api = builder.link("api", &builder.targets_of(Service::Gateway)).await?;
+        let checkout = builder.link("checkout", &pages).await?;
+        rails.call_back_to(url(api.address()));
+        let mut inside = Vec::new();
+        for (service, targets) in &targets {
+            let name = format!("inside {}", service.name());
+            let link = Link::open(&name, seed, time.clone(), Faults::off(), targets.clone()).await?;
+            inside.push((*service, link));
+        }
+        let statements = Arc::new(AtomicUsize::new(0));
+        let places = builder.places(&store, &statements).await?;
+        let running = Running::default();
+        let driver = Driver::start(Watched {
+            time: time.clone(),
+            running: Arc::clone(&running),
+            statements,
+            simulation: tokio::runtime::Handle::current().metrics(),
+            clock_file: store.clock_file(),
+        })?;
+        let world = Self {
+            seed,
+            time,
+            rails,
+            receiver,
+            faults,
+            store,
+            api,
+            checkout,
+            inside: Inside { links: inside },
+            places,
+            targets: targets.into(),
+            pages,
+            running,
+            driver: Some(driver),
+        };
+        world.start_all().await?;
+        Ok(world)
+    }
+
+    async fn start_all(&self) -> anyhow::Result<()> {
+        for place in 0..self.places.len() {
+            self.start_replica(place).await?;
+        }
+        for service in Service::ALL {
+            if service == Service::Gateway {
+                continue;
+            }
+            let channel = self.inside.channel(service)?;
+            while !channel.is_serving().await {
+                self.time.sleep(10).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Places of replicas that may die: all but those without a part in payments.
+    pub fn mortal(&self) -> Vec<usize> {
+        let places = self.places.iter().enumerate();
+        let mortal = places.filter(|(_, place)| place.service != Service::Ratelimit);
+        mortal.map(|(number, _)| number).collect()
+    }
+
+    pub fn name_of(&self, place: usize) -> String {
+        let place = &self.places[place];
+        format!("{}-{}", place.service.name(), place.number)
+    }
+
+    /// The links over which a replica calls others.
+    pub fn links_of(&self, place: usize) -> Vec<Link> {
+        self.places[place].calls.iter().map(|(_, link)| link.clone()).collect()
+    }
+
+    pub fn database_of(&self, place: usize) -> Option<&PostgresLink> {
+        self.places[place].database.as_ref()
+    }
+
+    /// Starts a replica in its place, where none runs.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn start_replica(&self, place: usize) -> anyhow::Result<()> {
+        let at = &self.places[place];
+        for (_, link) in &at.calls {
+            link.mend();
+        }
+        if let Some(database) = &at.database {
+            database.mend();
+        }
+        let start = Start {
+            name: self.name_of(place),
+            now: self.time.timestamp(),
+            skew: at.skew,
+            sockets: if at.service == Service::Gateway { 2 } else { 1 },
+        };
+        let replica = self.launch(at, start).await?;
+        let addresses = replica.addresses.clone();
+        lock(&self.running).insert(place, replica);
+        self.targets_of(at.service).set(at.number, addresses[0]);
+        if let Some(pages) = addresses.get(1) {
+            self.pages.set(at.number, *pages);
+        }
+        Ok(())
+    }
+
+    /// Ends a replica wherever it is. What it still sends is seen by nobody.
+    ///
+    /// # Errors
+    /// It had ended by itself.
+    pub async fn crash(&self, place: usize) -> anyhow::Result<()> {
+        let at = &self.places[place];
+        let Some(replica) = lock(&self.running).remove(&place) else {
+            return Ok(());
+        };
+        for (_, link) in &at.calls {
+            link.cut();
+        }
+        if let Some(database) = &at.database {
+            database.cut();
+        }
+        self.targets_of(at.service).down(at.number);
+        if at.service == Service::Gateway {
+            self.pages.down(at.number);
+        }
+        replica.crash().await.with_context(|| format!("{} ended by itself", self.name_of(place)))
+    }
+
+    pub fn is_running(&self, place: usize) -> bool {
+        lock(&self.running).contains_key(&place)
+    }
+
+    /// Ends everything; returns how many steps time took.
+    ///
+    /// # Errors
+    /// A service had ended by itself, or the databases cannot be dropped.
+    pub async fn stop(mut self) -> anyhow::Result<u64> {
+        for place in 0..self.places.len() {
+            self.crash(place).await?;
+        }
+        let steps = self.driver.take().map(Driver::stop).unwrap_or_default();
+        self.store.drop_databases().await?;
+        Ok(steps)
+    }
+
+    fn targets_of(&self, service: Service) -> &Targets {
+        let found = self.targets.iter().find(|(found, _)| *found == service);
+        &found.expect("every service has targets").1
+    }
+
+    async fn launch(&self, at: &Place, start: Start) -> anyhow::Result<Replica> {
+        let flags = self.flags(at);
+        match at.service {
+            Service::Merchants => {
+                let config = parse("merchants-svc", &flags)?;
+                Replica::start(start, |host| {
+                    let (sockets, clock, shutdown) = split(host);
+                    merchants_svc::serve(config, sockets, clock, shutdown)
+                })
+                .await
+            }
+            Service::Ratelimit => {
+                let config = parse("ratelimit-svc", &flags)?;
+                Replica::start(start, |host| {
+                    let (sockets, clock, shutdown) = split(host);
+                    ratelimit_svc::serve(config, sockets, clock, shutdown)
+                })
+                .await
+            }
+            Service::Webhooks => {
+                let config = parse("webhooks-svc", &flags)?;
+                Replica::start(start, |host| {
+                    let (sockets, clock, shutdown) = split(host);
+                    webhooks_svc::serve(config, sockets, clock, shutdown)
+                })
+                .await
+            }
+            Service::Sessions => {
+                let config = parse("sessions-svc", &flags)?;
+                Replica::start(start, |host| {
+                    let (sockets, clock, shutdown) = split(host);
+                    sessions_svc::serve(config, sockets, clock, shutdown)
+                })
+                .await
+            }
+            Service::Charges => {
+                let config = parse("charges-svc", &flags)?;
+                Replica::start(start, |host| {
+                    let (sockets, clock, shutdown) = split(host);
+                    charges_svc::serve(config, sockets, clock, shutdown)
+                })
+                .await
+            }
+            Service::Gateway => {
+                let config = parse("gateway", &flags)?;
+                Replica::start(start, |host| {
+                    let Host { listeners, clock, shutdown } = host;
+                    let [api, checkout] = listeners.try_into().expect("two sockets were bound");
+                    let sockets = gateway::Sockets { api, checkout, admin: None };
+                    gateway::serve(config, sockets, clock, shutdown)
+                })
+                .await
+            }
+        }
+    }
+
+    fn flags(&self, at: &Place) -> Vec<String> {
+        let call = |wanted: Peer| {
+            let link = at.calls.iter().find(|(peer, _)| *peer == wanted);
+            url(link.expect("a link to each peer").1.address())
+        };
+        let flag = |name: &str, value: &str| format!("--{name}={value}");
+        let mut flags = Vec::new();
+        if at.service.has_database() {
+            let link = at.database.as_ref().map(PostgresLink::address);
+            flags.push(flag("database-url", &self.store.url(at.service.name(), link)));
+        }
+        for (peer, _) in &at.calls {
+            let name = match peer {
+                Peer::Service(service) => format!("{}-url", service.name()),
+                Peer::Momo => "momo-base-url".to_owned(),
+                Peer::Paystack => "paystack-base-url".to_owned(),
+            };
+            flags.push(flag(&name, &call(*peer)));
+        }
+        match at.service {
+            Service::Charges => flags.extend([
+                flag("callback-base-url", &url(self.api.address())),
+                flag("momo-subscription-key", MOMO_SUBSCRIPTION_KEY),
+                flag("momo-api-user", MOMO_API_USER),
+                flag("momo-api-key", MOMO_API_KEY),
+                flag("momo-target-environment", "mtnghana"),
+                flag("paystack-secret-key", PAYSTACK_SECRET_KEY),
+                flag("paystack-email-domain", "payers.example.com"),
+                flag("paystack-callback-token", PAYSTACK_TOKEN),
+            ]),
+            Service::Webhooks => flags.extend([
+                flag("webhook-secret-key", WEBHOOK_SECRET_KEY),
+                flag("webhook-allow-http", "true"),
+                flag("webhook-allow-nets", "127.0.0.0/8"),
+            ]),
+            Service::Gateway => flags.extend([
+                flag("checkout-url", &url(self.checkout.address())),
+                flag("auth-failures-per-minute", "0"),
+                flag("checkout-rates", "USD=12.50"),
+                flag("checkout-tries-per-session", "0"),
+                flag("checkout-tries-per-address", "0"),
+                flag("checkout-tries-per-number", "0"),
+                flag("checkout-unknown-per-address", "0"),
+            ]),
+            Service::Merchants | Service::Ratelimit | Service::Sessions => {}
+        }
+        flags
+    }
+}
+
+/// Makes the links.
+struct Builder<'w> {
+    seed: u64,
+    time: &'w Time,
+    faults: &'w Faults,
+    targets: &'w [(Service, Targets)],
+    rails: &'w Rails,
+}
+
+impl Builder<'_> {
+    fn targets_of(&self, service: Service) -> Targets {
+        let found = self.targets.iter().find(|(found, _)| *found == service);
+        found.expect("every service has targets").1.clone()
+    }
+
+    async fn link(&self, name: &str, to: &Targets) -> anyhow::Result<Link> {
+        Link::open(name, self.seed, self.time.clone(), self.faults.clone(), to.clone()).await
+    }
+
+    async fn places(
+        &self,
+        store: &Store,
+        statements: &Arc<AtomicUsize>,
+    ) -> anyhow::Result<Vec<Place>> {
+        let mut places = Vec::new();
+        for service in Service::ALL {
+            for number in 0..service.replicas(store.is_postgres()) {
+                let name = format!("{}-{number}", service.name());
+                let mut calls = Vec::new();
+                for peer in service.calls() {
+                    let to = match peer {
+                        Peer::Service(service) => self.targets_of(*service),
+                        Peer::Momo => Targets::fixed(self.rails.momo()),
+                        Peer::Paystack => Targets::fixed(self.rails.paystack()),
+                    };
+                    calls.push((*peer, self.link(&format!("{name} {peer:?}"), &to).await?));
+                }
+                let server = store.server().filter(|_| service.has_database());
+                let database = match server {
+                    Some(server) => {
+                        let (time, faults) = (self.time.clone(), self.faults.clone());
+                        let statements = Arc::clone(statements);
+                        let link = PostgresLink::open(&name, self.seed, time, faults, server, statements);
+                        Some(link.await?)
+                    }
+                    None => None,
+                };
+                let skew = self.skew(&name, store.is_postgres() && service.has_database());
+                places.push(Place { service, number, skew, calls, database });
+            }
+        }
+        Ok(places)
+    }
+
+    /// Clocks are up to a minute apart, where a store can tell them the time.
+    fn skew(&self, name: &str, is_aligned: bool) -> Skew {
+        let mut choices = Choices::of(self.seed, &format!("clock {name}"));
+        if !is_aligned || choices.chance(300) {
+            return Skew::default();
+        }
+        let signed = |value: u64, most: i64| i64::try_from(value).unwrap_or_default() - most;
+        Skew {
+            ahead_ms: signed(choices.below(120_001), 60_000),
+            drift_ppm: signed(choices.below(401), 200),
+        }
+    }
+}
+
+fn split(host: Host) -> (grpc::Sockets, chassis::clock::Clock, chassis::shutdown::Shutdown) {
+    let Host { listeners, clock, shutdown } = host;
+    let [grpc] = listeners.try_into().expect("one socket was bound");
+    (grpc::Sockets { grpc, admin: None }, clock, shutdown)
+}
+
+/// A service's settings: our flags, and defaults for the rest.
+fn parse<C: Parser>(name: &str, flags: &[String]) -> anyhow::Result<C> {
+    let words = std::iter::once(name).chain(flags.iter().map(String::as_str));
+    let matches = C::command().try_get_matches_from(words);
+    matches
+        .and_then(|matches| C::from_arg_matches(&matches))
+        .with_context(|| format!("the settings of {name}"))
+}
+
+pub fn url(address: SocketAddr) -> String {
+    format!("http://{address}")
+}
