@@ -36,7 +36,6 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use chassis::{
-    admin::Readiness,
     clock::{Clock, Worker},
     grpc::{Serving, Sockets, connect},
     shutdown::{Shutdown, Tasks},
@@ -65,9 +64,9 @@ const CALL_MAX: Duration = Duration::from_secs(5);
 /// A rail call that runs when the process stops, and the writing of its outcome, take less.
 const DRAIN_MAX: Duration = Duration::from_secs(15);
 
-/// Opens the database and brings it up to date.
-pub async fn open(config: &Config) -> anyhow::Result<Db> {
-    Db::open(&config.database, &MIGRATIONS).await
+/// Opens the database, brings the clock into line with it and the database up to date.
+pub async fn open(config: &Config, clock: &Clock) -> anyhow::Result<Db> {
+    Db::open(&config.database, &MIGRATIONS, clock).await
 }
 
 /// Serves until `shutdown`.
@@ -78,7 +77,7 @@ pub async fn serve(
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     chassis::config::check(&config)?;
-    let db = open(&config).await?;
+    let db = open(&config, &clock).await?;
     release_leases(&db)
         .await
         .context("old leases are still held")?;
@@ -88,11 +87,6 @@ pub async fn serve(
     let loops = Tasks::new();
     start_loops(&loops, &service, [reconciler, relay], &shutdown);
 
-    let pinged = db.clone();
-    let readiness = Readiness::new().check("database", move || {
-        let db = pinged.clone();
-        async move { db.ping().await.is_ok() }
-    });
     let grpc = Grpc(Arc::clone(&service));
     let routes = Routes::new(ChargesServer::new(grpc.clone()))
         .add_service(ChargeOperationsServer::new(grpc));
@@ -100,7 +94,7 @@ pub async fn serve(
         sockets,
         tls: config.tls,
         reflection: config.listen.reflection(config.mode),
-        readiness,
+        readiness: db.readiness(&clock),
         clock,
         shutdown: shutdown.clone(),
     };

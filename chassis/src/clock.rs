@@ -1,14 +1,28 @@
 //! What time it is, and waiting for it. The only place that asks.
 //!
-//! There are two times. *Moved* time ([`Clock::now`]) is what records and due times are written
-//! in; the local stack can move it forward. *Real* time ([`Clock::real_now`]) never moves and
-//! serves leases and signatures. Outside the stack the two are the same.
+//! There are three times.
+//!
+//! - [`Clock::now`] is what records and due times are written in. It is the store's time, and the
+//!   local stack can move it forward. It does not run backwards.
+//! - [`Clock::real_now`] is the store's time, never moved: for leases.
+//! - [`Clock::host_now`] is what the host's own clock shows: for the `t` of a signature, and for
+//!   what is compared with nothing but itself.
+//!
+//! The store's time is the host's and an offset, which `db` measures ([`Clock::align`]), so that
+//! replicas whose clocks differ agree on who holds a lease and on what is due. Where nothing is
+//! measured (SQLite, processes without a database) the offset is 0. How long something takes is
+//! told by `tokio::time::Instant`, by no clock.
 //!
 //! **Time travel.** [`Clock::advance`] goes from due time to due time. Before each step it waits
 //! until the process is quiet: no [`Activity`] lives (a request, a rail call, a relay, a
 //! delivery), every [`Worker`] rests, no [`Alarm`] is waiting to be heard, and nothing is due.
 //! For that to hold, whoever hands work to a worker rings its alarm before dropping its own
 //! activity.
+
+mod alignment;
+mod host;
+mod timestamp;
+mod worker;
 
 use std::{
     collections::HashMap,
@@ -21,115 +35,26 @@ use std::{
     time::Duration,
 };
 
-use time::{
-    OffsetDateTime, PrimitiveDateTime, format_description::BorrowedFormatItem,
-    macros::format_description,
-};
 use tokio::sync::Notify;
 
-/// Fixed width, so that the order of texts is the order of times.
-const RFC_3339_MILLISECONDS: &[BorrowedFormatItem<'_>] =
-    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+use alignment::Alignment;
+use host::Host;
+use worker::WorkerState;
 
-/// The longest a worker rests without looking, so that rows of other replicas are found.
-const REST_AT_MOST: Duration = Duration::from_secs(1);
+pub use alignment::{DRIFT_MAX, Look, Term};
+pub use timestamp::{Timestamp, TimestampError};
+pub use worker::{Activity, Alarm, Worker};
 
 /// How long [`Clock::advance`] sleeps between two looks when nothing tells it to look sooner.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-
-/// A moment, in UTC and whole milliseconds. Prints as `2026-01-31T09:00:00.000Z`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Timestamp(OffsetDateTime);
-
-/// The text is not a moment in the one form that we write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a timestamp of the form 2026-01-31T09:00:00.000Z")]
-pub struct TimestampError;
-
-impl Timestamp {
-    /// Cuts off what is finer than a millisecond.
-    pub fn from_datetime(moment: OffsetDateTime) -> Self {
-        let whole = moment.to_offset(time::UtcOffset::UTC);
-        let nanosecond = whole.nanosecond() / 1_000_000 * 1_000_000;
-        Self(whole.replace_nanosecond(nanosecond).unwrap_or(whole))
-    }
-
-    pub fn from_unix_millis(millis: i64) -> Result<Self, TimestampError> {
-        OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000)
-            .map(Self)
-            .map_err(|_| TimestampError)
-    }
-
-    pub fn unix_millis(self) -> i64 {
-        self.0.unix_timestamp() * 1_000 + i64::from(self.0.millisecond())
-    }
-
-    /// Whole seconds since 1970.
-    pub fn unix_seconds(self) -> i64 {
-        self.0.unix_timestamp()
-    }
-
-    pub fn datetime(self) -> OffsetDateTime {
-        self.0
-    }
-
-    /// Time from `earlier` to this moment; zero where that is the later one.
-    pub fn since(self, earlier: Self) -> Duration {
-        Duration::try_from(self.0 - earlier.0).unwrap_or_default()
-    }
-}
-
-/// Adding past the end of time stops there.
-impl std::ops::Add<Duration> for Timestamp {
-    type Output = Self;
-
-    fn add(self, duration: Duration) -> Self {
-        let duration = time::Duration::try_from(duration).unwrap_or(time::Duration::MAX);
-        Self::from_datetime(self.0.saturating_add(duration))
-    }
-}
-
-impl std::ops::Sub<Duration> for Timestamp {
-    type Output = Self;
-
-    fn sub(self, duration: Duration) -> Self {
-        let duration = time::Duration::try_from(duration).unwrap_or(time::Duration::MAX);
-        Self::from_datetime(self.0.saturating_sub(duration))
-    }
-}
-
-impl fmt::Display for Timestamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            &self
-                .0
-                .format(RFC_3339_MILLISECONDS)
-                .map_err(|_| fmt::Error)?,
-        )
-    }
-}
-
-impl fmt::Debug for Timestamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::str::FromStr for Timestamp {
-    type Err = TimestampError;
-
-    fn from_str(text: &str) -> Result<Self, TimestampError> {
-        PrimitiveDateTime::parse(text, RFC_3339_MILLISECONDS)
-            .map(|moment| Self(moment.assume_utc()))
-            .map_err(|_| TimestampError)
-    }
-}
 
 /// The clock that a process is given. Clones show the same time.
 #[derive(Clone)]
 pub struct Clock(Arc<Shared>);
 
 struct Shared {
+    host: Host,
+    alignment: Mutex<Alignment>,
     /// Milliseconds by which moved time is ahead of real time.
     ahead_ms: AtomicI64,
     /// Requests, rail calls, relays and deliveries that run now.
@@ -146,15 +71,6 @@ struct Shared {
     kept_in: Option<PathBuf>,
 }
 
-struct WorkerState {
-    name: &'static str,
-    resting: bool,
-    /// When it wants to be woken; `None`: only by its alarm.
-    due: Option<Timestamp>,
-    /// Its alarm has rung and it has not yet looked.
-    rung: bool,
-}
-
 /// This clock does not travel, or could not keep its offset.
 #[derive(Debug, thiserror::Error)]
 pub enum TravelError {
@@ -167,7 +83,15 @@ pub enum TravelError {
 impl Clock {
     /// Real time. The clock of every binary but the local stack.
     pub fn system() -> Self {
-        Self::new(0, None)
+        Self::new(Host::Wall, 0, None)
+    }
+
+    /// The clock of a replica in a simulation, and of nothing else. The runtime's time is paused
+    /// there and stepped from outside; this host's clock shows `start` and whatever has gone by
+    /// of the runtime's time since now, too fast by `drift_ppm` millionths, and is off by
+    /// `skew_ms`. What steps it looks at [`Clock::is_busy`] and [`Clock::next_due`].
+    pub fn simulated(start: Timestamp, skew_ms: i64, drift_ppm: i64) -> Self {
+        Self::new(Host::simulated(start, skew_ms, drift_ppm), 0, None)
     }
 
     /// A clock that can be moved. Its offset is kept in `file` and taken up again from there.
@@ -177,11 +101,13 @@ impl Clock {
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
             Err(error) => return Err(error),
         };
-        Ok(Self::new(ahead_ms, Some(file)))
+        Ok(Self::new(Host::Wall, ahead_ms, Some(file)))
     }
 
-    fn new(ahead_ms: i64, kept_in: Option<PathBuf>) -> Self {
+    fn new(host: Host, ahead_ms: i64, kept_in: Option<PathBuf>) -> Self {
         Self(Arc::new(Shared {
+            host,
+            alignment: Mutex::default(),
             ahead_ms: AtomicI64::new(ahead_ms),
             activities: AtomicUsize::new(0),
             workers: Mutex::default(),
@@ -193,47 +119,23 @@ impl Clock {
         }))
     }
 
-    /// Moved time: for records and due times.
+    /// The store's time, moved: for records and due times.
     pub fn now(&self) -> Timestamp {
         let ahead_ms = self.0.ahead_ms.load(Ordering::SeqCst);
-        let ahead = Duration::from_millis(u64::try_from(ahead_ms).unwrap_or_default());
-        self.real_now() + ahead
+        // Read under the lock, so that it cannot run backwards past an alignment.
+        let alignment = self.0.alignment();
+        alignment.shown(self.host_now()).plus_millis(ahead_ms)
     }
 
-    /// Real time: for leases and signatures.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place that reads the wall clock"
-    )]
+    /// The store's time, never moved: for leases.
     pub fn real_now(&self) -> Timestamp {
-        Timestamp::from_datetime(OffsetDateTime::now_utc())
+        let alignment = self.0.alignment();
+        alignment.real(self.host_now())
     }
 
-    /// Says that something runs which time travel must wait for, until it is dropped.
-    pub fn activity(&self) -> Activity {
-        self.0.activities.fetch_add(1, Ordering::SeqCst);
-        Activity(self.clone())
-    }
-
-    /// Registers a loop that does what is due and then rests. It counts as busy until it rests.
-    pub fn worker(&self, name: &'static str) -> Worker {
-        let id = self.0.next_worker.fetch_add(1, Ordering::SeqCst);
-        let state = WorkerState {
-            name,
-            resting: false,
-            due: None,
-            rung: false,
-        };
-        self.0.workers().insert(id, state);
-        let alarm = Alarm {
-            clock: self.clone(),
-            worker: id,
-            heard: Arc::new(Notify::new()),
-        };
-        Worker {
-            clock: self.clone(),
-            alarm,
-        }
+    /// What the host's own clock shows: for signatures, and for what stays in this process.
+    pub fn host_now(&self) -> Timestamp {
+        self.0.host.now()
     }
 
     /// Moves time forward by `by`, stopping at every due time on the way so that what is due then
@@ -254,6 +156,19 @@ impl Clock {
         self.move_to(target)?;
         self.quiet_until().await;
         Ok(self.now())
+    }
+
+    /// Whether anything runs, or a worker looks for work or is about to.
+    pub fn is_busy(&self) -> bool {
+        // After the workers, as in `look`.
+        self.0.workers().values().any(WorkerState::is_awake)
+            || self.0.activities.load(Ordering::SeqCst) > 0
+    }
+
+    /// The earliest time that a resting worker waits for, past or not.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        let workers = self.0.workers();
+        workers.values().filter_map(|worker| worker.due).min()
     }
 
     /// Waits until nothing runs and nothing is due; returns what is due next.
@@ -277,7 +192,7 @@ impl Clock {
         let now = self.now();
         for worker in workers.values() {
             let is_due = worker.due.is_some_and(|due| due <= now);
-            if !worker.resting || worker.rung || is_due {
+            if worker.is_awake() || is_due {
                 return Err(worker.name);
             }
         }
@@ -314,167 +229,17 @@ impl Shared {
         // No code panics while it holds the lock.
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn alignment(&self) -> MutexGuard<'_, Alignment> {
+        // No code panics while it holds the lock.
+        let locked = self.alignment.lock();
+        locked.unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Clock({})", self.now())
-    }
-}
-
-/// Something runs that time travel waits for. Ends when it is dropped.
-#[derive(Debug)]
-pub struct Activity(Clock);
-
-impl Drop for Activity {
-    fn drop(&mut self) {
-        let shared = &self.0.0;
-        if shared.activities.fetch_sub(1, Ordering::SeqCst) == 1 {
-            shared.quieter.notify_waiters();
-        }
-    }
-}
-
-/// A loop's place at the clock. Dropped, it is no longer waited for.
-#[derive(Debug)]
-pub struct Worker {
-    clock: Clock,
-    alarm: Alarm,
-}
-
-impl Worker {
-    /// What wakes this worker, for those who give it work.
-    pub fn alarm(&self) -> Alarm {
-        self.alarm.clone()
-    }
-
-    /// Rests until `due` (moved time), a ring of the alarm, or one second of real time. May return
-    /// early; the caller looks for work and rests again. Dropping the future keeps a ring.
-    pub async fn rest(&mut self, due: Option<Timestamp>) {
-        let resting = Resting::begin(self, due);
-        let cap = tokio::time::sleep(REST_AT_MOST);
-        tokio::pin!(cap);
-        loop {
-            let moved = self.clock.0.moved.notified();
-            tokio::pin!(moved);
-            moved.as_mut().enable();
-            let left = due.map_or(REST_AT_MOST, |due| due.since(self.clock.now()));
-            if left.is_zero() {
-                break;
-            }
-            tokio::select! {
-                () = self.alarm.heard.notified() => break,
-                () = &mut cap => break,
-                () = tokio::time::sleep(left) => {}
-                () = moved => {}
-            }
-        }
-        drop(resting);
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.clock.0.workers().remove(&self.alarm.worker);
-        self.clock.0.quieter.notify_waiters();
-    }
-}
-
-/// The worker counts as resting while this lives.
-struct Resting {
-    clock: Clock,
-    worker: u64,
-}
-
-impl Resting {
-    fn begin(worker: &Worker, due: Option<Timestamp>) -> Self {
-        let id = worker.alarm.worker;
-        if let Some(state) = worker.clock.0.workers().get_mut(&id) {
-            state.resting = true;
-            state.due = due;
-        }
-        worker.clock.0.quieter.notify_waiters();
-        Self {
-            clock: worker.clock.clone(),
-            worker: id,
-        }
-    }
-}
-
-impl Drop for Resting {
-    fn drop(&mut self) {
-        if let Some(state) = self.clock.0.workers().get_mut(&self.worker) {
-            state.resting = false;
-            state.rung = false;
-        }
-    }
-}
-
-/// Wakes one worker. Rung while the worker is busy, it makes the next rest end at once.
-#[derive(Clone)]
-pub struct Alarm {
-    clock: Clock,
-    worker: u64,
-    heard: Arc<Notify>,
-}
-
-impl Alarm {
-    pub fn ring(&self) {
-        if let Some(state) = self.clock.0.workers().get_mut(&self.worker) {
-            state.rung = true;
-        }
-        self.heard.notify_one();
-    }
-}
-
-impl fmt::Debug for Alarm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Alarm({})", self.worker)
-    }
-}
-
-#[cfg(feature = "sql")]
-mod sql {
-    use sqlx::{
-        Decode, Encode, Postgres, Sqlite, Type, encode::IsNull, error::BoxDynError,
-        postgres::PgArgumentBuffer, sqlite::SqliteArgumentsBuffer,
-    };
-    use time::OffsetDateTime;
-
-    use super::Timestamp;
-
-    /// `timestamptz` on PostgreSQL.
-    impl Type<Postgres> for Timestamp {
-        fn type_info() -> sqlx::postgres::PgTypeInfo {
-            <OffsetDateTime as Type<Postgres>>::type_info()
-        }
-    }
-    impl<'q> Encode<'q, Postgres> for Timestamp {
-        fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
-            Encode::<Postgres>::encode_by_ref(&self.0, buffer)
-        }
-    }
-    impl<'r> Decode<'r, Postgres> for Timestamp {
-        fn decode(value: sqlx::postgres::PgValueRef<'r>) -> Result<Self, BoxDynError> {
-            Ok(Self(Decode::<Postgres>::decode(value)?))
-        }
-    }
-
-    /// Text of fixed width on SQLite.
-    impl Type<Sqlite> for Timestamp {
-        fn type_info() -> sqlx::sqlite::SqliteTypeInfo {
-            <String as Type<Sqlite>>::type_info()
-        }
-    }
-    impl<'q> Encode<'q, Sqlite> for Timestamp {
-        fn encode_by_ref(&self, buffer: &mut SqliteArgumentsBuffer) -> Result<IsNull, BoxDynError> {
-            Encode::<Sqlite>::encode(self.to_string(), buffer)
-        }
-    }
-    impl<'r> Decode<'r, Sqlite> for Timestamp {
-        fn decode(value: sqlx::sqlite::SqliteValueRef<'r>) -> Result<Self, BoxDynError> {
-            Ok(<&str as Decode<Sqlite>>::decode(value)?.parse()?)
-        }
     }
 }
 
@@ -487,18 +252,6 @@ mod tests {
     fn travelling() -> Clock {
         let file = std::env::temp_dir().join(format!("clock-{}", uuid::Uuid::new_v4()));
         Clock::travelling(file).expect("a new clock")
-    }
-
-    #[test]
-    fn a_timestamp_prints_and_parses_in_milliseconds() {
-        let moment = Timestamp::from_unix_millis(1_700_000_000_007).unwrap();
-        assert_eq!(moment.to_string(), "2023-11-14T22:13:20.007Z");
-        assert_eq!(moment.to_string().parse(), Ok(moment));
-        assert_eq!(moment.unix_millis(), 1_700_000_000_007);
-        assert_eq!(
-            "2023-11-14 22:13:20".parse::<Timestamp>(),
-            Err(TimestampError)
-        );
     }
 
     #[tokio::test]
@@ -570,6 +323,26 @@ mod tests {
         let moved = clock.advance(Duration::from_secs(86_400)).await.unwrap();
         let again = Clock::travelling(file).unwrap();
         assert!(again.now() >= moved);
+    }
+
+    #[tokio::test]
+    async fn who_steps_time_sees_what_runs_and_what_is_due_next() {
+        let clock = Clock::system();
+        assert!(!clock.is_busy());
+        let activity = clock.activity();
+        assert!(clock.is_busy());
+        drop(activity);
+        let mut worker = clock.worker("ticks");
+        assert!(clock.is_busy(), "it looks for work");
+        let due = clock.now() + Duration::from_secs(3_600);
+        let alarm = worker.alarm();
+        let mut resting = std::pin::pin!(worker.rest(Some(due)));
+        assert!(futures::poll!(&mut resting).is_pending());
+        assert_eq!((clock.is_busy(), clock.next_due()), (false, Some(due)));
+        alarm.ring();
+        assert!(clock.is_busy(), "it is about to look");
+        resting.await;
+        assert!(clock.is_busy(), "it looks");
     }
 
     #[tokio::test]

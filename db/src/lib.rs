@@ -16,6 +16,7 @@
 //! passes for a `&mut Conn`. Never ask the [`Db`] for a second connection while holding a
 //! transaction: on SQLite it would wait for itself.
 
+mod alignment;
 mod connection;
 mod error;
 pub mod outbox;
@@ -25,14 +26,18 @@ mod sqlite;
 #[doc(hidden)]
 pub mod testing;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use anyhow::Context as _;
 use chassis::{
+    admin::Readiness,
+    clock::Clock,
     config::{Database, Refusals},
     shutdown::Tasks,
 };
 use sqlx::{PgPool, migrate::Migrator, postgres::PgConnectOptions};
+
+use alignment::Alive;
 
 pub use connection::{Conn, Param, Record, Sql, Tx};
 pub use error::{Error, Result, is_retryable, is_unavailable, is_unique_violation};
@@ -46,8 +51,9 @@ const POSTGRES_ONLY: &str = "postgres";
 #[derive(Clone, Debug)]
 pub struct Db {
     store: Store,
-    /// Rollbacks of dropped transactions.
-    rollbacks: Tasks,
+    /// Rollbacks of dropped transactions, and who looks at the store's clock.
+    tasks: Tasks,
+    alive: Arc<Alive>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,11 +63,19 @@ enum Store {
 }
 
 impl Db {
-    /// Connects to the database of these settings and brings it up to date.
-    pub async fn open(config: &Database, migrations: &Migrator) -> anyhow::Result<Self> {
+    /// Connects to the database of these settings, brings `clock` into line with it for as long
+    /// as the database is used, and brings the database up to date.
+    pub async fn open(
+        config: &Database,
+        migrations: &Migrator,
+        clock: &Clock,
+    ) -> anyhow::Result<Self> {
         let db = Self::connect(&config.database_url, config.database_max_connections)
             .await
             .context("DATABASE_URL cannot be connected to")?;
+        db.align(clock)
+            .await
+            .context("the database does not tell the time")?;
         db.migrate(migrations)
             .await
             .context("the migrations failed")?;
@@ -76,8 +90,11 @@ impl Db {
         } else {
             Store::Sqlite(sqlite::connect(url, max_connections).await?)
         };
-        let rollbacks = Tasks::new();
-        Ok(Self { store, rollbacks })
+        Ok(Self {
+            store,
+            tasks: Tasks::new(),
+            alive: Arc::default(),
+        })
     }
 
     /// Applies the migrations that are missing, under a lock that other processes respect.
@@ -113,7 +130,7 @@ impl Db {
     pub async fn begin(&self) -> Result<Tx> {
         let mut tries_left = postgres::DEAD_CONNECTIONS_MAX;
         loop {
-            let begun = Tx::begin(self.write().await?, &self.rollbacks).await;
+            let begun = Tx::begin(self.write().await?, &self.tasks).await;
             match begun {
                 // The connection had died unseen. Nothing is done yet: take another.
                 Err(error) if postgres::is_lost(&error) && tries_left > 0 => tries_left -= 1,
@@ -140,9 +157,24 @@ impl Db {
         matches!(self.store, Store::Postgres(_))
     }
 
+    /// What a service with this database needs to be ready: that the database answers, and that
+    /// the host's clock is right.
+    pub fn readiness(&self, clock: &Clock) -> Readiness {
+        let (db, clock) = (self.clone(), clock.clone());
+        Readiness::new()
+            .check("database", move || {
+                let db = db.clone();
+                async move { db.ping().await.is_ok() }
+            })
+            .check("clock", move || {
+                std::future::ready(clock.agrees_with_store())
+            })
+    }
+
     /// Waits for transactions that roll back, then closes every connection.
     pub async fn close(&self) {
-        self.rollbacks.drain(postgres::STATEMENT_AT_MOST).await;
+        self.alive.end();
+        self.tasks.drain(postgres::STATEMENT_AT_MOST).await;
         match &self.store {
             Store::Postgres(pool) => pool.close().await,
             Store::Sqlite(pools) => pools.close().await,

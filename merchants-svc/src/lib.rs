@@ -13,7 +13,6 @@ pub mod service;
 mod store;
 
 use chassis::{
-    admin::Readiness,
     clock::Clock,
     grpc::{Serving, Sockets},
     shutdown::Shutdown,
@@ -28,9 +27,9 @@ use service::Service;
 
 static MIGRATIONS: Migrator = sqlx::migrate!();
 
-/// Opens the database and brings it up to date.
-pub async fn open(config: &Config) -> anyhow::Result<Db> {
-    Db::open(&config.database, &MIGRATIONS).await
+/// Opens the database, brings the clock into line with it and the database up to date.
+pub async fn open(config: &Config, clock: &Clock) -> anyhow::Result<Db> {
+    Db::open(&config.database, &MIGRATIONS, clock).await
 }
 
 /// Serves until `shutdown`.
@@ -40,22 +39,17 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let db = open(&config).await?;
+    let db = open(&config, &clock).await?;
     let service = Service {
         db: db.clone(),
         clock: clock.clone(),
     };
-    let pinged = db.clone();
-    let readiness = Readiness::new().check("database", move || {
-        let db = pinged.clone();
-        async move { db.ping().await.is_ok() }
-    });
     let routes = Routes::new(MerchantsServer::new(service));
     let serving = Serving {
         sockets,
         tls: config.tls,
         reflection: config.listen.reflection(config.mode),
-        readiness,
+        readiness: db.readiness(&clock),
         clock,
         shutdown,
     };

@@ -25,7 +25,6 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use chassis::{
-    admin::Readiness,
     clock::Clock,
     grpc::{Serving, Sockets},
     http::DRAIN_MAX,
@@ -48,9 +47,9 @@ static MIGRATIONS: Migrator = sqlx::migrate!();
 /// Longest wait for webhooks-svc to take an event.
 const PUBLISH_MAX: Duration = Duration::from_secs(5);
 
-/// Opens the database and brings it up to date.
-pub async fn open(config: &Config) -> anyhow::Result<Db> {
-    Db::open(&config.database, &MIGRATIONS).await
+/// Opens the database, brings the clock into line with it and the database up to date.
+pub async fn open(config: &Config, clock: &Clock) -> anyhow::Result<Db> {
+    Db::open(&config.database, &MIGRATIONS, clock).await
 }
 
 /// Serves, expires and relays until `shutdown`.
@@ -60,7 +59,7 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let db = open(&config).await?;
+    let db = open(&config, &clock).await?;
     outbox::release_leases(&db).await?;
     let tasks = Tasks::new();
 
@@ -89,16 +88,11 @@ pub async fn serve(
     };
     tasks.spawn(sweeper.run(sweeping, shutdown.clone()));
 
-    let pinged = db.clone();
-    let readiness = Readiness::new().check("database", move || {
-        let db = pinged.clone();
-        async move { db.ping().await.is_ok() }
-    });
     let serving = Serving {
         sockets,
         tls: config.tls,
         reflection: config.listen.reflection(config.mode),
-        readiness,
+        readiness: db.readiness(&clock),
         clock,
         shutdown: shutdown.clone(),
     };

@@ -13,7 +13,9 @@ async fn main() -> ExitCode {
 async fn run(config: Config) -> anyhow::Result<()> {
     let _telemetry = telemetry::start("sessions-svc", &config.telemetry)?;
     if let Some(Command::Migrate) = config.command {
-        return sessions_svc::open(&config).await.map(drop);
+        return sessions_svc::open(&config, &Clock::system())
+            .await
+            .map(drop);
     }
     let sockets = Sockets::bind(&config.listen).await?;
     sessions_svc::serve(config, sockets, Clock::system(), Shutdown::on_signals()).await

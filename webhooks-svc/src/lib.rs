@@ -21,7 +21,6 @@ mod store;
 pub mod worker;
 
 use chassis::{
-    admin::Readiness,
     clock::Clock,
     config::Refused,
     grpc::{Serving, Sockets},
@@ -43,9 +42,9 @@ use worker::{Limits, Worker};
 
 static MIGRATIONS: Migrator = sqlx::migrate!();
 
-/// Opens the database and brings it up to date.
-pub async fn open(config: &Config) -> anyhow::Result<Db> {
-    Db::open(&config.database, &MIGRATIONS).await
+/// Opens the database, brings the clock into line with it and the database up to date.
+pub async fn open(config: &Config, clock: &Clock) -> anyhow::Result<Db> {
+    Db::open(&config.database, &MIGRATIONS, clock).await
 }
 
 /// Serves and delivers until `shutdown`.
@@ -64,7 +63,7 @@ pub async fn serve(
         lookup,
     );
     let sender = Sender::new(guard.clone(), config.webhook_timeout)?;
-    let db = open(&config).await?;
+    let db = open(&config, &clock).await?;
     check_keys(&db, &keyring).await?;
     store::expire_leases(&db).await?;
     if config.webhook_allow_http || !config.webhook_allow_nets.is_empty() {
@@ -95,7 +94,7 @@ pub async fn serve(
         sockets,
         tls: config.tls,
         reflection: config.listen.reflection(config.mode),
-        readiness: readiness(&db),
+        readiness: db.readiness(&clock),
         clock,
         shutdown: shutdown.clone(),
     };
@@ -108,18 +107,10 @@ pub async fn serve(
     served
 }
 
-fn readiness(db: &Db) -> Readiness {
-    let db = db.clone();
-    Readiness::new().check("database", move || {
-        let db = db.clone();
-        async move { db.ping().await.is_ok() }
-    })
-}
-
 /// Encrypts every signing secret with the first key.
 pub async fn reseal(config: &Config) -> anyhow::Result<()> {
     let keyring = Keyring::new(&config.webhook_secret_key)?;
-    let db = open(config).await?;
+    let db = open(config, &Clock::system()).await?;
     let mut last = Uuid::nil();
     loop {
         let found = store::list_endpoints_after(&mut db.read().await?, last).await?;

@@ -31,9 +31,9 @@ impl Bare {
     async fn new() -> Self {
         let database = TestDb::new("charges-svc").await;
         let config = crate::world::config(&database.url, "http://127.0.0.1:1");
-        let db = charges_svc::open(&config).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::travelling(folder.path().join("clock")).unwrap();
+        let db = charges_svc::open(&config, &clock).await.unwrap();
         Self {
             db,
             clock,

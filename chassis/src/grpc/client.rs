@@ -15,7 +15,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
@@ -24,7 +24,7 @@ use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full};
 use tokio::{
     sync::watch,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tonic::{
     ConnectError, Status, TimeoutExpired,

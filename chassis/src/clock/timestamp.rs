@@ -1,0 +1,167 @@
+//! A moment, as it is written, shown and stored.
+
+use std::{fmt, time::Duration};
+
+use time::{
+    OffsetDateTime, PrimitiveDateTime, format_description::BorrowedFormatItem,
+    macros::format_description,
+};
+
+/// Fixed width, so that the order of texts is the order of times.
+const RFC_3339_MILLISECONDS: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+
+/// A moment, in UTC and whole milliseconds. Prints as `2026-01-31T09:00:00.000Z`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Timestamp(OffsetDateTime);
+
+/// The text is not a moment in the one form that we write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a timestamp of the form 2026-01-31T09:00:00.000Z")]
+pub struct TimestampError;
+
+impl Timestamp {
+    /// Cuts off what is finer than a millisecond.
+    pub fn from_datetime(moment: OffsetDateTime) -> Self {
+        let whole = moment.to_offset(time::UtcOffset::UTC);
+        let nanosecond = whole.nanosecond() / 1_000_000 * 1_000_000;
+        Self(whole.replace_nanosecond(nanosecond).unwrap_or(whole))
+    }
+
+    pub fn from_unix_millis(millis: i64) -> Result<Self, TimestampError> {
+        OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000)
+            .map(Self)
+            .map_err(|_| TimestampError)
+    }
+
+    pub fn unix_millis(self) -> i64 {
+        self.0.unix_timestamp() * 1_000 + i64::from(self.0.millisecond())
+    }
+
+    /// Whole seconds since 1970.
+    pub fn unix_seconds(self) -> i64 {
+        self.0.unix_timestamp()
+    }
+
+    pub fn datetime(self) -> OffsetDateTime {
+        self.0
+    }
+
+    /// So many milliseconds later, or earlier where they are negative.
+    pub(super) fn plus_millis(self, millis: i64) -> Self {
+        Self::from_datetime(self.0.saturating_add(time::Duration::milliseconds(millis)))
+    }
+
+    /// Time from `earlier` to this moment; zero where that is the later one.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::try_from(self.0 - earlier.0).unwrap_or_default()
+    }
+}
+
+/// Adding past the end of time stops there.
+impl std::ops::Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        let duration = time::Duration::try_from(duration).unwrap_or(time::Duration::MAX);
+        Self::from_datetime(self.0.saturating_add(duration))
+    }
+}
+
+impl std::ops::Sub<Duration> for Timestamp {
+    type Output = Self;
+
+    fn sub(self, duration: Duration) -> Self {
+        let duration = time::Duration::try_from(duration).unwrap_or(time::Duration::MAX);
+        Self::from_datetime(self.0.saturating_sub(duration))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            &self
+                .0
+                .format(RFC_3339_MILLISECONDS)
+                .map_err(|_| fmt::Error)?,
+        )
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::str::FromStr for Timestamp {
+    type Err = TimestampError;
+
+    fn from_str(text: &str) -> Result<Self, TimestampError> {
+        PrimitiveDateTime::parse(text, RFC_3339_MILLISECONDS)
+            .map(|moment| Self(moment.assume_utc()))
+            .map_err(|_| TimestampError)
+    }
+}
+
+#[cfg(feature = "sql")]
+mod sql {
+    use sqlx::{
+        Decode, Encode, Postgres, Sqlite, Type, encode::IsNull, error::BoxDynError,
+        postgres::PgArgumentBuffer, sqlite::SqliteArgumentsBuffer,
+    };
+    use time::OffsetDateTime;
+
+    use super::Timestamp;
+
+    /// `timestamptz` on PostgreSQL.
+    impl Type<Postgres> for Timestamp {
+        fn type_info() -> sqlx::postgres::PgTypeInfo {
+            <OffsetDateTime as Type<Postgres>>::type_info()
+        }
+    }
+    impl<'q> Encode<'q, Postgres> for Timestamp {
+        fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+            Encode::<Postgres>::encode_by_ref(&self.0, buffer)
+        }
+    }
+    impl<'r> Decode<'r, Postgres> for Timestamp {
+        fn decode(value: sqlx::postgres::PgValueRef<'r>) -> Result<Self, BoxDynError> {
+            Ok(Self(Decode::<Postgres>::decode(value)?))
+        }
+    }
+
+    /// Text of fixed width on SQLite.
+    impl Type<Sqlite> for Timestamp {
+        fn type_info() -> sqlx::sqlite::SqliteTypeInfo {
+            <String as Type<Sqlite>>::type_info()
+        }
+    }
+    impl<'q> Encode<'q, Sqlite> for Timestamp {
+        fn encode_by_ref(&self, buffer: &mut SqliteArgumentsBuffer) -> Result<IsNull, BoxDynError> {
+            Encode::<Sqlite>::encode(self.to_string(), buffer)
+        }
+    }
+    impl<'r> Decode<'r, Sqlite> for Timestamp {
+        fn decode(value: sqlx::sqlite::SqliteValueRef<'r>) -> Result<Self, BoxDynError> {
+            Ok(<&str as Decode<Sqlite>>::decode(value)?.parse()?)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timestamp_prints_and_parses_in_milliseconds() {
+        let moment = Timestamp::from_unix_millis(1_700_000_000_007).unwrap();
+        assert_eq!(moment.to_string(), "2023-11-14T22:13:20.007Z");
+        assert_eq!(moment.to_string().parse(), Ok(moment));
+        assert_eq!(moment.unix_millis(), 1_700_000_000_007);
+        assert_eq!(
+            "2023-11-14 22:13:20".parse::<Timestamp>(),
+            Err(TimestampError)
+        );
+    }
+}
