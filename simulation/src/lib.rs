@@ -3,4 +3,8 @@
 //! that disagree and replicas that die anywhere.
 
 pub mod choice;
+pub mod faults;
+pub mod line;
+pub mod link;
+pub mod postgres_link;
 pub mod time;
