@@ -1,1 +1,7 @@
-//! Placeholder.
+//! The simulation's own parts.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod links;
+mod postgres_links;
+mod world;

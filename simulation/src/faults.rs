@@ -1,0 +1,165 @@
+//! What may go wrong on a link, how often, and the switch for it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use crate::{choice::Choices, time::Millis};
+
+/// How often things go wrong: in a thousand messages of a caller, unless said otherwise. A message
+/// is what one read of a socket gives, or one exchange with a database.
+#[derive(Clone, Copy, Debug)]
+pub struct Rates {
+    /// Messages, and answers, that wait alone.
+    pub delayed: u64,
+    /// The connection dies before the message arrives.
+    pub lost_before: u64,
+    /// The message arrives; the connection dies before the answer does.
+    pub lost_after: u64,
+    /// Nothing passes for a while, on the whole link.
+    pub frozen: u64,
+    /// Every connection of the link dies, and new ones are refused for a while.
+    pub away: u64,
+    /// In a thousand new connections.
+    pub refused: u64,
+    /// In a thousand `commit`s: they succeed, and nobody is told.
+    pub unconfirmed: u64,
+    pub delay_ms_max: Millis,
+    pub freeze_ms_max: Millis,
+    pub away_ms_max: Millis,
+}
+
+impl Rates {
+    /// Between services, and towards rails. Some waits are longer than any deadline of a call.
+    pub const NETWORK: Self = Self {
+        delayed: 20,
+        lost_before: 2,
+        lost_after: 2,
+        frozen: 1,
+        away: 1,
+        refused: 5,
+        unconfirmed: 0,
+        delay_ms_max: 8_000,
+        freeze_ms_max: 15_000,
+        away_ms_max: 5_000,
+    };
+
+    /// Towards a database, to which far more is said.
+    pub const DATABASE: Self = Self {
+        delayed: 8,
+        lost_before: 1,
+        lost_after: 1,
+        frozen: 1,
+        away: 1,
+        refused: 5,
+        unconfirmed: 8,
+        delay_ms_max: 8_000,
+        freeze_ms_max: 10_000,
+        away_ms_max: 5_000,
+    };
+
+    /// Nothing goes wrong.
+    pub const NONE: Self = Self {
+        delayed: 0,
+        lost_before: 0,
+        lost_after: 0,
+        frozen: 0,
+        away: 0,
+        refused: 0,
+        unconfirmed: 0,
+        delay_ms_max: 0,
+        freeze_ms_max: 0,
+        away_ms_max: 0,
+    };
+}
+
+/// The switch of the ordinary faults, and their rates. Clones share the switch.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    are_on: Arc<AtomicBool>,
+    /// Each link's own default, where there is none.
+    rates: Option<Rates>,
+}
+
+/// What happens to one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Forwarded,
+    Delayed(Millis),
+    LostBefore,
+    LostAfter,
+    Frozen(Millis),
+    Away(Millis),
+}
+
+impl Faults {
+    /// Switched off, with rates that suit the kind of link.
+    pub fn off() -> Self {
+        Self { are_on: Arc::default(), rates: None }
+    }
+
+    /// The same switch with other rates.
+    pub fn with(&self, rates: Rates) -> Self {
+        Self { are_on: Arc::clone(&self.are_on), rates: Some(rates) }
+    }
+
+    pub fn on(&self) {
+        self.are_on.store(true, Ordering::SeqCst);
+    }
+
+    /// No further message suffers; what already waits goes on waiting.
+    pub fn pause(&self) {
+        self.are_on.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn or(self, rates: Rates) -> Self {
+        Self { rates: self.rates.or(Some(rates)), ..self }
+    }
+
+    /// The rates, while they apply.
+    fn rates(&self) -> Option<Rates> {
+        self.rates.filter(|_| self.are_on.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn refuse(&self, choices: &mut Choices) -> bool {
+        self.rates().is_some_and(|rates| choices.chance(rates.refused))
+    }
+
+    pub(crate) fn leave_unconfirmed(&self, choices: &mut Choices) -> bool {
+        self.rates().is_some_and(|rates| choices.chance(rates.unconfirmed))
+    }
+
+    /// How long an answer waits.
+    pub(crate) fn delay(&self, choices: &mut Choices) -> Option<Millis> {
+        let rates = self.rates()?;
+        choices.chance(rates.delayed).then(|| length(choices, rates.delay_ms_max))
+    }
+
+    pub(crate) fn fate(&self, choices: &mut Choices) -> Fate {
+        let Some(rates) = self.rates() else {
+            return Fate::Forwarded;
+        };
+        let delayed = Fate::Delayed(length(choices, rates.delay_ms_max));
+        let frozen = Fate::Frozen(length(choices, rates.freeze_ms_max));
+        let away = Fate::Away(length(choices, rates.away_ms_max));
+        let faults = [
+            (rates.delayed, delayed),
+            (rates.lost_before, Fate::LostBefore),
+            (rates.lost_after, Fate::LostAfter),
+            (rates.frozen, frozen),
+            (rates.away, away),
+        ];
+        let faulty: u64 = faults.iter().map(|(rate, _)| rate).sum();
+        match choices.chance(faulty) {
+            true => choices.weighted(&faults),
+            false => Fate::Forwarded,
+        }
+    }
+}
+
+/// Short ones are likelier than long ones.
+fn length(choices: &mut Choices, most: Millis) -> Millis {
+    let most = most >> choices.below(8);
+    choices.between(1, most.max(1))
+}

@@ -1,0 +1,44 @@
+//! What the tests of links share: a time that they step, and waiting for what must come.
+
+use std::{fmt::Debug, future::Future, time::Duration};
+
+use chassis::clock::Timestamp;
+use simulation::{
+    faults::{Faults, Rates},
+    time::Time,
+};
+
+pub fn time() -> Time {
+    Time::starting_at(Timestamp::from_unix_millis(1_772_355_600_000).unwrap())
+}
+
+/// Switched on.
+pub fn faults(rates: Rates) -> Faults {
+    let faults = Faults::off().with(rates);
+    faults.on();
+    faults
+}
+
+/// What must come.
+pub async fn soon<T>(coming: impl Future<Output = T>) -> T {
+    let deadline = Duration::from_secs(20);
+    tokio::time::timeout(deadline, coming).await.expect("it comes")
+}
+
+pub async fn until(is_true: impl Fn() -> bool) {
+    soon(async {
+        while !is_true() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+}
+
+/// Steps time by more than any fault takes.
+pub fn step(time: &Time) {
+    time.step_to(time.now() + 60_000);
+}
+
+pub fn is_err<T: Debug, E>(outcome: Result<T, E>) {
+    assert!(outcome.is_err(), "it fails, instead of {:?}", outcome.ok());
+}
