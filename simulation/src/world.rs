@@ -16,12 +16,13 @@ use chassis::{
     config::Tls,
     grpc::{self, Channel},
 };
-use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use clap::Parser;
 
 use crate::{
     choice::Choices,
     driver::{Driver, Running, Watched, lock},
-    link::{Faults, Link, Targets},
+    faults::Faults,
+    link::{Link, Targets},
     postgres_link::PostgresLink,
     rails::{self, Rails},
     receiver::Receiver,
@@ -34,6 +35,7 @@ const PAYSTACK_TOKEN: &str = "simulated-callbacks";
 const MOMO_SUBSCRIPTION_KEY: &str = "simulated-subscription-key";
 const MOMO_API_USER: &str = "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11";
 const MOMO_API_KEY: &str = "simulated-api-key";
+const MOMO_TARGET_ENVIRONMENT: &str = "mtnghana";
 const PAYSTACK_SECRET_KEY: &str = "sk_test_simulated";
 const WEBHOOK_SECRET_KEY: &str = "c2ltdWxhdGVkIHdlYmhvb2sgc2VjcmV0IGtleSAzMmI=";
 
@@ -183,16 +185,14 @@ impl World {
             momo_subscription_key: MOMO_SUBSCRIPTION_KEY.to_owned(),
             momo_api_user: MOMO_API_USER.to_owned(),
             momo_api_key: MOMO_API_KEY.to_owned(),
+            momo_target_environment: MOMO_TARGET_ENVIRONMENT.to_owned(),
             paystack_secret_key: PAYSTACK_SECRET_KEY.to_owned(),
             paystack_callback_token: PAYSTACK_TOKEN.to_owned(),
         };
         let rails = Rails::start(seed, time.clone(), settings).await?;
         let receiver = Receiver::start(seed, time.clone()).await?;
-        let targets = Service::ALL.map(|service| {
-            let replicas = service.replicas(store.is_postgres());
-            (service, Targets::new(replicas))
-        });
-        let pages = Targets::new(Service::Gateway.replicas(store.is_postgres()));
+        let targets = Service::ALL.map(|service| (service, Targets::none()));
+        let pages = Targets::none();
         let builder = Builder { seed, time: &time, faults: &faults, targets: &targets, rails: &rails };
         let api = builder.link("api", &builder.targets_of(Service::Gateway)).await?;
         let checkout = builder.link("checkout", &pages).await?;
@@ -423,7 +423,7 @@ impl World {
                 flag("momo-subscription-key", MOMO_SUBSCRIPTION_KEY),
                 flag("momo-api-user", MOMO_API_USER),
                 flag("momo-api-key", MOMO_API_KEY),
-                flag("momo-target-environment", "mtnghana"),
+                flag("momo-target-environment", MOMO_TARGET_ENVIRONMENT),
                 flag("paystack-secret-key", PAYSTACK_SECRET_KEY),
                 flag("paystack-email-domain", "payers.example.com"),
                 flag("paystack-callback-token", PAYSTACK_TOKEN),
@@ -525,10 +525,7 @@ fn split(host: Host) -> (grpc::Sockets, chassis::clock::Clock, chassis::shutdown
 /// A service's settings: our flags, and defaults for the rest.
 fn parse<C: Parser>(name: &str, flags: &[String]) -> anyhow::Result<C> {
     let words = std::iter::once(name).chain(flags.iter().map(String::as_str));
-    let matches = C::command().try_get_matches_from(words);
-    matches
-        .and_then(|matches| C::from_arg_matches(&matches))
-        .with_context(|| format!("the settings of {name}"))
+    C::try_parse_from(words).with_context(|| format!("the settings of {name}"))
 }
 
 pub fn url(address: SocketAddr) -> String {

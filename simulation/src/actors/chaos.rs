@@ -5,7 +5,7 @@ use futures::future::join_all;
 use tokio::sync::oneshot;
 
 use super::{HOUR, MINUTE, SECOND, Stage};
-use crate::{choice::Choices, link::When, time::Millis};
+use crate::{choice::Choices, line::When, time::Millis};
 
 /// The ordinary faults of links last so long; after that in short storms only.
 const FIRST_STORM: Millis = 30 * MINUTE;

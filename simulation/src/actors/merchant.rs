@@ -39,12 +39,10 @@ pub async fn charge(stage: Stage, number: u64) {
     let key = order.keyed.then(|| key(choices.below(u64::MAX)));
     let twins = if order.keyed && choices.chance(300) { 2 } else { 1 };
     let merchant = order.merchant;
-    let body = json!({
-        "amount": serde_json::Number::from_string_unchecked(major(order.amount_minor)),
-        "mobile_number": order.phone,
-        "provider": provider,
-        "description": format!("Order {number}"),
-    });
+    let (amount, phone) = (major(order.amount_minor), &order.phone);
+    let body = format!(
+        r#"{{"amount": {amount}, "mobile_number": "{phone}", "provider": "{provider}", "description": "Order {number}"}}"#
+    );
     let id = stage.history.order(order);
     let requests = (0..twins).map(|twin| {
         let charging = Charging {
@@ -53,7 +51,7 @@ pub async fn charge(stage: Stage, number: u64) {
             order: id,
             merchant,
             key: key.clone(),
-            body: body.to_string(),
+            body: body.clone(),
         };
         charging.run()
     });

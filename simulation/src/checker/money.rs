@@ -5,7 +5,10 @@ use std::collections::{HashMap, HashSet};
 use uuid::Uuid;
 
 use super::{Found, Promise};
-use crate::records::Charge;
+use crate::{
+    rails::{Asker, Word},
+    records::Charge,
+};
 
 pub fn check(found: &mut Found<'_>) {
     for charge in &found.evidence.records.charges {
@@ -55,7 +58,7 @@ fn check_debits(found: &mut Found<'_>, charge: &Charge) {
     let Some(debit) = payment.debits.first() else {
         return;
     };
-    let was_told = payment.said.iter().any(|said| said.is_told_success() && said.at >= debit.at);
+    let was_told = payment.said.iter().any(|said| (said.what == Word::Success && said.delivered && said.to == Asker::Query) && said.at >= debit.at);
     let credited = posted(found, "SETTLEMENT", charge.transaction_id, "merchant:");
     let suspended = posted(found, "SUSPENSE", charge.transaction_id, "suspense");
     if was_told && credited == 0 && suspended == 0 && !is_reversed_early(payment) {

@@ -5,14 +5,10 @@ use std::collections::HashMap;
 use super::{Found, Promise};
 use crate::{
     history::{Order, Read, Thing, Told, Try},
-    rails::Payment,
+    rails::{Payment, Said, Word},
     records::Charge,
     time::Millis,
 };
-
-/// A network's own windows (rails §4.1, §4.2): before their end its silence proves nothing.
-const MOMO_WINDOW: Millis = 300_000;
-const PAYSTACK_WINDOW: Millis = 180_000;
 
 pub fn check(found: &mut Found<'_>) {
     let history = &found.evidence.history;
@@ -160,10 +156,14 @@ fn check_failed(found: &mut Found<'_>, charge: &Charge) {
 }
 
 /// Whether this is a word of the rail that ends a payment.
-fn is_failure(payment: &Payment, said: &crate::rails::Said) -> bool {
-    let window = if payment.rail == "momo" { MOMO_WINDOW } else { PAYSTACK_WINDOW };
+fn is_failure(payment: &Payment, said: &Said) -> bool {
     let taken = payment.taken_at.iter().max().copied().unwrap_or_default();
-    said.is_final_failure() || (said.is_abandoned() && said.at >= taken + window)
+    match said.what {
+        Word::Failed(_) | Word::Refused(_) => true,
+        // Before the end of the network's own window its silence proves nothing.
+        Word::Abandoned => said.at >= taken + payment.rail.window(),
+        _ => false,
+    }
 }
 
 fn check_void(found: &mut Found<'_>, charge: &Charge) {
