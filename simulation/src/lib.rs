@@ -3,4 +3,5 @@
 //! that disagree and replicas that die anywhere.
 
 pub mod choice;
+pub mod rails;
 pub mod time;
