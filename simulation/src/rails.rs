@@ -10,6 +10,7 @@ mod book;
 mod calls;
 mod life;
 mod momo;
+mod payment;
 mod paystack;
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,10 @@ use axum::Router;
 use chassis::shutdown::Tasks;
 use tokio::{net::TcpListener, sync::Notify};
 
-pub use self::book::{Asker, Debit, Payment, RIGHT_CODE, Rail, Said, Word};
+pub use self::{
+    book::RIGHT_CODE,
+    payment::{Asker, Debit, Payment, Rail, Said, Word},
+};
 use self::{
     book::{Asked, Book, Key, View},
     life::{Fare, Odd, Outage, Taking},

@@ -5,7 +5,7 @@
 
 use crate::{
     choice::Choices,
-    rails::book::{Failure, Network, Rail},
+    rails::payment::{Failure, Network, Rail},
     time::Millis,
 };
 

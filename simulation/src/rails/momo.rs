@@ -21,8 +21,9 @@ use serde_json::{Value, json};
 
 use super::{
     Answer, Open, Rail, Rails, Word,
-    book::{Asked, Network, View},
+    book::{Asked, View},
     life::{Fare, MINUTE, SECOND},
+    payment::Network,
     wire,
 };
 use crate::{choice::Choices, time::Millis};
@@ -94,18 +95,18 @@ async fn token(State(rails): State<Rails>, headers: HeaderMap, body: Bytes) -> R
     wire::json(200, body.to_string())
 }
 
-/// What both calls about a payment must carry. The error is the answer.
-fn check_access(rails: &Rails, headers: &HeaderMap) -> Result<(), Response> {
+/// The answer to a call about a payment that does not carry what both calls must.
+fn refusal(rails: &Rails, headers: &HeaderMap) -> Option<Response> {
     let settings = &rails.0.settings;
     let key = wire::header(headers, "Ocp-Apim-Subscription-Key");
     let token = wire::credentials(headers, "Bearer ");
     if key != settings.momo_subscription_key || !rails.0.tokens.lives(token, rails.now()) {
-        return Err(problem(401, "ACCESS_DENIED"));
+        return Some(problem(401, "ACCESS_DENIED"));
     }
     if wire::header(headers, "X-Target-Environment") != settings.momo_target_environment {
-        return Err(problem(500, "NOT_ALLOWED_TARGET_ENVIRONMENT"));
+        return Some(problem(500, "NOT_ALLOWED_TARGET_ENVIRONMENT"));
     }
-    Ok(())
+    None
 }
 
 #[derive(Deserialize)]
@@ -124,7 +125,7 @@ struct Payer {
 }
 
 async fn request_to_pay(State(rails): State<Rails>, headers: HeaderMap, body: Bytes) -> Response {
-    if let Err(refusal) = check_access(&rails, &headers) {
+    if let Some(refusal) = refusal(&rails, &headers) {
         return refusal;
     }
     let Some(asked) = read(&headers, &body) else {
@@ -167,7 +168,7 @@ async fn status(
     Path(reference): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    if let Err(refusal) = check_access(&rails, &headers) {
+    if let Some(refusal) = refusal(&rails, &headers) {
         return refusal;
     }
     match rails.query((Rail::Momo, reference), false).await {

@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 
 use super::{
     Answer, Rail, Rails, Word,
-    book::{Asked, Network, View},
+    book::{Asked, View},
     life::PROCESSOR_ERROR,
+    payment::Network,
     wire,
 };
 

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use sha2::Sha512;
 
 use super::{
-    book::{Asked, Book, Network, RIGHT_CODE, Rail, Word},
+    book::{Asked, Book, RIGHT_CODE},
     life::{Ending, Entry, Fare, Life, Outage, SECOND, Taking},
+    payment::Network,
     *,
 };
 use crate::choice::Choices;
@@ -78,6 +79,21 @@ fn calls_are_taken_while_they_are_open_or_never() {
             }
         }
     }
+}
+
+#[test]
+fn outages_end_within_four_hours_and_most_worlds_have_none() {
+    let minutes = (0..6 * 60).map(|minute| minute * life::MINUTE);
+    let mut away = 0;
+    for seed in 0..500 {
+        let outages = Outage::draw(seed, Rail::Momo);
+        let mut lost = minutes
+            .clone()
+            .filter(|now| outages.iter().any(|outage| outage.fare_at(*now).is_some()));
+        away += u64::from(lost.next().is_some());
+        assert!(lost.all(|now| now < 4 * life::HOUR), "{outages:?}");
+    }
+    assert!((80..200).contains(&away), "{away}");
 }
 
 #[test]
