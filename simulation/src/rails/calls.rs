@@ -1,0 +1,139 @@
+//! What the rails do by themselves: payments move on, and the gateway is called back.
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use http::{Method, header::CONTENT_TYPE};
+use reqwest::{Client, RequestBuilder};
+use sha2::Sha512;
+
+use super::{
+    Asker, Open, Rail, Rails, Said, Word,
+    book::{Call, Key, View},
+    life::{SECOND, Stray},
+    momo, paystack,
+};
+use crate::time::Millis;
+
+/// How long a rail waits for the acknowledgement of its call.
+const CALL_MAX: Millis = 30 * SECOND;
+
+/// Nobody's.
+const UNKNOWN: &str = "00000000-0000-4000-8000-000000000000";
+
+/// Keeps the agenda of both rails.
+pub struct Calls {
+    rails: Rails,
+    client: Client,
+}
+
+impl Calls {
+    /// # Errors
+    /// No client can be made.
+    pub fn new(rails: Rails) -> anyhow::Result<Self> {
+        // The simulated time ends calls. This one only ends what the simulation has left behind.
+        let real_max = Duration::from_secs(60);
+        let client = chassis::http::client_builder(real_max)
+            .pool_max_idle_per_host(0)
+            .build()?;
+        Ok(Self { rails, client })
+    }
+
+    /// Does everything when it is due, for ever.
+    pub async fn keep_agenda(self) {
+        let shared = &self.rails.0;
+        let mut calling = FuturesUnordered::new();
+        loop {
+            // Held from before a call leaves the agenda until it is under way.
+            let open = Open::of(&self.rails);
+            let due = {
+                let mut book = self.rails.book_mut();
+                for (key, call) in book.pass(shared.time.now()) {
+                    calling.push(self.call(Open::of(&self.rails), key, call));
+                }
+                book.next_due()
+            };
+            drop(open);
+            let next = async {
+                match due {
+                    Some(due) => shared.time.sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = shared.planned.notified() => {}
+                () = next => {}
+                Some(()) = calling.next() => {}
+            }
+        }
+    }
+
+    async fn call(&self, _open: Open<'_>, key: Key, call: Call) {
+        let Some((word, view)) = self.rails.book_mut().call(&key, call) else {
+            return;
+        };
+        let base = self.rails.callback_base().clone();
+        let Some(request) = base.and_then(|base| self.request(&base, key.0, call, (word, view)))
+        else {
+            return;
+        };
+        let at = self.rails.now();
+        let answered = tokio::select! {
+            answered = request.send() => answered.is_ok_and(|answer| answer.status().is_success()),
+            () = self.rails.0.time.sleep(CALL_MAX) => false,
+        };
+        if call == Call::Real {
+            let said = Said {
+                at,
+                to: Asker::Callback,
+                what: word,
+                delivered: answered,
+            };
+            self.rails.book_mut().say(&key, said);
+        }
+    }
+
+    /// `None`: the rail knows no address.
+    fn request(
+        &self,
+        base: &str,
+        rail: Rail,
+        call: Call,
+        (word, mut view): (Word, View),
+    ) -> Option<RequestBuilder> {
+        if call == Call::Stray(Stray::UnknownReference) {
+            UNKNOWN.clone_into(&mut view.reference);
+        }
+        let request = match rail {
+            Rail::Momo => {
+                let path = match call {
+                    Call::Real => view.callback.clone()?,
+                    Call::Stray(_) => "/rails/momo/nobody".to_owned(),
+                };
+                let method = if view.shape & 1 == 0 {
+                    Method::PUT
+                } else {
+                    Method::POST
+                };
+                let request = self.client.request(method, format!("{base}{path}"));
+                request.body(momo::callback_body(word, &view))
+            }
+            Rail::Paystack => {
+                let settings = &self.rails.0.settings;
+                let token = &settings.paystack_callback_token;
+                let body = paystack::webhook_body(&view);
+                let mut signed = Hmac::<Sha512>::new_from_slice(match call {
+                    Call::Stray(Stray::BadSignature) => b"somebody else's key",
+                    _ => settings.paystack_secret_key.as_bytes(),
+                })
+                .expect("HMAC takes keys of any length");
+                signed.update(body.as_bytes());
+                let signature = hex::encode(signed.finalize().into_bytes());
+                let request = self.client.post(format!("{base}/rails/paystack/{token}"));
+                request.header("x-paystack-signature", signature).body(body)
+            }
+        };
+        Some(request.header(CONTENT_TYPE, "application/json"))
+    }
+}

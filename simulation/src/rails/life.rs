@@ -1,0 +1,394 @@
+//! What will become of a call, of a payment and of a whole rail, drawn before it happens.
+//!
+//! Promise: nothing is drawn that rails.md does not allow. What a rail refuses in a documented way
+//! it never debits, and what it debited it never calls failed afterwards.
+
+use crate::{
+    choice::Choices,
+    rails::payment::{Failure, Network, Rail},
+    time::Millis,
+};
+
+pub const SECOND: Millis = 1_000;
+pub const MINUTE: Millis = 60 * SECOND;
+pub const HOUR: Millis = 60 * MINUTE;
+
+/// How one call fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fare {
+    pub taken: Taking,
+    /// Until the answer.
+    pub delay: Millis,
+    /// What is answered in place of the answer.
+    pub odd: Option<Odd>,
+}
+
+/// When a call has its effect, or its question is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taking {
+    Never,
+    After(Millis),
+    /// As the client closes the connection; where it does not, with the answer.
+    AtHangUp,
+}
+
+/// Answers that no contract documents. They say nothing about the payment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Odd {
+    /// None: the connection ends.
+    Cut,
+    InternalError,
+    BadGateway,
+    /// A firewall's page, with a 200.
+    Rejected,
+    TooMany,
+    /// A page of something in front of the rail, with a 503.
+    Unavailable,
+    /// A page of something in front of the rail, with a 404.
+    Missing,
+    /// Paystack's 400 to a submitted code.
+    InvalidReference,
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    Well,
+    Slow,
+    Endless,
+    Cut,
+    Odd,
+}
+
+impl Fare {
+    /// As rails fare when they are well.
+    pub const PROMPT: Self = Self {
+        taken: Taking::After(0),
+        delay: 0,
+        odd: None,
+    };
+
+    pub fn of_request(choices: &mut Choices) -> Self {
+        let ways = [
+            (780, Way::Well),
+            (110, Way::Slow),
+            (25, Way::Endless),
+            (45, Way::Cut),
+            (40, Way::Odd),
+        ];
+        let odds = [
+            (4, Odd::InternalError),
+            (2, Odd::BadGateway),
+            (2, Odd::Rejected),
+            (1, Odd::TooMany),
+        ];
+        Self::draw(choices, &ways, &odds)
+    }
+
+    pub fn of_code(choices: &mut Choices) -> Self {
+        let ways = [
+            (720, Way::Well),
+            (110, Way::Slow),
+            (40, Way::Endless),
+            (70, Way::Cut),
+            (60, Way::Odd),
+        ];
+        let odds = [
+            (3, Odd::InvalidReference),
+            (2, Odd::InternalError),
+            (1, Odd::BadGateway),
+            (1, Odd::Rejected),
+        ];
+        Self::draw(choices, &ways, &odds)
+    }
+
+    /// Also of calls for a token.
+    pub fn of_query(choices: &mut Choices) -> Self {
+        let ways = [
+            (850, Way::Well),
+            (70, Way::Slow),
+            (15, Way::Endless),
+            (30, Way::Cut),
+            (35, Way::Odd),
+        ];
+        let odds = [
+            (3, Odd::InternalError),
+            (2, Odd::BadGateway),
+            (1, Odd::Rejected),
+            (1, Odd::TooMany),
+            (2, Odd::Missing),
+        ];
+        Self::draw(choices, &ways, &odds)
+    }
+
+    fn draw(choices: &mut Choices, ways: &[(u64, Way)], odds: &[(u64, Odd)]) -> Self {
+        let way = choices.weighted(ways);
+        let odd = choices.weighted(odds);
+        let delay = match way {
+            Way::Well => choices.between(10, 400),
+            Way::Slow => choices.between(400, 7 * SECOND),
+            Way::Endless => choices.between(9 * SECOND, 20 * SECOND),
+            Way::Cut | Way::Odd => choices.between(0, 3 * SECOND),
+        };
+        let midway = Taking::After(choices.between(0, delay));
+        let or_never = choices.weighted(&[(1, midway), (1, Taking::Never)]);
+        let endless = [
+            (2, Taking::After(0)),
+            (2, midway),
+            (1, Taking::After(delay)),
+            (3, Taking::AtHangUp),
+            (2, Taking::Never),
+        ];
+        let (taken, odd) = match way {
+            Way::Well | Way::Slow => (midway, None),
+            Way::Endless => match choices.weighted(&endless) {
+                Taking::Never => (Taking::Never, Some(Odd::Cut)),
+                taken => (taken, None),
+            },
+            Way::Cut => (or_never, Some(Odd::Cut)),
+            Way::Odd => (or_never, Some(odd)),
+        };
+        Self { taken, delay, odd }
+    }
+}
+
+/// What becomes of a payment, if its request is taken.
+#[derive(Clone, Debug)]
+pub struct Life {
+    pub entry: Entry,
+    pub code: Code,
+    pub ending: Ending,
+    /// From the taking, or the right code, until the ending.
+    pub ends_after: Millis,
+    /// How long queries still show the state before the end.
+    pub lag: Millis,
+    /// How long after the taking queries still know nothing of it.
+    pub unseen: Millis,
+    pub debited: Debited,
+    /// After a failure was shown: the payer is debited after all.
+    pub late_after: Option<Millis>,
+    /// After success was shown: the payer gets the money back.
+    pub reversed_after: Option<Millis>,
+    /// A callback as soon as it is taken.
+    pub calls_early: bool,
+    /// After the end.
+    pub calls: Vec<Millis>,
+    /// After late money.
+    pub late_calls: Vec<Millis>,
+    pub strays: Vec<Stray>,
+    /// Decides what the contracts leave open: strings or numbers, PUT or POST, which word.
+    pub shape: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    Prompt,
+    /// Debited at once.
+    Instant,
+    Code,
+    /// By one of the documented words.
+    Refused(&'static str),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// How long it is waited for.
+    pub window: Millis,
+    /// The first wrong code is answered as one that expired.
+    pub expires: bool,
+    /// So many wrong ones end the payment.
+    pub wrong_max: Option<u64>,
+    /// The right one debits at once.
+    pub is_instant: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Approved,
+    Failed(Failure),
+}
+
+/// How much the payer pays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Debited {
+    Asked,
+    Less,
+    More,
+}
+
+/// Calls back that mean nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stray {
+    UnknownReference,
+    BadSignature,
+}
+
+/// What MTN refuses with, each documented.
+const MOMO_REFUSALS: &[(u64, &str)] = &[
+    (3, "PAYER_NOT_FOUND"),
+    (2, "SERVICE_UNAVAILABLE"),
+    (1, "NOT_ALLOWED"),
+];
+
+/// The 400 of Paystack; with anything else it fails a charge at once.
+pub const PROCESSOR_ERROR: &str = "processor_error";
+
+const PAYSTACK_REFUSALS: &[(u64, &str)] = &[
+    (2, PROCESSOR_ERROR),
+    (2, "The mobile money account was not found"),
+    (1, "The payer has insufficient funds"),
+];
+
+impl Life {
+    /// The life of a payment over `network`.
+    pub fn draw(choices: &mut Choices, network: Network) -> Self {
+        let rail = network.rail();
+        let (entry, code) = (entry(choices, network), code(choices));
+        let ending = choices.weighted(&[
+            (820, Ending::Approved),
+            (55, Ending::Failed(Failure::Declined)),
+            (45, Ending::Failed(Failure::Funds)),
+            (15, Ending::Failed(Failure::Limit)),
+            (65, Ending::Failed(Failure::TimedOut)),
+        ]);
+        let ends_after = ends_after(choices, ending, rail.window());
+        let lag = match choices.below(1_000) {
+            0..900 => 0,
+            900..985 => choices.between(SECOND, 10 * MINUTE),
+            _ => choices.between(HOUR, 20 * HOUR),
+        };
+        let is_unseen = choices.chance(30);
+        let unseen = choices.between(SECOND, 20 * SECOND);
+        let late_after = choices.between(HOUR / 10, 3 * HOUR);
+        let late_after = choices.weighted(&[(1, late_after), (1, 32 * late_after)]);
+        let reversed_after = choices.between(HOUR / 2, 72 * HOUR);
+        let is_reversed = rail == Rail::Paystack && choices.chance(30);
+        Self {
+            entry,
+            code,
+            ending,
+            ends_after,
+            lag,
+            unseen: if is_unseen { unseen } else { 0 },
+            debited: choices.weighted(&[
+                (985, Debited::Asked),
+                (8, Debited::Less),
+                (7, Debited::More),
+            ]),
+            late_after: choices.chance(150).then_some(late_after),
+            reversed_after: is_reversed.then_some(reversed_after),
+            calls_early: rail == Rail::Momo && choices.chance(40),
+            calls: calls(choices),
+            late_calls: calls(choices),
+            strays: strays(choices),
+            shape: choices.below(u64::MAX),
+        }
+    }
+}
+
+fn entry(choices: &mut Choices, network: Network) -> Entry {
+    let refusals = match network.rail() {
+        Rail::Momo => MOMO_REFUSALS,
+        Rail::Paystack => PAYSTACK_REFUSALS,
+    };
+    let refused = Entry::Refused(choices.weighted(refusals));
+    match network {
+        Network::Momo => choices.weighted(&[(960, Entry::Prompt), (40, refused)]),
+        Network::Paystack => {
+            choices.weighted(&[(860, Entry::Prompt), (100, Entry::Instant), (40, refused)])
+        }
+        Network::PaystackTelecel => {
+            choices.weighted(&[(910, Entry::Code), (50, Entry::Prompt), (40, refused)])
+        }
+    }
+}
+
+fn code(choices: &mut Choices) -> Code {
+    Code {
+        window: choices.between(5 * MINUTE, 30 * MINUTE),
+        expires: choices.chance(60),
+        wrong_max: choices.weighted(&[(1, Some(3)), (1, None)]),
+        is_instant: choices.chance(150),
+    }
+}
+
+/// A payer may take until the network gives up, and a few do.
+fn ends_after(choices: &mut Choices, ending: Ending, window: Millis) -> Millis {
+    let quick = choices.between(SECOND, 30 * SECOND);
+    let slow = choices.between(30 * SECOND, window * 5 / 6);
+    let last = choices.between(window - 5 * SECOND, window - 1);
+    match ending {
+        Ending::Failed(Failure::TimedOut) => window,
+        _ => choices.weighted(&[(70, quick), (22, slow), (8, last)]),
+    }
+}
+
+fn calls(choices: &mut Choices) -> Vec<Millis> {
+    let soon = choices.between(0, 5 * SECOND);
+    let late = choices.between(MINUTE, 6 * HOUR);
+    let many = choices.between(2, 4);
+    let many = (0..many).map(|_| choices.weighted(&[(3, 4 * SECOND), (1, 3 * MINUTE), (1, HOUR)]));
+    let many: Vec<Millis> = many.collect();
+    match choices.below(100) {
+        0..25 => Vec::new(),
+        25..75 => vec![soon],
+        75..85 => vec![late],
+        _ => many.iter().map(|pause| pause + soon).collect(),
+    }
+}
+
+fn strays(choices: &mut Choices) -> Vec<Stray> {
+    let stray = choices.weighted(&[(1, Stray::UnknownReference), (1, Stray::BadSignature)]);
+    if choices.chance(30) {
+        vec![stray]
+    } else {
+        Vec::new()
+    }
+}
+
+/// A time in which a whole rail is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    from: Millis,
+    to: Millis,
+    fare: Fare,
+}
+
+/// Outages begin and end within this.
+const OUTAGES_UNTIL: Millis = 4 * HOUR;
+
+impl Outage {
+    /// A rail's outages. Most worlds have none.
+    pub fn draw(seed: u64, rail: Rail) -> Vec<Self> {
+        let mut choices = Choices::of(seed, &format!("outage {}", rail.name()));
+        let count = choices.weighted(&[(75, 0), (20, 1), (5, 2)]);
+        (0..count).map(|_| Self::draw_one(&mut choices)).collect()
+    }
+
+    fn draw_one(choices: &mut Choices) -> Self {
+        let from = choices.below(OUTAGES_UNTIL - 2 * MINUTE);
+        let minutes = choices.between(2 * MINUTE, 20 * MINUTE);
+        let hours = choices.between(20 * MINUTE, OUTAGES_UNTIL);
+        let length = choices.weighted(&[(3, minutes), (1, hours)]);
+        let (delay, odd) = choices.weighted(&[
+            (2, (2 * MINUTE, Odd::Cut)),
+            (1, (50, Odd::Unavailable)),
+            (1, (0, Odd::Cut)),
+        ]);
+        // Some rails still work behind a front that does not.
+        let taken = choices.weighted(&[(4, Taking::Never), (1, Taking::After(0))]);
+        Self {
+            from,
+            to: (from + length).min(OUTAGES_UNTIL),
+            fare: Fare {
+                taken,
+                delay,
+                odd: Some(odd),
+            },
+        }
+    }
+
+    /// How calls fare while it lasts.
+    pub fn fare_at(&self, now: Millis) -> Option<Fare> {
+        (self.from..self.to).contains(&now).then_some(self.fare)
+    }
+}

@@ -1,0 +1,226 @@
+//! MTN MoMo's collection product on the wire (rails §4.1).
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{Path, State},
+    response::{IntoResponse as _, Response},
+    routing::{get, post},
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use chassis::money::{Currency, Money};
+use http::{HeaderMap, StatusCode, Uri};
+use rust_decimal::Decimal;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Answer, Open, Rail, Rails, Word,
+    book::{Asked, View},
+    life::{Fare, MINUTE, SECOND},
+    payment::Network,
+    wire,
+};
+use crate::{choice::Choices, time::Millis};
+
+const INTERNAL_ERROR: &str =
+    r#"{"code":"INTERNAL_PROCESSING_ERROR","message":"An internal error occurred."}"#;
+
+pub fn routes(rails: Rails) -> Router {
+    Router::new()
+        .route("/collection/token/", post(token))
+        .route("/collection/v1_0/requesttopay", post(request_to_pay))
+        .route("/collection/v1_0/requesttopay/{reference}", get(status))
+        .with_state(rails)
+}
+
+/// The tokens that live, each with its end.
+#[derive(Default)]
+pub struct Tokens(Mutex<HashMap<String, Millis>>);
+
+impl Tokens {
+    /// The next token, and how many seconds it claims to live.
+    fn mint(&self, rails: &Rails) -> (String, u64) {
+        let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = format!("token {}", tokens.len());
+        let mut choices = Choices::of(rails.0.seed, &name);
+        let short = choices.between(60, 600);
+        let claimed = choices.weighted(&[(9, 3_600), (1, short)]);
+        let cut_short = choices.between(1, claimed);
+        // Tokens also die before their time, as when a replica mints one that replaces them.
+        let lives = choices.weighted(&[(9, claimed), (1, cut_short)]);
+        let lives = if rails.is_calm() { claimed } else { lives };
+        let token = hex::encode(&name);
+        tokens.insert(token.clone(), rails.now() + lives * SECOND);
+        (token, claimed)
+    }
+
+    fn lives(&self, token: &str, now: Millis) -> bool {
+        let tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.get(token).is_some_and(|end| now < *end)
+    }
+}
+
+fn problem(status: u16, code: &str) -> Response {
+    let body = json!({"code": code, "message": "As the code says."});
+    wire::json(status, body.to_string())
+}
+
+async fn token(State(rails): State<Rails>, headers: HeaderMap, body: Bytes) -> Response {
+    let settings = &rails.0.settings;
+    let user = format!("{}:{}", settings.momo_api_user, settings.momo_api_key);
+    let is_us = wire::header(&headers, "Ocp-Apim-Subscription-Key")
+        == settings.momo_subscription_key
+        && wire::credentials(&headers, "Basic ") == BASE64_STANDARD.encode(user);
+    if !is_us {
+        return problem(401, "ACCESS_DENIED");
+    }
+    if body.is_empty() {
+        return StatusCode::LENGTH_REQUIRED.into_response();
+    }
+    let _open = Open::of(&rails);
+    let (token, claimed) = rails.0.tokens.mint(&rails);
+    let fare = Fare::of_query(&mut Choices::of(rails.0.seed, &format!("minting {token}")));
+    let fare = rails.fare(Rail::Momo, fare);
+    rails.0.time.sleep(fare.delay.min(MINUTE)).await;
+    if let Some(odd) = fare.odd {
+        return wire::odd(odd, INTERNAL_ERROR);
+    }
+    let body = json!({"access_token": token, "token_type": "access_token", "expires_in": claimed});
+    wire::json(200, body.to_string())
+}
+
+/// The answer to a call about a payment that does not carry what both calls must.
+fn refusal(rails: &Rails, headers: &HeaderMap) -> Option<Response> {
+    let settings = &rails.0.settings;
+    let key = wire::header(headers, "Ocp-Apim-Subscription-Key");
+    let token = wire::credentials(headers, "Bearer ");
+    if key != settings.momo_subscription_key || !rails.0.tokens.lives(token, rails.now()) {
+        return Some(problem(401, "ACCESS_DENIED"));
+    }
+    if wire::header(headers, "X-Target-Environment") != settings.momo_target_environment {
+        return Some(problem(500, "NOT_ALLOWED_TARGET_ENVIRONMENT"));
+    }
+    None
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RequestToPay {
+    amount: String,
+    currency: String,
+    external_id: String,
+    payer: Payer,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Payer {
+    party_id: String,
+}
+
+async fn request_to_pay(State(rails): State<Rails>, headers: HeaderMap, body: Bytes) -> Response {
+    if let Some(refusal) = refusal(&rails, &headers) {
+        return refusal;
+    }
+    let Some(asked) = read(&headers, &body) else {
+        return problem(400, "VALIDATION_ERROR");
+    };
+    match rails.request(asked).await {
+        Answer::Odd(odd) => wire::odd(odd, INTERNAL_ERROR),
+        Answer::Says(Word::Duplicate409, _) => problem(409, "RESOURCE_ALREADY_EXIST"),
+        Answer::Says(Word::Refused(code), _) => match code {
+            "SERVICE_UNAVAILABLE" => problem(503, code),
+            "NOT_ALLOWED" => problem(500, code),
+            code => problem(400, code),
+        },
+        Answer::Says(..) => StatusCode::ACCEPTED.into_response(),
+    }
+}
+
+/// `None`: it is none that this rail takes.
+fn read(headers: &HeaderMap, body: &[u8]) -> Option<Asked> {
+    let request: RequestToPay = serde_json::from_slice(body).ok()?;
+    let reference = wire::header(headers, "X-Reference-Id").to_owned();
+    uuid::Uuid::try_parse(&reference).ok()?;
+    let currency: Currency = request.currency.parse().ok()?;
+    let amount = Decimal::from_str_exact(&request.amount).ok()?;
+    let amount = Money::from_major(amount, currency).ok()?;
+    let callback: Option<Uri> = wire::header(headers, "X-Callback-Url").parse().ok();
+    let callback = callback.and_then(|uri| Some(uri.path_and_query()?.to_string()));
+    let is_ours = request.external_id == reference && amount.is_positive();
+    is_ours.then(|| Asked {
+        network: Network::Momo,
+        reference,
+        phone: format!("+{}", request.payer.party_id),
+        amount,
+        callback,
+    })
+}
+
+async fn status(
+    State(rails): State<Rails>,
+    Path(reference): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    if let Some(refusal) = refusal(&rails, &headers) {
+        return refusal;
+    }
+    match rails.query((Rail::Momo, reference), false).await {
+        Answer::Odd(odd) => wire::odd(odd, INTERNAL_ERROR),
+        Answer::Says(Word::Unknown404, _) => problem(404, "RESOURCE_NOT_FOUND"),
+        Answer::Says(word, view) => wire::json(200, status_body(word, &view).to_string()),
+    }
+}
+
+/// A payment, in one of the forms that have been seen.
+fn status_body(word: Word, view: &View) -> Value {
+    let currency: Currency = view.currency.parse().expect("one that was asked for");
+    let amount = Money::new(view.amount_minor, currency)
+        .to_major()
+        .to_string();
+    let number = |digits: String| {
+        let number = serde_json::from_str(&digits).ok();
+        let number = number.filter(|_| view.shape & 4 == 0);
+        number.unwrap_or(Value::String(digits))
+    };
+    let mut body = json!({
+        "amount": number(amount),
+        "currency": view.currency,
+        "externalId": view.reference,
+        "payer": {"partyIdType": "MSISDN", "partyId": view.phone.trim_start_matches('+')},
+        "status": "PENDING",
+    });
+    match word {
+        Word::Success => {
+            body["status"] = "SUCCESSFUL".into();
+            body["financialTransactionId"] = number((view.shape >> 40).to_string());
+        }
+        Word::Failed(code) => {
+            body["status"] = "FAILED".into();
+            body["reason"] = if view.shape & 2 == 0 {
+                code.into()
+            } else {
+                json!({"code": code, "message": "The payment was not completed."})
+            };
+        }
+        _ => {}
+    }
+    body
+}
+
+/// What a call back carries. Nobody believes it, whatever it is.
+pub fn callback_body(word: Word, view: &View) -> String {
+    match view.shape >> 8 & 7 {
+        0 => String::new(),
+        1 => "{}".to_owned(),
+        2 => r#"{"status":"SUCCESSFUL"}"#.to_owned(),
+        3 => r#"{"status":"FAILED","reason":"EXPIRED"}"#.to_owned(),
+        _ => status_body(word, view).to_string(),
+    }
+}

@@ -1,0 +1,149 @@
+//! What a rail knows about a payment, and what it says about it.
+
+use crate::{rails::life::MINUTE, time::Millis};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rail {
+    Momo,
+    Paystack,
+}
+
+impl Rail {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Momo => "momo",
+            Self::Paystack => "paystack",
+        }
+    }
+
+    /// How long a payer has to approve.
+    pub fn window(self) -> Millis {
+        match self {
+            Self::Momo => 5 * MINUTE,
+            Self::Paystack => 3 * MINUTE,
+        }
+    }
+}
+
+/// Whose wallet is debited, over which rail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    Momo,
+    /// Those that send a prompt.
+    Paystack,
+    /// The one that wants a code first.
+    PaystackTelecel,
+}
+
+impl Network {
+    pub fn rail(self) -> Rail {
+        match self {
+            Self::Momo => Rail::Momo,
+            Self::Paystack | Self::PaystackTelecel => Rail::Paystack,
+        }
+    }
+}
+
+/// What one rail knows about one reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payment {
+    pub rail: Rail,
+    /// As it was sent.
+    pub reference: String,
+    /// In E.164; empty where the rail was only asked about the reference.
+    pub phone: String,
+    pub amount_minor: i64,
+    pub currency: String,
+    /// When a request for it was accepted.
+    pub taken_at: Vec<Millis>,
+    pub debits: Vec<Debit>,
+    /// When the payer or the network decided, or the code was waited for no longer.
+    pub decided_at: Option<Millis>,
+    pub reversed_at: Option<Millis>,
+    pub said: Vec<Said>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Debit {
+    pub at: Millis,
+    pub amount_minor: i64,
+}
+
+/// One answer or callback about a payment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// When it left.
+    pub at: Millis,
+    pub to: Asker,
+    pub what: Word,
+    /// Whether the rail itself sent it; for a callback, whether it was acknowledged. An answer whose
+    /// asker hung up before was never said, and is not here.
+    pub delivered: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    Request,
+    Otp,
+    Query,
+    /// Nobody: the rail called by itself.
+    Callback,
+}
+
+/// What a rail says about a payment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    Accepted,
+    CodeWanted,
+    /// To a request: by this word, and it will never be debited for it.
+    Refused(&'static str),
+    Success,
+    Failed(&'static str),
+    Pending,
+    /// Paystack's word for a payer who does not answer, yet or any more.
+    Abandoned,
+    Unknown404,
+    Reversed,
+    Duplicate409,
+    /// A code that nobody waits for (any more).
+    CodeNotAwaited,
+    /// Nothing that a contract documents.
+    Nothing,
+}
+
+/// Why a payment failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    Declined,
+    Funds,
+    Limit,
+    TimedOut,
+    CodeExpired,
+    WrongCodes,
+    /// In the answer to the request.
+    AtOnce(&'static str),
+}
+
+impl Failure {
+    /// As `rail` says it. MTN has two words for some, of which the `shape` decides.
+    pub fn words(self, rail: Rail, shape: u64) -> &'static str {
+        let is_other = shape & 16 == 0;
+        match (rail, self) {
+            (Rail::Momo, Failure::Declined) if is_other => "PAYMENT_NOT_APPROVED",
+            (Rail::Momo, Failure::Declined) => "APPROVAL_REJECTED",
+            (Rail::Momo, Failure::Funds) => "NOT_ENOUGH_FUNDS",
+            (Rail::Momo, Failure::Limit) => "PAYER_LIMIT_REACHED",
+            (Rail::Momo, Failure::TimedOut) if is_other => "COULD_NOT_PERFORM_TRANSACTION",
+            (Rail::Momo, _) => "EXPIRED",
+            (Rail::Paystack, Failure::Declined) => "The payer declined the request",
+            (Rail::Paystack, Failure::Funds) => "The payer has insufficient funds",
+            (Rail::Paystack, Failure::Limit) => "The payer has reached the transaction limit",
+            (Rail::Paystack, Failure::TimedOut) => {
+                "The request timed out before the payer answered"
+            }
+            (Rail::Paystack, Failure::CodeExpired) => "The voucher code has expired",
+            (Rail::Paystack, Failure::WrongCodes) => "Declined after too many wrong voucher codes",
+            (Rail::Paystack, Failure::AtOnce(words)) => words,
+        }
+    }
+}
