@@ -96,12 +96,18 @@ pub(crate) enum Fate {
 impl Faults {
     /// Switched off, with rates that suit the kind of link.
     pub fn off() -> Self {
-        Self { are_on: Arc::default(), rates: None }
+        Self {
+            are_on: Arc::default(),
+            rates: None,
+        }
     }
 
     /// The same switch with other rates.
     pub fn with(&self, rates: Rates) -> Self {
-        Self { are_on: Arc::clone(&self.are_on), rates: Some(rates) }
+        Self {
+            are_on: Arc::clone(&self.are_on),
+            rates: Some(rates),
+        }
     }
 
     pub fn on(&self) {
@@ -114,7 +120,10 @@ impl Faults {
     }
 
     pub(crate) fn or(self, rates: Rates) -> Self {
-        Self { rates: self.rates.or(Some(rates)), ..self }
+        Self {
+            rates: self.rates.or(Some(rates)),
+            ..self
+        }
     }
 
     /// The rates, while they apply.
@@ -123,17 +132,21 @@ impl Faults {
     }
 
     pub(crate) fn refuse(&self, choices: &mut Choices) -> bool {
-        self.rates().is_some_and(|rates| choices.chance(rates.refused))
+        self.rates()
+            .is_some_and(|rates| choices.chance(rates.refused))
     }
 
     pub(crate) fn leave_unconfirmed(&self, choices: &mut Choices) -> bool {
-        self.rates().is_some_and(|rates| choices.chance(rates.unconfirmed))
+        self.rates()
+            .is_some_and(|rates| choices.chance(rates.unconfirmed))
     }
 
     /// How long an answer waits.
     pub(crate) fn delay(&self, choices: &mut Choices) -> Option<Millis> {
         let rates = self.rates()?;
-        choices.chance(rates.delayed).then(|| length(choices, rates.delay_ms_max))
+        choices
+            .chance(rates.delayed)
+            .then(|| length(choices, rates.delay_ms_max))
     }
 
     pub(crate) fn fate(&self, choices: &mut Choices) -> Fate {

@@ -143,12 +143,14 @@ impl Line {
     }
 
     pub fn freeze(&self, length: Millis) {
-        self.frozen_until.fetch_max(self.time.now() + length, Ordering::SeqCst);
+        self.frozen_until
+            .fetch_max(self.time.now() + length, Ordering::SeqCst);
     }
 
     /// Ends every connection; new ones are let in, to be refused, for so long.
     pub fn go_away(&self, length: Millis) {
-        self.away_until.fetch_max(self.time.now() + length, Ordering::SeqCst);
+        self.away_until
+            .fetch_max(self.time.now() + length, Ordering::SeqCst);
         self.end_connections();
     }
 
@@ -211,7 +213,11 @@ impl Line {
 
     pub fn lay_wire(&self, passing: u64, when: When, tripped: oneshot::Sender<()>) {
         let message = self.sent() + passing + 1;
-        self.wires().push(Wire { message, when, tripped });
+        self.wires().push(Wire {
+            message,
+            when,
+            tripped,
+        });
     }
 
     /// Whether a wire lies there which somebody still watches.
@@ -228,7 +234,10 @@ impl Line {
             return Ok(());
         }
         self.cut();
-        let tripped: Vec<_> = self.wires().extract_if(.., |wire| wire.lies(message, when)).collect();
+        let tripped: Vec<_> = self
+            .wires()
+            .extract_if(.., |wire| wire.lies(message, when))
+            .collect();
         for wire in tripped {
             // Whoever no longer waits for it needs no telling.
             wire.tripped.send(()).ok();
@@ -282,7 +291,10 @@ impl Socket {
 
     fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        Ok(Self { stream, is_ended: false })
+        Ok(Self {
+            stream,
+            is_ended: false,
+        })
     }
 
     /// Nothing more is to come from either side; what was written is still delivered.
@@ -333,8 +345,15 @@ impl Door {
         let port = bound(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let address = port.local_addr()?;
         let listener = Some(bound(address)?.listen(BACKLOG)?);
-        let listening = Mutex::new(Listening { listener, waiting: None });
-        Ok(Self { address, _port: port, listening })
+        let listening = Mutex::new(Listening {
+            listener,
+            waiting: None,
+        });
+        Ok(Self {
+            address,
+            _port: port,
+            listening,
+        })
     }
 
     fn close(&self) {

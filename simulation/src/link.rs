@@ -55,7 +55,10 @@ impl Targets {
     }
 
     fn choose(&self, choices: &mut Choices) -> Option<SocketAddr> {
-        let up: Vec<_> = lock(&self.0).values().map(|address| (1, *address)).collect();
+        let up: Vec<_> = lock(&self.0)
+            .values()
+            .map(|address| (1, *address))
+            .collect();
         (!up.is_empty()).then(|| choices.weighted(&up))
     }
 }
@@ -71,9 +74,10 @@ pub struct Link {
 impl Link {
     /// Each new connection goes to one of the replicas that are up.
     ///
+    /// Belongs to the runtime that it is opened in.
+    ///
     /// # Errors
     /// No port is free.
-    #[expect(clippy::unused_async, reason = "it must be called in the simulation's runtime")]
     pub async fn open(
         name: &str,
         seed: u64,
@@ -84,7 +88,10 @@ impl Link {
         let line = Arc::new(Line::new(name, seed, time, faults.or(Rates::NETWORK))?);
         let carrying = Arc::clone(&line);
         let tasks = line.serve(move |caller| carry(Arc::clone(&carrying), to.clone(), caller));
-        Ok(Self { line, _tasks: Arc::new(tasks) })
+        Ok(Self {
+            line,
+            _tasks: Arc::new(tasks),
+        })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -125,7 +132,9 @@ impl Link {
 async fn carry(line: Arc<Line>, to: Targets, mut caller: Caller) -> io::Result<()> {
     let name = format!("link {} {}", line.name, caller.connection);
     let mut choices = Choices::of(line.seed, &name);
-    let target = to.choose(&mut choices).filter(|_| !line.refuses(&mut choices));
+    let target = to
+        .choose(&mut choices)
+        .filter(|_| !line.refuses(&mut choices));
     let mut service = Socket::connect(target.ok_or_else(cut_off)?).await?;
     let connection = Connection {
         line: &line,
@@ -169,8 +178,12 @@ impl Connection<'_> {
             };
             let number = self.line.count();
             self.line.pass(number, When::Before)?;
-            let answer = self.line.suffer(self.line.faults.fate(&mut choices)).await?;
-            self.is_answer_lost.fetch_or(answer == Answer::Lost, Ordering::SeqCst);
+            let answer = self
+                .line
+                .suffer(self.line.faults.fate(&mut choices))
+                .await?;
+            self.is_answer_lost
+                .fetch_or(answer == Answer::Lost, Ordering::SeqCst);
             self.last.store(number, Ordering::SeqCst);
             to.write_all(bytes).await?;
             self.line.pass(number, When::After)?;
@@ -190,7 +203,8 @@ impl Connection<'_> {
             let Some(bytes) = chunk.get(..length).filter(|bytes| !bytes.is_empty()) else {
                 return to.shutdown().await;
             };
-            self.line.pass(self.last.load(Ordering::SeqCst), When::AfterAnswer)?;
+            self.line
+                .pass(self.last.load(Ordering::SeqCst), When::AfterAnswer)?;
             if self.is_answer_lost.load(Ordering::SeqCst) {
                 return Err(cut_off());
             }

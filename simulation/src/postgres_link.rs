@@ -58,9 +58,10 @@ impl PostgresLink {
     /// `statements` counts the exchanges that are at the server, over every link that shares it;
     /// those that a fault holds back are not.
     ///
+    /// Belongs to the runtime that it is opened in.
+    ///
     /// # Errors
     /// No port is free.
-    #[expect(clippy::unused_async, reason = "it must be called in the simulation's runtime")]
     pub async fn open(
         name: &str,
         seed: u64,
@@ -72,9 +73,17 @@ impl PostgresLink {
         let line = Arc::new(Line::new(name, seed, time, faults.or(Rates::DATABASE))?);
         let carrying = Arc::clone(&line);
         let tasks = line.serve(move |caller| {
-            carry(Arc::clone(&carrying), server, Arc::clone(&statements), caller)
+            carry(
+                Arc::clone(&carrying),
+                server,
+                Arc::clone(&statements),
+                caller,
+            )
         });
-        Ok(Self { line, _tasks: Arc::new(tasks) })
+        Ok(Self {
+            line,
+            _tasks: Arc::new(tasks),
+        })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -138,10 +147,16 @@ async fn carry(
     server.write_all(&startup).await?;
     let connection = Connection {
         line: &line,
-        under_way: UnderWay { statements: &statements, exchanges: Mutex::default() },
+        under_way: UnderWay {
+            statements: &statements,
+            exchanges: Mutex::default(),
+        },
     };
     if code != CANCEL {
-        connection.under_way.begin(Exchange { number: 0, answer: Answer::Delivered });
+        connection.under_way.begin(Exchange {
+            number: 0,
+            answer: Answer::Delivered,
+        });
     }
     let answer_choices = Choices::of(line.seed, &format!("{name} back"));
     let (caller_reads, caller_writes) = caller.socket.split();
@@ -179,7 +194,9 @@ async fn read_rest<R: AsyncRead + Unpin>(
     rest: Option<u32>,
     message: &mut Vec<u8>,
 ) -> io::Result<()> {
-    let rest = rest.filter(|rest| *rest < MESSAGE_MAX).ok_or(io::ErrorKind::InvalidData)?;
+    let rest = rest
+        .filter(|rest| *rest < MESSAGE_MAX)
+        .ok_or(io::ErrorKind::InvalidData)?;
     let read = from.take(rest.into()).read_to_end(message).await?;
     match u32::try_from(read) == Ok(rest) {
         true => Ok(()),
@@ -269,7 +286,8 @@ impl Connection<'_> {
         self.line.pass(number, When::Before)?;
         let faults = &self.line.faults;
         let mut answer = self.line.suffer(faults.fate(choices)).await?;
-        if self.line.is_wired(number, When::After) || is_commit && faults.leave_unconfirmed(choices) {
+        if self.line.is_wired(number, When::After) || is_commit && faults.leave_unconfirmed(choices)
+        {
             answer = Answer::Lost;
         }
         Ok(Exchange { number, answer })
@@ -285,7 +303,12 @@ impl Connection<'_> {
                 true => self.under_way.end(),
                 false => self.under_way.first(),
             };
-            said.send(Said { message, during, is_last }).map_err(|_| cut_off())?;
+            said.send(Said {
+                message,
+                during,
+                is_last,
+            })
+            .map_err(|_| cut_off())?;
         }
         self.under_way.abandon();
         Ok(())
@@ -316,7 +339,9 @@ impl Connection<'_> {
             if !said.is_last && !to_deliver.is_empty() {
                 continue;
             }
-            if said.is_last && let Some(delay) = self.line.faults.delay(&mut choices) {
+            if said.is_last
+                && let Some(delay) = self.line.faults.delay(&mut choices)
+            {
                 self.line.hold(delay).await;
             }
             to.write_all(&answer).await?;

@@ -43,7 +43,11 @@ impl Echo {
                 connections.spawn(async move { echo(name, stream, &hearing).await.ok() });
             }
         });
-        Self { address, heard, _tasks: tasks }
+        Self {
+            address,
+            heard,
+            _tasks: tasks,
+        }
     }
 
     fn heard(&self) -> String {
@@ -61,13 +65,17 @@ async fn echo(name: &str, mut stream: TcpStream, heard: &Mutex<Vec<u8>>) -> io::
             return stream.shutdown().await;
         }
         heard.lock().unwrap().extend_from_slice(&chunk[..length]);
-        stream.write_all(&[prefix.as_bytes(), &chunk[..length]].concat()).await?;
+        stream
+            .write_all(&[prefix.as_bytes(), &chunk[..length]].concat())
+            .await?;
         prefix = "";
     }
 }
 
 async fn open(time: &Time, faults: Faults, to: Targets) -> Link {
-    Link::open("gateway-0 charges", 7, time.clone(), faults, to).await.unwrap()
+    Link::open("gateway-0 charges", 7, time.clone(), faults, to)
+        .await
+        .unwrap()
 }
 
 async fn connect(link: &Link) -> TcpStream {
@@ -104,7 +112,11 @@ async fn words_pass_both_ways_and_one_side_may_end_first() {
 #[tokio::test]
 async fn a_delayed_word_waits_for_the_worlds_time() {
     let (time, echo) = (time(), Echo::start("").await);
-    let rates = Rates { delayed: 1_000, delay_ms_max: 2_000, ..Rates::NONE };
+    let rates = Rates {
+        delayed: 1_000,
+        delay_ms_max: 2_000,
+        ..Rates::NONE
+    };
     let faults = faults(rates);
     let link = open(&time, faults.clone(), Targets::fixed(echo.address)).await;
     let mut stream = connect(&link).await;
@@ -144,7 +156,10 @@ async fn a_cut_ends_both_sides_and_refuses_until_mended() {
     link.cut();
     is_err(hear(&mut stream, 1).await);
     let refused = TcpStream::connect(link.address()).await;
-    assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    assert_eq!(
+        refused.unwrap_err().kind(),
+        io::ErrorKind::ConnectionRefused
+    );
 
     link.mend();
     let mut stream = connect(&link).await;
@@ -219,7 +234,10 @@ async fn a_wire_that_nobody_watches_trips_nobody() {
 #[tokio::test]
 async fn a_lost_answer_is_lost_after_its_effect() {
     let (time, echo) = (time(), Echo::start("").await);
-    let faults = faults(Rates { lost_after: 1_000, ..Rates::NONE });
+    let faults = faults(Rates {
+        lost_after: 1_000,
+        ..Rates::NONE
+    });
     let link = open(&time, faults, Targets::fixed(echo.address)).await;
     is_err(ask(&mut connect(&link).await, "hello").await);
     assert_eq!(echo.heard(), "hello");
@@ -228,13 +246,20 @@ async fn a_lost_answer_is_lost_after_its_effect() {
 #[tokio::test]
 async fn a_link_that_went_away_comes_back_with_time() {
     let (time, echo) = (time(), Echo::start("").await);
-    let faults = faults(Rates { away: 1_000, away_ms_max: 5_000, ..Rates::NONE });
+    let faults = faults(Rates {
+        away: 1_000,
+        away_ms_max: 5_000,
+        ..Rates::NONE
+    });
     let link = open(&time, faults.clone(), Targets::fixed(echo.address)).await;
     is_err(ask(&mut connect(&link).await, "hello").await);
     faults.pause();
     is_err(ask(&mut connect(&link).await, "hello").await);
     step(&time);
-    assert_eq!(ask(&mut connect(&link).await, "again").await.unwrap(), "again");
+    assert_eq!(
+        ask(&mut connect(&link).await, "again").await.unwrap(),
+        "again"
+    );
     assert_eq!(echo.heard(), "again");
 }
 
@@ -247,7 +272,10 @@ async fn the_same_seed_loses_the_same_words() {
 
 async fn words_until_lost() -> Vec<u32> {
     let (time, echo) = (time(), Echo::start("").await);
-    let faults = faults(Rates { lost_before: 200, ..Rates::NONE });
+    let faults = faults(Rates {
+        lost_before: 200,
+        ..Rates::NONE
+    });
     let link = open(&time, faults, Targets::fixed(echo.address)).await;
     let mut lost = Vec::new();
     for _ in 0..8 {

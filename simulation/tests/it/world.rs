@@ -22,7 +22,9 @@ pub fn faults(rates: Rates) -> Faults {
 /// What must come.
 pub async fn soon<T>(coming: impl Future<Output = T>) -> T {
     let deadline = Duration::from_secs(20);
-    tokio::time::timeout(deadline, coming).await.expect("it comes")
+    tokio::time::timeout(deadline, coming)
+        .await
+        .expect("it comes")
 }
 
 pub async fn until(is_true: impl Fn() -> bool) {
