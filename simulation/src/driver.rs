@@ -103,6 +103,9 @@ impl Watched {
             let due = self.next_due(now).unwrap_or(Millis::MAX);
             self.step_to(due.clamp(now + 1, now + most));
             steps += 1;
+            if steps % 100 == 0 {
+                tracing::debug!(steps, now = self.time.now(), is_busy, most, "time moves");
+            }
         }
         steps
     }
@@ -112,7 +115,11 @@ impl Watched {
         let mut before = None;
         for look in 0.. {
             let is_given_up = look > LOOKS_MAX;
-            if quiet_looks >= LOOKS || is_given_up || stopped.load(Ordering::SeqCst) {
+            if quiet_looks >= LOOKS || stopped.load(Ordering::SeqCst) {
+                return;
+            }
+            if is_given_up {
+                self.complain();
                 return;
             }
             let seen = self.look(is_given_up);
@@ -120,6 +127,22 @@ impl Watched {
             before = seen;
             thread::sleep(LOOK_AGAIN);
         }
+    }
+
+    fn complain(&self) {
+        let running = lock(&self.running);
+        let awake: Vec<usize> = running
+            .iter()
+            .filter(|(_, replica)| replica.rests().is_none())
+            .map(|(place, _)| *place)
+            .collect();
+        tracing::debug!(
+            statements = self.statements.load(Ordering::SeqCst),
+            simulation_rests = parked(&self.simulation).is_some(),
+            ?awake,
+            now = self.time.now(),
+            "the world does not come to rest"
+        );
     }
 
     /// What stays the same while nobody works; `None`: somebody does.
