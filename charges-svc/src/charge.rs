@@ -6,7 +6,7 @@
 use std::{str::FromStr, time::Duration};
 
 use chassis::{
-    clock::Timestamp,
+    clock::{Clock, Term, Timestamp},
     ids::{ChargeId, MerchantId, RailReference, Reference, SessionId, TxIdDisplay},
     money::{Currency, Money},
     phone::Phone,
@@ -316,15 +316,15 @@ pub struct Hosted {
 #[derive(Clone, Copy, Debug)]
 pub struct Lease {
     pub fence: Uuid,
-    /// Real time.
-    pub until: Timestamp,
+    pub term: Term,
 }
 
 impl Lease {
-    pub fn new(real_now: Timestamp, length: Duration) -> Self {
+    /// One that begins now, to be written after that.
+    pub fn new(clock: &Clock, length: Duration) -> Self {
         Self {
             fence: Uuid::new_v4(),
-            until: real_now + length,
+            term: clock.term(length),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     gate::Gate,
     message,
     rail::{Answer, Outcome as _, PaymentRequest, Rail, Requested},
-    service::{Change, Service, Told},
+    service::{Service, Told},
     store::{
         self,
         idempotency::{Key, Record},
@@ -48,7 +48,9 @@ impl Service {
     pub async fn create_charge(self: &Arc<Self>, new: NewCharge, key: String) -> Result<Told> {
         let (gate, started) = (Gate::default(), Instant::now());
         let rail = self.rails.for_provider(new.provider);
-        let charge = Charge::new(&new, rail.name(), self.clock.now(), self.timing(rail));
+        let mut charge = Charge::new(&new, rail.name(), self.clock.now(), self.timing(rail));
+        let lease = Lease::new(&self.clock, self.settings.lease);
+        (charge.lease_until, charge.fence) = (Some(lease.term.until), Some(lease.fence));
         let (id, begun) = (charge.transaction_id, charge.clone());
         let key = Key {
             merchant_id: new.merchant_id,
@@ -63,6 +65,7 @@ impl Service {
                 service,
                 gate: task_gate,
                 started,
+                lease,
                 _activity: activity,
             };
             let told = attempt.run(charge, &new, &key).await;
@@ -113,8 +116,6 @@ impl Service {
         if charge.hosted {
             charge.charge_number = store::charges::next_number(&mut tx, charge.session_id).await?;
         }
-        let lease = Lease::new(self.clock.real_now(), self.settings.lease);
-        (charge.lease_until, charge.fence) = (Some(lease.until), Some(lease.fence));
         charge.traceparent = telemetry::current_traceparent();
         if !store::charges::insert(&mut tx, charge).await? {
             return Err(Error::SessionNotPayable);
@@ -212,15 +213,16 @@ impl Service {
     }
 
     /// Ends a charge that was certainly not sent: void, or FAILED where a repeated request may have
-    /// been answered from its record.
-    async fn give_up(&self, id: ChargeId, event: Event) -> Result<Option<Change>> {
+    /// been answered from its record. False: somebody else has taken over, and it is theirs to end.
+    async fn give_up(&self, charge: &Charge, event: Event) -> Result<bool> {
+        let id = charge.transaction_id;
         let mut tx = self.db.begin().await?;
         let Some(before) = store::charges::find_locked(&mut tx, id).await? else {
             // Its record was never committed.
-            return Ok(None);
+            return Ok(true);
         };
-        if before.state != State::Submitting {
-            return Ok(None);
+        if before.state != State::Submitting || before.fence != charge.fence {
+            return Ok(before.state == State::Void);
         }
         let is_told = store::idempotency::lock_answered(&mut tx, id).await?;
         let event = match event {
@@ -230,7 +232,7 @@ impl Service {
         let change = self.change(&mut tx, &before, event).await?;
         tx.commit().await?;
         self.announce(&change);
-        Ok(Some(change))
+        Ok(true)
     }
 }
 
@@ -239,6 +241,7 @@ struct Attempt {
     service: Arc<Service>,
     gate: Gate,
     started: Instant,
+    lease: Lease,
     _activity: Activity,
 }
 
@@ -247,10 +250,14 @@ impl Attempt {
         if let Some(replayed) = self.record(&mut charge, key).await? {
             return Ok(replayed);
         }
-        self.open(&charge).await?;
+        if let Some(told) = self.open(&charge).await? {
+            return Ok(told);
+        }
         let rail = self.service.rail_of(&charge)?;
-        if self.started.elapsed() >= START_BY || !self.gate.may_call() {
-            return Err(self.leave(&charge, Error::NothingStarted).await);
+        let is_late =
+            self.started.elapsed() >= START_BY || self.lease.term.is_over(&self.service.clock);
+        if is_late || !self.gate.may_call() {
+            return self.leave(&charge, Error::NothingStarted).await;
         }
         self.call(rail, charge, new).await
     }
@@ -264,17 +271,17 @@ impl Attempt {
                     error = &error as &dyn std::error::Error,
                     "the charge is not written, or not certainly"
                 );
-                Err(self.leave(charge, Error::NothingStarted).await)
+                self.leave(charge, Error::NothingStarted).await.map(Some)
             }
             Ok(done) => done,
-            Err(_) => Err(self.leave(charge, Error::NothingStarted).await),
+            Err(_) => self.leave(charge, Error::NothingStarted).await.map(Some),
         }
     }
 
-    /// Step 2.
-    async fn open(&self, charge: &Charge) -> Result<()> {
+    /// Step 2. Returns the answer if somebody else has taken over meanwhile.
+    async fn open(&self, charge: &Charge) -> Result<Option<Told>> {
         let told = match self.service.teller.open(charge).await {
-            Ok(Opened::Recorded) => return Ok(()),
+            Ok(Opened::Recorded) => return Ok(None),
             Ok(Opened::Refused) if charge.hosted => Error::SessionNotPayable,
             Ok(Opened::Refused) => Error::NothingStarted,
             Err(status) => {
@@ -285,7 +292,7 @@ impl Attempt {
                 Error::NothingStarted
             }
         };
-        Err(self.leave(charge, told).await)
+        self.leave(charge, told).await.map(Some)
     }
 
     /// Step 3, and what follows.
@@ -304,8 +311,9 @@ impl Attempt {
         }
     }
 
-    /// The rail was not called and will not be. Returns what the caller is told.
-    async fn leave(&self, charge: &Charge, told: Error) -> Error {
+    /// We did not call the rail and will not. The caller is told so, or how the charge stands
+    /// where somebody else has taken over, who may do what we did not.
+    async fn leave(&self, charge: &Charge, told: Error) -> Result<Told> {
         // Whoever waits hears of it from here; the gate tells who waits no longer.
         self.gate.leave();
         let event = if self.started.elapsed() < START_BY {
@@ -313,14 +321,21 @@ impl Attempt {
         } else {
             Event::Failed(FailureReason::RailUnavailable)
         };
-        if let Err(error) = self.service.give_up(charge.transaction_id, event).await {
-            // The reconciler ends it: its reference stays unknown to the rail.
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "the charge is not given up yet"
-            );
+        match self.service.give_up(charge, event).await {
+            Ok(true) => Err(told),
+            Ok(false) => {
+                tracing::warn!("the lease was over and somebody else has the charge");
+                Ok(self.service.told_late(charge.clone()).await)
+            }
+            Err(error) => {
+                // The reconciler ends it: its reference stays unknown to the rail.
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the charge is not given up yet"
+                );
+                Err(told)
+            }
         }
-        told
     }
 }
 

@@ -59,19 +59,18 @@ impl Service {
     }
 
     /// Takes the charge for one code, and counts the try.
-    async fn take_for_code(&self, charge: &Charge) -> Result<Charge> {
+    async fn take_for_code(&self, charge: &Charge, lease: Lease) -> Result<Charge> {
         let mut tx = self.db.begin().await?;
         let before = self.lock(&mut tx, charge.transaction_id).await?;
         if before.state != State::OtpRequired {
             return Err(Error::NotAwaitingOtp);
         }
         let change = self.change(&mut tx, &before, Event::CodeSent).await?;
-        let lease = Lease::new(self.clock.real_now(), self.settings.lease);
         store::charges::hold(&mut tx, charge.transaction_id, lease).await?;
         tx.commit().await?;
         self.announce(&change);
         let mut taken = change.charge;
-        (taken.lease_until, taken.fence) = (Some(lease.until), Some(lease.fence));
+        (taken.lease_until, taken.fence) = (Some(lease.term.until), Some(lease.fence));
         Ok(taken)
     }
 
@@ -85,7 +84,11 @@ impl Service {
         let mut before = self.lock(&mut tx, taken.transaction_id).await?;
         // A callback that came while the rail was called keeps its query.
         before.hints = taken.hints;
-        let is_ours = before.state == State::OtpSubmitting && before.version == taken.version;
+        let is_not_sent = matches!(answer.outcome, OtpSubmitted::NotSent);
+        // What was not sent is no news to whoever has taken over since: that one asks the rail.
+        let is_ours = before.state == State::OtpSubmitting
+            && before.version == taken.version
+            && (before.fence == taken.fence || !is_not_sent);
         let (mut change, now) = (None, self.clock.now());
         let told = match event_of(&answer.outcome) {
             Some(event) if is_ours => {
@@ -150,7 +153,8 @@ struct Submission {
 impl Submission {
     async fn run(&self, charge: &Charge, otp: &SecretString) -> Result<Told> {
         let rail = self.service.rail_of(charge)?;
-        let taken = match self.service.take_for_code(charge).await {
+        let lease = Lease::new(&self.service.clock, self.service.settings.lease);
+        let taken = match self.service.take_for_code(charge, lease).await {
             Ok(taken) => taken,
             Err(Error::Database(error)) => {
                 // Perhaps it was taken after all; then a query finds that the rail still waits.
@@ -159,7 +163,8 @@ impl Submission {
             }
             Err(error) => return Err(error),
         };
-        if self.started.elapsed() >= START_BY || !self.gate.may_call() {
+        let is_late = self.started.elapsed() >= START_BY || lease.term.is_over(&self.service.clock);
+        if is_late || !self.gate.may_call() {
             let not_sent = Answer {
                 outcome: OtpSubmitted::NotSent,
                 rail_text: None,

@@ -6,7 +6,7 @@
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use chassis::{
-    clock::{Activity, Alarm, Clock, Timestamp, Worker},
+    clock::{Activity, Alarm, Clock, Term, Timestamp, Worker},
     shutdown::{Shutdown, Tasks},
     telemetry,
 };
@@ -129,13 +129,14 @@ impl Relay {
             }
         }
         let limit = i64::try_from(room).unwrap_or(i64::MAX);
+        let term = self.clock.term(self.lease);
         let rows = outbox::claim(&self.db, &self.clock, limit, self.lease).await?;
         let is_full = rows.len() == room;
         for row in rows {
             let activity = self.clock.activity();
             let relay = self.clone();
             running.spawn(async move {
-                relay.hand_on(row).await;
+                relay.hand_on(row, term).await;
                 activity
             });
         }
@@ -147,14 +148,15 @@ impl Relay {
     }
 
     async fn claim_and_hand_on(&self, id: Uuid) -> Result<bool> {
+        let term = self.clock.term(self.lease);
         match outbox::claim_one(&self.db, &self.clock, id, self.lease).await? {
-            Some(row) => Ok(self.hand_on(row).await),
+            Some(row) => Ok(self.hand_on(row, term).await),
             None => Ok(false),
         }
     }
 
     /// Runs the handler in the trace that the row came from. True: it succeeded.
-    async fn hand_on(&self, row: Row) -> bool {
+    async fn hand_on(&self, row: Row, term: Term) -> bool {
         let span = tracing::info_span!(
             "relay",
             subject = row.subject,
@@ -163,8 +165,12 @@ impl Relay {
         );
         telemetry::set_parent(&span, row.traceparent.as_deref());
         let handing_on = async {
+            if term.is_over(&self.clock) {
+                tracing::warn!("the lease was over before the row was handed on");
+                return false;
+            }
             let handling = (self.handler)(row.clone());
-            let handled = tokio::time::timeout(self.lease, handling).await;
+            let handled = tokio::time::timeout(term.left(), handling).await;
             let handled = handled.unwrap_or_else(|late| Err(late.into()));
             self.record(&row, &handled).await;
             handled.is_ok()

@@ -6,13 +6,11 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use chassis::{
-    api_key::ApiKey,
-    clock::{Clock, Timestamp},
-};
+use chassis::{api_key::ApiKey, clock::Clock};
 use http::{HeaderMap, header::AUTHORIZATION};
 use moka::future::Cache;
 use proto::merchants::AuthenticateRequest;
+use tokio::time::Instant;
 
 use crate::{
     backend::{self, Merchants},
@@ -44,7 +42,7 @@ pub struct Keys {
 struct Known {
     merchant: Arc<Merchant>,
     /// Before merchants-svc was asked.
-    asked_at: Timestamp,
+    asked_at: Instant,
 }
 
 impl Keys {
@@ -76,9 +74,9 @@ impl Keys {
         headers: &HeaderMap,
         address: IpAddr,
     ) -> Result<Arc<Merchant>, Error> {
-        let begun_at = self.clock.real_now();
+        let begun_at = Instant::now();
         let Some(key) = bearer(headers) else {
-            return Err(self.refuse(address, begun_at));
+            return Err(self.refuse(address));
         };
         let hash = key.sha256();
         if let Some(known) = self
@@ -90,21 +88,22 @@ impl Keys {
             return Ok(known.merchant);
         }
         if self.unknown.contains_key(&hash) {
-            return Err(self.refuse(address, begun_at));
+            return Err(self.refuse(address));
         }
-        if let Some(retry_after_seconds) = self.failed.wait_seconds(address, begun_at) {
+        if let Some(retry_after_seconds) = self.failed.wait_seconds(address, self.clock.host_now())
+        {
             return Err(Error::TooManyFailedKeys {
                 retry_after_seconds,
             });
         }
         match self.look_up(hash, begun_at).await {
-            Err(Error::InvalidApiKey) => Err(self.refuse(address, begun_at)),
+            Err(Error::InvalidApiKey) => Err(self.refuse(address)),
             answer => answer,
         }
     }
 
     /// Asks merchants-svc, or joins a question about this key that is being asked already.
-    async fn look_up(&self, hash: [u8; 32], begun_at: Timestamp) -> Result<Arc<Merchant>, Error> {
+    async fn look_up(&self, hash: [u8; 32], begun_at: Instant) -> Result<Arc<Merchant>, Error> {
         loop {
             let answer = self.known.try_get_with(hash, self.ask(hash)).await;
             match answer {
@@ -122,7 +121,7 @@ impl Keys {
     }
 
     async fn ask(&self, hash: [u8; 32]) -> Result<Known, Error> {
-        let asked_at = self.clock.real_now();
+        let asked_at = Instant::now();
         let request = AuthenticateRequest {
             key_sha256: hash.to_vec(),
         };
@@ -141,7 +140,8 @@ impl Keys {
     }
 
     /// Counts a bad key, and says so.
-    fn refuse(&self, address: IpAddr, now: Timestamp) -> Error {
+    fn refuse(&self, address: IpAddr) -> Error {
+        let now = self.clock.host_now();
         if let Some(retry_after_seconds) = self.failed.wait_seconds(address, now) {
             return Error::TooManyFailedKeys {
                 retry_after_seconds,
@@ -154,8 +154,8 @@ impl Keys {
 
 impl Known {
     /// Whether it is fresh enough for a request that began then.
-    fn serves(&self, begun_at: Timestamp) -> bool {
-        begun_at.since(self.asked_at) <= FRESH_FOR
+    fn serves(&self, begun_at: Instant) -> bool {
+        begun_at.saturating_duration_since(self.asked_at) <= FRESH_FOR
     }
 }
 

@@ -156,7 +156,7 @@ fn wait_header(status: StatusCode, error: &Error) -> Response {
 impl Checkout {
     /// The session that the address names, unless its visitor has guessed too often.
     async fn look_up(&self, visitor: &Visitor) -> Result<Situation, Error> {
-        let now = self.clock.real_now();
+        let now = self.clock.host_now();
         self.abuse
             .may_look(visitor.address, now)
             .map_err(|wait| Error::RateLimited {

@@ -18,7 +18,7 @@ const ADDRESSES_MAX: usize = 100_000;
 
 const SECONDS_PER_MINUTE: i64 = 60;
 
-/// Counts failed keys per address and UTC minute of real time.
+/// Counts failed keys per address and UTC minute of the host.
 #[derive(Debug)]
 pub struct FailedKeys {
     /// Failures that one address may have per minute; 0: as many as it likes.

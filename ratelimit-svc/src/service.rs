@@ -22,7 +22,7 @@ pub struct Service {
 impl Service {
     pub fn new(config: &Config, clock: Clock) -> Result<Self, Error> {
         let url = config.redis_url.as_deref();
-        let shared = url.map(|url| Shared::connect(url, config.redis_timeout, clock.clone()));
+        let shared = url.map(|url| Shared::connect(url, config.redis_timeout));
         Ok(Self {
             shared: shared.transpose()?,
             table: Arc::new(Table::new(clock)),

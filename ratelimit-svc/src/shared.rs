@@ -4,19 +4,15 @@
 //! [`REST_AFTER_FAILURE`], so that an outage costs a request nothing.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use chassis::clock::Clock;
 use redis::{
     Client, Script,
     aio::{ConnectionManager, ConnectionManagerConfig},
 };
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::Instant};
 
 use crate::window::{Bucket, Decision, WINDOW_MS};
 
@@ -35,11 +31,10 @@ const REST_AFTER_FAILURE: Duration = Duration::from_secs(1);
 pub struct Shared {
     connection: ConnectionManager,
     script: Arc<Script>,
-    clock: Clock,
     answer_max: Duration,
     in_flight: Arc<Semaphore>,
-    /// Milliseconds since 1970 before which Redis is not asked.
-    resting_until_ms: Arc<AtomicI64>,
+    /// Before that Redis is not asked.
+    resting_until: Arc<Mutex<Option<Instant>>>,
 }
 
 /// Redis did not decide.
@@ -55,7 +50,7 @@ pub enum Error {
 
 impl Shared {
     /// Does not wait for a connection; the first count does.
-    pub fn connect(url: &str, answer_max: Duration, clock: Clock) -> Result<Self, Error> {
+    pub fn connect(url: &str, answer_max: Duration) -> Result<Self, Error> {
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(CONNECT_MAX))
             .set_response_timeout(Some(answer_max))
@@ -64,10 +59,9 @@ impl Shared {
         Ok(Self {
             connection: ConnectionManager::new_lazy_with_config(Client::open(url)?, config)?,
             script: Arc::new(Script::new(include_str!("window.lua"))),
-            clock,
             answer_max,
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
-            resting_until_ms: Arc::default(),
+            resting_until: Arc::default(),
         })
     }
 
@@ -81,17 +75,21 @@ impl Shared {
         let Ok(_place) = self.in_flight.acquire().await else {
             return Err(Error::Resting);
         };
-        let now_ms = self.clock.real_now().unix_millis();
-        if now_ms < self.resting_until_ms.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        if self.resting_until().is_some_and(|until| now < until) {
             return Err(Error::Resting);
         }
         let decision = self.count(merchant_id, bucket, limit).await;
         if decision.is_err() {
-            let rest_ms = i64::try_from(REST_AFTER_FAILURE.as_millis()).unwrap_or(i64::MAX);
-            self.resting_until_ms
-                .store(now_ms.saturating_add(rest_ms), Ordering::Relaxed);
+            *self.resting_until() = Some(now + REST_AFTER_FAILURE);
         }
         decision
+    }
+
+    fn resting_until(&self) -> MutexGuard<'_, Option<Instant>> {
+        // No code panics while it holds the lock.
+        let locked = self.resting_until.lock();
+        locked.unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn count(

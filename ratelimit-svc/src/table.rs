@@ -36,7 +36,7 @@ impl Table {
         // No code panics while it holds the lock.
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         // Read under the lock, so that windows only ever go forward.
-        let now_ms = self.clock.real_now().unix_millis();
+        let now_ms = self.clock.host_now().unix_millis();
         let window = window_of(now_ms);
         if counts.window != window {
             *counts = Counts {

@@ -94,8 +94,6 @@ pub struct Begun {
     pub attempts_count: i64,
     pub manual_running: bool,
     pub claim: Uuid,
-    /// Real time.
-    pub lease_until: Timestamp,
     pub body: String,
     pub traceparent: Option<String>,
 }

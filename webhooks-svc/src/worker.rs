@@ -6,13 +6,16 @@
 use std::{sync::Arc, time::Duration};
 
 use chassis::{
-    clock::{Activity, Clock, Timestamp, Worker as Place},
+    clock::{Activity, Clock, Term, Timestamp, Worker as Place},
     http::DRAIN_MAX,
     shutdown::Shutdown,
     telemetry,
 };
 use db::{Db, Result};
-use tokio::task::{JoinError, JoinSet};
+use tokio::{
+    task::{JoinError, JoinSet},
+    time::Instant,
+};
 use tracing::{Instrument as _, Span, field::Empty};
 
 use crate::{
@@ -24,7 +27,7 @@ use crate::{
     store::attempts::{self, Waiting, Wanted},
 };
 
-/// How often expired leases are looked for. Real time.
+/// How often expired leases are looked for.
 const LOOK_FOR_EXPIRED: Duration = Duration::from_secs(1);
 
 /// How long recording pauses when the database refuses.
@@ -90,12 +93,11 @@ impl Worker {
     async fn work(
         &self,
         running: &mut JoinSet<Activity>,
-        looked_for_expired: &mut Option<Timestamp>,
+        looked_for_expired: &mut Option<Instant>,
     ) -> Result<Option<Timestamp>> {
-        let real_now = self.clock.real_now();
-        if looked_for_expired.is_none_or(|then| real_now.since(then) >= LOOK_FOR_EXPIRED) {
-            self.end_expired(real_now).await?;
-            *looked_for_expired = Some(real_now);
+        if looked_for_expired.is_none_or(|then| then.elapsed() >= LOOK_FOR_EXPIRED) {
+            self.end_expired().await?;
+            *looked_for_expired = Some(Instant::now());
         }
         let now = self.clock.now();
         let most = self.limits.running_per_endpoint_max;
@@ -115,12 +117,13 @@ impl Worker {
         if room == 0 {
             return Ok(());
         }
+        let term = self.clock.term(self.limits.lease);
         let wanted = Wanted {
             endpoint_id: waiting.endpoint_id,
             running_max: self.limits.running_per_endpoint_max,
             limit: i64::try_from(room).unwrap_or(i64::MAX),
             now: self.clock.now(),
-            lease_until: self.clock.real_now() + self.limits.lease,
+            lease_until: term.until,
         };
         let Some((endpoint, begun)) = attempts::begin(&self.db, wanted).await? else {
             return Ok(());
@@ -134,7 +137,7 @@ impl Worker {
             let activity = self.clock.activity();
             let (worker, endpoint) = (self.clone(), endpoint.clone());
             running.spawn(async move {
-                worker.attempt(attempt, &endpoint).await;
+                worker.attempt(attempt, &endpoint, term).await;
                 activity
             });
         }
@@ -142,7 +145,7 @@ impl Worker {
     }
 
     /// Sends one attempt, in the trace that its event came from, and records how it ended.
-    async fn attempt(&self, attempt: Begun, endpoint: &Endpoint) {
+    async fn attempt(&self, attempt: Begun, endpoint: &Endpoint, term: Term) {
         let span = tracing::info_span!(
             "webhook attempt",
             otel.kind = "client",
@@ -156,18 +159,18 @@ impl Worker {
         );
         telemetry::set_parent(&span, attempt.traceparent.as_deref());
         let attempting = async {
-            let started_at = self.clock.real_now();
-            let mut outcome = self.send(&attempt, endpoint).await;
-            outcome.duration = self.clock.real_now().since(started_at);
+            let started_at = Instant::now();
+            let mut outcome = self.send(&attempt, endpoint, term).await;
+            outcome.duration = started_at.elapsed();
             let span = Span::current();
             span.record("outcome", outcome.verdict.code());
             span.record("http.response.status_code", outcome.http_status);
-            self.record(&attempt, &outcome).await;
+            self.record(&attempt, &outcome, term).await;
         };
         attempting.instrument(span).await;
     }
 
-    async fn send(&self, attempt: &Begun, endpoint: &Endpoint) -> Outcome {
+    async fn send(&self, attempt: &Begun, endpoint: &Endpoint, term: Term) -> Outcome {
         let secrets = match endpoint.signing_secrets(&self.keyring, self.clock.now()) {
             Ok(secrets) => secrets,
             Err(error) => {
@@ -175,18 +178,22 @@ impl Worker {
                 return send::failed("not sent: it could not be signed".to_owned());
             }
         };
-        let unix_seconds = self.clock.real_now().unix_seconds();
+        if term.is_over(&self.clock) {
+            // Somebody else may be sending the next one already.
+            return interrupted();
+        }
+        let unix_seconds = self.clock.host_now().unix_seconds();
         let signature = signature::header(&secrets, unix_seconds, &attempt.body);
         self.sender.send(&endpoint.url, attempt, signature).await
     }
 
     /// Records the outcome. While the database refuses, tries again for as long as the claim
     /// holds; after that the attempt counts as interrupted.
-    async fn record(&self, attempt: &Begun, outcome: &Outcome) {
+    async fn record(&self, attempt: &Begun, outcome: &Outcome, term: Term) {
         loop {
             match self.end(attempt, outcome).await {
                 Ok(()) => return,
-                Err(error) if self.clock.real_now() < attempt.lease_until => {
+                Err(error) if !term.is_over(&self.clock) => {
                     tracing::warn!(%error, "an attempt is not recorded yet");
                     tokio::time::sleep(RECORD_AGAIN).await;
                 }
@@ -232,15 +239,19 @@ impl Worker {
     }
 
     /// Ends the attempts of processes that died.
-    async fn end_expired(&self, real_now: Timestamp) -> Result<()> {
-        let interrupted = Outcome {
-            verdict: Verdict::Interrupted,
-            ..send::failed("interrupted".to_owned())
-        };
-        for attempt in attempts::expired(&self.db, real_now).await? {
+    async fn end_expired(&self) -> Result<()> {
+        let interrupted = interrupted();
+        for attempt in attempts::expired(&self.db, self.clock.real_now()).await? {
             self.end(&attempt, &interrupted).await?;
         }
         Ok(())
+    }
+}
+
+fn interrupted() -> Outcome {
+    Outcome {
+        verdict: Verdict::Interrupted,
+        ..send::failed("interrupted".to_owned())
     }
 }
 

@@ -245,7 +245,7 @@ pub async fn let_go(tx: &mut Tx, id: ChargeId, fence: Option<Uuid>) -> Result<()
 pub async fn hold(tx: &mut Tx, id: ChargeId, lease: Lease) -> Result<()> {
     tx.sql("update charges set lease_until = $2, fence = $3 where transaction_id = $1")
         .bind(id)
-        .bind(lease.until)
+        .bind(lease.term.until)
         .bind(lease.fence)
         .run()
         .await?;
@@ -311,8 +311,7 @@ pub async fn claim_due(
     limit: i64,
     lease: Duration,
 ) -> Result<Vec<Charge>> {
-    let real_now = clock.real_now();
-    let lease = Lease::new(real_now, lease);
+    let lease = Lease::new(clock, lease);
     tx.sql(concat!(
         "with due as materialized (
              select transaction_id from charges
@@ -326,9 +325,9 @@ pub async fn claim_due(
         columns!()
     ))
     .bind(clock.now())
-    .bind(real_now)
+    .bind(clock.real_now())
     .bind(limit)
-    .bind(lease.until)
+    .bind(lease.term.until)
     .bind(lease.fence)
     .all()
     .await

@@ -4,6 +4,7 @@
 
 mod create;
 mod hosted;
+mod leases;
 mod operate;
 mod rail_away;
 mod rails;

@@ -120,7 +120,7 @@ async fn work_of_a_process_that_died_is_taken_up_after_a_restart() {
         .given_charge(&[Event::CodeWanted, Event::CodeSent])
         .await;
     let mut tx = world.db.begin().await.unwrap();
-    let long = charges_svc::charge::Lease::new(world.clock.real_now(), Duration::from_secs(1));
+    let long = charges_svc::charge::Lease::new(&world.clock, Duration::from_secs(1));
     store::charges::hold(&mut tx, charge.transaction_id, long)
         .await
         .unwrap();

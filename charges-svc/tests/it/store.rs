@@ -79,7 +79,7 @@ async fn a_charge_reads_as_it_was_written() {
     charge.description = Some("two \u{1f34b} lemons".to_owned());
     charge.otp_expires_at = Some(bare.clock.now());
     let held = lease(&bare.clock);
-    (charge.lease_until, charge.fence) = (Some(held.until), Some(held.fence));
+    (charge.lease_until, charge.fence) = (Some(held.term.until), Some(held.fence));
     bare.given(&charge).await;
     assert_eq!(
         format!("{:?}", bare.find(&charge).await),

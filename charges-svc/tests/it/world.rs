@@ -226,7 +226,7 @@ pub fn new_charge(now: Timestamp) -> Charge {
 }
 
 pub fn lease(clock: &Clock) -> Lease {
-    Lease::new(clock.real_now(), Duration::from_secs(30))
+    Lease::new(clock, Duration::from_secs(30))
 }
 
 /// A good request; each one with a key of its own.

@@ -1,9 +1,18 @@
 //! Replicas whose hosts' clocks differ, on one database.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use chassis::clock::Clock;
-use db::{Db, outbox};
+use chassis::{clock::Clock, shutdown::Tasks};
+use db::{
+    Db,
+    outbox::{self, Relay},
+};
 
 use crate::{database, until};
 
@@ -115,4 +124,24 @@ async fn a_store_that_does_not_answer_leaves_the_clock_as_it_is() {
         assert!(again.align(&clock).await.is_err());
     }
     assert_eq!(clock.drift(), drift);
+}
+
+#[tokio::test]
+async fn a_row_whose_lease_is_over_is_not_handed_on() {
+    let (_test, db) = database().await;
+    let clock = Clock::system();
+    let mut tx = db.begin().await.unwrap();
+    let id = outbox::put(&mut tx, "charge-1", None, clock.now()).await;
+    tx.commit().await.unwrap();
+    let handed_on = Arc::new(AtomicBool::new(false));
+    let (worker, seen) = (clock.worker("relay"), handed_on.clone());
+    let over = Duration::ZERO;
+    let relay = Relay::new(&db, &clock, &worker, &Tasks::new(), over, move |_row| {
+        seen.store(true, Ordering::SeqCst);
+        async { Ok(()) }
+    });
+    let wait = Duration::from_secs(10);
+    assert!(!relay.at_once(id.unwrap(), wait).await);
+    assert!(!handed_on.load(Ordering::SeqCst));
+    assert_eq!(outbox::len(&db).await.unwrap(), 1, "it waits for another");
 }

@@ -79,7 +79,7 @@ async fn answer(
         address: visitor.address,
         number: number.clone(),
     };
-    if let Err(wait) = checkout.abuse.take(&tried, checkout.clock.real_now()) {
+    if let Err(wait) = checkout.abuse.take(&tried, checkout.clock.host_now()) {
         return Ok(view.too_many(&quote, form, wait));
     }
     let request = request(&view, &merchant, &quote, (provider, &number), &form.attempt);
@@ -91,7 +91,7 @@ async fn answer(
     let charged = charged.await;
     let is_new = charged.as_ref().is_ok_and(|answer| !answer.replayed);
     if !is_new && !matches!(charged, Err(Error::OutcomeUnknown)) {
-        checkout.abuse.give_back(&tried, checkout.clock.real_now());
+        checkout.abuse.give_back(&tried, checkout.clock.host_now());
     }
     match charged {
         // What became of it is for the page to tell: also where an earlier charge stands.

@@ -1,6 +1,7 @@
 //! sessions-svc through its gRPC door, on SQLite, or on PostgreSQL with `TEST_DATABASE_URL`.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod clock;
 mod create;
 mod customers;
 mod expiry;

@@ -85,6 +85,12 @@ impl World {
         (self.client, self.running) = started;
     }
 
+    /// Stops the service and starts another on a host with another clock.
+    pub async fn restart_by(&mut self, clock: Clock) {
+        self.clock = clock;
+        self.restart().await;
+    }
+
     /// Another process on the same database, until it is dropped.
     pub async fn replica(&self) -> Replica {
         let (_, running) = serve(&self.database, &self.clock, &self.webhooks.url).await;

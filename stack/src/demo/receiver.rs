@@ -175,7 +175,7 @@ impl Received {
         }
         let time = time.context("the signature has no time")?;
         let age = Clock::system()
-            .real_now()
+            .host_now()
             .unix_seconds()
             .abs_diff(time.parse()?);
         ensure!(

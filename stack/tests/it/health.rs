@@ -87,7 +87,7 @@ async fn every_process_says_how_it_is_and_what_it_did() {
         let checks = match process.name {
             "gateway" => json!({ "merchants": true, "sessions": true, "charges": true }),
             "ratelimit-svc" => json!({}),
-            _ => json!({ "database": true }),
+            _ => json!({ "database": true, "clock": true }),
         };
         let mut all = checks;
         all["not stopping"] = true.into();

@@ -23,8 +23,8 @@ const EXPIRED_FOUND: i64 = 256;
 macro_rules! begun_columns {
     () => {
         "d.delivery_id, d.endpoint_id, d.event_id, d.event_type, d.status, d.failures,
-         d.next_attempt_at, d.due_at, d.attempts_count, d.manual_running, d.claim, d.lease_until,
-         e.body, e.traceparent"
+         d.next_attempt_at, d.due_at, d.attempts_count, d.manual_running, d.claim, e.body,
+         e.traceparent"
     };
 }
 

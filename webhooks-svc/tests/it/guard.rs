@@ -263,7 +263,6 @@ fn attempt() -> Begun {
         attempts_count: 1,
         manual_running: false,
         claim: Uuid::new_v4(),
-        lease_until: now,
         body: "{}".to_owned(),
         traceparent: None,
     }

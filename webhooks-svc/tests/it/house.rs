@@ -64,8 +64,25 @@ impl House {
         Self::start_on(database, folder, flags).await
     }
 
+    /// On a host whose clock is none of the best.
+    pub async fn start_by(clock: Clock, flags: &[&str]) -> Self {
+        let database = TestDb::new("webhooks-svc").await;
+        let folder = tempfile::tempdir().unwrap();
+        let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        Self::start_by_on(clock, database, folder, flags).await
+    }
+
     async fn start_on(database: TestDb, folder: TempDir, flags: Vec<String>) -> Self {
         let clock = Clock::travelling(clock_file(&folder)).unwrap();
+        Self::start_by_on(clock, database, folder, flags).await
+    }
+
+    async fn start_by_on(
+        clock: Clock,
+        database: TestDb,
+        folder: TempDir,
+        flags: Vec<String>,
+    ) -> Self {
         let shutdown = Shutdown::new();
         let mut running = JoinSet::new();
         let config = config(&database.url, &flags);
@@ -106,6 +123,12 @@ impl House {
 
     /// Cuts everything off where it is, and starts again.
     pub async fn crash(self) -> Self {
+        let clock = Clock::travelling(clock_file(&self.folder)).unwrap();
+        self.crash_and_start_by(clock).await
+    }
+
+    /// The same, on a host with another clock.
+    pub async fn crash_and_start_by(self, clock: Clock) -> Self {
         let Self {
             database,
             flags,
@@ -114,7 +137,7 @@ impl House {
             ..
         } = self;
         running.shutdown().await;
-        Self::start_on(database, folder, flags).await
+        Self::start_by_on(clock, database, folder, flags).await
     }
 
     pub async fn advance(&self, by: Duration) -> Timestamp {

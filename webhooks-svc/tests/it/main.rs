@@ -2,6 +2,7 @@
 //! receivers that speak real HTTP.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod clock;
 mod crash;
 mod endpoint;
 mod fairness;

@@ -1,0 +1,220 @@
+//! Who holds a charge, whatever the hosts' clocks show.
+
+use std::time::Duration;
+
+use charges_svc::{
+    charge::{Charge, Lease, State},
+    store,
+};
+use chassis::{
+    clock::{Clock, Look},
+    config::Tls,
+    grpc::{self, Channel, Sockets},
+    shutdown::{Shutdown, Tasks},
+};
+use db::{Db, testing::TestDb};
+use proto::charges::{ChargeStatus, charges_client::ChargesClient};
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
+use tonic::Code;
+
+use crate::{
+    stalling,
+    world::{config, lease, new_charge, request},
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Of a replica whose host's clock is off by so much.
+fn clock_off_by(skew_ms: i64) -> Clock {
+    Clock::simulated(Clock::system().host_now(), skew_ms, 0)
+}
+
+async fn open(database: &TestDb, clock: &Clock) -> Db {
+    let config = config(&database.url, "http://127.0.0.1:1");
+    charges_svc::open(&config, clock).await.unwrap()
+}
+
+async fn insert(db: &Db, charge: &Charge) {
+    let mut tx = db.begin().await.unwrap();
+    assert!(store::charges::insert(&mut tx, charge).await.unwrap());
+    tx.commit().await.unwrap();
+}
+
+async fn claim(db: &Db, clock: &Clock) -> usize {
+    let mut tx = db.begin().await.unwrap();
+    let claimed = store::charges::claim_due(&mut tx, clock, 8, Duration::from_secs(30)).await;
+    tx.commit().await.unwrap();
+    claimed.unwrap().len()
+}
+
+#[tokio::test]
+async fn replicas_with_clocks_apart_take_nothing_from_each_other_and_nothing_early() {
+    for (skew_ms, others_ms) in [(-60_000, 60_000), (60_000, -60_000)] {
+        let database = TestDb::new("charges-svc").await;
+        let (clock, others) = (clock_off_by(skew_ms), clock_off_by(others_ms));
+        let db = open(&database, &clock).await;
+        if !db.is_postgres() {
+            // One host, one clock.
+            return;
+        }
+        let others_db = open(&database, &others).await;
+        insert(&db, &new_charge(clock.now() - MINUTE)).await;
+        // It is due in 15 s.
+        insert(&db, &new_charge(clock.now())).await;
+        assert_eq!(claim(&db, &clock).await, 1, "{skew_ms}");
+        assert_eq!(claim(&others_db, &others).await, 0, "{skew_ms}");
+    }
+}
+
+/// A service whose calls to sessions-svc arrive once the gate is opened.
+struct Gated {
+    charges: ChargesClient<Channel>,
+    clock: Clock,
+    db: Db,
+    gate: watch::Sender<bool>,
+    shutdown: Shutdown,
+    _tasks: Tasks,
+    _database: TestDb,
+}
+
+impl Gated {
+    async fn start() -> Self {
+        let database = TestDb::new("charges-svc").await;
+        let clock = clock_off_by(0);
+        let (shutdown, tasks) = (Shutdown::new(), Tasks::new());
+        let listen = || TcpListener::bind("127.0.0.1:0");
+        let (front, back) = (listen().await.unwrap(), listen().await.unwrap());
+        let url = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
+        let config = config(&database.url, &url(&front));
+        let (gate, opened) = watch::channel(false);
+        tasks.spawn(pass_on(front, back.local_addr().unwrap(), opened));
+        tasks.spawn(stalling::serve(back, Duration::ZERO, shutdown.clone()));
+        let grpc = listen().await.unwrap();
+        let channel = grpc::connect(&url(&grpc), &Tls::default(), Duration::from_secs(12));
+        let sockets = Sockets { grpc, admin: None };
+        let served = charges_svc::serve(config, sockets, clock.clone(), shutdown.clone());
+        tasks.spawn(async { served.await.unwrap() });
+        Self {
+            charges: ChargesClient::new(channel.unwrap()),
+            clock,
+            db: database.connect().await,
+            gate,
+            shutdown,
+            _tasks: tasks,
+            _database: database,
+        }
+    }
+
+    /// The one charge, once it is written.
+    async fn charge(&self) -> Charge {
+        let sql = "select reference from charges";
+        loop {
+            let mut conn = self.db.read().await.unwrap();
+            // The table may not be there yet.
+            if let Ok(Some((reference,))) = conn.sql(sql).optional().await {
+                let found = store::charges::find_by_reference(&mut conn, &reference).await;
+                return found.unwrap().unwrap();
+            }
+            drop(conn);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// As if the machine had been suspended for a minute, which only the wall clock shows. The
+    /// reconciler has nothing to do with it: it is not yet due.
+    async fn suspend(&self) {
+        let mut tx = self.db.begin().await.unwrap();
+        let later = self.clock.now() + 10 * MINUTE;
+        let update = tx.sql("update charges set next_query_at = $1").bind(later);
+        assert_eq!(update.run().await.unwrap(), 1);
+        tx.commit().await.unwrap();
+        let host = self.clock.host_now();
+        let look = Look {
+            before: host,
+            store: host + MINUTE,
+            after: host,
+        };
+        assert!(self.clock.align(&[look]));
+    }
+
+    /// Whether the rail was called.
+    async fn was_called(&self) -> bool {
+        let sql = "select count(*) from rail_evidence where action = 'request_payment'";
+        let mut conn = self.db.read().await.unwrap();
+        let (calls,): (i64,) = conn.sql(sql).one().await.unwrap();
+        calls > 0
+    }
+
+    async fn end(self) {
+        self.shutdown.begin();
+        self.db.close().await;
+    }
+}
+
+async fn pass_on(
+    front: TcpListener,
+    back: std::net::SocketAddr,
+    mut opened: watch::Receiver<bool>,
+) {
+    let connections = Tasks::new();
+    loop {
+        let (mut from, _) = front.accept().await.unwrap();
+        if opened.wait_for(|opened| *opened).await.is_err() {
+            return;
+        }
+        connections.spawn(async move {
+            let mut to = TcpStream::connect(back).await.unwrap();
+            copy_bidirectional(&mut from, &mut to).await.ok();
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_charge_whose_lease_ended_before_the_first_byte_is_not_sent() {
+    let gated = Gated::start().await;
+    let mut charges = gated.charges.clone();
+    let suspending = async {
+        let charge = gated.charge().await;
+        gated.suspend().await;
+        gated.gate.send_replace(true);
+        charge
+    };
+    let (answer, charge) = tokio::join!(charges.create_charge(request()), suspending);
+    assert_eq!(answer.unwrap_err().code(), Code::Unavailable);
+    let mut conn = gated.db.read().await.unwrap();
+    let found = store::charges::find(&mut conn, charge.transaction_id).await;
+    assert_eq!(found.unwrap().unwrap().state, State::Void);
+    drop(conn);
+    assert!(!gated.was_called().await);
+    gated.end().await;
+}
+
+#[tokio::test]
+async fn a_charge_that_somebody_else_has_taken_over_is_theirs_to_end() {
+    let gated = Gated::start().await;
+    let mut charges = gated.charges.clone();
+    let taking_over = async {
+        let charge = gated.charge().await;
+        gated.suspend().await;
+        let mut tx = gated.db.begin().await.unwrap();
+        let theirs: Lease = lease(&gated.clock);
+        store::charges::hold(&mut tx, charge.transaction_id, theirs)
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+        gated.gate.send_replace(true);
+        theirs
+    };
+    let (answer, theirs) = tokio::join!(charges.create_charge(request()), taking_over);
+    let told = answer.unwrap().into_inner().charge.unwrap();
+    assert_eq!(told.status(), ChargeStatus::Initiated, "nobody knows");
+    let charge = gated.charge().await;
+    assert_eq!(charge.state, State::Submitting);
+    assert_eq!(charge.fence, Some(theirs.fence));
+    assert!(!gated.was_called().await);
+    gated.end().await;
+}
