@@ -93,7 +93,9 @@ pub fn router(checkout: Arc<Checkout>, front: Front) -> Router {
 
 async fn show(State(checkout): State<Arc<Checkout>>, visitor: Visitor) -> Response {
     let shown = async {
-        let situation = checkout.look_up(&visitor, checkout.named(&visitor)?).await?;
+        let situation = checkout
+            .look_up(&visitor, checkout.named(&visitor)?)
+            .await?;
         view::show(&checkout, &visitor, &situation).await
     };
     or_refusal(&visitor, shown.await)

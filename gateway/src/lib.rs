@@ -105,8 +105,7 @@ pub async fn serve(
     let readiness = channels.readiness();
     let pages = checkout::router(Arc::new(pages(&config, &channels, &clock)), checkout_front);
     let router = router(Arc::new(Edge::new(config, channels, clock)?), api_front);
-    let serve =
-        |router, listener| http::serve(router, listener, limits.clone(), shutdown.clone());
+    let serve = |router, listener| http::serve(router, listener, limits.clone(), shutdown.clone());
     let (api, pages) = (serve(router, sockets.api), serve(pages, sockets.checkout));
     let both = async { tokio::try_join!(api, pages).map(|_| ()) };
     admin::beside(both, sockets.admin, readiness, shutdown.clone()).await

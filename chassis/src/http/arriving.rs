@@ -62,7 +62,9 @@ impl HttpBody for Arriving {
                 this.waits = true;
                 this.member.wait();
                 let until = this.until;
-                let too_slow = this.too_slow.get_or_insert_with(|| Box::pin(sleep_until(until)));
+                let too_slow = this
+                    .too_slow
+                    .get_or_insert_with(|| Box::pin(sleep_until(until)));
                 ready!(too_slow.as_mut().poll(cx));
                 Some(Err(axum::Error::new(BodyTooSlow)))
             }

@@ -42,7 +42,9 @@ impl WriteDeadline {
             return written;
         }
         let stalled_max = self.stalled_max;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(stalled_max)));
+        let stalled = self
+            .stalled
+            .get_or_insert_with(|| Box::pin(sleep(stalled_max)));
         ready!(stalled.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }

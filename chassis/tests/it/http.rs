@@ -29,7 +29,7 @@ use super::{PATIENCE, soon};
 const SHORT: Duration = Duration::from_millis(500);
 
 /// More than the buffers between a server and a client hold.
-const HUGE_BYTES: usize = 32 * 1024 * 1024;
+const HUGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// A server, run by a test.
 struct Running {

@@ -81,10 +81,7 @@ async fn an_address_that_has_too_many_waiting_loses_its_own() {
         assert_eq!(until_closed(gone).await, "");
     }
     assert!(ask(&server, "127.0.0.3").await.ends_with("hello"), "heard");
-    other
-        .write_all(b"Connection: close\r\n\r\n")
-        .await
-        .unwrap();
+    other.write_all(b"Connection: close\r\n\r\n").await.unwrap();
     assert!(until_closed(&mut other).await.ends_with("hello"));
 }
 
@@ -103,10 +100,7 @@ async fn what_counts_for_no_address_may_have_many_waiting() {
     }
     let second = connect(&server, "127.0.0.3", HALF_A_HEAD).await;
     assert!(ask(&server, "127.0.0.2").await.ends_with("hello"));
-    first
-        .write_all(b"Connection: close\r\n\r\n")
-        .await
-        .unwrap();
+    first.write_all(b"Connection: close\r\n\r\n").await.unwrap();
     assert!(until_closed(&mut first).await.ends_with("hello"));
     drop(second);
 }
