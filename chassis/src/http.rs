@@ -3,27 +3,50 @@
 //! The loop is our own because nothing ready-made closes a connection on which nothing arrives,
 //! or ends a drain that a half-sent header holds up.
 
-use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+mod arriving;
+mod crowd;
+mod write_deadline;
+
+use std::{
+    convert::Infallible,
+    net::{IpAddr, SocketAddr},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use axum::{Router, body::Body, extract::ConnectInfo};
 use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::{
+    net::sockopt::set_socket_send_buffer_size,
+    process::{Resource, getrlimit},
+};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tower::ServiceExt as _;
 
+pub use self::arriving::BodyTooSlow;
+use self::{
+    arriving::Arriving,
+    crowd::{Crowd, Member},
+    write_deadline::WriteDeadline,
+};
 use crate::shutdown::{Shutdown, Tasks};
 
 /// Longest that a process drains requests before it ends anyway. Longer than a charge takes.
 pub const DRAIN_MAX: Duration = Duration::from_secs(15);
 
-/// How long accepting pauses when the system has no sockets left.
+/// How long accepting pauses when there is no socket, or no place, for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What the system holds of an answer that its client has not taken; the system doubles it. Small,
+/// so that a client who does not read costs little, and one who reads slowly is seen to read.
+const SEND_BUFFER_BYTES: usize = 32 * 1024;
 
 /// Longest wait for a connection to another server.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
@@ -33,30 +56,47 @@ const CONNECT_MAX: Duration = Duration::from_secs(3);
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// What a client of ours may take.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct Limits {
     /// Until a request's head is complete, counted from the connection or the request before.
     pub head_max: Duration,
     /// Until its body is complete.
     pub body_max: Duration,
+    /// During which the client takes nothing of its answer.
+    pub stalled_max: Duration,
     /// Bytes of a request's head.
     pub head_bytes_max: usize,
-    /// Connections at the same time; more wait to be accepted.
+    /// Connections at the same time. For one more, the one goes that has waited longest for its
+    /// client; where all run requests, it waits to be served.
     pub connections_max: usize,
+    /// Of these, those of one address that wait for their client. For one more, the longest goes.
+    pub waiting_per_address_max: usize,
+    /// The address that a peer's connections count for; none for a proxy, which has many clients.
+    pub counted_as: Arc<dyn Fn(IpAddr) -> Option<IpAddr> + Send + Sync>,
     /// How long a stopping process waits for requests that run.
     pub drain_max: Duration,
 }
 
 impl Default for Limits {
+    /// For servers that are not public: every peer is a client, and may have all connections.
     fn default() -> Self {
         Self {
             head_max: Duration::from_secs(10),
             body_max: Duration::from_secs(10),
+            stalled_max: Duration::from_secs(30),
             head_bytes_max: 32 * 1024,
             connections_max: 10_000,
+            waiting_per_address_max: usize::MAX,
+            counted_as: Arc::new(Some),
             drain_max: DRAIN_MAX,
         }
     }
+}
+
+/// Files that the system lets this process have open; a connection is one.
+pub fn open_files_max() -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
 /// Serves until the process stops, then drains, for `limits.drain_max` at most. Handlers find the
@@ -70,16 +110,20 @@ pub async fn serve(
     let connections = Tasks::new();
     let drained = Shutdown::new();
     let places = Arc::new(Semaphore::new(limits.connections_max));
-    while let Some((stream, peer, place)) = accept(&listener, &places, &shutdown).await {
-        if let Err(error) = stream.set_nodelay(true) {
+    let crowd = Arc::new(Crowd::new(limits.waiting_per_address_max));
+    while let Some((stream, peer, place)) = accept(&listener, &places, &crowd, &shutdown).await {
+        if let Err(error) = prepare(&stream) {
             tracing::debug!(%error, "the client has gone");
             continue;
         }
-        let connection = connection(router.clone(), stream, peer, limits, shutdown.clone());
+        let member = Arc::new(crowd.join((limits.counted_as)(peer.ip())));
+        let client = (stream, peer, member.clone());
+        let connection = connection(router.clone(), client, limits.clone(), shutdown.clone());
         let drained = drained.clone();
         connections.spawn(async move {
             tokio::select! {
                 () = connection => {}
+                () = member.gone() => {}
                 () = drained.wait() => {}
             }
             drop(place);
@@ -96,49 +140,74 @@ pub async fn serve(
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
+    crowd: &Crowd,
     shutdown: &Shutdown,
 ) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     loop {
         let accepted = tokio::select! {
             () = shutdown.wait() => return None,
-            accepted = accept_one(listener, places) => accepted,
+            accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok(accepted) => return Some(accepted),
+            Ok((stream, peer)) => {
+                let place = tokio::select! {
+                    () = shutdown.wait() => return None,
+                    place = place(places, crowd) => place,
+                };
+                return Some((stream, peer, place));
+            }
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
+                // The system may have no socket left.
+                crowd.send_one_away();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-async fn accept_one(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    let place = places.clone().acquire_owned().await;
-    let place = place.map_err(std::io::Error::other)?;
-    let (stream, peer) = listener.accept().await?;
-    Ok((stream, peer, place))
+/// A place for a connection; at another's cost where there is none.
+async fn place(places: &Arc<Semaphore>, crowd: &Crowd) -> OwnedSemaphorePermit {
+    loop {
+        if let Ok(place) = places.clone().try_acquire_owned() {
+            return place;
+        }
+        crowd.send_one_away();
+        let place = tokio::time::timeout(ACCEPT_PAUSE, places.clone().acquire_owned());
+        if let Ok(Ok(place)) = place.await {
+            return place;
+        }
+    }
+}
+
+fn prepare(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    set_socket_send_buffer_size(stream, SEND_BUFFER_BYTES)?;
+    Ok(())
 }
 
 async fn connection(
     router: Router,
-    stream: TcpStream,
-    peer: SocketAddr,
+    (stream, peer, member): (TcpStream, SocketAddr, Arc<Member>),
     limits: Limits,
     shutdown: Shutdown,
 ) {
     let answer = service_fn(move |request: http::Request<Incoming>| {
-        let mut request = request.map(|body| within(body, limits.body_max));
-        request.extensions_mut().insert(ConnectInfo(peer));
-        let router = router.clone();
+        let (router, member) = (router.clone(), member.clone());
         async move {
+            if !member.run() {
+                // The connection is about to be closed.
+                std::future::pending::<()>().await;
+            }
+            let arriving = |body| Arriving::new(body, limits.body_max, member.clone());
+            let mut request = request.map(|body| Body::new(arriving(body)));
+            request.extensions_mut().insert(ConnectInfo(peer));
             let Ok(response) = router.oneshot(request).await;
+            member.wait();
             Ok::<_, Infallible>(response)
         }
     });
+    let stream = WriteDeadline::new(stream, limits.stalled_max);
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_max)
@@ -155,29 +224,6 @@ async fn connection(
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
     }
-}
-
-/// The body of a request that did not arrive in time.
-#[derive(Debug, thiserror::Error)]
-#[error("the request's body did not arrive in time")]
-pub struct BodyTooSlow;
-
-/// A body that fails with [`BodyTooSlow`] once `body_max` has passed.
-fn within(body: Incoming, body_max: Duration) -> Body {
-    let deadline = tokio::time::Instant::now() + body_max;
-    let frames = futures::stream::unfold(Some(body), move |body| async move {
-        let mut body = body?;
-        match tokio::time::timeout_at(deadline, body.frame()).await {
-            Ok(Some(Ok(frame))) => {
-                let data = frame.into_data().unwrap_or_default();
-                Some((Ok(data), Some(body)))
-            }
-            Ok(Some(Err(error))) => Some((Err(axum::Error::new(error)), None)),
-            Ok(None) => None,
-            Err(_) => Some((Err(axum::Error::new(BodyTooSlow)), None)),
-        }
-    });
-    Body::from_stream(frames)
 }
 
 /// A client that follows no redirect, uses no proxy, keeps no cookie, sends nothing twice, and

@@ -30,7 +30,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use chassis::clock::Clock;
+use chassis::{clock::Clock, ids::SessionId};
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{
@@ -93,7 +93,9 @@ pub fn router(checkout: Arc<Checkout>, front: Front) -> Router {
 
 async fn show(State(checkout): State<Arc<Checkout>>, visitor: Visitor) -> Response {
     let shown = async {
-        let situation = checkout.look_up(&visitor).await?;
+        let situation = checkout
+            .look_up(&visitor, checkout.named(&visitor)?)
+            .await?;
         view::show(&checkout, &visitor, &situation).await
     };
     or_refusal(&visitor, shown.await)
@@ -115,7 +117,8 @@ async fn state(
     visitor: Visitor,
     headers: HeaderMap,
 ) -> Response {
-    let situation = match checkout.look_up(&visitor).await {
+    let looked_up = async { checkout.look_up(&visitor, checkout.named(&visitor)?).await };
+    let situation = match looked_up.await {
         Ok(situation) => situation,
         Err(error) => {
             report(&error);
@@ -154,16 +157,26 @@ fn wait_header(status: StatusCode, error: &Error) -> Response {
 }
 
 impl Checkout {
-    /// The session that the address names, unless its visitor has guessed too often.
-    async fn look_up(&self, visitor: &Visitor) -> Result<Situation, Error> {
+    /// The session that the page's address names, unless its visitor has guessed too often. Asks
+    /// nobody: what names none is refused before its form is read.
+    fn named(&self, visitor: &Visitor) -> Result<SessionId, Error> {
         let now = self.clock.host_now();
         self.abuse
             .may_look(visitor.address, now)
             .map_err(|wait| Error::RateLimited {
                 retry_after_seconds: u32::try_from(wait.as_secs()).unwrap_or(u32::MAX),
             })?;
-        let found = Situation::load(self, &visitor.id).await;
+        visitor.id.parse().map_err(|_| {
+            self.abuse.count_unknown(visitor.address, now);
+            Error::NotFound
+        })
+    }
+
+    /// How the session stands, if there is one.
+    async fn look_up(&self, visitor: &Visitor, id: SessionId) -> Result<Situation, Error> {
+        let found = Situation::load(self, id).await;
         if matches!(found, Err(Error::NotFound)) {
+            let now = self.clock.real_now();
             self.abuse.count_unknown(visitor.address, now);
         }
         found

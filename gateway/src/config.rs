@@ -81,7 +81,8 @@ pub struct Config {
     #[arg(long, env = "AUTH_FAILURES_PER_MINUTE", default_value_t = 600)]
     pub auth_failures_per_minute: u32,
 
-    /// Requests that may run at once; more are refused with 503 at once.
+    /// Requests that may run at once, at the API and at the checkout each; more are refused with 503
+    /// at once. One client address has three quarters of them at most.
     #[arg(long, env = "REQUESTS_MAX", default_value_t = 1024)]
     pub requests_max: usize,
 

@@ -1,10 +1,14 @@
 //! What every request passes, whatever its address: an id, a span, a metric, room to run in, and
 //! an answer in the one form even when the code behind it panics.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+};
 
 use axum::{
-    extract::{MatchedPath, Request, State},
+    extract::{ConnectInfo, MatchedPath, Request, State},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -14,11 +18,12 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Method,
     header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS},
 };
-use tokio::{sync::Semaphore, time::Instant};
+use ipnet::IpNet;
+use tokio::time::Instant;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::error::Error;
+use crate::{client_address::client_address, error::Error, room::Room};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -29,15 +34,16 @@ const REQUEST_ID_CHARACTERS_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Front {
     clock: Clock,
-    /// One permit for each request that may run at once.
-    room: Arc<Semaphore>,
+    room: Arc<Room>,
+    trusted_proxies: Arc<[IpNet]>,
 }
 
 impl Front {
-    pub fn new(requests_max: usize, clock: Clock) -> Self {
+    pub fn new(requests_max: usize, trusted_proxies: &[IpNet], clock: Clock) -> Self {
         Self {
             clock,
-            room: Arc::new(Semaphore::new(requests_max)),
+            room: Arc::new(Room::new(requests_max)),
+            trusted_proxies: trusted_proxies.into(),
         }
     }
 }
@@ -88,14 +94,21 @@ pub async fn pass(State(front): State<Front>, request: Request, next: Next) -> R
 impl Front {
     /// Refuses at once what there is no room for, and turns a panic into an answer.
     async fn run(&self, request: Request, next: Next) -> Response {
-        let Ok(_room) = self.room.try_acquire() else {
+        let Some(place) = self.room.enter(self.client(&request)) else {
             metrics::counter!("gateway_requests_shed_total").increment(1);
             return Error::NothingStarted.into_response();
         };
+        let request = request.map(|body| place.without(body));
         AssertUnwindSafe(next.run(request))
             .catch_unwind()
             .await
             .unwrap_or_else(|_| Error::Panicked.into_response())
+    }
+
+    fn client(&self, request: &Request) -> IpAddr {
+        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+        let peer = peer.map_or((Ipv4Addr::UNSPECIFIED, 0).into(), |peer| peer.0);
+        client_address(peer, request.headers(), &self.trusted_proxies)
     }
 }
 
@@ -177,7 +190,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_answered_and_frees_its_room() {
-        let front = Front::new(1, Clock::system());
+        let front = Front::new(1, &[], Clock::system());
         let router = Router::new()
             .route("/", get(async || -> () { panic!("for the test") }))
             .layer(middleware::from_fn_with_state(front, pass));

@@ -19,8 +19,9 @@ mod front;
 mod limits;
 mod merchant;
 mod rails;
+mod room;
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use axum::{Router, middleware, routing};
 use chassis::{
@@ -43,11 +44,29 @@ use crate::{
     auth::Keys,
     backend::{Backend, Charges, DEADLINE, RAIL_DEADLINE, Sessions},
     checkout::{Checkout, abuse::Abuse, quote::Rates},
+    client_address::network,
     config::Config,
     error::Error,
     failed_keys::FailedKeys,
     front::Front,
 };
+
+/// Connections for each request that may run, so that there is room for those that wait: payers'
+/// browsers and merchants' clients keep theirs open after an answer.
+const CONNECTIONS_PER_REQUEST: usize = 2;
+
+/// Few as the requests may be, connections that wait cost little.
+const CONNECTIONS_MIN: usize = 256;
+
+/// Each may hold a head and a body, 96 KiB.
+const CONNECTIONS_MAX: usize = 10_000;
+
+/// The part of the files that the system lets the process open for the connections of one public
+/// address: of both together half, which leaves the other half for the connections to the services.
+const OPEN_FILES_SHARE: usize = 4;
+
+/// The part of the connections that may wait for clients of one address.
+const WAITING_PER_ADDRESS_SHARE: usize = 4;
 
 /// The gateway's bound sockets.
 #[derive(Debug)]
@@ -78,16 +97,37 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let front = Front::new(config.requests_max, clock.clone());
+    let limits = limits(&config);
+    // The API and the checkout have room of their own.
+    let front = || Front::new(config.requests_max, &config.trusted_proxies, clock.clone());
+    let (api_front, checkout_front) = (front(), front());
     let channels = Channels::connect(&config)?;
     let readiness = channels.readiness();
-    let pages = checkout::router(Arc::new(pages(&config, &channels, &clock)), front.clone());
-    let router = router(Arc::new(Edge::new(config, channels, clock)?), front);
-    let serve =
-        |router, listener| http::serve(router, listener, Limits::default(), shutdown.clone());
+    let pages = checkout::router(Arc::new(pages(&config, &channels, &clock)), checkout_front);
+    let router = router(Arc::new(Edge::new(config, channels, clock)?), api_front);
+    let serve = |router, listener| http::serve(router, listener, limits.clone(), shutdown.clone());
     let (api, pages) = (serve(router, sockets.api), serve(pages, sockets.checkout));
     let both = async { tokio::try_join!(api, pages).map(|_| ()) };
     admin::beside(both, sockets.admin, readiness, shutdown.clone()).await
+}
+
+/// What clients may take of each of the two public addresses.
+fn limits(config: &Config) -> Limits {
+    let connections_max = config.requests_max.saturating_mul(CONNECTIONS_PER_REQUEST);
+    let connections_max = connections_max
+        .clamp(CONNECTIONS_MIN, CONNECTIONS_MAX)
+        .min(http::open_files_max() / OPEN_FILES_SHARE);
+    let proxies = config.trusted_proxies.clone();
+    let is_proxy = move |peer: IpAddr| proxies.iter().any(|net| net.contains(&peer));
+    Limits {
+        connections_max,
+        waiting_per_address_max: connections_max / WAITING_PER_ADDRESS_SHARE,
+        counted_as: Arc::new(move |peer| {
+            let peer = peer.to_canonical();
+            (!is_proxy(peer)).then(|| network(peer))
+        }),
+        ..Limits::default()
+    }
 }
 
 /// What the handlers share.

@@ -1,5 +1,7 @@
 //! The HTTP accept loop, and the client for what we call.
 
+mod crowd;
+
 use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
@@ -26,6 +28,9 @@ use super::{PATIENCE, soon};
 /// Long enough for a request on this machine, short enough to wait for.
 const SHORT: Duration = Duration::from_millis(500);
 
+/// More than the buffers between a server and a client hold.
+const HUGE_BYTES: usize = 4 * 1024 * 1024;
+
 /// A server, run by a test.
 struct Running {
     address: SocketAddr,
@@ -34,6 +39,26 @@ struct Running {
     /// `/wait` has begun, and may go on.
     begun: Arc<Notify>,
     go_on: Arc<Notify>,
+    /// The server has let go of the answer of `/huge`.
+    given_up: Arc<Notify>,
+}
+
+/// The body of `/huge`.
+struct Huge {
+    bytes: Vec<u8>,
+    given_up: Arc<Notify>,
+}
+
+impl AsRef<[u8]> for Huge {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Huge {
+    fn drop(&mut self) {
+        self.given_up.notify_one();
+    }
 }
 
 async fn start(limits: Limits) -> Running {
@@ -44,12 +69,21 @@ async fn start(limits: Limits) -> Running {
         served: Tasks::new(),
         begun: Arc::default(),
         go_on: Arc::default(),
+        given_up: Arc::default(),
     };
     let (begun, go_on) = (running.begun.clone(), running.go_on.clone());
     let wait = async move || {
         begun.notify_one();
         go_on.notified().await;
         "waited"
+    };
+    let given_up = running.given_up.clone();
+    let huge = async move || {
+        let bytes = vec![b'x'; HUGE_BYTES];
+        Bytes::from_owner(Huge {
+            bytes,
+            given_up: given_up.clone(),
+        })
     };
     let router = Router::new()
         .route("/", get(async || "hello"))
@@ -60,6 +94,7 @@ async fn start(limits: Limits) -> Running {
         .route("/body", post(read))
         .route("/wait", get(wait))
         .route("/away", get(async || Redirect::temporary("/")))
+        .route("/huge", get(huge))
         .route("/long", get(async || Bytes::from(vec![b'x'; 100_000])));
     let shutdown = running.shutdown.clone();
     running

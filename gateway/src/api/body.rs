@@ -14,7 +14,7 @@ use http_body_util::{BodyExt as _, Collected, LengthLimitError, Limited};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::error::Error;
+use crate::{error::Error, room::NoRoom};
 
 /// The largest body that is read (design "Error body", 413).
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -95,9 +95,14 @@ pub async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Error> {
             return Error::PayloadTooLarge;
         }
         let error: &(dyn StdError + 'static) = &*error;
-        let mut causes = std::iter::successors(Some(error), |&error| error.source());
-        if causes.any(|cause| cause.is::<BodyTooSlow>()) {
-            return Error::RequestTimeout;
+        for cause in std::iter::successors(Some(error), |&error| error.source()) {
+            if cause.is::<BodyTooSlow>() {
+                return Error::RequestTimeout;
+            }
+            if cause.is::<NoRoom>() {
+                metrics::counter!("gateway_requests_shed_total").increment(1);
+                return Error::NothingStarted;
+            }
         }
         Error::BodyCutOff
     })

@@ -47,8 +47,9 @@ async fn answer(
     if !same_site::is_ours(headers) {
         return Err(Error::CrossSite);
     }
+    let session = checkout.named(visitor)?;
     let fields = Fields::read(headers, body).await?;
-    let situation = checkout.look_up(visitor).await?;
+    let situation = checkout.look_up(visitor, session).await?;
     // Another tab or device was quicker, or this one sent its form twice.
     if !matches!(situation.state, Standing::Form | Standing::Failed) {
         return Ok(see(visitor));

@@ -56,8 +56,7 @@ pub struct Situation {
 impl Situation {
     /// # Errors
     /// [`Error::NotFound`] also for a session that no payer was ever sent to.
-    pub async fn load(checkout: &Checkout, id: &str) -> Result<Self, Error> {
-        let id: SessionId = id.parse().map_err(|_| Error::NotFound)?;
+    pub async fn load(checkout: &Checkout, id: SessionId) -> Result<Self, Error> {
         let request = GetSessionRequest {
             session_id: id.to_string(),
             merchant_id: String::new(),

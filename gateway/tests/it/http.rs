@@ -1,16 +1,17 @@
 //! A client that sends exactly the bytes it is told to, and reads one answer.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 
 /// A request that is being put together.
 pub struct Request {
     address: SocketAddr,
+    source: IpAddr,
     head: String,
     body: Vec<u8>,
 }
@@ -20,9 +21,16 @@ impl Request {
         let head = format!("{method} {path} HTTP/1.1\r\nhost: gateway\r\nconnection: close\r\n");
         Self {
             address,
+            source: Ipv4Addr::LOCALHOST.into(),
             head,
             body: Vec::new(),
         }
+    }
+
+    /// From another address of this machine.
+    pub fn from(mut self, source: &str) -> Self {
+        self.source = source.parse().expect("an address");
+        self
     }
 
     pub fn header(mut self, name: &str, value: &str) -> Self {
@@ -49,15 +57,27 @@ impl Request {
         let mut bytes = self.head.into_bytes();
         bytes.extend_from_slice(b"\r\n");
         bytes.extend_from_slice(&self.body);
-        exchange(self.address, &bytes).await
+        let stream = connect(&self.source.to_string(), self.address).await;
+        send(stream, &bytes).await
     }
+}
+
+/// A connection from an address of this machine.
+pub async fn connect(source: &str, address: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    let source: IpAddr = source.parse().expect("an address");
+    let bound = socket.bind(SocketAddr::new(source, 0));
+    bound.expect("an address of this machine");
+    socket.connect(address).await.expect("the gateway listens")
 }
 
 /// Sends bytes and reads to the end of the answer.
 pub async fn exchange(address: SocketAddr, bytes: &[u8]) -> Answer {
-    let mut stream = TcpStream::connect(address)
-        .await
-        .expect("the gateway listens");
+    let stream = TcpStream::connect(address).await;
+    send(stream.expect("the gateway listens"), bytes).await
+}
+
+async fn send(mut stream: TcpStream, bytes: &[u8]) -> Answer {
     // A server that has answered early may take no more.
     if stream.write_all(bytes).await.is_ok() {
         stream.flush().await.ok();

@@ -9,6 +9,7 @@ mod charge;
 mod checkout;
 mod edge;
 mod faults;
+mod flood;
 mod hostile;
 mod initiate;
 mod keys;

@@ -1,0 +1,93 @@
+//! The body of a request on its way.
+
+use std::{
+    future::Future as _,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use axum::body::HttpBody;
+use bytes::Bytes;
+use hyper::body::{Frame, Incoming, SizeHint};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::crowd::Member;
+
+/// The body of a request that did not arrive in time.
+#[derive(Debug, thiserror::Error)]
+#[error("the request's body did not arrive in time")]
+pub struct BodyTooSlow;
+
+/// A body that fails with [`BodyTooSlow`] once its time has passed. While some of it is missing,
+/// its connection waits for the client.
+pub(super) struct Arriving {
+    body: Incoming,
+    until: Instant,
+    too_slow: Option<Pin<Box<Sleep>>>,
+    member: Arc<Member>,
+    waits: bool,
+}
+
+impl Arriving {
+    pub(super) fn new(body: Incoming, body_max: Duration, member: Arc<Member>) -> Self {
+        Self {
+            body,
+            until: Instant::now() + body_max,
+            too_slow: None,
+            member,
+            waits: false,
+        }
+    }
+
+    /// False where the connection was sent away.
+    fn run(&mut self) -> bool {
+        !std::mem::take(&mut self.waits) || self.member.run()
+    }
+}
+
+impl HttpBody for Arriving {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = &mut *self;
+        let arrived = match Pin::new(&mut this.body).poll_frame(cx) {
+            Poll::Ready(frame) => frame.map(|frame| frame.map_err(axum::Error::new)),
+            Poll::Pending => {
+                this.waits = true;
+                this.member.wait();
+                let until = this.until;
+                let too_slow = this
+                    .too_slow
+                    .get_or_insert_with(|| Box::pin(sleep_until(until)));
+                ready!(too_slow.as_mut().poll(cx));
+                Some(Err(axum::Error::new(BodyTooSlow)))
+            }
+        };
+        if !this.run() {
+            // The connection is about to be closed, and its request with it.
+            return Poll::Pending;
+        }
+        Poll::Ready(arrived)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Arriving {
+    /// Whoever gives up on a body goes on with the request.
+    fn drop(&mut self) {
+        self.run();
+    }
+}
