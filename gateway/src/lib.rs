@@ -14,8 +14,8 @@ mod checkout;
 mod client_address;
 mod docs;
 mod error;
-mod failed_keys;
 mod front;
+mod guesses;
 mod limits;
 mod merchant;
 mod rails;
@@ -45,8 +45,8 @@ use crate::{
     checkout::{Checkout, abuse::Abuse, quote::Rates},
     config::Config,
     error::Error,
-    failed_keys::FailedKeys,
     front::Front,
+    guesses::Guesses,
 };
 
 /// The gateway's bound sockets.
@@ -97,6 +97,9 @@ struct Edge {
     rate_limits: RateLimitsClient<Channel>,
     sessions: Sessions,
     charges: Charges,
+    callback_guesses: Guesses,
+    /// What can be paid at the checkout.
+    rates: Rates,
     /// Without a slash at its end.
     checkout_url: String,
     alias: Alias,
@@ -107,21 +110,25 @@ struct Edge {
 impl Edge {
     fn new(config: Config, channels: Channels, clock: Clock) -> anyhow::Result<Self> {
         let merchants = Backend::new("merchants", MerchantsClient::new(channels.merchants));
-        let failed_keys = FailedKeys::new(config.auth_failures_per_minute);
+        let guesses = |per_minute| Guesses::new(per_minute, clock.clone());
+        let key_guesses = guesses(config.auth_failures_per_minute);
+        let callback_guesses = guesses(config.callback_failures_per_minute);
         let sessions = SessionsClient::new(channels.sessions);
         let charges = ChargesClient::new(channels.charges);
         Ok(Self {
-            keys: Keys::new(merchants, failed_keys, clock),
+            keys: Keys::new(merchants, key_guesses, clock),
             rate_limits: RateLimitsClient::new(channels.rate_limits),
             sessions: Backend::new("sessions", sessions),
             charges: Backend::new("charges", charges),
+            callback_guesses,
+            rates: Rates::new(&config.checkout_rates),
             checkout_url: config
                 .checkout_url
                 .as_str()
                 .trim_end_matches('/')
                 .to_owned(),
             alias: Alias::new(config.alias_deprecated_at, config.alias_sunset)?,
-            trusted_proxies: config.trusted_proxies,
+            trusted_proxies: config.trusted_proxies(),
             mode: config.mode,
         })
     }
@@ -140,7 +147,7 @@ fn pages(config: &Config, channels: &Channels, clock: &Clock) -> Checkout {
         rescue: config.checkout_rescue.clone().unwrap_or_default(),
         abuse: Abuse::new(config.abuse),
         clock: clock.clone(),
-        trusted_proxies: config.trusted_proxies.clone(),
+        trusted_proxies: config.trusted_proxies(),
     }
 }
 
