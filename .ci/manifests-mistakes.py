@@ -20,6 +20,8 @@ MISTAKES = [
     (f"{BASE}/gateway.yaml", "name: API_LISTEN", "name: API_ADDRESS", "knows no variable API_ADDRESS"),
     (f"{PRODUCTION}/charges-svc.env", "PAYSTACK_EMAIL_DOMAIN=", "#", "PAYSTACK_EMAIL_DOMAIN"),
     (f"{PRODUCTION}/gateway.env", "CHECKOUT_URL=https", "CHECKOUT_URL=http", "CHECKOUT_URL"),
+    (f"{PRODUCTION}/gateway.env", "TRUSTED_PROXIES=", "#", "TRUSTED_PROXIES"),
+    (f"{PRODUCTION}/gateway.env", "CHECKOUT_RATES=USD", "CHECKOUT_RATES=EUR", "CHECKOUT_RATES"),
     ("docker-compose.yml", "RAILSIM_DATA:", "RAILSIM_FOLDER:", "knows no variable RAILSIM_FOLDER"),
     # Ports, probes, names.
     (f"{BASE}/charges-svc.yaml", "grpc: {port: 50051}", "grpc: {port: 50055}", "asks port 50055"),

@@ -101,8 +101,9 @@ class Comparison:
         more, less = (new, old) if sent_by_us else (old, new)
         if not types(more) <= types(less):
             self.tell(where, f"was {' or '.join(sorted(types(old)))}, is {' or '.join(sorted(types(new)))}")
-        # Programs must expect errors that they do not know.
-        if "enum" in less and not is_error:
+        # Programs must expect errors and warnings that they do not know.
+        is_open = is_error or where.endswith(".warnings[].code")
+        if "enum" in less and not is_open:
             if "enum" not in more:
                 self.tell(where, "has another list of values")
             for value in more.get("enum", []):

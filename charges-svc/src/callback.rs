@@ -2,7 +2,7 @@
 //!
 //! Promise: once it is acknowledged, the rail will be asked, even if this process ends now.
 
-use chassis::ids::RailReference;
+use chassis::ids::{ChargeId, RailReference};
 
 use crate::{
     error::{Error, Result},
@@ -22,6 +22,19 @@ pub struct Callback {
     pub signature: Option<String>,
 }
 
+/// Characters of a callback address's last segment.
+const TOKEN_CHARACTERS_MAX: usize = 128;
+
+/// What makes a callback's token: what a URL carries as it is.
+pub const TOKEN_FORM: &str =
+    "at most 128 letters, digits, dots, dashes, underscores and tildes: it is part of an address";
+
+/// Whether it can be the last segment of a callback address. The gateway passes on no other.
+pub fn is_token(text: &str) -> bool {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    (1..=TOKEN_CHARACTERS_MAX).contains(&text.len()) && text.bytes().all(is_good)
+}
+
 /// Which charge a callback is about.
 enum About {
     /// The one with this callback address.
@@ -33,35 +46,51 @@ enum About {
 }
 
 impl Service {
-    /// Notes that the rail wants to be asked about one of its charges.
+    /// Notes that the rail wants to be asked about one of its charges. Anybody can call: what is
+    /// about no charge of ours costs one read, and opens no transaction that writes.
     pub async fn receive_callback(&self, callback: &Callback) -> Result<()> {
         let rail = self
             .rails
             .by_name(&callback.rail)
+            .filter(|_| is_token(&callback.token))
             .ok_or(Error::CallbackNotFound)?;
         let about = read(rail, callback)?;
-        let (name, now) = (rail.name(), self.clock.now());
+        let Some(id) = self.find_called_back(rail.name(), &about, &callback.token).await? else {
+            return match about {
+                About::Token => Err(Error::CallbackNotFound),
+                About::Reference(_) | About::Nothing => {
+                    // It is the rail's all the same. Told otherwise, the rail would only send it
+                    // again.
+                    tracing::info!(rail = rail.name(), "a callback is about no charge of ours");
+                    Ok(())
+                }
+            };
+        };
+        let now = self.clock.now();
         let mut tx = self.db.begin().await?;
-        let hinted = match about {
-            About::Token => {
-                let token = &callback.token;
-                let hinted = store::charges::hint_by_token(&mut tx, name, token, now).await?;
-                Some(hinted.ok_or(Error::CallbackNotFound)?)
-            }
-            About::Reference(reference) => {
-                store::charges::hint_by_rail_reference(&mut tx, name, reference, now).await?
-            }
-            About::Nothing => None,
-        };
-        let Some(id) = hinted else {
-            // It is the rail's all the same. Told otherwise, the rail would only send it again.
-            tracing::info!(rail = name, "a callback is about no charge of ours");
-            return Ok(());
-        };
-        store::evidence::keep(&mut tx, id, ("callback", "received"), None, now).await?;
+        // Void since it was found: there is nothing to ask about.
+        if store::charges::hint(&mut tx, id, now).await? {
+            store::evidence::keep(&mut tx, id, ("callback", "received"), None, now).await?;
+        }
         tx.commit().await?;
         self.reconcile_alarm.ring();
         Ok(())
+    }
+
+    async fn find_called_back(
+        &self,
+        rail: &str,
+        about: &About,
+        token: &str,
+    ) -> Result<Option<ChargeId>> {
+        let mut conn = self.db.read().await?;
+        Ok(match about {
+            About::Token => store::charges::find_by_callback_token(&mut conn, rail, token).await?,
+            About::Reference(reference) => {
+                store::charges::find_by_rail_reference(&mut conn, rail, *reference).await?
+            }
+            About::Nothing => None,
+        })
     }
 }
 

@@ -53,7 +53,7 @@ pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
         .route("/api/payments/initiate", initiate().route_layer(deprecated))
         .route(
             "/api/v1/payments/{session_id}/status",
-            gated(get(session_status::session_status), Payments, Read),
+            gated(get(session_status::session_status), Payments, Other),
         )
         .route(
             "/api/v1/payments/charge",
@@ -61,11 +61,11 @@ pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
         )
         .route(
             "/api/v1/payments/charge/submit-otp",
-            gated(post(submit_otp::submit_otp), Charge, TakePayment),
+            gated(post(submit_otp::submit_otp), Charge, Other),
         )
         .route(
             "/api/v1/payments/charge/{reference}",
-            gated(get(read_charge::read_charge), ChargeStatus, Read),
+            gated(get(read_charge::read_charge), ChargeStatus, Other),
         )
 }
 

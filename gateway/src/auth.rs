@@ -6,7 +6,7 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use chassis::{api_key::ApiKey, clock::Clock};
+use chassis::api_key::ApiKey;
 use http::{HeaderMap, header::AUTHORIZATION};
 use moka::future::Cache;
 use proto::merchants::AuthenticateRequest;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::{
     backend::{self, Merchants},
     error::Error,
-    failed_keys::FailedKeys,
+    guesses::Guesses,
     merchant::Merchant,
 };
 
@@ -32,10 +32,9 @@ const UNKNOWN_MAX: u64 = 10_000;
 #[derive(Debug)]
 pub struct Keys {
     merchants: Merchants,
-    clock: Clock,
     known: Cache<[u8; 32], Known>,
     unknown: Cache<[u8; 32], ()>,
-    failed: FailedKeys,
+    guesses: Guesses,
 }
 
 #[derive(Clone, Debug)]
@@ -46,7 +45,7 @@ struct Known {
 }
 
 impl Keys {
-    pub fn new(merchants: Merchants, failed: FailedKeys, clock: Clock) -> Self {
+    pub fn new(merchants: Merchants, guesses: Guesses) -> Self {
         let cache = |capacity| {
             Cache::builder()
                 .max_capacity(capacity)
@@ -54,52 +53,51 @@ impl Keys {
         };
         Self {
             merchants,
-            clock,
             known: cache(KNOWN_MAX).build(),
             unknown: Cache::builder()
                 .max_capacity(UNKNOWN_MAX)
                 .time_to_live(FRESH_FOR)
                 .build(),
-            failed,
+            guesses,
         }
     }
 
     /// The merchant whose key the request carries.
     ///
     /// # Errors
-    /// [`Error::InvalidApiKey`]; [`Error::TooManyFailedKeys`]; [`Error::NothingStarted`] where
-    /// merchants-svc cannot be asked.
+    /// [`Error::InvalidApiKey`], or [`Error::TooManyGuesses`] in its place;
+    /// [`Error::NothingStarted`] where merchants-svc cannot be asked.
     pub async fn authenticate(
         &self,
         headers: &HeaderMap,
         address: IpAddr,
     ) -> Result<Arc<Merchant>, Error> {
         let begun_at = Instant::now();
-        let Some(key) = bearer(headers) else {
-            return Err(self.refuse(address));
+        let found = match bearer(headers) {
+            Some(key) => self.find(key.sha256(), address, begun_at).await,
+            None => Err(Error::InvalidApiKey),
         };
-        let hash = key.sha256();
-        if let Some(known) = self
-            .known
-            .get(&hash)
-            .await
-            .filter(|known| known.serves(begun_at))
-        {
+        found.map_err(|error| match error {
+            Error::InvalidApiKey => self.guesses.refuse(address, error),
+            error => error,
+        })
+    }
+
+    async fn find(
+        &self,
+        hash: [u8; 32],
+        address: IpAddr,
+        begun_at: Instant,
+    ) -> Result<Arc<Merchant>, Error> {
+        let known = self.known.get(&hash).await;
+        if let Some(known) = known.filter(|known| known.serves(begun_at)) {
             return Ok(known.merchant);
         }
         if self.unknown.contains_key(&hash) {
-            return Err(self.refuse(address));
+            return Err(Error::InvalidApiKey);
         }
-        if let Some(retry_after_seconds) = self.failed.wait_seconds(address, self.clock.host_now())
-        {
-            return Err(Error::TooManyFailedKeys {
-                retry_after_seconds,
-            });
-        }
-        match self.look_up(hash, begun_at).await {
-            Err(Error::InvalidApiKey) => Err(self.refuse(address)),
-            answer => answer,
-        }
+        let _turn = self.guesses.enter(address).await?;
+        self.look_up(hash, begun_at).await
     }
 
     /// Asks merchants-svc, or joins a question about this key that is being asked already.
@@ -137,18 +135,6 @@ impl Keys {
             merchant: Arc::new(merchant.try_into()?),
             asked_at,
         })
-    }
-
-    /// Counts a bad key, and says so.
-    fn refuse(&self, address: IpAddr) -> Error {
-        let now = self.clock.host_now();
-        if let Some(retry_after_seconds) = self.failed.wait_seconds(address, now) {
-            return Error::TooManyFailedKeys {
-                retry_after_seconds,
-            };
-        }
-        self.failed.count(address, now);
-        Error::InvalidApiKey
     }
 }
 

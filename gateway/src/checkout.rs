@@ -176,7 +176,7 @@ impl Checkout {
     async fn look_up(&self, visitor: &Visitor, id: SessionId) -> Result<Situation, Error> {
         let found = Situation::load(self, id).await;
         if matches!(found, Err(Error::NotFound)) {
-            let now = self.clock.real_now();
+            let now = self.clock.host_now();
             self.abuse.count_unknown(visitor.address, now);
         }
         found

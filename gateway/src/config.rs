@@ -1,10 +1,11 @@
 //! The settings of the gateway: flags, each with an environment variable.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, str::FromStr, time::Duration};
 
 use chassis::{
     clock::Timestamp,
     config::{self, Mode, Refusals, Settings, Telemetry, Tls},
+    money::Currency,
 };
 use clap::Parser;
 use ipnet::IpNet;
@@ -64,7 +65,8 @@ pub struct Config {
     pub checkout_url: Url,
 
     /// Cedis for one unit of other currencies that sessions may ask for, such as
-    /// USD=12.50,EUR=13.60. What has no rate cannot be paid at the checkout.
+    /// USD=12.50,EUR=13.60. What has no rate cannot be paid at the
+    /// checkout. Production wants one for USD, the currency of sessions that name none.
     #[arg(long, env = "CHECKOUT_RATES", value_delimiter = ',')]
     pub checkout_rates: Vec<Rate>,
 
@@ -81,14 +83,21 @@ pub struct Config {
     #[arg(long, env = "AUTH_FAILURES_PER_MINUTE", default_value_t = 600)]
     pub auth_failures_per_minute: u32,
 
+    /// Callbacks to addresses that no rail was given, or without their rail's signature, that one
+    /// client address may send in a minute; 0: any number.
+    #[arg(long, env = "CALLBACK_FAILURES_PER_MINUTE", default_value_t = 600)]
+    pub callback_failures_per_minute: u32,
+
     /// Requests that may run at once, at the API and at the checkout each; more are refused with 503
     /// at once. One client address has three quarters of them at most.
     #[arg(long, env = "REQUESTS_MAX", default_value_t = 1024)]
     pub requests_max: usize,
 
-    /// Networks of the proxies whose X-Forwarded-For is believed, separated by commas.
-    #[arg(long, env = "TRUSTED_PROXIES", value_delimiter = ',')]
-    pub trusted_proxies: Vec<IpNet>,
+    /// Networks of the proxies whose X-Forwarded-For is believed, separated by commas; `none` where
+    /// clients connect directly. Production wants to be told which: behind a proxy that it does not
+    /// know, all clients would have the proxy's address and share its limits.
+    #[arg(long, env = "TRUSTED_PROXIES")]
+    pub trusted_proxies: Option<TrustedProxies>,
 
     /// Since when POST /api/payments/initiate is deprecated.
     #[arg(
@@ -107,6 +116,31 @@ pub struct Config {
 
     #[command(flatten)]
     pub telemetry: Telemetry,
+}
+
+/// Whose word about client addresses is taken.
+#[derive(Clone, Debug, Default)]
+pub struct TrustedProxies(Vec<IpNet>);
+
+impl FromStr for TrustedProxies {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "none" {
+            return Ok(Self::default());
+        }
+        let networks = text.split(',').map(|network| network.trim().parse());
+        let networks: Result<_, _> = networks.collect();
+        networks
+            .map(Self)
+            .map_err(|_| "must be networks such as 10.0.0.0/8 with commas between them, or none")
+    }
+}
+
+impl Config {
+    pub fn trusted_proxies(&self) -> Vec<IpNet> {
+        self.trusted_proxies.clone().unwrap_or_default().0
+    }
 }
 
 impl Settings for Config {
@@ -138,15 +172,29 @@ impl Settings for Config {
         refusals.public_url("CHECKOUT_URL", url.as_str());
         let is_clear = Rates::is_clear(&self.checkout_rates);
         refusals.unless(is_clear, "CHECKOUT_RATES", "one rate for each currency");
+        let has_default = Rates::new(&self.checkout_rates).has(Currency::USD);
+        let wants = "a rate for USD, the currency of sessions that name none,";
+        refusals.in_production(has_default, "CHECKOUT_RATES", wants);
         let waits = !self.ratelimit_timeout.is_zero();
         refusals.unless(waits, "RATELIMIT_TIMEOUT", "more than nothing");
         refusals.unless(self.requests_max > 0, "REQUESTS_MAX", "at least 1");
         let is_all = |net: &IpNet| net.prefix_len() == 0;
-        let some = !self.trusted_proxies.iter().any(is_all);
+        let some = !self.trusted_proxies().iter().any(is_all);
         let wants = "your proxies' networks, not everybody's,";
         refusals.in_production(some, "TRUSTED_PROXIES", wants);
-        let failures = self.auth_failures_per_minute;
-        refusals.in_production(failures > 0, "AUTH_FAILURES_PER_MINUTE", "a limit");
+        let is_told = self.trusted_proxies.is_some();
+        let wants = "your proxies' networks, or none where clients connect directly,";
+        refusals.in_production(is_told, "TRUSTED_PROXIES", wants);
+        let limits = [
+            ("AUTH_FAILURES_PER_MINUTE", self.auth_failures_per_minute),
+            (
+                "CALLBACK_FAILURES_PER_MINUTE",
+                self.callback_failures_per_minute,
+            ),
+        ];
+        for (variable, limit) in limits {
+            refusals.in_production(limit > 0, variable, "a limit");
+        }
         self.abuse.check(refusals);
     }
 }

@@ -32,9 +32,9 @@ pub enum Error {
     /// Missing, malformed, unknown or revoked: the four look the same.
     #[error("invalid api key")]
     InvalidApiKey,
-    /// Too many bad keys from one address.
-    #[error("too many failed keys")]
-    TooManyFailedKeys { retry_after_seconds: u32 },
+    /// Too many invented keys, or addresses of callbacks, from one address.
+    #[error("too many guesses")]
+    TooManyGuesses { retry_after_seconds: u32 },
     #[error("rate limited")]
     RateLimited { retry_after_seconds: u32 },
     #[error("e-mail not verified")]
@@ -102,7 +102,7 @@ impl Error {
             Self::NotFound => (S::NOT_FOUND, "NOT_FOUND"),
             Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED"),
             Self::InvalidApiKey => (S::UNAUTHORIZED, "INVALID_API_KEY"),
-            Self::TooManyFailedKeys { .. } => (S::TOO_MANY_REQUESTS, "RATE_LIMITED"),
+            Self::TooManyGuesses { .. } => (S::TOO_MANY_REQUESTS, "RATE_LIMITED"),
             Self::RateLimited { .. } => (S::TOO_MANY_REQUESTS, "RATE_LIMITED"),
             Self::EmailNotVerified => (S::FORBIDDEN, "EMAIL_NOT_VERIFIED"),
             Self::KycNotApproved(_) => (S::FORBIDDEN, "KYC_NOT_APPROVED"),
@@ -131,8 +131,8 @@ impl Error {
             Self::NotFound => "There is nothing here by that name.",
             Self::MethodNotAllowed => "This address does not take that method; see Allow.",
             Self::InvalidApiKey => "The API key is missing or not valid.",
-            Self::TooManyFailedKeys { .. } => {
-                "Too many invalid API keys from this address; see Retry-After."
+            Self::TooManyGuesses { .. } => {
+                "Too many failed attempts from this address; see Retry-After."
             }
             Self::RateLimited { .. } => "Too many requests. Wait as long as Retry-After says.",
             Self::EmailNotVerified => "Verify the merchant's e-mail address to use the API.",
@@ -167,7 +167,7 @@ impl Error {
     /// Seconds after which a repeat makes sense.
     fn retry_after_seconds(&self) -> Option<u32> {
         match self {
-            Self::TooManyFailedKeys {
+            Self::TooManyGuesses {
                 retry_after_seconds,
             }
             | Self::RateLimited {

@@ -14,8 +14,8 @@ mod checkout;
 mod client_address;
 mod docs;
 mod error;
-mod failed_keys;
 mod front;
+mod guesses;
 mod limits;
 mod merchant;
 mod rails;
@@ -47,8 +47,8 @@ use crate::{
     client_address::network,
     config::Config,
     error::Error,
-    failed_keys::FailedKeys,
     front::Front,
+    guesses::Guesses,
 };
 
 /// Connections for each request that may run, so that there is room for those that wait: payers'
@@ -99,7 +99,8 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let limits = limits(&config);
     // The API and the checkout have room of their own.
-    let front = || Front::new(config.requests_max, &config.trusted_proxies, clock.clone());
+    let proxies = config.trusted_proxies();
+    let front = || Front::new(config.requests_max, &proxies, clock.clone());
     let (api_front, checkout_front) = (front(), front());
     let channels = Channels::connect(&config)?;
     let readiness = channels.readiness();
@@ -117,7 +118,7 @@ fn limits(config: &Config) -> Limits {
     let connections_max = connections_max
         .clamp(CONNECTIONS_MIN, CONNECTIONS_MAX)
         .min(http::open_files_max() / OPEN_FILES_SHARE);
-    let proxies = config.trusted_proxies.clone();
+    let proxies = config.trusted_proxies();
     let is_proxy = move |peer: IpAddr| proxies.iter().any(|net| net.contains(&peer));
     Limits {
         connections_max,
@@ -137,6 +138,9 @@ struct Edge {
     rate_limits: RateLimitsClient<Channel>,
     sessions: Sessions,
     charges: Charges,
+    callback_guesses: Guesses,
+    /// What can be paid at the checkout.
+    rates: Rates,
     /// Without a slash at its end.
     checkout_url: String,
     alias: Alias,
@@ -147,21 +151,25 @@ struct Edge {
 impl Edge {
     fn new(config: Config, channels: Channels, clock: Clock) -> anyhow::Result<Self> {
         let merchants = Backend::new("merchants", MerchantsClient::new(channels.merchants));
-        let failed_keys = FailedKeys::new(config.auth_failures_per_minute);
+        let guesses = |per_minute| Guesses::new(per_minute, clock.clone());
+        let key_guesses = guesses(config.auth_failures_per_minute);
+        let callback_guesses = guesses(config.callback_failures_per_minute);
         let sessions = SessionsClient::new(channels.sessions);
         let charges = ChargesClient::new(channels.charges);
         Ok(Self {
-            keys: Keys::new(merchants, failed_keys, clock),
+            keys: Keys::new(merchants, key_guesses),
             rate_limits: RateLimitsClient::new(channels.rate_limits),
             sessions: Backend::new("sessions", sessions),
             charges: Backend::new("charges", charges),
+            callback_guesses,
+            rates: Rates::new(&config.checkout_rates),
             checkout_url: config
                 .checkout_url
                 .as_str()
                 .trim_end_matches('/')
                 .to_owned(),
             alias: Alias::new(config.alias_deprecated_at, config.alias_sunset)?,
-            trusted_proxies: config.trusted_proxies,
+            trusted_proxies: config.trusted_proxies(),
             mode: config.mode,
         })
     }
@@ -180,7 +188,7 @@ fn pages(config: &Config, channels: &Channels, clock: &Clock) -> Checkout {
         rescue: config.checkout_rescue.clone().unwrap_or_default(),
         abuse: Abuse::new(config.abuse),
         clock: clock.clone(),
-        trusted_proxies: config.trusted_proxies.clone(),
+        trusted_proxies: config.trusted_proxies(),
     }
 }
 

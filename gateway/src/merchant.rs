@@ -19,12 +19,14 @@ pub struct Merchant {
 /// What a request does, as far as it decides who may make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    Read,
+    /// Begins a session or a charge.
     TakePayment,
+    /// Reads, or goes on with a charge that was accepted before.
+    Other,
 }
 
 impl Merchant {
-    /// Checks in the specified order: e-mail, KYC, and for payments whether they are accepted.
+    /// Checks in the specified order: e-mail, KYC, and for new payments whether they are accepted.
     pub fn may(&self, purpose: Purpose) -> Result<(), Error> {
         if !self.email_verified {
             return Err(Error::EmailNotVerified);
@@ -81,7 +83,7 @@ mod tests {
 
     #[test]
     fn only_approved_kyc_with_a_verified_email_may_use_the_api() {
-        let check = |email, kyc| merchant(email, kyc, false).may(Purpose::Read);
+        let check = |email, kyc| merchant(email, kyc, false).may(Purpose::Other);
         assert!(check(true, KycStatus::Approved).is_ok());
         for (kyc, told) in [
             (KycStatus::Unspecified, None),
@@ -101,9 +103,9 @@ mod tests {
     }
 
     #[test]
-    fn a_merchant_that_accepts_no_payments_may_still_read() {
+    fn a_merchant_that_accepts_no_payments_may_still_do_all_else() {
         let merchant = merchant(true, KycStatus::Approved, false);
-        assert!(merchant.may(Purpose::Read).is_ok());
+        assert!(merchant.may(Purpose::Other).is_ok());
         let refused = merchant
             .may(Purpose::TakePayment)
             .expect_err("not accepting");

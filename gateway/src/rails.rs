@@ -1,23 +1,26 @@
 //! Callbacks of the rails, passed on as they came (design "Rail callbacks").
 //!
 //! Nothing here believes or even reads them. 200 is answered once charges-svc has made sure that
-//! the rail will be asked.
+//! the rail will be asked. Whoever tries out addresses is told to wait, and costs little.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use axum::{
     Router,
     body::Body,
-    extract::{Path, State, rejection::PathRejection},
+    extract::{ConnectInfo, Path, State, rejection::PathRejection},
     routing::post,
 };
 use http::{HeaderMap, StatusCode};
 use proto::charges::ReceiveCallbackRequest;
 
-use crate::{Edge, api::body, backend, error::Error};
+use crate::{Edge, api::body, backend, client_address::client_address, error::Error};
 
 /// Carries Paystack's signature over the body.
 const SIGNATURE: &str = "x-paystack-signature";
+
+/// Characters of a rail's name, and of the token behind it.
+const SEGMENT_CHARACTERS_MAX: usize = 128;
 
 pub fn routes() -> Router<Arc<Edge>> {
     Router::new().route("/rails/{rail}/{token}", post(receive).put(receive))
@@ -25,26 +28,50 @@ pub fn routes() -> Router<Arc<Edge>> {
 
 async fn receive(
     State(edge): State<Arc<Edge>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
     address: Result<Path<(String, String)>, PathRejection>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, Error> {
-    let Path((rail, token)) = address.map_err(|_| Error::NotFound)?;
-    let signature = headers
-        .get(SIGNATURE)
-        .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    let request = ReceiveCallbackRequest {
-        rail,
-        token,
-        body: body::read(&headers, body).await?.into(),
-        signature,
+    let client = client_address(peer, &headers, &edge.trusted_proxies);
+    let received = match address {
+        Ok(Path((rail, token))) if is_segment(&rail) && is_segment(&token) => {
+            let request = ReceiveCallbackRequest {
+                rail,
+                token,
+                signature: signature(&headers),
+                body: body::read(&headers, body).await?.into(),
+            };
+            let _turn = edge.callback_guesses.enter(client).await?;
+            pass_on(&edge, request).await
+        }
+        _ => Err(Error::NotFound),
     };
-    edge.charges
-        .read(
-            backend::DEADLINE,
-            request,
-            |mut charges, request| async move { charges.receive_callback(request).await },
-        )
-        .await?;
-    Ok(StatusCode::OK)
+    received.map_err(|error| match error {
+        Error::NotFound | Error::CallbackSignatureInvalid => {
+            edge.callback_guesses.refuse(client, error)
+        }
+        error => error,
+    })
+}
+
+/// Whether it can be a part of an address that we gave to a rail, or that an operator configured:
+/// what a URL carries as it is.
+fn is_segment(text: &str) -> bool {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    (1..=SEGMENT_CHARACTERS_MAX).contains(&text.len()) && text.bytes().all(is_good)
+}
+
+fn signature(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(SIGNATURE)?;
+    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+async fn pass_on(edge: &Edge, request: ReceiveCallbackRequest) -> Result<StatusCode, Error> {
+    let received = edge.charges.read(
+        backend::DEADLINE,
+        request,
+        |mut charges, request| async move { charges.receive_callback(request).await },
+    );
+    received.await.map(|_| StatusCode::OK)
 }

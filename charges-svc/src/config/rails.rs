@@ -8,7 +8,10 @@ use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
 
-use crate::rail::wire::{is_call_timeout, plain_base};
+use crate::{
+    callback,
+    rail::wire::{is_call_timeout, plain_base},
+};
 
 /// After its window a charge that the rail does not know is given up, so that the window must be longer
 /// than a payment request may be on its way: it begins 10 s late at most, and takes 8.
@@ -179,12 +182,8 @@ impl Paystack {
         let token = &self.paystack_callback_token;
         check_secret(refusals, "PAYSTACK_CALLBACK_TOKEN", token);
         // With any other, Paystack's calls would go to an address that is nobody's.
-        let is_segment = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
-        refusals.unless(
-            token.expose_secret().chars().all(is_segment),
-            "PAYSTACK_CALLBACK_TOKEN",
-            "letters, digits, dots, dashes, underscores and tildes: it is part of an address",
-        );
+        let is_good = callback::is_token(token.expose_secret());
+        refusals.unless(is_good, "PAYSTACK_CALLBACK_TOKEN", callback::TOKEN_FORM);
         let (request, query) = (self.paystack_request_timeout, self.paystack_query_timeout);
         check_timeout(refusals, "PAYSTACK_REQUEST_TIMEOUT", request);
         check_timeout(refusals, "PAYSTACK_QUERY_TIMEOUT", query);

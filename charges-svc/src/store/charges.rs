@@ -261,46 +261,54 @@ pub async fn mark_mismatched(tx: &mut Tx, id: ChargeId) -> Result<()> {
     Ok(())
 }
 
-/// Makes the rail be asked at once about the charge that has this callback address.
-pub async fn hint_by_token(
-    tx: &mut Tx,
+/// The charge that has this callback address.
+pub async fn find_by_callback_token(
+    conn: &mut Conn,
     rail: &str,
     token: &str,
-    now: Timestamp,
 ) -> Result<Option<ChargeId>> {
-    let hinted: Option<(ChargeId,)> = tx
+    let found: Option<(ChargeId,)> = conn
         .sql(
-            "update charges set next_query_at = $3, hints = hints + 1
-             where callback_token = $2 and rail = $1 and state <> 'VOID'
-             returning transaction_id",
+            "select transaction_id from charges
+             where callback_token = $2 and rail = $1 and state <> 'VOID'",
         )
         .bind(rail)
         .bind(token)
-        .bind(now)
         .optional()
         .await?;
-    Ok(hinted.map(|(id,)| id))
+    Ok(found.map(|(id,)| id))
 }
 
-/// Makes the rail be asked at once about the charge that has this reference there.
-pub async fn hint_by_rail_reference(
-    tx: &mut Tx,
+/// The charge that has this reference at its rail.
+pub async fn find_by_rail_reference(
+    conn: &mut Conn,
     rail: &str,
     rail_reference: RailReference,
-    now: Timestamp,
 ) -> Result<Option<ChargeId>> {
-    let hinted: Option<(ChargeId,)> = tx
+    let found: Option<(ChargeId,)> = conn
         .sql(
-            "update charges set next_query_at = $3, hints = hints + 1
-             where rail_reference = $2 and rail = $1 and state <> 'VOID'
-             returning transaction_id",
+            "select transaction_id from charges
+             where rail_reference = $2 and rail = $1 and state <> 'VOID'",
         )
         .bind(rail)
         .bind(rail_reference)
-        .bind(now)
         .optional()
         .await?;
-    Ok(hinted.map(|(id,)| id))
+    Ok(found.map(|(id,)| id))
+}
+
+/// Makes the rail be asked at once about the charge. False: it is void.
+pub async fn hint(tx: &mut Tx, id: ChargeId, now: Timestamp) -> Result<bool> {
+    let hinted = tx
+        .sql(
+            "update charges set next_query_at = $2, hints = hints + 1
+             where transaction_id = $1 and state <> 'VOID'",
+        )
+        .bind(id)
+        .bind(now)
+        .run()
+        .await?;
+    Ok(hinted == 1)
 }
 
 /// Takes up to `limit` charges whose rail is to be asked and that nobody holds, the most overdue

@@ -228,3 +228,38 @@ async fn callbacks_that_are_not_the_rails_are_refused() {
     let request = callback("paystack", CALLBACK_TOKEN, &unknown, signed(&unknown));
     world.charges.receive_callback(request).await.unwrap();
 }
+
+#[tokio::test]
+async fn what_cannot_be_a_callbacks_token_is_unknown() {
+    let mut world = World::start().await;
+    let long = "a".repeat(1_000);
+    for token in ["", "\0", "t\0oken", "t\u{f6}ken", "to ken", "a/b", &long] {
+        for rail in ["momo", "paystack"] {
+            let request = callback(rail, token, "{}", signed("{}"));
+            let answer = world.charges.receive_callback(request).await;
+            check_refusal(answer, Code::NotFound, "CALLBACK_NOT_FOUND");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_callback_about_no_charge_of_ours_waits_for_no_writer_and_is_none() {
+    let mut world = World::start().await;
+    let void = world.given_charge(&[Event::Withdrawn]).await;
+    // Nobody else can write meanwhile.
+    let mut writer = world.db.begin().await.unwrap();
+    if world.db.is_postgres() {
+        let locked = writer.sql("lock table charges in share mode").run();
+        locked.await.unwrap();
+    }
+    let token = RailReference::new().to_string().replace('-', "");
+    let request = callback("momo", &token, "{}", None);
+    let answer = world.charges.receive_callback(request).await;
+    check_refusal(answer, Code::NotFound, "CALLBACK_NOT_FOUND");
+    for reference in [RailReference::new(), void.rail_reference] {
+        let body = format!(r#"{{"data":{{"reference":"{reference}"}}}}"#);
+        let request = callback("paystack", CALLBACK_TOKEN, &body, signed(&body));
+        world.charges.receive_callback(request).await.unwrap();
+    }
+    drop(writer);
+}

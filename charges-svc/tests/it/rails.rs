@@ -35,6 +35,11 @@ const API_KEY: &str = "api-key-9c8b7a";
 const SECRET_KEY: &str = "sk_test_abcdef";
 const CALLBACK_TOKEN: &str = "callback-token-configured";
 
+/// The gateway takes no longer one than 128 characters.
+const LONG_TOKEN: &str = "\
+    0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\
+    0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0";
+
 const ACCEPTED: Requested = Requested::Accepted { instruction: None };
 
 #[derive(Parser)]
@@ -207,6 +212,7 @@ fn settings_that_cannot_work_are_refused_at_start() {
         ("approval-window", "0s"),
         ("paystack-callback-token", "half/of+it=="),
         ("paystack-callback-token", "half?of#it"),
+        ("paystack-callback-token", LONG_TOKEN),
         ("momo-api-key", ""),
         ("momo-subscription-key", ""),
         ("paystack-secret-key", ""),

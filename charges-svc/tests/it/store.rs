@@ -150,12 +150,13 @@ async fn a_callback_that_comes_while_the_rail_is_asked_is_not_lost() {
     let claimed = bare.claim(Duration::from_secs(30)).await.remove(0);
     let now = bare.clock.now();
     let hint = async || {
-        let mut tx = bare.db.begin().await.unwrap();
         let token = &charge.callback_token;
-        let hinted = store::charges::hint_by_token(&mut tx, "paystack", token, now)
-            .await
-            .unwrap();
-        assert_eq!(hinted, Some(charge.transaction_id));
+        let mut conn = bare.db.read().await.unwrap();
+        let found = store::charges::find_by_callback_token(&mut conn, "paystack", token).await;
+        assert_eq!(found.unwrap(), Some(charge.transaction_id));
+        let mut tx = bare.db.begin().await.unwrap();
+        let hinted = store::charges::hint(&mut tx, charge.transaction_id, now).await;
+        assert!(hinted.unwrap());
         tx.commit().await.unwrap();
     };
     hint().await;

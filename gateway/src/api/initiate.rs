@@ -24,7 +24,7 @@ use super::{
     idempotency::{self, IdempotencyKey, IdempotencyKeyHeader},
     openapi::schemas,
 };
-use crate::{Edge, backend, error::Error, merchant::Merchant};
+use crate::{Edge, backend, checkout::quote::Rates, error::Error, merchant::Merchant};
 
 /// A payment session that a payer can open and pay.
 #[derive(ToSchema)]
@@ -33,7 +33,8 @@ pub struct InitiateRequest {
     /// What the payer is asked for.
     #[schema(value_type = schemas::Amount)]
     amount: (),
-    /// The currency of the amount.
+    /// The currency of the amount. Where the operator has no exchange rate for it, the answer carries
+    /// a warning: the session cannot be paid until there is one.
     #[schema(value_type = Option<schemas::Currency>, default = "USD")]
     currency: (),
     /// Shown at checkout.
@@ -91,11 +92,12 @@ pub struct SessionCreated {
     warnings: Vec<Warning>,
 }
 
-/// Tells that a field was left out which merchants had better send.
+/// Tells of a field that was left out and had better be sent, or of a currency in which nobody can
+/// pay yet. More codes may come: ignore one that you do not know.
 #[derive(Debug, Serialize, ToSchema)]
 struct Warning {
     code: WarningCode,
-    /// The field that was left out.
+    /// The field that it is about.
     field: &'static str,
     /// For people.
     message: &'static str,
@@ -106,6 +108,7 @@ struct Warning {
 enum WarningCode {
     CustomerEmailOmitted,
     CustomerPhoneOmitted,
+    CurrencyWithoutRate,
 }
 
 /// Create a payment session
@@ -127,7 +130,7 @@ pub async fn initiate(
     body: Object,
 ) -> Result<Response, Error> {
     let order = Order::parse(body, &headers, edge.mode)?;
-    let warnings = order.warnings();
+    let warnings = order.warnings(&edge.rates);
     let key = order.key.clone();
     let created = edge
         .sessions
@@ -188,7 +191,8 @@ impl Order {
         fields.finish(order)
     }
 
-    fn warnings(&self) -> Vec<Warning> {
+    /// Whether there is a rate is told as of now, also where the answer is a repeated one.
+    fn warnings(&self, rates: &Rates) -> Vec<Warning> {
         let email = self.customer_email.is_none().then_some(Warning {
             code: WarningCode::CustomerEmailOmitted,
             field: "customer_email",
@@ -201,7 +205,14 @@ impl Order {
             message: "Send customer_phone: it fills in the mobile money number at checkout and \
                       is the best way to recognise a returning payer.",
         });
-        email.into_iter().chain(phone).collect()
+        let has_rate = rates.has(self.amount.currency());
+        let rate = (!has_rate).then_some(Warning {
+            code: WarningCode::CurrencyWithoutRate,
+            field: "currency",
+            message: "The session cannot be paid yet: there is no exchange rate from this \
+                      currency to GHS, which mobile money is debited in.",
+        });
+        email.into_iter().chain(phone).chain(rate).collect()
     }
 
     fn into_request(self, merchant: &Merchant) -> CreateSessionRequest {

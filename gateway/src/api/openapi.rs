@@ -247,7 +247,6 @@ fn refusals(operation: &str) -> Vec<Error> {
     let read = [Error::NotFound];
     let write = |field, fault: fields::Fault| {
         [
-            Error::MerchantNotAcceptingPayments,
             Error::UnsupportedMediaType,
             Error::PayloadTooLarge,
             Error::RequestTimeout,
@@ -260,14 +259,15 @@ fn refusals(operation: &str) -> Vec<Error> {
         ]
     };
     let required = fields::Fault::new(FieldCode::Required, "is required");
-    let amount = || write("amount".into(), required);
-    let keyed = [
+    let create = || write("amount".into(), required);
+    let created = [
+        Error::MerchantNotAcceptingPayments,
         Error::IdempotencyInProgress,
         Error::IdempotencyKeyReused,
         Error::OutcomeUnknown,
     ];
     let more: Vec<Error> = match operation {
-        "initiate" | "charge" => amount().into_iter().chain(keyed).collect(),
+        "initiate" | "charge" => create().into_iter().chain(created).collect(),
         "submit_otp" => write("otp".into(), required)
             .into_iter()
             .chain(read)

@@ -49,6 +49,11 @@ impl Rates {
         Self::new(rates).0.len() == rates.len()
     }
 
+    /// Whether sessions in this currency can be paid.
+    pub fn has(&self, currency: Currency) -> bool {
+        currency == Currency::GHS || self.0.contains_key(&currency)
+    }
+
     /// What is debited for `asked`; `None`: it cannot be paid.
     pub fn quote(&self, asked: Money) -> Option<Quote> {
         if asked.currency() == Currency::GHS {

@@ -206,7 +206,7 @@ pub static ENGLISH: Text = Text {
     expired: "This link ended on {}. Ask the shop for a new one.",
     unavailable_title: "Not available right now",
     not_accepting: "This shop cannot take payments right now. It is not because of you; try again later.",
-    no_rate: "{} cannot be paid with mobile money right now, because there is no exchange rate for it. Nothing was charged.",
+    no_rate: "{} cannot be paid with mobile money yet, because there is no exchange rate for it. Nothing was charged.",
     trouble: "Something does not work on our side. If you approved a payment on your phone, you do not need to pay again. Load this page again in a moment.",
     unknown_title: "Page not found",
     unknown: "There is no payment at this address. Check the link, or ask the shop for a new one.",

@@ -159,6 +159,7 @@ async fn serve_gateway(
         ("--charges-url", url),
         ("--ratelimit-url", url),
         ("--checkout-url", "https://pay.example.com/"),
+        ("--checkout-rates", "USD=12.50"),
         ("--auth-failures-per-minute", "0"),
     ];
     let is_given = |flag: &str| flags.contains(&flag);

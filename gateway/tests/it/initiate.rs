@@ -114,6 +114,39 @@ async fn only_what_was_omitted_is_warned_about() {
 }
 
 #[tokio::test]
+async fn a_session_that_nobody_can_pay_yet_is_created_and_warned_about() {
+    let gateway = Gateway::start_with(&["--checkout-rates", "EUR=13.60"]).await;
+    let codes = async |body: &str| {
+        let answer = gateway.initiate(body).await;
+        assert_eq!(answer.status, 201, "{body}");
+        let warnings = answer.json()["warnings"].clone();
+        let told = warnings.as_array().cloned().unwrap_or_default();
+        for warning in &told {
+            assert!(!warning["message"].as_str().unwrap().is_empty());
+        }
+        let part = |name: &str| told.iter().map(|told| told[name].clone()).collect();
+        let (codes, fields): (Vec<Value>, Vec<Value>) = (part("code"), part("field"));
+        (codes, fields)
+    };
+    let payer = r#""customer_email":"a@example.com","customer_phone":"0241234567""#;
+    let rate = (vec![json!("CURRENCY_WITHOUT_RATE")], vec![json!("currency")]);
+    assert_eq!(codes(&format!(r#"{{"amount":10,{payer}}}"#)).await, rate);
+    let yen = format!(r#"{{"amount":10,"currency":"JPY",{payer}}}"#);
+    assert_eq!(codes(&yen).await, rate);
+    for currency in ["EUR", "GHS"] {
+        let body = format!(r#"{{"amount":10,"currency":"{currency}",{payer}}}"#);
+        assert_eq!(codes(&body).await, (vec![], vec![]), "{currency}");
+    }
+    let all = [
+        ("CUSTOMER_EMAIL_OMITTED", "customer_email"),
+        ("CUSTOMER_PHONE_OMITTED", "customer_phone"),
+        ("CURRENCY_WITHOUT_RATE", "currency"),
+    ];
+    let all = all.map(|(code, field)| (json!(code), json!(field)));
+    assert_eq!(codes(r#"{"amount":10}"#).await, all.into_iter().unzip());
+}
+
+#[tokio::test]
 async fn all_that_is_wrong_is_told_at_once_and_nothing_is_created() {
     let gateway = Gateway::start().await;
     let answer = gateway

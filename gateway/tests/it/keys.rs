@@ -8,16 +8,19 @@ use std::{
     time::Duration,
 };
 
-use chassis::api_key::ApiKey;
-use proto::merchants::{KycStatus, Merchant};
+use chassis::{api_key::ApiKey, clock::Clock};
+use proto::{
+    charges::{ChargeAnswer, ChargeStatus},
+    merchants::{KycStatus, Merchant},
+};
 use serde_json::{Value, json};
 use tokio::{sync::Notify, time::Instant};
 use tonic::{Code, Status};
 
 use crate::{
-    gateway::{CHARGE, Gateway, INITIATE, NOBODY, SUBMIT_OTP, until},
-    http::exchange,
-    services::{REFERENCE, SESSION_ID, merchant, refusal},
+    gateway::{ALIAS, CHARGE, Gateway, INITIATE, NOBODY, SUBMIT_OTP, until},
+    http::{Answer, exchange},
+    services::{REFERENCE, SESSION_ID, charge, merchant, money, refusal},
 };
 
 fn unknown_key() -> Status {
@@ -212,6 +215,77 @@ async fn one_address_has_a_limited_number_of_bad_keys() {
     assert!((1..=60).contains(&wait));
 }
 
+/// Only the gateway's own key is good. Returns once its address has used up its failures.
+async fn used_up(gateway: &Gateway) {
+    let good = gateway.key.sha256();
+    gateway.services.authenticate.answers(move |request| {
+        let is_good = request.key_sha256 == good;
+        is_good.then(merchant).ok_or_else(unknown_key)
+    });
+    until("the address is told to wait", async || {
+        invented(gateway).await.status == 429
+    })
+    .await;
+}
+
+async fn invented(gateway: &Gateway) -> Answer {
+    let key = ApiKey::generate();
+    let request = gateway.request("POST", INITIATE).key(key.expose());
+    request.json("{}").send().await
+}
+
+#[tokio::test]
+async fn a_good_key_passes_whatever_others_at_its_address_did() {
+    let gateway = Gateway::start_with(&["--auth-failures-per-minute", "3"]).await;
+    used_up(&gateway).await;
+    let first = gateway.initiate(r#"{"amount":1}"#).await;
+    assert_eq!(first.status, 201, "nobody has asked about it before");
+    let flood = futures::future::join_all((0..64).map(|_| invented(&gateway)));
+    let amid = async {
+        let mut statuses = Vec::new();
+        for _ in 0..16 {
+            statuses.push(gateway.initiate(r#"{"amount":1}"#).await.status);
+        }
+        statuses
+    };
+    let (_, statuses) = tokio::join!(flood, amid);
+    assert_eq!(statuses, [201; 16]);
+    let malformed = gateway.request("POST", INITIATE).key("service_sk_x");
+    let malformed = malformed.json("{}").send().await.status;
+    assert!(matches!(malformed, 401 | 429), "{malformed}");
+}
+
+#[tokio::test]
+async fn a_flood_of_invented_keys_is_looked_up_a_few_at_a_time() {
+    let gateway = Gateway::start_with(&["--auth-failures-per-minute", "3"]).await;
+    let clock = Clock::system();
+    let minute = || clock.host_now().unix_seconds().div_euclid(60);
+    loop {
+        let begun_in = minute();
+        used_up(&gateway).await;
+        let running = Arc::new(AtomicUsize::new(0));
+        let most = Arc::new(AtomicUsize::new(0));
+        let seen = most.clone();
+        gateway.services.authenticate.answers_late(move |_| {
+            let (running, most) = (running.clone(), most.clone());
+            async move {
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                // A slow service; long enough for the other requests to arrive meanwhile.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                running.fetch_sub(1, Ordering::SeqCst);
+                Err(unknown_key())
+            }
+        });
+        let answers = futures::future::join_all((0..64).map(|_| invented(&gateway))).await;
+        // In another minute nobody has failed yet.
+        if minute() == begun_in {
+            assert!(answers.iter().all(|answer| answer.status == 429));
+            assert!((1..=4).contains(&seen.load(Ordering::SeqCst)), "{seen:?}");
+            return;
+        }
+    }
+}
+
 #[tokio::test]
 async fn email_then_kyc_are_required_everywhere() {
     let gateway = Gateway::start().await;
@@ -268,7 +342,7 @@ async fn email_then_kyc_are_required_everywhere() {
 }
 
 #[tokio::test]
-async fn a_merchant_that_accepts_no_payments_can_only_read() {
+async fn a_merchant_that_accepts_no_payments_begins_none_and_may_go_on_with_others() {
     let gateway = Gateway::start().await;
     gateway.services.authenticate.answers(|_| {
         Ok(Merchant {
@@ -276,7 +350,7 @@ async fn a_merchant_that_accepts_no_payments_can_only_read() {
             ..merchant()
         })
     });
-    for path in [INITIATE, CHARGE, SUBMIT_OTP] {
+    for path in [INITIATE, ALIAS, CHARGE] {
         let answer = gateway.post(path, "not read").send().await;
         answer.assert_error(403, "MERCHANT_NOT_ACCEPTING_PAYMENTS");
         assert_eq!(answer.names(), ["code", "error", "request_id"]);
@@ -291,4 +365,15 @@ async fn a_merchant_that_accepts_no_payments_can_only_read() {
             .await
             .assert_error(404, "NOT_FOUND");
     }
+    gateway.services.submit_otp.answers(|_| {
+        Ok(ChargeAnswer {
+            charge: Some(charge(ChargeStatus::Initiated, money(2550, "GHS"))),
+            message: "Approve the payment on your phone.".to_owned(),
+            replayed: false,
+        })
+    });
+    let body = format!(r#"{{"reference":"{REFERENCE}","otp":"123456"}}"#);
+    let answer = gateway.post(SUBMIT_OTP, body).send().await;
+    assert_eq!(answer.status, 202);
+    assert_eq!(gateway.services.submit_otp.asked_once().otp, "123456");
 }

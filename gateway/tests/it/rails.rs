@@ -1,10 +1,10 @@
 //! Callbacks of the rails.
 
-use proto::charges::ReceiveCallbackRequest;
+use proto::charges::{ReceiveCallbackRequest, ReceiveCallbackResponse};
 use tonic::Code;
 
 use crate::{
-    gateway::{Gateway, NOBODY},
+    gateway::{Gateway, NOBODY, until},
     services::refusal,
 };
 
@@ -96,4 +96,56 @@ async fn a_callback_of_more_than_64_kib_is_refused() {
         .await
         .assert_error(413, "PAYLOAD_TOO_LARGE");
     assert_eq!(gateway.services.receive_callback.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_callback_address_is_unknown_without_asking() {
+    let gateway = Gateway::start().await;
+    let long = "a".repeat(129);
+    for path in [
+        "/rails/momo/%00",
+        "/rails/momo/token%00",
+        "/rails/momo/t%20oken",
+        "/rails/momo/t%C3%B6ken",
+        "/rails/momo/%FF",
+        "/rails/momo/to%2Fken",
+        "/rails/mo%00mo/token",
+        &format!("/rails/momo/{long}"),
+        &format!("/rails/{long}/token"),
+    ] {
+        let answer = gateway.request("POST", path).body("{}").send().await;
+        answer.assert_error(404, "NOT_FOUND");
+    }
+    assert!(gateway.services.receive_callback.asked().is_empty());
+    let longest = format!("/rails/momo/{}", &long[1..]);
+    let answer = gateway.request("POST", &longest).body("{}").send().await;
+    assert_eq!(answer.status, 200);
+}
+
+#[tokio::test]
+async fn one_address_has_a_limited_number_of_unknown_callbacks_and_known_ones_still_pass() {
+    let gateway = Gateway::start_with(&["--callback-failures-per-minute", "3"]).await;
+    gateway.services.receive_callback.answers(|request| {
+        let is_known = request.token == "known";
+        let found = is_known.then(ReceiveCallbackResponse::default);
+        found.ok_or_else(|| refusal(Code::NotFound, "CALLBACK_NOT_FOUND"))
+    });
+    let call = async |token: &str| {
+        let path = format!("/rails/momo/{token}");
+        gateway.request("POST", &path).body("{}").send().await
+    };
+    for token in ["unknown", "%00"] {
+        until("the address is told to wait", async || {
+            let answer = call(token).await;
+            let waits = answer.status == 429;
+            if waits {
+                answer.assert_error(429, "RATE_LIMITED");
+                let wait: u32 = answer.header("retry-after").unwrap().parse().unwrap();
+                assert!((1..=60).contains(&wait));
+            }
+            waits
+        })
+        .await;
+        assert_eq!(call("known").await.status, 200);
+    }
 }

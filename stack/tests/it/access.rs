@@ -203,7 +203,7 @@ async fn every_state_of_kyc_but_approved_is_told_on_every_endpoint() {
 }
 
 #[tokio::test]
-async fn a_merchant_that_accepts_no_payments_may_read_and_nothing_else() {
+async fn a_merchant_that_accepts_no_payments_may_read_and_end_what_was_begun_before() {
     let shop = Shop::open_with(NO_LIMITS).await;
     let (merchant_id, wire) = merchant(&shop, accepting(true)).await;
     let charge = r#"{"amount":1,"mobile_number":"0200000002","provider":"TELECEL"}"#;
@@ -215,7 +215,7 @@ async fn a_merchant_that_accepts_no_payments_may_read_and_nothing_else() {
         key: shop.add_key(&merchant_id).await.api_key,
         ..wire
     };
-    for path in POSTS {
+    for path in [INITIATE, ALIAS, CHARGE] {
         let reply = wire.post(path, "{}").await;
         reply.assert_error(403, "MERCHANT_NOT_ACCEPTING_PAYMENTS");
         assert_eq!(reply.json().get("kyc_status"), None);
@@ -228,6 +228,17 @@ async fn a_merchant_that_accepts_no_payments_may_read_and_nothing_else() {
         .get(&format!("/api/v1/payments/{session_id}/status"))
         .await;
     assert_eq!(read.assert_done(200).field("status"), "PROCESSING");
+    let code = json!({ "reference": reference, "otp": "123456" });
+    let submitted = wire.post(SUBMIT_OTP, code.to_string()).await;
+    assert_eq!(submitted.assert_done(202).field("status"), "INITIATED");
+    let path = format!("{CHARGE}/{reference}");
+    let is_settled = async || wire.get(&path).await.field("status") == "SETTLED";
+    let settled = tokio::time::timeout(HOLDS_WITHIN, async {
+        while !is_settled().await {
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+    });
+    settled.await.expect("the charge settles");
     shop.close().await;
 }
 

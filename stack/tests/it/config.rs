@@ -106,6 +106,7 @@ fn good(name: &str, folder: &TempDir) -> Settings {
             ("RATELIMIT_URL", "http://ratelimit-svc:50051".to_owned()),
             ("CHECKOUT_URL", "https://pay.example.com".to_owned()),
             ("TRUSTED_PROXIES", "10.244.0.0/16,fd00::/8".to_owned()),
+            ("CHECKOUT_RATES", "USD=12.50,EUR=13.60".to_owned()),
         ],
         "merchants-svc" => vec![("DATABASE_URL", database)],
         "sessions-svc" => vec![
@@ -341,7 +342,12 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
         Some("10.0.0.0/8,0.0.0.0/0"),
         "your proxies' networks",
     ),
+    // Behind an ingress that it does not know, all clients would have one address.
+    ("gateway", "TRUSTED_PROXIES", None, "your proxies' networks, or none"),
+    ("gateway", "CHECKOUT_RATES", None, "a rate for USD"),
+    ("gateway", "CHECKOUT_RATES", Some("EUR=13.60"), "a rate for USD"),
     ("gateway", "AUTH_FAILURES_PER_MINUTE", Some("0"), "a limit"),
+    ("gateway", "CALLBACK_FAILURES_PER_MINUTE", Some("0"), "a limit"),
     (
         "gateway",
         "CHECKOUT_TRIES_PER_SESSION",

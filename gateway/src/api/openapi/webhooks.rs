@@ -33,7 +33,7 @@ enum PaymentEventType {
 
 #[derive(ToSchema)]
 struct PaymentEventData {
-    /// Null where a session expired without any try to pay it.
+    /// Null where the session expired: each try to pay it had an event of its own.
     #[schema(value_type = Option<schemas::TxIdDisplay>, required = true)]
     tx_id_display: (),
     #[schema(value_type = schemas::SessionId)]
@@ -42,7 +42,7 @@ struct PaymentEventData {
     amount: (),
     #[schema(value_type = schemas::Currency)]
     currency: (),
-    /// Null like tx_id_display.
+    /// Null where the session expired, like tx_id_display.
     #[schema(value_type = Option<schemas::Method>, required = true)]
     method: (),
     status: PaymentOutcome,
@@ -157,7 +157,8 @@ pub fn all(examples: &Json) -> Json {
             "PaymentEvent",
             "A payment failed or expired",
             "Sent for every charge that ends FAILED, one that was rejected outright included, and \
-             for a session that expires unpaid.",
+             for a session that expires unpaid; then failure_reason is SESSION_EXPIRED, and \
+             tx_id_display and method are null.",
         ),
         (
             "payout.success",

@@ -42,3 +42,24 @@ async fn a_wrong_code_is_told_and_the_right_one_pays() {
     assert_eq!(shop.book("0200000002").await[0]["debits"], 1);
     shop.close().await;
 }
+
+#[tokio::test]
+async fn a_code_ends_a_payment_that_was_begun_before_its_merchant_was_switched_off() {
+    let shop = Shop::open().await;
+    let payer = Payer::of(&shop, order()).await;
+    let page = payer.pay_at_once("TELECEL", "0200000002").await;
+    assert_eq!(page.state(), "otp");
+    let update = proto::merchants::UpdateMerchantRequest {
+        merchant_id: shop.ready.demo.merchant_id.clone(),
+        accepting_payments: Some(false),
+        ..Default::default()
+    };
+    shop.merchants().update_merchant(update).await.unwrap();
+    let page = payer.open().await;
+    assert_eq!(page.state(), "otp");
+    let reference = page.field("reference");
+    let code = [("reference", reference.as_str()), ("otp", "123456")];
+    payer.check_sees_page(&payer.post("/code", &code).await);
+    payer.wait_for("success").await;
+    shop.close().await;
+}

@@ -48,6 +48,13 @@ async fn a_session_in_dollars_is_debited_in_cedis_at_the_quote() {
     let euros = Payer::of(&shop, json!({ "amount": 10, "currency": "EUR" })).await;
     let page = euros.open().await;
     assert_eq!(page.state(), "unavailable");
+    page.says("EUR 10.00 cannot be paid with mobile money yet");
     page.says("no exchange rate");
+    let made = json!({ "amount": 10, "currency": "EUR", "customer_phone": "0240000001" });
+    let made = shop.api.post("/api/v1/payments/initiate", &made).await;
+    let warnings = made.unwrap().body["warnings"].clone();
+    let codes: Vec<_> = warnings.as_array().unwrap().iter().collect();
+    let codes: Vec<_> = codes.iter().map(|warning| &warning["code"]).collect();
+    assert_eq!(codes, ["CUSTOMER_EMAIL_OMITTED", "CURRENCY_WITHOUT_RATE"]);
     shop.close().await;
 }
