@@ -22,7 +22,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::{
     net::sockopt::set_socket_send_buffer_size,
-    process::{Resource, getrlimit},
+    process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -67,7 +67,7 @@ pub struct Limits {
     /// Bytes of a request's head.
     pub head_bytes_max: usize,
     /// Connections at the same time. For one more, the one goes that has waited longest for its
-    /// client; where all run requests, it waits to be served.
+    /// client; where none has waited long, it waits to be served.
     pub connections_max: usize,
     /// Of these, those of one address that wait for their client. For one more, the longest goes.
     pub waiting_per_address_max: usize,
@@ -93,10 +93,17 @@ impl Default for Limits {
     }
 }
 
-/// Files that the system lets this process have open; a connection is one.
-pub fn open_files_max() -> usize {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(limit).unwrap_or(usize::MAX)
+/// Files that this process may have open, of which each connection is one: raised to all that the
+/// system allows it. Many systems begin with 1,024, for programs of another age.
+pub fn raise_open_files_max() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let is_raised = setrlimit(Resource::Nofile, raised).is_ok();
+    let open_files_max = if is_raised { limit.maximum } else { limit.current };
+    usize::try_from(open_files_max.unwrap_or(u64::MAX)).unwrap_or(usize::MAX)
 }
 
 /// Serves until the process stops, then drains, for `limits.drain_max` at most. Handlers find the

@@ -66,7 +66,7 @@ const CONNECTIONS_MAX: usize = 10_000;
 const OPEN_FILES_SHARE: usize = 4;
 
 /// The part of the connections that may wait for clients of one address.
-const WAITING_PER_ADDRESS_SHARE: usize = 4;
+const WAITING_PER_ADDRESS_SHARE: usize = 2;
 
 /// The gateway's bound sockets.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ fn limits(config: &Config) -> Limits {
     let connections_max = config.requests_max.saturating_mul(CONNECTIONS_PER_REQUEST);
     let connections_max = connections_max
         .clamp(CONNECTIONS_MIN, CONNECTIONS_MAX)
-        .min(http::open_files_max() / OPEN_FILES_SHARE);
+        .min(http::raise_open_files_max() / OPEN_FILES_SHARE);
     let proxies = config.trusted_proxies();
     let is_proxy = move |peer: IpAddr| proxies.iter().any(|net| net.contains(&peer));
     Limits {

@@ -9,9 +9,15 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+/// What a client is given to speak before its connection may go for any other: many who come at
+/// once are no flood.
+const HEARING: Duration = Duration::from_millis(250);
 
 /// Those of one listener.
 pub(super) struct Crowd {
@@ -23,15 +29,27 @@ pub(super) struct Crowd {
 struct Waiting {
     /// The turn of the next: who has a lower one has waited longer.
     next: u64,
-    connections: BTreeMap<u64, (Option<IpAddr>, CancellationToken)>,
+    connections: BTreeMap<u64, Entry>,
     turns: HashMap<IpAddr, BTreeSet<u64>>,
+}
+
+struct Entry {
+    address: Option<IpAddr>,
+    since: Instant,
+    gone: CancellationToken,
 }
 
 impl Waiting {
     fn add(&mut self, address: Option<IpAddr>, gone: CancellationToken) -> u64 {
         let turn = self.next;
         self.next += 1;
-        self.connections.insert(turn, (address, gone));
+        let since = Instant::now();
+        let entry = Entry {
+            address,
+            since,
+            gone,
+        };
+        self.connections.insert(turn, entry);
         if let Some(address) = address {
             self.turns.entry(address).or_default().insert(turn);
         }
@@ -40,8 +58,8 @@ impl Waiting {
 
     /// Nothing where that connection was sent away before.
     fn remove(&mut self, turn: u64) -> Option<CancellationToken> {
-        let (address, gone) = self.connections.remove(&turn)?;
-        if let Some(address) = address
+        let entry = self.connections.remove(&turn)?;
+        if let Some(address) = entry.address
             && let Some(turns) = self.turns.get_mut(&address)
         {
             turns.remove(&turn);
@@ -49,11 +67,11 @@ impl Waiting {
                 self.turns.remove(&address);
             }
         }
-        Some(gone)
+        Some(entry.gone)
     }
 
-    fn send_away(&mut self, turn: Option<u64>) {
-        if let Some(gone) = turn.and_then(|turn| self.remove(turn)) {
+    fn send_away(&mut self, turn: u64) {
+        if let Some(gone) = self.remove(turn) {
             metrics::counter!("http_connections_sent_away_total").increment(1);
             gone.cancel();
         }
@@ -80,11 +98,14 @@ impl Crowd {
         member
     }
 
-    /// Makes room for another connection, where any waits.
+    /// Makes room for another connection, where any has waited for long enough.
     pub(super) fn send_one_away(&self) {
         let mut waiting = self.waiting();
-        let longest = waiting.connections.first_key_value().map(|(turn, _)| *turn);
-        waiting.send_away(longest);
+        if let Some((&turn, longest)) = waiting.connections.first_key_value()
+            && longest.since.elapsed() >= HEARING
+        {
+            waiting.send_away(turn);
+        }
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -112,8 +133,9 @@ impl Member {
         let mut waiting = self.crowd.waiting();
         *turn = Some(waiting.add(self.address, self.gone.clone()));
         let turns = self.address.and_then(|address| waiting.turns.get(&address));
-        if let Some(turns) = turns.filter(|turns| turns.len() > self.crowd.per_address_max) {
-            let longest = turns.first().copied();
+        if let Some(turns) = turns.filter(|turns| turns.len() > self.crowd.per_address_max)
+            && let Some(&longest) = turns.first()
+        {
             waiting.send_away(longest);
         }
     }
