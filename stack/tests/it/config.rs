@@ -2,6 +2,7 @@
 //! `healthcheck` answer, and that no secret ever shows.
 
 mod reference;
+mod start;
 
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
