@@ -87,6 +87,9 @@ impl Service {
         before.hints = taken.hints;
         let is_ours = before.state == State::OtpSubmitting && before.version == taken.version;
         let (mut change, now) = (None, self.clock.now());
+        if is_ours {
+            before.end_call(now);
+        }
         let told = match event_of(&answer.outcome) {
             Some(event) if is_ours => {
                 let made = change.insert(self.change(&mut tx, &before, event).await?);
