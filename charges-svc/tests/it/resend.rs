@@ -208,11 +208,10 @@ async fn a_refusal_of_the_second_ends_nothing() {
     assert_eq!((ended.state, ended.failure_reason), (State::Failed, reason));
 }
 
-/// Nor is what it says to the first, once the second may be on its way.
-#[tokio::test]
-async fn a_refusal_that_comes_after_the_second_was_sent_ends_nothing() {
+/// A charge whose rail replies only after another process has taken it over, which is `change`.
+async fn charge_taken_over(reply: Reaction, change: &'static str) -> Charge {
     let (gate, held) = watch::channel(false);
-    let network = mtn(Reaction::Held(held, Box::new(unavailable()))).await;
+    let network = mtn(Reaction::Held(held, Box::new(reply))).await;
     let world = World::start_over(&network.address(), Neighbour::Open).await;
     let (mut charges, waiting) = (world.charges.clone(), &network);
     let asking = charges.create_charge(request());
@@ -221,18 +220,39 @@ async fn a_refusal_that_comes_after_the_second_was_sent_ends_nothing() {
             .until("the rail is asked", async || sent(waiting) == 1)
             .await;
         let mut tx = world.db.begin().await.unwrap();
-        tx.sql("update charges set resent_at = $1")
-            .bind(world.clock.now())
-            .run()
-            .await
-            .unwrap();
+        let changed = tx.sql(change).bind(world.clock.now()).run().await;
+        assert_eq!(changed.unwrap(), 1);
         tx.commit().await.unwrap();
         gate.send(true).unwrap();
     };
     let (told, ()) = tokio::join!(asking, taking_over);
     let charge = told.unwrap().into_inner().charge.unwrap();
-    let charge = world.charge(&charge.reference.parse().unwrap()).await;
+    world.charge(&charge.reference.parse().unwrap()).await
+}
+
+/// Nor is what it says to the first, once the second may be on its way.
+#[tokio::test]
+async fn a_refusal_that_comes_after_the_second_was_sent_ends_nothing() {
+    let change = "update charges set resent_at = $1";
+    let charge = charge_taken_over(unavailable(), change).await;
     assert!(!charge.state.is_terminal(), "{:?}", charge.failure_reason);
+}
+
+#[tokio::test]
+async fn a_reply_that_comes_too_late_still_shows_that_the_rail_knows_the_charge() {
+    let change = "update charges set state = 'INITIATED', version = 2, updated_at = $1";
+    for (reply, is_seen) in [
+        (empty(202), true),
+        (
+            json(409, r#"{"code":"RESOURCE_ALREADY_EXIST","message":"x"}"#),
+            true,
+        ),
+        (unavailable(), false),
+    ] {
+        let charge = charge_taken_over(reply, change).await;
+        assert_eq!((charge.state, charge.version), (State::Initiated, 2));
+        assert_eq!(charge.seen_at_rail, is_seen);
+    }
 }
 
 /// Told so, a merchant tries again at once, under another key. So nobody may send it after that.
