@@ -14,10 +14,18 @@ use chassis::{
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use crate::{failure::FailureReason, rail::Provider, schedule::Timing};
+use crate::{
+    create::START_BY,
+    failure::FailureReason,
+    rail::{CALL_MAX, Provider},
+    schedule::Timing,
+};
 
 /// Codes that a payer may try (design: "OTP").
 pub const OTP_TRIES_MAX: i64 = 3;
+
+/// A rail call that is written down before it is made is over this much later.
+const CALL_OVER_BY: Duration = START_BY.saturating_add(CALL_MAX);
 
 /// What a merchant is told is the way to pay.
 pub const METHOD: &str = "MOBILE_MONEY";
@@ -61,6 +69,8 @@ pub enum Event {
     Approved,
     /// The payment request may have reached the rail: only a query can tell.
     Unanswered,
+    /// The rail refuses the reference because it has it already: only a query can tell the rest.
+    AlreadyKnown,
     /// The rail waits for a code.
     CodeWanted,
     /// A code is about to be sent to the rail.
@@ -105,17 +115,20 @@ pub fn next(from: Progress, event: Event) -> Result<Progress, Illegal> {
     };
     match (from.state, event) {
         (Submitting, Event::Withdrawn) => Ok(to(Void)),
-        (Submitting, Event::Unanswered) => Ok(to(Initiated)),
+        (Submitting, Event::Unanswered | Event::AlreadyKnown) => Ok(to(Initiated)),
         (Submitting | OtpRequired | OtpSubmitting, Event::Accepted) => Ok(to(Initiated)),
         (Submitting | OtpSubmitting, Event::Approved) => Ok(to(Initiated)),
-        (Submitting | Initiated | OtpSubmitting, Event::CodeWanted)
-        | (OtpSubmitting, Event::CodeWrong)
-            if from.otp_tries >= OTP_TRIES_MAX =>
-        {
+        // Only the rail's reply to the code itself: what it still wants may be what it has not
+        // looked at yet.
+        (OtpSubmitting, Event::CodeWrong) if from.otp_tries >= OTP_TRIES_MAX => {
             Ok(failed(FailureReason::OtpAttemptsExceeded))
         }
+        (OtpSubmitting, Event::CodeWrong) => Ok(to(OtpRequired)),
         (Submitting | Initiated | OtpSubmitting, Event::CodeWanted)
-        | (OtpSubmitting, Event::CodeWrong) => Ok(to(OtpRequired)),
+            if from.otp_tries < OTP_TRIES_MAX =>
+        {
+            Ok(to(OtpRequired))
+        }
         (OtpRequired, Event::CodeSent) => Ok(Progress {
             state: OtpSubmitting,
             otp_tries: from.otp_tries + 1,
@@ -240,6 +253,8 @@ chassis::text_column!(Status, |status| status.code().to_owned());
 pub struct Charge {
     pub transaction_id: ChargeId,
     pub merchant_id: MerchantId,
+    /// For the payer's prompt. Absent where a version that kept none wrote the charge.
+    pub merchant_name: Option<String>,
     pub session_id: SessionId,
     /// Paid at the hosted checkout: the session was there before.
     pub hosted: bool,
@@ -274,6 +289,10 @@ pub struct Charge {
     pub mismatched: bool,
     /// When the payment, or the latest code, went to the rail: its queries count from here.
     pub submitted_at: Timestamp,
+    /// See [`Charge::taken_by`].
+    pub taken_by: Option<Timestamp>,
+    /// When the payment request went out once more, if it did.
+    pub resent_at: Option<Timestamp>,
     /// When the rail is asked next.
     pub next_query_at: Option<Timestamp>,
     /// Callbacks so far. A query that began before the latest one proves nothing about it.
@@ -333,7 +352,7 @@ impl Charge {
     /// A new charge with every identifier that it will ever have. `charge_number` and
     /// `traceparent` are set when it is written.
     pub fn new(new: &NewCharge, rail: &str, now: Timestamp, timing: Timing<'_>) -> Self {
-        let tx_id_display = TxIdDisplay::new();
+        let (tx_id_display, taken_by) = (TxIdDisplay::new(), now + CALL_OVER_BY);
         let (session_id, session_amount, rate) = match &new.hosted {
             Some(hosted) => (hosted.session_id, hosted.amount, hosted.rate.clone()),
             None => (SessionId::new(), new.amount, None),
@@ -341,6 +360,7 @@ impl Charge {
         Self {
             transaction_id: ChargeId::new(),
             merchant_id: new.merchant_id,
+            merchant_name: Some(new.merchant_name.clone()),
             session_id,
             hosted: new.hosted.is_some(),
             charge_number: 1,
@@ -367,7 +387,9 @@ impl Charge {
             seen_at_rail: false,
             mismatched: false,
             submitted_at: now,
-            next_query_at: Some(timing.next_query(now, now)),
+            taken_by: Some(taken_by),
+            resent_at: None,
+            next_query_at: Some(timing.next_query(now, taken_by, now)),
             hints: 0,
             lease_until: None,
             fence: None,
@@ -399,6 +421,43 @@ impl Charge {
         OTP_TRIES_MAX - self.otp_tries
     }
 
+    /// The latest moment at which the network can have taken the payment, or the latest code. Its
+    /// own clock for the payer starts there at the latest.
+    pub fn taken_by(&self) -> Timestamp {
+        // A version that knows no such moment leaves none, or an old one, behind.
+        let known = self.taken_by.filter(|taken| *taken >= self.submitted_at);
+        known.unwrap_or(self.submitted_at + CALL_OVER_BY)
+    }
+
+    /// The call that hands over the payment or a code has ended: what the network has not taken
+    /// by `now` it did not get. Says nothing about a request that went out once more.
+    pub fn end_call(&mut self, now: Timestamp) {
+        if self.resent_at.is_none() {
+            self.taken_by = Some(self.taken_by().min(now));
+        }
+    }
+
+    /// The payment request is about to go out once more.
+    pub fn begin_resend(&mut self, now: Timestamp) {
+        self.resent_at = Some(now);
+        self.taken_by = Some(self.taken_by().max(now + CALL_MAX));
+    }
+
+    /// Whether the payment request may go out once more, where the network says that it has none:
+    /// whoever was to send it is gone, and there is still somebody to approve it.
+    pub fn may_be_resent(&self, now: Timestamp, timing: Timing<'_>) -> bool {
+        let age = now.since(self.created_at);
+        self.state == State::Submitting
+            && self.resent_at.is_none()
+            && !self.seen_at_rail
+            && timing.resend_within.is_some_and(|within| age < within)
+    }
+
+    /// Whether the payer's time is over by the network's own clock.
+    pub fn is_final(&self, now: Timestamp, timing: Timing<'_>) -> bool {
+        now >= timing.final_at(self.taken_by())
+    }
+
     /// This charge after `event`, its timers set and nobody working on it.
     pub fn after(&self, event: Event, now: Timestamp, timing: Timing<'_>) -> Result<Self, Illegal> {
         let progress = next(self.progress(), event)?;
@@ -416,6 +475,12 @@ impl Charge {
         let is_unasked = self.state == State::OtpRequired && progress.state == State::Initiated;
         if is_submission || is_unasked {
             after.submitted_at = now;
+            let over_by = if is_submission {
+                CALL_OVER_BY
+            } else {
+                Duration::ZERO
+            };
+            after.taken_by = Some(now + over_by);
         }
         if progress.state == State::OtpRequired && after.otp_expires_at.is_none() {
             after.otp_expires_at = Some(now + timing.otp_lifetime);
@@ -429,17 +494,24 @@ impl Charge {
 
     /// When the rail is asked after `now`, if nothing happens before (design: "Unknown outcomes").
     pub fn query_after(&self, now: Timestamp, timing: Timing<'_>) -> Option<Timestamp> {
+        let scheduled = || timing.next_query(self.submitted_at, self.taken_by(), now);
         match self.state {
-            State::Submitting | State::Initiated | State::OtpSubmitting => {
-                Some(timing.next_query(self.submitted_at, now))
-            }
+            State::Submitting | State::Initiated | State::OtpSubmitting => Some(scheduled()),
             // No query schedule runs here, only the code's own timer.
             State::OtpRequired => match self.otp_expires_at {
                 Some(expires_at) if now < expires_at => Some(expires_at),
-                Some(_) | None => Some(timing.next_query(self.submitted_at, now)),
+                Some(_) | None => Some(scheduled()),
             },
             State::Failed => Timing::query_after_failure(self.updated_at, now),
             State::Settled | State::Void => None,
+        }
+    }
+
+    /// The same after a query, at `now`, that the rail did not answer.
+    pub fn query_after_silence(&self, now: Timestamp, timing: Timing<'_>) -> Option<Timestamp> {
+        match self.state {
+            State::Failed => Some(Timing::query_after_unanswered_look(self.updated_at, now)),
+            _ => self.query_after(now, timing),
         }
     }
 }
@@ -449,6 +521,7 @@ fn is_shown_by_rail(event: Event) -> bool {
     match event {
         Event::Accepted
         | Event::Approved
+        | Event::AlreadyKnown
         | Event::CodeWanted
         | Event::CodeWrong
         | Event::Settled => true,

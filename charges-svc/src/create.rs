@@ -1,7 +1,8 @@
 //! How a charge begins: the four steps of design §3.
 //!
 //! Promise: one key is one charge, whose rail is called once at most, with a reference that was
-//! durable before. Whoever is told that nothing was started is told the truth.
+//! durable before; once more only as `resend.rs` says. Whoever is told that nothing was started is
+//! told the truth, and it is durable.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,6 +36,9 @@ const RECORD_BY: Duration = Duration::from_secs(5);
 /// answered from the record.
 pub const START_BY: Duration = Duration::from_secs(10);
 
+/// How long a request that is late waits for its charge to be given up.
+const GIVE_UP_MAX: Duration = Duration::from_secs(1);
+
 /// A request without an answer is taken for running for so long.
 const RUNNING: Duration = Duration::from_secs(15);
 
@@ -48,9 +52,7 @@ impl Service {
     pub async fn create_charge(self: &Arc<Self>, new: NewCharge, key: String) -> Result<Told> {
         let (gate, started) = (Gate::default(), Instant::now());
         let rail = self.rails.for_provider(new.provider);
-        let mut charge = Charge::new(&new, rail.name(), self.clock.now(), self.timing(rail));
-        let lease = Lease::new(&self.clock, self.settings.lease);
-        (charge.lease_until, charge.fence) = (Some(lease.term.until), Some(lease.fence));
+        let charge = Charge::new(&new, rail.name(), self.clock.now(), self.timing(rail));
         let (id, begun) = (charge.transaction_id, charge.clone());
         let key = Key {
             merchant_id: new.merchant_id,
@@ -65,10 +67,9 @@ impl Service {
                 service,
                 gate: task_gate,
                 started,
-                lease,
                 _activity: activity,
             };
-            let told = attempt.run(charge, &new, &key).await;
+            let told = attempt.run(charge, &key).await;
             if done.send(told).is_err() {
                 tracing::info!(transaction.id = %id, "the charge was begun, its caller is gone");
             }
@@ -76,7 +77,11 @@ impl Service {
         match tokio::time::timeout_at(started + ANSWER_BY, outcome).await {
             Ok(Ok(told)) => told,
             // Too late, or the task panicked.
-            Ok(Err(_)) | Err(_) if gate.leave() => Err(Error::NothingStarted),
+            Ok(Err(_)) | Err(_) if gate.leave() => {
+                let given_up = self.give_up(id, started, Error::NothingStarted);
+                let told = tokio::time::timeout(GIVE_UP_MAX, given_up).await;
+                Err(told.unwrap_or(Error::OutcomeUnknown))
+            }
             Ok(Err(_)) | Err(_) => Ok(self.told_late(begun).await),
         }
     }
@@ -102,27 +107,27 @@ impl Service {
         found.ok_or(Error::ChargeNotFound)
     }
 
-    /// Step 1: the charge, its key and its timer. The charge's number is set on the way. Returns
-    /// the answer to the earlier request that the key stands for, if it does.
-    async fn begin(&self, charge: &mut Charge, key: &Key) -> Result<Option<Told>> {
+    /// Step 1, up to its commit: the charge, its key and its timer. The charge's number is set on
+    /// the way.
+    async fn begin(&self, charge: &mut Charge, key: &Key) -> Result<Begun> {
         let mut tx = self.db.begin().await?;
         let (id, now) = (charge.transaction_id, charge.created_at);
         if !store::idempotency::take(&mut tx, key, id, now).await? {
             let record = store::idempotency::find(&mut tx, key).await?;
             // Its charge became void in between, so the key is free again.
             let record = record.ok_or(Error::NothingStarted)?;
-            return self.replay(tx, key, record).await.map(Some);
+            return self.replay(tx, key, record).await.map(Begun::Before);
         }
         if charge.hosted {
             charge.charge_number = store::charges::next_number(&mut tx, charge.session_id).await?;
         }
+        let lease = Lease::new(self.clock.real_now(), self.settings.lease);
+        (charge.lease_until, charge.fence) = (Some(lease.until), Some(lease.fence));
         charge.traceparent = telemetry::current_traceparent();
         if !store::charges::insert(&mut tx, charge).await? {
             return Err(Error::SessionNotPayable);
         }
-        tx.commit().await?;
-        self.reconcile_alarm.ring();
-        Ok(None)
+        Ok(Begun::Now(tx))
     }
 
     /// The answer to a request whose key was used before. One that is rendered from the record is
@@ -186,8 +191,14 @@ impl Service {
         let mut before = self.lock(&mut tx, charge.transaction_id).await?;
         // A callback that came while the rail was called keeps its query.
         before.hints = charge.hints;
+        before.end_call(self.clock.now());
         let mut change = None;
-        let told = if before.state == State::Submitting {
+        let is_conclusive = match answer.outcome {
+            // Somebody sent it once more meanwhile, and the rail may have taken that.
+            Requested::Refused(_) => before.resent_at.is_none(),
+            _ => true,
+        };
+        let told = if before.state == State::Submitting && is_conclusive {
             let event = event_of(&answer.outcome);
             let made = change.insert(self.change(&mut tx, &before, event).await?);
             let instruction = instruction_of(&answer.outcome);
@@ -198,6 +209,9 @@ impl Service {
             )
         } else {
             // Somebody was quicker: a query, or ourselves in a try whose commit was not confirmed.
+            if shows_reference(&answer.outcome) {
+                store::charges::mark_seen(&mut tx, before.transaction_id).await?;
+            }
             Told::from_record(before)
         };
         let evidence = ("request_payment", answer.outcome.label());
@@ -212,22 +226,39 @@ impl Service {
         Ok(told)
     }
 
-    /// Ends a charge that was certainly not sent: void, or FAILED where a repeated request may have
-    /// been answered from its record. False: somebody else has taken over, and it is theirs to end.
-    async fn give_up(&self, charge: &Charge, event: Event) -> Result<bool> {
-        let id = charge.transaction_id;
+    /// Ends a charge that we did not send and will not. Returns what its caller is told: `told`
+    /// only once that is durable, since a charge that stays SUBMITTING may be sent by another
+    /// process.
+    async fn give_up(&self, id: ChargeId, started: Instant, told: Error) -> Error {
+        match self.try_give_up(id, started).await {
+            Ok(true) => told,
+            Ok(false) => Error::OutcomeUnknown,
+            Err(error) => {
+                // The reconciler ends it.
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the charge is not given up yet"
+                );
+                Error::OutcomeUnknown
+            }
+        }
+    }
+
+    /// Void, or FAILED where a repeated request may have been answered from its record. False:
+    /// its record may be on its way still, or somebody else has taken the charge on.
+    async fn try_give_up(&self, id: ChargeId, started: Instant) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         let Some(before) = store::charges::find_locked(&mut tx, id).await? else {
-            // Its record was never committed.
-            return Ok(true);
+            return Ok(false);
         };
-        if before.state != State::Submitting || before.fence != charge.fence {
+        if before.state != State::Submitting || before.resent_at.is_some() {
             return Ok(before.state == State::Void);
         }
         let is_told = store::idempotency::lock_answered(&mut tx, id).await?;
-        let event = match event {
-            Event::Withdrawn if is_told => Event::Failed(FailureReason::RailUnavailable),
-            event => event,
+        let event = if is_told || started.elapsed() >= START_BY {
+            Event::Failed(FailureReason::RailUnavailable)
+        } else {
+            Event::Withdrawn
         };
         let change = self.change(&mut tx, &before, event).await?;
         tx.commit().await?;
@@ -236,52 +267,66 @@ impl Service {
     }
 }
 
+/// What stands once step 1 is ready.
+enum Begun {
+    /// The answer to the earlier request that the key stands for.
+    Before(Told),
+    /// A new charge, written and not yet committed.
+    Now(Tx),
+}
+
 /// One run of the four steps, in a task of its own.
 struct Attempt {
     service: Arc<Service>,
     gate: Gate,
     started: Instant,
-    lease: Lease,
     _activity: Activity,
 }
 
 impl Attempt {
-    async fn run(&self, mut charge: Charge, new: &NewCharge, key: &Key) -> Result<Told> {
+    async fn run(&self, mut charge: Charge, key: &Key) -> Result<Told> {
         if let Some(replayed) = self.record(&mut charge, key).await? {
             return Ok(replayed);
         }
-        if let Some(told) = self.open(&charge).await? {
-            return Ok(told);
-        }
+        self.open(&charge).await?;
         let rail = self.service.rail_of(&charge)?;
-        let is_late =
-            self.started.elapsed() >= START_BY || self.lease.term.is_over(&self.service.clock);
-        if is_late || !self.gate.may_call() {
-            return self.leave(&charge, Error::NothingStarted).await;
+        if self.started.elapsed() >= START_BY || !self.gate.may_call() {
+            return Err(self.leave(&charge, Error::NothingStarted).await);
         }
-        self.call(rail, charge, new).await
+        self.call(rail, charge).await
     }
 
     /// Step 1. Returns the answer to the earlier request that the key stands for, if it does.
     async fn record(&self, charge: &mut Charge, key: &Key) -> Result<Option<Told>> {
+        let by = self.started + RECORD_BY;
         let begun = self.service.begin(charge, key);
-        match tokio::time::timeout_at(self.started + RECORD_BY, begun).await {
+        let tx = match tokio::time::timeout_at(by, begun).await {
+            Ok(Ok(Begun::Before(told))) => return Ok(Some(told)),
+            Ok(Ok(Begun::Now(tx))) => tx,
             Ok(Err(Error::Database(error))) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "the charge is not written, or not certainly"
+                    "the charge is not written"
                 );
-                self.leave(charge, Error::NothingStarted).await.map(Some)
+                return Err(Error::NothingStarted);
             }
-            Ok(done) => done,
-            Err(_) => self.leave(charge, Error::NothingStarted).await.map(Some),
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return Err(Error::NothingStarted),
+        };
+        match tokio::time::timeout_at(by, tx.commit()).await {
+            Ok(Ok(())) => {
+                self.service.reconcile_alarm.ring();
+                Ok(None)
+            }
+            // Perhaps it is written after all.
+            Ok(Err(_)) | Err(_) => Err(self.leave(charge, Error::NothingStarted).await),
         }
     }
 
-    /// Step 2. Returns the answer if somebody else has taken over meanwhile.
-    async fn open(&self, charge: &Charge) -> Result<Option<Told>> {
+    /// Step 2.
+    async fn open(&self, charge: &Charge) -> Result<()> {
         let told = match self.service.teller.open(charge).await {
-            Ok(Opened::Recorded) => return Ok(None),
+            Ok(Opened::Recorded) => return Ok(()),
             Ok(Opened::Refused) if charge.hosted => Error::SessionNotPayable,
             Ok(Opened::Refused) => Error::NothingStarted,
             Err(status) => {
@@ -292,12 +337,12 @@ impl Attempt {
                 Error::NothingStarted
             }
         };
-        self.leave(charge, told).await.map(Some)
+        Err(self.leave(charge, told).await)
     }
 
     /// Step 3, and what follows.
-    async fn call(&self, rail: &Rail, charge: Charge, new: &NewCharge) -> Result<Told> {
-        let answer = rail.request_payment(&request(&charge, new)).await;
+    async fn call(&self, rail: &Rail, charge: Charge) -> Result<Told> {
+        let answer = rail.request_payment(&request(&charge)).await;
         match self.service.write_request_outcome(&charge, &answer).await {
             Ok(told) => Ok(told),
             Err(error) => {
@@ -311,35 +356,17 @@ impl Attempt {
         }
     }
 
-    /// We did not call the rail and will not. The caller is told so, or how the charge stands
-    /// where somebody else has taken over, who may do what we did not.
-    async fn leave(&self, charge: &Charge, told: Error) -> Result<Told> {
+    /// The rail was not called and will not be. Returns what the caller is told.
+    async fn leave(&self, charge: &Charge, told: Error) -> Error {
         // Whoever waits hears of it from here; the gate tells who waits no longer.
         self.gate.leave();
-        let event = if self.started.elapsed() < START_BY {
-            Event::Withdrawn
-        } else {
-            Event::Failed(FailureReason::RailUnavailable)
-        };
-        match self.service.give_up(charge, event).await {
-            Ok(true) => Err(told),
-            Ok(false) => {
-                tracing::warn!("the lease was over and somebody else has the charge");
-                Ok(self.service.told_late(charge.clone()).await)
-            }
-            Err(error) => {
-                // The reconciler ends it: its reference stays unknown to the rail.
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "the charge is not given up yet"
-                );
-                Err(told)
-            }
-        }
+        let id = charge.transaction_id;
+        self.service.give_up(id, self.started, told).await
     }
 }
 
-fn request(charge: &Charge, new: &NewCharge) -> PaymentRequest {
+/// What the rail is asked for, the same each time.
+pub fn request(charge: &Charge) -> PaymentRequest {
     PaymentRequest {
         rail_reference: charge.rail_reference,
         reference: charge.reference.clone(),
@@ -347,7 +374,7 @@ fn request(charge: &Charge, new: &NewCharge) -> PaymentRequest {
         phone: charge.phone.clone(),
         provider: charge.provider,
         payer_email: charge.payer_email.clone(),
-        merchant_name: new.merchant_name.clone(),
+        merchant_name: charge.merchant_name.clone().unwrap_or_default(),
         description: charge.description.clone(),
         callback_token: charge.callback_token.clone(),
     }
@@ -359,7 +386,19 @@ fn event_of(outcome: &Requested) -> Event {
         Requested::Succeeded => Event::Approved,
         Requested::OtpRequired { .. } => Event::CodeWanted,
         Requested::Refused(reason) => Event::Failed(*reason),
+        Requested::AlreadyKnown => Event::AlreadyKnown,
         Requested::Unknown => Event::Unanswered,
+    }
+}
+
+/// Whether the reply shows that the rail knows our reference.
+fn shows_reference(outcome: &Requested) -> bool {
+    match outcome {
+        Requested::Accepted { .. }
+        | Requested::Succeeded
+        | Requested::OtpRequired { .. }
+        | Requested::AlreadyKnown => true,
+        Requested::Refused(_) | Requested::Unknown => false,
     }
 }
 
@@ -371,7 +410,7 @@ fn message_of(charge: &Charge, outcome: &Requested) -> String {
         }
         Requested::Succeeded => message::approved(),
         Requested::Refused(_) => message::of(charge),
-        Requested::Unknown => message::unanswered(),
+        Requested::AlreadyKnown | Requested::Unknown => message::unanswered(),
     }
 }
 
@@ -381,7 +420,10 @@ fn instruction_of(outcome: &Requested) -> Option<&str> {
         Requested::Accepted { instruction } | Requested::OtpRequired { instruction } => {
             instruction.as_deref()
         }
-        Requested::Succeeded | Requested::Refused(_) | Requested::Unknown => None,
+        Requested::Succeeded
+        | Requested::Refused(_)
+        | Requested::AlreadyKnown
+        | Requested::Unknown => None,
     }
 }
 

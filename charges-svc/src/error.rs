@@ -17,6 +17,8 @@ pub enum Error {
     IdempotencyKeyReused,
     #[error("nothing was started, try again")]
     NothingStarted,
+    #[error("it is not certain that nothing was started")]
+    OutcomeUnknown,
     #[error("the session cannot be paid")]
     SessionNotPayable,
     #[error("no such rail or token")]
@@ -62,6 +64,7 @@ impl From<Error> for Status {
             Error::IdempotencyInProgress => told(Code::Aborted, "IDEMPOTENCY_IN_PROGRESS"),
             Error::IdempotencyKeyReused => told(Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED"),
             Error::NothingStarted => told(Code::Unavailable, "NOTHING_STARTED"),
+            Error::OutcomeUnknown => told(Code::Unavailable, "OUTCOME_UNKNOWN"),
             Error::SessionNotPayable => told(Code::FailedPrecondition, "SESSION_NOT_PAYABLE"),
             Error::CallbackNotFound => told(Code::NotFound, "CALLBACK_NOT_FOUND"),
             Error::CallbackSignatureInvalid => {

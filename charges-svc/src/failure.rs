@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 macro_rules! reasons {
     ($($variant:ident = $code:literal: $message:literal,)+) => {
         /// The closed list of reasons (design: "failure_reason"). Each is given only on the rail's
-        /// word, except `SessionExpired` and the OTP reasons while the rail still wants a code.
+        /// word, except `SessionExpired` and `OtpExpired` while the rail still wants a code.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum FailureReason { $($variant,)+ }
 
@@ -39,7 +39,7 @@ reasons! {
     OtpExpired = "OTP_EXPIRED": "The code has expired.",
     OtpAttemptsExceeded = "OTP_ATTEMPTS_EXCEEDED": "A wrong code was entered too many times.",
     SessionExpired = "SESSION_EXPIRED": "The payment session ended before it was paid.",
-    RailUnavailable = "RAIL_UNAVAILABLE": "The mobile money network could not take the payment. Nothing was debited.",
+    RailUnavailable = "RAIL_UNAVAILABLE": "The mobile money network did not take the payment.",
     RailConfiguration = "RAIL_CONFIGURATION": "The mobile money network refused our request. Nothing was debited.",
     RailError = "RAIL_ERROR": "The mobile money network reported a failure.",
 }

@@ -24,6 +24,7 @@ mod operate;
 mod otp;
 pub mod rail;
 mod reconcile;
+mod resend;
 pub mod schedule;
 pub mod service;
 #[doc(hidden)]

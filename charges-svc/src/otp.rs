@@ -90,6 +90,9 @@ impl Service {
             && before.version == taken.version
             && (before.fence == taken.fence || !is_not_sent);
         let (mut change, now) = (None, self.clock.now());
+        if is_ours {
+            before.end_call(now);
+        }
         let told = match event_of(&answer.outcome) {
             Some(event) if is_ours => {
                 let made = change.insert(self.change(&mut tx, &before, event).await?);

@@ -29,6 +29,7 @@ mod words;
 
 pub use momo::Momo;
 pub use paystack::{CallbackError, Paystack};
+pub use wire::CALL_MAX;
 
 /// The payer's network, as the merchant chose it; never read from the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,8 +98,6 @@ pub struct PaymentRequest {
 #[derive(Clone, Copy, Debug)]
 pub struct Query {
     pub rail_reference: RailReference,
-    /// Since the payment, or its OTP, was submitted.
-    pub age: Duration,
     /// The rail may be waiting for a code from the payer.
     pub may_want_code: bool,
 }
@@ -122,6 +121,8 @@ pub enum Requested {
     OtpRequired { instruction: Option<String> },
     /// Nothing was or will be debited: the rail refused, or nothing was sent.
     Refused(FailureReason),
+    /// The rail has the reference already. A query will tell the rest.
+    AlreadyKnown,
     /// It may have been submitted: only a query can tell.
     Unknown,
 }
@@ -152,6 +153,11 @@ pub enum Found {
     Pending,
     /// The rail waits for a code from the payer.
     OtpRequired,
+    /// The payer did nothing so far, which is final only once the payer's time is over.
+    /// `code_wanted`: the rail would still take a code.
+    Abandoned {
+        code_wanted: bool,
+    },
     /// Debited. The caller compares reference and amount with its own. `fee`: what the rail keeps
     /// of the amount, where it says so.
     Succeeded {
@@ -222,7 +228,16 @@ impl Rail {
         }
     }
 
-    /// How long a payer has to approve; nothing is final by silence before.
+    /// Whether the network promises to refuse a reference's second use, so that nobody is debited
+    /// twice by sending a request again.
+    pub fn refuses_second_use(&self) -> bool {
+        match self {
+            Self::Momo(_) => true,
+            Self::Paystack(_) => false,
+        }
+    }
+
+    /// How long a payer has to approve, by the network's own clock.
     pub fn approval_window(&self) -> Duration {
         match self {
             Self::Momo(rail) => rail.approval_window(),
@@ -353,6 +368,7 @@ impl Outcome for Requested {
             Self::Succeeded => "succeeded",
             Self::OtpRequired { .. } => "otp_required",
             Self::Refused(_) => "refused",
+            Self::AlreadyKnown => "already_known",
             Self::Unknown => "unknown",
         }
     }
@@ -360,16 +376,18 @@ impl Outcome for Requested {
     fn reason(&self) -> Option<FailureReason> {
         match self {
             Self::Refused(reason) => Some(*reason),
-            Self::Accepted { .. } | Self::Succeeded | Self::OtpRequired { .. } | Self::Unknown => {
-                None
-            }
+            Self::Accepted { .. }
+            | Self::Succeeded
+            | Self::OtpRequired { .. }
+            | Self::AlreadyKnown
+            | Self::Unknown => None,
         }
     }
 
     fn instruction_mut(&mut self) -> Option<&mut Option<String>> {
         match self {
             Self::Accepted { instruction } | Self::OtpRequired { instruction } => Some(instruction),
-            Self::Succeeded | Self::Refused(_) | Self::Unknown => None,
+            Self::Succeeded | Self::Refused(_) | Self::AlreadyKnown | Self::Unknown => None,
         }
     }
 }
@@ -414,6 +432,7 @@ impl Outcome for Found {
         match self {
             Self::Pending => "pending",
             Self::OtpRequired => "otp_required",
+            Self::Abandoned { .. } => "abandoned",
             Self::Succeeded { .. } => "succeeded",
             Self::Failed(_) => "failed",
             Self::Reversed => "reversed",
@@ -427,6 +446,7 @@ impl Outcome for Found {
             Self::Failed(reason) => Some(*reason),
             Self::Pending
             | Self::OtpRequired
+            | Self::Abandoned { .. }
             | Self::Succeeded { .. }
             | Self::Reversed
             | Self::ReferenceUnknown

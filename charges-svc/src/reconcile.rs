@@ -112,29 +112,37 @@ fn log_panic(ended: Result<Activity, tokio::task::JoinError>) {
 
 impl Service {
     /// Asks the rail about a charge that this process holds, and acts on the answer.
-    async fn ask(&self, claimed: &Charge) -> anyhow::Result<()> {
+    async fn ask(self: &Arc<Self>, claimed: &Charge) -> anyhow::Result<()> {
         let rail = self.rail_of(claimed)?;
+        let is_taken_again = self.is_taken_again(claimed).await?;
         let asked_at = self.clock.now();
         let query = Query {
             rail_reference: claimed.rail_reference,
-            age: asked_at.since(claimed.submitted_at),
             // Telecel's payers give a code; the answer that asked for it may have been lost.
             may_want_code: claimed.otp_expires_at.is_some()
                 || claimed.provider == Provider::Telecel,
         };
         let answer = rail.query(&query).await;
-        self.conclude(claimed, asked_at, &answer)
+        let concluded = self.conclude(claimed, asked_at, &answer, is_taken_again);
+        let resent = concluded
             .await
-            .context("the rail's answer is not written")
+            .context("the rail's answer is not written")?;
+        if let Some(resent) = resent {
+            let sent = self.resend(&resent).await;
+            sent.context("the rail's reply to the second request is not written")?;
+        }
+        Ok(())
     }
 
-    /// One transaction: what the answer makes of the charge.
+    /// One transaction: what the answer makes of the charge. Returns it if its payment request is
+    /// now to be sent once more, which `is_taken_again` allows.
     async fn conclude(
         &self,
         claimed: &Charge,
         asked_at: Timestamp,
         answer: &Answer<Found>,
-    ) -> Result<()> {
+        is_taken_again: bool,
+    ) -> Result<Option<Charge>> {
         let (id, now) = (claimed.transaction_id, self.clock.now());
         let mut tx = self.db.begin().await?;
         let mut charge = self.lock(&mut tx, id).await?;
@@ -145,19 +153,28 @@ impl Service {
         if !is_as_claimed {
             store::charges::let_go(&mut tx, id, claimed.fence).await?;
             tx.commit().await?;
-            return Ok(());
+            return Ok(None);
         }
         // For who writes next: callbacks since then, and the lease, are judged as of the claim.
         (charge.hints, charge.fence) = (claimed.hints, claimed.fence);
         charge.seen_at_rail |= verdict::shows_reference(&answer.outcome);
+        let timing = self.timing(self.rail_of(&charge)?);
+        let verdict = verdict::judge(&charge, &answer.outcome, asked_at, timing);
+        if verdict == Verdict::Resend
+            && is_taken_again
+            && let Some(resent) = self.begin_resend(&mut tx, &charge).await?
+        {
+            tx.commit().await?;
+            return Ok(Some(resent));
+        }
         let change = self
-            .act(&mut tx, &charge, &answer.outcome, asked_at)
+            .act(&mut tx, &charge, &answer.outcome, (verdict, asked_at))
             .await?;
         tx.commit().await?;
         if let Some(change) = change {
             self.announce(&change);
         }
-        Ok(())
+        Ok(None)
     }
 
     /// An answer tells how things stood when the rail was asked, however late it comes.
@@ -166,10 +183,10 @@ impl Service {
         tx: &mut Tx,
         charge: &Charge,
         found: &Found,
-        asked_at: Timestamp,
+        (verdict, asked_at): (Verdict, Timestamp),
     ) -> Result<Option<Change>> {
         let (now, timing) = (self.clock.now(), self.timing(self.rail_of(charge)?));
-        match verdict::judge(charge, found, asked_at, timing) {
+        match verdict {
             Verdict::Change(event) => {
                 let change = self.change(tx, charge, event).await?;
                 if event == Event::Settled {
@@ -188,9 +205,12 @@ impl Service {
                     self.post_fee(tx, charge, found, now).await?;
                 }
             }
-            Verdict::AskAgain => {}
+            Verdict::AskAgain | Verdict::Resend => {}
         }
-        let next = charge.query_after(asked_at, timing);
+        let next = match found {
+            Found::Unknown => charge.query_after_silence(asked_at, timing),
+            _ => charge.query_after(asked_at, timing),
+        };
         store::charges::release(tx, charge, next, now).await?;
         Ok(None)
     }

@@ -1,11 +1,12 @@
-//! When a rail is asked about a charge. Pure: a moment follows from the charge's own times alone,
-//! so nothing has to be counted and whoever is late skips what it missed.
+//! When a rail is asked about a charge, and when what it has not said is final. Pure: a moment
+//! follows from the charge's own times alone, so nothing has to be counted and whoever is late
+//! skips what it missed.
 
 use std::time::Duration;
 
 use chassis::clock::Timestamp;
 
-/// Between two queries once the payer's time to approve is over.
+/// Between two queries once the network's silence is final.
 const AFTER_WINDOW: Duration = Duration::from_secs(5 * 60);
 
 /// From here on the rail is asked less often, and an operator has a case.
@@ -21,28 +22,42 @@ const AFTER_FAILURE: [Duration; 3] = [
     Duration::from_secs(72 * 60 * 60),
 ];
 
+/// A look after a failure that the rail did not answer is repeated this much later.
+const LOOK_AGAIN: Duration = Duration::from_secs(60 * 60);
+
+/// What is added to a network's window, as a part of it: 50 s on MTN, 30 s on Paystack. A request
+/// may still lie in the network's own queues when our connection is closed.
+const MARGIN_PART: u32 = 6;
+
 /// The times that decide about the charges of one rail.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing<'a> {
     /// The first queries, each counted from the submission.
     pub schedule: &'a [Duration],
-    /// How long the payer has to approve.
+    /// How long the network lets the payer approve, by its own clock.
     pub approval_window: Duration,
     /// How long a code may be submitted.
     pub otp_lifetime: Duration,
+    /// Until this age a payment request that got lost may go out once more; `None`: never, since
+    /// the network does not promise to refuse the second.
+    pub resend_within: Option<Duration>,
 }
 
 impl Timing<'_> {
-    /// The first query after `now`: as the schedule says, at the end of the window, then every
-    /// five minutes, and every hour after a day.
-    pub fn next_query(&self, submitted_at: Timestamp, now: Timestamp) -> Timestamp {
+    /// The first query after `now`: as the schedule says, when the network's silence is final,
+    /// then every five minutes, and every hour after a day.
+    pub fn next_query(
+        &self,
+        submitted_at: Timestamp,
+        taken_by: Timestamp,
+        now: Timestamp,
+    ) -> Timestamp {
         let age = now.since(submitted_at);
+        let end = self.final_at(taken_by).since(submitted_at);
         let steps = self.schedule.iter().copied();
-        let marks = steps.chain([self.approval_window, DAY]);
-        let after_window =
-            self.approval_window + next_step(age, self.approval_window, AFTER_WINDOW);
+        let marks = steps.chain([end, DAY]);
         let regular = if age < DAY {
-            (age >= self.approval_window).then_some(after_window)
+            (age >= end).then_some(end + next_step(age, end, AFTER_WINDOW))
         } else {
             Some(DAY + next_step(age, DAY, AFTER_DAY))
         };
@@ -50,15 +65,24 @@ impl Timing<'_> {
         submitted_at + next.unwrap_or(age + AFTER_DAY)
     }
 
-    /// Whether the payer's time to approve is over.
-    pub fn is_window_over(&self, submitted_at: Timestamp, now: Timestamp) -> bool {
-        now.since(submitted_at) >= self.approval_window
+    /// When the payer's time is over by the network's own clock, if the network took the payment
+    /// by `taken_by`.
+    pub fn final_at(&self, taken_by: Timestamp) -> Timestamp {
+        taken_by + self.approval_window + self.approval_window / MARGIN_PART
     }
 
-    /// The next look at a charge that failed; none after three days.
+    /// The next look at a charge that failed, after one that the rail answered; none after three
+    /// days.
     pub fn query_after_failure(failed_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let looks = AFTER_FAILURE.into_iter().map(|after| failed_at + after);
         looks.filter(|look| *look > now).min()
+    }
+
+    /// The same after one that it did not answer, and which therefore does not count.
+    pub fn query_after_unanswered_look(failed_at: Timestamp, now: Timestamp) -> Timestamp {
+        let again = now + LOOK_AGAIN;
+        let planned = Self::query_after_failure(failed_at, now);
+        planned.map_or(again, |planned| planned.min(again))
     }
 }
 
@@ -80,7 +104,7 @@ mod tests {
         let mut now = start;
         let mut found = Vec::new();
         loop {
-            now = timing.next_query(start, now);
+            now = timing.next_query(start, start, now);
             if now.since(start) > end {
                 return found;
             }
@@ -93,6 +117,7 @@ mod tests {
             schedule,
             approval_window: 300 * SECOND,
             otp_lifetime: 600 * SECOND,
+            resend_within: None,
         }
     }
 
@@ -100,7 +125,7 @@ mod tests {
     fn the_rail_is_asked_as_the_design_says() {
         let schedule = [15, 30, 60, 120].map(Duration::from_secs);
         let found = queries_until(timing(&schedule), Duration::from_secs(26 * 3600));
-        assert_eq!(found[..7], [15, 30, 60, 120, 300, 600, 900]);
+        assert_eq!(found[..7], [15, 30, 60, 120, 350, 650, 950]);
         let day = 24 * 3600;
         let at_day = found
             .iter()
@@ -108,7 +133,7 @@ mod tests {
             .expect("asked at a day");
         assert_eq!(
             found[at_day - 1..],
-            [day - 300, day, day + 3600, day + 7200]
+            [day - 250, day, day + 3600, day + 7200]
         );
     }
 
@@ -116,10 +141,19 @@ mod tests {
     fn a_late_worker_skips_what_it_missed() {
         let schedule = [15, 30].map(Duration::from_secs);
         let start: Timestamp = "2026-01-31T09:00:00.000Z".parse().expect("a timestamp");
-        let next = timing(&schedule).next_query(start, start + 31 * SECOND);
-        assert_eq!(next.since(start), 300 * SECOND);
-        let next = timing(&schedule).next_query(start, start + 601 * SECOND);
-        assert_eq!(next.since(start), 900 * SECOND);
+        let next = timing(&schedule).next_query(start, start, start + 31 * SECOND);
+        assert_eq!(next.since(start), 350 * SECOND);
+        let next = timing(&schedule).next_query(start, start, start + 651 * SECOND);
+        assert_eq!(next.since(start), 950 * SECOND);
+    }
+
+    #[test]
+    fn the_networks_time_counts_from_when_it_can_have_taken_the_payment() {
+        let start: Timestamp = "2026-01-31T09:00:00.000Z".parse().expect("a timestamp");
+        let taken_by = start + 18 * SECOND;
+        let next = timing(&[]).next_query(start, taken_by, start);
+        assert_eq!(next, taken_by + 350 * SECOND);
+        assert_eq!(next, timing(&[]).final_at(taken_by));
     }
 
     #[test]
@@ -132,5 +166,20 @@ mod tests {
             now = look;
         }
         assert_eq!(hours, [1, 24, 72]);
+    }
+
+    #[test]
+    fn a_look_without_an_answer_is_repeated_every_hour_and_no_other_is_missed() {
+        let failed_at: Timestamp = "2026-01-31T09:00:00.000Z".parse().expect("a timestamp");
+        let hour = 3600 * SECOND;
+        for (asked_after, next_after) in [
+            (hour, 2 * hour),
+            (23 * hour + 1800 * SECOND, 24 * hour),
+            (72 * hour, 73 * hour),
+            (500 * hour, 501 * hour),
+        ] {
+            let next = Timing::query_after_unanswered_look(failed_at, failed_at + asked_after);
+            assert_eq!(next, failed_at + next_after);
+        }
     }
 }

@@ -21,6 +21,7 @@ use crate::{
     error::{Error, Result},
     ledger, message,
     rail::{Rail, Rails},
+    resend::RESEND_WITHIN,
     schedule::Timing,
     store,
     tell::Teller,
@@ -144,6 +145,7 @@ impl Service {
             schedule: &self.settings.reconcile_schedule,
             approval_window: rail.approval_window(),
             otp_lifetime: self.settings.otp_lifetime,
+            resend_within: rail.refuses_second_use().then_some(RESEND_WITHIN),
         }
     }
 

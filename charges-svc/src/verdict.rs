@@ -1,7 +1,8 @@
 //! What a rail's answer to a query means for a charge. Pure.
 //!
 //! Promise: money settles a charge only where the rail's reference, amount and currency are ours,
-//! and an outcome that the rail did not give is never made up.
+//! and an outcome that the rail did not give is never made up. What a rail leaves open is final
+//! only once the payer's time is over by the rail's own clock.
 
 use chassis::{clock::Timestamp, money::Money};
 
@@ -19,6 +20,8 @@ pub enum Verdict {
     /// Nothing is certain yet, or nothing is left to say.
     AskAgain,
     Change(Event),
+    /// The rail has no such payment, and may be asked for it once more.
+    Resend,
     /// An operator must look; the charge stays as it is. `suspense`: money that has arrived and
     /// may not be credited to anyone yet.
     Open {
@@ -33,6 +36,8 @@ pub fn judge(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>)
     match charge.state {
         State::Submitting | State::Initiated | State::OtpRequired | State::OtpSubmitting => {
             match judge_open(charge, found, now, timing) {
+                // Perhaps the rail, or the way to it, is back in time.
+                Verdict::AskAgain if charge.may_be_resent(now, timing) => Verdict::AskAgain,
                 // It is asked about, so who submitted it is gone and takes its reply along.
                 Verdict::AskAgain if charge.state == State::Submitting => {
                     Verdict::Change(Event::Unanswered)
@@ -45,6 +50,7 @@ pub fn judge(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>)
             Found::Reversed => reversed(),
             Found::Pending
             | Found::OtpRequired
+            | Found::Abandoned { .. }
             | Found::Succeeded { .. }
             | Found::Failed(_)
             | Found::ReferenceUnknown
@@ -59,6 +65,7 @@ pub fn judge(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>)
             Found::Reversed => reversed(),
             Found::Pending
             | Found::OtpRequired
+            | Found::Abandoned { .. }
             | Found::Failed(_)
             | Found::ReferenceUnknown
             | Found::Unknown => Verdict::AskAgain,
@@ -72,6 +79,7 @@ pub fn shows_reference(found: &Found) -> bool {
     match found {
         Found::Pending
         | Found::OtpRequired
+        | Found::Abandoned { .. }
         | Found::Succeeded { .. }
         | Found::Failed(_)
         | Found::Reversed => true,
@@ -80,9 +88,6 @@ pub fn shows_reference(found: &Found) -> bool {
 }
 
 fn judge_open(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>) -> Verdict {
-    let is_code_late = charge
-        .otp_expires_at
-        .is_some_and(|expires_at| expires_at <= now);
     match found {
         Found::Succeeded {
             rail_reference,
@@ -91,23 +96,23 @@ fn judge_open(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>
         } => judge_money(charge, rail_reference, *amount),
         Found::Failed(reason) => Verdict::Change(Event::Failed(*reason)),
         Found::Reversed => reversed(),
-        Found::OtpRequired => match charge.state {
-            State::OtpRequired if is_code_late => {
-                Verdict::Change(Event::Failed(FailureReason::OtpExpired))
-            }
-            State::OtpRequired => Verdict::AskAgain,
-            _ => Verdict::Change(Event::CodeWanted),
-        },
-        Found::Pending => match charge.state {
+        Found::Abandoned { .. } if charge.is_final(now, timing) => {
+            Verdict::Change(Event::Failed(FailureReason::PayerTimeout))
+        }
+        Found::OtpRequired | Found::Abandoned { code_wanted: true } => {
+            judge_code_wanted(charge, now)
+        }
+        Found::Pending | Found::Abandoned { code_wanted: false } => match charge.state {
             State::Submitting | State::OtpSubmitting => Verdict::Change(Event::Accepted),
             // The rail no longer waits for the code whose time is over.
-            State::OtpRequired if is_code_late => Verdict::Change(Event::Accepted),
+            State::OtpRequired if is_code_late(charge, now) => Verdict::Change(Event::Accepted),
             _ => Verdict::AskAgain,
         },
+        Found::ReferenceUnknown if charge.may_be_resent(now, timing) => Verdict::Resend,
         Found::ReferenceUnknown => {
             let is_conclusive = match charge.state {
                 State::Submitting | State::Initiated => {
-                    !charge.seen_at_rail && timing.is_window_over(charge.submitted_at, now)
+                    !charge.seen_at_rail && charge.is_final(now, timing)
                 }
                 // The rail asked for a code, so it knew the reference.
                 _ => false,
@@ -119,6 +124,25 @@ fn judge_open(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>
         }
         Found::Unknown => Verdict::AskAgain,
     }
+}
+
+/// The rail waits for a code.
+fn judge_code_wanted(charge: &Charge, now: Timestamp) -> Verdict {
+    match charge.state {
+        State::OtpRequired if is_code_late(charge, now) => {
+            Verdict::Change(Event::Failed(FailureReason::OtpExpired))
+        }
+        State::OtpRequired => Verdict::AskAgain,
+        // It may not have looked at the last code yet: only its own word about that one, or the
+        // end of its time, is an outcome.
+        _ if charge.otp_tries_left() == 0 => Verdict::AskAgain,
+        _ => Verdict::Change(Event::CodeWanted),
+    }
+}
+
+fn is_code_late(charge: &Charge, now: Timestamp) -> bool {
+    let expires_at = charge.otp_expires_at;
+    expires_at.is_some_and(|expires_at| expires_at <= now)
 }
 
 /// The rail reports a debit for an open charge.

@@ -11,11 +11,12 @@ const REASONS: [FailureReason; 3] = [
 ];
 
 /// From, event, to. What is not here is illegal.
-const LEGAL: [(&str, &str, &str); 21] = [
+const LEGAL: [(&str, &str, &str); 22] = [
     ("SUBMITTING", "withdrawn", "VOID"),
     ("SUBMITTING", "accepted", "INITIATED"),
     ("SUBMITTING", "approved", "INITIATED"),
     ("SUBMITTING", "unanswered", "INITIATED"),
+    ("SUBMITTING", "already known", "INITIATED"),
     ("SUBMITTING", "code wanted", "OTP_REQUIRED"),
     ("SUBMITTING", "settled", "SETTLED"),
     ("SUBMITTING", "failed", "FAILED"),
@@ -35,7 +36,8 @@ const LEGAL: [(&str, &str, &str); 21] = [
     ("OTP_SUBMITTING", "failed", "FAILED"),
 ];
 
-/// What the table says, with the one rule that it cannot hold: the third try is the last.
+/// What the table says, with the one rule that it cannot hold: the third try is the last, and ends
+/// the charge where the rail calls it wrong.
 #[derive(Clone, Debug, PartialEq)]
 struct Model {
     state: &'static str,
@@ -57,9 +59,10 @@ impl Model {
             Event::CodeSent => next.tries += 1,
             Event::CodeNotSent => next.tries -= 1,
             Event::Failed(reason) => next.reason = Some(reason.code()),
-            Event::CodeWanted | Event::CodeWrong if self.tries == 3 => {
+            Event::CodeWrong if self.tries == 3 => {
                 (next.state, next.reason) = ("FAILED", Some("OTP_ATTEMPTS_EXCEEDED"));
             }
+            Event::CodeWanted if self.tries == 3 => return None,
             _ => {}
         }
         Some(next)
@@ -72,6 +75,7 @@ fn name(event: Event) -> &'static str {
         Event::Accepted => "accepted",
         Event::Approved => "approved",
         Event::Unanswered => "unanswered",
+        Event::AlreadyKnown => "already known",
         Event::CodeWanted => "code wanted",
         Event::CodeSent => "code sent",
         Event::CodeWrong => "code wrong",
@@ -87,6 +91,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         4 => Just(Event::Accepted),
         1 => Just(Event::Approved),
         2 => Just(Event::Unanswered),
+        1 => Just(Event::AlreadyKnown),
         6 => Just(Event::CodeWanted),
         8 => Just(Event::CodeSent),
         6 => Just(Event::CodeWrong),
@@ -108,6 +113,7 @@ pub fn timing() -> Timing<'static> {
         schedule: &SCHEDULE,
         approval_window: Duration::from_secs(300),
         otp_lifetime: Duration::from_secs(600),
+        resend_within: Some(Duration::from_secs(90)),
     }
 }
 
@@ -165,6 +171,8 @@ proptest! {
             prop_assert_eq!(after.version, charge.version + 1);
             prop_assert!(after.seen_at_rail >= charge.seen_at_rail);
             prop_assert!(after.submitted_at >= charge.submitted_at);
+            prop_assert!(after.taken_by >= Some(after.submitted_at));
+            prop_assert_eq!(after.taken_by, Some(after.taken_by()));
             let next = after.next_query_at;
             match after.state {
                 State::Submitting | State::Initiated | State::OtpSubmitting => {
@@ -205,6 +213,67 @@ fn a_code_lives_ten_minutes_from_when_it_was_first_wanted() {
         .expect("legal");
     assert_eq!(again.next_query_at, Some(start + 10 * minute));
     assert_eq!(again.otp_tries_left(), 2);
+}
+
+#[test]
+fn the_network_can_have_taken_a_payment_until_its_call_is_over() {
+    let second = Duration::from_secs(1);
+    let mut charge = charge();
+    let start = charge.created_at;
+    // It begins ten seconds after its record at the latest, and takes eight.
+    assert_eq!(charge.taken_by(), start + 18 * second);
+    charge.end_call(start + 4 * second);
+    assert_eq!(charge.taken_by(), start + 4 * second);
+    charge.end_call(start + 5 * second);
+    assert_eq!(charge.taken_by(), start + 4 * second, "it was over before");
+    let wanted = charge
+        .after(Event::CodeWanted, start + 5 * second, timing())
+        .expect("legal");
+    let sent = wanted
+        .after(Event::CodeSent, start + 60 * second, timing())
+        .expect("legal");
+    assert_eq!(sent.taken_by(), start + 78 * second, "the code as well");
+}
+
+#[test]
+fn a_charge_of_a_version_that_noted_no_such_moment_waits_as_long_as_one_can() {
+    let second = Duration::from_secs(1);
+    let mut charge = charge();
+    let start = charge.created_at;
+    charge.taken_by = None;
+    assert_eq!(charge.taken_by(), start + 18 * second);
+    // A code that such a version sent.
+    charge.taken_by = Some(start + second);
+    charge.submitted_at = start + 60 * second;
+    assert_eq!(charge.taken_by(), start + 78 * second);
+}
+
+#[test]
+fn a_payment_request_goes_out_once_more_at_most_and_its_time_starts_anew() {
+    let second = Duration::from_secs(1);
+    let fresh = charge();
+    let start = fresh.created_at;
+    assert!(fresh.may_be_resent(start + 89 * second, timing()));
+    assert!(!fresh.may_be_resent(start + 90 * second, timing()));
+    let never = Timing {
+        resend_within: None,
+        ..timing()
+    };
+    assert!(!fresh.may_be_resent(start, never));
+    let mut seen = fresh.clone();
+    seen.seen_at_rail = true;
+    assert!(!seen.may_be_resent(start, timing()));
+    let answered = fresh
+        .after(Event::Unanswered, start, timing())
+        .expect("legal");
+    assert!(!answered.may_be_resent(start, timing()));
+    let mut resent = fresh;
+    resent.begin_resend(start + 40 * second);
+    assert!(!resent.may_be_resent(start + 41 * second, timing()));
+    assert_eq!(resent.taken_by(), start + 48 * second);
+    // The reply to one of the two says nothing about the other.
+    resent.end_call(start + 41 * second);
+    assert_eq!(resent.taken_by(), start + 48 * second);
 }
 
 #[test]

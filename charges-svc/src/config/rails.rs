@@ -10,12 +10,12 @@ use uuid::Uuid;
 
 use crate::{
     callback,
-    rail::wire::{is_call_timeout, plain_base},
+    rail::{
+        self,
+        wire::{is_call_timeout, plain_base},
+    },
 };
 
-/// After its window a charge that the rail does not know is given up, so that the window must be longer
-/// than a payment request may be on its way: it begins 10 s late at most, and takes 8.
-const APPROVAL_WINDOW_MIN: Duration = Duration::from_secs(60);
 
 /// Every rail, and the table of which carries which provider.
 #[derive(Clone, Debug, Args)]
@@ -43,8 +43,8 @@ pub struct Rails {
     #[arg(long, env = "CALLBACK_BASE_URL")]
     pub callback_base_url: Option<Url>,
 
-    /// How long a payer has to approve, where the network gives more. Networks give 300 s (MTN
-    /// MoMo) and 180 s (Paystack).
+    /// How long a payer has to approve, where the network gives more, as no real one does: networks
+    /// give 300 s (MTN MoMo) and 180 s (Paystack).
     #[arg(long, env = "APPROVAL_WINDOW", default_value = "300s", value_parser = duration)]
     pub approval_window: Duration,
 }
@@ -136,8 +136,9 @@ impl Rails {
         }
         let waits = !self.approval_window.is_zero();
         refusals.unless(waits, "APPROVAL_WINDOW", "more than nothing");
-        let is_real = self.approval_window >= APPROVAL_WINDOW_MIN;
-        refusals.in_production(is_real, "APPROVAL_WINDOW", "at least 1m");
+        // A charge would be given up while the payer can still approve it.
+        let is_real = self.approval_window >= rail::Momo::APPROVAL_WINDOW;
+        refusals.in_production(is_real, "APPROVAL_WINDOW", "at least 5m");
         self.momo.check(refusals);
         self.paystack.check(refusals);
     }

@@ -28,9 +28,6 @@ use super::{
 };
 use crate::{config::rails, failure::FailureReason};
 
-/// The network's own limit, whatever is configured.
-const APPROVAL_WINDOW_MAX: Duration = Duration::from_secs(300);
-
 /// A token this close to its end may be refused on arrival.
 const TOKEN_MARGIN: Duration = Duration::from_secs(60);
 
@@ -97,6 +94,9 @@ struct Minted {
 }
 
 impl Momo {
+    /// How long MTN lets a payer approve, whatever is configured. No network gives more.
+    pub const APPROVAL_WINDOW: Duration = Duration::from_secs(300);
+
     /// # Errors
     /// An address or a secret that cannot be used.
     pub(super) fn from_config(config: &rails::Rails) -> anyhow::Result<Self> {
@@ -115,7 +115,7 @@ impl Momo {
             callback_base: callback_base.transpose().context("CALLBACK_BASE_URL")?,
             request_timeout: momo.momo_request_timeout,
             query_timeout: momo.momo_query_timeout,
-            approval_window: config.approval_window.min(APPROVAL_WINDOW_MAX),
+            approval_window: config.approval_window.min(Self::APPROVAL_WINDOW),
             token: Mutex::new(None),
             secrets: [
                 momo.momo_subscription_key.clone(),

@@ -161,19 +161,22 @@ impl Paystack {
         let verified = self
             .ask(&format!("/transaction/verify/{reference}"), query, deadline)
             .await;
-        if !query.may_want_code || verified.outcome != Found::Pending {
+        let is_open = matches!(verified.outcome, Found::Pending | Found::Abandoned { .. });
+        if !query.may_want_code || !is_open {
             return verified;
         }
         let checked = self
             .ask(&format!("/charge/{reference}"), query, deadline)
             .await;
-        match checked.outcome {
-            Found::Unknown | Found::ReferenceUnknown => verified,
-            Found::Pending
-            | Found::OtpRequired
-            | Found::Succeeded { .. }
-            | Found::Failed(_)
-            | Found::Reversed => checked,
+        match (&verified.outcome, checked.outcome) {
+            (_, Found::Unknown | Found::ReferenceUnknown) => verified,
+            // Both hold: the payer did nothing, and may still hand over a code.
+            (Found::Abandoned { .. }, Found::OtpRequired) => Answer {
+                outcome: Found::Abandoned { code_wanted: true },
+                ..checked
+            },
+            (Found::Abandoned { .. }, Found::Pending) => verified,
+            (_, outcome) => Answer { outcome, ..checked },
         }
     }
 
@@ -205,7 +208,7 @@ impl Paystack {
 
     async fn ask(&self, path: &str, query: &Query, deadline: Instant) -> Answer<Found> {
         match self.send(self.request(Method::GET, path), deadline).await {
-            Ok(reply) => answers::found(&reply, query, self.0.approval_window),
+            Ok(reply) => answers::found(&reply, query),
             Err(SendError::NotSent | SendError::Lost) => Answer::silent(Found::Unknown),
         }
     }

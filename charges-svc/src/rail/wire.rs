@@ -22,7 +22,7 @@ const BODY_BYTES_MAX: usize = 256 * 1024;
 const IDLE_MAX: Duration = Duration::from_secs(15);
 
 /// Longest that any call may take (design: "the rail, 8 s at most").
-const CALL_MAX: Duration = Duration::from_secs(8);
+pub const CALL_MAX: Duration = Duration::from_secs(8);
 
 /// A rail's address and the connections to it.
 #[derive(Clone, Debug)]

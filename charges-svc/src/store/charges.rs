@@ -15,11 +15,12 @@ use crate::charge::{Charge, Lease};
 /// Every column, in one place, so that statements name them all.
 macro_rules! columns {
     () => {
-        "transaction_id, merchant_id, session_id, hosted, charge_number, tx_id_display, reference,
+        "transaction_id, merchant_id, merchant_name, session_id, hosted, charge_number, tx_id_display, reference,
          rail, rail_reference, callback_token, amount_minor, currency, session_amount_minor,
          session_currency, rate, provider, phone, description, payer_email, payer_name, state,
          version, failure_reason, otp_tries, otp_expires_at, seen_at_rail, mismatched,
-         submitted_at, next_query_at, hints, lease_until, fence, traceparent, created_at, updated_at"
+         submitted_at, taken_by, resent_at, next_query_at, hints, lease_until, fence, traceparent,
+         created_at, updated_at"
     };
 }
 
@@ -31,11 +32,12 @@ pub async fn insert(tx: &mut Tx, charge: &Charge) -> Result<bool> {
             columns!(),
             ") values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
                 $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34,
-                $35)
+                $35, $36, $37, $38)
              on conflict do nothing"
         ))
         .bind(charge.transaction_id)
         .bind(charge.merchant_id)
+        .bind(&charge.merchant_name)
         .bind(charge.session_id)
         .bind(charge.hosted)
         .bind(charge.charge_number)
@@ -62,6 +64,8 @@ pub async fn insert(tx: &mut Tx, charge: &Charge) -> Result<bool> {
         .bind(charge.seen_at_rail)
         .bind(charge.mismatched)
         .bind(charge.submitted_at)
+        .bind(charge.taken_by)
+        .bind(charge.resent_at)
         .bind(charge.next_query_at)
         .bind(charge.hints)
         .bind(charge.lease_until)
@@ -178,7 +182,7 @@ pub async fn change(tx: &mut Tx, before: &Charge, after: &Charge) -> Result<bool
                  state = $5, version = $6, failure_reason = $7, otp_tries = $8,
                  otp_expires_at = $9, seen_at_rail = $10, submitted_at = $11,
                  next_query_at = case when hints = $12 then $13 else $14 end,
-                 lease_until = $15, fence = $16, updated_at = $14
+                 lease_until = $15, fence = $16, updated_at = $14, taken_by = $17
              where transaction_id = $1 and state = $2 and version = $3 and mismatched = $4",
         )
         .bind(before.transaction_id)
@@ -197,6 +201,7 @@ pub async fn change(tx: &mut Tx, before: &Charge, after: &Charge) -> Result<bool
         .bind(after.updated_at)
         .bind(after.lease_until)
         .bind(after.fence)
+        .bind(after.taken_by)
         .run()
         .await?;
     Ok(changed == 1)
@@ -214,7 +219,7 @@ pub async fn release(
         .sql(
             "update charges set
                  seen_at_rail = $3, next_query_at = case when hints = $4 then $5 else $6 end,
-                 lease_until = null, fence = null
+                 lease_until = null, fence = null, taken_by = $7
              where transaction_id = $1 and fence = $2",
         )
         .bind(held.transaction_id)
@@ -223,9 +228,37 @@ pub async fn release(
         .bind(held.hints)
         .bind(next_query_at)
         .bind(now)
+        .bind(held.taken_by)
         .run()
         .await?;
     Ok(released == 1)
+}
+
+/// Notes that the payment request goes out once more. False: another holds the charge now, or it
+/// is no longer to be sent.
+pub async fn mark_resent(tx: &mut Tx, resent: &Charge) -> Result<bool> {
+    let marked = tx
+        .sql(
+            "update charges set resent_at = $3, taken_by = $4
+             where transaction_id = $1 and fence = $2 and state = 'SUBMITTING'
+                 and resent_at is null",
+        )
+        .bind(resent.transaction_id)
+        .bind(resent.fence)
+        .bind(resent.resent_at)
+        .bind(resent.taken_by)
+        .run()
+        .await?;
+    Ok(marked == 1)
+}
+
+/// The rail has shown that it knows our reference, too late to change the charge.
+pub async fn mark_seen(tx: &mut Tx, id: ChargeId) -> Result<()> {
+    tx.sql("update charges set seen_at_rail = true where transaction_id = $1")
+        .bind(id)
+        .run()
+        .await?;
+    Ok(())
 }
 
 /// Lets a charge go that somebody else has changed meanwhile; the timer is theirs.

@@ -10,12 +10,25 @@ use crate::{case::CaseKind, charge::tests::charge as fresh};
 
 const SCHEDULE: [Duration; 1] = [Duration::from_secs(15)];
 const SECOND: Duration = Duration::from_secs(1);
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// After the record, or the code's: 18 s in which the network can take it, its 180 s, and 30 s.
+const FINAL: Duration = Duration::from_secs(18 + 180 + 30);
 
 fn timing() -> Timing<'static> {
     Timing {
         schedule: &SCHEDULE,
         approval_window: Duration::from_secs(180),
         otp_lifetime: Duration::from_secs(600),
+        resend_within: None,
+    }
+}
+
+/// The same of a rail that may be asked once more.
+fn resending() -> Timing<'static> {
+    Timing {
+        resend_within: Some(90 * SECOND),
+        ..timing()
     }
 }
 
@@ -51,7 +64,7 @@ fn verdict(charge: &Charge, found: &Found, age: Duration) -> Verdict {
 fn opened(verdict: &Verdict) -> Option<(CaseKind, Option<i64>)> {
     match verdict {
         Verdict::Open { kind, suspense, .. } => Some((*kind, suspense.map(Money::minor_units))),
-        Verdict::AskAgain | Verdict::Change(_) => None,
+        Verdict::AskAgain | Verdict::Resend | Verdict::Change(_) => None,
     }
 }
 
@@ -122,19 +135,75 @@ fn an_unknown_reference_fails_a_charge_only_after_the_window_and_if_never_seen()
     let failed = Verdict::Change(Event::Failed(FailureReason::RailUnavailable));
     for state in [State::Submitting, State::Initiated] {
         let mut charge = charge(state);
-        let too_early = verdict(&charge, &Found::ReferenceUnknown, 179 * SECOND);
+        let too_early = verdict(&charge, &Found::ReferenceUnknown, FINAL - MILLISECOND);
         assert_ne!(too_early, failed, "{state}");
-        let conclusive = verdict(&charge, &Found::ReferenceUnknown, 180 * SECOND);
+        let conclusive = verdict(&charge, &Found::ReferenceUnknown, FINAL);
         assert_eq!(conclusive, failed, "{state}");
         charge.seen_at_rail = true;
-        let known_before = verdict(&charge, &Found::ReferenceUnknown, 180 * SECOND);
+        let known_before = verdict(&charge, &Found::ReferenceUnknown, FINAL);
         assert_ne!(known_before, failed, "{state}");
     }
     for state in [State::OtpRequired, State::OtpSubmitting] {
         let charge = charge(state);
-        let verdict = verdict(&charge, &Found::ReferenceUnknown, 181 * SECOND);
+        let verdict = verdict(&charge, &Found::ReferenceUnknown, FINAL);
         assert_eq!(verdict, Verdict::AskAgain, "{state}");
     }
+}
+
+#[test]
+fn an_abandoned_payment_has_failed_only_once_the_networks_time_is_over() {
+    let failed = Verdict::Change(Event::Failed(FailureReason::PayerTimeout));
+    for (state, code_wanted, open) in [
+        (State::Submitting, false, Verdict::Change(Event::Accepted)),
+        (State::Initiated, false, Verdict::AskAgain),
+        (State::OtpRequired, true, Verdict::AskAgain),
+        (
+            State::OtpSubmitting,
+            true,
+            Verdict::Change(Event::CodeWanted),
+        ),
+        (
+            State::OtpSubmitting,
+            false,
+            Verdict::Change(Event::Accepted),
+        ),
+    ] {
+        let (charge, abandoned) = (charge(state), Found::Abandoned { code_wanted });
+        let early = verdict(&charge, &abandoned, FINAL - MILLISECOND);
+        assert_eq!(early, open, "{state}");
+        assert_eq!(verdict(&charge, &abandoned, FINAL), failed, "{state}");
+    }
+}
+
+#[test]
+fn after_three_codes_only_the_rails_word_about_the_third_is_an_outcome() {
+    for state in [State::Initiated, State::OtpSubmitting] {
+        let mut charge = charge(state);
+        charge.otp_tries = 3;
+        let wanted = verdict(&charge, &Found::OtpRequired, FINAL);
+        assert_eq!(wanted, Verdict::AskAgain, "{state}");
+    }
+}
+
+#[test]
+fn a_request_that_got_lost_goes_out_once_more_on_the_rails_word() {
+    let charge = charge(State::Submitting);
+    let judged = |charge: &Charge, found: &Found, age: Duration| {
+        judge(charge, found, charge.created_at + age, resending())
+    };
+    let unknown = &Found::ReferenceUnknown;
+    assert_eq!(judged(&charge, unknown, 30 * SECOND), Verdict::Resend);
+    // Nobody knows: it is asked again while there is time.
+    let silent = judged(&charge, &Found::Unknown, 30 * SECOND);
+    assert_eq!(silent, Verdict::AskAgain);
+    let unanswered = Verdict::Change(Event::Unanswered);
+    assert_eq!(judged(&charge, unknown, 90 * SECOND), unanswered);
+    assert_eq!(judged(&charge, &Found::Unknown, 90 * SECOND), unanswered);
+    let mut resent = charge.clone();
+    resent.begin_resend(charge.created_at + 30 * SECOND);
+    assert_eq!(judged(&resent, unknown, 31 * SECOND), unanswered);
+    let accepted = Verdict::Change(Event::Accepted);
+    assert_eq!(judged(&charge, &Found::Pending, SECOND), accepted);
 }
 
 #[test]
@@ -206,6 +275,7 @@ fn any_found() -> impl Strategy<Value = Found> {
     prop_oneof![
         Just(Found::Pending),
         Just(Found::OtpRequired),
+        any::<bool>().prop_map(|code_wanted| Found::Abandoned { code_wanted }),
         (any::<bool>(), amount).prop_map(|(ours, amount)| Found::Succeeded {
             rail_reference: if ours {
                 "ours".to_owned()
@@ -231,8 +301,12 @@ proptest! {
         found in any_found(),
         seconds in 0..200_000_u64,
         seen in any::<bool>(),
+        tries in 0..=3_i64,
     ) {
         let mut charge = charge(state);
+        if matches!(state, State::Initiated | State::OtpSubmitting) {
+            charge.otp_tries = charge.otp_tries.max(tries);
+        }
         charge.seen_at_rail |= seen;
         let reference = charge.rail_reference.to_string();
         let found = match found {
@@ -246,15 +320,86 @@ proptest! {
             prop_assert!(charge.after(event, now, timing()).is_ok(), "{state} {event:?}");
             match event {
                 Event::Settled => prop_assert_eq!(&found, &ours(&charge)),
-                // Never because time went by or nothing was heard.
-                Event::Failed(_) => prop_assert!(matches!(
-                    found,
-                    Found::Failed(_) | Found::OtpRequired | Found::ReferenceUnknown
-                )),
-                Event::Accepted => prop_assert_eq!(&found, &Found::Pending),
-                Event::CodeWanted => prop_assert_eq!(&found, &Found::OtpRequired),
+                // Never because time went by or nothing was heard, and never by our count.
+                Event::Failed(reason) => {
+                    let by = match reason {
+                        FailureReason::OtpExpired => state == State::OtpRequired,
+                        FailureReason::PayerTimeout => {
+                            matches!(found, Found::Abandoned { .. })
+                        }
+                        FailureReason::RailUnavailable => found == Found::ReferenceUnknown,
+                        _ => matches!(found, Found::Failed(_)),
+                    };
+                    prop_assert!(by, "{state} {found:?} {reason:?}");
+                }
+                Event::Accepted | Event::CodeWanted => {
+                    let wants_code = match found {
+                        Found::Pending => Some(false),
+                        Found::OtpRequired => Some(true),
+                        Found::Abandoned { code_wanted } => Some(code_wanted),
+                        _ => None,
+                    };
+                    prop_assert_eq!(wants_code, Some(event == Event::CodeWanted));
+                }
                 Event::Unanswered => prop_assert_eq!(state, State::Submitting),
                 other => prop_assert!(false, "no answer means {other:?}"),
+            }
+        }
+    }
+
+    /// The network's clock for the payer starts when it takes the payment, or the code, whenever
+    /// that is. Whatever it says before that clock has run out, in whatever order, it is not made
+    /// an end of.
+    #[test]
+    fn nothing_that_a_network_leaves_open_is_an_end_before_its_own_time(
+        wants_code in any::<bool>(),
+        begins_ms in 0..10_000_u64,
+        takes_ms in 0..8_000_u64,
+        heard in any::<bool>(),
+        may_resend in any::<bool>(),
+        queries in prop::collection::vec((0..230_000_u64, 0..6_usize), 1..20),
+    ) {
+        let timing = if may_resend { resending() } else { timing() };
+        let ms = Duration::from_millis;
+        let mut charge = charge(if wants_code { State::OtpSubmitting } else { State::Submitting });
+        let start = charge.submitted_at;
+        let mut taken = start + ms(begins_ms) + ms(takes_ms);
+        if heard {
+            charge.end_call(taken);
+        }
+        let mut queries = queries;
+        queries.sort_unstable();
+        for (at, said) in queries {
+            let now = start + ms(at);
+            let said = [
+                Found::Abandoned { code_wanted: false },
+                Found::Abandoned { code_wanted: true },
+                Found::ReferenceUnknown,
+                Found::Unknown,
+                Found::Pending,
+                Found::OtpRequired,
+            ][said].clone();
+            match judge(&charge, &said, now, timing) {
+                Verdict::Change(Event::Failed(reason)) => {
+                    prop_assert!(now.since(taken) >= timing.approval_window, "{reason:?} {now}");
+                    break;
+                }
+                Verdict::Change(event) => {
+                    let rail_goes_on = charge.state == State::OtpRequired;
+                    charge = charge.after(event, now, timing).expect("legal");
+                    if charge.state == State::OtpRequired {
+                        charge = charge.after(Event::CodeSent, now, timing).expect("legal");
+                        taken = now + ms(begins_ms) + ms(takes_ms);
+                    } else if rail_goes_on {
+                        taken = now;
+                    }
+                    charge.seen_at_rail |= shows_reference(&said);
+                }
+                Verdict::Resend => {
+                    charge.begin_resend(now);
+                    taken = now + ms(takes_ms);
+                }
+                Verdict::AskAgain | Verdict::Open { .. } => {}
             }
         }
     }

@@ -3,7 +3,7 @@
 
 mod callback;
 mod momo;
-mod network;
+pub mod network;
 mod paystack;
 mod token;
 
@@ -11,7 +11,6 @@ use std::{
     collections::BTreeMap,
     io,
     sync::{Arc, LazyLock, Mutex},
-    time::Duration,
 };
 
 use charges_svc::{
@@ -97,7 +96,6 @@ fn payment(provider: Provider) -> PaymentRequest {
 fn query(rail_reference: RailReference) -> Query {
     Query {
         rail_reference,
-        age: Duration::from_secs(30),
         may_want_code: false,
     }
 }

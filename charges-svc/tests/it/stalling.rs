@@ -1,4 +1,5 @@
-//! A sessions-svc that takes every charge, after its machine, which is ours too, stood still.
+//! A sessions-svc that gives every charge the same answer, perhaps after its machine, which is ours
+//! too, stood still.
 
 use std::time::Duration;
 
@@ -19,10 +20,13 @@ use proto::sessions::{
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status, service::Routes};
 
-struct Stalling(Duration);
+struct Stalling {
+    outcome: Outcome,
+    stall: Duration,
+}
 
 /// Until the process stops.
-pub async fn serve(listener: TcpListener, length: Duration, shutdown: Shutdown) {
+pub async fn serve(listener: TcpListener, outcome: Outcome, stall: Duration, shutdown: Shutdown) {
     let serving = Serving {
         sockets: Sockets {
             grpc: listener,
@@ -34,7 +38,7 @@ pub async fn serve(listener: TcpListener, length: Duration, shutdown: Shutdown) 
         clock: Clock::system(),
         shutdown,
     };
-    let routes = Routes::new(SessionsServer::new(Stalling(length)));
+    let routes = Routes::new(SessionsServer::new(Stalling { outcome, stall }));
     grpc::serve(routes, serving).await.unwrap();
 }
 
@@ -46,10 +50,10 @@ impl Sessions for Stalling {
     ) -> Result<Response<RecordTransactionResponse>, Status> {
         if matches!(request.get_ref().step, Some(Step::Open(_))) {
             // The thread, on which the service runs as well: nobody sees time go by.
-            std::thread::sleep(self.0);
+            std::thread::sleep(self.stall);
         }
         Ok(Response::new(RecordTransactionResponse {
-            outcome: Outcome::Recorded.into(),
+            outcome: self.outcome.into(),
             ..RecordTransactionResponse::default()
         }))
     }

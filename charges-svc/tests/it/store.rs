@@ -78,6 +78,7 @@ async fn a_charge_reads_as_it_was_written() {
     charge.rate = Some("12.345".to_owned());
     charge.description = Some("two \u{1f34b} lemons".to_owned());
     charge.otp_expires_at = Some(bare.clock.now());
+    charge.resent_at = Some(bare.clock.now());
     let held = lease(&bare.clock);
     (charge.lease_until, charge.fence) = (Some(held.term.until), Some(held.fence));
     bare.given(&charge).await;
@@ -140,6 +141,27 @@ async fn who_lost_the_lease_cannot_set_the_timer() {
     );
     tx.commit().await.unwrap();
     assert_eq!(bare.find(&charge).await.next_query_at, next);
+}
+
+/// Two processes found that the rail has no such payment.
+#[tokio::test]
+async fn a_payment_request_goes_out_once_more_from_who_holds_the_charge_alone() {
+    let bare = Bare::new().await;
+    let charge = due(&bare.clock);
+    bare.given(&charge).await;
+    let slow = bare.claim(Duration::ZERO).await.remove(0);
+    let quick = bare.claim(Duration::from_secs(30)).await.remove(0);
+    let mark = async |held: &Charge| {
+        let mut resent = held.clone();
+        resent.begin_resend(bare.clock.now());
+        let mut tx = bare.db.begin().await.unwrap();
+        let marked = store::charges::mark_resent(&mut tx, &resent).await.unwrap();
+        tx.commit().await.unwrap();
+        marked
+    };
+    assert!(!mark(&slow).await, "another holds it");
+    assert!(mark(&quick).await);
+    assert!(!mark(&quick).await, "once only");
 }
 
 #[tokio::test]

@@ -19,9 +19,12 @@ use chassis::{
 };
 use clap::Parser as _;
 use db::{Db, testing::TestDb};
-use proto::charges::{
-    CreateChargeRequest, Provider as ProtoProvider,
-    charge_operations_client::ChargeOperationsClient, charges_client::ChargesClient,
+use proto::{
+    charges::{
+        CreateChargeRequest, Provider as ProtoProvider,
+        charge_operations_client::ChargeOperationsClient, charges_client::ChargesClient,
+    },
+    sessions::record_transaction_response::Outcome,
 };
 use tokio::net::TcpListener;
 use tonic::{Code, Status};
@@ -35,6 +38,10 @@ pub const PAYSTACK_SECRET_KEY: &str = "sk_test_abcdef";
 pub enum Neighbour {
     /// Nobody listens.
     Away,
+    /// Takes every charge.
+    Open,
+    /// Knows every session as one that cannot be paid.
+    Refusing,
     /// Takes connections and never says a word.
     Silent,
     /// Takes every charge, once this whole machine has stood still for so long.
@@ -52,7 +59,12 @@ pub struct World {
     database: TestDb,
     /// Of the clock.
     folder: tempfile::TempDir,
+    /// Where the rails are.
+    rails_url: String,
 }
+
+/// Nobody listens on port 1.
+const NOWHERE: &str = "http://127.0.0.1:1";
 
 impl World {
     pub async fn start() -> Self {
@@ -60,25 +72,44 @@ impl World {
     }
 
     pub async fn start_beside(neighbour: Neighbour) -> Self {
-        let database = TestDb::new("charges-svc").await;
-        Self::start_on(database, tempfile::tempdir().unwrap(), neighbour).await
+        Self::start_over(NOWHERE, neighbour).await
     }
 
-    async fn start_on(database: TestDb, folder: tempfile::TempDir, neighbour: Neighbour) -> Self {
+    /// With rails at `rails_url`.
+    pub async fn start_over(rails_url: &str, neighbour: Neighbour) -> Self {
+        let database = TestDb::new("charges-svc").await;
+        let folder = tempfile::tempdir().unwrap();
+        Self::start_on(database, folder, rails_url.to_owned(), neighbour).await
+    }
+
+    async fn start_on(
+        database: TestDb,
+        folder: tempfile::TempDir,
+        rails_url: String,
+        neighbour: Neighbour,
+    ) -> Self {
         let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let sessions_url = format!("http://{}", other.local_addr().unwrap());
         let (shutdown, tasks) = (Shutdown::new(), Tasks::new());
         let silent = match neighbour {
             Neighbour::Silent => Some(other),
             Neighbour::Away => None,
-            Neighbour::Stalling(length) => {
-                tasks.spawn(stalling::serve(other, length, shutdown.clone()));
+            Neighbour::Open | Neighbour::Refusing | Neighbour::Stalling(_) => {
+                let outcome = match neighbour {
+                    Neighbour::Refusing => Outcome::Refused,
+                    _ => Outcome::Recorded,
+                };
+                let stall = match neighbour {
+                    Neighbour::Stalling(length) => length,
+                    _ => Duration::ZERO,
+                };
+                tasks.spawn(stalling::serve(other, outcome, stall, shutdown.clone()));
                 None
             }
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let config = config(&database.url, &sessions_url);
+        let config = config_over(&rails_url, &database.url, &sessions_url);
         let clock = Clock::travelling(folder.path().join("clock")).unwrap();
         let sockets = Sockets {
             grpc: listener,
@@ -102,15 +133,20 @@ impl World {
             _silent: silent,
             database,
             folder,
+            rails_url,
         }
     }
 
     /// Stops the service and starts another on the same database.
     pub async fn restart(self) -> Self {
+        self.restart_beside(Neighbour::Away).await
+    }
+
+    pub async fn restart_beside(self, neighbour: Neighbour) -> Self {
         self.running.shutdown.begin();
         self.running.tasks.drain(Duration::from_secs(30)).await;
         self.db.close().await;
-        Self::start_on(self.database, self.folder, Neighbour::Away).await
+        Self::start_on(self.database, self.folder, self.rails_url, neighbour).await
     }
 
     /// Writes a charge that has gone through these events, as a rail would have led it.
@@ -120,8 +156,13 @@ impl World {
 
     /// The same, with everything that long ago.
     pub async fn given_old_charge(&self, events: &[Event], age: Duration) -> Charge {
-        let then = self.clock.now() - age;
-        let mut charge = new_charge(then);
+        let charge = new_charge(self.clock.now() - age);
+        self.given(charge, events).await
+    }
+
+    /// Writes a charge that has gone through these events at its own time.
+    pub async fn given(&self, mut charge: Charge, events: &[Event]) -> Charge {
+        let then = charge.created_at;
         let mut tx = self.db.begin().await.unwrap();
         assert!(store::charges::insert(&mut tx, &charge).await.unwrap());
         for event in events {
@@ -182,18 +223,21 @@ impl Drop for Running {
 }
 
 pub fn config(database_url: &str, neighbour_url: &str) -> Config {
+    config_over(NOWHERE, database_url, neighbour_url)
+}
+
+fn config_over(rails_url: &str, database_url: &str, neighbour_url: &str) -> Config {
     let flag = |name: &str, value: &str| format!("--{name}={value}");
     let flags = [
         flag("database-url", database_url),
         flag("sessions-url", neighbour_url),
         flag("webhooks-url", neighbour_url),
-        // Nobody listens on port 1.
-        flag("momo-base-url", "http://127.0.0.1:1"),
+        flag("momo-base-url", rails_url),
         flag("momo-subscription-key", "subscription-key"),
         flag("momo-api-user", "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11"),
         flag("momo-api-key", "api-key"),
         flag("momo-target-environment", "mtnghana"),
-        flag("paystack-base-url", "http://127.0.0.1:1"),
+        flag("paystack-base-url", rails_url),
         flag("paystack-secret-key", PAYSTACK_SECRET_KEY),
         flag("paystack-email-domain", "payers.example.com"),
         flag("paystack-callback-token", CALLBACK_TOKEN),
@@ -207,22 +251,28 @@ pub fn timing() -> Timing<'static> {
         schedule: &SCHEDULE,
         approval_window: Duration::from_secs(180),
         otp_lifetime: Duration::from_secs(600),
+        resend_within: None,
     }
 }
 
+/// A Telecel payer's.
 pub fn new_charge(now: Timestamp) -> Charge {
+    charge_of(Provider::Telecel, "paystack", now)
+}
+
+pub fn charge_of(provider: Provider, rail: &str, now: Timestamp) -> Charge {
     let new = NewCharge {
         merchant_id: MerchantId::new(),
         merchant_name: "Ama's Shop".to_owned(),
         amount: Money::new(2550, Currency::GHS),
         phone: "+233201234002".parse().unwrap(),
-        provider: Provider::Telecel,
+        provider,
         description: None,
         payer_email: None,
         payer_name: None,
         hosted: None,
     };
-    Charge::new(&new, "paystack", now, timing())
+    Charge::new(&new, rail, now, timing())
 }
 
 pub fn lease(clock: &Clock) -> Lease {

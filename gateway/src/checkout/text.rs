@@ -82,6 +82,7 @@ pub struct Text {
     pub print: &'static str,
     pub failed_title: &'static str,
     pub not_charged: &'static str,
+    pub if_charged: &'static str,
     pub try_again: &'static str,
     failures: Failures,
     pub expired_title: &'static str,
@@ -186,6 +187,7 @@ pub static ENGLISH: Text = Text {
     print: "Print or save receipt",
     failed_title: "Payment not completed",
     not_charged: "You were not charged.",
+    if_charged: "If money left your wallet, contact the shop with the reference.",
     try_again: "Try again",
     failures: Failures {
         insufficient_funds: "There is not enough money in the wallet. Add money, or use another number.",
@@ -200,7 +202,7 @@ pub static ENGLISH: Text = Text {
         otp_expired: "The code came too late.",
         otp_attempts_exceeded: "A wrong code was entered too many times.",
         rail_unavailable: "The network cannot take payments right now. Try again later, or use another network.",
-        other: "The network reported a problem. If money left your wallet, contact the shop with the reference.",
+        other: "The network reported a problem.",
     },
     expired_title: "This link has ended",
     expired: "This link ended on {}. Ask the shop for a new one.",
@@ -300,6 +302,7 @@ pub static TWI: Text = Text {
     print: "Print anaa kora receipt no",
     failed_title: "Ntua no ankɔ so",
     not_charged: "Yɛannye sika biara amfiri wo hɔ.",
+    if_charged: "Sɛ sika firii wo wallet mu a, fa nkyerɛkyerɛ nɔma no frɛ dwadifoɔ no.",
     try_again: "San sɔ hwɛ",
     failures: Failures {
         insufficient_funds: "Sika a ɛwɔ wallet no mu nnɔɔso. Fa sika gu so, anaa fa nɔma foforɔ.",
@@ -314,7 +317,7 @@ pub static TWI: Text = Text {
         otp_expired: "Code no baa akyire dodo.",
         otp_attempts_exceeded: "Wɔkyerɛw code bɔne mpɛn dodoɔ.",
         rail_unavailable: "Network no ntumi nnye sika seesei. San sɔ hwɛ akyire, anaa fa network foforɔ.",
-        other: "Network no nyaa ɔhaw. Sɛ sika firii wo wallet mu a, fa nkyerɛkyerɛ nɔma no frɛ dwadifoɔ no.",
+        other: "Network no nyaa ɔhaw.",
     },
     expired_title: "Link yi aba awieeɛ",
     expired: "Link yi baa awieeɛ {}. Bisa dwadifoɔ no foforɔ.",
@@ -483,9 +486,12 @@ impl Text {
             "PAYER_ACCOUNT_BLOCKED" => (words.payer_account_blocked, true),
             "PAYMENT_IN_PROGRESS" => (words.payment_in_progress, true),
             "NUMBER_NETWORK_MISMATCH" => (words.number_network_mismatch, true),
-            "OTP_EXPIRED" => (words.otp_expired, true),
-            "OTP_ATTEMPTS_EXCEEDED" => (words.otp_attempts_exceeded, true),
-            "RAIL_UNAVAILABLE" | "RAIL_CONFIGURATION" => (words.rail_unavailable, true),
+            // Our own time for the code is over, or our own count of codes; the network's may not be.
+            "OTP_EXPIRED" => (words.otp_expired, false),
+            "OTP_ATTEMPTS_EXCEEDED" => (words.otp_attempts_exceeded, false),
+            // Also where the network had no such payment when its time was over.
+            "RAIL_UNAVAILABLE" => (words.rail_unavailable, false),
+            "RAIL_CONFIGURATION" => (words.rail_unavailable, true),
             _ => (words.other, false),
         }
     }
@@ -520,6 +526,25 @@ mod tests {
         assert_eq!(accepts("en-GB,tw;q=0.5"), "en");
         assert_eq!(accepts("fr"), "en");
         assert_eq!(preferred(&HeaderMap::new()).code, "en");
+    }
+
+    #[test]
+    fn only_a_networks_own_word_says_that_nobody_was_charged() {
+        for (reason, is_certain) in [
+            ("INSUFFICIENT_FUNDS", true),
+            ("PAYER_DECLINED", true),
+            ("RAIL_CONFIGURATION", true),
+            ("PAYER_TIMEOUT", false),
+            ("OTP_EXPIRED", false),
+            ("OTP_ATTEMPTS_EXCEEDED", false),
+            ("RAIL_UNAVAILABLE", false),
+            ("RAIL_ERROR", false),
+            ("SOMETHING_NEW", false),
+        ] {
+            for text in [&ENGLISH, &TWI] {
+                assert_eq!(text.failure(reason).1, is_certain, "{reason}");
+            }
+        }
     }
 
     #[test]

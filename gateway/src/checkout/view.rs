@@ -253,8 +253,12 @@ impl View<'_> {
         let (_, charge) = self.charge()?;
         let reason = charge.failure_reason.as_deref().unwrap_or_default();
         let (what, is_uncharged) = text.failure(reason);
-        let not_charged = is_uncharged.then_some(text.not_charged);
-        let lines = std::iter::once(what).chain(not_charged);
+        let about_money = if is_uncharged {
+            text.not_charged
+        } else {
+            text.if_charged
+        };
+        let lines = [what, about_money].into_iter();
         let page = ResultPage {
             shell: self.shell(text.failed_title, State::Failed.name()),
             order: Some(self.order(self.situation.asked)),

@@ -398,8 +398,13 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
         Some("Sandbox"),
         "mtnghana",
     ),
-    // A request may still be on its way to the network when it is over.
-    ("charges-svc", "APPROVAL_WINDOW", Some("15s"), "at least 1m"),
+    // The payer could still approve when it is over.
+    (
+        "charges-svc",
+        "APPROVAL_WINDOW",
+        Some("299s"),
+        "at least 5m",
+    ),
     // What the local stack, docker-compose.yml and the dev overlay use.
     (
         "charges-svc",

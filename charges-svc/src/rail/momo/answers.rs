@@ -93,8 +93,9 @@ pub fn requested(reply: &Reply) -> Answer<Requested> {
     let outcome = match (reply.status.as_u16(), code.as_deref()) {
         (202, _) if reply.is_trusted() => Requested::Accepted { instruction: None },
         (401, _) if reply.is_unauthorized() => Requested::Refused(FailureReason::RailConfiguration),
-        // It may be ours of before; or nobody knows what became of it.
-        (400, Some("RESOURCE_ALREADY_EXIST" | "INTERNAL_PROCESSING_ERROR")) => Requested::Unknown,
+        (400 | 409, Some("RESOURCE_ALREADY_EXIST")) => Requested::AlreadyKnown,
+        // Nobody knows what became of it.
+        (400, Some("INTERNAL_PROCESSING_ERROR")) => Requested::Unknown,
         (400, Some(code)) => Requested::Refused(reason_of(code)),
         (500, Some(code)) if find_reason(code) == Some(FailureReason::RailConfiguration) => {
             Requested::Refused(FailureReason::RailConfiguration)
@@ -239,11 +240,15 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_reference_is_no_failure() {
-        for status in [400, 409, 500] {
+    fn a_duplicate_reference_is_no_failure_but_known_to_the_rail() {
+        for status in [400, 409] {
             let reply = problem(status, "RESOURCE_ALREADY_EXIST");
-            assert_eq!(requested(&reply).outcome, Requested::Unknown, "{status}");
+            let outcome = requested(&reply).outcome;
+            assert_eq!(outcome, Requested::AlreadyKnown, "{status}");
         }
+        // Nobody documents these.
+        let elsewhere = problem(500, "RESOURCE_ALREADY_EXIST");
+        assert_eq!(requested(&elsewhere).outcome, Requested::Unknown);
         assert_eq!(requested(&Reply::empty(409)).outcome, Requested::Unknown);
     }
 

@@ -2,8 +2,6 @@
 //!
 //! Promise: only a documented refusal is a refusal. All else is unknown, and a query will tell.
 
-use std::time::Duration;
-
 use serde::Deserialize;
 
 use crate::{
@@ -70,7 +68,7 @@ enum Stage {
     OtherStep,
     Succeeded,
     Failed,
-    /// The payer did nothing so far. Final only after the approval window.
+    /// The payer did nothing so far. Final only once the payer's time is over.
     Abandoned,
     Reversed,
     /// None that we know, or none at all.
@@ -190,8 +188,10 @@ fn requested_stage(said: &Said) -> Requested {
 
 /// A 400 is a refusal, unless the reference was used before or the transaction lives.
 fn requested_in_vain(said: &Said) -> Requested {
-    let is_over = matches!(said.stage(), Stage::Failed | Stage::Unclear);
-    if said.is_duplicate_reference() || !is_over {
+    if said.is_duplicate_reference() {
+        return Requested::AlreadyKnown;
+    }
+    if !matches!(said.stage(), Stage::Failed | Stage::Unclear) {
         return Requested::Unknown;
     }
     let reason = match said.envelope.kind.code().as_str() {
@@ -234,10 +234,10 @@ fn otp_stage(said: &Said) -> OtpSubmitted {
 }
 
 /// The answer to a query, by verify or by the check of a pending charge.
-pub fn found(reply: &Reply, query: &Query, approval_window: Duration) -> Answer<Found> {
+pub fn found(reply: &Reply, query: &Query) -> Answer<Found> {
     let said = Said::read(reply);
     let outcome = match (reply.status.as_u16(), said.envelope.code.code().as_str()) {
-        (200, _) => found_stage(&said, query, approval_window),
+        (200, _) => found_stage(&said, query),
         (400 | 404, "TRANSACTION_NOT_FOUND") => Found::ReferenceUnknown,
         (401, _) if reply.is_unauthorized() => {
             misconfigured("paystack", "query");
@@ -248,7 +248,7 @@ pub fn found(reply: &Reply, query: &Query, approval_window: Duration) -> Answer<
     said.answer(reply, outcome)
 }
 
-fn found_stage(said: &Said, query: &Query, approval_window: Duration) -> Found {
+fn found_stage(said: &Said, query: &Query) -> Found {
     match said.stage() {
         Stage::UnderWay | Stage::OtherStep => Found::Pending,
         Stage::OtpWanted => Found::OtpRequired,
@@ -264,10 +264,7 @@ fn found_stage(said: &Said, query: &Query, approval_window: Duration) -> Found {
             Found::Failed(FailureReason::OtpExpired)
         }
         Stage::Failed => Found::Failed(said.reason()),
-        Stage::Abandoned if query.age >= approval_window => {
-            Found::Failed(FailureReason::PayerTimeout)
-        }
-        Stage::Abandoned => Found::Pending,
+        Stage::Abandoned => Found::Abandoned { code_wanted: false },
         Stage::Reversed => Found::Reversed,
         Stage::Unclear => Found::Unknown,
     }

@@ -212,13 +212,15 @@ async fn json_is_json_however_its_type_is_written() {
 }
 
 #[tokio::test]
+async fn a_reference_that_was_used_before_is_known() {
+    let used = r#"{"code":"RESOURCE_ALREADY_EXIST","message":"duplicate"}"#;
+    assert_eq!(requested(json(409, used)).await, Requested::AlreadyKnown);
+}
+
+#[tokio::test]
 async fn everything_else_is_unknown_and_sent_once() {
     let not_found = r#"{"code":"PAYER_NOT_FOUND","message":"no"}"#;
     for reaction in [
-        json(
-            409,
-            r#"{"code":"RESOURCE_ALREADY_EXIST","message":"duplicate"}"#,
-        ),
         json(500, r#"{"code":"INTERNAL_PROCESSING_ERROR","message":"?"}"#),
         json(502, not_found),
         answer(400, "text/html", not_found),

@@ -20,6 +20,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
+    sync::watch,
     time::timeout,
 };
 
@@ -56,6 +57,8 @@ pub enum Reaction {
     CutInBody { status: u16 },
     /// Keeps the connection and says nothing.
     Silence,
+    /// Does this once the gate is open.
+    Held(watch::Receiver<bool>, Box<Reaction>),
 }
 
 pub fn answer(status: u16, content_type: &str, body: impl Into<String>) -> Reaction {
@@ -215,9 +218,14 @@ async fn react(
         headers: head.headers,
         body: String::from_utf8(body.to_vec()).unwrap(),
     };
-    let reaction = script(&request);
+    let mut reaction = script(&request);
     seen.lock().unwrap().push(request);
+    while let Reaction::Held(mut gate, then) = reaction {
+        gate.wait_for(|is_open| *is_open).await.unwrap();
+        reaction = *then;
+    }
     match reaction {
+        Reaction::Held(..) => unreachable!("the gate was passed"),
         Reaction::Cut => Err(io::Error::other("cut")),
         Reaction::Silence => pending().await,
         Reaction::Answer {

@@ -1,9 +1,6 @@
 //! Paystack over the wire.
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use charges_svc::{
     failure::FailureReason,
@@ -145,13 +142,15 @@ async fn a_charge_is_what_its_status_says_not_its_200() {
 }
 
 #[tokio::test]
+async fn a_reference_that_was_used_before_is_known() {
+    let used = r#"{"status":false,"message":"Duplicate Transaction Reference"}"#;
+    assert_eq!(requested(json(400, used)).await, Requested::AlreadyKnown);
+}
+
+#[tokio::test]
 async fn everything_else_is_unknown_and_sent_once() {
     let failed = r#"{"status":true,"message":"x","data":{"status":"failed","message":"declined"}}"#;
     for reaction in [
-        json(
-            400,
-            r#"{"status":false,"message":"Duplicate Transaction Reference"}"#,
-        ),
         answer(200, "text/html; charset=utf-8", failed),
         answer(400, "text/plain", failed),
         json(
@@ -355,7 +354,17 @@ async fn after_an_otp_the_pending_charge_is_checked_too() {
         (
             data(r#"{"status":"abandoned"}"#),
             wants_otp(),
-            (Found::OtpRequired, 2),
+            (Found::Abandoned { code_wanted: true }, 2),
+        ),
+        (
+            data(r#"{"status":"abandoned"}"#),
+            pending(),
+            (Found::Abandoned { code_wanted: false }, 2),
+        ),
+        (
+            data(r#"{"status":"abandoned"}"#),
+            html(200),
+            (Found::Abandoned { code_wanted: false }, 2),
         ),
         (
             pending(),
@@ -380,25 +389,6 @@ async fn after_an_otp_the_pending_charge_is_checked_too() {
     ] {
         let shown = format!("{verify:?} {charge:?}");
         assert_eq!(found_after_otp(verify, charge).await, expected, "{shown}");
-    }
-}
-
-#[tokio::test]
-async fn abandoned_is_a_timeout_only_once_the_window_has_passed() {
-    let network = Network::start(|_| data(r#"{"status":"abandoned"}"#)).await;
-    let timeout = || Found::Failed(FailureReason::PayerTimeout);
-    for (window, age, expected) in [
-        ("300s", 179, Found::Pending),
-        ("300s", 181, timeout()),
-        ("20s", 19, Found::Pending),
-        ("20s", 21, timeout()),
-    ] {
-        let rail = rail(&network, Provider::At, &[("approval-window", window)]);
-        let query = Query {
-            age: Duration::from_secs(age),
-            ..query(RailReference::new())
-        };
-        assert_eq!(rail.query(&query).await.outcome, expected, "{window} {age}");
     }
 }
 

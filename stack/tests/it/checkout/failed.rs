@@ -47,5 +47,6 @@ async fn a_prompt_that_is_never_answered_ends_as_not_approved_in_time() {
     let page = payer.wait_for("failed").await;
     page.says("not approved in time");
     page.says_not("You were not charged");
+    page.says("If money left your wallet");
     shop.close().await;
 }

@@ -7,8 +7,6 @@ use chassis::{
 
 use super::*;
 
-const WINDOW: Duration = Duration::from_secs(180);
-
 /// A 200 with `data` as given.
 fn reply(data: &str) -> Reply {
     Reply::json(
@@ -163,7 +161,7 @@ fn a_failure_is_the_first_rule_that_its_words_match() {
         );
         let outcome = otp_submitted(&reply).outcome;
         assert_eq!(outcome, OtpSubmitted::Failed(expected), "{words}");
-        assert_eq!(ask(&reply, 0), Found::Failed(expected), "{words}");
+        assert_eq!(ask(&reply), Found::Failed(expected), "{words}");
     }
 }
 
@@ -212,7 +210,7 @@ fn a_400_is_a_refusal_by_its_type_or_words() {
 }
 
 #[test]
-fn a_duplicate_reference_is_no_failure() {
+fn a_duplicate_reference_is_no_failure_but_known_to_the_rail() {
     for reply in [
         problem(
             400,
@@ -227,15 +225,14 @@ fn a_duplicate_reference_is_no_failure() {
             "duplicate transaction reference.",
         ),
         problem(400, "api_error", "duplicate_reference", "No"),
-        problem(
-            409,
-            "validation_error",
-            "",
-            "Duplicate Transaction Reference",
-        ),
     ] {
-        assert_eq!(requested(&reply).outcome, Requested::Unknown, "{reply:?}");
+        let outcome = requested(&reply).outcome;
+        assert_eq!(outcome, Requested::AlreadyKnown, "{reply:?}");
     }
+    // Nobody documents this one.
+    let text = "Duplicate Transaction Reference";
+    let elsewhere = problem(409, "validation_error", "", text);
+    assert_eq!(requested(&elsewhere).outcome, Requested::Unknown);
 }
 
 #[test]
@@ -254,7 +251,7 @@ fn a_refused_key_means_that_nothing_was_done() {
     assert_eq!(requested(&reply).outcome, configuration);
     assert_eq!(requested(&Reply::empty(401)).outcome, configuration);
     assert_eq!(otp_submitted(&reply).outcome, OtpSubmitted::NotSent);
-    assert_eq!(ask(&reply, 0), Found::Unknown);
+    assert_eq!(ask(&reply), Found::Unknown);
 }
 
 #[test]
@@ -313,13 +310,12 @@ fn a_submitted_code_is_what_the_status_says() {
     }
 }
 
-fn ask(reply: &Reply, age_ms: u64) -> Found {
+fn ask(reply: &Reply) -> Found {
     let query = Query {
         rail_reference: RailReference::new(),
-        age: Duration::from_millis(age_ms),
         may_want_code: false,
     };
-    found(reply, &query, WINDOW).outcome
+    found(reply, &query).outcome
 }
 
 #[test]
@@ -334,13 +330,14 @@ fn a_query_is_what_the_status_says() {
         ("send_address", Found::Pending),
         ("open_url", Found::Pending),
         ("send_otp", Found::OtpRequired),
+        ("abandoned", Found::Abandoned { code_wanted: false }),
         ("reversed", Found::Reversed),
         ("failed", Found::Failed(FailureReason::RailError)),
     ] {
-        assert_eq!(ask(&with_status(status), 600_000), expected, "{status}");
+        assert_eq!(ask(&with_status(status)), expected, "{status}");
     }
     for reply in unclear() {
-        assert_eq!(ask(&reply, 600_000), Found::Unknown, "{reply:?}");
+        assert_eq!(ask(&reply), Found::Unknown, "{reply:?}");
     }
 }
 
@@ -377,7 +374,7 @@ fn a_success_carries_their_reference_and_amount() {
             amount,
             fee: None,
         };
-        assert_eq!(ask(&reply, 0), expected, "{data}");
+        assert_eq!(ask(&reply), expected, "{data}");
     }
 }
 
@@ -386,26 +383,12 @@ fn an_expired_code_is_found_where_the_reply_to_it_was_lost() {
     let expired = reply(r#"{"status":"failed","gateway_response":"The voucher code has expired"}"#);
     let query = Query {
         rail_reference: RailReference::new(),
-        age: Duration::ZERO,
         may_want_code: true,
     };
-    let outcome = found(&expired, &query, WINDOW).outcome;
+    let outcome = found(&expired, &query).outcome;
     assert_eq!(outcome, Found::Failed(FailureReason::OtpExpired));
-    let without_otp = ask(&expired, 0);
+    let without_otp = ask(&expired);
     assert_eq!(without_otp, Found::Failed(FailureReason::RailError));
-}
-
-#[test]
-fn abandoned_is_a_timeout_only_once_the_window_has_passed() {
-    let timeout = Found::Failed(FailureReason::PayerTimeout);
-    for (age_ms, expected) in [
-        (0, Found::Pending),
-        (179_999, Found::Pending),
-        (180_000, timeout.clone()),
-        (600_000, timeout),
-    ] {
-        assert_eq!(ask(&with_status("abandoned"), age_ms), expected, "{age_ms}");
-    }
 }
 
 #[test]
@@ -413,13 +396,13 @@ fn a_reference_is_unknown_only_by_its_code() {
     let code = "transaction_not_found";
     let text = "Transaction reference not found.";
     let unknown = problem(400, "validation_error", code, text);
-    assert_eq!(ask(&unknown, 0), Found::ReferenceUnknown);
+    assert_eq!(ask(&unknown), Found::ReferenceUnknown);
     for reply in [
         problem(400, "validation_error", "", text),
         problem(500, "api_error", code, text),
         Reply::html(404),
     ] {
-        assert_eq!(ask(&reply, 0), Found::Unknown, "{reply:?}");
+        assert_eq!(ask(&reply), Found::Unknown, "{reply:?}");
     }
 }
 

@@ -1,0 +1,81 @@
+//! A payment request that goes out once more: its process died between the record and the rail's
+//! call, and the rail promises to refuse a reference's second use (design "Unknown outcomes").
+//!
+//! Promise: once, within [`RESEND_WITHIN`], only after its session has taken the charge again and
+//! the rail has said that it knows no such payment, and only after it is durable that it goes out.
+//! Nobody was told that nothing was started: that is told of ended charges alone.
+
+use std::{sync::Arc, time::Duration};
+
+use db::Tx;
+
+use crate::{
+    charge::{Charge, Lease},
+    create,
+    error::Result,
+    rail::Requested,
+    service::Service,
+    store,
+    tell::Opened,
+};
+
+/// From the charge's creation. Later the payer is hardly there to approve it.
+pub const RESEND_WITHIN: Duration = Duration::from_secs(90);
+
+impl Service {
+    /// Step 2 again, for a charge that may be sent once more: whether its session takes it.
+    pub async fn is_taken_again(&self, charge: &Charge) -> Result<bool> {
+        let timing = self.timing(self.rail_of(charge)?);
+        if !charge.may_be_resent(self.clock.now(), timing) {
+            return Ok(false);
+        }
+        Ok(match self.teller.open(charge).await {
+            Ok(Opened::Recorded) => true,
+            // What its process did before it died is not certain, so this is no reason to end it.
+            Ok(Opened::Refused) => false,
+            Err(status) => {
+                tracing::warn!(
+                    error = &status as &dyn std::error::Error,
+                    "sessions-svc does not take the charge again"
+                );
+                false
+            }
+        })
+    }
+
+    /// Notes, before it happens, that the request goes out once more, and holds the charge for
+    /// that long. `None`: it is too late, or somebody else holds it.
+    pub async fn begin_resend(&self, tx: &mut Tx, held: &Charge) -> Result<Option<Charge>> {
+        let (id, now) = (held.transaction_id, self.clock.now());
+        let timing = self.timing(self.rail_of(held)?);
+        if !held.may_be_resent(now, timing) {
+            return Ok(None);
+        }
+        let mut resent = held.clone();
+        resent.begin_resend(now);
+        if !store::charges::mark_resent(tx, &resent).await? {
+            return Ok(None);
+        }
+        let lease = Lease::new(self.clock.real_now(), self.settings.lease);
+        store::charges::hold(tx, id, lease).await?;
+        let said = ("request_payment", "sent_again");
+        store::evidence::keep(tx, id, said, None, now).await?;
+        Ok(Some(resent))
+    }
+
+    /// Sends it.
+    pub async fn resend(self: &Arc<Self>, charge: &Charge) -> Result<()> {
+        tracing::warn!(
+            charge.reference = %charge.reference,
+            "its process died before the rail's reply, the payment request goes out once more"
+        );
+        let rail = self.rail_of(charge)?;
+        let mut answer = rail.request_payment(&create::request(charge)).await;
+        // A word about this request alone: the first may be on its way still.
+        if let Requested::Refused(_) = answer.outcome {
+            answer.outcome = Requested::Unknown;
+        }
+        self.write_request_outcome(charge, &answer).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,287 @@
+//! When an outcome may be called final: by the networks' own clocks and words, never by ours.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use charges_svc::{
+    case::CaseKind,
+    charge::{Charge, Event, State},
+    failure::FailureReason,
+    rail::Provider,
+    store,
+};
+use proto::charges::{ChargeStatus, GetChargeRequest, SubmitOtpRequest};
+use tonic::Code;
+
+use crate::{
+    rails::network::{Network, Reaction, json},
+    world::{Neighbour, World, charge_of, check_refusal, request},
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A network that says whatever was last put here, except to requests for a token.
+#[derive(Clone)]
+struct Says(Arc<Mutex<Reaction>>);
+
+impl Says {
+    fn new(reaction: Reaction) -> Self {
+        Self(Arc::new(Mutex::new(reaction)))
+    }
+
+    fn now(&self, reaction: Reaction) {
+        *self.0.lock().unwrap() = reaction;
+    }
+
+    async fn network(&self) -> Network {
+        let says = self.clone();
+        Network::with_tokens(move |_| says.0.lock().unwrap().clone()).await
+    }
+}
+
+fn paystack(data: &str) -> Reaction {
+    json(200, format!(r#"{{"status":true,"data":{data}}}"#))
+}
+
+fn paid(charge: &Charge) -> Reaction {
+    let reference = charge.rail_reference;
+    paystack(&format!(
+        r#"{{"status":"success","reference":"{reference}","amount":2550,"currency":"GHS"}}"#
+    ))
+}
+
+fn abandoned() -> Reaction {
+    paystack(r#"{"status":"abandoned"}"#)
+}
+
+fn not_found() -> Reaction {
+    json(
+        400,
+        r#"{"status":false,"code":"transaction_not_found","message":"x"}"#,
+    )
+}
+
+fn failed_with(charge: &Charge) -> (State, Option<FailureReason>) {
+    (charge.state, charge.failure_reason)
+}
+
+/// Paystack's 180 s begin when it takes the request, at 18 s after our record at the latest; and
+/// it may be a little late by its own clock.
+#[tokio::test]
+async fn what_the_network_has_not_ended_is_final_only_after_its_own_time() {
+    for (said, events, reason) in [
+        (abandoned(), vec![], FailureReason::PayerTimeout),
+        (not_found(), vec![], FailureReason::RailUnavailable),
+        (
+            abandoned(),
+            vec![Event::CodeWanted, Event::CodeSent],
+            FailureReason::PayerTimeout,
+        ),
+    ] {
+        let network = Says::new(said).network().await;
+        let world = World::start_over(&network.address(), Neighbour::Away).await;
+        let age = Duration::from_secs(190);
+        let charge = world.given_old_charge(&events, age).await;
+        let world = world.restart().await;
+        world.clock.advance(Duration::from_secs(5)).await.unwrap();
+        let asked = world.charge(&charge.reference).await;
+        assert!(!asked.state.is_terminal(), "{reason} at {age:?}");
+        assert!(!network.calls().is_empty());
+        world.clock.advance(MINUTE).await.unwrap();
+        let ended = world.charge(&charge.reference).await;
+        assert_eq!(failed_with(&ended), (State::Failed, Some(reason)));
+    }
+}
+
+/// Money that came at 30 h, whose callback was lost, and a network that is away at 72 h.
+#[tokio::test]
+async fn a_look_after_a_failure_counts_only_once_it_is_answered() {
+    let says = Says::new(paystack(r#"{"status":"failed","message":"Declined"}"#));
+    let network = says.network().await;
+    let world = World::start_over(&network.address(), Neighbour::Away).await;
+    let declined = Event::Failed(FailureReason::PayerDeclined);
+    let charge = world
+        .given_old_charge(&[Event::Accepted, declined], 71 * HOUR)
+        .await;
+    let world = world.restart().await;
+    world.clock.advance(MINUTE).await.unwrap();
+    says.now(json(503, "{}"));
+    world.clock.advance(5 * HOUR).await.unwrap();
+    says.now(paid(&charge));
+    world.clock.advance(HOUR).await.unwrap();
+    let mut conn = world.db.read().await.unwrap();
+    let cases = store::cases::list_open(&mut conn).await.unwrap();
+    let kinds: Vec<_> = cases.iter().map(|case| case.kind).collect();
+    assert_eq!(kinds, [CaseKind::LateMoney]);
+    drop(conn);
+    // It was answered after 72 h, so this was the last look.
+    let after = world.charge(&charge.reference).await;
+    assert_eq!(after.next_query_at, None);
+    world.check_books().await;
+}
+
+/// A callback after the last look, while the network cannot be asked.
+#[tokio::test]
+async fn a_callback_after_a_failure_is_followed_up_until_the_network_answers() {
+    let says = Says::new(json(503, "{}"));
+    let network = says.network().await;
+    let world = World::start_over(&network.address(), Neighbour::Away).await;
+    let declined = Event::Failed(FailureReason::PayerDeclined);
+    let charge = world
+        .given_old_charge(&[Event::Accepted, declined], 80 * HOUR)
+        .await;
+    let mut tx = world.db.begin().await.unwrap();
+    let reference = charge.rail_reference;
+    let now = world.clock.now();
+    let hinted = store::charges::hint_by_rail_reference(&mut tx, "paystack", reference, now).await;
+    assert_eq!(hinted.unwrap(), Some(charge.transaction_id));
+    tx.commit().await.unwrap();
+    let world = world.restart().await;
+    world.clock.advance(MINUTE).await.unwrap();
+    says.now(paid(&charge));
+    world.clock.advance(HOUR).await.unwrap();
+    let mut conn = world.db.read().await.unwrap();
+    let cases = store::cases::list_open(&mut conn).await.unwrap();
+    assert_eq!(cases.len(), 1, "the money is found");
+}
+
+/// "I have that reference already" means that the rail knows it.
+#[tokio::test]
+async fn a_rail_that_calls_a_reference_used_knows_it_whatever_it_says_later() {
+    let used_at_mtn = json(409, r#"{"code":"RESOURCE_ALREADY_EXIST","message":"x"}"#);
+    let used_at_paystack = json(
+        400,
+        r#"{"status":false,"message":"Duplicate Transaction Reference"}"#,
+    );
+    let not_found_at_mtn = json(404, r#"{"code":"RESOURCE_NOT_FOUND","message":"x"}"#);
+    for (provider, used, not_found) in [
+        (proto::charges::Provider::Mtn, used_at_mtn, not_found_at_mtn),
+        (proto::charges::Provider::At, used_at_paystack, not_found()),
+    ] {
+        let says = Says::new(used);
+        let network = says.network().await;
+        let mut world = World::start_over(&network.address(), Neighbour::Open).await;
+        let mut request = request();
+        request.provider = provider.into();
+        let merchant_id = request.merchant_id.clone();
+        let told = world.charges.create_charge(request).await.unwrap();
+        says.now(not_found);
+        let reference = told.into_inner().charge.unwrap().reference;
+        world.clock.advance(20 * MINUTE).await.unwrap();
+        let get = GetChargeRequest {
+            merchant_id,
+            reference,
+        };
+        let charge = world.charges.get_charge(get).await.unwrap().into_inner();
+        assert_eq!(charge.status(), ChargeStatus::Initiated, "{provider:?}");
+        assert!(network.calls().len() > 4, "it was asked");
+    }
+}
+
+async fn submit(world: &mut World, charge: &Charge) -> Result<ChargeStatus, tonic::Status> {
+    let request = SubmitOtpRequest {
+        merchant_id: charge.merchant_id.to_string(),
+        reference: charge.reference.to_string(),
+        otp: "123456".to_owned(),
+    };
+    let told = world.charges.submit_otp(request).await?;
+    Ok(told.into_inner().charge.unwrap().status())
+}
+
+const TWO_WRONG_CODES: [Event; 5] = [
+    Event::CodeWanted,
+    Event::CodeSent,
+    Event::CodeWrong,
+    Event::CodeSent,
+    Event::CodeWrong,
+];
+
+/// The reply to the third code is lost. A rail that still wants one may not have looked yet.
+#[tokio::test]
+async fn only_the_rails_own_word_ends_a_charge_after_the_third_code() {
+    let says = Says::new(Reaction::Cut);
+    let network = says.network().await;
+    let mut world = World::start_over(&network.address(), Neighbour::Away).await;
+    let charge = world.given_charge(&TWO_WRONG_CODES).await;
+    let told = submit(&mut world, &charge).await.unwrap();
+    assert_eq!(told, ChargeStatus::Initiated);
+    let before = network.calls().len();
+    says.now(paystack(r#"{"status":"send_otp"}"#));
+    world.clock.advance(5 * MINUTE).await.unwrap();
+    assert!(network.calls().len() > before, "it was asked");
+    let asked = world.charge(&charge.reference).await;
+    assert!(!asked.state.is_terminal(), "{:?}", failed_with(&asked));
+    assert_eq!(
+        asked.state.shown(),
+        Some(charges_svc::charge::Status::Initiated)
+    );
+    // A fourth code is not taken.
+    let fourth = submit(&mut world, &charge).await;
+    check_refusal(fourth, Code::FailedPrecondition, "CHARGE_NOT_AWAITING_OTP");
+    says.now(paid(&charge));
+    world.clock.advance(10 * MINUTE).await.unwrap();
+    let settled = world.charge(&charge.reference).await;
+    assert_eq!(settled.state, State::Settled);
+}
+
+#[tokio::test]
+async fn a_third_code_that_the_rail_calls_wrong_ends_the_charge() {
+    let says = Says::new(paystack(r#"{"status":"send_otp"}"#));
+    let network = says.network().await;
+    let mut world = World::start_over(&network.address(), Neighbour::Away).await;
+    let charge = world.given_charge(&TWO_WRONG_CODES).await;
+    let told = submit(&mut world, &charge).await.unwrap();
+    assert_eq!(told, ChargeStatus::Failed);
+    let ended = world.charge(&charge.reference).await;
+    let reason = Some(FailureReason::OtpAttemptsExceeded);
+    assert_eq!(failed_with(&ended), (State::Failed, reason));
+}
+
+/// The network gives the payer up, though it would still take a code.
+#[tokio::test]
+async fn a_third_code_without_a_reply_ends_with_the_networks_own_time() {
+    let says = Says::new(Reaction::Cut);
+    let network = {
+        let says = says.clone();
+        Network::start(move |seen| {
+            if seen.call.starts_with("GET /charge/") {
+                return paystack(r#"{"status":"send_otp"}"#);
+            }
+            says.0.lock().unwrap().clone()
+        })
+        .await
+    };
+    let mut world = World::start_over(&network.address(), Neighbour::Away).await;
+    let charge = world.given_charge(&TWO_WRONG_CODES).await;
+    submit(&mut world, &charge).await.unwrap();
+    says.now(abandoned());
+    world.clock.advance(3 * MINUTE).await.unwrap();
+    let asked = world.charge(&charge.reference).await;
+    assert!(!asked.state.is_terminal(), "{:?}", failed_with(&asked));
+    world.clock.advance(2 * MINUTE).await.unwrap();
+    let ended = world.charge(&charge.reference).await;
+    let reason = Some(FailureReason::PayerTimeout);
+    assert_eq!(failed_with(&ended), (State::Failed, reason));
+}
+
+/// Of MTN, an unknown reference is final as late as anywhere else once nobody may send it again.
+#[tokio::test]
+async fn mtns_longer_time_counts_too() {
+    let not_found = json(404, r#"{"code":"RESOURCE_NOT_FOUND","message":"x"}"#);
+    let network = Says::new(not_found).network().await;
+    let world = World::start_over(&network.address(), Neighbour::Open).await;
+    let then = world.clock.now() - Duration::from_secs(310);
+    let charge = charge_of(Provider::Mtn, "momo", then);
+    let charge = world.given(charge, &[]).await;
+    let world = world.restart_beside(Neighbour::Open).await;
+    world.clock.advance(Duration::from_secs(5)).await.unwrap();
+    let asked = world.charge(&charge.reference).await;
+    assert!(!asked.state.is_terminal(), "{:?}", failed_with(&asked));
+    world.clock.advance(MINUTE).await.unwrap();
+    let ended = world.charge(&charge.reference).await;
+    let reason = Some(FailureReason::RailUnavailable);
+    assert_eq!(failed_with(&ended), (State::Failed, reason));
+}
