@@ -2,7 +2,9 @@
 //!
 //! Promise: once it is acknowledged, the rail will be asked, even if this process ends now.
 
-use chassis::ids::RailReference;
+use std::time::Duration;
+
+use chassis::{clock::Timestamp, ids::RailReference};
 
 use crate::{
     error::{Error, Result},
@@ -10,6 +12,16 @@ use crate::{
     service::Service,
     store,
 };
+
+/// A rail that gave no answer is asked again for a callback after this long at first, then always
+/// after twice as long.
+const ASK_AGAIN_MIN: Duration = Duration::from_secs(1);
+const ASK_AGAIN_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// When the rail is asked again that gave no answer `now` for a callback which came at `hinted_at`.
+pub fn ask_again(hinted_at: Timestamp, now: Timestamp) -> Timestamp {
+    now + now.since(hinted_at).clamp(ASK_AGAIN_MIN, ASK_AGAIN_MAX)
+}
 
 /// What came to a callback address, as it arrived.
 #[derive(Debug)]
@@ -45,11 +57,11 @@ impl Service {
         let hinted = match about {
             About::Token => {
                 let token = &callback.token;
-                let hinted = store::charges::hint_by_token(&mut tx, name, token, now).await?;
+                let hinted = store::hints::put_by_token(&mut tx, name, token, now).await?;
                 Some(hinted.ok_or(Error::CallbackNotFound)?)
             }
             About::Reference(reference) => {
-                store::charges::hint_by_rail_reference(&mut tx, name, reference, now).await?
+                store::hints::put_by_rail_reference(&mut tx, name, reference, now).await?
             }
             About::Nothing => None,
         };
@@ -60,7 +72,7 @@ impl Service {
         };
         store::evidence::keep(&mut tx, id, ("callback", "received"), None, now).await?;
         tx.commit().await?;
-        self.reconcile_alarm.ring();
+        self.reconcile_alarms.ring(name);
         Ok(())
     }
 }

@@ -274,7 +274,7 @@ pub struct Charge {
     pub mismatched: bool,
     /// When the payment, or the latest code, went to the rail: its queries count from here.
     pub submitted_at: Timestamp,
-    /// When the rail is asked next.
+    /// When the rail is asked next by the schedule; callbacks make it be asked besides.
     pub next_query_at: Option<Timestamp>,
     /// Callbacks so far. A query that began before the latest one proves nothing about it.
     pub hints: i64,

@@ -1,7 +1,8 @@
 //! How a charge begins: the four steps of design §3.
 //!
 //! Promise: one key is one charge, whose rail is called once at most, with a reference that was
-//! durable before. Whoever is told that nothing was started is told the truth.
+//! durable before. Whoever is told that nothing was started is told the truth; where it cannot be
+//! found out, nothing is promised.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +18,7 @@ use crate::{
     gate::Gate,
     message,
     rail::{Answer, Outcome as _, PaymentRequest, Rail, Requested},
-    service::{Change, Service, Told},
+    service::{Service, Told},
     store::{
         self,
         idempotency::{Key, Record},
@@ -72,8 +73,9 @@ impl Service {
         });
         match tokio::time::timeout_at(started + ANSWER_BY, outcome).await {
             Ok(Ok(told)) => told,
-            // Too late, or the task panicked.
-            Ok(Err(_)) | Err(_) if gate.leave() => Err(Error::NothingStarted),
+            // Too late, or the task panicked. The rail is not called any more, but what is on
+            // record may not be taken back.
+            Ok(Err(_)) | Err(_) if gate.leave() => Err(Error::OutcomeUnknown),
             Ok(Err(_)) | Err(_) => Ok(self.told_late(begun).await),
         }
     }
@@ -104,7 +106,8 @@ impl Service {
     async fn begin(&self, charge: &mut Charge, key: &Key) -> Result<Option<Told>> {
         let mut tx = self.db.begin().await?;
         let (id, now) = (charge.transaction_id, charge.created_at);
-        if !store::idempotency::take(&mut tx, key, id, now).await? {
+        let taken = store::idempotency::take(&mut tx, key, id, now).await;
+        if !taken.map_err(Error::of_contended_key)? {
             let record = store::idempotency::find(&mut tx, key).await?;
             // Its charge became void in between, so the key is free again.
             let record = record.ok_or(Error::NothingStarted)?;
@@ -120,8 +123,26 @@ impl Service {
             return Err(Error::SessionNotPayable);
         }
         tx.commit().await?;
-        self.reconcile_alarm.ring();
+        self.reconcile_alarms.ring(&charge.rail);
         Ok(None)
+    }
+
+    /// After a [`Service::begin`] whose end is not known: what became of it. Taking the key waits
+    /// for a transaction that has taken it and is not over, so that what is seen here is final.
+    /// Returns the answer to the earlier request that has the key; none: the charge is written.
+    async fn look_for(&self, charge: &Charge, key: &Key) -> Result<Option<Told>> {
+        let (id, now) = (charge.transaction_id, charge.created_at);
+        let mut tx = self.db.begin().await?;
+        if store::idempotency::take(&mut tx, key, id, now).await? {
+            // It was free. This transaction is not committed either.
+            return Err(Error::NothingStarted);
+        }
+        let record = store::idempotency::find(&mut tx, key).await?;
+        let record = record.ok_or(Error::NothingStarted)?;
+        if record.transaction_id == id {
+            return Ok(None);
+        }
+        self.replay(tx, key, record).await.map(Some)
     }
 
     /// The answer to a request whose key was used before. One that is rendered from the record is
@@ -145,7 +166,8 @@ impl Service {
             return Err(Error::IdempotencyInProgress);
         }
         let told = Told::from_record(charge);
-        if !store::idempotency::answer(&mut tx, id, told.status, &told.message).await? {
+        let kept = store::idempotency::answer(&mut tx, id, told.status, &told.message).await;
+        if !kept.map_err(Error::of_contended_key)? {
             // Answered, or void, since it was read: the next try is told which.
             return Err(Error::IdempotencyInProgress);
         }
@@ -182,9 +204,7 @@ impl Service {
         answer: &Answer<Requested>,
     ) -> Result<Told> {
         let mut tx = self.db.begin().await?;
-        let mut before = self.lock(&mut tx, charge.transaction_id).await?;
-        // A callback that came while the rail was called keeps its query.
-        before.hints = charge.hints;
+        let before = self.lock(&mut tx, charge.transaction_id).await?;
         let mut change = None;
         let told = if before.state == State::Submitting {
             let event = event_of(&answer.outcome);
@@ -212,15 +232,12 @@ impl Service {
     }
 
     /// Ends a charge that was certainly not sent: void, or FAILED where a repeated request may have
-    /// been answered from its record.
-    async fn give_up(&self, id: ChargeId, event: Event) -> Result<Option<Change>> {
+    /// been answered from its record. True: it is void, so nothing is left of it.
+    async fn give_up(&self, id: ChargeId, event: Event) -> Result<bool> {
         let mut tx = self.db.begin().await?;
-        let Some(before) = store::charges::find_locked(&mut tx, id).await? else {
-            // Its record was never committed.
-            return Ok(None);
-        };
+        let before = self.lock(&mut tx, id).await?;
         if before.state != State::Submitting {
-            return Ok(None);
+            return Ok(false);
         }
         let is_told = store::idempotency::lock_answered(&mut tx, id).await?;
         let event = match event {
@@ -230,7 +247,7 @@ impl Service {
         let change = self.change(&mut tx, &before, event).await?;
         tx.commit().await?;
         self.announce(&change);
-        Ok(Some(change))
+        Ok(change.charge.state == State::Void)
     }
 }
 
@@ -249,7 +266,8 @@ impl Attempt {
         }
         self.open(&charge).await?;
         let rail = self.service.rail_of(&charge)?;
-        if self.started.elapsed() >= START_BY || !self.gate.may_call() {
+        let is_in_time = self.started.elapsed() < START_BY && self.service.outlives_a_call(&charge);
+        if !(is_in_time && self.gate.may_call()) {
             return Err(self.leave(&charge, Error::NothingStarted).await);
         }
         self.call(rail, charge, new).await
@@ -258,16 +276,25 @@ impl Attempt {
     /// Step 1. Returns the answer to the earlier request that the key stands for, if it does.
     async fn record(&self, charge: &mut Charge, key: &Key) -> Result<Option<Told>> {
         let begun = self.service.begin(charge, key);
-        match tokio::time::timeout_at(self.started + RECORD_BY, begun).await {
-            Ok(Err(Error::Database(error))) => {
+        let begun = tokio::time::timeout_at(self.started + RECORD_BY, begun).await;
+        let error: anyhow::Error = match begun {
+            Ok(Err(Error::Database(error))) => error.into(),
+            Ok(done) => return done,
+            Err(late) => late.into(),
+        };
+        let error = format!("{error:#}");
+        tracing::error!(error, "the charge is not written, or not certainly");
+        self.gate.leave();
+        match self.service.look_for(charge, key).await {
+            Ok(None) => Err(self.leave(charge, Error::NothingStarted).await),
+            Err(Error::Database(error)) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "the charge is not written, or not certainly"
+                    "nobody knows whether the charge is written"
                 );
-                Err(self.leave(charge, Error::NothingStarted).await)
+                Err(Error::OutcomeUnknown)
             }
-            Ok(done) => done,
-            Err(_) => Err(self.leave(charge, Error::NothingStarted).await),
+            found => found,
         }
     }
 
@@ -304,7 +331,8 @@ impl Attempt {
         }
     }
 
-    /// The rail was not called and will not be. Returns what the caller is told.
+    /// The rail was not called and will not be. Returns what the caller is told: `told` once
+    /// nothing is left of the charge.
     async fn leave(&self, charge: &Charge, told: Error) -> Error {
         // Whoever waits hears of it from here; the gate tells who waits no longer.
         self.gate.leave();
@@ -313,14 +341,18 @@ impl Attempt {
         } else {
             Event::Failed(FailureReason::RailUnavailable)
         };
-        if let Err(error) = self.service.give_up(charge.transaction_id, event).await {
-            // The reconciler ends it: its reference stays unknown to the rail.
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "the charge is not given up yet"
-            );
+        match self.service.give_up(charge.transaction_id, event).await {
+            Ok(true) => told,
+            Ok(false) => Error::OutcomeUnknown,
+            Err(error) => {
+                // The reconciler ends it: its reference stays unknown to the rail.
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the charge is not given up yet"
+                );
+                Error::OutcomeUnknown
+            }
         }
-        told
     }
 }
 

@@ -15,8 +15,11 @@ pub enum Error {
     IdempotencyInProgress,
     #[error("the key was used with another request")]
     IdempotencyKeyReused,
+    /// Only where it is certain: what this request wrote is gone, and no earlier one has its key.
     #[error("nothing was started, try again")]
     NothingStarted,
+    #[error("nobody knows what was started")]
+    OutcomeUnknown,
     #[error("the session cannot be paid")]
     SessionNotPayable,
     #[error("no such rail or token")]
@@ -52,6 +55,17 @@ pub enum Error {
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+impl Error {
+    /// What a statement failed with that waits for whoever uses the same key.
+    pub fn of_contended_key(error: db::Error) -> Self {
+        if db::is_retryable(&error) {
+            Self::IdempotencyInProgress
+        } else {
+            error.into()
+        }
+    }
+}
+
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
         let message = error.to_string();
@@ -62,6 +76,7 @@ impl From<Error> for Status {
             Error::IdempotencyInProgress => told(Code::Aborted, "IDEMPOTENCY_IN_PROGRESS"),
             Error::IdempotencyKeyReused => told(Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED"),
             Error::NothingStarted => told(Code::Unavailable, "NOTHING_STARTED"),
+            Error::OutcomeUnknown => told(Code::Unavailable, "OUTCOME_UNKNOWN"),
             Error::SessionNotPayable => told(Code::FailedPrecondition, "SESSION_NOT_PAYABLE"),
             Error::CallbackNotFound => told(Code::NotFound, "CALLBACK_NOT_FOUND"),
             Error::CallbackSignatureInvalid => {

@@ -2,11 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod commit_wire;
 mod create;
+mod fairness;
+mod hints;
 mod hosted;
 mod operate;
 mod rail_away;
 mod rails;
 mod stalling;
+mod started;
 mod store;
 mod world;

@@ -3,7 +3,7 @@
 
 mod callback;
 mod momo;
-mod network;
+pub mod network;
 mod paystack;
 mod token;
 

@@ -1,6 +1,6 @@
 //! A running charges-svc on a fresh database, whose rails and neighbours cannot be reached.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use charges_svc::{
     charge::{Charge, Event, Lease, NewCharge},
@@ -61,10 +61,30 @@ impl World {
 
     pub async fn start_beside(neighbour: Neighbour) -> Self {
         let database = TestDb::new("charges-svc").await;
-        Self::start_on(database, tempfile::tempdir().unwrap(), neighbour).await
+        Self::start_on(database, tempfile::tempdir().unwrap(), neighbour, &[]).await
     }
 
-    async fn start_on(database: TestDb, folder: tempfile::TempDir, neighbour: Neighbour) -> Self {
+    /// With these flags in place of, or beside, those that every test has.
+    pub async fn start_with(flags: &[(&str, &str)]) -> Self {
+        let database = TestDb::new("charges-svc").await;
+        Self::start_through(database, Neighbour::Away, flags).await
+    }
+
+    /// On this database, which a flag may lead to another way.
+    pub async fn start_through(
+        database: TestDb,
+        neighbour: Neighbour,
+        flags: &[(&str, &str)],
+    ) -> Self {
+        Self::start_on(database, tempfile::tempdir().unwrap(), neighbour, flags).await
+    }
+
+    async fn start_on(
+        database: TestDb,
+        folder: tempfile::TempDir,
+        neighbour: Neighbour,
+        flags: &[(&str, &str)],
+    ) -> Self {
         let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let sessions_url = format!("http://{}", other.local_addr().unwrap());
         let (shutdown, tasks) = (Shutdown::new(), Tasks::new());
@@ -78,7 +98,7 @@ impl World {
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let config = config(&database.url, &sessions_url);
+        let config = config_with(&database.url, &sessions_url, flags);
         let clock = Clock::travelling(folder.path().join("clock")).unwrap();
         let sockets = Sockets {
             grpc: listener,
@@ -110,7 +130,7 @@ impl World {
         self.running.shutdown.begin();
         self.running.tasks.drain(Duration::from_secs(30)).await;
         self.db.close().await;
-        Self::start_on(self.database, self.folder, Neighbour::Away).await
+        Self::start_on(self.database, self.folder, Neighbour::Away, &[]).await
     }
 
     /// Writes a charge that has gone through these events, as a rail would have led it.
@@ -182,22 +202,30 @@ impl Drop for Running {
 }
 
 pub fn config(database_url: &str, neighbour_url: &str) -> Config {
-    let flag = |name: &str, value: &str| format!("--{name}={value}");
-    let flags = [
-        flag("database-url", database_url),
-        flag("sessions-url", neighbour_url),
-        flag("webhooks-url", neighbour_url),
+    config_with(database_url, neighbour_url, &[])
+}
+
+/// With these flags in place of, or beside, those that every test has.
+pub fn config_with(database_url: &str, neighbour_url: &str, more: &[(&str, &str)]) -> Config {
+    let mut flags = BTreeMap::from([
+        ("database-url", database_url),
+        ("sessions-url", neighbour_url),
+        ("webhooks-url", neighbour_url),
         // Nobody listens on port 1.
-        flag("momo-base-url", "http://127.0.0.1:1"),
-        flag("momo-subscription-key", "subscription-key"),
-        flag("momo-api-user", "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11"),
-        flag("momo-api-key", "api-key"),
-        flag("momo-target-environment", "mtnghana"),
-        flag("paystack-base-url", "http://127.0.0.1:1"),
-        flag("paystack-secret-key", PAYSTACK_SECRET_KEY),
-        flag("paystack-email-domain", "payers.example.com"),
-        flag("paystack-callback-token", CALLBACK_TOKEN),
-    ];
+        ("momo-base-url", "http://127.0.0.1:1"),
+        ("momo-subscription-key", "subscription-key"),
+        ("momo-api-user", "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11"),
+        ("momo-api-key", "api-key"),
+        ("momo-target-environment", "mtnghana"),
+        ("paystack-base-url", "http://127.0.0.1:1"),
+        ("paystack-secret-key", PAYSTACK_SECRET_KEY),
+        ("paystack-email-domain", "payers.example.com"),
+        ("paystack-callback-token", CALLBACK_TOKEN),
+    ]);
+    flags.extend(more.iter().copied());
+    let flags = flags
+        .into_iter()
+        .map(|(name, value)| format!("--{name}={value}"));
     Config::parse_from(std::iter::once("charges-svc".to_owned()).chain(flags))
 }
 
@@ -223,6 +251,13 @@ pub fn new_charge(now: Timestamp) -> Charge {
         hosted: None,
     };
     Charge::new(&new, "paystack", now, timing())
+}
+
+/// The same at the rail that debits MTN wallets.
+pub fn new_momo_charge(now: Timestamp) -> Charge {
+    let mut charge = new_charge(now);
+    (charge.rail, charge.provider) = ("momo".to_owned(), Provider::Mtn);
+    charge
 }
 
 pub fn lease(clock: &Clock) -> Lease {
