@@ -2,7 +2,12 @@
 //!
 //! Promise: once it is acknowledged, the rail will be asked, even if this process ends now.
 
-use chassis::ids::{ChargeId, RailReference};
+use std::time::Duration;
+
+use chassis::{
+    clock::Timestamp,
+    ids::{ChargeId, RailReference},
+};
 
 use crate::{
     error::{Error, Result},
@@ -10,6 +15,16 @@ use crate::{
     service::Service,
     store,
 };
+
+/// A rail that gave no answer is asked again for a callback after this long at first, then always
+/// after twice as long.
+const ASK_AGAIN_MIN: Duration = Duration::from_secs(1);
+const ASK_AGAIN_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// When the rail is asked again that gave no answer `now` for a callback which came at `hinted_at`.
+pub fn ask_again(hinted_at: Timestamp, now: Timestamp) -> Timestamp {
+    now + now.since(hinted_at).clamp(ASK_AGAIN_MIN, ASK_AGAIN_MAX)
+}
 
 /// What came to a callback address, as it arrived.
 #[derive(Debug)]
@@ -69,11 +84,11 @@ impl Service {
         let now = self.clock.now();
         let mut tx = self.db.begin().await?;
         // Void since it was found: there is nothing to ask about.
-        if store::charges::hint(&mut tx, id, now).await? {
+        if store::hints::put(&mut tx, id, now).await? {
             store::evidence::keep(&mut tx, id, ("callback", "received"), None, now).await?;
         }
         tx.commit().await?;
-        self.reconcile_alarm.ring();
+        self.reconcile_alarms.ring(rail.name());
         Ok(())
     }
 

@@ -293,7 +293,7 @@ pub struct Charge {
     pub taken_by: Option<Timestamp>,
     /// When the payment request went out once more, if it did.
     pub resent_at: Option<Timestamp>,
-    /// When the rail is asked next.
+    /// When the rail is asked next by the schedule; callbacks make it be asked besides.
     pub next_query_at: Option<Timestamp>,
     /// Callbacks so far. A query that began before the latest one proves nothing about it.
     pub hints: i64,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chassis::config::{self, Database, Listen, Mode, Refusals, Settings, Telemetry, Tls, duration};
 use clap::{Parser, Subcommand};
 
-use crate::service;
+use crate::{CALL_MAX, service};
 
 pub mod rails;
 
@@ -57,7 +57,8 @@ pub struct Config {
     #[arg(long, env = "OTP_LIFETIME", default_value = "10m", value_parser = duration)]
     pub otp_lifetime: Duration,
 
-    /// How long work of a process that died waits for another; more than a rail call takes.
+    /// How long work of a process that died waits for another: at least 7s more than the longest
+    /// timeout of the rails, and 13s.
     #[arg(long, env = "LEASE", default_value = "30s", value_parser = duration)]
     pub lease: Duration,
 
@@ -66,8 +67,11 @@ pub struct Config {
     pub fee_account: String,
 }
 
-/// A lease shorter than a rail call and its writing would let two ask at once.
-const LEASE_MIN: Duration = Duration::from_secs(10);
+/// From taking a charge to calling its rail: sessions-svc and two commits lie between.
+const OPENING_MAX: Duration = Duration::from_secs(4);
+
+/// Writing down what was said, to a database that is slow.
+const WRITING_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum Command {
@@ -83,6 +87,7 @@ impl Config {
             reconcile_schedule: self.reconcile_schedule.clone(),
             otp_lifetime: self.otp_lifetime,
             lease: self.lease,
+            call_max: self.rails.longest_call() + WRITING_MAX,
             fee_account: self.fee_account.clone(),
         }
     }
@@ -101,7 +106,11 @@ impl Settings for Config {
         let tls = &self.tls;
         tls.check_url(refusals, "SESSIONS_URL", &self.sessions_url);
         tls.check_url(refusals, "WEBHOOKS_URL", &self.webhooks_url);
-        refusals.unless(self.lease >= LEASE_MIN, "LEASE", "at least 10s");
+        // What is done under a lease that has ended is done by two.
+        let charging = OPENING_MAX + self.rails.longest_call() + WRITING_MAX;
+        let telling = 2 * CALL_MAX + WRITING_MAX;
+        let wants = "at least 13s, and 7s more than the longest timeout of the rails";
+        refusals.unless(self.lease >= charging.max(telling), "LEASE", wants);
         let lives = !self.otp_lifetime.is_zero();
         refusals.unless(lives, "OTP_LIFETIME", "more than nothing");
         let is_name = rails::is_name(&self.fee_account);

@@ -2,7 +2,7 @@
 //!
 //! Promise: one key is one charge, whose rail is called once at most, with a reference that was
 //! durable before; once more only as `resend.rs` says. Whoever is told that nothing was started is
-//! told the truth, and it is durable.
+//! told the truth, and it is durable; where it cannot be found out, nothing is promised.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,9 +36,6 @@ const RECORD_BY: Duration = Duration::from_secs(5);
 /// answered from the record.
 pub const START_BY: Duration = Duration::from_secs(10);
 
-/// How long a request that is late waits for its charge to be given up.
-const GIVE_UP_MAX: Duration = Duration::from_secs(1);
-
 /// A request without an answer is taken for running for so long.
 const RUNNING: Duration = Duration::from_secs(15);
 
@@ -52,7 +49,9 @@ impl Service {
     pub async fn create_charge(self: &Arc<Self>, new: NewCharge, key: String) -> Result<Told> {
         let (gate, started) = (Gate::default(), Instant::now());
         let rail = self.rails.for_provider(new.provider);
-        let charge = Charge::new(&new, rail.name(), self.clock.now(), self.timing(rail));
+        let mut charge = Charge::new(&new, rail.name(), self.clock.now(), self.timing(rail));
+        let lease = Lease::new(&self.clock, self.settings.lease);
+        (charge.lease_until, charge.fence) = (Some(lease.term.until), Some(lease.fence));
         let (id, begun) = (charge.transaction_id, charge.clone());
         let key = Key {
             merchant_id: new.merchant_id,
@@ -67,6 +66,7 @@ impl Service {
                 service,
                 gate: task_gate,
                 started,
+                lease,
                 _activity: activity,
             };
             let told = attempt.run(charge, &key).await;
@@ -76,12 +76,9 @@ impl Service {
         });
         match tokio::time::timeout_at(started + ANSWER_BY, outcome).await {
             Ok(Ok(told)) => told,
-            // Too late, or the task panicked.
-            Ok(Err(_)) | Err(_) if gate.leave() => {
-                let given_up = self.give_up(id, started, Error::NothingStarted);
-                let told = tokio::time::timeout(GIVE_UP_MAX, given_up).await;
-                Err(told.unwrap_or(Error::OutcomeUnknown))
-            }
+            // Too late, or the task panicked. The rail is not called any more, but what is on
+            // record may not be taken back.
+            Ok(Err(_)) | Err(_) if gate.leave() => Err(Error::OutcomeUnknown),
             Ok(Err(_)) | Err(_) => Ok(self.told_late(begun).await),
         }
     }
@@ -107,27 +104,46 @@ impl Service {
         found.ok_or(Error::ChargeNotFound)
     }
 
-    /// Step 1, up to its commit: the charge, its key and its timer. The charge's number is set on
-    /// the way.
-    async fn begin(&self, charge: &mut Charge, key: &Key) -> Result<Begun> {
+    /// Step 1: the charge, its key and its timer. The charge's number is set on the way. Returns
+    /// the answer to the earlier request that the key stands for, if it does.
+    async fn begin(&self, charge: &mut Charge, key: &Key) -> Result<Option<Told>> {
         let mut tx = self.db.begin().await?;
         let (id, now) = (charge.transaction_id, charge.created_at);
-        if !store::idempotency::take(&mut tx, key, id, now).await? {
+        let taken = store::idempotency::take(&mut tx, key, id, now).await;
+        if !taken.map_err(Error::of_contended_key)? {
             let record = store::idempotency::find(&mut tx, key).await?;
             // Its charge became void in between, so the key is free again.
             let record = record.ok_or(Error::NothingStarted)?;
-            return self.replay(tx, key, record).await.map(Begun::Before);
+            return self.replay(tx, key, record).await.map(Some);
         }
         if charge.hosted {
             charge.charge_number = store::charges::next_number(&mut tx, charge.session_id).await?;
         }
-        let lease = Lease::new(self.clock.real_now(), self.settings.lease);
-        (charge.lease_until, charge.fence) = (Some(lease.until), Some(lease.fence));
         charge.traceparent = telemetry::current_traceparent();
         if !store::charges::insert(&mut tx, charge).await? {
             return Err(Error::SessionNotPayable);
         }
-        Ok(Begun::Now(tx))
+        tx.commit().await?;
+        self.reconcile_alarms.ring(&charge.rail);
+        Ok(None)
+    }
+
+    /// After a [`Service::begin`] whose end is not known: what became of it. Taking the key waits
+    /// for a transaction that has taken it and is not over, so that what is seen here is final.
+    /// Returns the answer to the earlier request that has the key; none: the charge is written.
+    async fn look_for(&self, charge: &Charge, key: &Key) -> Result<Option<Told>> {
+        let (id, now) = (charge.transaction_id, charge.created_at);
+        let mut tx = self.db.begin().await?;
+        if store::idempotency::take(&mut tx, key, id, now).await? {
+            // It was free. This transaction is not committed either.
+            return Err(Error::NothingStarted);
+        }
+        let record = store::idempotency::find(&mut tx, key).await?;
+        let record = record.ok_or(Error::NothingStarted)?;
+        if record.transaction_id == id {
+            return Ok(None);
+        }
+        self.replay(tx, key, record).await.map(Some)
     }
 
     /// The answer to a request whose key was used before. One that is rendered from the record is
@@ -151,7 +167,8 @@ impl Service {
             return Err(Error::IdempotencyInProgress);
         }
         let told = Told::from_record(charge);
-        if !store::idempotency::answer(&mut tx, id, told.status, &told.message).await? {
+        let kept = store::idempotency::answer(&mut tx, id, told.status, &told.message).await;
+        if !kept.map_err(Error::of_contended_key)? {
             // Answered, or void, since it was read: the next try is told which.
             return Err(Error::IdempotencyInProgress);
         }
@@ -189,8 +206,6 @@ impl Service {
     ) -> Result<Told> {
         let mut tx = self.db.begin().await?;
         let mut before = self.lock(&mut tx, charge.transaction_id).await?;
-        // A callback that came while the rail was called keeps its query.
-        before.hints = charge.hints;
         before.end_call(self.clock.now());
         let mut change = None;
         let is_conclusive = match answer.outcome {
@@ -226,53 +241,27 @@ impl Service {
         Ok(told)
     }
 
-    /// Ends a charge that we did not send and will not. Returns what its caller is told: `told`
-    /// only once that is durable, since a charge that stays SUBMITTING may be sent by another
-    /// process.
-    async fn give_up(&self, id: ChargeId, started: Instant, told: Error) -> Error {
-        match self.try_give_up(id, started).await {
-            Ok(true) => told,
-            Ok(false) => Error::OutcomeUnknown,
-            Err(error) => {
-                // The reconciler ends it.
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "the charge is not given up yet"
-                );
-                Error::OutcomeUnknown
-            }
-        }
-    }
-
-    /// Void, or FAILED where a repeated request may have been answered from its record. False:
-    /// its record may be on its way still, or somebody else has taken the charge on.
-    async fn try_give_up(&self, id: ChargeId, started: Instant) -> Result<bool> {
+    /// Ends a charge that was certainly not sent: void, or FAILED where a repeated request may have
+    /// been answered from its record. True: it is void, so nothing is left of it. False: it has
+    /// ended otherwise, or somebody else has taken over, who may send it.
+    async fn give_up(&self, charge: &Charge, event: Event) -> Result<bool> {
+        let id = charge.transaction_id;
         let mut tx = self.db.begin().await?;
-        let Some(before) = store::charges::find_locked(&mut tx, id).await? else {
-            return Ok(false);
-        };
-        if before.state != State::Submitting || before.resent_at.is_some() {
+        let before = self.lock(&mut tx, id).await?;
+        let is_ours = before.fence == charge.fence && before.resent_at.is_none();
+        if before.state != State::Submitting || !is_ours {
             return Ok(before.state == State::Void);
         }
         let is_told = store::idempotency::lock_answered(&mut tx, id).await?;
-        let event = if is_told || started.elapsed() >= START_BY {
-            Event::Failed(FailureReason::RailUnavailable)
-        } else {
-            Event::Withdrawn
+        let event = match event {
+            Event::Withdrawn if is_told => Event::Failed(FailureReason::RailUnavailable),
+            event => event,
         };
         let change = self.change(&mut tx, &before, event).await?;
         tx.commit().await?;
         self.announce(&change);
-        Ok(true)
+        Ok(change.charge.state == State::Void)
     }
-}
-
-/// What stands once step 1 is ready.
-enum Begun {
-    /// The answer to the earlier request that the key stands for.
-    Before(Told),
-    /// A new charge, written and not yet committed.
-    Now(Tx),
 }
 
 /// One run of the four steps, in a task of its own.
@@ -280,53 +269,58 @@ struct Attempt {
     service: Arc<Service>,
     gate: Gate,
     started: Instant,
+    lease: Lease,
     _activity: Activity,
 }
 
 impl Attempt {
     async fn run(&self, mut charge: Charge, key: &Key) -> Result<Told> {
-        if let Some(replayed) = self.record(&mut charge, key).await? {
-            return Ok(replayed);
+        if let Some(told) = self.record(&mut charge, key).await? {
+            return Ok(told);
         }
-        self.open(&charge).await?;
+        if let Some(told) = self.open(&charge).await? {
+            return Ok(told);
+        }
         let rail = self.service.rail_of(&charge)?;
-        if self.started.elapsed() >= START_BY || !self.gate.may_call() {
-            return Err(self.leave(&charge, Error::NothingStarted).await);
+        let is_late = self.started.elapsed() >= START_BY
+            || self.lease.term.is_over(&self.service.clock)
+            || !self.service.outlives_a_call(&charge);
+        if is_late || !self.gate.may_call() {
+            return self.leave(&charge, Error::NothingStarted).await;
         }
         self.call(rail, charge).await
     }
 
-    /// Step 1. Returns the answer to the earlier request that the key stands for, if it does.
+    /// Step 1. Returns the answer to the earlier request that the key stands for, if it does, or how
+    /// the charge stands if it is no longer ours.
     async fn record(&self, charge: &mut Charge, key: &Key) -> Result<Option<Told>> {
-        let by = self.started + RECORD_BY;
         let begun = self.service.begin(charge, key);
-        let tx = match tokio::time::timeout_at(by, begun).await {
-            Ok(Ok(Begun::Before(told))) => return Ok(Some(told)),
-            Ok(Ok(Begun::Now(tx))) => tx,
-            Ok(Err(Error::Database(error))) => {
+        let begun = tokio::time::timeout_at(self.started + RECORD_BY, begun).await;
+        let error: anyhow::Error = match begun {
+            Ok(Err(Error::Database(error))) => error.into(),
+            Ok(done) => return done,
+            Err(late) => late.into(),
+        };
+        let error = format!("{error:#}");
+        tracing::error!(error, "the charge is not written, or not certainly");
+        self.gate.leave();
+        match self.service.look_for(charge, key).await {
+            Ok(None) => self.leave(charge, Error::NothingStarted).await.map(Some),
+            Err(Error::Database(error)) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "the charge is not written"
+                    "nobody knows whether the charge is written"
                 );
-                return Err(Error::NothingStarted);
+                Err(Error::OutcomeUnknown)
             }
-            Ok(Err(error)) => return Err(error),
-            Err(_) => return Err(Error::NothingStarted),
-        };
-        match tokio::time::timeout_at(by, tx.commit()).await {
-            Ok(Ok(())) => {
-                self.service.reconcile_alarm.ring();
-                Ok(None)
-            }
-            // Perhaps it is written after all.
-            Ok(Err(_)) | Err(_) => Err(self.leave(charge, Error::NothingStarted).await),
+            found => found,
         }
     }
 
-    /// Step 2.
-    async fn open(&self, charge: &Charge) -> Result<()> {
+    /// Step 2. Returns how the charge stands if it is no longer ours.
+    async fn open(&self, charge: &Charge) -> Result<Option<Told>> {
         let told = match self.service.teller.open(charge).await {
-            Ok(Opened::Recorded) => return Ok(()),
+            Ok(Opened::Recorded) => return Ok(None),
             Ok(Opened::Refused) if charge.hosted => Error::SessionNotPayable,
             Ok(Opened::Refused) => Error::NothingStarted,
             Err(status) => {
@@ -337,7 +331,7 @@ impl Attempt {
                 Error::NothingStarted
             }
         };
-        Err(self.leave(charge, told).await)
+        self.leave(charge, told).await.map(Some)
     }
 
     /// Step 3, and what follows.
@@ -356,12 +350,28 @@ impl Attempt {
         }
     }
 
-    /// The rail was not called and will not be. Returns what the caller is told.
-    async fn leave(&self, charge: &Charge, told: Error) -> Error {
+    /// We did not call the rail and will not. The caller is told so once nothing is left of the
+    /// charge; or how it stands, where somebody has been answered or has taken over.
+    async fn leave(&self, charge: &Charge, told: Error) -> Result<Told> {
         // Whoever waits hears of it from here; the gate tells who waits no longer.
         self.gate.leave();
-        let id = charge.transaction_id;
-        self.service.give_up(id, self.started, told).await
+        let event = if self.started.elapsed() < START_BY {
+            Event::Withdrawn
+        } else {
+            Event::Failed(FailureReason::RailUnavailable)
+        };
+        match self.service.give_up(charge, event).await {
+            Ok(true) => Err(told),
+            Ok(false) => Ok(self.service.told_late(charge.clone()).await),
+            Err(error) => {
+                // The reconciler ends it: its reference stays unknown to the rail.
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the charge is not given up yet"
+                );
+                Err(Error::OutcomeUnknown)
+            }
+        }
     }
 }
 

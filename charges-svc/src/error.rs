@@ -15,9 +15,10 @@ pub enum Error {
     IdempotencyInProgress,
     #[error("the key was used with another request")]
     IdempotencyKeyReused,
+    /// Only where it is certain: what this request wrote is gone, and no earlier one has its key.
     #[error("nothing was started, try again")]
     NothingStarted,
-    #[error("it is not certain that nothing was started")]
+    #[error("nobody knows what was started")]
     OutcomeUnknown,
     #[error("the session cannot be paid")]
     SessionNotPayable,
@@ -53,6 +54,17 @@ pub enum Error {
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// What a statement failed with that waits for whoever uses the same key.
+    pub fn of_contended_key(error: db::Error) -> Self {
+        if db::is_retryable(&error) {
+            Self::IdempotencyInProgress
+        } else {
+            error.into()
+        }
+    }
+}
 
 impl From<Error> for Status {
     fn from(error: Error) -> Self {

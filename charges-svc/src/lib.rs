@@ -9,6 +9,7 @@
 //!   FAILED never change; money that does not fit is in suspense, with a case for an operator.
 //! - sessions-svc hears of each change first, and webhooks-svc only after that.
 
+mod budget;
 mod callback;
 pub mod case;
 pub mod charge;
@@ -54,6 +55,7 @@ use tonic::service::Routes;
 use config::Config;
 use grpc::Grpc;
 use rail::Rails;
+use reconcile::{Alarms, Reconciler};
 use service::Service;
 use tell::Teller;
 
@@ -82,11 +84,16 @@ pub async fn serve(
     release_leases(&db)
         .await
         .context("old leases are still held")?;
-    let reconciler = clock.worker("charges: reconciler");
+    let rails = Rails::from_config(&config.rails).context("the rails are not usable")?;
+    let reconcilers = rails.each().map(|rail| Reconciler::new(rail, &clock));
     let relay = clock.worker("charges: relay");
-    let service = Arc::new(service(&config, &db, &clock, [&reconciler, &relay])?);
+    let alarms = Alarms::of(&reconcilers);
+    let service = Arc::new(service(&config, (&db, &clock), rails, alarms, &relay)?);
     let loops = Tasks::new();
-    start_loops(&loops, &service, [reconciler, relay], &shutdown);
+    for reconciler in reconcilers {
+        loops.spawn(reconciler.run(Arc::clone(&service), shutdown.clone()));
+    }
+    start_loops(&loops, &service, relay, &shutdown);
 
     let grpc = Grpc(Arc::clone(&service));
     let routes = Routes::new(ChargesServer::new(grpc.clone()))
@@ -110,9 +117,10 @@ pub async fn serve(
 
 fn service(
     config: &Config,
-    db: &Db,
-    clock: &Clock,
-    [reconciler, relay]: [&Worker; 2],
+    (db, clock): (&Db, &Clock),
+    rails: Rails,
+    reconcile_alarms: Alarms,
+    relay: &Worker,
 ) -> anyhow::Result<Service> {
     let sessions = connect(&config.sessions_url, &config.tls, CALL_MAX).context("SESSIONS_URL")?;
     let webhooks = connect(&config.webhooks_url, &config.tls, CALL_MAX).context("WEBHOOKS_URL")?;
@@ -122,28 +130,18 @@ fn service(
     Ok(Service {
         db: db.clone(),
         clock: clock.clone(),
-        rails: Rails::from_config(&config.rails).context("the rails are not usable")?,
+        rails,
         settings: config.settings(),
         teller,
         relay: Relay::new(db, clock, relay, &tasks, config.lease, hand_on),
-        reconcile_alarm: reconciler.alarm(),
+        reconcile_alarms,
         tasks,
     })
 }
 
-fn start_loops(
-    loops: &Tasks,
-    service: &Arc<Service>,
-    [reconciler, relay]: [Worker; 2],
-    shutdown: &Shutdown,
-) {
+fn start_loops(loops: &Tasks, service: &Arc<Service>, relay: Worker, shutdown: &Shutdown) {
     let sweeper = service.clock.worker("charges: sweeper");
     loops.spawn(service.relay.clone().run(relay, shutdown.clone()));
-    loops.spawn(reconcile::run(
-        Arc::clone(service),
-        reconciler,
-        shutdown.clone(),
-    ));
     loops.spawn(upkeep::sweep(
         Arc::clone(service),
         sweeper,

@@ -52,8 +52,9 @@ impl Service {
         });
         match tokio::time::timeout_at(started + ANSWER_BY, outcome).await {
             Ok(Ok(told)) => told,
-            // Too late, or the task panicked.
-            Ok(Err(_)) | Err(_) if gate.leave() => Err(Error::NothingStarted),
+            // Too late, or the task panicked. The code is not sent any more, but its try may not be
+            // given back.
+            Ok(Err(_)) | Err(_) if gate.leave() => Err(Error::OutcomeUnknown),
             Ok(Err(_)) | Err(_) => Ok(self.told_late(called).await),
         }
     }
@@ -67,11 +68,49 @@ impl Service {
         }
         let change = self.change(&mut tx, &before, Event::CodeSent).await?;
         store::charges::hold(&mut tx, charge.transaction_id, lease).await?;
+        let mut taken = change.charge.clone();
+        (taken.lease_until, taken.fence) = (Some(lease.term.until), Some(lease.fence));
+        if let Err(error) = tx.commit().await {
+            tracing::error!(%error, "nobody knows whether the charge is taken for the code");
+            return Err(self.give_back(&taken).await);
+        }
+        self.announce(&change);
+        Ok(taken)
+    }
+
+    /// The code was not sent and will not be: its try is given back. Returns what the caller is
+    /// told.
+    async fn give_back(&self, taken: &Charge) -> Error {
+        match self.try_give_back(taken).await {
+            Ok(true) => Error::NothingStarted,
+            Ok(false) => Error::OutcomeUnknown,
+            Err(error) => {
+                // The reconciler finds that the rail still waits.
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the code's try is not given back"
+                );
+                Error::OutcomeUnknown
+            }
+        }
+    }
+
+    /// Locking the charge waits for the transaction that took it, so that what is seen is final.
+    /// False: somebody else has changed the charge.
+    async fn try_give_back(&self, taken: &Charge) -> Result<bool> {
+        let mut tx = self.db.begin().await?;
+        let before = self.lock(&mut tx, taken.transaction_id).await?;
+        if before.version < taken.version {
+            // It was never taken.
+            return Ok(true);
+        }
+        if before.state != State::OtpSubmitting || before.fence != taken.fence {
+            return Ok(false);
+        }
+        let change = self.change(&mut tx, &before, Event::CodeNotSent).await?;
         tx.commit().await?;
         self.announce(&change);
-        let mut taken = change.charge;
-        (taken.lease_until, taken.fence) = (Some(lease.term.until), Some(lease.fence));
-        Ok(taken)
+        Ok(true)
     }
 
     /// Writes down what the rail said to the code.
@@ -82,13 +121,7 @@ impl Service {
     ) -> Result<Told> {
         let mut tx = self.db.begin().await?;
         let mut before = self.lock(&mut tx, taken.transaction_id).await?;
-        // A callback that came while the rail was called keeps its query.
-        before.hints = taken.hints;
-        let is_not_sent = matches!(answer.outcome, OtpSubmitted::NotSent);
-        // What was not sent is no news to whoever has taken over since: that one asks the rail.
-        let is_ours = before.state == State::OtpSubmitting
-            && before.version == taken.version
-            && (before.fence == taken.fence || !is_not_sent);
+        let is_ours = before.state == State::OtpSubmitting && before.version == taken.version;
         let (mut change, now) = (None, self.clock.now());
         if is_ours {
             before.end_call(now);
@@ -109,7 +142,7 @@ impl Service {
                 let next = before.query_after(now, self.timing(self.rail_of(&before)?));
                 let mut held = before;
                 held.fence = taken.fence;
-                store::charges::release(&mut tx, &held, next, now).await?;
+                store::charges::release(&mut tx, &held, next).await?;
                 Told::unanswered(held)
             }
             // A query was quicker.
@@ -121,7 +154,7 @@ impl Service {
         tx.commit().await?;
         match &change {
             Some(change) => self.announce_now(change).await,
-            None => self.reconcile_alarm.ring(),
+            None => self.reconcile_alarms.ring(&taken.rail),
         }
         Ok(told)
     }
@@ -160,20 +193,17 @@ impl Submission {
         let taken = match self.service.take_for_code(charge, lease).await {
             Ok(taken) => taken,
             Err(Error::Database(error)) => {
-                // Perhaps it was taken after all; then a query finds that the rail still waits.
-                tracing::error!(%error, "the charge is not taken for the code, or not certainly");
+                // Before its commit was tried.
+                tracing::error!(%error, "the charge is not taken for the code");
                 return Err(Error::NothingStarted);
             }
             Err(error) => return Err(error),
         };
-        let is_late = self.started.elapsed() >= START_BY || lease.term.is_over(&self.service.clock);
+        let is_late = self.started.elapsed() >= START_BY
+            || lease.term.is_over(&self.service.clock)
+            || !self.service.outlives_a_call(&taken);
         if is_late || !self.gate.may_call() {
-            let not_sent = Answer {
-                outcome: OtpSubmitted::NotSent,
-                rail_text: None,
-            };
-            self.service.write_code_outcome(&taken, &not_sent).await?;
-            return Err(Error::NothingStarted);
+            return Err(self.service.give_back(&taken).await);
         }
         let answer = rail.submit_otp(taken.rail_reference, otp).await;
         match self.service.write_code_outcome(&taken, &answer).await {

@@ -4,7 +4,7 @@
 //! Promise: an answer that the rail did not clearly give is `Unknown`, never a failure. A rail is
 //! called with a reference that was durable before, and is called once for it.
 
-use std::{future::Future, str::FromStr, time::Duration};
+use std::{future::Future, num::NonZeroU32, str::FromStr, time::Duration};
 
 use anyhow::Context as _;
 use chassis::{
@@ -212,10 +212,13 @@ impl Rails {
         }
     }
 
+    pub fn each(&self) -> [&Rail; 2] {
+        [&self.momo, &self.paystack]
+    }
+
     /// The rail that calls itself so ([`Rail::name`]).
     pub fn by_name(&self, name: &str) -> Option<&Rail> {
-        let rails = [&self.momo, &self.paystack];
-        rails.into_iter().find(|rail| rail.name() == name)
+        self.each().into_iter().find(|rail| rail.name() == name)
     }
 }
 
@@ -242,6 +245,14 @@ impl Rail {
         match self {
             Self::Momo(rail) => rail.approval_window(),
             Self::Paystack(rail) => rail.approval_window(),
+        }
+    }
+
+    /// How often this process may ask it.
+    pub fn queries_per_second(&self) -> NonZeroU32 {
+        match self {
+            Self::Momo(rail) => rail.queries_per_second(),
+            Self::Paystack(rail) => rail.queries_per_second(),
         }
     }
 

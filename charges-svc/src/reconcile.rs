@@ -1,15 +1,18 @@
 //! The reconciler: asks rails about charges when their time comes, and acts on the answers. The
 //! only way in which a charge ends once its rail may have been called.
 //!
+//! Each rail has a reconciler of its own, with places and a budget of its own: one that hangs keeps
+//! no other waiting.
+//!
 //! Promise: an outcome that nobody knows stays unknown until the rail says. Any number of
 //! reconcilers may run; a charge is held by one at a time, and what a slow one finds is acted on
 //! only if the charge is still as it was when it was asked about.
 
-use std::sync::Arc;
+use std::{future::Future, sync::Arc};
 
 use anyhow::Context as _;
 use chassis::{
-    clock::{Activity, Timestamp, Worker},
+    clock::{Activity, Alarm, Clock, Timestamp, Worker},
     ids::CaseId,
     money::Money,
     shutdown::Shutdown,
@@ -20,88 +23,138 @@ use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
 use crate::{
+    budget::Budget,
+    callback,
     case::{Case, CaseKind},
     charge::{Charge, Event},
     error::Result,
     ledger,
-    rail::{Answer, Found, Outcome as _, Provider, Query},
+    rail::{Answer, Found, Outcome as _, Provider, Query, Rail},
+    resend::Resending,
     service::{Change, Service},
     store,
     verdict::{self, Verdict},
 };
 
-/// Rails that are asked at the same time.
+/// Queries of one rail that run at the same time.
 const RUNNING_MAX: usize = 32;
 
-/// Asks until the process stops, then waits for what runs.
-pub async fn run(service: Arc<Service>, mut worker: Worker, shutdown: Shutdown) {
-    let mut running = JoinSet::new();
-    while !shutdown.has_begun() {
-        let due = match start_due(&service, &mut running).await {
-            Ok(due) => due,
-            Err(error) => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "the charges to ask about cannot be read"
-                );
-                None
-            }
-        };
-        tokio::select! {
-            () = shutdown.wait() => break,
-            // Its activity ends here, where the loop is awake and will look for a new due time.
-            Some(ended) = running.join_next() => log_panic(ended),
-            () = worker.rest(due), if running.len() < RUNNING_MAX => {}
-        }
+/// What asks one rail.
+pub struct Reconciler {
+    rail: &'static str,
+    budget: Budget,
+    worker: Worker,
+}
+
+/// Wake the reconcilers, each of its own rail.
+#[derive(Clone, Debug)]
+pub struct Alarms(Vec<(&'static str, Alarm)>);
+
+impl Alarms {
+    pub fn of(reconcilers: &[Reconciler]) -> Self {
+        let each = reconcilers.iter();
+        Self(each.map(|one| (one.rail, one.worker.alarm())).collect())
     }
-    while let Some(ended) = running.join_next().await {
-        log_panic(ended);
+
+    pub fn ring(&self, rail: &str) {
+        for (_, alarm) in self.0.iter().filter(|(name, _)| *name == rail) {
+            alarm.ring();
+        }
     }
 }
 
-/// Starts to ask about what is due, as far as there is room. Returns what to wait for.
-async fn start_due(
-    service: &Arc<Service>,
-    running: &mut JoinSet<Activity>,
-) -> Result<Option<Timestamp>> {
-    loop {
-        let mut conn = service.db.read().await?;
-        let due = store::charges::next_due(&mut conn, service.clock.real_now()).await?;
-        drop(conn);
-        let room = RUNNING_MAX - running.len();
-        if room == 0 || due.is_none_or(|due| due > service.clock.now()) {
-            return Ok(due);
-        }
-        let mut tx = service.db.begin().await?;
-        let limit = i64::try_from(room).unwrap_or(i64::MAX);
-        let lease = service.settings.lease;
-        let claimed = store::charges::claim_due(&mut tx, &service.clock, limit, lease).await?;
-        tx.commit().await?;
-        if claimed.is_empty() {
-            // Another process was quicker.
-            return Ok(None);
-        }
-        for charge in claimed {
-            let activity = service.clock.activity();
-            let service = Arc::clone(service);
-            let span = tracing::info_span!(
-                "reconcile",
-                transaction.id = %charge.transaction_id,
-                state = charge.state.code(),
-            );
-            telemetry::set_parent(&span, charge.traceparent.as_deref());
-            let asking = async move {
-                if let Err(error) = service.ask(&charge).await {
-                    tracing::error!(
-                        error = format!("{error:#}"),
-                        "the charge waits for its lease"
-                    );
-                }
-                activity
-            };
-            running.spawn(asking.instrument(span));
+impl Reconciler {
+    pub fn new(rail: &Rail, clock: &Clock) -> Self {
+        Self {
+            rail: rail.name(),
+            budget: Budget::new(rail.queries_per_second(), clock.now()),
+            worker: clock.worker(rail.name()),
         }
     }
+
+    /// Asks until the process stops, then waits for what runs.
+    pub async fn run(mut self, service: Arc<Service>, shutdown: Shutdown) {
+        let mut running = JoinSet::new();
+        while !shutdown.has_begun() {
+            let due = match self.start_due(&service, &mut running).await {
+                Ok(due) => due,
+                Err(error) => {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "the charges to ask about cannot be read"
+                    );
+                    None
+                }
+            };
+            tokio::select! {
+                () = shutdown.wait() => break,
+                // Its activity ends here, where the loop is awake and will look for a new due time.
+                Some(ended) = running.join_next() => log_panic(ended),
+                () = self.worker.rest(due), if running.len() < RUNNING_MAX => {}
+            }
+        }
+        while let Some(ended) = running.join_next().await {
+            log_panic(ended);
+        }
+    }
+
+    /// Starts to ask about what is due, as far as there is room. Returns what to wait for.
+    async fn start_due(
+        &mut self,
+        service: &Arc<Service>,
+        running: &mut JoinSet<Activity>,
+    ) -> Result<Option<Timestamp>> {
+        loop {
+            let mut conn = service.db.read().await?;
+            let real_now = service.clock.real_now();
+            let due = store::charges::next_due(&mut conn, self.rail, real_now).await?;
+            drop(conn);
+            let (now, places) = (service.clock.now(), RUNNING_MAX - running.len());
+            if places == 0 || due.is_none_or(|due| due > now) {
+                return Ok(due);
+            }
+            let room = self.budget.room(now).min(places as u64);
+            if room == 0 {
+                return Ok(Some(self.budget.next()));
+            }
+            let mut tx = service.db.begin().await?;
+            let limit = i64::try_from(room).unwrap_or(i64::MAX);
+            let (clock, lease) = (&service.clock, service.settings.lease);
+            let claimed =
+                store::charges::claim_due(&mut tx, clock, self.rail, limit, lease).await?;
+            tx.commit().await?;
+            if claimed.is_empty() {
+                // Another process was quicker.
+                return Ok(None);
+            }
+            self.budget.spend(claimed.len() as u64);
+            for charge in claimed {
+                running.spawn(asking(service, charge));
+            }
+        }
+    }
+}
+
+/// Asks about one charge, in the trace that it came from.
+fn asking(service: &Arc<Service>, charge: Charge) -> impl Future<Output = Activity> + use<> {
+    let activity = service.clock.activity();
+    let service = Arc::clone(service);
+    let span = tracing::info_span!(
+        "reconcile",
+        transaction.id = %charge.transaction_id,
+        state = charge.state.code(),
+    );
+    telemetry::set_parent(&span, charge.traceparent.as_deref());
+    let asking = async move {
+        if let Err(error) = service.ask(&charge).await {
+            tracing::error!(
+                error = format!("{error:#}"),
+                "the charge waits for its lease"
+            );
+        }
+        activity
+    };
+    asking.instrument(span)
 }
 
 fn log_panic(ended: Result<Activity, tokio::task::JoinError>) {
@@ -124,11 +177,11 @@ impl Service {
         };
         let answer = rail.query(&query).await;
         let concluded = self.conclude(claimed, asked_at, &answer, is_taken_again);
-        let resent = concluded
+        let resending = concluded
             .await
             .context("the rail's answer is not written")?;
-        if let Some(resent) = resent {
-            let sent = self.resend(&resent).await;
+        if let Some(resending) = resending {
+            let sent = self.resend(&resending).await;
             sent.context("the rail's reply to the second request is not written")?;
         }
         Ok(())
@@ -142,7 +195,7 @@ impl Service {
         asked_at: Timestamp,
         answer: &Answer<Found>,
         is_taken_again: bool,
-    ) -> Result<Option<Charge>> {
+    ) -> Result<Option<Resending>> {
         let (id, now) = (claimed.transaction_id, self.clock.now());
         let mut tx = self.db.begin().await?;
         let mut charge = self.lock(&mut tx, id).await?;
@@ -155,17 +208,18 @@ impl Service {
             tx.commit().await?;
             return Ok(None);
         }
-        // For who writes next: callbacks since then, and the lease, are judged as of the claim.
-        (charge.hints, charge.fence) = (claimed.hints, claimed.fence);
+        // For who writes next: the lease is judged as of the claim.
+        charge.fence = claimed.fence;
+        self.note_hint(&mut tx, claimed, &answer.outcome).await?;
         charge.seen_at_rail |= verdict::shows_reference(&answer.outcome);
         let timing = self.timing(self.rail_of(&charge)?);
         let verdict = verdict::judge(&charge, &answer.outcome, asked_at, timing);
         if verdict == Verdict::Resend
             && is_taken_again
-            && let Some(resent) = self.begin_resend(&mut tx, &charge).await?
+            && let Some(resending) = self.begin_resend(&mut tx, &charge).await?
         {
             tx.commit().await?;
-            return Ok(Some(resent));
+            return Ok(Some(resending));
         }
         let change = self
             .act(&mut tx, &charge, &answer.outcome, (verdict, asked_at))
@@ -175,6 +229,18 @@ impl Service {
             self.announce(&change);
         }
         Ok(None)
+    }
+
+    /// An answer does for every callback that came before the rail was asked. Without one, the rail
+    /// is asked again for them.
+    async fn note_hint(&self, tx: &mut Tx, claimed: &Charge, found: &Found) -> Result<()> {
+        let (id, seen, now) = (claimed.transaction_id, claimed.hints, self.clock.now());
+        if *found != Found::Unknown {
+            store::hints::end(tx, id, seen).await?;
+        } else if let Some(hinted_at) = store::hints::waiting_since(tx, id, seen).await? {
+            store::hints::put_off(tx, id, callback::ask_again(hinted_at, now)).await?;
+        }
+        Ok(())
     }
 
     /// An answer tells how things stood when the rail was asked, however late it comes.
@@ -211,7 +277,7 @@ impl Service {
             Found::Unknown => charge.query_after_silence(asked_at, timing),
             _ => charge.query_after(asked_at, timing),
         };
-        store::charges::release(tx, charge, next, now).await?;
+        store::charges::release(tx, charge, next).await?;
         Ok(None)
     }
 

@@ -22,6 +22,13 @@ use crate::{
 /// From the charge's creation. Later the payer is hardly there to approve it.
 pub const RESEND_WITHIN: Duration = Duration::from_secs(90);
 
+/// A payment request that is about to go out once more.
+#[derive(Clone, Debug)]
+pub struct Resending {
+    charge: Charge,
+    lease: Lease,
+}
+
 impl Service {
     /// Step 2 again, for a charge that may be sent once more: whether its session takes it.
     pub async fn is_taken_again(&self, charge: &Charge) -> Result<bool> {
@@ -45,7 +52,7 @@ impl Service {
 
     /// Notes, before it happens, that the request goes out once more, and holds the charge for
     /// that long. `None`: it is too late, or somebody else holds it.
-    pub async fn begin_resend(&self, tx: &mut Tx, held: &Charge) -> Result<Option<Charge>> {
+    pub async fn begin_resend(&self, tx: &mut Tx, held: &Charge) -> Result<Option<Resending>> {
         let (id, now) = (held.transaction_id, self.clock.now());
         let timing = self.timing(self.rail_of(held)?);
         if !held.may_be_resent(now, timing) {
@@ -56,15 +63,20 @@ impl Service {
         if !store::charges::mark_resent(tx, &resent).await? {
             return Ok(None);
         }
-        let lease = Lease::new(self.clock.real_now(), self.settings.lease);
+        let lease = Lease::new(&self.clock, self.settings.lease);
         store::charges::hold(tx, id, lease).await?;
         let said = ("request_payment", "sent_again");
         store::evidence::keep(tx, id, said, None, now).await?;
-        Ok(Some(resent))
+        Ok(Some(Resending { charge: resent, lease }))
     }
 
-    /// Sends it.
-    pub async fn resend(self: &Arc<Self>, charge: &Charge) -> Result<()> {
+    /// Sends it, while it is still ours to send.
+    pub async fn resend(self: &Arc<Self>, resending: &Resending) -> Result<()> {
+        let Resending { charge, lease } = resending;
+        if lease.term.is_over(&self.clock) {
+            // Whoever has taken over asks the rail, as after any request that may have gone out.
+            return Ok(());
+        }
         tracing::warn!(
             charge.reference = %charge.reference,
             "its process died before the rail's reply, the payment request goes out once more"

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use chassis::{
-    clock::{Alarm, Clock, Timestamp},
+    clock::{Clock, Timestamp},
     ids::{ChargeId, EventId, MerchantId, Reference, SessionId},
     money::Money,
     shutdown::Tasks,
@@ -21,6 +21,7 @@ use crate::{
     error::{Error, Result},
     ledger, message,
     rail::{Rail, Rails},
+    reconcile::Alarms,
     resend::RESEND_WITHIN,
     schedule::Timing,
     store,
@@ -43,6 +44,8 @@ pub struct Settings {
     pub otp_lifetime: Duration,
     /// Real time. How long work of a process that died waits for another.
     pub lease: Duration,
+    /// Real time. The longest that a rail call takes, with the writing of its outcome.
+    pub call_max: Duration,
     /// Where fees that rails keep are posted: `fees:<name>`.
     pub fee_account: String,
 }
@@ -56,8 +59,8 @@ pub struct Service {
     pub settings: Settings,
     pub teller: Teller,
     pub relay: outbox::Relay,
-    /// Wakes the reconciler: a query's time was committed.
-    pub reconcile_alarm: Alarm,
+    /// Wake the reconcilers: a query's time was committed.
+    pub reconcile_alarms: Alarms,
 }
 
 /// What a POST on a charge answers.
@@ -207,6 +210,12 @@ impl Service {
         Ok(Some(EventId::new()))
     }
 
+    /// Whether a rail call that begins now is over, and written down, while the charge is held.
+    pub fn outlives_a_call(&self, held: &Charge) -> bool {
+        let over_at = self.clock.real_now() + self.settings.call_max;
+        held.lease_until.is_some_and(|until| until >= over_at)
+    }
+
     /// The charge, held until the transaction ends.
     pub async fn lock(&self, tx: &mut Tx, id: ChargeId) -> Result<Charge> {
         let found = store::charges::find_locked(tx, id).await?;
@@ -217,14 +226,14 @@ impl Service {
     pub fn announce(&self, change: &Change) {
         count(&change.charge);
         self.relay.ring();
-        self.reconcile_alarm.ring();
+        self.reconcile_alarms.ring(&change.charge.rail);
     }
 
     /// After a commit: tells sessions-svc at once, and waits a moment for it to have heard. The
     /// relay goes on by itself.
     pub async fn announce_now(&self, change: &Change) {
         count(&change.charge);
-        self.reconcile_alarm.ring();
+        self.reconcile_alarms.ring(&change.charge.rail);
         let row = change.outbox_row;
         let telling = async {
             if !self.relay.at_once(row, RELAY_WAIT).await {

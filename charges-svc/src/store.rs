@@ -6,6 +6,7 @@
 pub mod cases;
 pub mod charges;
 pub mod evidence;
+pub mod hints;
 pub mod idempotency;
 pub mod postings;
 

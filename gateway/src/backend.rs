@@ -4,6 +4,9 @@
 //! An attempt that never reached a service may always be repeated. One that may have, and whose
 //! answer was lost, is repeated only when it reads, or when it carries an idempotency key: then the
 //! service answers from its record of the first. Repeats are a small part of all calls.
+//!
+//! What a service says of one attempt ("nothing was started") is not said of the call where an
+//! earlier attempt may have arrived: that one may have started it.
 
 use std::{
     error::Error as _,
@@ -136,8 +139,8 @@ impl<C: Clone> Backend<C> {
                 Failure::Unsent => true,
                 Failure::Lost => effect != Effect::Once,
                 Failure::Late => false,
-                // Our own lost attempt is still running, not the caller's.
-                Failure::Refused(Error::IdempotencyInProgress) if lost => true,
+                // True of this attempt alone: a lost one may be running, or may have been done.
+                Failure::Refused(error) if lost && error.is_of_one_attempt() => true,
                 Failure::Refused(Error::OutcomeUnknown) if effect == Effect::None => {
                     return Err(Error::NothingStarted);
                 }

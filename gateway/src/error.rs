@@ -164,6 +164,14 @@ impl Error {
         }
     }
 
+    /// Whether it says what became of one attempt, and nothing of others with the same key.
+    pub fn is_of_one_attempt(&self) -> bool {
+        matches!(
+            self,
+            Self::NothingStarted | Self::OutcomeUnknown | Self::IdempotencyInProgress
+        )
+    }
+
     /// Seconds after which a repeat makes sense.
     fn retry_after_seconds(&self) -> Option<u32> {
         match self {

@@ -5,6 +5,8 @@ use std::time::Duration;
 use chassis::config::{self, Database, Listen, Mode, Refusals, Settings, Telemetry, Tls, duration};
 use clap::{Parser, Subcommand};
 
+use crate::PUBLISH_MAX;
+
 /// Payment sessions, their transactions as shown, expiry, the customer directory.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "sessions-svc", version)]
@@ -31,7 +33,7 @@ pub struct Config {
     pub session_lifetime: Duration,
 
     /// How long the event of a process that died waits for another to relay it; also the most
-    /// that one relay may take.
+    /// that one relay may take. At least 8s.
     #[arg(long, env = "LEASE", default_value = "30s", value_parser = duration)]
     pub lease: Duration,
 
@@ -41,6 +43,10 @@ pub struct Config {
     #[command(flatten)]
     pub telemetry: Telemetry,
 }
+
+/// What a lease must leave for reading an event and recording that it was told. One that ends
+/// before lets another process tell the same at the same time.
+const RECORDING_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum Command {
@@ -63,6 +69,11 @@ impl Settings for Config {
             .check_url(refusals, "WEBHOOKS_URL", &self.webhooks_url);
         let lives = !self.session_lifetime.is_zero();
         refusals.unless(lives, "SESSION_LIFETIME", "more than nothing");
-        refusals.unless(!self.lease.is_zero(), "LEASE", "more than nothing");
+        let is_longer = self.lease >= PUBLISH_MAX + RECORDING_MAX;
+        refusals.unless(
+            is_longer,
+            "LEASE",
+            "at least 8s: telling webhooks-svc takes 5s",
+        );
     }
 }

@@ -27,6 +27,9 @@ const MOMO_API_USER: &str = "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11";
 const MOMO_API_KEY: &str = "stack-momo-api-key";
 const PAYSTACK_SECRET_KEY: &str = "sk_test_stack";
 
+/// The schedule is some fifteen times shorter here than in production, and the networks are ours.
+const QUERIES_PER_SECOND: u32 = 200;
+
 /// Services that run, and how to reach them.
 pub struct Services {
     addresses: Addresses,
@@ -271,6 +274,8 @@ impl Start<'_> {
             format!("--webhooks-url={}", url(at.webhooks)),
             format!("--callback-base-url={}", url(at.api)),
             format!("--reconcile-schedule={}", schedule.join(",")),
+            format!("--momo-queries-per-second={QUERIES_PER_SECOND}"),
+            format!("--paystack-queries-per-second={QUERIES_PER_SECOND}"),
             format!("--momo-base-url={}", url(at.handset)),
             format!("--momo-subscription-key={MOMO_SUBSCRIPTION_KEY}"),
             format!("--momo-api-user={MOMO_API_USER}"),

@@ -1,6 +1,6 @@
 //! The rails' settings: where they are, who we are to them, and which provider goes over which.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use chassis::config::{Refusals, duration};
 use clap::{Args, ValueEnum};
@@ -16,6 +16,12 @@ use crate::{
     },
 };
 
+
+/// MTN lets a partner make ten calls a second.
+const MOMO_QUERIES_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("not zero");
+
+/// Paystack publishes no limit; this many find the outcome of as many payments as it takes.
+const PAYSTACK_QUERIES_PER_SECOND: NonZeroU32 = NonZeroU32::new(20).expect("not zero");
 
 /// Every rail, and the table of which carries which provider.
 #[derive(Clone, Debug, Args)]
@@ -87,6 +93,11 @@ pub struct Momo {
     /// How long a query may take; 8 s at most.
     #[arg(long, env = "MOMO_QUERY_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub momo_query_timeout: Duration,
+
+    /// How often this process asks MTN what became of payments; more wait. Several replicas share
+    /// what MTN allows a partner, ten calls a second: each is given its part.
+    #[arg(long, env = "MOMO_QUERIES_PER_SECOND", default_value_t = MOMO_QUERIES_PER_SECOND)]
+    pub momo_queries_per_second: NonZeroU32,
 }
 
 /// Paystack Charge API.
@@ -120,6 +131,15 @@ pub struct Paystack {
     /// How long a query may take; 8 s at most.
     #[arg(long, env = "PAYSTACK_QUERY_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub paystack_query_timeout: Duration,
+
+    /// How often this process asks Paystack what became of payments; more wait. Each replica has as
+    /// many.
+    #[arg(
+        long,
+        env = "PAYSTACK_QUERIES_PER_SECOND",
+        default_value_t = PAYSTACK_QUERIES_PER_SECOND
+    )]
+    pub paystack_queries_per_second: NonZeroU32,
 }
 
 impl Rails {
@@ -141,6 +161,15 @@ impl Rails {
         refusals.in_production(is_real, "APPROVAL_WINDOW", "at least 5m");
         self.momo.check(refusals);
         self.paystack.check(refusals);
+    }
+
+    /// The longest that any call of a rail may take.
+    pub fn longest_call(&self) -> Duration {
+        let (momo, paystack) = (&self.momo, &self.paystack);
+        momo.momo_request_timeout
+            .max(momo.momo_query_timeout)
+            .max(paystack.paystack_request_timeout)
+            .max(paystack.paystack_query_timeout)
     }
 }
 

@@ -6,7 +6,7 @@
 
 mod answers;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -47,6 +47,7 @@ struct Inner {
     callback_base: Option<String>,
     request_timeout: Duration,
     query_timeout: Duration,
+    queries_per_second: NonZeroU32,
     approval_window: Duration,
     /// Held while a token is minted, so that one is minted for all who wait.
     token: Mutex<Option<Token>>,
@@ -115,6 +116,7 @@ impl Momo {
             callback_base: callback_base.transpose().context("CALLBACK_BASE_URL")?,
             request_timeout: momo.momo_request_timeout,
             query_timeout: momo.momo_query_timeout,
+            queries_per_second: momo.momo_queries_per_second,
             approval_window: config.approval_window.min(Self::APPROVAL_WINDOW),
             token: Mutex::new(None),
             secrets: [
@@ -127,6 +129,10 @@ impl Momo {
 
     pub(super) fn approval_window(&self) -> Duration {
         self.0.approval_window
+    }
+
+    pub(super) fn queries_per_second(&self) -> NonZeroU32 {
+        self.0.queries_per_second
     }
 
     /// What must not stand in any text.

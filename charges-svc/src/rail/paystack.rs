@@ -5,7 +5,7 @@
 
 mod answers;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use chassis::ids::RailReference;
@@ -40,6 +40,7 @@ struct Inner {
     email_domain: String,
     request_timeout: Duration,
     query_timeout: Duration,
+    queries_per_second: NonZeroU32,
     approval_window: Duration,
     /// The secret key and the callback token.
     secrets: [SecretString; 2],
@@ -110,6 +111,7 @@ impl Paystack {
             email_domain: paystack.paystack_email_domain.clone(),
             request_timeout: paystack.paystack_request_timeout,
             query_timeout: paystack.paystack_query_timeout,
+            queries_per_second: paystack.paystack_queries_per_second,
             approval_window: config.approval_window.min(APPROVAL_WINDOW_MAX),
             secrets,
         })))
@@ -117,6 +119,10 @@ impl Paystack {
 
     pub(super) fn approval_window(&self) -> Duration {
         self.0.approval_window
+    }
+
+    pub(super) fn queries_per_second(&self) -> NonZeroU32 {
+        self.0.queries_per_second
     }
 
     /// What must not stand in any text.

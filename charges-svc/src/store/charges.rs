@@ -172,17 +172,16 @@ pub async fn keep_instruction(tx: &mut Tx, id: ChargeId, instruction: Option<&st
     Ok(())
 }
 
-/// Changes a charge from `before` to `after`. False: it is no longer as `before` was.
-///
-/// A callback that came since `before` was read keeps its query.
+/// Changes a charge from `before` to `after`. False: it is no longer as `before` was. Callbacks that
+/// wait are left alone, see [`super::hints`].
 pub async fn change(tx: &mut Tx, before: &Charge, after: &Charge) -> Result<bool> {
     let changed = tx
         .sql(
             "update charges set
                  state = $5, version = $6, failure_reason = $7, otp_tries = $8,
                  otp_expires_at = $9, seen_at_rail = $10, submitted_at = $11,
-                 next_query_at = case when hints = $12 then $13 else $14 end,
-                 lease_until = $15, fence = $16, updated_at = $14, taken_by = $17
+                 next_query_at = $12, lease_until = $13, fence = $14, updated_at = $15,
+                 taken_by = $16
              where transaction_id = $1 and state = $2 and version = $3 and mismatched = $4",
         )
         .bind(before.transaction_id)
@@ -196,11 +195,10 @@ pub async fn change(tx: &mut Tx, before: &Charge, after: &Charge) -> Result<bool
         .bind(after.otp_expires_at)
         .bind(after.seen_at_rail)
         .bind(after.submitted_at)
-        .bind(before.hints)
         .bind(after.next_query_at)
-        .bind(after.updated_at)
         .bind(after.lease_until)
         .bind(after.fence)
+        .bind(after.updated_at)
         .bind(after.taken_by)
         .run()
         .await?;
@@ -208,26 +206,19 @@ pub async fn change(tx: &mut Tx, before: &Charge, after: &Charge) -> Result<bool
 }
 
 /// Lets a charge go whose state stays: keeps what was learned, and when the rail is asked next.
-/// A callback that came since `held` was read keeps its query. False: another holds it now.
-pub async fn release(
-    tx: &mut Tx,
-    held: &Charge,
-    next_query_at: Option<Timestamp>,
-    now: Timestamp,
-) -> Result<bool> {
+/// Callbacks that wait are left alone. False: another holds it now.
+pub async fn release(tx: &mut Tx, held: &Charge, next_query_at: Option<Timestamp>) -> Result<bool> {
     let released = tx
         .sql(
             "update charges set
-                 seen_at_rail = $3, next_query_at = case when hints = $4 then $5 else $6 end,
-                 lease_until = null, fence = null, taken_by = $7
+                 seen_at_rail = $3, next_query_at = $4, lease_until = null, fence = null,
+                 taken_by = $5
              where transaction_id = $1 and fence = $2",
         )
         .bind(held.transaction_id)
         .bind(held.fence)
         .bind(held.seen_at_rail)
-        .bind(held.hints)
         .bind(next_query_at)
-        .bind(now)
         .bind(held.taken_by)
         .run()
         .await?;
@@ -330,57 +321,77 @@ pub async fn find_by_rail_reference(
     Ok(found.map(|(id,)| id))
 }
 
-/// Makes the rail be asked at once about the charge. False: it is void.
-pub async fn hint(tx: &mut Tx, id: ChargeId, now: Timestamp) -> Result<bool> {
-    let hinted = tx
-        .sql(
-            "update charges set next_query_at = $2, hints = hints + 1
-             where transaction_id = $1 and state <> 'VOID'",
+/// Claims by one of the two timers, which is named.
+macro_rules! claim {
+    ($timer:literal) => {
+        concat!(
+            "with due as materialized (
+                 select transaction_id from charges
+                 where rail = $1 and ",
+            $timer,
+            " <= $2 and (lease_until is null or lease_until <= $3)
+                 order by ",
+            $timer,
+            " limit $4
+                 for update skip locked
+             )
+             update charges set lease_until = $5, fence = $6
+             where transaction_id in (select transaction_id from due)
+             returning ",
+            columns!()
         )
-        .bind(id)
-        .bind(now)
-        .run()
-        .await?;
-    Ok(hinted == 1)
+    };
 }
 
-/// Takes up to `limit` charges whose rail is to be asked and that nobody holds, the most overdue
-/// first.
+/// Takes up to `limit` charges about which this rail is to be asked and that nobody holds: first
+/// those that the rail called about, then by the schedule; the most overdue first.
 pub async fn claim_due(
     tx: &mut Tx,
     clock: &Clock,
+    rail: &str,
     limit: i64,
     lease: Duration,
 ) -> Result<Vec<Charge>> {
+    let (now, real_now) = (clock.now(), clock.real_now());
     let lease = Lease::new(clock, lease);
-    tx.sql(concat!(
-        "with due as materialized (
-             select transaction_id from charges
-             where next_query_at <= $1 and (lease_until is null or lease_until <= $2)
-             order by next_query_at limit $3
-             for update skip locked
-         )
-         update charges set lease_until = $4, fence = $5
-         where transaction_id in (select transaction_id from due)
-         returning ",
-        columns!()
-    ))
-    .bind(clock.now())
-    .bind(clock.real_now())
-    .bind(limit)
-    .bind(lease.term.until)
-    .bind(lease.fence)
-    .all()
-    .await
+    let mut claimed: Vec<Charge> = Vec::new();
+    for claim in [claim!("hint_due_at"), claim!("next_query_at")] {
+        let left = limit - i64::try_from(claimed.len()).unwrap_or(i64::MAX);
+        if left <= 0 {
+            break;
+        }
+        let more = tx
+            .sql(claim)
+            .bind(rail)
+            .bind(now)
+            .bind(real_now)
+            .bind(left)
+            .bind(lease.term.until)
+            .bind(lease.fence);
+        claimed.extend(more.all::<Charge>().await?);
+    }
+    Ok(claimed)
 }
 
-/// When the next charge that nobody holds is due.
-pub async fn next_due(conn: &mut Conn, real_now: Timestamp) -> Result<Option<Timestamp>> {
+/// When this rail is to be asked next about a charge that nobody holds.
+pub async fn next_due(
+    conn: &mut Conn,
+    rail: &str,
+    real_now: Timestamp,
+) -> Result<Option<Timestamp>> {
     let (due,): (Option<Timestamp>,) = conn
         .sql(
-            "select min(next_query_at) from charges
-             where next_query_at is not null and (lease_until is null or lease_until <= $1)",
+            "select min(due) from (
+                 select min(hint_due_at) as due from charges
+                 where rail = $1 and hint_due_at is not null
+                   and (lease_until is null or lease_until <= $2)
+                 union all
+                 select min(next_query_at) as due from charges
+                 where rail = $1 and next_query_at is not null
+                   and (lease_until is null or lease_until <= $2)
+             ) as timers",
         )
+        .bind(rail)
         .bind(real_now)
         .one()
         .await?;

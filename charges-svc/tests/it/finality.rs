@@ -134,10 +134,9 @@ async fn a_callback_after_a_failure_is_followed_up_until_the_network_answers() {
         .given_old_charge(&[Event::Accepted, declined], 80 * HOUR)
         .await;
     let mut tx = world.db.begin().await.unwrap();
-    let reference = charge.rail_reference;
     let now = world.clock.now();
-    let hinted = store::charges::hint_by_rail_reference(&mut tx, "paystack", reference, now).await;
-    assert_eq!(hinted.unwrap(), Some(charge.transaction_id));
+    let hinted = store::hints::put(&mut tx, charge.transaction_id, now).await;
+    assert!(hinted.unwrap());
     tx.commit().await.unwrap();
     let world = world.restart().await;
     world.clock.advance(MINUTE).await.unwrap();

@@ -13,7 +13,10 @@ use chassis::{
     shutdown::{Shutdown, Tasks},
 };
 use db::{Db, testing::TestDb};
-use proto::charges::{ChargeStatus, charges_client::ChargesClient};
+use proto::{
+    charges::{ChargeStatus, charges_client::ChargesClient},
+    sessions::record_transaction_response::Outcome,
+};
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},
@@ -46,7 +49,7 @@ async fn insert(db: &Db, charge: &Charge) {
 
 async fn claim(db: &Db, clock: &Clock) -> usize {
     let mut tx = db.begin().await.unwrap();
-    let claimed = store::charges::claim_due(&mut tx, clock, 8, Duration::from_secs(30)).await;
+    let claimed = store::charges::claim_due(&mut tx, clock, "paystack", 8, Duration::from_secs(30)).await;
     tx.commit().await.unwrap();
     claimed.unwrap().len()
 }
@@ -92,7 +95,7 @@ impl Gated {
         let config = config(&database.url, &url(&front));
         let (gate, opened) = watch::channel(false);
         tasks.spawn(pass_on(front, back.local_addr().unwrap(), opened));
-        tasks.spawn(stalling::serve(back, Duration::ZERO, shutdown.clone()));
+        tasks.spawn(stalling::serve(back, Outcome::Recorded, Duration::ZERO, shutdown.clone()));
         let grpc = listen().await.unwrap();
         let channel = grpc::connect(&url(&grpc), &Tls::default(), Duration::from_secs(12));
         let sockets = Sockets { grpc, admin: None };

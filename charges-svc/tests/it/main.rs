@@ -2,8 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod commit_wire;
 mod create;
 mod finality;
+mod fairness;
+mod hints;
 mod hosted;
 mod leases;
 mod operate;
@@ -11,5 +14,6 @@ mod rail_away;
 mod rails;
 mod resend;
 mod stalling;
+mod started;
 mod store;
 mod world;

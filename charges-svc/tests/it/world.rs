@@ -1,6 +1,6 @@
 //! A running charges-svc on a fresh database, whose rails and neighbours cannot be reached.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use charges_svc::{
     charge::{Charge, Event, Lease, NewCharge},
@@ -59,12 +59,9 @@ pub struct World {
     database: TestDb,
     /// Of the clock.
     folder: tempfile::TempDir,
-    /// Where the rails are.
-    rails_url: String,
+    /// Beside those that every test has.
+    flags: Vec<(String, String)>,
 }
-
-/// Nobody listens on port 1.
-const NOWHERE: &str = "http://127.0.0.1:1";
 
 impl World {
     pub async fn start() -> Self {
@@ -72,21 +69,39 @@ impl World {
     }
 
     pub async fn start_beside(neighbour: Neighbour) -> Self {
-        Self::start_over(NOWHERE, neighbour).await
+        let database = TestDb::new("charges-svc").await;
+        Self::start_through(database, neighbour, &[]).await
     }
 
     /// With rails at `rails_url`.
     pub async fn start_over(rails_url: &str, neighbour: Neighbour) -> Self {
         let database = TestDb::new("charges-svc").await;
-        let folder = tempfile::tempdir().unwrap();
-        Self::start_on(database, folder, rails_url.to_owned(), neighbour).await
+        let rails = [("momo-base-url", rails_url), ("paystack-base-url", rails_url)];
+        Self::start_through(database, neighbour, &rails).await
+    }
+
+    /// With these flags in place of, or beside, those that every test has.
+    pub async fn start_with(flags: &[(&str, &str)]) -> Self {
+        let database = TestDb::new("charges-svc").await;
+        Self::start_through(database, Neighbour::Away, flags).await
+    }
+
+    /// On this database, which a flag may lead to another way.
+    pub async fn start_through(
+        database: TestDb,
+        neighbour: Neighbour,
+        flags: &[(&str, &str)],
+    ) -> Self {
+        let flags = flags.iter();
+        let flags = flags.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Self::start_on(database, tempfile::tempdir().unwrap(), neighbour, flags).await
     }
 
     async fn start_on(
         database: TestDb,
         folder: tempfile::TempDir,
-        rails_url: String,
         neighbour: Neighbour,
+        flags: Vec<(String, String)>,
     ) -> Self {
         let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let sessions_url = format!("http://{}", other.local_addr().unwrap());
@@ -109,7 +124,11 @@ impl World {
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let config = config_over(&rails_url, &database.url, &sessions_url);
+        let more: Vec<_> = flags
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        let config = config_with(&database.url, &sessions_url, &more);
         let clock = Clock::travelling(folder.path().join("clock")).unwrap();
         let sockets = Sockets {
             grpc: listener,
@@ -133,7 +152,7 @@ impl World {
             _silent: silent,
             database,
             folder,
-            rails_url,
+            flags,
         }
     }
 
@@ -146,7 +165,7 @@ impl World {
         self.running.shutdown.begin();
         self.running.tasks.drain(Duration::from_secs(30)).await;
         self.db.close().await;
-        Self::start_on(self.database, self.folder, self.rails_url, neighbour).await
+        Self::start_on(self.database, self.folder, neighbour, self.flags).await
     }
 
     /// Writes a charge that has gone through these events, as a rail would have led it.
@@ -223,25 +242,30 @@ impl Drop for Running {
 }
 
 pub fn config(database_url: &str, neighbour_url: &str) -> Config {
-    config_over(NOWHERE, database_url, neighbour_url)
+    config_with(database_url, neighbour_url, &[])
 }
 
-fn config_over(rails_url: &str, database_url: &str, neighbour_url: &str) -> Config {
-    let flag = |name: &str, value: &str| format!("--{name}={value}");
-    let flags = [
-        flag("database-url", database_url),
-        flag("sessions-url", neighbour_url),
-        flag("webhooks-url", neighbour_url),
-        flag("momo-base-url", rails_url),
-        flag("momo-subscription-key", "subscription-key"),
-        flag("momo-api-user", "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11"),
-        flag("momo-api-key", "api-key"),
-        flag("momo-target-environment", "mtnghana"),
-        flag("paystack-base-url", rails_url),
-        flag("paystack-secret-key", PAYSTACK_SECRET_KEY),
-        flag("paystack-email-domain", "payers.example.com"),
-        flag("paystack-callback-token", CALLBACK_TOKEN),
-    ];
+/// With these flags in place of, or beside, those that every test has.
+pub fn config_with(database_url: &str, neighbour_url: &str, more: &[(&str, &str)]) -> Config {
+    let mut flags = BTreeMap::from([
+        ("database-url", database_url),
+        ("sessions-url", neighbour_url),
+        ("webhooks-url", neighbour_url),
+        // Nobody listens on port 1.
+        ("momo-base-url", "http://127.0.0.1:1"),
+        ("momo-subscription-key", "subscription-key"),
+        ("momo-api-user", "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11"),
+        ("momo-api-key", "api-key"),
+        ("momo-target-environment", "mtnghana"),
+        ("paystack-base-url", "http://127.0.0.1:1"),
+        ("paystack-secret-key", PAYSTACK_SECRET_KEY),
+        ("paystack-email-domain", "payers.example.com"),
+        ("paystack-callback-token", CALLBACK_TOKEN),
+    ]);
+    flags.extend(more.iter().copied());
+    let flags = flags
+        .into_iter()
+        .map(|(name, value)| format!("--{name}={value}"));
     Config::parse_from(std::iter::once("charges-svc".to_owned()).chain(flags))
 }
 
@@ -273,6 +297,13 @@ pub fn charge_of(provider: Provider, rail: &str, now: Timestamp) -> Charge {
         hosted: None,
     };
     Charge::new(&new, rail, now, timing())
+}
+
+/// The same at the rail that debits MTN wallets.
+pub fn new_momo_charge(now: Timestamp) -> Charge {
+    let mut charge = new_charge(now);
+    (charge.rail, charge.provider) = ("momo".to_owned(), Provider::Mtn);
+    charge
 }
 
 pub fn lease(clock: &Clock) -> Lease {

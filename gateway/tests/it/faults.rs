@@ -138,6 +138,94 @@ async fn a_charge_whose_answer_was_lost_is_asked_again_under_the_same_key() {
     );
 }
 
+/// Debits once; the first answer is lost on the way back, and every later one is as given.
+async fn charge_and_lose_the_first_answer(
+    later: impl Fn(usize) -> Result<ChargeAnswer, Status> + Send + Sync + 'static,
+) -> (Answer, usize) {
+    let (gateway, wire) = wired().await;
+    let (arrived, calls) = arrivals();
+    let (tell, later) = (arrived.clone(), Arc::new(later));
+    gateway.services.create_charge.answers_late(move |_| {
+        let (tell, call) = (tell.clone(), calls.fetch_add(1, Ordering::SeqCst));
+        let later = later.clone();
+        async move {
+            if call == 0 {
+                tell.notify_one();
+                std::future::pending::<()>().await;
+            }
+            later(call)
+        }
+    });
+    let cutting = async {
+        arrived.notified().await;
+        wire.cut();
+    };
+    let (answer, ()) = tokio::join!(gateway.charge(DEBIT), cutting);
+    let asked = gateway.services.create_charge.asked().len();
+    (answer, asked)
+}
+
+/// "Nothing was started" is then about the second attempt alone: the first may have charged.
+#[tokio::test]
+async fn after_a_lost_answer_a_refusal_that_started_nothing_is_not_the_answer() {
+    for refused in [
+        refusal(Code::Unavailable, "NOTHING_STARTED"),
+        refusal(Code::Unavailable, "OUTCOME_UNKNOWN"),
+        Status::resource_exhausted("full"),
+    ] {
+        let (answer, asked) = charge_and_lose_the_first_answer(move |call| match call {
+            1..=2 => Err(refused.clone()),
+            _ => Ok(initiated()),
+        })
+        .await;
+        assert_eq!((answer.status, asked), (202, 4), "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn after_a_lost_answer_nobody_is_told_that_nothing_was_started() {
+    let (answer, asked) =
+        charge_and_lose_the_first_answer(|_| Err(refusal(Code::Unavailable, "NOTHING_STARTED")))
+            .await;
+    answer.assert_error(503, "UNAVAILABLE");
+    assert_eq!(
+        answer.header("retry-after"),
+        None,
+        "it may have been charged"
+    );
+    assert!(!answer.text().contains("Nothing"), "{}", answer.text());
+    assert!(asked > 2, "asked again while there was time: {asked}");
+}
+
+/// Sessions are created by the same rule.
+#[tokio::test]
+async fn after_a_lost_answer_a_full_service_does_not_say_that_no_session_was_created() {
+    let far = watch::Sender::new(None);
+    let wire = Wire::lay(far.subscribe()).await;
+    let url = format!("http://{}", wire.address);
+    let gateway = Gateway::start_with(&["--sessions-url", &url]).await;
+    far.send_replace(Some(gateway.behind));
+    let (arrived, calls) = arrivals();
+    let tell = arrived.clone();
+    gateway.services.create_session.answers_late(move |_| {
+        let (tell, call) = (tell.clone(), calls.fetch_add(1, Ordering::SeqCst));
+        async move {
+            if call == 0 {
+                tell.notify_one();
+                std::future::pending::<()>().await;
+            }
+            Err(Status::resource_exhausted("full"))
+        }
+    });
+    let cutting = async {
+        arrived.notified().await;
+        wire.cut();
+    };
+    let (answer, ()) = tokio::join!(gateway.initiate(r#"{"amount":1}"#), cutting);
+    answer.assert_error(503, "UNAVAILABLE");
+    assert_eq!(answer.header("retry-after"), None);
+}
+
 /// Submits a code whose answer is lost on the way back.
 async fn submit_otp_and_lose_the_answer(gateway: &Gateway, wire: &Wire) -> Answer {
     let (arrived, _) = arrivals();

@@ -9,11 +9,13 @@ use chassis::{
     ids::{MerchantId, SessionId},
     shutdown::Tasks,
 };
+use clap::Parser as _;
 use db::testing::TestDb;
 use proto::{
     sessions::{CreateSessionRequest, SessionStatus, sessions_client::SessionsClient},
     webhooks::{EventType, Payment, PublishRequest, publish_request::Data},
 };
+use sessions_svc::config::Config;
 use tokio::{
     net::TcpListener,
     process::{Child, Command},
@@ -288,7 +290,7 @@ impl Process {
             .args(["--database-url", &database.url])
             .args(["--webhooks-url", webhooks])
             .args(["--listen", &address.to_string()])
-            .args(["--session-lifetime", "1s", "--lease", "1s"])
+            .args(["--session-lifetime", "1s", "--lease", "8s"])
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()
@@ -341,4 +343,20 @@ async fn a_killed_service_tells_of_the_expiry_once_it_is_back() {
     assert_eq!(told, [session.session_id]);
     process.kill().await;
     db.close().await;
+}
+
+#[test]
+fn a_lease_is_longer_than_telling_takes() {
+    for (lease, is_good) in [("30s", true), ("8s", true), ("7s", false), ("1s", false)] {
+        let flags = [
+            "sessions-svc",
+            "--database-url=sqlite::memory:",
+            "--webhooks-url=http://127.0.0.1:9",
+            "--lease",
+            lease,
+        ];
+        let config = Config::parse_from(flags);
+        let checked = chassis::config::check(&config);
+        assert_eq!(checked.is_ok(), is_good, "{lease}: {checked:?}");
+    }
 }

@@ -1,0 +1,117 @@
+//! Each rail has its own places and its own budget, and what a rail called about comes first.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use charges_svc::{
+    charge::{Charge, Event},
+    store,
+};
+use tokio::time::Instant;
+
+use crate::{
+    rails::network::{Network, Reaction, json},
+    world::{World, new_charge, new_momo_charge, timing},
+};
+
+/// Writes open charges.
+async fn given(world: &World, charges: impl IntoIterator<Item = Charge>) {
+    let mut tx = world.db.begin().await.unwrap();
+    for charge in charges {
+        assert!(store::charges::insert(&mut tx, &charge).await.unwrap());
+        let after = charge
+            .after(Event::Accepted, charge.created_at, timing())
+            .unwrap();
+        assert!(
+            store::charges::change(&mut tx, &charge, &after)
+                .await
+                .unwrap()
+        );
+    }
+    tx.commit().await.unwrap();
+}
+
+const PENDING: &str = r#"{"status":"PENDING"}"#;
+
+#[tokio::test]
+async fn a_rail_that_hangs_takes_no_place_of_another() {
+    let hanging = Network::start(|_| Reaction::Silence).await;
+    let momo = Network::with_tokens(|_| json(200, PENDING)).await;
+    let world = World::start_with(&[
+        ("paystack-base-url", &hanging.address()),
+        ("paystack-query-timeout", "8s"),
+        ("paystack-queries-per-second", "1000"),
+        ("momo-base-url", &momo.address()),
+    ])
+    .await;
+    // So many that they would hold all places for longer than a test waits.
+    let old = world.clock.now() - Duration::from_secs(90);
+    given(&world, (0..200).map(|_| new_charge(old))).await;
+    let is_hanging = async || hanging.calls().len() >= 32;
+    world.until("all of its places hang", is_hanging).await;
+    let later = world.clock.now() - Duration::from_secs(20);
+    given(&world, [new_momo_charge(later)]).await;
+    let is_asked = async || momo.calls().iter().any(|call| call.starts_with("GET"));
+    world.until("the other rail is asked", is_asked).await;
+}
+
+#[tokio::test]
+async fn what_exceeds_the_budget_is_delayed_and_not_lost() {
+    const CHARGES: usize = 24;
+    const PER_SECOND: u32 = 8;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let network = Network::with_tokens(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        json(200, PENDING)
+    })
+    .await;
+    let world = World::start_with(&[
+        ("momo-base-url", &network.address()),
+        ("momo-queries-per-second", &PER_SECOND.to_string()),
+        ("reconcile-schedule", "1h"),
+    ])
+    .await;
+    let old = world.clock.now() - Duration::from_secs(20);
+    let begun = Instant::now();
+    given(&world, (0..CHARGES).map(|_| new_momo_charge(old))).await;
+    let all = async || asked.load(Ordering::SeqCst) >= CHARGES;
+    world.until("all were asked about", all).await;
+    // One may have been saved up. Slowness only makes it longer.
+    let least = Duration::from_secs(1) * (u32::try_from(CHARGES).unwrap() - 1) / PER_SECOND;
+    assert!(begun.elapsed() >= least, "{:?}", begun.elapsed());
+    assert_eq!(asked.load(Ordering::SeqCst), CHARGES, "each once");
+}
+
+#[tokio::test]
+async fn what_the_rail_called_about_is_asked_first() {
+    let network = Network::with_tokens(|_| json(200, PENDING)).await;
+    let mut world = World::start_with(&[
+        ("momo-base-url", &network.address()),
+        ("momo-queries-per-second", "2"),
+    ])
+    .await;
+    let old = world.clock.now() - Duration::from_secs(70);
+    given(&world, (0..40).map(|_| new_momo_charge(old))).await;
+    let hinted = new_momo_charge(world.clock.now());
+    given(&world, [hinted.clone()]).await;
+    let callback = proto::charges::ReceiveCallbackRequest {
+        rail: "momo".to_owned(),
+        token: hinted.callback_token.clone(),
+        body: b"{}".to_vec(),
+        signature: None,
+    };
+    world.charges.receive_callback(callback).await.unwrap();
+    let path = format!(
+        "GET /collection/v1_0/requesttopay/{}",
+        hinted.rail_reference
+    );
+    let is_asked = async || network.calls().contains(&path);
+    world.until("the rail was asked", is_asked).await;
+    assert!(network.calls().len() < 30, "before most of the others");
+}

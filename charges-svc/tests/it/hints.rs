@@ -1,0 +1,174 @@
+//! A callback makes the rail be asked, and is done only with an answer to a question that was asked
+//! after it: whatever is written in between by whoever did not ask.
+
+use std::time::Duration;
+
+use charges_svc::{
+    case::CaseKind,
+    charge::{Charge, Event, State},
+    failure::FailureReason,
+    store,
+};
+use proto::charges::{
+    ReceiveCallbackRequest, ResolveChargeRequest, resolve_charge_request::Outcome,
+};
+
+use crate::{
+    rails::network::{Network, json},
+    world::{World, new_momo_charge, timing},
+};
+
+/// MTN's callback: its address is the secret.
+fn callback(charge: &Charge) -> ReceiveCallbackRequest {
+    ReceiveCallbackRequest {
+        rail: "momo".to_owned(),
+        token: charge.callback_token.clone(),
+        body: b"{}".to_vec(),
+        signature: None,
+    }
+}
+
+/// A charge at MTN that has gone through these events.
+async fn given(world: &World, events: &[Event]) -> Charge {
+    let now = world.clock.now();
+    let mut charge = new_momo_charge(now);
+    let mut tx = world.db.begin().await.unwrap();
+    assert!(store::charges::insert(&mut tx, &charge).await.unwrap());
+    for event in events {
+        let after = charge.after(*event, now, timing()).unwrap();
+        let changed = store::charges::change(&mut tx, &charge, &after).await;
+        assert!(changed.unwrap());
+        charge = after;
+    }
+    tx.commit().await.unwrap();
+    charge
+}
+
+async fn queries(world: &World, charge: &Charge) -> i64 {
+    let mut conn = world.db.read().await.unwrap();
+    let evidence = store::evidence::list(&mut conn, charge.transaction_id).await;
+    let said = evidence.unwrap().into_iter();
+    said.filter(|said| said.action == "query")
+        .map(|said| said.times)
+        .sum()
+}
+
+/// Says that the payer was debited, once it is asked again.
+fn success(charge: &Charge) -> String {
+    format!(
+        r#"{{"amount":"25.50","currency":"GHS","externalId":"{}","status":"SUCCESSFUL"}}"#,
+        charge.rail_reference
+    )
+}
+
+/// The rail is away when the callback comes. An operator, who has not asked the rail either, ends
+/// the charge; the next look at it would be due in an hour.
+#[tokio::test]
+async fn an_operator_who_ends_a_charge_does_not_end_its_callback() {
+    let answer = std::sync::Arc::new(std::sync::Mutex::new(json(500, "{}")));
+    let script = answer.clone();
+    let network = Network::with_tokens(move |_| script.lock().unwrap().clone()).await;
+    let mut world = World::start_with(&[("momo-base-url", &network.address())]).await;
+    let charge = given(&world, &[Event::Accepted]).await;
+    world
+        .charges
+        .receive_callback(callback(&charge))
+        .await
+        .unwrap();
+    let asked = async || queries(&world, &charge).await > 0;
+    world.until("the rail was asked in vain", asked).await;
+    let resolve = ResolveChargeRequest {
+        reference: charge.reference.to_string(),
+        evidence: "statement of 31 January, line 12".to_owned(),
+        outcome: Some(Outcome::FailedReason("PAYER_DECLINED".to_owned())),
+    };
+    world.operations.resolve_charge(resolve).await.unwrap();
+    *answer.lock().unwrap() = json(200, success(&charge));
+    let is_found = async || {
+        let mut conn = world.db.read().await.unwrap();
+        let cases = store::cases::list_open(&mut conn).await.unwrap();
+        cases.iter().any(|case| case.kind == CaseKind::LateMoney)
+    };
+    world.until("the money was found", is_found).await;
+}
+
+/// Whatever is written by somebody who knew of the callback, and had not asked the rail.
+#[tokio::test]
+async fn nobody_who_did_not_ask_ends_a_callback() {
+    let (mut world, failed) = (World::start().await, FailureReason::PayerDeclined);
+    for (events, event) in [
+        (&[][..], Event::Accepted),
+        (&[], Event::Unanswered),
+        (&[], Event::CodeWanted),
+        (&[], Event::Failed(failed)),
+        (&[Event::CodeWanted], Event::CodeSent),
+        (&[Event::CodeWanted, Event::CodeSent], Event::CodeWrong),
+        (&[Event::CodeWanted, Event::CodeSent], Event::CodeNotSent),
+        (&[Event::Accepted], Event::Failed(failed)),
+    ] {
+        let charge = given(&world, events).await;
+        let held = crate::world::lease(&world.clock);
+        let mut tx = world.db.begin().await.unwrap();
+        // So that the reconciler leaves it alone meanwhile.
+        store::charges::hold(&mut tx, charge.transaction_id, held)
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+        world
+            .charges
+            .receive_callback(callback(&charge))
+            .await
+            .unwrap();
+        let mut tx = world.db.begin().await.unwrap();
+        let before = store::charges::find_locked(&mut tx, charge.transaction_id).await;
+        let before = before.unwrap().unwrap();
+        let after = before.after(event, world.clock.now(), timing()).unwrap();
+        let changed = store::charges::change(&mut tx, &before, &after).await;
+        assert!(changed.unwrap());
+        tx.commit().await.unwrap();
+        let asked = async || queries(&world, &charge).await > 0;
+        world.until(&format!("asked after {event:?}"), asked).await;
+    }
+}
+
+/// A rail that gives no answer is asked again, each time after twice as long, and not in a circle.
+#[tokio::test]
+async fn a_callback_that_gets_no_answer_is_not_done_and_no_storm() {
+    let mut world = World::start().await;
+    let charge = given(
+        &world,
+        &[Event::Accepted, Event::Failed(FailureReason::PayerDeclined)],
+    )
+    .await;
+    world
+        .charges
+        .receive_callback(callback(&charge))
+        .await
+        .unwrap();
+    let asked = async || queries(&world, &charge).await > 0;
+    world.until("the rail was asked", asked).await;
+    world.clock.advance(Duration::from_secs(600)).await.unwrap();
+    // Without the callback the first look would be due in an hour.
+    let asked = queries(&world, &charge).await;
+    assert!((5..=20).contains(&asked), "{asked}");
+    assert_eq!(world.charge(&charge.reference).await.state, State::Failed);
+}
+
+#[tokio::test]
+async fn a_callback_is_done_with_an_answer() {
+    let network = Network::with_tokens(|_| json(200, r#"{"status":"PENDING"}"#)).await;
+    let mut world = World::start_with(&[("momo-base-url", &network.address())]).await;
+    let charge = given(&world, &[Event::Accepted]).await;
+    for _ in 0..3 {
+        world
+            .charges
+            .receive_callback(callback(&charge))
+            .await
+            .unwrap();
+    }
+    let asked = async || queries(&world, &charge).await > 0;
+    world.until("the rail was asked", asked).await;
+    // Short of the schedule's first query.
+    world.clock.advance(Duration::from_secs(10)).await.unwrap();
+    assert!(queries(&world, &charge).await <= 3);
+}
