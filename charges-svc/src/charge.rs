@@ -14,18 +14,14 @@ use chassis::{
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use crate::{
-    create::START_BY,
-    failure::FailureReason,
-    rail::{CALL_MAX, Provider},
-    schedule::Timing,
-};
+use crate::{failure::FailureReason, rail::Provider, schedule::Timing};
+
+mod taken;
+
+use taken::CALL_OVER_BY;
 
 /// Codes that a payer may try (design: "OTP").
 pub const OTP_TRIES_MAX: i64 = 3;
-
-/// A rail call that is written down before it is made is over this much later.
-const CALL_OVER_BY: Duration = START_BY.saturating_add(CALL_MAX);
 
 /// What a merchant is told is the way to pay.
 pub const METHOD: &str = "MOBILE_MONEY";
@@ -419,43 +415,6 @@ impl Charge {
 
     pub fn otp_tries_left(&self) -> i64 {
         OTP_TRIES_MAX - self.otp_tries
-    }
-
-    /// The latest moment at which the network can have taken the payment, or the latest code. Its
-    /// own clock for the payer starts there at the latest.
-    pub fn taken_by(&self) -> Timestamp {
-        // A version that knows no such moment leaves none, or an old one, behind.
-        let known = self.taken_by.filter(|taken| *taken >= self.submitted_at);
-        known.unwrap_or(self.submitted_at + CALL_OVER_BY)
-    }
-
-    /// The call that hands over the payment or a code has ended: what the network has not taken
-    /// by `now` it did not get. Says nothing about a request that went out once more.
-    pub fn end_call(&mut self, now: Timestamp) {
-        if self.resent_at.is_none() {
-            self.taken_by = Some(self.taken_by().min(now));
-        }
-    }
-
-    /// The payment request is about to go out once more.
-    pub fn begin_resend(&mut self, now: Timestamp) {
-        self.resent_at = Some(now);
-        self.taken_by = Some(self.taken_by().max(now + CALL_MAX));
-    }
-
-    /// Whether the payment request may go out once more, where the network says that it has none:
-    /// whoever was to send it is gone, and there is still somebody to approve it.
-    pub fn may_be_resent(&self, now: Timestamp, timing: Timing<'_>) -> bool {
-        let age = now.since(self.created_at);
-        self.state == State::Submitting
-            && self.resent_at.is_none()
-            && !self.seen_at_rail
-            && timing.resend_within.is_some_and(|within| age < within)
-    }
-
-    /// Whether the payer's time is over by the network's own clock.
-    pub fn is_final(&self, now: Timestamp, timing: Timing<'_>) -> bool {
-        now >= timing.final_at(self.taken_by())
     }
 
     /// This charge after `event`, its timers set and nobody working on it.

@@ -263,6 +263,9 @@ fn a_payment_request_goes_out_once_more_at_most_and_its_time_starts_anew() {
     let mut seen = fresh.clone();
     seen.seen_at_rail = true;
     assert!(!seen.may_be_resent(start, timing()));
+    let mut of_old_version = fresh.clone();
+    of_old_version.taken_by = None;
+    assert!(!of_old_version.may_be_resent(start, timing()));
     let answered = fresh
         .after(Event::Unanswered, start, timing())
         .expect("legal");
