@@ -42,13 +42,12 @@ use chassis::{
     shutdown::{Shutdown, Tasks},
 };
 use db::{
-    Db,
+    Db, Schema,
     outbox::{self, Relay},
 };
 use proto::charges::{
     charge_operations_server::ChargeOperationsServer, charges_server::ChargesServer,
 };
-use sqlx::migrate::Migrator;
 use tonic::service::Routes;
 
 use config::Config;
@@ -57,18 +56,17 @@ use rail::Rails;
 use service::Service;
 use tell::Teller;
 
-static MIGRATIONS: Migrator = sqlx::migrate!();
+/// What `migrate` applies, and serving needs.
+pub static SCHEMA: Schema = Schema {
+    migrations: sqlx::migrate!(),
+    append_only: &["postings"],
+};
 
 /// Longest wait for another service's answer.
 const CALL_MAX: Duration = Duration::from_secs(5);
 
 /// A rail call that runs when the process stops, and the writing of its outcome, take less.
 const DRAIN_MAX: Duration = Duration::from_secs(15);
-
-/// Opens the database and brings it up to date.
-pub async fn open(config: &Config) -> anyhow::Result<Db> {
-    Db::open(&config.database, &MIGRATIONS).await
-}
 
 /// Serves until `shutdown`.
 pub async fn serve(
@@ -78,7 +76,7 @@ pub async fn serve(
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     chassis::config::check(&config)?;
-    let db = open(&config).await?;
+    let db = Db::open(&config.database, config.mode, &SCHEMA, &shutdown).await?;
     release_leases(&db)
         .await
         .context("old leases are still held")?;

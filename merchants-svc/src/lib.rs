@@ -18,20 +18,18 @@ use chassis::{
     grpc::{Serving, Sockets},
     shutdown::Shutdown,
 };
-use db::Db;
+use db::{Db, Schema};
 use proto::merchants::merchants_server::MerchantsServer;
-use sqlx::migrate::Migrator;
 use tonic::service::Routes;
 
 use config::Config;
 use service::Service;
 
-static MIGRATIONS: Migrator = sqlx::migrate!();
-
-/// Opens the database and brings it up to date.
-pub async fn open(config: &Config) -> anyhow::Result<Db> {
-    Db::open(&config.database, &MIGRATIONS).await
-}
+/// What `migrate` applies, and serving needs.
+pub static SCHEMA: Schema = Schema {
+    migrations: sqlx::migrate!(),
+    append_only: &[],
+};
 
 /// Serves until `shutdown`.
 pub async fn serve(
@@ -40,7 +38,7 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let db = open(&config).await?;
+    let db = Db::open(&config.database, config.mode, &SCHEMA, &shutdown).await?;
     let service = Service {
         db: db.clone(),
         clock: clock.clone(),

@@ -27,9 +27,8 @@ use chassis::{
     grpc::{Serving, Sockets},
     shutdown::Shutdown,
 };
-use db::Db;
+use db::{Db, Schema};
 use proto::webhooks::webhooks_server::WebhooksServer;
-use sqlx::migrate::Migrator;
 use tonic::service::Routes;
 use uuid::Uuid;
 
@@ -41,12 +40,11 @@ use send::Sender;
 use service::Service;
 use worker::{Limits, Worker};
 
-static MIGRATIONS: Migrator = sqlx::migrate!();
-
-/// Opens the database and brings it up to date.
-pub async fn open(config: &Config) -> anyhow::Result<Db> {
-    Db::open(&config.database, &MIGRATIONS).await
-}
+/// What `migrate` applies, and serving needs.
+pub static SCHEMA: Schema = Schema {
+    migrations: sqlx::migrate!(),
+    append_only: &[],
+};
 
 /// Serves and delivers until `shutdown`.
 pub async fn serve(
@@ -64,7 +62,7 @@ pub async fn serve(
         lookup,
     );
     let sender = Sender::new(guard.clone(), config.webhook_timeout)?;
-    let db = open(&config).await?;
+    let db = Db::open(&config.database, config.mode, &SCHEMA, &shutdown).await?;
     check_keys(&db, &keyring).await?;
     store::expire_leases(&db).await?;
     if config.webhook_allow_http || !config.webhook_allow_nets.is_empty() {
@@ -119,7 +117,7 @@ fn readiness(db: &Db) -> Readiness {
 /// Encrypts every signing secret with the first key.
 pub async fn reseal(config: &Config) -> anyhow::Result<()> {
     let keyring = Keyring::new(&config.webhook_secret_key)?;
-    let db = open(config).await?;
+    let db = Db::open(&config.database, config.mode, &SCHEMA, &Shutdown::new()).await?;
     let mut last = Uuid::nil();
     loop {
         let found = store::list_endpoints_after(&mut db.read().await?, last).await?;

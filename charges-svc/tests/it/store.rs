@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use charges_svc::{
+    SCHEMA,
     charge::{Charge, Event},
     ledger,
     store::{
@@ -13,6 +14,7 @@ use charges_svc::{
 use chassis::{
     clock::Clock,
     money::{Currency, Money},
+    shutdown::Shutdown,
 };
 use db::{Db, testing::TestDb};
 use futures::future::join_all;
@@ -31,7 +33,8 @@ impl Bare {
     async fn new() -> Self {
         let database = TestDb::new("charges-svc").await;
         let config = crate::world::config(&database.url, "http://127.0.0.1:1");
-        let db = charges_svc::open(&config).await.unwrap();
+        let opening = Db::open(&config.database, config.mode, &SCHEMA, &Shutdown::new());
+        let db = opening.await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::travelling(folder.path().join("clock")).unwrap();
         Self {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod outbox;
+mod roles;
 mod store;
 
 use std::{sync::LazyLock, time::Duration};
