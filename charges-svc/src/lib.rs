@@ -9,6 +9,8 @@
 //!   FAILED never change; money that does not fit is in suspense, with a case for an operator.
 //! - sessions-svc hears of each change first, and webhooks-svc only after that.
 
+#[doc(hidden)]
+pub mod books;
 mod callback;
 pub mod case;
 pub mod charge;
@@ -25,6 +27,7 @@ mod otp;
 pub mod rail;
 mod reconcile;
 pub mod schedule;
+pub mod seal;
 pub mod service;
 #[doc(hidden)]
 pub mod store;
@@ -59,7 +62,7 @@ use tell::Teller;
 /// What `migrate` applies, and serving needs.
 pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
-    append_only: &["postings"],
+    append_only: &["postings", "sealed_postings", "blocks"],
 };
 
 /// Longest wait for another service's answer.
@@ -152,6 +155,7 @@ fn start_loops(
         sweeper,
         shutdown.clone(),
     ));
+    loops.spawn(books::keep(Arc::clone(service), shutdown.clone()));
     loops.spawn(upkeep::measure(Arc::clone(service), shutdown.clone()));
 }
 

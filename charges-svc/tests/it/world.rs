@@ -11,7 +11,7 @@ use charges_svc::{
 };
 use chassis::{
     clock::{Clock, Timestamp},
-    config::Tls,
+    config::{Database, Mode, Tls},
     grpc::{self, Channel, Sockets},
     ids::{MerchantId, Reference},
     money::{Currency, Money},
@@ -49,7 +49,7 @@ pub struct World {
     running: Running,
     /// Held open by a silent neighbour.
     _silent: Option<TcpListener>,
-    database: TestDb,
+    database: (TestDb, Database),
     /// Of the clock.
     folder: tempfile::TempDir,
 }
@@ -60,11 +60,24 @@ impl World {
     }
 
     pub async fn start_beside(neighbour: Neighbour) -> Self {
-        let database = TestDb::new("charges-svc").await;
-        Self::start_on(database, tempfile::tempdir().unwrap(), neighbour).await
+        let mut database = TestDb::new("charges-svc").await;
+        let settings = database.settings().await;
+        db::migrate(&settings, Mode::Development, &charges_svc::SCHEMA)
+            .await
+            .unwrap();
+        Self::start_on(
+            (database, settings),
+            tempfile::tempdir().unwrap(),
+            neighbour,
+        )
+        .await
     }
 
-    async fn start_on(database: TestDb, folder: tempfile::TempDir, neighbour: Neighbour) -> Self {
+    async fn start_on(
+        (database, settings): (TestDb, Database),
+        folder: tempfile::TempDir,
+        neighbour: Neighbour,
+    ) -> Self {
         let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let sessions_url = format!("http://{}", other.local_addr().unwrap());
         let (shutdown, tasks) = (Shutdown::new(), Tasks::new());
@@ -78,7 +91,9 @@ impl World {
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let config = config(&database.url, &sessions_url);
+        let mut config = config(&database.url, &sessions_url);
+        // It serves as a role that may serve and nothing else.
+        config.database = settings.clone();
         let clock = Clock::travelling(folder.path().join("clock")).unwrap();
         let sockets = Sockets {
             grpc: listener,
@@ -100,7 +115,7 @@ impl World {
             clock,
             running: Running { shutdown, tasks },
             _silent: silent,
-            database,
+            database: (database, settings),
             folder,
         }
     }
@@ -121,7 +136,19 @@ impl World {
     /// The same, with everything that long ago.
     pub async fn given_old_charge(&self, events: &[Event], age: Duration) -> Charge {
         let then = self.clock.now() - age;
-        let mut charge = new_charge(then);
+        self.given(new_charge(then), events, then).await
+    }
+
+    /// The next charge of the session of `first`.
+    pub async fn given_next_charge(&self, first: &Charge, events: &[Event]) -> Charge {
+        let now = self.clock.now();
+        let mut charge = new_charge(now);
+        (charge.session_id, charge.merchant_id) = (first.session_id, first.merchant_id);
+        charge.charge_number = first.charge_number + 1;
+        self.given(charge, events, now).await
+    }
+
+    async fn given(&self, mut charge: Charge, events: &[Event], then: Timestamp) -> Charge {
         let mut tx = self.db.begin().await.unwrap();
         assert!(store::charges::insert(&mut tx, &charge).await.unwrap());
         for event in events {
