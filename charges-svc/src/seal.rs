@@ -44,15 +44,14 @@ pub fn hash(previous: &str, number: i64, sealed_at: Timestamp, lines: &[SealedLi
     lines.sort_by_key(|line| (line.kind.as_bytes(), line.subject, line.line));
     let mut hash = Sha256::new();
     let mut field = |bytes: &[u8]| {
-        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        hash.update(length.to_be_bytes());
+        hash.update(length(bytes.len()));
         hash.update(bytes);
     };
     field(FORMAT);
     field(previous.as_bytes());
     field(&number.to_be_bytes());
     field(&nanoseconds(sealed_at));
-    field(&lines.len().to_be_bytes());
+    field(&length(lines.len()));
     for line in lines {
         field(line.kind.as_bytes());
         field(line.subject.as_bytes());
@@ -79,6 +78,11 @@ pub fn hash(previous: &str, number: i64, sealed_at: Timestamp, lines: &[SealedLi
         );
     }
     hex::encode(hash.finalize())
+}
+
+/// The same on every machine.
+fn length(count: usize) -> [u8; 8] {
+    u64::try_from(count).unwrap_or(u64::MAX).to_be_bytes()
 }
 
 /// To the last digit that a store keeps.

@@ -80,9 +80,10 @@ pub struct Database {
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: String,
 
-    /// The same database as the role that owns its tables, which `migrate` connects as; it grants
-    /// DATABASE_URL's role what serving takes. With it, and always in production, a process that
-    /// serves changes no table: it waits until `migrate` has.
+    /// The same database as the role that owns its tables, for `migrate` alone, which then grants the
+    /// role of DATABASE_URL what serving takes; in production `migrate` wants it. A process that
+    /// serves needs it not: where its role may make no tables, and always in production, it waits
+    /// until `migrate` has run.
     #[arg(long, env = "MIGRATE_DATABASE_URL", hide_env_values = true)]
     pub migrate_database_url: Option<String>,
 

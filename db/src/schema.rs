@@ -1,9 +1,10 @@
 //! The tables of a service: who makes them, who may do what with them, and waiting for them.
 //!
-//! Two ways. A service that is given one database role applies its migrations when it starts. With
-//! `MIGRATE_DATABASE_URL`, and always in production, there are two roles: `migrate` runs as the
-//! owner and grants the running role what serving takes; a service that starts changes nothing, and
-//! waits. So nobody who takes over a running service can alter a table, or what is append-only.
+//! Two ways. A service whose one role may make tables applies its migrations when it starts. Or
+//! there are two roles, as always in production: `migrate` runs as the owner, of whom
+//! `MIGRATE_DATABASE_URL` tells, and grants the running role what serving takes; a service that
+//! starts changes nothing, and waits. So nobody who takes over a running service can alter a table,
+//! or what is append-only.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -57,7 +58,14 @@ impl Db {
         let db = Self::connect(&config.database_url, config.database_max_connections)
             .await
             .context("DATABASE_URL cannot be connected to")?;
-        let is_anothers = config.migrate_database_url.is_some() || mode == Mode::Production;
+        let is_anothers = match &db.store {
+            Store::Postgres(pool) => {
+                config.migrate_database_url.is_some()
+                    || mode == Mode::Production
+                    || !may_make_tables(pool).await?
+            }
+            Store::Sqlite(_) => false,
+        };
         match &db.store {
             Store::Postgres(pool) if is_anothers => {
                 let wanted = db.wanted(&schema.migrations);
@@ -223,6 +231,14 @@ async fn missing<'m>(pool: &PgPool, wanted: &'m [Migration]) -> Result<Option<&'
         }
     }
     Ok(None)
+}
+
+/// Whether the pool's role may make tables.
+async fn may_make_tables(pool: &PgPool) -> Result<bool> {
+    let (may,): (bool,) = sqlx::query_as("select has_schema_privilege(current_schema(), 'create')")
+        .fetch_one(pool)
+        .await?;
+    Ok(may)
 }
 
 /// Whether the pool's role may do with a table what only owners may.

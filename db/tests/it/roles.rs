@@ -127,6 +127,27 @@ async fn a_service_that_may_not_migrate_waits_until_another_has() {
 }
 
 #[tokio::test]
+async fn a_role_that_may_make_no_tables_waits_without_being_told_to() {
+    let Some((_test, mut settings)) = with_roles().await else {
+        return;
+    };
+    let all = settings.clone();
+    settings.migrate_database_url = None;
+    let shutdown = Shutdown::new();
+    let (opened, migrated) = tokio::join!(
+        open(&settings, Mode::Development, &shutdown),
+        db::migrate(&all, Mode::Development, &SCHEMA)
+    );
+    migrated.unwrap();
+    let db = opened.unwrap();
+    runs(&db, "insert into log (line) values (1)")
+        .await
+        .unwrap();
+    // It starts again where everything is there.
+    open(&settings, Mode::Development, &shutdown).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_service_that_waits_for_its_tables_stops_when_it_is_told_to() {
     let Some((_test, settings)) = with_roles().await else {
         return;
