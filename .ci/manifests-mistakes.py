@@ -37,6 +37,9 @@ MISTAKES = [
     (f"{PRODUCTION}/namespace.yaml", "enforce: restricted", "enforce: baseline", "enforces baseline"),
     ("docker-compose.yml", "networks: [services, redis]", "networks: [services, redis, postgres]", "is in postgres"),
     ("docker-compose.yml", "    networks: [redis]\n", '    networks: [redis]\n    ports: ["6379:6379"]\n', "publishes"),
+    (f"{BASE}/migrations.yaml", "name: charges-svc-owner, key: MIGRATE_DATABASE_URL", "name: charges-svc, key: DATABASE_URL", "as one role"),
+    (f"{BASE}/charges-svc.yaml", "name: MOMO_API_KEY\n", "name: MIGRATE_DATABASE_URL\n", "has the role that owns the tables"),
+    ("docker-compose.yml", "postgres://charges_svc:", "postgres://charges:", "as one role"),
     # Running.
     (f"{BASE}/every-deployment.yaml", "terminationGracePeriodSeconds: 75", "terminationGracePeriodSeconds: 30", "is killed after 30 s"),
     (f"{BASE}/every-deployment.yaml", "preStop: {sleep: {seconds: 8}}", "preStop: {sleep: {seconds: 1}}", "preStop sleep"),
