@@ -48,6 +48,13 @@ class Project:
         self.state = folder / "state"
         self.compose = yaml.safe_load((folder / "docker-compose.yml").read_text())
         self.services = self.compose["services"]
+        # Those that others wait for until they have ended well.
+        self.completed = {
+            other
+            for service in self.services.values()
+            for other, condition in service.get("depends_on", {}).items()
+            if condition["condition"] == "service_completed_successfully"
+        }
         dotenv = folder / ".env"
         lines = dotenv.read_text().splitlines() if dotenv.exists() else []
         self.dotenv = dict(line.split("=", 1) for line in lines)
@@ -115,7 +122,12 @@ class Project:
     def start_ours(self, name, environment, log):
         for volume in self.services[name].get("volumes", []):
             (self.state / volume.split(":")[0]).mkdir(exist_ok=True)
-        return subprocess.Popen([BINARIES / name], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log).pid
+        service = self.services[name]
+        command = [BINARIES / service["build"]["args"]["SERVICE"], *service.get("command", [])]
+        process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        if name in self.completed and process.wait() != 0:
+            sys.exit(f"{name} did not complete:\n{(self.state / f'{name}.log').read_text()}")
+        return process.pid
 
     def start_redis(self, name, _environment, log):
         command = [*self.services[name]["command"], "--bind", self.address(name), "--dir", str(self.state)]

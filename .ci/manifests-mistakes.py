@@ -14,6 +14,10 @@ COPIED = ["Cargo.toml", "Dockerfile", ".dockerignore", ".gitignore", "docker-com
 SOURCES = ["chassis", "db", "gateway", "merchants-svc", "sessions-svc", "charges-svc", "webhooks-svc", "ratelimit-svc"]
 BASE, DEV, PRODUCTION = "k8s/base", "k8s/overlays/dev", "k8s/overlays/production"
 
+OWNER = """            - name: MIGRATE_DATABASE_URL
+              valueFrom: {secretKeyRef: {name: charges-svc-owner, key: MIGRATE_DATABASE_URL}}
+"""
+
 # The file, what is replaced, by what, and what is said about it.
 MISTAKES = [
     # Variables.
@@ -39,6 +43,9 @@ MISTAKES = [
     (f"{PRODUCTION}/namespace.yaml", "enforce: restricted", "enforce: baseline", "enforces baseline"),
     ("docker-compose.yml", "networks: [services, redis]", "networks: [services, redis, postgres]", "is in postgres"),
     ("docker-compose.yml", "    networks: [redis]\n", '    networks: [redis]\n    ports: ["6379:6379"]\n', "publishes"),
+    (f"{BASE}/migrations.yaml", "name: charges-svc-owner, key: MIGRATE_DATABASE_URL", "name: charges-svc, key: DATABASE_URL", "as one role"),
+    (f"{BASE}/charges-svc.yaml", "            - name: MOMO_API_USER\n", OWNER + "            - name: MOMO_API_USER\n", "has the role that owns"),
+    ("docker-compose.yml", "postgres://charges_svc:", "postgres://charges:", "as one role"),
     # Running.
     (f"{BASE}/every-deployment.yaml", "terminationGracePeriodSeconds: 75", "terminationGracePeriodSeconds: 30", "is killed after 30 s"),
     (f"{BASE}/every-deployment.yaml", "preStop: {sleep: {seconds: 8}}", "preStop: {sleep: {seconds: 1}}", "preStop sleep"),

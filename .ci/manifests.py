@@ -161,9 +161,10 @@ NEEDED_SECRETS = set()
 
 
 def plausible(service, key):
-    role, word = service.removesuffix("-svc"), secrets.token_hex(24)
+    database, word = service.removesuffix("-owner").removesuffix("-svc"), secrets.token_hex(24)
     return {
-        "DATABASE_URL": f"postgres://{role}:{word}@db.example.com/{role}?sslmode=verify-full",
+        "DATABASE_URL": f"postgres://{database}_svc:{word}@db.example.com/{database}?sslmode=verify-full",
+        "MIGRATE_DATABASE_URL": f"postgres://{database}:{word}@db.example.com/{database}?sslmode=verify-full",
         "REDIS_URL": f"redis://:{word}@10.20.1.5:6379/",
         "WEBHOOK_SECRET_KEY": base64.b64encode(secrets.token_bytes(32)).decode(),
         "PAYSTACK_SECRET_KEY": f"sk_live_{word}",
@@ -226,6 +227,20 @@ def check_pod(where, spec):
     for mount in container.get("volumeMounts", []):
         is_known = mount["name"] in volumes or mount["name"] == "data"
         expect(is_known, where, f"mounts {mount['name']}, which is no volume")
+
+
+DATABASES = ["DATABASE_URL", "MIGRATE_DATABASE_URL"]
+
+
+def check_roles(where, is_migration, environment):
+    """Who migrates has the role that owns the tables; who serves has another, and knows no more of that one."""
+    if "DATABASE_URL" not in environment:
+        return
+    expect(("MIGRATE_DATABASE_URL" in environment) == is_migration, where, "has the role that owns the tables, or lacks it")
+    if is_migration:
+        running, owner = (urlsplit(environment.get(name, "")) for name in DATABASES)
+        expect(running.username != owner.username, where, "serves and migrates as one role")
+        expect((running.hostname, running.path) == (owner.hostname, owner.path), where, "migrates another database than the one served")
 
 
 def check_ports(where, item, environment):
@@ -293,6 +308,7 @@ def check_workload(overlay, item):
     environment = overlay.environment(item)
     takes(binary, environment, where)
     check_ports(where, item, environment)
+    check_roles(where, item["kind"] == "Job", environment)
     arguments = container_of(item).get("args", [])
     expect(set(arguments) <= help_of(binary)[1], where, f"{binary} has no command {arguments}")
     if binary in SERVICES:
@@ -359,7 +375,7 @@ def check_network(overlay):
                 is_tls = "TLS_CERT" in overlay.environment(callee)
                 expect((address.scheme == "https") == is_tls, where, f"{variable}: {address.scheme} is not what {address.hostname} speaks")
             # A migration calls its database alone; the simulated networks are told where to call by charges-svc.
-            if caller["kind"] == "Job" and variable != "DATABASE_URL" or variable == "CALLBACK_BASE_URL":
+            if caller["kind"] == "Job" and variable not in DATABASES or variable == "CALLBACK_BASE_URL":
                 continue
             needed.add((where, overlay.where(callee), address.port or 5432))
     for where, caller in workloads.items():
@@ -496,10 +512,13 @@ def check_compose():
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
     services = compose["services"]
     names = ["POSTGRES", "MERCHANTS", "SESSIONS", "CHARGES", "WEBHOOKS"]
+    names += [f"{name}_SVC" for name in names[1:]]
     passwords = {f"{name}_PASSWORD": secrets.token_hex(24) for name in names}
     passwords["WEBHOOK_SECRET_KEY"] = plausible("webhooks-svc", "WEBHOOK_SECRET_KEY")
     built = {name: service["build"]["args"]["SERVICE"] for name, service in services.items() if "build" in service}
-    expect(built == {name: name for name in ALL}, "compose", f"builds {built}")
+    migrations = {name: f"{name}-migrate" for name in built if f"{name}-migrate" in services}
+    wanted = {name: name for name in ALL} | {migration: name for name, migration in migrations.items()}
+    expect(built == wanted, "compose", f"builds {built}")
     ports = {name: service["ports"] for name, service in services.items() if "ports" in service}
     wanted = {"gateway": ["127.0.0.1:8080:8080", "127.0.0.1:8081:8081"]}
     expect(ports == wanted, "compose", f"publishes {ports}")
@@ -513,6 +532,9 @@ def check_compose():
         may_leave = any(not compose["networks"][network].get("internal") for network in networks)
         expect(may_leave == (name in ["gateway", "webhooks-svc"]), where, f"the networks {networks} lead outside, or do not")
         for other, condition in service.get("depends_on", {}).items():
+            is_migration = other in migrations.values()
+            awaited = condition["condition"] == "service_completed_successfully"
+            expect(is_migration == awaited, where, f"waits for {other} to be {condition['condition']}")
             has_check = not services[other]["healthcheck"].get("disable")
             expect(has_check or condition["condition"] != "service_healthy", where, f"waits for {other}, which has no health")
         if name == "postgres":
@@ -520,7 +542,12 @@ def check_compose():
         if name not in built:
             continue
         environment = compose_environment(service, passwords)
-        takes(name, environment, where)
+        takes(built[name], environment, where)
+        check_roles(where, name != built[name], environment)
+        if name != built[name]:
+            expect(service.get("command") == ["migrate"], where, "does not migrate")
+            connections += 2
+            continue
         if name in SERVICES:
             test = service["healthcheck"]["test"]
             expect(test == ["CMD", "/app", "healthcheck"] and "healthcheck" in help_of(name)[1], where, f"its health is asked by {test}")
@@ -529,6 +556,7 @@ def check_compose():
             expect(grace >= drain_max(name), where, f"is killed after {grace} s; the drain may take {drain_max(name)} s")
         if "DATABASE_URL" in environment:
             connections += int(environment.get("DATABASE_MAX_CONNECTIONS", "16"))
+            expect(migrations.get(name) in service["depends_on"], where, "does not wait for its database's migration")
         for variable, address in addresses(environment):
             other = services.get(address.hostname)
             expect(other, where, f"{variable}: there is no service {address.hostname}")

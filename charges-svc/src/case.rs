@@ -20,6 +20,8 @@ pub enum CaseKind {
     LateMoney,
     /// The rail took a payment back.
     Reversed,
+    /// The charge settled although its session's merchant had been credited by a release.
+    CreditedTwice,
 }
 
 /// Where the money of a case went.
@@ -87,6 +89,7 @@ impl CaseKind {
             Self::Mismatch => "MISMATCH",
             Self::LateMoney => "LATE_MONEY",
             Self::Reversed => "REVERSED",
+            Self::CreditedTwice => "CREDITED_TWICE",
         }
     }
 }
@@ -100,6 +103,7 @@ impl FromStr for CaseKind {
             "MISMATCH" => Ok(Self::Mismatch),
             "LATE_MONEY" => Ok(Self::LateMoney),
             "REVERSED" => Ok(Self::Reversed),
+            "CREDITED_TWICE" => Ok(Self::CreditedTwice),
             _ => Err(UnknownKind),
         }
     }

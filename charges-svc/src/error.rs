@@ -1,6 +1,6 @@
 //! What can go wrong here, and what callers are told.
 
-use chassis::{grpc, money::MoneyError};
+use chassis::{grpc, ids::Reference, money::MoneyError};
 use tonic::{Code, Status};
 
 use crate::charge::Illegal;
@@ -36,6 +36,11 @@ pub enum Error {
     CaseClosed,
     #[error("the case's charge is still open")]
     CaseNeedsChargeResolved,
+    #[error(
+        "the merchant was credited for this session by {0}: refund the payer, or release with the \
+         reason why both payments are the merchant's"
+    )]
+    ReleaseWouldCreditTwice(Reference),
     #[error("invalid {field}")]
     Invalid {
         field: &'static str,
@@ -90,6 +95,9 @@ impl From<Error> for Status {
             Error::CaseClosed => told(Code::FailedPrecondition, "CASE_CLOSED"),
             Error::CaseNeedsChargeResolved => {
                 told(Code::FailedPrecondition, "CASE_NEEDS_CHARGE_RESOLVED")
+            }
+            Error::ReleaseWouldCreditTwice(_) => {
+                told(Code::FailedPrecondition, "RELEASE_WOULD_CREDIT_TWICE")
             }
             Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
             Error::Illegal(_)

@@ -154,7 +154,9 @@ impl ChargeOperations for Grpc {
                 return Err(Error::Invalid { field, message }.into());
             }
         };
-        Ok(Response::new(self.0.close_case(id, closing).await?.into()))
+        let reason = parse::override_reason(closing, request.override_reason)?;
+        let case = self.0.close_case(id, closing, reason.as_deref()).await?;
+        Ok(Response::new(case.into()))
     }
 }
 
@@ -260,6 +262,7 @@ impl From<Case> for ProtoCase {
             CaseKind::Mismatch => ProtoCaseKind::Mismatch,
             CaseKind::LateMoney => ProtoCaseKind::LateMoney,
             CaseKind::Reversed => ProtoCaseKind::Reversed,
+            CaseKind::CreditedTwice => ProtoCaseKind::CreditedTwice,
         };
         Self {
             case_id: case.case_id.to_string(),

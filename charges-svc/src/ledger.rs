@@ -76,7 +76,8 @@ impl PostingKind {
 pub struct Posting {
     pub kind: PostingKind,
     pub subject: Uuid,
-    lines: Vec<Line>,
+    /// The debit and the credit.
+    lines: [Line; 2],
 }
 
 /// What a posting does to one account.
@@ -109,11 +110,12 @@ impl Posting {
         Ok(Self {
             kind,
             subject,
-            lines: vec![debit, credit],
+            lines: [debit, credit],
         })
     }
 
-    pub fn lines(&self) -> &[Line] {
+    /// The debit and the credit.
+    pub fn lines(&self) -> &[Line; 2] {
         &self.lines
     }
 }
@@ -157,7 +159,7 @@ pub fn closing(
             (PostingKind::Release, (Account::Suspense, merchant), amount)
         }
         // The merchant was credited, and the rail has the money no more.
-        (Closing::Refund, None) if is_settled_reversal(case, charge) => (
+        (Closing::Refund, None) if takes_back(case, charge) => (
             PostingKind::Reversal,
             (merchant, clearing(charge)),
             charge.amount(),
@@ -167,8 +169,9 @@ pub fn closing(
     Posting::transfer(kind, subject, accounts, amount).map(Some)
 }
 
-fn is_settled_reversal(case: &Case, charge: &Charge) -> bool {
-    case.kind == CaseKind::Reversed && charge.state == State::Settled
+fn takes_back(case: &Case, charge: &Charge) -> bool {
+    let is_about_a_credit = matches!(case.kind, CaseKind::Reversed | CaseKind::CreditedTwice);
+    is_about_a_credit && charge.state == State::Settled
 }
 
 fn clearing(charge: &Charge) -> Account {

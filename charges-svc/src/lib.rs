@@ -9,6 +9,8 @@
 //!   FAILED never change; money that does not fit is in suspense, with a case for an operator.
 //! - sessions-svc hears of each change first, and webhooks-svc only after that.
 
+#[doc(hidden)]
+pub mod books;
 mod budget;
 mod callback;
 pub mod case;
@@ -27,6 +29,7 @@ pub mod rail;
 mod reconcile;
 mod resend;
 pub mod schedule;
+pub mod seal;
 pub mod service;
 #[doc(hidden)]
 pub mod store;
@@ -43,13 +46,12 @@ use chassis::{
     shutdown::{Shutdown, Tasks},
 };
 use db::{
-    Db,
+    Db, Schema,
     outbox::{self, Relay},
 };
 use proto::charges::{
     charge_operations_server::ChargeOperationsServer, charges_server::ChargesServer,
 };
-use sqlx::migrate::Migrator;
 use tonic::service::Routes;
 
 use config::Config;
@@ -59,18 +61,17 @@ use reconcile::{Alarms, Reconciler};
 use service::Service;
 use tell::Teller;
 
-static MIGRATIONS: Migrator = sqlx::migrate!();
+/// What `migrate` applies, and serving needs.
+pub static SCHEMA: Schema = Schema {
+    migrations: sqlx::migrate!(),
+    append_only: &["postings", "sealed_postings", "blocks"],
+};
 
 /// Longest wait for another service's answer.
 const CALL_MAX: Duration = Duration::from_secs(5);
 
 /// A rail call that runs when the process stops, and the writing of its outcome, take less.
 const DRAIN_MAX: Duration = Duration::from_secs(15);
-
-/// Opens the database, brings the clock into line with it and the database up to date.
-pub async fn open(config: &Config, clock: &Clock) -> anyhow::Result<Db> {
-    Db::open(&config.database, &MIGRATIONS, clock).await
-}
 
 /// Serves until `shutdown`.
 pub async fn serve(
@@ -80,7 +81,7 @@ pub async fn serve(
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     chassis::config::check(&config)?;
-    let db = open(&config, &clock).await?;
+    let db = Db::open(&config.database, config.mode, &SCHEMA, &clock, &shutdown).await?;
     release_leases(&db)
         .await
         .context("old leases are still held")?;
@@ -147,6 +148,7 @@ fn start_loops(loops: &Tasks, service: &Arc<Service>, relay: Worker, shutdown: &
         sweeper,
         shutdown.clone(),
     ));
+    loops.spawn(books::keep(Arc::clone(service), shutdown.clone()));
     loops.spawn(upkeep::measure(Arc::clone(service), shutdown.clone()));
 }
 

@@ -75,29 +75,51 @@ impl Service {
         Ok(store::cases::list_open(&mut conn).await?)
     }
 
-    /// Closes a case, and posts where its money went.
-    pub async fn close_case(&self, id: CaseId, closing: Closing) -> Result<Case> {
+    /// Closes a case, and posts where its money went. Money is released to a merchant who was
+    /// credited for the same session only where the operator says why.
+    pub async fn close_case(
+        &self,
+        id: CaseId,
+        closing: Closing,
+        override_reason: Option<&str>,
+    ) -> Result<Case> {
         let mut tx = self.db.begin().await?;
         let found = store::cases::find(&mut tx, id).await?;
         let transaction_id = found.ok_or(Error::CaseNotFound)?.transaction_id;
-        let charge = self.lock(&mut tx, transaction_id).await?;
+        // Who settles another charge of the session comes before or after this.
+        let session = store::charges::lock_session(&mut tx, transaction_id).await?;
+        let mut session = session.into_iter();
+        let charge = session.find(|charge| charge.transaction_id == transaction_id);
+        let charge = charge.ok_or(Error::ChargeNotFound)?;
         if !charge.state.is_terminal() {
             return Err(Error::CaseNeedsChargeResolved);
         }
         let now = self.clock.now();
+        // Also held against a charge that is made just now: see `is_released_beside`.
         if !store::cases::close(&mut tx, id, closing, now).await? {
             return Err(Error::CaseClosed);
         }
         let case = store::cases::find(&mut tx, id)
             .await?
             .ok_or(Error::CaseNotFound)?;
+        if closing == Closing::Release && case.suspense().is_some() {
+            let credited = store::charges::find_credited_beside(&mut tx, &charge).await?;
+            if let Some(reason) = override_reason {
+                let said = ("operator", "released over another payment");
+                store::evidence::keep(&mut tx, transaction_id, said, Some(reason), now).await?;
+            } else if let Some(other) = credited {
+                return Err(Error::ReleaseWouldCreditTwice(other));
+            }
+        }
         if let Some(posting) = ledger::closing(&case, &charge, closing)?
             && !store::postings::post(&mut tx, &posting, now).await?
         {
             return Err(Error::PostedBefore);
         }
         tx.commit().await?;
-        tracing::warn!(case.id = %id, closing = closing.code(), "an operator closed the case");
+        let is_overridden = override_reason.is_some();
+        let closing = closing.code();
+        tracing::warn!(case.id = %id, closing, is_overridden, "an operator closed the case");
         Ok(case)
     }
 }

@@ -301,7 +301,7 @@ impl Service {
 
     /// Opens an operator's case, once of its kind, and posts the money that it is about: now, or
     /// when the rail tells how much it is.
-    async fn open_case(
+    pub async fn open_case(
         &self,
         tx: &mut Tx,
         charge: &Charge,

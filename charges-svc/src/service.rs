@@ -17,6 +17,7 @@ use db::{Db, Tx, outbox};
 use uuid::Uuid;
 
 use crate::{
+    case::CaseKind,
     charge::{Charge, Event, State, Status},
     error::{Error, Result},
     ledger, message,
@@ -173,6 +174,7 @@ impl Service {
         }
         let event_id = match after.state {
             State::Settled => {
+                self.look_for_release(tx, &after, now).await?;
                 self.post_settlement(tx, &after, now).await?;
                 self.end(tx, &after, now).await?
             }
@@ -192,6 +194,20 @@ impl Service {
             charge: after,
             outbox_row,
         })
+    }
+
+    /// What settles is the truth and is not refused. But where an operator has released money of an
+    /// earlier charge of the session, the merchant is credited twice, and a person must look.
+    ///
+    /// Before the merchant's balance is touched, which who releases touches after the case.
+    async fn look_for_release(&self, tx: &mut Tx, charge: &Charge, now: Timestamp) -> Result<()> {
+        let is_first = charge.charge_number == 1;
+        if is_first || !store::cases::is_released_beside(tx, charge).await? {
+            return Ok(());
+        }
+        let detail = "the charge settled after money of another charge of its session was released";
+        let about = (CaseKind::CreditedTwice, detail.to_owned());
+        self.open_case(tx, charge, about, None, now).await
     }
 
     async fn post_settlement(&self, tx: &mut Tx, charge: &Charge, now: Timestamp) -> Result<()> {

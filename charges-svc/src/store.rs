@@ -3,6 +3,7 @@
 //! Functions that read take a connection, functions that write a transaction; what belongs
 //! together is written in one.
 
+pub mod blocks;
 pub mod cases;
 pub mod charges;
 pub mod evidence;

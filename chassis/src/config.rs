@@ -73,12 +73,19 @@ impl Listen {
     }
 }
 
-/// Which database a service keeps its records in. Its URL, which may hold a password, never prints.
+/// Which database a service keeps its records in. Its URLs, which may hold passwords, never print.
 #[derive(Clone, Args)]
 pub struct Database {
     /// `postgres://…`, or `sqlite://` and a file's path.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: String,
+
+    /// The same database as the role that owns its tables, for `migrate` alone, which then grants the
+    /// role of DATABASE_URL what serving takes; in production `migrate` wants it. A process that
+    /// serves needs it not: where its role may make no tables, and always in production, it waits
+    /// until `migrate` has run.
+    #[arg(long, env = "MIGRATE_DATABASE_URL", hide_env_values = true)]
+    pub migrate_database_url: Option<String>,
 
     /// Connections that this process opens at most.
     #[arg(long, env = "DATABASE_MAX_CONNECTIONS", default_value_t = 16)]

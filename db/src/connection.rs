@@ -5,7 +5,7 @@
 //! answered). Here a PostgreSQL connection that was left in the middle of anything is closed, and
 //! every other transaction that was not committed is rolled back before its connection is reused.
 
-use std::{future::Future, io, ops};
+use std::{future::Future, io, ops, time::Duration};
 
 use chassis::shutdown::Tasks;
 use sqlx::{
@@ -58,13 +58,19 @@ struct State {
     unanswered: bool,
     /// A statement was refused or cut off.
     failed: bool,
+    /// Longest wait for an answer: a server may no longer give one. Its own statement timeout is
+    /// shorter.
+    answer_max: Option<Duration>,
 }
 
 impl Conn {
     pub(crate) fn postgres(held: PoolConnection<Postgres>) -> Self {
         Self {
             held: Held::Postgres(held),
-            state: State::default(),
+            state: State {
+                answer_max: Some(postgres::STATEMENT_AT_MOST),
+                ..State::default()
+            },
         }
     }
 
@@ -98,7 +104,7 @@ impl Conn {
         let query = sqlx::raw_sql(text);
         let answer = match &mut self.held {
             Held::Postgres(held) => {
-                let answer = within_deadline(query.execute(&mut **held));
+                let answer = query.execute(&mut **held);
                 self.state.watch(text, answer).await.map(drop)
             }
             Held::Sqlite(held) => {
@@ -142,6 +148,25 @@ impl Tx {
             // Takes the write lock now: a reader that turns writer may fail half-way.
             Held::Sqlite(_) => "begin immediate",
         };
+        Self::begin_with(conn, tasks, begin).await
+    }
+
+    /// See [`crate::Db::survey`].
+    pub(crate) async fn survey(conn: Conn, tasks: &Tasks) -> Result<Self> {
+        let begin = match conn.held {
+            Held::Postgres(_) => postgres::BEGIN_SURVEY,
+            // A reader of its own, which holds up no writer.
+            Held::Sqlite(_) => "begin",
+        };
+        let mut tx = Self::begin_with(conn, tasks, begin).await?;
+        let most = tx.state.answer_max.as_mut();
+        if let Some(most) = most {
+            *most = postgres::SURVEY_AT_MOST;
+        }
+        Ok(tx)
+    }
+
+    async fn begin_with(conn: Conn, tasks: &Tasks, begin: &'static str) -> Result<Self> {
         let mut tx = Self {
             conn: Some(conn),
             tasks: tasks.clone(),
@@ -227,7 +252,7 @@ impl<'c> Sql<'c> {
         match on {
             On::Postgres(conn, arguments) => {
                 let query = sqlx::query_with::<Postgres, _>(text, arguments);
-                let answer = state.watch(text, within_deadline(query.execute(conn)));
+                let answer = state.watch(text, query.execute(conn));
                 Ok(answer.await?.rows_affected())
             }
             On::Sqlite(conn, arguments) => {
@@ -249,9 +274,7 @@ impl<'c> Sql<'c> {
         match on {
             On::Postgres(conn, arguments) => {
                 let query = sqlx::query_as_with::<Postgres, T, _>(text, arguments);
-                state
-                    .watch(text, within_deadline(query.fetch_optional(conn)))
-                    .await
+                state.watch(text, query.fetch_optional(conn)).await
             }
             On::Sqlite(conn, arguments) => {
                 let query = sqlx::query_as_with::<Sqlite, T, _>(text, arguments);
@@ -266,9 +289,7 @@ impl<'c> Sql<'c> {
         match on {
             On::Postgres(conn, arguments) => {
                 let query = sqlx::query_as_with::<Postgres, T, _>(text, arguments);
-                state
-                    .watch(text, within_deadline(query.fetch_all(conn)))
-                    .await
+                state.watch(text, query.fetch_all(conn)).await
             }
             On::Sqlite(conn, arguments) => {
                 let query = sqlx::query_as_with::<Sqlite, T, _>(text, arguments);
@@ -298,20 +319,18 @@ impl State {
         } else {
             tracing::debug_span!("sql", otel.kind = "client", db.query.text = text)
         };
-        let answer = answer.instrument(span).await;
+        let answer = answer.instrument(span);
+        let answer = match self.answer_max {
+            Some(most) => tokio::time::timeout(most, answer)
+                .await
+                .unwrap_or_else(|_| Err(Error::Io(io::ErrorKind::TimedOut.into()))),
+            None => answer.await,
+        };
         self.unanswered = matches!(
             answer,
             Err(Error::Io(_) | Error::Tls(_) | Error::Protocol(_))
         );
         self.failed = before || answer.is_err();
         answer
-    }
-}
-
-/// For a server that no longer answers: its own statement timeout is shorter.
-async fn within_deadline<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
-    match tokio::time::timeout(postgres::STATEMENT_AT_MOST, answer).await {
-        Ok(answer) => answer,
-        Err(_) => Err(Error::Io(io::ErrorKind::TimedOut.into())),
     }
 }

@@ -22,30 +22,22 @@ mod error;
 pub mod outbox;
 mod postgres;
 mod relay;
+mod schema;
 mod sqlite;
 #[doc(hidden)]
 pub mod testing;
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
-use anyhow::Context as _;
-use chassis::{
-    admin::Readiness,
-    clock::Clock,
-    config::{Database, Refusals},
-    shutdown::Tasks,
-};
-use sqlx::{PgPool, migrate::Migrator, postgres::PgConnectOptions};
+use chassis::{admin::Readiness, clock::Clock, shutdown::Tasks};
+use sqlx::PgPool;
 
 use alignment::Alive;
 
 pub use connection::{Conn, Param, Record, Sql, Tx};
 pub use error::{Error, Result, is_retryable, is_unavailable, is_unique_violation};
 pub use postgres::create_database_if_missing;
-
-/// A migration whose description starts with this word (`0003_postgres_append_only.sql`) is for
-/// PostgreSQL alone.
-const POSTGRES_ONLY: &str = "postgres";
+pub use schema::{Schema, check, migrate};
 
 /// A pool of connections. Clones share it.
 #[derive(Clone, Debug)]
@@ -63,25 +55,6 @@ enum Store {
 }
 
 impl Db {
-    /// Connects to the database of these settings, brings `clock` into line with it for as long
-    /// as the database is used, and brings the database up to date.
-    pub async fn open(
-        config: &Database,
-        migrations: &Migrator,
-        clock: &Clock,
-    ) -> anyhow::Result<Self> {
-        let db = Self::connect(&config.database_url, config.database_max_connections)
-            .await
-            .context("DATABASE_URL cannot be connected to")?;
-        db.align(clock)
-            .await
-            .context("the database does not tell the time")?;
-        db.migrate(migrations)
-            .await
-            .context("the migrations failed")?;
-        Ok(db)
-    }
-
     /// Connects to `postgres://…`, `sqlite://path` (made if it is missing, with its folder) or
     /// `sqlite::memory:`.
     pub async fn connect(url: &str, max_connections: u32) -> Result<Self> {
@@ -95,26 +68,6 @@ impl Db {
             tasks: Tasks::new(),
             alive: Arc::default(),
         })
-    }
-
-    /// Applies the migrations that are missing, under a lock that other processes respect.
-    /// Migrations that a newer version has applied are left alone.
-    pub async fn migrate(&self, migrator: &Migrator) -> Result<()> {
-        let on_postgres = self.is_postgres();
-        let wanted = migrator
-            .iter()
-            .filter(|migration| on_postgres || !migration.description.starts_with(POSTGRES_ONLY))
-            .cloned()
-            .collect();
-        let migrator = Migrator {
-            migrations: Cow::Owned(wanted),
-            ignore_missing: true,
-            ..Migrator::DEFAULT
-        };
-        match &self.store {
-            Store::Postgres(pool) => postgres::migrate(pool, &migrator).await,
-            Store::Sqlite(pools) => pools.migrate(&migrator).await,
-        }
     }
 
     /// A connection for statements that only read. Does not queue behind SQLite's writer; each
@@ -137,6 +90,13 @@ impl Db {
                 begun => return begun,
             }
         }
+    }
+
+    /// A transaction that only reads, for statements that look at everything: it sees one moment
+    /// from its first statement on, its statements may take as long as they need, and it waits for
+    /// no writer.
+    pub async fn survey(&self) -> Result<Tx> {
+        Tx::survey(self.read().await?, &self.tasks).await
     }
 
     /// A connection on which one statement may write and commits by itself.
@@ -180,22 +140,6 @@ impl Db {
             Store::Sqlite(pools) => pools.close().await,
         }
     }
-}
-
-/// Refuses a database that cannot be, or must not be in production. Connects to nothing.
-pub fn check(config: &Database, refusals: &mut Refusals) {
-    let url = &config.database_url;
-    let is_postgres = is_postgres(url);
-    let is_good = match is_postgres {
-        true => url.parse::<PgConnectOptions>().is_ok(),
-        false => url.starts_with("sqlite:"),
-    };
-    let wants = "postgres://user:password@host/database, or sqlite:// and a file's path";
-    refusals.unless(is_good, "DATABASE_URL", wants);
-    refusals.in_production(is_postgres, "DATABASE_URL", "a postgres:// URL");
-    refusals.password("DATABASE_URL", url);
-    let connections = config.database_max_connections;
-    refusals.unless(connections > 0, "DATABASE_MAX_CONNECTIONS", "at least 1");
 }
 
 fn is_postgres(url: &str) -> bool {

@@ -4,8 +4,7 @@
 use std::{str::FromStr, time::Duration};
 
 use sqlx::{
-    AssertSqlSafe, ConnectOptions, Connection, Executor, PgPool,
-    migrate::Migrator,
+    AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
@@ -28,6 +27,11 @@ const SERVER_LIMITS: [(&str, &str); 3] = [
 /// Kept here, for a server that no longer answers. Longer than the server's own limit, so that
 /// it strikes only then.
 pub(crate) const STATEMENT_AT_MOST: Duration = Duration::from_secs(6);
+
+/// For statements that look at everything: an hour, kept by the server, and here a little longer.
+pub(crate) const BEGIN_SURVEY: &str =
+    "begin isolation level repeatable read read only; set local statement_timeout = '1h'";
+pub(crate) const SURVEY_AT_MOST: Duration = Duration::from_secs(3_610);
 
 /// Connections that died unseen which one `begin` passes over.
 pub(crate) const DEAD_CONNECTIONS_MAX: usize = 32;
@@ -67,12 +71,9 @@ fn program() -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// sqlx holds an advisory lock meanwhile.
-pub(crate) async fn migrate(pool: &PgPool, migrator: &Migrator) -> Result<()> {
-    let options = PgConnectOptions::clone(&pool.connect_options()).options(NO_LIMITS);
-    let mut conn = options.connect().await?;
-    migrator.run_direct(None, &mut conn, false).await?;
-    conn.close().await
+/// A connection without limits, for one who may wait.
+pub(crate) async fn connect_unhurried(options: PgConnectOptions) -> Result<PgConnection> {
+    options.options(NO_LIMITS).connect().await
 }
 
 /// The connection is gone, or the server is going.
@@ -114,17 +115,21 @@ pub async fn create_database_if_missing(url: &str) -> Result<()> {
     conn.close().await
 }
 
-/// Drops a database and whoever is connected to it. For tests.
-pub(crate) async fn drop_database(url: &str) -> Result<()> {
+/// Drops a database, whoever is connected to it, and roles that own nothing else. For tests.
+pub(crate) async fn drop_database(url: &str, roles: &[String]) -> Result<()> {
     let options = PgConnectOptions::from_str(url)?;
     let name = options.get_database().unwrap_or_default().to_owned();
     let mut conn = options.database("postgres").connect().await?;
     let statement = format!("drop database if exists {} with (force)", quoted(&name));
     conn.execute(AssertSqlSafe(statement)).await?;
+    for role in roles {
+        let statement = format!("drop role {}", quoted(role));
+        conn.execute(AssertSqlSafe(statement)).await?;
+    }
     conn.close().await
 }
 
-fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 

@@ -3,6 +3,11 @@
 
 use std::path::PathBuf;
 
+use chassis::config::Database;
+use sqlx::{
+    AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection,
+    postgres::PgConnectOptions,
+};
 use uuid::Uuid;
 
 use crate::{Db, create_database_if_missing, postgres};
@@ -13,6 +18,8 @@ pub struct TestDb {
     pub url: String,
     /// Of the SQLite file.
     folder: Option<PathBuf>,
+    /// Made for it, dropped with it.
+    roles: Vec<String>,
 }
 
 impl TestDb {
@@ -23,15 +30,56 @@ impl TestDb {
         let Some(server) = server_url() else {
             let folder = std::env::temp_dir().join(format!("{service}-{unique}"));
             let url = format!("sqlite://{}/{service}.db", folder.display());
-            let folder = Some(folder);
-            return Self { url, folder };
+            return Self {
+                url,
+                folder: Some(folder),
+                roles: Vec::new(),
+            };
         };
         let name = service.replace('-', "_");
         let url = format!("{}/test_{name}_{unique}", server.trim_end_matches('/'));
         create_database_if_missing(&url)
             .await
             .expect("the server of TEST_DATABASE_URL makes databases");
-        Self { url, folder: None }
+        Self {
+            url,
+            folder: None,
+            roles: Vec::new(),
+        }
+    }
+
+    /// Settings as production has them: one role that owns the database, and one that only serves.
+    /// On SQLite, which has no roles, those of a developer.
+    ///
+    /// # Panics
+    /// Where the server makes no roles.
+    pub async fn settings(&mut self) -> Database {
+        let mut settings = Database {
+            database_url: self.url.clone(),
+            migrate_database_url: None,
+            database_max_connections: 16,
+        };
+        if self.folder.is_some() {
+            return settings;
+        }
+        let options: PgConnectOptions = self.url.parse().expect("a PostgreSQL URL");
+        let mut conn = options.connect().await.expect("the server answers");
+        let name = options.get_database().unwrap_or_default();
+        let (owner, running) = (format!("{name}_owner"), format!("{name}_running"));
+        for statement in [
+            format!("create role {owner} login password '{owner}'"),
+            format!("create role {running} login password '{running}'"),
+            format!("alter database {name} owner to {owner}"),
+        ] {
+            execute(&mut conn, statement).await;
+        }
+        conn.close().await.expect("the connection ends");
+        let (_, place) = self.url.rsplit_once('@').expect("a URL with a role");
+        let url_of = |role: &str| format!("postgres://{role}:{role}@{place}");
+        settings.database_url = url_of(&running);
+        settings.migrate_database_url = Some(url_of(&owner));
+        self.roles = vec![owner, running];
+        settings
     }
 
     /// # Panics
@@ -41,6 +89,11 @@ impl TestDb {
             .await
             .expect("a fresh database opens")
     }
+}
+
+async fn execute(conn: &mut PgConnection, statement: String) {
+    let done = conn.execute(AssertSqlSafe(statement)).await;
+    done.expect("a superuser may");
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test has no configuration")]
@@ -55,7 +108,7 @@ impl Drop for TestDb {
         let removed = match self.folder.take() {
             Some(folder) if folder.exists() => std::fs::remove_dir_all(folder).map_err(Into::into),
             Some(_) => Ok(()),
-            None => drop_database(self.url.clone()),
+            None => drop_database(self.url.clone(), std::mem::take(&mut self.roles)),
         };
         if let Err(error) = removed {
             eprintln!("a test database is left behind: {error:#}");
@@ -64,12 +117,12 @@ impl Drop for TestDb {
 }
 
 /// On a thread of its own: the test's runtime may be the one that is ending.
-fn drop_database(url: String) -> anyhow::Result<()> {
+fn drop_database(url: String, roles: Vec<String>) -> anyhow::Result<()> {
     let dropping = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        runtime.block_on(postgres::drop_database(&url))?;
+        runtime.block_on(postgres::drop_database(&url, &roles))?;
         anyhow::Ok(())
     });
     dropping

@@ -17,20 +17,18 @@ use chassis::{
     grpc::{Serving, Sockets},
     shutdown::Shutdown,
 };
-use db::Db;
+use db::{Db, Schema};
 use proto::merchants::merchants_server::MerchantsServer;
-use sqlx::migrate::Migrator;
 use tonic::service::Routes;
 
 use config::Config;
 use service::Service;
 
-static MIGRATIONS: Migrator = sqlx::migrate!();
-
-/// Opens the database, brings the clock into line with it and the database up to date.
-pub async fn open(config: &Config, clock: &Clock) -> anyhow::Result<Db> {
-    Db::open(&config.database, &MIGRATIONS, clock).await
-}
+/// What `migrate` applies, and serving needs.
+pub static SCHEMA: Schema = Schema {
+    migrations: sqlx::migrate!(),
+    append_only: &[],
+};
 
 /// Serves until `shutdown`.
 pub async fn serve(
@@ -39,7 +37,7 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let db = open(&config, &clock).await?;
+    let db = Db::open(&config.database, config.mode, &SCHEMA, &clock, &shutdown).await?;
     let service = Service {
         db: db.clone(),
         clock: clock.clone(),

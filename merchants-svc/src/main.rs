@@ -13,9 +13,7 @@ async fn main() -> ExitCode {
 async fn run(config: Config) -> anyhow::Result<()> {
     let _telemetry = telemetry::start("merchants-svc", &config.telemetry)?;
     if let Some(Command::Migrate) = config.command {
-        return merchants_svc::open(&config, &Clock::system())
-            .await
-            .map(drop);
+        return db::migrate(&config.database, config.mode, &merchants_svc::SCHEMA).await;
     }
     let sockets = Sockets::bind(&config.listen).await?;
     merchants_svc::serve(config, sockets, Clock::system(), Shutdown::on_signals()).await

@@ -56,6 +56,9 @@ pub struct Close {
     /// The money is the merchant's.
     #[arg(long)]
     release: bool,
+    /// Releases although another charge of the session credited the merchant; why that is right.
+    #[arg(long = "override", value_name = "REASON", requires = "release")]
+    override_reason: Option<String>,
 }
 
 pub async fn run(services: &Services, command: ChargeCommand) -> Result<Value, Failure> {
@@ -90,6 +93,7 @@ pub async fn run_case(services: &Services, command: CaseCommand) -> Result<Value
     let request = CloseCaseRequest {
         case_id: close.case_id,
         action: action.into(),
+        override_reason: close.override_reason,
     };
     let mut operations = ChargeOperationsClient::new(services.charges()?);
     let answer = operations.close_case(request).await;

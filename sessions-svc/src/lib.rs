@@ -31,26 +31,24 @@ use chassis::{
     shutdown::{Shutdown, Tasks},
 };
 use db::{
-    Db,
+    Db, Schema,
     outbox::{self, Relay},
 };
 use proto::sessions::sessions_server::SessionsServer;
-use sqlx::migrate::Migrator;
 use tonic::service::Routes;
 
 use config::Config;
 use service::Service;
 use sweeper::{Sweeper, Wake};
 
-static MIGRATIONS: Migrator = sqlx::migrate!();
+/// What `migrate` applies, and serving needs.
+pub static SCHEMA: Schema = Schema {
+    migrations: sqlx::migrate!(),
+    append_only: &[],
+};
 
 /// Longest wait for webhooks-svc to take an event.
 const PUBLISH_MAX: Duration = Duration::from_secs(5);
-
-/// Opens the database, brings the clock into line with it and the database up to date.
-pub async fn open(config: &Config, clock: &Clock) -> anyhow::Result<Db> {
-    Db::open(&config.database, &MIGRATIONS, clock).await
-}
 
 /// Serves, expires and relays until `shutdown`.
 pub async fn serve(
@@ -59,7 +57,7 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let db = open(&config, &clock).await?;
+    let db = Db::open(&config.database, config.mode, &SCHEMA, &clock, &shutdown).await?;
     outbox::release_leases(&db).await?;
     let tasks = Tasks::new();
 

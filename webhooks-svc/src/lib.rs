@@ -26,9 +26,8 @@ use chassis::{
     grpc::{Serving, Sockets},
     shutdown::Shutdown,
 };
-use db::Db;
+use db::{Db, Schema};
 use proto::webhooks::webhooks_server::WebhooksServer;
-use sqlx::migrate::Migrator;
 use tonic::service::Routes;
 use uuid::Uuid;
 
@@ -40,12 +39,11 @@ use send::Sender;
 use service::Service;
 use worker::{Limits, Worker};
 
-static MIGRATIONS: Migrator = sqlx::migrate!();
-
-/// Opens the database, brings the clock into line with it and the database up to date.
-pub async fn open(config: &Config, clock: &Clock) -> anyhow::Result<Db> {
-    Db::open(&config.database, &MIGRATIONS, clock).await
-}
+/// What `migrate` applies, and serving needs.
+pub static SCHEMA: Schema = Schema {
+    migrations: sqlx::migrate!(),
+    append_only: &[],
+};
 
 /// Serves and delivers until `shutdown`.
 pub async fn serve(
@@ -63,7 +61,7 @@ pub async fn serve(
         lookup,
     );
     let sender = Sender::new(guard.clone(), config.webhook_timeout)?;
-    let db = open(&config, &clock).await?;
+    let db = Db::open(&config.database, config.mode, &SCHEMA, &clock, &shutdown).await?;
     check_keys(&db, &keyring).await?;
     store::expire_leases(&db).await?;
     if config.webhook_allow_http || !config.webhook_allow_nets.is_empty() {
@@ -110,7 +108,8 @@ pub async fn serve(
 /// Encrypts every signing secret with the first key.
 pub async fn reseal(config: &Config) -> anyhow::Result<()> {
     let keyring = Keyring::new(&config.webhook_secret_key)?;
-    let db = open(config, &Clock::system()).await?;
+    let (clock, shutdown) = (Clock::system(), Shutdown::new());
+    let db = Db::open(&config.database, config.mode, &SCHEMA, &clock, &shutdown).await?;
     let mut last = Uuid::nil();
     loop {
         let found = store::list_endpoints_after(&mut db.read().await?, last).await?;

@@ -13,9 +13,9 @@ async fn main() -> ExitCode {
 async fn run(config: Config) -> anyhow::Result<()> {
     let _telemetry = telemetry::start("webhooks-svc", &config.telemetry)?;
     match config.command {
-        Some(Command::Migrate) => webhooks_svc::open(&config, &Clock::system())
-            .await
-            .map(drop),
+        Some(Command::Migrate) => {
+            db::migrate(&config.database, config.mode, &webhooks_svc::SCHEMA).await
+        }
         Some(Command::Reseal) => webhooks_svc::reseal(&config).await,
         Some(Command::Common(_)) | None => {
             let sockets = Sockets::bind(&config.listen).await?;

@@ -14,6 +14,7 @@ use proto::{
 use rust_decimal::Decimal;
 
 use crate::{
+    case::Closing,
     charge::{Hosted, NewCharge},
     error::{Error, Result},
     failure::FailureReason,
@@ -84,6 +85,16 @@ pub fn failure_reason(code: &str) -> Result<FailureReason> {
 
 pub fn evidence(evidence: &str) -> Result<String> {
     text("evidence", evidence.trim().to_owned(), EVIDENCE_MAX)
+}
+
+/// Why money is released to a merchant who was credited already.
+pub fn override_reason(closing: Closing, reason: Option<String>) -> Result<Option<String>> {
+    const FIELD: &str = "override_reason";
+    if closing != Closing::Release && reason.is_some() {
+        return Err(invalid(FIELD, "is for a release alone"));
+    }
+    let reason = reason.map(|reason| reason.trim().to_owned());
+    optional(FIELD, reason, EVIDENCE_MAX)
 }
 
 /// The session that a hosted charge pays, whose amount at its rate is what is debited.

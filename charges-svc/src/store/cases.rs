@@ -6,7 +6,10 @@ use chassis::{
 };
 use db::{Conn, Result, Tx};
 
-use crate::case::{Case, CaseKind, Closing};
+use crate::{
+    case::{Case, CaseKind, Closing},
+    charge::Charge,
+};
 
 /// Cases that one list shows; the oldest are worked on first.
 const LISTED_MAX: i64 = 1_000;
@@ -84,6 +87,27 @@ pub async fn close(tx: &mut Tx, id: CaseId, closing: Closing, now: Timestamp) ->
         .run()
         .await?;
     Ok(closed == 1)
+}
+
+/// Whether money of another charge of the session was released to the merchant. Who is closing a
+/// case of the session just now is waited for, or waits.
+pub async fn is_released_beside(tx: &mut Tx, charge: &Charge) -> Result<bool> {
+    let closings: Vec<(Option<String>,)> = tx
+        .sql(
+            "select closing from cases
+             where suspense_minor is not null and transaction_id in (
+                 select transaction_id from charges where session_id = $1 and transaction_id <> $2
+             )
+             for share",
+        )
+        .bind(charge.session_id)
+        .bind(charge.transaction_id)
+        .all()
+        .await?;
+    let released = Closing::Release.code();
+    Ok(closings
+        .iter()
+        .any(|(closing,)| closing.as_deref() == Some(released)))
 }
 
 /// The outcome that a case waited for is known.

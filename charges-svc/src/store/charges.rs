@@ -112,6 +112,40 @@ pub async fn find_locked(tx: &mut Tx, id: ChargeId) -> Result<Option<Charge>> {
     .await
 }
 
+/// Every charge of this one's session, held likewise, in an order that is the same for all.
+pub async fn lock_session(tx: &mut Tx, id: ChargeId) -> Result<Vec<Charge>> {
+    tx.sql(concat!(
+        "select ",
+        columns!(),
+        " from charges
+          where session_id = (select session_id from charges where transaction_id = $1)
+          order by charge_number for update"
+    ))
+    .bind(id)
+    .all()
+    .await
+}
+
+/// Another charge of the session for which the merchant was credited: it settled, or its money was
+/// released.
+pub async fn find_credited_beside(tx: &mut Tx, charge: &Charge) -> Result<Option<Reference>> {
+    let found: Option<(Reference,)> = tx
+        .sql(
+            "select reference from charges
+             where session_id = $1 and transaction_id <> $2 and (state = 'SETTLED' or exists (
+                 select 1 from cases
+                 where cases.transaction_id = charges.transaction_id
+                     and cases.closing = 'RELEASE' and cases.suspense_minor is not null
+             ))
+             order by charge_number limit 1",
+        )
+        .bind(charge.session_id)
+        .bind(charge.transaction_id)
+        .optional()
+        .await?;
+    Ok(found.map(|(reference,)| reference))
+}
+
 /// A merchant's charge as it may be shown: void ones are not there.
 pub async fn find_shown(
     conn: &mut Conn,

@@ -8,6 +8,7 @@ use chassis::{
 use db::{Conn, Result, Tx};
 use sqlx::FromRow;
 
+use super::blocks;
 use crate::ledger::{Account, Line, Posting};
 
 /// A line of the ledger as it was written.
@@ -27,28 +28,34 @@ impl Written {
     }
 }
 
-/// Posts. False: there is one of this kind for the subject, and nothing was changed.
+/// Posts, and notes that the posting is to be sealed. False: there is one of this kind for the
+/// subject, and nothing was changed.
 pub async fn post(tx: &mut Tx, posting: &Posting, now: Timestamp) -> Result<bool> {
-    for (number, line) in (1_i64..).zip(posting.lines()) {
-        let written = tx
-            .sql(
-                "insert into postings
-                     (kind, subject, line, account, amount_minor, currency, posted_at)
-                 values ($1, $2, $3, $4, $5, $6, $7)
-                 on conflict (kind, subject, line) do nothing",
-            )
-            .bind(posting.kind.code())
-            .bind(posting.subject)
-            .bind(number)
-            .bind(line.account.to_string())
-            .bind(line.amount.minor_units())
-            .bind(line.amount.currency())
-            .bind(now)
-            .run()
-            .await?;
-        if written == 0 {
-            return Ok(false);
-        }
+    let kind = posting.kind.code();
+    let [debit, credit] = posting.lines();
+    let written = tx
+        .sql(
+            "insert into postings
+                 (kind, subject, line, account, amount_minor, currency, posted_at)
+             values ($1, $2, 1, $3, $4, $5, $9), ($1, $2, 2, $6, $7, $8, $9)
+             on conflict (kind, subject, line) do nothing",
+        )
+        .bind(kind)
+        .bind(posting.subject)
+        .bind(debit.account.to_string())
+        .bind(debit.amount.minor_units())
+        .bind(debit.amount.currency())
+        .bind(credit.account.to_string())
+        .bind(credit.amount.minor_units())
+        .bind(credit.amount.currency())
+        .bind(now)
+        .run()
+        .await?;
+    if written == 0 {
+        return Ok(false);
+    }
+    blocks::queue(tx, kind, posting.subject).await?;
+    for line in posting.lines() {
         if let Account::Merchant(_) = line.account {
             add_to_balance(tx, line).await?;
         }
@@ -110,19 +117,20 @@ pub async fn imbalances(conn: &mut Conn) -> Result<Vec<Money>> {
         .collect())
 }
 
-/// Balances that are not the sum of what was posted to their account, each by its account. Always
-/// none.
+/// Merchants' accounts whose balance is missing, or is not the sum of what was posted to them.
+/// Always none.
 pub async fn false_balances(conn: &mut Conn) -> Result<Vec<String>> {
     let rows: Vec<(String,)> = conn
         .sql(
-            "select balances.account from balances
-             left join (
-                 select account, currency, cast(sum(amount_minor) as bigint) as total
-                 from postings group by account, currency
-             ) as posted
-             on posted.account = balances.account and posted.currency = balances.currency
-             where balances.amount_minor <> coalesce(posted.total, 0)
-             order by balances.account limit 100",
+            "select account from (
+                 select account, currency, amount_minor, 0 as balances from postings
+                 where account like 'merchant:%'
+                 union all
+                 select account, currency, -amount_minor, 1 from balances
+             ) as entries
+             group by account, currency
+             having sum(amount_minor) <> 0 or sum(balances) <> 1
+             order by account limit 100",
         )
         .all()
         .await?;

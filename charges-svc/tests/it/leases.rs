@@ -38,7 +38,9 @@ fn clock_off_by(skew_ms: i64) -> Clock {
 
 async fn open(database: &TestDb, clock: &Clock) -> Db {
     let config = config(&database.url, "http://127.0.0.1:1");
-    charges_svc::open(&config, clock).await.unwrap()
+    let shutdown = Shutdown::new();
+    let opening = Db::open(&config.database, config.mode, &SCHEMA, clock, &shutdown);
+    opening.await.unwrap()
 }
 
 async fn insert(db: &Db, charge: &Charge) {

@@ -72,6 +72,7 @@ async fn close(world: &mut World, case: &Case, action: Action) -> Result<(), Sta
     let request = CloseCaseRequest {
         case_id: case.case_id.to_string(),
         action: action.into(),
+        override_reason: None,
     };
     world.operations.close_case(request).await.map(drop)
 }
@@ -243,6 +244,152 @@ async fn late_money_that_is_released_is_the_merchants_and_the_charge_stays_faile
     world.check_books().await;
 }
 
+async fn open_cases(world: &mut World) -> Vec<proto::charges::Case> {
+    let listed = world.operations.list_cases(ListCasesRequest {}).await;
+    listed.unwrap().into_inner().cases
+}
+
+/// A session whose first charge failed, and whose money came all the same.
+async fn given_late_money(world: &World) -> (Charge, Case) {
+    let failed = world.given_charge(&[Event::Accepted, LATE]).await;
+    let money = Money::new(2550, Currency::GHS);
+    let case = given_case(world, &failed, CaseKind::LateMoney, Some(money)).await;
+    (failed, case)
+}
+
+#[tokio::test]
+async fn late_money_is_not_released_where_the_session_is_paid() {
+    let mut world = World::start().await;
+    let (failed, case) = given_late_money(&world).await;
+    let second = world.given_next_charge(&failed, &[Event::Accepted]).await;
+    let request = resolve(&second, Outcome::Settled(true));
+    world.operations.resolve_charge(request).await.unwrap();
+    let refused = close(&mut world, &case, Action::Release).await;
+    let told = refused.clone().unwrap_err();
+    assert!(told.message().contains("refund"), "{told}");
+    check_refusal(
+        refused,
+        Code::FailedPrecondition,
+        "RELEASE_WOULD_CREDIT_TWICE",
+    );
+    assert_eq!(balance(&mut world, &failed).await, [ghs(2550)]);
+    assert_eq!(open_cases(&mut world).await.len(), 1);
+    close(&mut world, &case, Action::Refund).await.unwrap();
+    assert_eq!(balance(&mut world, &failed).await, [ghs(2550)]);
+    world.check_books().await;
+}
+
+#[tokio::test]
+async fn two_charges_of_a_session_are_not_both_released() {
+    let mut world = World::start().await;
+    let (failed, case) = given_late_money(&world).await;
+    let second = world
+        .given_next_charge(&failed, &[Event::Accepted, LATE])
+        .await;
+    let money = Money::new(2550, Currency::GHS);
+    let other = given_case(&world, &second, CaseKind::LateMoney, Some(money)).await;
+    close(&mut world, &case, Action::Release).await.unwrap();
+    let refused = close(&mut world, &other, Action::Release).await;
+    check_refusal(
+        refused,
+        Code::FailedPrecondition,
+        "RELEASE_WOULD_CREDIT_TWICE",
+    );
+    assert_eq!(balance(&mut world, &failed).await, [ghs(2550)]);
+    world.check_books().await;
+}
+
+#[tokio::test]
+async fn a_charge_that_settles_after_a_release_opens_a_case() {
+    let mut world = World::start().await;
+    let (failed, case) = given_late_money(&world).await;
+    let second = world.given_next_charge(&failed, &[Event::Accepted]).await;
+    close(&mut world, &case, Action::Release).await.unwrap();
+    let request = resolve(&second, Outcome::Settled(true));
+    world.operations.resolve_charge(request).await.unwrap();
+    // The truth is not refused, and the merchant holds the money twice.
+    assert_eq!(balance(&mut world, &failed).await, [ghs(5100)]);
+    let [opened] = &open_cases(&mut world).await[..] else {
+        panic!("one case is open");
+    };
+    assert_eq!(opened.reference, second.reference.to_string());
+    assert_eq!(opened.kind(), proto::charges::CaseKind::CreditedTwice);
+    // The payer is paid back what the second charge took, and so the merchant keeps the first.
+    let request = CloseCaseRequest {
+        case_id: opened.case_id.clone(),
+        action: Action::Refund.into(),
+        override_reason: None,
+    };
+    world.operations.close_case(request).await.unwrap();
+    assert_eq!(balance(&mut world, &failed).await, [ghs(2550)]);
+    world.check_books().await;
+}
+
+#[tokio::test]
+async fn a_release_over_another_payment_is_recorded_with_its_reason() {
+    let mut world = World::start().await;
+    let (failed, case) = given_late_money(&world).await;
+    let second = world.given_next_charge(&failed, &[Event::Accepted]).await;
+    let settle = resolve(&second, Outcome::Settled(true));
+    world.operations.resolve_charge(settle).await.unwrap();
+    let mut request = CloseCaseRequest {
+        case_id: case.case_id.to_string(),
+        action: Action::Refund.into(),
+        override_reason: Some("the payer bought two".to_owned()),
+    };
+    let of_a_refund = world.operations.close_case(request.clone()).await;
+    assert_eq!(of_a_refund.unwrap_err().code(), Code::InvalidArgument);
+    request.action = Action::Release.into();
+    request.override_reason = Some(" ".to_owned());
+    let without_words = world.operations.close_case(request.clone()).await;
+    assert_eq!(without_words.unwrap_err().code(), Code::InvalidArgument);
+    request.override_reason = Some("the payer bought two".to_owned());
+    world.operations.close_case(request).await.unwrap();
+    assert_eq!(balance(&mut world, &failed).await, [ghs(5100)]);
+    let show = ShowChargeRequest {
+        reference: failed.reference.to_string(),
+    };
+    let shown = world
+        .operations
+        .show_charge(show)
+        .await
+        .unwrap()
+        .into_inner();
+    let [said] = &shown.evidence[..] else {
+        panic!("the reason is kept");
+    };
+    assert_eq!(said.rail_text.as_deref(), Some("the payer bought two"));
+    assert_eq!(open_cases(&mut world).await, []);
+    world.check_books().await;
+}
+
+/// However they meet: credited once, or a case is open.
+#[tokio::test]
+async fn a_release_and_a_settlement_at_once_never_credit_twice_unseen() {
+    let mut world = World::start().await;
+    for _ in 0..12 {
+        let (failed, case) = given_late_money(&world).await;
+        let second = world.given_next_charge(&failed, &[Event::Accepted]).await;
+        let request = resolve(&second, Outcome::Settled(true));
+        let mut operations = world.operations.clone();
+        let (settled, released) = tokio::join!(
+            async move { operations.resolve_charge(request).await },
+            close(&mut world, &case, Action::Release)
+        );
+        settled.unwrap();
+        let cases = open_cases(&mut world).await;
+        let twice = balance(&mut world, &failed).await == [ghs(5100)];
+        let is_told = |charge: &Charge| {
+            let reference = charge.reference.to_string();
+            cases.iter().any(|case| case.reference == reference)
+        };
+        assert_eq!(released.is_ok(), twice);
+        assert_eq!(is_told(&second), twice);
+        assert_eq!(is_told(&failed), !twice);
+    }
+    world.check_books().await;
+}
+
 #[tokio::test]
 async fn a_case_about_an_unknown_outcome_ends_with_its_charge() {
     let mut world = World::start().await;
@@ -293,6 +440,7 @@ async fn what_is_not_there_or_makes_no_sense_is_refused() {
     let close = CloseCaseRequest {
         case_id: "x".to_owned(),
         action: Action::Refund.into(),
+        override_reason: None,
     };
     check_refusal(
         world.operations.close_case(close).await,

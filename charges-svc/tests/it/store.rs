@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use charges_svc::{
+    SCHEMA,
     charge::{Charge, Event},
     ledger,
     store::{
@@ -13,6 +14,7 @@ use charges_svc::{
 use chassis::{
     clock::Clock,
     money::{Currency, Money},
+    shutdown::Shutdown,
 };
 use db::{Db, testing::TestDb};
 use futures::future::join_all;
@@ -20,20 +22,22 @@ use futures::future::join_all;
 use crate::world::{lease, new_charge, timing};
 
 /// A database without a service at work on it.
-struct Bare {
-    db: Db,
-    clock: Clock,
+pub struct Bare {
+    pub db: Db,
+    pub clock: Clock,
     _database: TestDb,
     _folder: tempfile::TempDir,
 }
 
 impl Bare {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let database = TestDb::new("charges-svc").await;
         let config = crate::world::config(&database.url, "http://127.0.0.1:1");
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::travelling(folder.path().join("clock")).unwrap();
-        let db = charges_svc::open(&config, &clock).await.unwrap();
+        let shutdown = Shutdown::new();
+        let opening = Db::open(&config.database, config.mode, &SCHEMA, &clock, &shutdown);
+        let db = opening.await.unwrap();
         Self {
             db,
             clock,
@@ -282,6 +286,11 @@ async fn cooked_books_are_found() {
             .await
             .unwrap()
     );
+    if bare.db.is_postgres() {
+        // As the one whom no trigger stops.
+        let unchecked = "set local session_replication_role = replica";
+        tx.sql(unchecked).run().await.unwrap();
+    }
     tx.sql("update balances set amount_minor = amount_minor + 1")
         .run()
         .await
@@ -303,6 +312,59 @@ async fn cooked_books_are_found() {
         store::postings::false_balances(&mut conn).await.unwrap(),
         [merchant]
     );
+}
+
+#[tokio::test]
+async fn an_account_without_its_balance_is_found() {
+    let bare = Bare::new().await;
+    let charge = new_charge(bare.clock.now());
+    let posting = ledger::settlement(&charge).unwrap();
+    let mut tx = bare.db.begin().await.unwrap();
+    let now = bare.clock.now();
+    assert!(store::postings::post(&mut tx, &posting, now).await.unwrap());
+    tx.sql("delete from balances").run().await.unwrap();
+    tx.commit().await.unwrap();
+    let mut conn = bare.db.read().await.unwrap();
+    let found = store::postings::false_balances(&mut conn).await.unwrap();
+    assert_eq!(found, [format!("merchant:{}", charge.merchant_id)]);
+}
+
+#[tokio::test]
+async fn on_postgres_a_posting_that_does_not_balance_is_not_committed() {
+    let bare = Bare::new().await;
+    if !bare.db.is_postgres() {
+        return;
+    }
+    let insert =
+        "insert into postings (kind, subject, line, account, amount_minor, currency, posted_at)
+                  values ('FORGED', $1, $2, 'suspense', $3, $4, $5)";
+    let subject = uuid::Uuid::now_v7();
+    let now = bare.clock.now();
+    let commit = async |lines: &[(i64, i64, &str)]| {
+        let mut tx = bare.db.begin().await.unwrap();
+        for (line, amount, currency) in lines {
+            let line = tx
+                .sql(insert)
+                .bind(subject)
+                .bind(*line)
+                .bind(*amount)
+                .bind(*currency);
+            assert_eq!(line.bind(now).run().await.unwrap(), 1);
+        }
+        tx.commit().await
+    };
+    for lines in [
+        &[(1, 7, "GHS")][..],
+        &[(1, 7, "GHS"), (2, -6, "GHS")],
+        &[(1, 7, "GHS"), (2, -7, "USD")],
+    ] {
+        commit(lines).await.unwrap_err();
+    }
+    commit(&[(1, 7, "GHS"), (2, 9, "USD"), (3, -7, "GHS"), (4, -9, "USD")])
+        .await
+        .unwrap();
+    // Nor is one brought out of balance later.
+    commit(&[(5, 1, "GHS")]).await.unwrap_err();
 }
 
 #[tokio::test]

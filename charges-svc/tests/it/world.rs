@@ -11,7 +11,7 @@ use charges_svc::{
 };
 use chassis::{
     clock::{Clock, Timestamp},
-    config::Tls,
+    config::{Database, Mode, Tls},
     grpc::{self, Channel, Sockets},
     ids::{MerchantId, Reference},
     money::{Currency, Money},
@@ -56,7 +56,7 @@ pub struct World {
     running: Running,
     /// Held open by a silent neighbour.
     _silent: Option<TcpListener>,
-    database: TestDb,
+    database: (TestDb, Database),
     /// Of the clock.
     folder: tempfile::TempDir,
     /// Beside those that every test has.
@@ -88,17 +88,21 @@ impl World {
 
     /// On this database, which a flag may lead to another way.
     pub async fn start_through(
-        database: TestDb,
+        mut database: TestDb,
         neighbour: Neighbour,
         flags: &[(&str, &str)],
     ) -> Self {
+        let settings = database.settings().await;
+        db::migrate(&settings, Mode::Development, &charges_svc::SCHEMA)
+            .await
+            .unwrap();
         let flags = flags.iter();
         let flags = flags.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Self::start_on(database, tempfile::tempdir().unwrap(), neighbour, flags).await
+        Self::start_on((database, settings), tempfile::tempdir().unwrap(), neighbour, flags).await
     }
 
     async fn start_on(
-        database: TestDb,
+        (database, settings): (TestDb, Database),
         folder: tempfile::TempDir,
         neighbour: Neighbour,
         flags: Vec<(String, String)>,
@@ -128,7 +132,11 @@ impl World {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
-        let config = config_with(&database.url, &sessions_url, &more);
+        let mut config = config_with(&database.url, &sessions_url, &more);
+        if config.database.database_url == database.url {
+            // It serves as a role that may serve and nothing else.
+            config.database = settings.clone();
+        }
         let clock = Clock::travelling(folder.path().join("clock")).unwrap();
         let sockets = Sockets {
             grpc: listener,
@@ -150,7 +158,7 @@ impl World {
             clock,
             running: Running { shutdown, tasks },
             _silent: silent,
-            database,
+            database: (database, settings),
             folder,
             flags,
         }
@@ -176,6 +184,14 @@ impl World {
     /// The same, with everything that long ago.
     pub async fn given_old_charge(&self, events: &[Event], age: Duration) -> Charge {
         let charge = new_charge(self.clock.now() - age);
+        self.given(charge, events).await
+    }
+
+    /// The next charge of the session of `first`.
+    pub async fn given_next_charge(&self, first: &Charge, events: &[Event]) -> Charge {
+        let mut charge = new_charge(self.clock.now());
+        (charge.session_id, charge.merchant_id) = (first.session_id, first.merchant_id);
+        charge.charge_number = first.charge_number + 1;
         self.given(charge, events).await
     }
 

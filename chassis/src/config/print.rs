@@ -10,7 +10,7 @@ use super::refusals::Refusal;
 const MASK: &str = "***";
 
 /// Secrets of which all but the password may be shown.
-const SECRET_URLS: [&str; 2] = ["DATABASE_URL", "REDIS_URL"];
+const SECRET_URLS: [&str; 3] = ["DATABASE_URL", "MIGRATE_DATABASE_URL", "REDIS_URL"];
 
 /// Every setting that `--help` shows, in its order: `VARIABLE=value  # where it comes from`.
 pub(super) fn settings(command: &Command, matches: &ArgMatches) -> String {

@@ -4,6 +4,7 @@
 
 mod clock;
 mod outbox;
+mod roles;
 mod store;
 
 use std::{sync::LazyLock, time::Duration};

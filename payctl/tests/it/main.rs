@@ -65,6 +65,11 @@ fn an_outcome_must_be_chosen() {
         2,
         "--release",
     );
+    check_fails(
+        &["case", "close", "x", "--refund", "--override", "y"],
+        2,
+        "--release",
+    );
 }
 
 #[test]

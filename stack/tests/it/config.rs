@@ -332,6 +332,18 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
         "a password of your own",
     ),
     (
+        "merchants-svc",
+        "MIGRATE_DATABASE_URL",
+        Some("postgres://owner:dev-only-merchants@db.internal/merchants-svc"),
+        "a password of your own",
+    ),
+    (
+        "charges-svc",
+        "MIGRATE_DATABASE_URL",
+        Some("postgres://pay:9Zr2mWk8Jx5LbQ7sE1uY@db.internal/charges-svc"),
+        "another role than that of DATABASE_URL",
+    ),
+    (
         "gateway",
         "CHECKOUT_URL",
         Some("http://127.0.0.1:8081"),
@@ -522,6 +534,24 @@ async fn production_refuses_what_is_for_trying_out() {
             (Some(0), ""),
             "{name} {variable}"
         );
+    }
+}
+
+#[tokio::test]
+async fn production_migrates_as_the_owner_or_not_at_all() {
+    let folder = TempDir::new().unwrap();
+    for name in [
+        "merchants-svc",
+        "sessions-svc",
+        "charges-svc",
+        "webhooks-svc",
+    ] {
+        let ended = run(name, &good(name, &folder), &["migrate"]).await;
+        let [line] = ended.refusals()[..] else {
+            panic!("{name}: {ended:?}");
+        };
+        let start = format!("{name}: MIGRATE_DATABASE_URL is not set; wants postgres://");
+        assert!(line.starts_with(&start), "{line}");
     }
 }
 
@@ -720,6 +750,23 @@ async fn settings_that_belong_together_are_checked_together() {
             lines.len() == 1 && lines[0].starts_with(&start),
             "{lines:?}"
         );
+    }
+    // The owner of another database, or of a file.
+    for (url, owner_url) in [
+        (
+            "postgres://pay:pw@db/charges",
+            "postgres://owner:pw@db/sessions",
+        ),
+        ("postgres://pay:pw@db/charges", "sqlite://charges.db"),
+        ("sqlite://charges.db", "postgres://owner:pw@db/charges"),
+    ] {
+        let mut charges = with(&good("charges-svc", &folder), "MODE", Some("development"));
+        charges = with(&charges, "DATABASE_URL", Some(url));
+        charges = with(&charges, "MIGRATE_DATABASE_URL", Some(owner_url));
+        let ended = run("charges-svc", &charges, &["migrate"]).await;
+        let lines = ended.refusals();
+        let start = "charges-svc: MIGRATE_DATABASE_URL (--";
+        assert!(lines.len() == 1 && lines[0].starts_with(start), "{lines:?}");
     }
     // Each would only be noticed by a payer.
     for (variable, value) in [

@@ -205,6 +205,7 @@ async fn close(shop: &Shop, case: &Case, action: Action) {
     let request = CloseCaseRequest {
         case_id: case.case_id.clone(),
         action: action.into(),
+        override_reason: None,
     };
     shop.operations().close_case(request).await.unwrap();
 }
@@ -467,6 +468,7 @@ async fn an_operator_and_the_network_decide_at_once_and_the_books_hold() {
             let request = |action: Action| CloseCaseRequest {
                 case_id: case.case_id.clone(),
                 action: action.into(),
+                override_reason: None,
             };
             let (mut one, mut other) = (shop.operations(), shop.operations());
             let (refunded, released) = tokio::join!(

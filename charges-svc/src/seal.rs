@@ -1,0 +1,113 @@
+//! How a block of postings is sealed. Pure.
+//!
+//! Promise: two different histories of the ledger never have the same last hash. A block's hash is
+//! over everything that stands in it, each field with its length before it, and over the hash of the
+//! block before.
+
+use std::collections::BTreeMap;
+
+use chassis::clock::Timestamp;
+use sha2::{Digest as _, Sha256};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+/// Says what is hashed, and how; another way gets another name.
+const FORMAT: &[u8] = b"payments ledger block 1";
+
+/// A sealed block.
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
+pub struct Block {
+    /// From 1 on, without a gap.
+    pub number: i64,
+    /// SHA-256, in hex.
+    pub hash: String,
+    pub sealed_at: Timestamp,
+}
+
+/// A line of a posting that is in a block, as it stands in the store.
+#[derive(Clone, Debug, FromRow)]
+pub struct SealedLine {
+    pub kind: String,
+    pub subject: Uuid,
+    /// `None`, and so is the rest: the posting is gone.
+    pub line: Option<i64>,
+    pub account: Option<String>,
+    pub amount_minor: Option<i64>,
+    pub currency: Option<String>,
+    pub posted_at: Option<Timestamp>,
+}
+
+/// The hash of the block `number`, after the block with the hash `previous`; the first block has
+/// an empty one before it. The lines come in any order: the store's collation has no say in it.
+pub fn hash(previous: &str, number: i64, sealed_at: Timestamp, lines: &[SealedLine]) -> String {
+    let mut lines: Vec<&SealedLine> = lines.iter().collect();
+    lines.sort_by_key(|line| (line.kind.as_bytes(), line.subject, line.line));
+    let mut hash = Sha256::new();
+    let mut field = |bytes: &[u8]| {
+        hash.update(length(bytes.len()));
+        hash.update(bytes);
+    };
+    field(FORMAT);
+    field(previous.as_bytes());
+    field(&number.to_be_bytes());
+    field(&nanoseconds(sealed_at));
+    field(&length(lines.len()));
+    for line in lines {
+        field(line.kind.as_bytes());
+        field(line.subject.as_bytes());
+        // What is not there has no bytes, which no number, time or name has.
+        field(
+            line.line
+                .map(i64::to_be_bytes)
+                .as_ref()
+                .map_or(&[], <[u8; 8]>::as_slice),
+        );
+        field(line.account.as_deref().unwrap_or_default().as_bytes());
+        field(
+            line.amount_minor
+                .map(i64::to_be_bytes)
+                .as_ref()
+                .map_or(&[], <[u8; 8]>::as_slice),
+        );
+        field(line.currency.as_deref().unwrap_or_default().as_bytes());
+        field(
+            line.posted_at
+                .map(nanoseconds)
+                .as_ref()
+                .map_or(&[], <[u8; 16]>::as_slice),
+        );
+    }
+    hex::encode(hash.finalize())
+}
+
+/// The same on every machine.
+fn length(count: usize) -> [u8; 8] {
+    u64::try_from(count).unwrap_or(u64::MAX).to_be_bytes()
+}
+
+/// To the last digit that a store keeps.
+fn nanoseconds(at: Timestamp) -> [u8; 16] {
+    at.datetime().unix_timestamp_nanos().to_be_bytes()
+}
+
+/// Postings that do not sum to zero in each currency. Always none.
+pub fn unbalanced(lines: &[SealedLine]) -> Vec<(String, Uuid)> {
+    let mut sums: BTreeMap<(&str, Uuid, &str), i128> = BTreeMap::new();
+    for line in lines {
+        if let (Some(amount), Some(currency)) = (line.amount_minor, &line.currency) {
+            *sums
+                .entry((&line.kind, line.subject, currency))
+                .or_default() += i128::from(amount);
+        }
+    }
+    let mut found: Vec<_> = sums
+        .into_iter()
+        .filter(|(_, sum)| *sum != 0)
+        .map(|((kind, subject, _), _)| (kind.to_owned(), subject))
+        .collect();
+    found.dedup();
+    found
+}
+
+#[cfg(test)]
+mod tests;

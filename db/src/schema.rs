@@ -1,0 +1,299 @@
+//! The tables of a service: who makes them, who may do what with them, and waiting for them.
+//!
+//! Two ways. A service whose one role may make tables applies its migrations when it starts. Or
+//! there are two roles, as always in production: `migrate` runs as the owner, of whom
+//! `MIGRATE_DATABASE_URL` tells, and grants the running role what serving takes; a service that
+//! starts changes nothing, and waits. So nobody who takes over a running service can alter a table,
+//! or what is append-only.
+
+use std::{borrow::Cow, time::Duration};
+
+use anyhow::{Context as _, bail};
+use chassis::{
+    clock::Clock,
+    config::{Database, Mode, Refusals, Refused},
+    shutdown::Shutdown,
+};
+use sqlx::{
+    AssertSqlSafe, Connection as _, Executor as _, PgConnection, PgPool,
+    migrate::{MigrateError, Migration, Migrator},
+    postgres::PgConnectOptions,
+};
+
+use crate::{Db, Error, Result, Store, is_postgres, postgres};
+
+/// A migration whose description starts with this word (`0003_postgres_append_only.sql`) is for
+/// PostgreSQL alone.
+const POSTGRES_ONLY: &str = "postgres";
+
+/// Where sqlx notes what was applied.
+const APPLIED: &str = "_sqlx_migrations";
+
+/// Longest wait for another to migrate; then the process ends, and whoever starts processes sees
+/// it. Less than the startup probes of `k8s/base` allow.
+const WAIT_MAX: Duration = Duration::from_secs(240);
+
+/// Between two looks whether the tables are there.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What a service's database is made of.
+#[derive(Debug)]
+pub struct Schema {
+    pub migrations: Migrator,
+    /// Tables to which the running role may only add.
+    pub append_only: &'static [&'static str],
+}
+
+impl Db {
+    /// Connects to the database of these settings, brings `clock` into line with it for as long as
+    /// it is used, and brings it up to date or, where that is another role's to do, waits until it
+    /// is.
+    ///
+    /// # Errors
+    /// [`Refused`] in production where the running role could change the tables.
+    pub async fn open(
+        config: &Database,
+        mode: Mode,
+        schema: &Schema,
+        clock: &Clock,
+        shutdown: &Shutdown,
+    ) -> anyhow::Result<Self> {
+        let db = Self::connect(&config.database_url, config.database_max_connections)
+            .await
+            .context("DATABASE_URL cannot be connected to")?;
+        db.align(clock)
+            .await
+            .context("the database does not tell the time")?;
+        let is_anothers = match &db.store {
+            Store::Postgres(pool) => {
+                config.migrate_database_url.is_some()
+                    || mode == Mode::Production
+                    || !may_make_tables(pool).await?
+            }
+            Store::Sqlite(_) => false,
+        };
+        match &db.store {
+            Store::Postgres(pool) if is_anothers => {
+                let wanted = db.wanted(&schema.migrations);
+                tokio::select! {
+                    waited = wait_for(pool, &wanted) => waited?,
+                    () = shutdown.wait() => bail!("told to stop while waiting for the migrations"),
+                }
+                if mode == Mode::Production && owns_tables(pool).await? {
+                    let why = "one that owns no table: see MIGRATE_DATABASE_URL";
+                    let line = format!("DATABASE_URL wants another role in production, {why}");
+                    return Err(Refused::new(line).into());
+                }
+            }
+            _ => db
+                .migrate(&schema.migrations)
+                .await
+                .context("the migrations failed")?,
+        }
+        Ok(db)
+    }
+
+    /// Applies the migrations that are missing, under a lock that other processes respect.
+    /// Migrations that a newer version has applied are left alone.
+    pub async fn migrate(&self, migrator: &Migrator) -> Result<()> {
+        let migrator = Migrator {
+            migrations: Cow::Owned(self.wanted(migrator)),
+            ignore_missing: true,
+            ..Migrator::DEFAULT
+        };
+        match &self.store {
+            Store::Postgres(pool) => {
+                let options = PgConnectOptions::clone(&pool.connect_options());
+                let mut conn = postgres::connect_unhurried(options).await?;
+                // sqlx holds an advisory lock meanwhile.
+                migrator.run_direct(None, &mut conn, false).await?;
+                conn.close().await
+            }
+            Store::Sqlite(pools) => pools.migrate(&migrator).await,
+        }
+    }
+
+    /// The migrations that are for this store.
+    fn wanted(&self, migrator: &Migrator) -> Vec<Migration> {
+        let is_wanted = |migration: &&Migration| {
+            self.is_postgres() || !migration.description.starts_with(POSTGRES_ONLY)
+        };
+        migrator.iter().filter(is_wanted).cloned().collect()
+    }
+}
+
+/// Brings the database up to date, as the owner of its tables where one is named, who then grants
+/// the running role what serving takes. What `<service> migrate` does.
+///
+/// # Errors
+/// [`Refused`] in production where no owner is named.
+pub async fn migrate(config: &Database, mode: Mode, schema: &Schema) -> anyhow::Result<()> {
+    let owner_url = config.migrate_database_url.as_ref();
+    if mode == Mode::Production && owner_url.is_none() {
+        let wants = "postgres://owner:password@host/database in production";
+        let line = format!("MIGRATE_DATABASE_URL is not set; wants {wants}");
+        return Err(Refused::new(line).into());
+    }
+    let url = owner_url.unwrap_or(&config.database_url);
+    let db = Db::connect(url, 1)
+        .await
+        .context("the database cannot be connected to")?;
+    db.migrate(&schema.migrations)
+        .await
+        .context("the migrations failed")?;
+    if let Store::Postgres(pool) = &db.store
+        && owner_url.is_some()
+    {
+        let running: PgConnectOptions = config.database_url.parse()?;
+        let owner = pool.connect_options();
+        if running.get_username() != owner.get_username() {
+            let mut conn = postgres::connect_unhurried(PgConnectOptions::clone(&owner)).await?;
+            grant(&mut conn, running.get_username(), schema.append_only)
+                .await
+                .with_context(|| format!("{} cannot be granted", running.get_username()))?;
+            conn.close().await?;
+        }
+    }
+    db.close().await;
+    Ok(())
+}
+
+/// Gives a role what serving takes, in one transaction, and takes what it had beyond that.
+async fn grant(conn: &mut PgConnection, role: &str, append_only: &[&str]) -> Result<()> {
+    let (schema,): (String,) = sqlx::query_as("select current_schema()::text")
+        .fetch_one(&mut *conn)
+        .await?;
+    let (role, schema) = (postgres::quoted(role), postgres::quoted(&schema));
+    let rows = "select, insert, update, delete";
+    let mut statements = vec![
+        format!("grant usage on schema {schema} to {role}"),
+        format!("revoke create on schema {schema} from public, {role}"),
+        format!("revoke all on all tables in schema {schema} from {role}"),
+        format!("grant {rows} on all tables in schema {schema} to {role}"),
+        format!("grant usage on all sequences in schema {schema} to {role}"),
+        // Tables of a later version, which this one's `migrate` does not know.
+        format!("alter default privileges in schema {schema} grant {rows} on tables to {role}"),
+        format!("alter default privileges in schema {schema} grant usage on sequences to {role}"),
+        format!("revoke insert, update, delete on {APPLIED} from {role}"),
+    ];
+    for table in append_only {
+        let table = postgres::quoted(table);
+        statements.push(format!("revoke update, delete on {table} from {role}"));
+    }
+    let mut tx = conn.begin().await?;
+    for statement in statements {
+        tx.execute(AssertSqlSafe(statement)).await?;
+    }
+    tx.commit().await
+}
+
+/// Returns once the migrations are applied.
+async fn wait_for(pool: &PgPool, wanted: &[Migration]) -> anyhow::Result<()> {
+    let waiting = async {
+        loop {
+            match missing(pool, wanted).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(migration)) => tracing::warn!(
+                    migration.version = migration.version,
+                    migration.description = &*migration.description,
+                    "waiting until `migrate` has applied this migration"
+                ),
+                Err(error @ Error::Migrate(_)) => return Err(error),
+                Err(error) => tracing::warn!(%error, "waiting until `migrate` has run"),
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    };
+    let waited = tokio::time::timeout(WAIT_MAX, waiting).await;
+    let waited = waited.context("the migrations are not applied: run `migrate`")?;
+    waited.context("the migrations that are applied are not this version's")
+}
+
+/// The first migration that is not applied.
+async fn missing<'m>(pool: &PgPool, wanted: &'m [Migration]) -> Result<Option<&'m Migration>> {
+    let mut conn = pool.acquire().await?;
+    let exists = "select to_regclass($1) is not null";
+    let (exists,): (bool,) = sqlx::query_as(exists)
+        .bind(APPLIED)
+        .fetch_one(&mut *conn)
+        .await?;
+    if !exists {
+        return Ok(wanted.first());
+    }
+    let applied: Vec<(i64, Vec<u8>)> =
+        sqlx::query_as("select version, checksum from _sqlx_migrations")
+            .fetch_all(&mut *conn)
+            .await?;
+    for migration in wanted {
+        let found = applied
+            .iter()
+            .find(|(version, _)| *version == migration.version);
+        let Some((version, checksum)) = found else {
+            return Ok(Some(migration));
+        };
+        if *checksum != *migration.checksum {
+            let mismatch = MigrateError::VersionMismatch(*version);
+            return Err(mismatch.into());
+        }
+    }
+    Ok(None)
+}
+
+/// Whether the pool's role may make tables.
+async fn may_make_tables(pool: &PgPool) -> Result<bool> {
+    let (may,): (bool,) = sqlx::query_as("select has_schema_privilege(current_schema(), 'create')")
+        .fetch_one(pool)
+        .await?;
+    Ok(may)
+}
+
+/// Whether the pool's role may do with a table what only owners may.
+async fn owns_tables(pool: &PgPool) -> Result<bool> {
+    let (owns,): (bool,) = sqlx::query_as(
+        "select exists (
+             select from pg_class
+             where relnamespace = current_schema()::regnamespace
+                 and pg_has_role(relowner, 'usage')
+         )",
+    )
+    .fetch_one(pool)
+    .await?;
+    Ok(owns)
+}
+
+/// Refuses a database that cannot be, or must not be in production. Connects to nothing.
+pub fn check(config: &Database, refusals: &mut Refusals) {
+    let url = &config.database_url;
+    let running = url.parse::<PgConnectOptions>().ok();
+    let is_good = match is_postgres(url) {
+        true => running.is_some(),
+        false => url.starts_with("sqlite:"),
+    };
+    let wants = "postgres://user:password@host/database, or sqlite:// and a file's path";
+    refusals.unless(is_good, "DATABASE_URL", wants);
+    refusals.in_production(is_postgres(url), "DATABASE_URL", "a postgres:// URL");
+    refusals.password("DATABASE_URL", url);
+    let connections = config.database_max_connections;
+    refusals.unless(connections > 0, "DATABASE_MAX_CONNECTIONS", "at least 1");
+
+    let Some(url) = &config.migrate_database_url else {
+        return;
+    };
+    let variable = "MIGRATE_DATABASE_URL";
+    let owner = url.parse::<PgConnectOptions>().ok();
+    let owner = owner.filter(|_| is_postgres(url));
+    let both = owner.zip(running.filter(|_| is_postgres(&config.database_url)));
+    let is_same = |(owner, running): &(PgConnectOptions, PgConnectOptions)| {
+        owner.get_database() == running.get_database()
+    };
+    let wants = "postgres://owner:password@host and the database of DATABASE_URL";
+    refusals.unless(both.as_ref().is_some_and(is_same), variable, wants);
+    refusals.password(variable, url);
+    let is_another =
+        both.is_none_or(|(owner, running)| owner.get_username() != running.get_username());
+    refusals.in_production(
+        is_another,
+        variable,
+        "another role than that of DATABASE_URL",
+    );
+}

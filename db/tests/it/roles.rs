@@ -1,0 +1,254 @@
+//! Two roles on PostgreSQL: one that owns the tables and migrates, one that serves.
+
+use std::{sync::LazyLock, time::Duration};
+
+use chassis::{
+    config::{Database, Mode, Refused},
+    shutdown::Shutdown,
+};
+use db::{Db, Schema, testing::TestDb};
+use uuid::Uuid;
+
+use crate::{TABLES, migrations, until};
+
+const LOG: &str = "create table log (line bigint not null primary key);";
+
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema {
+    migrations: migrations([(1, "tables", TABLES), (2, "log", LOG)]),
+    append_only: &["log"],
+});
+
+async fn open(settings: &Database, mode: Mode, shutdown: &Shutdown) -> anyhow::Result<Db> {
+    Db::open(settings, mode, &SCHEMA, &Clock::system(), shutdown).await
+}
+
+/// `None` on SQLite, which has no roles.
+async fn with_roles() -> Option<(TestDb, Database)> {
+    let mut test = TestDb::new("db-roles").await;
+    let settings = test.settings().await;
+    let has_roles = settings.migrate_database_url.is_some();
+    has_roles.then_some((test, settings))
+}
+
+async fn runs(db: &Db, statement: &'static str) -> db::Result<u64> {
+    let mut tx = db.begin().await?;
+    let done = tx.sql(statement).run().await?;
+    tx.commit().await?;
+    Ok(done)
+}
+
+/// PostgreSQL's "insufficient privilege".
+async fn check_forbidden(db: &Db, statement: &'static str) {
+    let refused = runs(db, statement).await.unwrap_err();
+    let code = refused.as_database_error().and_then(|error| error.code());
+    assert_eq!(code.as_deref(), Some("42501"), "{statement}: {refused}");
+}
+
+#[tokio::test]
+async fn the_running_role_changes_rows_but_no_table_and_nothing_that_is_append_only() {
+    let Some((test, settings)) = with_roles().await else {
+        return;
+    };
+    db::migrate(&settings, Mode::Production, &SCHEMA)
+        .await
+        .unwrap();
+    // Once more, as with every version.
+    db::migrate(&settings, Mode::Production, &SCHEMA)
+        .await
+        .unwrap();
+    let db = open(&settings, Mode::Production, &Shutdown::new())
+        .await
+        .unwrap();
+    for allowed in [
+        "insert into account (id, name, balance, is_open)
+         values ('00000000-0000-0000-0000-000000000001', 'ama', 0, true)",
+        "update account set balance = 1",
+        "delete from account",
+        "insert into log (line) values (1)",
+    ] {
+        assert_eq!(runs(&db, allowed).await.unwrap(), 1, "{allowed}");
+    }
+    for forbidden in [
+        "update log set line = 2",
+        "delete from log",
+        "truncate log",
+        "drop table log",
+        "alter table log add column more bigint",
+        "alter table log disable trigger all",
+        "create trigger own before insert on log execute function suppress_redundant_updates_trigger()",
+        "truncate account",
+        "alter table account add column more bigint",
+        "create table own (id bigint)",
+        "delete from _sqlx_migrations",
+        "set session_replication_role = replica",
+    ] {
+        check_forbidden(&db, forbidden).await;
+    }
+    db.close().await;
+    drop(test);
+}
+
+#[tokio::test]
+async fn a_service_that_may_not_migrate_waits_until_another_has() {
+    let Some((test, settings)) = with_roles().await else {
+        return;
+    };
+    let shutdown = Shutdown::new();
+    let opening = tokio::spawn({
+        let (settings, shutdown) = (settings.clone(), shutdown.clone());
+        async move { open(&settings, Mode::Development, &shutdown).await }
+    });
+    let owner = test.connect().await;
+    // It has looked, and made nothing.
+    until("it waits", async || {
+        let looked = "select count(*) from pg_stat_activity
+             where datname = current_database() and query like '%to_regclass%'
+                 and pid <> pg_backend_pid()";
+        let mut conn = owner.read().await.unwrap();
+        let (looked,): (i64,) = conn.sql(looked).one().await.unwrap();
+        looked > 0
+    })
+    .await;
+    let mut conn = owner.read().await.unwrap();
+    let tables = "select count(*) from pg_tables where schemaname = 'public'";
+    let (tables,): (i64,) = conn.sql(tables).one().await.unwrap();
+    assert_eq!(tables, 0);
+    drop(conn);
+    assert!(!opening.is_finished());
+    db::migrate(&settings, Mode::Development, &SCHEMA)
+        .await
+        .unwrap();
+    let db = opening.await.unwrap().unwrap();
+    runs(&db, "insert into log (line) values (1)")
+        .await
+        .unwrap();
+    db.close().await;
+    owner.close().await;
+}
+
+#[tokio::test]
+async fn a_role_that_may_make_no_tables_waits_without_being_told_to() {
+    let Some((_test, mut settings)) = with_roles().await else {
+        return;
+    };
+    let all = settings.clone();
+    settings.migrate_database_url = None;
+    let shutdown = Shutdown::new();
+    let (opened, migrated) = tokio::join!(
+        open(&settings, Mode::Development, &shutdown),
+        db::migrate(&all, Mode::Development, &SCHEMA)
+    );
+    migrated.unwrap();
+    let db = opened.unwrap();
+    runs(&db, "insert into log (line) values (1)")
+        .await
+        .unwrap();
+    // It starts again where everything is there.
+    open(&settings, Mode::Development, &shutdown).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_service_that_waits_for_its_tables_stops_when_it_is_told_to() {
+    let Some((_test, settings)) = with_roles().await else {
+        return;
+    };
+    let shutdown = Shutdown::new();
+    shutdown.begin();
+    let opened = open(&settings, Mode::Development, &shutdown);
+    let opened = tokio::time::timeout(Duration::from_secs(20), opened).await;
+    let error = opened.expect("at once").unwrap_err();
+    assert!(error.to_string().contains("told to stop"), "{error:#}");
+}
+
+#[tokio::test]
+async fn tables_of_another_version_are_not_waited_for() {
+    let Some((_test, settings)) = with_roles().await else {
+        return;
+    };
+    let other = Schema {
+        migrations: migrations([(1, "tables", "select 1"), (2, "log", LOG)]),
+        append_only: &["log"],
+    };
+    db::migrate(&settings, Mode::Development, &other)
+        .await
+        .unwrap();
+    let opened = open(&settings, Mode::Development, &Shutdown::new()).await;
+    let error = format!("{:#}", opened.unwrap_err());
+    assert!(error.contains("not this version's"), "{error}");
+}
+
+#[tokio::test]
+async fn production_serves_with_no_role_that_owns_its_tables() {
+    let Some((test, settings)) = with_roles().await else {
+        return;
+    };
+    db::migrate(&settings, Mode::Production, &SCHEMA)
+        .await
+        .unwrap();
+    let mut as_owner = settings.clone();
+    as_owner.database_url = settings.migrate_database_url.clone().unwrap();
+    as_owner.migrate_database_url = None;
+    let alone = db::migrate(&as_owner, Mode::Production, &SCHEMA).await;
+    let alone = alone.unwrap_err().downcast::<Refused>().unwrap();
+    assert!(
+        alone.to_string().contains("MIGRATE_DATABASE_URL"),
+        "{alone}"
+    );
+    for url in [as_owner.database_url.clone(), test.url.clone()] {
+        as_owner.database_url = url;
+        let opened = open(&as_owner, Mode::Production, &Shutdown::new()).await;
+        let refused = opened.unwrap_err().downcast::<Refused>().unwrap();
+        assert!(refused.to_string().contains("DATABASE_URL"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn with_one_role_a_service_migrates_when_it_starts() {
+    let test = TestDb::new("db-roles").await;
+    let settings = Database {
+        database_url: test.url.clone(),
+        migrate_database_url: None,
+        database_max_connections: 2,
+    };
+    let db = open(&settings, Mode::Development, &Shutdown::new())
+        .await
+        .unwrap();
+    runs(&db, "insert into log (line) values (1)")
+        .await
+        .unwrap();
+    db.close().await;
+}
+
+#[tokio::test]
+async fn a_survey_sees_one_moment_and_changes_nothing() {
+    let (_test, db) = crate::database().await;
+    let mut survey = db.survey().await.unwrap();
+    let count = "select count(*) from account";
+    let (before,): (i64,) = survey.sql(count).one().await.unwrap();
+    // It holds up no writer.
+    let mut tx = db.begin().await.unwrap();
+    let insert = "insert into account (id, name, balance, is_open) values ($1, 'ama', 0, true)";
+    tx.sql(insert).bind(Uuid::now_v7()).run().await.unwrap();
+    tx.commit().await.unwrap();
+    let (after,): (i64,) = survey.sql(count).one().await.unwrap();
+    assert_eq!((before, after), (0, 0));
+    survey.sql("delete from account").run().await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_survey_takes_longer_than_any_other_statement_may() {
+    let (_test, db) = crate::database().await;
+    if !db.is_postgres() {
+        return;
+    }
+    let limit = "select current_setting('statement_timeout')";
+    let mut survey = db.survey().await.unwrap();
+    let (within,): (String,) = survey.sql(limit).one().await.unwrap();
+    assert_eq!(within, "1h");
+    survey.sql("select pg_sleep(7)").run().await.unwrap();
+    drop(survey);
+    // Its connection goes back as it was.
+    let mut conn = db.read().await.unwrap();
+    let (beside,): (String,) = conn.sql(limit).one().await.unwrap();
+    assert_eq!(beside, "5s");
+}
