@@ -156,12 +156,13 @@ pub fn check(config: &Database, refusals: &mut Refusals) {
     let is_postgres = is_postgres(url);
     let is_good = match is_postgres {
         true => url.parse::<PgConnectOptions>().is_ok(),
-        false => url.starts_with("sqlite:"),
+        false => sqlite::is_url(url),
     };
     let wants = "postgres://user:password@host/database, or sqlite:// and a file's path";
     refusals.unless(is_good, "DATABASE_URL", wants);
     refusals.in_production(is_postgres, "DATABASE_URL", "a postgres:// URL");
     refusals.password("DATABASE_URL", url);
+    refusals.files("DATABASE_URL", url);
     let connections = config.database_max_connections;
     refusals.unless(connections > 0, "DATABASE_MAX_CONNECTIONS", "at least 1");
 }
