@@ -70,7 +70,10 @@ impl Service {
             .filter(|_| is_token(&callback.token))
             .ok_or(Error::CallbackNotFound)?;
         let about = read(rail, callback)?;
-        let Some(id) = self.find_called_back(rail.name(), &about, &callback.token).await? else {
+        let Some(id) = self
+            .find_called_back(rail.name(), &about, &callback.token)
+            .await?
+        else {
             return match about {
                 About::Token => Err(Error::CallbackNotFound),
                 About::Reference(_) | About::Nothing => {

@@ -99,9 +99,11 @@ impl Settings for Config {
     }
 
     fn check(&self, refusals: &mut Refusals) {
+        self.listen.check(refusals);
         db::check(&self.database, refusals);
         self.tls.check(refusals);
         self.telemetry.check(refusals);
+        config::check_authorities(refusals);
         self.rails.check(refusals);
         let tls = &self.tls;
         tls.check_url(refusals, "SESSIONS_URL", &self.sessions_url);

@@ -5,7 +5,13 @@ mod print;
 mod refusals;
 mod start;
 
-use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    fmt,
+    io::ErrorKind,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -13,7 +19,7 @@ pub use print::{flag, settable, variable};
 pub use refusals::{Refusals, Refused};
 pub use start::{REFUSED, Settings, check, main};
 
-use crate::{grpc, telemetry};
+use crate::{grpc, http, telemetry};
 
 /// What a process takes for granted: on a developer's machine most things go, in production
 /// nothing that is only for trying out.
@@ -35,9 +41,15 @@ pub enum Command {
     Healthcheck,
 }
 
+/// No clock counts further than it must: 100 years.
+const DURATION_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
+
 /// Reads a duration with its unit, such as `300ms`, `30s`, `24h` or `1h 30m`.
-pub fn duration(text: &str) -> Result<Duration, humantime::DurationError> {
-    humantime::parse_duration(text.trim())
+pub fn duration(text: &str) -> Result<Duration, &'static str> {
+    let duration = humantime::parse_duration(text.trim());
+    let duration = duration.map_err(|_| "a time with its unit")?;
+    let is_sane = duration <= DURATION_MAX;
+    is_sane.then_some(duration).ok_or("at most 100 years")
 }
 
 /// Reads a switch. Nothing is off, as OpenTelemetry wants it.
@@ -67,10 +79,64 @@ pub struct Listen {
 }
 
 impl Listen {
+    pub fn check(&self, refusals: &mut Refusals) {
+        let addresses = [
+            ("LISTEN", Some(self.listen)),
+            ("ADMIN_LISTEN", self.admin_listen),
+        ];
+        check_listen(refusals, &addresses);
+    }
+
     /// Whether the service describes itself.
     pub fn reflection(&self, mode: Mode) -> bool {
         mode == Mode::Development && !self.no_reflection
     }
+}
+
+/// Refuses addresses that this machine does not have, and such as are each other's.
+pub fn check_listen(refusals: &mut Refusals, addresses: &[(&'static str, Option<SocketAddr>)]) {
+    let mut others: Vec<SocketAddr> = Vec::new();
+    for (variable, address) in addresses {
+        let Some(address) = *address else { continue };
+        let wants = "an address of this machine that the process may listen on";
+        refusals.unless(may_listen(address), variable, wants);
+        let is_own = !others.iter().any(|other| is_taken_by(address, *other));
+        refusals.unless(
+            is_own,
+            variable,
+            "an address that is no other's of this process",
+        );
+        others.push(address);
+    }
+}
+
+/// Whoever serves here already is no reason against it. Tried with a port of the system's choice,
+/// so that a process which is just starting finds its own free; only one that not everybody may
+/// have is tried itself.
+fn may_listen(address: SocketAddr) -> bool {
+    const PRIVILEGED_PORTS: u16 = 1024;
+    let mut tried = address;
+    if address.port() >= PRIVILEGED_PORTS {
+        tried.set_port(0);
+    }
+    match TcpListener::bind(tried) {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::AddrInUse,
+    }
+}
+
+fn is_taken_by(address: SocketAddr, other: SocketAddr) -> bool {
+    let is_any = address.ip().is_unspecified() || other.ip().is_unspecified();
+    let is_same_host = is_any || address.ip() == other.ip();
+    is_same_host && address.port() == other.port() && address.port() != 0
+}
+
+/// Refuses a system from which no https:// address could be called, where the process does that.
+pub fn check_authorities(refusals: &mut Refusals) {
+    let is_good = http::client(DURATION_MAX).is_ok();
+    let wants =
+        "a PEM file of the authorities to trust; not set, those of the system, or of SSL_CERT_DIR";
+    refusals.unless(is_good, "SSL_CERT_FILE", wants);
 }
 
 /// Which database a service keeps its records in. Its URLs, which may hold passwords, never print.
@@ -99,6 +165,9 @@ impl fmt::Debug for Database {
             .finish_non_exhaustive()
     }
 }
+
+/// What is wanted where others' certificates are believed by it.
+const CERTIFICATES: &str = "a PEM file of certificates that can be read";
 
 /// Certificates for mutual TLS between the services. All three or none.
 #[derive(Clone, Debug, Default, Args)]
@@ -131,6 +200,10 @@ impl Tls {
             refusals.unless(read.is_ok(), variable, "a PEM file that can be read");
             all &= read.is_ok();
         }
+        let authority = self.tls_ca.as_deref();
+        let is_authority = authority.is_none_or(grpc::is_authority);
+        refusals.unless(is_authority, "TLS_CA", CERTIFICATES);
+        all &= is_authority;
         let fit = !all || grpc::check_tls(self).is_ok();
         refusals.unless(
             fit,
@@ -142,12 +215,14 @@ impl Tls {
     /// The address of another service: http://, or https:// with certificates.
     pub fn check_url(&self, refusals: &mut Refusals, variable: &'static str, url: &str) {
         let wants = "http://name:port, or https://name:port with TLS_CERT, TLS_KEY and TLS_CA";
-        // Whether the files are any good is said of them alone.
-        let url = match self.tls_ca {
-            Some(_) => url.replacen("https:", "http:", 1),
-            None => url.to_owned(),
+        let is_good = match grpc::check_tls(self) {
+            Ok(()) => grpc::check_url(url, self).is_ok(),
+            // Whether the files are any good is said of them alone.
+            Err(_) => {
+                let url = url.replacen("https:", "http:", 1);
+                grpc::check_url(&url, &Self::default()).is_ok()
+            }
         };
-        let is_good = grpc::check_url(&url, &Self::default()).is_ok();
         refusals.unless(is_good, variable, wants);
     }
 }
@@ -167,6 +242,11 @@ pub struct Telemetry {
     #[arg(long, env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")]
     pub otel_exporter_otlp_traces_endpoint: Option<String>,
 
+    /// The authority that signed the certificate of an https:// endpoint, a PEM file; if it is left
+    /// out, those that the system trusts.
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_CERTIFICATE")]
+    pub otel_exporter_otlp_certificate: Option<PathBuf>,
+
     /// Exports nothing, whatever the endpoints say.
     #[arg(long, env = "OTEL_SDK_DISABLED", value_parser = switch)]
     pub otel_sdk_disabled: bool,
@@ -176,6 +256,9 @@ impl Telemetry {
     pub fn check(&self, refusals: &mut Refusals) {
         let wants = "a filter such as info or warn,charges_svc=debug";
         refusals.unless(telemetry::is_filter(&self.log), "RUST_LOG", wants);
+        let authority = self.authority();
+        let is_authority = authority.is_none_or(grpc::is_authority);
+        refusals.unless(is_authority, "OTEL_EXPORTER_OTLP_CERTIFICATE", CERTIFICATES);
         let endpoints = [
             (
                 "OTEL_EXPORTER_OTLP_ENDPOINT",
@@ -188,13 +271,18 @@ impl Telemetry {
         ];
         for (variable, endpoint) in endpoints {
             let endpoint = endpoint.as_deref().unwrap_or_default();
-            let is_good = endpoint.is_empty() || telemetry::is_endpoint(endpoint);
-            refusals.unless(
-                is_good,
-                variable,
-                "an address such as http://collector:4317",
-            );
+            let check = || telemetry::check_endpoint(endpoint, authority);
+            // Where the authority is at fault, that is said of it alone.
+            let is_good = endpoint.is_empty() || !is_authority || check().is_ok();
+            let wants =
+                "an address such as http://collector:4317, or https:// and authorities to trust";
+            refusals.unless(is_good, variable, wants);
         }
+    }
+
+    /// Whom a collector's certificate is believed by, where not by whom the system trusts.
+    pub fn authority(&self) -> Option<&Path> {
+        self.otel_exporter_otlp_certificate.as_deref()
     }
 
     /// Where traces go, if anywhere.

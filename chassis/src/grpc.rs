@@ -1,9 +1,13 @@
 //! gRPC in both directions: the one way to serve, the one way to call, and how errors travel.
 
-use std::{future::Future, io::ErrorKind, net::SocketAddr, time::Duration};
+use std::{future::Future, io::ErrorKind, net::SocketAddr, path::Path, time::Duration};
 
 use anyhow::{Context as _, anyhow};
 use futures::StreamExt as _;
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
 use tokio::net::TcpListener;
 use tonic::{
     service::Routes,
@@ -182,6 +186,14 @@ pub fn check_tls(tls: &Tls) -> anyhow::Result<()> {
         Server::builder().tls_config(config)?;
     }
     Ok(())
+}
+
+/// Whether certificates can be believed by what the file holds.
+pub fn is_authority(file: &Path) -> bool {
+    let certificates = CertificateDer::pem_file_iter(file);
+    let certificates = certificates.and_then(|found| found.collect::<Result<Vec<_>, _>>());
+    let mut roots = RootCertStore::empty();
+    certificates.is_ok_and(|found| roots.add_parsable_certificates(found).0 > 0)
 }
 
 fn server_tls(tls: &Tls) -> anyhow::Result<Option<ServerTlsConfig>> {

@@ -7,16 +7,20 @@
 //! Promise: whatever `RUST_LOG` asks for, libraries tell nothing below INFO. What they would tell
 //! there is what goes over connections, keys and codes included.
 
-use std::{collections::HashMap, io::IsTerminal as _, sync::OnceLock, thread, time::Duration};
+use std::{
+    collections::HashMap, fs, io::IsTerminal as _, path::Path, sync::OnceLock, thread,
+    time::Duration,
+};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use opentelemetry::{
     propagation::{Extractor, TextMapPropagator as _},
     trace::{TraceContextExt as _, TracerProvider as _},
 };
-use opentelemetry_otlp::WithExportConfig as _;
+use opentelemetry_otlp::{WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::{Resource, propagation::TraceContextPropagator, trace::SdkTracerProvider};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use tracing::{Level, Metadata, Span};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{
@@ -26,7 +30,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use crate::config::Telemetry;
+use crate::{config::Telemetry, http::install_tls};
 
 /// Our own crates. Every other one is a library.
 const OURS: [&str; 11] = [
@@ -80,7 +84,7 @@ pub fn start(service: &'static str, config: &Telemetry) -> anyhow::Result<Guard>
         .with_context(|| format!("RUST_LOG is no filter: {}", config.log))?;
     let provider = config
         .traces_endpoint()
-        .map(|endpoint| exporter(service, endpoint))
+        .map(|endpoint| exporter(service, endpoint, config.authority()))
         .transpose()?;
     let traces = provider
         .as_ref()
@@ -109,10 +113,37 @@ pub fn is_filter(text: &str) -> bool {
     EnvFilter::try_new(text).is_ok()
 }
 
-/// Whether spans can be exported to `text`.
-pub fn is_endpoint(text: &str) -> bool {
-    let url = reqwest::Url::parse(text).ok();
-    url.is_some_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+/// # Errors
+/// Spans cannot be exported to `endpoint`, whose certificate `authority` signed, or one that the
+/// system trusts.
+pub fn check_endpoint(endpoint: &str, authority: Option<&Path>) -> anyhow::Result<()> {
+    let collector = Endpoint::from_shared(endpoint.to_owned())?;
+    let scheme = collector.uri().scheme_str();
+    ensure!(
+        matches!(scheme, Some("http" | "https")),
+        "it is not http(s)"
+    );
+    if let Some(tls) = collector_tls(endpoint, authority)? {
+        collector.tls_config(tls)?;
+    }
+    Ok(())
+}
+
+/// How a collector at https:// is known.
+fn collector_tls(
+    endpoint: &str,
+    authority: Option<&Path>,
+) -> anyhow::Result<Option<ClientTlsConfig>> {
+    let uri: http::Uri = endpoint.parse()?;
+    if uri.scheme_str() != Some("https") {
+        return Ok(None);
+    }
+    install_tls();
+    let tls = ClientTlsConfig::new();
+    Ok(Some(match authority {
+        Some(file) => tls.ca_certificate(Certificate::from_pem(fs::read(file)?)),
+        None => tls.with_native_roots(),
+    }))
 }
 
 fn is_ours(metadata: &Metadata<'_>) -> bool {
@@ -131,10 +162,18 @@ fn may_be_exported(metadata: &Metadata<'_>) -> bool {
     is_ours(metadata) && (metadata.is_span() || *metadata.level() <= Level::INFO)
 }
 
-fn exporter(service: &'static str, endpoint: &str) -> anyhow::Result<SdkTracerProvider> {
-    let exporter = opentelemetry_otlp::SpanExporter::builder()
+fn exporter(
+    service: &'static str,
+    endpoint: &str,
+    authority: Option<&Path>,
+) -> anyhow::Result<SdkTracerProvider> {
+    let mut exporter = opentelemetry_otlp::SpanExporter::builder()
         .with_tonic()
-        .with_endpoint(endpoint)
+        .with_endpoint(endpoint);
+    if let Some(tls) = collector_tls(endpoint, authority)? {
+        exporter = exporter.with_tls_config(tls);
+    }
+    let exporter = exporter
         .build()
         .with_context(|| format!("spans cannot be exported to {endpoint}"))?;
     Ok(SdkTracerProvider::builder()

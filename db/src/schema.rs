@@ -20,7 +20,7 @@ use sqlx::{
     postgres::PgConnectOptions,
 };
 
-use crate::{Db, Error, Result, Store, is_postgres, postgres};
+use crate::{Db, Error, Result, Store, is_postgres, postgres, sqlite};
 
 /// A migration whose description starts with this word (`0003_postgres_append_only.sql`) is for
 /// PostgreSQL alone.
@@ -267,12 +267,13 @@ pub fn check(config: &Database, refusals: &mut Refusals) {
     let running = url.parse::<PgConnectOptions>().ok();
     let is_good = match is_postgres(url) {
         true => running.is_some(),
-        false => url.starts_with("sqlite:"),
+        false => sqlite::is_url(url),
     };
     let wants = "postgres://user:password@host/database, or sqlite:// and a file's path";
     refusals.unless(is_good, "DATABASE_URL", wants);
     refusals.in_production(is_postgres(url), "DATABASE_URL", "a postgres:// URL");
     refusals.password("DATABASE_URL", url);
+    refusals.files("DATABASE_URL", url);
     let connections = config.database_max_connections;
     refusals.unless(connections > 0, "DATABASE_MAX_CONNECTIONS", "at least 1");
 
@@ -289,6 +290,7 @@ pub fn check(config: &Database, refusals: &mut Refusals) {
     let wants = "postgres://owner:password@host and the database of DATABASE_URL";
     refusals.unless(both.as_ref().is_some_and(is_same), variable, wants);
     refusals.password(variable, url);
+    refusals.files(variable, url);
     let is_another =
         both.is_none_or(|(owner, running)| owner.get_username() != running.get_username());
     refusals.in_production(

@@ -39,6 +39,14 @@ pub(crate) struct Pools {
     lock_file: Option<PathBuf>,
 }
 
+/// Whether it names a file, or memory. How the file is opened is for [`connect`] to say, so it takes
+/// no parameters.
+pub(crate) fn is_url(url: &str) -> bool {
+    let options = SqliteConnectOptions::from_str(url);
+    let names_file = |options: SqliteConnectOptions| !options.get_filename().as_os_str().is_empty();
+    url.starts_with("sqlite:") && !url.contains('?') && options.is_ok_and(names_file)
+}
+
 pub(crate) async fn connect(url: &str, max_connections: u32) -> Result<Pools> {
     let options = SqliteConnectOptions::from_str(url)?
         .create_if_missing(true)

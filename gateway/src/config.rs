@@ -17,6 +17,9 @@ use crate::checkout::{
     rescue::Rescue,
 };
 
+/// Each takes memory: more than this at once is no limit.
+const REQUESTS_MAX: usize = 1_000_000;
+
 /// The edge: the merchants' JSON API, the hosted checkout and the rails' callbacks.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "gateway", version)]
@@ -149,6 +152,12 @@ impl Settings for Config {
     }
 
     fn check(&self, refusals: &mut Refusals) {
+        let addresses = [
+            ("API_LISTEN", Some(self.api_listen)),
+            ("CHECKOUT_LISTEN", Some(self.checkout_listen)),
+            ("ADMIN_LISTEN", self.admin_listen),
+        ];
+        config::check_listen(refusals, &addresses);
         self.tls.check(refusals);
         self.telemetry.check(refusals);
         let services = [
@@ -177,7 +186,8 @@ impl Settings for Config {
         refusals.in_production(has_default, "CHECKOUT_RATES", wants);
         let waits = !self.ratelimit_timeout.is_zero();
         refusals.unless(waits, "RATELIMIT_TIMEOUT", "more than nothing");
-        refusals.unless(self.requests_max > 0, "REQUESTS_MAX", "at least 1");
+        let is_some = (1..=REQUESTS_MAX).contains(&self.requests_max);
+        refusals.unless(is_some, "REQUESTS_MAX", "at least 1 and at most 1000000");
         let is_all = |net: &IpNet| net.prefix_len() == 0;
         let some = !self.trusted_proxies().iter().any(is_all);
         let wants = "your proxies' networks, not everybody's,";

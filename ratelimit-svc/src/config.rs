@@ -65,6 +65,7 @@ impl Settings for Config {
     }
 
     fn check(&self, refusals: &mut Refusals) {
+        self.listen.check(refusals);
         self.tls.check(refusals);
         self.telemetry.check(refusals);
         let url = self.redis_url.as_deref();

@@ -62,6 +62,7 @@ impl Settings for Config {
     }
 
     fn check(&self, refusals: &mut Refusals) {
+        self.listen.check(refusals);
         db::check(&self.database, refusals);
         self.tls.check(refusals);
         self.telemetry.check(refusals);

@@ -101,9 +101,11 @@ impl Settings for Config {
     }
 
     fn check(&self, refusals: &mut Refusals) {
+        self.listen.check(refusals);
         db::check(&self.database, refusals);
         self.tls.check(refusals);
         self.telemetry.check(refusals);
+        config::check_authorities(refusals);
         let keyring = Keyring::new(&self.webhook_secret_key);
         let wants = "32 bytes in base64, or several of that with commas between them";
         refusals.unless(keyring.is_ok(), "WEBHOOK_SECRET_KEY", wants);

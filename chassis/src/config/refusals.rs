@@ -1,10 +1,11 @@
 //! What a process does not take, each with the variable to change and what it wants there.
 
-use std::{collections::HashSet, fmt};
+use std::{collections::HashSet, fmt, fs, path::Path};
 
 use reqwest::Url;
 
 use super::Mode;
+use crate::grpc;
 
 /// A secret of production has at least so many characters, and so many different ones.
 const SECRET_CHARS_MIN: usize = 16;
@@ -89,6 +90,26 @@ impl Refusals {
                 && parameters.all(|(name, value)| name != "password" || is_own(&value))
         });
         self.in_production(is_good, variable, "a password of your own");
+    }
+
+    /// A URL of PostgreSQL, which may name files: all can be read.
+    pub fn files(&mut self, variable: &'static str, url: &str) {
+        let Ok(url) = Url::parse(url) else { return };
+        for (name, file) in url.query_pairs() {
+            // The text of a certificate may stand there itself.
+            let is_text = file.starts_with("-----BEGIN");
+            let is_good = match &*name {
+                _ if is_text => true,
+                "sslrootcert" | "ssl-root-cert" | "ssl-ca" => grpc::is_authority(Path::new(&*file)),
+                "sslcert" | "ssl-cert" | "sslkey" | "ssl-key" => fs::read(&*file).is_ok(),
+                _ => true,
+            };
+            self.unless(
+                is_good,
+                variable,
+                &format!("a PEM file that can be read as {name}"),
+            );
+        }
     }
 
     pub(super) fn found(&self) -> &[Refusal] {

@@ -27,7 +27,8 @@ pub const REFUSED: u8 = 78;
 pub trait Settings: Parser {
     fn mode(&self) -> Mode;
 
-    /// Refuses what cannot work, or must not be in production. Looks at files, never at a network.
+    /// Refuses what cannot work, or must not be in production. Looks at files and at this machine's
+    /// addresses, never at a network.
     fn check(&self, refusals: &mut Refusals);
 }
 

@@ -277,8 +277,15 @@ impl Names {
             bail!("{url} has no host");
         };
         let host = host.trim_matches(['[', ']']).to_owned();
-        let (port, tls) = match origin.scheme_str() {
-            Some("http") => (80, None),
+        // A `Uri` overlooks a port beyond 65535, as if there were none.
+        let port = reqwest::Url::parse(url)
+            .ok()
+            .and_then(|url| url.port_or_known_default());
+        let Some(port) = port.filter(|port| *port > 0) else {
+            bail!("{url} has no port that can be called");
+        };
+        let tls = match origin.scheme_str() {
+            Some("http") => None,
             Some("https") => {
                 let Some((identity, authority)) = read_tls(tls)? else {
                     bail!("{url} needs TLS_CERT, TLS_KEY and TLS_CA");
@@ -288,12 +295,12 @@ impl Names {
                     .ca_certificate(authority)
                     .domain_name(host.clone())
                     .timeout(CONNECT_MAX);
-                (443, Some(tls))
+                Some(tls)
             }
             _ => bail!("{url} must begin with http:// or https://"),
         };
         let names = Self {
-            port: origin.port_u16().unwrap_or(port),
+            port,
             origin,
             host,
             tls,

@@ -129,7 +129,10 @@ async fn a_session_that_nobody_can_pay_yet_is_created_and_warned_about() {
         (codes, fields)
     };
     let payer = r#""customer_email":"a@example.com","customer_phone":"0241234567""#;
-    let rate = (vec![json!("CURRENCY_WITHOUT_RATE")], vec![json!("currency")]);
+    let rate = (
+        vec![json!("CURRENCY_WITHOUT_RATE")],
+        vec![json!("currency")],
+    );
     assert_eq!(codes(&format!(r#"{{"amount":10,{payer}}}"#)).await, rate);
     let yen = format!(r#"{{"amount":10,"currency":"JPY",{payer}}}"#);
     assert_eq!(codes(&yen).await, rate);

@@ -72,9 +72,10 @@ async fn decide_one(
     let closing = match case.kind() {
         CaseKind::UnknownOutcome | CaseKind::Unspecified => return Ok(()),
         CaseKind::LateMoney if choices.chance(400) => (Action::Release, Decision::Release),
-        CaseKind::LateMoney | CaseKind::Mismatch | CaseKind::Reversed => {
-            (Action::Refund, Decision::Refund)
-        }
+        CaseKind::LateMoney
+        | CaseKind::Mismatch
+        | CaseKind::Reversed
+        | CaseKind::CreditedTwice => (Action::Refund, Decision::Refund),
     };
     let (action, decision) = closing;
     let mut request = CloseCaseRequest { case_id: case.case_id.clone(), ..Default::default() };

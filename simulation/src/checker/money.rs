@@ -97,7 +97,7 @@ fn check_sessions(found: &mut Found<'_>) {
     }
     for (session, times) in credits.into_iter().filter(|(_, times)| *times > 1) {
         let settled_after_release = records.cases.iter().any(|case| {
-            case.kind == "DOUBLE_CREDIT"
+            case.kind == "CREDITED_TWICE"
                 && records.charges.iter().any(|charge| {
                     charge.session_id == session && charge.transaction_id == case.transaction_id
                 })

@@ -356,11 +356,26 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
         "your proxies' networks",
     ),
     // Behind an ingress that it does not know, all clients would have one address.
-    ("gateway", "TRUSTED_PROXIES", None, "your proxies' networks, or none"),
+    (
+        "gateway",
+        "TRUSTED_PROXIES",
+        None,
+        "your proxies' networks, or none",
+    ),
     ("gateway", "CHECKOUT_RATES", None, "a rate for USD"),
-    ("gateway", "CHECKOUT_RATES", Some("EUR=13.60"), "a rate for USD"),
+    (
+        "gateway",
+        "CHECKOUT_RATES",
+        Some("EUR=13.60"),
+        "a rate for USD",
+    ),
     ("gateway", "AUTH_FAILURES_PER_MINUTE", Some("0"), "a limit"),
-    ("gateway", "CALLBACK_FAILURES_PER_MINUTE", Some("0"), "a limit"),
+    (
+        "gateway",
+        "CALLBACK_FAILURES_PER_MINUTE",
+        Some("0"),
+        "a limit",
+    ),
     (
         "gateway",
         "CHECKOUT_TRIES_PER_SESSION",

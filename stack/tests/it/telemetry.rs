@@ -4,11 +4,12 @@
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use chassis::shutdown::Tasks;
+use chassis::{config::Tls, shutdown::Tasks};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::{
         ExportTraceServiceRequest, ExportTraceServiceResponse,
@@ -17,15 +18,19 @@ use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, KeyValue, any_value},
     trace::v1::{Span, span::SpanKind},
 };
+use proto::ratelimit::{Bucket, CheckRequest, rate_limits_client::RateLimitsClient};
 use serde_json::{Value, json};
 use stack::demo::{Api, Receiver};
 use tokio::net::TcpListener;
 use tonic::{
     Request, Response, Status,
-    transport::{Server, server::TcpIncoming},
+    transport::{Identity, Server, ServerTlsConfig, server::TcpIncoming},
 };
 
-use crate::processes::{Merchant, Processes};
+use crate::{
+    health::certificates,
+    processes::{Merchant, Processes},
+};
 
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -77,10 +82,23 @@ impl TraceService for Collector {
 impl Collector {
     /// Listens on a free port; returns its URL.
     async fn start() -> (Self, String) {
+        Self::start_with(None).await
+    }
+
+    /// The same, with a certificate for it.
+    async fn start_with(tls: Option<&Tls>) -> (Self, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{}", listener.local_addr().unwrap());
         let collector = Self::default();
-        let server = Server::builder()
+        let mut server = Server::builder();
+        if let Some(tls) = tls {
+            let read = |file: &Option<PathBuf>| std::fs::read(file.as_ref().unwrap()).unwrap();
+            let identity = Identity::from_pem(read(&tls.tls_cert), read(&tls.tls_key));
+            let config = ServerTlsConfig::new().identity(identity);
+            server = server.tls_config(config).unwrap();
+        }
+        let server = server
             .add_service(TraceServiceServer::new(collector.clone()))
             .serve_with_incoming(TcpIncoming::from(listener));
         Tasks::new().spawn(async { server.await.unwrap() });
@@ -373,4 +391,31 @@ async fn traceparents(db: &db::Db, text: &'static str) -> Vec<Option<String>> {
     drop(conn);
     db.close().await;
     rows.into_iter().map(|(traceparent,)| traceparent).collect()
+}
+
+#[tokio::test]
+async fn spans_reach_a_collector_that_speaks_tls() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let tls = certificates(folder.path(), &["collector"]).remove(0);
+    let (collector, url) = Collector::start_with(Some(&tls)).await;
+    let mut processes = Processes::plan().await;
+    let process = &mut processes.ratelimit;
+    let authority = tls.tls_ca.unwrap().display().to_string();
+    process.env.push((ENDPOINT, url));
+    process
+        .env
+        .push(("OTEL_EXPORTER_OTLP_CERTIFICATE", authority));
+    process
+        .env
+        .push(("OTEL_BSP_SCHEDULE_DELAY", "100".to_owned()));
+    process.start().await;
+    let check = CheckRequest {
+        merchant_id: "0190b2c0-f5a9-7c8e-9b1d-2f3a4b5c6d7e".to_owned(),
+        bucket: Bucket::Payments.into(),
+    };
+    let mut limits = RateLimitsClient::new(process.channel());
+    limits.check(check).await.unwrap();
+    let name = "payments.ratelimit.v1.RateLimits/Check";
+    let wanted = [("ratelimit-svc", name)];
+    collector.wait_for_trace(name, &wanted).await;
 }

@@ -28,57 +28,157 @@ const fn case(
 const CASES: &[Case] = &[
     // Addresses of another machine, and two that are one.
     case("ratelimit-svc", &[("LISTEN", "192.0.2.1:50051")], "LISTEN"),
-    case("sessions-svc", &[("ADMIN_LISTEN", "192.0.2.1:9090")], "ADMIN_LISTEN"),
+    case(
+        "sessions-svc",
+        &[("ADMIN_LISTEN", "192.0.2.1:9090")],
+        "ADMIN_LISTEN",
+    ),
     case("gateway", &[("API_LISTEN", "192.0.2.1:8080")], "API_LISTEN"),
-    case("gateway", &[("CHECKOUT_LISTEN", "192.0.2.1:81")], "CHECKOUT_LISTEN"),
-    case("gateway", &[("CHECKOUT_LISTEN", "127.0.0.1:8080")], "CHECKOUT_LISTEN"),
-    case("merchants-svc", &[("ADMIN_LISTEN", "0.0.0.0:50051")], "ADMIN_LISTEN"),
+    case(
+        "gateway",
+        &[("CHECKOUT_LISTEN", "192.0.2.1:81")],
+        "CHECKOUT_LISTEN",
+    ),
+    case(
+        "gateway",
+        &[("CHECKOUT_LISTEN", "127.0.0.1:8080")],
+        "CHECKOUT_LISTEN",
+    ),
+    case(
+        "merchants-svc",
+        &[("ADMIN_LISTEN", "0.0.0.0:50051")],
+        "ADMIN_LISTEN",
+    ),
     // Where spans go.
-    case("gateway", &[(ENDPOINT, "http://b\u{fc}cher:4317")], ENDPOINT),
-    case("charges-svc", &[(ENDPOINT, "http://collector/a b")], ENDPOINT),
-    case("charges-svc", &[(TRACES_ENDPOINT, "http:collector:4317")], TRACES_ENDPOINT),
+    case(
+        "gateway",
+        &[(ENDPOINT, "http://b\u{fc}cher:4317")],
+        ENDPOINT,
+    ),
+    case(
+        "charges-svc",
+        &[(ENDPOINT, "http://collector/a b")],
+        ENDPOINT,
+    ),
+    case(
+        "charges-svc",
+        &[(TRACES_ENDPOINT, "http:collector:4317")],
+        TRACES_ENDPOINT,
+    ),
     case("sessions-svc", &[(ENDPOINT, "http:///collector")], ENDPOINT),
     case("sessions-svc", &[(ENDPOINT, "https://a..b:4317")], ENDPOINT),
-    case("webhooks-svc", &[(CERTIFICATE, "{folder}/none.pem")], CERTIFICATE),
-    case("webhooks-svc", &[(CERTIFICATE, "{folder}/garbage.pem")], CERTIFICATE),
+    case(
+        "webhooks-svc",
+        &[(CERTIFICATE, "{folder}/none.pem")],
+        CERTIFICATE,
+    ),
+    case(
+        "webhooks-svc",
+        &[(CERTIFICATE, "{folder}/garbage.pem")],
+        CERTIFICATE,
+    ),
     case(
         "ratelimit-svc",
-        &[(ENDPOINT, "https://collector:4317"), ("SSL_CERT_FILE", "{folder}/none.pem")],
+        &[
+            (ENDPOINT, "https://collector:4317"),
+            ("SSL_CERT_FILE", "{folder}/none.pem"),
+        ],
         ENDPOINT,
     ),
     // Databases.
-    case("merchants-svc", &[SQLITE, ("DATABASE_URL", "sqlite://")], "DATABASE_URL"),
-    case("merchants-svc", &[SQLITE, ("DATABASE_URL", "sqlite://a.db?mode=zzz")], "DATABASE_URL"),
-    case("sessions-svc", &[SQLITE, ("DATABASE_URL", "sqlite://a.db?vfs=none")], "DATABASE_URL"),
-    case("charges-svc", &[SQLITE, ("DATABASE_URL", "sqlite:///tmp/%FF.db")], "DATABASE_URL"),
+    case(
+        "merchants-svc",
+        &[SQLITE, ("DATABASE_URL", "sqlite://")],
+        "DATABASE_URL",
+    ),
+    case(
+        "merchants-svc",
+        &[SQLITE, ("DATABASE_URL", "sqlite://a.db?mode=zzz")],
+        "DATABASE_URL",
+    ),
+    case(
+        "sessions-svc",
+        &[SQLITE, ("DATABASE_URL", "sqlite://a.db?vfs=none")],
+        "DATABASE_URL",
+    ),
     case(
         "charges-svc",
-        &[("DATABASE_URL", "postgres://u@h/d?sslmode=verify-full&sslrootcert={folder}/none.pem")],
+        &[SQLITE, ("DATABASE_URL", "sqlite:///tmp/%FF.db")],
+        "DATABASE_URL",
+    ),
+    case(
+        "charges-svc",
+        &[(
+            "DATABASE_URL",
+            "postgres://u@h/d?sslmode=verify-full&sslrootcert={folder}/none.pem",
+        )],
         "DATABASE_URL",
     ),
     case(
         "webhooks-svc",
-        &[("DATABASE_URL", "postgres://u@h/d?sslmode=verify-full&sslrootcert={folder}/garbage.pem")],
+        &[(
+            "DATABASE_URL",
+            "postgres://u@h/d?sslmode=verify-full&sslrootcert={folder}/garbage.pem",
+        )],
         "DATABASE_URL",
     ),
     case(
         "webhooks-svc",
-        &[("DATABASE_URL", "postgres://u@h/d?sslmode=require&sslkey={folder}/none.pem")],
+        &[(
+            "DATABASE_URL",
+            "postgres://u@h/d?sslmode=require&sslkey={folder}/none.pem",
+        )],
         "DATABASE_URL",
     ),
     // Certificates and the services that they are for.
     case("gateway", &[("TLS_CA", "{folder}/garbage.pem")], "TLS_CA"),
-    case("gateway", &[("TLS_CA", "{folder}/gateway-key.pem")], "TLS_CA"),
-    case("gateway", &[("TLS_CERT", "{folder}/garbage.pem")], "TLS_CERT"),
-    case("gateway", &[("MERCHANTS_URL", "https://a..b:50051")], "MERCHANTS_URL"),
-    case("charges-svc", &[("WEBHOOKS_URL", "http://webhooks-svc:99999")], "WEBHOOKS_URL"),
-    case("sessions-svc", &[("WEBHOOKS_URL", "http://webhooks-svc:0")], "WEBHOOKS_URL"),
+    case(
+        "gateway",
+        &[("TLS_CA", "{folder}/gateway-key.pem")],
+        "TLS_CA",
+    ),
+    case(
+        "gateway",
+        &[("TLS_CERT", "{folder}/garbage.pem")],
+        "TLS_CERT",
+    ),
+    case(
+        "gateway",
+        &[("MERCHANTS_URL", "https://a..b:50051")],
+        "MERCHANTS_URL",
+    ),
+    case(
+        "charges-svc",
+        &[("WEBHOOKS_URL", "http://webhooks-svc:99999")],
+        "WEBHOOKS_URL",
+    ),
+    case(
+        "sessions-svc",
+        &[("WEBHOOKS_URL", "http://webhooks-svc:0")],
+        "WEBHOOKS_URL",
+    ),
     // Whom to believe that they are who they say.
-    case("charges-svc", &[("SSL_CERT_FILE", "{folder}/none.pem")], "SSL_CERT_FILE"),
-    case("webhooks-svc", &[("SSL_CERT_FILE", "{folder}/garbage.pem")], "SSL_CERT_FILE"),
+    case(
+        "charges-svc",
+        &[("SSL_CERT_FILE", "{folder}/none.pem")],
+        "SSL_CERT_FILE",
+    ),
+    case(
+        "webhooks-svc",
+        &[("SSL_CERT_FILE", "{folder}/garbage.pem")],
+        "SSL_CERT_FILE",
+    ),
     // Numbers beyond all sense.
-    case("gateway", &[("REQUESTS_MAX", "18446744073709551615")], "REQUESTS_MAX"),
-    case("webhooks-svc", &[("WEBHOOK_TIMEOUT", "400000000000y")], "WEBHOOK_TIMEOUT"),
+    case(
+        "gateway",
+        &[("REQUESTS_MAX", "18446744073709551615")],
+        "REQUESTS_MAX",
+    ),
+    case(
+        "webhooks-svc",
+        &[("WEBHOOK_TIMEOUT", "400000000000y")],
+        "WEBHOOK_TIMEOUT",
+    ),
     case("charges-svc", &[("OTP_LIFETIME", "101y")], "OTP_LIFETIME"),
 ];
 
@@ -128,8 +228,14 @@ async fn what_would_start_is_taken() {
             "charges-svc",
             &[(ENDPOINT, "https://collector:4317"), (CERTIFICATE, &ca)],
         ),
-        ("sessions-svc", &[(TRACES_ENDPOINT, "http://collector:4317")]),
-        ("ratelimit-svc", &[("LISTEN", "[::1]:0"), ("ADMIN_LISTEN", "127.0.0.1:0")]),
+        (
+            "sessions-svc",
+            &[(TRACES_ENDPOINT, "http://collector:4317")],
+        ),
+        (
+            "ratelimit-svc",
+            &[("LISTEN", "[::1]:0"), ("ADMIN_LISTEN", "127.0.0.1:0")],
+        ),
         ("webhooks-svc", &[("SSL_CERT_FILE", &ca)]),
     ];
     for (name, settings) in taken {
