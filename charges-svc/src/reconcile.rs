@@ -203,6 +203,16 @@ impl Service {
         store::evidence::keep(&mut tx, id, evidence, answer.rail_text.as_deref(), now).await?;
         let is_as_claimed =
             charge.version == claimed.version && charge.mismatched == claimed.mismatched;
+        let is_end = matches!(
+            answer.outcome,
+            Found::Succeeded { .. } | Found::Failed(_) | Found::Reversed
+        );
+        if is_end && !is_as_claimed {
+            // It is not acted on, so it must be found again.
+            store::hints::put_off(&mut tx, id, now).await?;
+        } else {
+            self.note_hint(&mut tx, claimed, &answer.outcome).await?;
+        }
         if !is_as_claimed {
             store::charges::let_go(&mut tx, id, claimed.fence).await?;
             tx.commit().await?;
@@ -210,7 +220,6 @@ impl Service {
         }
         // For who writes next: the lease is judged as of the claim.
         charge.fence = claimed.fence;
-        self.note_hint(&mut tx, claimed, &answer.outcome).await?;
         charge.seen_at_rail |= verdict::shows_reference(&answer.outcome);
         let timing = self.timing(self.rail_of(&charge)?);
         let verdict = verdict::judge(&charge, &answer.outcome, asked_at, timing);

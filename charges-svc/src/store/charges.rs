@@ -369,7 +369,8 @@ macro_rules! claim {
             " limit $4
                  for update skip locked
              )
-             update charges set lease_until = $5, fence = $6
+             update charges set lease_until = $5, fence = $6,
+                 hint_due_at = case when hinted_at is null then null else $7 end
              where transaction_id in (select transaction_id from due)
              returning ",
             columns!()
@@ -387,6 +388,7 @@ pub async fn claim_due(
     lease: Duration,
 ) -> Result<Vec<Charge>> {
     let (now, real_now) = (clock.now(), clock.real_now());
+    let asked_until = now + lease;
     let lease = Lease::new(clock, lease);
     let mut claimed: Vec<Charge> = Vec::new();
     for claim in [claim!("hint_due_at"), claim!("next_query_at")] {
@@ -401,7 +403,8 @@ pub async fn claim_due(
             .bind(real_now)
             .bind(left)
             .bind(lease.term.until)
-            .bind(lease.fence);
+            .bind(lease.fence)
+            .bind(asked_until);
         claimed.extend(more.all::<Charge>().await?);
     }
     Ok(claimed)
@@ -434,9 +437,12 @@ pub async fn next_due(
 
 /// Lets go of every charge, where no other process can hold one.
 pub async fn release_all(tx: &mut Tx) -> Result<u64> {
-    tx.sql("update charges set lease_until = null, fence = null where fence is not null")
-        .run()
-        .await
+    tx.sql(
+        "update charges set lease_until = null, fence = null, hint_due_at = hinted_at
+         where fence is not null",
+    )
+    .run()
+    .await
 }
 
 /// How many charges are open, and since when the oldest of them is.

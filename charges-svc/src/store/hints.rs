@@ -1,7 +1,8 @@
 //! Callbacks that wait for an answer of their rail.
 //!
 //! Promise: nothing ends a callback but an answer to a query that began after it. Whoever writes a
-//! charge without having asked its rail leaves these columns alone.
+//! charge without having asked its rail leaves these columns alone. While the rail is being asked the
+//! callback is not due; if the process dies then, it is due again when the lease ends.
 
 use chassis::{clock::Timestamp, ids::ChargeId};
 use db::{Result, Tx};
@@ -34,13 +35,16 @@ pub async fn waiting_since(tx: &mut Tx, id: ChargeId, seen: i64) -> Result<Optio
     Ok(found.map(|(hinted_at,)| hinted_at))
 }
 
-/// The rail gave no answer: it is asked again for the same callback.
+/// The rail gave no answer that was of use: it is asked again for the same callback, if one waits.
 pub async fn put_off(tx: &mut Tx, id: ChargeId, until: Timestamp) -> Result<()> {
-    tx.sql("update charges set hint_due_at = $2 where transaction_id = $1")
-        .bind(id)
-        .bind(until)
-        .run()
-        .await?;
+    tx.sql(
+        "update charges set hint_due_at = $2
+         where transaction_id = $1 and hinted_at is not null",
+    )
+    .bind(id)
+    .bind(until)
+    .run()
+    .await?;
     Ok(())
 }
 
