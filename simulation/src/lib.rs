@@ -12,7 +12,7 @@ pub mod choice;
 pub mod driver;
 pub mod faults;
 pub mod history;
-mod line;
+pub mod line;
 pub mod link;
 pub mod postgres_link;
 pub mod rails;
