@@ -21,7 +21,7 @@ use bytes::{Bytes, BytesMut};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::{
-    net::sockopt::set_socket_send_buffer_size,
+    net::{listen, sockopt::set_socket_send_buffer_size},
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 use tokio::{
@@ -43,6 +43,10 @@ pub const DRAIN_MAX: Duration = Duration::from_secs(15);
 
 /// How long accepting pauses when there is no socket, or no place, for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Connections that the system keeps until they are accepted, as far as it lets us. Whoever comes
+/// when there are more is dropped, and tries again after a second.
+const BACKLOG: i32 = 4_096;
 
 /// What the system holds of an answer that its client has not taken; the system doubles it. Small,
 /// so that a client who does not read costs little, and one who reads slowly is seen to read.
@@ -102,7 +106,11 @@ pub fn raise_open_files_max() -> usize {
         maximum: limit.maximum,
     };
     let is_raised = setrlimit(Resource::Nofile, raised).is_ok();
-    let open_files_max = if is_raised { limit.maximum } else { limit.current };
+    let open_files_max = if is_raised {
+        limit.maximum
+    } else {
+        limit.current
+    };
     usize::try_from(open_files_max.unwrap_or(u64::MAX)).unwrap_or(usize::MAX)
 }
 
@@ -114,6 +122,7 @@ pub async fn serve(
     limits: Limits,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
+    listen(&listener, BACKLOG)?;
     let connections = Tasks::new();
     let drained = Shutdown::new();
     let places = Arc::new(Semaphore::new(limits.connections_max));
