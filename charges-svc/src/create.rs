@@ -116,7 +116,8 @@ impl Service {
             let record = store::idempotency::find(&mut tx, key).await?;
             // Its charge became void in between, so the key is free again.
             let record = record.ok_or(Error::NothingStarted)?;
-            return self.replay(tx, key, record).await.map(Begun::Before);
+            let told = self.replay(tx, key, record).await?;
+            return Ok(Begun::Before(Box::new(told)));
         }
         if charge.hosted {
             charge.charge_number = store::charges::next_number(&mut tx, charge.session_id).await?;
@@ -270,7 +271,7 @@ impl Service {
 /// What stands once step 1 is ready.
 enum Begun {
     /// The answer to the earlier request that the key stands for.
-    Before(Told),
+    Before(Box<Told>),
     /// A new charge, written and not yet committed.
     Now(Tx),
 }
@@ -301,7 +302,7 @@ impl Attempt {
         let by = self.started + RECORD_BY;
         let begun = self.service.begin(charge, key);
         let tx = match tokio::time::timeout_at(by, begun).await {
-            Ok(Ok(Begun::Before(told))) => return Ok(Some(told)),
+            Ok(Ok(Begun::Before(told))) => return Ok(Some(*told)),
             Ok(Ok(Begun::Now(tx))) => tx,
             Ok(Err(Error::Database(error))) => {
                 tracing::error!(
