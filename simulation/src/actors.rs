@@ -72,7 +72,10 @@ impl Stage {
     }
 
     fn page(&self, session_id: &str, rest: &str) -> String {
-        format!("{}/pay/{session_id}{rest}", url(self.world.checkout.address()))
+        format!(
+            "{}/pay/{session_id}{rest}",
+            url(self.world.checkout.address())
+        )
     }
 
     /// Sends, and waits as long as the caller has patience.
@@ -85,7 +88,12 @@ impl Stage {
             let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
             let body = serde_json::from_slice(&body).unwrap_or_else(|_| text());
             let at = self.world.time.now();
-            Some(Told::Answer { at, status, body, retry_after })
+            Some(Told::Answer {
+                at,
+                status,
+                body,
+                retry_after,
+            })
         };
         tokio::select! {
             told = exchange => told.unwrap_or(Told::Nothing),
@@ -104,19 +112,31 @@ impl Account {
             kyc_status: KycStatus::Approved.into(),
             accepting_payments: true,
         };
-        let merchant = merchants.create_merchant(new).await.context("no merchant")?.into_inner();
+        let merchant = merchants
+            .create_merchant(new)
+            .await
+            .context("no merchant")?
+            .into_inner();
         let request = CreateKeyRequest {
             merchant_id: merchant.merchant_id.clone(),
             label: "simulation".to_owned(),
         };
-        let key = merchants.create_key(request).await.context("no key")?.into_inner();
+        let key = merchants
+            .create_key(request)
+            .await
+            .context("no key")?
+            .into_inner();
         let mut webhooks = WebhooksClient::new(world.inside.channel(Service::Webhooks)?);
         let request = SetEndpointRequest {
             merchant_id: merchant.merchant_id.clone(),
             url: world.receiver.url(number),
             events: Vec::new(),
         };
-        let endpoint = webhooks.set_endpoint(request).await.context("no endpoint")?.into_inner();
+        let endpoint = webhooks
+            .set_endpoint(request)
+            .await
+            .context("no endpoint")?
+            .into_inner();
         Ok(Self {
             merchant_id: merchant.merchant_id,
             api_key: key.api_key,

@@ -90,14 +90,21 @@ impl<'e> Found<'e> {
         let charges = &evidence.records.charges;
         let mut by_phone: HashMap<String, Vec<&Charge>> = HashMap::new();
         for charge in charges.iter().filter(|charge| charge.state != "VOID") {
-            by_phone.entry(local(&charge.phone)).or_default().push(charge);
+            by_phone
+                .entry(local(&charge.phone))
+                .or_default()
+                .push(charge);
         }
         let payments = evidence.book.iter();
-        let payments = payments.filter_map(|payment| Some((payment.reference.parse().ok()?, payment)));
+        let payments =
+            payments.filter_map(|payment| Some((payment.reference.parse().ok()?, payment)));
         Self {
             evidence,
             violations: Vec::new(),
-            by_reference: charges.iter().map(|charge| (charge.reference.as_str(), charge)).collect(),
+            by_reference: charges
+                .iter()
+                .map(|charge| (charge.reference.as_str(), charge))
+                .collect(),
             by_phone,
             payments: payments.collect(),
         }
@@ -112,7 +119,11 @@ impl<'e> Found<'e> {
     }
 
     fn was_decided(&self, charge: &Charge) -> bool {
-        self.evidence.history.acts.iter().any(|act| act.reference == charge.reference)
+        self.evidence
+            .history
+            .acts
+            .iter()
+            .any(|act| act.reference == charge.reference)
     }
 }
 

@@ -69,7 +69,9 @@ impl Driver {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let name = "driver".to_owned();
-        let thread = thread::Builder::new().name(name).spawn(move || watched.drive(&stopped))?;
+        let thread = thread::Builder::new()
+            .name(name)
+            .spawn(move || watched.drive(&stopped))?;
         Ok(Self {
             stop,
             thread: Some(thread),
@@ -80,7 +82,9 @@ impl Driver {
     pub fn stop(mut self) -> u64 {
         self.stop.store(true, Ordering::SeqCst);
         let thread = self.thread.take();
-        thread.and_then(|thread| thread.join().ok()).unwrap_or_default()
+        thread
+            .and_then(|thread| thread.join().ok())
+            .unwrap_or_default()
     }
 }
 
@@ -97,9 +101,15 @@ impl Watched {
         while !stopped.load(Ordering::SeqCst) {
             self.wait_until_quiet(stopped);
             let now = self.time.now();
-            let is_busy = lock(&self.running).values().any(|replica| replica.clock.is_busy());
+            let is_busy = lock(&self.running)
+                .values()
+                .any(|replica| replica.clock.is_busy());
             let most = if is_busy { STEP_BUSY } else { idle };
-            idle = if is_busy { STEP_IDLE } else { (idle * 2).min(STEP_IDLE_MAX) };
+            idle = if is_busy {
+                STEP_IDLE
+            } else {
+                (idle * 2).min(STEP_IDLE_MAX)
+            };
             let due = self.next_due(now).unwrap_or(Millis::MAX);
             self.step_to(due.clamp(now + 1, now + most));
             steps += 1;
@@ -123,7 +133,11 @@ impl Watched {
                 return;
             }
             let seen = self.look(is_given_up);
-            quiet_looks = if seen.is_some() && seen == before { quiet_looks + 1 } else { 0 };
+            quiet_looks = if seen.is_some() && seen == before {
+                quiet_looks + 1
+            } else {
+                0
+            };
             before = seen;
             thread::sleep(LOOK_AGAIN);
         }
@@ -153,14 +167,20 @@ impl Watched {
         let running = lock(&self.running);
         let own = parked(&self.simulation)?;
         // Each count only grows, so their sum stays the same only while each of them does.
-        running.values().try_fold(own, |sum, replica| Some(sum + replica.rests()?))
+        running
+            .values()
+            .try_fold(own, |sum, replica| Some(sum + replica.rests()?))
     }
 
     fn next_due(&self, now: Millis) -> Option<Millis> {
         let running = lock(&self.running);
         let start = self.time.start();
-        let of_services = running.values().filter_map(|replica| replica.clock.next_due());
-        let of_services = of_services.map(|due| millis(start, due)).filter(|due| *due > now);
+        let of_services = running
+            .values()
+            .filter_map(|replica| replica.clock.next_due());
+        let of_services = of_services
+            .map(|due| millis(start, due))
+            .filter(|due| *due > now);
         of_services.chain(self.time.next_due()).min()
     }
 
@@ -169,7 +189,10 @@ impl Watched {
         let running = lock(&self.running);
         self.time.step_to(now);
         self.tell_databases();
-        let steps: Vec<_> = running.values().map(|replica| replica.advance(by)).collect();
+        let steps: Vec<_> = running
+            .values()
+            .map(|replica| replica.advance(by))
+            .collect();
         drop(running);
         for step in steps {
             // One that dies on the way takes no step.

@@ -45,7 +45,12 @@ pub enum Told {
     /// No answer, or not yet.
     Nothing,
     /// An answer, with its body where that was JSON.
-    Answer { at: Millis, status: u16, body: Value, retry_after: bool },
+    Answer {
+        at: Millis,
+        status: u16,
+        body: Value,
+        retry_after: bool,
+    },
 }
 
 /// A session that a merchant was told of.
@@ -102,7 +107,10 @@ impl History {
         let mut record = lock(&self.0);
         let tries = record.orders.get_mut(order).map(|order| &mut order.tries);
         let tries = tries.expect("the order was written before");
-        tries.push(Try { sent_at: now, told: Told::Nothing });
+        tries.push(Try {
+            sent_at: now,
+            told: Told::Nothing,
+        });
         TryId(order, tries.len() - 1)
     }
 
@@ -150,7 +158,11 @@ impl Told {
     pub fn says_nothing_started(&self) -> bool {
         match self {
             Self::Nothing => false,
-            Self::Answer { status: 503, retry_after, .. } => *retry_after,
+            Self::Answer {
+                status: 503,
+                retry_after,
+                ..
+            } => *retry_after,
             Self::Answer { status, .. } => matches!(status, 400 | 401 | 403 | 429),
         }
     }

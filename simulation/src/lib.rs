@@ -70,7 +70,9 @@ type Actor = Pin<Box<dyn Future<Output = ()>>>;
 /// Outside a tokio runtime of one thread.
 pub async fn run(seed: u64, server: Option<&str>) -> anyhow::Result<Outcome> {
     let world = Arc::new(World::start(seed, server).await.context("no world")?);
-    let stage = Stage::set(Arc::clone(&world)).await.context("no merchants")?;
+    let stage = Stage::set(Arc::clone(&world))
+        .await
+        .context("no merchants")?;
     let mut choices = Choices::of(seed, "cast");
     let (orders, links) = (choices.between(3, 9), choices.between(1, 4));
     let mut actors: Vec<Actor> = Vec::new();
@@ -107,8 +109,15 @@ pub async fn run(seed: u64, server: Option<&str>) -> anyhow::Result<Outcome> {
         seed,
         violations: checker::check(&evidence),
         charges: charges.len(),
-        settled: charges.iter().filter(|charge| charge.state == "SETTLED").count(),
-        debits: evidence.book.iter().map(|payment| payment.debits.len()).sum(),
+        settled: charges
+            .iter()
+            .filter(|charge| charge.state == "SETTLED")
+            .count(),
+        debits: evidence
+            .book
+            .iter()
+            .map(|payment| payment.debits.len())
+            .sum(),
         events: evidence.records.events.len(),
         steps,
         history: evidence.history,

@@ -111,15 +111,22 @@ impl Search {
     }
 
     fn has_found(&self) -> bool {
-        lock(&self.outcomes).iter().any(|outcome| !outcome.violations.is_empty())
+        lock(&self.outcomes)
+            .iter()
+            .any(|outcome| !outcome.violations.is_empty())
     }
 
     fn tell(&self, seconds: u64) -> ExitCode {
         let outcomes = lock(&self.outcomes);
-        let broken: Vec<&Outcome> =
-            outcomes.iter().filter(|outcome| !outcome.violations.is_empty()).collect();
+        let broken: Vec<&Outcome> = outcomes
+            .iter()
+            .filter(|outcome| !outcome.violations.is_empty())
+            .collect();
         if let Some(shortest) = broken.iter().min_by_key(|outcome| outcome.charges) {
-            println!("\nthe shortest history, of seed {}:\n{:#?}", shortest.seed, shortest.history);
+            println!(
+                "\nthe shortest history, of seed {}:\n{:#?}",
+                shortest.seed, shortest.history
+            );
         }
         let sum = |count: fn(&Outcome) -> usize| outcomes.iter().map(count).sum::<usize>();
         println!(
@@ -132,7 +139,11 @@ impl Search {
             outcomes.iter().map(|outcome| outcome.steps).sum::<u64>(),
         );
         let failures = lock(&self.failures).len();
-        println!("{} of {} broke a promise, {failures} could not be run", broken.len(), outcomes.len());
+        println!(
+            "{} of {} broke a promise, {failures} could not be run",
+            broken.len(),
+            outcomes.len()
+        );
         match broken.is_empty() && failures == 0 {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,

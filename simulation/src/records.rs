@@ -99,7 +99,10 @@ impl Records {
         let webhooks = Db::connect(&store.url_aside("webhooks"), 2).await?;
         let outbox = async |db: &Db| {
             let mut conn = db.read().await?;
-            let (rows,) = conn.sql("select count(*) from outbox").one::<(i64,)>().await?;
+            let (rows,) = conn
+                .sql("select count(*) from outbox")
+                .one::<(i64,)>()
+                .await?;
             anyhow::Ok(rows)
         };
         let outboxes = [outbox(&sessions).await?, outbox(&charges).await?];
@@ -117,13 +120,22 @@ impl Records {
         let cases = conn.sql(sql).all().await?;
         drop(conn);
         let mut conn = sessions.read().await?;
-        let session_rows = conn.sql("select session_id, status, expires_at from sessions").all().await?;
+        let session_rows = conn
+            .sql("select session_id, status, expires_at from sessions")
+            .all()
+            .await?;
         let sql = "select session_id, status, transaction_id from transactions";
         let transactions = conn.sql(sql).all().await?;
         drop(conn);
         let mut conn = webhooks.read().await?;
-        let events = conn.sql("select event_id, event_type, body from events").all().await?;
-        let deliveries = conn.sql("select event_id, status from deliveries").all().await?;
+        let events = conn
+            .sql("select event_id, event_type, body from events")
+            .all()
+            .await?;
+        let deliveries = conn
+            .sql("select event_id, status from deliveries")
+            .all()
+            .await?;
         drop(conn);
         for db in [charges, sessions, webhooks] {
             db.close().await;

@@ -146,7 +146,10 @@ where
         for _ in 0..start.sockets {
             listeners.push(TcpListener::bind("127.0.0.1:0").await?);
         }
-        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
+        let addresses = listeners
+            .iter()
+            .map(TcpListener::local_addr)
+            .collect::<Result<_, _>>()?;
         let clock = Clock::simulated(start.now, start.skew.ahead_ms, start.skew.drift_ppm);
         let metrics = tokio::runtime::Handle::current().metrics();
         let told = Begun {

@@ -3,10 +3,14 @@
 //! PostgreSQL's clock cannot be moved, so the services' databases read the world's: a function of
 //! its name, earlier in the search path, reads a file that the driver writes.
 
-use std::{fs, net::SocketAddr, os::unix::fs::PermissionsExt as _, path::PathBuf, str::FromStr as _};
+use std::{
+    fs, net::SocketAddr, os::unix::fs::PermissionsExt as _, path::PathBuf, str::FromStr as _,
+};
 
 use anyhow::Context as _;
-use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, postgres::PgConnectOptions};
+use sqlx::{
+    AssertSqlSafe, Connection as _, Executor as _, PgConnection, postgres::PgConnectOptions,
+};
 use tempfile::TempDir;
 
 /// Services with a database of their own.
@@ -31,7 +35,9 @@ impl Store {
     /// # Errors
     /// The server refuses, or no folder can be made.
     pub async fn make(server: Option<&str>, name: &str) -> anyhow::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("simulation-").tempdir_in(shared_memory())?;
+        let folder = tempfile::Builder::new()
+            .prefix("simulation-")
+            .tempdir_in(shared_memory())?;
         // PostgreSQL's own user reads the clock's file.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
         let server = server.map(Server::parse).transpose()?;
@@ -108,7 +114,10 @@ impl Store {
         };
         let mut conn = server.connect("postgres").await?;
         for owner in OWNERS {
-            let drop = format!("drop database if exists \"{}\" with (force)", self.database(owner));
+            let drop = format!(
+                "drop database if exists \"{}\" with (force)",
+                self.database(owner)
+            );
             conn.execute(AssertSqlSafe(drop)).await?;
         }
         conn.close().await?;
@@ -132,8 +141,12 @@ impl Server {
     }
 
     fn url_over(&self, database: &str, link: SocketAddr) -> String {
-        let through = self.url.replace(&self.address.to_string(), &link.to_string());
-        format!("{through}/{database}?sslmode=disable&options=-c%20search_path%3Dpublic%2Cpg_catalog")
+        let through = self
+            .url
+            .replace(&self.address.to_string(), &link.to_string());
+        format!(
+            "{through}/{database}?sslmode=disable&options=-c%20search_path%3Dpublic%2Cpg_catalog"
+        )
     }
 
     async fn connect(&self, database: &str) -> Result<PgConnection, sqlx::Error> {
@@ -145,5 +158,9 @@ impl Server {
 fn shared_memory() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     let is_writable = fs::metadata(&memory).is_ok_and(|found| found.is_dir());
-    if is_writable { memory } else { std::env::temp_dir() }
+    if is_writable {
+        memory
+    } else {
+        std::env::temp_dir()
+    }
 }

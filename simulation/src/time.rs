@@ -63,7 +63,10 @@ impl Time {
         let id = self.0.next_sleeper.fetch_add(1, Ordering::SeqCst);
         let awake = Arc::new(Notify::new());
         self.sleepers().insert((due, id), Arc::clone(&awake));
-        let asleep = Asleep { time: self, key: (due, id) };
+        let asleep = Asleep {
+            time: self,
+            key: (due, id),
+        };
         awake.notified().await;
         drop(asleep);
     }
@@ -85,7 +88,10 @@ impl Time {
 
     fn sleepers(&self) -> MutexGuard<'_, BTreeMap<(Millis, u64), Arc<Notify>>> {
         // No code panics while it holds the lock.
-        self.0.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .sleepers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -164,7 +164,11 @@ impl Inside {
             .iter()
             .find(|(found, _)| *found == service)
             .context("no link leads there")?;
-        grpc::connect(&url(link.address()), &Tls::default(), Duration::from_secs(600))
+        grpc::connect(
+            &url(link.address()),
+            &Tls::default(),
+            Duration::from_secs(600),
+        )
     }
 }
 
@@ -193,14 +197,23 @@ impl World {
         let receiver = Receiver::start(seed, time.clone()).await?;
         let targets = Service::ALL.map(|service| (service, Targets::none()));
         let pages = Targets::none();
-        let builder = Builder { seed, time: &time, faults: &faults, targets: &targets, rails: &rails };
-        let api = builder.link("api", &builder.targets_of(Service::Gateway)).await?;
+        let builder = Builder {
+            seed,
+            time: &time,
+            faults: &faults,
+            targets: &targets,
+            rails: &rails,
+        };
+        let api = builder
+            .link("api", &builder.targets_of(Service::Gateway))
+            .await?;
         let checkout = builder.link("checkout", &pages).await?;
         rails.call_back_to(url(api.address()));
         let mut inside = Vec::new();
         for (service, targets) in &targets {
             let name = format!("inside {}", service.name());
-            let link = Link::open(&name, seed, time.clone(), Faults::off(), targets.clone()).await?;
+            let link =
+                Link::open(&name, seed, time.clone(), Faults::off(), targets.clone()).await?;
             inside.push((*service, link));
         }
         let statements = Arc::new(AtomicUsize::new(0));
@@ -263,7 +276,11 @@ impl World {
 
     /// The links over which a replica calls others.
     pub fn links_of(&self, place: usize) -> Vec<Link> {
-        self.places[place].calls.iter().map(|(_, link)| link.clone()).collect()
+        self.places[place]
+            .calls
+            .iter()
+            .map(|(_, link)| link.clone())
+            .collect()
     }
 
     pub fn database_of(&self, place: usize) -> Option<&PostgresLink> {
@@ -317,7 +334,10 @@ impl World {
         if at.service == Service::Gateway {
             self.pages.down(at.number);
         }
-        replica.crash().await.with_context(|| format!("{} ended by itself", self.name_of(place)))
+        replica
+            .crash()
+            .await
+            .with_context(|| format!("{} ended by itself", self.name_of(place)))
     }
 
     pub fn is_running(&self, place: usize) -> bool {
@@ -388,9 +408,17 @@ impl World {
             Service::Gateway => {
                 let config = parse("gateway", &flags)?;
                 Replica::start(start, |host| {
-                    let Host { listeners, clock, shutdown } = host;
+                    let Host {
+                        listeners,
+                        clock,
+                        shutdown,
+                    } = host;
                     let [api, checkout] = listeners.try_into().expect("two sockets were bound");
-                    let sockets = gateway::Sockets { api, checkout, admin: None };
+                    let sockets = gateway::Sockets {
+                        api,
+                        checkout,
+                        admin: None,
+                    };
                     gateway::serve(config, sockets, clock, shutdown)
                 })
                 .await
@@ -407,7 +435,10 @@ impl World {
         let mut flags = Vec::new();
         if at.service.has_database() {
             let link = at.database.as_ref().map(PostgresLink::address);
-            flags.push(flag("database-url", &self.store.url(at.service.name(), link)));
+            flags.push(flag(
+                "database-url",
+                &self.store.url(at.service.name(), link),
+            ));
         }
         for (peer, _) in &at.calls {
             let name = match peer {
@@ -464,7 +495,14 @@ impl Builder<'_> {
     }
 
     async fn link(&self, name: &str, to: &Targets) -> anyhow::Result<Link> {
-        Link::open(name, self.seed, self.time.clone(), self.faults.clone(), to.clone()).await
+        Link::open(
+            name,
+            self.seed,
+            self.time.clone(),
+            self.faults.clone(),
+            to.clone(),
+        )
+        .await
     }
 
     async fn places(
@@ -490,13 +528,20 @@ impl Builder<'_> {
                     Some(server) => {
                         let (time, faults) = (self.time.clone(), self.faults.clone());
                         let statements = Arc::clone(statements);
-                        let link = PostgresLink::open(&name, self.seed, time, faults, server, statements);
+                        let link =
+                            PostgresLink::open(&name, self.seed, time, faults, server, statements);
                         Some(link.await?)
                     }
                     None => None,
                 };
                 let skew = self.skew(&name, store.is_postgres() && service.has_database());
-                places.push(Place { service, number, skew, calls, database });
+                places.push(Place {
+                    service,
+                    number,
+                    skew,
+                    calls,
+                    database,
+                });
             }
         }
         Ok(places)
@@ -516,8 +561,18 @@ impl Builder<'_> {
     }
 }
 
-fn split(host: Host) -> (grpc::Sockets, chassis::clock::Clock, chassis::shutdown::Shutdown) {
-    let Host { listeners, clock, shutdown } = host;
+fn split(
+    host: Host,
+) -> (
+    grpc::Sockets,
+    chassis::clock::Clock,
+    chassis::shutdown::Shutdown,
+) {
+    let Host {
+        listeners,
+        clock,
+        shutdown,
+    } = host;
     let [grpc] = listeners.try_into().expect("one socket was bound");
     (grpc::Sockets { grpc, admin: None }, clock, shutdown)
 }

@@ -51,7 +51,8 @@ async fn insert(db: &Db, charge: &Charge) {
 
 async fn claim(db: &Db, clock: &Clock) -> usize {
     let mut tx = db.begin().await.unwrap();
-    let claimed = store::charges::claim_due(&mut tx, clock, "paystack", 8, Duration::from_secs(30)).await;
+    let claimed =
+        store::charges::claim_due(&mut tx, clock, "paystack", 8, Duration::from_secs(30)).await;
     tx.commit().await.unwrap();
     claimed.unwrap().len()
 }
@@ -97,7 +98,12 @@ impl Gated {
         let config = config(&database.url, &url(&front));
         let (gate, opened) = watch::channel(false);
         tasks.spawn(pass_on(front, back.local_addr().unwrap(), opened));
-        tasks.spawn(stalling::serve(back, Outcome::Recorded, Duration::ZERO, shutdown.clone()));
+        tasks.spawn(stalling::serve(
+            back,
+            Outcome::Recorded,
+            Duration::ZERO,
+            shutdown.clone(),
+        ));
         let grpc = listen().await.unwrap();
         let channel = grpc::connect(&url(&grpc), &Tls::default(), Duration::from_secs(12));
         let sockets = Sockets { grpc, admin: None };

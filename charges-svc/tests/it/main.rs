@@ -5,8 +5,8 @@
 mod books;
 mod commit_wire;
 mod create;
-mod finality;
 mod fairness;
+mod finality;
 mod hints;
 mod hosted;
 mod leases;

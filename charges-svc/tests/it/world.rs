@@ -76,7 +76,10 @@ impl World {
     /// With rails at `rails_url`.
     pub async fn start_over(rails_url: &str, neighbour: Neighbour) -> Self {
         let database = TestDb::new("charges-svc").await;
-        let rails = [("momo-base-url", rails_url), ("paystack-base-url", rails_url)];
+        let rails = [
+            ("momo-base-url", rails_url),
+            ("paystack-base-url", rails_url),
+        ];
         Self::start_through(database, neighbour, &rails).await
     }
 
@@ -97,8 +100,16 @@ impl World {
             .await
             .unwrap();
         let flags = flags.iter();
-        let flags = flags.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Self::start_on((database, settings), tempfile::tempdir().unwrap(), neighbour, flags).await
+        let flags = flags
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        Self::start_on(
+            (database, settings),
+            tempfile::tempdir().unwrap(),
+            neighbour,
+            flags,
+        )
+        .await
     }
 
     async fn start_on(

@@ -16,7 +16,11 @@ const LATER_STORMS: [Millis; 4] = [HOUR, 24 * HOUR, 25 * HOUR, 72 * HOUR];
 /// Storms, and the deaths of every replica.
 pub async fn rage(stage: Stage) {
     let storms = storms(stage.clone());
-    let deaths = stage.world.mortal().into_iter().map(|place| die(stage.clone(), place));
+    let deaths = stage
+        .world
+        .mortal()
+        .into_iter()
+        .map(|place| die(stage.clone(), place));
     tokio::join!(storms, join_all(deaths));
 }
 
@@ -41,7 +45,11 @@ async fn die(stage: Stage, place: usize) {
     let mut choices = Choices::of(stage.world.seed, &format!("deaths of {name}"));
     let deaths = choices.weighted(&[(35, 0), (30, 1), (20, 2), (15, 4)]);
     for _ in 0..deaths {
-        stage.world.time.sleep(choices.between(5 * SECOND, 4 * MINUTE)).await;
+        stage
+            .world
+            .time
+            .sleep(choices.between(5 * SECOND, 4 * MINUTE))
+            .await;
         wait_for_the_moment(&stage, place, &mut choices).await;
         if let Err(error) = stage.world.crash(place).await {
             tracing::error!(error = format!("{error:#}"), "a replica had ended before");
@@ -49,7 +57,10 @@ async fn die(stage: Stage, place: usize) {
         let away = choices.weighted(&[(40, SECOND), (40, 40 * SECOND), (20, 3 * MINUTE)]);
         stage.world.time.sleep(choices.between(50, away)).await;
         if let Err(error) = stage.world.start_replica(place).await {
-            tracing::error!(error = format!("{error:#}"), "a replica does not start again");
+            tracing::error!(
+                error = format!("{error:#}"),
+                "a replica does not start again"
+            );
         }
     }
 }
@@ -59,10 +70,16 @@ async fn wait_for_the_moment(stage: &Stage, place: usize, choices: &mut Choices)
     let when = choices.weighted(&[(1, When::Before), (1, When::After), (1, When::AfterAnswer)]);
     let (number, at_once) = (choices.below(40), choices.chance(200));
     let links = stage.world.links_of(place);
-    let database = stage.world.database_of(place).filter(|_| choices.chance(600));
+    let database = stage
+        .world
+        .database_of(place)
+        .filter(|_| choices.chance(600));
     let chosen = choices.below(links.len().try_into().unwrap_or_default());
     let (trip, tripped) = oneshot::channel();
-    match (database, links.get(usize::try_from(chosen).unwrap_or_default())) {
+    match (
+        database,
+        links.get(usize::try_from(chosen).unwrap_or_default()),
+    ) {
         _ if at_once => return,
         (Some(database), _) => database.trip(number, when, trip),
         (None, Some(link)) => link.trip(number % 8, when, trip),

@@ -37,7 +37,11 @@ pub async fn charge(stage: Stage, number: u64) {
     };
     let provider = choices.weighted(&PROVIDERS);
     let key = order.keyed.then(|| key(choices.below(u64::MAX)));
-    let twins = if order.keyed && choices.chance(300) { 2 } else { 1 };
+    let twins = if order.keyed && choices.chance(300) {
+        2
+    } else {
+        1
+    };
     let merchant = order.merchant;
     let (amount, phone) = (major(order.amount_minor), &order.phone);
     let body = format!(
@@ -87,7 +91,11 @@ impl Charging {
         self.follow(&reference).await;
         if again {
             // Long after, the same request once more: the same answer.
-            self.stage.world.time.sleep(self.choices.below(20 * MINUTE)).await;
+            self.stage
+                .world
+                .time
+                .sleep(self.choices.below(20 * MINUTE))
+                .await;
             self.try_once().await;
         }
     }
@@ -120,7 +128,9 @@ impl Charging {
         if let Some(key) = &self.key {
             request = request.header("idempotency-key", key);
         }
-        let patience = self.choices.weighted(&[(10, 2 * SECOND), (20, 8 * SECOND), (70, 30 * SECOND)]);
+        let patience =
+            self.choices
+                .weighted(&[(10, 2 * SECOND), (20, 8 * SECOND), (70, 30 * SECOND)]);
         let sent = stage.history.sent(self.order, stage.world.time.now());
         let told = stage.ask(request, patience).await;
         stage.history.told(sent, told.clone());
@@ -131,7 +141,10 @@ impl Charging {
         for _ in 0..self.choices.between(1, 5) {
             let wait = self.choices.between(4 * SECOND, 150 * SECOND);
             self.stage.world.time.sleep(wait).await;
-            if matches!(self.read(reference).await.as_deref(), Some("SETTLED" | "FAILED")) {
+            if matches!(
+                self.read(reference).await.as_deref(),
+                Some("SETTLED" | "FAILED")
+            ) {
                 return;
             }
         }
@@ -147,11 +160,19 @@ impl Charging {
             (15, &[(10 * SECOND, "111111"), (30 * SECOND, RIGHT_CODE)]),
             (
                 10,
-                &[(5 * SECOND, "111111"), (5 * SECOND, "222222"), (5 * SECOND, "333333")],
+                &[
+                    (5 * SECOND, "111111"),
+                    (5 * SECOND, "222222"),
+                    (5 * SECOND, "333333"),
+                ],
             ),
             (
                 8,
-                &[(5 * SECOND, "111111"), (5 * SECOND, "222222"), (5 * SECOND, RIGHT_CODE)],
+                &[
+                    (5 * SECOND, "111111"),
+                    (5 * SECOND, "222222"),
+                    (5 * SECOND, RIGHT_CODE),
+                ],
             ),
             (7, &[(11 * MINUTE, RIGHT_CODE)]),
             (5, &[(9 * MINUTE + 59 * SECOND, RIGHT_CODE)]),
@@ -192,11 +213,20 @@ pub async fn read_charge(stage: &Stage, merchant: usize, reference: &str) -> Opt
 /// Reads a session's status.
 pub async fn read_session(stage: &Stage, merchant: usize, session_id: &str) -> Option<String> {
     let path = format!("/api/v1/payments/{session_id}/status");
-    read(stage, merchant, &path, Thing::Session(session_id.to_owned())).await
+    read(
+        stage,
+        merchant,
+        &path,
+        Thing::Session(session_id.to_owned()),
+    )
+    .await
 }
 
 async fn read(stage: &Stage, merchant: usize, path: &str, of: Thing) -> Option<String> {
-    let request = stage.client.get(stage.api(path)).bearer_auth(&stage.merchants[merchant].api_key);
+    let request = stage
+        .client
+        .get(stage.api(path))
+        .bearer_auth(&stage.merchants[merchant].api_key);
     let asked_at = stage.world.time.now();
     let told = stage.ask(request, 20 * SECOND).await;
     note(stage, of, asked_at, &told);
@@ -204,15 +234,26 @@ async fn read(stage: &Stage, merchant: usize, path: &str, of: Thing) -> Option<S
 }
 
 fn note(stage: &Stage, of: Thing, asked_at: Millis, told: &Told) {
-    let Told::Answer { at, .. } = told else { return };
+    let Told::Answer { at, .. } = told else {
+        return;
+    };
     if let Some(status) = told.field("status") {
         let status = status.to_owned();
-        stage.history.read(Read { asked_at, at: *at, of, status });
+        stage.history.read(Read {
+            asked_at,
+            at: *at,
+            of,
+            status,
+        });
     }
 }
 
 /// Makes a payment link; the session, once the merchant is told of one.
-pub async fn make_session(stage: &Stage, choices: &mut Choices, number: u64) -> Option<SessionTold> {
+pub async fn make_session(
+    stage: &Stage,
+    choices: &mut Choices,
+    number: u64,
+) -> Option<SessionTold> {
     let merchant = usize::from(choices.chance(500));
     let key = choices.chance(600).then(|| key(choices.below(u64::MAX)));
     let currency = choices.weighted(&[(80, "GHS"), (20, "USD")]);
@@ -231,13 +272,24 @@ pub async fn make_session(stage: &Stage, choices: &mut Choices, number: u64) -> 
             request = request.header("idempotency-key", key);
         }
         let told = stage.ask(request, 20 * SECOND).await;
-        if let Some(session_id) = told.field("session_id").filter(|_| told.status() == Some(201)) {
+        if let Some(session_id) = told
+            .field("session_id")
+            .filter(|_| told.status() == Some(201))
+        {
             let session_id = session_id.to_owned();
-            let session = SessionTold { merchant, session_id, key };
+            let session = SessionTold {
+                merchant,
+                session_id,
+                key,
+            };
             stage.history.session(session.clone());
             return Some(session);
         }
-        stage.world.time.sleep(choices.between(SECOND, 10 * SECOND)).await;
+        stage
+            .world
+            .time
+            .sleep(choices.between(SECOND, 10 * SECOND))
+            .await;
     }
     None
 }

@@ -19,13 +19,24 @@ use chassis::grpc::Channel;
 type Operations = ChargeOperationsClient<Channel>;
 
 /// When the cases are looked through: a day's end is an hour's start.
-const ROUNDS: [u64; 6] = [2 * HOUR, 25 * HOUR, 49 * HOUR, 74 * HOUR, 98 * HOUR, 101 * HOUR];
+const ROUNDS: [u64; 6] = [
+    2 * HOUR,
+    25 * HOUR,
+    49 * HOUR,
+    74 * HOUR,
+    98 * HOUR,
+    101 * HOUR,
+];
 
 /// Decides about cases until none is left that it can.
 pub async fn decide(stage: Stage) {
     let mut choices = Choices::of(stage.world.seed, "operator");
     for round in ROUNDS {
-        stage.world.time.sleep_until(round + choices.below(10 * MINUTE)).await;
+        stage
+            .world
+            .time
+            .sleep_until(round + choices.below(10 * MINUTE))
+            .await;
         let Ok(channel) = stage.world.inside.channel(Service::Charges) else {
             continue;
         };
@@ -35,7 +46,9 @@ pub async fn decide(stage: Stage) {
         };
         for case in listed.into_inner().cases {
             // One that is refused, or whose answer is lost, comes up again.
-            decide_one(&stage, &mut operations, &mut choices, &case).await.ok();
+            decide_one(&stage, &mut operations, &mut choices, &case)
+                .await
+                .ok();
         }
     }
 }
@@ -47,11 +60,15 @@ async fn decide_one(
     case: &Case,
 ) -> Result<(), tonic::Status> {
     let reference = case.reference.clone();
-    let shown = operations.show_charge(ShowChargeRequest { reference: reference.clone() });
+    let shown = operations.show_charge(ShowChargeRequest {
+        reference: reference.clone(),
+    });
     let shown = shown.await?.into_inner();
     let is_open = !matches!(shown.state.as_str(), "SETTLED" | "FAILED");
     let book = stage.world.rails.book();
-    let payment = book.iter().find(|payment| payment.reference == shown.rail_reference);
+    let payment = book
+        .iter()
+        .find(|payment| payment.reference == shown.rail_reference);
     if is_open {
         let Some(outcome) = outcome(stage, payment, case, &shown) else {
             return Ok(());
@@ -72,13 +89,15 @@ async fn decide_one(
     let closing = match case.kind() {
         CaseKind::UnknownOutcome | CaseKind::Unspecified => return Ok(()),
         CaseKind::LateMoney if choices.chance(400) => (Action::Release, Decision::Release),
-        CaseKind::LateMoney
-        | CaseKind::Mismatch
-        | CaseKind::Reversed
-        | CaseKind::CreditedTwice => (Action::Refund, Decision::Refund),
+        CaseKind::LateMoney | CaseKind::Mismatch | CaseKind::Reversed | CaseKind::CreditedTwice => {
+            (Action::Refund, Decision::Refund)
+        }
     };
     let (action, decision) = closing;
-    let mut request = CloseCaseRequest { case_id: case.case_id.clone(), ..Default::default() };
+    let mut request = CloseCaseRequest {
+        case_id: case.case_id.clone(),
+        ..Default::default()
+    };
     request.set_action(action);
     operations.close_case(request).await?;
     note(stage, &reference, decision);
@@ -92,7 +111,10 @@ fn outcome(
     case: &Case,
     shown: &proto::charges::ShowChargeResponse,
 ) -> Option<Outcome> {
-    let asked = shown.charge.as_ref().and_then(|charge| charge.amount.as_ref())?;
+    let asked = shown
+        .charge
+        .as_ref()
+        .and_then(|charge| charge.amount.as_ref())?;
     let failed = || Outcome::FailedReason("PAYER_TIMEOUT".to_owned());
     let Some(payment) = payment else {
         return Some(failed());

@@ -28,14 +28,22 @@ pub async fn pay_link(stage: Stage, number: u64) {
             session: session.clone(),
             phones: number * 100 + tab * 10,
             // Some come only when the session is about to expire.
-            begin: if sessions_end { 24 * 60 * MINUTE - 30 * SECOND } else { 0 },
+            begin: if sessions_end {
+                24 * 60 * MINUTE - 30 * SECOND
+            } else {
+                0
+            },
             choices,
         };
         tab.run()
     }))
     .await;
     for _ in 0..2 {
-        stage.world.time.sleep(choices.between(MINUTE, 10 * MINUTE)).await;
+        stage
+            .world
+            .time
+            .sleep(choices.between(MINUTE, 10 * MINUTE))
+            .await;
         merchant::read_session(&stage, session.merchant, &session.session_id).await;
     }
 }
@@ -52,7 +60,8 @@ struct Tab {
 impl Tab {
     async fn run(mut self) {
         let time = self.stage.world.time.clone();
-        time.sleep(self.begin + self.choices.below(2 * MINUTE)).await;
+        time.sleep(self.begin + self.choices.below(2 * MINUTE))
+            .await;
         let mut forms = 0;
         for _ in 0..12 {
             let page = self.look().await;
@@ -65,19 +74,25 @@ impl Tab {
                 Shown::Form { .. } => return,
                 Shown::Other => {}
             }
-            time.sleep(self.choices.between(2 * SECOND, 60 * SECOND)).await;
+            time.sleep(self.choices.between(2 * SECOND, 60 * SECOND))
+                .await;
         }
     }
 
     async fn look(&self) -> String {
-        let request = self.stage.client.get(self.stage.page(&self.session.session_id, ""));
+        let request = self
+            .stage
+            .client
+            .get(self.stage.page(&self.session.session_id, ""));
         page_of(&self.stage.ask(request, 20 * SECOND).await)
     }
 
     /// Sends the form, perhaps twice: a finger that trembles.
     async fn send_form(&mut self, form: u64, attempt: &str, quote: &str) {
         let phone = phone(self.phones + form);
-        let network = self.choices.weighted(&[(55, "MTN"), (30, "TELECEL"), (15, "AT")]);
+        let network = self
+            .choices
+            .weighted(&[(55, "MTN"), (30, "TELECEL"), (15, "AT")]);
         let order = self.stage.history.order(Order {
             merchant: self.session.merchant,
             phone: phone.clone(),
@@ -87,7 +102,8 @@ impl Tab {
             session: Some(self.session.session_id.clone()),
             tries: Vec::new(),
         });
-        let body = format!("attempt={attempt}&quote={quote}&network={network}&mobile_number={phone}");
+        let body =
+            format!("attempt={attempt}&quote={quote}&network={network}&mobile_number={phone}");
         let times = if self.choices.chance(200) { 2 } else { 1 };
         let stage = &self.stage;
         join_all((0..times).map(async |_| {
@@ -101,7 +117,10 @@ impl Tab {
 
     async fn send_code(&mut self, reference: &str) {
         let code = self.choices.weighted(&[(65, "123456"), (35, "999999")]);
-        let request = self.stage.client.post(self.stage.page(&self.session.session_id, "/code"));
+        let request = self
+            .stage
+            .client
+            .post(self.stage.page(&self.session.session_id, "/code"));
         let request = posted(request, format!("reference={reference}&otp={code}"));
         self.stage.ask(request, 30 * SECOND).await;
     }

@@ -20,20 +20,34 @@ fn check_received(found: &mut Found<'_>) {
         let known = bodies.entry(&received.event_id).or_insert(&received.body);
         if *known != received.body.as_ref() {
             let what = format!("event {} changed its body", received.event_id);
-            found.violations.push(super::Violation { promise: Promise::Event, what });
+            found.violations.push(super::Violation {
+                promise: Promise::Event,
+                what,
+            });
         }
         let secret = found.evidence.merchants.get(received.merchant);
-        let secret = secret.map(|account| account.signing_secret.as_str()).unwrap_or_default();
+        let secret = secret
+            .map(|account| account.signing_secret.as_str())
+            .unwrap_or_default();
         if !is_signed(secret, &received.signature, &received.body) {
-            let what = format!("event {} is not signed: {}", received.event_id, received.signature);
-            found.violations.push(super::Violation { promise: Promise::Event, what });
+            let what = format!(
+                "event {} is not signed: {}",
+                received.event_id, received.signature
+            );
+            found.violations.push(super::Violation {
+                promise: Promise::Event,
+                what,
+            });
         }
     }
 }
 
 /// Spec §6.3.
 fn is_signed(secret: &str, header: &str, body: &[u8]) -> bool {
-    let Some((time, given)) = header.strip_prefix("t=").and_then(|rest| rest.split_once(",v1=")) else {
+    let Some((time, given)) = header
+        .strip_prefix("t=")
+        .and_then(|rest| rest.split_once(",v1="))
+    else {
         return false;
     };
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("any length is a key");
@@ -51,12 +65,22 @@ fn check_events(found: &mut Found<'_>) {
         let data = body.get("data").cloned().unwrap_or_default();
         match data.get("tx_id_display").and_then(Value::as_str) {
             Some(display) => {
-                told.entry(display.to_owned()).or_default().push((&event.event_type, data.clone()));
+                told.entry(display.to_owned())
+                    .or_default()
+                    .push((&event.event_type, data.clone()));
             }
             None => {
-                if !expiries.insert(data.get("session_id").cloned().unwrap_or_default().to_string()) {
+                if !expiries.insert(
+                    data.get("session_id")
+                        .cloned()
+                        .unwrap_or_default()
+                        .to_string(),
+                ) {
                     let what = format!("a session expired twice: {data}");
-                    found.violations.push(super::Violation { promise: Promise::Event, what });
+                    found.violations.push(super::Violation {
+                        promise: Promise::Event,
+                        what,
+                    });
                 }
             }
         }
@@ -70,12 +94,18 @@ fn check_events(found: &mut Found<'_>) {
         };
         let types: Vec<&str> = events.iter().map(|(kind, _)| *kind).collect();
         if types != expected {
-            let what = format!("{} is {} and its events are {types:?}", charge.reference, charge.state);
+            let what = format!(
+                "{} is {} and its events are {types:?}",
+                charge.reference, charge.state
+            );
             found.broken(Promise::Event, what);
         }
     }
     for (display, _) in told {
-        found.broken(Promise::Event, format!("an event tells of {display}, which is not there"));
+        found.broken(
+            Promise::Event,
+            format!("an event tells of {display}, which is not there"),
+        );
     }
 }
 
@@ -84,9 +114,17 @@ fn check_ends(found: &mut Found<'_>) {
     let now = found.evidence.time.timestamp();
     for charge in &records.charges {
         let is_open = !matches!(charge.state.as_str(), "SETTLED" | "FAILED" | "VOID");
-        let cases = records.cases.iter().filter(|case| case.transaction_id == charge.transaction_id);
+        let cases = records
+            .cases
+            .iter()
+            .filter(|case| case.transaction_id == charge.transaction_id);
         if is_open && !cases.clone().any(|case| case.closed_at.is_none()) {
-            let what = format!("{} is {} for ever: {:?}", charge.reference, charge.state, found.payment(charge));
+            let what = format!(
+                "{} is {} for ever: {:?}",
+                charge.reference,
+                charge.state,
+                found.payment(charge)
+            );
             found.broken(Promise::Live, what);
         }
         let is_shown = records.transactions.iter().any(|shown| {
@@ -98,17 +136,30 @@ fn check_ends(found: &mut Found<'_>) {
             shown.transaction_id == Some(charge.transaction_id) && ends
         });
         if !is_shown && charge.state != "VOID" {
-            let what = format!("{} is {} and its session does not show it", charge.reference, charge.state);
+            let what = format!(
+                "{} is {} and its session does not show it",
+                charge.reference, charge.state
+            );
             found.broken(Promise::Live, what);
         }
     }
     for (owner, rows) in ["sessions", "charges"].iter().zip(records.outboxes) {
         if rows != 0 {
-            found.broken(Promise::Live, format!("{rows} rows are left in the outbox of {owner}"));
+            found.broken(
+                Promise::Live,
+                format!("{rows} rows are left in the outbox of {owner}"),
+            );
         }
     }
-    for delivery in records.deliveries.iter().filter(|delivery| delivery.status == "PENDING") {
-        found.broken(Promise::Live, format!("the delivery of {} never ended", delivery.event_id));
+    for delivery in records
+        .deliveries
+        .iter()
+        .filter(|delivery| delivery.status == "PENDING")
+    {
+        found.broken(
+            Promise::Live,
+            format!("the delivery of {} never ended", delivery.event_id),
+        );
     }
     for session in &records.sessions {
         let open = records.charges.iter().any(|charge| {
@@ -121,7 +172,10 @@ fn check_ends(found: &mut Found<'_>) {
             _ => false,
         };
         if is_stuck {
-            let what = format!("session {} is {} for ever", session.session_id, session.status);
+            let what = format!(
+                "session {} is {} for ever",
+                session.session_id, session.status
+            );
             found.broken(Promise::Live, what);
         }
     }

@@ -33,10 +33,19 @@ fn check_settled(found: &mut Found<'_>, charge: &Charge) {
         let what = format!("{} is SETTLED and {credits} was credited", charge.reference);
         found.broken(Promise::Settled, what);
     }
-    let debits = found.payment(charge).map(|payment| payment.debits.as_slice()).unwrap_or_default();
-    let is_one = debits.len() == 1 && debits.iter().all(|debit| debit.amount_minor == charge.amount_minor);
+    let debits = found
+        .payment(charge)
+        .map(|payment| payment.debits.as_slice())
+        .unwrap_or_default();
+    let is_one = debits.len() == 1
+        && debits
+            .iter()
+            .all(|debit| debit.amount_minor == charge.amount_minor);
     if !is_one {
-        let what = format!("{} is SETTLED over {}, debits: {debits:?}", charge.reference, charge.amount_minor);
+        let what = format!(
+            "{} is SETTLED over {}, debits: {debits:?}",
+            charge.reference, charge.amount_minor
+        );
         found.broken(Promise::Settled, what);
     }
 }
@@ -45,7 +54,9 @@ fn check_settled(found: &mut Found<'_>, charge: &Charge) {
 fn posted(found: &Found<'_>, kind: &str, subject: Uuid, account: &str) -> i64 {
     let postings = found.evidence.records.postings.iter();
     postings
-        .filter(|line| line.kind == kind && line.subject == subject && line.account.starts_with(account))
+        .filter(|line| {
+            line.kind == kind && line.subject == subject && line.account.starts_with(account)
+        })
         .map(|line| line.amount_minor)
         .sum()
 }
@@ -58,15 +69,24 @@ fn check_debits(found: &mut Found<'_>, charge: &Charge) {
     let Some(debit) = payment.debits.first() else {
         return;
     };
-    let was_told = payment.said.iter().any(|said| (said.what == Word::Success && said.delivered && said.to == Asker::Query) && said.at >= debit.at);
+    let was_told = payment.said.iter().any(|said| {
+        (said.what == Word::Success && said.delivered && said.to == Asker::Query)
+            && said.at >= debit.at
+    });
     let credited = posted(found, "SETTLEMENT", charge.transaction_id, "merchant:");
     let suspended = posted(found, "SUSPENSE", charge.transaction_id, "suspense");
     if was_told && credited == 0 && suspended == 0 && !is_reversed_early(payment) {
-        let what = format!("{} ({}) was debited and told, and is nobody's: {payment:?}", charge.reference, charge.state);
+        let what = format!(
+            "{} ({}) was debited and told, and is nobody's: {payment:?}",
+            charge.reference, charge.state
+        );
         found.broken(Promise::Owned, what);
     }
     if credited != 0 && suspended != 0 {
-        found.broken(Promise::Owned, format!("{} is owned twice", charge.reference));
+        found.broken(
+            Promise::Owned,
+            format!("{} is owned twice", charge.reference),
+        );
     }
     let cases = found.evidence.records.cases.iter();
     let has_case = cases.filter(|case| case.transaction_id == charge.transaction_id);
@@ -88,11 +108,19 @@ fn check_sessions(found: &mut Found<'_>) {
     for charge in &records.charges {
         if charge.state == "SETTLED" && !settled.insert(charge.session_id) {
             let what = format!("session {} was settled twice", charge.session_id);
-            found.violations.push(super::Violation { promise: Promise::Session, what });
+            found.violations.push(super::Violation {
+                promise: Promise::Session,
+                what,
+            });
         }
-        let cases = records.cases.iter().filter(|case| case.transaction_id == charge.transaction_id);
-        let released = cases.filter(|case| posted(found, "RELEASE", case.case_id, "merchant:") != 0);
-        let times = u32::from(charge.state == "SETTLED") + u32::try_from(released.count()).unwrap_or(u32::MAX);
+        let cases = records
+            .cases
+            .iter()
+            .filter(|case| case.transaction_id == charge.transaction_id);
+        let released =
+            cases.filter(|case| posted(found, "RELEASE", case.case_id, "merchant:") != 0);
+        let times = u32::from(charge.state == "SETTLED")
+            + u32::try_from(released.count()).unwrap_or(u32::MAX);
         *credits.entry(charge.session_id).or_default() += times;
     }
     for (session, times) in credits.into_iter().filter(|(_, times)| *times > 1) {
@@ -103,14 +131,27 @@ fn check_sessions(found: &mut Found<'_>) {
                 })
         });
         if !settled_after_release {
-            found.broken(Promise::Session, format!("session {session} was credited {times} times"));
+            found.broken(
+                Promise::Session,
+                format!("session {session} was credited {times} times"),
+            );
         }
     }
-    for charge in records.charges.iter().filter(|charge| charge.state == "SETTLED") {
-        let session = records.sessions.iter().find(|session| session.session_id == charge.session_id);
+    for charge in records
+        .charges
+        .iter()
+        .filter(|charge| charge.state == "SETTLED")
+    {
+        let session = records
+            .sessions
+            .iter()
+            .find(|session| session.session_id == charge.session_id);
         let status = session.map(|session| session.status.as_str());
         if status != Some("COMPLETED") {
-            let what = format!("{} is SETTLED and its session is {status:?}", charge.reference);
+            let what = format!(
+                "{} is SETTLED and its session is {status:?}",
+                charge.reference
+            );
             found.broken(Promise::Session, what);
         }
     }
@@ -121,19 +162,26 @@ fn check_ledger(found: &mut Found<'_>) {
     let mut sums: HashMap<(&str, Uuid, &str), i64> = HashMap::new();
     let mut accounts: HashMap<(&str, &str), i64> = HashMap::new();
     for line in &records.postings {
-        *sums.entry((&line.kind, line.subject, &line.currency)).or_default() += line.amount_minor;
+        *sums
+            .entry((&line.kind, line.subject, &line.currency))
+            .or_default() += line.amount_minor;
         *accounts.entry((&line.account, &line.currency)).or_default() += line.amount_minor;
     }
     for (posting, sum) in sums.into_iter().filter(|(_, sum)| *sum != 0) {
         found.broken(Promise::Ledger, format!("{posting:?} sums to {sum}"));
     }
-    let merchants = accounts.iter().filter(|((account, _), _)| account.starts_with("merchant:"));
+    let merchants = accounts
+        .iter()
+        .filter(|((account, _), _)| account.starts_with("merchant:"));
     for ((account, currency), sum) in merchants {
         let mut balances = records.balances.iter();
         let kept = balances.find(|kept| kept.account == *account && kept.currency == *currency);
         let kept = kept.map(|kept| kept.amount_minor);
         if kept != Some(*sum) {
-            found.broken(Promise::Ledger, format!("{account} holds {sum} and its balance is {kept:?}"));
+            found.broken(
+                Promise::Ledger,
+                format!("{account} holds {sum} and its balance is {kept:?}"),
+            );
         }
     }
 }

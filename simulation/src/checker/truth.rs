@@ -17,8 +17,14 @@ pub fn check(found: &mut Found<'_>) {
     }
     for session in &history.sessions {
         let sessions = &found.evidence.records.sessions;
-        if !sessions.iter().any(|kept| kept.session_id.to_string() == session.session_id) {
-            found.broken(Promise::Kept, format!("session {} is gone", session.session_id));
+        if !sessions
+            .iter()
+            .any(|kept| kept.session_id.to_string() == session.session_id)
+        {
+            found.broken(
+                Promise::Kept,
+                format!("session {} is gone", session.session_id),
+            );
         }
     }
     check_reads(found);
@@ -32,34 +38,60 @@ pub fn check(found: &mut Found<'_>) {
     for payment in &found.evidence.book {
         let is_ours = |charge: &Charge| charge.rail_reference.to_string() == payment.reference;
         if !found.evidence.records.charges.iter().any(is_ours) {
-            let what = format!("the rail has a payment {} that nobody recorded", payment.reference);
+            let what = format!(
+                "the rail has a payment {} that nobody recorded",
+                payment.reference
+            );
             found.broken(Promise::Kept, what);
         }
     }
 }
 
 fn check_order(found: &mut Found<'_>, order: &Order) {
-    let charges = found.by_phone.get(&order.phone).cloned().unwrap_or_default();
+    let charges = found
+        .by_phone
+        .get(&order.phone)
+        .cloned()
+        .unwrap_or_default();
     for Try { told, .. } in &order.tries {
         check_told(found, order, told);
     }
-    let nothing = order.tries.iter().filter(|made| made.told.says_nothing_started()).count();
+    let nothing = order
+        .tries
+        .iter()
+        .filter(|made| made.told.says_nothing_started())
+        .count();
     let may_have_begun = order.tries.len() - nothing;
-    let most = if order.keyed { may_have_begun.min(1) } else { may_have_begun };
+    let most = if order.keyed {
+        may_have_begun.min(1)
+    } else {
+        may_have_begun
+    };
     let live = charges.len();
     if live > most {
-        let promise = if may_have_begun == 0 || !order.keyed { Promise::Nothing } else { Promise::Once };
+        let promise = if may_have_begun == 0 || !order.keyed {
+            Promise::Nothing
+        } else {
+            Promise::Once
+        };
         let what = format!(
             "order {} has {live} charges, {most} at the most may be: {:?}",
             order.phone,
-            order.tries.iter().map(|made| &made.told).collect::<Vec<_>>()
+            order
+                .tries
+                .iter()
+                .map(|made| &made.told)
+                .collect::<Vec<_>>()
         );
         found.broken(promise, what);
     }
     let payments = charges.iter().filter_map(|charge| found.payment(charge));
     let debits: usize = payments.map(|payment| payment.debits.len()).sum();
     if debits > most {
-        let what = format!("order {} was debited {debits} times, {most} at the most", order.phone);
+        let what = format!(
+            "order {} was debited {debits} times, {most} at the most",
+            order.phone
+        );
         found.broken(Promise::Once, what);
     }
 }
@@ -69,18 +101,33 @@ fn check_told(found: &mut Found<'_>, order: &Order, told: &Told) {
         return;
     };
     let Some(charge) = found.by_reference.get(reference) else {
-        found.broken(Promise::Kept, format!("charge {reference} was told and is not there"));
+        found.broken(
+            Promise::Kept,
+            format!("charge {reference} was told and is not there"),
+        );
         return;
     };
-    let (state, status) = (charge.state.clone(), told.field("status").unwrap_or_default());
+    let (state, status) = (
+        charge.state.clone(),
+        told.field("status").unwrap_or_default(),
+    );
     if state == "VOID" {
-        found.broken(Promise::Kept, format!("charge {reference} was told {status} and is void"));
+        found.broken(
+            Promise::Kept,
+            format!("charge {reference} was told {status} and is void"),
+        );
     }
     if told.status() == Some(422) && state != "FAILED" {
-        found.broken(Promise::Failed, format!("charge {reference} was told FAILED and is {state}"));
+        found.broken(
+            Promise::Failed,
+            format!("charge {reference} was told FAILED and is {state}"),
+        );
     }
     if order.keyed {
-        let others = order.tries.iter().filter_map(|made| made.told.field("reference"));
+        let others = order
+            .tries
+            .iter()
+            .filter_map(|made| made.told.field("reference"));
         let others: Vec<&str> = others.filter(|other| *other != reference).collect();
         if !others.is_empty() {
             let what = format!("one key was told {reference} and {others:?}");
@@ -110,9 +157,15 @@ fn check_reads(found: &mut Found<'_>) {
                 found.broken(Promise::Kept, what);
             }
         }
-        let last = reads.iter().rev().find(|read| matches!(read.status.as_str(), "SETTLED" | "FAILED"));
+        let last = reads
+            .iter()
+            .rev()
+            .find(|read| matches!(read.status.as_str(), "SETTLED" | "FAILED"));
         if let (Thing::Charge(reference), Some(read)) = (thing, last) {
-            let kept = found.by_reference.get(reference.as_str()).map(|charge| charge.state.clone());
+            let kept = found
+                .by_reference
+                .get(reference.as_str())
+                .map(|charge| charge.state.clone());
             if kept.as_deref() != Some(&read.status) {
                 let what = format!("{reference} was read as {} and is {kept:?}", read.status);
                 found.broken(Promise::Failed, what);
@@ -142,9 +195,10 @@ fn check_failed(found: &mut Found<'_>, charge: &Charge) {
         return;
     }
     // A network's own clock and a read that was on its way: a second.
-    let said = payment.said.iter().any(|said| {
-        said.at <= ended + 1_000 && is_failure(payment, said)
-    });
+    let said = payment
+        .said
+        .iter()
+        .any(|said| said.at <= ended + 1_000 && is_failure(payment, said));
     let was_debited = !payment.debits.is_empty();
     if !said && (!is_of_codes || was_debited) {
         let what = format!(
@@ -170,7 +224,10 @@ fn check_void(found: &mut Found<'_>, charge: &Charge) {
     if let Some(payment) = found.payment(charge)
         && !payment.taken_at.is_empty()
     {
-        let what = format!("{} is void, and the rail has it: {payment:?}", charge.reference);
+        let what = format!(
+            "{} is void, and the rail has it: {payment:?}",
+            charge.reference
+        );
         found.broken(Promise::Nothing, what);
     }
 }
