@@ -114,12 +114,7 @@ impl Service {
             let record = store::idempotency::find(&mut tx, key).await?;
             // Its charge became void in between, so the key is free again.
             let record = record.ok_or(Error::NothingStarted)?;
-<<<<<<< HEAD
             return self.replay(tx, key, record).await.map(Some);
-=======
-            let told = self.replay(tx, key, record).await?;
-            return Ok(Begun::Before(Box::new(told)));
->>>>>>> wt-truth
         }
         if charge.hosted {
             charge.charge_number = store::charges::next_number(&mut tx, charge.session_id).await?;
@@ -269,17 +264,6 @@ impl Service {
     }
 }
 
-<<<<<<< HEAD
-=======
-/// What stands once step 1 is ready.
-enum Begun {
-    /// The answer to the earlier request that the key stands for.
-    Before(Box<Told>),
-    /// A new charge, written and not yet committed.
-    Now(Tx),
-}
-
->>>>>>> wt-truth
 /// One run of the four steps, in a task of its own.
 struct Attempt {
     service: Arc<Service>,
@@ -311,7 +295,6 @@ impl Attempt {
     /// the charge stands if it is no longer ours.
     async fn record(&self, charge: &mut Charge, key: &Key) -> Result<Option<Told>> {
         let begun = self.service.begin(charge, key);
-<<<<<<< HEAD
         let begun = tokio::time::timeout_at(self.started + RECORD_BY, begun).await;
         let error: anyhow::Error = match begun {
             Ok(Err(Error::Database(error))) => error.into(),
@@ -324,12 +307,6 @@ impl Attempt {
         match self.service.look_for(charge, key).await {
             Ok(None) => self.leave(charge, Error::NothingStarted).await.map(Some),
             Err(Error::Database(error)) => {
-=======
-        let tx = match tokio::time::timeout_at(by, begun).await {
-            Ok(Ok(Begun::Before(told))) => return Ok(Some(*told)),
-            Ok(Ok(Begun::Now(tx))) => tx,
-            Ok(Err(Error::Database(error))) => {
->>>>>>> wt-truth
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
                     "nobody knows whether the charge is written"

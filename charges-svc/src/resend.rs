@@ -67,7 +67,10 @@ impl Service {
         store::charges::hold(tx, id, lease).await?;
         let said = ("request_payment", "sent_again");
         store::evidence::keep(tx, id, said, None, now).await?;
-        Ok(Some(Resending { charge: resent, lease }))
+        Ok(Some(Resending {
+            charge: resent,
+            lease,
+        }))
     }
 
     /// Sends it, while it is still ours to send.

@@ -16,7 +16,6 @@ use crate::{
     },
 };
 
-
 /// MTN lets a partner make ten calls a second.
 const MOMO_QUERIES_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("not zero");
 
