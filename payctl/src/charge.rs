@@ -57,7 +57,7 @@ pub struct Close {
     #[arg(long)]
     release: bool,
     /// Releases although another charge of the session credited the merchant; why that is right.
-    #[arg(long = "override", value_name = "REASON", requires = "release")]
+    #[arg(long = "override", value_name = "REASON", conflicts_with = "refund")]
     override_reason: Option<String>,
 }
 

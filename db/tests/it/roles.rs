@@ -93,32 +93,27 @@ async fn a_service_that_may_not_migrate_waits_until_another_has() {
     let Some((test, settings)) = with_roles().await else {
         return;
     };
-    let shutdown = Shutdown::new();
-    let opening = tokio::spawn({
-        let (settings, shutdown) = (settings.clone(), shutdown.clone());
-        async move { open(&settings, Mode::Development, &shutdown).await }
-    });
     let owner = test.connect().await;
-    // It has looked, and made nothing.
-    until("it waits", async || {
-        let looked = "select count(*) from pg_stat_activity
+    let count = async |sql: &'static str| {
+        let mut conn = owner.read().await.unwrap();
+        let (count,): (i64,) = conn.sql(sql).one().await.unwrap();
+        count
+    };
+    let migrating = async {
+        // It has looked, and made nothing.
+        let looks = "select count(*) from pg_stat_activity
              where datname = current_database() and query like '%to_regclass%'
                  and pid <> pg_backend_pid()";
-        let mut conn = owner.read().await.unwrap();
-        let (looked,): (i64,) = conn.sql(looked).one().await.unwrap();
-        looked > 0
-    })
-    .await;
-    let mut conn = owner.read().await.unwrap();
-    let tables = "select count(*) from pg_tables where schemaname = 'public'";
-    let (tables,): (i64,) = conn.sql(tables).one().await.unwrap();
-    assert_eq!(tables, 0);
-    drop(conn);
-    assert!(!opening.is_finished());
-    db::migrate(&settings, Mode::Development, &SCHEMA)
-        .await
-        .unwrap();
-    let db = opening.await.unwrap().unwrap();
+        until("it waits", async || count(looks).await > 0).await;
+        let tables = "select count(*) from pg_tables where schemaname = 'public'";
+        assert_eq!(count(tables).await, 0);
+        db::migrate(&settings, Mode::Development, &SCHEMA).await
+    };
+    let shutdown = Shutdown::new();
+    let opening = open(&settings, Mode::Development, &shutdown);
+    let (opened, migrated) = tokio::join!(opening, migrating);
+    migrated.unwrap();
+    let db = opened.unwrap();
     runs(&db, "insert into log (line) values (1)")
         .await
         .unwrap();

@@ -68,7 +68,7 @@ fn an_outcome_must_be_chosen() {
     check_fails(
         &["case", "close", "x", "--refund", "--override", "y"],
         2,
-        "--release",
+        "--override",
     );
 }
 
