@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use charges_svc::{
+    SCHEMA,
     charge::{Charge, Lease, State},
     store,
 };

@@ -151,6 +151,20 @@ fn check_ends(found: &mut Found<'_>) {
             );
         }
     }
+    let is = |status: &'static str| {
+        move |delivery: &&crate::records::Delivery| delivery.status == status
+    };
+    for delivery in records.deliveries.iter().filter(is("DELIVERED")) {
+        let mut received = found.evidence.received.iter();
+        if !received.any(|received| received.event_id == delivery.event_id && received.acknowledged)
+        {
+            let what = format!(
+                "{} is DELIVERED and nobody acknowledged it",
+                delivery.event_id
+            );
+            found.broken(Promise::Event, what);
+        }
+    }
     for delivery in records
         .deliveries
         .iter()
