@@ -89,10 +89,16 @@ pub async fn run(seed: u64, server: Option<&str>) -> anyhow::Result<Outcome> {
         all.await;
         world.time.sleep_until(CALM).await;
     };
-    ended.await;
-    world.rails.calm();
-    world.receiver.calm();
-    world.time.sleep_until(END).await;
+    let lived = async {
+        ended.await;
+        world.rails.calm();
+        world.receiver.calm();
+        world.time.sleep_until(END).await;
+    };
+    tokio::select! {
+        () = lived => {}
+        () = chaos::mend(stage.clone()) => {}
+    }
     let evidence = Evidence {
         time: world.time.clone(),
         history: stage.history.record(),

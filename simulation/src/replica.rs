@@ -43,6 +43,9 @@ pub struct Start {
     pub skew: Skew,
     /// How many sockets it listens on.
     pub sockets: usize,
+    /// Its number in the world, and who is told that it ended by itself.
+    pub place: usize,
+    pub ended: commands::UnboundedSender<usize>,
 }
 
 /// What a service gets to run: its sockets, its clock, and the signal to stop.
@@ -71,7 +74,15 @@ impl Replica {
         let (commands, orders) = commands::unbounded_channel();
         let (begun, has_begun) = oneshot::channel();
         let name = start.name.clone();
-        let body = move || run(start, begun, orders, serve);
+        let (place, told) = (start.place, start.ended.clone());
+        let body = move || {
+            let ended = run(start, begun, orders, serve);
+            if ended.is_err() {
+                // Nobody is told once the world has ended.
+                told.send(place).ok();
+            }
+            ended
+        };
         let thread = thread::Builder::new().name(name).spawn(body)?;
         let begun: Begun = has_begun.await.context("the replica did not begin")?;
         Ok(Self {
@@ -93,6 +104,9 @@ impl Replica {
 
     /// A count that stays the same while nothing happens; `None`: something runs.
     pub fn rests(&self) -> Option<u64> {
+        if self.thread.as_ref().is_none_or(thread::JoinHandle::is_finished) {
+            return Some(0);
+        }
         parked(&self.metrics)
     }
 

@@ -17,6 +17,7 @@ use chassis::{
     grpc::{self, Channel},
 };
 use clap::Parser;
+use tokio::sync::mpsc;
 
 use crate::{
     choice::Choices,
@@ -149,7 +150,13 @@ pub struct World {
     pages: Targets,
     running: Running,
     driver: Option<Driver>,
+    ended: mpsc::UnboundedSender<usize>,
+    /// Replicas that ended by themselves.
+    pub endings: Endings,
 }
+
+/// Who ended by itself, to be started again.
+pub type Endings = tokio::sync::Mutex<mpsc::UnboundedReceiver<usize>>;
 
 /// Links without faults, for the simulation's own look at the services.
 pub struct Inside {
@@ -226,7 +233,10 @@ impl World {
             simulation: tokio::runtime::Handle::current().metrics(),
             clock_file: store.clock_file(),
         })?;
+        let (ended, endings) = mpsc::unbounded_channel();
         let world = Self {
+            ended,
+            endings: Endings::new(endings),
             seed,
             time,
             rails,
@@ -304,6 +314,8 @@ impl World {
             now: self.time.timestamp(),
             skew: at.skew,
             sockets: if at.service == Service::Gateway { 2 } else { 1 },
+            place,
+            ended: self.ended.clone(),
         };
         let replica = self.launch(at, start).await?;
         let addresses = replica.addresses.clone();

@@ -24,6 +24,21 @@ pub async fn rage(stage: Stage) {
     tokio::join!(storms, join_all(deaths));
 }
 
+/// Starts again whatever ended by itself, such as a replica that found no database when it began.
+/// Never ends.
+pub async fn mend(stage: Stage) {
+    let mut choices = Choices::of(stage.world.seed, "mending");
+    while let Some(place) = stage.world.endings.lock().await.recv().await {
+        stage.world.time.sleep(choices.between(SECOND, 10 * SECOND)).await;
+        if let Err(error) = stage.world.crash(place).await {
+            tracing::info!(error = format!("{error:#}"), "a replica is started again");
+        }
+        if let Err(error) = stage.world.start_replica(place).await {
+            tracing::error!(error = format!("{error:#}"), "a replica does not start again");
+        }
+    }
+}
+
 async fn storms(stage: Stage) {
     let mut choices = Choices::of(stage.world.seed, "storms");
     let (time, faults) = (&stage.world.time, &stage.world.faults);
