@@ -104,7 +104,11 @@ impl Replica {
 
     /// A count that stays the same while nothing happens; `None`: something runs.
     pub fn rests(&self) -> Option<u64> {
-        if self.thread.as_ref().is_none_or(thread::JoinHandle::is_finished) {
+        if self
+            .thread
+            .as_ref()
+            .is_none_or(thread::JoinHandle::is_finished)
+        {
             return Some(0);
         }
         parked(&self.metrics)

@@ -19,7 +19,14 @@ static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema {
 });
 
 async fn open(settings: &Database, mode: Mode, shutdown: &Shutdown) -> anyhow::Result<Db> {
-    Db::open(settings, mode, &SCHEMA, &chassis::clock::Clock::system(), shutdown).await
+    Db::open(
+        settings,
+        mode,
+        &SCHEMA,
+        &chassis::clock::Clock::system(),
+        shutdown,
+    )
+    .await
 }
 
 /// `None` on SQLite, which has no roles.

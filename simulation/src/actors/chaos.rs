@@ -29,12 +29,19 @@ pub async fn rage(stage: Stage) {
 pub async fn mend(stage: Stage) {
     let mut choices = Choices::of(stage.world.seed, "mending");
     while let Some(place) = stage.world.endings.lock().await.recv().await {
-        stage.world.time.sleep(choices.between(SECOND, 10 * SECOND)).await;
+        stage
+            .world
+            .time
+            .sleep(choices.between(SECOND, 10 * SECOND))
+            .await;
         if let Err(error) = stage.world.crash(place).await {
             tracing::info!(error = format!("{error:#}"), "a replica is started again");
         }
         if let Err(error) = stage.world.start_replica(place).await {
-            tracing::error!(error = format!("{error:#}"), "a replica does not start again");
+            tracing::error!(
+                error = format!("{error:#}"),
+                "a replica does not start again"
+            );
         }
     }
 }

@@ -11,7 +11,9 @@ use super::{Found, Promise};
 pub fn check(found: &mut Found<'_>) {
     check_received(found);
     check_events(found);
-    check_ends(found);
+    check_charges_end(found);
+    check_deliveries_end(found);
+    check_sessions_end(found);
 }
 
 fn check_received(found: &mut Found<'_>) {
@@ -109,9 +111,8 @@ fn check_events(found: &mut Found<'_>) {
     }
 }
 
-fn check_ends(found: &mut Found<'_>) {
+fn check_charges_end(found: &mut Found<'_>) {
     let records = &found.evidence.records;
-    let now = found.evidence.time.timestamp();
     for charge in &records.charges {
         let is_open = !matches!(charge.state.as_str(), "SETTLED" | "FAILED" | "VOID");
         let cases = records
@@ -143,6 +144,10 @@ fn check_ends(found: &mut Found<'_>) {
             found.broken(Promise::Live, what);
         }
     }
+}
+
+fn check_deliveries_end(found: &mut Found<'_>) {
+    let records = &found.evidence.records;
     for (owner, rows) in ["sessions", "charges"].iter().zip(records.outboxes) {
         if rows != 0 {
             found.broken(
@@ -175,6 +180,11 @@ fn check_ends(found: &mut Found<'_>) {
             format!("the delivery of {} never ended", delivery.event_id),
         );
     }
+}
+
+fn check_sessions_end(found: &mut Found<'_>) {
+    let records = &found.evidence.records;
+    let now = found.evidence.time.timestamp();
     for session in &records.sessions {
         let open = records.charges.iter().any(|charge| {
             charge.session_id == session.session_id
