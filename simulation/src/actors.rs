@@ -31,6 +31,9 @@ pub const HOUR: Millis = 60 * MINUTE;
 /// Merchants of a world.
 pub const MERCHANTS: usize = 2;
 
+/// Tries to open an account.
+const TRIES_MAX: u32 = 30;
+
 /// What every actor has.
 #[derive(Clone)]
 pub struct Stage {
@@ -56,7 +59,16 @@ impl Stage {
     pub async fn set(world: Arc<World>) -> anyhow::Result<Self> {
         let mut merchants = Vec::new();
         for number in 0..MERCHANTS {
-            merchants.push(Account::open(&world, number).await?);
+            // Nothing fails yet, but a replica may have to begin again beside the other.
+            let mut tries = 0;
+            let account = loop {
+                match Account::open(&world, number).await {
+                    Err(_) if tries < TRIES_MAX => tries += 1,
+                    opened => break opened?,
+                }
+                world.time.sleep(SECOND).await;
+            };
+            merchants.push(account);
         }
         Ok(Self {
             world,

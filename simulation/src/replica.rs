@@ -77,7 +77,12 @@ impl Replica {
         let (place, told) = (start.place, start.ended.clone());
         let body = move || {
             let ended = run(start, begun, orders, serve);
-            if ended.is_err() {
+            if let Err(error) = &ended {
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    place,
+                    "a replica ended by itself"
+                );
                 // Nobody is told once the world has ended.
                 told.send(place).ok();
             }

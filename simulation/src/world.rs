@@ -183,7 +183,7 @@ impl Inside {
 static WORLDS: AtomicUsize = AtomicUsize::new(0);
 
 impl World {
-    /// Starts everything; returns once everything answers.
+    /// Starts everything; returns once everything listens.
     ///
     /// # Errors
     /// A service does not start.
@@ -259,15 +259,6 @@ impl World {
     async fn start_all(&self) -> anyhow::Result<()> {
         for place in 0..self.places.len() {
             self.start_replica(place).await?;
-        }
-        for service in Service::ALL {
-            if service == Service::Gateway {
-                continue;
-            }
-            let channel = self.inside.channel(service)?;
-            while !channel.is_serving().await {
-                self.time.sleep(10).await;
-            }
         }
         Ok(())
     }

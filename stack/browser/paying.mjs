@@ -62,7 +62,7 @@ story('three wrong codes end the try, and another network pays', {}, async ({ sh
   await payer.pay({ network: TELECEL, number: number('002', '020') });
   await payer.sees('otp');
   await payer.useUpCodes();
-  await payer.sees('failed', 'too many times', 'You were not charged.');
+  await payer.sees('failed', 'too many times', 'If money left your wallet');
   await payer.page.getByRole('link', { name: 'Try again' }).click();
   const from = number('001', '026');
   await payer.sees('form');
@@ -144,7 +144,7 @@ for (const [name, suffix, network, ...words] of [
   ['no funds', '003', MTN, 'not enough money', 'You were not charged.'],
   ['over a limit', '012', MTN, 'over a limit', 'You were not charged.'],
   ['no wallet', '006', MTN, 'no wallet on the network', 'You were not charged.'],
-  ['the network refuses', '007', TELECEL, 'cannot take payments right now', 'You were not charged.'],
+  ['the network refuses', '007', TELECEL, 'cannot take payments right now', 'If money left your wallet'],
 ]) {
   story(`a payment that fails says why: ${name}`, {}, async ({ shop, payer }) => {
     const from = number(suffix);
