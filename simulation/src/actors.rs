@@ -52,7 +52,7 @@ pub struct Account {
 }
 
 impl Stage {
-    /// Opens the merchants' accounts.
+    /// Opens the merchants' accounts, and lets time run.
     ///
     /// # Errors
     /// A service refuses, although nothing fails yet.
@@ -66,10 +66,12 @@ impl Stage {
                     Err(_) if tries < TRIES_MAX => tries += 1,
                     opened => break opened?,
                 }
-                world.time.sleep(SECOND).await;
+                // Real time: the world's does not move yet.
+                tokio::time::sleep(Duration::from_millis(50)).await;
             };
             merchants.push(account);
         }
+        world.let_time_run()?;
         Ok(Self {
             world,
             history: History::default(),

@@ -13,6 +13,8 @@ use sqlx::{
 };
 use tempfile::TempDir;
 
+use crate::world::START_UNIX_MS;
+
 /// Services with a database of their own.
 pub const OWNERS: [&str; 4] = ["merchants", "sessions", "charges", "webhooks"];
 
@@ -47,7 +49,7 @@ impl Store {
             prefix: format!("simulation_{}_{name}", std::process::id()),
         };
         if let Some(server) = &store.server {
-            fs::write(store.clock_path(), "0")?;
+            fs::write(store.clock_path(), START_UNIX_MS.to_string())?;
             for owner in OWNERS {
                 let database = store.database(owner);
                 db::create_database_if_missing(&server.url_of(&database)).await?;

@@ -4,7 +4,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -41,7 +41,7 @@ const PAYSTACK_SECRET_KEY: &str = "sk_test_simulated";
 const WEBHOOK_SECRET_KEY: &str = "c2ltdWxhdGVkIHdlYmhvb2sgc2VjcmV0IGtleSAzMmI=";
 
 /// Sunday morning, long before any session of a run expires at midnight or any other round time.
-const START_UNIX_MS: i64 = 1_772_355_600_000;
+pub const START_UNIX_MS: i64 = 1_772_355_600_000;
 
 /// The services, in the order in which they are started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,7 +149,8 @@ pub struct World {
     targets: Vec<(Service, Targets)>,
     pages: Targets,
     running: Running,
-    driver: Option<Driver>,
+    statements: Arc<AtomicUsize>,
+    driver: Mutex<Option<Driver>>,
     ended: mpsc::UnboundedSender<usize>,
     /// Replicas that ended by themselves.
     pub endings: Endings,
@@ -226,13 +227,6 @@ impl World {
         let statements = Arc::new(AtomicUsize::new(0));
         let places = builder.places(&store, &statements).await?;
         let running = Running::default();
-        let driver = Driver::start(Watched {
-            time: time.clone(),
-            running: Arc::clone(&running),
-            statements,
-            simulation: tokio::runtime::Handle::current().metrics(),
-            clock_file: store.clock_file(),
-        })?;
         let (ended, endings) = mpsc::unbounded_channel();
         let world = Self {
             ended,
@@ -250,10 +244,27 @@ impl World {
             targets: targets.into(),
             pages,
             running,
-            driver: Some(driver),
+            statements,
+            driver: Mutex::default(),
         };
         world.start_all().await?;
         Ok(world)
+    }
+
+    /// From now on time moves. While the world is being set up it stands still.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn let_time_run(&self) -> std::io::Result<()> {
+        let driver = Driver::start(Watched {
+            time: self.time.clone(),
+            running: Arc::clone(&self.running),
+            statements: Arc::clone(&self.statements),
+            simulation: tokio::runtime::Handle::current().metrics(),
+            clock_file: self.store.clock_file(),
+        })?;
+        *lock(&self.driver) = Some(driver);
+        Ok(())
     }
 
     async fn start_all(&self) -> anyhow::Result<()> {
@@ -351,11 +362,12 @@ impl World {
     ///
     /// # Errors
     /// A service had ended by itself, or the databases cannot be dropped.
-    pub async fn stop(mut self) -> anyhow::Result<u64> {
+    pub async fn stop(self) -> anyhow::Result<u64> {
         for place in 0..self.places.len() {
             self.crash(place).await?;
         }
-        let steps = self.driver.take().map(Driver::stop).unwrap_or_default();
+        let driver = lock(&self.driver).take();
+        let steps = driver.map(Driver::stop).unwrap_or_default();
         self.store.drop_databases().await?;
         Ok(steps)
     }

@@ -5,5 +5,4 @@
 mod links;
 mod planted;
 mod postgres_links;
-mod runs;
 mod world;
