@@ -3,8 +3,6 @@
 //! Whoever chooses draws from a stream of its own, so that one more draw of one actor changes no
 //! other's choices, and the same seed asks the same of the services again.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-
 /// The choices of one actor.
 #[derive(Clone, Debug)]
 pub struct Choices {
@@ -14,12 +12,10 @@ pub struct Choices {
 
 impl Choices {
     pub fn of(seed: u64, actor: &str) -> Self {
-        let mut hash = DefaultHasher::new();
-        (seed, actor).hash(&mut hash);
-        Self {
-            key: hash.finish(),
-            step: 0,
-        }
+        let key = actor
+            .bytes()
+            .fold(mix(seed), |key, byte| mix(key ^ u64::from(byte)));
+        Self { key, step: 0 }
     }
 
     fn draw(&mut self) -> u64 {

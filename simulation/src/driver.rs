@@ -1,11 +1,14 @@
 //! Steps the time of a world: waits until nobody works, then goes to the next moment for which
 //! anything waits.
 //!
-//! Whether the world is quiet is judged by whether its threads rest. Judged wrongly, time moves
-//! while a message is on its way: that is a slow network, which the services must bear.
+//! A world rests when every thread of its process sleeps and no statement is at PostgreSQL, but for
+//! those that wait for a lock: whoever holds it may wait for time. That is why a world has a process
+//! for itself. Judged wrongly, time moves while a message is on its way: that is a slow network,
+//! which the services must bear.
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     fs,
     path::PathBuf,
     sync::{
@@ -21,25 +24,28 @@ use tokio::runtime::RuntimeMetrics;
 
 use crate::{
     replica::{Replica, parked},
+    store::LockWaits,
     time::{Millis, Time},
 };
 
 /// Between two looks whether anybody works.
-const LOOK_AGAIN: Duration = Duration::from_micros(100);
+const LOOK_AGAIN: Duration = Duration::from_micros(50);
 
-/// Looks in a row that find everybody at rest.
-const LOOKS: usize = 2;
+/// Looks after which the server is asked whether the statements that it has wait for locks.
+const LOOKS_BEFORE_LOCKS: u32 = 200;
 
-/// Looks after which time moves although a statement runs: it may wait for a lock whose holder
-/// waits for time.
-const LOOKS_MAX: usize = 1_000;
+/// Looks after which time moves although somebody seems to work, which must not be.
+const LOOKS_MAX: u32 = 100_000;
 
 /// The longest step while a request or a delivery runs: finer than any deadline of the services.
+/// It doubles while nothing that anybody waits for happens, up to what is far finer than the sum of
+/// a call's deadlines.
 const STEP_BUSY: Millis = 400;
+const STEP_BUSY_MAX: Millis = 1_600;
 
 /// The longest step while nothing runs, at first; it doubles while nothing happens.
 const STEP_IDLE: Millis = 2_000;
-const STEP_IDLE_MAX: Millis = 30 * 60 * 1_000;
+const STEP_IDLE_MAX: Millis = 6 * 60 * 60 * 1_000;
 
 /// Every replica that runs, by its number in the world.
 pub type Running = Arc<Mutex<BTreeMap<usize, Replica>>>;
@@ -56,6 +62,8 @@ pub struct Watched {
     pub running: Running,
     /// Exchanges that PostgreSQL works on.
     pub statements: Arc<AtomicUsize>,
+    /// Tells which of them wait for a lock.
+    pub lock_waits: Option<LockWaits>,
     /// The runtime of everything that is no service.
     pub simulation: RuntimeMetrics,
     /// Where the databases read the time.
@@ -65,7 +73,7 @@ pub struct Watched {
 impl Driver {
     /// # Errors
     /// No thread can be started.
-    pub fn start(watched: Watched) -> std::io::Result<Self> {
+    pub fn start(mut watched: Watched) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let name = "driver".to_owned();
@@ -94,63 +102,77 @@ impl Drop for Driver {
     }
 }
 
+/// How long steps may be, by what happened before.
+struct Stride {
+    busy: Millis,
+    idle: Millis,
+}
+
+impl Stride {
+    const FIRST: Self = Self {
+        busy: STEP_BUSY,
+        idle: STEP_IDLE,
+    };
+
+    /// The next step from `now`, and what is left of it.
+    fn next(&mut self, now: Millis, due: Millis, is_busy: bool) -> Millis {
+        let most = now + if is_busy { self.busy } else { self.idle };
+        let next = due.clamp(now + 1, most);
+        let nothing_happens = next < due;
+        *self = match (is_busy, nothing_happens) {
+            (true, true) => Self {
+                busy: (self.busy * 2).min(STEP_BUSY_MAX),
+                idle: STEP_IDLE,
+            },
+            (true, false) => Self::FIRST,
+            (false, _) => Self {
+                busy: STEP_BUSY,
+                idle: (self.idle * 2).min(STEP_IDLE_MAX),
+            },
+        };
+        next
+    }
+}
+
 impl Watched {
-    fn drive(&self, stopped: &AtomicBool) -> u64 {
-        let (mut steps, mut idle) = (0, STEP_IDLE);
+    fn drive(&mut self, stopped: &AtomicBool) -> u64 {
+        let mut steps = 0;
+        let mut stride = Stride::FIRST;
+        let own = own_thread();
         self.tell_databases();
         while !stopped.load(Ordering::SeqCst) {
-            self.wait_until_quiet(stopped);
+            self.wait_until_quiet(stopped, own.as_ref());
             let now = self.time.now();
             let is_busy = lock(&self.running)
                 .values()
                 .any(|replica| replica.clock.is_busy());
-            let most = if is_busy { STEP_BUSY } else { idle };
-            idle = if is_busy {
-                STEP_IDLE
-            } else {
-                (idle * 2).min(STEP_IDLE_MAX)
-            };
             let due = self.next_due(now).unwrap_or(Millis::MAX);
-            self.step_to(due.clamp(now + 1, now + most));
+            self.step_to(stride.next(now, due, is_busy));
             steps += 1;
-            if steps % 100 == 0 {
-                tracing::debug!(steps, now = self.time.now(), is_busy, most, "time moves");
-            }
         }
         steps
     }
 
-    fn wait_until_quiet(&self, stopped: &AtomicBool) {
-        let mut quiet_looks = 0;
-        let mut before = None;
-        for look in 0.. {
-            let is_given_up = look > LOOKS_MAX;
-            if quiet_looks >= LOOKS || stopped.load(Ordering::SeqCst) {
+    fn wait_until_quiet(&mut self, stopped: &AtomicBool, own: Option<&OsString>) {
+        let mut waiting = 0;
+        for look in 1..=LOOKS_MAX {
+            if stopped.load(Ordering::SeqCst) || self.rests(waiting, own) {
                 return;
             }
-            if is_given_up {
-                self.complain();
-                return;
+            if look % LOOKS_BEFORE_LOCKS == 0
+                && let Some(lock_waits) = &mut self.lock_waits
+            {
+                waiting = lock_waits.count().unwrap_or_default();
             }
-            let seen = self.look(is_given_up);
-            quiet_looks = if seen.is_some() && seen == before {
-                quiet_looks + 1
-            } else {
-                0
-            };
-            before = seen;
             thread::sleep(LOOK_AGAIN);
         }
-    }
-
-    fn complain(&self) {
         let running = lock(&self.running);
         let awake: Vec<usize> = running
             .iter()
             .filter(|(_, replica)| replica.rests().is_none())
             .map(|(place, _)| *place)
             .collect();
-        tracing::debug!(
+        tracing::error!(
             statements = self.statements.load(Ordering::SeqCst),
             simulation_rests = parked(&self.simulation).is_some(),
             ?awake,
@@ -159,11 +181,18 @@ impl Watched {
         );
     }
 
-    /// What stays the same while nobody works; `None`: somebody does.
-    fn look(&self, statements_may_run: bool) -> Option<u64> {
-        if !statements_may_run && self.statements.load(Ordering::SeqCst) > 0 {
-            return None;
-        }
+    /// Whether nobody works, but for statements that wait for a lock.
+    fn rests(&self, waiting: usize, own: Option<&OsString>) -> bool {
+        let before = self.wakings();
+        let rests = before.is_some()
+            && self.statements.load(Ordering::SeqCst) <= waiting
+            && threads_sleep(own);
+        // Nobody was woken between the looks at one thread and at the next.
+        rests && self.wakings() == before
+    }
+
+    /// What stays the same while no runtime works; `None`: one does.
+    fn wakings(&self) -> Option<u64> {
         let running = lock(&self.running);
         let own = parked(&self.simulation)?;
         // Each count only grows, so their sum stays the same only while each of them does.
@@ -208,6 +237,31 @@ impl Watched {
         let told = fs::write(&beside, now).and_then(|()| fs::rename(&beside, file));
         told.expect("the file is the simulation's own");
     }
+}
+
+/// The calling thread, as the system names it; `None` where it has no such names.
+fn own_thread() -> Option<OsString> {
+    let path = fs::read_link("/proc/thread-self").ok()?;
+    path.file_name().map(OsString::from)
+}
+
+/// Whether every other thread of this process sleeps. Where the system does not tell, runtimes that
+/// rest must do.
+fn threads_sleep(own: Option<&OsString>) -> bool {
+    let Ok(threads) = fs::read_dir("/proc/self/task") else {
+        return true;
+    };
+    threads.flatten().all(|thread| {
+        Some(&thread.file_name()) == own
+            // One that ends meanwhile has not slept.
+            || fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| sleeps(&stat))
+    })
+}
+
+/// The state stands behind the name (proc(5), `/proc/pid/stat`), which is in parentheses.
+fn sleeps(stat: &str) -> bool {
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| rest.starts_with('S'))
 }
 
 fn millis(start: Timestamp, due: Timestamp) -> Millis {

@@ -24,7 +24,8 @@ pub struct Record {
 pub struct Order {
     pub merchant: usize,
     pub phone: String,
-    pub amount_minor: i64,
+    /// In GHS; `None`: what the checkout's page quoted.
+    pub amount_minor: Option<i64>,
     /// Every try carries one Idempotency-Key (of the API, or of the checkout's form).
     pub keyed: bool,
     /// Paid at the checkout of this session.

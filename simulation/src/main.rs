@@ -1,18 +1,25 @@
 //! Runs seeds, several at a time, and tells which broke a promise.
 
 use std::{
-    process::ExitCode,
+    env,
+    process::{Command, ExitCode, Stdio},
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
     },
     thread,
+    time::Duration,
 };
 
+use anyhow::Context as _;
 use chassis::clock::Clock;
 use clap::Parser;
-use simulation::{Outcome, driver::lock};
+use serde::{Deserialize, Serialize};
+use simulation::driver::lock;
 use tokio::runtime::Builder;
+
+/// Real time. A world that has not ended by then never will.
+const RUN_MAX: Duration = Duration::from_secs(300);
 
 /// Seeded runs of the whole set against everything that may go wrong.
 #[derive(Debug, Parser)]
@@ -31,7 +38,7 @@ struct Config {
     #[arg(long, default_value_t = 200)]
     seeds: u64,
 
-    /// Runs one seed so many times, and tells in how many it broke a promise.
+    /// Runs the seed of `--from` so many times, and tells in how many it broke a promise.
     #[arg(long)]
     replay: Option<u64>,
 
@@ -39,27 +46,50 @@ struct Config {
     #[arg(long)]
     first: bool,
 
-    /// Worlds that run at the same time.
+    /// Worlds that run at the same time, each in a process of its own.
     #[arg(long, default_value_t = 3)]
     jobs: usize,
 
     /// What the services log: off, error, warn, info.
     #[arg(long, env = "RUST_LOG", default_value = "off")]
     log: String,
+
+    /// Runs the seed of `--from` in this process, and writes what came of it as JSON.
+    #[arg(long, hide = true)]
+    alone: bool,
+}
+
+/// What came of a seed.
+#[derive(Debug, Deserialize, Serialize)]
+struct Report {
+    seed: u64,
+    violations: Vec<String>,
+    charges: usize,
+    settled: usize,
+    debits: usize,
+    events: usize,
+    steps: u64,
+    /// Everything that happened, as the actors saw it, where it broke a promise.
+    history: String,
 }
 
 fn main() -> ExitCode {
     let config = Config::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(&config.log)
-        .with_writer(std::io::stderr)
-        .init();
+    if config.alone {
+        return match run_alone(&config) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let search = Search {
         runs: config.replay.unwrap_or(config.seeds),
         config,
         next: AtomicU64::new(0),
-        outcomes: Mutex::default(),
-        failures: Mutex::default(),
+        reports: Mutex::default(),
+        failures: AtomicU64::new(0),
     };
     let clock = Clock::system();
     let began = clock.now();
@@ -71,13 +101,44 @@ fn main() -> ExitCode {
     search.tell(clock.now().since(began).as_secs())
 }
 
+fn run_alone(config: &Config) -> anyhow::Result<()> {
+    tracing_subscriber::fmt()
+        .with_env_filter(&config.log)
+        .with_writer(std::io::stderr)
+        .init();
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let run = simulation::run(config.from, config.database_url.as_deref());
+    let outcome = runtime
+        .block_on(async { tokio::time::timeout(RUN_MAX, run).await })
+        .context("it does not end")??;
+    let violations: Vec<String> = outcome.violations.iter().map(ToString::to_string).collect();
+    let history = match violations.is_empty() {
+        true => String::new(),
+        false => format!("{:#?}", outcome.history),
+    };
+    let report = Report {
+        seed: outcome.seed,
+        violations,
+        charges: outcome.charges,
+        settled: outcome.settled,
+        debits: outcome.debits,
+        events: outcome.events,
+        steps: outcome.steps,
+        history,
+    };
+    println!("{}", serde_json::to_string(&report)?);
+    // What has not ended by itself ends with the process.
+    runtime.shutdown_background();
+    Ok(())
+}
+
 struct Search {
     config: Config,
     runs: u64,
     next: AtomicU64,
-    outcomes: Mutex<Vec<Outcome>>,
+    reports: Mutex<Vec<Report>>,
     /// Runs that could not be made.
-    failures: Mutex<Vec<String>>,
+    failures: AtomicU64,
 }
 
 impl Search {
@@ -92,57 +153,69 @@ impl Search {
                 Some(_) => self.config.from,
                 None => self.config.from + number,
             };
-            let runtime = Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.expect("a runtime can be made");
-            match runtime.block_on(simulation::run(seed, self.config.database_url.as_deref())) {
-                Ok(outcome) => {
-                    for violation in &outcome.violations {
+            match self.run_seed(seed) {
+                Ok(report) => {
+                    for violation in &report.violations {
                         println!("seed {seed}: {violation}");
                     }
-                    lock(&self.outcomes).push(outcome);
+                    lock(&self.reports).push(report);
                 }
                 Err(error) => {
                     println!("seed {seed} could not be run: {error:#}");
-                    lock(&self.failures).push(format!("{seed}: {error:#}"));
+                    self.failures.fetch_add(1, Ordering::SeqCst);
                 }
             }
-            runtime.shutdown_background();
         }
+    }
+
+    /// Runs a seed in a process of its own, in which a world knows who works (`driver.rs`).
+    fn run_seed(&self, seed: u64) -> anyhow::Result<Report> {
+        let mut command = Command::new(env::current_exe()?);
+        command
+            .args(["--alone", "--from", &seed.to_string()])
+            .args(["--log", &self.config.log])
+            .stderr(Stdio::inherit());
+        match &self.config.database_url {
+            Some(url) => command.env("TEST_DATABASE_URL", url),
+            None => command.env_remove("TEST_DATABASE_URL"),
+        };
+        let output = command.output()?;
+        serde_json::from_slice(&output.stdout).context("it ended without a report")
     }
 
     fn has_found(&self) -> bool {
-        lock(&self.outcomes)
+        lock(&self.reports)
             .iter()
-            .any(|outcome| !outcome.violations.is_empty())
+            .any(|report| !report.violations.is_empty())
     }
 
     fn tell(&self, seconds: u64) -> ExitCode {
-        let outcomes = lock(&self.outcomes);
-        let broken: Vec<&Outcome> = outcomes
+        let reports = lock(&self.reports);
+        let broken: Vec<&Report> = reports
             .iter()
-            .filter(|outcome| !outcome.violations.is_empty())
+            .filter(|report| !report.violations.is_empty())
             .collect();
-        if let Some(shortest) = broken.iter().min_by_key(|outcome| outcome.charges) {
+        if let Some(shortest) = broken.iter().min_by_key(|report| report.charges) {
             println!(
-                "\nthe shortest history, of seed {}:\n{:#?}",
+                "\nthe shortest history, of seed {}:\n{}",
                 shortest.seed, shortest.history
             );
         }
-        let sum = |count: fn(&Outcome) -> usize| outcomes.iter().map(count).sum::<usize>();
+        let sum = |count: fn(&Report) -> usize| reports.iter().map(count).sum::<usize>();
         println!(
             "{} seeds in {seconds} s: {} charges, {} settled, {} debits, {} events, {} steps of time",
-            outcomes.len(),
-            sum(|outcome| outcome.charges),
-            sum(|outcome| outcome.settled),
-            sum(|outcome| outcome.debits),
-            sum(|outcome| outcome.events),
-            outcomes.iter().map(|outcome| outcome.steps).sum::<u64>(),
+            reports.len(),
+            sum(|report| report.charges),
+            sum(|report| report.settled),
+            sum(|report| report.debits),
+            sum(|report| report.events),
+            reports.iter().map(|report| report.steps).sum::<u64>(),
         );
-        let failures = lock(&self.failures).len();
+        let failures = self.failures.load(Ordering::SeqCst);
         println!(
             "{} of {} broke a promise, {failures} could not be run",
             broken.len(),
-            outcomes.len()
+            reports.len()
         );
         match broken.is_empty() && failures == 0 {
             true => ExitCode::SUCCESS,

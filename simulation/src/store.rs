@@ -12,6 +12,7 @@ use sqlx::{
     AssertSqlSafe, Connection as _, Executor as _, PgConnection, postgres::PgConnectOptions,
 };
 use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::world::START_UNIX_MS;
 
@@ -32,11 +33,11 @@ struct Server {
 }
 
 impl Store {
-    /// Makes empty databases, on the server if there is one.
+    /// Makes empty databases, on the server if there is one, for the one world of this process.
     ///
     /// # Errors
     /// The server refuses, or no folder can be made.
-    pub async fn make(server: Option<&str>, name: &str) -> anyhow::Result<Self> {
+    pub async fn make(server: Option<&str>) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("simulation-")
             .tempdir_in(shared_memory())?;
@@ -46,7 +47,7 @@ impl Store {
         let store = Self {
             server,
             folder,
-            prefix: format!("simulation_{}_{name}", std::process::id()),
+            prefix: format!("simulation_{}", std::process::id()),
         };
         if let Some(server) = &store.server {
             fs::write(store.clock_path(), START_UNIX_MS.to_string())?;
@@ -106,6 +107,16 @@ impl Store {
         }
     }
 
+    /// What tells who waits for a lock; `None` on SQLite.
+    pub fn lock_waits(&self) -> Option<LockWaits> {
+        let server = self.server.as_ref()?;
+        Some(LockWaits {
+            url: server.url_of("postgres"),
+            prefix: self.prefix.clone(),
+            connected: None,
+        })
+    }
+
     /// Drops the databases.
     ///
     /// # Errors
@@ -124,6 +135,35 @@ impl Store {
         }
         conn.close().await?;
         Ok(())
+    }
+}
+
+/// Tells how many statements wait for a lock in the databases of one world, for a thread outside of
+/// every runtime.
+pub struct LockWaits {
+    url: String,
+    prefix: String,
+    connected: Option<(Runtime, PgConnection)>,
+}
+
+impl LockWaits {
+    /// # Errors
+    /// The server does not answer.
+    pub fn count(&mut self) -> anyhow::Result<usize> {
+        let (runtime, conn) = match &mut self.connected {
+            Some(connected) => connected,
+            none => {
+                let runtime = Builder::new_current_thread().enable_all().build()?;
+                let conn = runtime.block_on(PgConnection::connect(&self.url))?;
+                none.insert((runtime, conn))
+            }
+        };
+        let waits = sqlx::query_scalar::<_, i64>(
+            "select count(*) from pg_stat_activity
+             where starts_with(datname, $1) and wait_event_type = 'Lock'",
+        );
+        let count = runtime.block_on(waits.bind(&self.prefix).fetch_one(conn))?;
+        Ok(usize::try_from(count)?)
     }
 }
 

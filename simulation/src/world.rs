@@ -3,10 +3,7 @@
 
 use std::{
     net::SocketAddr,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, atomic::AtomicUsize},
     time::Duration,
 };
 
@@ -180,9 +177,6 @@ impl Inside {
     }
 }
 
-/// Counts worlds, whose databases have names of their own.
-static WORLDS: AtomicUsize = AtomicUsize::new(0);
-
 impl World {
     /// Starts everything; returns once everything listens.
     ///
@@ -191,8 +185,7 @@ impl World {
     pub async fn start(seed: u64, server: Option<&str>) -> anyhow::Result<Self> {
         let time = Time::starting_at(Timestamp::from_unix_millis(START_UNIX_MS)?);
         let faults = Faults::off();
-        let number = WORLDS.fetch_add(1, Ordering::SeqCst);
-        let store = Store::make(server, &format!("{seed}_{number}")).await?;
+        let store = Store::make(server).await?;
         let settings = rails::Settings {
             momo_subscription_key: MOMO_SUBSCRIPTION_KEY.to_owned(),
             momo_api_user: MOMO_API_USER.to_owned(),
@@ -260,6 +253,7 @@ impl World {
             time: self.time.clone(),
             running: Arc::clone(&self.running),
             statements: Arc::clone(&self.statements),
+            lock_waits: self.store.lock_waits(),
             simulation: tokio::runtime::Handle::current().metrics(),
             clock_file: self.store.clock_file(),
         })?;

@@ -27,10 +27,12 @@ const RIGHT_CODE: &str = "123456";
 pub async fn charge(stage: Stage, number: u64) {
     let mut choices = Choices::of(stage.world.seed, &format!("order {number}"));
     stage.world.time.sleep(choices.below(BEGIN)).await;
+    let merchant = usize::from(choices.chance(500));
+    let amount_minor = i64::try_from(choices.between(100, 99_999)).unwrap_or(100);
     let order = Order {
-        merchant: usize::from(choices.chance(500)),
+        merchant,
         phone: crate::history::phone(number * 100),
-        amount_minor: i64::try_from(choices.between(100, 99_999)).unwrap_or(100),
+        amount_minor: Some(amount_minor),
         keyed: choices.chance(700),
         session: None,
         tries: Vec::new(),
@@ -42,8 +44,7 @@ pub async fn charge(stage: Stage, number: u64) {
     } else {
         1
     };
-    let merchant = order.merchant;
-    let (amount, phone) = (major(order.amount_minor), &order.phone);
+    let (amount, phone) = (major(amount_minor), &order.phone);
     let body = format!(
         r#"{{"amount": {amount}, "mobile_number": "{phone}", "provider": "{provider}", "description": "Order {number}"}}"#
     );

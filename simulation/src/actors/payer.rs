@@ -96,8 +96,7 @@ impl Tab {
         let order = self.stage.history.order(Order {
             merchant: self.session.merchant,
             phone: phone.clone(),
-            // The page's own quote decides; the checker takes what the record says.
-            amount_minor: 0,
+            amount_minor: None,
             keyed: true,
             session: Some(self.session.session_id.clone()),
             tries: Vec::new(),

@@ -107,6 +107,19 @@ fn check_told(found: &mut Found<'_>, order: &Order, told: &Told) {
         );
         return;
     };
+    let merchant = found.evidence.merchants.get(order.merchant);
+    let is_theirs =
+        merchant.is_some_and(|account| account.merchant_id == charge.merchant_id.to_string());
+    let is_amount = order
+        .amount_minor
+        .is_none_or(|asked| asked == charge.amount_minor);
+    if !is_theirs || !is_amount {
+        let what = format!(
+            "order {} of {:?} became another charge: {charge:?}",
+            order.phone, order.amount_minor
+        );
+        found.broken(Promise::Kept, what);
+    }
     let (state, status) = (
         charge.state.clone(),
         told.field("status").unwrap_or_default(),
