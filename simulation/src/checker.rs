@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::{
     actors::Account,
-    history::Record,
+    history::{Decision, Record},
     rails::Payment,
     receiver::Received,
     records::{Charge, Records},
@@ -118,12 +118,10 @@ impl<'e> Found<'e> {
         self.payments.get(&charge.rail_reference).copied()
     }
 
+    /// Whether an operator ended it as failed.
     fn was_decided(&self, charge: &Charge) -> bool {
-        self.evidence
-            .history
-            .acts
-            .iter()
-            .any(|act| act.reference == charge.reference)
+        let mut acts = self.evidence.history.acts.iter();
+        acts.any(|act| act.reference == charge.reference && act.what == Decision::Failed)
     }
 }
 

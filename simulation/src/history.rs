@@ -14,6 +14,8 @@ pub struct History(Arc<Mutex<Record>>);
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     pub orders: Vec<Order>,
+    pub codes: Vec<Code>,
+    pub links: Vec<PaymentLink>,
     pub sessions: Vec<SessionTold>,
     pub reads: Vec<Read>,
     pub acts: Vec<Act>,
@@ -54,12 +56,26 @@ pub enum Told {
     },
 }
 
+/// A code that was entered for a charge, by whatever door.
+#[derive(Clone, Debug)]
+pub struct Code {
+    pub reference: String,
+    pub told: Told,
+}
+
+/// One intention to make a payment link. No two have the same description.
+#[derive(Clone, Debug)]
+pub struct PaymentLink {
+    pub description: String,
+    pub keyed: bool,
+    pub told: Vec<Told>,
+}
+
 /// A session that a merchant was told of.
 #[derive(Clone, Debug)]
 pub struct SessionTold {
     pub merchant: usize,
     pub session_id: String,
-    pub key: Option<String>,
 }
 
 /// A charge or a session as somebody read it.
@@ -120,6 +136,14 @@ impl History {
         let order = record.orders.get_mut(order);
         let found = order.and_then(|order| order.tries.get_mut(number));
         found.expect("the try was written before").told = told;
+    }
+
+    pub fn code(&self, code: Code) {
+        lock(&self.0).codes.push(code);
+    }
+
+    pub fn link(&self, link: PaymentLink) {
+        lock(&self.0).links.push(link);
     }
 
     pub fn session(&self, told: SessionTold) {

@@ -177,7 +177,7 @@ impl Rails {
 
     async fn request(&self, asked: Asked) -> Answer {
         let _open = Open::of(self);
-        let (mut life, fare) = self.book_mut().arrive(&asked);
+        let (mut life, fare) = self.book_mut().arrive(&asked, self.now());
         if self.is_calm() {
             life.unseen = 0;
         }

@@ -28,14 +28,19 @@ pub struct Charge {
     pub session_id: Uuid,
     pub tx_id_display: String,
     pub reference: String,
-    pub rail: String,
     pub rail_reference: Uuid,
     pub phone: String,
     pub amount_minor: i64,
     pub state: String,
     pub failure_reason: Option<String>,
-    pub created_at: Timestamp,
+    pub otp_tries: i64,
     pub updated_at: Timestamp,
+}
+
+impl Charge {
+    pub fn is_open(&self) -> bool {
+        !matches!(self.state.as_str(), "SETTLED" | "FAILED" | "VOID")
+    }
 }
 
 #[derive(Debug, FromRow)]
@@ -66,6 +71,8 @@ pub struct Case {
 #[derive(Debug, FromRow)]
 pub struct Session {
     pub session_id: Uuid,
+    pub amount_minor: i64,
+    pub description: Option<String>,
     pub status: String,
     pub expires_at: Timestamp,
 }
@@ -107,8 +114,8 @@ impl Records {
         };
         let outboxes = [outbox(&sessions).await?, outbox(&charges).await?];
         let mut conn = charges.read().await?;
-        let sql = "select transaction_id, merchant_id, session_id, tx_id_display, reference, rail,
-                       rail_reference, phone, amount_minor, state, failure_reason, created_at,
+        let sql = "select transaction_id, merchant_id, session_id, tx_id_display, reference,
+                       rail_reference, phone, amount_minor, state, failure_reason, otp_tries,
                        updated_at
                    from charges order by created_at";
         let charge_rows = conn.sql(sql).all().await?;
@@ -121,7 +128,7 @@ impl Records {
         drop(conn);
         let mut conn = sessions.read().await?;
         let session_rows = conn
-            .sql("select session_id, status, expires_at from sessions")
+            .sql("select session_id, amount_minor, description, status, expires_at from sessions")
             .all()
             .await?;
         let sql = "select session_id, status, transaction_id from transactions";

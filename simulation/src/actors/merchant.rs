@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{MINUTE, SECOND, Stage};
 use crate::{
     choice::Choices,
-    history::{Order, Read, SessionTold, Thing, Told, key},
+    history::{Code, Order, PaymentLink, Read, SessionTold, Thing, Told, key},
     time::Millis,
 };
 
@@ -202,6 +202,10 @@ impl Charging {
         let asked_at = stage.world.time.now();
         let told = stage.ask(request, 30 * SECOND).await;
         note(stage, Thing::Charge(reference.to_owned()), asked_at, &told);
+        stage.history.code(Code {
+            reference: reference.to_owned(),
+            told,
+        });
     }
 }
 
@@ -259,9 +263,16 @@ pub async fn make_session(
     let key = choices.chance(600).then(|| key(choices.below(u64::MAX)));
     let currency = choices.weighted(&[(80, "GHS"), (20, "USD")]);
     let amount = major(i64::try_from(choices.between(100, 50_000)).unwrap_or(100));
+    let description = format!("Link {number}");
     let body = format!(
-        r#"{{"amount": {amount}, "currency": "{currency}", "description": "Link {number}"}}"#
+        r#"{{"amount": {amount}, "currency": "{currency}", "description": "{description}"}}"#
     );
+    let mut link = PaymentLink {
+        description,
+        keyed: key.is_some(),
+        told: Vec::new(),
+    };
+    let mut made = None;
     for _ in 0..TRIES_MAX {
         let mut request = stage
             .client
@@ -273,24 +284,19 @@ pub async fn make_session(
             request = request.header("idempotency-key", key);
         }
         let told = stage.ask(request, 20 * SECOND).await;
-        if let Some(session_id) = told
-            .field("session_id")
-            .filter(|_| told.status() == Some(201))
-        {
-            let session_id = session_id.to_owned();
-            let session = SessionTold {
-                merchant,
-                session_id,
-                key,
-            };
-            stage.history.session(session.clone());
-            return Some(session);
+        link.told.push(told.clone());
+        if told.status() == Some(201) {
+            made = told.field("session_id").map(str::to_owned);
+            break;
         }
-        stage
-            .world
-            .time
-            .sleep(choices.between(SECOND, 10 * SECOND))
-            .await;
+        let wait = choices.between(SECOND, 10 * SECOND);
+        stage.world.time.sleep(wait).await;
     }
-    None
+    stage.history.link(link);
+    let session = SessionTold {
+        merchant,
+        session_id: made?,
+    };
+    stage.history.session(session.clone());
+    Some(session)
 }

@@ -5,7 +5,7 @@ use futures::future::join_all;
 use super::{MINUTE, SECOND, Stage, merchant};
 use crate::{
     choice::Choices,
-    history::{Order, SessionTold, Told, phone},
+    history::{Code, Order, SessionTold, Told, phone},
     time::Millis,
 };
 
@@ -122,6 +122,11 @@ impl Tab {
             .post(self.stage.page(&self.session.session_id, "/code"));
         let request = posted(request, format!("reference={reference}&otp={code}"));
         self.stage.ask(request, 30 * SECOND).await;
+        self.stage.history.code(Code {
+            reference: reference.to_owned(),
+            // What the page says of it is for eyes.
+            told: Told::Nothing,
+        });
     }
 }
 

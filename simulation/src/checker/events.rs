@@ -1,12 +1,14 @@
 //! Promises 7 and 10: one event for one end, and an end to everything.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use rust_decimal::{Decimal, prelude::ToPrimitive as _};
 use serde_json::Value;
 use sha2::Sha256;
 
 use super::{Found, Promise};
+use crate::records::Charge;
 
 pub fn check(found: &mut Found<'_>) {
     check_received(found);
@@ -19,13 +21,15 @@ pub fn check(found: &mut Found<'_>) {
 fn check_received(found: &mut Found<'_>) {
     let mut bodies: HashMap<&str, &[u8]> = HashMap::new();
     for received in &found.evidence.received {
+        let mut events = found.evidence.records.events.iter();
+        if !events.any(|event| event.event_id == received.event_id) {
+            let what = format!("event {} came, which is not there", received.event_id);
+            found.broken(Promise::Event, what);
+        }
         let known = bodies.entry(&received.event_id).or_insert(&received.body);
         if *known != received.body.as_ref() {
             let what = format!("event {} changed its body", received.event_id);
-            found.violations.push(super::Violation {
-                promise: Promise::Event,
-                what,
-            });
+            found.broken(Promise::Event, what);
         }
         let secret = found.evidence.merchants.get(received.merchant);
         let secret = secret
@@ -36,10 +40,7 @@ fn check_received(found: &mut Found<'_>) {
                 "event {} is not signed: {}",
                 received.event_id, received.signature
             );
-            found.violations.push(super::Violation {
-                promise: Promise::Event,
-                what,
-            });
+            found.broken(Promise::Event, what);
         }
     }
 }
@@ -60,48 +61,46 @@ fn is_signed(secret: &str, header: &str, body: &[u8]) -> bool {
 }
 
 fn check_events(found: &mut Found<'_>) {
+    let records = &found.evidence.records;
     let mut told: HashMap<String, Vec<(&str, Value)>> = HashMap::new();
-    let mut expiries = HashSet::new();
-    for event in &found.evidence.records.events {
+    let mut expired: HashMap<String, u32> = HashMap::new();
+    for event in &records.events {
         let body: Value = serde_json::from_str(&event.body).unwrap_or_default();
         let data = body.get("data").cloned().unwrap_or_default();
-        match data.get("tx_id_display").and_then(Value::as_str) {
+        match text(&data, "tx_id_display") {
             Some(display) => {
-                told.entry(display.to_owned())
-                    .or_default()
-                    .push((&event.event_type, data.clone()));
+                let events = told.entry(display.to_owned()).or_default();
+                events.push((&event.event_type, data.clone()));
             }
             None => {
-                if !expiries.insert(
-                    data.get("session_id")
-                        .cloned()
-                        .unwrap_or_default()
-                        .to_string(),
-                ) {
-                    let what = format!("a session expired twice: {data}");
-                    found.violations.push(super::Violation {
-                        promise: Promise::Event,
-                        what,
-                    });
-                }
+                let session = text(&data, "session_id").unwrap_or_default();
+                *expired.entry(session.to_owned()).or_default() += 1;
             }
         }
+        let mut deliveries = records.deliveries.iter();
+        if !deliveries.any(|delivery| delivery.event_id == event.event_id) {
+            let what = format!("{} is delivered to nobody", event.event_id);
+            found.broken(Promise::Event, what);
+        }
     }
-    for charge in &found.evidence.records.charges {
-        let events = told.remove(&charge.tx_id_display).unwrap_or_default();
-        let expected = match charge.state.as_str() {
-            "SETTLED" => vec!["payment.success"],
-            "FAILED" => vec!["payment.failed"],
-            _ => Vec::new(),
-        };
-        let types: Vec<&str> = events.iter().map(|(kind, _)| *kind).collect();
-        if types != expected {
+    for session in &records.sessions {
+        let events = expired.remove(&session.session_id.to_string());
+        let wanted = (session.status == "EXPIRED").then_some(1);
+        if events != wanted {
             let what = format!(
-                "{} is {} and its events are {types:?}",
-                charge.reference, charge.state
+                "session {} is {} and has {events:?} events of its expiry",
+                session.session_id, session.status
             );
             found.broken(Promise::Event, what);
         }
+    }
+    for session in expired.into_keys() {
+        let what = format!("an event tells of session {session:?}, which is not there");
+        found.broken(Promise::Event, what);
+    }
+    for charge in &records.charges {
+        let events = told.remove(&charge.tx_id_display).unwrap_or_default();
+        check_charges_event(found, charge, &events);
     }
     for (display, _) in told {
         found.broken(
@@ -111,10 +110,49 @@ fn check_events(found: &mut Found<'_>) {
     }
 }
 
+fn check_charges_event(found: &mut Found<'_>, charge: &Charge, events: &[(&str, Value)]) {
+    let expected = match charge.state.as_str() {
+        "SETTLED" => vec!["payment.success"],
+        "FAILED" => vec!["payment.failed"],
+        _ => Vec::new(),
+    };
+    let types: Vec<&str> = events.iter().map(|(kind, _)| *kind).collect();
+    if types != expected {
+        let what = format!(
+            "{} is {} and its events are {types:?}",
+            charge.reference, charge.state
+        );
+        found.broken(Promise::Event, what);
+    }
+    let mut sessions = found.evidence.records.sessions.iter();
+    let session = sessions.find(|session| session.session_id == charge.session_id);
+    let asked = session.map(|session| session.amount_minor);
+    for (_, data) in events {
+        let is_true = text(data, "status") == Some(&charge.state)
+            && text(data, "failure_reason") == charge.failure_reason.as_deref()
+            && text(data, "session_id") == Some(&charge.session_id.to_string())
+            && minor(data) == asked;
+        if !is_true {
+            let what = format!("an event does not tell of {charge:?}: {data}");
+            found.broken(Promise::Event, what);
+        }
+    }
+}
+
+fn text<'d>(data: &'d Value, name: &str) -> Option<&'d str> {
+    data.get(name).and_then(Value::as_str)
+}
+
+/// An event's amount in hundredths, which both currencies of a run have.
+fn minor(data: &Value) -> Option<i64> {
+    let amount: Decimal = data.get("amount")?.to_string().parse().ok()?;
+    (amount * Decimal::ONE_HUNDRED).to_i64()
+}
+
 fn check_charges_end(found: &mut Found<'_>) {
     let records = &found.evidence.records;
     for charge in &records.charges {
-        let is_open = !matches!(charge.state.as_str(), "SETTLED" | "FAILED" | "VOID");
+        let is_open = charge.is_open();
         let cases = records
             .cases
             .iter()
@@ -156,10 +194,11 @@ fn check_deliveries_end(found: &mut Found<'_>) {
             );
         }
     }
-    let is = |status: &'static str| {
-        move |delivery: &&crate::records::Delivery| delivery.status == status
-    };
-    for delivery in records.deliveries.iter().filter(is("DELIVERED")) {
+    for delivery in records
+        .deliveries
+        .iter()
+        .filter(|delivery| delivery.status == "DELIVERED")
+    {
         let mut received = found.evidence.received.iter();
         if !received.any(|received| received.event_id == delivery.event_id && received.acknowledged)
         {
@@ -186,10 +225,10 @@ fn check_sessions_end(found: &mut Found<'_>) {
     let records = &found.evidence.records;
     let now = found.evidence.time.timestamp();
     for session in &records.sessions {
-        let open = records.charges.iter().any(|charge| {
-            charge.session_id == session.session_id
-                && !matches!(charge.state.as_str(), "SETTLED" | "FAILED" | "VOID")
-        });
+        let open = records
+            .charges
+            .iter()
+            .any(|charge| charge.session_id == session.session_id && charge.is_open());
         let is_stuck = match session.status.as_str() {
             "PROCESSING" => !open,
             "PENDING" => session.expires_at < now,

@@ -6,9 +6,20 @@ use uuid::Uuid;
 
 use super::{Found, Promise};
 use crate::{
+    actors::HOUR,
     rails::{Asker, Word},
     records::Charge,
+    time::Millis,
 };
+
+/// An answer that a link loses is asked for again within this, whenever the charge is looked at.
+const HEARD_WITHIN: Millis = 3 * HOUR;
+
+/// A debit is shown to those who ask within this.
+const SHOWN_WITHIN: Millis = HOUR;
+
+/// A charge that failed is looked at for the last time after this (design §5).
+const LAST_LOOK: Millis = 72 * HOUR;
 
 pub fn check(found: &mut Found<'_>) {
     for charge in &found.evidence.records.charges {
@@ -61,7 +72,8 @@ fn posted(found: &Found<'_>, kind: &str, subject: Uuid, account: &str) -> i64 {
         .sum()
 }
 
-/// A debit that the rail told of is with the merchant, or in suspense with a case.
+/// A debit that the rail told of, or would have told of when it was to be asked, is with the
+/// merchant, or in suspense with a case.
 fn check_debits(found: &mut Found<'_>, charge: &Charge) {
     let Some(payment) = found.payment(charge) else {
         return;
@@ -69,15 +81,25 @@ fn check_debits(found: &mut Found<'_>, charge: &Charge) {
     let Some(debit) = payment.debits.first() else {
         return;
     };
-    let was_told = payment.said.iter().any(|said| {
-        (said.what == Word::Success && said.delivered && said.to == Asker::Query)
-            && said.at >= debit.at
-    });
     let credited = posted(found, "SETTLEMENT", charge.transaction_id, "merchant:");
     let suspended = posted(found, "SUSPENSE", charge.transaction_id, "suspense");
-    if was_told && credited == 0 && suspended == 0 && !is_reversed_early(payment) {
+    let is_owned = credited != 0 || suspended == payment.debited_minor();
+    let told_at = payment.said.iter().find_map(|said| {
+        let is_told = said.what == Word::Success && said.delivered && said.to == Asker::Query;
+        (is_told && said.at >= debit.at).then_some(said.at)
+    });
+    let failed_at = charge.updated_at.since(found.evidence.time.start());
+    let failed_at = Millis::try_from(failed_at.as_millis()).unwrap_or(Millis::MAX);
+    // What no answer told of before it was taken back, or what came after the last look.
+    let may_be_unknown = match (told_at, payment.reversed_at) {
+        (Some(told), Some(reversed)) => reversed < told + HEARD_WITHIN,
+        (None, Some(_)) => true,
+        (Some(_), None) => false,
+        (None, None) => debit.at + SHOWN_WITHIN > failed_at + LAST_LOOK,
+    };
+    if !is_owned && !may_be_unknown {
         let what = format!(
-            "{} ({}) was debited and told, and is nobody's: {payment:?}",
+            "{} ({}) was debited, {suspended} is in suspense, and it is nobody's: {payment:?}",
             charge.reference, charge.state
         );
         found.broken(Promise::Owned, what);
@@ -88,17 +110,38 @@ fn check_debits(found: &mut Found<'_>, charge: &Charge) {
             format!("{} is owned twice", charge.reference),
         );
     }
-    let cases = found.evidence.records.cases.iter();
-    let has_case = cases.filter(|case| case.transaction_id == charge.transaction_id);
-    if suspended != 0 && !has_case.clone().any(|case| case.suspense_minor.is_some()) {
-        let what = format!("{} has money in suspense and no case", charge.reference);
-        found.broken(Promise::Owned, what);
+    if suspended != 0 {
+        check_suspended(found, charge, suspended);
     }
 }
 
-/// Taken back before anybody could post it.
-fn is_reversed_early(payment: &crate::rails::Payment) -> bool {
-    payment.reversed_at.is_some()
+/// What is in suspense has an open case, or went to somebody by it.
+fn check_suspended(found: &mut Found<'_>, charge: &Charge, suspended: i64) {
+    let cases = found.evidence.records.cases.iter();
+    let cases = cases.filter(|case| case.transaction_id == charge.transaction_id);
+    let mut cases = cases.filter(|case| case.suspense_minor == Some(suspended));
+    let Some(case) = cases.next() else {
+        let what = format!(
+            "{} has {suspended} in suspense and no case",
+            charge.reference
+        );
+        return found.broken(Promise::Owned, what);
+    };
+    let refunded = posted(found, "REFUND", case.case_id, "suspense");
+    let released = posted(found, "RELEASE", case.case_id, "suspense");
+    let left = suspended + refunded + released;
+    let should_be_left = if case.closed_at.is_some() {
+        0
+    } else {
+        suspended
+    };
+    if left != should_be_left {
+        let what = format!(
+            "{} has {left} left in suspense, closed at {:?}",
+            charge.reference, case.closed_at
+        );
+        found.broken(Promise::Owned, what);
+    }
 }
 
 fn check_sessions(found: &mut Found<'_>) {
@@ -108,10 +151,7 @@ fn check_sessions(found: &mut Found<'_>) {
     for charge in &records.charges {
         if charge.state == "SETTLED" && !settled.insert(charge.session_id) {
             let what = format!("session {} was settled twice", charge.session_id);
-            found.violations.push(super::Violation {
-                promise: Promise::Session,
-                what,
-            });
+            found.broken(Promise::Session, what);
         }
         let cases = records
             .cases
@@ -169,6 +209,15 @@ fn check_ledger(found: &mut Found<'_>) {
     }
     for (posting, sum) in sums.into_iter().filter(|(_, sum)| *sum != 0) {
         found.broken(Promise::Ledger, format!("{posting:?} sums to {sum}"));
+    }
+    for kept in &records.balances {
+        let of = (kept.account.as_str(), kept.currency.as_str());
+        if kept.amount_minor != accounts.get(&of).copied().unwrap_or_default() {
+            found.broken(
+                Promise::Ledger,
+                format!("nothing that was posted makes {kept:?}"),
+            );
+        }
     }
     let merchants = accounts
         .iter()

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{Found, Promise};
 use crate::{
     history::{Order, Read, Thing, Told, Try},
-    rails::{Payment, Said, Word},
+    rails::{Asker, Payment, Said, Word},
     records::Charge,
     time::Millis,
 };
@@ -15,6 +15,8 @@ pub fn check(found: &mut Found<'_>) {
     for order in &history.orders {
         check_order(found, order);
     }
+    check_codes(found);
+    check_links(found);
     for session in &history.sessions {
         let sessions = &found.evidence.records.sessions;
         if !sessions
@@ -107,6 +109,7 @@ fn check_told(found: &mut Found<'_>, order: &Order, told: &Told) {
         );
         return;
     };
+    let charge = *charge;
     let merchant = found.evidence.merchants.get(order.merchant);
     let is_theirs =
         merchant.is_some_and(|account| account.merchant_id == charge.merchant_id.to_string());
@@ -145,6 +148,56 @@ fn check_told(found: &mut Found<'_>, order: &Order, told: &Told) {
         if !others.is_empty() {
             let what = format!("one key was told {reference} and {others:?}");
             found.broken(Promise::Once, what);
+        }
+    }
+}
+
+/// Who was told of a code that nothing was started has used up no try.
+fn check_codes(found: &mut Found<'_>) {
+    let evidence = found.evidence;
+    for charge in &evidence.records.charges {
+        let codes = evidence.history.codes.iter();
+        let codes = codes.filter(|code| code.reference == charge.reference);
+        let may_count = codes.filter(|code| !code.told.says_nothing_started());
+        let most = may_count.count();
+        if usize::try_from(charge.otp_tries).is_ok_and(|tries| tries > most) {
+            let what = format!(
+                "{} counts {} codes, {most} at the most may be",
+                charge.reference, charge.otp_tries
+            );
+            found.broken(Promise::Nothing, what);
+        }
+    }
+}
+
+/// One key makes one session, and who was told that nothing was started has made none.
+fn check_links(found: &mut Found<'_>) {
+    let evidence = found.evidence;
+    for link in &evidence.history.links {
+        let sessions = evidence.records.sessions.iter();
+        let made = sessions
+            .filter(|session| session.description.as_deref() == Some(link.description.as_str()))
+            .count();
+        let may_have = link.told.iter().filter(|told| !told.says_nothing_started());
+        let may_have = may_have.count();
+        let most = if link.keyed {
+            may_have.min(1)
+        } else {
+            may_have
+        };
+        if made > most {
+            let what = format!(
+                "{} has {made} sessions, {most} at the most may be: {:?}",
+                link.description, link.told
+            );
+            found.broken(
+                if may_have == 0 {
+                    Promise::Nothing
+                } else {
+                    Promise::Once
+                },
+                what,
+            );
         }
     }
 }
@@ -200,35 +253,57 @@ fn check_failed(found: &mut Found<'_>, charge: &Charge) {
     let Some(payment) = found.payment(charge) else {
         return;
     };
-    let ended = charge.updated_at.since(found.evidence.time.start());
-    let ended = Millis::try_from(ended.as_millis()).unwrap_or(Millis::MAX);
-    let reason = charge.failure_reason.clone().unwrap_or_default();
-    let is_of_codes = reason.starts_with("OTP_");
-    if payment.taken_at.is_empty() && payment.debits.is_empty() {
-        return;
-    }
-    // A network's own clock and a read that was on its way: a second.
-    let said = payment
-        .said
-        .iter()
-        .any(|said| said.at <= ended + 1_000 && is_failure(payment, said));
-    let was_debited = !payment.debits.is_empty();
-    if !said && (!is_of_codes || was_debited) {
+    let is_proven = match charge.failure_reason.as_deref().unwrap_or_default() {
+        // Our own clock ends what waits for a code that nobody has entered.
+        "OTP_EXPIRED" if payment.debits.is_empty() && charge.otp_tries == 0 => true,
+        // The third code was wrong by the rail's word, whichever word that is.
+        "OTP_ATTEMPTS_EXCEEDED" if was_said(payment, charge, found, is_wrong_code) => true,
+        // Never asked, as far as the rail knows: the request was not sent, or was lost.
+        _ if payment.asked_at.is_empty() => true,
+        _ => was_said(payment, charge, found, |said| is_failure(payment, said)),
+    };
+    if !is_proven {
         let what = format!(
-            "{} is FAILED {reason} at {ended} ms, and the rail had not said so: {payment:?}",
-            charge.reference
+            "{} is FAILED {:?} at {} ms, and the rail had not said so: {payment:?}",
+            charge.reference,
+            charge.failure_reason,
+            ended_at(charge, found)
         );
         found.broken(Promise::Failed, what);
     }
 }
 
+fn ended_at(charge: &Charge, found: &Found<'_>) -> Millis {
+    let ended = charge.updated_at.since(found.evidence.time.start());
+    Millis::try_from(ended.as_millis()).unwrap_or(Millis::MAX)
+}
+
+/// Whether the rail said such a thing, and was heard, before the charge ended.
+fn was_said(
+    payment: &Payment,
+    charge: &Charge,
+    found: &Found<'_>,
+    is_such: impl Fn(&Said) -> bool,
+) -> bool {
+    // A read that was on its way when the store was asked for the time: a second.
+    let until = ended_at(charge, found) + 1_000;
+    let mut said = payment.said.iter();
+    said.any(|said| said.delivered && said.at <= until && is_such(said))
+}
+
+fn is_wrong_code(said: &Said) -> bool {
+    said.to == Asker::Otp && matches!(said.what, Word::Failed(_) | Word::CodeWanted)
+}
+
 /// Whether this is a word of the rail that ends a payment.
 fn is_failure(payment: &Payment, said: &Said) -> bool {
-    let taken = payment.taken_at.iter().max().copied().unwrap_or_default();
+    let asked = payment.asked_at.iter().max().copied().unwrap_or_default();
+    let window_is_over = said.at >= asked + payment.rail.window();
     match said.what {
         Word::Failed(_) | Word::Refused(_) => true,
         // Before the end of the network's own window its silence proves nothing.
-        Word::Abandoned => said.at >= taken + payment.rail.window(),
+        Word::Abandoned => window_is_over,
+        Word::Unknown404 => window_is_over && payment.taken_at.is_empty(),
         _ => false,
     }
 }

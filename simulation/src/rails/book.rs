@@ -122,7 +122,7 @@ impl Book {
     }
 
     /// A request has arrived. It has no effect yet; what it will have is drawn.
-    pub fn arrive(&mut self, asked: &Asked) -> (Life, Fare) {
+    pub fn arrive(&mut self, asked: &Asked, now: Millis) -> (Life, Fare) {
         let requests = self.requests.entry(asked.phone.clone()).or_default();
         *requests += 1;
         let actor = format!("rail {} {requests}", asked.phone);
@@ -131,6 +131,7 @@ impl Book {
         if record.stage == Stage::Unknown {
             record.ask(asked);
         }
+        record.payment.asked_at.push(now);
         let life = Life::draw(&mut choices, asked.network);
         (life, Fare::of_request(&mut choices))
     }
@@ -386,6 +387,7 @@ impl Record {
                 phone: String::new(),
                 amount_minor: 0,
                 currency: String::new(),
+                asked_at: Vec::new(),
                 taken_at: Vec::new(),
                 debits: Vec::new(),
                 decided_at: None,

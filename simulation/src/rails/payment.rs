@@ -54,6 +54,8 @@ pub struct Payment {
     pub phone: String,
     pub amount_minor: i64,
     pub currency: String,
+    /// When a request for it came in, whatever became of it.
+    pub asked_at: Vec<Millis>,
     /// When a request for it was accepted.
     pub taken_at: Vec<Millis>,
     pub debits: Vec<Debit>,
@@ -67,6 +69,12 @@ pub struct Payment {
 pub struct Debit {
     pub at: Millis,
     pub amount_minor: i64,
+}
+
+impl Payment {
+    pub fn debited_minor(&self) -> i64 {
+        self.debits.iter().map(|debit| debit.amount_minor).sum()
+    }
 }
 
 /// One answer or callback about a payment.
