@@ -47,6 +47,10 @@ const STEP_BUSY_MAX: Millis = 1_600;
 const STEP_IDLE: Millis = 2_000;
 const STEP_IDLE_MAX: Millis = 6 * 60 * 60 * 1_000;
 
+/// What is due so soon after the next thing comes along with it.
+const SLACK_BUSY: Millis = 20;
+const SLACK_IDLE: Millis = 500;
+
 /// Every replica that runs, by its number in the world.
 pub type Running = Arc<Mutex<BTreeMap<usize, Replica>>>;
 
@@ -146,7 +150,8 @@ impl Watched {
             let is_busy = lock(&self.running)
                 .values()
                 .any(|replica| replica.clock.is_busy());
-            let due = self.next_due(now).unwrap_or(Millis::MAX);
+            let slack = if is_busy { SLACK_BUSY } else { SLACK_IDLE };
+            let due = self.next_due(now).map_or(Millis::MAX, |due| due + slack);
             self.step_to(stride.next(now, due, is_busy));
             steps += 1;
         }

@@ -1,6 +1,9 @@
 //! What the actors did and were told: what the checker holds the services to.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    fmt,
+    sync::{Arc, Mutex},
+};
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -59,6 +62,7 @@ pub enum Told {
 /// A code that was entered for a charge, by whatever door.
 #[derive(Clone, Debug)]
 pub struct Code {
+    pub sent_at: Millis,
     pub reference: String,
     pub told: Told,
 }
@@ -66,6 +70,7 @@ pub struct Code {
 /// One intention to make a payment link. No two have the same description.
 #[derive(Clone, Debug)]
 pub struct PaymentLink {
+    pub begun_at: Millis,
     pub description: String,
     pub keyed: bool,
     pub told: Vec<Told>,
@@ -160,6 +165,78 @@ impl History {
 
     pub fn record(&self) -> Record {
         lock(&self.0).clone()
+    }
+}
+
+/// A line for everything, in the order in which it happened.
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lines = Vec::new();
+        for order in &self.orders {
+            let of = match &order.session {
+                Some(session) => format!("of session {session}"),
+                None => format!("of {:?} hundredths", order.amount_minor),
+            };
+            for made in &order.tries {
+                let keyed = if order.keyed { "with" } else { "without" };
+                let what = format!("order {} {of}, {keyed} a key: {}", order.phone, made.told);
+                lines.push((made.sent_at, what));
+            }
+        }
+        for code in &self.codes {
+            lines.push((
+                code.sent_at,
+                format!("code for {}: {}", code.reference, code.told),
+            ));
+        }
+        for link in &self.links {
+            let told: Vec<String> = link.told.iter().map(ToString::to_string).collect();
+            lines.push((
+                link.begun_at,
+                format!("{}: {}", link.description, told.join("; ")),
+            ));
+        }
+        for read in &self.reads {
+            lines.push((
+                read.asked_at,
+                format!("{:?} is read as {}", read.of, read.status),
+            ));
+        }
+        for act in &self.acts {
+            lines.push((
+                act.at,
+                format!("operator: {:?} of {}", act.what, act.reference),
+            ));
+        }
+        lines.sort();
+        for (at, what) in lines {
+            writeln!(f, "{at:>9} ms  {what}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Answer {
+            at,
+            status,
+            retry_after,
+            ..
+        } = self
+        else {
+            return f.write_str("no answer");
+        };
+        write!(f, "{status}")?;
+        for name in ["status", "code", "reference"] {
+            if let Some(value) = self.field(name) {
+                write!(f, " {value}")?;
+            }
+        }
+        if *retry_after {
+            f.write_str(", to be tried again")?;
+        }
+        write!(f, " (at {at} ms)")
     }
 }
 

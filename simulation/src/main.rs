@@ -114,7 +114,7 @@ fn run_alone(config: &Config) -> anyhow::Result<()> {
     let violations: Vec<String> = outcome.violations.iter().map(ToString::to_string).collect();
     let history = match violations.is_empty() {
         true => String::new(),
-        false => format!("{:#?}", outcome.history),
+        false => outcome.history.to_string(),
     };
     let report = Report {
         seed: outcome.seed,

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Orders begin within this.
-const BEGIN: Millis = 6 * MINUTE;
+const BEGIN: Millis = 2 * MINUTE;
 
 /// Tries that a careful client makes.
 const TRIES_MAX: usize = 8;
@@ -203,6 +203,7 @@ impl Charging {
         let told = stage.ask(request, 30 * SECOND).await;
         note(stage, Thing::Charge(reference.to_owned()), asked_at, &told);
         stage.history.code(Code {
+            sent_at: asked_at,
             reference: reference.to_owned(),
             told,
         });
@@ -268,6 +269,7 @@ pub async fn make_session(
         r#"{{"amount": {amount}, "currency": "{currency}", "description": "{description}"}}"#
     );
     let mut link = PaymentLink {
+        begun_at: stage.world.time.now(),
         description,
         keyed: key.is_some(),
         told: Vec::new(),

@@ -15,7 +15,7 @@ const FORMS_MAX: u64 = 3;
 /// Makes a payment link and pays it.
 pub async fn pay_link(stage: Stage, number: u64) {
     let mut choices = Choices::of(stage.world.seed, &format!("link {number}"));
-    stage.world.time.sleep(choices.below(5 * MINUTE)).await;
+    stage.world.time.sleep(choices.below(2 * MINUTE)).await;
     let Some(session) = merchant::make_session(&stage, &mut choices, number).await else {
         return;
     };
@@ -121,8 +121,10 @@ impl Tab {
             .client
             .post(self.stage.page(&self.session.session_id, "/code"));
         let request = posted(request, format!("reference={reference}&otp={code}"));
+        let sent_at = self.stage.world.time.now();
         self.stage.ask(request, 30 * SECOND).await;
         self.stage.history.code(Code {
+            sent_at,
             reference: reference.to_owned(),
             // What the page says of it is for eyes.
             told: Told::Nothing,

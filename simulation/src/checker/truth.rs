@@ -254,8 +254,10 @@ fn check_failed(found: &mut Found<'_>, charge: &Charge) {
         return;
     };
     let is_proven = match charge.failure_reason.as_deref().unwrap_or_default() {
-        // Our own clock ends what waits for a code that nobody has entered.
-        "OTP_EXPIRED" if payment.debits.is_empty() && charge.otp_tries == 0 => true,
+        // Our own clock ends what the rail still wants a code for.
+        "OTP_EXPIRED" => {
+            payment.debits.is_empty() && was_said(payment, charge, found, is_waiting_for_code)
+        }
         // The third code was wrong by the rail's word, whichever word that is.
         "OTP_ATTEMPTS_EXCEEDED" if was_said(payment, charge, found, is_wrong_code) => true,
         // Never asked, as far as the rail knows: the request was not sent, or was lost.
@@ -289,6 +291,13 @@ fn was_said(
     let until = ended_at(charge, found) + 1_000;
     let mut said = payment.said.iter();
     said.any(|said| said.delivered && said.at <= until && is_such(said))
+}
+
+fn is_waiting_for_code(said: &Said) -> bool {
+    matches!(
+        said.what,
+        Word::CodeWanted | Word::Pending | Word::Abandoned
+    )
 }
 
 fn is_wrong_code(said: &Said) -> bool {
