@@ -112,6 +112,8 @@ pub enum Decision {
     Failed,
     Refund,
     Release,
+    /// Released, whatever else the session was credited with.
+    Override,
 }
 
 /// Where an order's try is written down.

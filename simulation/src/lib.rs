@@ -2,7 +2,7 @@
 //! one process, against rails that answer anything they may, networks that lose and delay, clocks
 //! that disagree and replicas that die anywhere.
 //!
-//! A run ([`run`]) starts a [`world`], lets the [`actors`] act through a week of its own time, and
+//! A run ([`run`]) starts a [`world`], lets the [`actors`] act through six days of its own time, and
 //! holds what is left against the promises ([`checker`]). Everything that anybody chooses is a pure
 //! function of the seed ([`choice`]); the interleaving of threads and databases is not.
 
@@ -84,19 +84,15 @@ pub async fn run(seed: u64, server: Option<&str>) -> anyhow::Result<Outcome> {
     }
     actors.push(Box::pin(chaos::rage(stage.clone())));
     actors.push(Box::pin(operator::decide(stage.clone())));
-    let all = join_all(actors);
-    let ended = async {
-        all.await;
+    let days = async {
+        join_all(actors).await;
         world.time.sleep_until(CALM).await;
-    };
-    let lived = async {
-        ended.await;
         world.rails.calm();
         world.receiver.calm();
         world.time.sleep_until(END).await;
     };
     tokio::select! {
-        () = lived => {}
+        () = days => {}
         () = chaos::mend(stage.clone()) => {}
     }
     let evidence = Evidence {

@@ -4,8 +4,8 @@ use std::{
     env,
     process::{Command, ExitCode, Stdio},
     sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
@@ -20,6 +20,10 @@ use tokio::runtime::Builder;
 
 /// Real time. A world that has not ended by then never will.
 const RUN_MAX: Duration = Duration::from_secs(300);
+
+/// How often a seed that broke a promise is run again, and how many seeds are.
+const REPLAYS: usize = 20;
+const REPLAYED_MAX: usize = 3;
 
 /// Seeded runs of the whole set against everything that may go wrong.
 #[derive(Debug, Parser)]
@@ -85,20 +89,10 @@ fn main() -> ExitCode {
         };
     }
     let search = Search {
-        runs: config.replay.unwrap_or(config.seeds),
         config,
-        next: AtomicU64::new(0),
-        reports: Mutex::default(),
         failures: AtomicU64::new(0),
     };
-    let clock = Clock::system();
-    let began = clock.now();
-    thread::scope(|scope| {
-        for _ in 0..search.config.jobs {
-            scope.spawn(|| search.run());
-        }
-    });
-    search.tell(clock.now().since(began).as_secs())
+    search.run()
 }
 
 fn run_alone(config: &Config) -> anyhow::Result<()> {
@@ -134,42 +128,87 @@ fn run_alone(config: &Config) -> anyhow::Result<()> {
 
 struct Search {
     config: Config,
-    runs: u64,
-    next: AtomicU64,
-    reports: Mutex<Vec<Report>>,
     /// Runs that could not be made.
     failures: AtomicU64,
 }
 
 impl Search {
-    fn run(&self) {
-        loop {
-            let number = self.next.fetch_add(1, Ordering::SeqCst);
-            let is_over = self.config.first && self.has_found();
-            if number >= self.runs || is_over {
-                return;
+    fn run(&self) -> ExitCode {
+        let Config { from, seeds, .. } = self.config;
+        let seeds: Vec<u64> = match self.config.replay {
+            Some(times) => (0..times).map(|_| from).collect(),
+            None => (from..from + seeds).collect(),
+        };
+        let clock = Clock::system();
+        let began = clock.now();
+        let reports = self.run_all(&seeds);
+        let seconds = clock.now().since(began).as_secs();
+        let broken: Vec<&Report> = reports.iter().filter(|report| report.is_broken()).collect();
+        // Whoever looks for the first or for one seed has asked for no more.
+        if !self.config.first && self.config.replay.is_none() {
+            for report in broken.iter().take(REPLAYED_MAX) {
+                self.replay(report.seed);
             }
-            let seed = match self.config.replay {
-                Some(_) => self.config.from,
-                None => self.config.from + number,
-            };
-            match self.run_seed(seed) {
-                Ok(report) => {
-                    for violation in &report.violations {
-                        println!("seed {seed}: {violation}");
+        }
+        if let Some(shortest) = broken.iter().min_by_key(|report| report.history.len()) {
+            println!(
+                "\nthe shortest history, of seed {}:\n{}",
+                shortest.seed, shortest.history
+            );
+        }
+        self.tell(&reports, seconds)
+    }
+
+    /// The interleaving of threads and of the database is not replayed, so that a seed which has
+    /// found something may not find it each time.
+    fn replay(&self, seed: u64) {
+        let reports = self.run_all(&[seed; REPLAYS]);
+        let broken = reports.iter().filter(|report| report.is_broken()).count();
+        println!("seed {seed} broke a promise again in {broken} of {REPLAYS} runs");
+    }
+
+    fn run_all(&self, seeds: &[u64]) -> Vec<Report> {
+        let next = AtomicUsize::new(0);
+        let is_over = AtomicBool::new(false);
+        let reports = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for _ in 0..self.config.jobs {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::SeqCst)
+                        && let Some(seed) = seeds.get(next.fetch_add(1, Ordering::SeqCst))
+                    {
+                        let Some(report) = self.run_seed(*seed) else {
+                            continue;
+                        };
+                        if self.config.first && report.is_broken() {
+                            is_over.store(true, Ordering::SeqCst);
+                        }
+                        lock(&reports).push(report);
                     }
-                    lock(&self.reports).push(report);
+                });
+            }
+        });
+        reports.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run_seed(&self, seed: u64) -> Option<Report> {
+        match self.start_run(seed) {
+            Ok(report) => {
+                for violation in &report.violations {
+                    println!("seed {seed}: {violation}");
                 }
-                Err(error) => {
-                    println!("seed {seed} could not be run: {error:#}");
-                    self.failures.fetch_add(1, Ordering::SeqCst);
-                }
+                Some(report)
+            }
+            Err(error) => {
+                println!("seed {seed} could not be run: {error:#}");
+                self.failures.fetch_add(1, Ordering::SeqCst);
+                None
             }
         }
     }
 
     /// Runs a seed in a process of its own, in which a world knows who works (`driver.rs`).
-    fn run_seed(&self, seed: u64) -> anyhow::Result<Report> {
+    fn start_run(&self, seed: u64) -> anyhow::Result<Report> {
         let mut command = Command::new(env::current_exe()?);
         command
             .args(["--alone", "--from", &seed.to_string()])
@@ -183,24 +222,7 @@ impl Search {
         serde_json::from_slice(&output.stdout).context("it ended without a report")
     }
 
-    fn has_found(&self) -> bool {
-        lock(&self.reports)
-            .iter()
-            .any(|report| !report.violations.is_empty())
-    }
-
-    fn tell(&self, seconds: u64) -> ExitCode {
-        let reports = lock(&self.reports);
-        let broken: Vec<&Report> = reports
-            .iter()
-            .filter(|report| !report.violations.is_empty())
-            .collect();
-        if let Some(shortest) = broken.iter().min_by_key(|report| report.charges) {
-            println!(
-                "\nthe shortest history, of seed {}:\n{}",
-                shortest.seed, shortest.history
-            );
-        }
+    fn tell(&self, reports: &[Report], seconds: u64) -> ExitCode {
         let sum = |count: fn(&Report) -> usize| reports.iter().map(count).sum::<usize>();
         println!(
             "{} seeds in {seconds} s: {} charges, {} settled, {} debits, {} events, {} steps of time",
@@ -211,15 +233,21 @@ impl Search {
             sum(|report| report.events),
             reports.iter().map(|report| report.steps).sum::<u64>(),
         );
+        let broken = reports.iter().filter(|report| report.is_broken()).count();
         let failures = self.failures.load(Ordering::SeqCst);
         println!(
-            "{} of {} broke a promise, {failures} could not be run",
-            broken.len(),
+            "{broken} of {} broke a promise, {failures} could not be run",
             reports.len()
         );
-        match broken.is_empty() && failures == 0 {
+        match broken == 0 && failures == 0 {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         }
+    }
+}
+
+impl Report {
+    fn is_broken(&self) -> bool {
+        !self.violations.is_empty()
     }
 }

@@ -1,5 +1,5 @@
 //! The time of a simulated world. It stands still while anybody works, and is stepped by
-//! [`crate::world`] from one thing that waits to the next.
+//! [`crate::driver`] from one thing that waits to the next.
 //!
 //! Everything of the simulation itself waits with [`Time::sleep`], so that the world knows how far it may step;
 //! the services wait with tokio's own timers, whose runtimes are paused and stepped along.

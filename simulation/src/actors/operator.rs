@@ -86,19 +86,26 @@ async fn decide_one(
             .await?;
         note(stage, &reference, decision);
     }
-    let closing = match case.kind() {
+    let release = choices.weighted(&[
+        (60, Decision::Refund),
+        (35, Decision::Release),
+        (5, Decision::Override),
+    ]);
+    let decision = match case.kind() {
         CaseKind::UnknownOutcome | CaseKind::Unspecified => return Ok(()),
-        CaseKind::LateMoney if choices.chance(400) => (Action::Release, Decision::Release),
-        CaseKind::LateMoney | CaseKind::Mismatch | CaseKind::Reversed | CaseKind::CreditedTwice => {
-            (Action::Refund, Decision::Refund)
-        }
+        CaseKind::LateMoney => release,
+        CaseKind::Mismatch | CaseKind::Reversed | CaseKind::CreditedTwice => Decision::Refund,
     };
-    let (action, decision) = closing;
+    let is_override = decision == Decision::Override;
     let mut request = CloseCaseRequest {
         case_id: case.case_id.clone(),
+        override_reason: is_override.then(|| "both deliveries were made".to_owned()),
         ..Default::default()
     };
-    request.set_action(action);
+    request.set_action(match decision {
+        Decision::Release | Decision::Override => Action::Release,
+        Decision::Settled | Decision::Failed | Decision::Refund => Action::Refund,
+    });
     operations.close_case(request).await?;
     note(stage, &reference, decision);
     Ok(())

@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::{Found, Promise};
 use crate::{
     actors::HOUR,
+    history::Decision,
     rails::{Asker, Word},
     records::Charge,
     time::Millis,
@@ -164,13 +165,23 @@ fn check_sessions(found: &mut Found<'_>) {
         *credits.entry(charge.session_id).or_default() += times;
     }
     for (session, times) in credits.into_iter().filter(|(_, times)| *times > 1) {
-        let settled_after_release = records.cases.iter().any(|case| {
-            case.kind == "CREDITED_TWICE"
-                && records.charges.iter().any(|charge| {
-                    charge.session_id == session && charge.transaction_id == case.transaction_id
-                })
+        let charges: Vec<&Charge> = records
+            .charges
+            .iter()
+            .filter(|charge| charge.session_id == session)
+            .collect();
+        let is_charges = |id: Uuid| charges.iter().any(|charge| charge.transaction_id == id);
+        let mut cases = records.cases.iter();
+        let settled_after_release =
+            cases.any(|case| case.kind == "CREDITED_TWICE" && is_charges(case.transaction_id));
+        let mut acts = found.evidence.history.acts.iter();
+        let is_overridden = acts.any(|act| {
+            act.what == Decision::Override
+                && charges
+                    .iter()
+                    .any(|charge| charge.reference == act.reference)
         });
-        if !settled_after_release {
+        if !settled_after_release && !is_overridden {
             found.broken(
                 Promise::Session,
                 format!("session {session} was credited {times} times"),

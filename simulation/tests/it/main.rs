@@ -5,4 +5,5 @@
 mod links;
 mod planted;
 mod postgres_links;
+mod runs;
 mod world;

@@ -1,0 +1,36 @@
+//! Whole runs, by the command that searches: on SQLite, and on PostgreSQL where a server is named.
+
+use std::{env, process::Command};
+
+#[test]
+fn a_seed_breaks_no_promise() {
+    search(&["--seeds", "1"], None);
+}
+
+#[test]
+fn a_seed_breaks_no_promise_on_postgres() {
+    if let Ok(server) = env::var("TEST_DATABASE_URL") {
+        search(&["--seeds", "1"], Some(&server));
+    }
+}
+
+fn search(args: &[&str], server: Option<&str>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_simulation"));
+    command
+        .args(args)
+        .env_remove("TEST_DATABASE_URL")
+        .env_remove("RUST_LOG");
+    if let Some(server) = server {
+        command.env("TEST_DATABASE_URL", server);
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    // Something happened that could have broken one.
+    let counts = said
+        .lines()
+        .rev()
+        .find(|line| line.contains("seeds in"))
+        .unwrap();
+    assert!(!counts.contains(" 0 settled"), "{counts}");
+}
