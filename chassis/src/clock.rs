@@ -177,11 +177,12 @@ impl Clock {
             let quieter = self.0.quieter.notified();
             tokio::pin!(quieter);
             quieter.as_mut().enable();
-            if let Ok(next) = self.look() {
-                return next;
-            }
+            let busy = match self.look() {
+                Ok(next) => return next,
+                Err(busy) => busy,
+            };
             if tokio::time::timeout(LOOK_AGAIN, quieter).await.is_err() {
-                tracing::trace!("still waiting for work to end");
+                tracing::trace!(busy, "still waiting for work to end");
             }
         }
     }
