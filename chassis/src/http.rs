@@ -98,7 +98,7 @@ impl Default for Limits {
 }
 
 /// Files that this process may have open, of which each connection is one: raised to all that the
-/// system allows it. Many systems begin with 1,024, for programs of another age.
+/// system allows it. The usual default, 1,024, is too low for a server.
 pub fn raise_open_files_max() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
