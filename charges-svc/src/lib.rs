@@ -3,8 +3,9 @@
 //! Owns the database `charges`. Promises (design §3):
 //!
 //! - A charge is written down, with every identifier that it will ever have, before its rail is
-//!   called, and the rail is called once for it.
-//! - Its outcome is the rail's word. What nobody knows stays INITIATED and is asked about.
+//!   called, and the payment request goes out once; once more only as `resend.rs` says.
+//! - Its outcome is the rail's word, or an operator's. What nobody knows stays INITIATED and is
+//!   asked about.
 //! - What becomes true together (state, postings, event, key) is committed together. SETTLED and
 //!   FAILED never change; money that does not fit is in suspense, with a case for an operator.
 //! - sessions-svc hears of each change first, and webhooks-svc only after that.

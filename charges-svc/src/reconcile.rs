@@ -1,5 +1,5 @@
-//! The reconciler: asks rails about charges when their time comes, and acts on the answers. The
-//! only way in which a charge ends once its rail may have been called.
+//! The reconciler: asks rails about charges when their time comes, and acts on the answers. Whatever
+//! the rail's own reply or an operator has not ended, ends here.
 //!
 //! Each rail has a reconciler of its own, with places and a budget of its own: one that hangs keeps
 //! no other waiting.
