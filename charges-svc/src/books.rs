@@ -200,7 +200,8 @@ pub async fn check(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>> {
     Ok(Some(findings))
 }
 
-/// The blocks after `from`, and whether all are there that were there before. Returns the last.
+/// The blocks after `from`, and whether all are there that were there before. Returns the last one
+/// that was looked at: the next check goes on after it.
 async fn check_blocks(db: &Db, from: i64, seen: i64, findings: &mut Vec<Finding>) -> Result<i64> {
     let mut conn = db.read().await?;
     let last = store::blocks::last(&mut conn)
@@ -208,11 +209,9 @@ async fn check_blocks(db: &Db, from: i64, seen: i64, findings: &mut Vec<Finding>
         .map_or(0, |last| last.number);
     let before = store::blocks::find(&mut conn, from).await?;
     drop(conn);
-    findings.extend(
-        (last + 1..=seen)
-            .take(1)
-            .map(|block| Finding::NoBlock { block }),
-    );
+    if last < seen {
+        findings.push(Finding::NoBlock { block: last + 1 });
+    }
     let mut previous = before.map(|block| block.hash).unwrap_or_default();
     for number in from + 1..=last {
         // A connection for each: others wait for one, too.
@@ -226,7 +225,7 @@ async fn check_blocks(db: &Db, from: i64, seen: i64, findings: &mut Vec<Finding>
         }
         if findings.len() >= FINDINGS_MAX {
             findings.truncate(FINDINGS_MAX);
-            break;
+            return Ok(number);
         }
     }
     Ok(last)
