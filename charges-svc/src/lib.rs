@@ -149,7 +149,7 @@ fn start_loops(loops: &Tasks, service: &Arc<Service>, relay: Worker, shutdown: &
         sweeper,
         shutdown.clone(),
     ));
-    loops.spawn(books::keep(Arc::clone(service), shutdown.clone()));
+    loops.spawn(books::seal_and_check(Arc::clone(service), shutdown.clone()));
     loops.spawn(upkeep::measure(Arc::clone(service), shutdown.clone()));
 }
 

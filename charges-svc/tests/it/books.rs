@@ -181,7 +181,7 @@ async fn found_after(statements: &[&'static str]) -> Vec<Finding> {
         // As told to people, whoever it is about.
         if let Finding::Gone { subject, .. }
         | Finding::Unbalanced { subject, .. }
-        | Finding::Stray { subject, .. } = finding
+        | Finding::Unqueued { subject, .. } = finding
         {
             *subject = Uuid::nil();
         }
@@ -257,11 +257,11 @@ async fn a_posting_that_is_gone_or_was_put_beside_is_found() {
          )",
     ])
     .await;
-    let stray = Finding::Stray {
+    let unqueued = Finding::Unqueued {
         kind: "FORGED".to_owned(),
         subject: Uuid::nil(),
     };
-    assert_eq!(found, [stray]);
+    assert_eq!(found, [unqueued]);
 }
 
 #[tokio::test]
@@ -293,11 +293,11 @@ async fn a_posting_that_nobody_queued_is_told_once_and_sealed() {
     let posting = post(&bare).await;
     tamper(&bare.db, &["delete from unsealed_postings"]).await;
     assert_eq!(seal(&bare).await, 0);
-    let stray = Finding::Stray {
+    let unqueued = Finding::Unqueued {
         kind: posting.kind.code().to_owned(),
         subject: posting.subject,
     };
-    assert_eq!(check(&bare).await, [stray]);
+    assert_eq!(check(&bare).await, [unqueued]);
     assert_eq!(seal(&bare).await, 1);
     everything_is_due(&bare).await;
     assert_eq!(check(&bare).await, []);
