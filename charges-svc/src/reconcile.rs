@@ -252,7 +252,8 @@ impl Service {
         Ok(())
     }
 
-    /// An answer tells how things stood when the rail was asked, however late it comes.
+    /// Does what the verdict says, as of `asked_at`: an answer tells how things stood then, however
+    /// late it comes.
     async fn act(
         &self,
         tx: &mut Tx,
