@@ -69,7 +69,7 @@ pub static SCHEMA: Schema = Schema {
 };
 
 /// Longest wait for another service's answer.
-const CALL_MAX: Duration = Duration::from_secs(5);
+const SERVICE_CALL_MAX: Duration = Duration::from_secs(5);
 
 /// A rail call that runs when the process stops, and the writing of its outcome, take less.
 const DRAIN_MAX: Duration = Duration::from_secs(15);
@@ -124,8 +124,9 @@ fn service(
     reconcile_alarms: Alarms,
     relay: &Worker,
 ) -> anyhow::Result<Service> {
-    let sessions = connect(&config.sessions_url, &config.tls, CALL_MAX).context("SESSIONS_URL")?;
-    let webhooks = connect(&config.webhooks_url, &config.tls, CALL_MAX).context("WEBHOOKS_URL")?;
+    let connect = |url: &str| connect(url, &config.tls, SERVICE_CALL_MAX);
+    let sessions = connect(&config.sessions_url).context("SESSIONS_URL")?;
+    let webhooks = connect(&config.webhooks_url).context("WEBHOOKS_URL")?;
     let teller = Teller::new(db, sessions, webhooks);
     let (tasks, telling) = (Tasks::new(), teller.clone());
     let hand_on = move |row| telling.clone().hand_on(row);
