@@ -7,7 +7,7 @@ use std::time::Duration;
 use chassis::clock::Timestamp;
 
 use super::{Charge, State};
-use crate::{create::START_BY, rail::RAIL_CALL_MAX, schedule::Timing};
+use crate::{rail::RAIL_CALL_MAX, rail_call::START_BY, schedule::Timing};
 
 /// A rail call that is written down before it is made is over this much later.
 pub const CALL_OVER_BY: Duration = START_BY.saturating_add(RAIL_CALL_MAX);
