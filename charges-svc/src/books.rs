@@ -30,8 +30,8 @@ const BLOCK_MAX: i64 = 500;
 /// How soon new blocks are looked at.
 const CHECK_EVERY: Duration = Duration::from_secs(60);
 
-/// How often everything is.
-const WHOLE_EVERY: Duration = Duration::from_secs(6 * 60 * 60);
+/// How often the whole ledger is checked.
+const WHOLE_CHECK_EVERY: Duration = Duration::from_secs(6 * 60 * 60);
 
 /// A check whose process died is begun again after this. Longer than looking at everything takes.
 const CHECK_LEASE: Duration = Duration::from_secs(60 * 60);
@@ -40,7 +40,7 @@ const CHECK_LEASE: Duration = Duration::from_secs(60 * 60);
 const FINDINGS_MAX: usize = 1_000;
 
 /// Postings without a block that one check gives to one.
-const STRAYS_MAX: i64 = 1_000;
+const UNQUEUED_MAX: i64 = 1_000;
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub enum Finding {
     /// The posting does not sum to zero in each currency.
     Unbalanced { kind: String, subject: Uuid },
     /// The posting is in no block and waited for none.
-    Stray { kind: String, subject: Uuid },
+    Unqueued { kind: String, subject: Uuid },
     /// A currency of the ledger does not sum to zero.
     Sum(Money),
     /// The account's balance is missing, or is not what was posted.
@@ -77,7 +77,7 @@ impl fmt::Display for Finding {
             Self::Unbalanced { kind, subject } => {
                 write!(f, "the posting {kind} {subject} does not sum to zero")
             }
-            Self::Stray { kind, subject } => {
+            Self::Unqueued { kind, subject } => {
                 write!(f, "the posting {kind} {subject} did not wait to be sealed")
             }
             Self::Sum(sum) => write!(f, "the ledger does not sum to zero but to {sum}"),
@@ -92,7 +92,7 @@ impl fmt::Display for Finding {
 }
 
 /// Seals and checks until the process stops.
-pub async fn keep(service: Arc<Service>, shutdown: Shutdown) {
+pub async fn seal_and_check(service: Arc<Service>, shutdown: Shutdown) {
     let (db, clock) = (&service.db, &service.clock);
     let turn = async || {
         if let Err(error) = seal(db, clock).await {
@@ -146,7 +146,7 @@ pub async fn seal(db: &Db, clock: &Clock) -> Result<u64> {
         };
         store::blocks::insert(&mut tx, &block).await?;
         tx.commit().await?;
-        // Kept elsewhere, a hash also witnesses against who could write all blocks anew.
+        // A copy of this hash kept elsewhere exposes even somebody who rewrites every block.
         tracing::info!(
             block.number,
             block.hash,
@@ -176,7 +176,7 @@ pub async fn check(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>> {
     tx.commit().await?;
     let is_whole = checked
         .whole_at
-        .is_none_or(|at| clock.now().since(at) >= WHOLE_EVERY);
+        .is_none_or(|at| clock.now().since(at) >= WHOLE_CHECK_EVERY);
     let mut findings = Vec::new();
     let from = if is_whole { 0 } else { checked.block };
     let last = check_blocks(db, from, checked.block, &mut findings).await?;
@@ -200,7 +200,8 @@ pub async fn check(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>> {
     Ok(Some(findings))
 }
 
-/// The blocks after `from`, and whether all are there that were there before. Returns the last.
+/// The blocks after `from`, and whether all are there that were there before. Returns the last one
+/// that was looked at: the next check goes on after it.
 async fn check_blocks(db: &Db, from: i64, seen: i64, findings: &mut Vec<Finding>) -> Result<i64> {
     let mut conn = db.read().await?;
     let last = store::blocks::last(&mut conn)
@@ -208,11 +209,9 @@ async fn check_blocks(db: &Db, from: i64, seen: i64, findings: &mut Vec<Finding>
         .map_or(0, |last| last.number);
     let before = store::blocks::find(&mut conn, from).await?;
     drop(conn);
-    findings.extend(
-        (last + 1..=seen)
-            .take(1)
-            .map(|block| Finding::NoBlock { block }),
-    );
+    if last < seen {
+        findings.push(Finding::NoBlock { block: last + 1 });
+    }
     let mut previous = before.map(|block| block.hash).unwrap_or_default();
     for number in from + 1..=last {
         // A connection for each: others wait for one, too.
@@ -226,7 +225,7 @@ async fn check_blocks(db: &Db, from: i64, seen: i64, findings: &mut Vec<Finding>
         }
         if findings.len() >= FINDINGS_MAX {
             findings.truncate(FINDINGS_MAX);
-            break;
+            return Ok(number);
         }
     }
     Ok(last)
@@ -266,7 +265,7 @@ async fn check_whole(db: &Db, findings: &mut Vec<Finding>) -> Result<()> {
     let mut survey = db.survey().await?;
     let sums = store::postings::imbalances(&mut survey).await?;
     let balances = store::postings::false_balances(&mut survey).await?;
-    let strays = store::blocks::strays(&mut survey, STRAYS_MAX).await?;
+    let unqueued = store::blocks::unqueued(&mut survey, UNQUEUED_MAX).await?;
     drop(survey);
     findings.extend(sums.into_iter().map(Finding::Sum));
     findings.extend(
@@ -274,16 +273,16 @@ async fn check_whole(db: &Db, findings: &mut Vec<Finding>) -> Result<()> {
             .into_iter()
             .map(|account| Finding::Balance { account }),
     );
-    if strays.is_empty() {
+    if unqueued.is_empty() {
         return Ok(());
     }
     let mut tx = db.begin().await?;
-    for (kind, subject) in &strays {
+    for (kind, subject) in &unqueued {
         store::blocks::queue(&mut tx, kind, *subject).await?;
     }
     tx.commit().await?;
-    let strays = strays.into_iter();
-    findings.extend(strays.map(|(kind, subject)| Finding::Stray { kind, subject }));
+    let unqueued = unqueued.into_iter();
+    findings.extend(unqueued.map(|(kind, subject)| Finding::Unqueued { kind, subject }));
     Ok(())
 }
 

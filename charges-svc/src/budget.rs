@@ -1,4 +1,4 @@
-//! How often a rail is asked. Pure: time is an argument.
+//! How often a rail is asked: a token bucket. Pure: time is an argument.
 //!
 //! Promise: a second sees no more queries than the budget, and those that were saved up before it,
 //! a tenth of the budget at most. What exceeds it waits.
@@ -7,46 +7,46 @@ use std::{num::NonZeroU32, time::Duration};
 
 use chassis::clock::Timestamp;
 
-/// What one query costs; a millisecond earns as much as the queries of a second.
-const QUERY: u64 = 1_000;
+/// In thousandths, so that a millisecond earns `per_second` of them.
+const TOKEN: u64 = 1_000;
 
-/// Queries that one rail may still be asked.
+/// Queries that one rail may still be asked: one costs one token.
 #[derive(Clone, Copy, Debug)]
-pub struct Budget {
+pub struct TokenBucket {
     per_second: u64,
     saved: u64,
     as_of: Timestamp,
 }
 
-impl Budget {
+impl TokenBucket {
     pub fn new(per_second: NonZeroU32, now: Timestamp) -> Self {
         Self {
             per_second: per_second.get().into(),
-            saved: QUERY,
+            saved: TOKEN,
             as_of: now,
         }
     }
 
     /// How many queries may be made now.
-    pub fn room(&mut self, now: Timestamp) -> u64 {
+    pub fn available(&mut self, now: Timestamp) -> u64 {
         let passed = now.since(self.as_of).as_millis();
         let passed = u64::try_from(passed).unwrap_or(u64::MAX);
         let earned = passed.saturating_mul(self.per_second);
         // A slow rail is asked one at a time; a clock that was put back earns nothing.
-        let most = (self.per_second * QUERY / 10).max(QUERY);
+        let most = (self.per_second * TOKEN / 10).max(TOKEN);
         self.saved = self.saved.saturating_add(earned).min(most);
         self.as_of = now;
-        self.saved / QUERY
+        self.saved / TOKEN
     }
 
     /// They are made.
     pub fn spend(&mut self, queries: u64) {
-        self.saved = self.saved.saturating_sub(queries.saturating_mul(QUERY));
+        self.saved = self.saved.saturating_sub(queries.saturating_mul(TOKEN));
     }
 
     /// When the next query may be made.
-    pub fn next(&self) -> Timestamp {
-        let missing = QUERY.saturating_sub(self.saved);
+    pub fn next_at(&self) -> Timestamp {
+        let missing = TOKEN.saturating_sub(self.saved);
         self.as_of + Duration::from_millis(missing.div_ceil(self.per_second))
     }
 }
@@ -63,12 +63,12 @@ mod tests {
     fn spend_all(per_second: u32, length: Duration) -> Vec<Duration> {
         let rate = NonZeroU32::new(per_second).expect("more than none");
         let (mut now, mut made) = (start(), Vec::new());
-        let mut budget = Budget::new(rate, now);
+        let mut bucket = TokenBucket::new(rate, now);
         while now.since(start()) < length {
-            let room = budget.room(now);
-            budget.spend(room);
-            made.extend((0..room).map(|_| now.since(start())));
-            now = budget.next();
+            let available = bucket.available(now);
+            bucket.spend(available);
+            made.extend((0..available).map(|_| now.since(start())));
+            now = bucket.next_at();
         }
         made
     }
@@ -90,21 +90,21 @@ mod tests {
 
     #[test]
     fn what_was_not_used_is_saved_for_a_moment_only() {
-        let mut budget = Budget::new(NonZeroU32::new(40).expect("more than none"), start());
-        assert_eq!(budget.room(start()), 1);
+        let mut bucket = TokenBucket::new(NonZeroU32::new(40).expect("more than none"), start());
+        assert_eq!(bucket.available(start()), 1);
         let later = start() + Duration::from_secs(86_400);
-        assert_eq!(budget.room(later), 4);
-        budget.spend(4);
-        assert_eq!(budget.room(later), 0);
-        assert_eq!(budget.next().since(later), Duration::from_millis(25));
+        assert_eq!(bucket.available(later), 4);
+        bucket.spend(4);
+        assert_eq!(bucket.available(later), 0);
+        assert_eq!(bucket.next_at().since(later), Duration::from_millis(25));
     }
 
     #[test]
     fn a_clock_that_was_put_back_stops_nothing() {
         let now = start() + Duration::from_secs(3_600);
-        let mut budget = Budget::new(NonZeroU32::new(10).expect("more than none"), now);
-        budget.spend(1);
-        assert_eq!(budget.room(start()), 0);
-        assert_eq!(budget.next().since(start()), Duration::from_millis(100));
+        let mut bucket = TokenBucket::new(NonZeroU32::new(10).expect("more than none"), now);
+        bucket.spend(1);
+        assert_eq!(bucket.available(start()), 0);
+        assert_eq!(bucket.next_at().since(start()), Duration::from_millis(100));
     }
 }

@@ -1,7 +1,7 @@
 //! What a charge is, and every way in which it may change. Pure: no I/O, and time is an argument.
 //!
-//! Promise: SETTLED, FAILED and VOID never change, and only what the rail said, or the certainty
-//! that nothing was sent, leads there.
+//! Promise: SETTLED, FAILED and VOID never change, and only what the rail or an operator said, or
+//! the certainty that nothing was sent, leads there.
 
 use std::{str::FromStr, time::Duration};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chassis::config::{self, Database, Listen, Mode, Refusals, Settings, Telemetry, Tls, duration};
 use clap::{Parser, Subcommand};
 
-use crate::{CALL_MAX, service};
+use crate::{SERVICE_CALL_MAX, service};
 
 pub mod rails;
 
@@ -87,7 +87,7 @@ impl Config {
             reconcile_schedule: self.reconcile_schedule.clone(),
             otp_lifetime: self.otp_lifetime,
             lease: self.lease,
-            call_max: self.rails.longest_call() + WRITING_MAX,
+            call_and_write_max: self.rails.longest_call() + WRITING_MAX,
             fee_account: self.fee_account.clone(),
         }
     }
@@ -110,7 +110,7 @@ impl Settings for Config {
         tls.check_url(refusals, "WEBHOOKS_URL", &self.webhooks_url);
         // What is done under a lease that has ended is done by two.
         let charging = OPENING_MAX + self.rails.longest_call() + WRITING_MAX;
-        let telling = 2 * CALL_MAX + WRITING_MAX;
+        let telling = 2 * SERVICE_CALL_MAX + WRITING_MAX;
         let wants = "at least 13s, and 7s more than the longest timeout of the rails";
         refusals.unless(self.lease >= charging.max(telling), "LEASE", wants);
         let lives = !self.otp_lifetime.is_zero();

@@ -6,18 +6,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use chassis::{clock::Activity, ids::ChargeId, telemetry};
+use chassis::{ids::ChargeId, telemetry};
 use db::Tx;
 use sha2::{Digest as _, Sha256};
-use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
     charge::{Charge, Event, Lease, NewCharge, State},
     error::{Error, Result},
     failure::FailureReason,
-    gate::Gate,
     message,
     rail::{Answer, Outcome as _, PaymentRequest, Rail, Requested},
+    rail_call::{RailCall, START_BY},
     service::{Service, Told},
     store::{
         self,
@@ -26,15 +25,8 @@ use crate::{
     tell::Opened,
 };
 
-/// When a request is answered at the latest.
-pub const ANSWER_BY: Duration = Duration::from_secs(9);
-
 /// The record of a charge is written within this, or the charge is given up.
 const RECORD_BY: Duration = Duration::from_secs(5);
-
-/// After this much real time the rail is called no more: a repeated request may already have been
-/// answered from the record.
-pub const START_BY: Duration = Duration::from_secs(10);
 
 /// A request without an answer is taken for running for so long.
 const RUNNING: Duration = Duration::from_secs(15);
@@ -45,42 +37,25 @@ const WRITE_TRIES: u32 = 4;
 const WRITE_AGAIN: Duration = Duration::from_millis(100);
 
 impl Service {
-    /// Debits a wallet. Answers by [`ANSWER_BY`], and goes on if that is too early.
+    /// Debits a wallet. Answers as [`RailCall::answer_in_time`] does.
     pub async fn create_charge(self: &Arc<Self>, new: NewCharge, key: String) -> Result<Told> {
-        let (gate, started) = (Gate::default(), Instant::now());
+        let rail_call = RailCall::new(self);
         let rail = self.rails.for_provider(new.provider);
         let mut charge = Charge::new(&new, rail.name(), self.clock.now(), self.timing(rail));
         let lease = Lease::new(&self.clock, self.settings.lease);
         (charge.lease_until, charge.fence) = (Some(lease.term.until), Some(lease.fence));
-        let (id, begun) = (charge.transaction_id, charge.clone());
         let key = Key {
             merchant_id: new.merchant_id,
             key,
             fingerprint: fingerprint(&new),
         };
-        let (done, outcome) = oneshot::channel();
-        let (service, task_gate) = (Arc::clone(self), gate.clone());
-        let activity = self.clock.activity();
-        self.tasks.spawn(async move {
-            let attempt = Attempt {
-                service,
-                gate: task_gate,
-                started,
-                lease,
-                _activity: activity,
-            };
-            let told = attempt.run(charge, &key).await;
-            if done.send(told).is_err() {
-                tracing::info!(transaction.id = %id, "the charge was begun, its caller is gone");
-            }
-        });
-        match tokio::time::timeout_at(started + ANSWER_BY, outcome).await {
-            Ok(Ok(told)) => told,
-            // Too late, or the task panicked. The rail is not called any more, but what is on
-            // record may not be taken back.
-            Ok(Err(_)) | Err(_) if gate.leave() => Err(Error::OutcomeUnknown),
-            Ok(Err(_)) | Err(_) => Ok(self.told_late(begun).await),
-        }
+        let begun = charge.clone();
+        let attempt = Attempt {
+            rail_call: rail_call.clone(),
+            lease,
+        };
+        let work = async move { attempt.run(charge, &key).await };
+        rail_call.answer_in_time(begun, work).await
     }
 
     /// The answer where the rail may have been called and its reply is not here: how the charge
@@ -266,11 +241,8 @@ impl Service {
 
 /// One run of the four steps, in a task of its own.
 struct Attempt {
-    service: Arc<Service>,
-    gate: Gate,
-    started: Instant,
+    rail_call: RailCall,
     lease: Lease,
-    _activity: Activity,
 }
 
 impl Attempt {
@@ -281,12 +253,9 @@ impl Attempt {
         if let Some(told) = self.open(&charge).await? {
             return Ok(told);
         }
-        let rail = self.service.rail_of(&charge)?;
-        let is_late = self.started.elapsed() >= START_BY
-            || self.lease.term.is_over(&self.service.clock)
-            || !self.service.outlives_a_call(&charge);
-        if is_late || !self.gate.may_call() {
-            return self.leave(&charge, Error::NothingStarted).await;
+        let rail = self.rail_call.service.rail_of(&charge)?;
+        if !self.rail_call.may_call(self.lease, &charge) {
+            return self.abandon(&charge, Error::NothingStarted).await;
         }
         self.call(rail, charge).await
     }
@@ -294,8 +263,13 @@ impl Attempt {
     /// Step 1. Returns the answer to the earlier request that the key stands for, if it does, or how
     /// the charge stands if it is no longer ours.
     async fn record(&self, charge: &mut Charge, key: &Key) -> Result<Option<Told>> {
-        let begun = self.service.begin(charge, key);
-        let begun = tokio::time::timeout_at(self.started + RECORD_BY, begun).await;
+        let RailCall {
+            service,
+            gate,
+            started,
+        } = &self.rail_call;
+        let begun = service.begin(charge, key);
+        let begun = tokio::time::timeout_at(*started + RECORD_BY, begun).await;
         let error: anyhow::Error = match begun {
             Ok(Err(Error::Database(error))) => error.into(),
             Ok(done) => return done,
@@ -303,9 +277,9 @@ impl Attempt {
         };
         let error = format!("{error:#}");
         tracing::error!(error, "the charge is not written, or not certainly");
-        self.gate.leave();
-        match self.service.look_for(charge, key).await {
-            Ok(None) => self.leave(charge, Error::NothingStarted).await.map(Some),
+        gate.forbid_call();
+        match service.look_for(charge, key).await {
+            Ok(None) => self.abandon(charge, Error::NothingStarted).await.map(Some),
             Err(Error::Database(error)) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
@@ -319,7 +293,7 @@ impl Attempt {
 
     /// Step 2. Returns how the charge stands if it is no longer ours.
     async fn open(&self, charge: &Charge) -> Result<Option<Told>> {
-        let told = match self.service.teller.open(charge).await {
+        let told = match self.rail_call.service.teller.open(charge).await {
             Ok(Opened::Recorded) => return Ok(None),
             Ok(Opened::Refused) if charge.hosted => Error::SessionNotPayable,
             Ok(Opened::Refused) => Error::NothingStarted,
@@ -331,13 +305,14 @@ impl Attempt {
                 Error::NothingStarted
             }
         };
-        self.leave(charge, told).await.map(Some)
+        self.abandon(charge, told).await.map(Some)
     }
 
     /// Step 3, and what follows.
     async fn call(&self, rail: &Rail, charge: Charge) -> Result<Told> {
         let answer = rail.request_payment(&request(&charge)).await;
-        match self.service.write_request_outcome(&charge, &answer).await {
+        let service = &self.rail_call.service;
+        match service.write_request_outcome(&charge, &answer).await {
             Ok(told) => Ok(told),
             Err(error) => {
                 // The rail may have it, so this is no failure: the reconciler asks.
@@ -352,17 +327,22 @@ impl Attempt {
 
     /// We did not call the rail and will not. The caller is told so once nothing is left of the
     /// charge; or how it stands, where somebody has been answered or has taken over.
-    async fn leave(&self, charge: &Charge, told: Error) -> Result<Told> {
+    async fn abandon(&self, charge: &Charge, told: Error) -> Result<Told> {
+        let RailCall {
+            service,
+            gate,
+            started,
+        } = &self.rail_call;
         // Whoever waits hears of it from here; the gate tells who waits no longer.
-        self.gate.leave();
-        let event = if self.started.elapsed() < START_BY {
+        gate.forbid_call();
+        let event = if started.elapsed() < START_BY {
             Event::Withdrawn
         } else {
             Event::Failed(FailureReason::RailUnavailable)
         };
-        match self.service.give_up(charge, event).await {
+        match service.give_up(charge, event).await {
             Ok(true) => Err(told),
-            Ok(false) => Ok(self.service.told_late(charge.clone()).await),
+            Ok(false) => Ok(service.told_late(charge.clone()).await),
             Err(error) => {
                 // The reconciler ends it: its reference stays unknown to the rail.
                 tracing::error!(

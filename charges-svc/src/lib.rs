@@ -3,8 +3,9 @@
 //! Owns the database `charges`. Promises (design §3):
 //!
 //! - A charge is written down, with every identifier that it will ever have, before its rail is
-//!   called, and the rail is called once for it.
-//! - Its outcome is the rail's word. What nobody knows stays INITIATED and is asked about.
+//!   called, and the payment request goes out once; once more only as `resend.rs` says.
+//! - Its outcome is the rail's word, or an operator's. What nobody knows stays INITIATED and is
+//!   asked about.
 //! - What becomes true together (state, postings, event, key) is committed together. SETTLED and
 //!   FAILED never change; money that does not fit is in suspense, with a case for an operator.
 //! - sessions-svc hears of each change first, and webhooks-svc only after that.
@@ -19,13 +20,13 @@ pub mod config;
 mod create;
 pub mod error;
 pub mod failure;
-mod gate;
 pub mod grpc;
 pub mod ledger;
 mod message;
 mod operate;
 mod otp;
 pub mod rail;
+mod rail_call;
 mod reconcile;
 mod resend;
 pub mod schedule;
@@ -68,7 +69,7 @@ pub static SCHEMA: Schema = Schema {
 };
 
 /// Longest wait for another service's answer.
-const CALL_MAX: Duration = Duration::from_secs(5);
+const SERVICE_CALL_MAX: Duration = Duration::from_secs(5);
 
 /// A rail call that runs when the process stops, and the writing of its outcome, take less.
 const DRAIN_MAX: Duration = Duration::from_secs(15);
@@ -123,8 +124,9 @@ fn service(
     reconcile_alarms: Alarms,
     relay: &Worker,
 ) -> anyhow::Result<Service> {
-    let sessions = connect(&config.sessions_url, &config.tls, CALL_MAX).context("SESSIONS_URL")?;
-    let webhooks = connect(&config.webhooks_url, &config.tls, CALL_MAX).context("WEBHOOKS_URL")?;
+    let connect = |url: &str| connect(url, &config.tls, SERVICE_CALL_MAX);
+    let sessions = connect(&config.sessions_url).context("SESSIONS_URL")?;
+    let webhooks = connect(&config.webhooks_url).context("WEBHOOKS_URL")?;
     let teller = Teller::new(db, sessions, webhooks);
     let (tasks, telling) = (Tasks::new(), teller.clone());
     let hand_on = move |row| telling.clone().hand_on(row);
@@ -148,7 +150,7 @@ fn start_loops(loops: &Tasks, service: &Arc<Service>, relay: Worker, shutdown: &
         sweeper,
         shutdown.clone(),
     ));
-    loops.spawn(books::keep(Arc::clone(service), shutdown.clone()));
+    loops.spawn(books::seal_and_check(Arc::clone(service), shutdown.clone()));
     loops.spawn(upkeep::measure(Arc::clone(service), shutdown.clone()));
 }
 

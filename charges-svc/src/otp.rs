@@ -5,28 +5,22 @@
 
 use std::sync::Arc;
 
-use chassis::{
-    clock::Activity,
-    ids::{MerchantId, Reference},
-};
+use chassis::ids::{MerchantId, Reference};
 use secrecy::SecretString;
-use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
     charge::{Charge, Event, Lease, State},
-    create::{ANSWER_BY, START_BY},
     error::{Error, Result},
     failure::FailureReason,
-    gate::Gate,
     message,
     rail::{Answer, OtpSubmitted, Outcome as _},
+    rail_call::RailCall,
     service::{Service, Told},
     store,
 };
 
 impl Service {
-    /// Submits a code that the payer was given. Answers by [`ANSWER_BY`], and goes on if that is
-    /// too early.
+    /// Submits a code that the payer was given. Answers as [`RailCall::answer_in_time`] does.
     pub async fn submit_otp(
         self: &Arc<Self>,
         merchant_id: MerchantId,
@@ -35,28 +29,9 @@ impl Service {
     ) -> Result<Told> {
         let charge = self.get_charge(merchant_id, reference).await?;
         let otp = otp.check()?;
-        let (id, called) = (charge.transaction_id, charge.clone());
-        let (gate, started) = (Gate::default(), Instant::now());
-        let submission = Submission {
-            service: Arc::clone(self),
-            gate: gate.clone(),
-            started,
-            _activity: self.clock.activity(),
-        };
-        let (done, outcome) = oneshot::channel();
-        self.tasks.spawn(async move {
-            let told = submission.run(&charge, &otp).await;
-            if done.send(told).is_err() {
-                tracing::info!(transaction.id = %id, "the code was submitted, its caller is gone");
-            }
-        });
-        match tokio::time::timeout_at(started + ANSWER_BY, outcome).await {
-            Ok(Ok(told)) => told,
-            // Too late, or the task panicked. The code is not sent any more, but its try may not be
-            // given back.
-            Ok(Err(_)) | Err(_) if gate.leave() => Err(Error::OutcomeUnknown),
-            Ok(Err(_)) | Err(_) => Ok(self.told_late(called).await),
-        }
+        let rail_call = RailCall::new(self);
+        let work = send(rail_call.clone(), charge.clone(), otp);
+        rail_call.answer_in_time(charge, work).await
     }
 
     /// Takes the charge for one code, and counts the try.
@@ -179,43 +154,32 @@ impl Otp {
 }
 
 /// One code on its way, in a task of its own.
-struct Submission {
-    service: Arc<Service>,
-    gate: Gate,
-    started: Instant,
-    _activity: Activity,
-}
-
-impl Submission {
-    async fn run(&self, charge: &Charge, otp: &SecretString) -> Result<Told> {
-        let rail = self.service.rail_of(charge)?;
-        let lease = Lease::new(&self.service.clock, self.service.settings.lease);
-        let taken = match self.service.take_for_code(charge, lease).await {
-            Ok(taken) => taken,
-            Err(Error::Database(error)) => {
-                // Before its commit was tried.
-                tracing::error!(%error, "the charge is not taken for the code");
-                return Err(Error::NothingStarted);
-            }
-            Err(error) => return Err(error),
-        };
-        let is_late = self.started.elapsed() >= START_BY
-            || lease.term.is_over(&self.service.clock)
-            || !self.service.outlives_a_call(&taken);
-        if is_late || !self.gate.may_call() {
-            return Err(self.service.give_back(&taken).await);
+async fn send(rail_call: RailCall, charge: Charge, otp: SecretString) -> Result<Told> {
+    let service = &rail_call.service;
+    let rail = service.rail_of(&charge)?;
+    let lease = Lease::new(&service.clock, service.settings.lease);
+    let taken = match service.take_for_code(&charge, lease).await {
+        Ok(taken) => taken,
+        Err(Error::Database(error)) => {
+            // Before its commit was tried.
+            tracing::error!(%error, "the charge is not taken for the code");
+            return Err(Error::NothingStarted);
         }
-        let answer = rail.submit_otp(taken.rail_reference, otp).await;
-        match self.service.write_code_outcome(&taken, &answer).await {
-            Ok(told) => Ok(told),
-            Err(error) => {
-                // The rail may have it, so this is no failure: the reconciler asks.
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "the rail's reply is not written"
-                );
-                Ok(Told::unanswered(taken))
-            }
+        Err(error) => return Err(error),
+    };
+    if !rail_call.may_call(lease, &taken) {
+        return Err(service.give_back(&taken).await);
+    }
+    let answer = rail.submit_otp(taken.rail_reference, &otp).await;
+    match service.write_code_outcome(&taken, &answer).await {
+        Ok(told) => Ok(told),
+        Err(error) => {
+            // The rail may have it, so this is no failure: the reconciler asks.
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the rail's reply is not written"
+            );
+            Ok(Told::unanswered(taken))
         }
     }
 }

@@ -29,7 +29,7 @@ mod words;
 
 pub use momo::Momo;
 pub use paystack::{CallbackError, Paystack};
-pub use wire::CALL_MAX;
+pub use wire::RAIL_CALL_MAX;
 
 /// The payer's network, as the merchant chose it; never read from the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,5 +1,5 @@
-//! The reconciler: asks rails about charges when their time comes, and acts on the answers. The
-//! only way in which a charge ends once its rail may have been called.
+//! The reconciler: asks rails about charges when their time comes, and acts on the answers. Whatever
+//! the rail's own reply or an operator has not ended, ends here.
 //!
 //! Each rail has a reconciler of its own, with places and a budget of its own: one that hangs keeps
 //! no other waiting.
@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
 use crate::{
-    budget::Budget,
+    budget::TokenBucket,
     callback,
     case::{Case, CaseKind},
     charge::{Charge, Event},
@@ -42,7 +42,7 @@ const RUNNING_MAX: usize = 32;
 /// What asks one rail.
 pub struct Reconciler {
     rail: &'static str,
-    budget: Budget,
+    budget: TokenBucket,
     worker: Worker,
 }
 
@@ -67,7 +67,7 @@ impl Reconciler {
     pub fn new(rail: &Rail, clock: &Clock) -> Self {
         Self {
             rail: rail.name(),
-            budget: Budget::new(rail.queries_per_second(), clock.now()),
+            budget: TokenBucket::new(rail.queries_per_second(), clock.now()),
             worker: clock.worker(rail.name()),
         }
     }
@@ -113,9 +113,9 @@ impl Reconciler {
             if places == 0 || due.is_none_or(|due| due > now) {
                 return Ok(due);
             }
-            let room = self.budget.room(now).min(places as u64);
+            let room = self.budget.available(now).min(places as u64);
             if room == 0 {
-                return Ok(Some(self.budget.next()));
+                return Ok(Some(self.budget.next_at()));
             }
             let mut tx = service.db.begin().await?;
             let limit = i64::try_from(room).unwrap_or(i64::MAX);
@@ -252,7 +252,8 @@ impl Service {
         Ok(())
     }
 
-    /// An answer tells how things stood when the rail was asked, however late it comes.
+    /// Does what the verdict says, as of `asked_at`: an answer tells how things stood then, however
+    /// late it comes.
     async fn act(
         &self,
         tx: &mut Tx,

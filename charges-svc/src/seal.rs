@@ -1,4 +1,4 @@
-//! How a block of postings is sealed. Pure.
+//! How postings are sealed: a hash chain over blocks of postings. Pure.
 //!
 //! Promise: two different histories of the ledger never have the same last hash. A block's hash is
 //! over everything that stands in it, each field with its length before it, and over the hash of the
@@ -55,29 +55,18 @@ pub fn hash(previous: &str, number: i64, sealed_at: Timestamp, lines: &[SealedLi
     for line in lines {
         field(line.kind.as_bytes());
         field(line.subject.as_bytes());
-        // What is not there has no bytes, which no number, time or name has.
-        field(
-            line.line
-                .map(i64::to_be_bytes)
-                .as_ref()
-                .map_or(&[], <[u8; 8]>::as_slice),
-        );
+        field(bytes(&line.line.map(i64::to_be_bytes)));
         field(line.account.as_deref().unwrap_or_default().as_bytes());
-        field(
-            line.amount_minor
-                .map(i64::to_be_bytes)
-                .as_ref()
-                .map_or(&[], <[u8; 8]>::as_slice),
-        );
+        field(bytes(&line.amount_minor.map(i64::to_be_bytes)));
         field(line.currency.as_deref().unwrap_or_default().as_bytes());
-        field(
-            line.posted_at
-                .map(nanoseconds)
-                .as_ref()
-                .map_or(&[], <[u8; 16]>::as_slice),
-        );
+        field(bytes(&line.posted_at.map(nanoseconds)));
     }
     hex::encode(hash.finalize())
+}
+
+/// What is not there has no bytes, which no number, time or name has.
+fn bytes<const N: usize>(value: &Option<[u8; N]>) -> &[u8] {
+    value.as_slice().as_flattened()
 }
 
 /// The same on every machine.

@@ -46,7 +46,7 @@ pub struct Settings {
     /// Real time. How long work of a process that died waits for another.
     pub lease: Duration,
     /// Real time. The longest that a rail call takes, with the writing of its outcome.
-    pub call_max: Duration,
+    pub call_and_write_max: Duration,
     /// Where fees that rails keep are posted: `fees:<name>`.
     pub fee_account: String,
 }
@@ -228,7 +228,7 @@ impl Service {
 
     /// Whether a rail call that begins now is over, and written down, while the charge is held.
     pub fn outlives_a_call(&self, held: &Charge) -> bool {
-        let over_at = self.clock.real_now() + self.settings.call_max;
+        let over_at = self.clock.real_now() + self.settings.call_and_write_max;
         held.lease_until.is_some_and(|until| until >= over_at)
     }
 

@@ -87,7 +87,7 @@ async fn measure_once(service: &Service) -> Result<()> {
     Ok(())
 }
 
-/// A gauge takes 32 bits.
+/// A gauge is an f64, which is made of a u32 but not of an i64.
 fn gauged(count: i64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

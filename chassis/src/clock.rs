@@ -41,7 +41,7 @@ use alignment::Alignment;
 use host::Host;
 use worker::WorkerState;
 
-pub use alignment::{DRIFT_MAX, Look, Term};
+pub use alignment::{Look, Term};
 pub use timestamp::{Timestamp, TimestampError};
 pub use worker::{Activity, Alarm, Worker};
 
@@ -67,16 +67,16 @@ struct Shared {
     quieter: Notify,
     /// Held through one [`Clock::advance`].
     travel: tokio::sync::Mutex<()>,
-    /// Where the offset is kept; `None` where this clock does not travel.
+    /// Where `ahead_ms` is kept; `None` where this clock does not travel.
     kept_in: Option<PathBuf>,
 }
 
-/// This clock does not travel, or could not keep its offset.
+/// This clock does not travel, or could not keep how far it was moved.
 #[derive(Debug, thiserror::Error)]
 pub enum TravelError {
     #[error("this clock cannot be moved")]
     NotTravelling,
-    #[error("the clock's offset cannot be kept")]
+    #[error("how far the clock was moved cannot be kept")]
     NotKept(#[source] io::Error),
 }
 
@@ -89,12 +89,12 @@ impl Clock {
     /// The clock of a replica in a simulation, and of nothing else. The runtime's time is paused
     /// there and stepped from outside; this host's clock shows `start` and whatever has gone by
     /// of the runtime's time since now, too fast by `drift_ppm` millionths, and is off by
-    /// `skew_ms`. What steps it looks at [`Clock::is_busy`] and [`Clock::next_due`].
-    pub fn simulated(start: Timestamp, skew_ms: i64, drift_ppm: i64) -> Self {
-        Self::new(Host::simulated(start, skew_ms, drift_ppm), 0, None)
+    /// `offset_ms`. What steps it looks at [`Clock::is_busy`] and [`Clock::next_due`].
+    pub fn simulated(start: Timestamp, offset_ms: i64, drift_ppm: i64) -> Self {
+        Self::new(Host::simulated(start, offset_ms, drift_ppm), 0, None)
     }
 
-    /// A clock that can be moved. Its offset is kept in `file` and taken up again from there.
+    /// A clock that can be moved. How far it was moved is kept in `file` and taken up from there.
     pub fn travelling(file: PathBuf) -> io::Result<Self> {
         let ahead_ms = match std::fs::read_to_string(&file) {
             Ok(text) => text.trim().parse().map_err(io::Error::other)?,
@@ -177,11 +177,12 @@ impl Clock {
             let quieter = self.0.quieter.notified();
             tokio::pin!(quieter);
             quieter.as_mut().enable();
-            if let Ok(next) = self.look() {
-                return next;
-            }
+            let busy = match self.look() {
+                Ok(next) => return next,
+                Err(busy) => busy,
+            };
             if tokio::time::timeout(LOOK_AGAIN, quieter).await.is_err() {
-                tracing::trace!("still waiting for work to end");
+                tracing::trace!(busy, "still waiting for work to end");
             }
         }
     }
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_offset_outlives_the_process() {
+    async fn how_far_it_was_moved_outlives_the_process() {
         let file = std::env::temp_dir().join(format!("clock-{}", uuid::Uuid::new_v4()));
         let clock = Clock::travelling(file.clone()).unwrap();
         let moved = clock.advance(Duration::from_secs(86_400)).await.unwrap();

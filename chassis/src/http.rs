@@ -4,7 +4,7 @@
 //! or ends a drain that a half-sent header holds up.
 
 mod arriving;
-mod crowd;
+mod idle;
 mod write_deadline;
 
 use std::{
@@ -33,7 +33,7 @@ use tower::ServiceExt as _;
 pub use self::arriving::BodyTooSlow;
 use self::{
     arriving::Arriving,
-    crowd::{Crowd, Member},
+    idle::{Connection, IdleConnections},
     write_deadline::WriteDeadline,
 };
 use crate::shutdown::{Shutdown, Tasks};
@@ -70,10 +70,10 @@ pub struct Limits {
     pub stalled_max: Duration,
     /// Bytes of a request's head.
     pub head_bytes_max: usize,
-    /// Connections at the same time. For one more, the one goes that has waited longest for its
-    /// client; where none has waited long, it waits to be served.
+    /// Connections at the same time. For one more, the one that has been idle longest is evicted;
+    /// where none has been idle for long, it waits to be served.
     pub connections_max: usize,
-    /// Of these, those of one address that wait for their client. For one more, the longest goes.
+    /// Of these, the idle ones of one address. For one more, its oldest is evicted.
     pub waiting_per_address_max: usize,
     /// The address that a peer's connections count for; none for a proxy, which has many clients.
     pub counted_as: Arc<dyn Fn(IpAddr) -> Option<IpAddr> + Send + Sync>,
@@ -98,7 +98,7 @@ impl Default for Limits {
 }
 
 /// Files that this process may have open, of which each connection is one: raised to all that the
-/// system allows it. Many systems begin with 1,024, for programs of another age.
+/// system allows it. The usual default, 1,024, is too low for a server.
 pub fn raise_open_files_max() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -126,20 +126,20 @@ pub async fn serve(
     let connections = Tasks::new();
     let drained = Shutdown::new();
     let places = Arc::new(Semaphore::new(limits.connections_max));
-    let crowd = Arc::new(Crowd::new(limits.waiting_per_address_max));
-    while let Some((stream, peer, place)) = accept(&listener, &places, &crowd, &shutdown).await {
+    let idle = Arc::new(IdleConnections::new(limits.waiting_per_address_max));
+    while let Some((stream, peer, place)) = accept(&listener, &places, &idle, &shutdown).await {
         if let Err(error) = prepare(&stream) {
             tracing::debug!(%error, "the client has gone");
             continue;
         }
-        let member = Arc::new(crowd.join((limits.counted_as)(peer.ip())));
-        let client = (stream, peer, member.clone());
-        let connection = connection(router.clone(), client, limits.clone(), shutdown.clone());
+        let connection = Arc::new(idle.add((limits.counted_as)(peer.ip())));
+        let client = (stream, peer, connection.clone());
+        let serving = serve_connection(router.clone(), client, limits.clone(), shutdown.clone());
         let drained = drained.clone();
         connections.spawn(async move {
             tokio::select! {
-                () = connection => {}
-                () = member.gone() => {}
+                () = serving => {}
+                () = connection.evicted() => {}
                 () = drained.wait() => {}
             }
             drop(place);
@@ -156,7 +156,7 @@ pub async fn serve(
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
-    crowd: &Crowd,
+    idle: &IdleConnections,
     shutdown: &Shutdown,
 ) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     loop {
@@ -168,14 +168,14 @@ async fn accept(
             Ok((stream, peer)) => {
                 let place = tokio::select! {
                     () = shutdown.wait() => return None,
-                    place = place(places, crowd) => place,
+                    place = place(places, idle) => place,
                 };
                 return Some((stream, peer, place));
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
                 // The system may have no socket left.
-                crowd.send_one_away();
+                idle.evict_oldest();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -183,12 +183,12 @@ async fn accept(
 }
 
 /// A place for a connection; at another's cost where there is none.
-async fn place(places: &Arc<Semaphore>, crowd: &Crowd) -> OwnedSemaphorePermit {
+async fn place(places: &Arc<Semaphore>, idle: &IdleConnections) -> OwnedSemaphorePermit {
     loop {
         if let Ok(place) = places.clone().try_acquire_owned() {
             return place;
         }
-        crowd.send_one_away();
+        idle.evict_oldest();
         let place = tokio::time::timeout(ACCEPT_PAUSE, places.clone().acquire_owned());
         if let Ok(Ok(place)) = place.await {
             return place;
@@ -202,24 +202,24 @@ fn prepare(stream: &TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-async fn connection(
+async fn serve_connection(
     router: Router,
-    (stream, peer, member): (TcpStream, SocketAddr, Arc<Member>),
+    (stream, peer, connection): (TcpStream, SocketAddr, Arc<Connection>),
     limits: Limits,
     shutdown: Shutdown,
 ) {
     let answer = service_fn(move |request: http::Request<Incoming>| {
-        let (router, member) = (router.clone(), member.clone());
+        let (router, connection) = (router.clone(), connection.clone());
         async move {
-            if !member.run() {
+            if !connection.mark_active() {
                 // The connection is about to be closed.
                 std::future::pending::<()>().await;
             }
-            let arriving = |body| Arriving::new(body, limits.body_max, member.clone());
+            let arriving = |body| Arriving::new(body, limits.body_max, connection.clone());
             let mut request = request.map(|body| Body::new(arriving(body)));
             request.extensions_mut().insert(ConnectInfo(peer));
             let Ok(response) = router.oneshot(request).await;
-            member.wait();
+            connection.mark_idle();
             Ok::<_, Infallible>(response)
         }
     });

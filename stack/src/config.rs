@@ -19,7 +19,7 @@ pub struct Config {
     #[arg(long)]
     pub demo: bool,
 
-    /// Where databases, keys and the clock's offset are kept.
+    /// Where databases and keys are kept, and how far the clock was moved.
     #[arg(long, default_value = "./data")]
     pub data: PathBuf,
 

@@ -47,7 +47,7 @@ impl Stack {
         std::fs::create_dir_all(&data)
             .with_context(|| format!("the data folder {} cannot be made", data.display()))?;
         let clock = Clock::travelling(data.join("clock"))
-            .context("the clock's offset in the data folder cannot be read")?;
+            .context("how far the clock was moved cannot be read from the data folder")?;
         let shutdown = Shutdown::new();
         let services = services::start(config, &data, &clock, &shutdown).await?;
         let demo = demo_merchant(&services, &data.join(DEMO_FILE)).await?;

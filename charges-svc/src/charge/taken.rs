@@ -7,10 +7,10 @@ use std::time::Duration;
 use chassis::clock::Timestamp;
 
 use super::{Charge, State};
-use crate::{create::START_BY, rail::CALL_MAX, schedule::Timing};
+use crate::{rail::RAIL_CALL_MAX, rail_call::START_BY, schedule::Timing};
 
 /// A rail call that is written down before it is made is over this much later.
-pub const CALL_OVER_BY: Duration = START_BY.saturating_add(CALL_MAX);
+pub const CALL_OVER_BY: Duration = START_BY.saturating_add(RAIL_CALL_MAX);
 
 impl Charge {
     /// The latest moment at which the network can have taken the payment, or the latest code. Its
@@ -32,7 +32,7 @@ impl Charge {
     /// The payment request is about to go out once more.
     pub fn begin_resend(&mut self, now: Timestamp) {
         self.resent_at = Some(now);
-        self.taken_by = Some(self.taken_by().max(now + CALL_MAX));
+        self.taken_by = Some(self.taken_by().max(now + RAIL_CALL_MAX));
     }
 
     /// Whether the payment request may go out once more, where the network says that it has none:

@@ -22,7 +22,7 @@ const BODY_BYTES_MAX: usize = 256 * 1024;
 const IDLE_MAX: Duration = Duration::from_secs(15);
 
 /// Longest that any call may take (design: "the rail, 8 s at most").
-pub const CALL_MAX: Duration = Duration::from_secs(8);
+pub const RAIL_CALL_MAX: Duration = Duration::from_secs(8);
 
 /// A rail's address and the connections to it.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ impl Wire {
     /// # Errors
     /// The address is no plain HTTP address, or TLS cannot be set up.
     pub fn new(base: &Url) -> anyhow::Result<Self> {
-        let client = client_builder(CALL_MAX)
+        let client = client_builder(RAIL_CALL_MAX)
             .pool_idle_timeout(IDLE_MAX)
             .build()?;
         let base = plain_base(base)?;
@@ -112,7 +112,7 @@ pub fn plain_base(url: &Url) -> anyhow::Result<String> {
 
 /// Whether a call may be allowed to take so long.
 pub fn is_call_timeout(timeout: Duration) -> bool {
-    !timeout.is_zero() && timeout <= CALL_MAX
+    !timeout.is_zero() && timeout <= RAIL_CALL_MAX
 }
 
 /// A header that is shown nowhere.

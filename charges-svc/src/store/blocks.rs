@@ -102,7 +102,7 @@ pub async fn count_unsealed(conn: &mut Conn) -> Result<i64> {
     Ok(waiting)
 }
 
-/// Whether any does.
+/// Whether a posting waits to be sealed.
 pub async fn has_unsealed(conn: &mut Conn) -> Result<bool> {
     let found: Option<(String,)> = conn
         .sql("select kind from unsealed_postings limit 1")
@@ -171,7 +171,7 @@ pub async fn queue(tx: &mut Tx, kind: &str, subject: Uuid) -> Result<()> {
 }
 
 /// Postings that are in no block and wait for none: nothing of ours wrote them. Always none.
-pub async fn strays(conn: &mut Conn, limit: i64) -> Result<Vec<(String, Uuid)>> {
+pub async fn unqueued(conn: &mut Conn, limit: i64) -> Result<Vec<(String, Uuid)>> {
     conn.sql(
         "select distinct kind, subject from postings
          where not exists (

@@ -36,6 +36,16 @@ async fn post(bare: &Bare) -> Posting {
     posting
 }
 
+async fn post_many(bare: &Bare, count: usize) {
+    let now = bare.clock.now();
+    let mut tx = bare.db.begin().await.unwrap();
+    for _ in 0..count {
+        let posting = ledger::settlement(&new_charge(now)).unwrap();
+        assert!(store::postings::post(&mut tx, &posting, now).await.unwrap());
+    }
+    tx.commit().await.unwrap();
+}
+
 async fn seal(bare: &Bare) -> u64 {
     now_due(&bare.db).await;
     books::seal(&bare.db, &bare.clock).await.unwrap()
@@ -138,13 +148,7 @@ async fn a_posting_that_commits_late_is_in_a_later_block() {
 #[tokio::test]
 async fn sealers_at_once_make_one_chain() {
     let bare = Bare::new().await;
-    let now = bare.clock.now();
-    let mut tx = bare.db.begin().await.unwrap();
-    for _ in 0..1_100 {
-        let posting = ledger::settlement(&new_charge(now)).unwrap();
-        assert!(store::postings::post(&mut tx, &posting, now).await.unwrap());
-    }
-    tx.commit().await.unwrap();
+    post_many(&bare, 1_100).await;
     now_due(&bare.db).await;
     let sealed = join_all((0..6).map(async |_| books::seal(&bare.db, &bare.clock).await.unwrap()));
     assert_eq!(sealed.await.into_iter().sum::<u64>(), 3);
@@ -177,7 +181,7 @@ async fn found_after(statements: &[&'static str]) -> Vec<Finding> {
         // As told to people, whoever it is about.
         if let Finding::Gone { subject, .. }
         | Finding::Unbalanced { subject, .. }
-        | Finding::Stray { subject, .. } = finding
+        | Finding::Unqueued { subject, .. } = finding
         {
             *subject = Uuid::nil();
         }
@@ -253,11 +257,11 @@ async fn a_posting_that_is_gone_or_was_put_beside_is_found() {
          )",
     ])
     .await;
-    let stray = Finding::Stray {
+    let unqueued = Finding::Unqueued {
         kind: "FORGED".to_owned(),
         subject: Uuid::nil(),
     };
-    assert_eq!(found, [stray]);
+    assert_eq!(found, [unqueued]);
 }
 
 #[tokio::test]
@@ -289,11 +293,11 @@ async fn a_posting_that_nobody_queued_is_told_once_and_sealed() {
     let posting = post(&bare).await;
     tamper(&bare.db, &["delete from unsealed_postings"]).await;
     assert_eq!(seal(&bare).await, 0);
-    let stray = Finding::Stray {
+    let unqueued = Finding::Unqueued {
         kind: posting.kind.code().to_owned(),
         subject: posting.subject,
     };
-    assert_eq!(check(&bare).await, [stray]);
+    assert_eq!(check(&bare).await, [unqueued]);
     assert_eq!(seal(&bare).await, 1);
     everything_is_due(&bare).await;
     assert_eq!(check(&bare).await, []);
@@ -314,6 +318,19 @@ async fn between_two_whole_checks_only_new_blocks_are_looked_at() {
     assert_eq!(check(&bare).await, [changed(2)]);
     everything_is_due(&bare).await;
     assert_eq!(check(&bare).await[..2], [changed(1), changed(2)]);
+}
+
+#[tokio::test]
+async fn a_check_that_finds_too_much_is_gone_on_with() {
+    let bare = Bare::new().await;
+    post_many(&bare, 1_001).await;
+    assert_eq!(seal(&bare).await, 3);
+    tamper(&bare.db, &["delete from postings"]).await;
+    let told = check(&bare).await;
+    assert!(!told.contains(&changed(3)), "enough was found before");
+    let told = check(&bare).await;
+    assert!(matches!(told[..], [_, Finding::Gone { .. }]), "{told:?}");
+    assert_eq!(told[0], changed(3));
 }
 
 #[tokio::test]

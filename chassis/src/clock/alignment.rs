@@ -2,8 +2,8 @@
 //!
 //! A look at the store's clock between two at the host's says between which bounds the offset
 //! lies. The first look sets it to their middle. Each later one changes it only where it
-//! contradicts what is known, and by no more than that, so that the time of the journey, which
-//! differs from look to look, does not make time tremble.
+//! contradicts what is known, and by no more than that, so that varying round trips do not make
+//! the clock jitter.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{Clock, Timestamp};
 
 /// A host that is as far from the store as this is wrong, or the store is: the process is not
 /// ready.
-pub const DRIFT_MAX: Duration = Duration::from_secs(2);
+const OFFSET_MAX: Duration = Duration::from_secs(2);
 
 /// The longest that [`Clock::now`] stands still so as not to run backwards. A host whose clock
 /// leapt further has shown times that were plainly wrong, and must not go on doing so.
@@ -97,19 +97,19 @@ impl Clock {
             "the store's clock was looked at"
         );
         drop(alignment);
-        metrics::gauge!("clock_drift_seconds").set(self.drift());
+        metrics::gauge!("clock_offset_seconds").set(self.offset());
         true
     }
 
     /// How far the host's clock and the store's are apart, where that was measured.
-    pub fn drift(&self) -> Duration {
+    pub fn offset(&self) -> Duration {
         Duration::from_millis(self.0.alignment().offset_ms().unsigned_abs())
     }
 
     /// Whether the host's clock may be that of the store, as far as is known.
     pub fn agrees_with_store(&self) -> bool {
         let error_ms = self.0.alignment().error_ms.unsigned_abs();
-        self.drift() < DRIFT_MAX + Duration::from_millis(error_ms)
+        self.offset() < OFFSET_MAX + Duration::from_millis(error_ms)
     }
 
     /// A term that begins now.
@@ -219,7 +219,7 @@ mod tests {
         let clock = Clock::simulated(at(0), 60_000, 0);
         let (slow, quick) = (look(-60_000, [900, 100]), look(-60_000, [10, 10]));
         assert!(clock.align(&[slow, quick, slow]));
-        assert_eq!(clock.drift(), Duration::from_secs(60));
+        assert_eq!(clock.offset(), Duration::from_secs(60));
         let moved = clock.host_now().since(clock.now());
         assert!(moved.abs_diff(Duration::from_secs(60)) < Duration::from_secs(5));
     }
@@ -233,11 +233,11 @@ mod tests {
             after: at(0),
         };
         assert!(!clock.align(&[torn]));
-        assert_eq!(clock.drift(), Duration::ZERO);
+        assert_eq!(clock.offset(), Duration::ZERO);
     }
 
     #[tokio::test]
-    async fn two_seconds_of_drift_are_too_many() {
+    async fn an_offset_of_two_seconds_is_too_much() {
         for ahead_ms in [-1_000, 1_000] {
             let clock = Clock::simulated(at(0), 0, 0);
             assert!(clock.agrees_with_store());

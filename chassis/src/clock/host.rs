@@ -17,16 +17,16 @@ pub(super) enum Host {
 #[derive(Debug)]
 pub(super) struct Simulated {
     start: Timestamp,
-    skew_ms: i64,
+    offset_ms: i64,
     drift_ppm: i64,
     since: Instant,
 }
 
 impl Host {
-    pub fn simulated(start: Timestamp, skew_ms: i64, drift_ppm: i64) -> Self {
+    pub fn simulated(start: Timestamp, offset_ms: i64, drift_ppm: i64) -> Self {
         Self::Simulated(Simulated {
             start,
-            skew_ms,
+            offset_ms,
             drift_ppm,
             since: Instant::now(),
         })
@@ -53,7 +53,7 @@ impl Simulated {
         let elapsed_us = i128::try_from(elapsed.as_micros()).unwrap_or(i128::MAX);
         let drifted = elapsed_us.saturating_mul(1_000_000 + i128::from(self.drift_ppm));
         let elapsed_ms = i64::try_from(drifted / 1_000_000_000).unwrap_or(i64::MAX);
-        let since_start_ms = elapsed_ms.saturating_add(self.skew_ms);
+        let since_start_ms = elapsed_ms.saturating_add(self.offset_ms);
         self.start.plus_millis(since_start_ms)
     }
 }
@@ -65,14 +65,14 @@ mod tests {
     #[test]
     fn a_simulated_host_is_off_and_drifts() {
         let start = Timestamp::from_unix_millis(1_700_000_000_000).unwrap();
-        for (skew_ms, drift_ppm, shown_ms) in [
+        for (offset_ms, drift_ppm, shown_ms) in [
             (0, 0, 1_000_000),
             (-60_000, 100, 940_100),
             (60_000, -100, 1_059_900),
         ] {
             let simulated = Simulated {
                 start,
-                skew_ms,
+                offset_ms,
                 drift_ppm,
                 since: Instant::now(),
             };

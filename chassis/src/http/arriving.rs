@@ -13,7 +13,7 @@ use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::crowd::Member;
+use super::idle::Connection;
 
 /// The body of a request that did not arrive in time.
 #[derive(Debug, thiserror::Error)]
@@ -21,29 +21,29 @@ use super::crowd::Member;
 pub struct BodyTooSlow;
 
 /// A body that fails with [`BodyTooSlow`] once its time has passed. While some of it is missing,
-/// its connection waits for the client.
+/// its connection is idle.
 pub(super) struct Arriving {
     body: Incoming,
     until: Instant,
     too_slow: Option<Pin<Box<Sleep>>>,
-    member: Arc<Member>,
-    waits: bool,
+    connection: Arc<Connection>,
+    is_idle: bool,
 }
 
 impl Arriving {
-    pub(super) fn new(body: Incoming, body_max: Duration, member: Arc<Member>) -> Self {
+    pub(super) fn new(body: Incoming, body_max: Duration, connection: Arc<Connection>) -> Self {
         Self {
             body,
             until: Instant::now() + body_max,
             too_slow: None,
-            member,
-            waits: false,
+            connection,
+            is_idle: false,
         }
     }
 
-    /// False where the connection was sent away.
-    fn run(&mut self) -> bool {
-        !std::mem::take(&mut self.waits) || self.member.run()
+    /// False where the connection was evicted.
+    fn mark_active(&mut self) -> bool {
+        !std::mem::take(&mut self.is_idle) || self.connection.mark_active()
     }
 }
 
@@ -59,8 +59,8 @@ impl HttpBody for Arriving {
         let arrived = match Pin::new(&mut this.body).poll_frame(cx) {
             Poll::Ready(frame) => frame.map(|frame| frame.map_err(axum::Error::new)),
             Poll::Pending => {
-                this.waits = true;
-                this.member.wait();
+                this.is_idle = true;
+                this.connection.mark_idle();
                 let until = this.until;
                 let too_slow = this
                     .too_slow
@@ -69,7 +69,7 @@ impl HttpBody for Arriving {
                 Some(Err(axum::Error::new(BodyTooSlow)))
             }
         };
-        if !this.run() {
+        if !this.mark_active() {
             // The connection is about to be closed, and its request with it.
             return Poll::Pending;
         }
@@ -88,6 +88,6 @@ impl HttpBody for Arriving {
 impl Drop for Arriving {
     /// Whoever gives up on a body goes on with the request.
     fn drop(&mut self) {
-        self.run();
+        self.mark_active();
     }
 }

@@ -1,6 +1,6 @@
 //! The HTTP accept loop, and the client for what we call.
 
-mod crowd;
+mod idle;
 
 use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
 

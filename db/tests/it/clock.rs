@@ -88,7 +88,7 @@ async fn replicas_with_clocks_apart_agree_on_what_is_due() {
 async fn on_sqlite_the_hosts_time_is_the_stores() {
     let db = Db::connect("sqlite::memory:", 1).await.unwrap();
     let clock = replica(&db, 60_000).await;
-    assert_eq!(clock.drift(), Duration::ZERO);
+    assert_eq!(clock.offset(), Duration::ZERO);
     assert!(clock.real_now() <= clock.host_now());
     assert!(clock.agrees_with_store());
 }
@@ -117,13 +117,13 @@ async fn a_host_that_goes_wrong_later_is_noticed() {
 async fn a_store_that_does_not_answer_leaves_the_clock_as_it_is() {
     let (_test, db) = database().await;
     let clock = replica(&db, 60_000).await;
-    let drift = clock.drift();
+    let offset = clock.offset();
     let again = db.clone();
     db.close().await;
     if again.is_postgres() {
         assert!(again.align(&clock).await.is_err());
     }
-    assert_eq!(clock.drift(), drift);
+    assert_eq!(clock.offset(), offset);
 }
 
 #[tokio::test]

@@ -97,7 +97,7 @@ async fn every_process_says_how_it_is_and_what_it_did() {
         assert_eq!(readiness(process).await, (200, all), "{}", process.name);
         let (code, metrics) = ask(process, "/metrics").await;
         assert_eq!(code, 200);
-        assert_eq!(metrics.contains("clock_drift_seconds 0"), is_measured);
+        assert_eq!(metrics.contains("clock_offset_seconds 0"), is_measured);
         for name in counted(process.name) {
             assert!(
                 metrics.contains(name),

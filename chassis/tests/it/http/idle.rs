@@ -1,4 +1,4 @@
-//! Connections that wait for their clients, and clients who do not read.
+//! Idle connections, and clients who do not read.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ const HALF_A_HEAD: &str = "GET / HTTP/1.1\r\nHost: x\r\n";
 const NO_BODY: &str = "POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n";
 
 #[tokio::test]
-async fn of_too_many_that_wait_the_longest_goes_whatever_it_has_sent() {
+async fn of_too_many_idle_ones_the_oldest_is_evicted_whatever_it_has_sent() {
     for sent in [SILENT, HALF_A_HEAD, NO_BODY] {
         let server = start(Limits {
             connections_max: 3,
@@ -66,7 +66,7 @@ async fn of_too_many_that_wait_the_longest_goes_whatever_it_has_sent() {
 }
 
 #[tokio::test]
-async fn an_address_that_has_too_many_waiting_loses_its_own() {
+async fn an_address_that_has_too_many_idle_ones_loses_its_own() {
     let server = start(Limits {
         waiting_per_address_max: 2,
         ..patient()
@@ -86,7 +86,7 @@ async fn an_address_that_has_too_many_waiting_loses_its_own() {
 }
 
 #[tokio::test]
-async fn what_counts_for_no_address_may_have_many_waiting() {
+async fn what_counts_for_no_address_may_have_many_idle_ones() {
     let proxy: IpAddr = "127.0.0.3".parse().unwrap();
     let server = start(Limits {
         waiting_per_address_max: 1,
@@ -106,7 +106,7 @@ async fn what_counts_for_no_address_may_have_many_waiting() {
 }
 
 #[tokio::test]
-async fn a_connection_whose_request_runs_does_not_go() {
+async fn a_connection_whose_request_runs_is_not_evicted() {
     let server = start(Limits {
         connections_max: 2,
         waiting_per_address_max: 1,

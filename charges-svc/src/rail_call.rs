@@ -1,0 +1,117 @@
+//! A request that ends in a rail call: who decides whether the rail is called, and what the request
+//! is told.
+//!
+//! Promise: either the task that is about to call the rail decides, or the request that waits for it
+//! no longer, once. A request that answers "nothing was started" is right, and one that must not say
+//! so knows it.
+
+use std::{
+    future::Future,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout_at},
+};
+
+use crate::{
+    charge::{Charge, Lease},
+    error::{Error, Result},
+    service::{Service, Told},
+};
+
+/// When a request is answered at the latest.
+const ANSWER_BY: Duration = Duration::from_secs(9);
+
+/// After this much real time the rail is called no more: a repeated request may already have been
+/// answered from the record.
+pub const START_BY: Duration = Duration::from_secs(10);
+
+/// A request on its way to a rail. Clones are the same one.
+#[derive(Clone)]
+pub struct RailCall {
+    pub service: Arc<Service>,
+    pub gate: Gate,
+    pub started: Instant,
+}
+
+impl RailCall {
+    /// One that begins now.
+    pub fn new(service: &Arc<Service>) -> Self {
+        Self {
+            service: Arc::clone(service),
+            gate: Gate::default(),
+            started: Instant::now(),
+        }
+    }
+
+    /// The task that holds the charge asks: may the rail be called? If so, it is called now.
+    pub fn may_call(&self, lease: Lease, held: &Charge) -> bool {
+        let is_late = self.started.elapsed() >= START_BY
+            || lease.term.is_over(&self.service.clock)
+            || !self.service.outlives_a_call(held);
+        !is_late && self.gate.may_call()
+    }
+
+    /// Does the work in a task of its own. Answers by [`ANSWER_BY`], and the work goes on if that is
+    /// too early.
+    pub async fn answer_in_time(
+        self,
+        charge: Charge,
+        work: impl Future<Output = Result<Told>> + Send + 'static,
+    ) -> Result<Told> {
+        let (id, activity) = (charge.transaction_id, self.service.clock.activity());
+        let (done, outcome) = oneshot::channel();
+        self.service.tasks.spawn(async move {
+            if done.send(work.await).is_err() {
+                tracing::info!(transaction.id = %id, "what was begun is done, its caller is gone");
+            }
+            drop(activity);
+        });
+        match timeout_at(self.started + ANSWER_BY, outcome).await {
+            Ok(Ok(told)) => told,
+            // Too late, or the task panicked. The rail is not called any more, but what is on
+            // record may not be taken back.
+            Ok(Err(_)) | Err(_) if self.gate.forbid_call() => Err(Error::OutcomeUnknown),
+            Ok(Err(_)) | Err(_) => Ok(self.service.told_late(charge).await),
+        }
+    }
+}
+
+/// A gate before a rail call. Clones are the same gate.
+#[derive(Clone, Debug, Default)]
+pub struct Gate(Arc<OnceLock<Decision>>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decision {
+    Call,
+    Forbid,
+}
+
+impl Gate {
+    fn may_call(&self) -> bool {
+        *self.0.get_or_init(|| Decision::Call) == Decision::Call
+    }
+
+    /// Whoever waits no longer asks: is it certain that the rail is not and will not be called?
+    pub fn forbid_call(&self) -> bool {
+        *self.0.get_or_init(|| Decision::Forbid) == Decision::Forbid
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_who_asks_decides() {
+        let gate = Gate::default();
+        assert!(gate.may_call());
+        assert!(!gate.forbid_call());
+        let gate = Gate::default();
+        assert!(gate.forbid_call());
+        assert!(!gate.may_call());
+    }
+}

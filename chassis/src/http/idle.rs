@@ -1,0 +1,166 @@
+//! The idle connections of a listener: clients who say nothing, stop in the middle or do not listen
+//! cost others nothing.
+//!
+//! A connection is idle while the next move is its client's. Nobody is refused for being one too
+//! many: the one that has been idle longest is evicted instead, so that whoever does speak is
+//! heard, also from an address that is flooding us. Promise: no connection is evicted while its
+//! request runs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// What a client is given to speak before its connection may be evicted for any other: many who
+/// come at once are no flood.
+const HEARING: Duration = Duration::from_millis(250);
+
+/// Those of one listener.
+pub(super) struct IdleConnections {
+    per_address_max: usize,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// The turn of the next: who has a lower one has been idle longer.
+    next: u64,
+    connections: BTreeMap<u64, Entry>,
+    turns: HashMap<IpAddr, BTreeSet<u64>>,
+}
+
+struct Entry {
+    address: Option<IpAddr>,
+    since: Instant,
+    evicted: CancellationToken,
+}
+
+impl Queue {
+    fn add(&mut self, address: Option<IpAddr>, evicted: CancellationToken) -> u64 {
+        let turn = self.next;
+        self.next += 1;
+        let since = Instant::now();
+        let entry = Entry {
+            address,
+            since,
+            evicted,
+        };
+        self.connections.insert(turn, entry);
+        if let Some(address) = address {
+            self.turns.entry(address).or_default().insert(turn);
+        }
+        turn
+    }
+
+    /// Nothing where that connection was evicted before.
+    fn remove(&mut self, turn: u64) -> Option<CancellationToken> {
+        let entry = self.connections.remove(&turn)?;
+        if let Some(address) = entry.address
+            && let Some(turns) = self.turns.get_mut(&address)
+        {
+            turns.remove(&turn);
+            if turns.is_empty() {
+                self.turns.remove(&address);
+            }
+        }
+        Some(entry.evicted)
+    }
+
+    fn evict(&mut self, turn: u64) {
+        if let Some(evicted) = self.remove(turn) {
+            metrics::counter!("http_connections_evicted_total").increment(1);
+            evicted.cancel();
+        }
+    }
+}
+
+impl IdleConnections {
+    pub(super) fn new(per_address_max: usize) -> Self {
+        Self {
+            per_address_max,
+            queue: Mutex::default(),
+        }
+    }
+
+    /// A new connection, which is idle. Without an address it counts for none.
+    pub(super) fn add(self: &Arc<Self>, address: Option<IpAddr>) -> Connection {
+        let connection = Connection {
+            idle: self.clone(),
+            address,
+            evicted: CancellationToken::new(),
+            turn: Mutex::default(),
+        };
+        connection.mark_idle();
+        connection
+    }
+
+    /// Makes room for another connection, where any has been idle for long enough.
+    pub(super) fn evict_oldest(&self) {
+        let mut queue = self.queue();
+        if let Some((&turn, oldest)) = queue.connections.first_key_value()
+            && oldest.since.elapsed() >= HEARING
+        {
+            queue.evict(turn);
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        // No code panics while it holds the lock.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One connection: it waits for its client, or runs the client's request.
+pub(super) struct Connection {
+    idle: Arc<IdleConnections>,
+    address: Option<IpAddr>,
+    evicted: CancellationToken,
+    /// While it is idle.
+    turn: Mutex<Option<u64>>,
+}
+
+impl Connection {
+    /// From now on it is the client's move.
+    pub(super) fn mark_idle(&self) {
+        let mut turn = self.turn();
+        if turn.is_some() {
+            return;
+        }
+        let mut queue = self.idle.queue();
+        *turn = Some(queue.add(self.address, self.evicted.clone()));
+        let turns = self.address.and_then(|address| queue.turns.get(&address));
+        if let Some(turns) = turns.filter(|turns| turns.len() > self.idle.per_address_max)
+            && let Some(&oldest) = turns.first()
+        {
+            queue.evict(oldest);
+        }
+    }
+
+    /// From now on it is ours; false where the connection was evicted before that.
+    pub(super) fn mark_active(&self) -> bool {
+        if let Some(turn) = self.turn().take() {
+            self.idle.queue().remove(turn);
+        }
+        !self.evicted.is_cancelled()
+    }
+
+    /// Waits until the connection is evicted.
+    pub(super) async fn evicted(&self) {
+        self.evicted.cancelled().await;
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Option<u64>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.mark_active();
+    }
+}
