@@ -58,7 +58,7 @@ const CONNECTIONS_PER_REQUEST: usize = 2;
 /// Few as the requests may be, connections that wait cost little.
 const CONNECTIONS_MIN: usize = 256;
 
-/// Each may hold a head and a body, 96 KiB.
+/// Each may hold a head of 32 KiB, a body of 64 and what was just read of them, again 32: 128 KiB.
 const CONNECTIONS_MAX: usize = 10_000;
 
 /// The part of the files that the system lets the process open for the connections of one public
