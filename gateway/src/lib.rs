@@ -48,7 +48,7 @@ use crate::{
     config::Config,
     error::Error,
     front::Front,
-    guesses::Guesses,
+    guesses::{Guesses, Limit},
 };
 
 /// Connections for each request that may run, so that there is room for those that wait: payers'
@@ -151,7 +151,8 @@ struct Edge {
 impl Edge {
     fn new(config: Config, channels: Channels, clock: Clock) -> anyhow::Result<Self> {
         let merchants = Backend::new("merchants", MerchantsClient::new(channels.merchants));
-        let guesses = |per_minute| Guesses::new(per_minute, clock.clone());
+        let guesses =
+            |most| Guesses::new(Limit::per_minute(most), config.requests_max, clock.clone());
         let key_guesses = guesses(config.auth_failures_per_minute);
         let callback_guesses = guesses(config.callback_failures_per_minute);
         let sessions = SessionsClient::new(channels.sessions);

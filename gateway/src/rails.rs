@@ -42,8 +42,11 @@ async fn receive(
                 signature: signature(&headers),
                 body: body::read(&headers, body).await?.into(),
             };
-            let _turn = edge.callback_guesses.enter(client).await?;
-            pass_on(&edge, request).await
+            let guess = (request.rail.clone(), request.token.clone());
+            let passed_on = pass_on(&edge, request);
+            edge.callback_guesses
+                .look_up(client, guess, passed_on)
+                .await
         }
         _ => Err(Error::NotFound),
     };

@@ -9,6 +9,7 @@ use std::{
 };
 
 use chassis::{api_key::ApiKey, clock::Clock};
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use proto::{
     charges::{ChargeAnswer, ChargeStatus},
     merchants::{KycStatus, Merchant},
@@ -281,6 +282,50 @@ async fn a_flood_of_invented_keys_is_looked_up_a_few_at_a_time() {
         if minute() == begun_in {
             assert!(answers.iter().all(|answer| answer.status == 429));
             assert!((1..=4).contains(&seen.load(Ordering::SeqCst)), "{seen:?}");
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_line_of_guesses_is_short_and_good_keys_pass_it_by() {
+    let gateway = Gateway::start_with(&["--auth-failures-per-minute", "3"]).await;
+    let clock = Clock::system();
+    let minute = || clock.host_now().unix_seconds().div_euclid(60);
+    let good = gateway.key.sha256();
+    loop {
+        let begun_in = minute();
+        used_up(&gateway).await;
+        assert_eq!(gateway.initiate(r#"{"amount":1}"#).await.status, 201);
+        let known_at = Instant::now();
+        gateway
+            .services
+            .authenticate
+            .answers_late(move |request| async move {
+                if request.key_sha256 != good {
+                    std::future::pending::<()>().await;
+                }
+                Ok(merchant())
+            });
+        let mut flood: FuturesUnordered<_> = (0..64).map(|_| invented(&gateway)).collect();
+        let told = async {
+            let mut statuses = Vec::new();
+            for _ in 0..32 {
+                statuses.extend(flood.next().await.map(|answer| answer.status));
+            }
+            statuses
+        };
+        let told = tokio::time::timeout(Duration::from_secs(10), told).await;
+        let second = Duration::from_secs(1);
+        until("its answer is used no more", async || {
+            known_at.elapsed() > second
+        })
+        .await;
+        let amid = gateway.initiate(r#"{"amount":1}"#).await;
+        // In another minute nobody has failed yet, and everybody is looked up.
+        if minute() == begun_in {
+            assert_eq!(told.expect("at once"), [429; 32]);
+            assert_eq!(amid.status, 201);
             return;
         }
     }
