@@ -188,6 +188,7 @@ fn pages(config: &Config, channels: &Channels, clock: &Clock) -> Checkout {
         rates: Rates::new(&config.checkout_rates),
         rescue: config.checkout_rescue.clone().unwrap_or_default(),
         abuse: Abuse::new(config.abuse),
+        guesses: Guesses::new(config.abuse.unknown(), config.requests_max, clock.clone()),
         clock: clock.clone(),
         trusted_proxies: config.trusted_proxies(),
     }
