@@ -17,7 +17,7 @@ use chassis::{
 use sqlx::{
     AssertSqlSafe, Connection as _, Executor as _, PgConnection, PgPool,
     migrate::{MigrateError, Migration, Migrator},
-    postgres::PgConnectOptions,
+    postgres::{PgConnectOptions, PgSslMode},
 };
 
 use crate::{Db, Error, Result, Store, is_postgres, postgres, sqlite};
@@ -332,6 +332,8 @@ pub fn check(config: &Database, refusals: &mut Refusals) {
     refusals.in_production(is_postgres(url), "DATABASE_URL", "a postgres:// URL");
     refusals.password("DATABASE_URL", url);
     refusals.files("DATABASE_URL", url);
+    let is_safe = running.as_ref().is_none_or(is_tls_checked);
+    refusals.in_production(is_safe, "DATABASE_URL", TLS);
     let connections = config.database_max_connections;
     refusals.unless(connections > 0, "DATABASE_MAX_CONNECTIONS", "at least 1");
 
@@ -341,6 +343,7 @@ pub fn check(config: &Database, refusals: &mut Refusals) {
     let variable = "MIGRATE_DATABASE_URL";
     let owner = url.parse::<PgConnectOptions>().ok();
     let owner = owner.filter(|_| is_postgres(url));
+    let is_safe = owner.as_ref().is_none_or(is_tls_checked);
     let both = owner.zip(running.filter(|_| is_postgres(&config.database_url)));
     let is_same = |(owner, running): &(PgConnectOptions, PgConnectOptions)| {
         owner.get_database() == running.get_database()
@@ -356,4 +359,15 @@ pub fn check(config: &Database, refusals: &mut Refusals) {
         variable,
         "another role than that of DATABASE_URL",
     );
+    refusals.in_production(is_safe, variable, TLS);
+}
+
+/// What production wants of a server's address.
+const TLS: &str = "sslmode=verify-full (or verify-ca), or a socket of this machine,";
+
+/// Whether nobody in between can read along or answer in the server's place.
+fn is_tls_checked(options: &PgConnectOptions) -> bool {
+    let is_socket = options.get_socket().is_some() || options.get_host().starts_with('/');
+    let mode = options.get_ssl_mode();
+    is_socket || matches!(mode, PgSslMode::VerifyFull | PgSslMode::VerifyCa)
 }
