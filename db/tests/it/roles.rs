@@ -217,6 +217,71 @@ async fn production_serves_with_no_role_that_owns_its_tables() {
     }
 }
 
+/// What gives the running role a power, what takes it away again, and what it is called.
+const POWERS: &[(&str, &str, &str)] = &[
+    // It inherits nothing, but may become the owner.
+    (
+        "alter role {running} noinherit; grant {owner} to {running}",
+        "revoke {owner} from {running}; alter role {running} inherit",
+        "owns the database",
+    ),
+    (
+        "alter database {database} owner to {running}",
+        "alter database {database} owner to {owner}",
+        "owns the database",
+    ),
+    (
+        "alter schema public owner to {running}",
+        "alter schema public owner to pg_database_owner",
+        "owns the schema",
+    ),
+    (
+        "alter table account owner to {running}",
+        "alter table account owner to {owner}",
+        "owns tables or functions",
+    ),
+    (
+        "alter function refuse_change owner to {running}",
+        "alter function refuse_change owner to {owner}",
+        "owns tables or functions",
+    ),
+    (
+        "grant create on schema public to {running}",
+        "revoke create on schema public from {running}",
+        "may create in the schema",
+    ),
+    (
+        "alter role {running} superuser",
+        "alter role {running} nosuperuser",
+        "is a superuser",
+    ),
+    (
+        "alter role {running} createrole",
+        "alter role {running} nocreaterole",
+        "may make roles",
+    ),
+    (
+        "grant update on log to {running}",
+        "revoke update on log from {running}",
+        "may change what is append-only",
+    ),
+    (
+        "grant update (line) on log to {running}",
+        "revoke update (line) on log from {running}",
+        "may change what is append-only",
+    ),
+    (
+        "grant truncate on log to {running}",
+        "revoke truncate on log from {running}",
+        "may change what is append-only",
+    ),
+    (
+        "grant trigger on log to public",
+        "revoke trigger on log from public",
+        "may change what is append-only",
+    ),
+];
+
 #[tokio::test]
 async fn production_serves_with_no_role_that_could_change_what_is_append_only() {
     let Some((test, settings)) = with_roles().await else {
@@ -228,69 +293,7 @@ async fn production_serves_with_no_role_that_could_change_what_is_append_only() 
     let superuser: PgConnectOptions = test.url.parse().unwrap();
     let database = superuser.get_database().unwrap().to_owned();
     let mut superuser = superuser.connect().await.unwrap();
-    for (given, taken, told) in [
-        // It inherits nothing, but may become the owner.
-        (
-            "alter role {running} noinherit; grant {owner} to {running}",
-            "revoke {owner} from {running}; alter role {running} inherit",
-            "owns the database",
-        ),
-        (
-            "alter database {database} owner to {running}",
-            "alter database {database} owner to {owner}",
-            "owns the database",
-        ),
-        (
-            "alter schema public owner to {running}",
-            "alter schema public owner to pg_database_owner",
-            "owns the schema",
-        ),
-        (
-            "alter table account owner to {running}",
-            "alter table account owner to {owner}",
-            "owns tables or functions",
-        ),
-        (
-            "alter function refuse_change owner to {running}",
-            "alter function refuse_change owner to {owner}",
-            "owns tables or functions",
-        ),
-        (
-            "grant create on schema public to {running}",
-            "revoke create on schema public from {running}",
-            "may create in the schema",
-        ),
-        (
-            "alter role {running} superuser",
-            "alter role {running} nosuperuser",
-            "is a superuser",
-        ),
-        (
-            "alter role {running} createrole",
-            "alter role {running} nocreaterole",
-            "may make roles",
-        ),
-        (
-            "grant update on log to {running}",
-            "revoke update on log from {running}",
-            "may change what is append-only",
-        ),
-        (
-            "grant update (line) on log to {running}",
-            "revoke update (line) on log from {running}",
-            "may change what is append-only",
-        ),
-        (
-            "grant truncate on log to {running}",
-            "revoke truncate on log from {running}",
-            "may change what is append-only",
-        ),
-        (
-            "grant trigger on log to public",
-            "revoke trigger on log from public",
-            "may change what is append-only",
-        ),
-    ] {
+    for (given, taken, told) in POWERS {
         let named = |statement: &str| {
             let statement = statement.replace("{running}", &format!("{database}_running"));
             let statement = statement.replace("{owner}", &format!("{database}_owner"));
