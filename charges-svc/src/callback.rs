@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chassis::{
     clock::Timestamp,
-    ids::{ChargeId, RailReference},
+    ids::{ChargeId, RailReference, is_segment},
 };
 
 use crate::{
@@ -31,23 +31,10 @@ pub fn ask_again(hinted_at: Timestamp, now: Timestamp) -> Timestamp {
 pub struct Callback {
     /// The rail's name.
     pub rail: String,
-    /// The last segment of the address.
+    /// The last segment of the address; the gateway passes on none of another form.
     pub token: String,
     pub body: Vec<u8>,
     pub signature: Option<String>,
-}
-
-/// Characters of a callback address's last segment.
-const TOKEN_CHARACTERS_MAX: usize = 128;
-
-/// What makes a callback's token: what a URL carries as it is.
-pub const TOKEN_FORM: &str =
-    "at most 128 letters, digits, dots, dashes, underscores and tildes: it is part of an address";
-
-/// Whether it can be the last segment of a callback address. The gateway passes on no other.
-pub fn is_token(text: &str) -> bool {
-    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    (1..=TOKEN_CHARACTERS_MAX).contains(&text.len()) && text.bytes().all(is_good)
 }
 
 /// Which charge a callback is about.
@@ -67,7 +54,7 @@ impl Service {
         let rail = self
             .rails
             .by_name(&callback.rail)
-            .filter(|_| is_token(&callback.token))
+            .filter(|_| is_segment(&callback.token))
             .ok_or(Error::CallbackNotFound)?;
         let about = read(rail, callback)?;
         let Some(id) = self

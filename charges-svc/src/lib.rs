@@ -65,7 +65,6 @@ use tell::Teller;
 /// What `migrate` applies, and serving needs.
 pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
-    append_only: &["postings", "sealed_postings", "blocks"],
 };
 
 /// Longest wait for another service's answer.

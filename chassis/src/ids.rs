@@ -11,6 +11,20 @@ use uuid::Uuid;
 /// Crockford's base 32: no I, L, O or U, so that people can read it out.
 const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
+/// Characters of a segment of an address.
+const SEGMENT_CHARACTERS_MAX: usize = 128;
+
+/// What [`is_segment`] takes.
+pub const SEGMENT_FORM: &str =
+    "at most 128 letters, digits, dots, dashes, underscores and tildes: it is part of an address";
+
+/// Whether it can be a part of an address that we gave to a rail, or that an operator configured:
+/// what a URL carries as it is.
+pub fn is_segment(text: &str) -> bool {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    (1..=SEGMENT_CHARACTERS_MAX).contains(&text.len()) && text.bytes().all(is_good)
+}
+
 /// The text is not an identifier of this kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an identifier of this kind")]

@@ -4,7 +4,7 @@
 //! there are two roles, as always in production: `migrate` runs as the owner, of whom
 //! `MIGRATE_DATABASE_URL` tells, and grants the running role what serving takes; a service that
 //! starts changes nothing, and waits. So nobody who takes over a running service can alter a table,
-//! or what is append-only.
+//! or what is append-only: every table with a trigger that calls a function `refuse_change`.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -17,7 +17,7 @@ use chassis::{
 use sqlx::{
     AssertSqlSafe, Connection as _, Executor as _, PgConnection, PgPool,
     migrate::{MigrateError, Migration, Migrator},
-    postgres::PgConnectOptions,
+    postgres::{PgConnectOptions, PgSslMode},
 };
 
 use crate::{Db, Error, Result, Store, is_postgres, postgres, sqlite};
@@ -40,8 +40,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Schema {
     pub migrations: Migrator,
-    /// Tables to which the running role may only add.
-    pub append_only: &'static [&'static str],
 }
 
 impl Db {
@@ -50,7 +48,8 @@ impl Db {
     /// is.
     ///
     /// # Errors
-    /// [`Refused`] in production where the running role could change the tables.
+    /// [`Refused`] in production where the running role could change the tables, or what is
+    /// append-only.
     pub async fn open(
         config: &Database,
         mode: Mode,
@@ -79,9 +78,14 @@ impl Db {
                     waited = wait_for(pool, &wanted) => waited?,
                     () = shutdown.wait() => bail!("told to stop while waiting for the migrations"),
                 }
-                if mode == Mode::Production && owns_tables(pool).await? {
-                    let why = "one that owns no table: see MIGRATE_DATABASE_URL";
-                    let line = format!("DATABASE_URL wants another role in production, {why}");
+                if mode == Mode::Production
+                    && let Some(power) = power(pool).await?
+                {
+                    let why = format!("this one {power}, or may become a role that does");
+                    let line = format!(
+                        "DATABASE_URL wants another role in production, {why}: see \
+                         MIGRATE_DATABASE_URL"
+                    );
                     return Err(Refused::new(line).into());
                 }
             }
@@ -148,7 +152,7 @@ pub async fn migrate(config: &Database, mode: Mode, schema: &Schema) -> anyhow::
         let owner = pool.connect_options();
         if running.get_username() != owner.get_username() {
             let mut conn = postgres::connect_unhurried(PgConnectOptions::clone(&owner)).await?;
-            grant(&mut conn, running.get_username(), schema.append_only)
+            grant(&mut conn, running.get_username())
                 .await
                 .with_context(|| format!("{} cannot be granted", running.get_username()))?;
             conn.close().await?;
@@ -159,13 +163,13 @@ pub async fn migrate(config: &Database, mode: Mode, schema: &Schema) -> anyhow::
 }
 
 /// Gives a role what serving takes, in one transaction, and takes what it had beyond that.
-async fn grant(conn: &mut PgConnection, role: &str, append_only: &[&str]) -> Result<()> {
+async fn grant(conn: &mut PgConnection, name: &str) -> anyhow::Result<()> {
     let (schema,): (String,) = sqlx::query_as("select current_schema()::text")
         .fetch_one(&mut *conn)
         .await?;
-    let (role, schema) = (postgres::quoted(role), postgres::quoted(&schema));
+    let (role, schema) = (postgres::quoted(name), postgres::quoted(&schema));
     let rows = "select, insert, update, delete";
-    let mut statements = vec![
+    let statements = vec![
         format!("grant usage on schema {schema} to {role}"),
         format!("revoke create on schema {schema} from public, {role}"),
         format!("revoke all on all tables in schema {schema} from {role}"),
@@ -176,15 +180,41 @@ async fn grant(conn: &mut PgConnection, role: &str, append_only: &[&str]) -> Res
         format!("alter default privileges in schema {schema} grant usage on sequences to {role}"),
         format!("revoke insert, update, delete on {APPLIED} from {role}"),
     ];
-    for table in append_only {
-        let table = postgres::quoted(table);
-        statements.push(format!("revoke update, delete on {table} from {role}"));
-    }
     let mut tx = conn.begin().await?;
     for statement in statements {
         tx.execute(AssertSqlSafe(statement)).await?;
     }
-    tx.commit().await
+    // Looked up, so that an older version closes a newer one's tables as well; and for the roles of
+    // which it is a member too, which default privileges may have been given to.
+    let open: Vec<(String, String)> = sqlx::query_as(
+        "select distinct quote_ident(c.relname),
+             case a.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end
+         from pg_trigger t join pg_class c on c.oid = t.tgrelid join pg_proc p on p.oid = t.tgfoid,
+             aclexplode(c.relacl) a
+         where p.proname = 'refuse_change' and c.relnamespace = current_schema()::regnamespace
+             and a.privilege_type in ('UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER')
+             and a.grantee <> c.relowner
+             and (a.grantee = 0 or pg_has_role($1, a.grantee, 'member'))",
+    )
+    .bind(name)
+    .fetch_all(&mut *tx)
+    .await?;
+    for (table, grantee) in open {
+        let revoke = format!("revoke update, delete, truncate, trigger on {table} from {grantee}");
+        tx.execute(AssertSqlSafe(revoke)).await?;
+    }
+    // What is not the owner's to revoke, PostgreSQL leaves with a mere warning.
+    let may_create = "select has_schema_privilege($1, current_schema(), 'create')";
+    let (may_create,): (bool,) = sqlx::query_as(may_create)
+        .bind(name)
+        .fetch_one(&mut *tx)
+        .await?;
+    if may_create {
+        let statement = format!("revoke create on schema {schema} from public, {role}");
+        bail!("it may create in the schema; as who owns the schema, or a superuser: {statement}");
+    }
+    tx.commit().await?;
+    Ok(())
 }
 
 /// Returns once the migrations are applied.
@@ -247,18 +277,46 @@ async fn may_make_tables(pool: &PgPool) -> Result<bool> {
     Ok(may)
 }
 
-/// Whether the pool's role may do with a table what only owners may.
-async fn owns_tables(pool: &PgPool) -> Result<bool> {
-    let (owns,): (bool,) = sqlx::query_as(
-        "select exists (
-             select from pg_class
-             where relnamespace = current_schema()::regnamespace
-                 and pg_has_role(relowner, 'usage')
-         )",
+/// What makes the pool's role, or one that it may become, unfit to serve in production.
+async fn power(pool: &PgPool) -> Result<Option<String>> {
+    let found: Option<(String,)> = sqlx::query_as(
+        "with
+             role as (select * from pg_roles where pg_has_role(session_user, oid, 'member')),
+             here as (select * from pg_namespace where nspname = current_schema()),
+             append_only as (
+                 select distinct t.tgrelid as oid
+                 from pg_trigger t join pg_proc p on p.oid = t.tgfoid join pg_class c on c.oid = t.tgrelid
+                 where p.proname = 'refuse_change' and c.relnamespace in (select oid from here)
+             )
+         select power from (values
+             (1, 'is a superuser', exists (select from role where rolsuper)),
+             (2, 'may make roles', exists (select from role where rolcreaterole)),
+             (3, 'owns the database', exists (
+                 select from pg_database join role on role.oid = datdba
+                 where datname = current_database()
+             )),
+             (4, 'owns the schema', exists (select from here join role on role.oid = nspowner)),
+             (5, 'may create in the schema', exists (
+                 select from role, here where has_schema_privilege(role.oid, here.oid, 'create')
+             )),
+             (6, 'owns tables or functions', exists (
+                 select from pg_class join role on role.oid = relowner
+                 where relnamespace in (select oid from here)
+             ) or exists (
+                 select from pg_proc join role on role.oid = proowner
+                 where pronamespace in (select oid from here)
+             )),
+             (7, 'may change what is append-only', exists (
+                 select from role, append_only a
+                 where has_table_privilege(role.oid, a.oid, 'update, delete, truncate, trigger')
+                     or has_any_column_privilege(role.oid, a.oid, 'update')
+             ))
+         ) as powers (number, power, is_there)
+         where is_there order by number limit 1",
     )
-    .fetch_one(pool)
+    .fetch_optional(pool)
     .await?;
-    Ok(owns)
+    Ok(found.map(|(power,)| power))
 }
 
 /// Refuses a database that cannot be, or must not be in production. Connects to nothing.
@@ -274,6 +332,8 @@ pub fn check(config: &Database, refusals: &mut Refusals) {
     refusals.in_production(is_postgres(url), "DATABASE_URL", "a postgres:// URL");
     refusals.password("DATABASE_URL", url);
     refusals.files("DATABASE_URL", url);
+    let is_safe = running.as_ref().is_none_or(is_tls_checked);
+    refusals.in_production(is_safe, "DATABASE_URL", TLS);
     let connections = config.database_max_connections;
     refusals.unless(connections > 0, "DATABASE_MAX_CONNECTIONS", "at least 1");
 
@@ -283,6 +343,7 @@ pub fn check(config: &Database, refusals: &mut Refusals) {
     let variable = "MIGRATE_DATABASE_URL";
     let owner = url.parse::<PgConnectOptions>().ok();
     let owner = owner.filter(|_| is_postgres(url));
+    let is_safe = owner.as_ref().is_none_or(is_tls_checked);
     let both = owner.zip(running.filter(|_| is_postgres(&config.database_url)));
     let is_same = |(owner, running): &(PgConnectOptions, PgConnectOptions)| {
         owner.get_database() == running.get_database()
@@ -298,4 +359,15 @@ pub fn check(config: &Database, refusals: &mut Refusals) {
         variable,
         "another role than that of DATABASE_URL",
     );
+    refusals.in_production(is_safe, variable, TLS);
+}
+
+/// What production wants of a server's address.
+const TLS: &str = "sslmode=verify-full (or verify-ca), or a socket of this machine,";
+
+/// Whether nobody in between can read along or answer in the server's place.
+fn is_tls_checked(options: &PgConnectOptions) -> bool {
+    let is_socket = options.get_socket().is_some() || options.get_host().starts_with('/');
+    let mode = options.get_ssl_mode();
+    is_socket || matches!(mode, PgSslMode::VerifyFull | PgSslMode::VerifyCa)
 }

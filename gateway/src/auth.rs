@@ -46,18 +46,10 @@ struct Known {
 
 impl Keys {
     pub fn new(merchants: Merchants, guesses: Guesses) -> Self {
-        let cache = |capacity| {
-            Cache::builder()
-                .max_capacity(capacity)
-                .time_to_live(FRESH_FOR)
-        };
         Self {
             merchants,
-            known: cache(KNOWN_MAX).build(),
-            unknown: Cache::builder()
-                .max_capacity(UNKNOWN_MAX)
-                .time_to_live(FRESH_FOR)
-                .build(),
+            known: fresh(KNOWN_MAX),
+            unknown: fresh(UNKNOWN_MAX),
             guesses,
         }
     }
@@ -96,8 +88,8 @@ impl Keys {
         if self.unknown.contains_key(&hash) {
             return Err(Error::InvalidApiKey);
         }
-        let _turn = self.guesses.enter(address).await?;
-        self.look_up(hash, begun_at).await
+        let looked_up = self.look_up(hash, begun_at);
+        self.guesses.look_up(address, hash, looked_up).await
     }
 
     /// Asks merchants-svc, or joins a question about this key that is being asked already.
@@ -136,6 +128,14 @@ impl Keys {
             asked_at,
         })
     }
+}
+
+/// Keeps answers as long as they are used.
+fn fresh<V: Clone + Send + Sync + 'static>(most: u64) -> Cache<[u8; 32], V> {
+    Cache::builder()
+        .max_capacity(most)
+        .time_to_live(FRESH_FOR)
+        .build()
 }
 
 impl Known {

@@ -48,6 +48,7 @@ use crate::{
     backend::{Charges, Merchants, Sessions},
     error::Error,
     front::{self, Front},
+    guesses::Guesses,
 };
 
 /// Nothing but our own style sheet, script and forms; nobody frames us.
@@ -69,6 +70,7 @@ pub struct Checkout {
     pub rates: Rates,
     pub rescue: Rescue,
     pub abuse: Abuse,
+    pub guesses: Guesses,
     pub clock: Clock,
     pub trusted_proxies: Vec<IpNet>,
 }
@@ -93,9 +95,7 @@ pub fn router(checkout: Arc<Checkout>, front: Front) -> Router {
 
 async fn show(State(checkout): State<Arc<Checkout>>, visitor: Visitor) -> Response {
     let shown = async {
-        let situation = checkout
-            .look_up(&visitor, checkout.named(&visitor)?)
-            .await?;
+        let situation = checkout.look_up(&visitor, visitor.session()?).await?;
         view::show(&checkout, &visitor, &situation).await
     };
     or_refusal(&visitor, shown.await)
@@ -117,7 +117,7 @@ async fn state(
     visitor: Visitor,
     headers: HeaderMap,
 ) -> Response {
-    let looked_up = async { checkout.look_up(&visitor, checkout.named(&visitor)?).await };
+    let looked_up = async { checkout.look_up(&visitor, visitor.session()?).await };
     let situation = match looked_up.await {
         Ok(situation) => situation,
         Err(error) => {
@@ -146,7 +146,7 @@ fn is_known(headers: &HeaderMap, tag: &str) -> bool {
 
 fn wait_header(status: StatusCode, error: &Error) -> Response {
     let mut response = status.into_response();
-    if let Error::RateLimited {
+    if let Error::TooManyGuesses {
         retry_after_seconds,
     } = error
     {
@@ -157,29 +157,14 @@ fn wait_header(status: StatusCode, error: &Error) -> Response {
 }
 
 impl Checkout {
-    /// The session that the page's address names, unless its visitor has guessed too often. Asks
-    /// nobody: what names none is refused before its form is read.
-    fn named(&self, visitor: &Visitor) -> Result<SessionId, Error> {
-        let now = self.clock.host_now();
-        self.abuse
-            .may_look(visitor.address, now)
-            .map_err(|wait| Error::RateLimited {
-                retry_after_seconds: u32::try_from(wait.as_secs()).unwrap_or(u32::MAX),
-            })?;
-        visitor.id.parse().map_err(|_| {
-            self.abuse.count_unknown(visitor.address, now);
-            Error::NotFound
-        })
-    }
-
     /// How the session stands, if there is one.
     async fn look_up(&self, visitor: &Visitor, id: SessionId) -> Result<Situation, Error> {
-        let found = Situation::load(self, id).await;
-        if matches!(found, Err(Error::NotFound)) {
-            let now = self.clock.host_now();
-            self.abuse.count_unknown(visitor.address, now);
-        }
-        found
+        let loading = Situation::load(self, id);
+        let found = self.guesses.look_up(visitor.address, id, loading).await;
+        found.map_err(|error| match error {
+            Error::NotFound => self.guesses.refuse(visitor.address, error),
+            error => error,
+        })
     }
 }
 

@@ -74,4 +74,11 @@ mod tests {
         let nonsense = ["1.1.1.1, what"];
         assert_eq!(client("10.0.0.1:5000", &nonsense), "10.0.0.1");
     }
+
+    #[test]
+    fn a_network_of_ipv6_counts_as_one() {
+        let of = |address: &str| network(address.parse().expect("an address"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+    }
 }

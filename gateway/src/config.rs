@@ -92,7 +92,7 @@ pub struct Config {
     pub callback_failures_per_minute: u32,
 
     /// Requests that may run at once, at the API and at the checkout each; more are refused with 503
-    /// at once. One client address cannot have the last sixty-fourth of them.
+    /// at once. One client address has half of them at most.
     #[arg(long, env = "REQUESTS_MAX", default_value_t = 1024)]
     pub requests_max: usize,
 

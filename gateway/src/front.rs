@@ -30,6 +30,10 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Characters of a request id that a caller may choose.
 const REQUEST_ID_CHARACTERS_MAX: usize = 64;
 
+/// The part of the places that one client may have. A half: while the requests of some take long,
+/// those of others find places.
+const CLIENT_SHARE: usize = 2;
+
 /// What the front needs.
 #[derive(Clone, Debug)]
 pub struct Front {
@@ -40,9 +44,10 @@ pub struct Front {
 
 impl Front {
     pub fn new(requests_max: usize, trusted_proxies: &[IpNet], clock: Clock) -> Self {
+        let per_client_max = requests_max.div_ceil(CLIENT_SHARE);
         Self {
             clock,
-            room: Arc::new(Room::new(requests_max)),
+            room: Arc::new(Room::new(requests_max, per_client_max)),
             trusted_proxies: trusted_proxies.into(),
         }
     }

@@ -48,7 +48,7 @@ use crate::{
     config::Config,
     error::Error,
     front::Front,
-    guesses::Guesses,
+    guesses::{Guesses, Limit},
 };
 
 /// Connections for each request that may run, so that there is room for those that wait: payers'
@@ -58,7 +58,7 @@ const CONNECTIONS_PER_REQUEST: usize = 2;
 /// Few as the requests may be, connections that wait cost little.
 const CONNECTIONS_MIN: usize = 256;
 
-/// Each may hold a head and a body, 96 KiB.
+/// Each may hold a head of 32 KiB, a body of 64 and what was just read of them, again 32: 128 KiB.
 const CONNECTIONS_MAX: usize = 10_000;
 
 /// The part of the files that the system lets the process open for the connections of one public
@@ -151,7 +151,8 @@ struct Edge {
 impl Edge {
     fn new(config: Config, channels: Channels, clock: Clock) -> anyhow::Result<Self> {
         let merchants = Backend::new("merchants", MerchantsClient::new(channels.merchants));
-        let guesses = |per_minute| Guesses::new(per_minute, clock.clone());
+        let guesses =
+            |most| Guesses::new(Limit::per_minute(most), config.requests_max, clock.clone());
         let key_guesses = guesses(config.auth_failures_per_minute);
         let callback_guesses = guesses(config.callback_failures_per_minute);
         let sessions = SessionsClient::new(channels.sessions);
@@ -187,6 +188,7 @@ fn pages(config: &Config, channels: &Channels, clock: &Clock) -> Checkout {
         rates: Rates::new(&config.checkout_rates),
         rescue: config.checkout_rescue.clone().unwrap_or_default(),
         abuse: Abuse::new(config.abuse),
+        guesses: Guesses::new(config.abuse.unknown(), config.requests_max, clock.clone()),
         clock: clock.clone(),
         trusted_proxies: config.trusted_proxies(),
     }

@@ -11,6 +11,7 @@ use axum::{
     extract::{ConnectInfo, Path, State, rejection::PathRejection},
     routing::post,
 };
+use chassis::ids::is_segment;
 use http::{HeaderMap, StatusCode};
 use proto::charges::ReceiveCallbackRequest;
 
@@ -18,9 +19,6 @@ use crate::{Edge, api::body, backend, client_address::client_address, error::Err
 
 /// Carries Paystack's signature over the body.
 const SIGNATURE: &str = "x-paystack-signature";
-
-/// Characters of a rail's name, and of the token behind it.
-const SEGMENT_CHARACTERS_MAX: usize = 128;
 
 pub fn routes() -> Router<Arc<Edge>> {
     Router::new().route("/rails/{rail}/{token}", post(receive).put(receive))
@@ -42,8 +40,11 @@ async fn receive(
                 signature: signature(&headers),
                 body: body::read(&headers, body).await?.into(),
             };
-            let _turn = edge.callback_guesses.enter(client).await?;
-            pass_on(&edge, request).await
+            let guess = (request.rail.clone(), request.token.clone());
+            let passed_on = pass_on(&edge, request);
+            edge.callback_guesses
+                .look_up(client, guess, passed_on)
+                .await
         }
         _ => Err(Error::NotFound),
     };
@@ -53,13 +54,6 @@ async fn receive(
         }
         error => error,
     })
-}
-
-/// Whether it can be a part of an address that we gave to a rail, or that an operator configured:
-/// what a URL carries as it is.
-fn is_segment(text: &str) -> bool {
-    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    (1..=SEGMENT_CHARACTERS_MAX).contains(&text.len()) && text.bytes().all(is_good)
 }
 
 fn signature(headers: &HeaderMap) -> Option<String> {

@@ -16,16 +16,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::client_address::network;
 
-/// The part of the room that is not for one client alone. Small: others' requests mostly take
-/// milliseconds, and a merchant may well send a thousand at once.
-const OTHERS_SHARE: usize = 64;
-
 /// There was no place left when the request's body was there. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 #[error("no room for the request")]
 pub struct NoRoom;
 
-/// The room of one public address.
+/// The room of one public address, or of whatever else requests take their places in.
 #[derive(Debug)]
 pub struct Room {
     places: Arc<Semaphore>,
@@ -35,11 +31,11 @@ pub struct Room {
 }
 
 impl Room {
-    /// For so many requests at once.
-    pub fn new(requests_max: usize) -> Self {
+    /// For so many requests at once, and of one client.
+    pub fn new(requests_max: usize, per_client_max: usize) -> Self {
         Self {
             places: Arc::new(Semaphore::new(requests_max)),
-            per_client_max: requests_max - requests_max / OTHERS_SHARE,
+            per_client_max,
             clients: Mutex::default(),
         }
     }
@@ -139,8 +135,8 @@ mod tests {
 
     #[test]
     fn one_client_does_not_take_all_of_it() {
-        let room = Arc::new(Room::new(128));
-        let mut places: Vec<_> = (0..126).map(|_| room.enter(client(1)).unwrap()).collect();
+        let room = Arc::new(Room::new(4, 2));
+        let mut places: Vec<_> = (0..2).map(|_| room.enter(client(1)).unwrap()).collect();
         assert!(room.enter(client(1)).is_none());
         places.push(room.enter(client(2)).unwrap());
         places.push(room.enter(client(2)).unwrap());
@@ -152,7 +148,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_is_waited_for_takes_no_place() {
-        let room = Arc::new(Room::new(1));
+        let room = Arc::new(Room::new(1, 1));
         let (send, chunks) = tokio::sync::mpsc::unbounded_channel::<Bytes>();
         let chunks = stream::unfold(chunks, async |mut chunks| {
             let chunk = chunks.recv().await?;

@@ -27,7 +27,6 @@ use service::Service;
 /// What `migrate` applies, and serving needs.
 pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
-    append_only: &[],
 };
 
 /// Serves until `shutdown`.

@@ -44,7 +44,6 @@ use sweeper::{Sweeper, Wake};
 /// What `migrate` applies, and serving needs.
 pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
-    append_only: &[],
 };
 
 /// Longest wait for webhooks-svc to take an event.

@@ -42,7 +42,6 @@ use worker::{Limits, Worker};
 /// What `migrate` applies, and serving needs.
 pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
-    append_only: &[],
 };
 
 /// Serves and delivers until `shutdown`.

@@ -2,18 +2,18 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use chassis::config::{Refusals, duration};
+use chassis::{
+    config::{Refusals, duration},
+    ids,
+};
 use clap::{Args, ValueEnum};
 use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
 
-use crate::{
-    callback,
-    rail::{
-        self,
-        wire::{is_call_timeout, plain_base},
-    },
+use crate::rail::{
+    self,
+    wire::{is_call_timeout, plain_base},
 };
 
 /// MTN lets a partner make ten calls a second.
@@ -211,8 +211,8 @@ impl Paystack {
         let token = &self.paystack_callback_token;
         check_secret(refusals, "PAYSTACK_CALLBACK_TOKEN", token);
         // With any other, Paystack's calls would go to an address that is nobody's.
-        let is_good = callback::is_token(token.expose_secret());
-        refusals.unless(is_good, "PAYSTACK_CALLBACK_TOKEN", callback::TOKEN_FORM);
+        let is_good = ids::is_segment(token.expose_secret());
+        refusals.unless(is_good, "PAYSTACK_CALLBACK_TOKEN", ids::SEGMENT_FORM);
         let (request, query) = (self.paystack_request_timeout, self.paystack_query_timeout);
         check_timeout(refusals, "PAYSTACK_REQUEST_TIMEOUT", request);
         check_timeout(refusals, "PAYSTACK_QUERY_TIMEOUT", query);

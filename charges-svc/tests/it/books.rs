@@ -379,6 +379,34 @@ async fn a_running_service_seals_and_checks_by_itself() {
     world.until("the ledger was checked", checked).await;
 }
 
+#[tokio::test]
+async fn nothing_in_the_schema_stands_in_for_what_the_balance_is_looked_at_with() {
+    let test = TestDb::new("charges-svc").await;
+    let db = test.connect().await;
+    db.migrate(&SCHEMA.migrations).await.unwrap();
+    if !db.is_postgres() {
+        return;
+    }
+    let mut tx = db.begin().await.unwrap();
+    for own in [
+        "create function public.never(numeric, integer) returns boolean language sql
+         as 'select false'",
+        "create operator public.<> (leftarg = numeric, rightarg = integer, function = public.never)",
+    ] {
+        tx.sql(own).run().await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    let mut tx = db.begin().await.unwrap();
+    let unbalanced = "insert into postings
+                          (kind, subject, line, account, amount_minor, currency, posted_at)
+                      values ('FORGED', $1, 1, 'suspense', 7, 'GHS', $2)";
+    let now = Clock::system().now();
+    let unbalanced = tx.sql(unbalanced).bind(Uuid::now_v7()).bind(now);
+    assert_eq!(unbalanced.run().await.unwrap(), 1);
+    tx.commit().await.unwrap_err();
+    db.close().await;
+}
+
 /// The service runs as this role in every test of this file's neighbours.
 #[tokio::test]
 async fn the_role_that_serves_cannot_touch_what_was_posted() {

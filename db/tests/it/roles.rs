@@ -7,15 +7,29 @@ use chassis::{
     shutdown::Shutdown,
 };
 use db::{Db, Schema, testing::TestDb};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _, postgres::PgConnectOptions};
 use uuid::Uuid;
 
 use crate::{TABLES, migrations, until};
 
 const LOG: &str = "create table log (line bigint not null primary key);";
 
+const APPEND_ONLY: &str = "
+    create function refuse_change() returns trigger language plpgsql as $$
+    begin
+        raise exception '% is append-only', tg_table_name;
+    end
+    $$;
+    create trigger log_append_only before update or delete on log
+        for each row execute function refuse_change();
+";
+
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema {
-    migrations: migrations([(1, "tables", TABLES), (2, "log", LOG)]),
-    append_only: &["log"],
+    migrations: migrations([
+        (1, "tables", TABLES),
+        (2, "log", LOG),
+        (3, "postgres append only", APPEND_ONLY),
+    ]),
 });
 
 async fn open(settings: &Database, mode: Mode, shutdown: &Shutdown) -> anyhow::Result<Db> {
@@ -169,7 +183,6 @@ async fn tables_of_another_version_are_not_waited_for() {
     };
     let other = Schema {
         migrations: migrations([(1, "tables", "select 1"), (2, "log", LOG)]),
-        append_only: &["log"],
     };
     db::migrate(&settings, Mode::Development, &other)
         .await
@@ -202,6 +215,188 @@ async fn production_serves_with_no_role_that_owns_its_tables() {
         let refused = opened.unwrap_err().downcast::<Refused>().unwrap();
         assert!(refused.to_string().contains("DATABASE_URL"), "{refused}");
     }
+}
+
+/// What gives the running role a power, what takes it away again, and what it is called.
+const POWERS: &[(&str, &str, &str)] = &[
+    // It inherits nothing, but may become the owner.
+    (
+        "alter role {running} noinherit; grant {owner} to {running}",
+        "revoke {owner} from {running}; alter role {running} inherit",
+        "owns the database",
+    ),
+    (
+        "alter database {database} owner to {running}",
+        "alter database {database} owner to {owner}",
+        "owns the database",
+    ),
+    (
+        "alter schema public owner to {running}",
+        "alter schema public owner to pg_database_owner",
+        "owns the schema",
+    ),
+    (
+        "alter table account owner to {running}",
+        "alter table account owner to {owner}",
+        "owns tables or functions",
+    ),
+    (
+        "alter function refuse_change owner to {running}",
+        "alter function refuse_change owner to {owner}",
+        "owns tables or functions",
+    ),
+    (
+        "grant create on schema public to {running}",
+        "revoke create on schema public from {running}",
+        "may create in the schema",
+    ),
+    (
+        "alter role {running} superuser",
+        "alter role {running} nosuperuser",
+        "is a superuser",
+    ),
+    (
+        "alter role {running} createrole",
+        "alter role {running} nocreaterole",
+        "may make roles",
+    ),
+    (
+        "grant update on log to {running}",
+        "revoke update on log from {running}",
+        "may change what is append-only",
+    ),
+    (
+        "grant update (line) on log to {running}",
+        "revoke update (line) on log from {running}",
+        "may change what is append-only",
+    ),
+    (
+        "grant truncate on log to {running}",
+        "revoke truncate on log from {running}",
+        "may change what is append-only",
+    ),
+    (
+        "grant trigger on log to public",
+        "revoke trigger on log from public",
+        "may change what is append-only",
+    ),
+];
+
+#[tokio::test]
+async fn production_serves_with_no_role_that_could_change_what_is_append_only() {
+    let Some((test, settings)) = with_roles().await else {
+        return;
+    };
+    db::migrate(&settings, Mode::Production, &SCHEMA)
+        .await
+        .unwrap();
+    let superuser: PgConnectOptions = test.url.parse().unwrap();
+    let database = superuser.get_database().unwrap().to_owned();
+    let mut superuser = superuser.connect().await.unwrap();
+    for (given, taken, told) in POWERS {
+        let named = |statement: &str| {
+            let statement = statement.replace("{running}", &format!("{database}_running"));
+            let statement = statement.replace("{owner}", &format!("{database}_owner"));
+            AssertSqlSafe(statement.replace("{database}", &database))
+        };
+        superuser.execute(named(given)).await.unwrap();
+        let opened = open(&settings, Mode::Production, &Shutdown::new()).await;
+        let refused = opened.map(drop).expect_err(given);
+        let refused = refused.downcast::<Refused>().unwrap().to_string();
+        assert!(refused.starts_with("DATABASE_URL"), "{given}: {refused}");
+        assert!(refused.contains(told), "{given}: {refused}");
+        superuser.execute(named(taken)).await.unwrap();
+    }
+    open(&settings, Mode::Production, &Shutdown::new())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_schema_that_the_owner_cannot_close_to_the_running_role_is_told() {
+    let Some((test, settings)) = with_roles().await else {
+        return;
+    };
+    let superuser: PgConnectOptions = test.url.parse().unwrap();
+    let mut superuser = superuser.connect().await.unwrap();
+    // As it was before PostgreSQL 15: the owner of the database does not own its schema.
+    let as_before =
+        "alter schema public owner to postgres; grant create on schema public to public";
+    superuser.execute(as_before).await.unwrap();
+    let migrated = db::migrate(&settings, Mode::Production, &SCHEMA).await;
+    let error = format!("{:#}", migrated.unwrap_err());
+    assert!(error.contains("revoke create on schema"), "{error}");
+    let closed = "revoke create on schema public from public";
+    superuser.execute(closed).await.unwrap();
+    let owner = settings.migrate_database_url.as_ref().unwrap();
+    let owner: PgConnectOptions = owner.parse().unwrap();
+    let granted = format!("grant create on schema public to {}", owner.get_username());
+    superuser.execute(AssertSqlSafe(granted)).await.unwrap();
+    db::migrate(&settings, Mode::Production, &SCHEMA)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn an_older_versions_migrate_opens_nothing_that_a_newer_one_closed() {
+    let Some((_test, settings)) = with_roles().await else {
+        return;
+    };
+    db::migrate(&settings, Mode::Production, &SCHEMA)
+        .await
+        .unwrap();
+    let older = Schema {
+        migrations: migrations([(1, "tables", TABLES)]),
+    };
+    db::migrate(&settings, Mode::Production, &older)
+        .await
+        .unwrap();
+    let db = open(&settings, Mode::Production, &Shutdown::new())
+        .await
+        .unwrap();
+    runs(&db, "insert into log (line) values (1)")
+        .await
+        .unwrap();
+    for forbidden in ["update log set line = 2", "delete from log"] {
+        check_forbidden(&db, forbidden).await;
+    }
+    db.close().await;
+}
+
+#[tokio::test]
+async fn a_role_that_took_over_from_another_serves_after_an_upgrade() {
+    let Some((test, mut settings)) = with_roles().await else {
+        return;
+    };
+    let before = Schema {
+        migrations: migrations([(1, "tables", TABLES)]),
+    };
+    db::migrate(&settings, Mode::Production, &before)
+        .await
+        .unwrap();
+    // As with a change of passwords.
+    let superuser: PgConnectOptions = test.url.parse().unwrap();
+    let mut superuser = superuser.connect().await.unwrap();
+    let first: PgConnectOptions = settings.database_url.parse().unwrap();
+    let first = first.get_username();
+    let next = format!("{first}_next");
+    let made = format!(
+        "create role {next} login password '{first}' in role {first};
+         alter role {next} set role {first}"
+    );
+    superuser.execute(AssertSqlSafe(made)).await.unwrap();
+    settings.database_url = settings
+        .database_url
+        .replace(&format!("//{first}:"), &format!("//{next}:"));
+    let migrated = db::migrate(&settings, Mode::Production, &SCHEMA).await;
+    let opened = open(&settings, Mode::Production, &Shutdown::new()).await;
+    if let Ok(db) = &opened {
+        db.close().await;
+    }
+    let gone = format!("drop owned by {next}; drop role {next}");
+    superuser.execute(AssertSqlSafe(gone)).await.unwrap();
+    migrated.unwrap();
+    opened.unwrap();
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use axum::{
 use bytes::Bytes;
 use chassis::http::BodyTooSlow;
 use http::{HeaderMap, header};
-use http_body_util::{BodyExt as _, Collected, LengthLimitError, Limited};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -89,23 +89,42 @@ pub async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Error> {
     if length(headers).is_some_and(|length| length > BODY_BYTES_MAX) {
         return Err(Error::PayloadTooLarge);
     }
-    let collected = Limited::new(body, BODY_BYTES_MAX).collect().await;
-    collected.map(Collected::to_bytes).map_err(|error| {
-        if error.is::<LengthLimitError>() {
+    let mut body = Limited::new(body, BODY_BYTES_MAX);
+    let mut whole = Vec::new();
+    // A frame keeps the whole buffer that it was read into, even if it is one byte of it: copied,
+    // and dropped before the next is read.
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| cut_off(&*error))?;
+        if let Some(data) = frame.data_ref() {
+            if whole.capacity() - whole.len() < data.len() {
+                // Twice as much, but never more than a body may have.
+                let more = data
+                    .len()
+                    .max(whole.len())
+                    .min(BODY_BYTES_MAX - whole.len());
+                whole.reserve_exact(more);
+            }
+            whole.extend_from_slice(data);
+        }
+    }
+    Ok(whole.into())
+}
+
+/// Why a body did not become whole.
+fn cut_off(error: &(dyn StdError + 'static)) -> Error {
+    for cause in std::iter::successors(Some(error), |&error| error.source()) {
+        if cause.is::<LengthLimitError>() {
             return Error::PayloadTooLarge;
         }
-        let error: &(dyn StdError + 'static) = &*error;
-        for cause in std::iter::successors(Some(error), |&error| error.source()) {
-            if cause.is::<BodyTooSlow>() {
-                return Error::RequestTimeout;
-            }
-            if cause.is::<NoRoom>() {
-                metrics::counter!("gateway_requests_shed_total").increment(1);
-                return Error::NothingStarted;
-            }
+        if cause.is::<BodyTooSlow>() {
+            return Error::RequestTimeout;
         }
-        Error::BodyCutOff
-    })
+        if cause.is::<NoRoom>() {
+            metrics::counter!("gateway_requests_shed_total").increment(1);
+            return Error::NothingStarted;
+        }
+    }
+    Error::BodyCutOff
 }
 
 /// The body's length where the caller told it.
@@ -131,7 +150,54 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use futures::{StreamExt as _, stream};
+
     use super::*;
+
+    /// What a connection reads into, of which a frame is one byte.
+    struct ReadBuffer {
+        bytes: [u8; 4096],
+        kept: Arc<AtomicUsize>,
+    }
+
+    impl AsRef<[u8]> for ReadBuffer {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+
+    impl Drop for ReadBuffer {
+        fn drop(&mut self) {
+            self.kept.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_in_single_bytes_keeps_no_buffer_that_they_were_read_into() {
+        let kept = Arc::new(AtomicUsize::new(0));
+        let most = Arc::new(AtomicUsize::new(0));
+        let frames = stream::iter(0..BODY_BYTES_MAX).map({
+            let (kept, most) = (kept.clone(), most.clone());
+            move |_| {
+                most.fetch_max(kept.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                let buffer = ReadBuffer {
+                    bytes: [b'x'; 4096],
+                    kept: kept.clone(),
+                };
+                Ok::<_, std::io::Error>(Bytes::from_owner(buffer).slice(..1))
+            }
+        });
+        let body = Body::from_stream(frames);
+        let body = read(&HeaderMap::new(), body).await.unwrap();
+        assert_eq!(body, vec![b'x'; BODY_BYTES_MAX]);
+        assert_eq!(kept.load(Ordering::SeqCst), 0);
+        assert_eq!(most.load(Ordering::SeqCst), 1);
+    }
 
     #[test]
     fn fields_are_found_by_name_and_null_is_absent() {

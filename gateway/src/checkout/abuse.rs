@@ -1,4 +1,4 @@
-//! How often payers may try, so that nobody can be flooded with prompts and no address guessed.
+//! How often payers may try, so that nobody can be flooded with prompts.
 //!
 //! Fixed windows in this process: each replica of the gateway counts for itself, so that the real
 //! limit is at most the configured one times the replicas. 0 switches a limit off.
@@ -14,7 +14,7 @@ use std::{
 use chassis::{clock::Timestamp, config::Refusals, ids::SessionId, phone::Phone};
 use clap::Args;
 
-use crate::client_address::network;
+use crate::{client_address::network, guesses::Limit};
 
 /// Entries that one window holds; beyond them nothing new is counted.
 const ENTRIES_MAX: usize = 100_000;
@@ -28,8 +28,9 @@ pub struct AbuseLimits {
     pub checkout_tries_per_session: u32,
 
     /// Payments that may be tried from one client address in a window; 0: any number. Each
-    /// replica counts for itself.
-    #[arg(long, env = "CHECKOUT_TRIES_PER_ADDRESS", default_value_t = 10)]
+    /// replica counts for itself. Many, because a carrier's customers may all have one address:
+    /// what one person may try is limited by session and by number.
+    #[arg(long, env = "CHECKOUT_TRIES_PER_ADDRESS", default_value_t = 1000)]
     pub checkout_tries_per_address: u32,
 
     /// Payments that may be tried from one phone number in a window, at all merchants together;
@@ -38,7 +39,8 @@ pub struct AbuseLimits {
     pub checkout_tries_per_number: u32,
 
     /// Addresses of payments that do not exist, which one client address may open in a window;
-    /// 0: any number. Each replica counts for itself.
+    /// 0: any number. Each replica counts for itself. Beyond it such an address is answered 429;
+    /// payments that exist are shown all the same.
     #[arg(long, env = "CHECKOUT_UNKNOWN_PER_ADDRESS", default_value_t = 60)]
     pub checkout_unknown_per_address: u32,
 
@@ -48,6 +50,14 @@ pub struct AbuseLimits {
 }
 
 impl AbuseLimits {
+    /// How many payments that do not exist an address may open.
+    pub fn unknown(&self) -> Limit {
+        Limit {
+            most: self.checkout_unknown_per_address,
+            window: self.checkout_limit_window,
+        }
+    }
+
     pub fn check(&self, refusals: &mut Refusals) {
         let limits = [
             (
@@ -94,7 +104,6 @@ struct Window {
     sessions: HashMap<SessionId, u32>,
     addresses: HashMap<IpAddr, u32>,
     numbers: HashMap<String, u32>,
-    unknown: HashMap<IpAddr, u32>,
 }
 
 impl Abuse {
@@ -141,22 +150,6 @@ impl Abuse {
             true
         });
         debug_assert!(given_back.is_ok());
-    }
-
-    /// Whether an address may still open payments that do not exist.
-    pub fn may_look(&self, address: IpAddr, now: Timestamp) -> Result<(), Duration> {
-        let most = self.limits.checkout_unknown_per_address;
-        let address = network(address);
-        self.with_window(now, |window| has_room(&window.unknown, &address, most))
-    }
-
-    /// Counts a payment that does not exist.
-    pub fn count_unknown(&self, address: IpAddr, now: Timestamp) {
-        let counted = self.with_window(now, |window| {
-            count(&mut window.unknown, network(address));
-            true
-        });
-        debug_assert!(counted.is_ok());
     }
 
     /// Runs `decide` on the window of now; false becomes the wait until the next.
@@ -208,6 +201,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
 
     const LIMITS: AbuseLimits = AbuseLimits {
@@ -217,6 +212,12 @@ mod tests {
         checkout_unknown_per_address: 2,
         checkout_limit_window: Duration::from_secs(600),
     };
+
+    #[derive(clap::Parser)]
+    struct Defaults {
+        #[command(flatten)]
+        limits: AbuseLimits,
+    }
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_unix_millis(seconds * 1_000).expect("a moment")
@@ -272,6 +273,24 @@ mod tests {
     }
 
     #[test]
+    fn what_one_person_tries_stops_nobody_else_at_the_address() {
+        let abuse = Abuse::new(Defaults::parse_from(["test"]).limits);
+        let mut tries = 0;
+        for number in 0..20 {
+            let session = SessionId::new();
+            let number = format!("02412345{number:02}");
+            while abuse.take(&tried(session, &number), at(0)).is_ok() {
+                tries += 1;
+            }
+        }
+        assert_eq!(tries, 20 * 3, "each number is prompted three times");
+        assert_eq!(
+            abuse.take(&tried(SessionId::new(), "0209999999"), at(0)),
+            Ok(())
+        );
+    }
+
+    #[test]
     fn what_was_given_back_does_not_count() {
         let abuse = Abuse::new(LIMITS);
         let tried = tried(SessionId::new(), "0241234567");
@@ -293,23 +312,5 @@ mod tests {
         let mut eleventh = tried(SessionId::new(), "0241234599");
         eleventh.address = address(99);
         assert!(abuse.take(&eleventh, at(0)).is_err());
-        for n in 0..2 {
-            abuse.count_unknown(address(n), at(0));
-        }
-        assert!(abuse.may_look(address(99), at(0)).is_err());
-    }
-
-    #[test]
-    fn guessing_ends_in_a_wait() {
-        let abuse = Abuse::new(LIMITS);
-        let address = "192.0.2.1".parse().expect("an address");
-        for _ in 0..2 {
-            assert_eq!(abuse.may_look(address, at(0)), Ok(()));
-            abuse.count_unknown(address, at(0));
-        }
-        assert_eq!(
-            abuse.may_look(address, at(60)),
-            Err(Duration::from_secs(540))
-        );
     }
 }

@@ -180,7 +180,7 @@ pub fn respond(status: StatusCode, page: &impl Template) -> Response {
 
 /// A request that no session's page answers. `again`: where another look may find more.
 pub fn refusal(text: &'static Text, error: &Error, again: Option<String>) -> Response {
-    if let Error::RateLimited {
+    if let Error::TooManyGuesses {
         retry_after_seconds,
     } = error
     {

@@ -47,7 +47,7 @@ async fn answer(
     if !same_site::is_ours(headers) {
         return Err(Error::CrossSite);
     }
-    let session = checkout.named(visitor)?;
+    let session = visitor.session()?;
     let fields = Fields::read(headers, body).await?;
     let situation = checkout.look_up(visitor, session).await?;
     // Another tab or device was quicker, or this one sent its form twice.

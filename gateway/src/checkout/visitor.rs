@@ -7,6 +7,7 @@ use std::{
 };
 
 use axum::extract::{ConnectInfo, FromRequestParts, Path};
+use chassis::ids::SessionId;
 use http::request::Parts;
 use url::form_urlencoded;
 
@@ -14,7 +15,7 @@ use super::{
     Checkout,
     text::{self, Text},
 };
-use crate::client_address::client_address;
+use crate::{client_address::client_address, error::Error};
 
 /// One request's visitor.
 #[derive(Debug)]
@@ -80,6 +81,12 @@ impl FromRequestParts<Arc<Checkout>> for Visitor {
 }
 
 impl Visitor {
+    /// The session that the page's address names. Asks nobody, and costs nothing: what can name
+    /// none is refused before its form is read, and is no guess.
+    pub fn session(&self) -> Result<SessionId, Error> {
+        self.id.parse().map_err(|_| Error::NotFound)
+    }
+
     /// The page's own address, in this language.
     pub fn page(&self) -> String {
         self.under("")

@@ -9,6 +9,7 @@ use std::{
 };
 
 use chassis::{api_key::ApiKey, clock::Clock};
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use proto::{
     charges::{ChargeAnswer, ChargeStatus},
     merchants::{KycStatus, Merchant},
@@ -101,25 +102,33 @@ async fn merchants_svc_is_told_the_keys_hash_and_never_the_key() {
 
 #[tokio::test]
 async fn one_question_at_a_time_is_asked_about_a_key() {
-    let gateway = Gateway::start().await;
-    let running = Arc::new(AtomicUsize::new(0));
-    let most = Arc::new(AtomicUsize::new(0));
-    let seen = most.clone();
-    gateway.services.authenticate.answers_late(move |_| {
-        let (running, most) = (running.clone(), most.clone());
+    // Half of the places is what one client may have.
+    let gateway = Gateway::start_with(&["--requests-max", "32"]).await;
+    let authenticate = &gateway.services.authenticate;
+    let release = Arc::new(Notify::new());
+    let wait = release.clone();
+    authenticate.answers_late(move |_| {
+        let wait = wait.clone();
         async move {
-            most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            // A slow service; long enough for the other requests to arrive meanwhile.
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            running.fetch_sub(1, Ordering::SeqCst);
+            wait.notified().await;
             Ok(merchant())
         }
     });
     let requests = (0..16).map(|_| gateway.initiate(r#"{"amount":1}"#));
-    for answer in futures::future::join_all(requests).await {
+    let asking = async {
+        until("all are under way", async || {
+            gateway.get("/docs").send().await.status == 503
+        })
+        .await;
+        assert_eq!(authenticate.asked().len(), 1);
+        // For those that came so late that they ask anew.
+        authenticate.answers(|_| Ok(merchant()));
+        release.notify_one();
+    };
+    let (answers, ()) = tokio::join!(futures::future::join_all(requests), asking);
+    for answer in answers {
         assert_eq!(answer.status, 201);
     }
-    assert_eq!(seen.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
@@ -281,6 +290,50 @@ async fn a_flood_of_invented_keys_is_looked_up_a_few_at_a_time() {
         if minute() == begun_in {
             assert!(answers.iter().all(|answer| answer.status == 429));
             assert!((1..=4).contains(&seen.load(Ordering::SeqCst)), "{seen:?}");
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_line_of_guesses_is_short_and_good_keys_pass_it_by() {
+    let gateway = Gateway::start_with(&["--auth-failures-per-minute", "3"]).await;
+    let clock = Clock::system();
+    let minute = || clock.host_now().unix_seconds().div_euclid(60);
+    let good = gateway.key.sha256();
+    loop {
+        let begun_in = minute();
+        used_up(&gateway).await;
+        assert_eq!(gateway.initiate(r#"{"amount":1}"#).await.status, 201);
+        let known_at = Instant::now();
+        gateway
+            .services
+            .authenticate
+            .answers_late(move |request| async move {
+                if request.key_sha256 != good {
+                    std::future::pending::<()>().await;
+                }
+                Ok(merchant())
+            });
+        let mut flood: FuturesUnordered<_> = (0..64).map(|_| invented(&gateway)).collect();
+        let told = async {
+            let mut statuses = Vec::new();
+            for _ in 0..32 {
+                statuses.extend(flood.next().await.map(|answer| answer.status));
+            }
+            statuses
+        };
+        let told = tokio::time::timeout(Duration::from_secs(10), told).await;
+        let second = Duration::from_secs(1);
+        until("its answer is used no more", async || {
+            known_at.elapsed() > second
+        })
+        .await;
+        let amid = gateway.initiate(r#"{"amount":1}"#).await;
+        // In another minute nobody has failed yet, and everybody is looked up.
+        if minute() == begun_in {
+            assert_eq!(told.expect("at once"), [429; 32]);
+            assert_eq!(amid.status, 201);
             return;
         }
     }

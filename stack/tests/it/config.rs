@@ -97,7 +97,7 @@ fn definition(name: &str) -> clap::Command {
 /// Settings that production takes.
 fn good(name: &str, folder: &TempDir) -> Settings {
     let mut settings = vec![("MODE", "production".to_owned())];
-    let database = format!("postgres://pay:{CANARY}@db.internal/{name}?sslmode=require");
+    let database = format!("postgres://pay:{CANARY}@db.internal/{name}?sslmode=verify-full");
     let url = |service: &str| format!("https://{service}:50051");
     let own: Vec<(&str, String)> = match name {
         "gateway" => vec![
@@ -336,6 +336,19 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
         "MIGRATE_DATABASE_URL",
         Some("postgres://owner:dev-only-merchants@db.internal/merchants-svc"),
         "a password of your own",
+    ),
+    // Whoever sits in between could answer in the server's place.
+    (
+        "sessions-svc",
+        "DATABASE_URL",
+        Some("postgres://pay:9Zr2mWk8Jx5LbQ7sE1uY@db.internal/sessions-svc?sslmode=require"),
+        "sslmode=verify-full",
+    ),
+    (
+        "charges-svc",
+        "MIGRATE_DATABASE_URL",
+        Some("postgres://owner:9Zr2mWk8Jx5LbQ7sE1uY@db.internal/charges-svc"),
+        "sslmode=verify-full",
     ),
     (
         "charges-svc",

@@ -139,10 +139,7 @@ async fn a_client_that_does_not_read_is_cut_off() {
     let mut stream = connect(&server, "127.0.0.1", "").await;
     let request = "GET /long HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1_000);
     let tasks = Tasks::new();
-    let asking = async move {
-        while stream.write_all(request.as_bytes()).await.is_ok() {}
-        assert!(stream.write_all(b"x").await.is_err());
-    };
+    let asking = async move { while stream.write_all(request.as_bytes()).await.is_ok() {} };
     tasks.spawn(asking);
     soon(tasks.drain(Duration::MAX)).await;
 }

@@ -221,7 +221,11 @@ async fn what_would_start_is_taken() {
     let folder = TempDir::new().unwrap();
     let ca = certificates(folder.path(), &["collector"]).remove(0).tls_ca;
     let ca = ca.unwrap().display().to_string();
-    let taken: [(&str, &[(&str, &str)]); 6] = [
+    let verified = "postgres://pay@db.internal/merchants-svc?sslmode=verify-ca";
+    let socket = "postgres://pay@%2Frun%2Fpostgresql/merchants-svc";
+    let taken: [(&str, &[(&str, &str)]); 8] = [
+        ("merchants-svc", &[("DATABASE_URL", verified)]),
+        ("merchants-svc", &[("DATABASE_URL", socket)]),
         ("gateway", &[("TRUSTED_PROXIES", "none")]),
         ("gateway", &[(ENDPOINT, "https://collector:4317")]),
         (
