@@ -133,28 +133,33 @@ pub async fn seal(db: &Db, clock: &Clock) -> Result<u64> {
         let (number, previous) =
             last.map_or((1, String::new()), |last| (last.number + 1, last.hash));
         let filled = store::blocks::fill(&mut tx, number, BLOCK_MAX).await?;
-        if filled == 0 {
+        if filled.taken == 0 {
             return Ok(blocks);
         }
-        let lines = store::blocks::lines(&mut tx, number).await?;
-        let sealed_at = clock.now();
-        let hash = seal::hash(&previous, number, sealed_at, &lines);
-        let block = Block {
-            number,
-            hash,
-            sealed_at,
-        };
-        store::blocks::insert(&mut tx, &block).await?;
-        tx.commit().await?;
-        // Kept elsewhere, a hash also witnesses against who could write all blocks anew.
-        tracing::info!(
-            block.number,
-            block.hash,
-            postings = filled,
-            "postings are sealed"
-        );
-        (due, blocks) = (until, blocks + 1);
-        if i64::try_from(filled).is_ok_and(|filled| filled < BLOCK_MAX) {
+        if filled.sealed > 0 {
+            let lines = store::blocks::lines(&mut tx, number).await?;
+            let sealed_at = clock.now();
+            let hash = seal::hash(&previous, number, sealed_at, &lines);
+            let block = Block {
+                number,
+                hash,
+                sealed_at,
+            };
+            store::blocks::insert(&mut tx, &block).await?;
+            tx.commit().await?;
+            // Kept elsewhere, a hash also witnesses against who could write all blocks anew.
+            tracing::info!(
+                block.number,
+                block.hash,
+                postings = filled.sealed,
+                "postings are sealed"
+            );
+            blocks += 1;
+        } else {
+            tx.commit().await?;
+        }
+        due = until;
+        if i64::try_from(filled.taken).is_ok_and(|taken| taken < BLOCK_MAX) {
             return Ok(blocks);
         }
     }

@@ -111,35 +111,44 @@ pub async fn has_unsealed(conn: &mut Conn) -> Result<bool> {
     Ok(found.is_some())
 }
 
-/// Puts up to `limit` postings that wait into the block that will have this number.
-pub async fn fill(tx: &mut Tx, number: i64, limit: i64) -> Result<u64> {
-    let filled = tx
+/// What was taken from the queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Filled {
+    pub taken: usize,
+    /// Those of them that were in no block, and are now.
+    pub sealed: u64,
+}
+
+/// Takes up to `limit` postings that wait, and puts them into the block that will have this number.
+/// One that is in a block already, because it was queued twice, only stops waiting.
+pub async fn fill(tx: &mut Tx, number: i64, limit: i64) -> Result<Filled> {
+    let taken: Vec<(String, Uuid)> = tx
         .sql(
-            "insert into sealed_postings (kind, subject, block)
-             select kind, subject, $1 from unsealed_postings
-             where not exists (
-                 select 1 from sealed_postings
-                 where sealed_postings.kind = unsealed_postings.kind
-                     and sealed_postings.subject = unsealed_postings.subject
+            "delete from unsealed_postings where (kind, subject) in (
+                 select kind, subject from unsealed_postings order by kind, subject limit $1
              )
-             order by kind, subject limit $2",
+             returning kind, subject",
         )
-        .bind(number)
         .bind(limit)
-        .run()
+        .all()
         .await?;
-    tx.sql(
-        "delete from unsealed_postings where exists (
-             select 1 from sealed_postings
-             where sealed_postings.block = $1
-                 and sealed_postings.kind = unsealed_postings.kind
-                 and sealed_postings.subject = unsealed_postings.subject
-         )",
-    )
-    .bind(number)
-    .run()
-    .await?;
-    Ok(filled)
+    let mut sealed = 0;
+    // One by one, each by its primary key: a join with all that is sealed takes longer with every
+    // block.
+    for (kind, subject) in &taken {
+        sealed += tx
+            .sql(
+                "insert into sealed_postings (kind, subject, block) values ($1, $2, $3)
+                 on conflict (kind, subject) do nothing",
+            )
+            .bind(kind)
+            .bind(subject)
+            .bind(number)
+            .run()
+            .await?;
+    }
+    let taken = taken.len();
+    Ok(Filled { taken, sealed })
 }
 
 /// What stands in a block, in no order.

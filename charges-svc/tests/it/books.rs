@@ -161,6 +161,34 @@ async fn sealers_at_once_make_one_chain() {
     assert_eq!(check(&bare).await, []);
 }
 
+#[tokio::test]
+async fn a_backlog_beside_a_long_history_is_sealed_and_nothing_keeps_waiting() {
+    let bare = Bare::new().await;
+    for sealed in [10, 20] {
+        let now = bare.clock.now();
+        let mut tx = bare.db.begin().await.unwrap();
+        for _ in 0..5_000 {
+            let posting = ledger::settlement(&new_charge(now)).unwrap();
+            assert!(store::postings::post(&mut tx, &posting, now).await.unwrap());
+        }
+        // What is in a block may be queued once more, before what is not.
+        let again = "insert into unsealed_postings (kind, subject)
+                     select kind, subject from sealed_postings limit 700";
+        tx.sql(again).run().await.unwrap();
+        tx.commit().await.unwrap();
+        seal(&bare).await;
+        let blocks = count(&bare.db, "select count(*) from blocks").await;
+        assert!(blocks >= sealed, "{blocks}");
+        assert_eq!(
+            count(&bare.db, "select count(*) from sealed_postings").await,
+            sealed * 500
+        );
+        let waiting = "select count(*) from unsealed_postings";
+        assert_eq!(count(&bare.db, waiting).await, 0);
+    }
+    assert_eq!(check(&bare).await, []);
+}
+
 /// Three blocks of two postings, checked; then this is done; then everything is checked.
 async fn found_after(statements: &[&'static str]) -> Vec<Finding> {
     let bare = Bare::new().await;
