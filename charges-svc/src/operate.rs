@@ -11,7 +11,7 @@ use crate::{
     case::{Case, Closing},
     charge::{Charge, Event},
     error::{Error, Result},
-    ledger,
+    ledger::{self, PostingKind},
     service::Service,
     store::{self, evidence::Evidence, postings::Written},
 };
@@ -76,7 +76,8 @@ impl Service {
     }
 
     /// Closes a case, and posts where its money went. Money is released to a merchant who was
-    /// credited for the same session only where the operator says why.
+    /// credited for the same session, or after the rail took it back, only where the operator says
+    /// why.
     pub async fn close_case(
         &self,
         id: CaseId,
@@ -104,17 +105,33 @@ impl Service {
             .ok_or(Error::CaseNotFound)?;
         if closing == Closing::Release && case.suspense().is_some() {
             let credited = store::charges::find_credited_beside(&mut tx, &charge).await?;
+            let is_reversed = store::cases::is_reversed(&mut tx, transaction_id).await?;
             if let Some(reason) = override_reason {
-                let said = ("operator", "released over another payment");
+                let over = if is_reversed {
+                    "released after a reversal"
+                } else {
+                    "released over another payment"
+                };
+                let said = ("operator", over);
                 store::evidence::keep(&mut tx, transaction_id, said, Some(reason), now).await?;
+            } else if is_reversed {
+                return Err(Error::ReleaseAfterReversal);
             } else if let Some(other) = credited {
                 return Err(Error::ReleaseWouldCreditTwice(other));
             }
         }
-        if let Some(posting) = ledger::closing(&case, &charge, closing)?
-            && !store::postings::post(&mut tx, &posting, now).await?
-        {
-            return Err(Error::PostedBefore);
+        let released = store::cases::released(&mut tx, transaction_id).await?;
+        if let Some(posting) = ledger::closing(&case, &charge, closing, released)? {
+            let is_reversal = posting.kind == PostingKind::Reversal;
+            let is_posted = is_reversal
+                && store::postings::is_reversed_for_a_case(&mut tx, transaction_id).await?;
+            if is_posted || !store::postings::post(&mut tx, &posting, now).await? {
+                return Err(if is_reversal {
+                    Error::AlreadyTakenBack
+                } else {
+                    Error::PostedBefore
+                });
+            }
         }
         tx.commit().await?;
         let is_overridden = override_reason.is_some();
