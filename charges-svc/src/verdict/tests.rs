@@ -413,7 +413,7 @@ proptest! {
                 }
                 Verdict::Resend => {
                     charge.begin_resend(now);
-                    taken = now + ms(takes_ms);
+                    taken = now + ms(begins_ms) + ms(takes_ms);
                 }
                 Verdict::AskAgain | Verdict::Open { .. } => {}
             }
