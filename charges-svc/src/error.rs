@@ -41,6 +41,16 @@ pub enum Error {
          reason why both payments are the merchant's"
     )]
     ReleaseWouldCreditTwice(Reference),
+    #[error(
+        "the rail took this payment back: refund, or release with the reason why the money is the \
+         merchant's all the same"
+    )]
+    ReleaseAfterReversal,
+    #[error(
+        "what the merchant was credited for this charge was taken back before: release, which posts \
+         nothing"
+    )]
+    AlreadyTakenBack,
     #[error("invalid {field}")]
     Invalid {
         field: &'static str,
@@ -99,6 +109,8 @@ impl From<Error> for Status {
             Error::ReleaseWouldCreditTwice(_) => {
                 told(Code::FailedPrecondition, "RELEASE_WOULD_CREDIT_TWICE")
             }
+            Error::ReleaseAfterReversal => told(Code::FailedPrecondition, "RELEASE_AFTER_REVERSAL"),
+            Error::AlreadyTakenBack => told(Code::FailedPrecondition, "ALREADY_TAKEN_BACK"),
             Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
             Error::Illegal(_)
             | Error::Ledger(_)

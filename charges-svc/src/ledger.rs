@@ -53,7 +53,8 @@ pub enum PostingKind {
     Refund,
     /// Suspense went to the merchant; the subject is the case.
     Release,
-    /// A settled payment went back to the payer; the subject is the case.
+    /// What a merchant was credited went back to the payer. Once per transaction, which is the
+    /// subject; versions that knew of one reason alone put its case there.
     Reversal,
 }
 
@@ -141,37 +142,57 @@ pub fn suspense(charge: &Charge, amount: Money) -> Result<Posting, MoneyError> {
     Posting::transfer(PostingKind::Suspense, subject, accounts, amount)
 }
 
-/// Where the money of a case went; nothing to post where the case holds none.
+/// Where the money of a case went; nothing to post where the case is about none. `released`: what
+/// the merchant was given of the charge's suspense.
 pub fn closing(
     case: &Case,
     charge: &Charge,
     closing: Closing,
+    released: Option<Money>,
 ) -> Result<Option<Posting>, MoneyError> {
-    let subject = case.case_id.uuid();
+    let of_case = case.case_id.uuid();
     let merchant = Account::Merchant(charge.merchant_id);
-    let (kind, accounts, amount) = match (closing, case.suspense()) {
+    let (kind, subject, accounts, amount) = match (closing, case.suspense()) {
         (Closing::Refund, Some(amount)) => (
             PostingKind::Refund,
+            of_case,
             (Account::Suspense, clearing(charge)),
             amount,
         ),
-        (Closing::Release, Some(amount)) => {
-            (PostingKind::Release, (Account::Suspense, merchant), amount)
-        }
-        // The merchant was credited, and the rail has the money no more.
-        (Closing::Refund, None) if takes_back(case, charge) => (
-            PostingKind::Reversal,
-            (merchant, clearing(charge)),
-            charge.amount(),
+        (Closing::Release, Some(amount)) => (
+            PostingKind::Release,
+            of_case,
+            (Account::Suspense, merchant),
+            amount,
         ),
-        (Closing::Refund | Closing::Release, None) => return Ok(None),
+        (Closing::Refund, None) => {
+            let Some(amount) = taken_back(case, charge, released) else {
+                return Ok(None);
+            };
+            (
+                PostingKind::Reversal,
+                charge.transaction_id.uuid(),
+                (merchant, clearing(charge)),
+                amount,
+            )
+        }
+        (Closing::Release, None) => return Ok(None),
     };
     Posting::transfer(kind, subject, accounts, amount).map(Some)
 }
 
-fn takes_back(case: &Case, charge: &Charge) -> bool {
-    let is_about_a_credit = matches!(case.kind, CaseKind::Reversed | CaseKind::CreditedTwice);
-    is_about_a_credit && charge.state == State::Settled
+/// What the merchant was credited and the rail has no more.
+fn taken_back(case: &Case, charge: &Charge, released: Option<Money>) -> Option<Money> {
+    match case.kind {
+        CaseKind::Reversed | CaseKind::CreditedTwice if charge.state == State::Settled => {
+            Some(charge.amount())
+        }
+        CaseKind::Reversed => released,
+        CaseKind::CreditedTwice
+        | CaseKind::UnknownOutcome
+        | CaseKind::Mismatch
+        | CaseKind::LateMoney => None,
+    }
 }
 
 fn clearing(charge: &Charge) -> Account {

@@ -11,7 +11,7 @@ use crate::{
     case::{Case, Closing},
     charge::{Charge, Event},
     error::{Error, Result},
-    ledger,
+    ledger::{self, PostingKind},
     service::Service,
     store::{self, evidence::Evidence, postings::Written},
 };
@@ -76,7 +76,8 @@ impl Service {
     }
 
     /// Closes a case, and posts where its money went. Money is released to a merchant who was
-    /// credited for the same session only where the operator says why.
+    /// credited for the same session, or after the rail took it back, only where the operator says
+    /// why.
     pub async fn close_case(
         &self,
         id: CaseId,
@@ -105,21 +106,36 @@ impl Service {
         let mut is_overridden = false;
         if closing == Closing::Release && case.suspense().is_some() {
             let credited = store::charges::find_credited_beside(&mut tx, &charge).await?;
-            match (credited, override_reason) {
-                (Some(_), Some(reason)) => {
-                    let said = ("operator", "released over another payment");
+            let is_reversed = store::cases::is_reversed(&mut tx, transaction_id).await?;
+            let over = match credited {
+                _ if is_reversed => Some(("a reversal", Error::ReleaseAfterReversal)),
+                Some(other) => Some(("another payment", Error::ReleaseWouldCreditTwice(other))),
+                None => None,
+            };
+            match (over, override_reason) {
+                (Some((over, _)), Some(reason)) => {
+                    let outcome = format!("released over {over}");
+                    let said = ("operator", outcome.as_str());
                     store::evidence::keep(&mut tx, transaction_id, said, Some(reason), now).await?;
                     is_overridden = true;
                 }
-                (Some(other), None) => return Err(Error::ReleaseWouldCreditTwice(other)),
+                (Some((_, refusal)), None) => return Err(refusal),
                 // Nothing was overridden, whatever reason was given.
                 (None, _) => {}
             }
         }
-        if let Some(posting) = ledger::closing(&case, &charge, closing)?
-            && !store::postings::post(&mut tx, &posting, now).await?
-        {
-            return Err(Error::PostedBefore);
+        let released = store::cases::released(&mut tx, transaction_id).await?;
+        if let Some(posting) = ledger::closing(&case, &charge, closing, released)? {
+            let is_reversal = posting.kind == PostingKind::Reversal;
+            let is_posted = is_reversal
+                && store::postings::is_reversed_for_a_case(&mut tx, transaction_id).await?;
+            if is_posted || !store::postings::post(&mut tx, &posting, now).await? {
+                return Err(if is_reversal {
+                    Error::AlreadyTakenBack
+                } else {
+                    Error::PostedBefore
+                });
+            }
         }
         tx.commit().await?;
         let closing = closing.code();

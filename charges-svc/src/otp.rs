@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use chassis::ids::{MerchantId, Reference};
+use db::Tx;
 use secrecy::SecretString;
 
 use crate::{
@@ -101,7 +102,14 @@ impl Service {
         if is_ours {
             before.end_call(now);
         }
-        let told = match event_of(&answer.outcome) {
+        let evidence = ("submit_otp", answer.outcome.label());
+        let words = answer.rail_text.as_deref();
+        store::evidence::keep(&mut tx, taken.transaction_id, evidence, words, now).await?;
+        let event = match event_of(&answer.outcome) {
+            Some(Event::CodeWrong) if may_be_accepted(&mut tx, &before, evidence).await? => None,
+            event => event,
+        };
+        let told = match event {
             Some(event) if is_ours => {
                 let made = change.insert(self.change(&mut tx, &before, event).await?);
                 if let OtpSubmitted::Accepted { instruction } = &answer.outcome {
@@ -123,9 +131,6 @@ impl Service {
             // A query was quicker.
             Some(_) | None => Told::from_record(before),
         };
-        let evidence = ("submit_otp", answer.outcome.label());
-        let words = answer.rail_text.as_deref();
-        store::evidence::keep(&mut tx, taken.transaction_id, evidence, words, now).await?;
         tx.commit().await?;
         match &change {
             Some(change) => self.announce_now(change).await,
@@ -182,6 +187,17 @@ async fn send(rail_call: RailCall, charge: Charge, otp: SecretString) -> Result<
             Ok(Told::unanswered(taken))
         }
     }
+}
+
+/// Whether the last code is wrong, and the rail may still accept an earlier one: it has not called
+/// all of them wrong. Then its own word alone ends the charge.
+async fn may_be_accepted(
+    tx: &mut Tx,
+    charge: &Charge,
+    wrong: (&'static str, &'static str),
+) -> Result<bool> {
+    let called_wrong = store::evidence::times(tx, charge.transaction_id, wrong).await?;
+    Ok(charge.otp_tries_left() == 0 && called_wrong < charge.otp_tries)
 }
 
 /// What the rail's reply makes of the charge; `None`: nobody knows yet.

@@ -7,11 +7,13 @@
 
 use std::{sync::Arc, time::Duration};
 
+use chassis::clock::Clock;
 use db::Tx;
+use tokio::time::Instant;
 
 use crate::{
     charge::{Charge, Lease},
-    create,
+    create::{self, START_BY},
     error::Result,
     rail::Requested,
     service::Service,
@@ -27,6 +29,17 @@ pub const RESEND_WITHIN: Duration = Duration::from_secs(90);
 pub struct Resending {
     charge: Charge,
     lease: Lease,
+    begun: Instant,
+}
+
+impl Resending {
+    /// Whether it may no longer go out: [`Charge::taken_by`] counts on [`START_BY`], and the commit
+    /// took its time.
+    fn is_late(&self, clock: &Clock) -> bool {
+        self.begun.elapsed() >= START_BY
+            || clock.now().since(self.charge.created_at) >= RESEND_WITHIN
+            || self.lease.term.is_over(clock)
+    }
 }
 
 impl Service {
@@ -53,7 +66,7 @@ impl Service {
     /// Notes, before it happens, that the request goes out once more, and holds the charge for
     /// that long. `None`: it is too late, or somebody else holds it.
     pub async fn begin_resend(&self, tx: &mut Tx, held: &Charge) -> Result<Option<Resending>> {
-        let (id, now) = (held.transaction_id, self.clock.now());
+        let (id, begun, now) = (held.transaction_id, Instant::now(), self.clock.now());
         let timing = self.timing(self.rail_of(held)?);
         if !held.may_be_resent(now, timing) {
             return Ok(None);
@@ -65,19 +78,21 @@ impl Service {
         }
         let lease = Lease::new(&self.clock, self.settings.lease);
         store::charges::hold(tx, id, lease).await?;
+        (resent.lease_until, resent.fence) = (Some(lease.term.until), Some(lease.fence));
         let said = ("request_payment", "sent_again");
         store::evidence::keep(tx, id, said, None, now).await?;
         Ok(Some(Resending {
             charge: resent,
             lease,
+            begun,
         }))
     }
 
     /// Sends it, while it is still ours to send.
     pub async fn resend(self: &Arc<Self>, resending: &Resending) -> Result<()> {
-        let Resending { charge, lease } = resending;
-        if lease.term.is_over(&self.clock) {
-            // Whoever has taken over asks the rail, as after any request that may have gone out.
+        let charge = &resending.charge;
+        if resending.is_late(&self.clock) || !self.outlives_a_call(charge) {
+            // Who holds it next asks the rail, as after any request that may have gone out.
             return Ok(());
         }
         tracing::warn!(
@@ -92,5 +107,31 @@ impl Service {
         }
         self.write_request_outcome(charge, &answer).await?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::charge::tests::charge;
+
+    #[tokio::test]
+    async fn what_could_not_go_out_in_time_does_not_go_out() {
+        let created_at = charge().created_at;
+        for (age, waited, is_late) in [
+            (31, 9, false),
+            (31, 10, true),
+            (81, 8, false),
+            (81, 9, true),
+        ] {
+            let (age, waited) = (Duration::from_secs(age), Duration::from_secs(waited));
+            let clock = Clock::simulated(created_at + age + waited, 0, 0);
+            let resending = Resending {
+                charge: charge(),
+                lease: Lease::new(&clock, Duration::from_secs(30)),
+                begun: Instant::now() - waited,
+            };
+            assert_eq!(resending.is_late(&clock), is_late, "{age:?} {waited:?}");
+        }
     }
 }

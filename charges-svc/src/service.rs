@@ -228,7 +228,7 @@ impl Service {
 
     /// Whether a rail call that begins now is over, and written down, while the charge is held.
     pub fn outlives_a_call(&self, held: &Charge) -> bool {
-        let over_at = self.clock.real_now() + self.settings.call_and_write_max;
+        let over_at = self.clock.latest_now() + self.settings.call_and_write_max;
         held.lease_until.is_some_and(|until| until >= over_at)
     }
 

@@ -100,7 +100,7 @@ fn judge_open(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>
             Verdict::Change(Event::Failed(FailureReason::PayerTimeout))
         }
         Found::OtpRequired | Found::Abandoned { code_wanted: true } => {
-            judge_code_wanted(charge, now)
+            judge_code_wanted(charge, now, timing)
         }
         Found::Pending | Found::Abandoned { code_wanted: false } => match charge.state {
             State::Submitting | State::OtpSubmitting => Verdict::Change(Event::Accepted),
@@ -127,9 +127,10 @@ fn judge_open(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>
 }
 
 /// The rail waits for a code.
-fn judge_code_wanted(charge: &Charge, now: Timestamp) -> Verdict {
+fn judge_code_wanted(charge: &Charge, now: Timestamp, timing: Timing<'_>) -> Verdict {
     match charge.state {
-        State::OtpRequired if is_code_late(charge, now) => {
+        // A code of ours whose reply was lost may lie with the network until its own time is over.
+        State::OtpRequired if is_code_late(charge, now) && charge.is_final(now, timing) => {
             Verdict::Change(Event::Failed(FailureReason::OtpExpired))
         }
         State::OtpRequired => Verdict::AskAgain,

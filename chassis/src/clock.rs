@@ -8,10 +8,11 @@
 //! - [`Clock::host_now`] is what the host's own clock shows: for the `t` of a signature, and for
 //!   what is compared with nothing but itself.
 //!
-//! The store's time is the host's and an offset, which `db` measures ([`Clock::align`]), so that
-//! replicas whose clocks differ agree on who holds a lease and on what is due. Where nothing is
-//! measured (SQLite, processes without a database) the offset is 0. How long something takes is
-//! told by `tokio::time::Instant`, by no clock.
+//! The store's time is what a look at it showed ([`Clock::align`], which `db` calls) and the
+//! monotonic time since, so that replicas whose clocks differ agree on who holds a lease and on what
+//! is due, and nobody's clock ends anything by being set. Where there is no store to look at (SQLite,
+//! processes without a database) it is what the host's clock shows. How long something takes is told
+//! by `tokio::time::Instant`, by no clock.
 //!
 //! **Time travel.** [`Clock::advance`] goes from due time to due time. Before each step it waits
 //! until the process is quiet: no [`Activity`] lives (a request, a rail call, a relay, a
@@ -38,7 +39,7 @@ use std::{
 use tokio::sync::Notify;
 
 use alignment::Alignment;
-use host::Host;
+use host::{Host, Reading};
 use worker::WorkerState;
 
 pub use alignment::{Look, Term};
@@ -83,7 +84,7 @@ pub enum TravelError {
 impl Clock {
     /// Real time. The clock of every binary but the local stack.
     pub fn system() -> Self {
-        Self::new(Host::Wall, 0, None)
+        Self::new(Host::real(), 0, None)
     }
 
     /// The clock of a replica in a simulation, and of nothing else. The runtime's time is paused
@@ -94,6 +95,12 @@ impl Clock {
         Self::new(Host::simulated(start, offset_ms, drift_ppm), 0, None)
     }
 
+    /// For a simulation: sets this simulated host's wall clock forward, or back where `by_ms` is
+    /// negative, as an operator or a time daemon would. A real host's is left alone.
+    pub fn step_host(&self, by_ms: i64) {
+        self.0.host.step(by_ms);
+    }
+
     /// A clock that can be moved. How far it was moved is kept in `file` and taken up from there.
     pub fn travelling(file: PathBuf) -> io::Result<Self> {
         let ahead_ms = match std::fs::read_to_string(&file) {
@@ -101,7 +108,7 @@ impl Clock {
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
             Err(error) => return Err(error),
         };
-        Ok(Self::new(Host::Wall, ahead_ms, Some(file)))
+        Ok(Self::new(Host::real(), ahead_ms, Some(file)))
     }
 
     fn new(host: Host, ahead_ms: i64, kept_in: Option<PathBuf>) -> Self {
@@ -124,18 +131,30 @@ impl Clock {
         let ahead_ms = self.0.ahead_ms.load(Ordering::SeqCst);
         // Read under the lock, so that it cannot run backwards past an alignment.
         let alignment = self.0.alignment();
-        alignment.shown(self.host_now()).plus_millis(ahead_ms)
+        alignment.shown(self.0.host.read()).plus_millis(ahead_ms)
     }
 
     /// The store's time, never moved: for leases.
     pub fn real_now(&self) -> Timestamp {
         let alignment = self.0.alignment();
-        alignment.real(self.host_now())
+        alignment.real(self.0.host.read())
+    }
+
+    /// The latest that [`Clock::real_now`] can be in truth: by the host's wall clock too, which goes
+    /// on while the machine is suspended. For those who must stop in time.
+    pub fn latest_now(&self) -> Timestamp {
+        let alignment = self.0.alignment();
+        alignment.latest(self.0.host.read())
     }
 
     /// What the host's own clock shows: for signatures, and for what stays in this process.
     pub fn host_now(&self) -> Timestamp {
-        self.0.host.now()
+        self.0.host.read().wall
+    }
+
+    /// The host's monotonic time, as a moment near [`Clock::host_now`]: for looks at the store's clock.
+    pub fn steady_now(&self) -> Timestamp {
+        self.0.host.read().steady
     }
 
     /// Moves time forward by `by`, stopping at every due time on the way so that what is due then

@@ -56,7 +56,8 @@ pub struct Close {
     /// The money is the merchant's.
     #[arg(long)]
     release: bool,
-    /// Releases although another charge of the session credited the merchant; why that is right.
+    /// Releases although another charge of the session credited the merchant, or the network took the
+    /// payment back; why that is right.
     #[arg(long = "override", value_name = "REASON", conflicts_with = "refund")]
     override_reason: Option<String>,
 }

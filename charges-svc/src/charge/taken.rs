@@ -29,10 +29,10 @@ impl Charge {
         }
     }
 
-    /// The payment request is about to go out once more.
+    /// The payment request is about to go out once more, as soon as that is committed.
     pub fn begin_resend(&mut self, now: Timestamp) {
         self.resent_at = Some(now);
-        self.taken_by = Some(self.taken_by().max(now + RAIL_CALL_MAX));
+        self.taken_by = Some(self.taken_by().max(now + CALL_OVER_BY));
     }
 
     /// Whether the payment request may go out once more, where the network says that it has none:

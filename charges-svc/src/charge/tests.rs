@@ -273,10 +273,10 @@ fn a_payment_request_goes_out_once_more_at_most_and_its_time_starts_anew() {
     let mut resent = fresh;
     resent.begin_resend(start + 40 * second);
     assert!(!resent.may_be_resent(start + 41 * second, timing()));
-    assert_eq!(resent.taken_by(), start + 48 * second);
+    assert_eq!(resent.taken_by(), start + 58 * second);
     // The reply to one of the two says nothing about the other.
     resent.end_call(start + 41 * second);
-    assert_eq!(resent.taken_by(), start + 48 * second);
+    assert_eq!(resent.taken_by(), start + 58 * second);
 }
 
 #[test]

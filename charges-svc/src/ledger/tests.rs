@@ -39,7 +39,7 @@ proptest! {
         let how = if release { Closing::Release } else { Closing::Refund };
         prop_assert!(sums_to_zero(&settlement(&charge)?));
         prop_assert!(sums_to_zero(&suspense(&charge, amount)?));
-        let closed = closing(&late, &charge, how)?.expect("suspense is posted out");
+        let closed = closing(&late, &charge, how, None)?.expect("suspense is posted out");
         prop_assert!(sums_to_zero(&closed));
         let name = Account::Suspense;
         let out = closed.lines().iter().find(|line| line.account == name);
@@ -70,15 +70,16 @@ fn a_settled_payment_that_went_back_is_taken_from_its_merchant() {
     let (now, timing) = (fresh.created_at, crate::charge::tests::timing());
     let settled = fresh.after(Event::Settled, now, timing).expect("legal");
     let reversed = case(&settled, CaseKind::Reversed, None);
-    let refund = closing(&reversed, &settled, Closing::Refund).expect("balanced");
+    let refund = closing(&reversed, &settled, Closing::Refund, None).expect("balanced");
     let refund = refund.expect("there is something to post");
     assert_eq!(refund.kind, PostingKind::Reversal);
+    assert_eq!(refund.subject, settled.transaction_id.uuid());
     assert_eq!(refund.lines()[0].amount.minor_units(), -2550);
     assert_eq!(
         refund.lines()[0].account,
         Account::Merchant(settled.merchant_id)
     );
-    let release = closing(&reversed, &settled, Closing::Release).expect("balanced");
+    let release = closing(&reversed, &settled, Closing::Release, None).expect("balanced");
     assert_eq!(release, None, "the merchant keeps it");
 }
 
@@ -87,6 +88,7 @@ fn a_case_without_money_posts_nothing() {
     let charge = charge();
     let unknown = case(&charge, CaseKind::UnknownOutcome, None);
     for how in [Closing::Refund, Closing::Release] {
-        assert_eq!(closing(&unknown, &charge, how).expect("balanced"), None);
+        let posted = closing(&unknown, &charge, how, None).expect("balanced");
+        assert_eq!(posted, None);
     }
 }

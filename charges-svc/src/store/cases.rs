@@ -3,6 +3,7 @@
 use chassis::{
     clock::Timestamp,
     ids::{CaseId, ChargeId},
+    money::{Currency, Money},
 };
 use db::{Conn, Result, Tx};
 
@@ -108,6 +109,31 @@ pub async fn is_released_beside(tx: &mut Tx, charge: &Charge) -> Result<bool> {
     Ok(closings
         .iter()
         .any(|(closing,)| closing.as_deref() == Some(released)))
+}
+
+/// Whether the rail took the charge's payment back, as far as a case tells.
+pub async fn is_reversed(tx: &mut Tx, id: ChargeId) -> Result<bool> {
+    let found: Option<(CaseId,)> = tx
+        .sql("select case_id from cases where transaction_id = $1 and kind = $2")
+        .bind(id)
+        .bind(CaseKind::Reversed)
+        .optional()
+        .await?;
+    Ok(found.is_some())
+}
+
+/// What was released to the merchant of the charge's suspense, of which there is one.
+pub async fn released(tx: &mut Tx, id: ChargeId) -> Result<Option<Money>> {
+    let found: Option<(i64, Currency)> = tx
+        .sql(
+            "select suspense_minor, suspense_currency from cases
+             where transaction_id = $1 and closing = $2 and suspense_minor is not null",
+        )
+        .bind(id)
+        .bind(Closing::Release.code())
+        .optional()
+        .await?;
+    Ok(found.map(|(minor_units, currency)| Money::new(minor_units, currency)))
 }
 
 /// The outcome that a case waited for is known.

@@ -58,6 +58,25 @@ pub async fn keep(
     Ok(())
 }
 
+/// How often this was said.
+pub async fn times(
+    conn: &mut Conn,
+    id: ChargeId,
+    (action, outcome): (&'static str, &'static str),
+) -> Result<i64> {
+    let (times,) = conn
+        .sql(
+            "select cast(coalesce(sum(times), 0) as bigint) from rail_evidence
+             where transaction_id = $1 and action = $2 and outcome = $3",
+        )
+        .bind(id)
+        .bind(action)
+        .bind(outcome)
+        .one::<(i64,)>()
+        .await?;
+    Ok(times)
+}
+
 /// Oldest first.
 pub async fn list(conn: &mut Conn, id: ChargeId) -> Result<Vec<Evidence>> {
     conn.sql(

@@ -7,9 +7,10 @@ use chassis::{
 };
 use db::{Conn, Result, Tx};
 use sqlx::FromRow;
+use uuid::Uuid;
 
 use super::blocks;
-use crate::ledger::{Account, Line, Posting};
+use crate::ledger::{Account, Line, Posting, PostingKind};
 
 /// A line of the ledger as it was written.
 #[derive(Clone, Debug, FromRow)]
@@ -103,6 +104,21 @@ pub async fn list(conn: &mut Conn, id: ChargeId) -> Result<Vec<Written>> {
     .bind(id)
     .all()
     .await
+}
+
+/// Whether an older version took the charge's credit back, which it posted for a case.
+pub async fn is_reversed_for_a_case(conn: &mut Conn, id: ChargeId) -> Result<bool> {
+    let found: Option<(Uuid,)> = conn
+        .sql(
+            "select subject from postings
+             where kind = $2 and subject in (select case_id from cases where transaction_id = $1)
+             limit 1",
+        )
+        .bind(id)
+        .bind(PostingKind::Reversal.code())
+        .optional()
+        .await?;
+    Ok(found.is_some())
 }
 
 /// Currencies whose postings do not sum to zero, each with its sum. Always none.

@@ -225,6 +225,22 @@ fn a_code_expires_only_while_the_rail_still_waits_for_it() {
 }
 
 #[test]
+fn a_code_expires_only_once_no_earlier_one_can_be_accepted() {
+    let charge = charge(State::OtpRequired);
+    let start = charge.created_at;
+    let step =
+        |charge: Charge, event, at| charge.after(event, start + at, timing()).expect("legal");
+    // Its reply was lost, and the rail has not looked at it yet.
+    let sent = step(charge, Event::CodeSent, 590 * SECOND);
+    let charge = step(sent, Event::CodeWanted, 600 * SECOND);
+    let judged = |at| judge(&charge, &Found::OtpRequired, start + at, timing());
+    assert_eq!(judged(600 * SECOND), Verdict::AskAgain);
+    assert_eq!(judged(590 * SECOND + FINAL - SECOND), Verdict::AskAgain);
+    let expired = Verdict::Change(Event::Failed(FailureReason::OtpExpired));
+    assert_eq!(judged(590 * SECOND + FINAL), expired);
+}
+
+#[test]
 fn a_charge_whose_submitter_died_is_open_to_every_outcome() {
     let charge = charge(State::Submitting);
     for found in [Found::Unknown, Found::ReferenceUnknown] {
@@ -397,7 +413,7 @@ proptest! {
                 }
                 Verdict::Resend => {
                     charge.begin_resend(now);
-                    taken = now + ms(takes_ms);
+                    taken = now + ms(begins_ms) + ms(takes_ms);
                 }
                 Verdict::AskAgain | Verdict::Open { .. } => {}
             }

@@ -231,12 +231,38 @@ async fn a_third_code_that_the_rail_calls_wrong_ends_the_charge() {
     let says = Says::new(paystack(r#"{"status":"send_otp"}"#));
     let network = says.network().await;
     let mut world = World::start_over(&network.address(), Neighbour::Away).await;
-    let charge = world.given_charge(&TWO_WRONG_CODES).await;
-    let told = submit(&mut world, &charge).await.unwrap();
-    assert_eq!(told, ChargeStatus::Failed);
+    let charge = world.given_charge(&[Event::CodeWanted]).await;
+    for told in [
+        ChargeStatus::OtpRequired,
+        ChargeStatus::OtpRequired,
+        ChargeStatus::Failed,
+    ] {
+        assert_eq!(submit(&mut world, &charge).await.unwrap(), told);
+    }
     let ended = world.charge(&charge.reference).await;
     let reason = Some(FailureReason::OtpAttemptsExceeded);
     assert_eq!(failed_with(&ended), (State::Failed, reason));
+}
+
+/// The rail calls two codes wrong, and may accept the one whose reply was lost.
+#[tokio::test]
+async fn a_third_wrong_code_does_not_end_a_charge_whose_first_may_be_accepted() {
+    let says = Says::new(Reaction::Cut);
+    let network = says.network().await;
+    let mut world = World::start_over(&network.address(), Neighbour::Away).await;
+    let charge = world.given_charge(&[Event::CodeWanted]).await;
+    submit(&mut world, &charge).await.unwrap();
+    says.now(paystack(r#"{"status":"send_otp"}"#));
+    world.clock.advance(MINUTE).await.unwrap();
+    for told in [ChargeStatus::OtpRequired, ChargeStatus::Initiated] {
+        assert_eq!(submit(&mut world, &charge).await.unwrap(), told);
+    }
+    let open = world.charge(&charge.reference).await;
+    assert_eq!((open.state.is_terminal(), open.otp_tries), (false, 3));
+    says.now(paid(&charge));
+    world.clock.advance(10 * MINUTE).await.unwrap();
+    let settled = world.charge(&charge.reference).await;
+    assert_eq!(settled.state, State::Settled);
 }
 
 /// The network gives the payer up, though it would still take a code.

@@ -408,6 +408,108 @@ async fn a_release_and_a_settlement_at_once_never_credit_twice_unseen() {
     world.check_books().await;
 }
 
+async fn settle(world: &mut World, charge: &Charge) {
+    let request = resolve(charge, Outcome::Settled(true));
+    world.operations.resolve_charge(request).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_credit_is_taken_back_once_whatever_its_cases_say() {
+    let mut world = World::start().await;
+    let charge = world.given_charge(&[Event::Accepted]).await;
+    settle(&mut world, &charge).await;
+    let reversed = given_case(&world, &charge, CaseKind::Reversed, None).await;
+    let twice = given_case(&world, &charge, CaseKind::CreditedTwice, None).await;
+    close(&mut world, &twice, Action::Refund).await.unwrap();
+    let again = close(&mut world, &reversed, Action::Refund).await;
+    check_refusal(again, Code::FailedPrecondition, "ALREADY_TAKEN_BACK");
+    assert_eq!(balance(&mut world, &charge).await, [ghs(0)]);
+    close(&mut world, &reversed, Action::Release).await.unwrap();
+    assert_eq!(balance(&mut world, &charge).await, [ghs(0)]);
+    assert_eq!(open_cases(&mut world).await, []);
+    world.check_books().await;
+}
+
+/// The version before this one posted it for the case.
+#[tokio::test]
+async fn what_an_older_version_took_back_is_not_taken_back_again() {
+    let mut world = World::start().await;
+    let charge = world.given_charge(&[Event::Accepted]).await;
+    settle(&mut world, &charge).await;
+    let reversed = given_case(&world, &charge, CaseKind::Reversed, None).await;
+    let twice = given_case(&world, &charge, CaseKind::CreditedTwice, None).await;
+    close(&mut world, &reversed, Action::Refund).await.unwrap();
+    let mut tx = world.db.begin().await.unwrap();
+    if world.db.is_postgres() {
+        let unchecked = "set local session_replication_role = replica";
+        tx.sql(unchecked).run().await.unwrap();
+    }
+    for table in [
+        "update postings set subject = $1 where kind = 'REVERSAL'",
+        "update unsealed_postings set subject = $1 where kind = 'REVERSAL'",
+    ] {
+        tx.sql(table).bind(reversed.case_id).run().await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    let again = close(&mut world, &twice, Action::Refund).await;
+    check_refusal(again, Code::FailedPrecondition, "ALREADY_TAKEN_BACK");
+    assert_eq!(balance(&mut world, &charge).await, [ghs(0)]);
+    world.check_books().await;
+}
+
+#[tokio::test]
+async fn released_money_that_the_rail_takes_back_is_taken_from_the_merchant() {
+    let mut world = World::start().await;
+    let (failed, late) = given_late_money(&world).await;
+    close(&mut world, &late, Action::Release).await.unwrap();
+    let reversed = given_case(&world, &failed, CaseKind::Reversed, None).await;
+    close(&mut world, &reversed, Action::Refund).await.unwrap();
+    assert_eq!(balance(&mut world, &failed).await, [ghs(0)]);
+    let reversals: Vec<_> = posted(&mut world, &failed)
+        .await
+        .into_iter()
+        .filter(|line| line.starts_with("REVERSAL"))
+        .collect();
+    assert_eq!(
+        reversals,
+        [
+            "REVERSAL merchant:M -2550",
+            "REVERSAL rail:paystack:clearing 2550"
+        ]
+    );
+    world.check_books().await;
+}
+
+#[tokio::test]
+async fn money_that_the_rail_took_back_is_released_only_on_record() {
+    let mut world = World::start().await;
+    let (failed, late) = given_late_money(&world).await;
+    let reversed = given_case(&world, &failed, CaseKind::Reversed, None).await;
+    let refused = close(&mut world, &late, Action::Release).await;
+    check_refusal(refused, Code::FailedPrecondition, "RELEASE_AFTER_REVERSAL");
+    assert_eq!(balance(&mut world, &failed).await, []);
+    let request = CloseCaseRequest {
+        case_id: late.case_id.to_string(),
+        action: Action::Release.into(),
+        override_reason: Some("the network paid it again".to_owned()),
+    };
+    world.operations.close_case(request).await.unwrap();
+    assert_eq!(balance(&mut world, &failed).await, [ghs(2550)]);
+    let show = ShowChargeRequest {
+        reference: failed.reference.to_string(),
+    };
+    let shown = world.operations.show_charge(show).await.unwrap();
+    let said = shown.into_inner().evidence;
+    assert_eq!(said[0].outcome, "released over a reversal");
+    assert_eq!(
+        said[0].rail_text.as_deref(),
+        Some("the network paid it again")
+    );
+    close(&mut world, &reversed, Action::Refund).await.unwrap();
+    assert_eq!(balance(&mut world, &failed).await, [ghs(0)]);
+    world.check_books().await;
+}
+
 #[tokio::test]
 async fn a_case_about_an_unknown_outcome_ends_with_its_charge() {
     let mut world = World::start().await;

@@ -4,22 +4,29 @@
 //! lies. The first look sets it to their middle. Each later one changes it only where it
 //! contradicts what is known, and by no more than that, so that varying round trips do not make
 //! the clock jitter.
+//!
+//! The offset is that of the host's monotonic time. Its wall clock may be set by hours between two
+//! looks, and charges would end and keys be forgotten by it. After a suspension time is late until
+//! the next look, by which nothing happens too early.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Clock, Timestamp};
+use super::{Clock, Reading, Timestamp};
 
 /// A host that is as far from the store as this is wrong, or the store is: the process is not
 /// ready.
 const OFFSET_MAX: Duration = Duration::from_secs(2);
 
-/// The longest that [`Clock::now`] stands still so as not to run backwards. A host whose clock
-/// leapt further has shown times that were plainly wrong, and must not go on doing so.
+/// The longest that [`Clock::now`] stands still so as not to run backwards. A store whose clock
+/// leapt further has shown times that were plainly wrong, and they must not go on.
 const HELD_MAX_MS: i64 = 2_000;
 
-/// One look at the store's clock, between two at the host's.
+/// What is less between two looks is no leap: time daemons speed a clock up or slow it down.
+const LEAP_MIN: Duration = Duration::from_secs(1);
+
+/// One look at the store's clock, between two at the host's ([`Clock::steady_now`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     pub before: Timestamp,
@@ -28,88 +35,120 @@ pub struct Look {
 }
 
 impl Look {
-    /// The least and the most milliseconds by which the store may be ahead of the host. `None`
-    /// where the host's clock was set in between.
-    fn bounds(&self) -> Option<(i64, i64)> {
+    /// The least and the most milliseconds by which the store may be ahead of the host.
+    fn bounds(&self) -> (i64, i64) {
         let (before, after) = (self.before.unix_millis(), self.after.unix_millis());
         let store = self.store.unix_millis();
         // One more on each side: every reading is cut off to its millisecond.
-        (before <= after).then_some((store - after - 1, store - before + 1))
+        (store - after - 1, store - before + 1)
     }
+}
+
+/// What the last look said.
+#[derive(Clone, Copy, Debug)]
+struct Offsets {
+    /// Milliseconds by which the store is ahead of the host's monotonic time.
+    steady_ms: i64,
+    /// The same of its wall clock.
+    wall_ms: i64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Alignment {
-    /// Milliseconds by which the store is ahead of the host; `None`: nobody has looked.
-    measured_ms: Option<i64>,
-    /// The offset may be wrong by so much.
+    /// `None`: nobody has looked.
+    measured: Option<Offsets>,
+    /// The offsets may be wrong by so much.
     error_ms: i64,
     /// [`Clock::now`] shows no earlier time (before travel): it has shown this one.
     held: Option<Timestamp>,
 }
 
 impl Alignment {
-    pub fn offset_ms(&self) -> i64 {
-        self.measured_ms.unwrap_or(0)
-    }
-
     /// The store's time.
-    pub fn real(&self, host: Timestamp) -> Timestamp {
-        host.plus_millis(self.offset_ms())
+    pub fn real(&self, host: Reading) -> Timestamp {
+        self.measured.map_or(host.wall, |offsets| {
+            host.steady.plus_millis(offsets.steady_ms)
+        })
     }
 
     /// The same, but never earlier than what was shown before.
-    pub fn shown(&self, host: Timestamp) -> Timestamp {
+    pub fn shown(&self, host: Reading) -> Timestamp {
         let real = self.real(host);
         self.held.map_or(real, |held| held.max(real))
     }
 
-    fn take(&mut self, (least, most): (i64, i64), host: Timestamp) {
+    /// The store's time by whichever of the host's clocks shows the later one.
+    pub fn latest(&self, host: Reading) -> Timestamp {
+        self.real(host).max(self.by_wall(host))
+    }
+
+    /// The store's time by the host's wall clock.
+    fn by_wall(&self, host: Reading) -> Timestamp {
+        let wall_ms = self.measured.map_or(0, |offsets| offsets.wall_ms);
+        host.wall.plus_millis(wall_ms)
+    }
+
+    /// How far the host's wall clock and the store's are apart.
+    fn off_by(&self, host: Reading) -> Duration {
+        apart(host.wall, self.real(host))
+    }
+
+    fn take(&mut self, (least, most): (i64, i64), host: Reading) {
         let shown = self.shown(host);
-        let offset_ms = match self.measured_ms {
-            Some(known) => known.clamp(least, most),
+        let steady_ms = match self.measured {
+            Some(known) => known.steady_ms.clamp(least, most),
             None => least + (most - least) / 2,
         };
-        let back_ms = shown.unix_millis() - host.plus_millis(offset_ms).unix_millis();
-        let is_first = self.measured_ms.is_none();
+        let real = host.steady.plus_millis(steady_ms);
+        let back_ms = shown.unix_millis() - real.unix_millis();
+        let is_first = self.measured.is_none();
         self.held = (!is_first && (1..=HELD_MAX_MS).contains(&back_ms)).then_some(shown);
         if !is_first && back_ms > HELD_MAX_MS {
-            tracing::warn!(back_ms, "the host's clock had leapt, time is set back");
+            tracing::warn!(back_ms, "the store's clock had leapt, time is set back");
         }
-        self.measured_ms = Some(offset_ms);
+        self.measured = Some(Offsets {
+            steady_ms,
+            wall_ms: real.unix_millis() - host.wall.unix_millis(),
+        });
         self.error_ms = most - least - (most - least) / 2;
     }
 }
 
+fn apart(one: Timestamp, other: Timestamp) -> Duration {
+    one.since(other).max(other.since(one))
+}
+
 impl Clock {
-    /// Brings this clock into line with the store's. Of several looks the quickest counts. False:
-    /// none was of use, and everything stays as it was.
-    pub fn align(&self, looks: &[Look]) -> bool {
-        let bounds = looks.iter().filter_map(Look::bounds);
+    /// Brings this clock into line with the store's. Of several looks the quickest counts; without
+    /// any, everything stays as it was.
+    pub fn align(&self, looks: &[Look]) {
+        let bounds = looks.iter().map(Look::bounds);
         let Some(bounds) = bounds.min_by_key(|(least, most)| most - least) else {
-            return false;
+            return;
         };
         let mut alignment = self.0.alignment();
-        alignment.take(bounds, self.host_now());
-        tracing::debug!(
-            offset_ms = alignment.offset_ms(),
-            error_ms = alignment.error_ms,
-            "the store's clock was looked at"
-        );
+        alignment.take(bounds, self.0.host.read());
+        tracing::debug!(?alignment, "the store's clock was looked at");
         drop(alignment);
         metrics::gauge!("clock_offset_seconds").set(self.offset());
-        true
     }
 
-    /// How far the host's clock and the store's are apart, where that was measured.
+    /// How far the host's wall clock and the store's are apart, as far as is known.
     pub fn offset(&self) -> Duration {
-        Duration::from_millis(self.0.alignment().offset_ms().unsigned_abs())
+        self.0.alignment().off_by(self.0.host.read())
     }
 
     /// Whether the host's clock may be that of the store, as far as is known.
     pub fn agrees_with_store(&self) -> bool {
         let error_ms = self.0.alignment().error_ms.unsigned_abs();
         self.offset() < OFFSET_MAX + Duration::from_millis(error_ms)
+    }
+
+    /// Whether, since the last look at the store's clock, the host's wall clock was set or the
+    /// machine was suspended.
+    pub fn has_leapt(&self) -> bool {
+        let (alignment, host) = (self.0.alignment(), self.0.host.read());
+        apart(alignment.by_wall(host), alignment.real(host)) > LEAP_MIN
     }
 
     /// A term that begins now.
@@ -134,10 +173,10 @@ pub struct Term {
 }
 
 impl Term {
-    /// Whether somebody else may have taken over, by either time: the wall's goes on while the
+    /// Whether somebody else may have taken over, by any clock: the wall's goes on while the
     /// machine is suspended, the monotonic one whatever the wall is set to.
     pub fn is_over(&self, clock: &Clock) -> bool {
-        clock.real_now() >= self.until || self.left().is_zero()
+        clock.latest_now() >= self.until || self.left().is_zero()
     }
 
     /// What is left of it by monotonic time.
@@ -166,15 +205,27 @@ mod tests {
         }
     }
 
+    /// A host whose clock nobody has set.
+    fn host(since_ms: i64) -> Reading {
+        Reading {
+            wall: at(since_ms),
+            steady: at(since_ms),
+        }
+    }
+
     fn take(alignment: &mut Alignment, look: Look) {
-        alignment.take(look.bounds().unwrap(), at(0));
+        alignment.take(look.bounds(), host(0));
+    }
+
+    fn ahead_ms(alignment: &Alignment) -> i64 {
+        alignment.real(host(0)).unix_millis() - HOST_MS
     }
 
     #[test]
     fn without_a_look_the_stores_time_is_the_hosts() {
         let alignment = Alignment::default();
-        assert_eq!(alignment.real(at(0)), at(0));
-        assert_eq!(alignment.shown(at(0)), at(0));
+        assert_eq!(alignment.real(host(0)), at(0));
+        assert_eq!(alignment.shown(host(0)), at(0));
     }
 
     #[test]
@@ -182,7 +233,7 @@ mod tests {
         let mut alignment = Alignment::default();
         for journey in [[1, 1], [800, 0], [0, 800]] {
             take(&mut alignment, look(50, journey));
-            assert_eq!(alignment.offset_ms(), 50);
+            assert_eq!(ahead_ms(&alignment), 50);
         }
     }
 
@@ -191,7 +242,7 @@ mod tests {
         let mut alignment = Alignment::default();
         take(&mut alignment, look(50, [0, 0]));
         take(&mut alignment, look(1_000, [300, 100]));
-        assert_eq!(alignment.offset_ms(), 1_000 - 100 - 1);
+        assert_eq!(ahead_ms(&alignment), 1_000 - 100 - 1);
     }
 
     #[test]
@@ -200,10 +251,10 @@ mod tests {
         take(&mut alignment, look(0, [0, 0]));
         for _ in 0..2 {
             take(&mut alignment, look(-500, [0, 0]));
-            assert_eq!(alignment.shown(at(0)), at(0));
-            assert_eq!(alignment.real(at(0)), at(-499), "leases see it at once");
+            assert_eq!(alignment.shown(host(0)), at(0));
+            assert_eq!(alignment.real(host(0)), at(-499), "leases see it at once");
         }
-        assert_eq!(alignment.shown(at(600)), at(101), "it has caught up");
+        assert_eq!(alignment.shown(host(600)), at(101), "it has caught up");
     }
 
     #[test]
@@ -211,29 +262,17 @@ mod tests {
         let mut alignment = Alignment::default();
         take(&mut alignment, look(0, [0, 0]));
         take(&mut alignment, look(-3_600_000, [0, 0]));
-        assert_eq!(alignment.shown(at(0)), alignment.real(at(0)));
+        assert_eq!(alignment.shown(host(0)), alignment.real(host(0)));
     }
 
     #[tokio::test]
     async fn the_quickest_look_sets_the_offset() {
         let clock = Clock::simulated(at(0), 60_000, 0);
         let (slow, quick) = (look(-60_000, [900, 100]), look(-60_000, [10, 10]));
-        assert!(clock.align(&[slow, quick, slow]));
+        clock.align(&[slow, quick, slow]);
         assert_eq!(clock.offset(), Duration::from_secs(60));
         let moved = clock.host_now().since(clock.now());
         assert!(moved.abs_diff(Duration::from_secs(60)) < Duration::from_secs(5));
-    }
-
-    #[tokio::test]
-    async fn a_look_during_which_the_host_was_set_back_is_none() {
-        let clock = Clock::simulated(at(0), 0, 0);
-        let torn = Look {
-            before: at(60_000),
-            store: at(60_000),
-            after: at(0),
-        };
-        assert!(!clock.align(&[torn]));
-        assert_eq!(clock.offset(), Duration::ZERO);
     }
 
     #[tokio::test]
@@ -241,11 +280,47 @@ mod tests {
         for ahead_ms in [-1_000, 1_000] {
             let clock = Clock::simulated(at(0), 0, 0);
             assert!(clock.agrees_with_store());
-            assert!(clock.align(&[look(ahead_ms, [0, 0])]));
+            clock.align(&[look(ahead_ms, [0, 0])]);
             assert!(clock.agrees_with_store());
-            assert!(clock.align(&[look(ahead_ms * 3, [0, 0])]));
+            clock.align(&[look(ahead_ms * 3, [0, 0])]);
             assert!(!clock.agrees_with_store());
         }
+    }
+
+    const DAY_MS: i64 = 24 * 3_600_000;
+
+    #[tokio::test]
+    async fn a_hosts_leap_does_not_move_the_stores_time() {
+        for leap_ms in [2 * DAY_MS, -2 * DAY_MS] {
+            let clock = Clock::simulated(at(0), 60_000, 0);
+            clock.align(&[look(-60_000, [0, 0])]);
+            clock.step_host(leap_ms);
+            for shown in [clock.now(), clock.real_now()] {
+                let off = shown.unix_millis() - HOST_MS;
+                assert!((-5_000..=5_000).contains(&off), "{leap_ms}: {off}");
+            }
+            assert!(clock.has_leapt());
+            assert!(!clock.agrees_with_store(), "seen before the next look");
+        }
+    }
+
+    #[tokio::test]
+    async fn where_no_store_was_looked_at_time_is_the_hosts() {
+        let clock = Clock::simulated(at(0), 0, 0);
+        clock.step_host(DAY_MS);
+        assert!(clock.now() >= at(DAY_MS) && clock.real_now() >= at(DAY_MS));
+        assert!(clock.agrees_with_store() && !clock.has_leapt());
+    }
+
+    #[tokio::test]
+    async fn a_term_is_over_by_the_hosts_wall_clock() {
+        let clock = Clock::simulated(at(0), 60_000, 0);
+        clock.align(&[look(-60_000, [0, 0])]);
+        let term = clock.term(Duration::from_secs(3_600));
+        assert!(!term.is_over(&clock));
+        // As a suspension shows: monotonic time stood still.
+        clock.step_host(3_600_000);
+        assert!(term.is_over(&clock));
     }
 
     #[tokio::test]
@@ -253,7 +328,7 @@ mod tests {
         let clock = Clock::simulated(at(0), 0, 0);
         let term = clock.term(Duration::from_secs(3_600));
         assert!(!term.is_over(&clock));
-        assert!(clock.align(&[look(3_600_000, [0, 0])]));
+        clock.align(&[look(3_600_000, [0, 0])]);
         assert!(term.is_over(&clock));
     }
 
@@ -261,7 +336,7 @@ mod tests {
     async fn a_term_is_over_by_monotonic_time_whatever_the_clocks_show() {
         let clock = Clock::simulated(at(0), 0, 0);
         let term = clock.term(Duration::from_millis(10));
-        assert!(clock.align(&[look(-3_600_000, [0, 0])]));
+        clock.align(&[look(-3_600_000, [0, 0])]);
         tokio::time::sleep(Duration::from_millis(10)).await;
         assert!(term.is_over(&clock));
     }

@@ -1,6 +1,9 @@
-//! The host's own clock: the wall clock of this machine, or a simulated one.
+//! The host's own clocks: those of this machine, or simulated ones.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicI64, Ordering},
+    time::Duration,
+};
 
 use time::OffsetDateTime;
 use tokio::time::Instant;
@@ -9,8 +12,18 @@ use super::Timestamp;
 
 #[derive(Debug)]
 pub(super) enum Host {
-    Wall,
+    Real { start: Timestamp, since: Instant },
     Simulated(Simulated),
+}
+
+/// What a host's two clocks show at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    /// The wall clock: what people and time daemons set.
+    pub wall: Timestamp,
+    /// What the wall clock showed when this process began, and the monotonic time since: nobody
+    /// sets it. It stands still while the machine is suspended.
+    pub steady: Timestamp,
 }
 
 /// See [`super::Clock::simulated`].
@@ -20,6 +33,8 @@ pub(super) struct Simulated {
     offset_ms: i64,
     drift_ppm: i64,
     since: Instant,
+    /// By how much its wall clock was set since then.
+    stepped_ms: AtomicI64,
 }
 
 impl Host {
@@ -29,24 +44,53 @@ impl Host {
             offset_ms,
             drift_ppm,
             since: Instant::now(),
+            stepped_ms: AtomicI64::new(0),
         })
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place that reads the wall clock"
-    )]
-    pub fn now(&self) -> Timestamp {
+    pub fn real() -> Self {
+        Self::Real {
+            start: wall(),
+            since: Instant::now(),
+        }
+    }
+
+    pub fn step(&self, by_ms: i64) {
         match self {
-            Self::Wall => Timestamp::from_datetime(OffsetDateTime::now_utc()),
-            Self::Simulated(simulated) => simulated.now(),
+            Self::Real { .. } => {}
+            Self::Simulated(simulated) => {
+                simulated.stepped_ms.fetch_add(by_ms, Ordering::SeqCst);
+            }
+        }
+    }
+
+    pub fn read(&self) -> Reading {
+        match self {
+            Self::Real { start, since } => Reading {
+                wall: wall(),
+                steady: *start + since.elapsed(),
+            },
+            Self::Simulated(simulated) => simulated.read(),
         }
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the wall clock"
+)]
+fn wall() -> Timestamp {
+    Timestamp::from_datetime(OffsetDateTime::now_utc())
+}
+
 impl Simulated {
-    fn now(&self) -> Timestamp {
-        self.after(self.since.elapsed())
+    fn read(&self) -> Reading {
+        let steady = self.after(self.since.elapsed());
+        let stepped_ms = self.stepped_ms.load(Ordering::SeqCst);
+        Reading {
+            wall: steady.plus_millis(stepped_ms),
+            steady,
+        }
     }
 
     fn after(&self, elapsed: Duration) -> Timestamp {
@@ -75,6 +119,7 @@ mod tests {
                 offset_ms,
                 drift_ppm,
                 since: Instant::now(),
+                stepped_ms: AtomicI64::new(0),
             };
             let shown = simulated.after(Duration::from_secs(1_000));
             assert_eq!(shown.unix_millis() - start.unix_millis(), shown_ms);

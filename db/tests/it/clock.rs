@@ -114,6 +114,31 @@ async fn a_host_that_goes_wrong_later_is_noticed() {
 }
 
 #[tokio::test]
+async fn a_hosts_leap_moves_nothing_and_is_followed_by_a_look() {
+    let (_test, db) = database().await;
+    if !db.is_postgres() {
+        return;
+    }
+    for leap_ms in [26 * 3_600_000, -26 * 3_600_000] {
+        let (clock, others) = (replica(&db, 0).await, replica(&db, 0).await);
+        let is_moved = || {
+            let (now, expected) = (clock.now(), others.now());
+            now.since(expected).max(expected.since(now)) > Duration::from_secs(2)
+        };
+        clock.step_host(leap_ms);
+        assert!(clock.has_leapt() && !is_moved(), "{leap_ms}");
+        assert!(!clock.agrees_with_store(), "its host is wrong");
+        until("the store's clock is looked at again", || async {
+            assert!(!is_moved(), "{leap_ms}");
+            !clock.has_leapt()
+        })
+        .await;
+        assert!(!clock.agrees_with_store(), "its host is still wrong");
+    }
+    db.close().await;
+}
+
+#[tokio::test]
 async fn a_store_that_does_not_answer_leaves_the_clock_as_it_is() {
     let (_test, db) = database().await;
     let clock = replica(&db, 60_000).await;
