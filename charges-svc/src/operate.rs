@@ -108,14 +108,16 @@ impl Service {
             let credited = store::charges::find_credited_beside(&mut tx, &charge).await?;
             let is_reversed = store::cases::is_reversed(&mut tx, transaction_id).await?;
             let over = match credited {
-                _ if is_reversed => Some(("a reversal", Error::ReleaseAfterReversal)),
-                Some(other) => Some(("another payment", Error::ReleaseWouldCreditTwice(other))),
+                _ if is_reversed => Some(("released over a reversal", Error::ReleaseAfterReversal)),
+                Some(other) => {
+                    let refusal = Error::ReleaseWouldCreditTwice(other);
+                    Some(("released over another payment", refusal))
+                }
                 None => None,
             };
             match (over, override_reason) {
                 (Some((over, _)), Some(reason)) => {
-                    let outcome = format!("released over {over}");
-                    let said = ("operator", outcome.as_str());
+                    let said = ("operator", over);
                     store::evidence::keep(&mut tx, transaction_id, said, Some(reason), now).await?;
                     is_overridden = true;
                 }

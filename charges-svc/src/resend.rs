@@ -13,9 +13,10 @@ use tokio::time::Instant;
 
 use crate::{
     charge::{Charge, Lease},
-    create::{self, START_BY},
+    create,
     error::Result,
     rail::Requested,
+    rail_call::START_BY,
     service::Service,
     store,
     tell::Opened,
