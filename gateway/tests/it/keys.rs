@@ -104,31 +104,29 @@ async fn merchants_svc_is_told_the_keys_hash_and_never_the_key() {
 async fn one_question_at_a_time_is_asked_about_a_key() {
     // Half of the places is what one client may have.
     let gateway = Gateway::start_with(&["--requests-max", "32"]).await;
-    let authenticate = &gateway.services.authenticate;
+    let running = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
     let release = Arc::new(Notify::new());
-    let wait = release.clone();
-    authenticate.answers_late(move |_| {
-        let wait = wait.clone();
+    let (seen, wait) = (most.clone(), release.clone());
+    gateway.services.authenticate.answers_late(move |_| {
+        let (running, most, wait) = (running.clone(), most.clone(), wait.clone());
         async move {
+            most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             wait.notified().await;
+            wait.notify_one();
+            running.fetch_sub(1, Ordering::SeqCst);
             Ok(merchant())
         }
     });
-    let requests = (0..16).map(|_| gateway.initiate(r#"{"amount":1}"#));
-    let asking = async {
-        until("all are under way", async || {
-            gateway.get("/docs").send().await.status == 503
-        })
-        .await;
-        assert_eq!(authenticate.asked().len(), 1);
-        // For those that came so late that they ask anew.
-        authenticate.answers(|_| Ok(merchant()));
-        release.notify_one();
-    };
-    let (answers, ()) = tokio::join!(futures::future::join_all(requests), asking);
-    for answer in answers {
+    let requests = (0..17).map(|_| gateway.initiate(r#"{"amount":1}"#));
+    let mut requests: FuturesUnordered<_> = requests.collect();
+    let refused = requests.next().await.unwrap();
+    assert_eq!(refused.status, 503, "all others are under way");
+    release.notify_one();
+    while let Some(answer) = requests.next().await {
         assert_eq!(answer.status, 201);
     }
+    assert_eq!(seen.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
