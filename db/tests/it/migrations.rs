@@ -59,27 +59,23 @@ async fn a_migration_that_waits_for_a_lock_lets_others_go_first() {
     let mut dump = db.survey().await.unwrap();
     let accounts = "select count(*) from account";
     let (_accounts,): (i64,) = dump.sql(accounts).one().await.unwrap();
-    let (migrating, migrator) = (
-        db.clone(),
-        migrations([(1, "tables", TABLES), (2, "column", COLUMN)]),
-    );
-    let migrating = tokio::spawn(async move { migrating.migrate(&migrator).await });
-    let waits = "select count(*) from pg_locks
-                 where not granted and relation = 'account'::regclass";
-    until("it waits", async || count(&db, waits).await == 1).await;
-    // Held up for a second at most: shorter than anybody waits for a lock.
-    assert_eq!(count(&db, accounts).await, 2);
-    until("it has given up for now", async || {
-        count(&db, waits).await == 0
-    })
-    .await;
-    assert!(!migrating.is_finished());
-    drop(dump);
-    migrating.await.unwrap().unwrap();
-    assert_eq!(
-        count(&db, "select count(*) from account where note is null").await,
-        2
-    );
+    let migrator = migrations([(1, "tables", TABLES), (2, "column", COLUMN)]);
+    let serving = async {
+        let waits = "select count(*) from pg_locks
+                     where not granted and relation = 'account'::regclass";
+        until("it waits", async || count(&db, waits).await == 1).await;
+        // Held up for a second at most: shorter than anybody waits for a lock.
+        assert_eq!(count(&db, accounts).await, 2);
+        until("it lets others go", async || count(&db, waits).await == 0).await;
+        let columns = "select count(*) from information_schema.columns
+                       where table_name = 'account' and column_name = 'note'";
+        assert_eq!(count(&db, columns).await, 0);
+        drop(dump);
+    };
+    let (migrated, ()) = tokio::join!(db.migrate(&migrator), serving);
+    migrated.unwrap();
+    let written = "select count(*) from account where note is null";
+    assert_eq!(count(&db, written).await, 2);
 }
 
 #[tokio::test]
@@ -96,6 +92,7 @@ async fn an_index_that_broke_off_is_built_anew_and_two_who_migrate_do_not_meet()
     run(&db, "delete from account where name = 'kofi'").await;
     let all = all();
     let (one, other) = tokio::join!(db.migrate(&all), db.migrate(&all));
-    (one.unwrap(), other.unwrap());
+    one.unwrap();
+    other.unwrap();
     assert_eq!(count(&db, valid).await, 1);
 }
