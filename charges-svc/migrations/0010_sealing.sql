@@ -21,22 +21,27 @@ create index sealed_postings_block on sealed_postings (block);
 create table unsealed_postings (
     kind text not null,
     subject uuid not null,
+    -- When it was posted, or found.
+    since timestamptz not null,
     primary key (kind, subject)
 );
 
-insert into unsealed_postings (kind, subject) select distinct kind, subject from postings;
-
--- What one replica does for all, and when it is next to be done.
+-- What one replica does for all, and when it is next to be done: a moment later than now is a claim,
+-- or a pause.
 create table ledger_works (
     name text not null primary key,
     next_at timestamptz not null,
-    -- Of the check: the last block that was found good or told of, when a check last ended, and when
-    -- one last ended that had looked at everything.
+    -- Of a check: the last block that was looked at.
     block bigint not null,
-    ended_at timestamptz,
-    whole_at timestamptz
+    -- Of QUEUE, which queues what was posted before there was a queue: the last posting it did.
+    kind text,
+    subject uuid,
+    -- When it last came to its end.
+    ended_at timestamptz
 );
 
 insert into ledger_works (name, next_at, block) values
     ('SEAL', '1970-01-01T00:00:00.000Z', 0),
-    ('CHECK', '1970-01-01T00:00:00.000Z', 0);
+    ('QUEUE', '1970-01-01T00:00:00.000Z', 0),
+    ('CHECK', '1970-01-01T00:00:00.000Z', 0),
+    ('WHOLE', '1970-01-01T00:00:00.000Z', 0);

@@ -1,31 +1,38 @@
 //! Keeps the books: seals postings in blocks, and looks whether the ledger is still as it was
-//! written. One replica does it for all, beside serving.
+//! written. Of each of these works one replica does it for all, beside serving.
 //!
 //! Promise: a byte of a sealed posting that is changed, and a posting that is missing or was put
 //! beside, is found and told. Nothing waits for it: a settlement only notes that its posting is to
 //! be sealed.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use chassis::{clock::Clock, money::Money, shutdown::Shutdown};
-use db::{Conn, Db};
+use db::Db;
 use uuid::Uuid;
 
 use crate::{
     error::Result,
-    seal::{self, Block},
+    seal::{self, Block, SealedLine},
     service::Service,
     store::{
         self,
-        blocks::{Checked, Work},
+        blocks::{Placed, Progress, Work},
     },
 };
 
-/// How long a posting waits for its block, about.
-const SEAL_EVERY: Duration = Duration::from_secs(5);
+/// How often each replica looks whether there is something to do.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// A block that is not full is sealed once its oldest posting has waited this long: quiet hours make
+/// few blocks.
+const SEAL_AFTER: Duration = Duration::from_secs(60);
 
 /// Postings of one block: a transaction of milliseconds.
 const BLOCK_MAX: i64 = 500;
+
+/// Postings from before there was a queue which one transaction queues.
+const QUEUED_MAX: i64 = 2_000;
 
 /// How soon new blocks are looked at.
 const CHECK_EVERY: Duration = Duration::from_secs(60);
@@ -33,8 +40,12 @@ const CHECK_EVERY: Duration = Duration::from_secs(60);
 /// How often everything is.
 const WHOLE_EVERY: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// A check whose process died is begun again after this. Longer than looking at everything takes.
-const CHECK_LEASE: Duration = Duration::from_secs(60 * 60);
+/// A check whose process died is taken over after this, where it had stopped. Longer than the
+/// longest of its steps, which is what a survey may take.
+const CHECK_LEASE: Duration = Duration::from_secs(15 * 60);
+
+/// Blocks that a check reads at once.
+const RANGE: i64 = 20;
 
 /// Findings that one check tells; there is something to do after the first.
 const FINDINGS_MAX: usize = 1_000;
@@ -91,220 +102,339 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Seals and checks until the process stops.
-pub async fn keep(service: Arc<Service>, shutdown: Shutdown) {
-    let (db, clock) = (&service.db, &service.clock);
-    let turn = async || {
-        if let Err(error) = seal(db, clock).await {
-            // Also where another replica sealed at the same moment.
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "postings wait to be sealed"
-            );
-        }
-        if let Err(error) = check(db, clock).await {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "the ledger is not checked"
-            );
-        }
-    };
+/// A work that is done beside the others, so that none waits for another or stops with it.
+#[derive(Clone, Copy, Debug)]
+pub enum Duty {
+    Seal,
+    CheckNew,
+    CheckWhole,
+}
+
+pub const DUTIES: [Duty; 3] = [Duty::Seal, Duty::CheckNew, Duty::CheckWhole];
+
+/// Does it until the process stops.
+pub async fn keep(duty: Duty, service: Arc<Service>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
         tokio::select! {
             () = shutdown.wait() => break,
-            () = async { tokio::time::sleep(SEAL_EVERY).await; turn().await } => {}
+            () = async {
+                tokio::time::sleep(LOOK_EVERY).await;
+                duty.turn(&service.db, &service.clock).await;
+            } => {}
         }
     }
 }
 
-/// Seals what waits, unless another replica does. Returns the number of blocks.
-pub async fn seal(db: &Db, clock: &Clock) -> Result<u64> {
-    if !store::blocks::has_unsealed(&mut db.read().await?).await? {
-        return Ok(0);
+impl Duty {
+    async fn turn(self, db: &Db, clock: &Clock) {
+        let (done, otherwise) = match self {
+            // Also where another replica sealed at the same moment.
+            Self::Seal => (
+                seal(db, clock).await.map(drop),
+                "postings wait to be sealed",
+            ),
+            Self::CheckNew => (
+                check_new(db, clock).await.map(drop),
+                "the ledger's new blocks are not checked",
+            ),
+            Self::CheckWhole => (
+                check_whole(db, clock).await.map(drop),
+                "the whole ledger is not checked",
+            ),
+        };
+        if let Err(error) = done {
+            tracing::warn!(error = &error as &dyn std::error::Error, "{otherwise}");
+        }
     }
+}
+
+/// Seals what waits: full blocks at once, one that is not full once it has waited. Unless another
+/// replica does. Returns the number of blocks.
+pub async fn seal(db: &Db, clock: &Clock) -> Result<u64> {
     let (mut due, mut blocks) = (clock.real_now(), 0);
     loop {
-        let until = clock.real_now() + SEAL_EVERY;
+        let waiting = store::blocks::waiting(&mut db.read().await?, BLOCK_MAX).await?;
+        let is_full = waiting.count >= BLOCK_MAX;
+        if !is_full && waiting.all_queued_at.is_none() {
+            let mut tx = db.begin().await?;
+            store::blocks::queue_old(&mut tx, QUEUED_MAX, clock.now()).await?;
+            tx.commit().await?;
+            continue;
+        }
+        let has_waited = |oldest| clock.now().since(oldest) >= SEAL_AFTER;
+        if !is_full && !waiting.oldest.is_some_and(has_waited) {
+            return Ok(blocks);
+        }
+        let until = clock.real_now() + LOOK_EVERY;
         let mut tx = db.begin().await?;
         if !store::blocks::claim(&mut tx, Work::Seal, due, until).await? {
             return Ok(blocks);
         }
+        due = until;
         let last = store::blocks::last(&mut tx).await?;
         let (number, previous) =
             last.map_or((1, String::new()), |last| (last.number + 1, last.hash));
         let filled = store::blocks::fill(&mut tx, number, BLOCK_MAX).await?;
-        if filled.taken == 0 {
-            return Ok(blocks);
-        }
-        if filled.sealed > 0 {
-            let lines = store::blocks::lines(&mut tx, number).await?;
-            let sealed_at = clock.now();
-            let hash = seal::hash(&previous, number, sealed_at, &lines);
-            let block = Block {
-                number,
-                hash,
-                sealed_at,
-            };
-            store::blocks::insert(&mut tx, &block).await?;
+        if filled == 0 {
+            // All of it was in a block already.
             tx.commit().await?;
-            // Kept elsewhere, a hash also witnesses against who could write all blocks anew.
-            tracing::info!(
-                block.number,
-                block.hash,
-                postings = filled.sealed,
-                "postings are sealed"
-            );
-            blocks += 1;
-        } else {
-            tx.commit().await?;
+            continue;
         }
-        due = until;
-        if i64::try_from(filled.taken).is_ok_and(|taken| taken < BLOCK_MAX) {
-            return Ok(blocks);
-        }
-    }
-}
-
-/// Looks at the blocks since the last check and, every few hours, at everything. `None`: it is not
-/// due, or another replica is at it.
-pub async fn check(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>> {
-    let real_now = clock.real_now();
-    let mut checked = store::blocks::checked(&mut db.read().await?).await?;
-    if checked.next_at > real_now {
-        return Ok(None);
-    }
-    let mut tx = db.begin().await?;
-    let until = real_now + CHECK_LEASE;
-    if !store::blocks::claim(&mut tx, Work::Check, real_now, until).await? {
-        return Ok(None);
-    }
-    tx.commit().await?;
-    let is_whole = checked
-        .whole_at
-        .is_none_or(|at| clock.now().since(at) >= WHOLE_EVERY);
-    let mut findings = Vec::new();
-    let from = if is_whole { 0 } else { checked.block };
-    let last = check_blocks(db, from, checked.block, &mut findings).await?;
-    if is_whole {
-        check_whole(db, &mut findings).await?;
-    }
-    tell(&findings, last, is_whole);
-    checked = Checked {
-        next_at: clock.real_now() + CHECK_EVERY,
-        block: last,
-        ended_at: Some(clock.now()),
-        whole_at: if is_whole {
-            Some(clock.now())
-        } else {
-            checked.whole_at
-        },
-    };
-    let mut tx = db.begin().await?;
-    store::blocks::end_check(&mut tx, &checked).await?;
-    tx.commit().await?;
-    Ok(Some(findings))
-}
-
-/// The blocks after `from`, and whether all are there that were there before. Returns the last.
-async fn check_blocks(db: &Db, from: i64, seen: i64, findings: &mut Vec<Finding>) -> Result<i64> {
-    let mut conn = db.read().await?;
-    let last = store::blocks::last(&mut conn)
-        .await?
-        .map_or(0, |last| last.number);
-    let before = store::blocks::find(&mut conn, from).await?;
-    drop(conn);
-    findings.extend(
-        (last + 1..=seen)
-            .take(1)
-            .map(|block| Finding::NoBlock { block }),
-    );
-    let mut previous = before.map(|block| block.hash).unwrap_or_default();
-    for number in from + 1..=last {
-        // A connection for each: others wait for one, too.
-        let mut conn = db.read().await?;
-        match store::blocks::find(&mut conn, number).await? {
-            Some(block) => {
-                check_block(&mut conn, &previous, &block, findings).await?;
-                previous = block.hash;
-            }
-            None => findings.push(Finding::NoBlock { block: number }),
-        }
-        if findings.len() >= FINDINGS_MAX {
-            findings.truncate(FINDINGS_MAX);
-            break;
-        }
-    }
-    Ok(last)
-}
-
-async fn check_block(
-    conn: &mut Conn,
-    previous: &str,
-    block: &Block,
-    findings: &mut Vec<Finding>,
-) -> Result<()> {
-    let number = block.number;
-    let lines = match store::blocks::lines(conn, number).await {
-        Ok(lines) => lines,
-        // What was put there is not even of its column's kind.
-        Err(db::Error::ColumnDecode { .. } | db::Error::Decode(_)) => {
-            findings.push(Finding::Changed { block: number });
-            return Ok(());
-        }
-        Err(error) => return Err(error.into()),
-    };
-    if seal::hash(previous, number, block.sealed_at, &lines) != block.hash {
-        findings.push(Finding::Changed { block: number });
-    }
-    let gone = lines.iter().filter(|line| line.line.is_none());
-    findings.extend(gone.map(|line| Finding::Gone {
-        kind: line.kind.clone(),
-        subject: line.subject,
-    }));
-    let unbalanced = seal::unbalanced(&lines).into_iter();
-    findings.extend(unbalanced.map(|(kind, subject)| Finding::Unbalanced { kind, subject }));
-    Ok(())
-}
-
-/// What no single block shows: sums, balances, and postings that are in none.
-async fn check_whole(db: &Db, findings: &mut Vec<Finding>) -> Result<()> {
-    let mut survey = db.survey().await?;
-    let sums = store::postings::imbalances(&mut survey).await?;
-    let balances = store::postings::false_balances(&mut survey).await?;
-    let strays = store::blocks::strays(&mut survey, STRAYS_MAX).await?;
-    drop(survey);
-    findings.extend(sums.into_iter().map(Finding::Sum));
-    findings.extend(
-        balances
-            .into_iter()
-            .map(|account| Finding::Balance { account }),
-    );
-    if strays.is_empty() {
-        return Ok(());
-    }
-    let mut tx = db.begin().await?;
-    for (kind, subject) in &strays {
-        store::blocks::queue(&mut tx, kind, *subject).await?;
-    }
-    tx.commit().await?;
-    let strays = strays.into_iter();
-    findings.extend(strays.map(|(kind, subject)| Finding::Stray { kind, subject }));
-    Ok(())
-}
-
-fn tell(findings: &[Finding], last: i64, is_whole: bool) {
-    for finding in findings {
-        tracing::error!(%finding, "the ledger is wrong");
-        metrics::counter!("ledger_errors_total").increment(1);
-    }
-    let findings = findings.len();
-    if is_whole {
-        tracing::info!(block = last, findings, "the whole ledger was checked");
-    } else {
-        tracing::debug!(
-            block = last,
-            findings,
-            "the ledger's new blocks were checked"
+        let placed = store::blocks::lines(&mut tx, number - 1, number).await?;
+        let lines: Vec<SealedLine> = placed.into_iter().map(|placed| placed.line).collect();
+        let sealed_at = clock.now();
+        let hash = seal::hash(&previous, number, sealed_at, &lines);
+        let block = Block {
+            number,
+            hash,
+            sealed_at,
+        };
+        store::blocks::insert(&mut tx, &block).await?;
+        tx.commit().await?;
+        // Kept elsewhere, a hash also witnesses against who could write all blocks anew.
+        tracing::info!(
+            block.number,
+            block.hash,
+            postings = filled,
+            "postings are sealed"
         );
+        blocks += 1;
+    }
+}
+
+/// Looks at the blocks since the last check. `None`: it is not due, or another replica is at it.
+pub async fn check_new(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>> {
+    let Some(mut check) = Check::begin(db, clock, Work::Check).await? else {
+        return Ok(None);
+    };
+    let seen = check.block;
+    if !check.blocks(seen).await? {
+        return Ok(None);
+    }
+    let block = check.block;
+    check.end(block).await
+}
+
+/// Looks at everything, every few hours. `None`: as [`check_new`], or much waits to be sealed.
+pub async fn check_whole(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>> {
+    let mut conn = db.read().await?;
+    let progress = store::blocks::progress(&mut conn, Work::Whole).await?;
+    let has_rested = |ended_at| clock.now().since(ended_at) >= WHOLE_EVERY;
+    if progress.next_at > clock.real_now() || !progress.ended_at.is_none_or(has_rested) {
+        return Ok(None);
+    }
+    let waiting = store::blocks::waiting(&mut conn, BLOCK_MAX).await?;
+    drop(conn);
+    if waiting.all_queued_at.is_none() || waiting.count >= BLOCK_MAX {
+        return Ok(None);
+    }
+    let Some(mut check) = Check::begin(db, clock, Work::Whole).await? else {
+        return Ok(None);
+    };
+    let seen = store::blocks::progress(&mut db.read().await?, Work::Check).await?;
+    if !check.blocks(seen.block).await? || !check.sums().await? || !check.strays().await? {
+        return Ok(None);
+    }
+    // The next one begins at the beginning.
+    check.end(0).await
+}
+
+/// So many things were found that must not be.
+pub fn count_errors(found: u64) {
+    metrics::counter!("ledger_errors_total").increment(found);
+}
+
+/// A check that this process has claimed. Its steps return false once another process has it.
+struct Check<'a> {
+    db: &'a Db,
+    clock: &'a Clock,
+    work: Work,
+    /// When the claim ends, by which it is known, and what else is noted of it.
+    noted: Progress,
+    /// The last block that was looked at.
+    block: i64,
+    findings: Vec<Finding>,
+}
+
+impl<'a> Check<'a> {
+    async fn begin(db: &'a Db, clock: &'a Clock, work: Work) -> Result<Option<Self>> {
+        let real_now = clock.real_now();
+        let progress = store::blocks::progress(&mut db.read().await?, work).await?;
+        if progress.next_at > real_now {
+            return Ok(None);
+        }
+        let mut tx = db.begin().await?;
+        let until = real_now + CHECK_LEASE;
+        if !store::blocks::claim(&mut tx, work, real_now, until).await? {
+            return Ok(None);
+        }
+        let noted = store::blocks::progress(&mut tx, work).await?;
+        tx.commit().await?;
+        Ok(Some(Self {
+            db,
+            clock,
+            work,
+            block: noted.block,
+            noted,
+            findings: Vec::new(),
+        }))
+    }
+
+    /// Keeps the claim, and how far it has come: whoever takes over goes on from there.
+    async fn hold(&mut self) -> Result<bool> {
+        let next = Progress {
+            next_at: self.clock.real_now() + CHECK_LEASE,
+            block: self.block,
+            ..self.noted
+        };
+        self.note(next).await
+    }
+
+    /// `None`: another process has taken it over.
+    async fn end(mut self, block: i64) -> Result<Option<Vec<Finding>>> {
+        let next = Progress {
+            next_at: self.clock.real_now() + CHECK_EVERY,
+            block,
+            ended_at: Some(self.clock.now()),
+        };
+        if !self.note(next).await? {
+            return Ok(None);
+        }
+        let (block, findings) = (self.block, self.findings.len());
+        match self.work {
+            Work::Whole => tracing::info!(block, findings, "the whole ledger was checked"),
+            _ => tracing::debug!(block, findings, "the ledger's new blocks were checked"),
+        }
+        Ok(Some(self.findings))
+    }
+
+    async fn note(&mut self, next: Progress) -> Result<bool> {
+        let mut tx = self.db.begin().await?;
+        if !store::blocks::note(&mut tx, self.work, self.noted.next_at, &next).await? {
+            return Ok(false);
+        }
+        tx.commit().await?;
+        self.noted = next;
+        Ok(true)
+    }
+
+    fn tell(&mut self, finding: Finding) {
+        count_errors(1);
+        if self.findings.len() < FINDINGS_MAX {
+            tracing::error!(%finding, "the ledger is wrong");
+            self.findings.push(finding);
+        }
+    }
+
+    /// The blocks after the last that was looked at, and whether all are there up to `seen`.
+    async fn blocks(&mut self, seen: i64) -> Result<bool> {
+        let mut conn = self.db.read().await?;
+        let last = store::blocks::last(&mut conn).await?;
+        let last = last.map_or(0, |last| last.number);
+        self.block = self.block.min(last);
+        let before = store::blocks::find(&mut conn, self.block).await?;
+        drop(conn);
+        if last < seen {
+            self.tell(Finding::NoBlock { block: last + 1 });
+        }
+        let mut previous = before.map(|block| block.hash).unwrap_or_default();
+        let mut range = RANGE;
+        while self.block < last {
+            let to = last.min(self.block + range);
+            // A connection for each: others wait for one, too.
+            let mut conn = self.db.read().await?;
+            let blocks = store::blocks::list(&mut conn, self.block, to).await?;
+            let placed = match store::blocks::lines(&mut conn, self.block, to).await {
+                Ok(placed) => Some(placed),
+                // What was put there is not even of its column's kind: look in which block.
+                Err(db::Error::ColumnDecode { .. } | db::Error::Decode(_)) => {
+                    if to > self.block + 1 {
+                        range = 1;
+                        continue;
+                    }
+                    None
+                }
+                Err(error) => return Err(error.into()),
+            };
+            drop(conn);
+            range = RANGE;
+            self.range(to, blocks, placed, &mut previous);
+            if !self.hold().await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The blocks up to `to`, after one with the hash `previous`. What stands in them is `None` where
+    /// it cannot be read.
+    fn range(
+        &mut self,
+        to: i64,
+        blocks: Vec<Block>,
+        placed: Option<Vec<Placed>>,
+        previous: &mut String,
+    ) {
+        let mut blocks: BTreeMap<i64, Block> = blocks
+            .into_iter()
+            .map(|block| (block.number, block))
+            .collect();
+        let mut lines: BTreeMap<i64, Vec<SealedLine>> = BTreeMap::new();
+        let is_readable = placed.is_some();
+        for placed in placed.into_iter().flatten() {
+            lines.entry(placed.block).or_default().push(placed.line);
+        }
+        for number in self.block + 1..=to {
+            let Some(block) = blocks.remove(&number) else {
+                self.tell(Finding::NoBlock { block: number });
+                continue;
+            };
+            let lines = lines.remove(&number).unwrap_or_default();
+            if !is_readable || seal::hash(previous, number, block.sealed_at, &lines) != block.hash {
+                self.tell(Finding::Changed { block: number });
+            }
+            *previous = block.hash;
+            for line in lines.iter().filter(|line| line.line.is_none()) {
+                self.tell(Finding::Gone {
+                    kind: line.kind.clone(),
+                    subject: line.subject,
+                });
+            }
+            for (kind, subject) in seal::unbalanced(&lines) {
+                self.tell(Finding::Unbalanced { kind, subject });
+            }
+        }
+        self.block = to;
+    }
+
+    /// What no single block shows: sums and balances.
+    async fn sums(&mut self) -> Result<bool> {
+        // A survey for each, which may take long: the claim is kept between them.
+        let sums = store::postings::imbalances(&mut *self.db.survey().await?).await?;
+        for sum in sums {
+            self.tell(Finding::Sum(sum));
+        }
+        if !self.hold().await? {
+            return Ok(false);
+        }
+        let balances = store::postings::false_balances(&mut *self.db.survey().await?).await?;
+        for account in balances {
+            self.tell(Finding::Balance { account });
+        }
+        self.hold().await
+    }
+
+    /// Postings that are in no block and wait for none. They get one.
+    async fn strays(&mut self) -> Result<bool> {
+        let strays = store::blocks::strays(&mut *self.db.survey().await?, STRAYS_MAX).await?;
+        if !strays.is_empty() {
+            let mut tx = self.db.begin().await?;
+            for (kind, subject) in strays {
+                store::blocks::queue(&mut tx, &kind, subject, self.clock.now()).await?;
+                self.tell(Finding::Stray { kind, subject });
+            }
+            tx.commit().await?;
+        }
+        self.hold().await
     }
 }

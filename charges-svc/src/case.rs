@@ -82,6 +82,14 @@ impl Case {
 pub struct UnknownKind;
 
 impl CaseKind {
+    pub const ALL: [Self; 5] = [
+        Self::UnknownOutcome,
+        Self::Mismatch,
+        Self::LateMoney,
+        Self::Reversed,
+        Self::CreditedTwice,
+    ];
+
     /// As it stands in SQL.
     pub fn code(self) -> &'static str {
         match self {
@@ -98,14 +106,8 @@ impl FromStr for CaseKind {
     type Err = UnknownKind;
 
     fn from_str(code: &str) -> Result<Self, UnknownKind> {
-        match code {
-            "UNKNOWN_OUTCOME" => Ok(Self::UnknownOutcome),
-            "MISMATCH" => Ok(Self::Mismatch),
-            "LATE_MONEY" => Ok(Self::LateMoney),
-            "REVERSED" => Ok(Self::Reversed),
-            "CREDITED_TWICE" => Ok(Self::CreditedTwice),
-            _ => Err(UnknownKind),
-        }
+        let mut all = Self::ALL.into_iter();
+        all.find(|kind| kind.code() == code).ok_or(UnknownKind)
     }
 }
 

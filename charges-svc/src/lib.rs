@@ -148,7 +148,9 @@ fn start_loops(loops: &Tasks, service: &Arc<Service>, relay: Worker, shutdown: &
         sweeper,
         shutdown.clone(),
     ));
-    loops.spawn(books::keep(Arc::clone(service), shutdown.clone()));
+    for duty in books::DUTIES {
+        loops.spawn(books::keep(duty, Arc::clone(service), shutdown.clone()));
+    }
     loops.spawn(upkeep::measure(Arc::clone(service), shutdown.clone()));
 }
 

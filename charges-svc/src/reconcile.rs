@@ -342,5 +342,10 @@ fn warn(case_id: CaseId, charge: &Charge, kind: CaseKind) {
         kind = kind.code(),
         "an operator's case is opened"
     );
-    metrics::counter!("cases_opened_total", "kind" => kind.code()).increment(1);
+    count_case(kind, 1);
+}
+
+/// So many cases of this kind were opened.
+pub fn count_case(kind: CaseKind, opened: u64) {
+    metrics::counter!("cases_opened_total", "kind" => kind.code()).increment(opened);
 }

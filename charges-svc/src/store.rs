@@ -13,6 +13,7 @@ pub mod postings;
 
 use chassis::clock::Timestamp;
 use db::{Conn, Result};
+use sqlx::FromRow;
 use uuid::Uuid;
 
 /// Whether an outbox row is still to be relayed.
@@ -25,9 +26,20 @@ pub async fn is_in_outbox(conn: &mut Conn, row: Uuid) -> Result<bool> {
     Ok(found.is_some())
 }
 
-/// When the oldest row of the outbox was written.
-pub async fn oldest_in_outbox(conn: &mut Conn) -> Result<Option<Timestamp>> {
-    let (oldest,): (Option<Timestamp>,) =
-        conn.sql("select min(created_at) from outbox").one().await?;
-    Ok(oldest)
+/// How much is waiting, as far as it was counted, and since when the oldest of that.
+#[derive(Clone, Copy, Debug, FromRow)]
+pub struct Backlog {
+    pub count: i64,
+    pub oldest: Option<Timestamp>,
+}
+
+/// Rows of the outbox, counted up to `limit`.
+pub async fn outbox_backlog(conn: &mut Conn, limit: i64) -> Result<Backlog> {
+    conn.sql(
+        "select count(*) as count, min(created_at) as oldest
+         from (select created_at from outbox order by due_at limit $1) as counted",
+    )
+    .bind(limit)
+    .one()
+    .await
 }

@@ -6,15 +6,24 @@ use chassis::{
     clock::{Timestamp, Worker},
     shutdown::Shutdown,
 };
-use db::outbox;
 
-use crate::{error::Result, service::Service, store};
+use crate::{
+    books,
+    case::CaseKind,
+    error::Result,
+    reconcile,
+    service::Service,
+    store::{self, blocks::Work},
+};
 
 /// Keys live a day, so this is soon enough.
 const SWEEP_EVERY: Duration = Duration::from_secs(60 * 60);
 
 /// Keys that one transaction removes.
 const SWEPT_MAX: i64 = 1_000;
+
+/// A count that is shown is cut off here: counting more may take longer than a statement may.
+const COUNTED_MAX: i64 = 100_000;
 
 const MEASURE_EVERY: Duration = Duration::from_secs(15);
 
@@ -51,13 +60,15 @@ async fn sweep_once(service: &Service) -> Result<()> {
 
 /// Shows every few seconds how much is waiting, until the process stops.
 pub async fn measure(service: Arc<Service>, shutdown: Shutdown) {
+    show_counters();
+    let started_at = service.clock.now();
     while !shutdown.has_begun() {
-        if let Err(error) = measure_once(&service).await {
-            tracing::debug!(
-                error = &error as &dyn std::error::Error,
-                "what is waiting cannot be read"
-            );
-        }
+        // Each for itself: one that cannot be read leaves the others true.
+        log(measure_charges(&service).await, "open charges");
+        log(measure_cases(&service).await, "open cases");
+        log(measure_outbox(&service).await, "the outbox");
+        log(measure_unsealed(&service).await, "unsealed postings");
+        log(measure_checks(&service, started_at).await, "checks");
         tokio::select! {
             () = shutdown.wait() => break,
             () = tokio::time::sleep(MEASURE_EVERY) => {}
@@ -65,29 +76,88 @@ pub async fn measure(service: Arc<Service>, shutdown: Shutdown) {
     }
 }
 
-async fn measure_once(service: &Service) -> Result<()> {
+/// What grows for the first time must have been seen at 0 before.
+fn show_counters() {
+    for kind in CaseKind::ALL {
+        reconcile::count_case(kind, 0);
+    }
+    books::count_errors(0);
+}
+
+fn log(measured: Result<()>, what: &'static str) {
+    if let Err(error) = measured {
+        let error = &error as &dyn std::error::Error;
+        tracing::warn!(error, what, "what is waiting cannot be read");
+    }
+}
+
+async fn measure_charges(service: &Service) -> Result<()> {
     let mut conn = service.db.read().await?;
-    let backlog = store::charges::backlog(&mut conn).await?;
-    let cases = store::cases::count_open(&mut conn).await?;
-    let oldest_row = store::oldest_in_outbox(&mut conn).await?;
-    let unsealed = store::blocks::count_unsealed(&mut conn).await?;
-    let checked = store::blocks::checked(&mut conn).await?;
-    drop(conn);
-    let age = |since: Option<Timestamp>| {
-        since.map_or(Duration::ZERO, |since| service.clock.now().since(since))
-    };
-    metrics::gauge!("charges_open").set(gauged(backlog.open));
-    metrics::gauge!("charges_open_oldest_seconds").set(age(backlog.oldest));
-    metrics::gauge!("cases_open").set(gauged(cases));
-    metrics::gauge!("charges_outbox_rows").set(gauged(outbox::len(&service.db).await?));
-    metrics::gauge!("charges_outbox_oldest_seconds").set(age(oldest_row));
-    metrics::gauge!("ledger_unsealed_postings").set(gauged(unsealed));
-    metrics::gauge!("ledger_checked_seconds_ago").set(age(checked.ended_at));
-    metrics::gauge!("ledger_wholly_checked_seconds_ago").set(age(checked.whole_at));
+    let backlog = store::charges::backlog(&mut conn, COUNTED_MAX).await?;
+    metrics::gauge!("charges_open").set(gauged(backlog.count));
+    metrics::gauge!("charges_open_oldest_seconds").set(age(service, backlog.oldest));
     Ok(())
+}
+
+async fn measure_cases(service: &Service) -> Result<()> {
+    let mut conn = service.db.read().await?;
+    let open = store::cases::count_open(&mut conn, COUNTED_MAX).await?;
+    metrics::gauge!("cases_open").set(gauged(open));
+    Ok(())
+}
+
+async fn measure_outbox(service: &Service) -> Result<()> {
+    let mut conn = service.db.read().await?;
+    let backlog = store::outbox_backlog(&mut conn, COUNTED_MAX).await?;
+    metrics::gauge!("charges_outbox_rows").set(gauged(backlog.count));
+    metrics::gauge!("charges_outbox_oldest_seconds").set(age(service, backlog.oldest));
+    Ok(())
+}
+
+async fn measure_unsealed(service: &Service) -> Result<()> {
+    let mut conn = service.db.read().await?;
+    let waiting = store::blocks::waiting(&mut conn, COUNTED_MAX).await?;
+    metrics::gauge!("ledger_unsealed_postings").set(gauged(waiting.count));
+    Ok(())
+}
+
+async fn measure_checks(service: &Service, started_at: Timestamp) -> Result<()> {
+    let mut conn = service.db.read().await?;
+    let new = store::blocks::progress(&mut conn, Work::Check).await?;
+    let whole = store::blocks::progress(&mut conn, Work::Whole).await?;
+    let now = service.clock.now();
+    let ago = |ended_at| since_check(ended_at, started_at, now);
+    metrics::gauge!("ledger_checked_seconds_ago").set(ago(new.ended_at));
+    metrics::gauge!("ledger_wholly_checked_seconds_ago").set(ago(whole.ended_at));
+    Ok(())
+}
+
+/// How long ago a check ended; where none ever did, how long this process has waited for one.
+fn since_check(ended_at: Option<Timestamp>, started_at: Timestamp, now: Timestamp) -> Duration {
+    now.since(ended_at.unwrap_or(started_at))
+}
+
+/// Of the oldest that waits; zero where nothing does.
+fn age(service: &Service, oldest: Option<Timestamp>) -> Duration {
+    oldest.map_or(Duration::ZERO, |oldest| service.clock.now().since(oldest))
 }
 
 /// A gauge takes 32 bits.
 fn gauged(count: i64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_that_never_ended_grows_old_with_the_process() {
+        let now: Timestamp = "2026-01-31T09:00:00.000Z".parse().expect("a timestamp");
+        let hours = |hours: u64| Duration::from_secs(hours * 3_600);
+        let started_at = now - hours(30);
+        assert_eq!(since_check(None, started_at, now), hours(30));
+        let ended_at = Some(now - hours(1));
+        assert_eq!(since_check(ended_at, started_at, now), hours(1));
+    }
 }

@@ -81,6 +81,10 @@ impl Conn {
         }
     }
 
+    pub fn is_postgres(&self) -> bool {
+        matches!(self.held, Held::Postgres(_))
+    }
+
     /// A statement: lowercase, `$1` parameters, named columns. Row locks are written `for update`,
     /// `for update skip locked`, `for no key update` or `for share`.
     pub fn sql(&mut self, text: &'static str) -> Sql<'_> {

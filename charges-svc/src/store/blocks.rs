@@ -11,7 +11,10 @@ use crate::seal::{Block, SealedLine};
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     Seal,
+    /// Looks at new blocks.
     Check,
+    /// Looks at everything.
+    Whole,
 }
 
 impl Work {
@@ -20,6 +23,7 @@ impl Work {
         match self {
             Self::Seal => "SEAL",
             Self::Check => "CHECK",
+            Self::Whole => "WHOLE",
         }
     }
 }
@@ -36,37 +40,38 @@ pub async fn claim(tx: &mut Tx, work: Work, due: Timestamp, until: Timestamp) ->
     Ok(claimed == 1)
 }
 
-/// How far the check has come.
+/// How far a check has come.
 #[derive(Clone, Debug, FromRow)]
-pub struct Checked {
+pub struct Progress {
     pub next_at: Timestamp,
     /// The last block that was looked at.
     pub block: i64,
-    /// When a check last ended.
+    /// When one last came to its end.
     pub ended_at: Option<Timestamp>,
-    /// When one last ended that had looked at everything.
-    pub whole_at: Option<Timestamp>,
 }
 
-pub async fn checked(conn: &mut Conn) -> Result<Checked> {
-    conn.sql("select next_at, block, ended_at, whole_at from ledger_works where name = 'CHECK'")
+pub async fn progress(conn: &mut Conn, work: Work) -> Result<Progress> {
+    conn.sql("select next_at, block, ended_at from ledger_works where name = $1")
+        .bind(work.name())
         .one()
         .await
 }
 
-/// A check has ended.
-pub async fn end_check(tx: &mut Tx, checked: &Checked) -> Result<()> {
-    tx.sql(
-        "update ledger_works set next_at = $1, block = $2, ended_at = $3, whole_at = $4
-         where name = 'CHECK'",
-    )
-    .bind(checked.next_at)
-    .bind(checked.block)
-    .bind(checked.ended_at)
-    .bind(checked.whole_at)
-    .run()
-    .await?;
-    Ok(())
+/// Notes how far a check has come whose claim ends at `held`. False: another process has it by now.
+pub async fn note(tx: &mut Tx, work: Work, held: Timestamp, progress: &Progress) -> Result<bool> {
+    let noted = tx
+        .sql(
+            "update ledger_works set next_at = $3, block = $4, ended_at = $5
+             where name = $1 and next_at = $2",
+        )
+        .bind(work.name())
+        .bind(held)
+        .bind(progress.next_at)
+        .bind(progress.block)
+        .bind(progress.ended_at)
+        .run()
+        .await?;
+    Ok(noted == 1)
 }
 
 /// The last block.
@@ -83,6 +88,15 @@ pub async fn find(conn: &mut Conn, number: i64) -> Result<Option<Block>> {
         .await
 }
 
+/// The blocks after `from`, up to `to`.
+pub async fn list(conn: &mut Conn, from: i64, to: i64) -> Result<Vec<Block>> {
+    conn.sql("select number, hash, sealed_at from blocks where number > $1 and number <= $2")
+        .bind(from)
+        .bind(to)
+        .all()
+        .await
+}
+
 pub async fn insert(tx: &mut Tx, block: &Block) -> Result<()> {
     tx.sql("insert into blocks (number, hash, sealed_at) values ($1, $2, $3)")
         .bind(block.number)
@@ -93,35 +107,80 @@ pub async fn insert(tx: &mut Tx, block: &Block) -> Result<()> {
     Ok(())
 }
 
-/// How many postings wait to be sealed.
-pub async fn count_unsealed(conn: &mut Conn) -> Result<i64> {
-    let (waiting,) = conn
-        .sql("select count(*) from unsealed_postings")
-        .one::<(i64,)>()
-        .await?;
-    Ok(waiting)
+/// What waits to be sealed.
+#[derive(Clone, Copy, Debug, FromRow)]
+pub struct Waiting {
+    /// How many postings, as far as they were counted.
+    pub count: i64,
+    /// Since when the oldest of those waits.
+    pub oldest: Option<Timestamp>,
+    /// When everything that was posted before there was a queue was in it.
+    pub all_queued_at: Option<Timestamp>,
 }
 
-/// Whether any does.
-pub async fn has_unsealed(conn: &mut Conn) -> Result<bool> {
-    let found: Option<(String,)> = conn
-        .sql("select kind from unsealed_postings limit 1")
-        .optional()
-        .await?;
-    Ok(found.is_some())
+/// Counts up to `limit`.
+pub async fn waiting(conn: &mut Conn, limit: i64) -> Result<Waiting> {
+    conn.sql(
+        "select count(*) as count, min(since) as oldest,
+             (select ended_at from ledger_works where name = 'QUEUE') as all_queued_at
+         from (select since from unsealed_postings limit $1) as counted",
+    )
+    .bind(limit)
+    .one()
+    .await
 }
 
-/// What was taken from the queue.
-#[derive(Clone, Copy, Debug)]
-pub struct Filled {
-    pub taken: usize,
-    /// Those of them that were in no block, and are now.
-    pub sealed: u64,
+/// Queues the next postings, up to `limit`, of those that were there before the queue. Goes on where
+/// it stopped; one that is sealed already does no harm.
+pub async fn queue_old(tx: &mut Tx, limit: i64, now: Timestamp) -> Result<()> {
+    // Another replica waits here.
+    let (kind, subject): (Option<String>, Option<Uuid>) = tx
+        .sql("select kind, subject from ledger_works where name = 'QUEUE' for update")
+        .one()
+        .await?;
+    let after = (kind.unwrap_or_default(), subject.unwrap_or_default());
+    let found: Vec<(String, Uuid)> = tx
+        .sql(
+            "select distinct kind, subject from postings where (kind, subject) > ($1, $2)
+             order by kind, subject limit $3",
+        )
+        .bind(&after.0)
+        .bind(after.1)
+        .bind(limit)
+        .all()
+        .await?;
+    let Some(last) = found.last() else {
+        tx.sql("update ledger_works set ended_at = $1 where name = 'QUEUE'")
+            .bind(now)
+            .run()
+            .await?;
+        return Ok(());
+    };
+    tx.sql(
+        "insert into unsealed_postings (kind, subject, since)
+         select kind, subject, min(posted_at) from postings
+         where (kind, subject) > ($1, $2) and (kind, subject) <= ($3, $4)
+         group by kind, subject
+         on conflict (kind, subject) do nothing",
+    )
+    .bind(&after.0)
+    .bind(after.1)
+    .bind(&last.0)
+    .bind(last.1)
+    .run()
+    .await?;
+    tx.sql("update ledger_works set kind = $1, subject = $2 where name = 'QUEUE'")
+        .bind(&last.0)
+        .bind(last.1)
+        .run()
+        .await?;
+    Ok(())
 }
 
 /// Takes up to `limit` postings that wait, and puts them into the block that will have this number.
-/// One that is in a block already, because it was queued twice, only stops waiting.
-pub async fn fill(tx: &mut Tx, number: i64, limit: i64) -> Result<Filled> {
+/// One that is in a block already, because it was queued twice, only stops waiting. Returns how many
+/// the block has.
+pub async fn fill(tx: &mut Tx, number: i64, limit: i64) -> Result<u64> {
     let taken: Vec<(String, Uuid)> = tx
         .sql(
             "delete from unsealed_postings where (kind, subject) in (
@@ -147,33 +206,43 @@ pub async fn fill(tx: &mut Tx, number: i64, limit: i64) -> Result<Filled> {
             .run()
             .await?;
     }
-    let taken = taken.len();
-    Ok(Filled { taken, sealed })
+    Ok(sealed)
 }
 
-/// What stands in a block, in no order.
-pub async fn lines(conn: &mut Conn, number: i64) -> Result<Vec<SealedLine>> {
+/// A line and the block that it is in.
+#[derive(Clone, Debug, FromRow)]
+pub struct Placed {
+    pub block: i64,
+    #[sqlx(flatten)]
+    pub line: SealedLine,
+}
+
+/// What stands in the blocks after `from`, up to `to`, in no order.
+pub async fn lines(conn: &mut Conn, from: i64, to: i64) -> Result<Vec<Placed>> {
     conn.sql(
-        "select sealed_postings.kind, sealed_postings.subject, postings.line, postings.account,
-             postings.amount_minor, postings.currency, postings.posted_at
+        "select sealed_postings.block, sealed_postings.kind, sealed_postings.subject,
+             postings.line, postings.account, postings.amount_minor, postings.currency,
+             postings.posted_at
          from sealed_postings
          left join postings on postings.kind = sealed_postings.kind
              and postings.subject = sealed_postings.subject
-         where sealed_postings.block = $1",
+         where sealed_postings.block > $1 and sealed_postings.block <= $2",
     )
-    .bind(number)
+    .bind(from)
+    .bind(to)
     .all()
     .await
 }
 
 /// A posting waits for its block.
-pub async fn queue(tx: &mut Tx, kind: &str, subject: Uuid) -> Result<()> {
+pub async fn queue(tx: &mut Tx, kind: &str, subject: Uuid, since: Timestamp) -> Result<()> {
     tx.sql(
-        "insert into unsealed_postings (kind, subject) values ($1, $2)
+        "insert into unsealed_postings (kind, subject, since) values ($1, $2, $3)
          on conflict (kind, subject) do nothing",
     )
     .bind(kind)
     .bind(subject)
+    .bind(since)
     .run()
     .await?;
     Ok(())

@@ -125,9 +125,14 @@ pub async fn close_unknown_outcome(tx: &mut Tx, id: ChargeId, now: Timestamp) ->
 }
 
 /// How many cases are open.
-pub async fn count_open(conn: &mut Conn) -> Result<i64> {
+pub async fn count_open(conn: &mut Conn, limit: i64) -> Result<i64> {
     let (open,) = conn
-        .sql("select count(*) from cases where closed_at is null")
+        .sql(
+            "select count(*) from (
+                 select case_id from cases where closed_at is null limit $1
+             ) as counted",
+        )
+        .bind(limit)
         .one::<(i64,)>()
         .await?;
     Ok(open)

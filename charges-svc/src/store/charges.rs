@@ -10,6 +10,7 @@ use db::{Conn, Result, Tx};
 use sqlx::FromRow;
 use uuid::Uuid;
 
+use super::Backlog;
 use crate::charge::{Charge, Lease};
 
 /// Every column, in one place, so that statements name them all.
@@ -445,18 +446,15 @@ pub async fn release_all(tx: &mut Tx) -> Result<u64> {
     .await
 }
 
-/// How many charges are open, and since when the oldest of them is.
-#[derive(Clone, Copy, Debug, FromRow)]
-pub struct Backlog {
-    pub open: i64,
-    pub oldest: Option<Timestamp>,
-}
-
-pub async fn backlog(conn: &mut Conn) -> Result<Backlog> {
+/// Open charges, counted up to `limit`.
+pub async fn backlog(conn: &mut Conn, limit: i64) -> Result<Backlog> {
     conn.sql(
-        "select count(*) as open, min(created_at) as oldest from charges
-         where state not in ('SETTLED', 'FAILED', 'VOID')",
+        "select count(*) as count, min(created_at) as oldest from (
+             select created_at from charges where state not in ('SETTLED', 'FAILED', 'VOID')
+             order by created_at limit $1
+         ) as counted",
     )
+    .bind(limit)
     .one()
     .await
 }

@@ -54,7 +54,10 @@ pub async fn post(tx: &mut Tx, posting: &Posting, now: Timestamp) -> Result<bool
     if written == 0 {
         return Ok(false);
     }
-    blocks::queue(tx, kind, posting.subject).await?;
+    // On PostgreSQL a trigger does it, for whoever posts.
+    if !tx.is_postgres() {
+        blocks::queue(tx, kind, posting.subject, now).await?;
+    }
     for line in posting.lines() {
         if let Account::Merchant(_) = line.account {
             add_to_balance(tx, line).await?;

@@ -36,22 +36,31 @@ async fn post(bare: &Bare) -> Posting {
     posting
 }
 
+/// Seals also what does not fill a block.
 async fn seal(bare: &Bare) -> u64 {
+    bare.clock.advance(Duration::from_secs(60)).await.unwrap();
     now_due(&bare.db).await;
     books::seal(&bare.db, &bare.clock).await.unwrap()
 }
 
+/// Of new blocks and, when it is due, of everything.
 async fn check(bare: &Bare) -> Vec<Finding> {
     now_due(&bare.db).await;
-    let findings = books::check(&bare.db, &bare.clock).await.unwrap();
-    findings.expect("it is due")
+    checked(&bare.db, &bare.clock).await
+}
+
+async fn checked(db: &Db, clock: &Clock) -> Vec<Finding> {
+    let mut findings = books::check_new(db, clock).await.unwrap().unwrap();
+    let whole = books::check_whole(db, clock).await.unwrap();
+    findings.extend(whole.into_iter().flatten());
+    findings
 }
 
 /// As if the last time were long ago.
 async fn now_due(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     let due = "update ledger_works set next_at = '1970-01-01T00:00:00.000Z'";
-    assert_eq!(tx.sql(due).run().await.unwrap(), 2);
+    assert_eq!(tx.sql(due).run().await.unwrap(), 4);
     tx.commit().await.unwrap();
 }
 
@@ -104,7 +113,12 @@ async fn what_is_posted_is_sealed_once_and_found_good() {
     everything_is_due(&bare).await;
     assert_eq!(check(&bare).await, []);
     // Until it is due again, nobody checks.
-    assert_eq!(books::check(&bare.db, &bare.clock).await.unwrap(), None);
+    for again in [
+        books::check_new(&bare.db, &bare.clock).await,
+        books::check_whole(&bare.db, &bare.clock).await,
+    ] {
+        assert_eq!(again.unwrap(), None);
+    }
 }
 
 #[tokio::test]
@@ -145,7 +159,7 @@ async fn sealers_at_once_make_one_chain() {
         assert!(store::postings::post(&mut tx, &posting, now).await.unwrap());
     }
     tx.commit().await.unwrap();
-    now_due(&bare.db).await;
+    bare.clock.advance(Duration::from_secs(60)).await.unwrap();
     let sealed = join_all((0..6).map(async |_| books::seal(&bare.db, &bare.clock).await.unwrap()));
     assert_eq!(sealed.await.into_iter().sum::<u64>(), 3);
     assert_eq!(count(&bare.db, "select count(*) from blocks").await, 3);
@@ -172,9 +186,9 @@ async fn a_backlog_beside_a_long_history_is_sealed_and_nothing_keeps_waiting() {
             assert!(store::postings::post(&mut tx, &posting, now).await.unwrap());
         }
         // What is in a block may be queued once more, before what is not.
-        let again = "insert into unsealed_postings (kind, subject)
-                     select kind, subject from sealed_postings limit 700";
-        tx.sql(again).run().await.unwrap();
+        let again = "insert into unsealed_postings (kind, subject, since)
+                     select kind, subject, $1 from sealed_postings limit 700";
+        tx.sql(again).bind(now).run().await.unwrap();
         tx.commit().await.unwrap();
         seal(&bare).await;
         let blocks = count(&bare.db, "select count(*) from blocks").await;
@@ -314,6 +328,8 @@ async fn a_block_that_is_changed_or_gone_is_found() {
 #[tokio::test]
 async fn a_posting_that_nobody_queued_is_told_once_and_sealed() {
     let bare = Bare::new().await;
+    // From now on, what is not queued is a stray.
+    assert_eq!(seal(&bare).await, 0);
     let posting = post(&bare).await;
     tamper(&bare.db, &["delete from unsealed_postings"]).await;
     assert_eq!(seal(&bare).await, 0);
@@ -325,6 +341,102 @@ async fn a_posting_that_nobody_queued_is_told_once_and_sealed() {
     assert_eq!(seal(&bare).await, 1);
     everything_is_due(&bare).await;
     assert_eq!(check(&bare).await, []);
+}
+
+/// As a version does that knows no queue.
+#[tokio::test]
+async fn what_an_older_version_posts_is_queued_by_the_database() {
+    let bare = Bare::new().await;
+    if !bare.db.is_postgres() {
+        return;
+    }
+    let mut tx = bare.db.begin().await.unwrap();
+    let insert =
+        "insert into postings (kind, subject, line, account, amount_minor, currency, posted_at)
+                  values ('SUSPENSE', $1, 1, 'rail:momo:clearing', -5, 'GHS', $2),
+                         ('SUSPENSE', $1, 2, 'suspense', 5, 'GHS', $2)";
+    let posted = tx.sql(insert).bind(Uuid::now_v7()).bind(bare.clock.now());
+    posted.run().await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(
+        count(&bare.db, "select count(*) from unsealed_postings").await,
+        1
+    );
+    assert_eq!(seal(&bare).await, 1);
+    assert_eq!(check(&bare).await, []);
+}
+
+#[tokio::test]
+async fn a_block_that_is_not_full_waits_for_a_minute() {
+    let bare = Bare::new().await;
+    post(&bare).await;
+    assert_eq!(books::seal(&bare.db, &bare.clock).await.unwrap(), 0);
+    bare.clock.advance(Duration::from_secs(50)).await.unwrap();
+    post(&bare).await;
+    assert_eq!(books::seal(&bare.db, &bare.clock).await.unwrap(), 0);
+    bare.clock.advance(Duration::from_secs(10)).await.unwrap();
+    assert_eq!(books::seal(&bare.db, &bare.clock).await.unwrap(), 1);
+    assert_eq!(
+        count(&bare.db, "select count(*) from sealed_postings").await,
+        2
+    );
+}
+
+#[tokio::test]
+async fn while_more_than_a_block_waits_no_whole_check_starts() {
+    let bare = Bare::new().await;
+    seal(&bare).await;
+    for _ in 0..500 {
+        post(&bare).await;
+    }
+    assert_eq!(
+        books::check_whole(&bare.db, &bare.clock).await.unwrap(),
+        None
+    );
+    assert_eq!(seal(&bare).await, 1);
+    let checked = books::check_whole(&bare.db, &bare.clock).await;
+    assert_eq!(checked.unwrap(), Some(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_whole_check_that_broke_off_goes_on_and_stops_no_other() {
+    let bare = Bare::new().await;
+    for _ in 0..30 {
+        post(&bare).await;
+        assert_eq!(seal(&bare).await, 1);
+    }
+    let tampering = "update postings set account = 'suspense' where line = 1 and subject in (
+                         select subject from sealed_postings where block in (3, 27)
+                     )";
+    tamper(&bare.db, &[tampering]).await;
+    let away = "alter table balances rename to balances_away";
+    let back = "alter table balances_away rename to balances";
+    let alter = async |statement| {
+        let mut tx = bare.db.begin().await.unwrap();
+        tx.sql(statement).run().await.unwrap();
+        tx.commit().await.unwrap();
+    };
+    alter(away).await;
+    now_due(&bare.db).await;
+    let failed = books::check_whole(&bare.db, &bare.clock).await;
+    assert!(failed.is_err());
+    let at = "select block from ledger_works where name = 'WHOLE'";
+    assert_eq!(count(&bare.db, at).await, 30);
+    // Nobody has it twice; and new blocks are looked at meanwhile.
+    assert_eq!(
+        books::check_whole(&bare.db, &bare.clock).await.unwrap(),
+        None
+    );
+    let new = books::check_new(&bare.db, &bare.clock).await.unwrap();
+    assert_eq!(new, Some(vec![changed(3), changed(27)]));
+    alter(back).await;
+    now_due(&bare.db).await;
+    let rest = books::check_whole(&bare.db, &bare.clock).await.unwrap();
+    // What was told is not told again.
+    assert_eq!(rest, Some(Vec::new()));
+    assert_eq!(count(&bare.db, at).await, 0);
+    everything_is_due(&bare).await;
+    assert_eq!(check(&bare).await, [changed(3), changed(27)]);
 }
 
 #[tokio::test]
@@ -360,16 +472,31 @@ async fn what_was_posted_before_there_were_blocks_is_sealed_first() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::travelling(folder.path().join("clock")).unwrap();
     let mut tx = db.begin().await.unwrap();
-    for _ in 0..3 {
+    for _ in 0..2_300 {
         let posted = tx.sql(insert).bind(Uuid::now_v7()).bind(clock.now());
         assert_eq!(posted.run().await.unwrap(), 2);
     }
     tx.commit().await.unwrap();
     db.migrate(&SCHEMA.migrations).await.unwrap();
-    assert_eq!(books::seal(&db, &clock).await.unwrap(), 1);
-    let sealed = "select count(*) from sealed_postings where block = 1";
-    assert_eq!(count(&db, sealed).await, 3);
-    assert_eq!(books::check(&db, &clock).await.unwrap(), Some(Vec::new()));
+    // Before all of them are queued, nobody takes them for strays.
+    assert_eq!(books::check_whole(&db, &clock).await.unwrap(), None);
+    // A process queues some and stops; the next one goes on.
+    let mut tx = db.begin().await.unwrap();
+    store::blocks::queue_old(&mut tx, 700, clock.now())
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(
+        count(&db, "select count(*) from unsealed_postings").await,
+        700
+    );
+    clock.advance(Duration::from_secs(60)).await.unwrap();
+    assert_eq!(books::seal(&db, &clock).await.unwrap(), 5);
+    let sealed = "select count(*) from sealed_postings";
+    assert_eq!(count(&db, sealed).await, 2_300);
+    let unsealed = "select count(*) from unsealed_postings";
+    assert_eq!(count(&db, unsealed).await, 0);
+    assert_eq!(checked(&db, &clock).await, []);
     db.close().await;
 }
 
@@ -383,10 +510,13 @@ async fn a_running_service_seals_and_checks_by_itself() {
         outcome: Some(Outcome::Settled(true)),
     };
     world.operations.resolve_charge(request).await.unwrap();
+    // A block that is not full waits for others.
+    world.clock.advance(Duration::from_secs(60)).await.unwrap();
     let sealed = async || count(&world.db, "select count(*) from sealed_postings").await == 1;
     world.until("the settlement is sealed", sealed).await;
-    let checked = "select count(*) from ledger_works where ended_at is not null";
-    let checked = async || count(&world.db, checked).await == 1;
+    let checked = "select count(*) from ledger_works
+                   where name in ('CHECK', 'WHOLE') and ended_at is not null";
+    let checked = async || count(&world.db, checked).await == 2;
     world.until("the ledger was checked", checked).await;
 }
 
@@ -412,6 +542,7 @@ async fn the_role_that_serves_cannot_touch_what_was_posted() {
             .unwrap()
     );
     tx.commit().await.unwrap();
+    clock.advance(Duration::from_secs(60)).await.unwrap();
     assert_eq!(books::seal(&db, &clock).await.unwrap(), 1);
     for forbidden in [
         "update postings set amount_minor = 1",
@@ -444,6 +575,6 @@ async fn the_role_that_serves_cannot_touch_what_was_posted() {
     let forged = tx.sql(forged).bind(Uuid::now_v7()).bind(clock.now());
     assert_eq!(forged.run().await.unwrap(), 1);
     tx.commit().await.unwrap_err();
-    assert_eq!(books::check(&db, &clock).await.unwrap(), Some(Vec::new()));
+    assert_eq!(checked(&db, &clock).await, []);
     db.close().await;
 }
