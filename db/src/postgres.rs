@@ -1,10 +1,11 @@
 //! What is particular to PostgreSQL: limits, migrations on a connection of their own, and making
 //! a database.
 
-use std::{str::FromStr, time::Duration};
+use std::{ops, pin::Pin, str::FromStr, time::Duration};
 
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection, PgPool,
+    migrate::{AppliedMigration, Migrate, MigrateError, Migration},
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
@@ -18,30 +19,38 @@ const ACQUIRE_AT_MOST: Duration = Duration::from_secs(2);
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 
 /// Kept by the server, which undoes what it cuts off.
-const SERVER_LIMITS: [(&str, &str); 3] = [
+const SERVER_LIMITS: [(&str, &str); 4] = [
     ("statement_timeout", "5s"),
     ("lock_timeout", "2s"),
     ("idle_in_transaction_session_timeout", "10s"),
+    // Also a long statement ends when nobody waits for it any more. PostgreSQL 14 and newer.
+    ("client_connection_check_interval", "10s"),
 ];
 
 /// Kept here, for a server that no longer answers. Longer than the server's own limit, so that
 /// it strikes only then.
 pub(crate) const STATEMENT_AT_MOST: Duration = Duration::from_secs(6);
 
-/// For statements that look at everything: an hour, kept by the server, and here a little longer.
+/// For statements that look at everything: ten minutes, kept by the server, and here a little
+/// longer.
 pub(crate) const BEGIN_SURVEY: &str =
-    "begin isolation level repeatable read read only; set local statement_timeout = '1h'";
-pub(crate) const SURVEY_AT_MOST: Duration = Duration::from_secs(3_610);
+    "begin isolation level repeatable read read only; set local statement_timeout = '10min'";
+pub(crate) const SURVEY_AT_MOST: Duration = Duration::from_secs(610);
 
 /// Connections that died unseen which one `begin` passes over.
 pub(crate) const DEAD_CONNECTIONS_MAX: usize = 32;
 
-/// A migration may wait for others and rebuild a table.
-const NO_LIMITS: [(&str, &str); 3] = [
+/// A migration may rebuild a table. But whoever comes after one that waits for a lock waits behind
+/// it, so it waits for a moment only, shorter than they do, and tries again.
+const MIGRATION_LIMITS: [(&str, &str); 3] = [
     ("statement_timeout", "0"),
-    ("lock_timeout", "0"),
+    ("lock_timeout", "1s"),
     ("idle_in_transaction_session_timeout", "0"),
 ];
+
+/// Tries of one migration, and how long others go first between two.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_secs(2);
 
 pub(crate) async fn connect(url: &str, max_connections: u32) -> Result<PgPool> {
     let mut options = PgConnectOptions::from_str(url)?.options(SERVER_LIMITS);
@@ -71,9 +80,149 @@ fn program() -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// A connection without limits, for one who may wait.
-pub(crate) async fn connect_unhurried(options: PgConnectOptions) -> Result<PgConnection> {
-    options.options(NO_LIMITS).connect().await
+/// A connection for one who changes tables.
+pub(crate) async fn connect_unhurried(options: PgConnectOptions) -> Result<Unhurried> {
+    options
+        .options(MIGRATION_LIMITS)
+        .connect()
+        .await
+        .map(Unhurried)
+}
+
+/// Migrates without holding up those who serve.
+pub(crate) struct Unhurried(PgConnection);
+
+impl Unhurried {
+    pub(crate) async fn close(self) -> Result<()> {
+        self.0.close().await
+    }
+
+    /// What an index that was built beside others' work left when it broke off. It would be taken
+    /// for built.
+    async fn drop_broken_indexes(&mut self, migration: &Migration) -> Result<()> {
+        let broken: Vec<(String,)> = sqlx::query_as(
+            "select relname::text from pg_index join pg_class on pg_class.oid = indexrelid
+             where not indisvalid and relnamespace = current_schema()::regnamespace",
+        )
+        .fetch_all(&mut self.0)
+        .await?;
+        for (name,) in broken {
+            if migration.sql.as_str().contains(&name) {
+                tracing::warn!(name, "an index that was not completed is built anew");
+                let statement = format!("drop index concurrently {}", quoted(&name));
+                self.0.execute(AssertSqlSafe(statement)).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ops::Deref for Unhurried {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.0
+    }
+}
+
+impl ops::DerefMut for Unhurried {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.0
+    }
+}
+
+type Migrating<'e, T> = Pin<Box<dyn Future<Output = Result<T, MigrateError>> + Send + 'e>>;
+
+impl Migrate for Unhurried {
+    fn create_schema_if_not_exists<'e>(&'e mut self, name: &'e str) -> Migrating<'e, ()> {
+        self.0.create_schema_if_not_exists(name)
+    }
+
+    fn ensure_migrations_table<'e>(&'e mut self, table: &'e str) -> Migrating<'e, ()> {
+        self.0.ensure_migrations_table(table)
+    }
+
+    fn dirty_version<'e>(&'e mut self, table: &'e str) -> Migrating<'e, Option<i64>> {
+        self.0.dirty_version(table)
+    }
+
+    fn list_applied_migrations<'e>(
+        &'e mut self,
+        table: &'e str,
+    ) -> Migrating<'e, Vec<AppliedMigration>> {
+        self.0.list_applied_migrations(table)
+    }
+
+    /// Waits as long as another migrates, in short statements: an index that the other builds beside
+    /// others' work waits for every statement that began before.
+    fn lock(&mut self) -> Migrating<'_, ()> {
+        Box::pin(async move {
+            self.0.execute("set lock_timeout = '200ms'").await?;
+            loop {
+                match self.0.lock().await {
+                    Err(error) if is_lock_timeout(&error) => {
+                        tracing::info!("another process migrates");
+                        tokio::time::sleep(LOCK_PAUSE).await;
+                    }
+                    locked => break locked?,
+                }
+            }
+            self.0.execute("set lock_timeout = '1s'").await?;
+            Ok(())
+        })
+    }
+
+    fn unlock(&mut self) -> Migrating<'_, ()> {
+        self.0.unlock()
+    }
+
+    fn apply<'e>(
+        &'e mut self,
+        table: &'e str,
+        migration: &'e Migration,
+    ) -> Migrating<'e, Duration> {
+        Box::pin(async move {
+            if migration.no_tx {
+                // It waits for others, and nobody behind it.
+                self.0.execute("set lock_timeout = 0").await?;
+                self.drop_broken_indexes(migration).await?;
+                let taken = self.0.apply(table, migration).await?;
+                self.0.execute("set lock_timeout = '1s'").await?;
+                return Ok(taken);
+            }
+            let mut tries_left = LOCK_TRIES;
+            loop {
+                tries_left -= 1;
+                match self.0.apply(table, migration).await {
+                    Err(error) if tries_left > 0 && is_lock_timeout(&error) => {
+                        let version = migration.version;
+                        tracing::warn!(version, tries_left, "a migration let others go first");
+                        tokio::time::sleep(LOCK_PAUSE).await;
+                    }
+                    applied => return applied,
+                }
+            }
+        })
+    }
+
+    fn revert<'e>(
+        &'e mut self,
+        table: &'e str,
+        migration: &'e Migration,
+    ) -> Migrating<'e, Duration> {
+        self.0.revert(table, migration)
+    }
+}
+
+/// Somebody else held what was to be locked, for as long as it was waited for.
+fn is_lock_timeout(error: &MigrateError) -> bool {
+    let (MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) = error else {
+        return false;
+    };
+    error
+        .as_database_error()
+        .and_then(|error| error.code())
+        .is_some_and(|code| code == "55P03")
 }
 
 /// The connection is gone, or the server is going.

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod clock;
+mod migrations;
 mod outbox;
 mod roles;
 mod store;
@@ -39,8 +40,8 @@ static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| {
 
 fn migrations<const N: usize>(scripts: [(i64, &'static str, &'static str); N]) -> Migrator {
     let scripts = scripts.map(|(version, name, sql)| {
-        let kind = MigrationType::Simple;
-        Migration::new(version, name.into(), kind, sql.into_sql_str(), false)
+        let (kind, no_tx) = (MigrationType::Simple, sql.starts_with("-- no-transaction"));
+        Migration::new(version, name.into(), kind, sql.into_sql_str(), no_tx)
     });
     Migrator::with_migrations(scripts.into())
 }
