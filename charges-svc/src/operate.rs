@@ -102,13 +102,18 @@ impl Service {
         let case = store::cases::find(&mut tx, id)
             .await?
             .ok_or(Error::CaseNotFound)?;
+        let mut is_overridden = false;
         if closing == Closing::Release && case.suspense().is_some() {
             let credited = store::charges::find_credited_beside(&mut tx, &charge).await?;
-            if let Some(reason) = override_reason {
-                let said = ("operator", "released over another payment");
-                store::evidence::keep(&mut tx, transaction_id, said, Some(reason), now).await?;
-            } else if let Some(other) = credited {
-                return Err(Error::ReleaseWouldCreditTwice(other));
+            match (credited, override_reason) {
+                (Some(_), Some(reason)) => {
+                    let said = ("operator", "released over another payment");
+                    store::evidence::keep(&mut tx, transaction_id, said, Some(reason), now).await?;
+                    is_overridden = true;
+                }
+                (Some(other), None) => return Err(Error::ReleaseWouldCreditTwice(other)),
+                // Nothing was overridden, whatever reason was given.
+                (None, _) => {}
             }
         }
         if let Some(posting) = ledger::closing(&case, &charge, closing)?
@@ -117,7 +122,6 @@ impl Service {
             return Err(Error::PostedBefore);
         }
         tx.commit().await?;
-        let is_overridden = override_reason.is_some();
         let closing = closing.code();
         tracing::warn!(case.id = %id, closing, is_overridden, "an operator closed the case");
         Ok(case)

@@ -363,6 +363,24 @@ async fn a_release_over_another_payment_is_recorded_with_its_reason() {
     world.check_books().await;
 }
 
+#[tokio::test]
+async fn a_reason_to_override_is_evidence_only_where_something_was_overridden() {
+    let mut world = World::start().await;
+    let (failed, case) = given_late_money(&world).await;
+    let request = CloseCaseRequest {
+        case_id: case.case_id.to_string(),
+        action: Action::Release.into(),
+        override_reason: Some("the payer bought two".to_owned()),
+    };
+    world.operations.close_case(request).await.unwrap();
+    assert_eq!(balance(&mut world, &failed).await, [ghs(2550)]);
+    let show = ShowChargeRequest {
+        reference: failed.reference.to_string(),
+    };
+    let shown = world.operations.show_charge(show).await.unwrap();
+    assert_eq!(shown.into_inner().evidence, []);
+}
+
 /// However they meet: credited once, or a case is open.
 #[tokio::test]
 async fn a_release_and_a_settlement_at_once_never_credit_twice_unseen() {
