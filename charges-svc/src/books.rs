@@ -239,6 +239,15 @@ pub async fn check_whole(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>>
     check.end(0).await
 }
 
+/// `None`: what was put there is not even of its column's kind.
+fn readable<T>(read: std::result::Result<T, db::Error>) -> Result<Option<T>> {
+    match read {
+        Ok(found) => Ok(Some(found)),
+        Err(db::Error::ColumnDecode { .. } | db::Error::Decode(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// So many things were found that must not be.
 pub fn count_errors(found: u64) {
     metrics::counter!("ledger_errors_total").increment(found);
@@ -329,36 +338,34 @@ impl<'a> Check<'a> {
     /// The blocks after the last that was looked at, and whether all are there up to `seen`.
     async fn blocks(&mut self, seen: i64) -> Result<bool> {
         let mut conn = self.db.read().await?;
-        let last = store::blocks::last(&mut conn).await?;
-        let last = last.map_or(0, |last| last.number);
+        let last = store::blocks::last_number(&mut conn).await?;
         self.block = self.block.min(last);
-        let before = store::blocks::find(&mut conn, self.block).await?;
+        let mut previous = store::blocks::hash(&mut conn, self.block).await?;
         drop(conn);
         if last < seen {
             self.tell(Finding::NoBlock { block: last + 1 });
         }
-        let mut previous = before.map(|block| block.hash).unwrap_or_default();
         let mut range = RANGE;
         while self.block < last {
             let to = last.min(self.block + range);
             // A connection for each: others wait for one, too.
             let mut conn = self.db.read().await?;
-            let blocks = store::blocks::list(&mut conn, self.block, to).await?;
-            let placed = match store::blocks::lines(&mut conn, self.block, to).await {
-                Ok(placed) => Some(placed),
-                // What was put there is not even of its column's kind: look in which block.
-                Err(db::Error::ColumnDecode { .. } | db::Error::Decode(_)) => {
-                    if to > self.block + 1 {
-                        range = 1;
-                        continue;
-                    }
-                    None
-                }
-                Err(error) => return Err(error.into()),
-            };
-            drop(conn);
+            let blocks = readable(store::blocks::list(&mut conn, self.block, to).await)?;
+            let placed = readable(store::blocks::lines(&mut conn, self.block, to).await)?;
+            if (blocks.is_none() || placed.is_none()) && to > self.block + 1 {
+                // Look in which block.
+                range = 1;
+                continue;
+            }
             range = RANGE;
-            self.range(to, blocks, placed, &mut previous);
+            if let Some(blocks) = blocks {
+                self.range(to, blocks, placed, &mut previous);
+            } else {
+                self.tell(Finding::Changed { block: to });
+                previous = store::blocks::hash(&mut conn, to).await?;
+                self.block = to;
+            }
+            drop(conn);
             if !self.hold().await? {
                 return Ok(false);
             }

@@ -81,11 +81,23 @@ pub async fn last(conn: &mut Conn) -> Result<Option<Block>> {
         .await
 }
 
-pub async fn find(conn: &mut Conn, number: i64) -> Result<Option<Block>> {
-    conn.sql("select number, hash, sealed_at from blocks where number = $1")
+/// The number of the last block; 0 where there is none.
+pub async fn last_number(conn: &mut Conn) -> Result<i64> {
+    let last: Option<(i64,)> = conn
+        .sql("select number from blocks order by number desc limit 1")
+        .optional()
+        .await?;
+    Ok(last.map_or(0, |(number,)| number))
+}
+
+/// The hash of a block; empty where there is none.
+pub async fn hash(conn: &mut Conn, number: i64) -> Result<String> {
+    let found: Option<(String,)> = conn
+        .sql("select hash from blocks where number = $1")
         .bind(number)
         .optional()
-        .await
+        .await?;
+    Ok(found.map_or_else(String::new, |(hash,)| hash))
 }
 
 /// The blocks after `from`, up to `to`.

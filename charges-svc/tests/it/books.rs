@@ -250,6 +250,22 @@ async fn a_changed_byte_is_found() {
 }
 
 #[tokio::test]
+async fn a_block_that_cannot_be_read_is_found_and_hides_nothing() {
+    let bare = Bare::new().await;
+    if bare.db.is_postgres() {
+        // There a time is always one.
+        return;
+    }
+    let found = found_after(&[
+        "update blocks set sealed_at = 'no time' where number in (2, 3)",
+        "update balances set amount_minor = amount_minor + 1",
+    ])
+    .await;
+    assert_eq!(found[..2], [changed(2), changed(3)]);
+    assert!(matches!(found[2], Finding::Balance { .. }), "{found:?}");
+}
+
+#[tokio::test]
 async fn of_a_changed_amount_everything_that_is_wrong_is_told() {
     let found = found_after(&["update postings set amount_minor = 7
          where line = 1 and (kind, subject) in (
