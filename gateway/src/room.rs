@@ -1,4 +1,4 @@
-//! Room for requests: how many run at once, and how many of them one client may have here.
+//! Room for requests: how many run at once, and how many of them are one client's.
 //!
 //! A request that waits for its body does not run: it gives its place up, and takes one again when
 //! more of the body is there. So whoever sends slowly, or nothing, keeps nobody out.
@@ -26,7 +26,7 @@ pub struct NoRoom;
 pub struct Room {
     places: Arc<Semaphore>,
     per_client_max: usize,
-    /// Requests that are here, running or not.
+    /// Requests that run.
     clients: Mutex<HashMap<IpAddr, usize>>,
 }
 
@@ -42,21 +42,28 @@ impl Room {
 
     /// A place for a request; none where there is no room for it.
     pub fn enter(self: &Arc<Self>, client: IpAddr) -> Option<Arc<Place>> {
-        let client = network(client);
-        {
-            let mut clients = self.clients();
-            let here = clients.entry(client).or_default();
-            if *here >= self.per_client_max {
-                return None;
-            }
-            *here += 1;
-        }
         let place = Arc::new(Place {
             room: self.clone(),
-            client,
-            permit: Mutex::default(),
+            client: network(client),
+            running: Mutex::default(),
         });
         place.take().then_some(place)
+    }
+
+    fn run(self: &Arc<Self>, client: IpAddr) -> Option<Running> {
+        let permit = self.places.clone().try_acquire_owned().ok()?;
+        let mut clients = self.clients();
+        let count = clients.entry(client).or_default();
+        if *count >= self.per_client_max {
+            return None;
+        }
+        *count += 1;
+        drop(clients);
+        Some(Running {
+            room: self.clone(),
+            client,
+            _permit: permit,
+        })
     }
 
     fn clients(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
@@ -70,8 +77,7 @@ impl Room {
 pub struct Place {
     room: Arc<Room>,
     client: IpAddr,
-    /// While it runs.
-    permit: Mutex<Option<OwnedSemaphorePermit>>,
+    running: Mutex<Option<Running>>,
 }
 
 impl Place {
@@ -94,28 +100,36 @@ impl Place {
     }
 
     fn take(&self) -> bool {
-        let mut permit = self.permit();
-        if permit.is_none() {
-            *permit = self.room.places.clone().try_acquire_owned().ok();
+        let mut running = self.running();
+        if running.is_none() {
+            *running = self.room.run(self.client);
         }
-        permit.is_some()
+        running.is_some()
     }
 
     fn leave(&self) {
-        drop(self.permit().take());
+        drop(self.running().take());
     }
 
-    fn permit(&self) -> MutexGuard<'_, Option<OwnedSemaphorePermit>> {
-        self.permit.lock().unwrap_or_else(PoisonError::into_inner)
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Place {
+/// A request that runs. It counts until it is dropped.
+#[derive(Debug)]
+struct Running {
+    room: Arc<Room>,
+    client: IpAddr,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
         let mut clients = self.room.clients();
-        if let Some(here) = clients.get_mut(&self.client) {
-            *here -= 1;
-            if *here == 0 {
+        if let Some(count) = clients.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
                 clients.remove(&self.client);
             }
         }
@@ -157,7 +171,9 @@ mod tests {
         let place = room.enter(client(1)).unwrap();
         let mut body = place.without(Body::from_stream(chunks));
         assert!(futures::poll!(Box::pin(body.frame())).is_pending());
-        let other = room.enter(client(2)).expect("the place is free");
+        let other = room
+            .enter(client(1))
+            .expect("the place is free, also for who waits");
         send.send(Bytes::from_static(b"x")).unwrap();
         let refused = body.frame().await.expect("an error").unwrap_err();
         let mut causes = std::iter::successors(
