@@ -348,8 +348,18 @@ impl World {
             .with_context(|| format!("{} ended by itself", self.name_of(place)))
     }
 
-    pub fn is_running(&self, place: usize) -> bool {
-        lock(&self.running).contains_key(&place)
+    /// Places of replicas whose host's clock may be wrong, because a store tells them the time.
+    pub fn aligned(&self) -> Vec<usize> {
+        let places = self.places.iter().enumerate();
+        let aligned = places.filter(|(_, place)| place.database.is_some());
+        aligned.map(|(number, _)| number).collect()
+    }
+
+    /// Sets the clock of a replica's host, if it runs.
+    pub fn step_host(&self, place: usize, by_ms: i64) {
+        if let Some(replica) = lock(&self.running).get(&place) {
+            replica.clock.step_host(by_ms);
+        }
     }
 
     /// Ends everything; returns how many steps time took.

@@ -13,15 +13,20 @@ const FIRST_STORM: Millis = 30 * MINUTE;
 /// When charges that failed are looked at again, the networks fail for some minutes too.
 const LATER_STORMS: [Millis; 4] = [HOUR, 24 * HOUR, 25 * HOUR, 72 * HOUR];
 
-/// Storms, and the deaths of every replica.
+/// Storms, hosts whose clocks leap, and the deaths of every replica.
 pub async fn rage(stage: Stage) {
     let storms = storms(stage.clone());
+    let leaps = stage
+        .world
+        .aligned()
+        .into_iter()
+        .map(|place| leap(stage.clone(), place));
     let deaths = stage
         .world
         .mortal()
         .into_iter()
         .map(|place| die(stage.clone(), place));
-    tokio::join!(storms, join_all(deaths));
+    tokio::join!(storms, join_all(leaps), join_all(deaths));
 }
 
 /// Starts again whatever ended by itself, such as a replica that found no database when it began.
@@ -60,6 +65,21 @@ async fn storms(stage: Stage) {
             faults.pause();
         }
     }
+}
+
+/// A host that was wrong is set right, or the other way round: by minutes, or by more than a day.
+async fn leap(stage: Stage, place: usize) {
+    let name = stage.world.name_of(place);
+    let mut choices = Choices::of(stage.world.seed, &format!("leaps of {name}"));
+    if !choices.chance(200) {
+        return;
+    }
+    let when = choices.below(10 * MINUTE);
+    let most = choices.weighted(&[(3, 20 * MINUTE), (1, 30 * HOUR)]);
+    let length = i64::try_from(choices.below(most)).unwrap_or_default();
+    let by_ms = if choices.chance(750) { length } else { -length };
+    stage.world.time.sleep(when).await;
+    stage.world.step_host(place, by_ms);
 }
 
 async fn die(stage: Stage, place: usize) {
