@@ -16,7 +16,7 @@ use crate::{
     failure::FailureReason,
     message,
     rail::{Answer, Outcome as _, PaymentRequest, Rail, Requested},
-    rail_call::{RailCall, START_BY},
+    rail_call::{self, RailCall, START_BY},
     service::{Service, Told},
     store::{
         self,
@@ -312,17 +312,8 @@ impl Attempt {
     async fn call(&self, rail: &Rail, charge: Charge) -> Result<Told> {
         let answer = rail.request_payment(&request(&charge)).await;
         let service = &self.rail_call.service;
-        match service.write_request_outcome(&charge, &answer).await {
-            Ok(told) => Ok(told),
-            Err(error) => {
-                // The rail may have it, so this is no failure: the reconciler asks.
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "the rail's reply is not written"
-                );
-                Ok(Told::unanswered(charge))
-            }
-        }
+        let written = service.write_request_outcome(&charge, &answer).await;
+        Ok(rail_call::told_after(written, charge))
     }
 
     /// We did not call the rail and will not. The caller is told so once nothing is left of the

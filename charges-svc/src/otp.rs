@@ -15,7 +15,7 @@ use crate::{
     failure::FailureReason,
     message,
     rail::{Answer, OtpSubmitted, Outcome as _},
-    rail_call::RailCall,
+    rail_call::{self, RailCall},
     service::{Service, Told},
     store,
 };
@@ -176,17 +176,8 @@ async fn send(rail_call: RailCall, charge: Charge, otp: SecretString) -> Result<
         return Err(service.give_back(&taken).await);
     }
     let answer = rail.submit_otp(taken.rail_reference, &otp).await;
-    match service.write_code_outcome(&taken, &answer).await {
-        Ok(told) => Ok(told),
-        Err(error) => {
-            // The rail may have it, so this is no failure: the reconciler asks.
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "the rail's reply is not written"
-            );
-            Ok(Told::unanswered(taken))
-        }
-    }
+    let written = service.write_code_outcome(&taken, &answer).await;
+    Ok(rail_call::told_after(written, taken))
 }
 
 /// Whether the last code is wrong, and the rail may still accept an earlier one: it has not called

@@ -80,6 +80,18 @@ impl RailCall {
     }
 }
 
+/// What a request is told once the rail was called. A reply that could not be written is no failure:
+/// the rail may have what was sent, and the reconciler asks.
+pub fn told_after(written: Result<Told>, sent: Charge) -> Told {
+    written.unwrap_or_else(|error| {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "the rail's reply is not written"
+        );
+        Told::unanswered(sent)
+    })
+}
+
 /// A gate before a rail call. Clones are the same gate.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(Arc<OnceLock<Decision>>);

@@ -20,8 +20,9 @@ use serde_json::Value;
 
 use crate::{
     history::{History, Told},
+    service::Service,
     time::Millis,
-    world::{Service, World, url},
+    world::{World, url},
 };
 
 pub const SECOND: Millis = 1_000;

@@ -19,6 +19,7 @@ pub mod rails;
 pub mod receiver;
 pub mod records;
 pub mod replica;
+pub mod service;
 pub mod store;
 pub mod time;
 pub mod world;

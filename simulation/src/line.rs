@@ -9,7 +9,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     ops::{Deref, DerefMut},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     task::{Poll, Waker},
@@ -23,6 +23,7 @@ use tokio::{
 
 use crate::{
     choice::Choices,
+    driver::lock,
     faults::{Fate, Faults},
     time::{Millis, Time},
 };
@@ -397,9 +398,4 @@ fn bound(address: SocketAddr) -> io::Result<TcpSocket> {
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok(socket)
-}
-
-/// No code panics while it holds the lock.
-pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

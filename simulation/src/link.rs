@@ -20,8 +20,9 @@ use tokio::{
 
 use crate::{
     choice::Choices,
+    driver::lock,
     faults::{Faults, Rates},
-    line::{Answer, Caller, Line, Socket, When, cut_off, lock},
+    line::{Answer, Caller, Line, Socket, When, cut_off},
     time::{Millis, Time},
 };
 

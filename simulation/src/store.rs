@@ -14,7 +14,7 @@ use sqlx::{
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::world::START_UNIX_MS;
+use crate::time::START_UNIX_MS;
 
 /// Services with a database of their own.
 pub const OWNERS: [&str; 4] = ["merchants", "sessions", "charges", "webhooks"];

@@ -16,6 +16,9 @@ use std::{
 use chassis::clock::Timestamp;
 use tokio::sync::Notify;
 
+/// 2026-03-01T09:00:00Z, long before any session of a run expires at midnight or another round time.
+pub const START_UNIX_MS: i64 = 1_772_355_600_000;
+
 /// Milliseconds since the world began.
 pub type Millis = u64;
 

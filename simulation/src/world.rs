@@ -25,8 +25,9 @@ use crate::{
     rails::{self, Rails},
     receiver::Receiver,
     replica::{Host, Replica, Skew, Start},
+    service::{Peer, Service},
     store::Store,
-    time::Time,
+    time::{START_UNIX_MS, Time},
 };
 
 const PAYSTACK_TOKEN: &str = "simulated-callbacks";
@@ -36,87 +37,6 @@ const MOMO_API_KEY: &str = "simulated-api-key";
 const MOMO_TARGET_ENVIRONMENT: &str = "mtnghana";
 const PAYSTACK_SECRET_KEY: &str = "sk_test_simulated";
 const WEBHOOK_SECRET_KEY: &str = "c2ltdWxhdGVkIHdlYmhvb2sgc2VjcmV0IGtleSAzMmI=";
-
-/// Sunday morning, long before any session of a run expires at midnight or any other round time.
-pub const START_UNIX_MS: i64 = 1_772_355_600_000;
-
-/// The services, in the order in which they are started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Service {
-    Merchants,
-    Ratelimit,
-    Webhooks,
-    Sessions,
-    Charges,
-    Gateway,
-}
-
-impl Service {
-    const ALL: [Self; 6] = [
-        Self::Merchants,
-        Self::Ratelimit,
-        Self::Webhooks,
-        Self::Sessions,
-        Self::Charges,
-        Self::Gateway,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Merchants => "merchants",
-            Self::Ratelimit => "ratelimit",
-            Self::Webhooks => "webhooks",
-            Self::Sessions => "sessions",
-            Self::Charges => "charges",
-            Self::Gateway => "gateway",
-        }
-    }
-
-    /// SQLite has one process at a time.
-    fn replicas(self, on_postgres: bool) -> usize {
-        match self {
-            Self::Merchants | Self::Ratelimit => 1,
-            Self::Webhooks | Self::Sessions | Self::Charges if !on_postgres => 1,
-            Self::Webhooks | Self::Sessions | Self::Charges | Self::Gateway => 2,
-        }
-    }
-
-    fn has_database(self) -> bool {
-        match self {
-            Self::Merchants | Self::Webhooks | Self::Sessions | Self::Charges => true,
-            Self::Ratelimit | Self::Gateway => false,
-        }
-    }
-
-    /// Whom it calls.
-    fn calls(self) -> &'static [Peer] {
-        match self {
-            Self::Merchants | Self::Ratelimit => &[],
-            Self::Webhooks => &[],
-            Self::Sessions => &[Peer::Service(Self::Webhooks)],
-            Self::Charges => &[
-                Peer::Service(Self::Sessions),
-                Peer::Service(Self::Webhooks),
-                Peer::Momo,
-                Peer::Paystack,
-            ],
-            Self::Gateway => &[
-                Peer::Service(Self::Merchants),
-                Peer::Service(Self::Ratelimit),
-                Peer::Service(Self::Sessions),
-                Peer::Service(Self::Charges),
-            ],
-        }
-    }
-}
-
-/// Who is called over a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peer {
-    Service(Service),
-    Momo,
-    Paystack,
-}
 
 /// A place for one replica: what stays when it dies.
 struct Place {

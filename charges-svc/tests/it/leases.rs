@@ -58,39 +58,61 @@ async fn claim(db: &Db, clock: &Clock) -> usize {
     claimed.unwrap().len()
 }
 
-#[tokio::test]
-async fn replicas_with_clocks_apart_take_nothing_from_each_other_and_nothing_early() {
-    for (skew_ms, others_ms) in [(-60_000, 60_000), (60_000, -60_000)] {
+/// Two replicas of one database, and their clocks.
+struct Replicas {
+    db: Db,
+    clock: Clock,
+    others_db: Db,
+    others: Clock,
+    _database: TestDb,
+}
+
+impl Replicas {
+    /// `None` on SQLite: one host has one clock.
+    async fn off_by(offset_ms: i64, others_ms: i64) -> Option<Self> {
         let database = TestDb::new("charges-svc").await;
-        let (clock, others) = (clock_off_by(skew_ms), clock_off_by(others_ms));
+        let (clock, others) = (clock_off_by(offset_ms), clock_off_by(others_ms));
         let db = open(&database, &clock).await;
         if !db.is_postgres() {
-            // One host, one clock.
-            return;
+            return None;
         }
-        let others_db = open(&database, &others).await;
-        insert(&db, &new_charge(clock.now() - MINUTE)).await;
-        // It is due in 15 s.
-        insert(&db, &new_charge(clock.now())).await;
-        assert_eq!(claim(&db, &clock).await, 1, "{skew_ms}");
-        assert_eq!(claim(&others_db, &others).await, 0, "{skew_ms}");
+        Some(Self {
+            others_db: open(&database, &others).await,
+            db,
+            clock,
+            others,
+            _database: database,
+        })
+    }
+
+    /// One charge that is due, taken, and one that is due in 15 s.
+    async fn take_one_of_two(&self) {
+        insert(&self.db, &new_charge(self.clock.now() - MINUTE)).await;
+        insert(&self.db, &new_charge(self.clock.now())).await;
+        assert_eq!(claim(&self.db, &self.clock).await, 1);
+    }
+}
+
+#[tokio::test]
+async fn replicas_with_clocks_apart_take_nothing_from_each_other_and_nothing_early() {
+    for (offset_ms, others_ms) in [(-60_000, 60_000), (60_000, -60_000)] {
+        let Some(replicas) = Replicas::off_by(offset_ms, others_ms).await else {
+            return;
+        };
+        replicas.take_one_of_two().await;
+        let claimed = claim(&replicas.others_db, &replicas.others).await;
+        assert_eq!(claimed, 0, "{offset_ms}");
     }
 }
 
 #[tokio::test]
 async fn a_host_that_leaps_takes_nothing_from_others_and_nothing_early() {
-    let database = TestDb::new("charges-svc").await;
-    let (clock, others) = (clock_off_by(0), clock_off_by(0));
-    let db = open(&database, &clock).await;
-    if !db.is_postgres() {
+    let Some(replicas) = Replicas::off_by(0, 0).await else {
         return;
-    }
-    let others_db = open(&database, &others).await;
-    insert(&db, &new_charge(clock.now() - MINUTE)).await;
-    insert(&db, &new_charge(clock.now())).await;
-    assert_eq!(claim(&db, &clock).await, 1);
-    others.step_host(26 * 3_600_000);
-    assert_eq!(claim(&others_db, &others).await, 0);
+    };
+    replicas.take_one_of_two().await;
+    replicas.others.step_host(26 * 3_600_000);
+    assert_eq!(claim(&replicas.others_db, &replicas.others).await, 0);
 }
 
 /// A service whose calls to sessions-svc arrive once the gate is opened.

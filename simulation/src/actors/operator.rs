@@ -12,7 +12,7 @@ use crate::{
     choice::Choices,
     history::{Act, Decision},
     rails::Payment,
-    world::Service,
+    service::Service,
 };
 use chassis::grpc::Channel;
 

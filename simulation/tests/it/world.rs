@@ -5,11 +5,11 @@ use std::{fmt::Debug, future::Future, time::Duration};
 use chassis::clock::Timestamp;
 use simulation::{
     faults::{Faults, Rates},
-    time::Time,
+    time::{START_UNIX_MS, Time},
 };
 
 pub fn time() -> Time {
-    Time::starting_at(Timestamp::from_unix_millis(1_772_355_600_000).unwrap())
+    Time::starting_at(Timestamp::from_unix_millis(START_UNIX_MS).unwrap())
 }
 
 /// Switched on.

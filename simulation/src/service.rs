@@ -1,0 +1,79 @@
+//! The services of a world: how many replicas each has, and whom they call.
+
+/// The services, in the order in which they are started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Service {
+    Merchants,
+    Ratelimit,
+    Webhooks,
+    Sessions,
+    Charges,
+    Gateway,
+}
+
+impl Service {
+    pub const ALL: [Self; 6] = [
+        Self::Merchants,
+        Self::Ratelimit,
+        Self::Webhooks,
+        Self::Sessions,
+        Self::Charges,
+        Self::Gateway,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Merchants => "merchants",
+            Self::Ratelimit => "ratelimit",
+            Self::Webhooks => "webhooks",
+            Self::Sessions => "sessions",
+            Self::Charges => "charges",
+            Self::Gateway => "gateway",
+        }
+    }
+
+    /// SQLite has one process at a time.
+    pub fn replicas(self, on_postgres: bool) -> usize {
+        match self {
+            Self::Merchants | Self::Ratelimit => 1,
+            Self::Webhooks | Self::Sessions | Self::Charges if !on_postgres => 1,
+            Self::Webhooks | Self::Sessions | Self::Charges | Self::Gateway => 2,
+        }
+    }
+
+    pub fn has_database(self) -> bool {
+        match self {
+            Self::Merchants | Self::Webhooks | Self::Sessions | Self::Charges => true,
+            Self::Ratelimit | Self::Gateway => false,
+        }
+    }
+
+    /// Whom it calls.
+    pub fn calls(self) -> &'static [Peer] {
+        match self {
+            Self::Merchants | Self::Ratelimit => &[],
+            Self::Webhooks => &[],
+            Self::Sessions => &[Peer::Service(Self::Webhooks)],
+            Self::Charges => &[
+                Peer::Service(Self::Sessions),
+                Peer::Service(Self::Webhooks),
+                Peer::Momo,
+                Peer::Paystack,
+            ],
+            Self::Gateway => &[
+                Peer::Service(Self::Merchants),
+                Peer::Service(Self::Ratelimit),
+                Peer::Service(Self::Sessions),
+                Peer::Service(Self::Charges),
+            ],
+        }
+    }
+}
+
+/// Who is called over a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    Service(Service),
+    Momo,
+    Paystack,
+}
