@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// How often each replica looks whether there is something to do.
+/// How often each replica looks whether there is something to seal.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// A block that is not full is sealed once its oldest posting has waited this long: quiet hours make
@@ -118,7 +118,7 @@ pub async fn keep(duty: Duty, service: Arc<Service>, shutdown: Shutdown) {
         tokio::select! {
             () = shutdown.wait() => break,
             () = async {
-                tokio::time::sleep(LOOK_EVERY).await;
+                tokio::time::sleep(duty.look_every()).await;
                 duty.turn(&service.db, &service.clock).await;
             } => {}
         }
@@ -126,6 +126,15 @@ pub async fn keep(duty: Duty, service: Arc<Service>, shutdown: Shutdown) {
 }
 
 impl Duty {
+    /// How often each replica looks whether it is due.
+    fn look_every(self) -> Duration {
+        match self {
+            Self::Seal => LOOK_EVERY,
+            Self::CheckNew => CHECK_EVERY / 4,
+            Self::CheckWhole => CHECK_EVERY,
+        }
+    }
+
     async fn turn(self, db: &Db, clock: &Clock) {
         let (done, otherwise) = match self {
             // Also where another replica sealed at the same moment.

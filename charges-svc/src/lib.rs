@@ -95,6 +95,10 @@ pub async fn serve(
         loops.spawn(reconciler.run(Arc::clone(&service), shutdown.clone()));
     }
     start_loops(&loops, &service, relay, &shutdown);
+    if sockets.admin.is_some() {
+        // Read by whoever scrapes the admin address, and by nobody else.
+        loops.spawn(upkeep::measure(Arc::clone(&service), shutdown.clone()));
+    }
 
     let grpc = Grpc(Arc::clone(&service));
     let routes = Routes::new(ChargesServer::new(grpc.clone()))
@@ -152,7 +156,6 @@ fn start_loops(loops: &Tasks, service: &Arc<Service>, relay: Worker, shutdown: &
     for duty in books::DUTIES {
         loops.spawn(books::keep(duty, Arc::clone(service), shutdown.clone()));
     }
-    loops.spawn(upkeep::measure(Arc::clone(service), shutdown.clone()));
 }
 
 /// On SQLite no other process can hold a lease, so all of them are of a process that died.

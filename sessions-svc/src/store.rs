@@ -293,10 +293,16 @@ pub async fn expire(tx: &mut Tx, id: SessionId, now: Timestamp) -> Result<bool> 
     Ok(expired == 1)
 }
 
-/// When the next session expires.
-pub async fn next_expiry(conn: &mut Conn) -> Result<Option<Timestamp>> {
+/// When the next session expires, or the next key may be forgotten.
+pub async fn next_due(conn: &mut Conn) -> Result<Option<Timestamp>> {
     let (due,) = conn
-        .sql("select min(expires_at) from sessions where status = 'PENDING'")
+        .sql(
+            "select min(due) from (
+                 select min(expires_at) as due from sessions where status = 'PENDING'
+                 union all
+                 select min(keep_until) as due from idempotency_keys where keep_until is not null
+             ) as timers",
+        )
         .one::<(Option<Timestamp>,)>()
         .await?;
     Ok(due)
@@ -368,13 +374,4 @@ pub async fn forget_keys(tx: &mut Tx, now: Timestamp, limit: i64) -> Result<u64>
     .bind(limit)
     .run()
     .await
-}
-
-/// When the next key may be forgotten.
-pub async fn next_key_end(conn: &mut Conn) -> Result<Option<Timestamp>> {
-    let (due,) = conn
-        .sql("select min(keep_until) from idempotency_keys where keep_until is not null")
-        .one::<(Option<Timestamp>,)>()
-        .await?;
-    Ok(due)
 }

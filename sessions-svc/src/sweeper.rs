@@ -96,7 +96,7 @@ impl Sweeper {
     /// Returns what to wait for.
     async fn sweep(&self) -> db::Result<Option<Timestamp>> {
         loop {
-            let due = self.next_due().await?;
+            let due = store::next_due(&mut self.db.read().await?).await?;
             if due.is_none_or(|due| due > self.clock.now()) {
                 return Ok(due);
             }
@@ -105,13 +105,6 @@ impl Sweeper {
                 return Ok(Some(self.clock.now() + LOOK_AGAIN));
             }
         }
-    }
-
-    async fn next_due(&self) -> db::Result<Option<Timestamp>> {
-        let mut conn = self.db.read().await?;
-        let expiry = store::next_expiry(&mut conn).await?;
-        let key_end = store::next_key_end(&mut conn).await?;
-        Ok([expiry, key_end].into_iter().flatten().min())
     }
 
     async fn expire_batch(&self) -> db::Result<u64> {

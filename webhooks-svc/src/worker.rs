@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// How often expired leases are looked for.
-const LOOK_FOR_EXPIRED: Duration = Duration::from_secs(1);
+const LOOK_FOR_EXPIRED: Duration = Duration::from_secs(5);
 
 /// How long recording pauses when the database refuses.
 const RECORD_AGAIN: Duration = Duration::from_millis(200);
