@@ -53,11 +53,13 @@ pub struct Account {
 }
 
 impl Stage {
-    /// Opens the merchants' accounts, and lets time run.
+    /// Lets time run, and opens the merchants' accounts.
     ///
     /// # Errors
     /// A service refuses, although nothing fails yet.
     pub async fn set(world: Arc<World>) -> anyhow::Result<Self> {
+        // A replica that begins beside another may have to wait for it.
+        world.let_time_run()?;
         let mut merchants = Vec::new();
         for number in 0..MERCHANTS {
             // Nothing fails yet, but a replica may have to begin again beside the other.
@@ -67,12 +69,10 @@ impl Stage {
                     Err(_) if tries < TRIES_MAX => tries += 1,
                     opened => break opened?,
                 }
-                // Real time: the world's does not move yet.
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                world.time.sleep(SECOND).await;
             };
             merchants.push(account);
         }
-        world.let_time_run()?;
         Ok(Self {
             world,
             history: History::default(),

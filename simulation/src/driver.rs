@@ -43,13 +43,17 @@ const LOOKS_MAX: u32 = 100_000;
 const STEP_BUSY: Millis = 400;
 const STEP_BUSY_MAX: Millis = 1_600;
 
-/// The longest step while nothing runs, at first; it doubles while nothing happens.
+/// The longest step while nothing runs, at first, in which every worker looks once for what the
+/// others left; it grows while nothing happens.
 const STEP_IDLE: Millis = 2_000;
+const STEP_IDLE_GROWTH: Millis = 4;
 const STEP_IDLE_MAX: Millis = 6 * 60 * 60 * 1_000;
 
-/// What is due so soon after the next thing comes along with it.
-const SLACK_BUSY: Millis = 20;
-const SLACK_IDLE: Millis = 500;
+/// What is due so soon after the next thing comes along with it; while nothing runs, also what is
+/// due within this part of the step.
+const SLACK_BUSY: Millis = 50;
+const SLACK_IDLE: Millis = 1_000;
+const SLACK_IDLE_PART: Millis = 64;
 
 /// Every replica that runs, by its number in the world.
 pub type Running = Arc<Mutex<BTreeMap<usize, Replica>>>;
@@ -131,7 +135,7 @@ impl Stride {
             (true, false) => Self::FIRST,
             (false, _) => Self {
                 busy: STEP_BUSY,
-                idle: (self.idle * 2).min(STEP_IDLE_MAX),
+                idle: (self.idle * STEP_IDLE_GROWTH).min(STEP_IDLE_MAX),
             },
         };
         next
@@ -150,8 +154,13 @@ impl Watched {
             let is_busy = lock(&self.running)
                 .values()
                 .any(|replica| replica.clock.is_busy());
-            let slack = if is_busy { SLACK_BUSY } else { SLACK_IDLE };
-            let due = self.next_due(now).map_or(Millis::MAX, |due| due + slack);
+            let slack = |due: Millis| match is_busy {
+                true => SLACK_BUSY,
+                false => SLACK_IDLE.max((due - now) / SLACK_IDLE_PART),
+            };
+            let due = self
+                .next_due(now)
+                .map_or(Millis::MAX, |due| due + slack(due));
             self.step_to(stride.next(now, due, is_busy));
             steps += 1;
         }

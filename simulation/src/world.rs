@@ -30,6 +30,9 @@ use crate::{
     time::{START_UNIX_MS, Time},
 };
 
+/// Of each replica: so few that it sometimes waits for one.
+const DATABASE_CONNECTIONS: &str = "4";
+
 const PAYSTACK_TOKEN: &str = "simulated-callbacks";
 const MOMO_SUBSCRIPTION_KEY: &str = "simulated-subscription-key";
 const MOMO_API_USER: &str = "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11";
@@ -164,7 +167,7 @@ impl World {
         Ok(world)
     }
 
-    /// From now on time moves. While the world is being set up it stands still.
+    /// From now on time moves.
     ///
     /// # Errors
     /// No thread can be started.
@@ -378,6 +381,7 @@ impl World {
                 "database-url",
                 &self.store.url(at.service.name(), link),
             ));
+            flags.push(flag("database-max-connections", DATABASE_CONNECTIONS));
         }
         for (peer, _) in &at.calls {
             let name = match peer {
