@@ -203,26 +203,31 @@ impl Service {
         store::evidence::keep(&mut tx, id, evidence, answer.rail_text.as_deref(), now).await?;
         let is_as_claimed =
             charge.version == claimed.version && charge.mismatched == claimed.mismatched;
+        let found = verdict::heard(&charge, &answer.outcome);
         let is_end = matches!(
-            answer.outcome,
+            found,
             Found::Succeeded { .. } | Found::Failed(_) | Found::Reversed
         );
         if is_end && !is_as_claimed {
             // It is not acted on, so it must be found again.
             store::hints::put_off(&mut tx, id, now).await?;
         } else {
-            self.note_hint(&mut tx, claimed, &answer.outcome).await?;
+            self.note_hint(&mut tx, claimed, found).await?;
         }
+        let is_shown = verdict::shows_reference(found);
         if !is_as_claimed {
+            if is_shown {
+                store::charges::mark_seen(&mut tx, id).await?;
+            }
             store::charges::let_go(&mut tx, id, claimed.fence).await?;
             tx.commit().await?;
             return Ok(None);
         }
         // For who writes next: the lease is judged as of the claim.
         charge.fence = claimed.fence;
-        charge.seen_at_rail |= verdict::shows_reference(&answer.outcome);
+        charge.seen_at_rail |= is_shown;
         let timing = self.timing(self.rail_of(&charge)?);
-        let verdict = verdict::judge(&charge, &answer.outcome, asked_at, timing);
+        let verdict = verdict::judge(&charge, found, asked_at, timing);
         if verdict == Verdict::Resend
             && is_taken_again
             && let Some(resending) = self.begin_resend(&mut tx, &charge).await?
@@ -231,7 +236,7 @@ impl Service {
             return Ok(Some(resending));
         }
         let change = self
-            .act(&mut tx, &charge, &answer.outcome, (verdict, asked_at))
+            .act(&mut tx, &charge, found, (verdict, asked_at))
             .await?;
         tx.commit().await?;
         if let Some(change) = change {
@@ -245,9 +250,14 @@ impl Service {
     async fn note_hint(&self, tx: &mut Tx, claimed: &Charge, found: &Found) -> Result<()> {
         let (id, seen, now) = (claimed.transaction_id, claimed.hints, self.clock.now());
         if *found != Found::Unknown {
-            store::hints::end(tx, id, seen).await?;
-        } else if let Some(hinted_at) = store::hints::waiting_since(tx, id, seen).await? {
-            store::hints::put_off(tx, id, callback::ask_again(hinted_at, now)).await?;
+            return Ok(store::hints::end(tx, id, seen).await?);
+        }
+        let Some(hinted_at) = store::hints::waiting_since(tx, id, seen).await? else {
+            return Ok(());
+        };
+        match callback::ask_again(hinted_at, now) {
+            Some(again_at) => store::hints::put_off(tx, id, again_at).await?,
+            None => store::hints::end(tx, id, seen).await?,
         }
         Ok(())
     }

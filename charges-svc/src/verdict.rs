@@ -33,6 +33,7 @@ pub enum Verdict {
 
 /// Judges what a query found that was made `now`.
 pub fn judge(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>) -> Verdict {
+    let found = heard(charge, found);
     match charge.state {
         State::Submitting | State::Initiated | State::OtpRequired | State::OtpSubmitting => {
             match judge_open(charge, found, now, timing) {
@@ -74,6 +75,15 @@ pub fn judge(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>)
     }
 }
 
+/// What a query found, as far as it is an answer: a rail that has shown a reference and now does not
+/// know it has said nothing.
+pub fn heard<'f>(charge: &Charge, found: &'f Found) -> &'f Found {
+    match found {
+        Found::ReferenceUnknown if charge.seen_at_rail => &Found::Unknown,
+        found => found,
+    }
+}
+
 /// Whether the answer shows that the rail knows our reference.
 pub fn shows_reference(found: &Found) -> bool {
     match found {
@@ -111,9 +121,7 @@ fn judge_open(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>
         Found::ReferenceUnknown if charge.may_be_resent(now, timing) => Verdict::Resend,
         Found::ReferenceUnknown => {
             let is_conclusive = match charge.state {
-                State::Submitting | State::Initiated => {
-                    !charge.seen_at_rail && charge.is_final(now, timing)
-                }
+                State::Submitting | State::Initiated => charge.is_final(now, timing),
                 // The rail asked for a code, so it knew the reference.
                 _ => false,
             };

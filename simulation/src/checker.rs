@@ -15,7 +15,7 @@ use crate::{
     rails::Payment,
     receiver::Received,
     records::{Charge, Records},
-    time::Time,
+    time::{Millis, Time},
 };
 
 /// The promises, numbered as `docs/simulation.md` tells them.
@@ -116,6 +116,12 @@ impl<'e> Found<'e> {
 
     fn payment(&self, charge: &Charge) -> Option<&'e Payment> {
         self.payments.get(&charge.rail_reference).copied()
+    }
+
+    /// When a charge that has ended did.
+    fn ended_at(&self, charge: &Charge) -> Millis {
+        let ended = charge.updated_at.since(self.evidence.time.start());
+        Millis::try_from(ended.as_millis()).unwrap_or(Millis::MAX)
     }
 
     /// Whether an operator ended it as failed.

@@ -144,6 +144,7 @@ impl Rails {
     /// through stays as it was drawn.
     pub fn calm(&self) {
         self.0.is_calm.store(true, Ordering::SeqCst);
+        self.book_mut().remember();
     }
 
     /// Whether nothing will change any more, unless somebody asks for something.
@@ -180,6 +181,7 @@ impl Rails {
         let (mut life, fare) = self.book_mut().arrive(&asked, self.now());
         if self.is_calm() {
             life.unseen = 0;
+            life.forgotten = 0;
         }
         let key = asked.key();
         let take = || {

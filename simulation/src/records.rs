@@ -13,6 +13,7 @@ pub struct Records {
     pub postings: Vec<Posting>,
     pub balances: Vec<Balance>,
     pub cases: Vec<Case>,
+    pub evidence: Vec<RailEvidence>,
     pub sessions: Vec<Session>,
     pub transactions: Vec<Transaction>,
     pub events: Vec<Event>,
@@ -66,6 +67,14 @@ pub struct Case {
     pub kind: String,
     pub suspense_minor: Option<i64>,
     pub closed_at: Option<Timestamp>,
+}
+
+/// What the services heard of the rails.
+#[derive(Debug, FromRow)]
+pub struct RailEvidence {
+    pub transaction_id: Uuid,
+    pub outcome: String,
+    pub first_at: Timestamp,
 }
 
 #[derive(Debug, FromRow)]
@@ -125,6 +134,8 @@ impl Records {
         let balances = conn.sql(sql).all().await?;
         let sql = "select case_id, transaction_id, kind, suspense_minor, closed_at from cases";
         let cases = conn.sql(sql).all().await?;
+        let sql = "select transaction_id, outcome, first_at from rail_evidence";
+        let evidence = conn.sql(sql).all().await?;
         drop(conn);
         let mut conn = sessions.read().await?;
         let session_rows = conn
@@ -152,6 +163,7 @@ impl Records {
             postings,
             balances,
             cases,
+            evidence,
             sessions: session_rows,
             transactions,
             events,

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{Found, Promise};
 use crate::{
-    actors::HOUR,
+    actors::{HOUR, SECOND},
     history::Decision,
     rails::{Asker, Word},
     records::Charge,
@@ -26,6 +26,7 @@ pub fn check(found: &mut Found<'_>) {
     for charge in &found.evidence.records.charges {
         check_settled(found, charge);
         check_debits(found, charge);
+        check_looks(found, charge);
     }
     check_sessions(found);
     check_ledger(found);
@@ -89,8 +90,7 @@ fn check_debits(found: &mut Found<'_>, charge: &Charge) {
         let is_told = said.what == Word::Success && said.delivered && said.to == Asker::Query;
         (is_told && said.at >= debit.at).then_some(said.at)
     });
-    let failed_at = charge.updated_at.since(found.evidence.time.start());
-    let failed_at = Millis::try_from(failed_at.as_millis()).unwrap_or(Millis::MAX);
+    let failed_at = found.ended_at(charge);
     // What no answer told of before it was taken back, or what came after the last look.
     let may_be_unknown = match (told_at, payment.reversed_at) {
         (Some(told), Some(reversed)) => reversed < told + HEARD_WITHIN,
@@ -113,6 +113,37 @@ fn check_debits(found: &mut Found<'_>, charge: &Charge) {
     }
     if suspended != 0 {
         check_suspended(found, charge, suspended);
+    }
+}
+
+/// The rail was asked, and said something, after the last look at a failure, and after every callback
+/// that was acknowledged.
+fn check_looks(found: &mut Found<'_>, charge: &Charge) {
+    let Some(payment) = found.payment(charge) else {
+        return;
+    };
+    let answers = payment.said.iter().filter(|said| {
+        said.to == Asker::Query && said.delivered && !matches!(said.what, Word::Nothing)
+    });
+    let last_answer = answers.map(|said| said.at).max().unwrap_or_default();
+    let calls = payment.said.iter();
+    let calls = calls.filter(|said| said.to == Asker::Callback && said.delivered);
+    let last_call = calls.map(|said| said.at).max();
+    if charge.state != "VOID" && last_call.is_some_and(|call| last_answer < call) {
+        let what = format!(
+            "{} ({}) was called back about, and the rail was not heard since: {payment:?}",
+            charge.reference, charge.state
+        );
+        found.broken(Promise::Owned, what);
+    }
+    // Clocks of replicas may be a second apart.
+    if charge.state == "FAILED" && last_answer + SECOND < found.ended_at(charge) + LAST_LOOK {
+        let what = format!(
+            "{} FAILED at {} ms, and the rail was not heard at the last look: {payment:?}",
+            charge.reference,
+            found.ended_at(charge)
+        );
+        found.broken(Promise::Owned, what);
     }
 }
 

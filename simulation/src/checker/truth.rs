@@ -7,7 +7,6 @@ use crate::{
     history::{Order, Read, Thing, Told, Try},
     rails::{Asker, Payment, Said, Word},
     records::Charge,
-    time::Millis,
 };
 
 pub fn check(found: &mut Found<'_>) {
@@ -262,22 +261,19 @@ fn check_failed(found: &mut Found<'_>, charge: &Charge) {
         "OTP_ATTEMPTS_EXCEEDED" if was_said(payment, charge, found, is_wrong_code) => true,
         // Never asked, as far as the rail knows: the request was not sent, or was lost.
         _ if payment.asked_at.is_empty() => true,
-        _ => was_said(payment, charge, found, |said| is_failure(payment, said)),
+        _ => was_said(payment, charge, found, |said| {
+            is_failure(payment, said, was_shown(charge, found))
+        }),
     };
     if !is_proven {
         let what = format!(
             "{} is FAILED {:?} at {} ms, and the rail had not said so: {payment:?}",
             charge.reference,
             charge.failure_reason,
-            ended_at(charge, found)
+            found.ended_at(charge)
         );
         found.broken(Promise::Failed, what);
     }
-}
-
-fn ended_at(charge: &Charge, found: &Found<'_>) -> Millis {
-    let ended = charge.updated_at.since(found.evidence.time.start());
-    Millis::try_from(ended.as_millis()).unwrap_or(Millis::MAX)
 }
 
 /// Whether the rail said such a thing, and was heard, before the charge ended.
@@ -288,7 +284,7 @@ fn was_said(
     is_such: impl Fn(&Said) -> bool,
 ) -> bool {
     // A read that was on its way when the store was asked for the time: a second.
-    let until = ended_at(charge, found) + 1_000;
+    let until = found.ended_at(charge) + 1_000;
     let mut said = payment.said.iter();
     said.any(|said| said.delivered && said.at <= until && is_such(said))
 }
@@ -304,15 +300,28 @@ fn is_wrong_code(said: &Said) -> bool {
     said.to == Asker::Otp && matches!(said.what, Word::Failed(_) | Word::CodeWanted)
 }
 
-/// Whether this is a word of the rail that ends a payment.
-fn is_failure(payment: &Payment, said: &Said) -> bool {
+/// Whether the services had heard, before the charge ended, that the rail has the payment.
+fn was_shown(charge: &Charge, found: &Found<'_>) -> bool {
+    let mut evidence = found.evidence.records.evidence.iter();
+    evidence.any(|heard| {
+        heard.transaction_id == charge.transaction_id
+            && heard.first_at < charge.updated_at
+            && matches!(
+                heard.outcome.as_str(),
+                "accepted" | "already_known" | "otp_required" | "pending" | "abandoned"
+            )
+    })
+}
+
+/// Whether this is a word of the rail that ends a payment, which it has shown before or not.
+fn is_failure(payment: &Payment, said: &Said, was_shown: bool) -> bool {
     let asked = payment.asked_at.iter().max().copied().unwrap_or_default();
     let window_is_over = said.at >= asked + payment.rail.window();
     match said.what {
         Word::Failed(_) | Word::Refused(_) => true,
         // Before the end of the network's own window its silence proves nothing.
         Word::Abandoned => window_is_over,
-        Word::Unknown404 => window_is_over && payment.taken_at.is_empty(),
+        Word::Unknown404 => window_is_over && !was_shown,
         _ => false,
     }
 }

@@ -116,6 +116,14 @@ impl Book {
         payments.collect()
     }
 
+    /// From now on every part of the rails knows of every payment.
+    pub fn remember(&mut self) {
+        let lives = self.records.values_mut();
+        for life in lives.filter_map(|record| record.life.as_mut()) {
+            life.forgotten = 0;
+        }
+    }
+
     /// When something happens by itself next.
     pub fn next_due(&self) -> Option<Millis> {
         self.agenda.first_key_value().map(|((due, _), _)| *due)
@@ -234,8 +242,10 @@ impl Book {
         let record = self.record(key);
         let seen_from = record.payment.taken_at.first().copied().unwrap_or_default()
             + record.life.as_ref().map_or(0, |life| life.unseen);
+        let forgotten = record.life.as_ref().map_or(0, |life| life.forgotten);
         let word = match (record.shown, record.payment.rail) {
             (Stage::Unknown, _) => Word::Unknown404,
+            _ if choices.chance(forgotten) => Word::Unknown404,
             (Stage::Code | Stage::Prompted, _) if now < seen_from => Word::Unknown404,
             (Stage::Prompted, Rail::Momo) => Word::Pending,
             (Stage::Prompted, Rail::Paystack) => {

@@ -165,6 +165,8 @@ pub struct Life {
     pub lag: Millis,
     /// How long after the taking queries still know nothing of it.
     pub unseen: Millis,
+    /// Of a thousand queries, so many are answered by a part of the rail that has not heard of it.
+    pub forgotten: u64,
     pub debited: Debited,
     /// After a failure was shown: the payer is debited after all.
     pub late_after: Option<Millis>,
@@ -271,6 +273,7 @@ impl Life {
             ends_after,
             lag,
             unseen: if is_unseen { unseen } else { 0 },
+            forgotten: choices.weighted(&[(92, 0), (8, 400)]),
             debited: choices.weighted(&[
                 (985, Debited::Asked),
                 (8, Debited::Less),

@@ -294,7 +294,7 @@ fn charge(reference: &str, phone: &str, provider: &str) -> Value {
 fn is_plain(life: &Life, entry: Entry) -> bool {
     life.entry == entry
         && life.ending == Ending::Approved
-        && life.lag + life.unseen == 0
+        && life.lag + life.unseen + life.forgotten == 0
         && life.ends_after < 30 * SECOND
         && life.debited == life::Debited::Asked
         && life.reversed_after.is_none()
