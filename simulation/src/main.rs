@@ -8,11 +8,10 @@ use std::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
-use chassis::clock::Clock;
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 use simulation::driver::lock;
@@ -41,6 +40,10 @@ struct Config {
     /// How many seeds are run.
     #[arg(long, default_value_t = 200)]
     seeds: u64,
+
+    /// Begins no further seed after so many seconds.
+    #[arg(long)]
+    within: Option<u64>,
 
     /// Runs the seed of `--from` so many times, and tells in how many it broke a promise.
     #[arg(long)]
@@ -139,10 +142,9 @@ impl Search {
             Some(times) => (0..times).map(|_| from).collect(),
             None => (from..from + seeds).collect(),
         };
-        let clock = Clock::system();
-        let began = clock.now();
+        let began = Instant::now();
         let reports = self.run_all(&seeds);
-        let seconds = clock.now().since(began).as_secs();
+        let seconds = began.elapsed().as_secs();
         let broken: Vec<&Report> = reports.iter().filter(|report| report.is_broken()).collect();
         // Whoever looks for the first or for one seed has asked for no more.
         if !self.config.first && self.config.replay.is_none() {
@@ -170,11 +172,17 @@ impl Search {
     fn run_all(&self, seeds: &[u64]) -> Vec<Report> {
         let next = AtomicUsize::new(0);
         let is_over = AtomicBool::new(false);
+        let began = Instant::now();
+        let within = self
+            .config
+            .within
+            .map_or(Duration::MAX, Duration::from_secs);
         let reports = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for _ in 0..self.config.jobs {
                 scope.spawn(|| {
                     while !is_over.load(Ordering::SeqCst)
+                        && began.elapsed() < within
                         && let Some(seed) = seeds.get(next.fetch_add(1, Ordering::SeqCst))
                     {
                         let Some(report) = self.run_seed(*seed) else {

@@ -96,9 +96,16 @@ async fn what_the_network_has_not_ended_is_final_only_after_its_own_time() {
     }
 }
 
-/// Money that came at 30 h, whose callback was lost, and a network that is away at 72 h.
+/// Money that came at 30 h, whose callback was lost, and a network that at 72 h is away, or that asks
+/// a part of itself which has not heard of the payment.
 #[tokio::test]
 async fn a_look_after_a_failure_counts_only_once_it_is_answered() {
+    for silence in [json(503, "{}"), not_found()] {
+        look_until_answered(silence).await;
+    }
+}
+
+async fn look_until_answered(silence: Reaction) {
     let says = Says::new(paystack(r#"{"status":"failed","message":"Declined"}"#));
     let network = says.network().await;
     let world = World::start_over(&network.address(), Neighbour::Away).await;
@@ -108,7 +115,7 @@ async fn a_look_after_a_failure_counts_only_once_it_is_answered() {
         .await;
     let world = world.restart().await;
     world.clock.advance(MINUTE).await.unwrap();
-    says.now(json(503, "{}"));
+    says.now(silence);
     world.clock.advance(5 * HOUR).await.unwrap();
     says.now(paid(&charge));
     world.clock.advance(HOUR).await.unwrap();
@@ -126,7 +133,13 @@ async fn a_look_after_a_failure_counts_only_once_it_is_answered() {
 /// A callback after the last look, while the network cannot be asked.
 #[tokio::test]
 async fn a_callback_after_a_failure_is_followed_up_until_the_network_answers() {
-    let says = Says::new(json(503, "{}"));
+    for silence in [json(503, "{}"), not_found()] {
+        follow_up_until_answered(silence).await;
+    }
+}
+
+async fn follow_up_until_answered(silence: Reaction) {
+    let says = Says::new(silence);
     let network = says.network().await;
     let world = World::start_over(&network.address(), Neighbour::Away).await;
     let declined = Event::Failed(FailureReason::PayerDeclined);
