@@ -22,7 +22,10 @@ use crate::{
 };
 
 /// How often each replica looks whether there is something to seal.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const LOOK_TO_SEAL: Duration = Duration::from_secs(5);
+
+/// How often each replica looks whether a check is due: one row by its key, while none is.
+const LOOK_TO_CHECK: Duration = Duration::from_secs(15);
 
 /// A block that is not full is sealed once its oldest posting has waited this long: quiet hours make
 /// few blocks.
@@ -129,9 +132,8 @@ impl Duty {
     /// How often each replica looks whether it is due.
     fn look_every(self) -> Duration {
         match self {
-            Self::Seal => LOOK_EVERY,
-            Self::CheckNew => CHECK_EVERY / 4,
-            Self::CheckWhole => CHECK_EVERY,
+            Self::Seal => LOOK_TO_SEAL,
+            Self::CheckNew | Self::CheckWhole => LOOK_TO_CHECK,
         }
     }
 
@@ -174,7 +176,7 @@ pub async fn seal(db: &Db, clock: &Clock) -> Result<u64> {
         if !is_full && !waiting.oldest.is_some_and(has_waited) {
             return Ok(blocks);
         }
-        let until = clock.real_now() + LOOK_EVERY;
+        let until = clock.real_now() + LOOK_TO_SEAL;
         let mut tx = db.begin().await?;
         if !store::blocks::claim(&mut tx, Work::Seal, due, until).await? {
             return Ok(blocks);

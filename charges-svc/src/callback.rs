@@ -12,7 +12,6 @@ use chassis::{
 use crate::{
     error::{Error, Result},
     rail::{CallbackError, Rail},
-    schedule::SILENCE_MAX,
     service::Service,
     store,
 };
@@ -22,11 +21,9 @@ use crate::{
 const ASK_AGAIN_MIN: Duration = Duration::from_secs(1);
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// When the rail is asked again that gave no answer `now` for a callback which came at `hinted_at`;
-/// `None`: no more.
-pub fn ask_again(hinted_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
-    let waited = now.since(hinted_at);
-    (waited < SILENCE_MAX).then(|| now + waited.clamp(ASK_AGAIN_MIN, ASK_AGAIN_MAX))
+/// When the rail is asked again that gave no answer `now` for a callback which came at `hinted_at`.
+pub fn ask_again(hinted_at: Timestamp, now: Timestamp) -> Timestamp {
+    now + now.since(hinted_at).clamp(ASK_AGAIN_MIN, ASK_AGAIN_MAX)
 }
 
 /// What came to a callback address, as it arrived.

@@ -469,7 +469,7 @@ impl Charge {
     /// The same after a query, at `now`, that the rail did not answer.
     pub fn query_after_silence(&self, now: Timestamp, timing: Timing<'_>) -> Option<Timestamp> {
         match self.state {
-            State::Failed => Timing::query_after_unanswered_look(self.updated_at, now),
+            State::Failed => Some(Timing::query_after_unanswered_look(self.updated_at, now)),
             _ => self.query_after(now, timing),
         }
     }

@@ -203,7 +203,7 @@ impl Service {
         store::evidence::keep(&mut tx, id, evidence, answer.rail_text.as_deref(), now).await?;
         let is_as_claimed =
             charge.version == claimed.version && charge.mismatched == claimed.mismatched;
-        let found = verdict::heard(&charge, &answer.outcome);
+        let found = verdict::heard(&charge, &answer.outcome, asked_at);
         let is_end = matches!(
             found,
             Found::Succeeded { .. } | Found::Failed(_) | Found::Reversed
@@ -250,14 +250,9 @@ impl Service {
     async fn note_hint(&self, tx: &mut Tx, claimed: &Charge, found: &Found) -> Result<()> {
         let (id, seen, now) = (claimed.transaction_id, claimed.hints, self.clock.now());
         if *found != Found::Unknown {
-            return Ok(store::hints::end(tx, id, seen).await?);
-        }
-        let Some(hinted_at) = store::hints::waiting_since(tx, id, seen).await? else {
-            return Ok(());
-        };
-        match callback::ask_again(hinted_at, now) {
-            Some(again_at) => store::hints::put_off(tx, id, again_at).await?,
-            None => store::hints::end(tx, id, seen).await?,
+            store::hints::end(tx, id, seen).await?;
+        } else if let Some(hinted_at) = store::hints::waiting_since(tx, id, seen).await? {
+            store::hints::put_off(tx, id, callback::ask_again(hinted_at, now)).await?;
         }
         Ok(())
     }

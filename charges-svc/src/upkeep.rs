@@ -42,7 +42,7 @@ pub async fn sweep(service: Arc<Service>, mut worker: Worker, shutdown: Shutdown
         }
         tokio::select! {
             () = shutdown.wait() => break,
-            // Nobody waits for it, so time travel need not stop there.
+            // A key may go a second late, so time travel need not stop for it.
             () = worker.rest(None) => {}
         }
     }

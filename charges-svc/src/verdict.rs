@@ -11,7 +11,7 @@ use crate::{
     charge::{Charge, Event, State},
     failure::FailureReason,
     rail::Found,
-    schedule::{DAY, Timing},
+    schedule::{DAY, FORGOTTEN_AFTER, Timing},
 };
 
 /// What is to be done after a query.
@@ -33,7 +33,7 @@ pub enum Verdict {
 
 /// Judges what a query found that was made `now`.
 pub fn judge(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>) -> Verdict {
-    let found = heard(charge, found);
+    let found = heard(charge, found, now);
     match charge.state {
         State::Submitting | State::Initiated | State::OtpRequired | State::OtpSubmitting => {
             match judge_open(charge, found, now, timing) {
@@ -75,11 +75,13 @@ pub fn judge(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>)
     }
 }
 
-/// What a query found, as far as it is an answer: a rail that has shown a reference and now does not
-/// know it has said nothing.
-pub fn heard<'f>(charge: &Charge, found: &'f Found) -> &'f Found {
+/// What a query found, as far as it is an answer: a rail that has shown a reference, or called back
+/// about it, and does not know it `now` has said nothing. Long after the end it may have forgotten it.
+pub fn heard<'f>(charge: &Charge, found: &'f Found, now: Timestamp) -> &'f Found {
+    let is_known = charge.seen_at_rail || charge.hints > 0;
+    let may_be_forgotten = charge.state.is_terminal() && now >= charge.updated_at + FORGOTTEN_AFTER;
     match found {
-        Found::ReferenceUnknown if charge.seen_at_rail => &Found::Unknown,
+        Found::ReferenceUnknown if is_known && !may_be_forgotten => &Found::Unknown,
         found => found,
     }
 }

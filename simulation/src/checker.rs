@@ -66,6 +66,19 @@ pub struct Evidence {
     pub merchants: Vec<Account>,
 }
 
+/// What the rail says only of a payment that it has, as the services write it down.
+const SHOWS: [&str; 9] = [
+    "accepted",
+    "already_known",
+    "otp_required",
+    "wrong_code",
+    "pending",
+    "abandoned",
+    "succeeded",
+    "reversed",
+    "received",
+];
+
 /// Every promise that was broken.
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Found::new(evidence);
@@ -122,6 +135,16 @@ impl<'e> Found<'e> {
     fn ended_at(&self, charge: &Charge) -> Millis {
         let ended = charge.updated_at.since(self.evidence.time.start());
         Millis::try_from(ended.as_millis()).unwrap_or(Millis::MAX)
+    }
+
+    /// Whether the services had heard, before the charge ended, that the rail has the payment.
+    fn was_shown(&self, charge: &Charge) -> bool {
+        let mut evidence = self.evidence.records.evidence.iter();
+        evidence.any(|heard| {
+            heard.transaction_id == charge.transaction_id
+                && heard.first_at < charge.updated_at
+                && SHOWS.contains(&heard.outcome.as_str())
+        })
     }
 
     /// Whether an operator ended it as failed.

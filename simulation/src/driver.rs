@@ -44,16 +44,17 @@ const STEP_BUSY: Millis = 400;
 const STEP_BUSY_MAX: Millis = 1_600;
 
 /// The longest step while nothing runs, at first, in which every worker looks once for what the
-/// others left; it grows while nothing happens.
+/// others left; it grows until somebody works again.
 const STEP_IDLE: Millis = 2_000;
-const STEP_IDLE_GROWTH: Millis = 4;
+const STEP_IDLE_GROWTH: u64 = 4;
 const STEP_IDLE_MAX: Millis = 6 * 60 * 60 * 1_000;
 
-/// What is due so soon after the next thing comes along with it; while nothing runs, also what is
-/// due within this part of the step.
+/// What is due so soon after the next thing comes along with it.
 const SLACK_BUSY: Millis = 50;
-const SLACK_IDLE: Millis = 1_000;
-const SLACK_IDLE_PART: Millis = 64;
+const SLACK_IDLE: Millis = 500;
+
+/// While nothing runs, what services wait for may also be late by this part of the wait.
+const SLACK_IDLE_PART: u64 = 64;
 
 /// Every replica that runs, by its number in the world.
 pub type Running = Arc<Mutex<BTreeMap<usize, Replica>>>;
@@ -154,14 +155,7 @@ impl Watched {
             let is_busy = lock(&self.running)
                 .values()
                 .any(|replica| replica.clock.is_busy());
-            let slack = |due: Millis| match is_busy {
-                true => SLACK_BUSY,
-                false => SLACK_IDLE.max((due - now) / SLACK_IDLE_PART),
-            };
-            let due = self
-                .next_due(now)
-                .map_or(Millis::MAX, |due| due + slack(due));
-            self.step_to(stride.next(now, due, is_busy));
+            self.step_to(stride.next(now, self.next_due(now, is_busy), is_busy));
             steps += 1;
         }
         steps
@@ -215,7 +209,13 @@ impl Watched {
             .try_fold(own, |sum, replica| Some(sum + replica.rests()?))
     }
 
-    fn next_due(&self, now: Millis) -> Option<Millis> {
+    /// When something is due that anybody waits for, and what comes along with it.
+    fn next_due(&self, now: Millis, is_busy: bool) -> Millis {
+        let slack = if is_busy { SLACK_BUSY } else { SLACK_IDLE };
+        let late = |due: Millis| match is_busy {
+            true => slack,
+            false => slack.max((due - now) / SLACK_IDLE_PART),
+        };
         let running = lock(&self.running);
         let start = self.time.start();
         let of_services = running
@@ -223,8 +223,10 @@ impl Watched {
             .filter_map(|replica| replica.clock.next_due());
         let of_services = of_services
             .map(|due| millis(start, due))
-            .filter(|due| *due > now);
-        of_services.chain(self.time.next_due()).min()
+            .filter(|due| *due > now)
+            .map(|due| due + late(due));
+        let own = self.time.next_due().map(|due| due + slack);
+        of_services.chain(own).min().unwrap_or(Millis::MAX)
     }
 
     fn step_to(&self, now: Millis) {

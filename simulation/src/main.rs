@@ -41,9 +41,9 @@ struct Config {
     #[arg(long, default_value_t = 200)]
     seeds: u64,
 
-    /// Begins no further seed after so many seconds.
-    #[arg(long)]
-    within: Option<u64>,
+    /// Begins no further seed after this long, such as `15m`.
+    #[arg(long, value_parser = chassis::config::duration)]
+    within: Option<Duration>,
 
     /// Runs the seed of `--from` so many times, and tells in how many it broke a promise.
     #[arg(long)]
@@ -145,6 +145,7 @@ impl Search {
         let began = Instant::now();
         let reports = self.run_all(&seeds);
         let seconds = began.elapsed().as_secs();
+        self.tell_left_out(seeds.len(), reports.len());
         let broken: Vec<&Report> = reports.iter().filter(|report| report.is_broken()).collect();
         // Whoever looks for the first or for one seed has asked for no more.
         if !self.config.first && self.config.replay.is_none() {
@@ -161,22 +162,28 @@ impl Search {
         self.tell(&reports, seconds)
     }
 
+    fn tell_left_out(&self, wanted: usize, reported: usize) {
+        let failed = usize::try_from(self.failures.load(Ordering::SeqCst)).unwrap_or_default();
+        let left_out = wanted.saturating_sub(reported + failed);
+        if left_out > 0 && !self.config.first {
+            println!("{left_out} seeds were not begun in time");
+        }
+    }
+
     /// The interleaving of threads and of the database is not replayed, so that a seed which has
     /// found something may not find it each time.
     fn replay(&self, seed: u64) {
         let reports = self.run_all(&[seed; REPLAYS]);
         let broken = reports.iter().filter(|report| report.is_broken()).count();
-        println!("seed {seed} broke a promise again in {broken} of {REPLAYS} runs");
+        let runs = reports.len();
+        println!("seed {seed} broke a promise again in {broken} of {runs} runs");
     }
 
     fn run_all(&self, seeds: &[u64]) -> Vec<Report> {
         let next = AtomicUsize::new(0);
         let is_over = AtomicBool::new(false);
         let began = Instant::now();
-        let within = self
-            .config
-            .within
-            .map_or(Duration::MAX, Duration::from_secs);
+        let within = self.config.within.unwrap_or(Duration::MAX);
         let reports = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for _ in 0..self.config.jobs {

@@ -19,9 +19,9 @@ use crate::time::START_UNIX_MS;
 /// Services with a database of their own.
 pub const OWNERS: [&str; 4] = ["merchants", "sessions", "charges", "webhooks"];
 
-/// Of the services' connections. They find the world's clock before the server's own; and a plan is
-/// made once per statement, because in a world that moves through days few statements are repeated
-/// on one connection before it is closed.
+/// For the services' connections. The world's clock is found before the server's own. PostgreSQL
+/// plans a statement anew for each of its first five runs on a connection; here most connections end
+/// before that, so it keeps the first plan.
 const SERVER_SETTINGS: &str =
     "-c%20search_path%3Dpublic%2Cpg_catalog%20-c%20plan_cache_mode%3Dforce_generic_plan";
 

@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Of each replica: so few that it sometimes waits for one.
-const DATABASE_CONNECTIONS: &str = "4";
+const DATABASE_CONNECTIONS_MAX: &str = "4";
 
 const PAYSTACK_TOKEN: &str = "simulated-callbacks";
 const MOMO_SUBSCRIPTION_KEY: &str = "simulated-subscription-key";
@@ -381,7 +381,7 @@ impl World {
                 "database-url",
                 &self.store.url(at.service.name(), link),
             ));
-            flags.push(flag("database-max-connections", DATABASE_CONNECTIONS));
+            flags.push(flag("database-max-connections", DATABASE_CONNECTIONS_MAX));
         }
         for (peer, _) in &at.calls {
             let name = match peer {

@@ -27,7 +27,7 @@ use crate::{
     store::attempts::{self, Waiting, Wanted},
 };
 
-/// How often expired leases are looked for.
+/// How often expired leases are looked for: seldom beside a lease, because every replica asks.
 const LOOK_FOR_EXPIRED: Duration = Duration::from_secs(5);
 
 /// How long recording pauses when the database refuses.

@@ -151,6 +151,30 @@ fn an_unknown_reference_fails_a_charge_only_after_the_window_and_if_never_seen()
 }
 
 #[test]
+fn a_rail_that_does_not_know_what_it_has_shown_has_said_nothing() {
+    let failed = charge(State::Failed);
+    let heard_after = |charge: &Charge, days: u32| {
+        heard(
+            charge,
+            &Found::ReferenceUnknown,
+            failed.updated_at + days * DAY,
+        )
+        .clone()
+    };
+    assert_eq!(heard_after(&failed, 3), Found::ReferenceUnknown);
+    let (mut seen, mut called_back) = (failed.clone(), failed.clone());
+    seen.seen_at_rail = true;
+    called_back.hints = 1;
+    for mut known in [seen, called_back] {
+        assert_eq!(heard_after(&known, 3), Found::Unknown);
+        // By then it may have forgotten it.
+        assert_eq!(heard_after(&known, 7), Found::ReferenceUnknown);
+        known.state = State::Initiated;
+        assert_eq!(heard_after(&known, 7), Found::Unknown);
+    }
+}
+
+#[test]
 fn an_abandoned_payment_has_failed_only_once_the_networks_time_is_over() {
     let failed = Verdict::Change(Event::Failed(FailureReason::PayerTimeout));
     for (state, code_wanted, open) in [

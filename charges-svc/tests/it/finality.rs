@@ -154,7 +154,8 @@ async fn follow_up_until_answered(silence: Reaction) {
     let world = world.restart().await;
     world.clock.advance(MINUTE).await.unwrap();
     says.now(paid(&charge));
-    world.clock.advance(HOUR).await.unwrap();
+    // Before the next look, which is an hour after the one that was not answered.
+    world.clock.advance(10 * MINUTE).await.unwrap();
     let mut conn = world.db.read().await.unwrap();
     let cases = store::cases::list_open(&mut conn).await.unwrap();
     assert_eq!(cases.len(), 1, "the money is found");

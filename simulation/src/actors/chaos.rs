@@ -13,7 +13,7 @@ const FIRST_STORM: Millis = 30 * MINUTE;
 /// When charges that failed are looked at again, the networks fail for some minutes too.
 const LATER_STORMS: [Millis; 4] = [HOUR, 24 * HOUR, 25 * HOUR, 72 * HOUR];
 
-/// Storms, hosts whose clocks leap, and the deaths of every replica.
+/// Storms, hosts whose clocks leap or who lose their network, and the deaths of every replica.
 pub async fn rage(stage: Stage) {
     let storms = storms(stage.clone());
     let leaps = stage
@@ -21,12 +21,15 @@ pub async fn rage(stage: Stage) {
         .aligned()
         .into_iter()
         .map(|place| leap(stage.clone(), place));
-    let deaths = stage
-        .world
-        .mortal()
-        .into_iter()
-        .map(|place| die(stage.clone(), place));
-    tokio::join!(storms, join_all(leaps), join_all(deaths));
+    let mortal = stage.world.mortal();
+    let partitions = mortal.iter().map(|place| part(stage.clone(), *place));
+    let deaths = mortal.iter().map(|place| die(stage.clone(), *place));
+    tokio::join!(
+        storms,
+        join_all(leaps),
+        join_all(partitions),
+        join_all(deaths)
+    );
 }
 
 /// Starts again whatever ended by itself, such as a replica that found no database when it began.
@@ -80,6 +83,37 @@ async fn leap(stage: Stage, place: usize) {
     let by_ms = if choices.chance(750) { length } else { -length };
     stage.world.time.sleep(when).await;
     stage.world.step_host(place, by_ms);
+}
+
+/// A host loses its whole network, at the moment at which it calls a service or a rail: what is to be
+/// written of the failure cannot be written either.
+async fn part(stage: Stage, place: usize) {
+    let name = stage.world.name_of(place);
+    let mut choices = Choices::of(stage.world.seed, &format!("partitions of {name}"));
+    let (time, links) = (&stage.world.time, stage.world.links_of(place));
+    let partitions = choices.weighted(&[(50, 0), (30, 1), (20, 3)]);
+    for _ in 0..partitions {
+        time.sleep(choices.between(SECOND, 2 * MINUTE)).await;
+        let chosen = choices.below(links.len().max(1).try_into().unwrap_or_default());
+        let Some(link) = links.get(usize::try_from(chosen).unwrap_or_default()) else {
+            return;
+        };
+        let (trip, tripped) = oneshot::channel();
+        link.trip(choices.below(6), When::Before, trip);
+        let length = choices.between(SECOND, 12 * SECOND);
+        tokio::select! {
+            _ = tripped => {}
+            () = time.sleep(3 * MINUTE) => continue,
+        }
+        for link in &links {
+            link.freeze(length);
+        }
+        if let Some(database) = stage.world.database_of(place) {
+            database.freeze(length);
+        }
+        time.sleep(length).await;
+        link.mend();
+    }
 }
 
 async fn die(stage: Stage, place: usize) {

@@ -262,7 +262,7 @@ fn check_failed(found: &mut Found<'_>, charge: &Charge) {
         // Never asked, as far as the rail knows: the request was not sent, or was lost.
         _ if payment.asked_at.is_empty() => true,
         _ => was_said(payment, charge, found, |said| {
-            is_failure(payment, said, was_shown(charge, found))
+            is_failure(payment, said, found.was_shown(charge))
         }),
     };
     if !is_proven {
@@ -298,19 +298,6 @@ fn is_waiting_for_code(said: &Said) -> bool {
 
 fn is_wrong_code(said: &Said) -> bool {
     said.to == Asker::Otp && matches!(said.what, Word::Failed(_) | Word::CodeWanted)
-}
-
-/// Whether the services had heard, before the charge ended, that the rail has the payment.
-fn was_shown(charge: &Charge, found: &Found<'_>) -> bool {
-    let mut evidence = found.evidence.records.evidence.iter();
-    evidence.any(|heard| {
-        heard.transaction_id == charge.transaction_id
-            && heard.first_at < charge.updated_at
-            && matches!(
-                heard.outcome.as_str(),
-                "accepted" | "already_known" | "otp_required" | "pending" | "abandoned"
-            )
-    })
 }
 
 /// Whether this is a word of the rail that ends a payment, which it has shown before or not.

@@ -146,7 +146,9 @@ fn money_and_words_agree_in_every_life() {
         let network = NETWORKS[usize::try_from(n % 3).unwrap()];
         let mut book = Book::new(n);
         let asked = asked(network, &phone(n), "reference");
-        let (life, _) = book.arrive(&asked, 0);
+        let (mut life, _) = book.arrive(&asked, 0);
+        // What is forgotten may hide the one moment in which money is shown.
+        life.forgotten = 0;
         let refused = matches!(life.entry, Entry::Refused(_));
         let said = live_through(&mut book, &asked, life.clone());
 
