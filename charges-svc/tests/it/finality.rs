@@ -12,7 +12,11 @@ use charges_svc::{
     rail::Provider,
     store,
 };
-use proto::charges::{ChargeStatus, GetChargeRequest, SubmitOtpRequest};
+use proto::charges::{
+    ChargeStatus, GetChargeRequest, ResolveChargeRequest, SubmitOtpRequest,
+    resolve_charge_request::Outcome,
+};
+use tokio::sync::watch;
 use tonic::Code;
 
 use crate::{
@@ -128,6 +132,43 @@ async fn look_until_answered(silence: Reaction) {
     let after = world.charge(&charge.reference).await;
     assert_eq!(after.next_query_at, None);
     world.check_books().await;
+}
+
+/// The answer comes after an operator has ended the charge, so it decides nothing; but it tells that
+/// the rail has the payment, whatever some part of it says at the look after an hour.
+#[tokio::test]
+async fn an_answer_that_came_too_late_still_shows_the_payment() {
+    let (open, gate) = watch::channel(false);
+    let says = Says::new(Reaction::Held(
+        gate,
+        Box::new(paystack(r#"{"status":"pending"}"#)),
+    ));
+    let network = says.network().await;
+    let mut world = World::start_over(&network.address(), Neighbour::Away).await;
+    let charge = world
+        .given_old_charge(&[Event::Unanswered], MINUTE / 2)
+        .await;
+    let is_asked = async || !network.calls().is_empty();
+    world.until("the rail is being asked", is_asked).await;
+    let resolve = ResolveChargeRequest {
+        reference: charge.reference.to_string(),
+        evidence: "statement of 31 January, line 12".to_owned(),
+        outcome: Some(Outcome::FailedReason("PAYER_DECLINED".to_owned())),
+    };
+    world.operations.resolve_charge(resolve).await.unwrap();
+    open.send(true).unwrap();
+    let is_shown = async || world.charge(&charge.reference).await.seen_at_rail;
+    world.until("the answer is noted", is_shown).await;
+    says.now(not_found());
+    let calls = network.calls().len();
+    world.clock.advance(HOUR + MINUTE).await.unwrap();
+    assert!(network.calls().len() > calls, "the rail was asked");
+    says.now(paid(&charge));
+    world.clock.advance(HOUR + MINUTE).await.unwrap();
+    let mut conn = world.db.read().await.unwrap();
+    let cases = store::cases::list_open(&mut conn).await.unwrap();
+    let kinds: Vec<_> = cases.iter().map(|case| case.kind).collect();
+    assert_eq!(kinds, [CaseKind::LateMoney]);
 }
 
 /// A callback after the last look, while the network cannot be asked.
