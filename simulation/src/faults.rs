@@ -2,10 +2,13 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicU64, Ordering},
 };
 
 use crate::{choice::Choices, time::Millis};
+
+/// How much more often things go wrong in a gust.
+const GUST: u64 = 8;
 
 /// How often things go wrong: in a thousand messages of a caller, unless said otherwise. A message
 /// is what one read of a socket gives, or one exchange with a database.
@@ -17,6 +20,8 @@ pub struct Rates {
     pub lost_before: u64,
     /// The message arrives; the connection dies before the answer does.
     pub lost_after: u64,
+    /// The connection dies; the message arrives when its caller has long been told so.
+    pub stragglers: u64,
     /// Nothing passes for a while, on the whole link.
     pub frozen: u64,
     /// Every connection of the link dies, and new ones are refused for a while.
@@ -26,23 +31,36 @@ pub struct Rates {
     /// In a thousand `commit`s: they succeed, and nobody is told.
     pub unconfirmed: u64,
     pub delay_ms_max: Millis,
+    pub straggler_ms_max: Millis,
     pub freeze_ms_max: Millis,
     pub away_ms_max: Millis,
+    /// Longest that the database is away after an unconfirmed commit.
+    pub failover_ms_max: Millis,
 }
 
 impl Rates {
-    /// Between services, and towards rails. Some waits are longer than any deadline of a call.
+    /// Between services. Some waits are longer than any deadline of a call.
     pub const NETWORK: Self = Self {
         delayed: 20,
-        lost_before: 2,
-        lost_after: 2,
+        lost_before: 3,
+        lost_after: 6,
+        stragglers: 4,
         frozen: 1,
         away: 1,
         refused: 5,
         unconfirmed: 0,
         delay_ms_max: 8_000,
+        straggler_ms_max: 12_000,
         freeze_ms_max: 15_000,
         away_ms_max: 5_000,
+        failover_ms_max: 0,
+    };
+
+    /// Towards rails. What they are sent may be late, but no later than the margin that is added to
+    /// their windows (`schedule.rs` of charges-svc); a connection that was reset brings nothing more.
+    pub const RAIL: Self = Self {
+        stragglers: 0,
+        ..Self::NETWORK
     };
 
     /// Towards a database, to which far more is said.
@@ -50,13 +68,16 @@ impl Rates {
         delayed: 8,
         lost_before: 1,
         lost_after: 1,
+        stragglers: 0,
         frozen: 1,
         away: 1,
         refused: 5,
         unconfirmed: 8,
         delay_ms_max: 8_000,
+        straggler_ms_max: 0,
         freeze_ms_max: 10_000,
         away_ms_max: 5_000,
+        failover_ms_max: 12_000,
     };
 
     /// Nothing goes wrong.
@@ -64,20 +85,39 @@ impl Rates {
         delayed: 0,
         lost_before: 0,
         lost_after: 0,
+        stragglers: 0,
         frozen: 0,
         away: 0,
         refused: 0,
         unconfirmed: 0,
         delay_ms_max: 0,
+        straggler_ms_max: 0,
         freeze_ms_max: 0,
         away_ms_max: 0,
+        failover_ms_max: 0,
     };
+
+    /// The same lengths, so many times as often.
+    fn times(self, strength: u64) -> Self {
+        Self {
+            delayed: self.delayed * strength,
+            lost_before: self.lost_before * strength,
+            lost_after: self.lost_after * strength,
+            stragglers: self.stragglers * strength,
+            frozen: self.frozen * strength,
+            away: self.away * strength,
+            refused: self.refused * strength,
+            unconfirmed: self.unconfirmed * strength,
+            ..self
+        }
+    }
 }
 
 /// The switch of the ordinary faults, and their rates. Clones share the switch.
 #[derive(Clone, Debug)]
 pub struct Faults {
-    are_on: Arc<AtomicBool>,
+    /// What the rates are multiplied by; 0: nothing goes wrong.
+    strength: Arc<AtomicU64>,
     /// Each link's own default, where there is none.
     rates: Option<Rates>,
 }
@@ -89,6 +129,7 @@ pub(crate) enum Fate {
     Delayed(Millis),
     LostBefore,
     LostAfter,
+    Straggles(Millis),
     Frozen(Millis),
     Away(Millis),
 }
@@ -97,7 +138,7 @@ impl Faults {
     /// Switched off, with rates that suit the kind of link.
     pub fn off() -> Self {
         Self {
-            are_on: Arc::default(),
+            strength: Arc::default(),
             rates: None,
         }
     }
@@ -105,18 +146,23 @@ impl Faults {
     /// The same switch with other rates.
     pub fn with(&self, rates: Rates) -> Self {
         Self {
-            are_on: Arc::clone(&self.are_on),
+            strength: Arc::clone(&self.strength),
             rates: Some(rates),
         }
     }
 
     pub fn on(&self) {
-        self.are_on.store(true, Ordering::SeqCst);
+        self.strength.store(1, Ordering::SeqCst);
+    }
+
+    /// So much goes wrong at a time that what handles one failure meets the next.
+    pub fn gust(&self) {
+        self.strength.store(GUST, Ordering::SeqCst);
     }
 
     /// No further message suffers; what already waits goes on waiting.
     pub fn pause(&self) {
-        self.are_on.store(false, Ordering::SeqCst);
+        self.strength.store(0, Ordering::SeqCst);
     }
 
     pub(crate) fn or(self, rates: Rates) -> Self {
@@ -128,7 +174,10 @@ impl Faults {
 
     /// The rates, while they apply.
     fn rates(&self) -> Option<Rates> {
-        self.rates.filter(|_| self.are_on.load(Ordering::SeqCst))
+        let strength = self.strength.load(Ordering::SeqCst);
+        self.rates
+            .filter(|_| strength > 0)
+            .map(|rates| rates.times(strength))
     }
 
     pub(crate) fn refuse(&self, choices: &mut Choices) -> bool {
@@ -136,9 +185,17 @@ impl Faults {
             .is_some_and(|rates| choices.chance(rates.refused))
     }
 
-    pub(crate) fn leave_unconfirmed(&self, choices: &mut Choices) -> bool {
-        self.rates()
-            .is_some_and(|rates| choices.chance(rates.unconfirmed))
+    /// `Some`: nobody is told of the commit, and the database is away for so long afterwards. Every
+    /// other time it is only the connection that died.
+    pub(crate) fn unconfirmed(&self, choices: &mut Choices) -> Option<Millis> {
+        let rates = self.rates()?;
+        if !choices.chance(rates.unconfirmed) {
+            return None;
+        }
+        match choices.chance(500) {
+            true => Some(choices.between(0, rates.failover_ms_max)),
+            false => Some(0),
+        }
     }
 
     /// How long an answer waits.
@@ -154,12 +211,14 @@ impl Faults {
             return Fate::Forwarded;
         };
         let delayed = Fate::Delayed(length(choices, rates.delay_ms_max));
+        let straggles = Fate::Straggles(length(choices, rates.straggler_ms_max));
         let frozen = Fate::Frozen(length(choices, rates.freeze_ms_max));
         let away = Fate::Away(length(choices, rates.away_ms_max));
         let faults = [
             (rates.delayed, delayed),
             (rates.lost_before, Fate::LostBefore),
             (rates.lost_after, Fate::LostAfter),
+            (rates.stragglers, straggles),
             (rates.frozen, frozen),
             (rates.away, away),
         ];

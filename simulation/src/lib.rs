@@ -75,7 +75,7 @@ pub async fn run(seed: u64, server: Option<&str>) -> anyhow::Result<Outcome> {
         .await
         .context("no merchants")?;
     let mut choices = Choices::of(seed, "cast");
-    let (orders, links) = (choices.between(3, 9), choices.between(1, 4));
+    let (orders, links) = (choices.between(4, 11), choices.between(1, 4));
     let mut actors: Vec<Actor> = Vec::new();
     for number in 0..orders {
         actors.push(Box::pin(merchant::charge(stage.clone(), number)));

@@ -198,7 +198,8 @@ impl Line {
         match fate {
             Fate::Forwarded => {}
             Fate::Delayed(length) => self.hold(length).await,
-            Fate::LostBefore => return Err(cut_off()),
+            // Only a link that can do without its caller lets a straggler arrive.
+            Fate::LostBefore | Fate::Straggles(_) => return Err(cut_off()),
             Fate::LostAfter => return Ok(Answer::Lost),
             Fate::Frozen(length) => {
                 self.freeze(length);

@@ -21,13 +21,16 @@ use tokio::{
 use crate::{
     choice::Choices,
     driver::lock,
-    faults::{Faults, Rates},
+    faults::{Fate, Faults, Rates},
     line::{Answer, Caller, Line, Socket, When, cut_off},
     time::{Millis, Time},
 };
 
 /// What is read of a socket at once, and so suffers together.
 const CHUNK: usize = 64 * 1_024;
+
+/// How long the connection stays open behind a straggler, so that the service can act on it.
+const STRAGGLER_HEARD: Millis = 10_000;
 
 /// The replicas behind a link. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -141,15 +144,26 @@ async fn carry(line: Arc<Line>, to: Targets, mut caller: Caller) -> io::Result<(
         line: &line,
         last: AtomicU64::new(0),
         is_answer_lost: AtomicBool::new(false),
+        straggler: Mutex::default(),
     };
     let answer_choices = Choices::of(line.seed, &format!("{name} back"));
     let (caller_reads, caller_writes) = caller.socket.split();
     let (service_reads, service_writes) = service.split();
-    futures::future::try_join(
+    let carried = futures::future::try_join(
         connection.forward(caller_reads, service_writes, choices),
         connection.answer(service_reads, caller_writes, answer_choices),
     )
-    .await?;
+    .await;
+    let straggler = lock(&connection.straggler).take();
+    if let Some(straggler) = straggler {
+        drop(caller);
+        line.hold(straggler.after).await;
+        line.thaw().await;
+        service.write_all(&straggler.bytes).await?;
+        line.time.sleep(STRAGGLER_HEARD).await;
+        return Err(cut_off());
+    }
+    carried?;
     caller.socket.end();
     service.end();
     Ok(())
@@ -161,6 +175,13 @@ struct Connection<'l> {
     /// The number of the last chunk that was forwarded.
     last: AtomicU64,
     is_answer_lost: AtomicBool,
+    straggler: Mutex<Option<Straggler>>,
+}
+
+/// What arrives although its caller was told that it may not have.
+struct Straggler {
+    bytes: Vec<u8>,
+    after: Millis,
 }
 
 impl Connection<'_> {
@@ -179,10 +200,13 @@ impl Connection<'_> {
             };
             let number = self.line.count();
             self.line.pass(number, When::Before)?;
-            let answer = self
-                .line
-                .suffer(self.line.faults.fate(&mut choices))
-                .await?;
+            let fate = self.line.faults.fate(&mut choices);
+            if let Fate::Straggles(after) = fate {
+                let bytes = bytes.to_vec();
+                *lock(&self.straggler) = Some(Straggler { bytes, after });
+                return Err(cut_off());
+            }
+            let answer = self.line.suffer(fate).await?;
             self.is_answer_lost
                 .fetch_or(answer == Answer::Lost, Ordering::SeqCst);
             self.last.store(number, Ordering::SeqCst);

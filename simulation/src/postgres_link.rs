@@ -157,6 +157,7 @@ async fn carry(
         connection.under_way.begin(Exchange {
             number: 0,
             answer: Answer::Delivered,
+            then_away: 0,
         });
     }
     let answer_choices = Choices::of(line.seed, &format!("{name} back"));
@@ -236,6 +237,8 @@ struct Exchange {
     /// 0 for the start of a connection.
     number: u64,
     answer: Answer,
+    /// How long the server is away once it has done this.
+    then_away: Millis,
 }
 
 /// What the server said.
@@ -287,11 +290,15 @@ impl Connection<'_> {
         self.line.pass(number, When::Before)?;
         let faults = &self.line.faults;
         let mut answer = self.line.suffer(faults.fate(choices)).await?;
-        if self.line.is_wired(number, When::After) || is_commit && faults.leave_unconfirmed(choices)
-        {
+        let unconfirmed = is_commit.then(|| faults.unconfirmed(choices)).flatten();
+        if self.line.is_wired(number, When::After) || unconfirmed.is_some() {
             answer = Answer::Lost;
         }
-        Ok(Exchange { number, answer })
+        Ok(Exchange {
+            number,
+            answer,
+            then_away: unconfirmed.unwrap_or_default(),
+        })
     }
 
     /// Hears what the server says as soon as it says it, whatever holds it up afterwards: from then
@@ -331,6 +338,9 @@ impl Connection<'_> {
             if exchange.answer == Answer::Lost {
                 if said.is_last {
                     self.line.pass(exchange.number, When::After)?;
+                    if exchange.then_away > 0 {
+                        self.line.go_away(exchange.then_away);
+                    }
                     return Err(cut_off());
                 }
                 continue;

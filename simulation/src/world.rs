@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use crate::{
     choice::Choices,
     driver::{Driver, Running, Watched, lock},
-    faults::Faults,
+    faults::{Faults, Rates},
     link::{Link, Targets},
     postgres_link::PostgresLink,
     rails::{self, Rails},
@@ -128,10 +128,9 @@ impl World {
             targets: &targets,
             rails: &rails,
         };
-        let api = builder
-            .link("api", &builder.targets_of(Service::Gateway))
-            .await?;
-        let checkout = builder.link("checkout", &pages).await?;
+        let gateways = builder.targets_of(Service::Gateway);
+        let api = builder.link("api", &gateways, faults.clone()).await?;
+        let checkout = builder.link("checkout", &pages, faults.clone()).await?;
         rails.call_back_to(url(api.address()));
         let mut inside = Vec::new();
         for (service, targets) in &targets {
@@ -437,15 +436,9 @@ impl Builder<'_> {
         found.expect("every service has targets").1.clone()
     }
 
-    async fn link(&self, name: &str, to: &Targets) -> anyhow::Result<Link> {
-        Link::open(
-            name,
-            self.seed,
-            self.time.clone(),
-            self.faults.clone(),
-            to.clone(),
-        )
-        .await
+    async fn link(&self, name: &str, to: &Targets, faults: Faults) -> anyhow::Result<Link> {
+        let time = self.time.clone();
+        Link::open(name, self.seed, time, faults, to.clone()).await
     }
 
     async fn places(
@@ -453,18 +446,20 @@ impl Builder<'_> {
         store: &Store,
         statements: &Arc<AtomicUsize>,
     ) -> anyhow::Result<Vec<Place>> {
+        let to_rails = self.faults.with(Rates::RAIL);
         let mut places = Vec::new();
         for service in Service::ALL {
             for number in 0..service.replicas(store.is_postgres()) {
                 let name = format!("{}-{number}", service.name());
                 let mut calls = Vec::new();
                 for peer in service.calls() {
-                    let to = match peer {
-                        Peer::Service(service) => self.targets_of(*service),
-                        Peer::Momo => Targets::fixed(self.rails.momo()),
-                        Peer::Paystack => Targets::fixed(self.rails.paystack()),
+                    let (to, faults) = match peer {
+                        Peer::Service(service) => (self.targets_of(*service), self.faults.clone()),
+                        Peer::Momo => (Targets::fixed(self.rails.momo()), to_rails.clone()),
+                        Peer::Paystack => (Targets::fixed(self.rails.paystack()), to_rails.clone()),
                     };
-                    calls.push((*peer, self.link(&format!("{name} {peer:?}"), &to).await?));
+                    let link = self.link(&format!("{name} {peer:?}"), &to, faults).await?;
+                    calls.push((*peer, link));
                 }
                 let server = store.server().filter(|_| service.has_database());
                 let database = match server {

@@ -7,8 +7,11 @@ use tokio::sync::oneshot;
 use super::{HOUR, MINUTE, SECOND, Stage};
 use crate::{choice::Choices, line::When, time::Millis};
 
-/// The ordinary faults of links last so long; after that in short storms only.
+/// The ordinary faults of links last until then; after that they come in short storms only.
 const FIRST_STORM: Millis = 30 * MINUTE;
+
+/// How many gusts there are while most orders are under way.
+const GUSTS: u32 = 3;
 
 /// When charges that failed are looked at again, the networks fail for some minutes too.
 const LATER_STORMS: [Millis; 4] = [HOUR, 24 * HOUR, 25 * HOUR, 72 * HOUR];
@@ -58,7 +61,13 @@ async fn storms(stage: Stage) {
     let mut choices = Choices::of(stage.world.seed, "storms");
     let (time, faults) = (&stage.world.time, &stage.world.faults);
     faults.on();
-    time.sleep(FIRST_STORM).await;
+    for _ in 0..GUSTS {
+        time.sleep(choices.between(5 * SECOND, 80 * SECOND)).await;
+        faults.gust();
+        time.sleep(choices.between(2 * SECOND, 15 * SECOND)).await;
+        faults.on();
+    }
+    time.sleep_until(FIRST_STORM).await;
     faults.pause();
     for storm in LATER_STORMS {
         if choices.chance(500) {

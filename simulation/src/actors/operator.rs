@@ -87,8 +87,8 @@ async fn decide_one(
         note(stage, &reference, decision);
     }
     let release = choices.weighted(&[
-        (60, Decision::Refund),
-        (35, Decision::Release),
+        (45, Decision::Refund),
+        (50, Decision::Release),
         (5, Decision::Override),
     ]);
     let decision = match case.kind() {

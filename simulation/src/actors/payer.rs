@@ -67,6 +67,9 @@ impl Tab {
             let page = self.look().await;
             match Shown::of(&page) {
                 Shown::Form { attempt, quote } if forms < FORMS_MAX => {
+                    // Filled in at leisure, while another tab may pay.
+                    let most = self.choices.weighted(&[(50, 5 * SECOND), (50, MINUTE)]);
+                    time.sleep(self.choices.below(most)).await;
                     self.send_form(forms, &attempt, &quote).await;
                     forms += 1;
                 }

@@ -7,6 +7,7 @@ use crate::{
     history::{Order, Read, Thing, Told, Try},
     rails::{Asker, Payment, Said, Word},
     records::Charge,
+    time::Millis,
 };
 
 pub fn check(found: &mut Found<'_>) {
@@ -258,7 +259,15 @@ fn check_failed(found: &mut Found<'_>, charge: &Charge) {
             payment.debits.is_empty() && was_said(payment, charge, found, is_waiting_for_code)
         }
         // The third code was wrong by the rail's word, whichever word that is.
-        "OTP_ATTEMPTS_EXCEEDED" if was_said(payment, charge, found, is_wrong_code) => true,
+        "OTP_ATTEMPTS_EXCEEDED"
+            if third_code(found, charge).is_some_and(|sent_at| {
+                was_said(payment, charge, found, |said| {
+                    said.at >= sent_at && is_wrong_code(said)
+                })
+            }) =>
+        {
+            true
+        }
         // Never asked, as far as the rail knows: the request was not sent, or was lost.
         _ if payment.asked_at.is_empty() => true,
         _ => was_said(payment, charge, found, |said| {
@@ -294,6 +303,15 @@ fn is_waiting_for_code(said: &Said) -> bool {
         said.what,
         Word::CodeWanted | Word::Pending | Word::Abandoned
     )
+}
+
+/// The earliest moment at which its third code can have been sent.
+fn third_code(found: &Found<'_>, charge: &Charge) -> Option<Millis> {
+    let codes = found.evidence.history.codes.iter();
+    let codes = codes.filter(|code| code.reference == charge.reference);
+    let mut sent_at: Vec<Millis> = codes.map(|code| code.sent_at).collect();
+    sent_at.sort_unstable();
+    sent_at.get(2).copied()
 }
 
 fn is_wrong_code(said: &Said) -> bool {

@@ -244,6 +244,22 @@ async fn a_lost_answer_is_lost_after_its_effect() {
 }
 
 #[tokio::test]
+async fn a_straggler_arrives_when_its_caller_is_gone() {
+    let (time, echo) = (time(), Echo::start("").await);
+    let faults = faults(Rates {
+        stragglers: 1_000,
+        straggler_ms_max: 5_000,
+        ..Rates::NONE
+    });
+    let link = open(&time, faults, Targets::fixed(echo.address)).await;
+    is_err(ask(&mut connect(&link).await, "hello").await);
+    until(|| link.is_holding()).await;
+    assert_eq!(echo.heard(), "");
+    step(&time);
+    until(|| echo.heard() == "hello").await;
+}
+
+#[tokio::test]
 async fn a_link_that_went_away_comes_back_with_time() {
     let (time, echo) = (time(), Echo::start("").await);
     let faults = faults(Rates {

@@ -136,6 +136,33 @@ async fn a_commit_whose_confirmation_is_lost_is_a_commit() {
 }
 
 #[tokio::test]
+async fn the_database_may_be_away_after_a_lost_confirmation() {
+    let switch = Faults::off().with(Rates {
+        unconfirmed: 1_000,
+        failover_ms_max: 5_000,
+        ..Rates::NONE
+    });
+    let Some(world) = World::start(switch.clone()).await else {
+        return;
+    };
+    switch.on();
+    let refused = soon(async {
+        for number in 0.. {
+            match world.connect().await {
+                Ok(mut conn) => is_err(write(&mut conn, &number.to_string()).await),
+                Err(refused) => return Some(refused),
+            }
+        }
+        None
+    });
+    let refused = refused.await.unwrap();
+    let code = refused.as_database_error().and_then(|error| error.code());
+    assert_eq!(code.as_deref(), Some("57P03"));
+    world.time.step_to(5_000);
+    world.connect().await.unwrap();
+}
+
+#[tokio::test]
 async fn an_exchange_that_is_held_does_not_count() {
     let Some(world) = World::start(Faults::off()).await else {
         return;
