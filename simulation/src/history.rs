@@ -98,7 +98,7 @@ pub enum Thing {
     Session(String),
 }
 
-/// What an operator did.
+/// What an operator did, or may have done where the answer was lost.
 #[derive(Clone, Debug)]
 pub struct Act {
     pub at: Millis,

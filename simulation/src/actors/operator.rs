@@ -1,11 +1,13 @@
 //! An operator: looks through the open cases now and then, asks the networks' own people what is
 //! in their books, and decides.
 
+use chassis::grpc::Channel;
 use proto::charges::{
     Case, CaseKind, CloseCaseRequest, ListCasesRequest, ResolveChargeRequest, ShowChargeRequest,
     charge_operations_client::ChargeOperationsClient, close_case_request::Action,
     resolve_charge_request::Outcome,
 };
+use tonic::Code;
 
 use super::{HOUR, MINUTE, Stage};
 use crate::{
@@ -14,7 +16,6 @@ use crate::{
     rails::Payment,
     service::Service,
 };
-use chassis::grpc::Channel;
 
 type Operations = ChargeOperationsClient<Channel>;
 
@@ -77,14 +78,17 @@ async fn decide_one(
             Outcome::Settled(_) => Decision::Settled,
             Outcome::FailedReason(_) => Decision::Failed,
         };
-        operations
+        let resolved = operations
             .resolve_charge(ResolveChargeRequest {
                 reference: reference.clone(),
                 outcome: Some(outcome),
                 evidence: "the network's own book".to_owned(),
             })
-            .await?;
-        note(stage, &reference, decision);
+            .await;
+        if may_be_done(&resolved) {
+            note(stage, &reference, decision);
+        }
+        resolved?;
     }
     let release = choices.weighted(&[
         (45, Decision::Refund),
@@ -106,9 +110,24 @@ async fn decide_one(
         Decision::Release | Decision::Override => Action::Release,
         Decision::Settled | Decision::Failed | Decision::Refund => Action::Refund,
     });
-    operations.close_case(request).await?;
-    note(stage, &reference, decision);
-    Ok(())
+    let closed = operations.close_case(request).await;
+    if may_be_done(&closed) {
+        note(stage, &reference, decision);
+    }
+    closed.map(drop)
+}
+
+/// Whether it was done, as far as its answer tells: a lost one, or one about a lost commit, may hide it.
+fn may_be_done<T>(answer: &Result<T, tonic::Status>) -> bool {
+    let refusals = [
+        Code::FailedPrecondition,
+        Code::NotFound,
+        Code::InvalidArgument,
+    ];
+    answer
+        .as_ref()
+        .err()
+        .is_none_or(|refusal| !refusals.contains(&refusal.code()))
 }
 
 /// What the book proves; `None`: nothing yet.
