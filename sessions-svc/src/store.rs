@@ -263,34 +263,26 @@ pub async fn tally(conn: &mut Conn, id: SessionId) -> Result<Tally> {
     .await
 }
 
-/// Takes up to `limit` sessions whose time has passed unpaid, for this transaction alone.
-pub async fn lock_due(tx: &mut Tx, now: Timestamp, limit: i64) -> Result<Vec<SessionId>> {
-    let due: Vec<(SessionId,)> = tx
+/// Ends up to `limit` sessions whose time has passed unpaid, but for those that somebody else is
+/// changing; returns which.
+pub async fn expire(tx: &mut Tx, now: Timestamp, limit: i64) -> Result<Vec<SessionId>> {
+    let expired: Vec<(SessionId,)> = tx
         .sql(
-            "select session_id from sessions
-             where status = 'PENDING' and expires_at <= $1
-             order by expires_at limit $2
-             for update skip locked",
+            "with due as materialized (
+                 select session_id from sessions
+                 where status = 'PENDING' and expires_at <= $1
+                 order by expires_at limit $2
+                 for update skip locked
+             )
+             update sessions set status = 'EXPIRED'
+             where session_id in (select session_id from due)
+             returning session_id",
         )
         .bind(now)
         .bind(limit)
         .all()
         .await?;
-    Ok(due.into_iter().map(|(id,)| id).collect())
-}
-
-/// False: the session is no longer one that can expire.
-pub async fn expire(tx: &mut Tx, id: SessionId, now: Timestamp) -> Result<bool> {
-    let expired = tx
-        .sql(
-            "update sessions set status = 'EXPIRED'
-             where session_id = $1 and status = 'PENDING' and expires_at <= $2",
-        )
-        .bind(id)
-        .bind(now)
-        .run()
-        .await?;
-    Ok(expired == 1)
+    Ok(expired.into_iter().map(|(id,)| id).collect())
 }
 
 /// When the next session expires, or the next key may be forgotten.

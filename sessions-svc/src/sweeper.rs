@@ -110,16 +110,14 @@ impl Sweeper {
     async fn expire_batch(&self) -> db::Result<u64> {
         let now = self.clock.now();
         let mut tx = self.db.begin().await?;
-        let due = store::lock_due(&mut tx, now, BATCH).await?;
-        for id in &due {
-            if store::expire(&mut tx, *id, now).await? {
-                let event_id = EventId::new();
-                outbox::put(&mut tx, &id.to_string(), Some(event_id.as_str()), now).await?;
-                store::keep_key_until(&mut tx, *id, now + KEY_KEPT).await?;
-            }
+        let expired = store::expire(&mut tx, now, BATCH).await?;
+        for id in &expired {
+            let event_id = EventId::new();
+            outbox::put(&mut tx, &id.to_string(), Some(event_id.as_str()), now).await?;
+            store::keep_key_until(&mut tx, *id, now + KEY_KEPT).await?;
         }
         tx.commit().await?;
-        let expired = due.len() as u64;
+        let expired = expired.len() as u64;
         if expired > 0 {
             metrics::counter!("sessions_expired_total").increment(expired);
             tracing::info!(sessions = expired, "sessions expired");

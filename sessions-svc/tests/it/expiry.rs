@@ -135,16 +135,22 @@ async fn locks_waited_for(world: &World) -> i64 {
 #[tokio::test]
 async fn a_charge_in_flight_holds_expiry_up_until_it_has_failed() {
     let world = World::start().await;
-    let session = world.hosted().await;
+    let (session, unpaid) = (world.hosted().await, world.hosted().await);
     world.advance(DAY - HOUR).await;
     let charge = world.hosted_charge(&session, 1);
     world.recorded(charge.open()).await;
+    // Another one's time passes too, so that somebody looks what expires.
     world.advance(2 * HOUR).await;
+    assert_eq!(
+        world.status(&unpaid.session_id).await,
+        SessionStatus::Expired
+    );
     assert_eq!(
         world.status(&session.session_id).await,
         SessionStatus::Processing
     );
-    assert_eq!(world.webhooks.taken(), []);
+    let [event] = world.webhooks.taken().try_into().unwrap();
+    assert_eq!(session_of(&event), unpaid.session_id);
 
     assert_eq!(
         world.recorded(charge.failed(2)).await,
@@ -155,7 +161,8 @@ async fn a_charge_in_flight_holds_expiry_up_until_it_has_failed() {
         SessionStatus::Expired
     );
     world.advance(HOUR).await;
-    assert_eq!(world.webhooks.taken().len(), 1);
+    let told: Vec<_> = world.webhooks.taken().iter().map(session_of).collect();
+    assert_eq!(told, [unpaid.session_id, session.session_id]);
     world.end().await;
 }
 
