@@ -263,8 +263,8 @@ pub async fn tally(conn: &mut Conn, id: SessionId) -> Result<Tally> {
     .await
 }
 
-/// Ends up to `limit` sessions whose time has passed unpaid, but for those that somebody else is
-/// changing; returns which.
+/// Expires up to `limit` PENDING sessions whose time has passed, except those that somebody else
+/// has locked; returns their ids.
 pub async fn expire(tx: &mut Tx, now: Timestamp, limit: i64) -> Result<Vec<SessionId>> {
     let expired: Vec<(SessionId,)> = tx
         .sql(

@@ -139,7 +139,7 @@ async fn a_charge_in_flight_holds_expiry_up_until_it_has_failed() {
     world.advance(DAY - HOUR).await;
     let charge = world.hosted_charge(&session, 1);
     world.recorded(charge.open()).await;
-    // Another one's time passes too, so that somebody looks what expires.
+    // Another session expires too: without one the sweeper would not look.
     world.advance(2 * HOUR).await;
     assert_eq!(
         world.status(&unpaid.session_id).await,
