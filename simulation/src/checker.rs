@@ -79,6 +79,9 @@ const SHOWS: [&str; 9] = [
     "received",
 ];
 
+/// What says nothing of a payment, as the services write it down.
+const DENIES: [&str; 2] = ["unknown", "reference_unknown"];
+
 /// Every promise that was broken.
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Found::new(evidence);
@@ -147,6 +150,13 @@ impl<'e> Found<'e> {
         })
     }
 
+    /// Whether everything that the services ever heard of the rail is that it knows no such payment.
+    fn was_denied(&self, charge: &Charge) -> bool {
+        let evidence = self.evidence.records.evidence.iter();
+        let mut heard = evidence.filter(|heard| heard.transaction_id == charge.transaction_id);
+        heard.all(|heard| DENIES.contains(&heard.outcome.as_str()))
+    }
+
     /// Whether an operator ended it as failed.
     fn was_decided(&self, charge: &Charge) -> bool {
         let mut acts = self.evidence.history.acts.iter();
@@ -158,3 +168,6 @@ impl<'e> Found<'e> {
 fn local(phone: &str) -> String {
     phone.replacen("+233", "0", 1)
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use super::{Found, Promise};
 use crate::{
     actors::{HOUR, SECOND},
     history::Decision,
-    rails::{Asker, Word},
+    rails::{Asker, Payment, Said, Word},
     records::Charge,
     time::Millis,
 };
@@ -21,6 +21,9 @@ const SHOWN_WITHIN: Millis = HOUR;
 
 /// A charge that failed is looked at for the last time after this (design §5).
 const LAST_LOOK: Millis = 72 * HOUR;
+
+/// After so long a step of time, a replica's clock may be wrong until it looks at the store's.
+const LOOK_SLACK: Millis = 10 * SECOND;
 
 pub fn check(found: &mut Found<'_>) {
     for charge in &found.evidence.records.charges {
@@ -90,14 +93,20 @@ fn check_debits(found: &mut Found<'_>, charge: &Charge) {
         let is_told = said.what == Word::Success && said.delivered && said.to == Asker::Query;
         (is_told && said.at >= debit.at).then_some(said.at)
     });
-    let failed_at = found.ended_at(charge);
+    let last_look = found.ended_at(charge) + LAST_LOOK;
+    // Nobody finds out by asking what a rail denies whenever it is heard.
+    let is_denied = found.was_denied(charge)
+        && last_answer(payment).is_some_and(|answer| {
+            answer.what == Word::Unknown404 && answer.at + LOOK_SLACK >= last_look
+        });
     // What no answer told of before it was taken back, or what came after the last look.
-    let may_be_unknown = match (told_at, payment.reversed_at) {
+    let is_untold = match (told_at, payment.reversed_at) {
         (Some(told), Some(reversed)) => reversed < told + HEARD_WITHIN,
         (None, Some(_)) => true,
         (Some(_), None) => false,
-        (None, None) => debit.at + SHOWN_WITHIN > failed_at + LAST_LOOK,
+        (None, None) => debit.at + SHOWN_WITHIN > last_look,
     };
+    let may_be_unknown = is_denied || is_untold;
     if !is_owned && !may_be_unknown {
         let what = format!(
             "{} ({}) was debited, {suspended} is in suspense, and it is nobody's: {payment:?}",
@@ -114,6 +123,14 @@ fn check_debits(found: &mut Found<'_>, charge: &Charge) {
     if suspended != 0 {
         check_suspended(found, charge, suspended);
     }
+}
+
+/// What it last answered to a question.
+fn last_answer(payment: &Payment) -> Option<&Said> {
+    let answers = payment.said.iter().filter(|said| {
+        said.to == Asker::Query && said.delivered && !matches!(said.what, Word::Nothing)
+    });
+    answers.max_by_key(|said| said.at)
 }
 
 /// The rail was asked, and said something, after the last look at a failure, and after every callback
@@ -143,8 +160,7 @@ fn check_looks(found: &mut Found<'_>, charge: &Charge) {
         found.broken(Promise::Owned, what);
     }
     let last_look = found.ended_at(charge) + LAST_LOOK;
-    // After so long a step of time, a replica's clock may be wrong until it looks at the store's.
-    let is_heard = last_answer + 10 * SECOND >= last_look;
+    let is_heard = last_answer + LOOK_SLACK >= last_look;
     // What an operator ended late has its last look after the end of the run.
     let is_over = last_look + HEARD_WITHIN < found.evidence.time.now();
     if charge.state == "FAILED" && is_over && !is_heard {
