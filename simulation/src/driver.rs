@@ -232,7 +232,7 @@ impl Watched {
     fn step_to(&self, now: Millis) {
         let by = Duration::from_millis(now - self.time.now());
         let running = lock(&self.running);
-        self.time.step_to(now);
+        self.time.move_to(now);
         self.tell_databases();
         let steps: Vec<_> = running
             .values()
@@ -243,6 +243,8 @@ impl Watched {
             // One that dies on the way takes no step.
             step.recv().ok();
         }
+        // What wakes before a replica's clock has moved would answer it before it asked.
+        self.time.wake();
     }
 
     /// PostgreSQL is given the world's time instead of its own (see `store.rs`).

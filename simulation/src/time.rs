@@ -82,9 +82,20 @@ impl Time {
 
     /// Moves to `now` and wakes whoever slept until then.
     pub fn step_to(&self, now: Millis) {
+        self.move_to(now);
+        self.wake();
+    }
+
+    /// Moves to `now`. Whoever slept until then sleeps on until it is woken.
+    pub fn move_to(&self, now: Millis) {
         self.0.now.fetch_max(now, Ordering::SeqCst);
+    }
+
+    /// Wakes whoever slept until now.
+    pub fn wake(&self) {
         let sleepers = self.sleepers();
-        for awake in sleepers.range(..=(now, u64::MAX)).map(|(_, awake)| awake) {
+        let due = sleepers.range(..=(self.now(), u64::MAX));
+        for awake in due.map(|(_, awake)| awake) {
             awake.notify_one();
         }
     }
