@@ -91,10 +91,15 @@ fn debited_and_denied(last: Word, heard_last: &str) -> Evidence {
 }
 
 fn is_owned(evidence: &Evidence) -> bool {
-    let mut found = Found::new(evidence);
-    money::check(&mut found);
-    let mut violations = found.violations.iter();
-    !violations.any(|violation| violation.promise == Promise::Owned)
+    !check(evidence)
+        .iter()
+        .any(|violation| violation.promise == Promise::Owned)
+}
+
+fn is_failed_by_the_rail(evidence: &Evidence) -> bool {
+    !check(evidence)
+        .iter()
+        .any(|violation| violation.promise == Promise::Failed)
 }
 
 #[test]
@@ -126,4 +131,34 @@ fn a_debit_is_not_denied_before_the_last_look() {
         payment.said.pop();
     }
     assert!(!is_owned(&evidence));
+}
+
+/// A charge that failed for the want of a code, of which the rail said this before, if anything.
+fn expired_code(said: Option<Word>) -> Evidence {
+    let mut evidence = debited_and_denied(Word::Unknown404, "reference_unknown");
+    for charge in &mut evidence.records.charges {
+        charge.failure_reason = Some("OTP_EXPIRED".to_owned());
+    }
+    for payment in &mut evidence.book {
+        payment.debits.clear();
+        payment.said.clear();
+        payment.said.extend(said.map(|what| Said {
+            at: FAILED_AT,
+            to: Asker::Query,
+            what,
+            delivered: true,
+        }));
+    }
+    evidence
+}
+
+#[test]
+fn a_code_expires_by_our_clock_while_the_rail_waits_for_it_or_by_the_rails_word() {
+    let by_our_clock = expired_code(Some(Word::CodeWanted));
+    assert!(is_failed_by_the_rail(&by_our_clock));
+    let by_its_word = expired_code(Some(Word::Failed("The voucher code has expired")));
+    assert!(is_failed_by_the_rail(&by_its_word));
+    for silence in [None, Some(Word::Nothing)] {
+        assert!(!is_failed_by_the_rail(&expired_code(silence)));
+    }
 }

@@ -255,8 +255,11 @@ fn check_failed(found: &mut Found<'_>, charge: &Charge) {
     };
     let is_proven = match charge.failure_reason.as_deref().unwrap_or_default() {
         // Our own clock ends what the rail still wants a code for.
-        "OTP_EXPIRED" => {
-            payment.debits.is_empty() && was_said(payment, charge, found, is_waiting_for_code)
+        "OTP_EXPIRED"
+            if payment.debits.is_empty()
+                && was_said(payment, charge, found, is_waiting_for_code) =>
+        {
+            true
         }
         // The third code was wrong by the rail's word, whichever word that is.
         "OTP_ATTEMPTS_EXCEEDED"
