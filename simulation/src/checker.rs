@@ -79,8 +79,9 @@ const SHOWS: [&str; 9] = [
     "received",
 ];
 
-/// What says nothing of a payment, as the services write it down.
-const DENIES: [&str; 2] = ["unknown", "reference_unknown"];
+/// What the services write down where the rail said nothing of a payment, or that it knows none.
+const SHOWS_NOTHING: [&str; 3] = ["unknown", "sent_again", DENIED];
+const DENIED: &str = "reference_unknown";
 
 /// Every promise that was broken.
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
@@ -150,11 +151,12 @@ impl<'e> Found<'e> {
         })
     }
 
-    /// Whether everything that the services ever heard of the rail is that it knows no such payment.
+    /// Whether the services heard nothing from the rail but that it knows no such payment.
     fn was_denied(&self, charge: &Charge) -> bool {
         let evidence = self.evidence.records.evidence.iter();
-        let mut heard = evidence.filter(|heard| heard.transaction_id == charge.transaction_id);
-        heard.all(|heard| DENIES.contains(&heard.outcome.as_str()))
+        let heard = evidence.filter(|heard| heard.transaction_id == charge.transaction_id);
+        let outcomes: Vec<&str> = heard.map(|heard| heard.outcome.as_str()).collect();
+        outcomes.contains(&DENIED) && outcomes.iter().all(|it| SHOWS_NOTHING.contains(it))
     }
 
     /// Whether an operator ended it as failed.

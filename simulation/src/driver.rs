@@ -243,7 +243,8 @@ impl Watched {
             // One that dies on the way takes no step.
             step.recv().ok();
         }
-        // What wakes before a replica's clock has moved would answer it before it asked.
+        // Whoever woke earlier could be heard by a replica whose clock has yet to move, which would
+        // note the answer before it was given.
         self.time.wake();
     }
 

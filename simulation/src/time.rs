@@ -120,3 +120,23 @@ impl Drop for Asleep<'_> {
         self.time.sleepers().remove(&self.key);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn time_moves_before_anybody_wakes() {
+        let start = Timestamp::from_unix_millis(START_UNIX_MS).expect("a timestamp");
+        let time = Time::starting_at(start);
+        let mut sleeper = Box::pin(time.sleep_until(10));
+        assert_eq!(sleeper.as_mut().now_or_never(), None);
+        time.move_to(10);
+        assert_eq!(time.now(), 10);
+        assert_eq!(sleeper.as_mut().now_or_never(), None, "it was not woken");
+        time.wake();
+        assert_eq!(sleeper.as_mut().now_or_never(), Some(()));
+    }
+}

@@ -8,7 +8,7 @@ use super::{Found, Promise};
 use crate::{
     actors::{HOUR, SECOND},
     history::Decision,
-    rails::{Asker, Payment, Said, Word},
+    rails::{Asker, Payment, Word},
     records::Charge,
     time::Millis,
 };
@@ -19,10 +19,11 @@ const HEARD_WITHIN: Millis = 3 * HOUR;
 /// A debit is shown to those who ask within this.
 const SHOWN_WITHIN: Millis = HOUR;
 
-/// A charge that failed is looked at for the last time after this (design §5).
+/// A charge that failed is looked at so long after it failed (design §5).
+const LOOKS: [Millis; 3] = [HOUR, 24 * HOUR, LAST_LOOK];
 const LAST_LOOK: Millis = 72 * HOUR;
 
-/// After so long a step of time, a replica's clock may be wrong until it looks at the store's.
+/// After a long step of time a replica's clock may be off by this much until it looks at the store's.
 const LOOK_SLACK: Millis = 10 * SECOND;
 
 pub fn check(found: &mut Found<'_>) {
@@ -94,11 +95,6 @@ fn check_debits(found: &mut Found<'_>, charge: &Charge) {
         (is_told && said.at >= debit.at).then_some(said.at)
     });
     let last_look = found.ended_at(charge) + LAST_LOOK;
-    // Nobody finds out by asking what a rail denies whenever it is heard.
-    let is_denied = found.was_denied(charge)
-        && last_answer(payment).is_some_and(|answer| {
-            answer.what == Word::Unknown404 && answer.at + LOOK_SLACK >= last_look
-        });
     // What no answer told of before it was taken back, or what came after the last look.
     let is_untold = match (told_at, payment.reversed_at) {
         (Some(told), Some(reversed)) => reversed < told + HEARD_WITHIN,
@@ -106,7 +102,7 @@ fn check_debits(found: &mut Found<'_>, charge: &Charge) {
         (Some(_), None) => false,
         (None, None) => debit.at + SHOWN_WITHIN > last_look,
     };
-    let may_be_unknown = is_denied || is_untold;
+    let may_be_unknown = is_untold || (told_at.is_none() && is_denied(found, charge, payment));
     if !is_owned && !may_be_unknown {
         let what = format!(
             "{} ({}) was debited, {suspended} is in suspense, and it is nobody's: {payment:?}",
@@ -125,16 +121,25 @@ fn check_debits(found: &mut Found<'_>, charge: &Charge) {
     }
 }
 
-/// What it last answered to a question.
-fn last_answer(payment: &Payment) -> Option<&Said> {
+/// Whether the rail denied the payment in every answer that was heard, the last look's included: what
+/// is denied so cannot be found out by asking.
+fn is_denied(found: &Found<'_>, charge: &Charge, payment: &Payment) -> bool {
+    let last_look = found.ended_at(charge) + LAST_LOOK;
     let answers = payment.said.iter().filter(|said| {
         said.to == Asker::Query && said.delivered && !matches!(said.what, Word::Nothing)
     });
-    answers.max_by_key(|said| said.at)
+    let last = answers.max_by_key(|said| said.at);
+    let is_last_denied = last.is_some_and(|answer| {
+        answer.what == Word::Unknown404 && answer.at + LOOK_SLACK >= last_look
+    });
+    let mut said = payment.said.iter();
+    // What was acknowledged was written down before.
+    let was_called = said.any(|said| said.to == Asker::Callback && said.delivered);
+    charge.state == "FAILED" && is_last_denied && !was_called && found.was_denied(charge)
 }
 
-/// The rail was asked, and said something, after the last look at a failure, and after every callback
-/// that was acknowledged.
+/// The rail was asked, and said something, after every callback that was acknowledged, and at every
+/// look at a failure.
 fn check_looks(found: &mut Found<'_>, charge: &Charge) {
     let Some(payment) = found.payment(charge) else {
         return;
@@ -148,10 +153,11 @@ fn check_looks(found: &mut Found<'_>, charge: &Charge) {
         };
         said.to == Asker::Query && said.delivered && is_answer
     });
-    let last_answer = answers.map(|said| said.at).max().unwrap_or_default();
+    let answered_at: Vec<Millis> = answers.map(|said| said.at).collect();
     let calls = payment.said.iter();
     let calls = calls.filter(|said| said.to == Asker::Callback && said.delivered);
     let last_call = calls.map(|said| said.at).max();
+    let last_answer = answered_at.iter().max().copied().unwrap_or_default();
     if charge.state != "VOID" && last_call.is_some_and(|call| last_answer < call) {
         let what = format!(
             "{} ({}) was called back about, and the rail was not heard since: {payment:?}",
@@ -159,17 +165,25 @@ fn check_looks(found: &mut Found<'_>, charge: &Charge) {
         );
         found.broken(Promise::Owned, what);
     }
-    let last_look = found.ended_at(charge) + LAST_LOOK;
-    let is_heard = last_answer + LOOK_SLACK >= last_look;
-    // What an operator ended late has its last look after the end of the run.
-    let is_over = last_look + HEARD_WITHIN < found.evidence.time.now();
-    if charge.state == "FAILED" && is_over && !is_heard {
-        let what = format!(
-            "{} FAILED at {} ms, and the rail was not heard at the last look: {payment:?}",
-            charge.reference,
-            found.ended_at(charge)
-        );
-        found.broken(Promise::Owned, what);
+    if charge.state != "FAILED" {
+        return;
+    }
+    let failed_at = found.ended_at(charge);
+    let mut until = Millis::MAX;
+    for look in LOOKS.into_iter().rev() {
+        let from = failed_at + look - LOOK_SLACK;
+        // An answer that is lost is asked for again every hour. What an operator ended late has its
+        // last look after the end of the run.
+        let is_over = until.min(failed_at + look + HEARD_WITHIN) < found.evidence.time.now();
+        let is_heard = answered_at.iter().any(|at| (from..until).contains(at));
+        if is_over && !is_heard {
+            let what = format!(
+                "{} FAILED at {failed_at} ms, and the rail was not heard at the look after {look} ms: {payment:?}",
+                charge.reference,
+            );
+            found.broken(Promise::Owned, what);
+        }
+        until = from;
     }
 }
 

@@ -1,24 +1,50 @@
 //! Histories made by hand that tell what a promise leaves open from what breaks it.
 
+use std::time::Duration;
+
+use chassis::clock::Timestamp;
+
 use super::*;
 use crate::{
     actors::HOUR,
     rails::{Asker, Debit, Rail, Said, Word},
     records::RailEvidence,
-    time::Millis,
+    time::{Millis, START_UNIX_MS},
 };
 
 const DEBITED_AT: Millis = 37_000;
 const FAILED_AT: Millis = 368_000;
 const LOOKS: [Millis; 3] = [HOUR, 24 * HOUR, 72 * HOUR];
 
+const TRANSACTION: Uuid = Uuid::from_u128(1);
+
+fn at(millis: Millis) -> Timestamp {
+    let start = Timestamp::from_unix_millis(START_UNIX_MS).expect("a timestamp");
+    start + Duration::from_millis(millis)
+}
+
+fn said(at: Millis, to: Asker, what: Word) -> Said {
+    Said {
+        at,
+        to,
+        what,
+        delivered: true,
+    }
+}
+
+fn heard(outcome: &str, first_at: Millis) -> RailEvidence {
+    RailEvidence {
+        transaction_id: TRANSACTION,
+        outcome: outcome.to_owned(),
+        first_at: at(first_at),
+    }
+}
+
 /// A charge that failed since the rail knew no such payment, whose payer was debited. `last`: what
 /// the rail answered at the last look, and what the services wrote down of it.
 fn debited_and_denied(last: Word, heard_last: &str) -> Evidence {
-    let time = Time::starting_at("2026-03-01T09:00:00.000Z".parse().expect("a timestamp"));
-    let at = |millis| time.start() + std::time::Duration::from_millis(millis);
     let charge = Charge {
-        transaction_id: Uuid::from_u128(1),
+        transaction_id: TRANSACTION,
         merchant_id: Uuid::from_u128(2),
         session_id: Uuid::from_u128(3),
         tx_id_display: "TX-1".to_owned(),
@@ -31,12 +57,7 @@ fn debited_and_denied(last: Word, heard_last: &str) -> Evidence {
         otp_tries: 0,
         updated_at: at(FAILED_AT),
     };
-    let said = |at, what| Said {
-        at,
-        to: Asker::Query,
-        what,
-        delivered: true,
-    };
+    let said = |at, what| said(at, Asker::Query, what);
     let [first, second, third] = LOOKS.map(|look| FAILED_AT + look);
     let payment = Payment {
         rail: Rail::Momo,
@@ -59,18 +80,13 @@ fn debited_and_denied(last: Word, heard_last: &str) -> Evidence {
             said(third, last),
         ],
     };
-    let heard = |outcome: &str, first_at| RailEvidence {
-        transaction_id: charge.transaction_id,
-        outcome: outcome.to_owned(),
-        first_at: at(first_at),
-    };
     let evidence = vec![
         heard("unknown", 22_000),
         heard("reference_unknown", FAILED_AT),
         heard(heard_last, third),
     ];
     Evidence {
-        time: time.clone(),
+        time: Time::starting_at(at(0)),
         history: Record::default(),
         book: vec![payment],
         received: Vec::new(),
@@ -103,29 +119,40 @@ fn is_failed_by_the_rail(evidence: &Evidence) -> bool {
 }
 
 #[test]
-fn a_debit_that_the_rail_denies_whenever_it_is_heard_is_nobodys_fault() {
-    assert!(is_owned(&debited_and_denied(
-        Word::Unknown404,
-        "reference_unknown"
-    )));
+fn a_debit_denied_in_every_answer_need_not_be_owned() {
+    let mut denied = debited_and_denied(Word::Unknown404, "reference_unknown");
+    assert!(is_owned(&denied));
+    // Our own note that the request went out once more is none of the rail's words.
+    denied.records.evidence.push(heard("sent_again", 25_000));
+    assert!(is_owned(&denied));
+    denied.records.evidence.clear();
+    assert!(!is_owned(&denied), "nothing was written down");
 }
 
 #[test]
 fn a_debit_that_the_rail_told_of_once_must_be_owned() {
     let told = debited_and_denied(Word::Success, "succeeded");
     assert!(!is_owned(&told));
-    // Told, and not written down by the services.
-    let unheard = debited_and_denied(Word::Success, "unknown");
-    assert!(!is_owned(&unheard));
+    let unwritten = debited_and_denied(Word::Success, "unknown");
+    assert!(!is_owned(&unwritten));
     // Heard, in whatever answer, and then denied.
-    for heard in ["accepted", "pending", "failed", "received"] {
-        let denied_later = debited_and_denied(Word::Unknown404, heard);
-        assert!(!is_owned(&denied_later), "after {heard}");
+    for outcome in ["accepted", "pending", "failed", "received"] {
+        let denied_later = debited_and_denied(Word::Unknown404, outcome);
+        assert!(!is_owned(&denied_later), "after {outcome}");
+    }
+    // Told, not written down, and then denied.
+    for asker in [Asker::Query, Asker::Callback] {
+        let mut denied_later = debited_and_denied(Word::Unknown404, "reference_unknown");
+        for payment in &mut denied_later.book {
+            let success = said(DEBITED_AT + 1_000, asker, Word::Success);
+            payment.said.insert(0, success);
+        }
+        assert!(!is_owned(&denied_later), "told by {asker:?}");
     }
 }
 
 #[test]
-fn a_debit_is_not_denied_before_the_last_look() {
+fn a_denial_before_the_last_look_excuses_nothing() {
     let mut evidence = debited_and_denied(Word::Unknown404, "reference_unknown");
     for payment in &mut evidence.book {
         payment.said.pop();
@@ -133,8 +160,24 @@ fn a_debit_is_not_denied_before_the_last_look() {
     assert!(!is_owned(&evidence));
 }
 
-/// A charge that failed for the want of a code, of which the rail said this before, if anything.
-fn expired_code(said: Option<Word>) -> Evidence {
+#[test]
+fn every_look_at_a_failure_is_heard() {
+    for missed in 1..=LOOKS.len() {
+        let mut evidence = debited_and_denied(Word::Unknown404, "reference_unknown");
+        for payment in &mut evidence.book {
+            payment.debits.clear();
+        }
+        evidence.time.step_to(FAILED_AT + 80 * HOUR);
+        assert!(is_owned(&evidence));
+        for payment in &mut evidence.book {
+            payment.said.remove(missed);
+        }
+        assert!(!is_owned(&evidence), "look {missed}");
+    }
+}
+
+/// A charge that failed for want of a code, of which the rail said this before, if anything.
+fn expired_code(word: Option<Word>) -> Evidence {
     let mut evidence = debited_and_denied(Word::Unknown404, "reference_unknown");
     for charge in &mut evidence.records.charges {
         charge.failure_reason = Some("OTP_EXPIRED".to_owned());
@@ -142,12 +185,8 @@ fn expired_code(said: Option<Word>) -> Evidence {
     for payment in &mut evidence.book {
         payment.debits.clear();
         payment.said.clear();
-        payment.said.extend(said.map(|what| Said {
-            at: FAILED_AT,
-            to: Asker::Query,
-            what,
-            delivered: true,
-        }));
+        let said = word.map(|what| said(FAILED_AT, Asker::Query, what));
+        payment.said.extend(said);
     }
     evidence
 }
@@ -160,5 +199,16 @@ fn a_code_expires_by_our_clock_while_the_rail_waits_for_it_or_by_the_rails_word(
     assert!(is_failed_by_the_rail(&by_its_word));
     for silence in [None, Some(Word::Nothing)] {
         assert!(!is_failed_by_the_rail(&expired_code(silence)));
+    }
+    // Not even while the rail waits is a payer debited whose code our clock ends.
+    for waiting in [Word::CodeWanted, Word::Abandoned] {
+        let mut debited = expired_code(Some(waiting));
+        for payment in &mut debited.book {
+            payment.debits.push(Debit {
+                at: DEBITED_AT,
+                amount_minor: payment.amount_minor,
+            });
+        }
+        assert!(!is_failed_by_the_rail(&debited), "{waiting:?}");
     }
 }

@@ -254,12 +254,11 @@ fn check_failed(found: &mut Found<'_>, charge: &Charge) {
         return;
     };
     let is_proven = match charge.failure_reason.as_deref().unwrap_or_default() {
-        // Our own clock ends what the rail still wants a code for.
-        "OTP_EXPIRED"
-            if payment.debits.is_empty()
-                && was_said(payment, charge, found, is_waiting_for_code) =>
-        {
-            true
+        // Our own clock ends what the rail still wants a code for; or the rail's does.
+        "OTP_EXPIRED" => {
+            let by_our_clock =
+                payment.debits.is_empty() && was_said(payment, charge, found, is_waiting_for_code);
+            by_our_clock || was_said(payment, charge, found, is_expired_code)
         }
         // The third code was wrong by the rail's word, whichever word that is.
         "OTP_ATTEMPTS_EXCEEDED"
@@ -306,6 +305,10 @@ fn is_waiting_for_code(said: &Said) -> bool {
         said.what,
         Word::CodeWanted | Word::Pending | Word::Abandoned
     )
+}
+
+fn is_expired_code(said: &Said) -> bool {
+    matches!(said.what, Word::Failed(words) if words.contains("expired"))
 }
 
 /// The earliest moment at which its third code can have been sent.
