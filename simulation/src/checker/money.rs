@@ -8,7 +8,7 @@ use super::{Found, Promise};
 use crate::{
     actors::{HOUR, SECOND},
     history::Decision,
-    rails::{Asker, Payment, Word},
+    rails::{Asker, Payment, Said, Word},
     records::Charge,
     time::Millis,
 };
@@ -121,14 +121,19 @@ fn check_debits(found: &mut Found<'_>, charge: &Charge) {
     }
 }
 
+/// What the rail answered to queries.
+fn answers(payment: &Payment) -> impl Iterator<Item = &Said> {
+    payment
+        .said
+        .iter()
+        .filter(|said| said.to == Asker::Query && said.delivered && said.what != Word::Nothing)
+}
+
 /// Whether the rail denied the payment in every answer that was heard, the last look's included: what
 /// is denied so cannot be found out by asking.
 fn is_denied(found: &Found<'_>, charge: &Charge, payment: &Payment) -> bool {
     let last_look = found.ended_at(charge) + LAST_LOOK;
-    let answers = payment.said.iter().filter(|said| {
-        said.to == Asker::Query && said.delivered && !matches!(said.what, Word::Nothing)
-    });
-    let last = answers.max_by_key(|said| said.at);
+    let last = answers(payment).max_by_key(|said| said.at);
     let is_last_denied = last.is_some_and(|answer| {
         answer.what == Word::Unknown404 && answer.at + LOOK_SLACK >= last_look
     });
@@ -145,15 +150,9 @@ fn check_looks(found: &mut Found<'_>, charge: &Charge) {
         return;
     };
     let was_shown = found.was_shown(charge);
-    let answers = payment.said.iter().filter(|said| {
-        let is_answer = match said.what {
-            Word::Nothing => false,
-            Word::Unknown404 => !was_shown,
-            _ => true,
-        };
-        said.to == Asker::Query && said.delivered && is_answer
-    });
-    let answered_at: Vec<Millis> = answers.map(|said| said.at).collect();
+    // What has shown a payment and does not know it any more has said nothing.
+    let heard = answers(payment).filter(|said| said.what != Word::Unknown404 || !was_shown);
+    let answered_at: Vec<Millis> = heard.map(|said| said.at).collect();
     let calls = payment.said.iter();
     let calls = calls.filter(|said| said.to == Asker::Callback && said.delivered);
     let last_call = calls.map(|said| said.at).max();
