@@ -87,6 +87,7 @@ async fn what_the_network_has_not_ended_is_final_only_after_its_own_time() {
     ] {
         let network = Says::new(said).network().await;
         let world = World::start_over(&network.address(), Neighbour::Away).await;
+        world.stop().await;
         let age = Duration::from_secs(190);
         let charge = world.given_old_charge(&events, age).await;
         let world = world.restart().await;
@@ -113,6 +114,7 @@ async fn look_until_answered(silence: Reaction) {
     let says = Says::new(paystack(r#"{"status":"failed","message":"Declined"}"#));
     let network = says.network().await;
     let world = World::start_over(&network.address(), Neighbour::Away).await;
+    world.stop().await;
     let declined = Event::Failed(FailureReason::PayerDeclined);
     let charge = world
         .given_old_charge(&[Event::Accepted, declined], 71 * HOUR)
@@ -183,6 +185,7 @@ async fn follow_up_until_answered(silence: Reaction) {
     let says = Says::new(silence);
     let network = says.network().await;
     let world = World::start_over(&network.address(), Neighbour::Away).await;
+    world.stop().await;
     let declined = Event::Failed(FailureReason::PayerDeclined);
     let charge = world
         .given_old_charge(&[Event::Accepted, declined], 80 * HOUR)
@@ -353,6 +356,7 @@ async fn mtns_longer_time_counts_too() {
     let not_found = json(404, r#"{"code":"RESOURCE_NOT_FOUND","message":"x"}"#);
     let network = Says::new(not_found).network().await;
     let world = World::start_over(&network.address(), Neighbour::Open).await;
+    world.stop().await;
     let then = world.clock.now() - Duration::from_secs(310);
     let charge = charge_of(Provider::Mtn, "momo", then);
     let charge = world.given(charge, &[]).await;

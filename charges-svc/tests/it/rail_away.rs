@@ -66,6 +66,7 @@ async fn what_is_no_code_is_refused_after_the_reference() {
 #[tokio::test]
 async fn no_outcome_is_made_up_and_an_operator_has_a_case_after_a_day() {
     let world = World::start().await;
+    world.stop().await;
     let almost_a_day = Duration::from_secs((24 * 60 - 10) * 60);
     let charge = world
         .given_old_charge(&[Event::Unanswered], almost_a_day)
@@ -102,6 +103,7 @@ async fn no_outcome_is_made_up_and_an_operator_has_a_case_after_a_day() {
 #[tokio::test]
 async fn a_code_does_not_expire_while_the_rail_cannot_be_asked() {
     let world = World::start().await;
+    world.stop().await;
     let charge = world.given_charge(&[Event::CodeWanted]).await;
     let world = world.restart().await;
     world
@@ -116,6 +118,7 @@ async fn a_code_does_not_expire_while_the_rail_cannot_be_asked() {
 #[tokio::test]
 async fn work_of_a_process_that_died_is_taken_up_after_a_restart() {
     let world = World::start().await;
+    world.stop().await;
     let charge = world
         .given_charge(&[Event::CodeWanted, Event::CodeSent])
         .await;

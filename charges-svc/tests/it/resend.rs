@@ -66,6 +66,7 @@ fn sent(network: &Network) -> usize {
 
 /// A charge whose process died right after its record was written.
 async fn given_orphan(world: &World, age: Duration) -> Charge {
+    world.stop().await;
     let charge = charge_of(Provider::Mtn, "momo", world.clock.now() - age);
     world.given(charge, &[]).await
 }
@@ -148,6 +149,7 @@ async fn no_other_rail_is_asked_twice() {
     })
     .await;
     let world = World::start_over(&network.address(), Neighbour::Open).await;
+    world.stop().await;
     let charge = world.given_old_charge(&[], 31 * SECOND).await;
     let world = world.restart_beside(Neighbour::Open).await;
     world.clock.advance(600 * SECOND).await.unwrap();

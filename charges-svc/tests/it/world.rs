@@ -175,14 +175,19 @@ impl World {
         }
     }
 
+    /// Stops the service, so that nobody takes up what is written before another starts.
+    pub async fn stop(&self) {
+        self.running.shutdown.begin();
+        self.running.tasks.drain(Duration::from_secs(30)).await;
+    }
+
     /// Stops the service and starts another on the same database.
     pub async fn restart(self) -> Self {
         self.restart_beside(Neighbour::Away).await
     }
 
     pub async fn restart_beside(self, neighbour: Neighbour) -> Self {
-        self.running.shutdown.begin();
-        self.running.tasks.drain(Duration::from_secs(30)).await;
+        self.stop().await;
         self.db.close().await;
         Self::start_on(self.database, self.folder, neighbour, self.flags).await
     }
