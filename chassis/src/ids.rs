@@ -103,10 +103,14 @@ macro_rules! text_id {
     };
 }
 
-/// Lets a type be a text column in both databases: written by the expression, read by its `FromStr`.
+/// Lets a type be a text column in both databases: written by the expression, or as its `code()`,
+/// and read by its `FromStr`.
 #[cfg(feature = "sql")]
 #[macro_export]
 macro_rules! text_column {
+    ($name:ty) => {
+        $crate::text_column!($name, |value| value.code().to_owned());
+    };
     ($name:ty, |$value:ident| $text:expr) => {
         impl ::sqlx::Type<::sqlx::Postgres> for $name {
             fn type_info() -> ::sqlx::postgres::PgTypeInfo {

@@ -5,6 +5,7 @@
 pub mod admin;
 pub mod api_key;
 pub mod clock;
+pub mod closed_list;
 pub mod config;
 pub mod grpc;
 pub mod http;

@@ -1,63 +1,23 @@
 //! What a merchant and an API key are.
 
-use std::{fmt, str::FromStr};
-
 use chassis::{
     clock::Timestamp,
     ids::{KeyId, MerchantId},
 };
 use sqlx::FromRow;
 
-/// State of a merchant's KYC record (spec §3.3). No record at all is `None` around it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KycStatus {
-    Pending,
-    InReview,
-    Approved,
-    Rejected,
-    Expired,
-}
-
-impl KycStatus {
-    /// As it stands in SQL and JSON.
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::Pending => "PENDING",
-            Self::InReview => "IN_REVIEW",
-            Self::Approved => "APPROVED",
-            Self::Rejected => "REJECTED",
-            Self::Expired => "EXPIRED",
-        }
+chassis::closed_list! {
+    /// State of a merchant's KYC record (spec §3.3). No record at all is `None` around it.
+    pub enum KycStatus: "a KYC status" {
+        Pending = "PENDING",
+        InReview = "IN_REVIEW",
+        Approved = "APPROVED",
+        Rejected = "REJECTED",
+        Expired = "EXPIRED",
     }
 }
 
-/// The text is no KYC status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a KYC status")]
-pub struct UnknownKycStatus;
-
-impl FromStr for KycStatus {
-    type Err = UnknownKycStatus;
-
-    fn from_str(code: &str) -> Result<Self, UnknownKycStatus> {
-        match code {
-            "PENDING" => Ok(Self::Pending),
-            "IN_REVIEW" => Ok(Self::InReview),
-            "APPROVED" => Ok(Self::Approved),
-            "REJECTED" => Ok(Self::Rejected),
-            "EXPIRED" => Ok(Self::Expired),
-            _ => Err(UnknownKycStatus),
-        }
-    }
-}
-
-chassis::text_column!(KycStatus, |status| status.code().to_owned());
-
-impl fmt::Display for KycStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.code())
-    }
-}
+chassis::text_column!(KycStatus);
 
 /// Who takes payments, and whether it may.
 #[derive(Clone, Debug, FromRow)]

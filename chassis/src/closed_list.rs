@@ -1,0 +1,67 @@
+//! A closed list of words: the enum, its codes and its parser, written once.
+
+/// A text that is none of the list's codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not {0}")]
+pub struct UnknownCode(pub &'static str);
+
+/// Declares an enum together with the codes that stand for it in SQL, JSON, metrics and logs.
+///
+/// ```
+/// chassis::closed_list! {
+///     /// How an order stands.
+///     pub enum OrderStatus: "an order's status" {
+///         /// Nobody has paid.
+///         Open = "OPEN",
+///         Paid = "PAID",
+///     }
+/// }
+///
+/// assert_eq!(OrderStatus::Open.code(), "OPEN");
+/// assert_eq!("PAID".parse(), Ok(OrderStatus::Paid));
+/// assert_eq!(OrderStatus::ALL, [OrderStatus::Open, OrderStatus::Paid]);
+/// let error = "LOST".parse::<OrderStatus>().unwrap_err();
+/// assert_eq!(error.to_string(), "not an order's status");
+/// ```
+///
+/// Where it is a column as well, follow it with [`text_column!`](crate::text_column).
+#[macro_export]
+macro_rules! closed_list {
+    (
+        $(#[$list_doc:meta])*
+        $visibility:vis enum $name:ident: $what:literal {
+            $( $(#[$doc:meta])* $variant:ident = $code:literal, )+
+        }
+    ) => {
+        $(#[$list_doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        $visibility enum $name { $( $(#[$doc])* $variant, )+ }
+
+        impl $name {
+            /// Every value, in the order of its declaration.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            /// Its word in SQL, JSON, metrics and logs.
+            pub const fn code(self) -> &'static str {
+                match self { $(Self::$variant => $code,)+ }
+            }
+        }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(self.code())
+            }
+        }
+
+        impl ::std::str::FromStr for $name {
+            type Err = $crate::closed_list::UnknownCode;
+
+            fn from_str(code: &str) -> Result<Self, Self::Err> {
+                match code {
+                    $($code => Ok(Self::$variant),)+
+                    _ => Err($crate::closed_list::UnknownCode($what)),
+                }
+            }
+        }
+    };
+}
