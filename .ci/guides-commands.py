@@ -417,7 +417,7 @@ def main():
     check_nothing_is_missing()
     # Each of these begins by starting a stack.
     operators = [[OPERATORS / name] for name in ("cases.md", "keys-and-secrets.md")]
-    check_links([readme, index, *guides(), *OPERATORS.glob("*.md")])
+    check_links([*REPOSITORY.glob("*.md"), index, *guides(), *OPERATORS.glob("*.md")])
     ran_before = set()
     for paths in ([readme], guides(), *operators):
         folder = pathlib.Path(tempfile.mkdtemp())
