@@ -222,8 +222,26 @@ impl Drop for Tx {
     }
 }
 
-/// A statement with its values. Runs once one of `run`, `one`, `optional` and `all` is awaited.
-#[must_use = "nothing runs before run, one, optional or all"]
+/// What an insert did that leaves a row alone which is there already.
+#[must_use = "a row that is there already is another's"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insert {
+    Inserted,
+    /// Nothing was written.
+    AlreadyThere,
+}
+
+/// What an update or a delete did that names one row, and what it expects of it.
+#[must_use = "a row that is not there, or not as expected, was not changed"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Update {
+    Updated,
+    /// No such row. Nothing was written.
+    NotThere,
+}
+
+/// A statement with its values. Runs once one of its methods is awaited.
+#[must_use = "nothing runs before run, insert, update, one, optional or all"]
 pub struct Sql<'c> {
     on: On<'c>,
     state: &'c mut State,
@@ -248,6 +266,22 @@ impl<'c> Sql<'c> {
             self.not_bound.get_or_insert(error);
         }
         self
+    }
+
+    /// Inserts a row, with `on conflict`.
+    pub async fn insert(self) -> Result<Insert> {
+        Ok(match self.run().await? {
+            0 => Insert::AlreadyThere,
+            _ => Insert::Inserted,
+        })
+    }
+
+    /// Updates or deletes a row.
+    pub async fn update(self) -> Result<Update> {
+        Ok(match self.run().await? {
+            0 => Update::NotThere,
+            _ => Update::Updated,
+        })
     }
 
     /// Returns the number of rows affected.

@@ -34,7 +34,7 @@ use sqlx::PgPool;
 
 use alignment::Alive;
 
-pub use connection::{Conn, Param, Record, Sql, Tx};
+pub use connection::{Conn, Insert, Param, Record, Sql, Tx, Update};
 pub use error::{Error, Result, is_retryable, is_unavailable, is_unique_violation};
 pub use postgres::create_database_if_missing;
 pub use schema::{Schema, check, migrate};

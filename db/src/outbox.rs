@@ -17,7 +17,7 @@ use chassis::{
 };
 use uuid::Uuid;
 
-use crate::{Conn, Db, Result, Tx};
+use crate::{Conn, Db, Result, Tx, Update};
 
 pub use crate::relay::Relay;
 
@@ -112,30 +112,28 @@ pub async fn claim_one(db: &Db, clock: &Clock, id: Uuid, lease: Duration) -> Res
         .await
 }
 
-/// Removes a row that has been relayed. False: the claim was lost, and another holds it now.
-pub async fn done(db: &Db, row: &Row) -> Result<bool> {
+/// Removes a row that has been relayed. [`Update::NotThere`]: the claim was lost, and another holds
+/// it now.
+pub async fn done(db: &Db, row: &Row) -> Result<Update> {
     complete(&mut db.write().await?, row).await
 }
 
 /// As [`done`], in the caller's transaction.
-pub async fn done_in(tx: &mut Tx, row: &Row) -> Result<bool> {
+pub async fn done_in(tx: &mut Tx, row: &Row) -> Result<Update> {
     complete(tx, row).await
 }
 
-async fn complete(conn: &mut Conn, row: &Row) -> Result<bool> {
-    let removed = conn
-        .sql("delete from outbox where id = $1 and claim = $2")
+async fn complete(conn: &mut Conn, row: &Row) -> Result<Update> {
+    conn.sql("delete from outbox where id = $1 and claim = $2")
         .bind(row.id)
         .bind(row.claim)
-        .run()
-        .await?;
-    Ok(removed == 1)
+        .update()
+        .await
 }
 
-/// Lets a row go until `due`. False: the claim was lost.
-pub async fn retry(db: &Db, row: &Row, due: Timestamp) -> Result<bool> {
-    let released = db
-        .write()
+/// Lets a row go until `due`. [`Update::NotThere`]: the claim was lost.
+pub async fn retry(db: &Db, row: &Row, due: Timestamp) -> Result<Update> {
+    db.write()
         .await?
         .sql(
             "update outbox set claim = null, lease_until = null, due_at = $3
@@ -144,9 +142,8 @@ pub async fn retry(db: &Db, row: &Row, due: Timestamp) -> Result<bool> {
         .bind(row.id)
         .bind(row.claim)
         .bind(due)
-        .run()
-        .await?;
-    Ok(released == 1)
+        .update()
+        .await
 }
 
 /// How long to wait after this many attempts: 0.2 s, doubled up to 30 s.

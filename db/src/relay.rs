@@ -15,7 +15,7 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::{
-    Db, Result,
+    Db, Result, Update,
     outbox::{self, Row},
 };
 
@@ -188,8 +188,10 @@ impl Relay {
             }
         };
         match recorded {
-            Ok(true) => {}
-            Ok(false) => tracing::info!("the lease ran out and somebody else has the row"),
+            Ok(Update::Updated) => {}
+            Ok(Update::NotThere) => {
+                tracing::info!("the lease ran out and somebody else has the row")
+            }
             Err(error) => tracing::warn!(%error, "not recorded, the row waits for its lease"),
         }
     }

@@ -10,7 +10,7 @@ use std::{
 
 use chassis::{clock::Clock, shutdown::Tasks};
 use db::{
-    Db,
+    Db, Update,
     outbox::{self, Relay},
 };
 
@@ -46,7 +46,7 @@ async fn replicas_with_clocks_apart_do_not_steal_each_others_leases() {
         let stolen = outbox::claim_one(&others_db, &others, id.unwrap(), LEASE).await;
         assert!(stolen.unwrap().is_none(), "{skew_ms}");
         assert_eq!(outbox::next_due(&others_db, &others).await.unwrap(), None);
-        assert!(outbox::done(&db, &held[0]).await.unwrap());
+        assert_eq!(outbox::done(&db, &held[0]).await.unwrap(), Update::Updated);
     }
 }
 
@@ -70,7 +70,10 @@ async fn replicas_with_clocks_apart_agree_on_what_is_due() {
             let rows = outbox::claim(&others_db, &others, 10, LEASE).await.unwrap();
             assert!(rows.iter().all(|row| row.subject == "due"), "{skew_ms}");
             for row in &rows {
-                assert!(outbox::done(&others_db, row).await.unwrap());
+                assert_eq!(
+                    outbox::done(&others_db, row).await.unwrap(),
+                    Update::Updated
+                );
             }
             !rows.is_empty()
         })

@@ -14,7 +14,7 @@ use chassis::{
     shutdown::{Shutdown, Tasks},
 };
 use db::{
-    Db,
+    Db, Update,
     outbox::{self, Relay, Row},
 };
 use tokio::{sync::Notify, task::JoinSet};
@@ -65,7 +65,7 @@ async fn a_row_is_seen_once_its_transaction_is_committed() {
     assert_eq!(seen, [("charge-1", 1, now)]);
     assert_eq!(rows[0].event_id, None);
     assert_eq!(outbox::next_due(&db, &clock).await.unwrap(), None);
-    assert!(outbox::done(&db, &rows[0]).await.unwrap());
+    assert_eq!(outbox::done(&db, &rows[0]).await.unwrap(), Update::Updated);
     assert_eq!(outbox::len(&db).await.unwrap(), 0);
 }
 
@@ -134,8 +134,11 @@ async fn a_claim_whose_lease_ran_out_cannot_complete() {
         .unwrap()
         .remove(0);
     assert_eq!((holder.id, holder.attempts), (id, 2));
-    assert!(!outbox::done(&db, &late).await.unwrap());
-    assert!(!outbox::retry(&db, &late, clock.now()).await.unwrap());
+    assert_eq!(outbox::done(&db, &late).await.unwrap(), Update::NotThere);
+    assert_eq!(
+        outbox::retry(&db, &late, clock.now()).await.unwrap(),
+        Update::NotThere
+    );
     assert!(
         outbox::claim_one(&db, &clock, id, LEASE)
             .await
@@ -143,8 +146,14 @@ async fn a_claim_whose_lease_ran_out_cannot_complete() {
             .is_none()
     );
     let mut tx = db.begin().await.unwrap();
-    assert!(!outbox::done_in(&mut tx, &late).await.unwrap());
-    assert!(outbox::done_in(&mut tx, &holder).await.unwrap());
+    assert_eq!(
+        outbox::done_in(&mut tx, &late).await.unwrap(),
+        Update::NotThere
+    );
+    assert_eq!(
+        outbox::done_in(&mut tx, &holder).await.unwrap(),
+        Update::Updated
+    );
     tx.commit().await.unwrap();
     assert_eq!(outbox::len(&db).await.unwrap(), 0);
     assert!(
@@ -188,7 +197,10 @@ async fn a_row_let_go_waits_until_it_is_due_again() {
         .unwrap()
         .remove(0);
     let due = clock.now() + Duration::from_secs(60);
-    assert!(outbox::retry(&db, &row, due).await.unwrap());
+    assert_eq!(
+        outbox::retry(&db, &row, due).await.unwrap(),
+        Update::Updated
+    );
     assert_eq!(outbox::next_due(&db, &clock).await.unwrap(), Some(due));
     assert!(
         outbox::claim(&db, &clock, 1, LEASE)
@@ -196,7 +208,7 @@ async fn a_row_let_go_waits_until_it_is_due_again() {
             .unwrap()
             .is_empty()
     );
-    assert!(!outbox::done(&db, &row).await.unwrap());
+    assert_eq!(outbox::done(&db, &row).await.unwrap(), Update::NotThere);
     assert_eq!(outbox::len(&db).await.unwrap(), 1);
 }
 
@@ -212,7 +224,12 @@ async fn leases_of_the_process_before_end_at_start_where_there_is_one_process() 
     outbox::release_leases(&db).await.unwrap();
     let claimed = outbox::claim(&db, &clock, 1, LEASE).await.unwrap();
     assert_eq!(claimed.len(), usize::from(!db.is_postgres()));
-    assert_eq!(outbox::done(&db, &before).await.unwrap(), db.is_postgres());
+    let kept = if db.is_postgres() {
+        Update::Updated
+    } else {
+        Update::NotThere
+    };
+    assert_eq!(outbox::done(&db, &before).await.unwrap(), kept);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chassis::clock::{Clock, Timestamp};
-use db::{Conn, Db, Tx, testing::TestDb};
+use db::{Conn, Db, Insert, Tx, Update, testing::TestDb};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -18,22 +18,24 @@ struct Account {
     seen_at: Option<Timestamp>,
 }
 
-/// Returns whether the account is new.
-async fn open_account(tx: &mut Tx, id: Uuid, name: &str, seen_at: Option<Timestamp>) -> bool {
-    let inserted = tx
-        .sql(
-            "insert into account (id, name, balance, is_open, seen_at) values ($1, $2, $3, $4, $5)
-             on conflict (name) do nothing",
-        )
-        .bind(id)
-        .bind(name)
-        .bind(100_i64)
-        .bind(true)
-        .bind(seen_at)
-        .run()
-        .await
-        .unwrap();
-    inserted == 1
+async fn open_account(tx: &mut Tx, id: Uuid, name: &str, seen_at: Option<Timestamp>) {
+    let inserted = insert_account(tx, id, name, seen_at).await;
+    assert_eq!(inserted, Insert::Inserted);
+}
+
+async fn insert_account(tx: &mut Tx, id: Uuid, name: &str, seen_at: Option<Timestamp>) -> Insert {
+    tx.sql(
+        "insert into account (id, name, balance, is_open, seen_at) values ($1, $2, $3, $4, $5)
+         on conflict (name) do nothing",
+    )
+    .bind(id)
+    .bind(name)
+    .bind(100_i64)
+    .bind(true)
+    .bind(seen_at)
+    .insert()
+    .await
+    .unwrap()
 }
 
 async fn find_account(conn: &mut Conn, name: &str) -> Option<Account> {
@@ -51,7 +53,7 @@ async fn committed_account(db: &Db, name: &str) -> Option<Account> {
 async fn with_account(db: &Db, name: &str) -> Uuid {
     let id = Uuid::now_v7();
     let mut tx = db.begin().await.unwrap();
-    assert!(open_account(&mut tx, id, name, None).await);
+    open_account(&mut tx, id, name, None).await;
     tx.commit().await.unwrap();
     id
 }
@@ -93,9 +95,25 @@ async fn an_insert_repeated_inserts_once() {
     let (_test, db) = database().await;
     let first = with_account(&db, "ama").await;
     let mut tx = db.begin().await.unwrap();
-    assert!(!open_account(&mut tx, Uuid::now_v7(), "ama", None).await);
+    let again = insert_account(&mut tx, Uuid::now_v7(), "ama", None).await;
+    assert_eq!(again, Insert::AlreadyThere);
     tx.commit().await.unwrap();
     assert_eq!(committed_account(&db, "ama").await.unwrap().id, first);
+}
+
+#[tokio::test]
+async fn an_update_tells_whether_its_row_was_there() {
+    let (_test, db) = database().await;
+    let id = with_account(&db, "ama").await;
+    let mut tx = db.begin().await.unwrap();
+    for statement in [
+        "update account set balance = 0 where id = $1 and is_open",
+        "delete from account where id = $1 and is_open",
+    ] {
+        let mut update = async |id: Uuid| tx.sql(statement).bind(id).update().await.unwrap();
+        assert_eq!(update(Uuid::now_v7()).await, Update::NotThere);
+        assert_eq!(update(id).await, Update::Updated);
+    }
 }
 
 #[tokio::test]
