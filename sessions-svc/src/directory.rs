@@ -6,7 +6,7 @@ use chassis::{
     clock::Timestamp,
     ids::{CustomerId, MerchantId},
 };
-use db::{Result, Tx};
+use db::{Insert, Result, Tx};
 
 use crate::{
     customer::{Customer, Matches, Payer},
@@ -68,7 +68,7 @@ async fn add(
             listed_at: Timestamp::from_unix_millis(NEVER).expect("1970 is a time"),
         };
         // Another customer may have the id: it has 50 random bits.
-        if customers::insert(tx, &customer).await? {
+        if customers::insert(tx, &customer).await? == Insert::Inserted {
             return Ok(customer.customer_id);
         }
     }

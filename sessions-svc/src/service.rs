@@ -6,7 +6,7 @@ use chassis::{
     clock::{Clock, Timestamp},
     ids::{CustomerId, MerchantId, SessionId},
 };
-use db::{Db, Tx};
+use db::{Db, Insert, Tx};
 
 use crate::{
     customer::{Customer, Payer},
@@ -158,7 +158,7 @@ impl Service {
     async fn try_record(&self, report: &Report) -> Result<Recorded, Error> {
         let now = self.clock.now();
         let mut tx = self.db.begin().await?;
-        if !store::record(&mut tx, report).await? {
+        if store::record(&mut tx, report).await? == Insert::AlreadyThere {
             return self.already_recorded(&mut tx, report, now).await;
         }
         let found = store::lock_session(&mut tx, report.session_id).await?;

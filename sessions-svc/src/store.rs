@@ -9,7 +9,7 @@ use chassis::{
     ids::{ChargeId, MerchantId, SessionId, TxIdDisplay},
     money::{Currency, Money},
 };
-use db::{Conn, Db, Result, Tx};
+use db::{Conn, Db, Insert, Result, Tx};
 use sqlx::FromRow;
 
 use crate::{
@@ -162,9 +162,9 @@ pub async fn delete_session(tx: &mut Tx, id: SessionId) -> Result<()> {
     Ok(())
 }
 
-/// Records what a report says of its charge. False: as much or more was known already, so that
-/// nothing was changed. What has settled stays settled.
-pub async fn record(tx: &mut Tx, report: &Report) -> Result<bool> {
+/// Records what a report says of its charge. [`Insert::AlreadyThere`]: as much or more was known
+/// already, so that nothing was changed. What has settled stays settled.
+pub async fn record(tx: &mut Tx, report: &Report) -> Result<Insert> {
     match &report.step {
         Step::Open { transaction, .. } | Step::Update { transaction, .. } => {
             record_transaction(tx, report, transaction).await
@@ -177,59 +177,55 @@ async fn record_transaction(
     tx: &mut Tx,
     report: &Report,
     transaction: &Transaction,
-) -> Result<bool> {
+) -> Result<Insert> {
     let settlement = transaction.settlement.as_ref();
-    let recorded = tx
-        .sql(
-            "insert into transactions
-                 (session_id, charge_number, version, status, transaction_id, tx_id_display, method,
-                  failure_reason, failure_message, settled_minor, settled_currency, rate,
-                  created_at, updated_at)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-             on conflict (session_id, charge_number) do update
-             set version = excluded.version, status = excluded.status,
-                 transaction_id = excluded.transaction_id, tx_id_display = excluded.tx_id_display,
-                 method = excluded.method, failure_reason = excluded.failure_reason,
-                 failure_message = excluded.failure_message,
-                 settled_minor = excluded.settled_minor,
-                 settled_currency = excluded.settled_currency, rate = excluded.rate,
-                 created_at = excluded.created_at, updated_at = excluded.updated_at
-             where transactions.version < excluded.version and transactions.status <> 'SETTLED'",
-        )
-        .bind(report.session_id)
-        .bind(i64::from(report.charge_number))
-        .bind(i64::from(report.version))
-        .bind(transaction.status)
-        .bind(transaction.transaction_id)
-        .bind(transaction.tx_id_display.clone())
-        .bind(transaction.method.clone())
-        .bind(transaction.failure_reason.clone())
-        .bind(transaction.failure_message.clone())
-        .bind(settlement.map(|settlement| settlement.amount.minor_units()))
-        .bind(settlement.map(|settlement| settlement.amount.currency()))
-        .bind(settlement.map(|settlement| settlement.rate.clone()))
-        .bind(transaction.created_at)
-        .bind(transaction.updated_at)
-        .run()
-        .await?;
-    Ok(recorded == 1)
+    tx.sql(
+        "insert into transactions
+             (session_id, charge_number, version, status, transaction_id, tx_id_display, method,
+              failure_reason, failure_message, settled_minor, settled_currency, rate,
+              created_at, updated_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+         on conflict (session_id, charge_number) do update
+         set version = excluded.version, status = excluded.status,
+             transaction_id = excluded.transaction_id, tx_id_display = excluded.tx_id_display,
+             method = excluded.method, failure_reason = excluded.failure_reason,
+             failure_message = excluded.failure_message,
+             settled_minor = excluded.settled_minor,
+             settled_currency = excluded.settled_currency, rate = excluded.rate,
+             created_at = excluded.created_at, updated_at = excluded.updated_at
+         where transactions.version < excluded.version and transactions.status <> 'SETTLED'",
+    )
+    .bind(report.session_id)
+    .bind(i64::from(report.charge_number))
+    .bind(i64::from(report.version))
+    .bind(transaction.status)
+    .bind(transaction.transaction_id)
+    .bind(transaction.tx_id_display.clone())
+    .bind(transaction.method.clone())
+    .bind(transaction.failure_reason.clone())
+    .bind(transaction.failure_message.clone())
+    .bind(settlement.map(|settlement| settlement.amount.minor_units()))
+    .bind(settlement.map(|settlement| settlement.amount.currency()))
+    .bind(settlement.map(|settlement| settlement.rate.clone()))
+    .bind(transaction.created_at)
+    .bind(transaction.updated_at)
+    .insert()
+    .await
 }
 
-async fn record_tombstone(tx: &mut Tx, report: &Report) -> Result<bool> {
-    let recorded = tx
-        .sql(
-            "insert into transactions (session_id, charge_number, version, status)
-             values ($1, $2, $3, 'WITHDRAWN')
-             on conflict (session_id, charge_number) do update
-             set version = excluded.version, status = excluded.status
-             where transactions.version < excluded.version and transactions.status <> 'SETTLED'",
-        )
-        .bind(report.session_id)
-        .bind(i64::from(report.charge_number))
-        .bind(i64::from(report.version))
-        .run()
-        .await?;
-    Ok(recorded == 1)
+async fn record_tombstone(tx: &mut Tx, report: &Report) -> Result<Insert> {
+    tx.sql(
+        "insert into transactions (session_id, charge_number, version, status)
+         values ($1, $2, $3, 'WITHDRAWN')
+         on conflict (session_id, charge_number) do update
+         set version = excluded.version, status = excluded.status
+         where transactions.version < excluded.version and transactions.status <> 'SETTLED'",
+    )
+    .bind(report.session_id)
+    .bind(i64::from(report.charge_number))
+    .bind(i64::from(report.version))
+    .insert()
+    .await
 }
 
 /// Which charge holds a number within its session, and how it stands; no id in a tombstone of a

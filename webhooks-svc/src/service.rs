@@ -7,7 +7,7 @@ use chassis::{
     ids::{DeliveryId, EndpointId, MerchantId},
     telemetry,
 };
-use db::Db;
+use db::{Db, Insert};
 
 use crate::{
     delivery::{Attempt, Delivery},
@@ -46,7 +46,7 @@ impl Service {
     pub async fn publish(&self, event: Event) -> Result<(), Error> {
         let traceparent = telemetry::current_traceparent();
         let mut tx = self.db.begin().await?;
-        if !store::insert_event(&mut tx, &event, traceparent).await? {
+        if store::insert_event(&mut tx, &event, traceparent).await? == Insert::AlreadyThere {
             return Ok(());
         }
         let endpoint = store::find_endpoint(&mut tx, event.merchant_id).await?;

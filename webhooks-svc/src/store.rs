@@ -7,7 +7,7 @@ use chassis::{
     clock::Timestamp,
     ids::{DeliveryId, EndpointId, MerchantId},
 };
-use db::{Conn, Db, Result, Tx};
+use db::{Conn, Db, Insert, Result, Tx};
 use uuid::Uuid;
 
 use crate::{
@@ -40,23 +40,24 @@ macro_rules! delivery_columns {
     };
 }
 
-/// False: the event is known already.
-pub async fn insert_event(tx: &mut Tx, event: &Event, traceparent: Option<String>) -> Result<bool> {
-    let inserted = tx
-        .sql(
-            "insert into events (event_id, merchant_id, event_type, body, traceparent, created_at)
-             values ($1, $2, $3, $4, $5, $6)
-             on conflict (event_id) do nothing",
-        )
-        .bind(event.event_id.clone())
-        .bind(event.merchant_id)
-        .bind(event.event_type)
-        .bind(event.body())
-        .bind(traceparent)
-        .bind(event.created_at)
-        .run()
-        .await?;
-    Ok(inserted == 1)
+pub async fn insert_event(
+    tx: &mut Tx,
+    event: &Event,
+    traceparent: Option<String>,
+) -> Result<Insert> {
+    tx.sql(
+        "insert into events (event_id, merchant_id, event_type, body, traceparent, created_at)
+         values ($1, $2, $3, $4, $5, $6)
+         on conflict (event_id) do nothing",
+    )
+    .bind(event.event_id.clone())
+    .bind(event.merchant_id)
+    .bind(event.event_type)
+    .bind(event.body())
+    .bind(traceparent)
+    .bind(event.created_at)
+    .insert()
+    .await
 }
 
 /// A delivery whose first attempt is due now.

@@ -11,7 +11,7 @@ use chassis::{
     shutdown::Shutdown,
     telemetry,
 };
-use db::{Db, Result};
+use db::{Db, Result, Update};
 use tokio::{
     task::{JoinError, JoinSet},
     time::Instant,
@@ -208,7 +208,8 @@ impl Worker {
     async fn end(&self, attempt: &Begun, outcome: &Outcome) -> Result<()> {
         let now = self.clock.now();
         let standing = self.schedule.after(attempt, outcome.verdict, now);
-        if !attempts::end(&self.db, attempt, outcome, &standing, now).await? {
+        let ended = attempts::end(&self.db, attempt, outcome, &standing, now).await?;
+        if ended == Update::NotThere {
             tracing::warn!(delivery.id = %attempt.delivery_id, "the claim was lost");
             return Ok(());
         }

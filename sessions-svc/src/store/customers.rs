@@ -4,7 +4,7 @@ use chassis::{
     clock::Timestamp,
     ids::{CustomerId, MerchantId},
 };
-use db::{Conn, Db, Result, Tx};
+use db::{Conn, Db, Insert, Result, Tx};
 
 use crate::customer::{Customer, Matches, Payer};
 
@@ -52,29 +52,27 @@ pub async fn find_matches(conn: &mut Conn, merchant: MerchantId, payer: &Payer) 
     Ok(Matches { by_phone, by_email })
 }
 
-/// False: the id, which is short, is another customer's.
-pub async fn insert(tx: &mut Tx, customer: &Customer) -> Result<bool> {
-    let inserted = tx
-        .sql(
-            "insert into customers
-                 (customer_id, merchant_id, phone, email, email_key, name, created_at,
-                  last_payment_at, payments_count, listed_at)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-             on conflict (customer_id) do nothing",
-        )
-        .bind(customer.customer_id.clone())
-        .bind(customer.merchant_id)
-        .bind(customer.phone.clone())
-        .bind(customer.email.clone())
-        .bind(customer.email_key.clone())
-        .bind(customer.name.clone())
-        .bind(customer.created_at)
-        .bind(customer.last_payment_at)
-        .bind(customer.payments_count)
-        .bind(customer.listed_at)
-        .run()
-        .await?;
-    Ok(inserted == 1)
+/// [`Insert::AlreadyThere`]: the id, which is short, is another customer's.
+pub async fn insert(tx: &mut Tx, customer: &Customer) -> Result<Insert> {
+    tx.sql(
+        "insert into customers
+             (customer_id, merchant_id, phone, email, email_key, name, created_at,
+              last_payment_at, payments_count, listed_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+         on conflict (customer_id) do nothing",
+    )
+    .bind(customer.customer_id.clone())
+    .bind(customer.merchant_id)
+    .bind(customer.phone.clone())
+    .bind(customer.email.clone())
+    .bind(customer.email_key.clone())
+    .bind(customer.name.clone())
+    .bind(customer.created_at)
+    .bind(customer.last_payment_at)
+    .bind(customer.payments_count)
+    .bind(customer.listed_at)
+    .insert()
+    .await
 }
 
 /// Writes what identifies and names a customer.

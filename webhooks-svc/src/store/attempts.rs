@@ -4,7 +4,7 @@
 //! end it. The attempt's row is written in the transaction that claims.
 
 use chassis::{clock::Timestamp, ids::EndpointId};
-use db::{Db, Result};
+use db::{Db, Result, Update};
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -179,15 +179,15 @@ pub async fn expired(db: &Db, real_now: Timestamp) -> Result<Vec<Begun>> {
         .await
 }
 
-/// Records how an attempt ended and where that leaves its delivery and endpoint. False: the claim
-/// was lost, so that somebody else has recorded it.
+/// Records how an attempt ended and where that leaves its delivery and endpoint.
+/// [`Update::NotThere`]: the claim was lost, so that somebody else has recorded it.
 pub async fn end(
     db: &Db,
     attempt: &Begun,
     outcome: &Outcome,
     standing: &Standing,
     now: Timestamp,
-) -> Result<bool> {
+) -> Result<Update> {
     let mut tx = db.begin().await?;
     let released = tx
         .sql(
@@ -204,10 +204,10 @@ pub async fn end(
         .bind(standing.next_attempt_at)
         .bind(i64::from(standing.manual_owed))
         .bind(first_of_all())
-        .run()
+        .update()
         .await?;
-    if released == 0 {
-        return Ok(false);
+    if released == Update::NotThere {
+        return Ok(released);
     }
     tx.sql(
         "update attempts
@@ -245,5 +245,5 @@ pub async fn end(
         .await?;
     }
     tx.commit().await?;
-    Ok(true)
+    Ok(released)
 }
