@@ -19,7 +19,6 @@ pub mod charge;
 pub mod config;
 mod create;
 pub mod error;
-pub mod failure;
 pub mod grpc;
 pub mod ledger;
 mod message;
@@ -37,6 +36,8 @@ pub mod store;
 mod tell;
 mod upkeep;
 pub mod verdict;
+
+pub use chassis::failure;
 
 use std::{sync::Arc, time::Duration};
 

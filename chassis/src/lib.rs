@@ -7,6 +7,7 @@ pub mod api_key;
 pub mod clock;
 pub mod closed_list;
 pub mod config;
+pub mod failure;
 pub mod grpc;
 pub mod http;
 pub mod ids;

@@ -1,10 +1,11 @@
 //! Every word that a payer reads, in every language that the pages speak.
 //!
 //! A language is one value of [`Text`], so a phrase that is missing does not compile. `{}` stands
-//! for what a page fills in.
+//! for what a page fills in. What is said of each failure stands in [`chassis::failure`].
 
 use std::fmt::Display;
 
+use chassis::failure::{AtCheckout, FailureReason};
 use http::{HeaderMap, header::ACCEPT_LANGUAGE};
 
 /// The phrases of one language.
@@ -84,7 +85,8 @@ pub struct Text {
     pub not_charged: &'static str,
     pub if_charged: &'static str,
     pub try_again: &'static str,
-    failures: Failures,
+    /// What a reason's words are in this language.
+    failure: fn(AtCheckout) -> &'static str,
     pub expired_title: &'static str,
     expired: &'static str,
     pub unavailable_title: &'static str,
@@ -96,24 +98,6 @@ pub struct Text {
     pub refused_title: &'static str,
     pub refused: &'static str,
     months: [&'static str; 12],
-}
-
-/// What a payer is told about each reason for a failure: what happened, and what helps.
-#[derive(Debug)]
-struct Failures {
-    insufficient_funds: &'static str,
-    payer_declined: &'static str,
-    payer_timeout: &'static str,
-    invalid_pin: &'static str,
-    payer_not_found: &'static str,
-    payer_limit_reached: &'static str,
-    payer_account_blocked: &'static str,
-    payment_in_progress: &'static str,
-    number_network_mismatch: &'static str,
-    otp_expired: &'static str,
-    otp_attempts_exceeded: &'static str,
-    rail_unavailable: &'static str,
-    other: &'static str,
 }
 
 pub static ENGLISH: Text = Text {
@@ -189,21 +173,7 @@ pub static ENGLISH: Text = Text {
     not_charged: "You were not charged.",
     if_charged: "If money left your wallet, contact the shop with the reference.",
     try_again: "Try again",
-    failures: Failures {
-        insufficient_funds: "There is not enough money in the wallet. Add money, or use another number.",
-        payer_declined: "The payment was declined on the phone.",
-        payer_timeout: "The payment was not approved in time.",
-        invalid_pin: "The PIN was wrong. Take care: the network locks a wallet after too many wrong PINs.",
-        payer_not_found: "This number has no wallet on the network that you chose. Check both.",
-        payer_limit_reached: "This payment is over a limit of the wallet. Ask your network, or use another number.",
-        payer_account_blocked: "This wallet is blocked or not active. Ask your network, or use another number.",
-        payment_in_progress: "Another payment from this number waits for approval. Finish it first.",
-        number_network_mismatch: "This number is not on the network that you chose. Check both.",
-        otp_expired: "The code came too late.",
-        otp_attempts_exceeded: "A wrong code was entered too many times.",
-        rail_unavailable: "The network cannot take payments right now. Try again later, or use another network.",
-        other: "The network reported a problem.",
-    },
+    failure: |words| words.english,
     expired_title: "This link has ended",
     expired: "This link ended on {}. Ask the shop for a new one.",
     unavailable_title: "Not available right now",
@@ -304,21 +274,7 @@ pub static TWI: Text = Text {
     not_charged: "Yɛannye sika biara amfiri wo hɔ.",
     if_charged: "Sɛ sika firii wo wallet mu a, fa nkyerɛkyerɛ nɔma no frɛ dwadifoɔ no.",
     try_again: "San sɔ hwɛ",
-    failures: Failures {
-        insufficient_funds: "Sika a ɛwɔ wallet no mu nnɔɔso. Fa sika gu so, anaa fa nɔma foforɔ.",
-        payer_declined: "Wɔpoo ntua no wɔ fon no so.",
-        payer_timeout: "Wɔampene so wɔ berɛ ano.",
-        invalid_pin: "PIN no nyɛ. Hwɛ yie: PIN bɔne dodoɔ ma network no to wallet no mu.",
-        payer_not_found: "Nɔma yi nni wallet wɔ network a woyii no so. Hwɛ mmienu no nyinaa.",
-        payer_limit_reached: "Sika yi boro deɛ wallet no ma ho kwan. Bisa wo network, anaa fa nɔma foforɔ.",
-        payer_account_blocked: "Wɔato wallet yi mu. Bisa wo network, anaa fa nɔma foforɔ.",
-        payment_in_progress: "Ntua foforɔ firi nɔma yi so retwɛn. Wie no kane.",
-        number_network_mismatch: "Nɔma yi nni network a woyii no so. Hwɛ mmienu no nyinaa.",
-        otp_expired: "Code no baa akyire dodo.",
-        otp_attempts_exceeded: "Wɔkyerɛw code bɔne mpɛn dodoɔ.",
-        rail_unavailable: "Network no ntumi nnye sika seesei. San sɔ hwɛ akyire, anaa fa network foforɔ.",
-        other: "Network no nyaa ɔhaw.",
-    },
+    failure: |words| words.twi,
     expired_title: "Link yi aba awieeɛ",
     expired: "Link yi baa awieeɛ {}. Bisa dwadifoɔ no foforɔ.",
     unavailable_title: "Ɛnyɛ adwuma seesei",
@@ -472,28 +428,12 @@ impl Text {
         fill(self.no_rate, &amount)
     }
 
-    /// What happened, and whether it is certain that nothing was debited.
+    /// What happened, and whether it is certain that nothing was debited. A reason that is newer
+    /// than this version is like one without a name.
     pub fn failure(&self, reason: &str) -> (&'static str, bool) {
-        let words = &self.failures;
-        match reason {
-            "INSUFFICIENT_FUNDS" => (words.insufficient_funds, true),
-            "PAYER_DECLINED" => (words.payer_declined, true),
-            // A network may still find that the payer had approved.
-            "PAYER_TIMEOUT" => (words.payer_timeout, false),
-            "INVALID_PIN" => (words.invalid_pin, true),
-            "PAYER_NOT_FOUND" => (words.payer_not_found, true),
-            "PAYER_LIMIT_REACHED" => (words.payer_limit_reached, true),
-            "PAYER_ACCOUNT_BLOCKED" => (words.payer_account_blocked, true),
-            "PAYMENT_IN_PROGRESS" => (words.payment_in_progress, true),
-            "NUMBER_NETWORK_MISMATCH" => (words.number_network_mismatch, true),
-            // Our own time for the code is over, or our own count of codes; the network's may not be.
-            "OTP_EXPIRED" => (words.otp_expired, false),
-            "OTP_ATTEMPTS_EXCEEDED" => (words.otp_attempts_exceeded, false),
-            // Also where the network had no such payment when its time was over.
-            "RAIL_UNAVAILABLE" => (words.rail_unavailable, false),
-            "RAIL_CONFIGURATION" => (words.rail_unavailable, true),
-            _ => (words.other, false),
-        }
+        let reason = reason.parse().unwrap_or(FailureReason::RailError);
+        let words = reason.at_checkout();
+        ((self.failure)(words), words.is_uncharged)
     }
 
     /// `3 May 2026, 14:05 GMT`; Ghana's time is GMT.

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use charges_svc::failure::FailureReason;
+use chassis::failure::FailureReason;
 use proto::webhooks::{EventType, Payout, PublishRequest, publish_request::Data};
 use serde_json::{Value, json};
 use stack::demo::{Answer, Received, Receiver};
