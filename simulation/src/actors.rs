@@ -1,5 +1,5 @@
-//! Who acts in a world: merchants' backends, payers in front of the checkout, operators, and the
-//! chaos that takes replicas away. Each does what its own choices say.
+//! The actors of a world: merchants' backends, payers at the checkout, operators, and the chaos
+//! that takes replicas away. Each follows its own choices.
 
 pub mod chaos;
 pub mod merchant;
@@ -29,10 +29,10 @@ pub const SECOND: Millis = 1_000;
 pub const MINUTE: Millis = 60 * SECOND;
 pub const HOUR: Millis = 60 * MINUTE;
 
-/// Merchants of a world.
+/// Merchants in a world.
 pub const MERCHANTS: usize = 2;
 
-/// Tries to open an account.
+/// Attempts to open an account.
 const TRIES_MAX: u32 = 30;
 
 /// What every actor has.
@@ -56,13 +56,13 @@ impl Stage {
     /// Lets time run, and opens the merchants' accounts.
     ///
     /// # Errors
-    /// A service refuses, although nothing fails yet.
+    /// A service refuses although nothing fails yet.
     pub async fn set(world: Arc<World>) -> anyhow::Result<Self> {
-        // A replica that begins beside another may have to wait for it.
+        // A replica that starts beside another may have to wait for it.
         world.let_time_run()?;
         let mut merchants = Vec::new();
         for number in 0..MERCHANTS {
-            // Nothing fails yet, but a replica may have to begin again beside the other.
+            // Nothing fails yet, but a replica may have to start again beside the other.
             let mut tries = 0;
             let account = loop {
                 match Account::open(&world, number).await {
@@ -77,7 +77,7 @@ impl Stage {
             world,
             history: History::default(),
             merchants: merchants.into(),
-            // Real time, which only a mistake of the simulation itself would use up.
+            // In real time. Only a bug in the simulation itself would use it up.
             client: chassis::http::client(Duration::from_secs(300))?,
         })
     }
@@ -93,7 +93,7 @@ impl Stage {
         )
     }
 
-    /// Sends, and waits as long as the caller has patience.
+    /// Sends, and waits for as long as the caller is patient.
     async fn ask(&self, request: RequestBuilder, patience: Millis) -> Told {
         let exchange = async {
             let response = request.send().await.ok()?;

@@ -1,5 +1,5 @@
-//! Holds the whole history, the rails' book, the databases and the receiver's log against the
-//! promises. What it finds is a broken promise, whatever the reason.
+//! Checks the whole history, the rails' book, the databases and the receiver's log against the
+//! promises. Whatever it finds is a broken promise, whatever the reason.
 
 mod events;
 mod money;
@@ -18,7 +18,7 @@ use crate::{
     time::{Millis, Time},
 };
 
-/// The promises, numbered as `docs/simulation.md` tells them.
+/// The promises, in the order of `docs/simulation.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Promise {
     /// 1. What was acknowledged exists.
@@ -27,19 +27,19 @@ pub enum Promise {
     Once,
     /// 3. FAILED is final and the rail's word.
     Failed,
-    /// 4. "Nothing was started" is the truth.
+    /// 4. "Nothing was started" is true.
     Nothing,
     /// 5. SETTLED is exactly one debit of that amount.
     Settled,
-    /// 6. Every debit that the rail told of is somebody's.
+    /// 6. Every debit that the rail reported belongs to somebody.
     Owned,
-    /// 7. One event for one end, whose body never changes.
+    /// 7. One event for each end, whose body never changes.
     Event,
     /// 8. A session is paid once.
     Session,
     /// 9. The ledger balances.
     Ledger,
-    /// 10. Everything ends once the faults do.
+    /// 10. Everything ends once the faults have.
     Live,
 }
 
@@ -66,7 +66,7 @@ pub struct Evidence {
     pub merchants: Vec<Account>,
 }
 
-/// What the rail says only of a payment that it has, as the services write it down.
+/// What the rail says only about a payment that it has, as the services record it.
 const SHOWS: [&str; 9] = [
     "accepted",
     "already_known",
@@ -79,7 +79,8 @@ const SHOWS: [&str; 9] = [
     "received",
 ];
 
-/// What the services write down where the rail said nothing of a payment, or that it knows none.
+/// What the services record when the rail said nothing about a payment, or that it does not know
+/// it.
 const SHOWS_NOTHING: [&str; 3] = ["unknown", "sent_again", DENIED];
 const DENIED: &str = "reference_unknown";
 
@@ -92,12 +93,12 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     found.violations
 }
 
-/// The evidence, in order, and what was found in it.
+/// The evidence, sorted, and the violations found in it.
 struct Found<'e> {
     evidence: &'e Evidence,
     violations: Vec<Violation>,
     by_reference: HashMap<&'e str, &'e Charge>,
-    /// Charges that were not void, by their wallet's number in the form of orders.
+    /// Charges that are not void, by their wallet's number as orders write it.
     by_phone: HashMap<String, Vec<&'e Charge>>,
     payments: HashMap<Uuid, &'e Payment>,
 }
@@ -135,13 +136,13 @@ impl<'e> Found<'e> {
         self.payments.get(&charge.rail_reference).copied()
     }
 
-    /// When a charge that has ended did.
+    /// When a charge ended, if it has.
     fn ended_at(&self, charge: &Charge) -> Millis {
         let ended = charge.updated_at.since(self.evidence.time.start());
         Millis::try_from(ended.as_millis()).unwrap_or(Millis::MAX)
     }
 
-    /// Whether the services had heard, before the charge ended, that the rail has the payment.
+    /// Whether the services had heard, before the charge ended, that the rail had the payment.
     fn was_shown(&self, charge: &Charge) -> bool {
         let mut evidence = self.evidence.records.evidence.iter();
         evidence.any(|heard| {
@@ -151,7 +152,7 @@ impl<'e> Found<'e> {
         })
     }
 
-    /// Whether the services heard nothing from the rail but that it knows no such payment.
+    /// Whether all that the services heard from the rail is that it knows no such payment.
     fn was_denied(&self, charge: &Charge) -> bool {
         let evidence = self.evidence.records.evidence.iter();
         let heard = evidence.filter(|heard| heard.transaction_id == charge.transaction_id);
@@ -159,7 +160,7 @@ impl<'e> Found<'e> {
         outcomes.contains(&DENIED) && outcomes.iter().all(|it| SHOWS_NOTHING.contains(it))
     }
 
-    /// Whether an operator ended it as failed.
+    /// Whether an operator ended it as FAILED.
     fn was_decided(&self, charge: &Charge) -> bool {
         let mut acts = self.evidence.history.acts.iter();
         acts.any(|act| act.reference == charge.reference && act.what == Decision::Failed)

@@ -1,7 +1,7 @@
-//! Where every choice of a run comes from: a pure function of the seed, who chooses, and the step.
+//! The source of every choice in a run: a pure function of the seed, the chooser and the step.
 //!
-//! Whoever chooses draws from a stream of its own, so that one more draw of one actor changes no
-//! other's choices, and the same seed asks the same of the services again.
+//! Every chooser has a stream of its own, so that one more draw by one actor does not change
+//! another's choices, and the same seed asks the same of the services again.
 
 /// The choices of one actor.
 #[derive(Clone, Debug)]
@@ -23,25 +23,25 @@ impl Choices {
         mix(self.key ^ mix(self.step))
     }
 
-    /// A number below `end`; 0 where that is 0.
+    /// A number below `end`, or 0 if that is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.draw().checked_rem(end).unwrap_or_default()
     }
 
-    /// A number from `from` to `to`, both included.
+    /// A number from `from` to `to`, inclusive.
     pub fn between(&mut self, from: u64, to: u64) -> u64 {
         from + self.below(to.saturating_sub(from) + 1)
     }
 
-    /// True so many times in a thousand.
+    /// True this many times in a thousand.
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1_000) < per_mille
     }
 
-    /// One of some; each as likely as its weight.
+    /// One of the options, chosen by weight.
     ///
     /// # Panics
-    /// Where there is none to choose from.
+    /// If there are no options, or all weights are 0.
     pub fn weighted<T: Copy>(&mut self, options: &[(u64, T)]) -> T {
         let total = options.iter().map(|(weight, _)| weight).sum();
         let mut left = self.below(total);

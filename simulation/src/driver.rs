@@ -1,10 +1,10 @@
-//! Steps the time of a world: waits until nobody works, then goes to the next moment for which
-//! anything waits.
+//! Steps a world's time: waits until nobody is working, then moves to the next moment that
+//! anything waits for.
 //!
-//! A world rests when every thread of its process sleeps and no statement is at PostgreSQL, but for
-//! those that wait for a lock: whoever holds it may wait for time. That is why a world has a process
-//! for itself. Judged wrongly, time moves while a message is on its way: that is a slow network,
-//! which the services must bear.
+//! A world rests when every thread of its process sleeps and PostgreSQL works on no statement,
+//! except those that wait for a lock, whose holder may be waiting for time. That is why each world
+//! has a process of its own. If this is misjudged, time moves while a message is on its way, which
+//! is just a slow network that the services must cope with.
 
 use std::{
     collections::BTreeMap,
@@ -28,52 +28,52 @@ use crate::{
     time::{Millis, Time},
 };
 
-/// Between two looks whether anybody works.
+/// Pause between two checks whether anybody is working.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 
-/// Looks after which the server is asked whether the statements that it has wait for locks.
+/// Checks after which the server is asked whether its statements wait for locks.
 const LOOKS_BEFORE_LOCKS: u32 = 200;
 
-/// Looks after which time moves although somebody seems to work, which must not be.
+/// Checks after which time moves even though somebody seems to be working. Should never happen.
 const LOOKS_MAX: u32 = 100_000;
 
 /// The longest step while a request or a delivery runs: finer than any deadline of the services.
-/// It doubles while nothing that anybody waits for happens, up to what is far finer than the sum of
-/// a call's deadlines.
+/// It doubles while nothing happens that anybody waits for, but stays far finer than the sum of a
+/// call's deadlines.
 const STEP_BUSY: Millis = 400;
 const STEP_BUSY_MAX: Millis = 1_600;
 
-/// The longest step while nothing runs, at first, in which every worker looks once for what the
-/// others left; it grows until somebody works again.
+/// The longest first step while nothing runs, in which every worker looks once for what others
+/// left behind. It grows until somebody works again.
 const STEP_IDLE: Millis = 2_000;
 const STEP_IDLE_GROWTH: u64 = 4;
 const STEP_IDLE_MAX: Millis = 6 * 60 * 60 * 1_000;
 
-/// What is due so soon after the next thing comes along with it.
+/// Whatever is due this soon after the next thing happens together with it.
 const SLACK_BUSY: Millis = 50;
 const SLACK_IDLE: Millis = 500;
 
-/// While nothing runs, what services wait for may also be late by this part of the wait.
+/// While nothing runs, services may also be woken late by this fraction of their wait.
 const SLACK_IDLE_PART: u64 = 64;
 
-/// Every replica that runs, by its number in the world.
+/// The running replicas, by their place in the world.
 pub type Running = Arc<Mutex<BTreeMap<usize, Replica>>>;
 
-/// The thread that steps a world. Stops when it is dropped.
+/// The thread that steps a world. Stops when dropped.
 pub struct Driver {
     stop: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<u64>>,
 }
 
-/// What the driver looks at.
+/// What the driver watches.
 pub struct Watched {
     pub time: Time,
     pub running: Running,
-    /// Exchanges that PostgreSQL works on.
+    /// Exchanges that PostgreSQL is working on.
     pub statements: Arc<AtomicUsize>,
     /// Tells which of them wait for a lock.
     pub lock_waits: Option<LockWaits>,
-    /// The runtime of everything that is no service.
+    /// The runtime of everything but the services.
     pub simulation: RuntimeMetrics,
     /// Where the databases read the time.
     pub clock_file: Option<PathBuf>,
@@ -111,7 +111,7 @@ impl Drop for Driver {
     }
 }
 
-/// How long steps may be, by what happened before.
+/// How long steps may be, given what happened before.
 struct Stride {
     busy: Millis,
     idle: Millis,
@@ -123,7 +123,7 @@ impl Stride {
         idle: STEP_IDLE,
     };
 
-    /// The next step from `now`, and what is left of it.
+    /// The length of the next step from `now`.
     fn next(&mut self, now: Millis, due: Millis, is_busy: bool) -> Millis {
         let most = now + if is_busy { self.busy } else { self.idle };
         let next = due.clamp(now + 1, most);
@@ -189,17 +189,17 @@ impl Watched {
         );
     }
 
-    /// Whether nobody works, but for statements that wait for a lock.
+    /// Whether nobody is working, except statements that wait for a lock.
     fn rests(&self, waiting: usize, own: Option<&OsString>) -> bool {
         let before = self.wakings();
         let rests = before.is_some()
             && self.statements.load(Ordering::SeqCst) <= waiting
             && threads_sleep(own);
-        // Nobody was woken between the looks at one thread and at the next.
+        // Nobody woke up between the check of one thread and of the next.
         rests && self.wakings() == before
     }
 
-    /// What stays the same while no runtime works; `None`: one does.
+    /// A number that stays the same while no runtime works, or `None` if one is working.
     fn wakings(&self) -> Option<u64> {
         let running = lock(&self.running);
         let own = parked(&self.simulation)?;
@@ -209,7 +209,7 @@ impl Watched {
             .try_fold(own, |sum, replica| Some(sum + replica.rests()?))
     }
 
-    /// When something is due that anybody waits for, and what comes along with it.
+    /// When the next thing is due that anybody waits for, including what comes along with it.
     fn next_due(&self, now: Millis, is_busy: bool) -> Millis {
         let slack = if is_busy { SLACK_BUSY } else { SLACK_IDLE };
         let late = |due: Millis| match is_busy {
@@ -240,15 +240,15 @@ impl Watched {
             .collect();
         drop(running);
         for step in steps {
-            // One that dies on the way takes no step.
+            // A replica that dies meanwhile takes no step.
             step.recv().ok();
         }
-        // Whoever woke earlier could be heard by a replica whose clock has yet to move, which would
-        // note the answer before it was given.
+        // Anybody who woke earlier could talk to a replica whose clock has yet to move, which
+        // would then record the answer before it was given.
         self.time.wake();
     }
 
-    /// PostgreSQL is given the world's time instead of its own (see `store.rs`).
+    /// Gives PostgreSQL the world's time instead of its own (see `store.rs`).
     fn tell_databases(&self) {
         let Some(file) = &self.clock_file else { return };
         let now = self.time.timestamp().unix_millis().to_string();
@@ -258,26 +258,26 @@ impl Watched {
     }
 }
 
-/// The calling thread, as the system names it; `None` where it has no such names.
+/// The calling thread's name in `/proc`, or `None` on systems without it.
 fn own_thread() -> Option<OsString> {
     let path = fs::read_link("/proc/thread-self").ok()?;
     path.file_name().map(OsString::from)
 }
 
-/// Whether every other thread of this process sleeps. Where the system does not tell, runtimes that
-/// rest must do.
+/// Whether every other thread of this process sleeps. On systems that do not tell, idle runtimes
+/// must be enough.
 fn threads_sleep(own: Option<&OsString>) -> bool {
     let Ok(threads) = fs::read_dir("/proc/self/task") else {
         return true;
     };
     threads.flatten().all(|thread| {
         Some(&thread.file_name()) == own
-            // One that ends meanwhile has not slept.
+            // A thread that ends meanwhile was not asleep.
             || fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| sleeps(&stat))
     })
 }
 
-/// The state stands behind the name (proc(5), `/proc/pid/stat`), which is in parentheses.
+/// The state follows the name, which is in parentheses (proc(5), `/proc/pid/stat`).
 fn sleeps(stat: &str) -> bool {
     stat.rsplit_once(") ")
         .is_some_and(|(_, rest)| rest.starts_with('S'))
@@ -287,7 +287,7 @@ fn millis(start: Timestamp, due: Timestamp) -> Millis {
     Millis::try_from(due.since(start).as_millis()).unwrap_or(Millis::MAX)
 }
 
-/// No code panics while it holds the lock.
+/// Locks. No code panics while it holds the lock.
 pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

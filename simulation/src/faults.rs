@@ -1,4 +1,4 @@
-//! What may go wrong on a link, how often, and the switch for it.
+//! What may go wrong on a link, how often, and the switch that turns it on.
 
 use std::sync::{
     Arc,
@@ -10,36 +10,36 @@ use crate::{choice::Choices, time::Millis};
 /// How much more often things go wrong in a gust.
 const GUST: u64 = 8;
 
-/// How often things go wrong: in a thousand messages of a caller, unless said otherwise. A message
-/// is what one read of a socket gives, or one exchange with a database.
+/// How often things go wrong, per thousand messages of a caller unless noted otherwise. A message
+/// is what one read of a socket returns, or one exchange with a database.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
-    /// Messages, and answers, that wait alone.
+    /// A single message, or answer, is delayed.
     pub delayed: u64,
     /// The connection dies before the message arrives.
     pub lost_before: u64,
     /// The message arrives; the connection dies before the answer does.
     pub lost_after: u64,
-    /// The connection dies; the message arrives when its caller has long been told so.
+    /// The connection dies; the message arrives long after its caller was told.
     pub stragglers: u64,
     /// Nothing passes for a while, on the whole link.
     pub frozen: u64,
     /// Every connection of the link dies, and new ones are refused for a while.
     pub away: u64,
-    /// In a thousand new connections.
+    /// Per thousand new connections.
     pub refused: u64,
-    /// In a thousand `commit`s: they succeed, and nobody is told.
+    /// Per thousand `commit`s: they succeed, but the confirmation is lost.
     pub unconfirmed: u64,
     pub delay_ms_max: Millis,
     pub straggler_ms_max: Millis,
     pub freeze_ms_max: Millis,
     pub away_ms_max: Millis,
-    /// Longest that the database is away after an unconfirmed commit.
+    /// Longest outage of the database after an unconfirmed commit.
     pub failover_ms_max: Millis,
 }
 
 impl Rates {
-    /// Between services. Some waits are longer than any deadline of a call.
+    /// Between services. Some delays exceed every deadline of a call.
     pub const NETWORK: Self = Self {
         delayed: 20,
         lost_before: 3,
@@ -56,14 +56,14 @@ impl Rates {
         failover_ms_max: 0,
     };
 
-    /// Towards rails. What they are sent may be late, but no later than the margin that is added to
-    /// their windows (`schedule.rs` of charges-svc); a connection that was reset brings nothing more.
+    /// Towards rails. A request may be late, but no later than the margin added to their windows
+    /// (`schedule.rs` of charges-svc); nothing arrives from a connection that was reset.
     pub const RAIL: Self = Self {
         stragglers: 0,
         ..Self::NETWORK
     };
 
-    /// Towards a database, to which far more is said.
+    /// Towards a database, which gets far more messages.
     pub const DATABASE: Self = Self {
         delayed: 8,
         lost_before: 1,
@@ -97,7 +97,7 @@ impl Rates {
         failover_ms_max: 0,
     };
 
-    /// The same lengths, so many times as often.
+    /// The same durations, `strength` times as often.
     fn times(self, strength: u64) -> Self {
         Self {
             delayed: self.delayed * strength,
@@ -113,12 +113,12 @@ impl Rates {
     }
 }
 
-/// The switch of the ordinary faults, and their rates. Clones share the switch.
+/// The switch for ordinary faults, and their rates. Clones share the switch.
 #[derive(Clone, Debug)]
 pub struct Faults {
-    /// What the rates are multiplied by; 0: nothing goes wrong.
+    /// Factor for the rates; at 0 nothing goes wrong.
     strength: Arc<AtomicU64>,
-    /// Each link's own default, where there is none.
+    /// `None` means each link's own default.
     rates: Option<Rates>,
 }
 
@@ -155,12 +155,12 @@ impl Faults {
         self.strength.store(1, Ordering::SeqCst);
     }
 
-    /// So much goes wrong at a time that what handles one failure meets the next.
+    /// So much goes wrong at once that whatever handles one failure meets the next.
     pub fn gust(&self) {
         self.strength.store(GUST, Ordering::SeqCst);
     }
 
-    /// No further message suffers; what already waits goes on waiting.
+    /// No further message suffers; those that already wait keep waiting.
     pub fn pause(&self) {
         self.strength.store(0, Ordering::SeqCst);
     }
@@ -185,8 +185,8 @@ impl Faults {
             .is_some_and(|rates| choices.chance(rates.refused))
     }
 
-    /// `Some`: nobody is told of the commit, and the database is away for so long afterwards. Every
-    /// other time it is only the connection that died.
+    /// Whether the commit's confirmation is lost, and for how long the database is away
+    /// afterwards: every other time only the connection dies.
     pub(crate) fn unconfirmed(&self, choices: &mut Choices) -> Option<Millis> {
         let rates = self.rates()?;
         if !choices.chance(rates.unconfirmed) {

@@ -1,4 +1,4 @@
-//! What the actors did and were told: what the checker holds the services to.
+//! What the actors did and were told, which the checker holds the services to.
 
 use std::{
     fmt,
@@ -29,9 +29,9 @@ pub struct Record {
 pub struct Order {
     pub merchant: usize,
     pub phone: String,
-    /// In GHS; `None`: what the checkout's page quoted.
+    /// In GHS. `None` means whatever the checkout's page quoted.
     pub amount_minor: Option<i64>,
-    /// Every try carries one Idempotency-Key (of the API, or of the checkout's form).
+    /// Every attempt carries the same Idempotency-Key (of the API, or of the checkout's form).
     pub keyed: bool,
     /// Paid at the checkout of this session.
     pub session: Option<String>,
@@ -45,12 +45,12 @@ pub struct Try {
     pub told: Told,
 }
 
-/// How a request ended for who sent it.
+/// How a request ended for its sender.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Told {
-    /// No answer, or not yet.
+    /// No answer, or none yet.
     Nothing,
-    /// An answer, with its body where that was JSON.
+    /// An answer, with its body if that was JSON.
     Answer {
         at: Millis,
         status: u16,
@@ -59,7 +59,7 @@ pub enum Told {
     },
 }
 
-/// A code that was entered for a charge, by whatever door.
+/// A code that was entered for a charge, through the API or the checkout.
 #[derive(Clone, Debug)]
 pub struct Code {
     pub sent_at: Millis,
@@ -67,7 +67,7 @@ pub struct Code {
     pub told: Told,
 }
 
-/// One intention to make a payment link. No two have the same description.
+/// One intention to create a payment link. No two have the same description.
 #[derive(Clone, Debug)]
 pub struct PaymentLink {
     pub begun_at: Millis,
@@ -76,7 +76,7 @@ pub struct PaymentLink {
     pub told: Vec<Told>,
 }
 
-/// A session that a merchant was told of.
+/// A session that a merchant learnt of.
 #[derive(Clone, Debug)]
 pub struct SessionTold {
     pub merchant: usize,
@@ -98,7 +98,7 @@ pub enum Thing {
     Session(String),
 }
 
-/// What an operator did, or may have done where the answer was lost.
+/// What an operator did, or may have done if the answer was lost.
 #[derive(Clone, Debug)]
 pub struct Act {
     pub at: Millis,
@@ -112,11 +112,11 @@ pub enum Decision {
     Failed,
     Refund,
     Release,
-    /// Released, whatever else the session was credited with.
+    /// Released although the session was credited otherwise too.
     Override,
 }
 
-/// Where an order's try is written down.
+/// Where an order's attempt is recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct TryId(usize, usize);
 
@@ -170,7 +170,7 @@ impl History {
     }
 }
 
-/// A line for everything, in the order in which it happened.
+/// One line per event, in the order in which they happened.
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = Vec::new();
@@ -257,8 +257,8 @@ impl Told {
         }
     }
 
-    /// Whether it says that nothing was started by this request (design §4: a 503 that may be
-    /// tried again at once; a refusal of the input, the key, or the rate).
+    /// Whether it says that this request started nothing (design §4: a 503 that may be retried at
+    /// once; a refusal of the input, the key, or the rate).
     pub fn says_nothing_started(&self) -> bool {
         match self {
             Self::Nothing => false,
@@ -277,7 +277,7 @@ pub fn phone(number: u64) -> String {
     format!("024{:07}", number % 10_000_000)
 }
 
-/// A key that the same seed makes again.
+/// A key that the same seed creates again.
 pub fn key(drawn: u64) -> String {
     Uuid::from_u64_pair(drawn, !drawn).to_string()
 }

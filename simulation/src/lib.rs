@@ -1,10 +1,10 @@
-//! Searches for histories in which the three promises break: seeded runs of the real services, in
-//! one process, against rails that answer anything they may, networks that lose and delay, clocks
-//! that disagree and replicas that die anywhere.
+//! Searches for histories that break the three promises: seeded runs of the real services in one
+//! process, against rails that answer anything they may, networks that lose and delay, clocks that
+//! disagree, and replicas that die anywhere.
 //!
-//! A run ([`run`]) starts a [`world`], lets the [`actors`] act through six days of its own time, and
-//! holds what is left against the promises ([`checker`]). Everything that anybody chooses is a pure
-//! function of the seed ([`choice`]); the interleaving of threads and databases is not.
+//! A run ([`run`]) starts a [`world`], lets the [`actors`] act for six days of its own time, and
+//! checks what is left against the promises ([`checker`]). Every choice is a pure function of the
+//! seed ([`choice`]); the interleaving of threads and databases is not.
 
 pub mod actors;
 pub mod checker;
@@ -39,13 +39,13 @@ use crate::{
     world::World,
 };
 
-/// Faults stop here: what rails still have to say comes by then (late money: 96 h).
+/// Faults stop here. By then rails have reported everything (late money: 96 h).
 const CALM: Millis = 100 * HOUR;
 
-/// Until here everything has ended: a day of asking after what nobody knows, 35 hours of retries.
+/// By now everything has ended: a day of asking about unknown outcomes, 35 hours of retries.
 const END: Millis = 140 * HOUR;
 
-/// What came of a seed.
+/// The outcome of a seed.
 #[derive(Debug)]
 pub struct Outcome {
     pub seed: u64,
@@ -54,18 +54,18 @@ pub struct Outcome {
     pub settled: usize,
     pub debits: usize,
     pub events: usize,
-    /// How often time was stepped.
+    /// How many steps time took.
     pub steps: u64,
     pub history: Record,
 }
 
 type Actor = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Runs one seed. `server`: a PostgreSQL server, on which several replicas run; without it one
-/// replica of each service on SQLite.
+/// Runs one seed. `server` is a PostgreSQL server, which several replicas of a service share;
+/// without it, one replica of each service runs on SQLite.
 ///
 /// # Errors
-/// The world cannot be made, or a service ended by itself.
+/// The world cannot be set up, or a service ended by itself.
 ///
 /// # Panics
 /// Outside a tokio runtime of one thread.

@@ -1,7 +1,7 @@
-//! What links of every kind have in common: a door at which callers come in, the connections
-//! behind it, what holds them up and what ends them.
+//! What all kinds of links have in common: a door where callers come in, the connections behind
+//! it, what delays them and what ends them.
 //!
-//! Lives in the simulation's own runtime; only there may doors be opened.
+//! Lives in the simulation's own runtime: doors may be opened only there.
 
 use std::{
     future::{Future, poll_fn},
@@ -28,33 +28,33 @@ use crate::{
     time::{Millis, Time},
 };
 
-/// Connections that wait to be let in.
+/// Connections that may wait to be let in.
 const BACKLOG: u32 = 1_024;
 
-/// The point of a message at which a trip-wire lies.
+/// The point of a message where a trip-wire lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// The message is not forwarded.
     Before,
-    /// The message is forwarded. A database has done what it says, too.
+    /// The message has been forwarded. A database has also carried it out.
     After,
-    /// An answer has come and is not delivered. That of a database is.
+    /// An answer has come and is not delivered; a database's is.
     AfterAnswer,
 }
 
-/// One link, without what it forwards and where to.
+/// One link, apart from what it forwards and where.
 pub(crate) struct Line {
     pub name: String,
     pub seed: u64,
     pub time: Time,
     pub faults: Faults,
     door: Door,
-    /// Counts how often every connection was ended.
+    /// Counts how often all connections were cut.
     cuts: watch::Sender<u64>,
     frozen_until: AtomicU64,
     away_until: AtomicU64,
     sent: AtomicU64,
-    /// Messages that wait for virtual time.
+    /// Messages that are waiting for virtual time.
     held: AtomicUsize,
     wires: Mutex<Vec<Wire>>,
 }
@@ -114,7 +114,7 @@ impl Line {
                     tokio::select! {
                         biased;
                         _ = cuts.changed() => {}
-                        // Both sides see how it ended; there is nobody else to tell.
+                        // Both sides see how it ended, and nobody else needs to know.
                         _ = carried => {}
                     }
                 });
@@ -148,7 +148,7 @@ impl Line {
             .fetch_max(self.time.now() + length, Ordering::SeqCst);
     }
 
-    /// Ends every connection; new ones are let in, to be refused, for so long.
+    /// Ends every connection. For this long, new ones are let in only to be refused.
     pub fn go_away(&self, length: Millis) {
         self.away_until
             .fetch_max(self.time.now() + length, Ordering::SeqCst);
@@ -193,12 +193,12 @@ impl Line {
         self.time.sleep_until(due).await;
     }
 
-    /// Lets a message suffer what was chosen for it, up to being forwarded.
+    /// Lets a message suffer its fate, up to the point of being forwarded.
     pub async fn suffer(&self, fate: Fate) -> io::Result<Answer> {
         match fate {
             Fate::Forwarded => {}
             Fate::Delayed(length) => self.hold(length).await,
-            // Only a link that can do without its caller lets a straggler arrive.
+            // Only a link that can do without its caller lets stragglers arrive.
             Fate::LostBefore | Fate::Straggles(_) => return Err(cut_off()),
             Fate::LostAfter => return Ok(Answer::Lost),
             Fate::Frozen(length) => {
@@ -222,15 +222,15 @@ impl Line {
         });
     }
 
-    /// Whether a wire lies there which somebody still watches.
+    /// Whether a trip-wire lies there that somebody still watches.
     pub fn is_wired(&self, message: u64, when: When) -> bool {
         let mut wires = self.wires();
         wires.retain(|wire| !wire.tripped.is_closed());
         wires.iter().any(|wire| wire.lies(message, when))
     }
 
-    /// Cuts the line where a wire lies at this point of a message, or lay at one that never came
-    /// so far.
+    /// Cuts the line if a trip-wire lies at this point of a message, or at an earlier one that
+    /// never came this far.
     pub fn pass(&self, message: u64, when: When) -> io::Result<()> {
         if !self.is_wired(message, when) {
             return Ok(());
@@ -241,7 +241,7 @@ impl Line {
             .extract_if(.., |wire| wire.lies(message, when))
             .collect();
         for wire in tripped {
-            // Whoever no longer waits for it needs no telling.
+            // A receiver that no longer waits need not be told.
             wire.tripped.send(()).ok();
         }
         Err(cut_off())
@@ -258,12 +258,12 @@ impl Wire {
     }
 }
 
-/// Why a connection ends that the simulation ends.
+/// The error of a connection that the simulation ends.
 pub(crate) fn cut_off() -> io::Error {
     io::ErrorKind::ConnectionAborted.into()
 }
 
-/// One more of something, as long as it lives.
+/// Counts one more of something for as long as it lives.
 pub(crate) struct Held<'c>(&'c AtomicUsize);
 
 impl<'c> Held<'c> {
@@ -279,8 +279,8 @@ impl Drop for Held<'_> {
     }
 }
 
-/// A connection that is reset when it is dropped, as by a network or a process that died; unless
-/// both sides have ended it.
+/// A connection that is reset when dropped, as when a network or a process dies, unless both sides
+/// have ended it.
 pub(crate) struct Socket {
     stream: TcpStream,
     is_ended: bool,
@@ -299,7 +299,7 @@ impl Socket {
         })
     }
 
-    /// Nothing more is to come from either side; what was written is still delivered.
+    /// Ends it in order: what was written is still delivered.
     pub fn end(mut self) {
         self.is_ended = true;
     }
@@ -308,7 +308,7 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if !self.is_ended {
-            // It fails only where the connection is gone already.
+            // It fails only if the connection is already gone.
             self.stream.set_zero_linger().ok();
         }
     }
@@ -328,10 +328,10 @@ impl DerefMut for Socket {
     }
 }
 
-/// Where callers come in. Its port stays its own while it is closed, and then refuses them.
+/// Where callers come in. While closed it keeps its port and refuses them.
 struct Door {
     address: SocketAddr,
-    /// Bound and not listening: nobody else is given the port.
+    /// Bound but not listening, so that nobody else gets the port.
     _port: TcpSocket,
     listening: Mutex<Listening>,
 }
@@ -374,7 +374,7 @@ impl Door {
         }
     }
 
-    /// The next who comes in.
+    /// The next caller.
     async fn enter(&self) -> Socket {
         poll_fn(|context| {
             let mut listening = lock(&self.listening);
@@ -382,7 +382,7 @@ impl Door {
             let Some(listener) = &listening.listener else {
                 return Poll::Pending;
             };
-            // Who has gone again before being let in is no caller.
+            // Somebody who left before being let in is not a caller.
             while let Poll::Ready(accepted) = listener.poll_accept(context) {
                 if let Ok(socket) = accepted.and_then(|(stream, _)| Socket::new(stream)) {
                     return Poll::Ready(socket);

@@ -1,5 +1,5 @@
-//! A link between one caller and a service: a TCP proxy that forwards what it is given, whatever
-//! the protocol, or delays, loses and cuts it.
+//! A link between one caller and a service: a TCP proxy that forwards, delays, loses or cuts what
+//! it is given, whatever the protocol.
 
 use std::{
     collections::BTreeMap,
@@ -26,10 +26,10 @@ use crate::{
     time::{Millis, Time},
 };
 
-/// What is read of a socket at once, and so suffers together.
+/// How much is read from a socket at once, and so shares a fate.
 const CHUNK: usize = 64 * 1_024;
 
-/// How long the connection stays open behind a straggler, so that the service can act on it.
+/// How long the connection stays open after a straggler, so that the service can act on it.
 const STRAGGLER_HEARD: Millis = 10_000;
 
 /// The replicas behind a link. Clones share them.
@@ -49,7 +49,7 @@ impl Targets {
         targets
     }
 
-    /// A replica is up there.
+    /// Records that a replica is up at this address.
     pub fn set(&self, replica: usize, address: SocketAddr) {
         lock(&self.0).insert(replica, address);
     }
@@ -67,7 +67,7 @@ impl Targets {
     }
 }
 
-/// Clones are the same link, which ends with the last of them.
+/// Clones are the same link, which ends with the last clone.
 #[derive(Clone)]
 pub struct Link {
     line: Arc<Line>,
@@ -76,7 +76,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Each new connection goes to one of the replicas that are up.
+    /// Opens a link. Each new connection goes to one of the replicas that are up.
     ///
     /// Belongs to the runtime that it is opened in.
     ///
@@ -111,7 +111,7 @@ impl Link {
         self.line.mend();
     }
 
-    /// Nothing passes for so long, and nobody is told.
+    /// Lets nothing pass for this long, without telling anybody.
     pub fn freeze(&self, length: Millis) {
         self.line.freeze(length);
     }
@@ -121,13 +121,13 @@ impl Link {
         self.line.sent()
     }
 
-    /// Whether it keeps bytes back until their time comes.
+    /// Whether it is holding bytes back until their time comes.
     pub fn is_holding(&self) -> bool {
         self.line.is_holding()
     }
 
-    /// Lays a trip-wire at the chunk that comes after so many more. Who trips it finds the link cut;
-    /// the receiver is told, and nothing is cut once it has been dropped.
+    /// Lays a trip-wire at the chunk after the next `passing` ones. Whoever trips it finds the
+    /// link cut, and the receiver is told. Once the receiver is dropped, nothing is cut.
     pub fn trip(&self, passing: u64, when: When, tripped: oneshot::Sender<()>) {
         self.line.lay_wire(passing, when, tripped);
     }
@@ -178,7 +178,7 @@ struct Connection<'l> {
     straggler: Mutex<Option<Straggler>>,
 }
 
-/// What arrives although its caller was told that it may not have.
+/// A message that arrives although its caller was told that it may not have.
 struct Straggler {
     bytes: Vec<u8>,
     after: Millis,

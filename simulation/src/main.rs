@@ -1,4 +1,4 @@
-//! Runs seeds, several at a time, and tells which broke a promise.
+//! Runs seeds, several at a time, and reports those that broke a promise.
 
 use std::{
     env,
@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 use simulation::driver::lock;
 use tokio::runtime::Builder;
 
-/// Real time. A world that has not ended by then never will.
+/// In real time. A world that has not ended by then never will.
 const RUN_MAX: Duration = Duration::from_secs(300);
 
-/// How often a seed that broke a promise is run again, and how many seeds are.
+/// How often a seed that broke a promise is run again, and the most seeds that are.
 const REPLAYS: usize = 20;
 const REPLAYED_MAX: usize = 3;
 
@@ -66,7 +66,7 @@ struct Config {
     alone: bool,
 }
 
-/// What came of a seed.
+/// The outcome of a seed.
 #[derive(Debug, Deserialize, Serialize)]
 struct Report {
     seed: u64,
@@ -76,7 +76,7 @@ struct Report {
     debits: usize,
     events: usize,
     steps: u64,
-    /// Everything that happened, as the actors saw it, where it broke a promise.
+    /// What happened, as the actors saw it, if it broke a promise.
     history: String,
 }
 
@@ -124,14 +124,14 @@ fn run_alone(config: &Config) -> anyhow::Result<()> {
         history,
     };
     println!("{}", serde_json::to_string(&report)?);
-    // What has not ended by itself ends with the process.
+    // Whatever has not ended by itself ends with the process.
     runtime.shutdown_background();
     Ok(())
 }
 
 struct Search {
     config: Config,
-    /// Runs that could not be made.
+    /// Runs that could not be carried out.
     failures: AtomicU64,
 }
 
@@ -147,7 +147,7 @@ impl Search {
         let seconds = began.elapsed().as_secs();
         self.tell_left_out(seeds.len(), reports.len());
         let broken: Vec<&Report> = reports.iter().filter(|report| report.is_broken()).collect();
-        // Whoever looks for the first or for one seed has asked for no more.
+        // The search for the first seed, or a run of a single one, asks for no more.
         if !self.config.first && self.config.replay.is_none() {
             for report in broken.iter().take(REPLAYED_MAX) {
                 self.replay(report.seed);
@@ -170,8 +170,8 @@ impl Search {
         }
     }
 
-    /// The interleaving of threads and of the database is not replayed, so that a seed which has
-    /// found something may not find it each time.
+    /// Replays do not repeat the interleaving of threads and of the database, so a seed that has
+    /// found something may not find it every time.
     fn replay(&self, seed: u64) {
         let reports = self.run_all(&[seed; REPLAYS]);
         let broken = reports.iter().filter(|report| report.is_broken()).count();

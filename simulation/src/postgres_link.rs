@@ -1,5 +1,5 @@
-//! A link between one caller and a PostgreSQL server. It knows so much of the protocol that it
-//! delays, loses and cuts whole exchanges: what a caller says until the server is ready again.
+//! A link between one caller and a PostgreSQL server. It understands enough of the protocol to
+//! delay, lose and cut whole exchanges: what a caller sends until the server is ready again.
 
 use std::{
     collections::VecDeque,
@@ -29,7 +29,7 @@ use crate::{
     time::{Millis, Time},
 };
 
-/// Codes in the place of a version, in a connection's first message.
+/// Codes in place of the protocol version, in a connection's first message.
 const CANCEL: u32 = 80_877_102;
 const USE_TLS: u32 = 80_877_103;
 const USE_GSS: u32 = 80_877_104;
@@ -40,14 +40,14 @@ const FUNCTION_CALL: u8 = b'F';
 const TERMINATE: u8 = b'X';
 const READY: u8 = b'Z';
 
-/// Messages that end nothing and are not kept until something ends: the server asked for them, or
-/// is asked to say what it has.
+/// Messages that are forwarded at once rather than with the end of an exchange: the server asked
+/// for them, or is asked to flush.
 const AT_ONCE: &[u8] = b"pdcfH";
 
-/// A longer message is none: the stream is out of step.
+/// A longer message means that the stream is out of step.
 const MESSAGE_MAX: u32 = 1 << 30;
 
-/// Clones are the same link, which ends with the last of them.
+/// Clones are the same link, which ends with the last clone.
 #[derive(Clone)]
 pub struct PostgresLink {
     line: Arc<Line>,
@@ -56,8 +56,8 @@ pub struct PostgresLink {
 }
 
 impl PostgresLink {
-    /// `statements` counts the exchanges that are at the server, over every link that shares it;
-    /// those that a fault holds back are not.
+    /// `statements` counts the exchanges at the server over every link that shares it, without
+    /// those that a fault holds back.
     ///
     /// Belongs to the runtime that it is opened in.
     ///
@@ -91,8 +91,8 @@ impl PostgresLink {
         self.line.address()
     }
 
-    /// Resets every connection now, so that the server rolls back, and refuses new ones until it
-    /// is mended.
+    /// Resets every connection now, so that the server rolls back, and refuses new ones until the
+    /// link is mended.
     pub fn cut(&self) {
         self.line.cut();
     }
@@ -101,28 +101,29 @@ impl PostgresLink {
         self.line.mend();
     }
 
-    /// The server answers nobody for so long.
+    /// The server answers nobody for this long.
     pub fn freeze(&self, length: Millis) {
         self.line.freeze(length);
     }
 
-    /// The server restarts for so long: connections end, and new ones are told that it starts up.
+    /// The server restarts for this long: connections end, and new ones are told that it is
+    /// starting up.
     pub fn restart(&self, length: Millis) {
         self.line.go_away(length);
     }
 
-    /// Exchanges that the caller has begun.
+    /// Exchanges that the caller has started.
     pub fn sent(&self) -> u64 {
         self.line.sent()
     }
 
-    /// Whether it keeps an exchange or its answer back until its time comes.
+    /// Whether it is holding an exchange or its answer back until its time comes.
     pub fn is_holding(&self) -> bool {
         self.line.is_holding()
     }
 
-    /// Lays a trip-wire at the exchange that comes after so many more. Who trips it finds the link
-    /// cut; the receiver is told, and nothing is cut once it has been dropped.
+    /// Lays a trip-wire at the exchange after the next `passing` ones. Whoever trips it finds the
+    /// link cut, and the receiver is told. Once the receiver is dropped, nothing is cut.
     pub fn trip(&self, passing: u64, when: When, tripped: oneshot::Sender<()>) {
         self.line.lay_wire(passing, when, tripped);
     }
@@ -190,7 +191,8 @@ async fn read_startup(caller: &mut Socket) -> io::Result<(u32, Vec<u8>)> {
     }
 }
 
-/// Reads the rest of a message, whose length counts all but its type, behind what is read of it.
+/// Reads the rest of a message, appending to what has been read. A message's length counts all but
+/// its type.
 async fn read_rest<R: AsyncRead + Unpin>(
     from: &mut R,
     rest: Option<u32>,
@@ -206,7 +208,7 @@ async fn read_rest<R: AsyncRead + Unpin>(
     }
 }
 
-/// The next message with its type; `None` at the end.
+/// The next message with its type, or `None` at the end.
 async fn read_message(from: &mut BufReader<ReadHalf<'_>>) -> io::Result<Option<(u8, Vec<u8>)>> {
     let mut kind = [0; 1];
     if from.read(&mut kind).await? == 0 {
@@ -219,7 +221,7 @@ async fn read_message(from: &mut BufReader<ReadHalf<'_>>) -> io::Result<Option<(
     Ok(Some((kind, message)))
 }
 
-/// What a server says that starts up: an error of class 57P03.
+/// What a server that is starting up says: error 57P03.
 fn starting_up() -> Vec<u8> {
     let fields = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0";
     let length = u32::try_from(fields.len() + 4).expect("it is short");
@@ -231,13 +233,13 @@ fn is_commit(message: &[u8]) -> bool {
     text.trim_ascii_end().eq_ignore_ascii_case(b"commit\0")
 }
 
-/// What a caller said until the server is ready again.
+/// What a caller sends until the server is ready again.
 #[derive(Clone, Copy, Debug)]
 struct Exchange {
     /// 0 for the start of a connection.
     number: u64,
     answer: Answer,
-    /// How long the server is away once it has done this.
+    /// How long the server is down after this exchange.
     then_away: Millis,
 }
 
@@ -245,7 +247,7 @@ struct Exchange {
 struct Said {
     message: Vec<u8>,
     during: Option<Exchange>,
-    /// Whether the exchange ends with it.
+    /// Whether this ends the exchange.
     is_last: bool,
 }
 
@@ -301,8 +303,8 @@ impl Connection<'_> {
         })
     }
 
-    /// Hears what the server says as soon as it says it, whatever holds it up afterwards: from then
-    /// on, it no longer works on it.
+    /// Reads what the server says at once, whatever delays its delivery: from then on the server
+    /// no longer works on the exchange.
     async fn listen(&self, from: ReadHalf<'_>, said: UnboundedSender<Said>) -> io::Result<()> {
         let mut from = BufReader::new(from);
         while let Some((kind, message)) = read_message(&mut from).await? {
@@ -346,7 +348,7 @@ impl Connection<'_> {
                 continue;
             }
             answer.extend_from_slice(&said.message);
-            // More is there already, or the caller has nothing to do with it yet.
+            // More is already there, or the caller can do nothing with it yet.
             if !said.is_last && !to_deliver.is_empty() {
                 continue;
             }

@@ -1,10 +1,11 @@
-//! The mobile-money networks as they may really behave, and the only true book of what they debited.
+//! The mobile-money networks, behaving in every way they really may, and the only true book of
+//! what they debited.
 //!
-//! How a payment lives and how each call about it fares is drawn by seed, phone and count (`life`);
-//! what is and will be true stands in the book (`book`). Here both meet the wire.
+//! `life` draws what becomes of a payment, and of each call about it, by seed, phone and count;
+//! `book` holds what is true. Here both meet the wire.
 //!
-//! Promise: a request whose connection has ended is never taken later, a reference is never taken
-//! twice, and what rails.md documents as a refusal never becomes a debit.
+//! Promise: a request whose connection has ended is never accepted later, a reference is never
+//! accepted twice, and what rails.md documents as a refusal never becomes a debit.
 
 mod book;
 mod calls;
@@ -38,7 +39,7 @@ use self::{
 };
 use crate::time::{Millis, Time};
 
-/// Who our services are to the rails.
+/// The credentials of our services at the rails.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub momo_subscription_key: String,
@@ -66,7 +67,7 @@ struct Shared {
     outages: Vec<(Rail, Outage)>,
     is_calm: AtomicBool,
     callback_base: Mutex<Option<String>>,
-    /// Calls that are being answered or made.
+    /// Calls that are being answered or placed.
     open: AtomicU64,
 }
 
@@ -86,7 +87,7 @@ impl Drop for Open<'_> {
     }
 }
 
-/// What a call is answered with.
+/// The answer to a call.
 enum Answer {
     Says(Word, View),
     Odd(Odd),
@@ -134,26 +135,26 @@ impl Rails {
         self.0.paystack
     }
 
-    /// Where the rails find the gateway: `http://host:port`. Until then nobody is called back.
+    /// Tells the rails where the gateway is: `http://host:port`. Until then they call nobody back.
     pub fn call_back_to(&self, base: String) {
         let mut kept = self.callback_base();
         *kept = Some(base);
     }
 
-    /// From now on every call is answered at once and as it should be. What payments still go
+    /// From now on every call is answered promptly and properly. What payments will still go
     /// through stays as it was drawn.
     pub fn calm(&self) {
         self.0.is_calm.store(true, Ordering::SeqCst);
         self.book_mut().remember();
     }
 
-    /// Whether nothing will change any more, unless somebody asks for something.
+    /// Whether nothing will change any more unless somebody asks for something.
     pub fn is_settled(&self) -> bool {
         let nothing_planned = self.book_mut().next_due().is_none();
         nothing_planned && self.0.open.load(Ordering::SeqCst) == 0
     }
 
-    /// Everything that the rails heard of, in that order.
+    /// All payments that the rails heard of, in order.
     pub fn book(&self) -> Vec<Payment> {
         self.book_mut().payments()
     }
@@ -167,7 +168,7 @@ impl Rails {
     }
 
     fn book_mut(&self) -> MutexGuard<'_, Book> {
-        // A panic while it is held has ended the run.
+        // A panic while the lock is held has already ended the run.
         self.0.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -218,7 +219,7 @@ impl Rails {
         self.answer(&key, Asker::Query, fare, seen)
     }
 
-    /// How a call really fares, where it alone would have fared so.
+    /// How a call fares, given the fare drawn for it and any outage.
     fn fare(&self, rail: Rail, fare: Fare) -> Fare {
         if self.is_calm() {
             return Fare::PROMPT;
@@ -229,8 +230,8 @@ impl Rails {
         away.unwrap_or(fare)
     }
 
-    /// Waits as the call fares, and acts in the meantime when it says so. The client's hanging up
-    /// drops this, and with it what has not happened yet.
+    /// Waits as long as the fare says, and acts when it says so. If the client hangs up, this is
+    /// dropped, and with it whatever has not happened yet.
     async fn travel<T>(&self, fare: Fare, act: impl FnOnce() -> T) -> Option<T> {
         let time = &self.0.time;
         match fare.taken {
@@ -275,7 +276,7 @@ impl Rails {
     }
 }
 
-/// Acts when it is dropped, unless it has acted.
+/// Acts when dropped, unless it already has.
 struct AtLast<T, F: FnOnce() -> T>(Option<F>);
 
 impl<T, F: FnOnce() -> T> Drop for AtLast<T, F> {

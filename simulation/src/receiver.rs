@@ -1,5 +1,5 @@
-//! The merchants' receiver of webhooks: it fails, it is slow, it acknowledges what it then forgets,
-//! and it keeps every delivery as it came.
+//! The merchants' webhook receiver: it fails, is slow, acknowledges what it then forgets, and logs
+//! every delivery as it came.
 
 use std::{
     net::SocketAddr,
@@ -28,18 +28,18 @@ use crate::{
 
 const MINUTE: Millis = 60_000;
 
-/// Longer than a delivery waits for its answer (10 s, spec §6.2), by more than a step of time.
+/// Longer than a delivery waits for its answer (10 s, spec §6.2) by more than a step of time.
 const TOO_SLOW: Millis = 20_000;
 
-/// One attempt as it came in.
+/// One attempt as it was received.
 #[derive(Clone, Debug)]
 pub struct Received {
     pub merchant: usize,
     pub event_id: String,
-    /// The signed time, Unix seconds, and the signature.
+    /// The signature header: signed time in Unix seconds, and signatures.
     pub signature: String,
     pub body: Bytes,
-    /// It was answered with 2xx in time, as far as the receiver knows.
+    /// Whether it was answered with 2xx in time, as far as the receiver knows.
     pub acknowledged: bool,
 }
 
@@ -63,7 +63,7 @@ enum Answer {
     Failure,
     Elsewhere,
     TooLate,
-    /// It takes the event, and its answer never arrives in time.
+    /// It keeps the event, but its answer never arrives in time.
     Forgetful,
 }
 

@@ -1,4 +1,4 @@
-//! What the services' databases hold at the end of a run, read aside from the services.
+//! What the services' databases hold at the end of a run, read without the services.
 
 use chassis::clock::Timestamp;
 use db::Db;
@@ -69,7 +69,7 @@ pub struct Case {
     pub closed_at: Option<Timestamp>,
 }
 
-/// What the services heard of the rails.
+/// What the services heard from the rails.
 #[derive(Debug, FromRow)]
 pub struct RailEvidence {
     pub transaction_id: Uuid,

@@ -1,5 +1,5 @@
-//! One process of a service: a runtime of its own on a thread of its own, whose time is paused and
-//! stepped by the world. Dropping the runtime, wherever its tasks wait, is the crash.
+//! One process of a service: its own runtime on its own thread, whose time is paused and stepped
+//! by the world. Dropping the runtime, wherever its tasks wait, is the crash.
 
 use std::{net::SocketAddr, sync::mpsc, thread, time::Duration};
 
@@ -22,7 +22,7 @@ pub struct Skew {
     pub drift_ppm: i64,
 }
 
-/// A replica that runs.
+/// A running replica.
 pub struct Replica {
     pub addresses: Vec<SocketAddr>,
     pub clock: Clock,
@@ -41,14 +41,14 @@ pub struct Start {
     pub name: String,
     pub now: Timestamp,
     pub skew: Skew,
-    /// How many sockets it listens on.
+    /// Number of sockets that it listens on.
     pub sockets: usize,
-    /// Its number in the world, and who is told that it ended by itself.
+    /// Its place in the world, and whom to tell if it ends by itself.
     pub place: usize,
     pub ended: commands::UnboundedSender<usize>,
 }
 
-/// What a service gets to run: its sockets, its clock, and the signal to stop.
+/// What a service gets to run with: its sockets, its clock, and the signal to stop.
 pub struct Host {
     pub listeners: Vec<TcpListener>,
     pub clock: Clock,
@@ -83,7 +83,7 @@ impl Replica {
                     place,
                     "a replica ended by itself"
                 );
-                // Nobody is told once the world has ended.
+                // Once the world has ended there is nobody to tell.
                 told.send(place).ok();
             }
             ended
@@ -99,15 +99,15 @@ impl Replica {
         })
     }
 
-    /// Steps this replica's time; returns what says that it has.
+    /// Steps this replica's time. The receiver hears when it has.
     pub fn advance(&self, by: Duration) -> mpsc::Receiver<()> {
         let (done, is_done) = mpsc::sync_channel(1);
-        // One that has died takes no steps, and its end of the channel is dropped.
+        // A dead replica takes no steps, and its end of the channel is dropped.
         self.commands.send(Command::Advance(by, done)).ok();
         is_done
     }
 
-    /// A count that stays the same while nothing happens; `None`: something runs.
+    /// A count that stays the same while nothing happens, or `None` if something is running.
     pub fn rests(&self) -> Option<u64> {
         if self
             .thread
@@ -119,8 +119,8 @@ impl Replica {
         parked(&self.metrics)
     }
 
-    /// Ends it wherever it is, as SIGKILL would. Cut its links first: what it still does then is
-    /// seen by nobody.
+    /// Ends it wherever it is, as SIGKILL would. Cut its links first, so that nobody sees what it
+    /// still does.
     ///
     /// # Errors
     /// The service had ended by itself before, with this error.
@@ -140,10 +140,10 @@ impl Drop for Replica {
     }
 }
 
-/// A count that stays the same while a runtime of one thread rests; `None`: it works.
+/// A count that stays the same while a single-threaded runtime rests, or `None` if it is working.
 pub fn parked(metrics: &RuntimeMetrics) -> Option<u64> {
     let count = metrics.worker_park_unpark_count(0);
-    // Odd: parked (tokio, `worker_park_unpark_count`).
+    // Odd means parked (tokio, `worker_park_unpark_count`).
     (count % 2 == 1).then_some(count)
 }
 
@@ -161,7 +161,7 @@ where
         .enable_all()
         .start_paused(true)
         .build()?;
-    // A paused runtime moves its own time forward when it idles, unless a blocking task runs.
+    // An idle paused runtime moves its own time forward unless a blocking task is running.
     let (release, held) = mpsc::channel::<()>();
     runtime.spawn_blocking(move || held.recv().is_ok());
     let ended = runtime.block_on(async {
@@ -196,7 +196,7 @@ where
                 order = orders.recv() => match order {
                     Some(Command::Advance(by, done)) => {
                         tokio::time::advance(by).await;
-                        // Who asked may have gone.
+                        // The caller may have gone.
                         done.send(()).ok();
                     }
                     Some(Command::Crash) | None => return Ok(()),

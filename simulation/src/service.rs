@@ -1,4 +1,4 @@
-//! The services of a world: how many replicas each has, and whom they call.
+//! The services of a world: how many replicas each has, and whom it calls.
 
 /// The services, in the order in which they are started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ impl Service {
         }
     }
 
-    /// SQLite has one process at a time.
+    /// SQLite allows one process at a time.
     pub fn replicas(self, on_postgres: bool) -> usize {
         match self {
             Self::Merchants | Self::Ratelimit => 1,
@@ -48,7 +48,7 @@ impl Service {
         }
     }
 
-    /// Whom it calls.
+    /// The peers that it calls.
     pub fn calls(self) -> &'static [Peer] {
         match self {
             Self::Merchants | Self::Ratelimit => &[],
@@ -70,7 +70,7 @@ impl Service {
     }
 }
 
-/// Who is called over a link.
+/// The peer at the other end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     Service(Service),

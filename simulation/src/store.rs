@@ -1,7 +1,7 @@
-//! The databases of a world: PostgreSQL where a server is named, otherwise SQLite files.
+//! The databases of a world: PostgreSQL if a server is given, otherwise SQLite files.
 //!
-//! PostgreSQL's clock cannot be moved, so the services' databases read the world's: a function of
-//! its name, earlier in the search path, reads a file that the driver writes.
+//! PostgreSQL's clock cannot be moved, so the services' databases read the world's: a function
+//! with the same name, earlier in the search path, reads a file that the driver writes.
 
 use std::{
     fs, net::SocketAddr, os::unix::fs::PermissionsExt as _, path::PathBuf, str::FromStr as _,
@@ -19,13 +19,13 @@ use crate::time::START_UNIX_MS;
 /// Services with a database of their own.
 pub const OWNERS: [&str; 4] = ["merchants", "sessions", "charges", "webhooks"];
 
-/// For the services' connections. The world's clock is found before the server's own. PostgreSQL
-/// plans a statement anew for each of its first five runs on a connection; here most connections end
-/// before that, so it keeps the first plan.
+/// For the services' connections: the world's clock comes before the server's own. PostgreSQL
+/// plans a statement anew for each of its first five runs on a connection; most connections here
+/// end before that, so it keeps the first plan.
 const SERVER_SETTINGS: &str =
     "-c%20search_path%3Dpublic%2Cpg_catalog%20-c%20plan_cache_mode%3Dforce_generic_plan";
 
-/// Where a world keeps its records; gone when it is dropped.
+/// Where a world keeps its records. Gone when dropped.
 pub struct Store {
     server: Option<Server>,
     folder: TempDir,
@@ -39,10 +39,10 @@ struct Server {
 }
 
 impl Store {
-    /// Makes empty databases, on the server if there is one, for the one world of this process.
+    /// Creates empty databases, on the server if there is one, for this process's only world.
     ///
     /// # Errors
-    /// The server refuses, or no folder can be made.
+    /// The server refuses, or no folder can be created.
     pub async fn make(server: Option<&str>) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new()
             .prefix("simulation-")
@@ -96,7 +96,7 @@ impl Store {
         format!("{}_{owner}", self.prefix)
     }
 
-    /// The URL that a service is given, over a link to the server.
+    /// The URL for a service, over a link to the server.
     pub fn url(&self, owner: &str, link: Option<SocketAddr>) -> String {
         match (&self.server, link) {
             (Some(server), Some(link)) => server.url_over(&self.database(owner), link),
@@ -105,7 +105,7 @@ impl Store {
         }
     }
 
-    /// The URL for a look without a link, in the server's own time.
+    /// The URL for reading without a link, in the server's own time.
     pub fn url_aside(&self, owner: &str) -> String {
         match &self.server {
             Some(server) => server.url_of(&self.database(owner)),
@@ -113,7 +113,7 @@ impl Store {
         }
     }
 
-    /// What tells who waits for a lock; `None` on SQLite.
+    /// Tells who waits for a lock. `None` on SQLite.
     pub fn lock_waits(&self) -> Option<LockWaits> {
         let server = self.server.as_ref()?;
         Some(LockWaits {
@@ -144,8 +144,8 @@ impl Store {
     }
 }
 
-/// Tells how many statements wait for a lock in the databases of one world, for a thread outside of
-/// every runtime.
+/// Counts the statements that wait for a lock in one world's databases, for a thread outside every
+/// runtime.
 pub struct LockWaits {
     url: String,
     prefix: String,
@@ -200,7 +200,7 @@ impl Server {
     }
 }
 
-/// Memory, where the machine offers it as a folder: a simulated crash loses no file.
+/// A folder in memory if the machine has one: a simulated crash loses no file.
 fn shared_memory() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     let is_writable = fs::metadata(&memory).is_ok_and(|found| found.is_dir());

@@ -1,8 +1,8 @@
 //! The time of a simulated world. It stands still while anybody works, and is stepped by
 //! [`crate::driver`] from one thing that waits to the next.
 //!
-//! Everything of the simulation itself waits with [`Time::sleep`], so that the world knows how far it may step;
-//! the services wait with tokio's own timers, whose runtimes are paused and stepped along.
+//! The simulation itself waits with [`Time::sleep`], so that the world knows how far it may step.
+//! The services wait with tokio's own timers, in runtimes that are paused and stepped along.
 
 use std::{
     collections::BTreeMap,
@@ -16,13 +16,13 @@ use std::{
 use chassis::clock::Timestamp;
 use tokio::sync::Notify;
 
-/// 2026-03-01T09:00:00Z, long before any session of a run expires at midnight or another round time.
+/// 2026-03-01T09:00:00Z, so that no session of a run expires at midnight or another round time.
 pub const START_UNIX_MS: i64 = 1_772_355_600_000;
 
 /// Milliseconds since the world began.
 pub type Millis = u64;
 
-/// The true time of one world. Clones show the same.
+/// The true time of one world. Clones share it.
 #[derive(Clone)]
 pub struct Time(Arc<Shared>);
 
@@ -80,18 +80,18 @@ impl Time {
         sleepers.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Moves to `now` and wakes whoever slept until then.
+    /// Moves to `now` and wakes everybody who slept until then.
     pub fn step_to(&self, now: Millis) {
         self.move_to(now);
         self.wake();
     }
 
-    /// Moves to `now`. Whoever slept until then sleeps on until it is woken.
+    /// Moves to `now` without waking anybody.
     pub fn move_to(&self, now: Millis) {
         self.0.now.fetch_max(now, Ordering::SeqCst);
     }
 
-    /// Wakes whoever slept until now.
+    /// Wakes everybody who slept until now.
     pub fn wake(&self) {
         let sleepers = self.sleepers();
         let due = sleepers.range(..=(self.now(), u64::MAX));
@@ -109,7 +109,7 @@ impl Time {
     }
 }
 
-/// Leaves the list of sleepers when it is dropped, awake or not.
+/// Leaves the list of sleepers when dropped, awake or not.
 struct Asleep<'t> {
     time: &'t Time,
     key: (Millis, u64),

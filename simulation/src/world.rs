@@ -1,4 +1,4 @@
-//! One world: every service in its replicas, the rails, the receiver of webhooks, and the links
+//! One world: all replicas of every service, the rails, the webhook receiver, and the links
 //! between them.
 
 use std::{
@@ -30,7 +30,7 @@ use crate::{
     time::{START_UNIX_MS, Time},
 };
 
-/// Of each replica: so few that it sometimes waits for one.
+/// Per replica: so few that it sometimes has to wait for one.
 const DATABASE_CONNECTIONS_MAX: &str = "4";
 
 const PAYSTACK_TOKEN: &str = "simulated-callbacks";
@@ -41,29 +41,29 @@ const MOMO_TARGET_ENVIRONMENT: &str = "mtnghana";
 const PAYSTACK_SECRET_KEY: &str = "sk_test_simulated";
 const WEBHOOK_SECRET_KEY: &str = "c2ltdWxhdGVkIHdlYmhvb2sgc2VjcmV0IGtleSAzMmI=";
 
-/// A place for one replica: what stays when it dies.
+/// A place for one replica: what remains when the replica dies.
 struct Place {
     service: Service,
-    /// Among the replicas of its service.
+    /// Its number among the replicas of its service.
     number: usize,
     skew: Skew,
     calls: Vec<(Peer, Link)>,
     database: Option<PostgresLink>,
 }
 
-/// A world that runs.
+/// A running world.
 pub struct World {
     pub seed: u64,
     pub time: Time,
     pub rails: Rails,
     pub receiver: Receiver,
-    /// Switches the ordinary faults of every link.
+    /// The switch for the ordinary faults of every link.
     pub faults: Faults,
     pub store: Store,
     /// Merchants' backends and payers' browsers come in here.
     pub api: Link,
     pub checkout: Link,
-    /// Operators are on the inside, where nothing is lost.
+    /// For operators, who are on the inside, where nothing is lost.
     pub inside: Inside,
     places: Vec<Place>,
     targets: Vec<(Service, Targets)>,
@@ -76,7 +76,7 @@ pub struct World {
     pub endings: Endings,
 }
 
-/// Who ended by itself, to be started again.
+/// Replicas that ended by themselves and must be restarted.
 pub type Endings = tokio::sync::Mutex<mpsc::UnboundedReceiver<usize>>;
 
 /// Links without faults, for the simulation's own look at the services.
@@ -85,7 +85,7 @@ pub struct Inside {
 }
 
 impl Inside {
-    /// A channel to a service, whichever of its replicas answers.
+    /// A channel to whichever replica of a service answers.
     pub fn channel(&self, service: Service) -> anyhow::Result<Channel> {
         let (_, link) = self
             .links
@@ -101,7 +101,7 @@ impl Inside {
 }
 
 impl World {
-    /// Starts everything; returns once everything listens.
+    /// Starts everything. Returns once everything listens.
     ///
     /// # Errors
     /// A service does not start.
@@ -166,7 +166,7 @@ impl World {
         Ok(world)
     }
 
-    /// From now on time moves.
+    /// Lets time move from now on.
     ///
     /// # Errors
     /// No thread can be started.
@@ -190,7 +190,7 @@ impl World {
         Ok(())
     }
 
-    /// Places of replicas that may die: all but those without a part in payments.
+    /// Places of replicas that may die: all that take part in payments.
     pub fn mortal(&self) -> Vec<usize> {
         let places = self.places.iter().enumerate();
         let mortal = places.filter(|(_, place)| place.service != Service::Ratelimit);
@@ -215,7 +215,7 @@ impl World {
         self.places[place].database.as_ref()
     }
 
-    /// Starts a replica in its place, where none runs.
+    /// Starts a replica in a place where none runs.
     ///
     /// # Errors
     /// It does not start.
@@ -245,7 +245,7 @@ impl World {
         Ok(())
     }
 
-    /// Ends a replica wherever it is. What it still sends is seen by nobody.
+    /// Ends a replica wherever it is. Nobody sees what it still sends.
     ///
     /// # Errors
     /// It had ended by itself.
@@ -270,7 +270,7 @@ impl World {
             .with_context(|| format!("{} ended by itself", self.name_of(place)))
     }
 
-    /// Places of replicas whose host's clock may be wrong, because a store tells them the time.
+    /// Places of replicas whose host's clock may be wrong because a store tells them the time.
     pub fn aligned(&self) -> Vec<usize> {
         let places = self.places.iter().enumerate();
         let aligned = places.filter(|(_, place)| place.database.is_some());
@@ -284,7 +284,7 @@ impl World {
         }
     }
 
-    /// Ends everything; returns how many steps time took.
+    /// Ends everything. Returns how many steps time took.
     ///
     /// # Errors
     /// A service had ended by itself, or the databases cannot be dropped.
@@ -485,7 +485,7 @@ impl Builder<'_> {
         Ok(places)
     }
 
-    /// Clocks are up to a minute apart, where a store can tell them the time.
+    /// Draws a host's clock: up to a minute off if a store can tell the replica the time.
     fn skew(&self, name: &str, is_aligned: bool) -> Skew {
         let mut choices = Choices::of(self.seed, &format!("clock {name}"));
         if !is_aligned || choices.chance(300) {
@@ -515,7 +515,7 @@ fn split(
     (grpc::Sockets { grpc, admin: None }, clock, shutdown)
 }
 
-/// A service's settings: our flags, and defaults for the rest.
+/// Parses a service's settings from our flags, with defaults for the rest.
 fn parse<C: Parser>(name: &str, flags: &[String]) -> anyhow::Result<C> {
     let words = std::iter::once(name).chain(flags.iter().map(String::as_str));
     C::try_parse_from(words).with_context(|| format!("the settings of {name}"))

@@ -1,5 +1,5 @@
-//! Takes replicas away and gives them back: at a moment, or at exactly the n-th thing that they
-//! say to a database, a service or a rail, before or after it has its effect.
+//! Kills replicas and brings them back: at a given time, or at exactly the n-th message that they
+//! send to a database, a service or a rail, before or after it takes effect.
 
 use futures::future::join_all;
 use tokio::sync::oneshot;
@@ -7,16 +7,16 @@ use tokio::sync::oneshot;
 use super::{HOUR, MINUTE, SECOND, Stage};
 use crate::{choice::Choices, line::When, time::Millis};
 
-/// The ordinary faults of links last until then; after that they come in short storms only.
+/// Until then links fail all the time; afterwards only in short storms.
 const FIRST_STORM: Millis = 30 * MINUTE;
 
-/// How many gusts there are while most orders are under way.
+/// Gusts while most orders are in progress.
 const GUSTS: u32 = 3;
 
-/// When charges that failed are looked at again, the networks fail for some minutes too.
+/// When failed charges are looked at again, the networks fail for some minutes too.
 const LATER_STORMS: [Millis; 4] = [HOUR, 24 * HOUR, 25 * HOUR, 72 * HOUR];
 
-/// Storms, hosts whose clocks leap or who lose their network, and the deaths of every replica.
+/// Storms, hosts whose clocks leap or that lose their network, and the death of every replica.
 pub async fn rage(stage: Stage) {
     let storms = storms(stage.clone());
     let leaps = stage
@@ -35,8 +35,8 @@ pub async fn rage(stage: Stage) {
     );
 }
 
-/// Starts again whatever ended by itself, such as a replica that found no database when it began.
-/// Never ends.
+/// Restarts whatever ended by itself, such as a replica that found no database at its start. Never
+/// returns.
 pub async fn mend(stage: Stage) {
     let mut choices = Choices::of(stage.world.seed, "mending");
     while let Some(place) = stage.world.endings.lock().await.recv().await {
@@ -79,7 +79,7 @@ async fn storms(stage: Stage) {
     }
 }
 
-/// A host that was wrong is set right, or the other way round: by minutes, or by more than a day.
+/// Sets a host's clock right, or wrong, by minutes or by more than a day.
 async fn leap(stage: Stage, place: usize) {
     let name = stage.world.name_of(place);
     let mut choices = Choices::of(stage.world.seed, &format!("leaps of {name}"));
@@ -94,8 +94,8 @@ async fn leap(stage: Stage, place: usize) {
     stage.world.step_host(place, by_ms);
 }
 
-/// A host loses its whole network, at the moment at which it calls a service or a rail: what is to be
-/// written of the failure cannot be written either.
+/// A host loses its whole network just as it calls a service or a rail, so that it cannot record
+/// the failure either.
 async fn part(stage: Stage, place: usize) {
     let name = stage.world.name_of(place);
     let mut choices = Choices::of(stage.world.seed, &format!("partitions of {name}"));
@@ -150,7 +150,7 @@ async fn die(stage: Stage, place: usize) {
     }
 }
 
-/// Waits for the n-th message of the replica, but not for ever.
+/// Waits for the replica's n-th message, but not for ever.
 async fn wait_for_the_moment(stage: &Stage, place: usize, choices: &mut Choices) {
     let when = choices.weighted(&[(1, When::Before), (1, When::After), (1, When::AfterAnswer)]);
     let (number, at_once) = (choices.below(40), choices.chance(200));

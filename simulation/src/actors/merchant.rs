@@ -1,5 +1,5 @@
-//! A merchant's backend: charges wallets and makes payment links, and does after a failure what a
-//! careful client does on what it was told.
+//! A merchant's backend: charges wallets and creates payment links, and after a failure does what
+//! a careful client would do with the answer it got.
 
 use futures::future::join_all;
 use serde_json::json;
@@ -11,19 +11,19 @@ use crate::{
     time::Millis,
 };
 
-/// Orders begin within this.
+/// All orders start within this time.
 const BEGIN: Millis = 2 * MINUTE;
 
-/// Tries that a careful client makes.
+/// Attempts that a careful client makes.
 const TRIES_MAX: usize = 8;
 
-/// What an order is charged to.
+/// Providers that orders are charged to, with their weights.
 const PROVIDERS: [(u64, &str); 3] = [(45, "MTN"), (40, "TELECEL"), (15, "AT")];
 
-/// The code that the simulated Telecel takes.
+/// The code that the simulated Telecel accepts.
 const RIGHT_CODE: &str = "123456";
 
-/// Charges one wallet, by one or by two requests at the same time.
+/// Charges one wallet, by one request or by two at the same time.
 pub async fn charge(stage: Stage, number: u64) {
     let mut choices = Choices::of(stage.world.seed, &format!("order {number}"));
     stage.world.time.sleep(choices.below(BEGIN)).await;
@@ -91,7 +91,7 @@ impl Charging {
         }
         self.follow(&reference).await;
         if again {
-            // Long after, the same request once more: the same answer.
+            // Long afterwards the same request must get the same answer.
             self.stage
                 .world
                 .time
@@ -101,10 +101,10 @@ impl Charging {
         }
     }
 
-    /// Asks until it is told what became of the order, or may not ask again.
+    /// Asks until it learns what became of the order, or may not ask again.
     async fn begin(&mut self) -> Option<Told> {
-        // Some leave as soon as they are told that nothing was started: no later try then accounts
-        // for a charge that was.
+        // Some leave as soon as they are told that nothing was started, so that no later attempt
+        // can account for a charge that was.
         let leaves = self.choices.chance(400);
         for _ in 0..TRIES_MAX {
             let told = self.try_once().await;
@@ -189,7 +189,7 @@ impl Charging {
         for (wait, code) in plan {
             self.stage.world.time.sleep(*wait).await;
             if is_impatient {
-                // Two at the same time: one of them is sent.
+                // Two at once, of which one goes to the rail.
                 tokio::join!(self.submit(reference, code), self.submit(reference, code));
             } else {
                 self.submit(reference, code).await;
@@ -216,7 +216,7 @@ impl Charging {
     }
 }
 
-/// Reads a charge; the status, where it was told one.
+/// Reads a charge. Returns its status if the answer had one.
 pub async fn read_charge(stage: &Stage, merchant: usize, reference: &str) -> Option<String> {
     let path = format!("/api/v1/payments/charge/{reference}");
     read(stage, merchant, &path, Thing::Charge(reference.to_owned())).await
@@ -260,7 +260,7 @@ fn note(stage: &Stage, of: Thing, asked_at: Millis, told: &Told) {
     }
 }
 
-/// Makes a payment link; the session, once the merchant is told of one.
+/// Creates a payment link. Returns the session once the merchant learns of one.
 pub async fn make_session(
     stage: &Stage,
     choices: &mut Choices,

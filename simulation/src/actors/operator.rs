@@ -1,5 +1,5 @@
-//! An operator: looks through the open cases now and then, asks the networks' own people what is
-//! in their books, and decides.
+//! An operator: goes through the open cases now and then, asks the networks' own staff what is in
+//! their books, and decides.
 
 use chassis::grpc::Channel;
 use proto::charges::{
@@ -19,7 +19,7 @@ use crate::{
 
 type Operations = ChargeOperationsClient<Channel>;
 
-/// When the cases are looked through: a day's end is an hour's start.
+/// When the operator goes through the cases.
 const ROUNDS: [u64; 6] = [
     2 * HOUR,
     25 * HOUR,
@@ -29,7 +29,7 @@ const ROUNDS: [u64; 6] = [
     101 * HOUR,
 ];
 
-/// Decides about cases until none is left that it can.
+/// Decides cases until none is left that it can decide.
 pub async fn decide(stage: Stage) {
     let mut choices = Choices::of(stage.world.seed, "operator");
     for round in ROUNDS {
@@ -46,7 +46,7 @@ pub async fn decide(stage: Stage) {
             continue;
         };
         for case in listed.into_inner().cases {
-            // One that is refused, or whose answer is lost, comes up again.
+            // A decision that is refused, or whose answer is lost, comes up again.
             decide_one(&stage, &mut operations, &mut choices, &case)
                 .await
                 .ok();
@@ -117,7 +117,7 @@ async fn decide_one(
     closed.map(drop)
 }
 
-/// Whether it was done, as far as its answer tells: a lost one, or one about a lost commit, may hide it.
+/// Whether it may have been done: a lost answer, or one about a lost commit, can hide that it was.
 fn may_be_done<T>(answer: &Result<T, tonic::Status>) -> bool {
     let refusals = [
         Code::FailedPrecondition,
@@ -130,7 +130,7 @@ fn may_be_done<T>(answer: &Result<T, tonic::Status>) -> bool {
         .is_none_or(|refusal| !refusals.contains(&refusal.code()))
 }
 
-/// What the book proves; `None`: nothing yet.
+/// What the book proves, or `None` if nothing yet.
 fn outcome(
     stage: &Stage,
     payment: Option<&Payment>,
@@ -149,7 +149,7 @@ fn outcome(
     if debited == asked.minor_units && case.kind() != CaseKind::Mismatch {
         return Some(Outcome::Settled(true));
     }
-    // What is settled there cannot change any more, so that "never debited" is the truth.
+    // Nothing can change there any more, so "never debited" is the truth.
     (debited != 0 || stage.world.rails.is_settled()).then(failed)
 }
 

@@ -1,4 +1,4 @@
-//! A payer at the hosted checkout, with a browser that runs no scripts, in one tab or in several.
+//! A payer at the hosted checkout, in a browser without scripts, with one or several tabs.
 
 use futures::future::join_all;
 
@@ -9,10 +9,10 @@ use crate::{
     time::Millis,
 };
 
-/// Forms that one tab sends at the most.
+/// Most forms that one tab sends.
 const FORMS_MAX: u64 = 3;
 
-/// Makes a payment link and pays it.
+/// Creates a payment link and pays it.
 pub async fn pay_link(stage: Stage, number: u64) {
     let mut choices = Choices::of(stage.world.seed, &format!("link {number}"));
     stage.world.time.sleep(choices.below(2 * MINUTE)).await;
@@ -27,7 +27,7 @@ pub async fn pay_link(stage: Stage, number: u64) {
             stage: stage.clone(),
             session: session.clone(),
             phones: number * 100 + tab * 10,
-            // Some come only when the session is about to expire.
+            // Some arrive only when the session is about to expire.
             begin: if sessions_end {
                 24 * 60 * MINUTE - 30 * SECOND
             } else {
@@ -51,7 +51,7 @@ pub async fn pay_link(stage: Stage, number: u64) {
 struct Tab {
     stage: Stage,
     session: SessionTold,
-    /// The first of its numbers; each form gets the next.
+    /// The payer's first number; each form gets the next.
     phones: u64,
     begin: Millis,
     choices: Choices,
@@ -67,7 +67,7 @@ impl Tab {
             let page = self.look().await;
             match Shown::of(&page) {
                 Shown::Form { attempt, quote } if forms < FORMS_MAX => {
-                    // Filled in at leisure, while another tab may pay.
+                    // The payer takes time, while another tab may pay.
                     let most = self.choices.weighted(&[(50, 5 * SECOND), (50, MINUTE)]);
                     time.sleep(self.choices.below(most)).await;
                     self.send_form(forms, &attempt, &quote).await;
@@ -90,7 +90,7 @@ impl Tab {
         page_of(&self.stage.ask(request, 20 * SECOND).await)
     }
 
-    /// Sends the form, perhaps twice: a finger that trembles.
+    /// Sends the form, perhaps twice: a double tap.
     async fn send_form(&mut self, form: u64, attempt: &str, quote: &str) {
         let phone = phone(self.phones + form);
         let network = self
@@ -129,7 +129,7 @@ impl Tab {
         self.stage.history.code(Code {
             sent_at,
             reference: reference.to_owned(),
-            // What the page says of it is for eyes.
+            // What the page says about it is for people.
             told: Told::Nothing,
         });
     }
@@ -163,7 +163,7 @@ fn page_of(told: &Told) -> String {
     }
 }
 
-/// What a page lets its payer do.
+/// What a page lets the payer do.
 enum Shown {
     Form { attempt: String, quote: String },
     Code { reference: String },

@@ -1,4 +1,4 @@
-//! Promises 7 and 10: one event for one end, and an end to everything.
+//! Promises 7 and 10: one event for each end, and everything ends.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Promises 5, 6, 8 and 9: every pesewa is somebody's, once.
+//! Promises 5, 6, 8 and 9: every pesewa belongs to somebody, once.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,17 +13,18 @@ use crate::{
     time::Millis,
 };
 
-/// An answer that a link loses is asked for again within this, whenever the charge is looked at.
+/// After a link has lost an answer, the rail is asked again within this time.
 const HEARD_WITHIN: Millis = 3 * HOUR;
 
-/// A debit is shown to those who ask within this.
+/// A debit is shown to those who ask within this time.
 const SHOWN_WITHIN: Millis = HOUR;
 
-/// A charge that failed is looked at so long after it failed (design §5).
+/// How long after its failure a charge is looked at again (design §5).
 const LOOKS: [Millis; 3] = [HOUR, 24 * HOUR, LAST_LOOK];
 const LAST_LOOK: Millis = 72 * HOUR;
 
-/// After a long step of time a replica's clock may be off by this much until it looks at the store's.
+/// After a long step of time, a replica's clock may be off by this much until it reads the
+/// store's.
 const LOOK_SLACK: Millis = 10 * SECOND;
 
 pub fn check(found: &mut Found<'_>) {
@@ -67,7 +68,7 @@ fn check_settled(found: &mut Found<'_>, charge: &Charge) {
     }
 }
 
-/// What was posted of one kind to accounts of one sort, for a subject.
+/// The sum of a subject's postings of one kind to accounts with this prefix.
 fn posted(found: &Found<'_>, kind: &str, subject: Uuid, account: &str) -> i64 {
     let postings = found.evidence.records.postings.iter();
     postings
@@ -78,8 +79,8 @@ fn posted(found: &Found<'_>, kind: &str, subject: Uuid, account: &str) -> i64 {
         .sum()
 }
 
-/// A debit that the rail told of, or would have told of when it was to be asked, is with the
-/// merchant, or in suspense with a case.
+/// A debit that the rail reported, or would have reported when it was due to be asked, belongs to
+/// the merchant or is in suspense with a case.
 fn check_debits(found: &mut Found<'_>, charge: &Charge) {
     let Some(payment) = found.payment(charge) else {
         return;
@@ -95,7 +96,7 @@ fn check_debits(found: &mut Found<'_>, charge: &Charge) {
         (is_told && said.at >= debit.at).then_some(said.at)
     });
     let last_look = found.ended_at(charge) + LAST_LOOK;
-    // What no answer told of before it was taken back, or what came after the last look.
+    // No answer reported it before it was reversed, or it came after the last look.
     let is_untold = match (told_at, payment.reversed_at) {
         (Some(told), Some(reversed)) => reversed < told + HEARD_WITHIN,
         (None, Some(_)) => true,
@@ -129,8 +130,8 @@ fn answers(payment: &Payment) -> impl Iterator<Item = &Said> {
         .filter(|said| said.to == Asker::Query && said.delivered && said.what != Word::Nothing)
 }
 
-/// Whether the rail denied the payment in every answer that was heard, the last look's included: what
-/// is denied so cannot be found out by asking.
+/// Whether the rail denied the payment in every answer that was heard, including the last look's:
+/// asking cannot reveal such a payment.
 fn is_denied(found: &Found<'_>, charge: &Charge, payment: &Payment) -> bool {
     let last_look = found.ended_at(charge) + LAST_LOOK;
     let last = answers(payment).max_by_key(|said| said.at);
@@ -138,19 +139,19 @@ fn is_denied(found: &Found<'_>, charge: &Charge, payment: &Payment) -> bool {
         answer.what == Word::Unknown404 && answer.at + LOOK_SLACK >= last_look
     });
     let mut said = payment.said.iter();
-    // What was acknowledged was written down before.
+    // Whatever was acknowledged had been recorded.
     let was_called = said.any(|said| said.to == Asker::Callback && said.delivered);
     charge.state == "FAILED" && is_last_denied && !was_called && found.was_denied(charge)
 }
 
-/// The rail was asked, and said something, after every callback that was acknowledged, and at every
-/// look at a failure.
+/// The rail was asked, and answered, after every acknowledged callback and at every look at a
+/// failure.
 fn check_looks(found: &mut Found<'_>, charge: &Charge) {
     let Some(payment) = found.payment(charge) else {
         return;
     };
     let was_shown = found.was_shown(charge);
-    // What has shown a payment and does not know it any more has said nothing.
+    // A rail that has shown a payment and no longer knows it has said nothing.
     let heard = answers(payment).filter(|said| said.what != Word::Unknown404 || !was_shown);
     let answered_at: Vec<Millis> = heard.map(|said| said.at).collect();
     let calls = payment.said.iter();
@@ -171,8 +172,8 @@ fn check_looks(found: &mut Found<'_>, charge: &Charge) {
     let mut until = Millis::MAX;
     for look in LOOKS.into_iter().rev() {
         let from = failed_at + look - LOOK_SLACK;
-        // An answer that is lost is asked for again every hour. What an operator ended late has its
-        // last look after the end of the run.
+        // A lost answer is asked for again every hour. A charge that an operator ended late has
+        // its last look after the end of the run.
         let is_over = until.min(failed_at + look + HEARD_WITHIN) < found.evidence.time.now();
         let is_heard = answered_at.iter().any(|at| (from..until).contains(at));
         if is_over && !is_heard {
@@ -186,7 +187,7 @@ fn check_looks(found: &mut Found<'_>, charge: &Charge) {
     }
 }
 
-/// What is in suspense has an open case, or went to somebody by it.
+/// Money in suspense has an open case, or its case gave it to somebody.
 fn check_suspended(found: &mut Found<'_>, charge: &Charge, suspended: i64) {
     let cases = found.evidence.records.cases.iter();
     let cases = cases.filter(|case| case.transaction_id == charge.transaction_id);

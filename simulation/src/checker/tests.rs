@@ -1,4 +1,4 @@
-//! Histories made by hand that tell what a promise leaves open from what breaks it.
+//! Hand-made histories that separate what a promise leaves open from what breaks it.
 
 use std::time::Duration;
 
@@ -40,8 +40,8 @@ fn heard(outcome: &str, first_at: Millis) -> RailEvidence {
     }
 }
 
-/// A charge that failed since the rail knew no such payment, whose payer was debited. `last`: what
-/// the rail answered at the last look, and what the services wrote down of it.
+/// A charge that failed because the rail knew no such payment, although its payer was debited.
+/// `last` is what the rail answered at the last look, and what the services recorded of it.
 fn debited_and_denied(last: Word, heard_last: &str) -> Evidence {
     let charge = Charge {
         transaction_id: TRANSACTION,
@@ -122,7 +122,7 @@ fn is_failed_by_the_rail(evidence: &Evidence) -> bool {
 fn a_debit_denied_in_every_answer_need_not_be_owned() {
     let mut denied = debited_and_denied(Word::Unknown404, "reference_unknown");
     assert!(is_owned(&denied));
-    // Our own note that the request went out once more is none of the rail's words.
+    // Our own note that the request was sent again is not the rail's word.
     denied.records.evidence.push(heard("sent_again", 25_000));
     assert!(is_owned(&denied));
     denied.records.evidence.clear();
@@ -135,12 +135,12 @@ fn a_debit_that_the_rail_told_of_once_must_be_owned() {
     assert!(!is_owned(&told));
     let unwritten = debited_and_denied(Word::Success, "unknown");
     assert!(!is_owned(&unwritten));
-    // Heard, in whatever answer, and then denied.
+    // Heard in any answer, and then denied.
     for outcome in ["accepted", "pending", "failed", "received"] {
         let denied_later = debited_and_denied(Word::Unknown404, outcome);
         assert!(!is_owned(&denied_later), "after {outcome}");
     }
-    // Told, not written down, and then denied.
+    // Reported, not recorded, and then denied.
     for asker in [Asker::Query, Asker::Callback] {
         let mut denied_later = debited_and_denied(Word::Unknown404, "reference_unknown");
         for payment in &mut denied_later.book {
@@ -176,7 +176,8 @@ fn every_look_at_a_failure_is_heard() {
     }
 }
 
-/// A charge that failed for want of a code, of which the rail said this before, if anything.
+/// A charge that failed for want of a code, and what the rail had said about it before, if
+/// anything.
 fn expired_code(word: Option<Word>) -> Evidence {
     let mut evidence = debited_and_denied(Word::Unknown404, "reference_unknown");
     for charge in &mut evidence.records.charges {
@@ -200,7 +201,8 @@ fn a_code_expires_by_our_clock_while_the_rail_waits_for_it_or_by_the_rails_word(
     for silence in [None, Some(Word::Nothing)] {
         assert!(!is_failed_by_the_rail(&expired_code(silence)));
     }
-    // Not even while the rail waits is a payer debited whose code our clock ends.
+    // Once our clock has ended the code, the payer must not be debited, even if the rail still
+    // waits.
     for waiting in [Word::CodeWanted, Word::Abandoned] {
         let mut debited = expired_code(Some(waiting));
         for payment in &mut debited.book {

@@ -152,7 +152,7 @@ fn check_told(found: &mut Found<'_>, order: &Order, told: &Told) {
     }
 }
 
-/// Who was told of a code that nothing was started has used up no try.
+/// Whoever was told that nothing was started with a code has used up no attempt.
 fn check_codes(found: &mut Found<'_>) {
     let evidence = found.evidence;
     for charge in &evidence.records.charges {
@@ -170,7 +170,7 @@ fn check_codes(found: &mut Found<'_>) {
     }
 }
 
-/// One key makes one session, and who was told that nothing was started has made none.
+/// One key creates one session, and whoever was told that nothing was started has created none.
 fn check_links(found: &mut Found<'_>) {
     let evidence = found.evidence;
     for link in &evidence.history.links {
@@ -202,7 +202,7 @@ fn check_links(found: &mut Found<'_>) {
     }
 }
 
-/// What has ended for one reader has ended for every later one.
+/// What has ended for one reader has ended for every later reader.
 fn check_reads(found: &mut Found<'_>) {
     let mut reads: HashMap<&Thing, Vec<&Read>> = HashMap::new();
     for read in &found.evidence.history.reads {
@@ -241,11 +241,11 @@ fn check_reads(found: &mut Found<'_>) {
 }
 
 fn is_same_end(ended: &str, later: &str) -> bool {
-    // An OTP that was submitted to a charge that has settled is answered 202 INITIATED (design §3).
+    // A code submitted to a settled charge is answered with 202 INITIATED (design §3).
     ended == later || (ended == "SETTLED" && later == "INITIATED")
 }
 
-/// Nobody but the rail, an operator, or a code that never came ends a charge as FAILED.
+/// Only the rail, an operator, or a code that never came ends a charge as FAILED.
 fn check_failed(found: &mut Found<'_>, charge: &Charge) {
     if found.was_decided(charge) {
         return;
@@ -254,13 +254,13 @@ fn check_failed(found: &mut Found<'_>, charge: &Charge) {
         return;
     };
     let is_proven = match charge.failure_reason.as_deref().unwrap_or_default() {
-        // Our own clock ends what the rail still wants a code for; or the rail's does.
+        // Our clock ends a charge for which the rail still wants a code; or the rail's does.
         "OTP_EXPIRED" => {
             let by_our_clock =
                 payment.debits.is_empty() && was_said(payment, charge, found, is_waiting_for_code);
             by_our_clock || was_said(payment, charge, found, is_expired_code)
         }
-        // The third code was wrong by the rail's word, whichever word that is.
+        // The rail called the third code wrong, in whichever words.
         "OTP_ATTEMPTS_EXCEEDED"
             if third_code(found, charge).is_some_and(|sent_at| {
                 was_said(payment, charge, found, |said| {
@@ -270,7 +270,7 @@ fn check_failed(found: &mut Found<'_>, charge: &Charge) {
         {
             true
         }
-        // Never asked, as far as the rail knows: the request was not sent, or was lost.
+        // The rail never received the request: it was not sent, or was lost.
         _ if payment.asked_at.is_empty() => true,
         _ => was_said(payment, charge, found, |said| {
             is_failure(payment, said, found.was_shown(charge))
@@ -287,14 +287,14 @@ fn check_failed(found: &mut Found<'_>, charge: &Charge) {
     }
 }
 
-/// Whether the rail said such a thing, and was heard, before the charge ended.
+/// Whether the rail said so, and was heard, before the charge ended.
 fn was_said(
     payment: &Payment,
     charge: &Charge,
     found: &Found<'_>,
     is_such: impl Fn(&Said) -> bool,
 ) -> bool {
-    // A read that was on its way when the store was asked for the time: a second.
+    // Allows a second for an answer that was read while the store was asked for the time.
     let until = found.ended_at(charge) + 1_000;
     let mut said = payment.said.iter();
     said.any(|said| said.delivered && said.at <= until && is_such(said))
@@ -311,7 +311,7 @@ fn is_expired_code(said: &Said) -> bool {
     matches!(said.what, Word::Failed(words) if words.contains("expired"))
 }
 
-/// The earliest moment at which its third code can have been sent.
+/// The earliest moment at which the third code can have been sent.
 fn third_code(found: &Found<'_>, charge: &Charge) -> Option<Millis> {
     let codes = found.evidence.history.codes.iter();
     let codes = codes.filter(|code| code.reference == charge.reference);
@@ -324,13 +324,14 @@ fn is_wrong_code(said: &Said) -> bool {
     said.to == Asker::Otp && matches!(said.what, Word::Failed(_) | Word::CodeWanted)
 }
 
-/// Whether this is a word of the rail that ends a payment, which it has shown before or not.
+/// Whether this word of the rail ends a payment; `was_shown` says whether the rail had shown it
+/// before.
 fn is_failure(payment: &Payment, said: &Said, was_shown: bool) -> bool {
     let asked = payment.asked_at.iter().max().copied().unwrap_or_default();
     let window_is_over = said.at >= asked + payment.rail.window();
     match said.what {
         Word::Failed(_) | Word::Refused(_) => true,
-        // Before the end of the network's own window its silence proves nothing.
+        // Until the network's own window has ended, its silence proves nothing.
         Word::Abandoned => window_is_over,
         Word::Unknown404 => window_is_over && !was_shown,
         _ => false,

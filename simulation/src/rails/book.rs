@@ -1,5 +1,5 @@
-//! The only true book of debits, and what each payment will still go through. Pure: it is told the
-//! time, and moves a payment only by what was asked of it or by its own agenda.
+//! The only true book of debits, and what each payment will still go through. Pure: time is an
+//! argument, and a payment moves only on request or by its own agenda.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +14,7 @@ use crate::{
     time::Millis,
 };
 
-/// The code that Telecel takes.
+/// The code that Telecel accepts.
 pub const RIGHT_CODE: &str = "123456";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Asked {
     pub reference: String,
     pub phone: String,
     pub amount: Money,
-    /// Path of the address to call back, where one came with the request.
+    /// Path to call back, if the request had one.
     pub callback: Option<String>,
 }
 
@@ -59,7 +59,7 @@ pub struct View {
 
 struct Record {
     payment: Payment,
-    /// Its place among all of which anybody heard.
+    /// Its position among all payments that anybody heard of.
     place: usize,
     life: Option<Life>,
     stage: Stage,
@@ -81,7 +81,7 @@ enum Event {
     Call(Call),
 }
 
-/// A call back that is due.
+/// A callback that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     Real,
@@ -91,7 +91,7 @@ pub enum Call {
 pub struct Book {
     seed: u64,
     records: BTreeMap<Key, Record>,
-    /// How many requests each phone made.
+    /// How many requests each phone has made.
     requests: HashMap<String, u64>,
     agenda: BTreeMap<(Millis, u64), (Key, Event)>,
     next_event: u64,
@@ -108,7 +108,7 @@ impl Book {
         }
     }
 
-    /// Everything that anybody heard of, in that order.
+    /// All payments that anybody heard of, in order.
     pub fn payments(&self) -> Vec<Payment> {
         let mut records: Vec<&Record> = self.records.values().collect();
         records.sort_by_key(|record| record.place);
@@ -116,7 +116,7 @@ impl Book {
         payments.collect()
     }
 
-    /// From now on every part of the rails knows of every payment.
+    /// From now on every part of the rails knows every payment.
     pub fn remember(&mut self) {
         let lives = self.records.values_mut();
         for life in lives.filter_map(|record| record.life.as_mut()) {
@@ -124,12 +124,12 @@ impl Book {
         }
     }
 
-    /// When something happens by itself next.
+    /// When something next happens by itself.
     pub fn next_due(&self) -> Option<Millis> {
         self.agenda.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// A request has arrived. It has no effect yet; what it will have is drawn.
+    /// A request has arrived. Draws its effect, which it does not have yet.
     pub fn arrive(&mut self, asked: &Asked, now: Millis) -> (Life, Fare) {
         let requests = self.requests.entry(asked.phone.clone()).or_default();
         *requests += 1;
@@ -144,7 +144,7 @@ impl Book {
         (life, Fare::of_request(&mut choices))
     }
 
-    /// The request has its effect, unless one before it with the same reference had.
+    /// The request takes effect, unless an earlier one with the same reference has.
     pub fn take(&mut self, asked: &Asked, life: Life, now: Millis) -> (Word, View) {
         let key = asked.key();
         let record = self.record(&key);
@@ -154,7 +154,7 @@ impl Book {
         record.ask(asked);
         let entry = life.entry;
         if let Entry::Refused(words) = entry {
-            // Paystack keeps what failed; what was not even tried may be asked for again.
+            // Paystack keeps what failed; what it did not even try may be requested again.
             if record.payment.rail == Rail::Paystack && words != PROCESSOR_ERROR {
                 record.move_to(Stage::Failed(Failure::AtOnce(words)));
             }
@@ -183,7 +183,7 @@ impl Book {
         (word, self.record(&key).view())
     }
 
-    /// A code has arrived, and has no effect yet.
+    /// A code has arrived. It has no effect yet.
     pub fn code_arrives(&mut self, key: &Key) -> Fare {
         let record = self.record(key);
         record.submitted_codes += 1;
@@ -221,7 +221,7 @@ impl Book {
         Word::Failed(failure.words(Rail::Paystack, 0))
     }
 
-    /// A question has arrived; with it comes how it is answered.
+    /// A query has arrived. Draws how it is answered.
     pub fn query_arrives(&mut self, key: &Key) -> (Choices, Fare) {
         let record = self.record(key);
         record.queries += 1;
@@ -231,7 +231,8 @@ impl Book {
         (choices, fare)
     }
 
-    /// What the rail says about a reference. `checks`: it is asked as Paystack is about codes.
+    /// What the rail says about a reference. `checks`: the query is Paystack's check of a pending
+    /// charge.
     pub fn look(
         &mut self,
         key: &Key,
@@ -266,7 +267,7 @@ impl Book {
         (word, record.view())
     }
 
-    /// What a call back about a payment says now; `None`: nothing, on this rail.
+    /// What a callback about a payment says now, or `None` if this rail sends none.
     pub fn call(&mut self, key: &Key, call: Call) -> Option<(Word, View)> {
         let record = self.record(key);
         let word = match (record.stage, record.payment.rail) {
@@ -282,7 +283,7 @@ impl Book {
         self.record(key).payment.said.push(said);
     }
 
-    /// Does what is due by itself, and returns whom to call back about what.
+    /// Does what is due by itself. Returns the callbacks to make.
     pub fn pass(&mut self, now: Millis) -> Vec<(Key, Call)> {
         let mut calls = Vec::new();
         while let Some(entry) = self.agenda.first_entry() {
@@ -332,12 +333,12 @@ impl Book {
         Word::Accepted
     }
 
-    /// The payer, or the network for the payer, has decided.
+    /// The payer, or the network on the payer's behalf, has decided.
     fn conclude(&mut self, key: &Key, ending: Ending, now: Millis) -> Word {
         let record = self.record(key);
         let life = record.life.clone().expect("what concludes has lived");
         record.payment.decided_at = Some(now);
-        // What was never pending is not shown so.
+        // A payment that was never pending is not shown as pending.
         let lag = if record.stage == Stage::Prompted {
             life.lag
         } else {
@@ -444,7 +445,7 @@ impl Record {
     fn last_word(&self, rail: Rail, failure: Failure) -> Word {
         let shape = self.life.as_ref().map_or(0, |life| life.shape);
         let is_silence = matches!(failure, Failure::TimedOut | Failure::CodeExpired);
-        // A code that was found expired was not abandoned.
+        // A payment whose code was found expired was not abandoned.
         if rail == Rail::Paystack && is_silence && self.wrong_codes == 0 && shape & 8 == 0 {
             return Word::Abandoned;
         }

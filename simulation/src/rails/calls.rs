@@ -1,4 +1,4 @@
-//! What the rails do by themselves: payments move on, and the gateway is called back.
+//! What the rails do by themselves: move payments on and call the gateway back.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use super::{
 };
 use crate::time::Millis;
 
-/// How long a rail waits for the acknowledgement of its call.
+/// How long a rail waits for its callback to be acknowledged.
 const CALL_MAX: Millis = 30 * SECOND;
 
-/// Nobody's.
+/// A reference that belongs to no payment.
 const UNKNOWN: &str = "00000000-0000-4000-8000-000000000000";
 
 /// Keeps the agenda of both rails.
@@ -32,7 +32,7 @@ impl Calls {
     /// # Errors
     /// No client can be made.
     pub fn new(rails: Rails) -> anyhow::Result<Self> {
-        // The simulated time ends calls. This one only ends what the simulation has left behind.
+        // Simulated time ends calls. This only ends what the simulation has left behind.
         let real_max = Duration::from_secs(60);
         let client = chassis::http::client_builder(real_max)
             .pool_max_idle_per_host(0)
@@ -45,7 +45,7 @@ impl Calls {
         let shared = &self.rails.0;
         let mut calling = FuturesUnordered::new();
         loop {
-            // Held from before a call leaves the agenda until it is under way.
+            // Held from before a call leaves the agenda until it is in progress.
             let open = Open::of(&self.rails);
             let due = {
                 let mut book = self.rails.book_mut();
@@ -94,7 +94,7 @@ impl Calls {
         }
     }
 
-    /// `None`: the rail knows no address.
+    /// `None` if the rail knows no address.
     fn request(
         &self,
         base: &str,

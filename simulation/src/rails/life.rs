@@ -1,7 +1,7 @@
-//! What will become of a call, of a payment and of a whole rail, drawn before it happens.
+//! What becomes of a call, of a payment and of a whole rail, drawn before it happens.
 //!
-//! Promise: nothing is drawn that rails.md does not allow. What a rail refuses in a documented way
-//! it never debits, and what it debited it never calls failed afterwards.
+//! Promise: nothing is drawn that rails.md does not allow. A rail never debits what it refused in
+//! a documented way, and never calls a debited payment failed.
 
 use crate::{
     choice::Choices,
@@ -13,38 +13,38 @@ pub const SECOND: Millis = 1_000;
 pub const MINUTE: Millis = 60 * SECOND;
 pub const HOUR: Millis = 60 * MINUTE;
 
-/// How one call fares.
+/// What one call goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fare {
     pub taken: Taking,
-    /// Until the answer.
+    /// Delay of the answer.
     pub delay: Millis,
-    /// What is answered in place of the answer.
+    /// What replaces the answer, if anything.
     pub odd: Option<Odd>,
 }
 
-/// When a call has its effect, or its question is looked up.
+/// When a call takes effect, or its query is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taking {
     Never,
     After(Millis),
-    /// As the client closes the connection; where it does not, with the answer.
+    /// When the client closes the connection, or else with the answer.
     AtHangUp,
 }
 
-/// Answers that no contract documents. They say nothing about the payment.
+/// Undocumented answers, which say nothing about the payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Odd {
-    /// None: the connection ends.
+    /// No answer: the connection ends.
     Cut,
     InternalError,
     BadGateway,
     /// A firewall's page, with a 200.
     Rejected,
     TooMany,
-    /// A page of something in front of the rail, with a 503.
+    /// A proxy's error page, with a 503.
     Unavailable,
-    /// A page of something in front of the rail, with a 404.
+    /// A proxy's error page, with a 404.
     Missing,
     /// Paystack's 400 to a submitted code.
     InvalidReference,
@@ -60,7 +60,7 @@ enum Way {
 }
 
 impl Fare {
-    /// As rails fare when they are well.
+    /// A call to a healthy rail.
     pub const PROMPT: Self = Self {
         taken: Taking::After(0),
         delay: 0,
@@ -101,7 +101,7 @@ impl Fare {
         Self::draw(choices, &ways, &odds)
     }
 
-    /// Also of calls for a token.
+    /// For queries, and for calls that get a token.
     pub fn of_query(choices: &mut Choices) -> Self {
         let ways = [
             (850, Way::Well),
@@ -124,7 +124,7 @@ impl Fare {
         let way = choices.weighted(ways);
         let odd = choices.weighted(odds);
         let delay = match way {
-            // Most answers come at once: every wait is a step of time, which a run is as slow as.
+            // Most answers come at once: every wait is a step of time, and steps make a run slow.
             Way::Well if choices.chance(700) => 0,
             Way::Well => choices.between(10, 400),
             Way::Slow => choices.between(400, 7 * SECOND),
@@ -153,33 +153,34 @@ impl Fare {
     }
 }
 
-/// What becomes of a payment, if its request is taken.
+/// What becomes of a payment if its request is accepted.
 #[derive(Clone, Debug)]
 pub struct Life {
     pub entry: Entry,
     pub code: Code,
     pub ending: Ending,
-    /// From the taking, or the right code, until the ending.
+    /// From the acceptance, or the right code, until the end.
     pub ends_after: Millis,
     /// How long queries still show the state before the end.
     pub lag: Millis,
-    /// How long after the taking queries still know nothing of it.
+    /// How long after the acceptance queries still know nothing of it.
     pub unseen: Millis,
-    /// Of a thousand queries, so many are answered by a part of the rail that has not heard of it.
+    /// How many of a thousand queries reach a part of the rail that has not heard of it.
     pub forgotten: u64,
     pub debited: Debited,
-    /// After a failure was shown: the payer is debited after all.
+    /// How long after a failure was shown the payer is debited after all.
     pub late_after: Option<Millis>,
-    /// After success was shown: the payer gets the money back.
+    /// How long after success was shown the payer gets the money back.
     pub reversed_after: Option<Millis>,
-    /// A callback as soon as it is taken.
+    /// Calls back as soon as the request is accepted.
     pub calls_early: bool,
     /// After the end.
     pub calls: Vec<Millis>,
     /// After late money.
     pub late_calls: Vec<Millis>,
     pub strays: Vec<Stray>,
-    /// Decides what the contracts leave open: strings or numbers, PUT or POST, which word.
+    /// Bits that decide what the contracts leave open: strings or numbers, PUT or POST, which
+    /// word.
     pub shape: u64,
 }
 
@@ -189,19 +190,19 @@ pub enum Entry {
     /// Debited at once.
     Instant,
     Code,
-    /// By one of the documented words.
+    /// With one of the documented reasons.
     Refused(&'static str),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// How long it is waited for.
+    /// How long the network waits for it.
     pub window: Millis,
-    /// The first wrong code is answered as one that expired.
+    /// The first wrong code is treated as expired.
     pub expires: bool,
-    /// So many wrong ones end the payment.
+    /// How many wrong codes end the payment.
     pub wrong_max: Option<u64>,
-    /// The right one debits at once.
+    /// The right code debits at once.
     pub is_instant: bool,
 }
 
@@ -219,21 +220,21 @@ pub enum Debited {
     More,
 }
 
-/// Calls back that mean nothing.
+/// Callbacks that mean nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stray {
     UnknownReference,
     BadSignature,
 }
 
-/// What MTN refuses with, each documented.
+/// MTN's refusals, each documented.
 const MOMO_REFUSALS: &[(u64, &str)] = &[
     (3, "PAYER_NOT_FOUND"),
     (2, "SERVICE_UNAVAILABLE"),
     (1, "NOT_ALLOWED"),
 ];
 
-/// The 400 of Paystack; with anything else it fails a charge at once.
+/// Paystack's 400. With anything else it fails a charge at once.
 pub const PROCESSOR_ERROR: &str = "processor_error";
 
 const PAYSTACK_REFUSALS: &[(u64, &str)] = &[
@@ -243,7 +244,7 @@ const PAYSTACK_REFUSALS: &[(u64, &str)] = &[
 ];
 
 impl Life {
-    /// The life of a payment over `network`.
+    /// Draws the life of a payment over `network`.
     pub fn draw(choices: &mut Choices, network: Network) -> Self {
         let rail = network.rail();
         let (entry, code) = (entry(choices, network), code(choices));
@@ -316,7 +317,7 @@ fn code(choices: &mut Choices) -> Code {
     }
 }
 
-/// A payer may take until the network gives up, and a few do.
+/// A payer may take until the network gives up, and some do.
 fn ends_after(choices: &mut Choices, ending: Ending, window: Millis) -> Millis {
     let quick = choices.between(SECOND, 30 * SECOND);
     let slow = choices.between(30 * SECOND, window * 5 / 6);
@@ -350,7 +351,7 @@ fn strays(choices: &mut Choices) -> Vec<Stray> {
     }
 }
 
-/// A time in which a whole rail is away.
+/// A time during which a whole rail is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
     from: Millis,
@@ -358,11 +359,11 @@ pub struct Outage {
     fare: Fare,
 }
 
-/// Outages begin and end within this.
+/// Outages start and end within this time.
 const OUTAGES_UNTIL: Millis = 4 * HOUR;
 
 impl Outage {
-    /// A rail's outages. Most worlds have none.
+    /// Draws a rail's outages. Most worlds have none.
     pub fn draw(seed: u64, rail: Rail) -> Vec<Self> {
         let mut choices = Choices::of(seed, &format!("outage {}", rail.name()));
         let count = choices.weighted(&[(75, 0), (20, 1), (5, 2)]);
@@ -379,7 +380,7 @@ impl Outage {
             (1, (50, Odd::Unavailable)),
             (1, (0, Odd::Cut)),
         ]);
-        // Some rails still work behind a front that does not.
+        // Some rails still work behind a broken proxy.
         let taken = choices.weighted(&[(4, Taking::Never), (1, Taking::After(0))]);
         Self {
             from,
@@ -392,7 +393,7 @@ impl Outage {
         }
     }
 
-    /// How calls fare while it lasts.
+    /// What calls go through while it lasts.
     pub fn fare_at(&self, now: Millis) -> Option<Fare> {
         (self.from..self.to).contains(&now).then_some(self.fare)
     }

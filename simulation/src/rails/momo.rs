@@ -39,12 +39,12 @@ pub fn routes(rails: Rails) -> Router {
         .with_state(rails)
 }
 
-/// The tokens that live, each with its end.
+/// The valid tokens, each with its expiry.
 #[derive(Default)]
 pub struct Tokens(Mutex<HashMap<String, Millis>>);
 
 impl Tokens {
-    /// The next token, and how many seconds it claims to live.
+    /// The next token, and its claimed lifetime in seconds.
     fn mint(&self, rails: &Rails) -> (String, u64) {
         let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let name = format!("token {}", tokens.len());
@@ -52,7 +52,7 @@ impl Tokens {
         let short = choices.between(60, 600);
         let claimed = choices.weighted(&[(9, 3_600), (1, short)]);
         let cut_short = choices.between(1, claimed);
-        // Tokens also die before their time, as when a replica mints one that replaces them.
+        // Tokens also die early, as when a new one replaces them.
         let lives = choices.weighted(&[(9, claimed), (1, cut_short)]);
         let lives = if rails.is_calm() { claimed } else { lives };
         let token = hex::encode(&name);
@@ -95,7 +95,7 @@ async fn token(State(rails): State<Rails>, headers: HeaderMap, body: Bytes) -> R
     wire::json(200, body.to_string())
 }
 
-/// The answer to a call about a payment that does not carry what both calls must.
+/// The refusal of a payment call that lacks what every call must carry.
 fn refusal(rails: &Rails, headers: &HeaderMap) -> Option<Response> {
     let settings = &rails.0.settings;
     let key = wire::header(headers, "Ocp-Apim-Subscription-Key");
@@ -143,7 +143,7 @@ async fn request_to_pay(State(rails): State<Rails>, headers: HeaderMap, body: By
     }
 }
 
-/// `None`: it is none that this rail takes.
+/// `None` if it is not a request that this rail accepts.
 fn read(headers: &HeaderMap, body: &[u8]) -> Option<Asked> {
     let request: RequestToPay = serde_json::from_slice(body).ok()?;
     let reference = wire::header(headers, "X-Reference-Id").to_owned();
@@ -178,7 +178,7 @@ async fn status(
     }
 }
 
-/// A payment, in one of the forms that have been seen.
+/// A payment's status, in one of the forms seen in the wild.
 fn status_body(word: Word, view: &View) -> Value {
     let currency: Currency = view.currency.parse().expect("one that was asked for");
     let amount = Money::new(view.amount_minor, currency)
@@ -214,7 +214,7 @@ fn status_body(word: Word, view: &View) -> Value {
     body
 }
 
-/// What a call back carries. Nobody believes it, whatever it is.
+/// A callback's body. Whatever it says, nobody believes it.
 pub fn callback_body(word: Word, view: &View) -> String {
     match view.shape >> 8 & 7 {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! What a rail knows about a payment, and what it says about it.
+//! What a rail knows and says about a payment.
 
 use crate::{rails::life::MINUTE, time::Millis};
 
@@ -25,13 +25,13 @@ impl Rail {
     }
 }
 
-/// Whose wallet is debited, over which rail.
+/// Which network's wallet is debited, over which rail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
     Momo,
-    /// Those that send a prompt.
+    /// The networks that send a prompt.
     Paystack,
-    /// The one that wants a code first.
+    /// The network that asks for a code first.
     PaystackTelecel,
 }
 
@@ -50,16 +50,16 @@ pub struct Payment {
     pub rail: Rail,
     /// As it was sent.
     pub reference: String,
-    /// In E.164; empty where the rail was only asked about the reference.
+    /// In E.164. Empty if the rail was only asked about the reference.
     pub phone: String,
     pub amount_minor: i64,
     pub currency: String,
-    /// When a request for it came in, whatever became of it.
+    /// When requests for it came in, whatever became of them.
     pub asked_at: Vec<Millis>,
-    /// When a request for it was accepted.
+    /// When requests for it were accepted.
     pub taken_at: Vec<Millis>,
     pub debits: Vec<Debit>,
-    /// When the payer or the network decided, or the code was waited for no longer.
+    /// When the payer or the network decided, or the network stopped waiting for the code.
     pub decided_at: Option<Millis>,
     pub reversed_at: Option<Millis>,
     pub said: Vec<Said>,
@@ -80,12 +80,12 @@ impl Payment {
 /// One answer or callback about a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// When it left.
+    /// When it was sent.
     pub at: Millis,
     pub to: Asker,
     pub what: Word,
-    /// Whether the rail itself sent it; for a callback, whether it was acknowledged. An answer whose
-    /// asker hung up before was never said, and is not here.
+    /// Whether the rail itself sent it; for a callback, whether it was acknowledged. An answer
+    /// whose asker had hung up was never sent, and is not here.
     pub delivered: bool,
 }
 
@@ -94,7 +94,7 @@ pub enum Asker {
     Request,
     Otp,
     Query,
-    /// Nobody: the rail called by itself.
+    /// The rail called by itself.
     Callback,
 }
 
@@ -103,19 +103,19 @@ pub enum Asker {
 pub enum Word {
     Accepted,
     CodeWanted,
-    /// To a request: by this word, and it will never be debited for it.
+    /// The request is refused with this reason, and will never lead to a debit.
     Refused(&'static str),
     Success,
     Failed(&'static str),
     Pending,
-    /// Paystack's word for a payer who does not answer, yet or any more.
+    /// Paystack's word for a payer who has not answered yet, or no longer will.
     Abandoned,
     Unknown404,
     Reversed,
     Duplicate409,
-    /// A code that nobody waits for (any more).
+    /// Nobody is waiting for a code (any more).
     CodeNotAwaited,
-    /// Nothing that a contract documents.
+    /// Nothing documented.
     Nothing,
 }
 
@@ -128,12 +128,12 @@ pub enum Failure {
     TimedOut,
     CodeExpired,
     WrongCodes,
-    /// In the answer to the request.
+    /// Reported in the answer to the request.
     AtOnce(&'static str),
 }
 
 impl Failure {
-    /// As `rail` says it. MTN has two words for some, of which the `shape` decides.
+    /// The reason in the words of `rail`. MTN has two words for some; `shape` picks one.
     pub fn words(self, rail: Rail, shape: u64) -> &'static str {
         let is_other = shape & 16 == 0;
         match (rail, self) {

@@ -85,7 +85,7 @@ async fn charge(State(rails): State<Rails>, headers: HeaderMap, body: Bytes) -> 
     render(rails.request(asked).await, "pay_offline")
 }
 
-/// `None`: it is none that this rail takes.
+/// `None` if it is not a request that this rail accepts.
 fn read(body: &[u8]) -> Option<Asked> {
     let charge: Charge = serde_json::from_slice(body).ok()?;
     let currency: Currency = charge.currency.parse().ok()?;
@@ -147,7 +147,7 @@ async fn verify(
     )
 }
 
-/// `accepted`: the word for what the payer has been asked to approve.
+/// `accepted` is the status for a payment that the payer has been asked to approve.
 fn render(answer: Answer, accepted: &str) -> Response {
     let (word, view) = match answer {
         Answer::Odd(odd) => return wire::odd(odd, INTERNAL_ERROR),
@@ -221,7 +221,7 @@ fn transaction(status: &str, view: &View) -> Value {
     })
 }
 
-/// The one event that there is.
+/// The only event there is.
 pub fn webhook_body(view: &View) -> String {
     let data = transaction("success", view);
     json!({"event": "charge.success", "data": data}).to_string()

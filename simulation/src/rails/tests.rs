@@ -26,14 +26,14 @@ fn phone(n: u64) -> String {
     format!("+23324{n:07}")
 }
 
-/// What will become of the first request from a phone.
+/// What becomes of the first request from a phone.
 fn drawn(seed: u64, phone: &str, network: Network) -> (Life, Fare) {
     let mut choices = Choices::of(seed, &format!("rail {phone} 1"));
     let life = Life::draw(&mut choices, network);
     (life, Fare::of_request(&mut choices))
 }
 
-/// The first phone of which this holds.
+/// The first phone for which this holds.
 fn phone_with(seed: u64, network: Network, holds: impl Fn(&Life, &Fare) -> bool) -> String {
     let mut phones = (0..).map(phone);
     let found = phones.find(|phone| {
@@ -120,7 +120,7 @@ fn most_payments_are_ordinary_and_every_payer_keeps_to_the_window() {
     }
 }
 
-/// Asks and asks again until nothing happens any more, and returns all that was said.
+/// Queries again and again until nothing happens any more. Returns everything that was said.
 fn live_through(book: &mut Book, asked: &Asked, life: Life) -> Vec<Word> {
     let key = asked.key();
     let mut said = vec![book.take(asked, life, 10).0];
@@ -147,7 +147,7 @@ fn money_and_words_agree_in_every_life() {
         let mut book = Book::new(n);
         let asked = asked(network, &phone(n), "reference");
         let (mut life, _) = book.arrive(&asked, 0);
-        // What is forgotten may hide the one moment in which money is shown.
+        // Forgetting could hide the only moment at which money is shown.
         life.forgotten = 0;
         let refused = matches!(life.entry, Entry::Refused(_));
         let said = live_through(&mut book, &asked, life.clone());
@@ -174,7 +174,7 @@ fn money_and_words_agree_in_every_life() {
     assert!(debited > 3_000, "{debited}");
 }
 
-/// Both rails, with somebody to call back and a time that moves while one waits.
+/// Both rails, somebody to call back, and a time that moves while a test waits.
 struct World {
     rails: Rails,
     time: Time,
@@ -212,7 +212,7 @@ impl World {
         }
     }
 
-    /// Moves time until it is done.
+    /// Moves time until the future is done.
     async fn during<T>(&self, future: impl Future<Output = T>) -> T {
         let mut future = std::pin::pin!(future);
         loop {
@@ -430,7 +430,7 @@ async fn a_client_that_hangs_up_ends_its_request_or_has_it_taken_then() {
             () = arrives => {}
         }
     }
-    // Time has not moved: nothing but the hanging up can have taken it.
+    // Time has not moved, so only the hang-up can have made it take effect.
     let is_over = |rails: &Rails| rails.0.open.load(Ordering::SeqCst) == 0;
     while !is_over(&world.rails) {
         tokio::time::sleep(Duration::from_millis(1)).await;

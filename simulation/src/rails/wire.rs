@@ -1,4 +1,4 @@
-//! What both rails' wires share: reading headers, and the answers that no contract documents.
+//! What both rails' wires share: reading headers, and undocumented answers.
 
 use std::io;
 
@@ -10,14 +10,14 @@ use http::{HeaderMap, StatusCode};
 
 use super::life::Odd;
 
-/// An answer of JSON.
+/// A JSON answer.
 pub fn json(status: u16, body: String) -> Response {
     let status = StatusCode::from_u16(status).expect("a status");
     let head = [(http::header::CONTENT_TYPE, "application/json")];
     (status, head, body).into_response()
 }
 
-/// `internal_error`: the rail's own body of a 500.
+/// `internal_error` is the rail's own body for a 500.
 pub fn odd(odd: Odd, internal_error: &'static str) -> Response {
     let page = |status: StatusCode, words: &str| {
         let page = format!("<html><head><title>{words}</title></head><body>{words}</body></html>");
@@ -50,7 +50,7 @@ pub fn header<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
     value.unwrap_or_default()
 }
 
-/// What follows the scheme in the Authorization header.
+/// The credentials after the scheme in the Authorization header.
 pub fn credentials<'h>(headers: &'h HeaderMap, scheme: &str) -> &'h str {
     let authorization = header(headers, "Authorization");
     let given = authorization.strip_prefix(scheme).unwrap_or_default();
