@@ -14,8 +14,9 @@ use chassis::clock::{Alarm, Timestamp};
 use uuid::Uuid;
 
 use crate::{
-    journal::{Durable, Entry, Journal, JournalLost},
-    payment::{Event, Payment, Rail, Request, Step, Timing},
+    journal::{Durable, Journal, JournalLine, JournalLost},
+    payment::{Event, Payment, Step, Timing},
+    request::{PaymentRequest, Rail},
 };
 
 /// The payments, behind one lock, and how far the disk is.
@@ -49,14 +50,14 @@ impl Book {
 
     /// The book that is kept in `folder`.
     pub fn in_folder(folder: &Path, timing: Timing, alarm: Alarm) -> anyhow::Result<Self> {
-        let (journal, durable, entries) = Journal::open(folder)?;
+        let (journal, durable, lines) = Journal::open(folder)?;
         let mut pages = Pages::empty(timing);
-        for entry in entries {
-            let Entry {
+        for line in lines {
+            let JournalLine {
                 rail,
                 reference,
                 event,
-            } = entry;
+            } = line;
             pages.apply(rail, &reference, &event);
         }
         pages.journal = Some(journal);
@@ -117,7 +118,7 @@ impl Pages {
     }
 
     /// Takes in the first request with its reference.
-    pub fn open(&mut self, request: Request, at: Timestamp) -> Payment {
+    pub fn open(&mut self, request: PaymentRequest, at: Timestamp) -> Payment {
         let (rail, reference) = (request.rail, request.reference.clone());
         let (request, prompt) = (Box::new(request), Uuid::new_v4());
         self.record(
@@ -139,7 +140,7 @@ impl Pages {
         self.apply(rail, reference, &event);
         if let Some(journal) = &mut self.journal {
             let reference = reference.to_owned();
-            journal.append(&Entry {
+            journal.append(&JournalLine {
                 rail,
                 reference,
                 event,

@@ -8,28 +8,29 @@ use http::{Method, StatusCode, header};
 
 use crate::{
     config::Config,
-    momo,
-    payment::{Payment, Rail},
-    paystack,
+    momo::body::{StatusBody, Variant},
+    payment::Payment,
+    paystack::body::{signature, webhook_body},
+    request::Rail,
 };
 
 /// Sends callbacks.
-pub struct Caller {
+pub struct CallbackSender {
     client: reqwest::Client,
-    config: Config,
+    paystack_secret_key: String,
 }
 
-impl Caller {
+impl CallbackSender {
     pub fn new(config: &Config) -> anyhow::Result<Self> {
         Ok(Self {
             client: chassis::http::client(config.callback_timeout)?,
-            config: config.clone(),
+            paystack_secret_key: config.paystack_secret_key.clone(),
         })
     }
 
     /// Whether the callback was answered with 200.
-    pub async fn call(&self, payment: &Payment) -> bool {
-        match self.send(payment).await {
+    pub async fn send(&self, payment: &Payment) -> bool {
+        match self.status(payment).await {
             Ok(status) => status == StatusCode::OK,
             Err(error) => {
                 tracing::warn!(error = format!("{error:#}"), "a callback failed");
@@ -38,22 +39,22 @@ impl Caller {
         }
     }
 
-    async fn send(&self, payment: &Payment) -> anyhow::Result<StatusCode> {
+    async fn status(&self, payment: &Payment) -> anyhow::Result<StatusCode> {
         let url = payment.request.callback_url.as_deref().unwrap_or_default();
         let request = match payment.request.rail {
             Rail::Momo => {
-                let by_put = momo::Variant::of(payment).calls_by_put();
+                let by_put = Variant::of(payment).calls_by_put();
                 let method = if by_put { Method::PUT } else { Method::POST };
-                let body = serde_json::to_vec(&momo::status_body(payment))?;
+                let body = serde_json::to_vec(&StatusBody::of(payment))?;
                 self.client.request(method, url).body(body)
             }
             Rail::Paystack => {
-                let body = paystack::webhook_body(payment);
+                let body = webhook_body(payment);
                 self.client
                     .post(url)
                     .header(
                         "x-paystack-signature",
-                        paystack::signature(&self.config, &body),
+                        signature(&self.paystack_secret_key, &body),
                     )
                     .body(body)
             }

@@ -20,9 +20,11 @@ use uuid::Uuid;
 use crate::{
     book::Pages,
     journal::JournalLost,
-    network::{Network, Touch},
-    payment::{self, Failure, Payment, Rail},
-    story, wire,
+    networks::{Networks, PromptAnswer},
+    payment::{self, Payment},
+    request::{Network, Rail},
+    story::{self, Failure},
+    wire,
 };
 
 /// The page shows this many payments that have ended.
@@ -34,7 +36,7 @@ const LIVE_ENTRIES_MAX: usize = 50;
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
     connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-pub fn routes() -> Router<Arc<Network>> {
+pub fn routes() -> Router<Arc<Networks>> {
     let asset = |kind: &'static str, content: &'static str| {
         get(move || async move { ([(header::CONTENT_TYPE, kind)], content) })
     };
@@ -65,7 +67,7 @@ pub fn routes() -> Router<Arc<Network>> {
 struct Prompt {
     id: String,
     rail: Rail,
-    network: payment::Network,
+    network: Network,
     reference: String,
     phone: String,
     amount_minor: i64,
@@ -93,7 +95,7 @@ impl Prompt {
 
 /// A line of the book, for programs.
 #[derive(Serialize)]
-struct Entry {
+struct BookLine {
     rail: Rail,
     /// The client's own.
     reference: String,
@@ -110,7 +112,7 @@ struct Entry {
     requests: u32,
 }
 
-impl Entry {
+impl BookLine {
     fn of(payment: &Payment) -> Self {
         let request = &payment.request;
         Self {
@@ -155,14 +157,17 @@ fn is_live(payment: &Payment) -> bool {
     matches!(payment.state, payment::State::Prompted { .. })
 }
 
-async fn book(State(network): State<Arc<Network>>) -> Result<Response, JournalLost> {
-    let all = |pages: &mut Pages| pages.payments().iter().map(Entry::of).collect::<Vec<_>>();
-    let entries = network.book.update(all).await?;
-    Ok(axum::Json(entries).into_response())
+async fn book(State(networks): State<Arc<Networks>>) -> Result<Response, JournalLost> {
+    let all = |pages: &mut Pages| -> Vec<BookLine> {
+        let payments = pages.payments().iter();
+        payments.map(BookLine::of).collect()
+    };
+    let lines = networks.book.update(all).await?;
+    Ok(axum::Json(lines).into_response())
 }
 
 async fn prompts(
-    State(network): State<Arc<Network>>,
+    State(networks): State<Arc<Networks>>,
     Query(filter): Query<Filter>,
 ) -> Result<Response, JournalLost> {
     let wanted = filter.wanted();
@@ -172,7 +177,7 @@ async fn prompts(
             .map(Prompt::of)
             .collect()
     };
-    let prompts = network.book.update(live).await?;
+    let prompts = networks.book.update(live).await?;
     Ok(axum::Json(prompts).into_response())
 }
 
@@ -181,41 +186,41 @@ fn is_of(payment: &Payment, wanted: Option<&str>) -> bool {
 }
 
 async fn approve(
-    State(network): State<Arc<Network>>,
+    State(networks): State<Arc<Networks>>,
     Path(id): Path<String>,
     Query(filter): Query<Filter>,
     headers: HeaderMap,
 ) -> Result<Response, JournalLost> {
-    touch(&network, &id, &headers, &filter, Touch::Approve).await
+    answer(&networks, &id, &headers, &filter, PromptAnswer::Approve).await
 }
 
 async fn decline(
-    State(network): State<Arc<Network>>,
+    State(networks): State<Arc<Networks>>,
     Path(id): Path<String>,
     Query(filter): Query<Filter>,
     headers: HeaderMap,
 ) -> Result<Response, JournalLost> {
-    touch(&network, &id, &headers, &filter, Touch::Decline).await
+    answer(&networks, &id, &headers, &filter, PromptAnswer::Decline).await
 }
 
 /// Programs get the payment as the book has it; browsers go back to the page, also where the
 /// prompt has ended meanwhile.
-async fn touch(
-    network: &Network,
+async fn answer(
+    networks: &Networks,
     id: &str,
     headers: &HeaderMap,
     filter: &Filter,
-    touch: Touch,
+    answer: PromptAnswer,
 ) -> Result<Response, JournalLost> {
-    let touched = match id.parse() {
-        Ok(prompt) => network.touch(prompt, touch).await?,
+    let answered = match id.parse() {
+        Ok(prompt) => networks.answer_prompt(prompt, answer).await?,
         Err(_) => None,
     };
     if wire::header(headers, "Accept").is_some_and(|accept| accept.contains("text/html")) {
         return Ok(Redirect::to(&back_to(filter)).into_response());
     }
-    Ok(match touched {
-        Some(payment) => axum::Json(Entry::of(&payment)).into_response(),
+    Ok(match answered {
+        Some(payment) => axum::Json(BookLine::of(&payment)).into_response(),
         None => {
             let body = serde_json::json!({"error": "there is no such live prompt"});
             (StatusCode::NOT_FOUND, axum::Json(body)).into_response()
@@ -300,11 +305,11 @@ fn outcome(payment: &Payment) -> &'static str {
 }
 
 async fn page(
-    State(network): State<Arc<Network>>,
+    State(networks): State<Arc<Networks>>,
     Query(filter): Query<Filter>,
 ) -> Result<Response, JournalLost> {
     let wanted = filter.wanted();
-    let page = network
+    let page = networks
         .book
         .update(|pages| read_page(pages, wanted))
         .await?;

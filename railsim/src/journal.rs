@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::payment::{Event, Rail};
+use crate::{payment::Event, request::Rail};
 
 const FILE_NAME: &str = "journal.jsonl";
 
@@ -24,7 +24,7 @@ const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// One line: an event and the payment that it is of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Entry {
+pub struct JournalLine {
     pub rail: Rail,
     pub reference: String,
     pub event: Event,
@@ -48,7 +48,7 @@ pub struct JournalLost;
 
 impl Journal {
     /// Opens the journal in `folder`, made if missing, and reads what it holds.
-    pub fn open(folder: &Path) -> anyhow::Result<(Self, Durable, Vec<Entry>)> {
+    pub fn open(folder: &Path) -> anyhow::Result<(Self, Durable, Vec<JournalLine>)> {
         let path = folder.join(FILE_NAME);
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -58,8 +58,7 @@ impl Journal {
             .append(true)
             .open(&path)
             .with_context(|| format!("cannot open {}", path.display()))?;
-        let entries =
-            replay(&mut file).with_context(|| format!("cannot read {}", path.display()))?;
+        let kept = replay(&mut file).with_context(|| format!("cannot read {}", path.display()))?;
         // The file's own place in the folder must be as durable as its lines.
         File::open(folder)?.sync_all()?;
 
@@ -69,11 +68,11 @@ impl Journal {
             .name("railsim-journal".to_owned())
             .spawn(move || write_lines(file, &to_write, &written))?;
         let journal = Self { lines, appended: 0 };
-        Ok((journal, Durable(durable), entries))
+        Ok((journal, Durable(durable), kept))
     }
 
-    pub fn append(&mut self, entry: &Entry) {
-        let mut line = serde_json::to_vec(entry).expect("an entry has string keys only");
+    pub fn append(&mut self, line: &JournalLine) {
+        let mut line = serde_json::to_vec(line).expect("a line has string keys only");
         line.push(b'\n');
         self.appended += 1;
         if self.lines.send(line).is_err() {
@@ -99,7 +98,7 @@ impl Durable {
 }
 
 /// Reads every whole line and cuts off what follows the last one.
-fn replay(file: &mut File) -> anyhow::Result<Vec<Entry>> {
+fn replay(file: &mut File) -> anyhow::Result<Vec<JournalLine>> {
     let mut content = Vec::new();
     file.read_to_end(&mut content)?;
     let whole = content

@@ -5,15 +5,17 @@
 //! `kill -9`; the payer's number alone chooses the story, so every outcome can be had on demand.
 //! Knows nothing of the services that call it: the wires are written a second time here.
 
+mod as_text;
 mod book;
 mod callback;
 pub mod config;
 mod handset;
 mod journal;
 mod momo;
-mod network;
+mod networks;
 mod payment;
 mod paystack;
+mod request;
 mod story;
 mod wire;
 
@@ -35,8 +37,8 @@ use tokio::net::TcpListener;
 pub use config::Config;
 
 use book::Book;
-use callback::Caller;
-use network::Network;
+use callback::CallbackSender;
+use networks::Networks;
 
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
@@ -55,36 +57,40 @@ pub async fn serve(
         Some(folder) => Book::in_folder(folder, config.timing(), worker.alarm())?,
         None => Book::in_memory(config.timing(), worker.alarm()),
     };
-    let caller = Caller::new(&config)?;
-    let network = Arc::new(Network {
+    let callbacks = CallbackSender::new(&config)?;
+    let networks = Arc::new(Networks {
         config,
         clock,
         book,
-        caller,
+        callbacks,
     });
-    let router = router(network.clone());
+    let router = router(networks.clone());
 
-    let callbacks = Tasks::new();
+    let calls = Tasks::new();
     let serving = chassis::http::serve(router, listener, Limits::default(), shutdown.clone());
-    let running = network.run(worker, callbacks.clone(), shutdown);
+    let running = networks.run(worker, calls.clone(), shutdown);
     // A network that has lost its book must not go on answering.
     tokio::try_join!(serving, async { Ok(running.await?) })?;
-    callbacks.drain(CALLBACKS_DRAIN_MAX).await;
+    calls.drain(CALLBACKS_DRAIN_MAX).await;
     Ok(())
 }
 
-fn router(network: Arc<Network>) -> Router {
+fn router(networks: Arc<Networks>) -> Router {
     Router::new()
         .merge(momo::routes())
         .merge(paystack::routes())
         .merge(handset::routes())
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::from_fn_with_state(network.clone(), hold_clock))
-        .with_state(network)
+        .layer(middleware::from_fn_with_state(networks.clone(), hold_clock))
+        .with_state(networks)
 }
 
 /// Time travel waits for every request.
-async fn hold_clock(State(network): State<Arc<Network>>, request: Request, next: Next) -> Response {
-    let _activity = network.clock.activity();
+async fn hold_clock(
+    State(networks): State<Arc<Networks>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let _activity = networks.clock.activity();
     next.run(request).await
 }

@@ -3,6 +3,8 @@
 //! Where the published contract leaves room (the shape of `reason`, numbers or strings, PUT or
 //! POST) the reference decides, so that a client meets every variant.
 
+pub mod body;
+
 use std::sync::Arc;
 
 use axum::{
@@ -20,17 +22,19 @@ use chassis::{
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::{HeaderMap, StatusCode};
 use rust_decimal::Decimal;
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::Deserialize;
 use sha2::Sha256;
 use url::Url;
 use uuid::{Uuid, Version};
 
+use body::{Payer, StatusBody};
+
 use crate::{
     config::Config,
     journal::JournalLost,
-    network::{Network, Taken},
-    payment::{self, Details, Failure, Payment, Rail, Request},
+    networks::{Networks, RequestOutcome},
+    payment::{self, Payment},
+    request::{Details, Network, PaymentRequest, Rail},
     story::Story,
     wire,
 };
@@ -44,7 +48,7 @@ const TEXT_CHARACTERS_MAX: usize = 128;
 const REQUEST_REJECTED: &str = "<html><head><title>Request Rejected</title></head><body>\
     The requested URL was rejected. Please consult with your administrator.</body></html>";
 
-pub fn routes() -> Router<Arc<Network>> {
+pub fn routes() -> Router<Arc<Networks>> {
     Router::new()
         .route("/collection/token/", post(token))
         .route("/collection/v1_0/requesttopay", post(request_to_pay))
@@ -52,7 +56,7 @@ pub fn routes() -> Router<Arc<Network>> {
 }
 
 /// `{code, message}` with its HTTP status.
-enum Refusal {
+enum MomoError {
     /// 400
     Invalid(&'static str, String),
     /// 401
@@ -71,13 +75,13 @@ enum Refusal {
     Cut,
 }
 
-impl From<JournalLost> for Refusal {
+impl From<JournalLost> for MomoError {
     fn from(_: JournalLost) -> Self {
         Self::Cut
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for MomoError {
     fn into_response(self) -> Response {
         let (status, code, message) = match self {
             Self::Invalid(code, message) => (StatusCode::BAD_REQUEST, code, message),
@@ -126,20 +130,20 @@ struct Grant {
 }
 
 async fn token(
-    State(network): State<Arc<Network>>,
+    State(networks): State<Arc<Networks>>,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Response, Refusal> {
+) -> Result<Response, MomoError> {
     if wire::media_type(&headers) == "application/x-www-form-urlencoded" {
         return Ok(Html(REQUEST_REJECTED).into_response());
     }
-    check_subscription(&network.config, &headers)?;
-    let config = &network.config;
+    check_subscription(&networks.config, &headers)?;
+    let config = &networks.config;
     let expected = format!("{}:{}", config.momo_api_user, config.momo_api_key);
     let given = wire::credentials(&headers, "Basic")
         .and_then(|encoded| BASE64_STANDARD.decode(encoded).ok());
     if given.as_deref() != Some(expected.as_bytes()) {
-        return Err(Refusal::Unauthorized(
+        return Err(MomoError::Unauthorized(
             "Access denied: API user or API key is wrong.",
         ));
     }
@@ -147,7 +151,7 @@ async fn token(
     if grant.grant_type != "client_credentials" {
         return Err(invalid("grant_type must be client_credentials"));
     }
-    let expires_at = network.clock.now() + std::time::Duration::from_secs(TOKEN_LIFETIME_S);
+    let expires_at = networks.clock.now() + std::time::Duration::from_secs(TOKEN_LIFETIME_S);
     let answer = serde_json::json!({
         "access_token": mint(config, expires_at),
         "token_type": "access_token",
@@ -165,47 +169,47 @@ fn mint(config: &Config, expires_at: Timestamp) -> String {
     format!("{expires_at}.{}", hex::encode(mac.finalize().into_bytes()))
 }
 
-fn check_subscription(config: &Config, headers: &HeaderMap) -> Result<(), Refusal> {
+fn check_subscription(config: &Config, headers: &HeaderMap) -> Result<(), MomoError> {
     match wire::header(headers, "Ocp-Apim-Subscription-Key") {
         Some(key) if key == config.momo_subscription_key => Ok(()),
-        Some(_) => Err(Refusal::Unauthorized(
+        Some(_) => Err(MomoError::Unauthorized(
             "Access denied due to invalid subscription key.",
         )),
-        None => Err(Refusal::Unauthorized(
+        None => Err(MomoError::Unauthorized(
             "Access denied due to missing subscription key.",
         )),
     }
 }
 
 /// What both calls on a payment must carry.
-fn check_access(network: &Network, headers: &HeaderMap) -> Result<(), Refusal> {
-    check_subscription(&network.config, headers)?;
+fn check_access(networks: &Networks, headers: &HeaderMap) -> Result<(), MomoError> {
+    check_subscription(&networks.config, headers)?;
     let token = wire::credentials(headers, "Bearer")
-        .ok_or(Refusal::Unauthorized("Access denied: no bearer token."))?;
+        .ok_or(MomoError::Unauthorized("Access denied: no bearer token."))?;
     let expires_at = token
         .split_once('.')
         .and_then(|(millis, _)| Timestamp::from_unix_millis(millis.parse().ok()?).ok())
-        .filter(|expires_at| mint(&network.config, *expires_at) == token)
-        .filter(|expires_at| network.clock.now() < *expires_at);
+        .filter(|expires_at| mint(&networks.config, *expires_at) == token)
+        .filter(|expires_at| networks.clock.now() < *expires_at);
     if expires_at.is_none() {
-        return Err(Refusal::Unauthorized(
+        return Err(MomoError::Unauthorized(
             "Access denied: the token is invalid or has expired.",
         ));
     }
     match wire::header(headers, "X-Target-Environment") {
-        Some(environment) if environment == network.config.momo_target_environment => Ok(()),
-        Some(_) => Err(Refusal::Configuration("NOT_ALLOWED_TARGET_ENVIRONMENT")),
+        Some(environment) if environment == networks.config.momo_target_environment => Ok(()),
+        Some(_) => Err(MomoError::Configuration("NOT_ALLOWED_TARGET_ENVIRONMENT")),
         None => Err(invalid("X-Target-Environment is missing")),
     }
 }
 
-fn invalid(message: &str) -> Refusal {
-    Refusal::Invalid("VALIDATION_ERROR", message.to_owned())
+fn invalid(message: &str) -> MomoError {
+    MomoError::Invalid("VALIDATION_ERROR", message.to_owned())
 }
 
-fn parse<'b, T: Deserialize<'b>>(headers: &HeaderMap, body: &'b Bytes) -> Result<T, Refusal> {
+fn parse<'b, T: Deserialize<'b>>(headers: &HeaderMap, body: &'b Bytes) -> Result<T, MomoError> {
     if body.is_empty() {
-        return Err(Refusal::NoBody);
+        return Err(MomoError::NoBody);
     }
     if wire::media_type(headers) != "application/json" {
         return Err(invalid("Content-Type must be application/json"));
@@ -224,50 +228,45 @@ struct RequestToPay {
     payee_note: String,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Payer {
-    party_id_type: String,
-    party_id: String,
-}
-
 async fn request_to_pay(
-    State(network): State<Arc<Network>>,
+    State(networks): State<Arc<Networks>>,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Response, Refusal> {
+) -> Result<Response, MomoError> {
     if body.is_empty() {
-        return Err(Refusal::NoBody);
+        return Err(MomoError::NoBody);
     }
-    check_access(&network, &headers)?;
+    check_access(&networks, &headers)?;
     let reference = reference_id(wire::header(&headers, "X-Reference-Id").unwrap_or_default())?;
-    let callback_url = callback_url(&network.config, &headers)?;
+    let callback_url = callback_url(&networks.config, &headers)?;
     let request: RequestToPay = parse(&headers, &body)?;
-    let request = check_request(&network.config, reference, callback_url, request)?;
+    let request = check_request(&networks.config, reference, callback_url, request)?;
 
-    match network.request(request).await? {
-        Taken::New(payment) => match payment.story {
-            Story::CutAtRequest => Err(Refusal::Cut),
+    match networks.request(request).await? {
+        RequestOutcome::New(payment) => match payment.story {
+            Story::CutAtRequest => Err(MomoError::Cut),
             _ => answer(&payment),
         },
-        Taken::Again(payment) if payment.state == payment::State::Refused => answer(&payment),
-        Taken::Again(_) => Err(Refusal::AlreadyExists),
+        RequestOutcome::Again(payment) if payment.state == payment::State::Refused => {
+            answer(&payment)
+        }
+        RequestOutcome::Again(_) => Err(MomoError::AlreadyExists),
     }
 }
 
-fn answer(payment: &Payment) -> Result<Response, Refusal> {
+fn answer(payment: &Payment) -> Result<Response, MomoError> {
     match payment.story {
-        Story::UnknownPayer => Err(Refusal::Invalid(
+        Story::UnknownPayer => Err(MomoError::Invalid(
             "PAYER_NOT_FOUND",
             "Payer was not found.".to_owned(),
         )),
-        Story::Unavailable => Err(Refusal::Unavailable),
+        Story::Unavailable => Err(MomoError::Unavailable),
         _ => Ok(StatusCode::ACCEPTED.into_response()),
     }
 }
 
 /// The one form that this network takes: a version 4 UUID with its dashes.
-fn reference_id(text: &str) -> Result<String, Refusal> {
+fn reference_id(text: &str) -> Result<String, MomoError> {
     let parsed = Uuid::try_parse(text).ok().filter(|_| text.len() == 36);
     match parsed.filter(|uuid| uuid.get_version() == Some(Version::Random)) {
         Some(uuid) => Ok(uuid.hyphenated().to_string()),
@@ -275,7 +274,7 @@ fn reference_id(text: &str) -> Result<String, Refusal> {
     }
 }
 
-fn callback_url(config: &Config, headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+fn callback_url(config: &Config, headers: &HeaderMap) -> Result<Option<String>, MomoError> {
     if !headers.contains_key("X-Callback-Url") {
         return Ok(None);
     }
@@ -285,7 +284,7 @@ fn callback_url(config: &Config, headers: &HeaderMap) -> Result<Option<String>, 
         .ok_or_else(|| invalid("X-Callback-Url must be an absolute URL"))?;
     let expected = config.momo_callback_host.as_deref();
     if expected.is_some_and(|expected| url.host_str() != Some(expected)) {
-        return Err(Refusal::Configuration("INVALID_CALLBACK_URL_HOST"));
+        return Err(MomoError::Configuration("INVALID_CALLBACK_URL_HOST"));
     }
     Ok(Some(url.into()))
 }
@@ -295,9 +294,9 @@ fn check_request(
     reference: String,
     callback_url: Option<String>,
     request: RequestToPay,
-) -> Result<Request, Refusal> {
+) -> Result<PaymentRequest, MomoError> {
     if request.currency != config.momo_currency.code() {
-        return Err(Refusal::Configuration("INVALID_CURRENCY"));
+        return Err(MomoError::Configuration("INVALID_CURRENCY"));
     }
     let amount = amount(&request.amount, config.momo_currency)
         .ok_or_else(|| invalid("amount must be a positive decimal in a string"))?;
@@ -323,10 +322,10 @@ fn check_request(
             )));
         }
     }
-    Ok(Request {
+    Ok(PaymentRequest {
         rail: Rail::Momo,
         reference,
-        network: payment::Network::Mtn,
+        network: Network::Mtn,
         phone: format!("+{digits}"),
         amount_minor: amount.minor_units(),
         currency: amount.currency(),
@@ -355,121 +354,14 @@ fn amount(text: &str, currency: Currency) -> Option<Money> {
 }
 
 async fn status(
-    State(network): State<Arc<Network>>,
+    State(networks): State<Arc<Networks>>,
     Path(reference): Path<String>,
     headers: HeaderMap,
-) -> Result<Response, Refusal> {
-    check_access(&network, &headers)?;
+) -> Result<Response, MomoError> {
+    check_access(&networks, &headers)?;
     let reference = reference_id(&reference)?;
-    match network.query(Rail::Momo, &reference).await? {
-        Some(payment) => Ok(axum::Json(status_body(&payment)).into_response()),
-        None => Err(Refusal::Unknown),
-    }
-}
-
-/// The status answer, and the body of a callback.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct StatusBody<'p> {
-    amount: Box<RawValue>,
-    currency: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    financial_transaction_id: Option<Box<RawValue>>,
-    external_id: &'p str,
-    payer: Payer,
-    payer_message: &'p str,
-    payee_note: &'p str,
-    status: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<serde_json::Value>,
-}
-
-pub fn status_body(payment: &Payment) -> StatusBody<'_> {
-    let variant = Variant::of(payment);
-    let (external_id, payer_message, payee_note) = match &payment.request.details {
-        Details::Momo {
-            external_id,
-            payer_message,
-            payee_note,
-        } => (
-            external_id.as_str(),
-            payer_message.as_str(),
-            payee_note.as_str(),
-        ),
-        Details::Paystack { .. } => ("", "", ""),
-    };
-    let (status, reason, transaction) = match payment.state {
-        payment::State::Succeeded { .. } => (
-            "SUCCESSFUL",
-            None,
-            Some(variant.number(&payment.number.to_string())),
-        ),
-        payment::State::Failed { failure, .. } => (
-            "FAILED",
-            Some(variant.reason(code(failure, payment.story))),
-            None,
-        ),
-        payment::State::Prompted { .. }
-        | payment::State::AwaitingCode
-        | payment::State::Refused => ("PENDING", None, None),
-    };
-    StatusBody {
-        amount: variant.number(&payment.reported().to_major().to_string()),
-        currency: payment.request.currency.code(),
-        financial_transaction_id: transaction,
-        external_id,
-        payer: Payer {
-            party_id_type: "MSISDN".to_owned(),
-            party_id: payment.request.phone.trim_start_matches('+').to_owned(),
-        },
-        payer_message,
-        payee_note,
-        status,
-        reason,
-    }
-}
-
-/// MTN has two words for a prompt that ran out; both are used.
-fn code(failure: Failure, story: Story) -> &'static str {
-    match failure {
-        Failure::InsufficientFunds => "NOT_ENOUGH_FUNDS",
-        Failure::Declined => "APPROVAL_REJECTED",
-        Failure::TimedOut if story == Story::LateMoney => "EXPIRED",
-        Failure::TimedOut | Failure::CodeExpired => "COULD_NOT_PERFORM_TRANSACTION",
-        Failure::PayerNotFound => "PAYER_NOT_FOUND",
-        Failure::LimitReached => "PAYER_LIMIT_REACHED",
-    }
-}
-
-/// What the published contract leaves open, as the reference's last byte decides it.
-pub struct Variant(u8);
-
-impl Variant {
-    pub fn of(payment: &Payment) -> Self {
-        let last = payment.request.reference.get(34..).unwrap_or_default();
-        Self(u8::from_str_radix(last, 16).unwrap_or_default())
-    }
-
-    /// A callback is a PUT or a POST.
-    pub fn calls_by_put(&self) -> bool {
-        self.0 & 1 == 1
-    }
-
-    /// A reason is a string or an object.
-    fn reason(&self, code: &str) -> serde_json::Value {
-        if self.0 & 2 == 0 {
-            return code.into();
-        }
-        serde_json::json!({"code": code, "message": "The payment was not completed."})
-    }
-
-    /// Amounts and numbers are strings or JSON numbers.
-    fn number(&self, digits: &str) -> Box<RawValue> {
-        let token = if self.0 & 4 == 0 {
-            format!("\"{digits}\"")
-        } else {
-            digits.to_owned()
-        };
-        RawValue::from_string(token).expect("digits and a dot are a JSON token")
+    match networks.query(Rail::Momo, &reference).await? {
+        Some(payment) => Ok(axum::Json(StatusBody::of(&payment)).into_response()),
+        None => Err(MomoError::Unknown),
     }
 }

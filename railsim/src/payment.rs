@@ -4,14 +4,14 @@
 
 use std::time::Duration;
 
-use chassis::{
-    clock::Timestamp,
-    money::{Currency, Money},
-};
+use chassis::{clock::Timestamp, money::Money};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::story::{Ending, Story};
+use crate::{
+    request::{PaymentRequest, Rail},
+    story::{Ending, Failure, Story},
+};
 
 /// In story 010 the money arrives this long after a query was told that the payment failed.
 const LATE_MONEY_AFTER: Duration = Duration::from_secs(5);
@@ -23,118 +23,45 @@ const WEBHOOK_RETRIES_FIRST: u32 = 4;
 const WEBHOOK_RETRY_LATER: Duration = Duration::from_secs(60 * 60);
 const WEBHOOK_RETRY_UNTIL: Duration = Duration::from_secs(72 * 60 * 60);
 
-/// Whose wire a payment came by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Rail {
-    Momo,
-    Paystack,
-}
-
-/// Whose handset the prompt is shown on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Network {
-    Mtn,
-    Telecel,
-    At,
-}
-
-impl Network {
-    /// The name that its customers know.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mtn => "MTN",
-            Self::Telecel => "Telecel",
-            Self::At => "AT",
-        }
-    }
-}
-
-/// Why a payment failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Failure {
-    InsufficientFunds,
-    Declined,
-    TimedOut,
-    PayerNotFound,
-    LimitReached,
-    CodeExpired,
-}
-
-/// What a client asked its rail for.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Request {
-    pub rail: Rail,
-    /// The client's: X-Reference-Id, or Paystack's `reference`.
-    pub reference: String,
-    pub network: Network,
-    /// E.164.
-    pub phone: String,
-    pub amount_minor: i64,
-    #[serde(with = "text")]
-    pub currency: Currency,
-    /// What the handset shows beside the amount.
-    pub text: String,
-    pub details: Details,
-    pub callback_url: Option<String>,
-}
-
-/// What each wire says back as it heard it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Details {
-    Momo {
-        external_id: String,
-        payer_message: String,
-        payee_note: String,
-    },
-    Paystack {
-        email: String,
-        metadata: serde_json::Value,
-    },
-}
-
 /// One thing that happened to a payment; a line of the journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
     /// The first request with its reference.
     Requested {
-        request: Box<Request>,
-        #[serde(with = "text")]
+        request: Box<PaymentRequest>,
+        #[serde(with = "crate::as_text")]
         prompt: Uuid,
-        #[serde(with = "text")]
+        #[serde(with = "crate::as_text")]
         at: Timestamp,
     },
     /// A later request with the same reference.
     RequestedAgain,
     /// The payer's code was right.
     Prompted {
-        #[serde(with = "text")]
+        #[serde(with = "crate::as_text")]
         at: Timestamp,
     },
     /// Money left the wallet.
     Debited {
         amount_minor: i64,
-        #[serde(with = "text")]
+        #[serde(with = "crate::as_text")]
         at: Timestamp,
     },
     Failed {
         failure: Failure,
-        #[serde(with = "text")]
+        #[serde(with = "crate::as_text")]
         at: Timestamp,
     },
     /// A query was told that the payment failed. Kept for story 010 only.
     ToldFailed {
-        #[serde(with = "text")]
+        #[serde(with = "crate::as_text")]
         at: Timestamp,
     },
     /// One callback is done: answered (Paystack), or about to be sent (MTN, which sends it once).
     CalledBack,
     CallbackFailed {
-        #[serde(with = "text")]
+        #[serde(with = "crate::as_text")]
         at: Timestamp,
     },
 }
@@ -179,7 +106,7 @@ pub struct Timing {
 /// One payment and its whole history, as far as it matters.
 #[derive(Clone, Debug)]
 pub struct Payment {
-    pub request: Request,
+    pub request: PaymentRequest,
     pub story: Story,
     /// Names the prompt on the handset.
     pub prompt: Uuid,
@@ -202,7 +129,7 @@ pub struct Payment {
 }
 
 impl Payment {
-    pub fn new(request: Request, prompt: Uuid, number: u64, at: Timestamp) -> Self {
+    pub fn new(request: PaymentRequest, prompt: Uuid, number: u64, at: Timestamp) -> Self {
         let story = Story::of(request.rail, request.network, &request.phone);
         Self {
             state: first_state(request.rail, story, at),
@@ -354,24 +281,5 @@ fn first_state(rail: Rail, story: Story, at: Timestamp) -> State {
         },
         (story, _) if story.wants_code() => State::AwaitingCode,
         _ => State::Prompted { since: at },
-    }
-}
-
-/// Values that are written as they print, such as a [`Timestamp`].
-mod text {
-    use std::{fmt::Display, str::FromStr};
-
-    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
-
-    pub fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(value)
-    }
-
-    pub fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
-    where
-        T: FromStr<Err: Display>,
-        D: Deserializer<'de>,
-    {
-        String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }

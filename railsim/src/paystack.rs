@@ -2,6 +2,8 @@
 //!
 //! Whatever became of a payment, charge and verify answer HTTP 200; `data.status` says it.
 
+pub mod body;
+
 use std::sync::Arc;
 
 use axum::{
@@ -12,17 +14,18 @@ use axum::{
     routing::{get, post},
 };
 use chassis::{money::Currency, phone::Phone};
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sha2::Sha512;
+
+use body::{Transaction, words};
 
 use crate::{
     config::Config,
     journal::JournalLost,
-    network::{CodeTaken, Network, Taken},
-    payment::{self, Details, Failure, Payment, Rail, Request},
+    networks::{CodeOutcome, Networks, RequestOutcome},
+    payment::{self, Payment},
+    request::{Details, Network, PaymentRequest, Rail},
     story::Story,
     wire,
 };
@@ -32,7 +35,7 @@ const REFERENCE_CHARACTERS_MAX: usize = 100;
 const OFFLINE: &str = "Please complete authorization on your mobile phone";
 const VOUCHER: &str = "Please dial *110# to generate a voucher code, then enter it here";
 
-pub fn routes() -> Router<Arc<Network>> {
+pub fn routes() -> Router<Arc<Networks>> {
     Router::new()
         .route("/charge", post(charge))
         .route("/charge/submit_otp", post(submit_otp))
@@ -40,7 +43,7 @@ pub fn routes() -> Router<Arc<Network>> {
         .route("/transaction/verify/{reference}", get(verify))
 }
 
-enum Refusal {
+enum PaystackError {
     /// 401
     Unauthorized,
     /// 400: message and code.
@@ -51,13 +54,13 @@ enum Refusal {
     Cut,
 }
 
-impl From<JournalLost> for Refusal {
+impl From<JournalLost> for PaystackError {
     fn from(_: JournalLost) -> Self {
         Self::Cut
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for PaystackError {
     fn into_response(self) -> Response {
         let (status, kind, message, code) = match self {
             Self::Unauthorized => (
@@ -88,32 +91,32 @@ impl IntoResponse for Refusal {
     }
 }
 
-fn invalid(message: impl Into<String>) -> Refusal {
-    Refusal::Invalid(message.into(), "invalid_params")
+fn invalid(message: impl Into<String>) -> PaystackError {
+    PaystackError::Invalid(message.into(), "invalid_params")
 }
 
-fn not_found() -> Refusal {
-    Refusal::Invalid(
+fn not_found() -> PaystackError {
+    PaystackError::Invalid(
         "Transaction reference not found".to_owned(),
         "transaction_not_found",
     )
 }
 
-fn invalid_reference() -> Refusal {
-    Refusal::Invalid(
+fn invalid_reference() -> PaystackError {
+    PaystackError::Invalid(
         "Transaction reference is invalid".to_owned(),
         "invalid_reference",
     )
 }
 
-fn check_key(config: &Config, headers: &HeaderMap) -> Result<(), Refusal> {
+fn check_key(config: &Config, headers: &HeaderMap) -> Result<(), PaystackError> {
     match wire::credentials(headers, "Bearer") {
         Some(key) if key == config.paystack_secret_key => Ok(()),
-        _ => Err(Refusal::Unauthorized),
+        _ => Err(PaystackError::Unauthorized),
     }
 }
 
-fn parse<'b, T: Deserialize<'b>>(headers: &HeaderMap, body: &'b Bytes) -> Result<T, Refusal> {
+fn parse<'b, T: Deserialize<'b>>(headers: &HeaderMap, body: &'b Bytes) -> Result<T, PaystackError> {
     if wire::media_type(headers) != "application/json" {
         return Err(invalid("Content-Type must be application/json"));
     }
@@ -144,30 +147,30 @@ fn ghs() -> String {
 }
 
 async fn charge(
-    State(network): State<Arc<Network>>,
+    State(networks): State<Arc<Networks>>,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Response, Refusal> {
-    check_key(&network.config, &headers)?;
+) -> Result<Response, PaystackError> {
+    check_key(&networks.config, &headers)?;
     let charge: Charge = parse(&headers, &body)?;
-    let request = check_charge(&network.config, charge)?;
-    match network.request(request).await? {
-        Taken::New(payment) => match payment.story {
-            Story::CutAtRequest => Err(Refusal::Cut),
-            Story::Unavailable => Err(Refusal::Processor),
+    let request = check_charge(&networks.config, charge)?;
+    match networks.request(request).await? {
+        RequestOutcome::New(payment) => match payment.story {
+            Story::CutAtRequest => Err(PaystackError::Cut),
+            Story::Unavailable => Err(PaystackError::Processor),
             _ => Ok(first_answer(&payment)),
         },
-        Taken::Again(payment) if payment.state == payment::State::Refused => {
-            Err(Refusal::Processor)
+        RequestOutcome::Again(payment) if payment.state == payment::State::Refused => {
+            Err(PaystackError::Processor)
         }
-        Taken::Again(_) => Err(Refusal::Invalid(
+        RequestOutcome::Again(_) => Err(PaystackError::Invalid(
             "Duplicate Transaction Reference".to_owned(),
             "duplicate_reference",
         )),
     }
 }
 
-fn check_charge(config: &Config, charge: Charge) -> Result<Request, Refusal> {
+fn check_charge(config: &Config, charge: Charge) -> Result<PaymentRequest, PaystackError> {
     if !is_email(&charge.email) {
         return Err(invalid("Invalid Email Address Passed"));
     }
@@ -175,7 +178,7 @@ fn check_charge(config: &Config, charge: Charge) -> Result<Request, Refusal> {
         return Err(invalid("Invalid Amount Sent"));
     }
     if charge.currency != Currency::GHS.code() {
-        return Err(Refusal::Invalid(
+        return Err(PaystackError::Invalid(
             "Currency not supported by merchant".to_owned(),
             "unsupported_currency",
         ));
@@ -188,14 +191,14 @@ fn check_charge(config: &Config, charge: Charge) -> Result<Request, Refusal> {
         return Err(invalid("Reference may have letters, digits and -.= only"));
     }
     let network = match charge.mobile_money.provider.as_str() {
-        "mtn" => payment::Network::Mtn,
-        "vod" => payment::Network::Telecel,
-        "atl" => payment::Network::At,
+        "mtn" => Network::Mtn,
+        "vod" => Network::Telecel,
+        "atl" => Network::At,
         _ => return Err(invalid("Invalid mobile money provider")),
     };
     let phone = local_number(&charge.mobile_money.phone)
         .ok_or_else(|| invalid("Invalid mobile money phone number"))?;
-    Ok(Request {
+    Ok(PaymentRequest {
         rail: Rail::Paystack,
         text: format!("Paystack {reference}"),
         reference,
@@ -231,50 +234,50 @@ struct SubmitOtp {
 }
 
 async fn submit_otp(
-    State(network): State<Arc<Network>>,
+    State(networks): State<Arc<Networks>>,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Response, Refusal> {
-    check_key(&network.config, &headers)?;
+) -> Result<Response, PaystackError> {
+    check_key(&networks.config, &headers)?;
     let submitted: SubmitOtp = parse(&headers, &body)?;
-    match network
+    match networks
         .submit_code(&submitted.reference, &submitted.otp)
         .await?
     {
-        CodeTaken::Right(payment) if payment.story == Story::CutAtCode => Err(Refusal::Cut),
-        CodeTaken::Right(payment) | CodeTaken::Wrong(payment) | CodeTaken::Expired(payment) => {
-            Ok(answer(&payment))
-        }
-        CodeTaken::NotAwaited => Err(Refusal::Invalid(
+        CodeOutcome::Right(payment) if payment.story == Story::CutAtCode => Err(PaystackError::Cut),
+        CodeOutcome::Right(payment)
+        | CodeOutcome::Wrong(payment)
+        | CodeOutcome::Expired(payment) => Ok(answer(&payment)),
+        CodeOutcome::NotAwaited => Err(PaystackError::Invalid(
             "Transaction is not waiting for an OTP".to_owned(),
             "invalid_params",
         )),
-        CodeTaken::UnknownReference => Err(invalid_reference()),
+        CodeOutcome::UnknownReference => Err(invalid_reference()),
     }
 }
 
 async fn check(
-    State(network): State<Arc<Network>>,
+    State(networks): State<Arc<Networks>>,
     Path(reference): Path<String>,
     headers: HeaderMap,
-) -> Result<Response, Refusal> {
-    check_key(&network.config, &headers)?;
-    match network.query(Rail::Paystack, &reference).await? {
+) -> Result<Response, PaystackError> {
+    check_key(&networks.config, &headers)?;
+    match networks.query(Rail::Paystack, &reference).await? {
         Some(payment) => Ok(answer(&payment)),
         None => Err(not_found()),
     }
 }
 
 async fn verify(
-    State(network): State<Arc<Network>>,
+    State(networks): State<Arc<Networks>>,
     Path(reference): Path<String>,
     headers: HeaderMap,
-) -> Result<Response, Refusal> {
-    check_key(&network.config, &headers)?;
-    let Some(payment) = network.query(Rail::Paystack, &reference).await? else {
+) -> Result<Response, PaystackError> {
+    check_key(&networks.config, &headers)?;
+    let Some(payment) = networks.query(Rail::Paystack, &reference).await? else {
         return Err(not_found());
     };
-    let data = transaction(&payment);
+    let data = Transaction::of(&payment);
     Ok(axum::Json(Envelope::new("Verification successful", data)).into_response())
 }
 
@@ -318,118 +321,9 @@ fn answer(payment: &Payment) -> Response {
             json!({"reference": reference, "status": "failed", "message": words(failure)})
         }
         payment::State::Succeeded { .. } | payment::State::Refused => {
-            return axum::Json(Envelope::new("Charge attempted", transaction(payment)))
+            return axum::Json(Envelope::new("Charge attempted", Transaction::of(payment)))
                 .into_response();
         }
     };
     axum::Json(Envelope::new("Charge attempted", data)).into_response()
-}
-
-fn words(failure: Failure) -> &'static str {
-    match failure {
-        Failure::InsufficientFunds => "The payer has insufficient funds",
-        Failure::Declined => "The payer declined the request",
-        Failure::TimedOut => "The request timed out before the payer answered",
-        Failure::PayerNotFound => "The mobile money account was not found",
-        Failure::LimitReached => "The payer has reached the transaction limit",
-        Failure::CodeExpired => "The voucher code has expired",
-    }
-}
-
-fn wallet(network: payment::Network) -> &'static str {
-    match network {
-        payment::Network::Mtn => "MTN Mobile Money",
-        payment::Network::Telecel => "Telecel Cash",
-        payment::Network::At => "AT Money",
-    }
-}
-
-/// The full transaction: what verify answers and the webhook carries.
-#[derive(Serialize)]
-pub struct Transaction<'p> {
-    id: u64,
-    domain: &'static str,
-    status: &'static str,
-    reference: &'p str,
-    amount: i64,
-    currency: &'static str,
-    message: Option<&'static str>,
-    gateway_response: &'static str,
-    paid_at: Option<String>,
-    created_at: String,
-    channel: &'static str,
-    metadata: &'p Value,
-    customer: Customer<'p>,
-    authorization: Authorization,
-}
-
-#[derive(Serialize)]
-struct Customer<'p> {
-    email: &'p str,
-}
-
-#[derive(Serialize)]
-struct Authorization {
-    channel: &'static str,
-    bank: &'static str,
-    country_code: &'static str,
-}
-
-fn transaction(payment: &Payment) -> Transaction<'_> {
-    let (status, gateway_response, message, paid_at) = match payment.state {
-        payment::State::Succeeded { at } => ("success", "Approved", None, Some(at.to_string())),
-        payment::State::Failed { failure, .. } => {
-            ("failed", words(failure), Some(words(failure)), None)
-        }
-        payment::State::Prompted { .. } => ("ongoing", "Waiting for the payer", None, None),
-        payment::State::AwaitingCode | payment::State::Refused => {
-            ("pending", "Waiting for the payer", None, None)
-        }
-    };
-    let (email, metadata) = match &payment.request.details {
-        Details::Paystack { email, metadata } => (email.as_str(), metadata),
-        Details::Momo { .. } => ("", &Value::Null),
-    };
-    Transaction {
-        id: payment.number,
-        domain: "test",
-        status,
-        reference: &payment.request.reference,
-        amount: payment.reported().minor_units(),
-        currency: payment.request.currency.code(),
-        message,
-        gateway_response,
-        paid_at,
-        created_at: payment.created_at.to_string(),
-        channel: "mobile_money",
-        metadata,
-        customer: Customer { email },
-        authorization: Authorization {
-            channel: "mobile_money",
-            bank: wallet(payment.request.network),
-            country_code: "GH",
-        },
-    }
-}
-
-/// The body of the one webhook that there is: `charge.success`.
-pub fn webhook_body(payment: &Payment) -> Vec<u8> {
-    #[derive(Serialize)]
-    struct Webhook<'p> {
-        event: &'static str,
-        data: Transaction<'p>,
-    }
-    let webhook = Webhook {
-        event: "charge.success",
-        data: transaction(payment),
-    };
-    serde_json::to_vec(&webhook).expect("a transaction has string keys only")
-}
-
-/// The value of `x-paystack-signature`: hex HMAC-SHA512 of the raw body.
-pub fn signature(config: &Config, body: &[u8]) -> String {
-    let mut mac = Hmac::<Sha512>::new_from_slice(config.paystack_secret_key.as_bytes())
-        .expect("HMAC takes a key of any length");
-    mac.update(body);
-    hex::encode(mac.finalize().into_bytes())
 }

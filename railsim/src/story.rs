@@ -2,7 +2,9 @@
 //!
 //! Pure and total: every number has exactly one story.
 
-use crate::payment::{Failure, Network, Rail};
+use serde::{Deserialize, Serialize};
+
+use crate::request::{Network, Rail};
 
 /// The one code that a Telecel payer's handset ever shows.
 pub const VOUCHER: &str = "123456";
@@ -136,6 +138,18 @@ pub enum Ending {
     RunsOut,
     /// Never.
     Waits,
+}
+
+/// Why a payment failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Failure {
+    InsufficientFunds,
+    Declined,
+    TimedOut,
+    PayerNotFound,
+    LimitReached,
+    CodeExpired,
 }
 
 #[cfg(test)]

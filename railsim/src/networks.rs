@@ -13,30 +13,31 @@ use uuid::Uuid;
 
 use crate::{
     book::{Book, Pages},
-    callback::Caller,
+    callback::CallbackSender,
     config::Config,
     journal::JournalLost,
-    payment::{Event, Failure, Payment, Rail, Request, State, Step},
-    story::{self, Story},
+    payment::{Event, Payment, State, Step},
+    request::{PaymentRequest, Rail},
+    story::{self, Failure, Story},
 };
 
 /// All simulated networks together.
-pub struct Network {
+pub struct Networks {
     pub config: Config,
     pub clock: Clock,
     pub book: Book,
-    pub caller: Caller,
+    pub callbacks: CallbackSender,
 }
 
-/// How a request to pay was taken.
-pub enum Taken {
+/// What became of a request to pay.
+pub enum RequestOutcome {
     New(Payment),
     /// Its reference was used before.
     Again(Payment),
 }
 
-/// How a payer's code was taken.
-pub enum CodeTaken {
+/// What became of a payer's code.
+pub enum CodeOutcome {
     /// The prompt follows.
     Right(Payment),
     Wrong(Payment),
@@ -48,20 +49,24 @@ pub enum CodeTaken {
 
 /// What a person does with a prompt.
 #[derive(Clone, Copy, Debug)]
-pub enum Touch {
+pub enum PromptAnswer {
     Approve,
     Decline,
 }
 
-impl Network {
-    pub async fn request(&self, request: Request) -> Result<Taken, JournalLost> {
+impl Networks {
+    pub async fn request(&self, request: PaymentRequest) -> Result<RequestOutcome, JournalLost> {
         let now = self.clock.now();
         self.book
             .update(|pages| take_request(pages, request, now))
             .await
     }
 
-    pub async fn submit_code(&self, reference: &str, code: &str) -> Result<CodeTaken, JournalLost> {
+    pub async fn submit_code(
+        &self,
+        reference: &str,
+        code: &str,
+    ) -> Result<CodeOutcome, JournalLost> {
         let now = self.clock.now();
         self.book
             .update(|pages| take_code(pages, reference, code, now))
@@ -77,7 +82,11 @@ impl Network {
     }
 
     /// A person approves or declines; `None` where there is no such live prompt.
-    pub async fn touch(&self, prompt: Uuid, touch: Touch) -> Result<Option<Payment>, JournalLost> {
+    pub async fn answer_prompt(
+        &self,
+        prompt: Uuid,
+        answer: PromptAnswer,
+    ) -> Result<Option<Payment>, JournalLost> {
         let now = self.clock.now();
         self.book
             .update(|pages| {
@@ -85,9 +94,9 @@ impl Network {
                 if !matches!(payment.state, State::Prompted { .. }) {
                     return None;
                 }
-                let event = match touch {
-                    Touch::Approve => debit(payment, now),
-                    Touch::Decline => fail(Failure::Declined, now),
+                let event = match answer {
+                    PromptAnswer::Approve => debit(payment, now),
+                    PromptAnswer::Decline => fail(Failure::Declined, now),
                 };
                 let (rail, reference) = key(payment);
                 Some(pages.record(rail, &reference, event))
@@ -144,12 +153,12 @@ impl Network {
 
     /// Starts to call back. Time travel waits for it.
     fn call_back(self: &Arc<Self>, payment: Payment, tasks: &Tasks) {
-        let network = self.clone();
+        let networks = self.clone();
         let activity = self.clock.activity();
         tasks.spawn(async move {
-            let answered = network.caller.call(&payment).await;
+            let answered = networks.callbacks.send(&payment).await;
             if payment.request.rail == Rail::Paystack
-                && let Err(error) = network.end_callback(&payment, answered).await
+                && let Err(error) = networks.end_callback(&payment, answered).await
             {
                 tracing::error!(%error, "a callback's outcome is not kept");
             }
@@ -198,39 +207,39 @@ fn begin_callback(pages: &mut Pages, rail: Rail, reference: &str) {
     }
 }
 
-fn take_request(pages: &mut Pages, request: Request, now: Timestamp) -> Taken {
+fn take_request(pages: &mut Pages, request: PaymentRequest, now: Timestamp) -> RequestOutcome {
     let (rail, reference) = (request.rail, request.reference.clone());
     if pages.find(rail, &reference).is_some() {
-        return Taken::Again(pages.record(rail, &reference, Event::RequestedAgain));
+        return RequestOutcome::Again(pages.record(rail, &reference, Event::RequestedAgain));
     }
     let payment = pages.open(request, now);
     if payment.story == Story::Instant {
         let event = debit(&payment, now);
-        return Taken::New(pages.record(rail, &reference, event));
+        return RequestOutcome::New(pages.record(rail, &reference, event));
     }
-    Taken::New(payment)
+    RequestOutcome::New(payment)
 }
 
-fn take_code(pages: &mut Pages, reference: &str, code: &str, now: Timestamp) -> CodeTaken {
+fn take_code(pages: &mut Pages, reference: &str, code: &str, now: Timestamp) -> CodeOutcome {
     let rail = Rail::Paystack;
     let Some(payment) = pages.find(rail, reference) else {
-        return CodeTaken::UnknownReference;
+        return CodeOutcome::UnknownReference;
     };
     match payment.state {
         State::AwaitingCode => {}
-        State::Refused => return CodeTaken::UnknownReference,
+        State::Refused => return CodeOutcome::UnknownReference,
         State::Prompted { .. } | State::Succeeded { .. } | State::Failed { .. } => {
-            return CodeTaken::NotAwaited;
+            return CodeOutcome::NotAwaited;
         }
     }
     if payment.story == Story::CodeExpires {
         let event = fail(Failure::CodeExpired, now);
-        return CodeTaken::Expired(pages.record(rail, reference, event));
+        return CodeOutcome::Expired(pages.record(rail, reference, event));
     }
     if code != story::VOUCHER {
-        return CodeTaken::Wrong(payment.clone());
+        return CodeOutcome::Wrong(payment.clone());
     }
-    CodeTaken::Right(pages.record(rail, reference, Event::Prompted { at: now }))
+    CodeOutcome::Right(pages.record(rail, reference, Event::Prompted { at: now }))
 }
 
 fn tell(pages: &mut Pages, rail: Rail, reference: &str, now: Timestamp) -> Option<Payment> {

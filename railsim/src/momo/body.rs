@@ -1,0 +1,126 @@
+//! How MTN tells of a payment: in its answer to a query, and in its callback.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{
+    payment::{Payment, State},
+    request::Details,
+    story::{Failure, Story},
+};
+
+/// The status answer, and the body of a callback.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusBody<'p> {
+    amount: Box<RawValue>,
+    currency: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    financial_transaction_id: Option<Box<RawValue>>,
+    external_id: &'p str,
+    payer: Payer,
+    payer_message: &'p str,
+    payee_note: &'p str,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<serde_json::Value>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Payer {
+    pub party_id_type: String,
+    pub party_id: String,
+}
+
+impl<'p> StatusBody<'p> {
+    pub fn of(payment: &'p Payment) -> Self {
+        let variant = Variant::of(payment);
+        let (external_id, payer_message, payee_note) = match &payment.request.details {
+            Details::Momo {
+                external_id,
+                payer_message,
+                payee_note,
+            } => (
+                external_id.as_str(),
+                payer_message.as_str(),
+                payee_note.as_str(),
+            ),
+            Details::Paystack { .. } => ("", "", ""),
+        };
+        let (status, reason, transaction) = match payment.state {
+            State::Succeeded { .. } => (
+                "SUCCESSFUL",
+                None,
+                Some(variant.number(&payment.number.to_string())),
+            ),
+            State::Failed { failure, .. } => (
+                "FAILED",
+                Some(variant.reason(code(failure, payment.story))),
+                None,
+            ),
+            State::Prompted { .. } | State::AwaitingCode | State::Refused => {
+                ("PENDING", None, None)
+            }
+        };
+        Self {
+            amount: variant.number(&payment.reported().to_major().to_string()),
+            currency: payment.request.currency.code(),
+            financial_transaction_id: transaction,
+            external_id,
+            payer: Payer {
+                party_id_type: "MSISDN".to_owned(),
+                party_id: payment.request.phone.trim_start_matches('+').to_owned(),
+            },
+            payer_message,
+            payee_note,
+            status,
+            reason,
+        }
+    }
+}
+
+/// MTN has two words for a prompt that ran out; both are used.
+fn code(failure: Failure, story: Story) -> &'static str {
+    match failure {
+        Failure::InsufficientFunds => "NOT_ENOUGH_FUNDS",
+        Failure::Declined => "APPROVAL_REJECTED",
+        Failure::TimedOut if story == Story::LateMoney => "EXPIRED",
+        Failure::TimedOut | Failure::CodeExpired => "COULD_NOT_PERFORM_TRANSACTION",
+        Failure::PayerNotFound => "PAYER_NOT_FOUND",
+        Failure::LimitReached => "PAYER_LIMIT_REACHED",
+    }
+}
+
+/// What the published contract leaves open, as the reference's last byte decides it.
+pub struct Variant(u8);
+
+impl Variant {
+    pub fn of(payment: &Payment) -> Self {
+        let last = payment.request.reference.get(34..).unwrap_or_default();
+        Self(u8::from_str_radix(last, 16).unwrap_or_default())
+    }
+
+    /// A callback is a PUT or a POST.
+    pub fn calls_by_put(&self) -> bool {
+        self.0 & 1 == 1
+    }
+
+    /// A reason is a string or an object.
+    fn reason(&self, code: &str) -> serde_json::Value {
+        if self.0 & 2 == 0 {
+            return code.into();
+        }
+        serde_json::json!({"code": code, "message": "The payment was not completed."})
+    }
+
+    /// Amounts and numbers are strings or JSON numbers.
+    fn number(&self, digits: &str) -> Box<RawValue> {
+        let token = if self.0 & 4 == 0 {
+            format!("\"{digits}\"")
+        } else {
+            digits.to_owned()
+        };
+        RawValue::from_string(token).expect("digits and a dot are a JSON token")
+    }
+}
