@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use chassis::config::{self, Database, Listen, Mode, Refusals, Settings, Telemetry, Tls, duration};
+use chassis::{
+    config::{self, Database, Listen, Mode, Refusals, Settings, Telemetry, Tls, duration},
+    grpc,
+};
 use clap::{Parser, Subcommand};
 
 use crate::{SERVICE_CALL_MAX, service};
@@ -105,9 +108,8 @@ impl Settings for Config {
         self.telemetry.check(refusals);
         config::check_authorities(refusals);
         self.rails.check(refusals);
-        let tls = &self.tls;
-        tls.check_url(refusals, "SESSIONS_URL", &self.sessions_url);
-        tls.check_url(refusals, "WEBHOOKS_URL", &self.webhooks_url);
+        grpc::check_url(refusals, "SESSIONS_URL", &self.sessions_url, &self.tls);
+        grpc::check_url(refusals, "WEBHOOKS_URL", &self.webhooks_url, &self.tls);
         // What is done under a lease that has ended is done by two.
         let charging = OPENING_MAX + self.rails.longest_call() + WRITING_MAX;
         let telling = 2 * SERVICE_CALL_MAX + WRITING_MAX;

@@ -20,7 +20,7 @@ use futures::future::join_all;
 use serde_json::{Map, Value};
 use tokio::net::TcpListener;
 
-use crate::{http, shutdown::Shutdown, telemetry};
+use crate::{http, metrics, shutdown::Shutdown};
 
 /// Longest that an answer of this address holds up the end of a process that has drained.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
@@ -81,7 +81,7 @@ pub async fn beside(
     let router = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
-        .route("/metrics", get(async || telemetry::render_metrics()))
+        .route("/metrics", get(async || metrics::render()))
         .with_state((readiness, shutdown));
     let admin = http::serve(router, listener, limits, drained.clone());
     tokio::try_join!(serving, admin)?;

@@ -4,12 +4,13 @@
 mod print;
 mod refusals;
 mod start;
+mod telemetry;
+mod tls;
 
 use std::{
     fmt,
     io::ErrorKind,
     net::{SocketAddr, TcpListener},
-    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -18,8 +19,10 @@ use clap::{Args, Subcommand, ValueEnum};
 pub use print::{flag, settable, variable};
 pub use refusals::{Refusals, Refused};
 pub use start::{REFUSED, Settings, check, main};
+pub use telemetry::Telemetry;
+pub use tls::Tls;
 
-use crate::{grpc, http, telemetry};
+use crate::http;
 
 /// What a process takes for granted: on a developer's machine most things go, in production
 /// nothing that is only for trying out.
@@ -163,135 +166,6 @@ impl fmt::Debug for Database {
         f.debug_struct("Database")
             .field("database_max_connections", &self.database_max_connections)
             .finish_non_exhaustive()
-    }
-}
-
-/// What is wanted where others' certificates are believed by it.
-const CERTIFICATES: &str = "a PEM file of certificates that can be read";
-
-/// Certificates for mutual TLS between the services. All three or none.
-#[derive(Clone, Debug, Default, Args)]
-pub struct Tls {
-    /// This process's certificate chain, a PEM file. With it, TLS_KEY and TLS_CA, the services
-    /// speak TLS among themselves and call each other by https://; without them by http://, also in
-    /// production, where network policies must then keep others out.
-    #[arg(long, env = "TLS_CERT", requires_all = ["tls_key", "tls_ca"])]
-    pub tls_cert: Option<PathBuf>,
-
-    /// This process's private key, a PEM file.
-    #[arg(long, env = "TLS_KEY", requires_all = ["tls_cert", "tls_ca"])]
-    pub tls_key: Option<PathBuf>,
-
-    /// The authority that signed every service's certificate, a PEM file.
-    #[arg(long, env = "TLS_CA", requires_all = ["tls_cert", "tls_key"])]
-    pub tls_ca: Option<PathBuf>,
-}
-
-impl Tls {
-    pub fn check(&self, refusals: &mut Refusals) {
-        let files = [
-            ("TLS_CERT", &self.tls_cert),
-            ("TLS_KEY", &self.tls_key),
-            ("TLS_CA", &self.tls_ca),
-        ];
-        let mut all = true;
-        for (variable, file) in files {
-            let read = file.as_ref().map(std::fs::read).transpose();
-            refusals.unless(read.is_ok(), variable, "a PEM file that can be read");
-            all &= read.is_ok();
-        }
-        let authority = self.tls_ca.as_deref();
-        let is_authority = authority.is_none_or(grpc::is_authority);
-        refusals.unless(is_authority, "TLS_CA", CERTIFICATES);
-        all &= is_authority;
-        let fit = !all || grpc::check_tls(self).is_ok();
-        refusals.unless(
-            fit,
-            "TLS_CERT",
-            "a PEM certificate that TLS_KEY is the key of",
-        );
-    }
-
-    /// The address of another service: http://, or https:// with certificates.
-    pub fn check_url(&self, refusals: &mut Refusals, variable: &'static str, url: &str) {
-        let wants = "http://name:port, or https://name:port with TLS_CERT, TLS_KEY and TLS_CA";
-        let is_good = match grpc::check_tls(self) {
-            Ok(()) => grpc::check_url(url, self).is_ok(),
-            // Whether the files are any good is said of them alone.
-            Err(_) => {
-                let url = url.replacen("https:", "http:", 1);
-                grpc::check_url(&url, &Self::default()).is_ok()
-            }
-        };
-        refusals.unless(is_good, variable, wants);
-    }
-}
-
-/// What a process tells about itself.
-#[derive(Clone, Debug, Args)]
-pub struct Telemetry {
-    /// What is logged, as tracing's filter: `info`, or `warn,charges_svc=debug`.
-    #[arg(long, env = "RUST_LOG", default_value = "info")]
-    pub log: String,
-
-    /// Where spans are exported to by OTLP over gRPC; nowhere if it is left out.
-    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
-    pub otel_exporter_otlp_endpoint: Option<String>,
-
-    /// As above, for traces alone; it wins.
-    #[arg(long, env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")]
-    pub otel_exporter_otlp_traces_endpoint: Option<String>,
-
-    /// The authority that signed the certificate of an https:// endpoint, a PEM file; if it is left
-    /// out, those that the system trusts.
-    #[arg(long, env = "OTEL_EXPORTER_OTLP_CERTIFICATE")]
-    pub otel_exporter_otlp_certificate: Option<PathBuf>,
-
-    /// Exports nothing, whatever the endpoints say.
-    #[arg(long, env = "OTEL_SDK_DISABLED", value_parser = switch)]
-    pub otel_sdk_disabled: bool,
-}
-
-impl Telemetry {
-    pub fn check(&self, refusals: &mut Refusals) {
-        let wants = "a filter such as info or warn,charges_svc=debug";
-        refusals.unless(telemetry::is_filter(&self.log), "RUST_LOG", wants);
-        let authority = self.authority();
-        let is_authority = authority.is_none_or(grpc::is_authority);
-        refusals.unless(is_authority, "OTEL_EXPORTER_OTLP_CERTIFICATE", CERTIFICATES);
-        let endpoints = [
-            (
-                "OTEL_EXPORTER_OTLP_ENDPOINT",
-                &self.otel_exporter_otlp_endpoint,
-            ),
-            (
-                "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-                &self.otel_exporter_otlp_traces_endpoint,
-            ),
-        ];
-        for (variable, endpoint) in endpoints {
-            let endpoint = endpoint.as_deref().unwrap_or_default();
-            let check = || telemetry::check_endpoint(endpoint, authority);
-            // Where the authority is at fault, that is said of it alone.
-            let is_good = endpoint.is_empty() || !is_authority || check().is_ok();
-            let wants =
-                "an address such as http://collector:4317, or https:// and authorities to trust";
-            refusals.unless(is_good, variable, wants);
-        }
-    }
-
-    /// Whom a collector's certificate is believed by, where not by whom the system trusts.
-    pub fn authority(&self) -> Option<&Path> {
-        self.otel_exporter_otlp_certificate.as_deref()
-    }
-
-    /// Where traces go, if anywhere.
-    pub fn traces_endpoint(&self) -> Option<&str> {
-        let endpoint = self
-            .otel_exporter_otlp_traces_endpoint
-            .as_deref()
-            .or(self.otel_exporter_otlp_endpoint.as_deref());
-        endpoint.filter(|endpoint| !self.otel_sdk_disabled && !endpoint.is_empty())
     }
 }
 

@@ -1,17 +1,13 @@
 //! gRPC in both directions: the one way to serve, the one way to call, and how errors travel.
 
-use std::{future::Future, io::ErrorKind, net::SocketAddr, path::Path, time::Duration};
+use std::{future::Future, io::ErrorKind, net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, anyhow};
 use futures::StreamExt as _;
-use rustls::{
-    RootCertStore,
-    pki_types::{CertificateDer, pem::PemObject as _},
-};
 use tokio::net::TcpListener;
 use tonic::{
     service::Routes,
-    transport::{Certificate, Identity, Server, ServerTlsConfig, server::TcpIncoming},
+    transport::{Server, server::TcpIncoming},
 };
 use tonic_health::server::health_reporter;
 
@@ -19,7 +15,7 @@ use crate::{
     admin::{self, Readiness},
     clock::Clock,
     config::{Listen, Refused, Tls},
-    http::{DRAIN_MAX, install_tls},
+    http::DRAIN_MAX,
     shutdown::Shutdown,
 };
 
@@ -31,9 +27,6 @@ mod status;
 
 pub use client::{Channel, check_url, connect, is_serving};
 pub use status::{invalid, reason, status, violations};
-
-/// Longest that a call may take where its caller set no deadline.
-const CALL_MAX: Duration = Duration::from_secs(15);
 
 /// Calls at the same time on one connection.
 const STREAMS_MAX: u32 = 1_024;
@@ -126,7 +119,7 @@ pub async fn serve(routes: Routes, serving: Serving) -> anyhow::Result<()> {
         .max_concurrent_streams(STREAMS_MAX)
         .max_connection_age(CONNECTION_AGE_MAX)
         .http2_keepalive_interval(Some(KEEPALIVE));
-    if let Some(config) = server_tls(&tls)? {
+    if let Some(config) = tls.server()? {
         server = server
             .tls_config(config)
             .context("TLS_CERT, TLS_KEY or TLS_CA is not usable")?;
@@ -177,49 +170,4 @@ async fn until_drained<T: Default, E>(
             Ok(T::default())
         }
     }
-}
-
-/// # Errors
-/// The files are not there, or not what TLS needs.
-pub fn check_tls(tls: &Tls) -> anyhow::Result<()> {
-    if let Some(config) = server_tls(tls)? {
-        Server::builder().tls_config(config)?;
-    }
-    Ok(())
-}
-
-/// Whether certificates can be believed by what the file holds.
-pub fn is_authority(file: &Path) -> bool {
-    let certificates = CertificateDer::pem_file_iter(file);
-    let certificates = certificates.and_then(|found| found.collect::<Result<Vec<_>, _>>());
-    let mut roots = RootCertStore::empty();
-    certificates.is_ok_and(|found| roots.add_parsable_certificates(found).0 > 0)
-}
-
-fn server_tls(tls: &Tls) -> anyhow::Result<Option<ServerTlsConfig>> {
-    let Some((identity, authority)) = read_tls(tls)? else {
-        return Ok(None);
-    };
-    let config = ServerTlsConfig::new()
-        .identity(identity)
-        .client_ca_root(authority);
-    Ok(Some(config))
-}
-
-/// This process's certificate and the authority of all, where TLS is configured.
-fn read_tls(tls: &Tls) -> anyhow::Result<Option<(Identity, Certificate)>> {
-    let (Some(certificate), Some(key), Some(authority)) =
-        (&tls.tls_cert, &tls.tls_key, &tls.tls_ca)
-    else {
-        return Ok(None);
-    };
-    install_tls();
-    let read = |variable: &str, file: &std::path::Path| {
-        std::fs::read(file).with_context(|| format!("{variable}={} cannot be read", file.display()))
-    };
-    let identity = Identity::from_pem(read("TLS_CERT", certificate)?, read("TLS_KEY", key)?);
-    Ok(Some((
-        identity,
-        Certificate::from_pem(read("TLS_CA", authority)?),
-    )))
 }

@@ -36,7 +36,10 @@ use self::{
     idle::{Connection, IdleConnections},
     write_deadline::WriteDeadline,
 };
-use crate::shutdown::{Shutdown, Tasks};
+use crate::{
+    shutdown::{Shutdown, Tasks},
+    tls,
+};
 
 /// Longest that a process drains requests before it ends anyway. Longer than a charge takes.
 pub const DRAIN_MAX: Duration = Duration::from_secs(15);
@@ -256,7 +259,7 @@ pub fn client(timeout: Duration) -> anyhow::Result<reqwest::Client> {
     reason = "the one place that makes clients"
 )]
 pub fn client_builder(timeout: Duration) -> reqwest::ClientBuilder {
-    install_tls();
+    tls::install();
     reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
@@ -265,16 +268,6 @@ pub fn client_builder(timeout: Duration) -> reqwest::ClientBuilder {
         .connect_timeout(CONNECT_MAX.min(timeout))
         .timeout(timeout)
         .user_agent(concat!("payments/", env!("CARGO_PKG_VERSION")))
-}
-
-/// Makes ring the process's TLS provider, once.
-pub(crate) fn install_tls() {
-    if rustls::crypto::ring::default_provider()
-        .install_default()
-        .is_err()
-    {
-        tracing::trace!("the TLS provider is installed already");
-    }
 }
 
 /// An answer's body was longer than it may be, or broke off.

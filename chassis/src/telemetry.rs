@@ -1,4 +1,4 @@
-//! Logs, traces and metrics of a process.
+//! Logs and traces of a process.
 //!
 //! Logs are text on a terminal and JSON elsewhere. Spans are exported only when the standard
 //! `OTEL_*` variables say where to; otherwise no exporter exists and no context travels. What is
@@ -7,20 +7,15 @@
 //! Promise: whatever `RUST_LOG` asks for, libraries tell nothing below INFO. What they would tell
 //! there is what goes over connections, keys and codes included.
 
-use std::{
-    collections::HashMap, fs, io::IsTerminal as _, path::Path, sync::OnceLock, thread,
-    time::Duration,
-};
+use std::{collections::HashMap, io::IsTerminal as _};
 
-use anyhow::{Context as _, ensure};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use anyhow::Context as _;
 use opentelemetry::{
     propagation::{Extractor, TextMapPropagator as _},
     trace::{TraceContextExt as _, TracerProvider as _},
 };
 use opentelemetry_otlp::{WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::{Resource, propagation::TraceContextPropagator, trace::SdkTracerProvider};
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use tracing::{Level, Metadata, Span};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{
@@ -30,7 +25,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use crate::{config::Telemetry, http::install_tls};
+use crate::{config::Telemetry, metrics};
 
 /// Our own crates. Every other one is a library.
 const OURS: [&str; 11] = [
@@ -47,23 +42,6 @@ const OURS: [&str; 11] = [
     "webhooks_svc",
 ];
 
-/// Buckets of every duration, in seconds: from a cached look-up to a rail that times out.
-const SECONDS: [Seconds; 12] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,
-];
-
-#[expect(
-    clippy::disallowed_types,
-    reason = "a bucket of a histogram, not money"
-)]
-type Seconds = f64;
-
-/// How often measured durations are sorted into their buckets, so that they take no memory of
-/// their own where nobody asks for `/metrics`.
-const UPKEEP_EVERY: Duration = Duration::from_secs(5);
-
-static METRICS: OnceLock<PrometheusHandle> = OnceLock::new();
-
 /// Sends what is left when it is dropped.
 pub struct Guard(Option<SdkTracerProvider>);
 
@@ -79,12 +57,12 @@ impl Drop for Guard {
 
 /// Starts logs, metrics and, where configured, traces. Once per process.
 pub fn start(service: &'static str, config: &Telemetry) -> anyhow::Result<Guard> {
-    install_metrics();
+    metrics::install();
     let wanted = EnvFilter::try_new(&config.log)
         .with_context(|| format!("RUST_LOG is no filter: {}", config.log))?;
     let provider = config
         .traces_endpoint()
-        .map(|endpoint| exporter(service, endpoint, config.authority()))
+        .map(|endpoint| exporter(service, endpoint, config))
         .transpose()?;
     let traces = provider
         .as_ref()
@@ -108,44 +86,6 @@ pub fn start(service: &'static str, config: &Telemetry) -> anyhow::Result<Guard>
     Ok(Guard(provider))
 }
 
-/// Whether `text` says what is logged.
-pub fn is_filter(text: &str) -> bool {
-    EnvFilter::try_new(text).is_ok()
-}
-
-/// # Errors
-/// Spans cannot be exported to `endpoint`, whose certificate `authority` signed, or one that the
-/// system trusts.
-pub fn check_endpoint(endpoint: &str, authority: Option<&Path>) -> anyhow::Result<()> {
-    let collector = Endpoint::from_shared(endpoint.to_owned())?;
-    let scheme = collector.uri().scheme_str();
-    ensure!(
-        matches!(scheme, Some("http" | "https")),
-        "it is not http(s)"
-    );
-    if let Some(tls) = collector_tls(endpoint, authority)? {
-        collector.tls_config(tls)?;
-    }
-    Ok(())
-}
-
-/// How a collector at https:// is known.
-fn collector_tls(
-    endpoint: &str,
-    authority: Option<&Path>,
-) -> anyhow::Result<Option<ClientTlsConfig>> {
-    let uri: http::Uri = endpoint.parse()?;
-    if uri.scheme_str() != Some("https") {
-        return Ok(None);
-    }
-    install_tls();
-    let tls = ClientTlsConfig::new();
-    Ok(Some(match authority {
-        Some(file) => tls.ca_certificate(Certificate::from_pem(fs::read(file)?)),
-        None => tls.with_native_roots(),
-    }))
-}
-
 fn is_ours(metadata: &Metadata<'_>) -> bool {
     let name = metadata.target().split("::").next();
     name.is_some_and(|name| OURS.contains(&name))
@@ -165,12 +105,12 @@ fn may_be_exported(metadata: &Metadata<'_>) -> bool {
 fn exporter(
     service: &'static str,
     endpoint: &str,
-    authority: Option<&Path>,
+    config: &Telemetry,
 ) -> anyhow::Result<SdkTracerProvider> {
     let mut exporter = opentelemetry_otlp::SpanExporter::builder()
         .with_tonic()
         .with_endpoint(endpoint);
-    if let Some(tls) = collector_tls(endpoint, authority)? {
+    if let Some(tls) = config.collector_tls(endpoint)? {
         exporter = exporter.with_tls_config(tls);
     }
     let exporter = exporter
@@ -180,36 +120,6 @@ fn exporter(
         .with_batch_exporter(exporter)
         .with_resource(Resource::builder().with_service_name(service).build())
         .build())
-}
-
-/// Starts to count. Several services may share one process and its counters.
-fn install_metrics() -> &'static PrometheusHandle {
-    METRICS.get_or_init(|| {
-        let builder = PrometheusBuilder::new()
-            .set_buckets(&SECONDS)
-            .expect("there are buckets");
-        let recorder = builder.build_recorder();
-        let handle = recorder.handle();
-        if metrics::set_global_recorder(recorder).is_err() {
-            tracing::warn!("something else counts in this process; /metrics stays empty");
-        }
-        let sorted = handle.clone();
-        // A thread, because the process may have several runtimes, as tests do.
-        thread::spawn(move || {
-            loop {
-                thread::sleep(UPKEEP_EVERY);
-                sorted.run_upkeep();
-            }
-        });
-        handle
-    })
-}
-
-/// Every metric of the process, as Prometheus reads it.
-pub fn render_metrics() -> String {
-    let handle = install_metrics();
-    handle.run_upkeep();
-    handle.render()
 }
 
 /// The W3C `traceparent` of the current span, if spans are exported.

@@ -5,6 +5,7 @@ use std::{net::SocketAddr, str::FromStr, time::Duration};
 use chassis::{
     clock::Timestamp,
     config::{self, Mode, Refusals, Settings, Telemetry, Tls},
+    grpc,
     money::Currency,
 };
 use clap::Parser;
@@ -167,7 +168,7 @@ impl Settings for Config {
             ("RATELIMIT_URL", &self.ratelimit_url),
         ];
         for (variable, url) in services {
-            self.tls.check_url(refusals, variable, url);
+            grpc::check_url(refusals, variable, url, &self.tls);
         }
         let url = &self.checkout_url;
         let is_base = matches!(url.scheme(), "http" | "https")

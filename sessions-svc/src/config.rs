@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use chassis::config::{self, Database, Listen, Mode, Refusals, Settings, Telemetry, Tls, duration};
+use chassis::{
+    config::{self, Database, Listen, Mode, Refusals, Settings, Telemetry, Tls, duration},
+    grpc,
+};
 use clap::{Parser, Subcommand};
 
 use crate::PUBLISH_MAX;
@@ -66,8 +69,7 @@ impl Settings for Config {
         db::check(&self.database, refusals);
         self.tls.check(refusals);
         self.telemetry.check(refusals);
-        self.tls
-            .check_url(refusals, "WEBHOOKS_URL", &self.webhooks_url);
+        grpc::check_url(refusals, "WEBHOOKS_URL", &self.webhooks_url, &self.tls);
         let lives = !self.session_lifetime.is_zero();
         refusals.unless(lives, "SESSION_LIFETIME", "more than nothing");
         let is_longer = self.lease >= PUBLISH_MAX + RECORDING_MAX;

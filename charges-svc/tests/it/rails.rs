@@ -241,7 +241,7 @@ fn secrets_are_printed_nowhere() {
 
 #[tokio::test]
 async fn calls_and_reasons_that_nobody_knows_are_counted() {
-    chassis::telemetry::render_metrics();
+    chassis::metrics::render();
     let network = Network::start(|_| {
         network::json(
             200,
@@ -252,7 +252,7 @@ async fn calls_and_reasons_that_nobody_knows_are_counted() {
     let rail = rail(&network, Provider::At, &[]);
     let answer = rail.request_payment(&payment(Provider::At)).await;
     assert_eq!(answer.outcome, refused(FailureReason::RailError));
-    let metrics = chassis::telemetry::render_metrics();
+    let metrics = chassis::metrics::render();
     for line in [
         r#"rail_unmapped_text_total{rail="paystack"}"#,
         r#"rail_calls_total{rail="paystack",call="request_payment",outcome="refused"}"#,

@@ -5,7 +5,7 @@ use std::{collections::HashSet, fmt, fs, path::Path};
 use reqwest::Url;
 
 use super::Mode;
-use crate::grpc;
+use crate::tls;
 
 /// A secret of production has at least so many characters, and so many different ones.
 const SECRET_CHARS_MIN: usize = 16;
@@ -100,7 +100,7 @@ impl Refusals {
             let is_text = file.starts_with("-----BEGIN");
             let is_good = match &*name {
                 _ if is_text => true,
-                "sslrootcert" | "ssl-root-cert" | "ssl-ca" => grpc::is_authority(Path::new(&*file)),
+                "sslrootcert" | "ssl-root-cert" | "ssl-ca" => tls::is_authority(Path::new(&*file)),
                 "sslcert" | "ssl-cert" | "sslkey" | "ssl-key" => fs::read(&*file).is_ok(),
                 _ => true,
             };

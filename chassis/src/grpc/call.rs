@@ -4,6 +4,7 @@ use std::{
     panic::AssertUnwindSafe,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures::FutureExt as _;
@@ -13,8 +14,11 @@ use tonic::{Code, Status, body::Body};
 use tower::{Layer, Service};
 use tracing::Instrument as _;
 
-use super::{CALL_MAX, deadline};
+use super::deadline;
 use crate::{clock::Clock, telemetry};
+
+/// Longest that a call may take where its caller set no deadline.
+const CALL_MAX: Duration = Duration::from_secs(15);
 
 /// A span, a count, a deadline, an activity of the clock, and a net under panics.
 pub fn layer(clock: Clock) -> CallLayer {

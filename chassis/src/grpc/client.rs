@@ -36,8 +36,12 @@ use tonic_health::pb::{
 };
 use tower::ServiceExt as _;
 
-use super::{deadline, read_tls};
-use crate::{config::Tls, shutdown::spawn_detached, telemetry};
+use super::deadline;
+use crate::{
+    config::{Refusals, Tls},
+    shutdown::spawn_detached,
+    telemetry,
+};
 
 /// How often a service's name is looked up again, so that new replicas get calls.
 const RESOLVE_EVERY: Duration = Duration::from_secs(5);
@@ -102,10 +106,15 @@ pub fn connect(url: &str, tls: &Tls, answer_max: Duration) -> anyhow::Result<Cha
     })
 }
 
-/// # Errors
-/// No service can be called there: see [`connect`].
-pub fn check_url(url: &str, tls: &Tls) -> anyhow::Result<()> {
-    Names::parse(url, tls).map(drop)
+/// Refuses an address where no service can be called: see [`connect`].
+pub fn check_url(refusals: &mut Refusals, variable: &'static str, url: &str, tls: &Tls) {
+    let wants = "http://name:port, or https://name:port with TLS_CERT, TLS_KEY and TLS_CA";
+    let is_good = match tls.is_usable() {
+        true => Names::parse(url, tls).is_ok(),
+        // Whether the files are any good is said of them alone.
+        false => Names::parse(&url.replacen("https:", "http:", 1), &Tls::default()).is_ok(),
+    };
+    refusals.unless(is_good, variable, wants);
 }
 
 /// Whether a service that is called without TLS answers and says that it serves.
@@ -287,15 +296,10 @@ impl Names {
         let tls = match origin.scheme_str() {
             Some("http") => None,
             Some("https") => {
-                let Some((identity, authority)) = read_tls(tls)? else {
+                let Some(tls) = tls.client()? else {
                     bail!("{url} needs TLS_CERT, TLS_KEY and TLS_CA");
                 };
-                let tls = ClientTlsConfig::new()
-                    .identity(identity)
-                    .ca_certificate(authority)
-                    .domain_name(host.clone())
-                    .timeout(CONNECT_MAX);
-                Some(tls)
+                Some(tls.domain_name(host.clone()).timeout(CONNECT_MAX))
             }
             _ => bail!("{url} must begin with http:// or https://"),
         };

@@ -285,7 +285,7 @@ async fn settings_that_cannot_work_are_refused_at_the_start_without_telling_the_
 #[tokio::test]
 async fn attempts_are_counted() {
     // Counting begins with the first look.
-    chassis::telemetry::render_metrics();
+    chassis::metrics::render();
     let receiver = Receiver::always(200).await;
     let mut house = House::start().await;
     let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
@@ -297,7 +297,7 @@ async fn attempts_are_counted() {
         "webhook_delivery_lag_seconds_bucket",
     ];
     until("they are counted", async || {
-        let metrics = chassis::telemetry::render_metrics();
+        let metrics = chassis::metrics::render();
         expected.iter().all(|name| metrics.contains(name))
     })
     .await;

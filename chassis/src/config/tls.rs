@@ -1,0 +1,101 @@
+//! Which certificates the services show each other.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use tonic::transport::{Certificate, ClientTlsConfig, Identity, Server, ServerTlsConfig};
+
+use super::Refusals;
+use crate::tls;
+
+/// Certificates for mutual TLS between the services. All three or none.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Tls {
+    /// This process's certificate chain, a PEM file. With it, TLS_KEY and TLS_CA, the services
+    /// speak TLS among themselves and call each other by https://; without them by http://, also in
+    /// production, where network policies must then keep others out.
+    #[arg(long, env = "TLS_CERT", requires_all = ["tls_key", "tls_ca"])]
+    pub tls_cert: Option<PathBuf>,
+
+    /// This process's private key, a PEM file.
+    #[arg(long, env = "TLS_KEY", requires_all = ["tls_cert", "tls_ca"])]
+    pub tls_key: Option<PathBuf>,
+
+    /// The authority that signed every service's certificate, a PEM file.
+    #[arg(long, env = "TLS_CA", requires_all = ["tls_cert", "tls_key"])]
+    pub tls_ca: Option<PathBuf>,
+}
+
+impl Tls {
+    pub fn check(&self, refusals: &mut Refusals) {
+        let files = [
+            ("TLS_CERT", &self.tls_cert),
+            ("TLS_KEY", &self.tls_key),
+            ("TLS_CA", &self.tls_ca),
+        ];
+        let mut all = true;
+        for (variable, file) in files {
+            let read = file.as_ref().map(std::fs::read).transpose();
+            refusals.unless(read.is_ok(), variable, "a PEM file that can be read");
+            all &= read.is_ok();
+        }
+        let authority = self.tls_ca.as_deref();
+        let is_authority = authority.is_none_or(tls::is_authority);
+        refusals.unless(is_authority, "TLS_CA", tls::AUTHORITY);
+        all &= is_authority;
+        let fit = !all || self.is_usable();
+        refusals.unless(
+            fit,
+            "TLS_CERT",
+            "a PEM certificate that TLS_KEY is the key of",
+        );
+    }
+
+    /// What a server shows and whom it believes; `None` without TLS.
+    pub(crate) fn server(&self) -> anyhow::Result<Option<ServerTlsConfig>> {
+        let Some((identity, authority)) = self.read()? else {
+            return Ok(None);
+        };
+        let config = ServerTlsConfig::new()
+            .identity(identity)
+            .client_ca_root(authority);
+        Ok(Some(config))
+    }
+
+    /// What a client shows and whom it believes; `None` without TLS.
+    pub(crate) fn client(&self) -> anyhow::Result<Option<ClientTlsConfig>> {
+        let Some((identity, authority)) = self.read()? else {
+            return Ok(None);
+        };
+        let config = ClientTlsConfig::new()
+            .identity(identity)
+            .ca_certificate(authority);
+        Ok(Some(config))
+    }
+
+    /// Whether the files are there and fit each other, if they are given.
+    pub(crate) fn is_usable(&self) -> bool {
+        let server = |config| Server::builder().tls_config(config).is_ok();
+        self.server().is_ok_and(|config| config.is_none_or(server))
+    }
+
+    /// This process's certificate and the authority of all, where TLS is configured.
+    fn read(&self) -> anyhow::Result<Option<(Identity, Certificate)>> {
+        let (Some(certificate), Some(key), Some(authority)) =
+            (&self.tls_cert, &self.tls_key, &self.tls_ca)
+        else {
+            return Ok(None);
+        };
+        tls::install();
+        let read = |variable: &str, file: &Path| {
+            std::fs::read(file)
+                .with_context(|| format!("{variable}={} cannot be read", file.display()))
+        };
+        let identity = Identity::from_pem(read("TLS_CERT", certificate)?, read("TLS_KEY", key)?);
+        Ok(Some((
+            identity,
+            Certificate::from_pem(read("TLS_CA", authority)?),
+        )))
+    }
+}

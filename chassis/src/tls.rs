@@ -1,0 +1,29 @@
+//! What TLS takes from the process and from its files.
+
+use std::path::Path;
+
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
+
+/// What is wanted where others' certificates are believed by it.
+pub(crate) const AUTHORITY: &str = "a PEM file of certificates that can be read";
+
+/// Whether certificates can be believed by what the file holds.
+pub(crate) fn is_authority(file: &Path) -> bool {
+    let certificates = CertificateDer::pem_file_iter(file);
+    let certificates = certificates.and_then(|found| found.collect::<Result<Vec<_>, _>>());
+    let mut roots = RootCertStore::empty();
+    certificates.is_ok_and(|found| roots.add_parsable_certificates(found).0 > 0)
+}
+
+/// Makes ring the process's TLS provider, once.
+pub(crate) fn install() {
+    if rustls::crypto::ring::default_provider()
+        .install_default()
+        .is_err()
+    {
+        tracing::trace!("the TLS provider is installed already");
+    }
+}
