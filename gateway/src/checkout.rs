@@ -25,7 +25,7 @@ use std::sync::Arc;
 use axum::{
     Json, Router,
     body::Body,
-    extract::{Request, State},
+    extract::{Path, Request, State},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -82,7 +82,7 @@ pub fn router(checkout: Arc<Checkout>, front: Front) -> Router {
         .route("/pay/{session_id}", get(show).post(pay::pay))
         .route("/pay/{session_id}/code", post(code::submit).get(to_page))
         .route("/pay/{session_id}/state", get(state))
-        .route("/assets/{name}", get(assets::serve))
+        .route("/assets/{name}", get(asset))
         .fallback(async |visitor: Visitor| page::refusal(visitor.text, &Error::NotFound, None))
         .method_not_allowed_fallback(async |visitor: Visitor| {
             page::refusal(visitor.text, &Error::MethodNotAllowed, None)
@@ -99,6 +99,11 @@ async fn show(State(checkout): State<Arc<Checkout>>, visitor: Visitor) -> Respon
         view::show(&checkout, &visitor, &situation).await
     };
     or_refusal(&visitor, shown.await)
+}
+
+async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
+    assets::serve(&name, &headers)
+        .unwrap_or_else(|| page::refusal(&text::ENGLISH, &Error::NotFound, None))
 }
 
 /// For a code's address that was opened by hand.

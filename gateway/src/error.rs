@@ -16,9 +16,9 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 use utoipa::ToSchema;
 
-use crate::api::{
-    fields::{FieldCode, FieldError},
-    openapi::schemas,
+use crate::{
+    api::openapi::schemas,
+    field_error::{FieldCode, FieldError},
 };
 
 /// Why a request was not done.

@@ -14,6 +14,7 @@ mod checkout;
 mod client_address;
 mod docs;
 mod error;
+mod field_error;
 mod front;
 mod guesses;
 mod limits;

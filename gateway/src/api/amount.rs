@@ -5,7 +5,7 @@ use chassis::money::{Money, MoneyError};
 use rust_decimal::Decimal;
 use serde_json::value::RawValue;
 
-use super::fields::{Fault, FieldCode};
+use crate::field_error::{Fault, FieldCode};
 
 /// 9,999,999,999.99 major units of any currency, in hundredths.
 const MAXIMUM_HUNDREDTHS: i64 = 999_999_999_999;

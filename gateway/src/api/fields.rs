@@ -1,16 +1,15 @@
 //! The fields of a JSON body: each is read from its own token, and all that is wrong with any of
 //! them is told at once (design "Input rules").
 
-use std::borrow::Cow;
-
 use chassis::{config::Mode, money::Currency, phone::Phone};
 use proto::charges::Provider;
-use serde::Serialize;
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
 use super::body::Object;
-use crate::error::Error;
+use crate::{
+    error::Error,
+    field_error::{Fault, FieldCode, FieldError},
+};
 
 /// Characters of a description (design "Input rules").
 pub const DESCRIPTION_CHARACTERS_MAX: usize = 500;
@@ -29,51 +28,6 @@ pub const URL_CHARACTERS_MAX: usize = 2048;
 
 /// Characters of a one-time password; networks use 4 to 8.
 pub const OTP_CHARACTERS_MAX: usize = 32;
-
-/// What is wrong with a field, for programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum FieldCode {
-    Required,
-    InvalidType,
-    NotPositive,
-    TooManyDecimals,
-    OutOfRange,
-    TooLong,
-    ControlCharacter,
-    UnknownCurrency,
-    UnsupportedCurrency,
-    UnknownProvider,
-    InvalidEmail,
-    InvalidUrl,
-    InvalidPhone,
-    InvalidFormat,
-}
-
-/// What is wrong with a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    pub code: FieldCode,
-    /// For people; reads on from the field's name and repeats nothing that was sent.
-    pub message: &'static str,
-}
-
-impl Fault {
-    pub const fn new(code: FieldCode, message: &'static str) -> Self {
-        Self { code, message }
-    }
-}
-
-/// One entry of `fields` in the answer to a request that was refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct FieldError {
-    /// The field, or the header.
-    #[schema(value_type = String)]
-    pub field: Cow<'static, str>,
-    pub code: FieldCode,
-    /// For people; reads on from the field's name.
-    pub message: &'static str,
-}
 
 /// A body's fields while they are read, and what was wrong with them so far.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::fields::{Fault, FieldCode};
+use crate::field_error::{Fault, FieldCode};
 
 /// The header's name, as errors name it.
 pub const HEADER: &str = "Idempotency-Key";

@@ -21,12 +21,11 @@ use sha2::{Digest as _, Sha256};
 use utoipa::OpenApi;
 
 use self::json::Json;
-use super::{
-    charge, fields,
-    fields::{FieldCode, FieldError},
-    initiate, read_charge, session_status, submit_otp,
+use super::{charge, initiate, read_charge, session_status, submit_otp};
+use crate::{
+    error::{self, Error},
+    field_error::{Fault, FieldCode, FieldError},
 };
-use crate::error::{self, Error};
 
 /// The deprecated address of `initiate` (spec §9).
 const ALIAS: &str = "/api/payments/initiate";
@@ -245,7 +244,7 @@ fn refusals(operation: &str) -> Vec<Error> {
         Error::NothingStarted,
     ];
     let read = [Error::NotFound];
-    let write = |field, fault: fields::Fault| {
+    let write = |field, fault: Fault| {
         [
             Error::UnsupportedMediaType,
             Error::PayloadTooLarge,
@@ -258,7 +257,7 @@ fn refusals(operation: &str) -> Vec<Error> {
             }]),
         ]
     };
-    let required = fields::Fault::new(FieldCode::Required, "is required");
+    let required = Fault::new(FieldCode::Required, "is required");
     let create = || write("amount".into(), required);
     let created = [
         Error::MerchantNotAcceptingPayments,

@@ -3,10 +3,7 @@
 
 use std::sync::LazyLock;
 
-use axum::{
-    extract::Path,
-    response::{IntoResponse, Response},
-};
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, StatusCode,
@@ -16,9 +13,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     encoding::{self, Effort, Encoding},
-    is_known, page,
+    is_known,
 };
-use crate::error::Error;
 
 /// A file that is part of the binary.
 #[derive(Debug)]
@@ -94,14 +90,13 @@ pub fn is_lasting(path: &str) -> bool {
     path == CSS.path || path == JS.path
 }
 
-pub async fn serve(Path(name): Path<String>, headers: HeaderMap) -> Response {
-    let Some(asset) = Asset::find(&name) else {
-        return page::refusal(&super::text::ENGLISH, &Error::NotFound, None);
-    };
-    let encoding = Encoding::accepted(&headers);
+/// The file of that name, unless the browser has it.
+pub fn serve(name: &str, headers: &HeaderMap) -> Option<Response> {
+    let asset = Asset::find(name)?;
+    let encoding = Encoding::accepted(headers);
     let suffix = encoding.map_or("plain", Encoding::name);
     let tag = format!("\"{}-{suffix}\"", asset.hash);
-    let mut response = if is_known(&headers, &tag) {
+    let mut response = if is_known(headers, &tag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         ([(CONTENT_TYPE, asset.content_type)], asset.body(encoding)).into_response()
@@ -115,5 +110,5 @@ pub async fn serve(Path(name): Path<String>, headers: HeaderMap) -> Response {
         let name = HeaderValue::from_static(encoding.name());
         headers.insert(CONTENT_ENCODING, name);
     }
-    response
+    Some(response)
 }
