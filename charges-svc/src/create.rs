@@ -8,7 +8,6 @@ use std::{sync::Arc, time::Duration};
 
 use chassis::{ids::ChargeId, telemetry};
 use db::Tx;
-use sha2::{Digest as _, Sha256};
 
 use crate::{
     charge::{Charge, Event, Lease, NewCharge, State},
@@ -425,12 +424,5 @@ fn fingerprint(new: &NewCharge) -> String {
         hosted.map(|hosted| amount(hosted.amount)),
         hosted.and_then(|hosted| hosted.rate.clone()),
     ];
-    let mut hash = Sha256::new();
-    for part in parts {
-        // Length first, so that no two lists of parts read the same; absent is not empty.
-        let length = part.as_ref().map_or(u64::MAX, |part| part.len() as u64);
-        hash.update(length.to_be_bytes());
-        hash.update(part.unwrap_or_default());
-    }
-    hex::encode(hash.finalize())
+    db::idempotency::fingerprint(parts)
 }

@@ -19,6 +19,7 @@
 mod alignment;
 mod connection;
 mod error;
+pub mod idempotency;
 pub mod outbox;
 mod postgres;
 mod relay;

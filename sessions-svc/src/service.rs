@@ -6,7 +6,7 @@ use chassis::{
     clock::{Clock, Timestamp},
     ids::{CustomerId, MerchantId, SessionId},
 };
-use db::{Db, Insert, Tx};
+use db::{Db, Insert, Tx, idempotency::Key};
 
 use crate::{
     customer::{Customer, Payer},
@@ -15,7 +15,7 @@ use crate::{
     fingerprint::fingerprint,
     session::{DirectSession, NewSession, Origin, Session, SessionStatus, Shown},
     store::{
-        self,
+        self, UsedKey,
         customers::{self, Place},
     },
     sweeper::{KEY_KEPT, Wake},
@@ -50,13 +50,17 @@ impl Service {
         new: NewSession,
         idempotency_key: &str,
     ) -> Result<(Session, bool), Error> {
-        let fingerprint = fingerprint(&new);
+        let key = Key {
+            merchant_id: new.merchant_id,
+            key: idempotency_key.to_owned(),
+            fingerprint: fingerprint(&new),
+        };
         loop {
-            if let Some(session) = self.try_create(&new, idempotency_key, &fingerprint).await? {
+            if let Some(session) = self.try_create(&new, &key).await? {
                 tracing::info!(session.id = %session.session_id, "session created");
                 return Ok((session, false));
             }
-            if let Some(session) = self.replay(&new, idempotency_key, &fingerprint).await? {
+            if let Some(session) = self.replay(&key).await? {
                 return Ok((session, true));
             }
             // The key was let go between the two.
@@ -64,12 +68,7 @@ impl Service {
     }
 
     /// `None`: the key is taken.
-    async fn try_create(
-        &self,
-        new: &NewSession,
-        key: &str,
-        fingerprint: &str,
-    ) -> Result<Option<Session>, Error> {
+    async fn try_create(&self, new: &NewSession, key: &Key) -> Result<Option<Session>, Error> {
         let created_at = self.clock.now();
         let mut session = Session {
             session_id: SessionId::new(),
@@ -86,16 +85,10 @@ impl Service {
             expires_at: created_at + self.session_lifetime,
         };
         let mut tx = self.db.begin().await?;
-        let taken = store::take_key(
-            &mut tx,
-            new.merchant_id,
-            key,
-            fingerprint,
-            session.session_id,
-        );
-        match taken.await {
-            Ok(true) => {}
-            Ok(false) => return Ok(None),
+        let taking = store::KEYS.take(&mut tx, key, session.session_id);
+        match taking.insert().await {
+            Ok(Insert::Inserted) => {}
+            Ok(Insert::AlreadyThere) => return Ok(None),
             // It waited for the transaction that takes the key now, in vain.
             Err(error) if db::is_retryable(&error) => return Err(Error::IdempotencyInProgress),
             Err(error) => return Err(error.into()),
@@ -109,17 +102,12 @@ impl Service {
     }
 
     /// The session that the key created, as it was then. `None`: the key is not taken.
-    async fn replay(
-        &self,
-        new: &NewSession,
-        key: &str,
-        fingerprint: &str,
-    ) -> Result<Option<Session>, Error> {
+    async fn replay(&self, key: &Key) -> Result<Option<Session>, Error> {
         let mut conn = self.db.read().await?;
-        let Some(used) = store::find_key(&mut conn, new.merchant_id, key).await? else {
+        let Some(used) = store::KEYS.find::<UsedKey>(&mut conn, key).await? else {
             return Ok(None);
         };
-        if used.fingerprint != fingerprint {
+        if used.fingerprint != key.fingerprint {
             return Err(Error::IdempotencyKeyReused);
         }
         let session = store::find_session(&mut conn, used.session_id).await?;
@@ -263,7 +251,7 @@ impl Service {
             }
             store::update_status(tx, id, status).await?;
             if status.is_terminal() {
-                store::keep_key_until(tx, id, now + KEY_KEPT).await?;
+                store::KEYS.forget_later(tx, id, now + KEY_KEPT).await?;
             }
         }
         if let Step::Update {

@@ -6,16 +6,30 @@ pub mod customers;
 
 use chassis::{
     clock::Timestamp,
-    ids::{ChargeId, MerchantId, SessionId, TxIdDisplay},
+    ids::{ChargeId, SessionId, TxIdDisplay},
     money::{Currency, Money},
 };
-use db::{Conn, Db, Insert, Result, Tx};
+use db::{Conn, Db, Insert, Result, Tx, idempotency::Keys};
 use sqlx::FromRow;
 
 use crate::{
     session::{Session, SessionStatus, Shown, Tally},
     transaction::{Report, Settlement, Step, Transaction, TransactionStatus},
 };
+
+/// The keys of CreateSession, the one operation that takes them.
+pub const KEYS: Keys = db::idempotency_keys! {
+    subject: "session_id",
+    read: "fingerprint, session_id",
+    forget_at: "keep_until",
+};
+
+/// What a used idempotency key stands for.
+#[derive(FromRow)]
+pub struct UsedKey {
+    pub fingerprint: String,
+    pub session_id: SessionId,
+}
 
 pub async fn insert_session(tx: &mut Tx, session: &Session) -> Result<()> {
     tx.sql(
@@ -283,83 +297,10 @@ pub async fn expire(tx: &mut Tx, now: Timestamp, limit: i64) -> Result<Vec<Sessi
 
 /// When the next session expires, or the next key may be forgotten.
 pub async fn next_due(conn: &mut Conn) -> Result<Option<Timestamp>> {
-    let (due,) = conn
-        .sql(
-            "select min(due) from (
-                 select min(expires_at) as due from sessions where status = 'PENDING'
-                 union all
-                 select min(keep_until) as due from idempotency_keys where keep_until is not null
-             ) as timers",
-        )
-        .one::<(Option<Timestamp>,)>()
+    let (expiry,): (Option<Timestamp>,) = conn
+        .sql("select min(expires_at) from sessions where status = 'PENDING'")
+        .one()
         .await?;
-    Ok(due)
-}
-
-/// What a used idempotency key stands for.
-#[derive(FromRow)]
-pub struct UsedKey {
-    pub fingerprint: String,
-    pub session_id: SessionId,
-}
-
-/// Takes the key. False: it is taken. Waits for whoever is about to take it.
-pub async fn take_key(
-    tx: &mut Tx,
-    merchant: MerchantId,
-    key: &str,
-    fingerprint: &str,
-    session: SessionId,
-) -> Result<bool> {
-    let taken = tx
-        .sql(
-            "insert into idempotency_keys (merchant_id, key, fingerprint, session_id)
-             values ($1, $2, $3, $4)
-             on conflict (merchant_id, key) do nothing",
-        )
-        .bind(merchant)
-        .bind(key.to_owned())
-        .bind(fingerprint.to_owned())
-        .bind(session)
-        .run()
-        .await?;
-    Ok(taken == 1)
-}
-
-pub async fn find_key(conn: &mut Conn, merchant: MerchantId, key: &str) -> Result<Option<UsedKey>> {
-    conn.sql(
-        "select fingerprint, session_id from idempotency_keys
-         where merchant_id = $1 and key = $2",
-    )
-    .bind(merchant)
-    .bind(key.to_owned())
-    .optional()
-    .await
-}
-
-/// Lets the session's key go at `keep_until`.
-pub async fn keep_key_until(tx: &mut Tx, id: SessionId, keep_until: Timestamp) -> Result<()> {
-    tx.sql("update idempotency_keys set keep_until = $2 where session_id = $1")
-        .bind(id)
-        .bind(keep_until)
-        .run()
-        .await?;
-    Ok(())
-}
-
-/// Deletes up to `limit` keys whose time has passed; returns how many.
-pub async fn forget_keys(tx: &mut Tx, now: Timestamp, limit: i64) -> Result<u64> {
-    tx.sql(
-        "with due as materialized (
-             select merchant_id, key from idempotency_keys
-             where keep_until <= $1 order by keep_until limit $2
-             for update skip locked
-         )
-         delete from idempotency_keys
-         where (merchant_id, key) in (select merchant_id, key from due)",
-    )
-    .bind(now)
-    .bind(limit)
-    .run()
-    .await
+    let forgetting = KEYS.next_to_forget(conn).await?;
+    Ok([expiry, forgetting].into_iter().flatten().min())
 }

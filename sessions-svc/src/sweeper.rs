@@ -114,7 +114,9 @@ impl Sweeper {
         for id in &expired {
             let event_id = EventId::new();
             outbox::put(&mut tx, &id.to_string(), Some(event_id.as_str()), now).await?;
-            store::keep_key_until(&mut tx, *id, now + KEY_KEPT).await?;
+            store::KEYS
+                .forget_later(&mut tx, *id, now + KEY_KEPT)
+                .await?;
         }
         tx.commit().await?;
         let expired = expired.len() as u64;
@@ -128,7 +130,9 @@ impl Sweeper {
 
     async fn forget_batch(&self) -> db::Result<u64> {
         let mut tx = self.db.begin().await?;
-        let forgotten = store::forget_keys(&mut tx, self.clock.now(), BATCH).await?;
+        let forgotten = store::KEYS
+            .forget_due(&mut tx, self.clock.now(), BATCH)
+            .await?;
         tx.commit().await?;
         Ok(forgotten)
     }

@@ -1,25 +1,21 @@
-//! Idempotency keys: what a caller's key stands for, and what was answered.
+//! The keys of CreateCharge, the one operation of this service that takes them (the alias and v1 of
+//! the API are one), and what was answered to the first request.
 
-use chassis::{
-    clock::Timestamp,
-    ids::{ChargeId, MerchantId},
-};
-use db::{Conn, Result, Tx};
+use chassis::{clock::Timestamp, ids::ChargeId};
+use db::{Conn, Insert, Result, Tx, Update, idempotency::Keys};
 use sqlx::FromRow;
 
 use crate::charge::Status;
 
-/// The one operation of this service that takes keys; the alias and v1 of the API are one.
-const CREATE_CHARGE: &str = "create_charge";
+pub use db::idempotency::Key;
 
-/// Whose key it is.
-#[derive(Clone, Debug)]
-pub struct Key {
-    pub merchant_id: MerchantId,
-    pub key: String,
-    /// SHA-256 of the request, in hex.
-    pub fingerprint: String,
-}
+pub const KEYS: Keys = db::idempotency_keys! {
+    operation: "operation" = "create_charge",
+    subject: "transaction_id",
+    own: "started_at" = "$5",
+    read: "fingerprint, transaction_id, started_at, answer_status, answer_message",
+    forget_at: "forget_at",
+};
 
 /// A key that was used.
 #[derive(Clone, Debug, FromRow)]
@@ -33,35 +29,12 @@ pub struct Record {
 
 /// Takes a key for a charge. False: it was used before.
 pub async fn take(tx: &mut Tx, key: &Key, id: ChargeId, now: Timestamp) -> Result<bool> {
-    let taken = tx
-        .sql(
-            "insert into idempotency_keys
-                 (merchant_id, operation, key, fingerprint, transaction_id, started_at)
-             values ($1, $2, $3, $4, $5, $6)
-             on conflict (merchant_id, operation, key) do nothing",
-        )
-        .bind(key.merchant_id)
-        .bind(CREATE_CHARGE)
-        .bind(&key.key)
-        .bind(&key.fingerprint)
-        .bind(id)
-        .bind(now)
-        .run()
-        .await?;
-    Ok(taken == 1)
+    let taken = KEYS.take(tx, key, id).bind(now).insert().await?;
+    Ok(taken == Insert::Inserted)
 }
 
 pub async fn find(conn: &mut Conn, key: &Key) -> Result<Option<Record>> {
-    conn.sql(
-        "select fingerprint, transaction_id, started_at, answer_status, answer_message
-         from idempotency_keys
-         where merchant_id = $1 and operation = $2 and key = $3",
-    )
-    .bind(key.merchant_id)
-    .bind(CREATE_CHARGE)
-    .bind(&key.key)
-    .optional()
-    .await
+    KEYS.find(conn, key).await
 }
 
 /// Keeps what is answered. The first answer stays. False: there is one, or the key is free again.
@@ -74,9 +47,9 @@ pub async fn answer(tx: &mut Tx, id: ChargeId, status: Status, message: &str) ->
         .bind(id)
         .bind(status)
         .bind(message)
-        .run()
+        .update()
         .await?;
-    Ok(kept == 1)
+    Ok(kept == Update::Updated)
 }
 
 /// Whether somebody was answered. Nobody is until the transaction ends.
@@ -91,33 +64,15 @@ pub async fn lock_answered(tx: &mut Tx, id: ChargeId) -> Result<bool> {
 
 /// Frees a key: nothing was started under it.
 pub async fn free(tx: &mut Tx, id: ChargeId) -> Result<()> {
-    tx.sql("delete from idempotency_keys where transaction_id = $1")
-        .bind(id)
-        .run()
-        .await?;
-    Ok(())
+    KEYS.free(tx, id).await
 }
 
 /// The charge has ended: its key is kept until `forget_at`.
 pub async fn forget_later(tx: &mut Tx, id: ChargeId, forget_at: Timestamp) -> Result<()> {
-    tx.sql("update idempotency_keys set forget_at = $2 where transaction_id = $1")
-        .bind(id)
-        .bind(forget_at)
-        .run()
-        .await?;
-    Ok(())
+    KEYS.forget_later(tx, id, forget_at).await
 }
 
 /// Removes keys whose time is over, at most `limit`. Returns how many.
 pub async fn sweep(tx: &mut Tx, now: Timestamp, limit: i64) -> Result<u64> {
-    tx.sql(
-        "delete from idempotency_keys where transaction_id in (
-             select transaction_id from idempotency_keys
-             where forget_at <= $1 order by forget_at limit $2
-         )",
-    )
-    .bind(now)
-    .bind(limit)
-    .run()
-    .await
+    KEYS.forget_due(tx, now, limit).await
 }

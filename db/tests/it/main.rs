@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod clock;
+mod idempotency;
 mod migrations;
 mod outbox;
 mod roles;
