@@ -1,5 +1,5 @@
-//! The admin address of a process: `/healthz` (it lives), `/readyz` (what it needs answers) and
-//! `/metrics`. Not for the public.
+//! A process's admin address: `/healthz` (it is alive), `/readyz` (what it depends on answers) and
+//! `/metrics`. Not public.
 
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -22,13 +22,13 @@ use tokio::net::TcpListener;
 
 use crate::{http, metrics, shutdown::Shutdown};
 
-/// Longest that an answer of this address holds up the end of a process that has drained.
+/// How long an answer of this address may delay the end of a drained process.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 
 /// Longest wait for one check.
 const CHECK_MAX: Duration = Duration::from_secs(2);
 
-/// Longest wait for all of them, for whoever asks.
+/// Longest wait for all of them together.
 const ANSWER_MAX: Duration = Duration::from_secs(4);
 
 type Check = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = bool> + Send>> + Send + Sync>;
@@ -42,7 +42,7 @@ impl Readiness {
         Self::default()
     }
 
-    /// Adds a check: whether something that the process needs answers.
+    /// Adds a check whether something that the process depends on answers.
     #[must_use]
     pub fn check<F>(
         mut self,
@@ -57,8 +57,8 @@ impl Readiness {
     }
 }
 
-/// Runs `serving` and, beside it, the admin address, where there is one. The process is not ready
-/// from the moment that it stops, and says so until `serving` has drained.
+/// Runs `serving` with the admin address, if there is one, beside it. The process reports itself
+/// not ready from the moment it begins to stop until `serving` has drained.
 pub async fn beside(
     serving: impl Future<Output = anyhow::Result<()>>,
     listener: Option<TcpListener>,
@@ -88,7 +88,7 @@ pub async fn beside(
     Ok(())
 }
 
-/// What the process whose admin address this is says of its readiness.
+/// Asks the process at this admin address whether it is ready.
 ///
 /// # Errors
 /// It is not ready, or does not answer.

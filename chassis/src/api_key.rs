@@ -1,8 +1,8 @@
-//! A merchant's API key (spec §5): `service_sk_`, 40 random base-62 characters, and 6 that are
-//! their CRC-32.
+//! A merchant's API key (spec §5): `service_sk_`, 40 random base-62 characters, and their CRC-32
+//! in 6 more.
 //!
-//! The checksum lets anyone tell a mistyped or invented key without a lookup; it is no secret.
-//! The key itself never prints: [`ApiKey::expose`] is the only way to read it.
+//! The checksum reveals a mistyped or invented key without a lookup; it is not a secret. The key
+//! itself never prints: [`ApiKey::expose`] is the only way to read it.
 
 use std::{fmt, str::FromStr};
 
@@ -21,7 +21,7 @@ const CHECKSUM_CHARACTERS: usize = 6;
 /// The digits of base 62, from 0 to 61.
 const BASE_62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// A well-formed API key; whether it was ever issued only merchants-svc can say.
+/// A well-formed API key. Only merchants-svc knows whether it was ever issued.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
 
@@ -31,7 +31,7 @@ pub struct ApiKey(String);
 pub struct ApiKeyError;
 
 impl ApiKey {
-    /// A new key from the system's secure random numbers.
+    /// A new key from the system's secure random number generator.
     pub fn generate() -> Self {
         let mut random = rand::rng();
         let character = |_| char::from(BASE_62[random.random_range(0..BASE_62.len())]);

@@ -1,24 +1,23 @@
-//! What time it is, and waiting for it. The only place that asks.
+//! What time it is, and waiting for it. The only module that asks the system.
 //!
-//! There are three times.
+//! There are three times:
 //!
-//! - [`Clock::now`] is what records and due times are written in. It is the store's time, and the
-//!   local stack can move it forward. It does not run backwards.
+//! - [`Clock::now`] is for records and due times. It is the store's time, which the local stack
+//!   can move forward, and never runs backwards.
 //! - [`Clock::real_now`] is the store's time, never moved: for leases.
 //! - [`Clock::host_now`] is what the host's own clock shows: for the `t` of a signature, and for
-//!   what is compared with nothing but itself.
+//!   what is compared only with itself.
 //!
-//! The store's time is what a look at it showed ([`Clock::align`], which `db` calls) and the
-//! monotonic time since, so that replicas whose clocks differ agree on who holds a lease and on what
-//! is due, and nobody's clock ends anything by being set. Where there is no store to look at (SQLite,
-//! processes without a database) it is what the host's clock shows. How long something takes is told
-//! by `tokio::time::Instant`, by no clock.
+//! The store's time is the last reading of its clock ([`Clock::align`], which `db` calls) plus the
+//! monotonic time since. So replicas whose clocks differ agree on who holds a lease and what is
+//! due, and setting a host's clock ends nothing. Without a store's clock (SQLite, processes
+//! without a database) it is the host's. Durations are measured with `tokio::time::Instant`, never
+//! with a clock.
 //!
-//! **Time travel.** [`Clock::advance`] goes from due time to due time. Before each step it waits
-//! until the process is quiet: no [`Activity`] lives (a request, a rail call, a relay, a
-//! delivery), every [`Worker`] rests, no [`Alarm`] is waiting to be heard, and nothing is due.
-//! For that to hold, whoever hands work to a worker rings its alarm before dropping its own
-//! activity.
+//! **Time travel.** [`Clock::advance`] moves from due time to due time. Before each step it waits
+//! until the process is quiet: no [`Activity`] is alive (a request, a rail call, a relay, a
+//! delivery), every [`Worker`] rests, no [`Alarm`] is unheard, and nothing is due. For this to
+//! work, whoever hands work to a worker must ring its alarm before dropping its own activity.
 
 mod alignment;
 mod host;
@@ -46,10 +45,10 @@ pub use alignment::{Look, Term};
 pub use timestamp::{Timestamp, TimestampError};
 pub use worker::{Activity, Alarm, Worker};
 
-/// How long [`Clock::advance`] sleeps between two looks when nothing tells it to look sooner.
+/// How long [`Clock::advance`] sleeps between two checks when nothing wakes it sooner.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The clock that a process is given. Clones show the same time.
+/// A process's clock. Clones show the same time.
 #[derive(Clone)]
 pub struct Clock(Arc<Shared>);
 
@@ -58,17 +57,17 @@ struct Shared {
     alignment: Mutex<Alignment>,
     /// Milliseconds by which moved time is ahead of real time.
     ahead_ms: AtomicI64,
-    /// Requests, rail calls, relays and deliveries that run now.
+    /// Running requests, rail calls, relays and deliveries.
     activities: AtomicUsize,
     workers: Mutex<HashMap<u64, WorkerState>>,
     next_worker: AtomicU64,
-    /// Time has moved: resting workers look again.
+    /// Time has moved, so resting workers look again.
     moved: Notify,
     /// An activity ended or a worker went to rest.
     quieter: Notify,
     /// Held through one [`Clock::advance`].
     travel: tokio::sync::Mutex<()>,
-    /// Where `ahead_ms` is kept; `None` where this clock does not travel.
+    /// Where `ahead_ms` is stored, or `None` if this clock does not travel.
     kept_in: Option<PathBuf>,
 }
 
@@ -82,26 +81,26 @@ pub enum TravelError {
 }
 
 impl Clock {
-    /// Real time. The clock of every binary but the local stack.
+    /// Real time: the clock of every binary except the local stack.
     pub fn system() -> Self {
         Self::new(Host::real(), 0, None)
     }
 
-    /// The clock of a replica in a simulation, and of nothing else. The runtime's time is paused
-    /// there and stepped from outside; this host's clock shows `start` and whatever has gone by
-    /// of the runtime's time since now, too fast by `drift_ppm` millionths, and is off by
-    /// `offset_ms`. What steps it looks at [`Clock::is_busy`] and [`Clock::next_due`].
+    /// The clock of a replica in the simulation, and of nothing else. The runtime's time is paused
+    /// there and stepped from outside. This host's clock shows `start` plus the runtime's time
+    /// since now, runs `drift_ppm` millionths fast, and is off by `offset_ms`. The driver consults
+    /// [`Clock::is_busy`] and [`Clock::next_due`].
     pub fn simulated(start: Timestamp, offset_ms: i64, drift_ppm: i64) -> Self {
         Self::new(Host::simulated(start, offset_ms, drift_ppm), 0, None)
     }
 
-    /// For a simulation: sets this simulated host's wall clock forward, or back where `by_ms` is
-    /// negative, as an operator or a time daemon would. A real host's is left alone.
+    /// Sets a simulated host's wall clock forward, or back if `by_ms` is negative, as an operator
+    /// or a time daemon would. Leaves a real host's alone.
     pub fn step_host(&self, by_ms: i64) {
         self.0.host.step(by_ms);
     }
 
-    /// A clock that can be moved. How far it was moved is kept in `file` and taken up from there.
+    /// A clock that can be moved. `file` stores how far, across restarts.
     pub fn travelling(file: PathBuf) -> io::Result<Self> {
         let ahead_ms = match std::fs::read_to_string(&file) {
             Ok(text) => text.trim().parse().map_err(io::Error::other)?,
@@ -129,7 +128,7 @@ impl Clock {
     /// The store's time, moved: for records and due times.
     pub fn now(&self) -> Timestamp {
         let ahead_ms = self.0.ahead_ms.load(Ordering::SeqCst);
-        // Read under the lock, so that it cannot run backwards past an alignment.
+        // Read under the lock, so that it cannot run backwards across an alignment.
         let alignment = self.0.alignment();
         alignment.shown(self.0.host.read()).plus_millis(ahead_ms)
     }
@@ -140,25 +139,26 @@ impl Clock {
         alignment.real(self.0.host.read())
     }
 
-    /// The latest that [`Clock::real_now`] can be in truth: by the host's wall clock too, which goes
+    /// The latest that [`Clock::real_now`] may truly be, also by the host's wall clock, which goes
     /// on while the machine is suspended. For those who must stop in time.
     pub fn latest_now(&self) -> Timestamp {
         let alignment = self.0.alignment();
         alignment.latest(self.0.host.read())
     }
 
-    /// What the host's own clock shows: for signatures, and for what stays in this process.
+    /// The host's own clock: for signatures, and for what stays within this process.
     pub fn host_now(&self) -> Timestamp {
         self.0.host.read().wall
     }
 
-    /// The host's monotonic time, as a moment near [`Clock::host_now`]: for looks at the store's clock.
+    /// The host's monotonic time, as a moment near [`Clock::host_now`]: for readings of the
+    /// store's clock.
     pub fn steady_now(&self) -> Timestamp {
         self.0.host.read().steady
     }
 
-    /// Moves time forward by `by`, stopping at every due time on the way so that what is due then
-    /// happens then. Returns the new time, once everything is quiet.
+    /// Moves time forward by `by`, stopping at every due time on the way, so that what is due then
+    /// happens then. Returns the new time once everything is quiet.
     pub async fn advance(&self, by: Duration) -> Result<Timestamp, TravelError> {
         if self.0.kept_in.is_none() {
             return Err(TravelError::NotTravelling);
@@ -177,20 +177,20 @@ impl Clock {
         Ok(self.now())
     }
 
-    /// Whether anything runs, or a worker looks for work or is about to.
+    /// Whether anything is running, or a worker is looking for work or about to.
     pub fn is_busy(&self) -> bool {
         // After the workers, as in `look`.
         self.0.workers().values().any(WorkerState::is_awake)
             || self.0.activities.load(Ordering::SeqCst) > 0
     }
 
-    /// The earliest time that a resting worker waits for, past or not.
+    /// The earliest time that a resting worker waits for, even if it is past.
     pub fn next_due(&self) -> Option<Timestamp> {
         let workers = self.0.workers();
         workers.values().filter_map(|worker| worker.due).min()
     }
 
-    /// Waits until nothing runs and nothing is due; returns what is due next.
+    /// Waits until nothing is running and nothing is due. Returns what is due next.
     async fn quiet_until(&self) -> Option<Timestamp> {
         loop {
             let quieter = self.0.quieter.notified();
@@ -216,7 +216,7 @@ impl Clock {
                 return Err(worker.name);
             }
         }
-        // After the workers: whoever wakes one rings first and ends its activity later.
+        // Checked after the workers: whoever wakes one rings first and ends its activity later.
         if self.0.activities.load(Ordering::SeqCst) > 0 {
             return Err("an activity");
         }
@@ -228,7 +228,7 @@ impl Clock {
         let step = i64::try_from(step).unwrap_or(i64::MAX);
         let ahead_ms = self.0.ahead_ms.load(Ordering::SeqCst).saturating_add(step);
         if let Some(file) = &self.0.kept_in {
-            // Kept before it is shown: time must not run backwards over a crash.
+            // Stored before it is shown: time must not run backwards across a crash.
             keep(file, ahead_ms).map_err(TravelError::NotKept)?;
         }
         self.0.ahead_ms.store(ahead_ms, Ordering::SeqCst);
@@ -237,7 +237,7 @@ impl Clock {
     }
 }
 
-/// Replaces the file's content in one step.
+/// Replaces the file's content atomically.
 fn keep(file: &std::path::Path, ahead_ms: i64) -> io::Result<()> {
     let written = file.with_extension("new");
     std::fs::write(&written, ahead_ms.to_string())?;

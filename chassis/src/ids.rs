@@ -1,6 +1,7 @@
-//! Identifiers as types, made before anyone outside hears of them (design: "Money, time, identifiers").
+//! Identifiers as types, fixed before anyone outside hears of them (design: "Money, time,
+//! identifiers").
 //!
-//! A text that is no identifier of its kind does not parse, so that callers answer "not found"
+//! A text that is not an identifier of its kind does not parse, so callers can answer "not found"
 //! without asking a database.
 
 use std::fmt;
@@ -8,18 +9,18 @@ use std::fmt;
 use rand::RngExt as _;
 use uuid::Uuid;
 
-/// Crockford's base 32: no I, L, O or U, so that people can read it out.
+/// Crockford's base 32 lacks I, L, O and U, so that people can read it out.
 const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/// Characters of a segment of an address.
+/// Longest segment of an address.
 const SEGMENT_CHARACTERS_MAX: usize = 128;
 
-/// What [`is_segment`] takes.
+/// What [`is_segment`] accepts, in words.
 pub const SEGMENT_FORM: &str =
     "at most 128 letters, digits, dots, dashes, underscores and tildes: it is part of an address";
 
-/// Whether it can be a part of an address that we gave to a rail, or that an operator configured:
-/// what a URL carries as it is.
+/// Whether it can be part of an address that we gave to a rail or that an operator configured: a
+/// URL carries it unescaped.
 pub fn is_segment(text: &str) -> bool {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     (1..=SEGMENT_CHARACTERS_MAX).contains(&text.len()) && text.bytes().all(is_good)
@@ -59,7 +60,7 @@ macro_rules! uuid_id {
             type Err = IdError;
 
             fn from_str(text: &str) -> Result<Self, IdError> {
-                // Only the one form that we write ourselves.
+                // Only the form that we write ourselves.
                 if text.len() != 36 {
                     return Err(IdError);
                 }
@@ -103,8 +104,8 @@ macro_rules! text_id {
     };
 }
 
-/// Lets a type be a text column in both databases: written by the expression, or as its `code()`,
-/// and read by its `FromStr`.
+/// Makes a type a text column in both databases: written by the expression or as its `code()`, and
+/// read by its `FromStr`.
 #[cfg(feature = "sql")]
 #[macro_export]
 macro_rules! text_column {
@@ -156,13 +157,13 @@ uuid_id!(
     Uuid::now_v7()
 );
 uuid_id!(
-    /// An API key, not the secret that it stands for.
+    /// An API key's record, not its secret.
     KeyId,
     Uuid::now_v7()
 );
 uuid_id!(
-    /// A payment session. Random throughout, because it stands in a public address and whoever
-    /// holds it may pay.
+    /// A payment session. Fully random, because it appears in a public address and whoever has it
+    /// may pay.
     SessionId,
     Uuid::new_v4()
 );
@@ -172,7 +173,7 @@ uuid_id!(
     Uuid::now_v7()
 );
 uuid_id!(
-    /// Our reference for a debit at a rail; fixed before the rail is called. Rails want version 4.
+    /// Our reference for a debit at a rail, fixed before the rail is called. Rails want version 4.
     RailReference,
     Uuid::new_v4()
 );
@@ -248,7 +249,7 @@ fn random(length: usize) -> String {
     (0..length).map(character).collect()
 }
 
-/// The 128 bits of a UUIDv7 in 26 characters: later ones sort after earlier ones.
+/// The 128 bits of a UUIDv7 in 26 characters, which sort by time.
 fn time_ordered() -> String {
     let bits = Uuid::now_v7().as_u128();
     let character = |place: u32| char::from(CROCKFORD[(bits >> (5 * place) & 31) as usize]);

@@ -47,7 +47,7 @@ pub struct Money {
     currency: Currency,
 }
 
-/// Why an amount cannot be what was asked for.
+/// Why an amount cannot be represented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MoneyError {
     #[error("unknown currency")]
@@ -68,7 +68,8 @@ impl Money {
         }
     }
 
-    /// From a decimal amount of major units; refuses what is not a whole number of minor units.
+    /// Converts a decimal amount of major units. Refuses what is not a whole number of minor
+    /// units.
     pub fn from_major(major: Decimal, currency: Currency) -> Result<Self, MoneyError> {
         let scale = Decimal::from(10_u32.pow(currency.exponent()));
         let minor = major.checked_mul(scale).ok_or(MoneyError::OutOfRange)?;
@@ -113,8 +114,8 @@ impl Money {
             .ok_or(MoneyError::OutOfRange)
     }
 
-    /// The same value in another currency at `rate` units of it for one unit of this one, rounded
-    /// half up to its minor unit, and at least one minor unit.
+    /// The value in another currency, at `rate` units of it for one unit of this one: rounded half
+    /// up to its minor unit, and at least one minor unit.
     pub fn convert(self, rate: Decimal, to: Currency) -> Result<Self, MoneyError> {
         let converted = self
             .to_major()

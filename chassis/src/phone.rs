@@ -1,4 +1,4 @@
-//! Phone numbers: parsed once at the edge, kept as E.164, and masked wherever they are printed.
+//! Phone numbers: parsed once at the edge, stored as E.164, and masked wherever they are printed.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Phone(String);
 
-/// The text is not a phone number of the wanted kind. Carries nothing of it.
+/// The text is not a phone number of the wanted kind. Does not contain the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PhoneError {
     #[error("must be a phone number of digits, with spaces, dots, dashes or parentheses at most")]
@@ -20,7 +20,7 @@ pub enum PhoneError {
 /// Ghana's country code.
 const GHANA: &str = "233";
 
-/// First digits of national numbers that are no mobile phones: fixed lines, free and shared-cost
+/// First digits of national numbers that are not mobile phones: fixed lines, free and shared-cost
 /// numbers, short and premium services. Everything else passes, because new mobile ranges open
 /// faster than tables follow.
 const NOT_MOBILE: [char; 5] = ['0', '1', '3', '8', '9'];
@@ -47,8 +47,8 @@ impl Phone {
         Ok(Self(format!("+{GHANA}{national}")))
     }
 
-    /// Any number: a Ghana mobile number in its local or international forms, or E.164 of any
-    /// country (`+` or `00`, then 8 to 15 digits).
+    /// Any number: a Ghana mobile number in a local or international form, or any country's E.164
+    /// (`+` or `00`, then 8 to 15 digits).
     pub fn parse_any(text: &str) -> Result<Self, PhoneError> {
         if let Ok(ghana) = Self::parse_ghana_mobile(text) {
             return Ok(ghana);
@@ -85,7 +85,7 @@ impl Phone {
         }
     }
 
-    /// `024 ••• 4567`: enough for its owner to recognise.
+    /// `024 ••• 4567`: enough for its owner to recognise it.
     pub fn masked(&self) -> String {
         let local = self.local();
         let head: String = local.chars().take(3).collect();
@@ -94,7 +94,8 @@ impl Phone {
     }
 }
 
-/// Whether a plus led, and the digits without the punctuation people write between them.
+/// Whether it starts with a plus, and its digits without the punctuation people write between
+/// them.
 fn split(text: &str) -> Result<(bool, String), PhoneError> {
     let text = text.trim();
     let (plus, rest) = match text.strip_prefix('+') {

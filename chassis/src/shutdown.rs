@@ -1,10 +1,10 @@
-//! How a process stops: one signal that everything watches, and the tasks that must end before it.
+//! How a process stops: a signal that everything watches, and tasks that must end first.
 
 use std::{future::Future, time::Duration};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Says once, to everything that holds a clone, that the process stops.
+/// Tells everything that holds a clone, once, that the process is stopping.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown(CancellationToken);
 
@@ -16,7 +16,7 @@ impl Shutdown {
     /// Begins on SIGTERM or SIGINT.
     ///
     /// # Panics
-    /// Outside a tokio runtime, or where signal handlers cannot be installed.
+    /// Outside a tokio runtime, or if signal handlers cannot be installed.
     pub fn on_signals() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
 
@@ -48,7 +48,7 @@ impl Shutdown {
     }
 }
 
-/// Tasks that outlive the call that started them and are waited for before the process ends.
+/// Tasks that outlive the call that started them, and that the process waits for before it ends.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks(TaskTracker);
 
@@ -63,7 +63,7 @@ impl Tasks {
         self.0.spawn(task.in_current_span());
     }
 
-    /// Waits until every task has ended, at most `deadline`. Tasks that are left end with the
+    /// Waits up to `deadline` until every task has ended. Tasks that are left end with the
     /// process, as in a crash.
     pub async fn drain(&self, deadline: Duration) {
         self.0.close();
@@ -73,7 +73,7 @@ impl Tasks {
     }
 }
 
-/// For tasks that live as long as the process and hold nothing that could be lost.
+/// Starts a task that lives as long as the process and holds nothing that could be lost.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that starts a task without a tracker"

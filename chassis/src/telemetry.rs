@@ -1,11 +1,11 @@
-//! Logs and traces of a process.
+//! A process's logs and traces.
 //!
-//! Logs are text on a terminal and JSON elsewhere. Spans are exported only when the standard
-//! `OTEL_*` variables say where to; otherwise no exporter exists and no context travels. What is
-//! logged and what is exported are chosen apart: fewer logs are no fewer traces.
+//! Logs are text on a terminal and JSON elsewhere. Spans are exported only if the standard
+//! `OTEL_*` variables say where to; otherwise there is no exporter and no context travels. The log
+//! level does not affect traces.
 //!
-//! Promise: whatever `RUST_LOG` asks for, libraries tell nothing below INFO. What they would tell
-//! there is what goes over connections, keys and codes included.
+//! Promise: whatever `RUST_LOG` says, libraries log nothing below INFO, because there they log
+//! what goes over connections, keys and codes included.
 
 use std::{collections::HashMap, io::IsTerminal as _};
 
@@ -27,7 +27,7 @@ use tracing_subscriber::{
 
 use crate::{config::Telemetry, metrics};
 
-/// Our own crates. Every other one is a library.
+/// Our own crates. All others are libraries.
 const OURS: [&str; 11] = [
     "charges_svc",
     "chassis",
@@ -42,7 +42,7 @@ const OURS: [&str; 11] = [
     "webhooks_svc",
 ];
 
-/// Sends what is left when it is dropped.
+/// Sends the remaining spans when dropped.
 pub struct Guard(Option<SdkTracerProvider>);
 
 impl Drop for Guard {
@@ -55,7 +55,7 @@ impl Drop for Guard {
     }
 }
 
-/// Starts logs, metrics and, where configured, traces. Once per process.
+/// Starts logs, metrics and, if configured, traces. Call once per process.
 pub fn start(service: &'static str, config: &Telemetry) -> anyhow::Result<Guard> {
     metrics::install();
     let wanted = EnvFilter::try_new(&config.log)
@@ -97,7 +97,7 @@ fn may_be_logged(metadata: &Metadata<'_>) -> bool {
     is_ours(metadata) || *metadata.level() <= most
 }
 
-/// All our spans, and what they tell at INFO and above.
+/// All our spans, and their events at INFO and above.
 fn may_be_exported(metadata: &Metadata<'_>) -> bool {
     is_ours(metadata) && (metadata.is_span() || *metadata.level() <= Level::INFO)
 }
@@ -133,7 +133,7 @@ pub fn current_traceparent() -> Option<String> {
     headers.remove("traceparent")
 }
 
-/// Makes the span a child of the one that `traceparent` names.
+/// Makes the span a child of the one in `traceparent`.
 pub fn set_parent(span: &Span, traceparent: Option<&str>) {
     let Some(traceparent) = traceparent else {
         return;

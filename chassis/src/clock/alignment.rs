@@ -1,13 +1,12 @@
-//! How far the host's clock is from the store's, which all replicas share.
+//! How far the host's clock is from the store's clock, which all replicas share.
 //!
-//! A look at the store's clock between two at the host's says between which bounds the offset
-//! lies. The first look sets it to their middle. Each later one changes it only where it
-//! contradicts what is known, and by no more than that, so that varying round trips do not make
-//! the clock jitter.
+//! A reading of the store's clock between two of the host's bounds the offset. The first reading
+//! sets it to the middle. Later ones change it only as far as they contradict it, so that varying
+//! round trips do not make the clock jitter.
 //!
-//! The offset is that of the host's monotonic time. Its wall clock may be set by hours between two
-//! looks, and charges would end and keys be forgotten by it. After a suspension time is late until
-//! the next look, by which nothing happens too early.
+//! The offset is measured from the host's monotonic time. Its wall clock may be set by hours
+//! between two readings, which would end charges and forget keys. After a suspension, time is late
+//! until the next reading, which makes nothing happen too early.
 
 use std::time::Duration;
 
@@ -15,18 +14,18 @@ use tokio::time::Instant;
 
 use super::{Clock, Reading, Timestamp};
 
-/// A host that is as far from the store as this is wrong, or the store is: the process is not
-/// ready.
+/// If host and store are this far apart, one of them is wrong, and the process is not ready.
 const OFFSET_MAX: Duration = Duration::from_secs(2);
 
-/// The longest that [`Clock::now`] stands still so as not to run backwards. A store whose clock
-/// leapt further has shown times that were plainly wrong, and they must not go on.
+/// How long [`Clock::now`] stands still at most so as not to run backwards. A store whose clock
+/// leapt further has shown plainly wrong times, which must end.
 const HELD_MAX_MS: i64 = 2_000;
 
-/// What is less between two looks is no leap: time daemons speed a clock up or slow it down.
+/// A smaller change between two readings is not a leap: time daemons speed clocks up and slow them
+/// down.
 const LEAP_MIN: Duration = Duration::from_secs(1);
 
-/// One look at the store's clock, between two at the host's ([`Clock::steady_now`]).
+/// One reading of the store's clock between two of the host's ([`Clock::steady_now`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     pub before: Timestamp,
@@ -35,29 +34,29 @@ pub struct Look {
 }
 
 impl Look {
-    /// The least and the most milliseconds by which the store may be ahead of the host.
+    /// The least and most milliseconds by which the store may be ahead of the host.
     fn bounds(&self) -> (i64, i64) {
         let (before, after) = (self.before.unix_millis(), self.after.unix_millis());
         let store = self.store.unix_millis();
-        // One more on each side: every reading is cut off to its millisecond.
+        // One more on each side: every reading is truncated to its millisecond.
         (store - after - 1, store - before + 1)
     }
 }
 
-/// What the last look said.
+/// What the last reading said.
 #[derive(Clone, Copy, Debug)]
 struct Offsets {
     /// Milliseconds by which the store is ahead of the host's monotonic time.
     steady_ms: i64,
-    /// The same of its wall clock.
+    /// The same for its wall clock.
     wall_ms: i64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Alignment {
-    /// `None`: nobody has looked.
+    /// `None` before the first reading.
     measured: Option<Offsets>,
-    /// The offsets may be wrong by so much.
+    /// How far the offsets may be off.
     error_ms: i64,
     /// [`Clock::now`] shows no earlier time (before travel): it has shown this one.
     held: Option<Timestamp>,
@@ -119,8 +118,8 @@ fn apart(one: Timestamp, other: Timestamp) -> Duration {
 }
 
 impl Clock {
-    /// Brings this clock into line with the store's. Of several looks the quickest counts; without
-    /// any, everything stays as it was.
+    /// Aligns this clock with the store's, using the quickest of the readings. Without any,
+    /// nothing changes.
     pub fn align(&self, looks: &[Look]) {
         let bounds = looks.iter().map(Look::bounds);
         let Some(bounds) = bounds.min_by_key(|(least, most)| most - least) else {
@@ -138,14 +137,14 @@ impl Clock {
         self.0.alignment().off_by(self.0.host.read())
     }
 
-    /// Whether the host's clock may be that of the store, as far as is known.
+    /// Whether the host's clock agrees with the store's, as far as is known.
     pub fn agrees_with_store(&self) -> bool {
         let error_ms = self.0.alignment().error_ms.unsigned_abs();
         self.offset() < OFFSET_MAX + Duration::from_millis(error_ms)
     }
 
-    /// Whether, since the last look at the store's clock, the host's wall clock was set or the
-    /// machine was suspended.
+    /// Whether the host's wall clock was set, or the machine suspended, since the last reading of
+    /// the store's clock.
     pub fn has_leapt(&self) -> bool {
         let (alignment, host) = (self.0.alignment(), self.0.host.read());
         apart(alignment.by_wall(host), alignment.real(host)) > LEAP_MIN
@@ -161,25 +160,25 @@ impl Clock {
     }
 }
 
-/// How long a lease lasts: by the store's time, which the others go by, and by this process's own
-/// monotonic time, which nobody can set. Begun before the lease is written, so that it is over
-/// here before it is over for anybody else.
+/// How long a lease lasts: by the store's time, which others follow, and by this process's own
+/// monotonic time, which nobody can set. It starts before the lease is written, so that it ends
+/// here before it ends for anybody else.
 #[derive(Clone, Copy, Debug)]
 pub struct Term {
-    /// What is written. Real time.
+    /// What is written to the store. Real time.
     pub until: Timestamp,
     begun: Instant,
     length: Duration,
 }
 
 impl Term {
-    /// Whether somebody else may have taken over, by any clock: the wall's goes on while the
-    /// machine is suspended, the monotonic one whatever the wall is set to.
+    /// Whether somebody else may have taken over, by any clock: the wall clock goes on while the
+    /// machine is suspended, the monotonic one whatever the wall clock is set to.
     pub fn is_over(&self, clock: &Clock) -> bool {
         clock.latest_now() >= self.until || self.left().is_zero()
     }
 
-    /// What is left of it by monotonic time.
+    /// The time left, by monotonic time.
     pub fn left(&self) -> Duration {
         self.length.saturating_sub(self.begun.elapsed())
     }
@@ -189,14 +188,14 @@ impl Term {
 mod tests {
     use super::*;
 
-    /// The host's time at which everything happens, unless a test says otherwise.
+    /// The host's time in tests, unless one says otherwise.
     const HOST_MS: i64 = 1_700_000_000_000;
 
     fn at(since_ms: i64) -> Timestamp {
         Timestamp::from_unix_millis(HOST_MS + since_ms).unwrap()
     }
 
-    /// Of a store that is ahead by so much, after a journey there and one back.
+    /// A reading of a store that is this far ahead, with the given delays there and back.
     fn look(ahead_ms: i64, [there_ms, back_ms]: [i64; 2]) -> Look {
         Look {
             before: at(0),
@@ -318,7 +317,7 @@ mod tests {
         clock.align(&[look(-60_000, [0, 0])]);
         let term = clock.term(Duration::from_secs(3_600));
         assert!(!term.is_over(&clock));
-        // As a suspension shows: monotonic time stood still.
+        // This is what a suspension looks like: monotonic time stood still.
         clock.step_host(3_600_000);
         assert!(term.is_over(&clock));
     }

@@ -16,13 +16,13 @@ pub(super) enum Host {
     Simulated(Simulated),
 }
 
-/// What a host's two clocks show at one moment.
+/// What a host's two clocks show at the same moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
-    /// The wall clock: what people and time daemons set.
+    /// The wall clock, which people and time daemons set.
     pub wall: Timestamp,
-    /// What the wall clock showed when this process began, and the monotonic time since: nobody
-    /// sets it. It stands still while the machine is suspended.
+    /// What the wall clock showed when this process started, plus the monotonic time since. Nobody
+    /// can set it, and it stands still while the machine is suspended.
     pub steady: Timestamp,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Simulated {
     offset_ms: i64,
     drift_ppm: i64,
     since: Instant,
-    /// By how much its wall clock was set since then.
+    /// How far its wall clock was set since then.
     stepped_ms: AtomicI64,
 }
 

@@ -7,7 +7,7 @@ use time::{
     macros::format_description,
 };
 
-/// Fixed width, so that the order of texts is the order of times.
+/// Fixed width, so that sorting the texts sorts the times.
 const RFC_3339_MILLISECONDS: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
@@ -15,13 +15,13 @@ const RFC_3339_MILLISECONDS: &[BorrowedFormatItem<'_>] =
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timestamp(OffsetDateTime);
 
-/// The text is not a moment in the one form that we write.
+/// The text is not a moment in the only form that we write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a timestamp of the form 2026-01-31T09:00:00.000Z")]
 pub struct TimestampError;
 
 impl Timestamp {
-    /// Cuts off what is finer than a millisecond.
+    /// Truncates to milliseconds.
     pub fn from_datetime(moment: OffsetDateTime) -> Self {
         let whole = moment.to_offset(time::UtcOffset::UTC);
         let nanosecond = whole.nanosecond() / 1_000_000 * 1_000_000;
@@ -47,18 +47,18 @@ impl Timestamp {
         self.0
     }
 
-    /// So many milliseconds later, or earlier where they are negative.
+    /// This many milliseconds later, or earlier if negative.
     pub(super) fn plus_millis(self, millis: i64) -> Self {
         Self::from_datetime(self.0.saturating_add(time::Duration::milliseconds(millis)))
     }
 
-    /// Time from `earlier` to this moment; zero where that is the later one.
+    /// Time from `earlier` to this moment, or zero if `earlier` is the later one.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::try_from(self.0 - earlier.0).unwrap_or_default()
     }
 }
 
-/// Adding past the end of time stops there.
+/// Saturates at the end of time.
 impl std::ops::Add<Duration> for Timestamp {
     type Output = Self;
 

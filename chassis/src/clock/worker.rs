@@ -10,27 +10,27 @@ use tokio::sync::Notify;
 
 use super::{Clock, Timestamp};
 
-/// The longest a worker rests without looking, so that rows of other replicas are found.
+/// The longest that a worker rests without looking, so that it finds other replicas' rows.
 const REST_AT_MOST: Duration = Duration::from_secs(1);
 
 pub(super) struct WorkerState {
     pub name: &'static str,
     resting: bool,
-    /// When it wants to be woken; `None`: only by its alarm.
+    /// When it wants to be woken. `None` means only by its alarm.
     pub due: Option<Timestamp>,
     /// Its alarm has rung and it has not yet looked.
     rung: bool,
 }
 
 impl WorkerState {
-    /// It looks for work, or is about to.
+    /// Whether it is looking for work or about to.
     pub fn is_awake(&self) -> bool {
         !self.resting || self.rung
     }
 }
 
 impl Clock {
-    /// Says that something runs which time travel must wait for, until it is dropped.
+    /// Marks something that time travel must wait for until this is dropped.
     pub fn activity(&self) -> Activity {
         self.0.activities.fetch_add(1, Ordering::SeqCst);
         Activity(self.clone())

@@ -1,4 +1,4 @@
-//! The body of a request on its way.
+//! A request's body on its way in.
 
 use std::{
     future::Future as _,
@@ -15,13 +15,13 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::idle::Connection;
 
-/// The body of a request that did not arrive in time.
+/// The request's body did not arrive in time.
 #[derive(Debug, thiserror::Error)]
 #[error("the request's body did not arrive in time")]
 pub struct BodyTooSlow;
 
-/// A body that fails with [`BodyTooSlow`] once its time has passed. While some of it is missing,
-/// its connection is idle.
+/// A body that fails with [`BodyTooSlow`] once its time is up. Its connection is idle while some
+/// of it is missing.
 pub(super) struct Arriving {
     body: Incoming,
     until: Instant,
@@ -41,7 +41,7 @@ impl Arriving {
         }
     }
 
-    /// False where the connection was evicted.
+    /// Returns false if the connection was evicted.
     fn mark_active(&mut self) -> bool {
         !std::mem::take(&mut self.is_idle) || self.connection.mark_active()
     }
@@ -70,7 +70,7 @@ impl HttpBody for Arriving {
             }
         };
         if !this.mark_active() {
-            // The connection is about to be closed, and its request with it.
+            // The connection is about to close, and its request with it.
             return Poll::Pending;
         }
         Poll::Ready(arrived)
@@ -86,7 +86,7 @@ impl HttpBody for Arriving {
 }
 
 impl Drop for Arriving {
-    /// Whoever gives up on a body goes on with the request.
+    /// A handler that gives up on the body goes on with the request.
     fn drop(&mut self) {
         self.mark_active();
     }

@@ -1,10 +1,10 @@
-//! The idle connections of a listener: clients who say nothing, stop in the middle or do not listen
-//! cost others nothing.
+//! A listener's idle connections: clients that say nothing, stop in the middle or do not read must
+//! not cost others anything.
 //!
 //! A connection is idle while the next move is its client's. Nobody is refused for being one too
-//! many: the one that has been idle longest is evicted instead, so that whoever does speak is
-//! heard, also from an address that is flooding us. Promise: no connection is evicted while its
-//! request runs.
+//! many: the connection that has been idle longest is evicted instead, so that whoever speaks is
+//! heard, even from an address that floods us. Promise: no connection is evicted while its request
+//! runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -16,11 +16,11 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// What a client is given to speak before its connection may be evicted for any other: many who
-/// come at once are no flood.
+/// How long a client has to speak before its connection may be evicted for another: many who come
+/// at once are not a flood.
 const HEARING: Duration = Duration::from_millis(250);
 
-/// Those of one listener.
+/// The idle connections of one listener.
 pub(super) struct IdleConnections {
     per_address_max: usize,
     queue: Mutex<Queue>,
@@ -28,7 +28,7 @@ pub(super) struct IdleConnections {
 
 #[derive(Default)]
 struct Queue {
-    /// The turn of the next: who has a lower one has been idle longer.
+    /// The next turn. A lower turn means idle for longer.
     next: u64,
     connections: BTreeMap<u64, Entry>,
     turns: HashMap<IpAddr, BTreeSet<u64>>,
@@ -57,7 +57,7 @@ impl Queue {
         turn
     }
 
-    /// Nothing where that connection was evicted before.
+    /// Returns `None` if the connection was already evicted.
     fn remove(&mut self, turn: u64) -> Option<CancellationToken> {
         let entry = self.connections.remove(&turn)?;
         if let Some(address) = entry.address
@@ -87,7 +87,7 @@ impl IdleConnections {
         }
     }
 
-    /// A new connection, which is idle. Without an address it counts for none.
+    /// Adds a new connection, which is idle. Without an address it counts towards none.
     pub(super) fn add(self: &Arc<Self>, address: Option<IpAddr>) -> Connection {
         let connection = Connection {
             idle: self.clone(),
@@ -99,7 +99,7 @@ impl IdleConnections {
         connection
     }
 
-    /// Makes room for another connection, where any has been idle for long enough.
+    /// Makes room for another connection, if any has been idle for long enough.
     pub(super) fn evict_oldest(&self) {
         let mut queue = self.queue();
         if let Some((&turn, oldest)) = queue.connections.first_key_value()
@@ -115,17 +115,17 @@ impl IdleConnections {
     }
 }
 
-/// One connection: it waits for its client, or runs the client's request.
+/// One connection, which waits for its client or runs its request.
 pub(super) struct Connection {
     idle: Arc<IdleConnections>,
     address: Option<IpAddr>,
     evicted: CancellationToken,
-    /// While it is idle.
+    /// Its turn while it is idle.
     turn: Mutex<Option<u64>>,
 }
 
 impl Connection {
-    /// From now on it is the client's move.
+    /// The next move is now the client's.
     pub(super) fn mark_idle(&self) {
         let mut turn = self.turn();
         if turn.is_some() {
@@ -141,7 +141,7 @@ impl Connection {
         }
     }
 
-    /// From now on it is ours; false where the connection was evicted before that.
+    /// The next move is now ours. Returns false if the connection was already evicted.
     pub(super) fn mark_active(&self) -> bool {
         if let Some(turn) = self.turn().take() {
             self.idle.queue().remove(turn);

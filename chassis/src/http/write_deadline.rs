@@ -14,12 +14,12 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// Fails a write once nothing could be written for a while. A client that reads slowly is served to
-/// the end; one that does not read holds its connection no longer than that.
+/// Fails a write once nothing could be written for a while. A client that reads slowly is served
+/// to the end; one that does not read at all loses its connection.
 pub(super) struct WriteDeadline {
     stream: TcpStream,
     stalled_max: Duration,
-    /// Since nothing more could be written.
+    /// Runs while nothing can be written.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
