@@ -380,12 +380,12 @@ def check_nothing_is_missing():
     as_code = lambda name: re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper()
     kinds = part("gateway/src/error.rs", "fn kind", "fn ")
     fields = part("gateway/src/api/fields.rs", "enum FieldCode {", "}")
-    reasons = part("charges-svc/src/failure.rs", "\nreasons! {", "\n}")
+    reasons = part("chassis/src/failure.rs", "\nreasons! {", "\n}")
     stories = part("railsim/src/story.rs", "fn of", "fn ")
     wanted = {
         "errors.md": re.findall(r'"([A-Z_]+)"', kinds)
         + [as_code(name) for name in re.findall(r"(\w+),", fields)],
-        "charges.md": re.findall(r'= "([A-Z_]+)":', reasons),
+        "charges.md": re.findall(r'= "([A-Z_]+)" {', reasons),
         "sandbox.md": re.findall(r'"(\d{3})"', stories),
     }
     for name, words in wanted.items():

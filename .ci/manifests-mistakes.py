@@ -11,7 +11,7 @@ import tempfile
 
 ROOT, KUBECTL = pathlib.Path(sys.argv[1]), sys.argv[2]
 COPIED = ["Cargo.toml", "Dockerfile", ".dockerignore", ".gitignore", "docker-compose.yml", "docs/operators/deploy.md", "k8s"]
-SOURCES = ["chassis", "db", "gateway", "merchants-svc", "sessions-svc", "charges-svc", "webhooks-svc", "ratelimit-svc"]
+SOURCES = ["chassis", "db", "rails", "gateway", "merchants-svc", "sessions-svc", "charges-svc", "webhooks-svc", "ratelimit-svc"]
 BASE, DEV, PRODUCTION = "k8s/base", "k8s/overlays/dev", "k8s/overlays/production"
 
 OWNER = """            - name: MIGRATE_DATABASE_URL

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use chassis::{
     clock::Timestamp,
-    ids::{ChargeId, RailReference, is_segment},
+    ids::{ChargeId, is_segment},
 };
+use rails::{Callback, CallbackSubject, RailName};
 
 use crate::{
     error::{Error, Result},
-    rail::{CallbackError, Rail},
     service::Service,
     store,
 };
@@ -26,47 +26,23 @@ pub fn ask_again(hinted_at: Timestamp, now: Timestamp) -> Timestamp {
     now + now.since(hinted_at).clamp(ASK_AGAIN_MIN, ASK_AGAIN_MAX)
 }
 
-/// What came to a callback address, as it arrived.
-#[derive(Debug)]
-pub struct Callback {
-    /// The rail's name.
-    pub rail: String,
-    /// The last segment of the address; the gateway passes on none of another form.
-    pub token: String,
-    pub body: Vec<u8>,
-    pub signature: Option<String>,
-}
-
-/// Which charge a callback is about.
-enum About {
-    /// The one with this callback address.
-    Token,
-    /// The one with this reference at the rail.
-    Reference(RailReference),
-    /// None that the callback names.
-    Nothing,
-}
-
 impl Service {
     /// Notes that the rail wants to be asked about one of its charges. Anybody can call: what is
     /// about no charge of ours costs one read, and opens no transaction that writes.
-    pub async fn receive_callback(&self, callback: &Callback) -> Result<()> {
-        let rail = self
-            .rails
-            .by_name(&callback.rail)
-            .filter(|_| is_segment(&callback.token))
-            .ok_or(Error::CallbackNotFound)?;
-        let about = read(rail, callback)?;
-        let Some(id) = self
-            .find_called_back(rail.name(), &about, &callback.token)
-            .await?
-        else {
-            return match about {
-                About::Token => Err(Error::CallbackNotFound),
-                About::Reference(_) | About::Nothing => {
+    pub async fn receive_callback(&self, rail: RailName, callback: &Callback) -> Result<()> {
+        if !is_segment(&callback.token) {
+            return Err(Error::CallbackNotFound);
+        }
+        let subject = self.rails.get(rail).read_callback(callback)?;
+        let found = self.find_called_back(rail, subject, &callback.token);
+        let Some(id) = found.await? else {
+            return match subject {
+                CallbackSubject::Address => Err(Error::CallbackNotFound),
+                CallbackSubject::Reference(_) | CallbackSubject::Nothing => {
                     // It is the rail's all the same. Told otherwise, the rail would only send it
                     // again.
-                    tracing::info!(rail = rail.name(), "a callback is about no charge of ours");
+                    let rail = rail.code();
+                    tracing::info!(rail, "a callback is about no charge of ours");
                     Ok(())
                 }
             };
@@ -78,38 +54,25 @@ impl Service {
             store::evidence::keep(&mut tx, id, ("callback", "received"), None, now).await?;
         }
         tx.commit().await?;
-        self.reconcile_alarms.ring(rail.name());
+        self.reconcile_alarms.ring(rail);
         Ok(())
     }
 
     async fn find_called_back(
         &self,
-        rail: &str,
-        about: &About,
+        rail: RailName,
+        subject: CallbackSubject,
         token: &str,
     ) -> Result<Option<ChargeId>> {
         let mut conn = self.db.read().await?;
-        Ok(match about {
-            About::Token => store::charges::find_by_callback_token(&mut conn, rail, token).await?,
-            About::Reference(reference) => {
-                store::charges::find_by_rail_reference(&mut conn, rail, *reference).await?
+        Ok(match subject {
+            CallbackSubject::Address => {
+                store::charges::find_by_callback_token(&mut conn, rail, token).await?
             }
-            About::Nothing => None,
+            CallbackSubject::Reference(reference) => {
+                store::charges::find_by_rail_reference(&mut conn, rail, reference).await?
+            }
+            CallbackSubject::Nothing => None,
         })
     }
-}
-
-/// Checks that a callback is the rail's, as far as the rail lets us.
-fn read(rail: &Rail, callback: &Callback) -> Result<About> {
-    let Rail::Paystack(paystack) = rail else {
-        // MTN signs nothing: the address is the secret.
-        return Ok(About::Token);
-    };
-    let signature = callback.signature.as_deref();
-    let reference = paystack.read_callback(&callback.token, &callback.body, signature);
-    let reference = reference.map_err(|error| match error {
-        CallbackError::WrongToken => Error::CallbackNotFound,
-        CallbackError::WrongSignature => Error::CallbackSignatureInvalid,
-    })?;
-    Ok(reference.map_or(About::Nothing, About::Reference))
 }

@@ -10,11 +10,13 @@ use chassis::{
     ids::{ChargeId, MerchantId, RailReference, Reference, SessionId, TxIdDisplay},
     money::{Currency, Money},
     phone::Phone,
+    provider::Provider,
 };
+use rails::RailName;
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use crate::{failure::FailureReason, rail::Provider, schedule::Timing};
+use crate::{failure::FailureReason, schedule::Timing};
 
 mod taken;
 
@@ -258,8 +260,7 @@ pub struct Charge {
     pub charge_number: i64,
     pub tx_id_display: TxIdDisplay,
     pub reference: Reference,
-    /// The rail's name, as in the callback address.
-    pub rail: String,
+    pub rail: RailName,
     pub rail_reference: RailReference,
     pub callback_token: String,
     amount_minor: i64,
@@ -347,7 +348,7 @@ impl Lease {
 impl Charge {
     /// A new charge with every identifier that it will ever have. `charge_number` and
     /// `traceparent` are set when it is written.
-    pub fn new(new: &NewCharge, rail: &str, now: Timestamp, timing: Timing<'_>) -> Self {
+    pub fn new(new: &NewCharge, rail: RailName, now: Timestamp, timing: Timing<'_>) -> Self {
         let (tx_id_display, taken_by) = (TxIdDisplay::new(), now + CALL_OVER_BY);
         let (session_id, session_amount, rate) = match &new.hosted {
             Some(hosted) => (hosted.session_id, hosted.amount, hosted.rate.clone()),
@@ -362,7 +363,7 @@ impl Charge {
             charge_number: 1,
             reference: Reference::new(&tx_id_display),
             tx_id_display,
-            rail: rail.to_owned(),
+            rail,
             rail_reference: RailReference::new(),
             callback_token: Uuid::new_v4().simple().to_string(),
             amount_minor: new.amount.minor_units(),

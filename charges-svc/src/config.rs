@@ -10,8 +10,6 @@ use clap::{Parser, Subcommand};
 
 use crate::{SERVICE_CALL_MAX, service};
 
-pub mod rails;
-
 /// Charges: one try each to debit a payer's wallet; and the ledger of what was collected.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "charges-svc", version)]
@@ -36,7 +34,7 @@ pub struct Config {
     pub telemetry: Telemetry,
 
     #[command(flatten)]
-    pub rails: rails::Rails,
+    pub rails: rails::Settings,
 
     /// Address of sessions-svc.
     #[arg(long, env = "SESSIONS_URL")]
@@ -117,7 +115,7 @@ impl Settings for Config {
         refusals.unless(self.lease >= charging.max(telling), "LEASE", wants);
         let lives = !self.otp_lifetime.is_zero();
         refusals.unless(lives, "OTP_LIFETIME", "more than nothing");
-        let is_name = rails::is_name(&self.fee_account);
+        let is_name = config::is_name(&self.fee_account);
         refusals.unless(is_name, "FEE_ACCOUNT", "letters, digits, dots and dashes");
     }
 }

@@ -98,7 +98,7 @@ impl Service {
             return Err(Error::SessionNotPayable);
         }
         tx.commit().await?;
-        self.reconcile_alarms.ring(&charge.rail);
+        self.reconcile_alarms.ring(charge.rail);
         Ok(None)
     }
 
@@ -252,7 +252,7 @@ impl Attempt {
         if let Some(told) = self.open(&charge).await? {
             return Ok(told);
         }
-        let rail = self.rail_call.service.rail_of(&charge)?;
+        let rail = self.rail_call.service.rail_of(&charge);
         if !self.rail_call.may_call(self.lease, &charge) {
             return self.abandon(&charge, Error::NothingStarted).await;
         }

@@ -1,6 +1,7 @@
 //! What can go wrong here, and what callers are told.
 
 use chassis::{grpc, ids::Reference, money::MoneyError};
+use rails::CallbackError;
 use tonic::{Code, Status};
 
 use crate::charge::Illegal;
@@ -62,8 +63,6 @@ pub enum Error {
     Ledger(#[from] MoneyError),
     #[error("the ledger holds this posting already")]
     PostedBefore,
-    #[error("the charge's rail is not configured")]
-    RailNotConfigured,
     #[error("the database failed")]
     Database(#[from] db::Error),
 }
@@ -77,6 +76,15 @@ impl Error {
             Self::IdempotencyInProgress
         } else {
             error.into()
+        }
+    }
+}
+
+impl From<CallbackError> for Error {
+    fn from(error: CallbackError) -> Self {
+        match error {
+            CallbackError::WrongToken => Self::CallbackNotFound,
+            CallbackError::WrongSignature => Self::CallbackSignatureInvalid,
         }
     }
 }
@@ -112,10 +120,7 @@ impl From<Error> for Status {
             Error::ReleaseAfterReversal => told(Code::FailedPrecondition, "RELEASE_AFTER_REVERSAL"),
             Error::AlreadyTakenBack => told(Code::FailedPrecondition, "ALREADY_TAKEN_BACK"),
             Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
-            Error::Illegal(_)
-            | Error::Ledger(_)
-            | Error::PostedBefore
-            | Error::RailNotConfigured => {
+            Error::Illegal(_) | Error::Ledger(_) | Error::PostedBefore => {
                 tracing::error!(error = &error as &dyn std::error::Error, "the call failed");
                 told(Code::Internal, "INTERNAL")
             }

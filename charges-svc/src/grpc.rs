@@ -14,13 +14,11 @@ use proto::charges::{
 use tonic::{Request, Response, Status as Refusal};
 
 use crate::{
-    callback::Callback,
     case::{Case, CaseKind, Closing},
     charge::{Charge, Event, METHOD, Status},
     error::Error,
     operate::File,
     otp::Otp,
-    rail::Provider,
     service::{Service, Told},
     store::{evidence::Evidence, postings::Written},
 };
@@ -89,13 +87,10 @@ impl Charges for Grpc {
         request: Request<ReceiveCallbackRequest>,
     ) -> Answer<ReceiveCallbackResponse> {
         let request = request.into_inner();
-        let callback = Callback {
-            rail: request.rail,
-            token: request.token,
-            body: request.body,
-            signature: request.signature,
-        };
-        self.0.receive_callback(&callback).await?;
+        let rail = parse::id(&request.rail, Error::CallbackNotFound)?;
+        self.0
+            .receive_callback(rail, &parse::callback(request))
+            .await?;
         Ok(Response::new(ReceiveCallbackResponse {}))
     }
 
@@ -188,7 +183,7 @@ fn proto_charge(charge: Charge, status: Status) -> ProtoCharge {
         merchant_id: charge.merchant_id.to_string(),
         status: proto_status(status).into(),
         amount: Some(charge.amount().into()),
-        provider: proto_provider(charge.provider).into(),
+        provider: ProtoProvider::from(charge.provider).into(),
         method: METHOD.to_owned(),
         failure_reason: reason.map(|reason| reason.code().to_owned()),
         failure_message: reason.map(|reason| reason.message().to_owned()),
@@ -206,20 +201,12 @@ fn proto_status(status: Status) -> ChargeStatus {
     }
 }
 
-fn proto_provider(provider: Provider) -> ProtoProvider {
-    match provider {
-        Provider::Mtn => ProtoProvider::Mtn,
-        Provider::Telecel => ProtoProvider::Telecel,
-        Provider::At => ProtoProvider::At,
-    }
-}
-
 impl From<File> for ShowChargeResponse {
     fn from(file: File) -> Self {
         let charge = file.charge;
         Self {
             state: charge.state.code().to_owned(),
-            rail: charge.rail.clone(),
+            rail: charge.rail.to_string(),
             rail_reference: charge.rail_reference.to_string(),
             next_query_at: charge.next_query_at.map(|at| at.to_string()),
             charge: Some(charge.into()),

@@ -9,6 +9,7 @@ use chassis::{
     ids::MerchantId,
     money::{Money, MoneyError},
 };
+use rails::RailName;
 use uuid::Uuid;
 
 use crate::{
@@ -22,7 +23,7 @@ pub enum Account {
     /// What a merchant has collected and not been paid out.
     Merchant(MerchantId),
     /// What a rail has collected for us and still holds.
-    Clearing { rail: String },
+    Clearing { rail: RailName },
     /// Money that has arrived and whose owner an operator must find.
     Suspense,
     /// What rails keep of what they collect, under the name that configuration gives.
@@ -196,9 +197,7 @@ fn taken_back(case: &Case, charge: &Charge, released: Option<Money>) -> Option<M
 }
 
 fn clearing(charge: &Charge) -> Account {
-    Account::Clearing {
-        rail: charge.rail.clone(),
-    }
+    Account::Clearing { rail: charge.rail }
 }
 
 #[cfg(test)]

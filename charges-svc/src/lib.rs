@@ -24,7 +24,6 @@ pub mod ledger;
 mod message;
 mod operate;
 mod otp;
-pub mod rail;
 mod rail_call;
 mod reconcile;
 mod resend;
@@ -58,7 +57,7 @@ use tonic::service::Routes;
 
 use config::Config;
 use grpc::Grpc;
-use rail::Rails;
+use rails::{self as rail, Rails};
 use reconcile::{Alarms, Reconciler};
 use service::Service;
 use tell::Teller;
@@ -86,8 +85,9 @@ pub async fn serve(
     release_leases(&db)
         .await
         .context("old leases are still held")?;
-    let rails = Rails::from_config(&config.rails).context("the rails are not usable")?;
+    let rails = Rails::new(&config.rails).context("the rails are not usable")?;
     let reconcilers = rails.each().map(|rail| Reconciler::new(rail, &clock));
+    let reconcilers: Vec<_> = reconcilers.collect();
     let relay = clock.worker("charges: relay");
     let alarms = Alarms::of(&reconcilers);
     let service = Arc::new(service(&config, (&db, &clock), rails, alarms, &relay)?);

@@ -1,9 +1,10 @@
 //! What people are told about a charge: the payer's next step, or why it failed.
 
+use chassis::provider::Provider;
+
 use crate::{
     charge::{Charge, State},
     failure::FailureReason,
-    rail::Provider,
 };
 
 /// For the record of a charge: what holds whatever happened on the way.

@@ -122,7 +122,7 @@ impl Service {
                 )
             }
             None if is_ours => {
-                let next = before.query_after(now, self.timing(self.rail_of(&before)?));
+                let next = before.query_after(now, self.timing(self.rail_of(&before)));
                 let mut held = before;
                 held.fence = taken.fence;
                 store::charges::release(&mut tx, &held, next).await?;
@@ -134,7 +134,7 @@ impl Service {
         tx.commit().await?;
         match &change {
             Some(change) => self.announce_now(change).await,
-            None => self.reconcile_alarms.ring(&taken.rail),
+            None => self.reconcile_alarms.ring(taken.rail),
         }
         Ok(told)
     }
@@ -161,7 +161,7 @@ impl Otp {
 /// One code on its way, in a task of its own.
 async fn send(rail_call: RailCall, charge: Charge, otp: SecretString) -> Result<Told> {
     let service = &rail_call.service;
-    let rail = service.rail_of(&charge)?;
+    let rail = service.rail_of(&charge);
     let lease = Lease::new(&service.clock, service.settings.lease);
     let taken = match service.take_for_code(&charge, lease).await {
         Ok(taken) => taken,

@@ -15,6 +15,7 @@ use chassis::{
     clock::{Activity, Alarm, Clock, Timestamp, Worker},
     ids::CaseId,
     money::Money,
+    provider::Provider,
     shutdown::Shutdown,
     telemetry,
 };
@@ -29,7 +30,7 @@ use crate::{
     charge::{Charge, Event},
     error::Result,
     ledger,
-    rail::{Answer, Found, Outcome as _, Provider, Query, Rail},
+    rail::{Answer, Found, Outcome as _, Query, Rail, RailName},
     resend::Resending,
     service::{Change, Service},
     store,
@@ -41,14 +42,14 @@ const RUNNING_MAX: usize = 32;
 
 /// What asks one rail.
 pub struct Reconciler {
-    rail: &'static str,
+    rail: RailName,
     budget: TokenBucket,
     worker: Worker,
 }
 
 /// Wake the reconcilers, each of its own rail.
 #[derive(Clone, Debug)]
-pub struct Alarms(Vec<(&'static str, Alarm)>);
+pub struct Alarms(Vec<(RailName, Alarm)>);
 
 impl Alarms {
     pub fn of(reconcilers: &[Reconciler]) -> Self {
@@ -56,7 +57,7 @@ impl Alarms {
         Self(each.map(|one| (one.rail, one.worker.alarm())).collect())
     }
 
-    pub fn ring(&self, rail: &str) {
+    pub fn ring(&self, rail: RailName) {
         for (_, alarm) in self.0.iter().filter(|(name, _)| *name == rail) {
             alarm.ring();
         }
@@ -68,7 +69,7 @@ impl Reconciler {
         Self {
             rail: rail.name(),
             budget: TokenBucket::new(rail.queries_per_second(), clock.now()),
-            worker: clock.worker(rail.name()),
+            worker: clock.worker(rail.name().code()),
         }
     }
 
@@ -166,7 +167,7 @@ fn log_panic(ended: Result<Activity, tokio::task::JoinError>) {
 impl Service {
     /// Asks the rail about a charge that this process holds, and acts on the answer.
     async fn ask(self: &Arc<Self>, claimed: &Charge) -> anyhow::Result<()> {
-        let rail = self.rail_of(claimed)?;
+        let rail = self.rail_of(claimed);
         let is_taken_again = self.is_taken_again(claimed).await?;
         let asked_at = self.clock.now();
         let query = Query {
@@ -226,7 +227,7 @@ impl Service {
         // For who writes next: the lease is judged as of the claim.
         charge.fence = claimed.fence;
         charge.seen_at_rail |= is_shown;
-        let timing = self.timing(self.rail_of(&charge)?);
+        let timing = self.timing(self.rail_of(&charge));
         let verdict = verdict::judge(&charge, found, asked_at, timing);
         if verdict == Verdict::Resend
             && is_taken_again
@@ -266,7 +267,7 @@ impl Service {
         found: &Found,
         (verdict, asked_at): (Verdict, Timestamp),
     ) -> Result<Option<Change>> {
-        let (now, timing) = (self.clock.now(), self.timing(self.rail_of(charge)?));
+        let (now, timing) = (self.clock.now(), self.timing(self.rail_of(charge)));
         match verdict {
             Verdict::Change(event) => {
                 let change = self.change(tx, charge, event).await?;

@@ -46,7 +46,7 @@ impl Resending {
 impl Service {
     /// Step 2 again, for a charge that may be sent once more: whether its session takes it.
     pub async fn is_taken_again(&self, charge: &Charge) -> Result<bool> {
-        let timing = self.timing(self.rail_of(charge)?);
+        let timing = self.timing(self.rail_of(charge));
         if !charge.may_be_resent(self.clock.now(), timing) {
             return Ok(false);
         }
@@ -68,7 +68,7 @@ impl Service {
     /// that long. `None`: it is too late, or somebody else holds it.
     pub async fn begin_resend(&self, tx: &mut Tx, held: &Charge) -> Result<Option<Resending>> {
         let (id, begun, now) = (held.transaction_id, Instant::now(), self.clock.now());
-        let timing = self.timing(self.rail_of(held)?);
+        let timing = self.timing(self.rail_of(held));
         if !held.may_be_resent(now, timing) {
             return Ok(None);
         }
@@ -100,7 +100,7 @@ impl Service {
             charge.reference = %charge.reference,
             "its process died before the rail's reply, the payment request goes out once more"
         );
-        let rail = self.rail_of(charge)?;
+        let rail = self.rail_of(charge);
         let mut answer = rail.request_payment(&create::request(charge)).await;
         // A word about this request alone: the first may be on its way still.
         if let Requested::Refused(_) = answer.outcome {

@@ -153,17 +153,15 @@ impl Service {
         }
     }
 
-    pub fn rail_of(&self, charge: &Charge) -> Result<&Rail> {
-        self.rails
-            .by_name(&charge.rail)
-            .ok_or(Error::RailNotConfigured)
+    pub fn rail_of(&self, charge: &Charge) -> &Rail {
+        self.rails.get(charge.rail)
     }
 
     /// Writes what an event makes of a charge that this transaction holds, with everything that
     /// becomes true by it.
     pub async fn change(&self, tx: &mut Tx, before: &Charge, event: Event) -> Result<Change> {
         let now = self.clock.now();
-        let timing = self.timing(self.rail_of(before)?);
+        let timing = self.timing(self.rail_of(before));
         let after = before.after(event, now, timing)?;
         if !store::charges::change(tx, before, &after).await? {
             // It is locked, so this is a mistake of ours; nothing is committed.
@@ -242,14 +240,14 @@ impl Service {
     pub fn announce(&self, change: &Change) {
         count(&change.charge);
         self.relay.ring();
-        self.reconcile_alarms.ring(&change.charge.rail);
+        self.reconcile_alarms.ring(change.charge.rail);
     }
 
     /// After a commit: tells sessions-svc at once, and waits a moment for it to have heard. The
     /// relay goes on by itself.
     pub async fn announce_now(&self, change: &Change) {
         count(&change.charge);
-        self.reconcile_alarms.ring(&change.charge.rail);
+        self.reconcile_alarms.ring(change.charge.rail);
         let row = change.outbox_row;
         let telling = async {
             if !self.relay.at_once(row, RELAY_WAIT).await {

@@ -14,6 +14,7 @@ pub mod ids;
 pub mod metrics;
 pub mod money;
 pub mod phone;
+pub mod provider;
 pub mod shutdown;
 pub mod telemetry;
 mod tls;

@@ -28,13 +28,14 @@ use tracing_subscriber::{
 use crate::{config::Telemetry, metrics};
 
 /// Our own crates. All others are libraries.
-const OURS: [&str; 11] = [
+const OURS: [&str; 12] = [
     "charges_svc",
     "chassis",
     "db",
     "gateway",
     "merchants_svc",
     "payctl",
+    "rails",
     "railsim",
     "ratelimit_svc",
     "sessions_svc",

@@ -131,7 +131,7 @@ pub fn charge() -> Charge {
         hosted: None,
     };
     let now = "2026-01-31T09:00:00.000Z".parse().expect("a timestamp");
-    Charge::new(&new, "paystack", now, timing())
+    Charge::new(&new, RailName::Paystack, now, timing())
 }
 
 proptest! {

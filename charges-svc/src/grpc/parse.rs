@@ -6,11 +6,13 @@ use chassis::{
     ids::{MerchantId, SessionId},
     money::{Currency, Money},
     phone::Phone,
+    provider::Provider,
 };
 use proto::{
-    charges::{CreateChargeRequest, HostedSession, Provider as ProtoProvider},
+    charges::{CreateChargeRequest, HostedSession, ReceiveCallbackRequest},
     money::Money as ProtoMoney,
 };
+use rails::Callback;
 use rust_decimal::Decimal;
 
 use crate::{
@@ -18,7 +20,6 @@ use crate::{
     charge::{Hosted, NewCharge},
     error::{Error, Result},
     failure::FailureReason,
-    rail::Provider,
 };
 
 /// Longest texts, in characters (design: "Input rules").
@@ -48,7 +49,8 @@ pub fn new_charge(request: CreateChargeRequest) -> Result<NewCharge> {
     if amount.currency() != Currency::GHS {
         return Err(invalid("amount", "must be in GHS"));
     }
-    let provider = provider(request.provider())?;
+    let provider = Provider::try_from(request.provider())
+        .map_err(|_| invalid("provider", "must be MTN, TELECEL or AT"))?;
     let mobile_number = |_| invalid("mobile_number", "must be a Ghana mobile number");
     Ok(NewCharge {
         merchant_id: merchant_id(&request.merchant_id)?,
@@ -131,6 +133,16 @@ fn hosted(session: &HostedSession, debited: Money) -> Result<Hosted> {
     })
 }
 
+pub fn callback(request: ReceiveCallbackRequest) -> Callback {
+    let signature = request.signature;
+    let headers = signature.map(|signature| ("x-paystack-signature".to_owned(), signature));
+    Callback {
+        token: request.token,
+        headers: headers.into_iter().collect(),
+        body: request.body,
+    }
+}
+
 fn amount(field: &'static str, money: Option<&ProtoMoney>) -> Result<Money> {
     let money = money.ok_or(invalid(field, "is missing"))?;
     let money =
@@ -139,15 +151,6 @@ fn amount(field: &'static str, money: Option<&ProtoMoney>) -> Result<Money> {
         return Err(invalid(field, "must be positive and at most 9999999999.99"));
     }
     Ok(money)
-}
-
-fn provider(provider: ProtoProvider) -> Result<Provider> {
-    match provider {
-        ProtoProvider::Mtn => Ok(Provider::Mtn),
-        ProtoProvider::Telecel => Ok(Provider::Telecel),
-        ProtoProvider::At => Ok(Provider::At),
-        ProtoProvider::Unspecified => Err(invalid("provider", "must be MTN, TELECEL or AT")),
-    }
 }
 
 fn optional(field: &'static str, value: Option<String>, most: usize) -> Result<Option<String>> {

@@ -7,6 +7,7 @@ use chassis::{
     ids::{ChargeId, MerchantId, RailReference, Reference, SessionId},
 };
 use db::{Conn, Result, Tx};
+use rails::RailName;
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -44,7 +45,7 @@ pub async fn insert(tx: &mut Tx, charge: &Charge) -> Result<bool> {
         .bind(charge.charge_number)
         .bind(&charge.tx_id_display)
         .bind(&charge.reference)
-        .bind(&charge.rail)
+        .bind(charge.rail)
         .bind(charge.rail_reference)
         .bind(&charge.callback_token)
         .bind(charge.amount().minor_units())
@@ -323,7 +324,7 @@ pub async fn mark_mismatched(tx: &mut Tx, id: ChargeId) -> Result<()> {
 /// The charge that has this callback address.
 pub async fn find_by_callback_token(
     conn: &mut Conn,
-    rail: &str,
+    rail: RailName,
     token: &str,
 ) -> Result<Option<ChargeId>> {
     let found: Option<(ChargeId,)> = conn
@@ -341,7 +342,7 @@ pub async fn find_by_callback_token(
 /// The charge that has this reference at its rail.
 pub async fn find_by_rail_reference(
     conn: &mut Conn,
-    rail: &str,
+    rail: RailName,
     rail_reference: RailReference,
 ) -> Result<Option<ChargeId>> {
     let found: Option<(ChargeId,)> = conn
@@ -384,7 +385,7 @@ macro_rules! claim {
 pub async fn claim_due(
     tx: &mut Tx,
     clock: &Clock,
-    rail: &str,
+    rail: RailName,
     limit: i64,
     lease: Duration,
 ) -> Result<Vec<Charge>> {
@@ -414,7 +415,7 @@ pub async fn claim_due(
 /// When this rail is to be asked next about a charge that nobody holds.
 pub async fn next_due(
     conn: &mut Conn,
-    rail: &str,
+    rail: RailName,
     real_now: Timestamp,
 ) -> Result<Option<Timestamp>> {
     let (due,): (Option<Timestamp>,) = conn

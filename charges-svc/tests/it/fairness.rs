@@ -9,7 +9,7 @@ use charges_svc::{
 use tokio::time::Instant;
 
 use crate::{
-    rails::network::{Network, Reaction, json},
+    network::{Network, Reaction, json},
     world::{World, new_charge, new_momo_charge, timing},
 };
 

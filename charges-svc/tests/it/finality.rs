@@ -9,18 +9,19 @@ use charges_svc::{
     case::CaseKind,
     charge::{Charge, Event, State},
     failure::FailureReason,
-    rail::Provider,
     store,
 };
+use chassis::provider::Provider;
 use proto::charges::{
     ChargeStatus, GetChargeRequest, ResolveChargeRequest, SubmitOtpRequest,
     resolve_charge_request::Outcome,
 };
+use rails::RailName;
 use tokio::sync::watch;
 use tonic::Code;
 
 use crate::{
-    rails::network::{Network, Reaction, json},
+    network::{Network, Reaction, json},
     world::{Neighbour, World, charge_of, check_refusal, request},
 };
 
@@ -358,7 +359,7 @@ async fn mtns_longer_time_counts_too() {
     let world = World::start_over(&network.address(), Neighbour::Open).await;
     world.stop().await;
     let then = world.clock.now() - Duration::from_secs(310);
-    let charge = charge_of(Provider::Mtn, "momo", then);
+    let charge = charge_of(Provider::Mtn, RailName::Momo, then);
     let charge = world.given(charge, &[]).await;
     let world = world.restart_beside(Neighbour::Open).await;
     world.clock.advance(Duration::from_secs(5)).await.unwrap();

@@ -14,7 +14,7 @@ use proto::charges::{
 };
 
 use crate::{
-    rails::network::{Network, json},
+    network::{Network, json},
     world::{World, new_momo_charge, timing},
 };
 

@@ -18,6 +18,7 @@ use proto::{
     charges::{ChargeStatus, charges_client::ChargesClient},
     sessions::record_transaction_response::Outcome,
 };
+use rails::RailName;
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},
@@ -52,8 +53,14 @@ async fn insert(db: &Db, charge: &Charge) {
 
 async fn claim(db: &Db, clock: &Clock) -> usize {
     let mut tx = db.begin().await.unwrap();
-    let claimed =
-        store::charges::claim_due(&mut tx, clock, "paystack", 8, Duration::from_secs(30)).await;
+    let claimed = store::charges::claim_due(
+        &mut tx,
+        clock,
+        RailName::Paystack,
+        8,
+        Duration::from_secs(30),
+    )
+    .await;
     tx.commit().await.unwrap();
     claimed.unwrap().len()
 }

@@ -12,13 +12,14 @@ use std::{
 use charges_svc::{
     charge::{Charge, State},
     failure::FailureReason,
-    rail::Provider,
 };
+use chassis::provider::Provider;
+use rails::RailName;
 use tokio::sync::watch;
 use tonic::Code;
 
 use crate::{
-    rails::network::{Network, Reaction, empty, json},
+    network::{Network, Reaction, empty, json},
     world::{Neighbour, World, charge_of, check_refusal, request},
 };
 
@@ -67,7 +68,7 @@ fn sent(network: &Network) -> usize {
 /// A charge whose process died right after its record was written.
 async fn given_orphan(world: &World, age: Duration) -> Charge {
     world.stop().await;
-    let charge = charge_of(Provider::Mtn, "momo", world.clock.now() - age);
+    let charge = charge_of(Provider::Mtn, RailName::Momo, world.clock.now() - age);
     world.given(charge, &[]).await
 }
 

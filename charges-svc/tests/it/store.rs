@@ -18,6 +18,7 @@ use chassis::{
 };
 use db::{Db, testing::TestDb};
 use futures::future::join_all;
+use rails::RailName;
 
 use crate::world::{lease, new_charge, timing};
 
@@ -54,9 +55,10 @@ impl Bare {
 
     async fn claim(&self, length: Duration) -> Vec<Charge> {
         let mut tx = self.db.begin().await.unwrap();
-        let claimed = store::charges::claim_due(&mut tx, &self.clock, "paystack", 8, length)
-            .await
-            .unwrap();
+        let claimed =
+            store::charges::claim_due(&mut tx, &self.clock, RailName::Paystack, 8, length)
+                .await
+                .unwrap();
         tx.commit().await.unwrap();
         claimed
     }
@@ -110,7 +112,7 @@ async fn due_charges_are_claimed_once_by_however_many() {
     assert_eq!(claimed.len(), all, "none was claimed twice");
     while !bare.claim(Duration::from_secs(30)).await.is_empty() {}
     let mut conn = bare.db.read().await.unwrap();
-    let next = store::charges::next_due(&mut conn, "paystack", bare.clock.real_now())
+    let next = store::charges::next_due(&mut conn, RailName::Paystack, bare.clock.real_now())
         .await
         .unwrap();
     assert_eq!(next, None, "what is held is waited for by nobody");
@@ -174,7 +176,8 @@ async fn a_callback_that_comes_while_the_rail_is_asked_is_not_lost() {
     let hint = async || {
         let token = &charge.callback_token;
         let mut conn = bare.db.read().await.unwrap();
-        let found = store::charges::find_by_callback_token(&mut conn, "paystack", token).await;
+        let found =
+            store::charges::find_by_callback_token(&mut conn, RailName::Paystack, token).await;
         assert_eq!(found.unwrap(), Some(charge.transaction_id));
         drop(conn);
         let mut tx = bare.db.begin().await.unwrap();

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, time::Duration};
 use charges_svc::{
     charge::{Charge, Event, Lease, NewCharge},
     config::Config,
-    rail::Provider,
     schedule::Timing,
     store,
 };
@@ -15,6 +14,7 @@ use chassis::{
     grpc::{self, Channel, Sockets},
     ids::{MerchantId, Reference},
     money::{Currency, Money},
+    provider::Provider,
     shutdown::{Shutdown, Tasks},
 };
 use clap::Parser as _;
@@ -26,6 +26,7 @@ use proto::{
     },
     sessions::record_transaction_response::Outcome,
 };
+use rails::RailName;
 use tokio::net::TcpListener;
 use tonic::{Code, Status};
 
@@ -313,10 +314,10 @@ pub fn timing() -> Timing<'static> {
 
 /// A Telecel payer's.
 pub fn new_charge(now: Timestamp) -> Charge {
-    charge_of(Provider::Telecel, "paystack", now)
+    charge_of(Provider::Telecel, RailName::Paystack, now)
 }
 
-pub fn charge_of(provider: Provider, rail: &str, now: Timestamp) -> Charge {
+pub fn charge_of(provider: Provider, rail: RailName, now: Timestamp) -> Charge {
     let new = NewCharge {
         merchant_id: MerchantId::new(),
         merchant_name: "Ama's Shop".to_owned(),
@@ -334,7 +335,7 @@ pub fn charge_of(provider: Provider, rail: &str, now: Timestamp) -> Charge {
 /// The same at the rail that debits MTN wallets.
 pub fn new_momo_charge(now: Timestamp) -> Charge {
     let mut charge = new_charge(now);
-    (charge.rail, charge.provider) = ("momo".to_owned(), Provider::Mtn);
+    (charge.rail, charge.provider) = (RailName::Momo, Provider::Mtn);
     charge
 }
 

@@ -28,6 +28,12 @@ const NOT_SECRET: [&str; 13] = [
     "test",
 ];
 
+/// Letters, digits, dots and dashes.
+pub fn is_name(text: &str) -> bool {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || ".-".contains(letter);
+    !text.is_empty() && text.chars().all(is_letter)
+}
+
 /// What is wrong with a process's settings: first a check of the settings as such, then of what
 /// production wants.
 #[derive(Debug)]

@@ -92,8 +92,13 @@ fn dependencies_point_one_way() {
     only("proto", &[]);
     only("chassis", &["proto"]);
     only("db", &["chassis"]);
+    only("rails", &["chassis"]);
     for service in SERVICES {
-        only(service, &["proto", "chassis", "db"]);
+        let rails: &[_] = match service {
+            "charges-svc" => &["rails"],
+            _ => &[],
+        };
+        only(service, &[&["proto", "chassis", "db"], rails].concat());
     }
     only("gateway", &["proto", "chassis"]);
     only("payctl", &["proto", "chassis"]);

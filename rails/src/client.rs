@@ -26,7 +26,7 @@ pub const RAIL_CALL_MAX: Duration = Duration::from_secs(8);
 
 /// A rail's address and the connections to it.
 #[derive(Clone, Debug)]
-pub struct Wire {
+pub struct RailClient {
     client: Client,
     /// Without a slash at its end.
     base: String,
@@ -57,7 +57,7 @@ enum Body {
     Untrusted,
 }
 
-impl Wire {
+impl RailClient {
     /// # Errors
     /// The address is no plain HTTP address, or TLS cannot be set up.
     pub fn new(base: &Url) -> anyhow::Result<Self> {

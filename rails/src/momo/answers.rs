@@ -2,11 +2,15 @@
 //!
 //! Promise: only a documented refusal is a refusal. All else is unknown, and a query will tell.
 
+use chassis::failure::FailureReason;
 use serde::Deserialize;
 
 use crate::{
-    failure::FailureReason,
-    rail::{Answer, Found, Requested, misconfigured, unmapped, wire::Reply, words::Member},
+    answer::{Answer, Found, Requested},
+    client::Reply,
+    name::RailName,
+    telemetry::{misconfigured, unmapped},
+    words::Member,
 };
 
 /// What a code means at submit and on a payment that ended FAILED. A code that is not here is
@@ -117,7 +121,7 @@ pub fn found(reply: &Reply) -> Answer<Found> {
     let outcome = match (reply.status.as_u16(), problem.code.code().as_str()) {
         (404, "RESOURCE_NOT_FOUND" | "TRANSACTION_NOT_FOUND") => Found::ReferenceUnknown,
         (401, _) if reply.is_unauthorized() => {
-            misconfigured("momo", "query");
+            misconfigured(RailName::Momo, "query");
             Found::Unknown
         }
         _ => Found::Unknown,
@@ -146,7 +150,7 @@ fn found_payment(reply: &Reply, payment: Payment) -> Answer<Found> {
 }
 
 fn reason_of(code: &str) -> FailureReason {
-    find_reason(code).unwrap_or_else(|| unmapped("momo"))
+    find_reason(code).unwrap_or_else(|| unmapped(RailName::Momo))
 }
 
 fn find_reason(code: &str) -> Option<FailureReason> {

@@ -1,17 +1,26 @@
-//! Whether a callback is Paystack's.
+//! Whether a callback is its rail's.
 
-use charges_svc::rail::{CallbackError, Paystack, Rail};
 use chassis::ids::RailReference;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use rails::{Callback, CallbackError, CallbackSubject, RailName};
 use sha2::Sha512;
 
 use super::{CALLBACK_TOKEN, SECRET_KEY, rails};
 
-fn reader() -> Paystack {
-    match rails(&[]).unwrap().by_name("paystack") {
-        Some(Rail::Paystack(paystack)) => paystack.clone(),
-        other => panic!("{other:?}"),
-    }
+/// What is believed of a callback at the address of `rail`.
+fn read(
+    rail: RailName,
+    token: &str,
+    body: &[u8],
+    signature: Option<&str>,
+) -> Result<CallbackSubject, CallbackError> {
+    let signature = signature.map(|text| ("x-paystack-signature".to_owned(), text.to_owned()));
+    let callback = Callback {
+        token: token.to_owned(),
+        headers: signature.into_iter().collect(),
+        body: body.to_vec(),
+    };
+    rails(&[]).unwrap().get(rail).read_callback(&callback)
 }
 
 fn sign(key: &str, body: &[u8]) -> String {
@@ -26,17 +35,16 @@ fn a_callback_is_believed_with_its_token_and_signature() {
         r#"{{"event":"charge.success","data":{{"reference":"{rail_reference}","amount":2550}}}}"#
     );
     let signature = sign(SECRET_KEY, body.as_bytes());
-    let reader = reader();
     let read = |token: &str, signature: Option<&str>| {
-        reader.read_callback(token, body.as_bytes(), signature)
+        read(RailName::Paystack, token, body.as_bytes(), signature)
     };
     assert_eq!(
         read(CALLBACK_TOKEN, Some(&signature)),
-        Ok(Some(rail_reference))
+        Ok(CallbackSubject::Reference(rail_reference))
     );
     assert_eq!(
         read(CALLBACK_TOKEN, Some(&signature.to_uppercase())),
-        Ok(Some(rail_reference))
+        Ok(CallbackSubject::Reference(rail_reference))
     );
     for token in [
         "",
@@ -70,8 +78,8 @@ fn a_signature_is_the_one_that_others_compute() {
     // printf '{}' | openssl dgst -sha512 -hmac sk_test_abcdef
     let signature = "c13dfe86f607320de36e689f7fbeea36c3a28467afd1fc1064862a6882a73dd7b3968b01a7eb5d73c9784706f4d27a6ff4420b638ac692c56f116d477715b9cc";
     assert_eq!(
-        reader().read_callback(CALLBACK_TOKEN, b"{}", Some(signature)),
-        Ok(None)
+        read(RailName::Paystack, CALLBACK_TOKEN, b"{}", Some(signature)),
+        Ok(CallbackSubject::Nothing)
     );
 }
 
@@ -86,7 +94,17 @@ fn a_signed_callback_about_nothing_of_ours_names_nothing() {
         r#"{"data":{"reference":"not-ours"}}"#,
     ] {
         let signature = sign(SECRET_KEY, body.as_bytes());
-        let read = reader().read_callback(CALLBACK_TOKEN, body.as_bytes(), Some(&signature));
-        assert_eq!(read, Ok(None), "{body}");
+        let body = body.as_bytes();
+        let read = read(RailName::Paystack, CALLBACK_TOKEN, body, Some(&signature));
+        assert_eq!(read, Ok(CallbackSubject::Nothing), "{body:?}");
     }
+}
+
+#[test]
+fn mtn_signs_nothing_so_the_address_is_what_its_callbacks_are_known_by() {
+    for (body, signature) in [("{}", None), ("not json", Some("00ff"))] {
+        let read = read(RailName::Momo, "any-token", body.as_bytes(), signature);
+        assert_eq!(read, Ok(CallbackSubject::Address), "{body}");
+    }
+    assert!(RailName::Momo.terms().callback_headers.is_empty());
 }

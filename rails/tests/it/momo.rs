@@ -2,15 +2,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use charges_svc::{
-    failure::FailureReason,
-    rail::{Found, OtpSubmitted, Provider, Rail, Requested},
-};
 use chassis::{
+    failure::FailureReason,
     ids::RailReference,
     money::{Currency, Money},
+    provider::Provider,
 };
 use futures::future::join;
+use rails::{Found, OtpSubmitted, Rail, Requested};
 
 use super::{
     ACCEPTED, API_KEY, Logged, SUBSCRIPTION_KEY,

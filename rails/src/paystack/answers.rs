@@ -2,14 +2,15 @@
 //!
 //! Promise: only a documented refusal is a refusal. All else is unknown, and a query will tell.
 
+use chassis::failure::FailureReason;
 use serde::Deserialize;
 
 use crate::{
-    failure::FailureReason,
-    rail::{
-        Answer, Found, OtpSubmitted, Query, Requested, misconfigured, unmapped, wire::Reply,
-        words::Member,
-    },
+    answer::{Answer, Found, OtpSubmitted, Query, Requested},
+    client::Reply,
+    name::RailName,
+    telemetry::{misconfigured, unmapped},
+    words::Member,
 };
 
 /// What a failure's text means: the first that it contains, in lower case. A text without any is
@@ -133,7 +134,7 @@ impl Said {
     fn reason(&self) -> FailureReason {
         let words = self.words().to_lowercase();
         let known = REASONS.iter().find(|(known, _)| words.contains(known));
-        known.map_or_else(|| unmapped("paystack"), |(_, reason)| *reason)
+        known.map_or_else(|| unmapped(RailName::Paystack), |(_, reason)| *reason)
     }
 
     /// The code that the payer was given, and the payment with it.
@@ -209,7 +210,7 @@ pub fn otp_submitted(reply: &Reply) -> Answer<OtpSubmitted> {
         200 => otp_stage(&said),
         // Refused before it was looked at.
         401 if reply.is_unauthorized() => {
-            misconfigured("paystack", "submit_otp");
+            misconfigured(RailName::Paystack, "submit_otp");
             OtpSubmitted::NotSent
         }
         _ => OtpSubmitted::Unknown,
@@ -240,7 +241,7 @@ pub fn found(reply: &Reply, query: &Query) -> Answer<Found> {
         (200, _) => found_stage(&said, query),
         (400 | 404, "TRANSACTION_NOT_FOUND") => Found::ReferenceUnknown,
         (401, _) if reply.is_unauthorized() => {
-            misconfigured("paystack", "query");
+            misconfigured(RailName::Paystack, "query");
             Found::Unknown
         }
         _ => Found::Unknown,

@@ -2,15 +2,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use charges_svc::{
-    failure::FailureReason,
-    rail::{Found, OtpSubmitted, Provider, Query, Rail, Requested},
-};
 use chassis::{
+    failure::FailureReason,
     ids::RailReference,
     money::{Currency, Money},
+    provider::Provider,
 };
 use futures::future::{join, join_all, join3};
+use rails::{Found, OtpSubmitted, Query, Rail, Requested};
 use secrecy::SecretString;
 
 use super::{

@@ -2,12 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use charges_svc::{
-    failure::FailureReason,
-    rail::{Found, Provider, Requested},
-};
-use chassis::ids::RailReference;
+use chassis::{failure::FailureReason, ids::RailReference, provider::Provider};
 use futures::future::join_all;
+use rails::{Found, Requested};
 
 use super::{
     ACCEPTED,

@@ -1,0 +1,76 @@
+//! Where MTN is, and who we are to it.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use chassis::config::{Refusals, duration, is_name};
+use clap::Args;
+use reqwest::Url;
+use secrecy::{ExposeSecret as _, SecretString};
+use uuid::Uuid;
+
+use crate::checks::{check_secret, check_timeout, check_url};
+
+/// MTN lets a partner make ten calls a second.
+const MOMO_QUERIES_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("not zero");
+
+/// MTN MoMo Open API, collection product.
+#[derive(Clone, Debug, Args)]
+pub struct MomoSettings {
+    /// Address of the API, such as `https://sandbox.momodeveloper.mtn.com`.
+    #[arg(long, env = "MOMO_BASE_URL")]
+    pub momo_base_url: Url,
+
+    /// Subscription key of the collection product.
+    #[arg(long, env = "MOMO_SUBSCRIPTION_KEY", hide_env_values = true)]
+    pub momo_subscription_key: SecretString,
+
+    /// API user, a UUID.
+    #[arg(long, env = "MOMO_API_USER", hide_env_values = true)]
+    pub momo_api_user: SecretString,
+
+    /// API key of the API user.
+    #[arg(long, env = "MOMO_API_KEY", hide_env_values = true)]
+    pub momo_api_key: SecretString,
+
+    /// `X-Target-Environment`: `sandbox`, or `mtnghana`.
+    #[arg(long, env = "MOMO_TARGET_ENVIRONMENT")]
+    pub momo_target_environment: String,
+
+    /// How long a payment request may take, the token that it needs included; 8 s at most. Half of
+    /// it is left for the request itself.
+    #[arg(long, env = "MOMO_REQUEST_TIMEOUT", default_value = "8s", value_parser = duration)]
+    pub momo_request_timeout: Duration,
+
+    /// How long a query may take; 8 s at most.
+    #[arg(long, env = "MOMO_QUERY_TIMEOUT", default_value = "5s", value_parser = duration)]
+    pub momo_query_timeout: Duration,
+
+    /// How often this process asks MTN what became of payments; more wait. Several replicas share
+    /// what MTN allows a partner, ten calls a second: each is given its part.
+    #[arg(long, env = "MOMO_QUERIES_PER_SECOND", default_value_t = MOMO_QUERIES_PER_SECOND)]
+    pub momo_queries_per_second: NonZeroU32,
+}
+
+impl MomoSettings {
+    pub fn check(&self, refusals: &mut Refusals) {
+        check_url(refusals, "MOMO_BASE_URL", &self.momo_base_url);
+        let key = &self.momo_subscription_key;
+        check_secret(refusals, "MOMO_SUBSCRIPTION_KEY", key);
+        let user = self.momo_api_user.expose_secret();
+        let is_uuid = Uuid::parse_str(user).is_ok();
+        refusals.unless(is_uuid, "MOMO_API_USER", "the API user's UUID");
+        check_secret(refusals, "MOMO_API_KEY", &self.momo_api_key);
+        let target = &self.momo_target_environment;
+        let is_name = is_name(target);
+        refusals.unless(is_name, "MOMO_TARGET_ENVIRONMENT", "mtnghana or sandbox");
+        let is_real = !target.eq_ignore_ascii_case("sandbox");
+        refusals.in_production(is_real, "MOMO_TARGET_ENVIRONMENT", "mtnghana");
+        check_timeout(refusals, "MOMO_REQUEST_TIMEOUT", self.momo_request_timeout);
+        check_timeout(refusals, "MOMO_QUERY_TIMEOUT", self.momo_query_timeout);
+    }
+
+    /// The longest that any of its calls may take.
+    pub fn longest_call(&self) -> Duration {
+        self.momo_request_timeout.max(self.momo_query_timeout)
+    }
+}

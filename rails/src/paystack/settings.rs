@@ -1,0 +1,92 @@
+//! Where Paystack is, and who we are to it.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use chassis::{
+    config::{Refusals, duration, is_name},
+    ids,
+};
+use clap::Args;
+use reqwest::Url;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::checks::{check_secret, check_timeout, check_url};
+
+/// Paystack publishes no limit; this many find the outcome of as many payments as it takes.
+const PAYSTACK_QUERIES_PER_SECOND: NonZeroU32 = NonZeroU32::new(20).expect("not zero");
+
+/// Paystack Charge API.
+#[derive(Clone, Debug, Args)]
+pub struct PaystackSettings {
+    /// Address of the API.
+    #[arg(
+        long,
+        env = "PAYSTACK_BASE_URL",
+        default_value = "https://api.paystack.co"
+    )]
+    pub paystack_base_url: Url,
+
+    /// Secret key (`sk_live_…` or `sk_test_…`); also signs what Paystack sends us.
+    #[arg(long, env = "PAYSTACK_SECRET_KEY", hide_env_values = true)]
+    pub paystack_secret_key: SecretString,
+
+    /// Domain of the e-mail address that stands in for a payer who gave none.
+    #[arg(long, env = "PAYSTACK_EMAIL_DOMAIN")]
+    pub paystack_email_domain: String,
+
+    /// The secret last segment of the webhook address that is configured at Paystack:
+    /// `{gateway}/rails/paystack/{token}`.
+    #[arg(long, env = "PAYSTACK_CALLBACK_TOKEN", hide_env_values = true)]
+    pub paystack_callback_token: SecretString,
+
+    /// How long a payment request or a submitted OTP may take; 8 s at most.
+    #[arg(long, env = "PAYSTACK_REQUEST_TIMEOUT", default_value = "8s", value_parser = duration)]
+    pub paystack_request_timeout: Duration,
+
+    /// How long a query may take; 8 s at most.
+    #[arg(long, env = "PAYSTACK_QUERY_TIMEOUT", default_value = "5s", value_parser = duration)]
+    pub paystack_query_timeout: Duration,
+
+    /// How often this process asks Paystack what became of payments; more wait. Each replica has as
+    /// many.
+    #[arg(
+        long,
+        env = "PAYSTACK_QUERIES_PER_SECOND",
+        default_value_t = PAYSTACK_QUERIES_PER_SECOND
+    )]
+    pub paystack_queries_per_second: NonZeroU32,
+}
+
+impl PaystackSettings {
+    pub fn check(&self, refusals: &mut Refusals) {
+        check_url(refusals, "PAYSTACK_BASE_URL", &self.paystack_base_url);
+        let key = &self.paystack_secret_key;
+        check_secret(refusals, "PAYSTACK_SECRET_KEY", key);
+        let is_live = key.expose_secret().starts_with("sk_live_");
+        refusals.in_production(
+            is_live,
+            "PAYSTACK_SECRET_KEY",
+            "a key that begins with sk_live_",
+        );
+        let domain = &self.paystack_email_domain;
+        refusals.unless(
+            is_name(domain) && domain.contains('.'),
+            "PAYSTACK_EMAIL_DOMAIN",
+            "a domain's name",
+        );
+        let token = &self.paystack_callback_token;
+        check_secret(refusals, "PAYSTACK_CALLBACK_TOKEN", token);
+        // With any other, Paystack's calls would go to an address that is nobody's.
+        let is_good = ids::is_segment(token.expose_secret());
+        refusals.unless(is_good, "PAYSTACK_CALLBACK_TOKEN", ids::SEGMENT_FORM);
+        let (request, query) = (self.paystack_request_timeout, self.paystack_query_timeout);
+        check_timeout(refusals, "PAYSTACK_REQUEST_TIMEOUT", request);
+        check_timeout(refusals, "PAYSTACK_QUERY_TIMEOUT", query);
+    }
+
+    /// The longest that any of its calls may take.
+    pub fn longest_call(&self) -> Duration {
+        self.paystack_request_timeout
+            .max(self.paystack_query_timeout)
+    }
+}

@@ -1,0 +1,168 @@
+//! A rail, ready to be called, and every question that the rest of the service has about one.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use chassis::ids::RailReference;
+use secrecy::{ExposeSecret as _, SecretString};
+use tracing::{field::Empty, info_span};
+
+use crate::{
+    answer::{Answer, Found, OtpSubmitted, Outcome, PaymentRequest, Query, Requested},
+    callback::{Callback, CallbackError, CallbackSubject},
+    momo::{self, Momo},
+    name::{RailName, Terms},
+    paystack::{self, Paystack},
+    telemetry::observed,
+    words,
+};
+
+/// A rail, ready to be called. Clones share its connections.
+#[derive(Clone, Debug)]
+pub enum Rail {
+    Momo(Momo),
+    Paystack(Paystack),
+}
+
+impl RailName {
+    pub fn terms(self) -> &'static Terms {
+        match self {
+            Self::Momo => &momo::TERMS,
+            Self::Paystack => &paystack::TERMS,
+        }
+    }
+}
+impl Rail {
+    pub fn name(&self) -> RailName {
+        match self {
+            Self::Momo(_) => RailName::Momo,
+            Self::Paystack(_) => RailName::Paystack,
+        }
+    }
+
+    /// See [`Terms::refuses_second_use`].
+    pub fn refuses_second_use(&self) -> bool {
+        self.name().terms().refuses_second_use
+    }
+
+    /// How long a payer has to approve, by the network's own clock.
+    pub fn approval_window(&self) -> Duration {
+        match self {
+            Self::Momo(rail) => rail.approval_window(),
+            Self::Paystack(rail) => rail.approval_window(),
+        }
+    }
+
+    /// How often this process may ask it.
+    pub fn queries_per_second(&self) -> NonZeroU32 {
+        match self {
+            Self::Momo(rail) => rail.queries_per_second(),
+            Self::Paystack(rail) => rail.queries_per_second(),
+        }
+    }
+
+    /// Asks for the debit, once. Takes 8 s at most.
+    pub async fn request_payment(&self, request: &PaymentRequest) -> Answer<Requested> {
+        let name = self.name();
+        let span = info_span!(
+            "rail.request_payment",
+            otel.kind = "client",
+            rail = name.code(),
+            outcome = Empty,
+            reason = Empty,
+            duration_ms = Empty
+        );
+        let call = async {
+            match self {
+                Self::Momo(rail) => rail.request_payment(request).await,
+                Self::Paystack(rail) => rail.request_payment(request).await,
+            }
+        };
+        let answer = observed(name, "request_payment", span, call).await;
+        cleaned(answer, self.secrets(), &[&request.callback_token])
+    }
+
+    /// Hands on the code that the payer was given, once. Takes 8 s at most.
+    pub async fn submit_otp(
+        &self,
+        rail_reference: RailReference,
+        otp: &SecretString,
+    ) -> Answer<OtpSubmitted> {
+        let name = self.name();
+        let span = info_span!(
+            "rail.submit_otp",
+            otel.kind = "client",
+            rail = name.code(),
+            outcome = Empty,
+            reason = Empty,
+            duration_ms = Empty
+        );
+        let call = async {
+            match self {
+                Self::Momo(rail) => rail.submit_otp(),
+                Self::Paystack(rail) => rail.submit_otp(rail_reference, otp).await,
+            }
+        };
+        let answer = observed(name, "submit_otp", span, call).await;
+        cleaned(answer, self.secrets(), &[otp.expose_secret()])
+    }
+
+    /// Asks what became of a payment.
+    pub async fn query(&self, query: &Query) -> Answer<Found> {
+        let name = self.name();
+        let span = info_span!(
+            "rail.query",
+            otel.kind = "client",
+            rail = name.code(),
+            outcome = Empty,
+            reason = Empty,
+            duration_ms = Empty
+        );
+        let call = async {
+            match self {
+                Self::Momo(rail) => rail.query(query).await,
+                Self::Paystack(rail) => rail.query(query).await,
+            }
+        };
+        let answer = observed(name, "query", span, call).await;
+        cleaned(answer, self.secrets(), &[])
+    }
+
+    /// Checks that a callback is the rail's, as far as the rail lets us, and tells which charge it is
+    /// about.
+    ///
+    /// # Errors
+    /// It is not the rail's.
+    pub fn read_callback(&self, callback: &Callback) -> Result<CallbackSubject, CallbackError> {
+        match self {
+            Self::Momo(rail) => rail.read_callback(callback),
+            Self::Paystack(rail) => rail.read_callback(callback),
+        }
+    }
+
+    /// What must not stand in any text.
+    fn secrets(&self) -> &[SecretString] {
+        match self {
+            Self::Momo(rail) => rail.secrets(),
+            Self::Paystack(rail) => rail.secrets(),
+        }
+    }
+}
+
+/// Takes every secret and phone number out of what the rail wrote.
+fn cleaned<T: Outcome>(
+    mut answer: Answer<T>,
+    ours: &[SecretString],
+    of_this_call: &[&str],
+) -> Answer<T> {
+    let ours = ours.iter().map(|secret| secret.expose_secret());
+    let secrets: Vec<&str> = ours.chain(of_this_call.iter().copied()).collect();
+    let texts = [
+        Some(&mut answer.rail_text),
+        answer.outcome.instruction_mut(),
+    ];
+    for text in texts.into_iter().flatten() {
+        let cleaned = text.take().map(|text| words::clean(&text, &secrets));
+        *text = cleaned.filter(|text| !text.is_empty());
+    }
+    answer
+}

@@ -1,0 +1,112 @@
+//! The rails' settings: where they are, who we are to them, and which provider goes over which.
+
+use std::time::Duration;
+
+use chassis::{
+    config::{Refusals, duration},
+    provider::Provider,
+};
+use clap::Args;
+use reqwest::Url;
+
+use crate::{checks::check_url, momo::MomoSettings, name::RailName, paystack::PaystackSettings};
+
+/// Every rail, and the table of which carries which provider.
+#[derive(Clone, Debug, Args)]
+pub struct Settings {
+    #[command(flatten)]
+    pub momo: MomoSettings,
+
+    #[command(flatten)]
+    pub paystack: PaystackSettings,
+
+    #[command(flatten)]
+    pub routes: Routes,
+
+    /// Public address of the gateway, where rails that are told an address with each payment call
+    /// back. Without it they are told none, and payments are found by asking alone.
+    #[arg(long, env = "CALLBACK_BASE_URL")]
+    pub callback_base_url: Option<Url>,
+
+    /// How long a payer has to approve, where the network gives more, as no real one does: networks
+    /// give 300 s (MTN MoMo) and 180 s (Paystack).
+    #[arg(long, env = "APPROVAL_WINDOW", default_value = "300s", value_parser = duration)]
+    pub approval_window: Duration,
+}
+
+/// Which rail carries which provider.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Routes {
+    /// The rail that debits MTN wallets.
+    #[arg(long, env = "RAIL_MTN", value_enum, default_value_t = RailName::Momo)]
+    pub rail_mtn: RailName,
+
+    /// The rail that debits Telecel wallets.
+    #[arg(long, env = "RAIL_TELECEL", value_enum, default_value_t = RailName::Paystack)]
+    pub rail_telecel: RailName,
+
+    /// The rail that debits AT wallets.
+    #[arg(long, env = "RAIL_AT", value_enum, default_value_t = RailName::Paystack)]
+    pub rail_at: RailName,
+}
+
+impl Routes {
+    pub fn rail_for(&self, provider: Provider) -> RailName {
+        match provider {
+            Provider::Mtn => self.rail_mtn,
+            Provider::Telecel => self.rail_telecel,
+            Provider::At => self.rail_at,
+        }
+    }
+
+    fn check(&self, refusals: &mut Refusals) {
+        for provider in Provider::ALL {
+            let variable = match provider {
+                Provider::Mtn => "RAIL_MTN",
+                Provider::Telecel => "RAIL_TELECEL",
+                Provider::At => "RAIL_AT",
+            };
+            let carries = |rail: &RailName| rail.terms().carries.contains(provider);
+            let carriers = RailName::ALL.iter().filter(|rail| carries(rail));
+            let carriers: Vec<_> = carriers.map(|rail| rail.code()).collect();
+            let wants = format!("a rail that carries {provider}: {}", carriers.join(" or "));
+            refusals.unless(carries(&self.rail_for(*provider)), variable, &wants);
+        }
+    }
+}
+
+impl Settings {
+    pub fn check(&self, refusals: &mut Refusals) {
+        let Self {
+            momo,
+            paystack,
+            routes,
+            callback_base_url,
+            approval_window,
+        } = self;
+        momo.check(refusals);
+        paystack.check(refusals);
+        routes.check(refusals);
+        if let Some(url) = callback_base_url {
+            check_url(refusals, "CALLBACK_BASE_URL", url);
+        }
+        let waits = !approval_window.is_zero();
+        refusals.unless(waits, "APPROVAL_WINDOW", "more than nothing");
+        // A charge would be given up while the payer can still approve it.
+        let windows = RailName::ALL
+            .iter()
+            .map(|rail| rail.terms().approval_window);
+        let longest = windows.max().unwrap_or_default();
+        let wants = format!("at least {}m", longest.as_secs().div_ceil(60));
+        refusals.in_production(*approval_window >= longest, "APPROVAL_WINDOW", &wants);
+    }
+
+    /// The longest that any call of a rail may take.
+    pub fn longest_call(&self) -> Duration {
+        let of = |rail: &RailName| match rail {
+            RailName::Momo => self.momo.longest_call(),
+            RailName::Paystack => self.paystack.longest_call(),
+        };
+        RailName::ALL.iter().map(of).max().unwrap_or_default()
+    }
+}

@@ -1,0 +1,60 @@
+//! What is counted and logged of calls to rails.
+
+use std::{future::Future, time::Duration};
+
+use chassis::failure::FailureReason;
+use tokio::time::Instant;
+use tracing::{Instrument as _, Span};
+
+use crate::{
+    answer::{Answer, Outcome},
+    name::RailName,
+};
+
+/// Runs a call in its span, and tells what came of it and how long it took.
+pub async fn observed<T: Outcome>(
+    rail: RailName,
+    call: &'static str,
+    span: Span,
+    work: impl Future<Output = Answer<T>>,
+) -> Answer<T> {
+    let started = Instant::now();
+    let answer = work.instrument(span.clone()).await;
+    let (outcome, took) = (answer.outcome.label(), started.elapsed());
+    span.record("outcome", outcome);
+    span.record(
+        "duration_ms",
+        u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+    );
+    if let Some(reason) = answer.outcome.reason() {
+        span.record("reason", reason.code());
+        if reason == FailureReason::RailConfiguration {
+            span.in_scope(|| misconfigured(rail, call));
+        }
+    }
+    count_call(rail, call, outcome, took);
+    answer
+}
+
+pub fn count_call(rail: RailName, call: &'static str, outcome: &'static str, took: Duration) {
+    let rail = rail.code();
+    let labels = [("rail", rail), ("call", call), ("outcome", outcome)];
+    metrics::counter!("rail_calls_total", &labels).increment(1);
+    metrics::histogram!("rail_call_seconds", "rail" => rail, "call" => call).record(took);
+}
+
+/// The rail says that the mistake is ours: somebody must look, since no payment will pass.
+pub fn misconfigured(rail: RailName, call: &'static str) {
+    let rail = rail.code();
+    tracing::error!(rail, call, "the rail refuses our configuration");
+    metrics::counter!("rail_configuration_errors_total", "rail" => rail, "call" => call)
+        .increment(1);
+}
+
+/// The rail gave a reason that no rule of ours knows; its words are kept with the evidence.
+pub fn unmapped(rail: RailName) -> FailureReason {
+    let rail = rail.code();
+    tracing::warn!(rail, "the rail gave a reason that is not mapped");
+    metrics::counter!("rail_unmapped_text_total", "rail" => rail).increment(1);
+    FailureReason::RailError
+}
