@@ -8,6 +8,7 @@ pub mod clock;
 pub mod closed_list;
 pub mod config;
 pub mod failure;
+pub mod fixed_window;
 pub mod grpc;
 pub mod http;
 pub mod ids;

@@ -10,14 +10,13 @@
 //! unseen. What was right within the last hour passes it by.
 
 use std::{
-    collections::HashMap,
     hash::{BuildHasher as _, Hash, RandomState},
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
-use chassis::clock::{Clock, Timestamp};
+use chassis::{clock::Clock, fixed_window::FixedWindow};
 use moka::future::Cache;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -60,19 +59,13 @@ impl Limit {
             window: Duration::from_secs(60),
         }
     }
-
-    fn window_seconds(&self) -> i64 {
-        let seconds = i64::try_from(self.window.as_secs());
-        seconds.unwrap_or(i64::MAX).max(1)
-    }
 }
 
 /// Counts wrong guesses per address and window.
 #[derive(Debug)]
 pub struct Guesses {
-    limit: Limit,
-    clock: Clock,
-    window: Mutex<Window>,
+    most: u32,
+    wrong: FixedWindow<IpAddr>,
     line: Arc<Room>,
     narrow: Semaphore,
     /// Hashes of guesses.
@@ -80,21 +73,13 @@ pub struct Guesses {
     hasher: RandomState,
 }
 
-#[derive(Debug, Default)]
-struct Window {
-    /// Which it is, counted from 1970.
-    number: i64,
-    wrong: HashMap<IpAddr, u32>,
-}
-
 impl Guesses {
     /// For an address where so many requests may run at once.
     pub fn new(limit: Limit, requests_max: usize, clock: Clock) -> Self {
         let line_max = (requests_max / LINE_SHARE).clamp(1, LINE_MAX);
         Self {
-            limit,
-            clock,
-            window: Mutex::default(),
+            most: limit.most,
+            wrong: FixedWindow::new(limit.window, ADDRESSES_MAX, clock),
             line: Arc::new(Room::new(line_max, line_max.div_ceil(ADDRESS_SHARE))),
             narrow: Semaphore::new(LOOK_UPS_MAX),
             right: Cache::builder()
@@ -133,12 +118,12 @@ impl Guesses {
         address: IpAddr,
         guess: u64,
     ) -> Result<Option<(Arc<Place>, SemaphorePermit<'_>)>, Error> {
-        let wait = self.wait_seconds(address, self.clock.host_now());
-        let Some(retry_after_seconds) = wait.filter(|_| !self.right.contains_key(&guess)) else {
+        let decision = self.wrong.look(&network(address), self.most);
+        if decision.allowed || self.right.contains_key(&guess) {
             return Ok(None);
-        };
+        }
         let place = self.line.enter(address).ok_or(Error::TooManyGuesses {
-            retry_after_seconds,
+            retry_after_seconds: decision.reset_seconds,
         })?;
         metrics::counter!("gateway_look_ups_queued_total").increment(1);
         let turn = tokio::time::timeout(DEADLINE, self.narrow.acquire());
@@ -148,53 +133,13 @@ impl Guesses {
 
     /// Counts a wrong guess. Returns how it is answered: by `error`, or past the limit by the wait.
     pub fn refuse(&self, address: IpAddr, error: Error) -> Error {
-        let now = self.clock.host_now();
-        if let Some(retry_after_seconds) = self.wait_seconds(address, now) {
-            return Error::TooManyGuesses {
-                retry_after_seconds,
-            };
+        let decision = self.wrong.take([(network(address), self.most)]);
+        if decision.allowed {
+            return error;
         }
-        self.count(address, now);
-        error
-    }
-
-    /// Whether the address has used up its guesses: how many seconds it has to wait.
-    fn wait_seconds(&self, address: IpAddr, now: Timestamp) -> Option<u32> {
-        if self.limit.most == 0 {
-            return None;
+        Error::TooManyGuesses {
+            retry_after_seconds: decision.reset_seconds,
         }
-        let wrong = self.window(now).wrong.get(&network(address)).copied();
-        let length = self.limit.window_seconds();
-        let left = length - now.unix_seconds().rem_euclid(length);
-        wrong
-            .filter(|wrong| *wrong >= self.limit.most)
-            .map(|_| u32::try_from(left).unwrap_or(u32::MAX))
-    }
-
-    fn count(&self, address: IpAddr, now: Timestamp) {
-        if self.limit.most == 0 {
-            return;
-        }
-        let mut window = self.window(now);
-        let address = network(address);
-        let is_full = window.wrong.len() >= ADDRESSES_MAX;
-        if is_full && !window.wrong.contains_key(&address) {
-            return;
-        }
-        let wrong = window.wrong.entry(address).or_default();
-        *wrong = wrong.saturating_add(1);
-    }
-
-    /// The window of now.
-    fn window(&self, now: Timestamp) -> MutexGuard<'_, Window> {
-        // No code panics while it holds the lock.
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = now.unix_seconds().div_euclid(self.limit.window_seconds());
-        if window.number != number {
-            window.number = number;
-            window.wrong.clear();
-        }
-        window
     }
 }
 
@@ -206,32 +151,40 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    fn at(text: &str) -> Timestamp {
-        text.parse().expect("a timestamp")
+    /// A guard and its clock, which stands still until it is stepped.
+    fn guard_of(per_minute: u32) -> (Guesses, Clock) {
+        let start = "2026-01-31T09:00:18.500Z".parse().expect("a timestamp");
+        let clock = Clock::simulated(start, 0, -1_000_000);
+        let limit = Limit::per_minute(per_minute);
+        (Guesses::new(limit, 1_024, clock.clone()), clock)
     }
 
-    fn guard_of(per_minute: u32) -> Guesses {
-        Guesses::new(Limit::per_minute(per_minute), 1_024, Clock::system())
+    /// The wait that a wrong guess is answered with.
+    fn wait_after_a_guess(guard: &Guesses, from: &str) -> Option<u32> {
+        match guard.refuse(address(from), Error::InvalidApiKey) {
+            Error::TooManyGuesses {
+                retry_after_seconds,
+            } => Some(retry_after_seconds),
+            _ => None,
+        }
     }
 
     #[test]
     fn an_address_waits_for_the_minutes_end_once_its_guesses_are_used_up() {
-        let guard = guard_of(2);
-        let now = at("2026-01-31T09:00:18.500Z");
-        guard.count(address("192.0.2.1"), now);
-        assert_eq!(guard.wait_seconds(address("192.0.2.1"), now), None);
-        guard.count(address("::ffff:192.0.2.1"), now);
-        assert_eq!(guard.wait_seconds(address("192.0.2.1"), now), Some(42));
-        assert_eq!(guard.wait_seconds(address("192.0.2.2"), now), None);
-        let next_minute = at("2026-01-31T09:01:00.000Z");
-        assert_eq!(guard.wait_seconds(address("192.0.2.1"), next_minute), None);
+        let (guard, clock) = guard_of(2);
+        assert_eq!(wait_after_a_guess(&guard, "192.0.2.1"), None);
+        assert_eq!(wait_after_a_guess(&guard, "::ffff:192.0.2.1"), None);
+        assert_eq!(wait_after_a_guess(&guard, "192.0.2.1"), Some(42));
+        assert_eq!(wait_after_a_guess(&guard, "192.0.2.2"), None);
+        clock.step_host(41_500);
+        assert_eq!(wait_after_a_guess(&guard, "192.0.2.1"), None);
     }
 
     #[test]
     fn zero_means_no_limit() {
-        let guard = guard_of(0);
-        let now = at("2026-01-31T09:00:18.500Z");
-        guard.count(address("192.0.2.1"), now);
-        assert_eq!(guard.wait_seconds(address("192.0.2.1"), now), None);
+        let (guard, _) = guard_of(0);
+        for _ in 0..3 {
+            assert_eq!(wait_after_a_guess(&guard, "192.0.2.1"), None);
+        }
     }
 }

@@ -188,7 +188,7 @@ fn pages(config: &Config, channels: &Channels, clock: &Clock) -> Checkout {
         charges: Backend::new("charges", charges),
         rates: Rates::new(&config.checkout_rates),
         rescue: config.checkout_rescue.clone().unwrap_or_default(),
-        abuse: Abuse::new(config.abuse),
+        abuse: Abuse::new(config.abuse, clock.clone()),
         guesses: Guesses::new(config.abuse.unknown(), config.requests_max, clock.clone()),
         clock: clock.clone(),
         trusted_proxies: config.trusted_proxies(),

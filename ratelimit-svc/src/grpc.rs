@@ -7,8 +7,8 @@ use proto::ratelimit::{
 use tonic::{Request, Response, Status};
 
 use crate::{
+    bucket::{Bucket, WINDOW},
     service::Service,
-    window::{Bucket, WINDOW},
 };
 
 #[tonic::async_trait]

@@ -4,12 +4,11 @@
 //! the concurrency and however many replicas, by one clock, that of Redis; and it always decides:
 //! while Redis is away each replica counts by itself.
 
+mod bucket;
 pub mod config;
 pub mod grpc;
 pub mod service;
 mod shared;
-mod table;
-mod window;
 
 use anyhow::Context as _;
 use chassis::{

@@ -2,20 +2,24 @@
 
 use std::sync::Arc;
 
-use chassis::clock::Clock;
+use chassis::{
+    clock::Clock,
+    fixed_window::{Decision, FixedWindow},
+};
 
 use crate::{
+    bucket::{Bucket, WINDOW},
     config::{Config, Limits},
     shared::{Error, Shared},
-    table::Table,
-    window::{Bucket, Decision},
 };
 
 #[derive(Clone)]
 pub struct Service {
-    /// `None`: this process is alone and its table is the truth.
+    /// `None`: this process is alone and its own counts are the truth.
     shared: Option<Shared>,
-    table: Arc<Table>,
+    /// This process's counts: for the local stack, and while Redis is away. At most three entries
+    /// for each merchant that is active in one minute.
+    own: Arc<FixedWindow<(String, Bucket)>>,
     limits: Limits,
 }
 
@@ -25,7 +29,7 @@ impl Service {
         let shared = url.map(|url| Shared::connect(url, config.redis_timeout));
         Ok(Self {
             shared: shared.transpose()?,
-            table: Arc::new(Table::new(clock)),
+            own: Arc::new(FixedWindow::new(WINDOW, usize::MAX, clock)),
             limits: config.limits,
         })
     }
@@ -43,7 +47,7 @@ impl Service {
         let limit = self.limit(bucket);
         let decision = match &self.shared {
             Some(shared) => self.check_shared(shared, merchant_id, bucket, limit).await,
-            None => self.table.check(merchant_id, bucket, limit),
+            None => self.check_own(merchant_id, bucket, limit),
         };
         let outcome = if decision.allowed {
             "allowed"
@@ -53,6 +57,11 @@ impl Service {
         metrics::counter!("ratelimit_checks_total", "bucket" => bucket.name(), "outcome" => outcome)
             .increment(1);
         decision
+    }
+
+    fn check_own(&self, merchant_id: &str, bucket: Bucket, limit: u32) -> Decision {
+        let key = (merchant_id.to_owned(), bucket);
+        self.own.take([(key, limit)])
     }
 
     async fn check_shared(
@@ -72,7 +81,7 @@ impl Service {
                         "counting in this process until Redis answers"
                     );
                 }
-                self.table.check(merchant_id, bucket, limit)
+                self.check_own(merchant_id, bucket, limit)
             }
         }
     }

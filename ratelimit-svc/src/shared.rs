@@ -8,13 +8,14 @@ use std::{
     time::Duration,
 };
 
+use chassis::fixed_window::Decision;
 use redis::{
     Client, Script,
     aio::{ConnectionManager, ConnectionManagerConfig},
 };
 use tokio::{sync::Semaphore, time::Instant};
 
-use crate::window::{Bucket, Decision, WINDOW_MS};
+use crate::bucket::{Bucket, WINDOW_MS};
 
 /// Longest wait for a connection.
 const CONNECT_MAX: Duration = Duration::from_millis(100);

@@ -80,7 +80,7 @@ async fn answer(
         address: visitor.address,
         number: number.clone(),
     };
-    if let Err(wait) = checkout.abuse.take(&tried, checkout.clock.host_now()) {
+    if let Err(wait) = checkout.abuse.take(&tried) {
         return Ok(view.too_many(&quote, form, wait));
     }
     let request = request(&view, &merchant, &quote, (provider, &number), &form.attempt);
@@ -92,7 +92,7 @@ async fn answer(
     let charged = charged.await;
     let is_new = charged.as_ref().is_ok_and(|answer| !answer.replayed);
     if !is_new && !matches!(charged, Err(Error::OutcomeUnknown)) {
-        checkout.abuse.give_back(&tried, checkout.clock.host_now());
+        checkout.abuse.give_back(&tried);
     }
     match charged {
         // What became of it is for the page to tell: also where an earlier charge stands.

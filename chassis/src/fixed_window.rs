@@ -1,0 +1,220 @@
+//! Counting in fixed windows of time, in this process alone.
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use crate::clock::{Clock, Timestamp};
+
+/// How often each key was counted in the current window. Earlier windows are forgotten.
+#[derive(Debug)]
+pub struct FixedWindow<K> {
+    clock: Clock,
+    length_ms: i64,
+    keys_max: usize,
+    counts: Mutex<Counts<K>>,
+}
+
+#[derive(Debug)]
+struct Counts<K> {
+    /// Which window it is, counted from 1970.
+    window: i64,
+    by_key: HashMap<K, u32>,
+}
+
+/// Whether one more may pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    pub allowed: bool,
+    /// How many more may pass in this window.
+    pub remaining: u32,
+    /// Whole seconds until the window ends, rounded up and at least 1: a request sent that many
+    /// seconds later is in the next window.
+    pub reset_seconds: u32,
+}
+
+impl<K: Eq + Hash> FixedWindow<K> {
+    /// Windows last a second at least. At most `keys_max` keys are counted in one; any more pass.
+    pub fn new(length: Duration, keys_max: usize, clock: Clock) -> Self {
+        let length_ms = i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
+        Self {
+            clock,
+            length_ms: length_ms.max(1_000),
+            keys_max,
+            counts: Mutex::new(Counts {
+                window: 0,
+                by_key: HashMap::new(),
+            }),
+        }
+    }
+
+    /// Counts once for each key, unless any of them has reached its limit: then for none. A limit
+    /// of 0 is no limit.
+    pub fn take<const KEYS: usize>(&self, limited: [(K, u32); KEYS]) -> Decision {
+        let (mut counts, now) = self.current();
+        let left = limited.iter().map(|(key, limit)| counts.left(key, *limit));
+        let left = left.min().unwrap_or(u32::MAX);
+        if left > 0 {
+            for (key, _) in limited.into_iter().filter(|(_, limit)| *limit > 0) {
+                counts.add(key, self.keys_max);
+            }
+        }
+        self.decision(left > 0, left.saturating_sub(1), now)
+    }
+
+    /// Whether one more of this key may pass. Counts nothing.
+    pub fn look(&self, key: &K, limit: u32) -> Decision {
+        let (counts, now) = self.current();
+        let left = counts.left(key, limit);
+        self.decision(left > 0, left, now)
+    }
+
+    /// Uncounts once for each key.
+    pub fn give_back<const KEYS: usize>(&self, keys: [K; KEYS]) {
+        let (mut counts, _) = self.current();
+        for key in keys {
+            if let Some(count) = counts.by_key.get_mut(&key) {
+                *count = count.saturating_sub(1);
+            }
+        }
+    }
+
+    /// The counts of now.
+    fn current(&self) -> (MutexGuard<'_, Counts<K>>, Timestamp) {
+        // No code panics while it holds the lock.
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        // Read under the lock, so that nobody who was held up brings an older window back.
+        let now = self.clock.host_now();
+        let window = now.unix_millis().div_euclid(self.length_ms);
+        if counts.window != window {
+            counts.window = window;
+            counts.by_key = HashMap::new();
+        }
+        (counts, now)
+    }
+
+    fn decision(&self, allowed: bool, remaining: u32, now: Timestamp) -> Decision {
+        let left_ms = self.length_ms - now.unix_millis().rem_euclid(self.length_ms);
+        let left_seconds = u64::try_from(left_ms).unwrap_or(1).div_ceil(1_000);
+        Decision {
+            allowed,
+            remaining,
+            reset_seconds: u32::try_from(left_seconds).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+impl<K: Eq + Hash> Counts<K> {
+    fn left(&self, key: &K, limit: u32) -> u32 {
+        if limit == 0 {
+            return u32::MAX;
+        }
+        limit.saturating_sub(self.by_key.get(key).copied().unwrap_or_default())
+    }
+
+    fn add(&mut self, key: K, keys_max: usize) {
+        if self.by_key.len() >= keys_max && !self.by_key.contains_key(&key) {
+            return;
+        }
+        let count = self.by_key.entry(key).or_default();
+        *count = count.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// A clock that stands still until it is stepped.
+    fn clock(unix_ms: i64) -> Clock {
+        let start = Timestamp::from_unix_millis(unix_ms).unwrap();
+        Clock::simulated(start, 0, -1_000_000)
+    }
+
+    fn window(clock: &Clock) -> FixedWindow<&'static str> {
+        FixedWindow::new(MINUTE, usize::MAX, clock.clone())
+    }
+
+    #[test]
+    fn exactly_the_limit_passes_in_a_window() {
+        let clock = clock(18_500);
+        let window = window(&clock);
+        let decision = |allowed, remaining, reset_seconds| Decision {
+            allowed,
+            remaining,
+            reset_seconds,
+        };
+        assert_eq!(window.take([("a", 2)]), decision(true, 1, 42));
+        assert_eq!(window.look(&"a", 2), decision(true, 1, 42));
+        assert_eq!(window.take([("a", 2)]), decision(true, 0, 42));
+        assert_eq!(window.take([("a", 2)]), decision(false, 0, 42));
+        assert_eq!(window.look(&"a", 2), decision(false, 0, 42));
+        assert!(window.take([("b", 2)]).allowed);
+        clock.step_host(41_500);
+        assert_eq!(window.take([("a", 2)]), decision(true, 1, 60));
+    }
+
+    #[test]
+    fn a_retry_after_the_told_seconds_is_in_the_next_window() {
+        for now_ms in [
+            0,
+            1,
+            999,
+            1_000,
+            59_000,
+            59_001,
+            59_999,
+            60_000,
+            1_700_000_012_345,
+        ] {
+            let clock = clock(now_ms);
+            let window = window(&clock);
+            assert!(window.take([("a", 1)]).allowed);
+            let told = window.take([("a", 1)]);
+            assert!(!told.allowed);
+            assert!((1..=60).contains(&told.reset_seconds));
+            let later_ms = now_ms + i64::from(told.reset_seconds) * 1_000;
+            assert_eq!(later_ms / 60_000, now_ms / 60_000 + 1, "{now_ms}");
+            clock.step_host(later_ms - now_ms);
+            assert!(window.take([("a", 1)]).allowed, "{now_ms}");
+        }
+    }
+
+    #[test]
+    fn all_keys_are_counted_or_none() {
+        let window = window(&clock(0));
+        assert!(window.take([("a", 1), ("b", 3)]).allowed);
+        assert!(!window.take([("a", 1), ("b", 3)]).allowed);
+        assert_eq!(window.look(&"b", 3).remaining, 2);
+    }
+
+    #[test]
+    fn what_was_given_back_does_not_count() {
+        let window = window(&clock(0));
+        for _ in 0..10 {
+            assert!(window.take([("a", 1)]).allowed);
+            window.give_back(["a"]);
+        }
+    }
+
+    #[test]
+    fn zero_means_no_limit() {
+        let window = window(&clock(0));
+        assert!(window.take([("a", 0)]).allowed);
+        assert!(window.take([("a", 0)]).allowed);
+    }
+
+    #[test]
+    fn more_keys_than_are_counted_pass() {
+        let window = FixedWindow::new(MINUTE, 1, clock(0));
+        assert!(window.take([("counted", 1)]).allowed);
+        assert!(window.take([("beyond", 1)]).allowed);
+        assert!(window.take([("beyond", 1)]).allowed);
+        assert!(!window.take([("counted", 1)]).allowed);
+    }
+}
