@@ -1,9 +1,11 @@
 //! Calls to the services behind the edge: a deadline on each, and a repeat only where it can do no
 //! harm (design: "never double").
 //!
-//! An attempt that never reached a service may always be repeated. One that may have, and whose
-//! answer was lost, is repeated only when it reads, or when it carries an idempotency key: then the
-//! service answers from its record of the first. Repeats are a small part of all calls.
+//! This is the one layer that repeats them: the channels below send once. An attempt that certainly
+//! never reached a service goes to the next replica at once. One that may have, and whose answer was
+//! lost, is repeated only when it reads, or when it carries an idempotency key: then the service
+//! answers from its record of the first. Such repeats wait, and are a small part of all calls. A call
+//! is sent three times at most; only where an answer under a key was lost it goes on to its deadline.
 //!
 //! What a service says of one attempt ("nothing was started") is not said of the call where an
 //! earlier attempt may have arrived: that one may have started it.
@@ -35,7 +37,7 @@ pub const DEADLINE: Duration = Duration::from_secs(5);
 /// For calls that wait for a rail: charges-svc answers by 9 s (design §3).
 pub const RAIL_DEADLINE: Duration = Duration::from_secs(12);
 
-/// Repeats of an attempt that left nothing behind.
+/// Repeats of a call, unless an answer under a key was lost.
 const REPEATS_MAX: u32 = 2;
 
 /// The pause before the first repeat; each later one is twice as long.
@@ -135,6 +137,8 @@ impl<C: Clone> Backend<C> {
                 Err(_) => Failure::Late,
             };
             lost |= matches!(failure, Failure::Lost | Failure::Late);
+            // It cost no service anything, and the next replica may take it.
+            let is_free = !lost && matches!(failure, Failure::Unsent);
             let may_repeat = match failure {
                 Failure::Unsent => true,
                 Failure::Lost => effect != Effect::Once,
@@ -148,10 +152,14 @@ impl<C: Clone> Backend<C> {
             };
             // Under a key the record of a lost attempt is worth waiting for.
             let is_patient = lost && effect == Effect::Keyed;
-            let pause = pause(repeats);
+            let pause = if is_free {
+                Duration::ZERO
+            } else {
+                pause(repeats)
+            };
             let has_time = Instant::now() + pause < ends_at;
             let may_repeat = may_repeat && has_time && (is_patient || repeats < REPEATS_MAX);
-            if !(may_repeat && self.budget.spend()) {
+            if !(may_repeat && (is_free || self.budget.spend())) {
                 break;
             }
             metrics::counter!("gateway_backend_repeats_total", "backend" => self.name).increment(1);
@@ -206,7 +214,7 @@ fn pause(repeats: u32) -> Duration {
     rand::random_range(longest / 2..=longest)
 }
 
-/// How many repeats may still be made: each call earns a fifth of one.
+/// How many repeats may still be made of what may have arrived: each call earns a fifth of one.
 #[derive(Debug)]
 struct Budget(AtomicU32);
 
@@ -237,7 +245,65 @@ impl Default for Budget {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        future::ready,
+        sync::{Arc, atomic::AtomicUsize},
+    };
+
     use super::*;
+
+    /// How often a call is sent whose every attempt fails so, and what the caller is told.
+    async fn sends(effect: Effect, failure: fn() -> Status) -> (usize, Error) {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let backend = Backend::new("any", sent.clone());
+        let send = |sent: Arc<AtomicUsize>, _: Request<()>| {
+            sent.fetch_add(1, Ordering::SeqCst);
+            ready(Err::<Response<()>, _>(failure()))
+        };
+        let answer = backend.call(effect, Duration::from_secs(1), (), send).await;
+        (sent.load(Ordering::SeqCst), answer.unwrap_err())
+    }
+
+    fn unsent() -> Status {
+        Status::from_error(Box::new(tonic::ConnectError("no connection".into())))
+    }
+
+    fn lost() -> Status {
+        Status::from_error("the connection broke".into())
+    }
+
+    fn late() -> Status {
+        Status::deadline_exceeded("no answer in time")
+    }
+
+    #[tokio::test]
+    async fn what_was_not_sent_is_tried_three_times_whatever_it_does() {
+        for effect in [Effect::None, Effect::Keyed, Effect::Once] {
+            let (sends, told) = sends(effect, unsent).await;
+            assert_eq!(sends, 3, "{effect:?}");
+            assert!(matches!(told, Error::NothingStarted), "{effect:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_may_have_arrived_is_repeated_only_where_it_does_no_harm() {
+        let (reads, told) = sends(Effect::None, lost).await;
+        assert_eq!(reads, 3);
+        assert!(matches!(told, Error::NothingStarted));
+        let (keyed, told) = sends(Effect::Keyed, lost).await;
+        assert!(keyed > 3, "goes on while there is time: {keyed}");
+        assert!(matches!(told, Error::OutcomeUnknown));
+        let (once, told) = sends(Effect::Once, lost).await;
+        assert_eq!(once, 1);
+        assert!(matches!(told, Error::OutcomeUnknown));
+    }
+
+    #[tokio::test]
+    async fn what_is_late_is_never_repeated() {
+        for effect in [Effect::None, Effect::Keyed, Effect::Once] {
+            assert_eq!(sends(effect, late).await.0, 1, "{effect:?}");
+        }
+    }
 
     #[test]
     fn a_budget_gives_out_and_is_earned_again() {

@@ -206,10 +206,12 @@ struct Channels {
 impl Channels {
     fn connect(config: &Config) -> anyhow::Result<Self> {
         let connect = |url: &str, answer_max| grpc::connect(url, &config.tls, answer_max);
+        // A `Backend` alone repeats their calls.
+        let once = |url: &str, answer_max| connect(url, answer_max).map(Channel::without_repeats);
         Ok(Self {
-            merchants: connect(&config.merchants_url, DEADLINE)?,
-            sessions: connect(&config.sessions_url, DEADLINE)?,
-            charges: connect(&config.charges_url, RAIL_DEADLINE)?,
+            merchants: once(&config.merchants_url, DEADLINE)?,
+            sessions: once(&config.sessions_url, DEADLINE)?,
+            charges: once(&config.charges_url, RAIL_DEADLINE)?,
             rate_limits: connect(&config.ratelimit_url, config.ratelimit_timeout)?,
         })
     }

@@ -2,7 +2,9 @@
 //! with the trace of the caller.
 //!
 //! A call that certainly was not sent is tried on the next replica, so a replica that went away
-//! costs nothing but a moment. A call that may have arrived is never repeated here.
+//! costs nothing but a moment. A call that may have arrived is never repeated here. Who repeats
+//! calls by a rule of its own takes a channel [`Channel::without_repeats`], so that repeats of one
+//! layer are never multiplied by those of another.
 
 use std::{
     collections::BTreeMap,
@@ -56,7 +58,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(1);
 /// would queue up behind each try; a refused connection costs no time, so it has no such pause.
 const LEFT_ALONE: Duration = Duration::from_secs(1);
 
-/// Replicas that one call is tried on, as long as it was not sent to any.
+/// How often one call is tried, as long as it was not sent.
 const TRIES_MAX: usize = 3;
 
 /// A replica that vanished without a word is noticed within this and the next.
@@ -79,6 +81,7 @@ pub struct Channel {
     /// `None` until the name was looked up once.
     replicas: watch::Receiver<Option<Arc<[Replica]>>>,
     turn: Arc<AtomicUsize>,
+    tries_max: usize,
     answer_max: Duration,
 }
 
@@ -102,6 +105,7 @@ pub fn connect(url: &str, tls: &Tls, answer_max: Duration) -> anyhow::Result<Cha
         host,
         replicas,
         turn: Arc::default(),
+        tries_max: TRIES_MAX,
         answer_max,
     })
 }
@@ -126,11 +130,25 @@ pub async fn is_serving(url: &str) -> bool {
 }
 
 impl Channel {
+    /// Tries each call once, on the next replica in turn: for who repeats calls itself.
+    #[must_use]
+    pub fn without_repeats(self) -> Self {
+        Self {
+            tries_max: 1,
+            ..self
+        }
+    }
+
     /// Whether the service answers, within a second, and says that it serves.
     pub async fn is_serving(&self) -> bool {
         let mut check = tonic::Request::new(HealthCheckRequest::default());
         check.set_timeout(CONNECT_MAX);
-        let answer = HealthClient::new(self.clone()).check(check).await;
+        // One replica that is gone does not speak for the service.
+        let channel = Self {
+            tries_max: TRIES_MAX,
+            ..self.clone()
+        };
+        let answer = HealthClient::new(channel).check(check).await;
         answer.is_ok_and(|answer| answer.into_inner().status() == ServingStatus::Serving)
     }
 
@@ -139,7 +157,7 @@ impl Channel {
         let body = body.collect().await?.to_bytes();
         let replicas = self.known_replicas().await;
         let mut failure = BoxError::from(format!("{} has no address to try", self.host));
-        for _ in 0..TRIES_MAX {
+        for _ in 0..self.tries_max {
             let Some(replica) = self.next_of(&replicas) else {
                 break;
             };
@@ -417,6 +435,7 @@ mod tests {
             host: "any".into(),
             replicas: watch::channel(Some(replicas)).1,
             turn: Arc::default(),
+            tries_max: TRIES_MAX,
             answer_max: Duration::from_secs(10),
         }
     }

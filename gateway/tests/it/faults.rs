@@ -6,11 +6,13 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use chassis::shutdown::{Shutdown, Tasks};
 use proto::charges::{ChargeAnswer, ChargeStatus};
 use tokio::{
+    io::AsyncWriteExt as _,
     net::TcpStream,
     sync::{Notify, watch},
 };
@@ -297,6 +299,54 @@ async fn a_read_whose_answer_was_lost_is_asked_again() {
     let (answer, ()) = tokio::join!(gateway.get(&path).send(), cutting);
     assert_eq!(answer.status, 200);
     assert_eq!(answer.json()["status"], "SETTLED");
+}
+
+/// Takes connections, ends each in good order before any call was processed, and counts them.
+async fn leaving_service(tasks: &Tasks, stop: &Shutdown) -> (String, Arc<AtomicUsize>) {
+    // Its settings, and a GOAWAY without an error after stream 0 (RFC 9113 §6.8).
+    const LAST_WORDS: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    let listener = listen().await;
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let taken = Arc::new(AtomicUsize::new(0));
+    let (count, stop) = (taken.clone(), stop.clone());
+    tasks.spawn(async move {
+        while let Some(Ok((mut caller, _))) = tokio::select! {
+            accepted = listener.accept() => Some(accepted),
+            () = stop.wait() => None,
+        } {
+            count.fetch_add(1, Ordering::SeqCst);
+            let told = caller.write_all(LAST_WORDS).await;
+            // What the caller said is read to its end, so that it reads the last words.
+            if told.is_ok() && caller.shutdown().await.is_ok() {
+                drop(tokio::io::copy(&mut caller, &mut tokio::io::sink()).await);
+            }
+        }
+    });
+    (url, taken)
+}
+
+/// Each send takes a connection of its own.
+#[tokio::test]
+async fn a_call_that_nobody_processes_is_sent_three_times_in_all() {
+    let (tasks, stop) = (Tasks::new(), Shutdown::new());
+    let (url, taken) = leaving_service(&tasks, &stop).await;
+    let gateway = Gateway::start_with(&["--charges-url", &url]).await;
+    let otp = format!(r#"{{"reference":"{REFERENCE}","otp":"123456"}}"#);
+    let path = format!("{CHARGE}/{REFERENCE}");
+    for request in [
+        gateway.post(CHARGE, DEBIT),
+        gateway.post(SUBMIT_OTP, otp),
+        gateway.get(&path),
+    ] {
+        let before = taken.load(Ordering::SeqCst);
+        let answer = request.send().await;
+        answer.assert_error(503, "UNAVAILABLE");
+        assert_eq!(answer.header("retry-after"), Some("1"));
+        let sends = taken.load(Ordering::SeqCst) - before;
+        assert!((1..=3).contains(&sends), "{sends} sends");
+    }
+    stop.begin();
+    tasks.drain(Duration::from_secs(10)).await;
 }
 
 #[tokio::test]
