@@ -10,7 +10,7 @@ use chassis::{ids::ChargeId, telemetry};
 use db::Tx;
 
 use crate::{
-    charge::{Charge, Event, Lease, NewCharge, State},
+    charge::{Charge, Event, Facts, Lease, NewCharge, State},
     error::{Error, Result},
     failure::FailureReason,
     message,
@@ -42,7 +42,7 @@ impl Service {
         let rail = self.rails.for_provider(new.provider);
         let mut charge = Charge::new(&new, rail.name(), self.clock.now(), self.timing(rail));
         let lease = Lease::new(&self.clock, self.settings.lease);
-        (charge.lease_until, charge.fence) = (Some(lease.term.until), Some(lease.fence));
+        charge.claim = lease.into();
         let key = Key {
             merchant_id: new.merchant_id,
             key,
@@ -60,7 +60,7 @@ impl Service {
     /// The answer where the rail may have been called and its reply is not here: how the charge
     /// stands. Never an error.
     pub async fn told_late(&self, called: Charge) -> Told {
-        match self.read_charge(called.transaction_id).await {
+        match self.read_charge(called.facts.transaction_id).await {
             Ok(charge) => Told::from_record(charge),
             Err(error) => {
                 tracing::error!(
@@ -82,7 +82,7 @@ impl Service {
     /// the answer to the earlier request that the key stands for, if it does.
     async fn begin(&self, charge: &mut Charge, key: &Key) -> Result<Option<Told>> {
         let mut tx = self.db.begin().await?;
-        let (id, now) = (charge.transaction_id, charge.created_at);
+        let (id, now) = (charge.facts.transaction_id, charge.facts.created_at);
         let taken = store::idempotency::take(&mut tx, key, id, now).await;
         if !taken.map_err(Error::of_contended_key)? {
             let record = store::idempotency::find(&mut tx, key).await?;
@@ -90,15 +90,16 @@ impl Service {
             let record = record.ok_or(Error::NothingStarted)?;
             return self.replay(tx, key, record).await.map(Some);
         }
-        if charge.hosted {
-            charge.charge_number = store::charges::next_number(&mut tx, charge.session_id).await?;
+        if charge.facts.hosted {
+            charge.facts.charge_number =
+                store::charges::next_number(&mut tx, charge.facts.session_id).await?;
         }
-        charge.traceparent = telemetry::current_traceparent();
+        charge.facts.traceparent = telemetry::current_traceparent();
         if !store::charges::insert(&mut tx, charge).await? {
             return Err(Error::SessionNotPayable);
         }
         tx.commit().await?;
-        self.reconcile_alarms.ring(charge.rail);
+        self.reconcile_alarms.ring(charge.facts.rail);
         Ok(None)
     }
 
@@ -106,7 +107,7 @@ impl Service {
     /// for a transaction that has taken it and is not over, so that what is seen here is final.
     /// Returns the answer to the earlier request that has the key; none: the charge is written.
     async fn look_for(&self, charge: &Charge, key: &Key) -> Result<Option<Told>> {
-        let (id, now) = (charge.transaction_id, charge.created_at);
+        let (id, now) = (charge.facts.transaction_id, charge.facts.created_at);
         let mut tx = self.db.begin().await?;
         if store::idempotency::take(&mut tx, key, id, now).await? {
             // It was free. This transaction is not committed either.
@@ -179,19 +180,20 @@ impl Service {
         answer: &Answer<Requested>,
     ) -> Result<Told> {
         let mut tx = self.db.begin().await?;
-        let mut before = self.lock(&mut tx, charge.transaction_id).await?;
-        before.end_call(self.clock.now());
+        let mut before = self.lock(&mut tx, charge.facts.transaction_id).await?;
+        before.timer.end_call(self.clock.now());
         let mut change = None;
         let is_conclusive = match answer.outcome {
             // Somebody sent it once more meanwhile, and the rail may have taken that.
-            Requested::Refused(_) => before.resent_at.is_none(),
+            Requested::Refused(_) => before.timer.resent_at.is_none(),
             _ => true,
         };
-        let told = if before.state == State::Submitting && is_conclusive {
+        let told = if before.progress.state == State::Submitting && is_conclusive {
             let event = event_of(&answer.outcome);
             let made = change.insert(self.change(&mut tx, &before, event).await?);
             let instruction = instruction_of(&answer.outcome);
-            store::charges::keep_instruction(&mut tx, before.transaction_id, instruction).await?;
+            store::charges::keep_instruction(&mut tx, before.facts.transaction_id, instruction)
+                .await?;
             Told::new(
                 made.charge.clone(),
                 message_of(&made.charge, &answer.outcome),
@@ -199,12 +201,12 @@ impl Service {
         } else {
             // Somebody was quicker: a query, or ourselves in a try whose commit was not confirmed.
             if shows_reference(&answer.outcome) {
-                store::charges::mark_seen(&mut tx, before.transaction_id).await?;
+                store::charges::mark_seen(&mut tx, before.facts.transaction_id).await?;
             }
             Told::from_record(before)
         };
         let evidence = ("request_payment", answer.outcome.label());
-        let (id, now) = (charge.transaction_id, self.clock.now());
+        let (id, now) = (charge.facts.transaction_id, self.clock.now());
         store::evidence::keep(&mut tx, id, evidence, answer.rail_text.as_deref(), now).await?;
         store::idempotency::answer(&mut tx, id, told.status, &told.message).await?;
         tx.commit().await?;
@@ -219,12 +221,12 @@ impl Service {
     /// been answered from its record. True: it is void, so nothing is left of it. False: it has
     /// ended otherwise, or somebody else has taken over, who may send it.
     async fn give_up(&self, charge: &Charge, event: Event) -> Result<bool> {
-        let id = charge.transaction_id;
+        let id = charge.facts.transaction_id;
         let mut tx = self.db.begin().await?;
         let before = self.lock(&mut tx, id).await?;
-        let is_ours = before.fence == charge.fence && before.resent_at.is_none();
-        if before.state != State::Submitting || !is_ours {
-            return Ok(before.state == State::Void);
+        let is_ours = before.claim.fence == charge.claim.fence && before.timer.resent_at.is_none();
+        if before.progress.state != State::Submitting || !is_ours {
+            return Ok(before.progress.state == State::Void);
         }
         let is_told = store::idempotency::lock_answered(&mut tx, id).await?;
         let event = match event {
@@ -234,7 +236,7 @@ impl Service {
         let change = self.change(&mut tx, &before, event).await?;
         tx.commit().await?;
         self.announce(&change);
-        Ok(change.charge.state == State::Void)
+        Ok(change.charge.progress.state == State::Void)
     }
 }
 
@@ -294,7 +296,7 @@ impl Attempt {
     async fn open(&self, charge: &Charge) -> Result<Option<Told>> {
         let told = match self.rail_call.service.teller.open(charge).await {
             Ok(Opened::Recorded) => return Ok(None),
-            Ok(Opened::Refused) if charge.hosted => Error::SessionNotPayable,
+            Ok(Opened::Refused) if charge.facts.hosted => Error::SessionNotPayable,
             Ok(Opened::Refused) => Error::NothingStarted,
             Err(status) => {
                 tracing::warn!(
@@ -309,7 +311,7 @@ impl Attempt {
 
     /// Step 3, and what follows.
     async fn call(&self, rail: &Rail, charge: Charge) -> Result<Told> {
-        let answer = rail.request_payment(&request(&charge)).await;
+        let answer = rail.request_payment(&request(&charge.facts)).await;
         let service = &self.rail_call.service;
         let written = service.write_request_outcome(&charge, &answer).await;
         Ok(rail_call::told_after(written, charge))
@@ -346,7 +348,7 @@ impl Attempt {
 }
 
 /// What the rail is asked for, the same each time.
-pub fn request(charge: &Charge) -> PaymentRequest {
+pub fn request(charge: &Facts) -> PaymentRequest {
     PaymentRequest {
         rail_reference: charge.rail_reference,
         reference: charge.reference.clone(),

@@ -73,11 +73,11 @@ impl Charges for Grpc {
         let charge = hosted.charge;
         let count = |tries| u32::try_from(tries).unwrap_or_default();
         Ok(Response::new(HostedCharge {
-            payer_masked: charge.phone.masked(),
+            payer_masked: charge.facts.phone.masked(),
             instruction: hosted.instruction,
-            otp_tries: count(charge.otp_tries),
-            otp_tries_left: count(charge.otp_tries_left()),
-            otp_expires_at: charge.otp_expires_at.map(|at| at.to_string()),
+            otp_tries: count(charge.progress.otp_tries),
+            otp_tries_left: count(charge.progress.otp_tries_left()),
+            otp_expires_at: charge.timer.otp_expires_at.map(|at| at.to_string()),
             charge: Some(charge.into()),
         }))
     }
@@ -158,7 +158,7 @@ impl ChargeOperations for Grpc {
 impl From<Charge> for ProtoCharge {
     fn from(charge: Charge) -> Self {
         // A void charge is not found before it could come here.
-        let status = charge.state.shown().unwrap_or(Status::Initiated);
+        let status = charge.progress.state.shown().unwrap_or(Status::Initiated);
         proto_charge(charge, status)
     }
 }
@@ -174,21 +174,24 @@ impl From<Told> for ChargeAnswer {
 }
 
 fn proto_charge(charge: Charge, status: Status) -> ProtoCharge {
-    let reason = charge.failure_reason.filter(|_| status == Status::Failed);
+    let reason = charge
+        .progress
+        .failure_reason
+        .filter(|_| status == Status::Failed);
     ProtoCharge {
-        reference: charge.reference.to_string(),
-        transaction_id: charge.transaction_id.to_string(),
-        tx_id_display: charge.tx_id_display.to_string(),
-        session_id: charge.session_id.to_string(),
-        merchant_id: charge.merchant_id.to_string(),
+        reference: charge.facts.reference.to_string(),
+        transaction_id: charge.facts.transaction_id.to_string(),
+        tx_id_display: charge.facts.tx_id_display.to_string(),
+        session_id: charge.facts.session_id.to_string(),
+        merchant_id: charge.facts.merchant_id.to_string(),
         status: proto_status(status).into(),
-        amount: Some(charge.amount().into()),
-        provider: ProtoProvider::from(charge.provider).into(),
+        amount: Some(charge.facts.amount().into()),
+        provider: ProtoProvider::from(charge.facts.provider).into(),
         method: METHOD.to_owned(),
         failure_reason: reason.map(|reason| reason.code().to_owned()),
         failure_message: reason.map(|reason| reason.message().to_owned()),
-        created_at: charge.created_at.to_string(),
-        updated_at: charge.updated_at.to_string(),
+        created_at: charge.facts.created_at.to_string(),
+        updated_at: charge.progress.updated_at.to_string(),
     }
 }
 
@@ -205,10 +208,10 @@ impl From<File> for ShowChargeResponse {
     fn from(file: File) -> Self {
         let charge = file.charge;
         Self {
-            state: charge.state.code().to_owned(),
-            rail: charge.rail.to_string(),
-            rail_reference: charge.rail_reference.to_string(),
-            next_query_at: charge.next_query_at.map(|at| at.to_string()),
+            state: charge.progress.state.code().to_owned(),
+            rail: charge.facts.rail.to_string(),
+            rail_reference: charge.facts.rail_reference.to_string(),
+            next_query_at: charge.timer.next_query_at.map(|at| at.to_string()),
             charge: Some(charge.into()),
             evidence: file.evidence.into_iter().map(Into::into).collect(),
             postings: file.postings.into_iter().map(Into::into).collect(),

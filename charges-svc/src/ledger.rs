@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     case::{Case, CaseKind, Closing},
-    charge::{Charge, State},
+    charge::{Charge, Facts, State},
 };
 
 /// Where money stands.
@@ -123,21 +123,21 @@ impl Posting {
 }
 
 /// What the rail collected is the merchant's.
-pub fn settlement(charge: &Charge) -> Result<Posting, MoneyError> {
+pub fn settlement(charge: &Facts) -> Result<Posting, MoneyError> {
     let accounts = (clearing(charge), Account::Merchant(charge.merchant_id));
     let subject = charge.transaction_id.uuid();
     Posting::transfer(PostingKind::Settlement, subject, accounts, charge.amount())
 }
 
 /// What the rail kept of it is no longer in its clearing account.
-pub fn rail_fee(charge: &Charge, fee: Money, fee_account: &str) -> Result<Posting, MoneyError> {
+pub fn rail_fee(charge: &Facts, fee: Money, fee_account: &str) -> Result<Posting, MoneyError> {
     let accounts = (Account::Fees(fee_account.to_owned()), clearing(charge));
     let subject = charge.transaction_id.uuid();
     Posting::transfer(PostingKind::RailFee, subject, accounts, fee)
 }
 
 /// What the rail collected is nobody's yet.
-pub fn suspense(charge: &Charge, amount: Money) -> Result<Posting, MoneyError> {
+pub fn suspense(charge: &Facts, amount: Money) -> Result<Posting, MoneyError> {
     let accounts = (clearing(charge), Account::Suspense);
     let subject = charge.transaction_id.uuid();
     Posting::transfer(PostingKind::Suspense, subject, accounts, amount)
@@ -152,12 +152,12 @@ pub fn closing(
     released: Option<Money>,
 ) -> Result<Option<Posting>, MoneyError> {
     let of_case = case.case_id.uuid();
-    let merchant = Account::Merchant(charge.merchant_id);
+    let merchant = Account::Merchant(charge.facts.merchant_id);
     let (kind, subject, accounts, amount) = match (closing, case.suspense()) {
         (Closing::Refund, Some(amount)) => (
             PostingKind::Refund,
             of_case,
-            (Account::Suspense, clearing(charge)),
+            (Account::Suspense, clearing(&charge.facts)),
             amount,
         ),
         (Closing::Release, Some(amount)) => (
@@ -172,8 +172,8 @@ pub fn closing(
             };
             (
                 PostingKind::Reversal,
-                charge.transaction_id.uuid(),
-                (merchant, clearing(charge)),
+                charge.facts.transaction_id.uuid(),
+                (merchant, clearing(&charge.facts)),
                 amount,
             )
         }
@@ -185,8 +185,8 @@ pub fn closing(
 /// What the merchant was credited and the rail has no more.
 fn taken_back(case: &Case, charge: &Charge, released: Option<Money>) -> Option<Money> {
     match case.kind {
-        CaseKind::Reversed | CaseKind::CreditedTwice if charge.state == State::Settled => {
-            Some(charge.amount())
+        CaseKind::Reversed | CaseKind::CreditedTwice if charge.progress.state == State::Settled => {
+            Some(charge.facts.amount())
         }
         CaseKind::Reversed => released,
         CaseKind::CreditedTwice
@@ -196,7 +196,7 @@ fn taken_back(case: &Case, charge: &Charge, released: Option<Money>) -> Option<M
     }
 }
 
-fn clearing(charge: &Charge) -> Account {
+fn clearing(charge: &Facts) -> Account {
     Account::Clearing { rail: charge.rail }
 }
 

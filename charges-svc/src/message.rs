@@ -9,12 +9,12 @@ use crate::{
 
 /// For the record of a charge: what holds whatever happened on the way.
 pub fn of(charge: &Charge) -> String {
-    match charge.state {
+    match charge.progress.state {
         State::Submitting | State::Initiated | State::OtpSubmitting | State::Settled => {
-            approve(charge.provider).to_owned()
+            approve(charge.facts.provider).to_owned()
         }
-        State::OtpRequired => wanted(charge, ask_for_code(charge.provider)),
-        State::Failed => failed(charge.failure_reason),
+        State::OtpRequired => wanted(charge, ask_for_code(charge.facts.provider)),
+        State::Failed => failed(charge.progress.failure_reason),
         // Never shown.
         State::Void => String::new(),
     }
@@ -33,7 +33,7 @@ pub fn approved() -> String {
 
 /// The rail wants a code. `instruction`: the rail's own words to the payer.
 pub fn code_wanted(charge: &Charge, instruction: Option<&str>) -> String {
-    match (charge.state, instruction) {
+    match (charge.progress.state, instruction) {
         (State::OtpRequired, Some(instruction)) => {
             let words = sentence(instruction);
             format!("The network tells the payer: {words} Submit the code that the payer gets.")
@@ -44,7 +44,7 @@ pub fn code_wanted(charge: &Charge, instruction: Option<&str>) -> String {
 
 /// The code was wrong; the charge says what follows.
 pub fn code_wrong(charge: &Charge) -> String {
-    match charge.state {
+    match charge.progress.state {
         State::OtpRequired => wanted(charge, "The code was wrong."),
         _ => of(charge),
     }
@@ -52,7 +52,7 @@ pub fn code_wrong(charge: &Charge) -> String {
 
 /// The code did not reach the rail.
 pub fn code_not_sent(charge: &Charge) -> String {
-    match charge.state {
+    match charge.progress.state {
         State::OtpRequired => wanted(
             charge,
             "The code could not be sent to the network. Submit it again.",
@@ -73,7 +73,7 @@ fn failed(reason: Option<FailureReason>) -> String {
 
 /// With how many tries are left, once one was used.
 fn wanted(charge: &Charge, text: &str) -> String {
-    match (charge.otp_tries, charge.otp_tries_left()) {
+    match (charge.progress.otp_tries, charge.progress.otp_tries_left()) {
         (0, _) => text.to_owned(),
         (_, 1) => format!("{text} 1 try is left."),
         (_, left) => format!("{text} {left} tries are left."),

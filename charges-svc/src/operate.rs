@@ -29,8 +29,8 @@ impl Service {
         let mut conn = self.db.read().await?;
         let charge = store::charges::find_by_reference(&mut conn, reference).await?;
         let charge = charge.ok_or(Error::ChargeNotFound)?;
-        let evidence = store::evidence::list(&mut conn, charge.transaction_id).await?;
-        let postings = store::postings::list(&mut conn, charge.transaction_id).await?;
+        let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id).await?;
+        let postings = store::postings::list(&mut conn, charge.facts.transaction_id).await?;
         Ok(File {
             charge,
             evidence,
@@ -47,9 +47,9 @@ impl Service {
     ) -> Result<File> {
         let mut tx = self.db.begin().await?;
         let found = store::charges::find_by_reference(&mut tx, reference).await?;
-        let id = found.ok_or(Error::ChargeNotFound)?.transaction_id;
+        let id = found.ok_or(Error::ChargeNotFound)?.facts.transaction_id;
         let charge = self.lock(&mut tx, id).await?;
-        if charge.state.is_terminal() {
+        if charge.progress.state.is_terminal() {
             return Err(Error::ChargeAlreadyTerminal);
         }
         let outcome = if event == Event::Settled {
@@ -57,7 +57,7 @@ impl Service {
         } else {
             "failed"
         };
-        if event == Event::Settled && charge.mismatched {
+        if event == Event::Settled && charge.progress.mismatched {
             return Err(Error::EvidenceMismatch);
         }
         let (said, now) = (("operator", outcome), self.clock.now());
@@ -90,9 +90,9 @@ impl Service {
         // Who settles another charge of the session comes before or after this.
         let session = store::charges::lock_session(&mut tx, transaction_id).await?;
         let mut session = session.into_iter();
-        let charge = session.find(|charge| charge.transaction_id == transaction_id);
+        let charge = session.find(|charge| charge.facts.transaction_id == transaction_id);
         let charge = charge.ok_or(Error::ChargeNotFound)?;
-        if !charge.state.is_terminal() {
+        if !charge.progress.state.is_terminal() {
             return Err(Error::CaseNeedsChargeResolved);
         }
         let now = self.clock.now();
@@ -105,7 +105,7 @@ impl Service {
             .ok_or(Error::CaseNotFound)?;
         let mut is_overridden = false;
         if closing == Closing::Release && case.suspense().is_some() {
-            let credited = store::charges::find_credited_beside(&mut tx, &charge).await?;
+            let credited = store::charges::find_credited_beside(&mut tx, &charge.facts).await?;
             let is_reversed = store::cases::is_reversed(&mut tx, transaction_id).await?;
             let over = match credited {
                 _ if is_reversed => Some(("released over a reversal", Error::ReleaseAfterReversal)),

@@ -38,14 +38,13 @@ impl Service {
     /// Takes the charge for one code, and counts the try.
     async fn take_for_code(&self, charge: &Charge, lease: Lease) -> Result<Charge> {
         let mut tx = self.db.begin().await?;
-        let before = self.lock(&mut tx, charge.transaction_id).await?;
-        if before.state != State::OtpRequired {
+        let before = self.lock(&mut tx, charge.facts.transaction_id).await?;
+        if before.progress.state != State::OtpRequired {
             return Err(Error::NotAwaitingOtp);
         }
         let change = self.change(&mut tx, &before, Event::CodeSent).await?;
-        store::charges::hold(&mut tx, charge.transaction_id, lease).await?;
         let mut taken = change.charge.clone();
-        (taken.lease_until, taken.fence) = (Some(lease.term.until), Some(lease.fence));
+        taken.claim = store::charges::claim(&mut tx, charge.facts.transaction_id, lease).await?;
         if let Err(error) = tx.commit().await {
             tracing::error!(%error, "nobody knows whether the charge is taken for the code");
             return Err(self.give_back(&taken).await);
@@ -75,12 +74,13 @@ impl Service {
     /// False: somebody else has changed the charge.
     async fn try_give_back(&self, taken: &Charge) -> Result<bool> {
         let mut tx = self.db.begin().await?;
-        let before = self.lock(&mut tx, taken.transaction_id).await?;
-        if before.version < taken.version {
+        let before = self.lock(&mut tx, taken.facts.transaction_id).await?;
+        if before.progress.version < taken.progress.version {
             // It was never taken.
             return Ok(true);
         }
-        if before.state != State::OtpSubmitting || before.fence != taken.fence {
+        if before.progress.state != State::OtpSubmitting || before.claim.fence != taken.claim.fence
+        {
             return Ok(false);
         }
         let change = self.change(&mut tx, &before, Event::CodeNotSent).await?;
@@ -96,15 +96,16 @@ impl Service {
         answer: &Answer<OtpSubmitted>,
     ) -> Result<Told> {
         let mut tx = self.db.begin().await?;
-        let mut before = self.lock(&mut tx, taken.transaction_id).await?;
-        let is_ours = before.state == State::OtpSubmitting && before.version == taken.version;
+        let mut before = self.lock(&mut tx, taken.facts.transaction_id).await?;
+        let is_ours = before.progress.state == State::OtpSubmitting
+            && before.progress.version == taken.progress.version;
         let (mut change, now) = (None, self.clock.now());
         if is_ours {
-            before.end_call(now);
+            before.timer.end_call(now);
         }
         let evidence = ("submit_otp", answer.outcome.label());
         let words = answer.rail_text.as_deref();
-        store::evidence::keep(&mut tx, taken.transaction_id, evidence, words, now).await?;
+        store::evidence::keep(&mut tx, taken.facts.transaction_id, evidence, words, now).await?;
         let event = match event_of(&answer.outcome) {
             Some(Event::CodeWrong) if may_be_accepted(&mut tx, &before, evidence).await? => None,
             event => event,
@@ -113,7 +114,7 @@ impl Service {
             Some(event) if is_ours => {
                 let made = change.insert(self.change(&mut tx, &before, event).await?);
                 if let OtpSubmitted::Accepted { instruction } = &answer.outcome {
-                    let (id, words) = (before.transaction_id, instruction.as_deref());
+                    let (id, words) = (before.facts.transaction_id, instruction.as_deref());
                     store::charges::keep_instruction(&mut tx, id, words).await?;
                 }
                 Told::new(
@@ -122,11 +123,11 @@ impl Service {
                 )
             }
             None if is_ours => {
-                let next = before.query_after(now, self.timing(self.rail_of(&before)));
-                let mut held = before;
-                held.fence = taken.fence;
-                store::charges::release(&mut tx, &held, next).await?;
-                Told::unanswered(held)
+                let timing = self.timing(self.rail_of(&before));
+                before.timer.next_query_at = before.query_after(now, timing);
+                let (id, fence) = (before.facts.transaction_id, taken.claim.fence);
+                store::charges::release_until(&mut tx, id, fence, &before.timer).await?;
+                Told::unanswered(before)
             }
             // A query was quicker.
             Some(_) | None => Told::from_record(before),
@@ -134,7 +135,7 @@ impl Service {
         tx.commit().await?;
         match &change {
             Some(change) => self.announce_now(change).await,
-            None => self.reconcile_alarms.ring(taken.rail),
+            None => self.reconcile_alarms.ring(taken.facts.rail),
         }
         Ok(told)
     }
@@ -175,7 +176,7 @@ async fn send(rail_call: RailCall, charge: Charge, otp: SecretString) -> Result<
     if !rail_call.may_call(lease, &taken) {
         return Err(service.give_back(&taken).await);
     }
-    let answer = rail.submit_otp(taken.rail_reference, &otp).await;
+    let answer = rail.submit_otp(taken.facts.rail_reference, &otp).await;
     let written = service.write_code_outcome(&taken, &answer).await;
     Ok(rail_call::told_after(written, taken))
 }
@@ -187,8 +188,8 @@ async fn may_be_accepted(
     charge: &Charge,
     wrong: (&'static str, &'static str),
 ) -> Result<bool> {
-    let called_wrong = store::evidence::times(tx, charge.transaction_id, wrong).await?;
-    Ok(charge.otp_tries_left() == 0 && called_wrong < charge.otp_tries)
+    let called_wrong = store::evidence::times(tx, charge.facts.transaction_id, wrong).await?;
+    Ok(charge.progress.otp_tries_left() == 0 && called_wrong < charge.progress.otp_tries)
 }
 
 /// What the rail's reply makes of the charge; `None`: nobody knows yet.

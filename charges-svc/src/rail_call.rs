@@ -51,7 +51,7 @@ impl RailCall {
     pub fn may_call(&self, lease: Lease, held: &Charge) -> bool {
         let is_late = self.started.elapsed() >= START_BY
             || lease.term.is_over(&self.service.clock)
-            || !self.service.outlives_a_call(held);
+            || !self.service.outlives_a_call(held.claim);
         !is_late && self.gate.may_call()
     }
 
@@ -62,7 +62,7 @@ impl RailCall {
         charge: Charge,
         work: impl Future<Output = Result<Told>> + Send + 'static,
     ) -> Result<Told> {
-        let (id, activity) = (charge.transaction_id, self.service.clock.activity());
+        let (id, activity) = (charge.facts.transaction_id, self.service.clock.activity());
         let (done, outcome) = oneshot::channel();
         self.service.tasks.spawn(async move {
             if done.send(work.await).is_err() {

@@ -142,10 +142,10 @@ fn asking(service: &Arc<Service>, charge: Charge) -> impl Future<Output = Activi
     let service = Arc::clone(service);
     let span = tracing::info_span!(
         "reconcile",
-        transaction.id = %charge.transaction_id,
-        state = charge.state.code(),
+        transaction.id = %charge.facts.transaction_id,
+        state = charge.progress.state.code(),
     );
-    telemetry::set_parent(&span, charge.traceparent.as_deref());
+    telemetry::set_parent(&span, charge.facts.traceparent.as_deref());
     let asking = async move {
         if let Err(error) = service.ask(&charge).await {
             tracing::error!(
@@ -171,10 +171,10 @@ impl Service {
         let is_taken_again = self.is_taken_again(claimed).await?;
         let asked_at = self.clock.now();
         let query = Query {
-            rail_reference: claimed.rail_reference,
+            rail_reference: claimed.facts.rail_reference,
             // Telecel's payers give a code; the answer that asked for it may have been lost.
-            may_want_code: claimed.otp_expires_at.is_some()
-                || claimed.provider == Provider::Telecel,
+            may_want_code: claimed.timer.otp_expires_at.is_some()
+                || claimed.facts.provider == Provider::Telecel,
         };
         let answer = rail.query(&query).await;
         let concluded = self.conclude(claimed, asked_at, &answer, is_taken_again);
@@ -197,13 +197,13 @@ impl Service {
         answer: &Answer<Found>,
         is_taken_again: bool,
     ) -> Result<Option<Resending>> {
-        let (id, now) = (claimed.transaction_id, self.clock.now());
+        let (id, now) = (claimed.facts.transaction_id, self.clock.now());
         let mut tx = self.db.begin().await?;
         let mut charge = self.lock(&mut tx, id).await?;
         let evidence = ("query", answer.outcome.label());
         store::evidence::keep(&mut tx, id, evidence, answer.rail_text.as_deref(), now).await?;
-        let is_as_claimed =
-            charge.version == claimed.version && charge.mismatched == claimed.mismatched;
+        let is_as_claimed = charge.progress.version == claimed.progress.version
+            && charge.progress.mismatched == claimed.progress.mismatched;
         let found = verdict::heard(&charge, &answer.outcome, asked_at);
         let is_end = matches!(
             found,
@@ -215,30 +215,36 @@ impl Service {
         } else {
             self.note_hint(&mut tx, claimed, found).await?;
         }
-        let is_shown = verdict::shows_reference(found);
+        if verdict::shows_reference(found) && !charge.progress.seen_at_rail {
+            store::charges::mark_seen(&mut tx, id).await?;
+            charge.progress.seen_at_rail = true;
+        }
+        // As of the claim: whoever has taken the charge over since keeps it.
+        let fence = claimed.claim.fence;
         if !is_as_claimed {
-            if is_shown {
-                store::charges::mark_seen(&mut tx, id).await?;
-            }
-            store::charges::let_go(&mut tx, id, claimed.fence).await?;
+            store::charges::release(&mut tx, id, fence).await?;
             tx.commit().await?;
             return Ok(None);
         }
-        // For who writes next: the lease is judged as of the claim.
-        charge.fence = claimed.fence;
-        charge.seen_at_rail |= is_shown;
         let timing = self.timing(self.rail_of(&charge));
         let verdict = verdict::judge(&charge, found, asked_at, timing);
         if verdict == Verdict::Resend
             && is_taken_again
-            && let Some(resending) = self.begin_resend(&mut tx, &charge).await?
+            && let Some(resending) = self.begin_resend(&mut tx, &charge, fence).await?
         {
             tx.commit().await?;
             return Ok(Some(resending));
         }
-        let change = self
-            .act(&mut tx, &charge, found, (verdict, asked_at))
-            .await?;
+        let change = self.act(&mut tx, &charge, found, verdict).await?;
+        if change.is_none() {
+            // An answer tells how things stood when it was asked for, however late it comes.
+            let mut timer = charge.timer;
+            timer.next_query_at = match found {
+                Found::Unknown => charge.query_after_silence(asked_at, timing),
+                _ => charge.query_after(asked_at, timing),
+            };
+            store::charges::release_until(&mut tx, id, fence, &timer).await?;
+        }
         tx.commit().await?;
         if let Some(change) = change {
             self.announce(&change);
@@ -249,7 +255,11 @@ impl Service {
     /// An answer does for every callback that came before the rail was asked. Without one, the rail
     /// is asked again for them.
     async fn note_hint(&self, tx: &mut Tx, claimed: &Charge, found: &Found) -> Result<()> {
-        let (id, seen, now) = (claimed.transaction_id, claimed.hints, self.clock.now());
+        let (id, seen, now) = (
+            claimed.facts.transaction_id,
+            claimed.timer.hints,
+            self.clock.now(),
+        );
         if *found != Found::Unknown {
             store::hints::end(tx, id, seen).await?;
         } else if let Some(hinted_at) = store::hints::waiting_since(tx, id, seen).await? {
@@ -258,16 +268,15 @@ impl Service {
         Ok(())
     }
 
-    /// Does what the verdict says, as of `asked_at`: an answer tells how things stood then, however
-    /// late it comes.
+    /// Does what the verdict says. Returns the change of the charge, if it is one.
     async fn act(
         &self,
         tx: &mut Tx,
         charge: &Charge,
         found: &Found,
-        (verdict, asked_at): (Verdict, Timestamp),
+        verdict: Verdict,
     ) -> Result<Option<Change>> {
-        let (now, timing) = (self.clock.now(), self.timing(self.rail_of(charge)));
+        let now = self.clock.now();
         match verdict {
             Verdict::Change(event) => {
                 let change = self.change(tx, charge, event).await?;
@@ -289,11 +298,6 @@ impl Service {
             }
             Verdict::AskAgain | Verdict::Resend => {}
         }
-        let next = match found {
-            Found::Unknown => charge.query_after_silence(asked_at, timing),
-            _ => charge.query_after(asked_at, timing),
-        };
-        store::charges::release(tx, charge, next).await?;
         Ok(None)
     }
 
@@ -309,7 +313,7 @@ impl Service {
             return Ok(());
         };
         if fee.is_positive() {
-            let posting = ledger::rail_fee(charge, *fee, &self.settings.fee_account)?;
+            let posting = ledger::rail_fee(&charge.facts, *fee, &self.settings.fee_account)?;
             store::postings::post(tx, &posting, now).await?;
         }
         Ok(())
@@ -325,16 +329,16 @@ impl Service {
         suspense: Option<Money>,
         now: Timestamp,
     ) -> Result<()> {
-        let about = (charge.transaction_id, &charge.reference);
+        let about = (charge.facts.transaction_id, &charge.facts.reference);
         let case = Case::new(about, kind, detail, suspense, now);
         let Some(case_id) = store::cases::open(tx, &case).await? else {
             return Ok(());
         };
         if let Some(amount) = suspense {
             if kind == CaseKind::Mismatch {
-                store::charges::mark_mismatched(tx, charge.transaction_id).await?;
+                store::charges::mark_mismatched(tx, charge.facts.transaction_id).await?;
             }
-            store::postings::post(tx, &ledger::suspense(charge, amount)?, now).await?;
+            store::postings::post(tx, &ledger::suspense(&charge.facts, amount)?, now).await?;
         }
         warn(case_id, charge, kind);
         Ok(())
@@ -345,7 +349,7 @@ impl Service {
 fn warn(case_id: CaseId, charge: &Charge, kind: CaseKind) {
     tracing::error!(
         case.id = %case_id,
-        charge.reference = %charge.reference,
+        charge.reference = %charge.facts.reference,
         kind = kind.code(),
         "an operator's case is opened"
     );

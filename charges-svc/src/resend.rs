@@ -10,6 +10,7 @@ use std::{sync::Arc, time::Duration};
 use chassis::clock::Clock;
 use db::Tx;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::{
     charge::{Charge, Lease},
@@ -34,11 +35,11 @@ pub struct Resending {
 }
 
 impl Resending {
-    /// Whether it may no longer go out: [`Charge::taken_by`] counts on [`START_BY`], and the commit
+    /// Whether it may no longer go out: the charge's timer counts on [`START_BY`], and the commit
     /// took its time.
     fn is_late(&self, clock: &Clock) -> bool {
         self.begun.elapsed() >= START_BY
-            || clock.now().since(self.charge.created_at) >= RESEND_WITHIN
+            || clock.now().since(self.charge.facts.created_at) >= RESEND_WITHIN
             || self.lease.term.is_over(clock)
     }
 }
@@ -66,20 +67,28 @@ impl Service {
 
     /// Notes, before it happens, that the request goes out once more, and holds the charge for
     /// that long. `None`: it is too late, or somebody else holds it.
-    pub async fn begin_resend(&self, tx: &mut Tx, held: &Charge) -> Result<Option<Resending>> {
-        let (id, begun, now) = (held.transaction_id, Instant::now(), self.clock.now());
-        let timing = self.timing(self.rail_of(held));
-        if !held.may_be_resent(now, timing) {
+    pub async fn begin_resend(
+        &self,
+        tx: &mut Tx,
+        charge: &Charge,
+        fence: Option<Uuid>,
+    ) -> Result<Option<Resending>> {
+        let (id, begun, now) = (
+            charge.facts.transaction_id,
+            Instant::now(),
+            self.clock.now(),
+        );
+        let timing = self.timing(self.rail_of(charge));
+        if !charge.may_be_resent(now, timing) {
             return Ok(None);
         }
-        let mut resent = held.clone();
-        resent.begin_resend(now);
-        if !store::charges::mark_resent(tx, &resent).await? {
+        let mut resent = charge.clone();
+        resent.timer.begin_resend(now);
+        if !store::charges::mark_resent(tx, id, fence, &resent.timer).await? {
             return Ok(None);
         }
         let lease = Lease::new(&self.clock, self.settings.lease);
-        store::charges::hold(tx, id, lease).await?;
-        (resent.lease_until, resent.fence) = (Some(lease.term.until), Some(lease.fence));
+        resent.claim = store::charges::claim(tx, id, lease).await?;
         let said = ("request_payment", "sent_again");
         store::evidence::keep(tx, id, said, None, now).await?;
         Ok(Some(Resending {
@@ -92,16 +101,16 @@ impl Service {
     /// Sends it, while it is still ours to send.
     pub async fn resend(self: &Arc<Self>, resending: &Resending) -> Result<()> {
         let charge = &resending.charge;
-        if resending.is_late(&self.clock) || !self.outlives_a_call(charge) {
+        if resending.is_late(&self.clock) || !self.outlives_a_call(charge.claim) {
             // Who holds it next asks the rail, as after any request that may have gone out.
             return Ok(());
         }
         tracing::warn!(
-            charge.reference = %charge.reference,
+            charge.reference = %charge.facts.reference,
             "its process died before the rail's reply, the payment request goes out once more"
         );
         let rail = self.rail_of(charge);
-        let mut answer = rail.request_payment(&create::request(charge)).await;
+        let mut answer = rail.request_payment(&create::request(&charge.facts)).await;
         // A word about this request alone: the first may be on its way still.
         if let Requested::Refused(_) = answer.outcome {
             answer.outcome = Requested::Unknown;
@@ -118,7 +127,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_could_not_go_out_in_time_does_not_go_out() {
-        let created_at = charge().created_at;
+        let created_at = charge().facts.created_at;
         for (age, waited, is_late) in [
             (31, 9, false),
             (31, 10, true),

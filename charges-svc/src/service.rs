@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::{
     case::CaseKind,
-    charge::{Charge, Event, State, Status},
+    charge::{Charge, Claim, Event, State, Status},
     error::{Error, Result},
     ledger, message,
     rail::{Rail, Rails},
@@ -79,6 +79,7 @@ impl Told {
     pub fn new(charge: Charge, message: String) -> Self {
         // A void charge is answered by an error, never by this.
         let status = charge
+            .progress
             .state
             .shown()
             .unwrap_or(Status::Initiated)
@@ -154,7 +155,7 @@ impl Service {
     }
 
     pub fn rail_of(&self, charge: &Charge) -> &Rail {
-        self.rails.get(charge.rail)
+        self.rails.get(charge.facts.rail)
     }
 
     /// Writes what an event makes of a charge that this transaction holds, with everything that
@@ -163,14 +164,14 @@ impl Service {
         let now = self.clock.now();
         let timing = self.timing(self.rail_of(before));
         let after = before.after(event, now, timing)?;
-        if !store::charges::change(tx, before, &after).await? {
+        if !store::charges::change(tx, &before.progress, &after).await? {
             // It is locked, so this is a mistake of ours; nothing is committed.
             return Err(Error::Illegal(crate::charge::Illegal {
-                state: before.state,
+                state: before.progress.state,
                 event,
             }));
         }
-        let event_id = match after.state {
+        let event_id = match after.progress.state {
             State::Settled => {
                 self.look_for_release(tx, &after, now).await?;
                 self.post_settlement(tx, &after, now).await?;
@@ -178,14 +179,14 @@ impl Service {
             }
             State::Failed => self.end(tx, &after, now).await?,
             State::Void => {
-                store::idempotency::free(tx, after.transaction_id).await?;
+                store::idempotency::free(tx, after.facts.transaction_id).await?;
                 None
             }
             State::Submitting | State::Initiated | State::OtpRequired | State::OtpSubmitting => {
                 None
             }
         };
-        let subject = after.transaction_id.to_string();
+        let subject = after.facts.transaction_id.to_string();
         let event_id = event_id.as_ref().map(EventId::as_str);
         let outbox_row = outbox::put(tx, &subject, event_id, now).await?;
         Ok(Change {
@@ -199,8 +200,8 @@ impl Service {
     ///
     /// Before the merchant's balance is touched, which who releases touches after the case.
     async fn look_for_release(&self, tx: &mut Tx, charge: &Charge, now: Timestamp) -> Result<()> {
-        let is_first = charge.charge_number == 1;
-        if is_first || !store::cases::is_released_beside(tx, charge).await? {
+        let is_first = charge.facts.charge_number == 1;
+        if is_first || !store::cases::is_released_beside(tx, &charge.facts).await? {
             return Ok(());
         }
         let detail = "the charge settled after money of another charge of its session was released";
@@ -209,7 +210,7 @@ impl Service {
     }
 
     async fn post_settlement(&self, tx: &mut Tx, charge: &Charge, now: Timestamp) -> Result<()> {
-        let posting = ledger::settlement(charge)?;
+        let posting = ledger::settlement(&charge.facts)?;
         if store::postings::post(tx, &posting, now).await? {
             return Ok(());
         }
@@ -218,16 +219,16 @@ impl Service {
 
     /// The charge has ended: the event that tells of it is fixed here, and its key will go.
     async fn end(&self, tx: &mut Tx, charge: &Charge, now: Timestamp) -> Result<Option<EventId>> {
-        let id = charge.transaction_id;
+        let id = charge.facts.transaction_id;
         store::idempotency::forget_later(tx, id, now + KEY_KEPT).await?;
         store::cases::close_unknown_outcome(tx, id, now).await?;
         Ok(Some(EventId::new()))
     }
 
     /// Whether a rail call that begins now is over, and written down, while the charge is held.
-    pub fn outlives_a_call(&self, held: &Charge) -> bool {
+    pub fn outlives_a_call(&self, claim: Claim) -> bool {
         let over_at = self.clock.latest_now() + self.settings.call_and_write_max;
-        held.lease_until.is_some_and(|until| until >= over_at)
+        claim.lease_until.is_some_and(|until| until >= over_at)
     }
 
     /// The charge, held until the transaction ends.
@@ -240,14 +241,14 @@ impl Service {
     pub fn announce(&self, change: &Change) {
         count(&change.charge);
         self.relay.ring();
-        self.reconcile_alarms.ring(change.charge.rail);
+        self.reconcile_alarms.ring(change.charge.facts.rail);
     }
 
     /// After a commit: tells sessions-svc at once, and waits a moment for it to have heard. The
     /// relay goes on by itself.
     pub async fn announce_now(&self, change: &Change) {
         count(&change.charge);
-        self.reconcile_alarms.ring(change.charge.rail);
+        self.reconcile_alarms.ring(change.charge.facts.rail);
         let row = change.outbox_row;
         let telling = async {
             if !self.relay.at_once(row, RELAY_WAIT).await {
@@ -272,10 +273,10 @@ impl Service {
 }
 
 fn count(charge: &Charge) {
-    if charge.state.is_terminal() {
-        let (state, reason) = (charge.state.code(), charge.failure_reason);
+    if charge.progress.state.is_terminal() {
+        let (state, reason) = (charge.progress.state.code(), charge.progress.failure_reason);
         let reason = reason.map_or("", |reason| reason.code());
-        tracing::info!(charge.reference = %charge.reference, state, reason, "the charge has ended");
+        tracing::info!(charge.reference = %charge.facts.reference, state, reason, "the charge has ended");
         metrics::counter!("charges_ended_total", "state" => state, "reason" => reason).increment(1);
     }
 }

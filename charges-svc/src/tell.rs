@@ -22,7 +22,7 @@ use proto::{
 use tonic::{Request, Status};
 
 use crate::{
-    charge::{Charge, METHOD, State},
+    charge::{Charge, Facts, METHOD, State},
     error::Error,
     store,
 };
@@ -84,17 +84,18 @@ impl Teller {
     }
 
     async fn tell(&self, charge: &Charge, event_id: Option<&str>) -> anyhow::Result<()> {
-        let step = if charge.state == State::Void {
+        let is_void = charge.progress.state == State::Void;
+        let step = if is_void {
             Step::Withdraw(Withdraw {})
         } else {
             Step::Update(Update {
                 transaction: Some(transaction(charge)),
-                payer: Some(payer(charge)),
+                payer: Some(payer(&charge.facts)),
             })
         };
         let mut sessions = self.sessions.clone();
         let answer = match sessions.record_transaction(record(charge, step)).await {
-            Err(status) if charge.state == State::Void && is_anothers(&status) => return Ok(()),
+            Err(status) if is_void && is_anothers(&status) => return Ok(()),
             answer => answer.context("sessions-svc was not told")?,
         };
         let Some(event_id) = event_id else {
@@ -116,17 +117,17 @@ fn is_anothers(status: &Status) -> bool {
 }
 
 fn record(charge: &Charge, step: Step) -> RecordTransactionRequest {
-    let direct = (!charge.hosted).then(|| DirectSession {
-        amount: Some(charge.session_amount().into()),
-        description: charge.description.clone(),
-        created_at: charge.created_at.to_string(),
-        payer: Some(payer(charge)),
+    let direct = (!charge.facts.hosted).then(|| DirectSession {
+        amount: Some(charge.facts.session_amount().into()),
+        description: charge.facts.description.clone(),
+        created_at: charge.facts.created_at.to_string(),
+        payer: Some(payer(&charge.facts)),
     });
     RecordTransactionRequest {
-        merchant_id: charge.merchant_id.to_string(),
-        session_id: charge.session_id.to_string(),
-        charge_number: small(charge.charge_number),
-        version: small(charge.version),
+        merchant_id: charge.facts.merchant_id.to_string(),
+        session_id: charge.facts.session_id.to_string(),
+        charge_number: small(charge.facts.charge_number),
+        version: small(charge.progress.version),
         step: Some(step),
         direct,
     }
@@ -137,7 +138,7 @@ fn small(number: i64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn payer(charge: &Charge) -> Payer {
+fn payer(charge: &Facts) -> Payer {
     Payer {
         phone: Some(charge.phone.as_e164().to_owned()),
         email: charge.payer_email.clone(),
@@ -146,7 +147,7 @@ fn payer(charge: &Charge) -> Payer {
 }
 
 fn transaction(charge: &Charge) -> Transaction {
-    let status = match charge.state {
+    let status = match charge.progress.state {
         State::Submitting | State::Initiated | State::OtpSubmitting | State::Void => {
             TransactionStatus::Initiated
         }
@@ -155,36 +156,41 @@ fn transaction(charge: &Charge) -> Transaction {
         State::Failed => TransactionStatus::Failed,
     };
     Transaction {
-        transaction_id: charge.transaction_id.to_string(),
-        tx_id_display: charge.tx_id_display.to_string(),
+        transaction_id: charge.facts.transaction_id.to_string(),
+        tx_id_display: charge.facts.tx_id_display.to_string(),
         status: status.into(),
         method: METHOD.to_owned(),
-        amount: Some(charge.session_amount().into()),
-        failure_reason: charge.failure_reason.map(|reason| reason.code().to_owned()),
+        amount: Some(charge.facts.session_amount().into()),
+        failure_reason: charge
+            .progress
+            .failure_reason
+            .map(|reason| reason.code().to_owned()),
         failure_message: charge
+            .progress
             .failure_reason
             .map(|reason| reason.message().to_owned()),
         settlement: settlement(charge),
-        created_at: charge.created_at.to_string(),
-        updated_at: charge.updated_at.to_string(),
+        created_at: charge.facts.created_at.to_string(),
+        updated_at: charge.progress.updated_at.to_string(),
     }
 }
 
 /// What the payer was debited, where the session counts in another currency.
 fn settlement(charge: &Charge) -> Option<Settlement> {
     let rate = charge
+        .facts
         .rate
         .clone()
-        .filter(|_| charge.state == State::Settled)?;
+        .filter(|_| charge.progress.state == State::Settled)?;
     Some(Settlement {
-        amount: Some(charge.amount().into()),
+        amount: Some(charge.facts.amount().into()),
         rate,
     })
 }
 
 /// The event of a charge that has ended.
 fn event(charge: &Charge, event_id: &str, session: SessionStatus) -> PublishRequest {
-    let is_settled = charge.state == State::Settled;
+    let is_settled = charge.progress.state == State::Settled;
     let kind = if is_settled {
         EventType::PaymentSuccess
     } else {
@@ -192,13 +198,17 @@ fn event(charge: &Charge, event_id: &str, session: SessionStatus) -> PublishRequ
     };
     let settlement = settlement(charge);
     let payment = Payment {
-        tx_id_display: Some(charge.tx_id_display.to_string()),
-        session_id: charge.session_id.to_string(),
-        amount: Some(charge.session_amount().into()),
+        tx_id_display: Some(charge.facts.tx_id_display.to_string()),
+        session_id: charge.facts.session_id.to_string(),
+        amount: Some(charge.facts.session_amount().into()),
         method: Some(METHOD.to_owned()),
-        status: charge.state.code().to_owned(),
-        failure_reason: charge.failure_reason.map(|reason| reason.code().to_owned()),
+        status: charge.progress.state.code().to_owned(),
+        failure_reason: charge
+            .progress
+            .failure_reason
+            .map(|reason| reason.code().to_owned()),
         failure_message: charge
+            .progress
             .failure_reason
             .map(|reason| reason.message().to_owned()),
         session_status: session_status(charge, session).to_owned(),
@@ -209,16 +219,16 @@ fn event(charge: &Charge, event_id: &str, session: SessionStatus) -> PublishRequ
     };
     PublishRequest {
         event_id: event_id.to_owned(),
-        merchant_id: charge.merchant_id.to_string(),
+        merchant_id: charge.facts.merchant_id.to_string(),
         r#type: kind.into(),
-        created_at: charge.updated_at.to_string(),
+        created_at: charge.progress.updated_at.to_string(),
         data: Some(publish_request::Data::Payment(payment)),
     }
 }
 
 /// What the session became by this charge's end; by now another charge may be in flight in it.
 fn session_status(charge: &Charge, session: SessionStatus) -> &'static str {
-    match (charge.state, charge.hosted, session) {
+    match (charge.progress.state, charge.facts.hosted, session) {
         (State::Settled, _, _) => "COMPLETED",
         (_, false, _) => "FAILED",
         (_, true, SessionStatus::Expired) => "EXPIRED",

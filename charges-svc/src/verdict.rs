@@ -34,13 +34,13 @@ pub enum Verdict {
 /// Judges what a query found that was made `now`.
 pub fn judge(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>) -> Verdict {
     let found = heard(charge, found, now);
-    match charge.state {
+    match charge.progress.state {
         State::Submitting | State::Initiated | State::OtpRequired | State::OtpSubmitting => {
             match judge_open(charge, found, now, timing) {
                 // Perhaps the rail, or the way to it, is back in time.
                 Verdict::AskAgain if charge.may_be_resent(now, timing) => Verdict::AskAgain,
                 // It is asked about, so who submitted it is gone and takes its reply along.
-                Verdict::AskAgain if charge.state == State::Submitting => {
+                Verdict::AskAgain if charge.progress.state == State::Submitting => {
                     Verdict::Change(Event::Unanswered)
                 }
                 Verdict::AskAgain => judge_age(charge, now),
@@ -78,8 +78,9 @@ pub fn judge(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>)
 /// What a query found, as far as it is an answer: a rail that has shown a reference, or called back
 /// about it, and does not know it `now` has said nothing. Long after the end it may have forgotten it.
 pub fn heard<'f>(charge: &Charge, found: &'f Found, now: Timestamp) -> &'f Found {
-    let is_known = charge.seen_at_rail || charge.hints > 0;
-    let may_be_forgotten = charge.state.is_terminal() && now >= charge.updated_at + FORGOTTEN_AFTER;
+    let is_known = charge.progress.seen_at_rail || charge.timer.hints > 0;
+    let may_be_forgotten =
+        charge.progress.state.is_terminal() && now >= charge.progress.updated_at + FORGOTTEN_AFTER;
     match found {
         Found::ReferenceUnknown if is_known && !may_be_forgotten => &Found::Unknown,
         found => found,
@@ -108,13 +109,13 @@ fn judge_open(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>
         } => judge_money(charge, rail_reference, *amount),
         Found::Failed(reason) => Verdict::Change(Event::Failed(*reason)),
         Found::Reversed => reversed(),
-        Found::Abandoned { .. } if charge.is_final(now, timing) => {
+        Found::Abandoned { .. } if charge.timer.is_final(now, timing) => {
             Verdict::Change(Event::Failed(FailureReason::PayerTimeout))
         }
         Found::OtpRequired | Found::Abandoned { code_wanted: true } => {
             judge_code_wanted(charge, now, timing)
         }
-        Found::Pending | Found::Abandoned { code_wanted: false } => match charge.state {
+        Found::Pending | Found::Abandoned { code_wanted: false } => match charge.progress.state {
             State::Submitting | State::OtpSubmitting => Verdict::Change(Event::Accepted),
             // The rail no longer waits for the code whose time is over.
             State::OtpRequired if is_code_late(charge, now) => Verdict::Change(Event::Accepted),
@@ -122,8 +123,8 @@ fn judge_open(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>
         },
         Found::ReferenceUnknown if charge.may_be_resent(now, timing) => Verdict::Resend,
         Found::ReferenceUnknown => {
-            let is_conclusive = match charge.state {
-                State::Submitting | State::Initiated => charge.is_final(now, timing),
+            let is_conclusive = match charge.progress.state {
+                State::Submitting | State::Initiated => charge.timer.is_final(now, timing),
                 // The rail asked for a code, so it knew the reference.
                 _ => false,
             };
@@ -138,31 +139,31 @@ fn judge_open(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>
 
 /// The rail waits for a code.
 fn judge_code_wanted(charge: &Charge, now: Timestamp, timing: Timing<'_>) -> Verdict {
-    match charge.state {
+    match charge.progress.state {
         // A code of ours whose reply was lost may lie with the network until its own time is over.
-        State::OtpRequired if is_code_late(charge, now) && charge.is_final(now, timing) => {
+        State::OtpRequired if is_code_late(charge, now) && charge.timer.is_final(now, timing) => {
             Verdict::Change(Event::Failed(FailureReason::OtpExpired))
         }
         State::OtpRequired => Verdict::AskAgain,
         // It may not have looked at the last code yet: only its own word about that one, or the
         // end of its time, is an outcome.
-        _ if charge.otp_tries_left() == 0 => Verdict::AskAgain,
+        _ if charge.progress.otp_tries_left() == 0 => Verdict::AskAgain,
         _ => Verdict::Change(Event::CodeWanted),
     }
 }
 
 fn is_code_late(charge: &Charge, now: Timestamp) -> bool {
-    let expires_at = charge.otp_expires_at;
+    let expires_at = charge.timer.otp_expires_at;
     expires_at.is_some_and(|expires_at| expires_at <= now)
 }
 
 /// The rail reports a debit for an open charge.
 fn judge_money(charge: &Charge, rail_reference: &str, amount: Option<Money>) -> Verdict {
-    if charge.mismatched {
+    if charge.progress.mismatched {
         // Its money is in suspense, where an operator decides about it.
         return Verdict::AskAgain;
     }
-    if is_ours(charge, rail_reference) && amount == Some(charge.amount()) {
+    if is_ours(charge, rail_reference) && amount == Some(charge.facts.amount()) {
         return Verdict::Change(Event::Settled);
     }
     Verdict::Open {
@@ -173,7 +174,7 @@ fn judge_money(charge: &Charge, rail_reference: &str, amount: Option<Money>) -> 
 }
 
 fn late_money(charge: &Charge, rail_reference: &str, amount: Option<Money>) -> Verdict {
-    if charge.mismatched {
+    if charge.progress.mismatched {
         // The same money is in suspense since the rail first reported it.
         return Verdict::AskAgain;
     }
@@ -188,7 +189,7 @@ fn late_money(charge: &Charge, rail_reference: &str, amount: Option<Money>) -> V
 }
 
 fn is_ours(charge: &Charge, rail_reference: &str) -> bool {
-    rail_reference == charge.rail_reference.to_string()
+    rail_reference == charge.facts.rail_reference.to_string()
 }
 
 fn report(charge: &Charge, rail_reference: &str, amount: Option<Money>) -> String {
@@ -198,7 +199,7 @@ fn report(charge: &Charge, rail_reference: &str, amount: Option<Money>) -> Strin
     } else {
         "another reference than ours"
     };
-    let asked = charge.amount();
+    let asked = charge.facts.amount();
     format!("the rail reports success, {reported}, for {whose}; we asked for {asked}")
 }
 
@@ -211,7 +212,7 @@ fn reversed() -> Verdict {
 }
 
 fn judge_age(charge: &Charge, now: Timestamp) -> Verdict {
-    if charge.mismatched || now.since(charge.submitted_at) < DAY {
+    if charge.progress.mismatched || now.since(charge.timer.submitted_at) < DAY {
         return Verdict::AskAgain;
     }
     Verdict::Open {

@@ -1,8 +1,16 @@
 //! The state machine against a model of its own: a plain table of what design §3 allows.
 
+use std::time::Duration;
+
+use chassis::{
+    ids::MerchantId,
+    money::{Currency, Money},
+    provider::Provider,
+};
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::*;
+use crate::failure::FailureReason;
 
 const REASONS: [FailureReason; 3] = [
     FailureReason::PayerDeclined,
@@ -140,10 +148,11 @@ proptest! {
     #[test]
     fn every_history_goes_as_the_model_says(history in any_history()) {
         let mut model = Model { state: "SUBMITTING", tries: 0, reason: None };
-        let mut progress = charge().progress();
+        let fresh = charge();
+        let (mut progress, now) = (fresh.progress, fresh.facts.created_at);
         let mut settled = 0;
         for (event, _) in history {
-            match (next(progress, event), model.step(event)) {
+            match (progress.after(event, now), model.step(event)) {
                 (Ok(to), Some(model_to)) => {
                     prop_assert!(!progress.state.is_terminal(), "a terminal state changed");
                     settled += u32::from(to.state == State::Settled);
@@ -164,23 +173,23 @@ proptest! {
     #[test]
     fn an_open_charge_always_has_a_time_when_its_rail_is_asked(history in any_history()) {
         let mut charge = charge();
-        let mut now = charge.created_at;
+        let mut now = charge.facts.created_at;
         for (event, seconds) in history {
             now = now + Duration::from_secs(seconds);
             let Ok(after) = charge.after(event, now, timing()) else { continue };
-            prop_assert_eq!(after.version, charge.version + 1);
-            prop_assert!(after.seen_at_rail >= charge.seen_at_rail);
-            prop_assert!(after.submitted_at >= charge.submitted_at);
-            prop_assert!(after.taken_by >= Some(after.submitted_at));
-            prop_assert_eq!(after.taken_by, Some(after.taken_by()));
-            let next = after.next_query_at;
-            match after.state {
+            prop_assert_eq!(after.progress.version, charge.progress.version + 1);
+            prop_assert!(after.progress.seen_at_rail >= charge.progress.seen_at_rail);
+            prop_assert!(after.timer.submitted_at >= charge.timer.submitted_at);
+            prop_assert!(after.timer.taken_by >= Some(after.timer.submitted_at));
+            prop_assert_eq!(after.timer.taken_by, Some(after.timer.taken_by()));
+            let next = after.timer.next_query_at;
+            match after.progress.state {
                 State::Submitting | State::Initiated | State::OtpSubmitting => {
                     let is_now = event == Event::Approved && next == Some(now);
                     prop_assert!(is_now || next.is_some_and(|next| next > now));
                 }
                 State::OtpRequired => {
-                    let is_timer = next.is_some() && next == after.otp_expires_at;
+                    let is_timer = next.is_some() && next == after.timer.otp_expires_at;
                     prop_assert!(is_timer || next.is_some_and(|next| next > now));
                 }
                 State::Failed => prop_assert_eq!(next, Some(now + Duration::from_secs(3600))),
@@ -195,64 +204,72 @@ proptest! {
 fn a_code_lives_ten_minutes_from_when_it_was_first_wanted() {
     let minute = Duration::from_secs(60);
     let charge = charge();
-    let start = charge.created_at;
+    let start = charge.facts.created_at;
     let wanted = charge
         .after(Event::CodeWanted, start, timing())
         .expect("legal");
-    assert_eq!(wanted.next_query_at, Some(start + 10 * minute));
+    assert_eq!(wanted.timer.next_query_at, Some(start + 10 * minute));
     let sent = wanted
         .after(Event::CodeSent, start + 4 * minute, timing())
         .expect("legal");
     assert_eq!(
-        sent.submitted_at,
+        sent.timer.submitted_at,
         start + 4 * minute,
         "the schedule starts again at the submit"
     );
     let again = sent
         .after(Event::CodeWrong, start + 5 * minute, timing())
         .expect("legal");
-    assert_eq!(again.next_query_at, Some(start + 10 * minute));
-    assert_eq!(again.otp_tries_left(), 2);
+    assert_eq!(again.timer.next_query_at, Some(start + 10 * minute));
+    assert_eq!(again.progress.otp_tries_left(), 2);
 }
 
 #[test]
 fn the_network_can_have_taken_a_payment_until_its_call_is_over() {
     let second = Duration::from_secs(1);
     let mut charge = charge();
-    let start = charge.created_at;
+    let start = charge.facts.created_at;
     // It begins ten seconds after its record at the latest, and takes eight.
-    assert_eq!(charge.taken_by(), start + 18 * second);
-    charge.end_call(start + 4 * second);
-    assert_eq!(charge.taken_by(), start + 4 * second);
-    charge.end_call(start + 5 * second);
-    assert_eq!(charge.taken_by(), start + 4 * second, "it was over before");
+    assert_eq!(charge.timer.taken_by(), start + 18 * second);
+    charge.timer.end_call(start + 4 * second);
+    assert_eq!(charge.timer.taken_by(), start + 4 * second);
+    charge.timer.end_call(start + 5 * second);
+    assert_eq!(
+        charge.timer.taken_by(),
+        start + 4 * second,
+        "it was over before"
+    );
     let wanted = charge
         .after(Event::CodeWanted, start + 5 * second, timing())
         .expect("legal");
     let sent = wanted
         .after(Event::CodeSent, start + 60 * second, timing())
         .expect("legal");
-    assert_eq!(sent.taken_by(), start + 78 * second, "the code as well");
+    assert_eq!(
+        sent.timer.taken_by(),
+        start + 78 * second,
+        "the code as well"
+    );
 }
 
 #[test]
 fn a_charge_of_a_version_that_noted_no_such_moment_waits_as_long_as_one_can() {
     let second = Duration::from_secs(1);
     let mut charge = charge();
-    let start = charge.created_at;
-    charge.taken_by = None;
-    assert_eq!(charge.taken_by(), start + 18 * second);
+    let start = charge.facts.created_at;
+    charge.timer.taken_by = None;
+    assert_eq!(charge.timer.taken_by(), start + 18 * second);
     // A code that such a version sent.
-    charge.taken_by = Some(start + second);
-    charge.submitted_at = start + 60 * second;
-    assert_eq!(charge.taken_by(), start + 78 * second);
+    charge.timer.taken_by = Some(start + second);
+    charge.timer.submitted_at = start + 60 * second;
+    assert_eq!(charge.timer.taken_by(), start + 78 * second);
 }
 
 #[test]
 fn a_payment_request_goes_out_once_more_at_most_and_its_time_starts_anew() {
     let second = Duration::from_secs(1);
     let fresh = charge();
-    let start = fresh.created_at;
+    let start = fresh.facts.created_at;
     assert!(fresh.may_be_resent(start + 89 * second, timing()));
     assert!(!fresh.may_be_resent(start + 90 * second, timing()));
     let never = Timing {
@@ -261,45 +278,45 @@ fn a_payment_request_goes_out_once_more_at_most_and_its_time_starts_anew() {
     };
     assert!(!fresh.may_be_resent(start, never));
     let mut seen = fresh.clone();
-    seen.seen_at_rail = true;
+    seen.progress.seen_at_rail = true;
     assert!(!seen.may_be_resent(start, timing()));
     let mut of_old_version = fresh.clone();
-    of_old_version.taken_by = None;
+    of_old_version.timer.taken_by = None;
     assert!(!of_old_version.may_be_resent(start, timing()));
     let answered = fresh
         .after(Event::Unanswered, start, timing())
         .expect("legal");
     assert!(!answered.may_be_resent(start, timing()));
     let mut resent = fresh;
-    resent.begin_resend(start + 40 * second);
+    resent.timer.begin_resend(start + 40 * second);
     assert!(!resent.may_be_resent(start + 41 * second, timing()));
-    assert_eq!(resent.taken_by(), start + 58 * second);
+    assert_eq!(resent.timer.taken_by(), start + 58 * second);
     // The reply to one of the two says nothing about the other.
-    resent.end_call(start + 41 * second);
-    assert_eq!(resent.taken_by(), start + 58 * second);
+    resent.timer.end_call(start + 41 * second);
+    assert_eq!(resent.timer.taken_by(), start + 58 * second);
 }
 
 #[test]
 fn a_charge_that_is_not_void_is_shown_as_one_of_the_four_statuses() {
-    let shown = State::ALL.map(|state| state.shown().map(Status::code));
     let initiated = Some("INITIATED");
-    assert_eq!(
-        shown,
-        [
-            initiated,
-            initiated,
-            Some("OTP_REQUIRED"),
-            initiated,
-            Some("SETTLED"),
-            Some("FAILED"),
-            None
-        ]
-    );
+    let shown = [
+        initiated,
+        initiated,
+        Some("OTP_REQUIRED"),
+        initiated,
+        Some("SETTLED"),
+        Some("FAILED"),
+        None,
+    ];
+    for (state, shown) in State::ALL.iter().zip(shown) {
+        assert_eq!(state.shown().map(Status::code), shown);
+    }
+    assert_eq!(State::ALL.len(), shown.len());
 }
 
 #[test]
 fn states_are_read_as_they_were_written() {
     for state in State::ALL {
-        assert_eq!(state.code().parse(), Ok(state));
+        assert_eq!(state.code().parse(), Ok(*state));
     }
 }

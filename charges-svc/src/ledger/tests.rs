@@ -26,8 +26,14 @@ fn accounts(posting: &Posting) -> Vec<String> {
 
 /// A case of this kind, of the charge.
 fn case(charge: &Charge, kind: CaseKind, suspense: Option<Money>) -> Case {
-    let about = (charge.transaction_id, &charge.reference);
-    Case::new(about, kind, String::new(), suspense, charge.created_at)
+    let about = (charge.facts.transaction_id, &charge.facts.reference);
+    Case::new(
+        about,
+        kind,
+        String::new(),
+        suspense,
+        charge.facts.created_at,
+    )
 }
 
 proptest! {
@@ -37,8 +43,8 @@ proptest! {
         let amount = Money::new(minor, Currency::USD);
         let late = case(&charge, CaseKind::LateMoney, Some(amount));
         let how = if release { Closing::Release } else { Closing::Refund };
-        prop_assert!(sums_to_zero(&settlement(&charge)?));
-        prop_assert!(sums_to_zero(&suspense(&charge, amount)?));
+        prop_assert!(sums_to_zero(&settlement(&charge.facts)?));
+        prop_assert!(sums_to_zero(&suspense(&charge.facts, amount)?));
         let closed = closing(&late, &charge, how, None)?.expect("suspense is posted out");
         prop_assert!(sums_to_zero(&closed));
         let name = Account::Suspense;
@@ -48,36 +54,36 @@ proptest! {
 
     #[test]
     fn nothing_and_less_cannot_be_posted(minor in i64::MIN..=0) {
-        prop_assert!(suspense(&charge(), Money::new(minor, Currency::GHS)).is_err());
+        prop_assert!(suspense(&charge().facts, Money::new(minor, Currency::GHS)).is_err());
     }
 }
 
 #[test]
 fn a_settlement_is_credited_to_its_merchant() {
     let charge = charge();
-    let posting = settlement(&charge).expect("a balanced posting");
-    let merchant = format!("merchant:{}", charge.merchant_id);
+    let posting = settlement(&charge.facts).expect("a balanced posting");
+    let merchant = format!("merchant:{}", charge.facts.merchant_id);
     assert_eq!(
         accounts(&posting),
         ["rail:paystack:clearing".to_owned(), merchant]
     );
-    assert_eq!(posting.lines()[1].amount, charge.amount());
+    assert_eq!(posting.lines()[1].amount, charge.facts.amount());
 }
 
 #[test]
 fn a_settled_payment_that_went_back_is_taken_from_its_merchant() {
     let fresh = charge();
-    let (now, timing) = (fresh.created_at, crate::charge::tests::timing());
+    let (now, timing) = (fresh.facts.created_at, crate::charge::tests::timing());
     let settled = fresh.after(Event::Settled, now, timing).expect("legal");
     let reversed = case(&settled, CaseKind::Reversed, None);
     let refund = closing(&reversed, &settled, Closing::Refund, None).expect("balanced");
     let refund = refund.expect("there is something to post");
     assert_eq!(refund.kind, PostingKind::Reversal);
-    assert_eq!(refund.subject, settled.transaction_id.uuid());
+    assert_eq!(refund.subject, settled.facts.transaction_id.uuid());
     assert_eq!(refund.lines()[0].amount.minor_units(), -2550);
     assert_eq!(
         refund.lines()[0].account,
-        Account::Merchant(settled.merchant_id)
+        Account::Merchant(settled.facts.merchant_id)
     );
     let release = closing(&reversed, &settled, Closing::Release, None).expect("balanced");
     assert_eq!(release, None, "the merchant keeps it");

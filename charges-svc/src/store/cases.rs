@@ -9,7 +9,7 @@ use db::{Conn, Result, Tx};
 
 use crate::{
     case::{Case, CaseKind, Closing},
-    charge::Charge,
+    charge::Facts,
 };
 
 /// Cases that one list shows; the oldest are worked on first.
@@ -92,7 +92,7 @@ pub async fn close(tx: &mut Tx, id: CaseId, closing: Closing, now: Timestamp) ->
 
 /// Whether money of another charge of the session was released to the merchant. Who is closing a
 /// case of the session just now is waited for, or waits.
-pub async fn is_released_beside(tx: &mut Tx, charge: &Charge) -> Result<bool> {
+pub async fn is_released_beside(tx: &mut Tx, charge: &Facts) -> Result<bool> {
     let closings: Vec<(Option<String>,)> = tx
         .sql(
             "select closing from cases

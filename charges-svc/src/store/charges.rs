@@ -12,22 +12,29 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::Backlog;
-use crate::charge::{Charge, Lease};
+use crate::charge::{Charge, Claim, Facts, Lease, Progress, Timer};
 
-/// Every column, in one place, so that statements name them all.
+/// Every column of a [`Charge`], in one place, so that statements name them all.
 macro_rules! columns {
     () => {
-        "transaction_id, merchant_id, merchant_name, session_id, hosted, charge_number, tx_id_display, reference,
-         rail, rail_reference, callback_token, amount_minor, currency, session_amount_minor,
-         session_currency, rate, provider, phone, description, payer_email, payer_name, state,
-         version, failure_reason, otp_tries, otp_expires_at, seen_at_rail, mismatched,
-         submitted_at, taken_by, resent_at, next_query_at, hints, lease_until, fence, traceparent,
-         created_at, updated_at"
+        "transaction_id, merchant_id, merchant_name, session_id, hosted, charge_number,
+         tx_id_display, reference, rail, rail_reference, callback_token, amount_minor, currency,
+         session_amount_minor, session_currency, rate, provider, phone, description, payer_email,
+         payer_name, traceparent, created_at,
+         state, version, failure_reason, otp_tries, seen_at_rail, mismatched, updated_at,
+         submitted_at, taken_by, resent_at, otp_expires_at, next_query_at, hints,
+         lease_until, fence"
     };
 }
 
 /// Writes a new charge. False: its session has a charge that is open, or is being given one.
 pub async fn insert(tx: &mut Tx, charge: &Charge) -> Result<bool> {
+    let Charge {
+        facts,
+        progress,
+        timer,
+        claim,
+    } = charge;
     let inserted = tx
         .sql(concat!(
             "insert into charges (",
@@ -37,44 +44,44 @@ pub async fn insert(tx: &mut Tx, charge: &Charge) -> Result<bool> {
                 $35, $36, $37, $38)
              on conflict do nothing"
         ))
-        .bind(charge.transaction_id)
-        .bind(charge.merchant_id)
-        .bind(&charge.merchant_name)
-        .bind(charge.session_id)
-        .bind(charge.hosted)
-        .bind(charge.charge_number)
-        .bind(&charge.tx_id_display)
-        .bind(&charge.reference)
-        .bind(charge.rail)
-        .bind(charge.rail_reference)
-        .bind(&charge.callback_token)
-        .bind(charge.amount().minor_units())
-        .bind(charge.amount().currency())
-        .bind(charge.session_amount().minor_units())
-        .bind(charge.session_amount().currency())
-        .bind(&charge.rate)
-        .bind(charge.provider)
-        .bind(&charge.phone)
-        .bind(&charge.description)
-        .bind(&charge.payer_email)
-        .bind(&charge.payer_name)
-        .bind(charge.state)
-        .bind(charge.version)
-        .bind(charge.failure_reason)
-        .bind(charge.otp_tries)
-        .bind(charge.otp_expires_at)
-        .bind(charge.seen_at_rail)
-        .bind(charge.mismatched)
-        .bind(charge.submitted_at)
-        .bind(charge.taken_by)
-        .bind(charge.resent_at)
-        .bind(charge.next_query_at)
-        .bind(charge.hints)
-        .bind(charge.lease_until)
-        .bind(charge.fence)
-        .bind(&charge.traceparent)
-        .bind(charge.created_at)
-        .bind(charge.updated_at)
+        .bind(facts.transaction_id)
+        .bind(facts.merchant_id)
+        .bind(&facts.merchant_name)
+        .bind(facts.session_id)
+        .bind(facts.hosted)
+        .bind(facts.charge_number)
+        .bind(&facts.tx_id_display)
+        .bind(&facts.reference)
+        .bind(facts.rail)
+        .bind(facts.rail_reference)
+        .bind(&facts.callback_token)
+        .bind(facts.amount().minor_units())
+        .bind(facts.amount().currency())
+        .bind(facts.session_amount().minor_units())
+        .bind(facts.session_amount().currency())
+        .bind(&facts.rate)
+        .bind(facts.provider)
+        .bind(&facts.phone)
+        .bind(&facts.description)
+        .bind(&facts.payer_email)
+        .bind(&facts.payer_name)
+        .bind(&facts.traceparent)
+        .bind(facts.created_at)
+        .bind(progress.state)
+        .bind(progress.version)
+        .bind(progress.failure_reason)
+        .bind(progress.otp_tries)
+        .bind(progress.seen_at_rail)
+        .bind(progress.mismatched)
+        .bind(progress.updated_at)
+        .bind(timer.submitted_at)
+        .bind(timer.taken_by)
+        .bind(timer.resent_at)
+        .bind(timer.otp_expires_at)
+        .bind(timer.next_query_at)
+        .bind(timer.hints)
+        .bind(claim.lease_until)
+        .bind(claim.fence)
         .run()
         .await?;
     Ok(inserted == 1)
@@ -130,7 +137,7 @@ pub async fn lock_session(tx: &mut Tx, id: ChargeId) -> Result<Vec<Charge>> {
 
 /// Another charge of the session for which the merchant was credited: it settled, or its money was
 /// released.
-pub async fn find_credited_beside(tx: &mut Tx, charge: &Charge) -> Result<Option<Reference>> {
+pub async fn find_credited_beside(tx: &mut Tx, charge: &Facts) -> Result<Option<Reference>> {
     let found: Option<(Reference,)> = tx
         .sql(
             "select reference from charges
@@ -208,78 +215,38 @@ pub async fn keep_instruction(tx: &mut Tx, id: ChargeId, instruction: Option<&st
     Ok(())
 }
 
-/// Changes a charge from `before` to `after`. False: it is no longer as `before` was. Callbacks that
-/// wait are left alone, see [`super::hints`].
-pub async fn change(tx: &mut Tx, before: &Charge, after: &Charge) -> Result<bool> {
+/// Changes a charge from `before` to `after`, and whoever worked on it is done. False: it is no longer
+/// as `before` was. Callbacks that wait are left alone, see [`super::hints`].
+pub async fn change(tx: &mut Tx, before: &Progress, after: &Charge) -> Result<bool> {
+    let (progress, timer) = (&after.progress, &after.timer);
     let changed = tx
         .sql(
             "update charges set
-                 state = $5, version = $6, failure_reason = $7, otp_tries = $8,
-                 otp_expires_at = $9, seen_at_rail = $10, submitted_at = $11,
-                 next_query_at = $12, lease_until = $13, fence = $14, updated_at = $15,
-                 taken_by = $16
+                 state = $5, version = $6, failure_reason = $7, otp_tries = $8, seen_at_rail = $9,
+                 updated_at = $10, submitted_at = $11, taken_by = $12, otp_expires_at = $13,
+                 next_query_at = $14, lease_until = null, fence = null
              where transaction_id = $1 and state = $2 and version = $3 and mismatched = $4",
         )
-        .bind(before.transaction_id)
+        .bind(after.facts.transaction_id)
         .bind(before.state)
         .bind(before.version)
         .bind(before.mismatched)
-        .bind(after.state)
-        .bind(after.version)
-        .bind(after.failure_reason)
-        .bind(after.otp_tries)
-        .bind(after.otp_expires_at)
-        .bind(after.seen_at_rail)
-        .bind(after.submitted_at)
-        .bind(after.next_query_at)
-        .bind(after.lease_until)
-        .bind(after.fence)
-        .bind(after.updated_at)
-        .bind(after.taken_by)
+        .bind(progress.state)
+        .bind(progress.version)
+        .bind(progress.failure_reason)
+        .bind(progress.otp_tries)
+        .bind(progress.seen_at_rail)
+        .bind(progress.updated_at)
+        .bind(timer.submitted_at)
+        .bind(timer.taken_by)
+        .bind(timer.otp_expires_at)
+        .bind(timer.next_query_at)
         .run()
         .await?;
     Ok(changed == 1)
 }
 
-/// Lets a charge go whose state stays: keeps what was learned, and when the rail is asked next.
-/// Callbacks that wait are left alone. False: another holds it now.
-pub async fn release(tx: &mut Tx, held: &Charge, next_query_at: Option<Timestamp>) -> Result<bool> {
-    let released = tx
-        .sql(
-            "update charges set
-                 seen_at_rail = $3, next_query_at = $4, lease_until = null, fence = null,
-                 taken_by = $5
-             where transaction_id = $1 and fence = $2",
-        )
-        .bind(held.transaction_id)
-        .bind(held.fence)
-        .bind(held.seen_at_rail)
-        .bind(next_query_at)
-        .bind(held.taken_by)
-        .run()
-        .await?;
-    Ok(released == 1)
-}
-
-/// Notes that the payment request goes out once more. False: another holds the charge now, or it
-/// is no longer to be sent.
-pub async fn mark_resent(tx: &mut Tx, resent: &Charge) -> Result<bool> {
-    let marked = tx
-        .sql(
-            "update charges set resent_at = $3, taken_by = $4
-             where transaction_id = $1 and fence = $2 and state = 'SUBMITTING'
-                 and resent_at is null",
-        )
-        .bind(resent.transaction_id)
-        .bind(resent.fence)
-        .bind(resent.resent_at)
-        .bind(resent.taken_by)
-        .run()
-        .await?;
-    Ok(marked == 1)
-}
-
-/// The rail has shown that it knows our reference, too late to change the charge.
+/// The rail has shown that it knows our reference.
 pub async fn mark_seen(tx: &mut Tx, id: ChargeId) -> Result<()> {
     tx.sql("update charges set seen_at_rail = true where transaction_id = $1")
         .bind(id)
@@ -288,8 +255,20 @@ pub async fn mark_seen(tx: &mut Tx, id: ChargeId) -> Result<()> {
     Ok(())
 }
 
-/// Lets a charge go that somebody else has changed meanwhile; the timer is theirs.
-pub async fn let_go(tx: &mut Tx, id: ChargeId, fence: Option<Uuid>) -> Result<()> {
+/// Keeps everybody else away from a charge.
+pub async fn claim(tx: &mut Tx, id: ChargeId, lease: Lease) -> Result<Claim> {
+    let claim = Claim::from(lease);
+    tx.sql("update charges set lease_until = $2, fence = $3 where transaction_id = $1")
+        .bind(id)
+        .bind(claim.lease_until)
+        .bind(claim.fence)
+        .run()
+        .await?;
+    Ok(claim)
+}
+
+/// Releases a charge that somebody else has changed meanwhile; the timer is theirs.
+pub async fn release(tx: &mut Tx, id: ChargeId, fence: Option<Uuid>) -> Result<()> {
     tx.sql(
         "update charges set lease_until = null, fence = null
          where transaction_id = $1 and fence = $2",
@@ -301,15 +280,50 @@ pub async fn let_go(tx: &mut Tx, id: ChargeId, fence: Option<Uuid>) -> Result<()
     Ok(())
 }
 
-/// Keeps everybody else away from a charge.
-pub async fn hold(tx: &mut Tx, id: ChargeId, lease: Lease) -> Result<()> {
-    tx.sql("update charges set lease_until = $2, fence = $3 where transaction_id = $1")
+/// Releases a charge whose state stays, and sets when the rail is asked next. Callbacks that wait are
+/// left alone. False: another holds it now.
+pub async fn release_until(
+    tx: &mut Tx,
+    id: ChargeId,
+    fence: Option<Uuid>,
+    timer: &Timer,
+) -> Result<bool> {
+    let released = tx
+        .sql(
+            "update charges set
+                 next_query_at = $3, taken_by = $4, lease_until = null, fence = null
+             where transaction_id = $1 and fence = $2",
+        )
         .bind(id)
-        .bind(lease.term.until)
-        .bind(lease.fence)
+        .bind(fence)
+        .bind(timer.next_query_at)
+        .bind(timer.taken_by)
         .run()
         .await?;
-    Ok(())
+    Ok(released == 1)
+}
+
+/// Notes that the payment request goes out once more. False: another holds the charge now, or it
+/// is no longer to be sent.
+pub async fn mark_resent(
+    tx: &mut Tx,
+    id: ChargeId,
+    fence: Option<Uuid>,
+    timer: &Timer,
+) -> Result<bool> {
+    let marked = tx
+        .sql(
+            "update charges set resent_at = $3, taken_by = $4
+             where transaction_id = $1 and fence = $2 and state = 'SUBMITTING'
+                 and resent_at is null",
+        )
+        .bind(id)
+        .bind(fence)
+        .bind(timer.resent_at)
+        .bind(timer.taken_by)
+        .run()
+        .await?;
+    Ok(marked == 1)
 }
 
 /// From now on the charge cannot settle: money came for it that is not what we asked for.
@@ -358,7 +372,7 @@ pub async fn find_by_rail_reference(
 }
 
 /// Claims by one of the two timers, which is named.
-macro_rules! claim {
+macro_rules! claim_by {
     ($timer:literal) => {
         concat!(
             "with due as materialized (
@@ -380,7 +394,7 @@ macro_rules! claim {
     };
 }
 
-/// Takes up to `limit` charges about which this rail is to be asked and that nobody holds: first
+/// Claims up to `limit` charges about which this rail is to be asked and that nobody holds: first
 /// those that the rail called about, then by the schedule; the most overdue first.
 pub async fn claim_due(
     tx: &mut Tx,
@@ -393,7 +407,7 @@ pub async fn claim_due(
     let asked_until = now + lease;
     let lease = Lease::new(clock, lease);
     let mut claimed: Vec<Charge> = Vec::new();
-    for claim in [claim!("hint_due_at"), claim!("next_query_at")] {
+    for claim in [claim_by!("hint_due_at"), claim_by!("next_query_at")] {
         let left = limit - i64::try_from(claimed.len()).unwrap_or(i64::MAX);
         if left <= 0 {
             break;
@@ -437,7 +451,7 @@ pub async fn next_due(
     Ok(due)
 }
 
-/// Lets go of every charge, where no other process can hold one.
+/// Releases every charge, where no other process can hold one.
 pub async fn release_all(tx: &mut Tx) -> Result<u64> {
     tx.sql(
         "update charges set lease_until = null, fence = null, hint_due_at = hinted_at

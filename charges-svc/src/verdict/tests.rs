@@ -44,20 +44,21 @@ fn charge(state: State) -> Charge {
         State::Failed => &[Event::Failed(FailureReason::PayerTimeout)],
         State::Void => &[Event::Withdrawn],
     };
-    let step = |charge: Charge, event: &Event| charge.after(*event, charge.created_at, timing());
+    let step =
+        |charge: Charge, event: &Event| charge.after(*event, charge.facts.created_at, timing());
     steps.iter().try_fold(fresh, step).expect("legal steps")
 }
 
 fn ours(charge: &Charge) -> Found {
     Found::Succeeded {
-        rail_reference: charge.rail_reference.to_string(),
-        amount: Some(charge.amount()),
+        rail_reference: charge.facts.rail_reference.to_string(),
+        amount: Some(charge.facts.amount()),
         fee: None,
     }
 }
 
 fn verdict(charge: &Charge, found: &Found, age: Duration) -> Verdict {
-    judge(charge, found, charge.submitted_at + age, timing())
+    judge(charge, found, charge.timer.submitted_at + age, timing())
 }
 
 /// The kind of the case that is opened, and what goes to suspense, in minor units.
@@ -87,7 +88,7 @@ fn our_money_settles_a_charge_from_every_open_state() {
 #[test]
 fn another_amount_currency_or_reference_is_a_case_and_never_settles() {
     let charge = charge(State::Initiated);
-    let reference = charge.rail_reference.to_string();
+    let reference = charge.facts.rail_reference.to_string();
     let found = |rail_reference: &str, amount| Found::Succeeded {
         rail_reference: rail_reference.to_owned(),
         amount,
@@ -116,10 +117,10 @@ fn another_amount_currency_or_reference_is_a_case_and_never_settles() {
 #[test]
 fn a_mismatched_charge_never_settles_later() {
     let mut charge = charge(State::Initiated);
-    charge.mismatched = true;
+    charge.progress.mismatched = true;
     assert_eq!(verdict(&charge, &ours(&charge), DAY), Verdict::AskAgain);
     let mut failed = self::charge(State::Failed);
-    failed.mismatched = true;
+    failed.progress.mismatched = true;
     assert_eq!(verdict(&failed, &ours(&failed), DAY), Verdict::AskAgain);
 }
 
@@ -139,7 +140,7 @@ fn an_unknown_reference_fails_a_charge_only_after_the_window_and_if_never_seen()
         assert_ne!(too_early, failed, "{state}");
         let conclusive = verdict(&charge, &Found::ReferenceUnknown, FINAL);
         assert_eq!(conclusive, failed, "{state}");
-        charge.seen_at_rail = true;
+        charge.progress.seen_at_rail = true;
         let known_before = verdict(&charge, &Found::ReferenceUnknown, FINAL);
         assert_ne!(known_before, failed, "{state}");
     }
@@ -157,19 +158,19 @@ fn a_rail_that_does_not_know_what_it_has_shown_has_said_nothing() {
         heard(
             charge,
             &Found::ReferenceUnknown,
-            failed.updated_at + days * DAY,
+            failed.progress.updated_at + days * DAY,
         )
         .clone()
     };
     assert_eq!(heard_after(&failed, 3), Found::ReferenceUnknown);
     let (mut seen, mut called_back) = (failed.clone(), failed.clone());
-    seen.seen_at_rail = true;
-    called_back.hints = 1;
+    seen.progress.seen_at_rail = true;
+    called_back.timer.hints = 1;
     for mut known in [seen, called_back] {
         assert_eq!(heard_after(&known, 3), Found::Unknown);
         // By then it may have forgotten it.
         assert_eq!(heard_after(&known, 7), Found::ReferenceUnknown);
-        known.state = State::Initiated;
+        known.progress.state = State::Initiated;
         assert_eq!(heard_after(&known, 7), Found::Unknown);
     }
 }
@@ -203,7 +204,7 @@ fn an_abandoned_payment_has_failed_only_once_the_networks_time_is_over() {
 fn after_three_codes_only_the_rails_word_about_the_third_is_an_outcome() {
     for state in [State::Initiated, State::OtpSubmitting] {
         let mut charge = charge(state);
-        charge.otp_tries = 3;
+        charge.progress.otp_tries = 3;
         let wanted = verdict(&charge, &Found::OtpRequired, FINAL);
         assert_eq!(wanted, Verdict::AskAgain, "{state}");
     }
@@ -213,7 +214,7 @@ fn after_three_codes_only_the_rails_word_about_the_third_is_an_outcome() {
 fn a_request_that_got_lost_goes_out_once_more_on_the_rails_word() {
     let charge = charge(State::Submitting);
     let judged = |charge: &Charge, found: &Found, age: Duration| {
-        judge(charge, found, charge.created_at + age, resending())
+        judge(charge, found, charge.facts.created_at + age, resending())
     };
     let unknown = &Found::ReferenceUnknown;
     assert_eq!(judged(&charge, unknown, 30 * SECOND), Verdict::Resend);
@@ -224,7 +225,9 @@ fn a_request_that_got_lost_goes_out_once_more_on_the_rails_word() {
     assert_eq!(judged(&charge, unknown, 90 * SECOND), unanswered);
     assert_eq!(judged(&charge, &Found::Unknown, 90 * SECOND), unanswered);
     let mut resent = charge.clone();
-    resent.begin_resend(charge.created_at + 30 * SECOND);
+    resent
+        .timer
+        .begin_resend(charge.facts.created_at + 30 * SECOND);
     assert_eq!(judged(&resent, unknown, 31 * SECOND), unanswered);
     let accepted = Verdict::Change(Event::Accepted);
     assert_eq!(judged(&charge, &Found::Pending, SECOND), accepted);
@@ -251,7 +254,7 @@ fn a_code_expires_only_while_the_rail_still_waits_for_it() {
 #[test]
 fn a_code_expires_only_once_no_earlier_one_can_be_accepted() {
     let charge = charge(State::OtpRequired);
-    let start = charge.created_at;
+    let start = charge.facts.created_at;
     let step =
         |charge: Charge, event, at| charge.after(event, start + at, timing()).expect("legal");
     // Its reply was lost, and the rail has not looked at it yet.
@@ -345,17 +348,17 @@ proptest! {
     ) {
         let mut charge = charge(state);
         if matches!(state, State::Initiated | State::OtpSubmitting) {
-            charge.otp_tries = charge.otp_tries.max(tries);
+            charge.progress.otp_tries = charge.progress.otp_tries.max(tries);
         }
-        charge.seen_at_rail |= seen;
-        let reference = charge.rail_reference.to_string();
+        charge.progress.seen_at_rail |= seen;
+        let reference = charge.facts.rail_reference.to_string();
         let found = match found {
             Found::Succeeded { rail_reference, amount, fee } if rail_reference == "ours" => {
                 Found::Succeeded { rail_reference: reference, amount, fee }
             }
             found => found,
         };
-        let now = charge.submitted_at + Duration::from_secs(seconds);
+        let now = charge.timer.submitted_at + Duration::from_secs(seconds);
         if let Verdict::Change(event) = judge(&charge, &found, now, timing()) {
             prop_assert!(charge.after(event, now, timing()).is_ok(), "{state} {event:?}");
             match event {
@@ -402,10 +405,10 @@ proptest! {
         let timing = if may_resend { resending() } else { timing() };
         let ms = Duration::from_millis;
         let mut charge = charge(if wants_code { State::OtpSubmitting } else { State::Submitting });
-        let start = charge.submitted_at;
+        let start = charge.timer.submitted_at;
         let mut taken = start + ms(begins_ms) + ms(takes_ms);
         if heard {
-            charge.end_call(taken);
+            charge.timer.end_call(taken);
         }
         let mut queries = queries;
         queries.sort_unstable();
@@ -425,18 +428,18 @@ proptest! {
                     break;
                 }
                 Verdict::Change(event) => {
-                    let rail_goes_on = charge.state == State::OtpRequired;
+                    let rail_goes_on = charge.progress.state == State::OtpRequired;
                     charge = charge.after(event, now, timing).expect("legal");
-                    if charge.state == State::OtpRequired {
+                    if charge.progress.state == State::OtpRequired {
                         charge = charge.after(Event::CodeSent, now, timing).expect("legal");
                         taken = now + ms(begins_ms) + ms(takes_ms);
                     } else if rail_goes_on {
                         taken = now;
                     }
-                    charge.seen_at_rail |= shows_reference(&said);
+                    charge.progress.seen_at_rail |= shows_reference(&said);
                 }
                 Verdict::Resend => {
-                    charge.begin_resend(now);
+                    charge.timer.begin_resend(now);
                     taken = now + ms(begins_ms) + ms(takes_ms);
                 }
                 Verdict::AskAgain | Verdict::Open { .. } => {}

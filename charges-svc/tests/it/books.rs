@@ -28,7 +28,7 @@ use crate::{
 
 /// Settles a new charge, as far as the ledger is concerned.
 async fn post(bare: &Bare) -> Posting {
-    let posting = ledger::settlement(&new_charge(bare.clock.now())).unwrap();
+    let posting = ledger::settlement(&new_charge(bare.clock.now()).facts).unwrap();
     let mut tx = bare.db.begin().await.unwrap();
     let now = bare.clock.now();
     assert!(store::postings::post(&mut tx, &posting, now).await.unwrap());
@@ -125,7 +125,7 @@ async fn what_is_posted_is_sealed_once_and_found_good() {
 async fn a_posting_that_commits_late_is_in_a_later_block() {
     let bare = Bare::new().await;
     let early = bare.clock.now() - Duration::from_secs(3_600);
-    let late = ledger::settlement(&new_charge(early)).unwrap();
+    let late = ledger::settlement(&new_charge(early).facts).unwrap();
     if bare.db.is_postgres() {
         // Its transaction is open while others commit and are sealed.
         let mut tx = bare.db.begin().await.unwrap();
@@ -155,7 +155,7 @@ async fn sealers_at_once_make_one_chain() {
     let now = bare.clock.now();
     let mut tx = bare.db.begin().await.unwrap();
     for _ in 0..1_100 {
-        let posting = ledger::settlement(&new_charge(now)).unwrap();
+        let posting = ledger::settlement(&new_charge(now).facts).unwrap();
         assert!(store::postings::post(&mut tx, &posting, now).await.unwrap());
     }
     tx.commit().await.unwrap();
@@ -182,7 +182,7 @@ async fn a_backlog_beside_a_long_history_is_sealed_and_nothing_keeps_waiting() {
         let now = bare.clock.now();
         let mut tx = bare.db.begin().await.unwrap();
         for _ in 0..5_000 {
-            let posting = ledger::settlement(&new_charge(now)).unwrap();
+            let posting = ledger::settlement(&new_charge(now).facts).unwrap();
             assert!(store::postings::post(&mut tx, &posting, now).await.unwrap());
         }
         // What is in a block may be queued once more, before what is not.
@@ -521,7 +521,7 @@ async fn a_running_service_seals_and_checks_by_itself() {
     let mut world = World::start().await;
     let charge = world.given_charge(&[Event::Accepted]).await;
     let request = ResolveChargeRequest {
-        reference: charge.reference.to_string(),
+        reference: charge.facts.reference.to_string(),
         evidence: "statement of 31 January, line 12".to_owned(),
         outcome: Some(Outcome::Settled(true)),
     };
@@ -550,7 +550,7 @@ async fn the_role_that_serves_cannot_touch_what_was_posted() {
     let clock = Clock::travelling(folder.path().join("clock")).unwrap();
     let opening = Db::open(&settings, mode, &SCHEMA, &clock, &shutdown);
     let db = opening.await.unwrap();
-    let posting = ledger::settlement(&new_charge(clock.now())).unwrap();
+    let posting = ledger::settlement(&new_charge(clock.now()).facts).unwrap();
     let mut tx = db.begin().await.unwrap();
     assert!(
         store::postings::post(&mut tx, &posting, clock.now())

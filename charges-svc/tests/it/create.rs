@@ -260,7 +260,11 @@ async fn a_session_has_one_open_charge_and_numbers_also_the_void_ones() {
         2
     );
     let mut open = crate::world::new_charge(world.clock.now());
-    (open.session_id, open.charge_number, open.hosted) = (session_id, 2, true);
+    (
+        open.facts.session_id,
+        open.facts.charge_number,
+        open.facts.hosted,
+    ) = (session_id, 2, true);
     assert!(store::charges::insert(&mut tx, &open).await.unwrap());
     tx.commit().await.unwrap();
     // Now one is open, and a second is refused before anybody is asked.

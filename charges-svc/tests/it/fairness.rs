@@ -19,10 +19,10 @@ async fn given(world: &World, charges: impl IntoIterator<Item = Charge>) {
     for charge in charges {
         assert!(store::charges::insert(&mut tx, &charge).await.unwrap());
         let after = charge
-            .after(Event::Accepted, charge.created_at, timing())
+            .after(Event::Accepted, charge.facts.created_at, timing())
             .unwrap();
         assert!(
-            store::charges::change(&mut tx, &charge, &after)
+            store::charges::change(&mut tx, &charge.progress, &after)
                 .await
                 .unwrap()
         );
@@ -101,14 +101,14 @@ async fn what_the_rail_called_about_is_asked_first() {
     given(&world, [hinted.clone()]).await;
     let callback = proto::charges::ReceiveCallbackRequest {
         rail: "momo".to_owned(),
-        token: hinted.callback_token.clone(),
+        token: hinted.facts.callback_token.clone(),
         body: b"{}".to_vec(),
         signature: None,
     };
     world.charges.receive_callback(callback).await.unwrap();
     let path = format!(
         "GET /collection/v1_0/requesttopay/{}",
-        hinted.rail_reference
+        hinted.facts.rail_reference
     );
     let is_asked = async || network.calls().contains(&path);
     world.until("the rail was asked", is_asked).await;

@@ -52,7 +52,7 @@ fn paystack(data: &str) -> Reaction {
 }
 
 fn paid(charge: &Charge) -> Reaction {
-    let reference = charge.rail_reference;
+    let reference = charge.facts.rail_reference;
     paystack(&format!(
         r#"{{"status":"success","reference":"{reference}","amount":2550,"currency":"GHS"}}"#
     ))
@@ -70,7 +70,7 @@ fn not_found() -> Reaction {
 }
 
 fn failed_with(charge: &Charge) -> (State, Option<FailureReason>) {
-    (charge.state, charge.failure_reason)
+    (charge.progress.state, charge.progress.failure_reason)
 }
 
 /// Paystack's 180 s begin when it takes the request, at 18 s after our record at the latest; and
@@ -93,11 +93,11 @@ async fn what_the_network_has_not_ended_is_final_only_after_its_own_time() {
         let charge = world.given_old_charge(&events, age).await;
         let world = world.restart().await;
         world.clock.advance(Duration::from_secs(5)).await.unwrap();
-        let asked = world.charge(&charge.reference).await;
-        assert!(!asked.state.is_terminal(), "{reason} at {age:?}");
+        let asked = world.charge(&charge.facts.reference).await;
+        assert!(!asked.progress.state.is_terminal(), "{reason} at {age:?}");
         assert!(!network.calls().is_empty());
         world.clock.advance(MINUTE).await.unwrap();
-        let ended = world.charge(&charge.reference).await;
+        let ended = world.charge(&charge.facts.reference).await;
         assert_eq!(failed_with(&ended), (State::Failed, Some(reason)));
     }
 }
@@ -132,8 +132,8 @@ async fn look_until_answered(silence: Reaction) {
     assert_eq!(kinds, [CaseKind::LateMoney]);
     drop(conn);
     // It was answered after 72 h, so this was the last look.
-    let after = world.charge(&charge.reference).await;
-    assert_eq!(after.next_query_at, None);
+    let after = world.charge(&charge.facts.reference).await;
+    assert_eq!(after.timer.next_query_at, None);
     world.check_books().await;
 }
 
@@ -154,13 +154,19 @@ async fn an_answer_that_came_too_late_still_shows_the_payment() {
     let is_asked = async || !network.calls().is_empty();
     world.until("the rail is being asked", is_asked).await;
     let resolve = ResolveChargeRequest {
-        reference: charge.reference.to_string(),
+        reference: charge.facts.reference.to_string(),
         evidence: "statement of 31 January, line 12".to_owned(),
         outcome: Some(Outcome::FailedReason("PAYER_DECLINED".to_owned())),
     };
     world.operations.resolve_charge(resolve).await.unwrap();
     open.send(true).unwrap();
-    let is_shown = async || world.charge(&charge.reference).await.seen_at_rail;
+    let is_shown = async || {
+        world
+            .charge(&charge.facts.reference)
+            .await
+            .progress
+            .seen_at_rail
+    };
     world.until("the answer is noted", is_shown).await;
     says.now(not_found());
     let calls = network.calls().len();
@@ -193,7 +199,7 @@ async fn follow_up_until_answered(silence: Reaction) {
         .await;
     let mut tx = world.db.begin().await.unwrap();
     let now = world.clock.now();
-    let hinted = store::hints::put(&mut tx, charge.transaction_id, now).await;
+    let hinted = store::hints::put(&mut tx, charge.facts.transaction_id, now).await;
     assert!(hinted.unwrap());
     tx.commit().await.unwrap();
     let world = world.restart().await;
@@ -241,8 +247,8 @@ async fn a_rail_that_calls_a_reference_used_knows_it_whatever_it_says_later() {
 
 async fn submit(world: &mut World, charge: &Charge) -> Result<ChargeStatus, tonic::Status> {
     let request = SubmitOtpRequest {
-        merchant_id: charge.merchant_id.to_string(),
-        reference: charge.reference.to_string(),
+        merchant_id: charge.facts.merchant_id.to_string(),
+        reference: charge.facts.reference.to_string(),
         otp: "123456".to_owned(),
     };
     let told = world.charges.submit_otp(request).await?;
@@ -270,10 +276,14 @@ async fn only_the_rails_own_word_ends_a_charge_after_the_third_code() {
     says.now(paystack(r#"{"status":"send_otp"}"#));
     world.clock.advance(5 * MINUTE).await.unwrap();
     assert!(network.calls().len() > before, "it was asked");
-    let asked = world.charge(&charge.reference).await;
-    assert!(!asked.state.is_terminal(), "{:?}", failed_with(&asked));
+    let asked = world.charge(&charge.facts.reference).await;
+    assert!(
+        !asked.progress.state.is_terminal(),
+        "{:?}",
+        failed_with(&asked)
+    );
     assert_eq!(
-        asked.state.shown(),
+        asked.progress.state.shown(),
         Some(charges_svc::charge::Status::Initiated)
     );
     // A fourth code is not taken.
@@ -281,8 +291,8 @@ async fn only_the_rails_own_word_ends_a_charge_after_the_third_code() {
     check_refusal(fourth, Code::FailedPrecondition, "CHARGE_NOT_AWAITING_OTP");
     says.now(paid(&charge));
     world.clock.advance(10 * MINUTE).await.unwrap();
-    let settled = world.charge(&charge.reference).await;
-    assert_eq!(settled.state, State::Settled);
+    let settled = world.charge(&charge.facts.reference).await;
+    assert_eq!(settled.progress.state, State::Settled);
 }
 
 #[tokio::test]
@@ -298,7 +308,7 @@ async fn a_third_code_that_the_rail_calls_wrong_ends_the_charge() {
     ] {
         assert_eq!(submit(&mut world, &charge).await.unwrap(), told);
     }
-    let ended = world.charge(&charge.reference).await;
+    let ended = world.charge(&charge.facts.reference).await;
     let reason = Some(FailureReason::OtpAttemptsExceeded);
     assert_eq!(failed_with(&ended), (State::Failed, reason));
 }
@@ -316,12 +326,15 @@ async fn a_third_wrong_code_does_not_end_a_charge_whose_first_may_be_accepted() 
     for told in [ChargeStatus::OtpRequired, ChargeStatus::Initiated] {
         assert_eq!(submit(&mut world, &charge).await.unwrap(), told);
     }
-    let open = world.charge(&charge.reference).await;
-    assert_eq!((open.state.is_terminal(), open.otp_tries), (false, 3));
+    let open = world.charge(&charge.facts.reference).await;
+    assert_eq!(
+        (open.progress.state.is_terminal(), open.progress.otp_tries),
+        (false, 3)
+    );
     says.now(paid(&charge));
     world.clock.advance(10 * MINUTE).await.unwrap();
-    let settled = world.charge(&charge.reference).await;
-    assert_eq!(settled.state, State::Settled);
+    let settled = world.charge(&charge.facts.reference).await;
+    assert_eq!(settled.progress.state, State::Settled);
 }
 
 /// The network gives the payer up, though it would still take a code.
@@ -343,10 +356,14 @@ async fn a_third_code_without_a_reply_ends_with_the_networks_own_time() {
     submit(&mut world, &charge).await.unwrap();
     says.now(abandoned());
     world.clock.advance(3 * MINUTE).await.unwrap();
-    let asked = world.charge(&charge.reference).await;
-    assert!(!asked.state.is_terminal(), "{:?}", failed_with(&asked));
+    let asked = world.charge(&charge.facts.reference).await;
+    assert!(
+        !asked.progress.state.is_terminal(),
+        "{:?}",
+        failed_with(&asked)
+    );
     world.clock.advance(2 * MINUTE).await.unwrap();
-    let ended = world.charge(&charge.reference).await;
+    let ended = world.charge(&charge.facts.reference).await;
     let reason = Some(FailureReason::PayerTimeout);
     assert_eq!(failed_with(&ended), (State::Failed, reason));
 }
@@ -363,10 +380,14 @@ async fn mtns_longer_time_counts_too() {
     let charge = world.given(charge, &[]).await;
     let world = world.restart_beside(Neighbour::Open).await;
     world.clock.advance(Duration::from_secs(5)).await.unwrap();
-    let asked = world.charge(&charge.reference).await;
-    assert!(!asked.state.is_terminal(), "{:?}", failed_with(&asked));
+    let asked = world.charge(&charge.facts.reference).await;
+    assert!(
+        !asked.progress.state.is_terminal(),
+        "{:?}",
+        failed_with(&asked)
+    );
     world.clock.advance(MINUTE).await.unwrap();
-    let ended = world.charge(&charge.reference).await;
+    let ended = world.charge(&charge.facts.reference).await;
     let reason = Some(FailureReason::RailUnavailable);
     assert_eq!(failed_with(&ended), (State::Failed, reason));
 }

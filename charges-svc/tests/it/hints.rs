@@ -22,7 +22,7 @@ use crate::{
 fn callback(charge: &Charge) -> ReceiveCallbackRequest {
     ReceiveCallbackRequest {
         rail: "momo".to_owned(),
-        token: charge.callback_token.clone(),
+        token: charge.facts.callback_token.clone(),
         body: b"{}".to_vec(),
         signature: None,
     }
@@ -36,7 +36,7 @@ async fn given(world: &World, events: &[Event]) -> Charge {
     assert!(store::charges::insert(&mut tx, &charge).await.unwrap());
     for event in events {
         let after = charge.after(*event, now, timing()).unwrap();
-        let changed = store::charges::change(&mut tx, &charge, &after).await;
+        let changed = store::charges::change(&mut tx, &charge.progress, &after).await;
         assert!(changed.unwrap());
         charge = after;
     }
@@ -46,7 +46,7 @@ async fn given(world: &World, events: &[Event]) -> Charge {
 
 async fn queries(world: &World, charge: &Charge) -> i64 {
     let mut conn = world.db.read().await.unwrap();
-    let evidence = store::evidence::list(&mut conn, charge.transaction_id).await;
+    let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id).await;
     let said = evidence.unwrap().into_iter();
     said.filter(|said| said.action == "query")
         .map(|said| said.times)
@@ -57,7 +57,7 @@ async fn queries(world: &World, charge: &Charge) -> i64 {
 fn success(charge: &Charge) -> String {
     format!(
         r#"{{"amount":"25.50","currency":"GHS","externalId":"{}","status":"SUCCESSFUL"}}"#,
-        charge.rail_reference
+        charge.facts.rail_reference
     )
 }
 
@@ -78,7 +78,7 @@ async fn an_operator_who_ends_a_charge_does_not_end_its_callback() {
     let asked = async || queries(&world, &charge).await > 0;
     world.until("the rail was asked in vain", asked).await;
     let resolve = ResolveChargeRequest {
-        reference: charge.reference.to_string(),
+        reference: charge.facts.reference.to_string(),
         evidence: "statement of 31 January, line 12".to_owned(),
         outcome: Some(Outcome::FailedReason("PAYER_DECLINED".to_owned())),
     };
@@ -110,7 +110,7 @@ async fn nobody_who_did_not_ask_ends_a_callback() {
         let held = crate::world::lease(&world.clock);
         let mut tx = world.db.begin().await.unwrap();
         // So that the reconciler leaves it alone meanwhile.
-        store::charges::hold(&mut tx, charge.transaction_id, held)
+        store::charges::claim(&mut tx, charge.facts.transaction_id, held)
             .await
             .unwrap();
         tx.commit().await.unwrap();
@@ -120,10 +120,10 @@ async fn nobody_who_did_not_ask_ends_a_callback() {
             .await
             .unwrap();
         let mut tx = world.db.begin().await.unwrap();
-        let before = store::charges::find_locked(&mut tx, charge.transaction_id).await;
+        let before = store::charges::find_locked(&mut tx, charge.facts.transaction_id).await;
         let before = before.unwrap().unwrap();
         let after = before.after(event, world.clock.now(), timing()).unwrap();
-        let changed = store::charges::change(&mut tx, &before, &after).await;
+        let changed = store::charges::change(&mut tx, &before.progress, &after).await;
         assert!(changed.unwrap());
         tx.commit().await.unwrap();
         let asked = async || queries(&world, &charge).await > 0;
@@ -151,7 +151,10 @@ async fn a_callback_that_gets_no_answer_is_not_done_and_no_storm() {
     // Without the callback the first look would be due in an hour.
     let asked = queries(&world, &charge).await;
     assert!((5..=20).contains(&asked), "{asked}");
-    assert_eq!(world.charge(&charge.reference).await.state, State::Failed);
+    assert_eq!(
+        world.charge(&charge.facts.reference).await.progress.state,
+        State::Failed
+    );
 }
 
 #[tokio::test]

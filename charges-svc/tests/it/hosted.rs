@@ -28,7 +28,11 @@ async fn check_not_found(world: &mut World, session_id: &str) {
 async fn given(world: &World, session_id: SessionId, number: i64, events: &[Event]) -> Charge {
     let now = world.clock.now();
     let mut charge = new_charge(now);
-    (charge.session_id, charge.charge_number, charge.hosted) = (session_id, number, true);
+    (
+        charge.facts.session_id,
+        charge.facts.charge_number,
+        charge.facts.hosted,
+    ) = (session_id, number, true);
     let mut tx = world.db.begin().await.unwrap();
     assert!(store::charges::insert(&mut tx, &charge).await.unwrap());
     tx.commit().await.unwrap();
@@ -41,7 +45,7 @@ async fn go_on(world: &World, charge: Charge, events: &[Event]) -> Charge {
     let mut tx = world.db.begin().await.unwrap();
     for event in events {
         let after = charge.after(*event, now, timing()).unwrap();
-        let changed = store::charges::change(&mut tx, &charge, &after).await;
+        let changed = store::charges::change(&mut tx, &charge.progress, &after).await;
         assert!(changed.unwrap());
         charge = after;
     }
@@ -57,7 +61,7 @@ async fn only_a_session_that_was_charged_at_the_checkout_is_found() {
         check_not_found(&mut world, malformed).await;
     }
     let direct = world.given_charge(&[Event::Accepted]).await;
-    check_not_found(&mut world, &direct.session_id.to_string()).await;
+    check_not_found(&mut world, &direct.facts.session_id.to_string()).await;
     let session_id = SessionId::new();
     given(&world, session_id, 1, &[Event::Accepted]).await;
     check_not_found(&mut world, &SessionId::new().to_string()).await;
@@ -87,9 +91,9 @@ async fn a_charge_in_flight_is_told_until_it_is_settled() {
     let told = read(&mut world, &id).await.unwrap();
     assert_eq!(status(&told), ChargeStatus::Settled);
     let shown = told.charge.unwrap();
-    assert_eq!(shown.reference, charge.reference.to_string());
+    assert_eq!(shown.reference, charge.facts.reference.to_string());
     assert_eq!(shown.session_id, id);
-    assert_eq!(shown.amount, Some(charge.amount().into()));
+    assert_eq!(shown.amount, Some(charge.facts.amount().into()));
     assert_eq!(shown.failure_reason, None);
 }
 
@@ -108,7 +112,7 @@ async fn a_code_is_asked_for_in_the_networks_words_with_the_tries_that_are_left(
     );
     assert_eq!(told.instruction.as_deref(), Some(words));
     assert_eq!((told.otp_tries, told.otp_tries_left), (0, 3));
-    let until = charge.otp_expires_at.map(|until| until.to_string());
+    let until = charge.timer.otp_expires_at.map(|until| until.to_string());
     assert!(until.is_some() && told.otp_expires_at == until, "{told:?}");
     let charge = go_on(&world, charge, &[Event::CodeSent, Event::CodeWrong]).await;
     let told = read(&mut world, &id).await.unwrap();
@@ -121,7 +125,7 @@ async fn a_code_is_asked_for_in_the_networks_words_with_the_tries_that_are_left(
 
 async fn keep_instruction(world: &World, charge: &Charge, words: Option<&str>) {
     let mut tx = world.db.begin().await.unwrap();
-    store::charges::keep_instruction(&mut tx, charge.transaction_id, words)
+    store::charges::keep_instruction(&mut tx, charge.facts.transaction_id, words)
         .await
         .unwrap();
     tx.commit().await.unwrap();
@@ -140,13 +144,13 @@ async fn after_a_failure_the_newest_charge_is_told_and_void_ones_never() {
     assert!(failed.failure_message.is_some());
     given(&world, session_id, 2, &[Event::Withdrawn]).await;
     let told = read(&mut world, &id).await.unwrap().charge.unwrap();
-    assert_eq!(told.reference, first.reference.to_string());
+    assert_eq!(told.reference, first.facts.reference.to_string());
     let third = given(&world, session_id, 3, &[Event::Accepted]).await;
     let told = read(&mut world, &id).await.unwrap().charge.unwrap();
-    assert_eq!(told.reference, third.reference.to_string());
+    assert_eq!(told.reference, third.facts.reference.to_string());
     assert_eq!(told.status(), ChargeStatus::Initiated);
     // Another session's charges change nothing.
     given(&world, SessionId::new(), 9, &[Event::Accepted]).await;
     let told = read(&mut world, &id).await.unwrap().charge.unwrap();
-    assert_eq!(told.reference, third.reference.to_string());
+    assert_eq!(told.reference, third.facts.reference.to_string());
 }

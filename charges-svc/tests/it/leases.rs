@@ -243,8 +243,8 @@ async fn a_charge_whose_lease_ended_before_the_first_byte_is_not_sent() {
     let (answer, charge) = tokio::join!(charges.create_charge(request()), suspending);
     assert_eq!(answer.unwrap_err().code(), Code::Unavailable);
     let mut conn = gated.db.read().await.unwrap();
-    let found = store::charges::find(&mut conn, charge.transaction_id).await;
-    assert_eq!(found.unwrap().unwrap().state, State::Void);
+    let found = store::charges::find(&mut conn, charge.facts.transaction_id).await;
+    assert_eq!(found.unwrap().unwrap().progress.state, State::Void);
     drop(conn);
     assert!(!gated.was_called().await);
     gated.end().await;
@@ -259,7 +259,7 @@ async fn a_charge_that_somebody_else_has_taken_over_is_theirs_to_end() {
         gated.suspend().await;
         let mut tx = gated.db.begin().await.unwrap();
         let theirs: Lease = lease(&gated.clock);
-        store::charges::hold(&mut tx, charge.transaction_id, theirs)
+        store::charges::claim(&mut tx, charge.facts.transaction_id, theirs)
             .await
             .unwrap();
         tx.commit().await.unwrap();
@@ -270,8 +270,8 @@ async fn a_charge_that_somebody_else_has_taken_over_is_theirs_to_end() {
     let told = answer.unwrap().into_inner().charge.unwrap();
     assert_eq!(told.status(), ChargeStatus::Initiated, "nobody knows");
     let charge = gated.charge().await;
-    assert_eq!(charge.state, State::Submitting);
-    assert_eq!(charge.fence, Some(theirs.fence));
+    assert_eq!(charge.progress.state, State::Submitting);
+    assert_eq!(charge.claim.fence, Some(theirs.fence));
     assert!(!gated.was_called().await);
     gated.end().await;
 }

@@ -21,7 +21,7 @@ const LATE: Event = Event::Failed(FailureReason::PayerTimeout);
 
 fn resolve(charge: &Charge, outcome: Outcome) -> ResolveChargeRequest {
     ResolveChargeRequest {
-        reference: charge.reference.to_string(),
+        reference: charge.facts.reference.to_string(),
         evidence: "statement of 31 January, line 12".to_owned(),
         outcome: Some(outcome),
     }
@@ -33,7 +33,7 @@ fn failed() -> Outcome {
 
 async fn balance(world: &mut World, charge: &Charge) -> Vec<proto::money::Money> {
     let request = GetBalanceRequest {
-        merchant_id: charge.merchant_id.to_string(),
+        merchant_id: charge.facts.merchant_id.to_string(),
     };
     world
         .charges
@@ -47,17 +47,17 @@ async fn balance(world: &mut World, charge: &Charge) -> Vec<proto::money::Money>
 /// A case with money in suspense, as the reconciler opens it.
 async fn given_case(world: &World, charge: &Charge, kind: CaseKind, money: Option<Money>) -> Case {
     let mut tx = world.db.begin().await.unwrap();
-    let about = (charge.transaction_id, &charge.reference);
+    let about = (charge.facts.transaction_id, &charge.facts.reference);
     let case = Case::new(about, kind, "as seen".to_owned(), money, world.clock.now());
     let opened = store::cases::open(&mut tx, &case).await.unwrap();
     assert_eq!(opened, Some(case.case_id));
     if kind == CaseKind::Mismatch {
-        store::charges::mark_mismatched(&mut tx, charge.transaction_id)
+        store::charges::mark_mismatched(&mut tx, charge.facts.transaction_id)
             .await
             .unwrap();
     }
     if let Some(money) = money {
-        let posting = ledger::suspense(charge, money).unwrap();
+        let posting = ledger::suspense(&charge.facts, money).unwrap();
         assert!(
             store::postings::post(&mut tx, &posting, world.clock.now())
                 .await
@@ -80,7 +80,7 @@ async fn close(world: &mut World, case: &Case, action: Action) -> Result<(), Sta
 /// What was posted for a charge, as "kind account amount".
 async fn posted(world: &mut World, charge: &Charge) -> Vec<String> {
     let request = ShowChargeRequest {
-        reference: charge.reference.to_string(),
+        reference: charge.facts.reference.to_string(),
     };
     let shown = world
         .operations
@@ -91,7 +91,7 @@ async fn posted(world: &mut World, charge: &Charge) -> Vec<String> {
     let line = |posting: proto::charges::Posting| {
         let account = posting
             .account
-            .replace(&charge.merchant_id.to_string(), "M");
+            .replace(&charge.facts.merchant_id.to_string(), "M");
         format!(
             "{} {account} {}",
             posting.kind,
@@ -121,9 +121,9 @@ async fn a_charge_is_settled_once_however_many_decide_at_once() {
     for answer in refused {
         check_refusal(answer, Code::FailedPrecondition, "CHARGE_ALREADY_TERMINAL");
     }
-    let after = world.charge(&charge.reference).await;
-    assert!(after.state.is_terminal());
-    let expected = if after.state == State::Settled {
+    let after = world.charge(&charge.facts.reference).await;
+    assert!(after.progress.state.is_terminal());
+    let expected = if after.progress.state == State::Settled {
         vec![ghs(2550)]
     } else {
         Vec::new()
@@ -167,8 +167,8 @@ async fn an_operators_evidence_settles_a_charge_and_credits_its_merchant() {
     );
     assert_eq!(balance(&mut world, &charge).await, [ghs(2550)]);
     let get = GetChargeRequest {
-        merchant_id: charge.merchant_id.to_string(),
-        reference: charge.reference.to_string(),
+        merchant_id: charge.facts.merchant_id.to_string(),
+        reference: charge.facts.reference.to_string(),
     };
     let got = world.charges.get_charge(get).await.unwrap().into_inner();
     assert_eq!(got.status(), proto::charges::ChargeStatus::Settled);
@@ -229,11 +229,17 @@ async fn late_money_that_is_released_is_the_merchants_and_the_charge_stays_faile
         .unwrap()
         .into_inner();
     assert_eq!(listed.cases.len(), 1);
-    assert_eq!(listed.cases[0].reference, charge.reference.to_string());
+    assert_eq!(
+        listed.cases[0].reference,
+        charge.facts.reference.to_string()
+    );
     assert_eq!(listed.cases[0].suspense, Some(ghs(2550)));
     close(&mut world, &case, Action::Release).await.unwrap();
     assert_eq!(balance(&mut world, &charge).await, [ghs(2550)]);
-    assert_eq!(world.charge(&charge.reference).await.state, State::Failed);
+    assert_eq!(
+        world.charge(&charge.facts.reference).await.progress.state,
+        State::Failed
+    );
     let listed = world
         .operations
         .list_cases(ListCasesRequest {})
@@ -312,7 +318,7 @@ async fn a_charge_that_settles_after_a_release_opens_a_case() {
     let [opened] = &open_cases(&mut world).await[..] else {
         panic!("one case is open");
     };
-    assert_eq!(opened.reference, second.reference.to_string());
+    assert_eq!(opened.reference, second.facts.reference.to_string());
     assert_eq!(opened.kind(), proto::charges::CaseKind::CreditedTwice);
     // The payer is paid back what the second charge took, and so the merchant keeps the first.
     let request = CloseCaseRequest {
@@ -347,7 +353,7 @@ async fn a_release_over_another_payment_is_recorded_with_its_reason() {
     world.operations.close_case(request).await.unwrap();
     assert_eq!(balance(&mut world, &failed).await, [ghs(5100)]);
     let show = ShowChargeRequest {
-        reference: failed.reference.to_string(),
+        reference: failed.facts.reference.to_string(),
     };
     let shown = world
         .operations
@@ -375,7 +381,7 @@ async fn a_reason_to_override_is_evidence_only_where_something_was_overridden() 
     world.operations.close_case(request).await.unwrap();
     assert_eq!(balance(&mut world, &failed).await, [ghs(2550)]);
     let show = ShowChargeRequest {
-        reference: failed.reference.to_string(),
+        reference: failed.facts.reference.to_string(),
     };
     let shown = world.operations.show_charge(show).await.unwrap();
     assert_eq!(shown.into_inner().evidence, []);
@@ -398,7 +404,7 @@ async fn a_release_and_a_settlement_at_once_never_credit_twice_unseen() {
         let cases = open_cases(&mut world).await;
         let twice = balance(&mut world, &failed).await == [ghs(5100)];
         let is_told = |charge: &Charge| {
-            let reference = charge.reference.to_string();
+            let reference = charge.facts.reference.to_string();
             cases.iter().any(|case| case.reference == reference)
         };
         assert_eq!(released.is_ok(), twice);
@@ -496,7 +502,7 @@ async fn money_that_the_rail_took_back_is_released_only_on_record() {
     world.operations.close_case(request).await.unwrap();
     assert_eq!(balance(&mut world, &failed).await, [ghs(2550)]);
     let show = ShowChargeRequest {
-        reference: failed.reference.to_string(),
+        reference: failed.facts.reference.to_string(),
     };
     let shown = world.operations.show_charge(show).await.unwrap();
     let said = shown.into_inner().evidence;
@@ -570,7 +576,7 @@ async fn what_is_not_there_or_makes_no_sense_is_refused() {
     // Another merchant's charge is as unknown as none.
     let get = GetChargeRequest {
         merchant_id: chassis::ids::MerchantId::new().to_string(),
-        reference: charge.reference.to_string(),
+        reference: charge.facts.reference.to_string(),
     };
     check_refusal(
         world.charges.get_charge(get).await,
@@ -578,8 +584,8 @@ async fn what_is_not_there_or_makes_no_sense_is_refused() {
         "CHARGE_NOT_FOUND",
     );
     let submit = SubmitOtpRequest {
-        merchant_id: charge.merchant_id.to_string(),
-        reference: charge.reference.to_string(),
+        merchant_id: charge.facts.merchant_id.to_string(),
+        reference: charge.facts.reference.to_string(),
         otp: "123456".to_owned(),
     };
     let answer = world.charges.submit_otp(submit).await;

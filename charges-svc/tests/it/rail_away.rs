@@ -16,8 +16,8 @@ use crate::world::{CALLBACK_TOKEN, PAYSTACK_SECRET_KEY, World, check_refusal};
 
 fn submit(charge: &charges_svc::charge::Charge, otp: &str) -> SubmitOtpRequest {
     SubmitOtpRequest {
-        merchant_id: charge.merchant_id.to_string(),
-        reference: charge.reference.to_string(),
+        merchant_id: charge.facts.merchant_id.to_string(),
+        reference: charge.facts.reference.to_string(),
         otp: otp.to_owned(),
     }
 }
@@ -40,9 +40,12 @@ async fn a_code_that_could_not_be_sent_costs_no_try() {
             answer.message
         );
     }
-    let after = world.charge(&charge.reference).await;
-    assert_eq!((after.state, after.otp_tries), (State::OtpRequired, 0));
-    assert_eq!(after.otp_expires_at, charge.otp_expires_at);
+    let after = world.charge(&charge.facts.reference).await;
+    assert_eq!(
+        (after.progress.state, after.progress.otp_tries),
+        (State::OtpRequired, 0)
+    );
+    assert_eq!(after.timer.otp_expires_at, charge.timer.otp_expires_at);
 }
 
 #[tokio::test]
@@ -58,8 +61,8 @@ async fn what_is_no_code_is_refused_after_the_reference() {
         assert_eq!(answer.unwrap_err().code(), Code::InvalidArgument);
     }
     assert_eq!(
-        world.charge(&charge.reference).await.version,
-        charge.version
+        world.charge(&charge.facts.reference).await.progress.version,
+        charge.progress.version
     );
 }
 
@@ -78,13 +81,14 @@ async fn no_outcome_is_made_up_and_an_operator_has_a_case_after_a_day() {
         .advance(Duration::from_secs(2 * 60 * 60))
         .await
         .unwrap();
-    let after = world.charge(&charge.reference).await;
+    let after = world.charge(&charge.facts.reference).await;
     assert_eq!(
-        (after.state, after.version),
-        (State::Initiated, charge.version)
+        (after.progress.state, after.progress.version),
+        (State::Initiated, charge.progress.version)
     );
     assert!(
         after
+            .timer
             .next_query_at
             .is_some_and(|next| next > world.clock.now())
     );
@@ -92,7 +96,7 @@ async fn no_outcome_is_made_up_and_an_operator_has_a_case_after_a_day() {
     let cases = store::cases::list_open(&mut conn).await.unwrap();
     assert_eq!(cases.len(), 1);
     assert_eq!(cases[0].kind, charges_svc::case::CaseKind::UnknownOutcome);
-    let evidence = store::evidence::list(&mut conn, charge.transaction_id)
+    let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id)
         .await
         .unwrap();
     assert_eq!(evidence.len(), 1, "the same answer again is counted");
@@ -111,8 +115,8 @@ async fn a_code_does_not_expire_while_the_rail_cannot_be_asked() {
         .advance(Duration::from_secs(20 * 60))
         .await
         .unwrap();
-    let after = world.charge(&charge.reference).await;
-    assert_eq!(after.state, State::OtpRequired);
+    let after = world.charge(&charge.facts.reference).await;
+    assert_eq!(after.progress.state, State::OtpRequired);
 }
 
 #[tokio::test]
@@ -124,7 +128,7 @@ async fn work_of_a_process_that_died_is_taken_up_after_a_restart() {
         .await;
     let mut tx = world.db.begin().await.unwrap();
     let long = charges_svc::charge::Lease::new(&world.clock, Duration::from_secs(1));
-    store::charges::hold(&mut tx, charge.transaction_id, long)
+    store::charges::claim(&mut tx, charge.facts.transaction_id, long)
         .await
         .unwrap();
     tx.commit().await.unwrap();
@@ -133,12 +137,12 @@ async fn work_of_a_process_that_died_is_taken_up_after_a_restart() {
     world
         .until("the rail was asked", async || {
             let mut conn = world.db.read().await.unwrap();
-            let evidence = store::evidence::list(&mut conn, charge.transaction_id).await;
+            let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id).await;
             evidence.unwrap().iter().any(|said| said.action == "query")
         })
         .await;
     assert_eq!(
-        world.charge(&charge.reference).await.state,
+        world.charge(&charge.facts.reference).await.progress.state,
         State::OtpSubmitting
     );
 }
@@ -169,7 +173,7 @@ async fn a_callback_is_acknowledged_once_the_rail_is_certain_to_be_asked() {
     let charge = world.given_charge(&[Event::Accepted]).await;
     let body = format!(
         r#"{{"event":"charge.success","data":{{"reference":"{}"}}}}"#,
-        charge.rail_reference
+        charge.facts.rail_reference
     );
     let request = callback("paystack", CALLBACK_TOKEN, &body, signed(&body));
     for _ in 0..3 {
@@ -180,7 +184,7 @@ async fn a_callback_is_acknowledged_once_the_rail_is_certain_to_be_asked() {
             .unwrap();
     }
     let show = ShowChargeRequest {
-        reference: charge.reference.to_string(),
+        reference: charge.facts.reference.to_string(),
     };
     world
         .until("the rail was asked", async || {
@@ -194,9 +198,12 @@ async fn a_callback_is_acknowledged_once_the_rail_is_certain_to_be_asked() {
         })
         .await;
     // It said nothing, so nothing changed but the count.
-    let after = world.charge(&charge.reference).await;
-    assert_eq!((after.state, after.hints), (State::Initiated, 3));
-    assert!(after.next_query_at.is_some());
+    let after = world.charge(&charge.facts.reference).await;
+    assert_eq!(
+        (after.progress.state, after.timer.hints),
+        (State::Initiated, 3)
+    );
+    assert!(after.timer.next_query_at.is_some());
 }
 
 #[tokio::test]
@@ -259,7 +266,7 @@ async fn a_callback_about_no_charge_of_ours_waits_for_no_writer_and_is_none() {
     let request = callback("momo", &token, "{}", None);
     let answer = world.charges.receive_callback(request).await;
     check_refusal(answer, Code::NotFound, "CALLBACK_NOT_FOUND");
-    for reference in [RailReference::new(), void.rail_reference] {
+    for reference in [RailReference::new(), void.facts.rail_reference] {
         let body = format!(r#"{{"data":{{"reference":"{reference}"}}}}"#);
         let request = callback("paystack", CALLBACK_TOKEN, &body, signed(&body));
         world.charges.receive_callback(request).await.unwrap();

@@ -79,15 +79,15 @@ async fn the_same_request_goes_out_once_more_and_the_sale_is_made() {
     let charge = given_orphan(&world, 31 * SECOND).await;
     let world = world.restart_beside(Neighbour::Open).await;
     world.clock.advance(60 * SECOND).await.unwrap();
-    let settled = world.charge(&charge.reference).await;
-    assert_eq!(settled.state, State::Settled);
+    let settled = world.charge(&charge.facts.reference).await;
+    assert_eq!(settled.progress.state, State::Settled);
     assert_eq!(sent(&network), 1);
     let seen = network.seen();
     let pay = seen.iter().find(|seen| seen.call == PAY).unwrap();
-    let reference = charge.rail_reference.to_string();
+    let reference = charge.facts.rail_reference.to_string();
     assert_eq!(pay.header("x-reference-id"), Some(reference.as_str()));
     assert_eq!(pay.json()["payerMessage"], "Ama s Shop");
-    assert_eq!(pay.json()["payeeNote"], charge.reference.as_str());
+    assert_eq!(pay.json()["payeeNote"], charge.facts.reference.as_str());
     world.check_books().await;
 }
 
@@ -105,8 +105,8 @@ async fn nothing_goes_out_before_the_session_has_taken_the_charge() {
     world.clock.advance(40 * SECOND).await.unwrap();
     assert_eq!(sent(&network), 1);
     world.clock.advance(60 * SECOND).await.unwrap();
-    let settled = world.charge(&charge.reference).await;
-    assert_eq!(settled.state, State::Settled);
+    let settled = world.charge(&charge.facts.reference).await;
+    assert_eq!(settled.progress.state, State::Settled);
 }
 
 /// The session was ended in between. Whether the first process had sent it is not certain.
@@ -117,12 +117,15 @@ async fn a_session_that_takes_the_charge_no_more_keeps_it_from_being_sent() {
     let charge = given_orphan(&world, 31 * SECOND).await;
     let world = world.restart_beside(Neighbour::Refusing).await;
     world.clock.advance(200 * SECOND).await.unwrap();
-    let waiting = world.charge(&charge.reference).await;
-    assert_eq!(waiting.state, State::Initiated);
+    let waiting = world.charge(&charge.facts.reference).await;
+    assert_eq!(waiting.progress.state, State::Initiated);
     world.clock.advance(300 * SECOND).await.unwrap();
-    let ended = world.charge(&charge.reference).await;
+    let ended = world.charge(&charge.facts.reference).await;
     let reason = Some(FailureReason::RailUnavailable);
-    assert_eq!((ended.state, ended.failure_reason), (State::Failed, reason));
+    assert_eq!(
+        (ended.progress.state, ended.progress.failure_reason),
+        (State::Failed, reason)
+    );
     assert_eq!(sent(&network), 0);
 }
 
@@ -133,9 +136,12 @@ async fn after_ninety_seconds_nothing_goes_out_any_more() {
     let charge = given_orphan(&world, 90 * SECOND).await;
     let world = world.restart_beside(Neighbour::Open).await;
     world.clock.advance(600 * SECOND).await.unwrap();
-    let ended = world.charge(&charge.reference).await;
+    let ended = world.charge(&charge.facts.reference).await;
     let reason = Some(FailureReason::RailUnavailable);
-    assert_eq!((ended.state, ended.failure_reason), (State::Failed, reason));
+    assert_eq!(
+        (ended.progress.state, ended.progress.failure_reason),
+        (State::Failed, reason)
+    );
     assert_eq!(sent(&network), 0);
 }
 
@@ -154,9 +160,12 @@ async fn no_other_rail_is_asked_twice() {
     let charge = world.given_old_charge(&[], 31 * SECOND).await;
     let world = world.restart_beside(Neighbour::Open).await;
     world.clock.advance(600 * SECOND).await.unwrap();
-    let ended = world.charge(&charge.reference).await;
+    let ended = world.charge(&charge.facts.reference).await;
     let reason = Some(FailureReason::RailUnavailable);
-    assert_eq!((ended.state, ended.failure_reason), (State::Failed, reason));
+    assert_eq!(
+        (ended.progress.state, ended.progress.failure_reason),
+        (State::Failed, reason)
+    );
     let calls = network.calls();
     assert!(
         !calls.iter().any(|call| call.starts_with("POST")),
@@ -175,8 +184,8 @@ async fn a_second_crash_sends_nothing_again() {
     world.clock.advance(60 * SECOND).await.unwrap();
     assert!(!network.calls().is_empty(), "it was asked");
     assert_eq!(sent(&network), 0);
-    let open = world.charge(&charge.reference).await;
-    assert_eq!(open.state, State::Initiated);
+    let open = world.charge(&charge.facts.reference).await;
+    assert_eq!(open.progress.state, State::Initiated);
 }
 
 /// As a process does right before it sends once more.
@@ -184,7 +193,7 @@ async fn mark_resent(world: &World, charge: &Charge) {
     let mut tx = world.db.begin().await.unwrap();
     let marked = tx
         .sql("update charges set resent_at = $2 where transaction_id = $1")
-        .bind(charge.transaction_id)
+        .bind(charge.facts.transaction_id)
         .bind(world.clock.now())
         .run()
         .await
@@ -202,13 +211,16 @@ async fn a_refusal_of_the_second_ends_nothing() {
     let world = world.restart_beside(Neighbour::Open).await;
     world.clock.advance(240 * SECOND).await.unwrap();
     assert_eq!(sent(&network), 1);
-    let open = world.charge(&charge.reference).await;
-    assert_eq!(open.state, State::Initiated);
+    let open = world.charge(&charge.facts.reference).await;
+    assert_eq!(open.progress.state, State::Initiated);
     // The time starts anew with the second.
     world.clock.advance(240 * SECOND).await.unwrap();
-    let ended = world.charge(&charge.reference).await;
+    let ended = world.charge(&charge.facts.reference).await;
     let reason = Some(FailureReason::RailUnavailable);
-    assert_eq!((ended.state, ended.failure_reason), (State::Failed, reason));
+    assert_eq!(
+        (ended.progress.state, ended.progress.failure_reason),
+        (State::Failed, reason)
+    );
 }
 
 /// A charge whose rail replies only after another process has taken it over, which is `change`.
@@ -238,7 +250,11 @@ async fn charge_taken_over(reply: Reaction, change: &'static str) -> Charge {
 async fn a_refusal_that_comes_after_the_second_was_sent_ends_nothing() {
     let change = "update charges set resent_at = $1";
     let charge = charge_taken_over(unavailable(), change).await;
-    assert!(!charge.state.is_terminal(), "{:?}", charge.failure_reason);
+    assert!(
+        !charge.progress.state.is_terminal(),
+        "{:?}",
+        charge.progress.failure_reason
+    );
 }
 
 #[tokio::test]
@@ -253,8 +269,11 @@ async fn a_reply_that_comes_too_late_still_shows_that_the_rail_knows_the_charge(
         (unavailable(), false),
     ] {
         let charge = charge_taken_over(reply, change).await;
-        assert_eq!((charge.state, charge.version), (State::Initiated, 2));
-        assert_eq!(charge.seen_at_rail, is_seen);
+        assert_eq!(
+            (charge.progress.state, charge.progress.version),
+            (State::Initiated, 2)
+        );
+        assert_eq!(charge.progress.seen_at_rail, is_seen);
     }
 }
 

@@ -106,8 +106,8 @@ async fn a_record_whose_commit_came_late_is_taken_back_before_nothing_was_starte
 
 fn submit(charge: &charges_svc::charge::Charge) -> SubmitOtpRequest {
     SubmitOtpRequest {
-        merchant_id: charge.merchant_id.to_string(),
-        reference: charge.reference.to_string(),
+        merchant_id: charge.facts.merchant_id.to_string(),
+        reference: charge.facts.reference.to_string(),
         otp: "123456".to_owned(),
     }
 }
@@ -144,8 +144,11 @@ async fn a_try_whose_commit_came_late_is_given_back_before_nothing_was_started()
     wire.let_go();
     check_refusal(answer, Code::Unavailable, "NOTHING_STARTED");
     until_landed(&world).await;
-    let after = world.charge(&charge.reference).await;
-    assert_eq!((after.state, after.otp_tries), (State::OtpRequired, 0));
+    let after = world.charge(&charge.facts.reference).await;
+    assert_eq!(
+        (after.progress.state, after.progress.otp_tries),
+        (State::OtpRequired, 0)
+    );
 }
 
 /// Neither to the request whose charge it is, which cannot be taken back, nor to its repetition,
@@ -209,7 +212,7 @@ async fn a_request_whose_key_is_being_used_is_told_so() {
     };
     let mut running = world.db.begin().await.unwrap();
     let now = world.clock.now();
-    let taken = idempotency::take(&mut running, &key, charge.transaction_id, now).await;
+    let taken = idempotency::take(&mut running, &key, charge.facts.transaction_id, now).await;
     assert!(taken.unwrap());
     let status = world
         .charges

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use charges_svc::{
     SCHEMA,
-    charge::{Charge, Event},
+    charge::{Charge, Event, Timer},
     ledger,
     store::{
         self,
@@ -12,11 +12,11 @@ use charges_svc::{
     },
 };
 use chassis::{
-    clock::Clock,
+    clock::{Clock, Timestamp},
     money::{Currency, Money},
     shutdown::Shutdown,
 };
-use db::{Db, testing::TestDb};
+use db::{Db, Tx, testing::TestDb};
 use futures::future::join_all;
 use rails::RailName;
 
@@ -65,11 +65,22 @@ impl Bare {
 
     async fn find(&self, charge: &Charge) -> Charge {
         let mut conn = self.db.read().await.unwrap();
-        let found = store::charges::find(&mut conn, charge.transaction_id)
+        let found = store::charges::find(&mut conn, charge.facts.transaction_id)
             .await
             .unwrap();
         found.unwrap()
     }
+}
+
+/// As whoever claimed the charge does when nothing changes by what the rail says.
+async fn release_until(tx: &mut Tx, claimed: &Charge, next_query_at: Option<Timestamp>) -> bool {
+    let (id, fence) = (claimed.facts.transaction_id, claimed.claim.fence);
+    let timer = Timer {
+        next_query_at,
+        ..claimed.timer
+    };
+    let released = store::charges::release_until(tx, id, fence, &timer).await;
+    released.unwrap()
 }
 
 /// A charge that is due since a minute.
@@ -81,12 +92,12 @@ fn due(clock: &Clock) -> Charge {
 async fn a_charge_reads_as_it_was_written() {
     let bare = Bare::new().await;
     let mut charge = new_charge(bare.clock.now());
-    charge.rate = Some("12.345".to_owned());
-    charge.description = Some("two \u{1f34b} lemons".to_owned());
-    charge.otp_expires_at = Some(bare.clock.now());
-    charge.resent_at = Some(bare.clock.now());
+    charge.facts.rate = Some("12.345".to_owned());
+    charge.facts.description = Some("two \u{1f34b} lemons".to_owned());
+    charge.timer.otp_expires_at = Some(bare.clock.now());
+    charge.timer.resent_at = Some(bare.clock.now());
     let held = lease(&bare.clock);
-    (charge.lease_until, charge.fence) = (Some(held.term.until), Some(held.fence));
+    charge.claim = held.into();
     bare.given(&charge).await;
     assert_eq!(
         format!("{:?}", bare.find(&charge).await),
@@ -104,7 +115,7 @@ async fn due_charges_are_claimed_once_by_however_many() {
     let mut claimed: Vec<_> = claims
         .into_iter()
         .flatten()
-        .map(|one| one.transaction_id)
+        .map(|one| one.facts.transaction_id)
         .collect();
     claimed.sort();
     let all = claimed.len();
@@ -125,24 +136,20 @@ async fn who_lost_the_lease_cannot_set_the_timer() {
     bare.given(&charge).await;
     let slow = bare.claim(Duration::ZERO).await.remove(0);
     let quick = bare.claim(Duration::from_secs(30)).await.remove(0);
-    assert_ne!(slow.fence, quick.fence);
+    assert_ne!(slow.claim.fence, quick.claim.fence);
     let now = bare.clock.now();
     let mut tx = bare.db.begin().await.unwrap();
-    assert!(!store::charges::release(&mut tx, &slow, None).await.unwrap());
-    store::charges::let_go(&mut tx, slow.transaction_id, slow.fence)
+    assert!(!release_until(&mut tx, &slow, None).await);
+    store::charges::release(&mut tx, slow.facts.transaction_id, slow.claim.fence)
         .await
         .unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(bare.find(&charge).await.fence, quick.fence);
+    assert_eq!(bare.find(&charge).await.claim.fence, quick.claim.fence);
     let mut tx = bare.db.begin().await.unwrap();
     let next = Some(now + Duration::from_secs(60));
-    assert!(
-        store::charges::release(&mut tx, &quick, next)
-            .await
-            .unwrap()
-    );
+    assert!(release_until(&mut tx, &quick, next).await);
     tx.commit().await.unwrap();
-    assert_eq!(bare.find(&charge).await.next_query_at, next);
+    assert_eq!(bare.find(&charge).await.timer.next_query_at, next);
 }
 
 /// Two processes found that the rail has no such payment.
@@ -154,10 +161,11 @@ async fn a_payment_request_goes_out_once_more_from_who_holds_the_charge_alone() 
     let slow = bare.claim(Duration::ZERO).await.remove(0);
     let quick = bare.claim(Duration::from_secs(30)).await.remove(0);
     let mark = async |held: &Charge| {
-        let mut resent = held.clone();
-        resent.begin_resend(bare.clock.now());
+        let (id, fence, mut timer) = (held.facts.transaction_id, held.claim.fence, held.timer);
+        timer.begin_resend(bare.clock.now());
         let mut tx = bare.db.begin().await.unwrap();
-        let marked = store::charges::mark_resent(&mut tx, &resent).await.unwrap();
+        let marked = store::charges::mark_resent(&mut tx, id, fence, &timer).await;
+        let marked = marked.unwrap();
         tx.commit().await.unwrap();
         marked
     };
@@ -174,14 +182,14 @@ async fn a_callback_that_comes_while_the_rail_is_asked_is_not_lost() {
     let now = bare.clock.now();
     let later = Some(now + Duration::from_secs(300));
     let hint = async || {
-        let token = &charge.callback_token;
+        let token = &charge.facts.callback_token;
         let mut conn = bare.db.read().await.unwrap();
         let found =
             store::charges::find_by_callback_token(&mut conn, RailName::Paystack, token).await;
-        assert_eq!(found.unwrap(), Some(charge.transaction_id));
+        assert_eq!(found.unwrap(), Some(charge.facts.transaction_id));
         drop(conn);
         let mut tx = bare.db.begin().await.unwrap();
-        let hinted = store::hints::put(&mut tx, charge.transaction_id, now).await;
+        let hinted = store::hints::put(&mut tx, charge.facts.transaction_id, now).await;
         assert!(hinted.unwrap());
         tx.commit().await.unwrap();
     };
@@ -192,14 +200,10 @@ async fn a_callback_that_comes_while_the_rail_is_asked_is_not_lost() {
             hint().await;
         }
         let mut tx = bare.db.begin().await.unwrap();
-        store::hints::end(&mut tx, charge.transaction_id, claimed.hints)
+        store::hints::end(&mut tx, charge.facts.transaction_id, claimed.timer.hints)
             .await
             .unwrap();
-        assert!(
-            store::charges::release(&mut tx, &claimed, later)
-                .await
-                .unwrap()
-        );
+        assert!(release_until(&mut tx, &claimed, later).await);
         tx.commit().await.unwrap();
         let due_again = bare.claim(Duration::ZERO).await.len();
         assert_eq!(due_again, still_due);
@@ -210,12 +214,12 @@ async fn a_callback_that_comes_while_the_rail_is_asked_is_not_lost() {
     let after = before.after(Event::Accepted, now, timing()).unwrap();
     let mut tx = bare.db.begin().await.unwrap();
     assert!(
-        store::charges::change(&mut tx, &before, &after)
+        store::charges::change(&mut tx, &before.progress, &after)
             .await
             .unwrap()
     );
     assert!(
-        !store::charges::change(&mut tx, &before, &after)
+        !store::charges::change(&mut tx, &before.progress, &after)
             .await
             .unwrap(),
         "once only"
@@ -231,14 +235,14 @@ async fn money_that_does_not_fit_keeps_a_settlement_out() {
     bare.given(&charge).await;
     let before = bare.find(&charge).await;
     let mut tx = bare.db.begin().await.unwrap();
-    store::charges::mark_mismatched(&mut tx, charge.transaction_id)
+    store::charges::mark_mismatched(&mut tx, charge.facts.transaction_id)
         .await
         .unwrap();
     let after = before
         .after(Event::Settled, bare.clock.now(), timing())
         .unwrap();
     assert!(
-        !store::charges::change(&mut tx, &before, &after)
+        !store::charges::change(&mut tx, &before.progress, &after)
             .await
             .unwrap()
     );
@@ -250,7 +254,7 @@ async fn a_posting_is_written_once_and_the_books_balance() {
     let charge = new_charge(bare.clock.now());
     let now = bare.clock.now();
     let posts = join_all((0..8).map(async |_| {
-        let posting = ledger::settlement(&charge).unwrap();
+        let posting = ledger::settlement(&charge.facts).unwrap();
         let mut tx = bare.db.begin().await.unwrap();
         let posted = store::postings::post(&mut tx, &posting, now).await.unwrap();
         tx.commit().await.unwrap();
@@ -259,16 +263,16 @@ async fn a_posting_is_written_once_and_the_books_balance() {
     .await;
     assert_eq!(posts.into_iter().filter(|posted| *posted).count(), 1);
     let mut tx = bare.db.begin().await.unwrap();
-    let fee = ledger::rail_fee(&charge, Money::new(50, Currency::GHS), "rails").unwrap();
+    let fee = ledger::rail_fee(&charge.facts, Money::new(50, Currency::GHS), "rails").unwrap();
     assert!(store::postings::post(&mut tx, &fee, now).await.unwrap());
-    let dollars = ledger::suspense(&charge, Money::new(9, Currency::USD)).unwrap();
+    let dollars = ledger::suspense(&charge.facts, Money::new(9, Currency::USD)).unwrap();
     assert!(store::postings::post(&mut tx, &dollars, now).await.unwrap());
     tx.commit().await.unwrap();
     let mut conn = bare.db.read().await.unwrap();
-    let balances = store::postings::balances(&mut conn, charge.merchant_id)
+    let balances = store::postings::balances(&mut conn, charge.facts.merchant_id)
         .await
         .unwrap();
-    assert_eq!(balances, [charge.amount()]);
+    assert_eq!(balances, [charge.facts.amount()]);
     assert_eq!(store::postings::imbalances(&mut conn).await.unwrap(), []);
     assert!(
         store::postings::false_balances(&mut conn)
@@ -283,7 +287,7 @@ async fn cooked_books_are_found() {
     let bare = Bare::new().await;
     let charge = new_charge(bare.clock.now());
     let mut tx = bare.db.begin().await.unwrap();
-    let posting = ledger::settlement(&charge).unwrap();
+    let posting = ledger::settlement(&charge.facts).unwrap();
     assert!(
         store::postings::post(&mut tx, &posting, bare.clock.now())
             .await
@@ -310,7 +314,7 @@ async fn cooked_books_are_found() {
     let mut conn = bare.db.read().await.unwrap();
     let imbalances = store::postings::imbalances(&mut conn).await.unwrap();
     assert_eq!(imbalances, [Money::new(7, Currency::GHS)]);
-    let merchant = format!("merchant:{}", charge.merchant_id);
+    let merchant = format!("merchant:{}", charge.facts.merchant_id);
     assert_eq!(
         store::postings::false_balances(&mut conn).await.unwrap(),
         [merchant]
@@ -321,7 +325,7 @@ async fn cooked_books_are_found() {
 async fn an_account_without_its_balance_is_found() {
     let bare = Bare::new().await;
     let charge = new_charge(bare.clock.now());
-    let posting = ledger::settlement(&charge).unwrap();
+    let posting = ledger::settlement(&charge.facts).unwrap();
     let mut tx = bare.db.begin().await.unwrap();
     let now = bare.clock.now();
     assert!(store::postings::post(&mut tx, &posting, now).await.unwrap());
@@ -329,7 +333,7 @@ async fn an_account_without_its_balance_is_found() {
     tx.commit().await.unwrap();
     let mut conn = bare.db.read().await.unwrap();
     let found = store::postings::false_balances(&mut conn).await.unwrap();
-    assert_eq!(found, [format!("merchant:{}", charge.merchant_id)]);
+    assert_eq!(found, [format!("merchant:{}", charge.facts.merchant_id)]);
 }
 
 #[tokio::test]
@@ -378,7 +382,7 @@ async fn on_postgres_nobody_changes_what_was_posted() {
     }
     let charge = new_charge(bare.clock.now());
     let mut tx = bare.db.begin().await.unwrap();
-    let posting = ledger::settlement(&charge).unwrap();
+    let posting = ledger::settlement(&charge.facts).unwrap();
     assert!(
         store::postings::post(&mut tx, &posting, bare.clock.now())
             .await
@@ -399,16 +403,16 @@ async fn on_postgres_nobody_changes_what_was_posted() {
 async fn a_key_is_taken_once_answered_once_and_kept_a_day() {
     let bare = Bare::new().await;
     let charge = new_charge(bare.clock.now());
-    let (id, now) = (charge.transaction_id, bare.clock.now());
+    let (id, now) = (charge.facts.transaction_id, bare.clock.now());
     let key = Key {
-        merchant_id: charge.merchant_id,
+        merchant_id: charge.facts.merchant_id,
         key: "c:order-17".to_owned(),
         fingerprint: "f".to_owned(),
     };
     let mut tx = bare.db.begin().await.unwrap();
     assert!(idempotency::take(&mut tx, &key, id, now).await.unwrap());
     assert!(
-        !idempotency::take(&mut tx, &key, new_charge(now).transaction_id, now)
+        !idempotency::take(&mut tx, &key, new_charge(now).facts.transaction_id, now)
             .await
             .unwrap()
     );
@@ -453,12 +457,12 @@ async fn a_session_settles_once() {
         let after = before
             .after(Event::Settled, bare.clock.now(), timing())
             .unwrap();
-        store::charges::change(&mut tx, &before, &after).await?;
+        store::charges::change(&mut tx, &before.progress, &after).await?;
         tx.commit().await
     };
     settle(&first).await.unwrap();
     let mut second = new_charge(bare.clock.now());
-    (second.session_id, second.charge_number) = (first.session_id, 2);
+    (second.facts.session_id, second.facts.charge_number) = (first.facts.session_id, 2);
     bare.given(&second).await;
     let refused = settle(&second).await.unwrap_err();
     assert!(db::is_unique_violation(&refused));
@@ -467,7 +471,7 @@ async fn a_session_settles_once() {
 #[tokio::test]
 async fn a_talkative_rail_leaves_room_for_what_decides() {
     let bare = Bare::new().await;
-    let id = new_charge(bare.clock.now()).transaction_id;
+    let id = new_charge(bare.clock.now()).facts.transaction_id;
     let now = bare.clock.now();
     let mut tx = bare.db.begin().await.unwrap();
     for number in 0..300 {

@@ -207,20 +207,21 @@ impl World {
     /// The next charge of the session of `first`.
     pub async fn given_next_charge(&self, first: &Charge, events: &[Event]) -> Charge {
         let mut charge = new_charge(self.clock.now());
-        (charge.session_id, charge.merchant_id) = (first.session_id, first.merchant_id);
-        charge.charge_number = first.charge_number + 1;
+        (charge.facts.session_id, charge.facts.merchant_id) =
+            (first.facts.session_id, first.facts.merchant_id);
+        charge.facts.charge_number = first.facts.charge_number + 1;
         self.given(charge, events).await
     }
 
     /// Writes a charge that has gone through these events at its own time.
     pub async fn given(&self, mut charge: Charge, events: &[Event]) -> Charge {
-        let then = charge.created_at;
+        let then = charge.facts.created_at;
         let mut tx = self.db.begin().await.unwrap();
         assert!(store::charges::insert(&mut tx, &charge).await.unwrap());
         for event in events {
             let after = charge.after(*event, then, timing()).unwrap();
             assert!(
-                store::charges::change(&mut tx, &charge, &after)
+                store::charges::change(&mut tx, &charge.progress, &after)
                     .await
                     .unwrap()
             );
@@ -335,7 +336,7 @@ pub fn charge_of(provider: Provider, rail: RailName, now: Timestamp) -> Charge {
 /// The same at the rail that debits MTN wallets.
 pub fn new_momo_charge(now: Timestamp) -> Charge {
     let mut charge = new_charge(now);
-    (charge.rail, charge.provider) = (RailName::Momo, Provider::Mtn);
+    (charge.facts.rail, charge.facts.provider) = (RailName::Momo, Provider::Mtn);
     charge
 }
 

@@ -1,0 +1,214 @@
+//! How far a charge has come: the state machine.
+
+use chassis::clock::Timestamp;
+use sqlx::FromRow;
+
+use crate::failure::FailureReason;
+
+/// Codes that a payer may try (design: "OTP").
+pub const OTP_TRIES_MAX: i64 = 3;
+
+chassis::closed_list! {
+    /// Where a charge stands inside this service.
+    pub enum State: "a charge's state" {
+        /// Written down; the rail may have been called, and its reply is not here.
+        Submitting = "SUBMITTING",
+        /// The payer has the prompt, or may have it.
+        Initiated = "INITIATED",
+        /// The rail waits for a code from the payer.
+        OtpRequired = "OTP_REQUIRED",
+        /// A code is on its way to the rail; its reply is not here.
+        OtpSubmitting = "OTP_SUBMITTING",
+        /// The payer was debited.
+        Settled = "SETTLED",
+        /// The rail says that it ends without a debit.
+        Failed = "FAILED",
+        /// Nothing was ever sent. Never shown.
+        Void = "VOID",
+    }
+}
+
+chassis::text_column!(State);
+
+chassis::closed_list! {
+    /// A charge's status as merchants see it (spec §3.1).
+    pub enum Status: "a charge's status" {
+        Initiated = "INITIATED",
+        OtpRequired = "OTP_REQUIRED",
+        Settled = "SETTLED",
+        Failed = "FAILED",
+    }
+}
+
+chassis::text_column!(Status);
+
+/// What may happen to a charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Nothing was sent and nothing will be.
+    Withdrawn,
+    /// The rail has the payment, or its code, and waits for the payer.
+    Accepted,
+    /// The rail says, in its reply, that the payer was debited: it is asked at once.
+    Approved,
+    /// The payment request may have reached the rail: only a query can tell.
+    Unanswered,
+    /// The rail refuses the reference because it has it already: only a query can tell the rest.
+    AlreadyKnown,
+    /// The rail waits for a code.
+    CodeWanted,
+    /// A code is about to be sent to the rail.
+    CodeSent,
+    /// The rail says that the code was wrong.
+    CodeWrong,
+    /// The code did not leave us after all.
+    CodeNotSent,
+    /// The rail says that the payer was debited what we asked for.
+    Settled,
+    /// The rail says that it failed, or the code that the rail waits for came too late.
+    Failed(FailureReason),
+}
+
+/// What the state machine decides about a charge, and what it decides by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromRow)]
+pub struct Progress {
+    pub state: State,
+    /// From 1, higher at each change of state.
+    pub version: i64,
+    /// Present on FAILED alone.
+    pub failure_reason: Option<FailureReason>,
+    /// Codes that were sent to the rail.
+    pub otp_tries: i64,
+    /// The rail has shown that it knows our reference.
+    pub seen_at_rail: bool,
+    /// The rail reported money for it that is not what we asked for; it cannot settle any more.
+    pub mismatched: bool,
+    /// When the state changed last.
+    pub updated_at: Timestamp,
+}
+
+/// The event cannot happen to a charge in this state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a charge in state {state} takes no event {event:?}")]
+pub struct Illegal {
+    pub state: State,
+    pub event: Event,
+}
+
+impl Progress {
+    /// Of a charge that is written `now`.
+    pub fn new(now: Timestamp) -> Self {
+        Self {
+            state: State::Submitting,
+            version: 1,
+            failure_reason: None,
+            otp_tries: 0,
+            seen_at_rail: false,
+            mismatched: false,
+            updated_at: now,
+        }
+    }
+
+    pub fn otp_tries_left(&self) -> i64 {
+        OTP_TRIES_MAX - self.otp_tries
+    }
+
+    /// Every legal transition.
+    pub fn after(self, event: Event, now: Timestamp) -> Result<Self, Illegal> {
+        use State::{Failed, Initiated, OtpRequired, OtpSubmitting, Settled, Submitting, Void};
+
+        let to = |state| Self {
+            state,
+            version: self.version + 1,
+            seen_at_rail: self.seen_at_rail || event.is_shown_by_rail(),
+            updated_at: now,
+            ..self
+        };
+        let failed = |reason| Self {
+            failure_reason: Some(reason),
+            ..to(Failed)
+        };
+        match (self.state, event) {
+            (Submitting, Event::Withdrawn) => Ok(to(Void)),
+            (Submitting, Event::Unanswered | Event::AlreadyKnown) => Ok(to(Initiated)),
+            (Submitting | OtpRequired | OtpSubmitting, Event::Accepted) => Ok(to(Initiated)),
+            (Submitting | OtpSubmitting, Event::Approved) => Ok(to(Initiated)),
+            // Only the rail's reply to the code itself: what it still wants may be what it has not
+            // looked at yet.
+            (OtpSubmitting, Event::CodeWrong) if self.otp_tries >= OTP_TRIES_MAX => {
+                Ok(failed(FailureReason::OtpAttemptsExceeded))
+            }
+            (OtpSubmitting, Event::CodeWrong) => Ok(to(OtpRequired)),
+            (Submitting | Initiated | OtpSubmitting, Event::CodeWanted)
+                if self.otp_tries < OTP_TRIES_MAX =>
+            {
+                Ok(to(OtpRequired))
+            }
+            (OtpRequired, Event::CodeSent) => Ok(Self {
+                otp_tries: self.otp_tries + 1,
+                ..to(OtpSubmitting)
+            }),
+            (OtpSubmitting, Event::CodeNotSent) => Ok(Self {
+                otp_tries: self.otp_tries - 1,
+                ..to(OtpRequired)
+            }),
+            (Submitting | Initiated | OtpRequired | OtpSubmitting, Event::Settled) => {
+                Ok(to(Settled))
+            }
+            (Submitting | Initiated | OtpRequired | OtpSubmitting, Event::Failed(reason)) => {
+                Ok(failed(reason))
+            }
+            (state, event) => Err(Illegal { state, event }),
+        }
+    }
+}
+
+impl Event {
+    /// Whether it shows that the rail knows our reference.
+    pub fn is_shown_by_rail(self) -> bool {
+        match self {
+            Self::Accepted
+            | Self::Approved
+            | Self::AlreadyKnown
+            | Self::CodeWanted
+            | Self::CodeWrong
+            | Self::Settled => true,
+            Self::Withdrawn
+            | Self::Unanswered
+            | Self::CodeSent
+            | Self::CodeNotSent
+            | Self::Failed(_) => false,
+        }
+    }
+}
+
+impl State {
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Settled | Self::Failed | Self::Void => true,
+            Self::Submitting | Self::Initiated | Self::OtpRequired | Self::OtpSubmitting => false,
+        }
+    }
+
+    /// What merchants see; a void charge is not there.
+    pub fn shown(self) -> Option<Status> {
+        match self {
+            Self::Submitting | Self::Initiated | Self::OtpSubmitting => Some(Status::Initiated),
+            Self::OtpRequired => Some(Status::OtpRequired),
+            Self::Settled => Some(Status::Settled),
+            Self::Failed => Some(Status::Failed),
+            Self::Void => None,
+        }
+    }
+}
+
+impl Status {
+    /// What the answer to a POST says: it knows no SETTLED (spec §4.3).
+    pub fn in_answer(self) -> Self {
+        match self {
+            Self::Initiated | Self::Settled => Self::Initiated,
+            Self::OtpRequired => Self::OtpRequired,
+            Self::Failed => Self::Failed,
+        }
+    }
+}
