@@ -12,11 +12,13 @@ use crate::schedule::Timing;
 mod claim;
 mod facts;
 mod progress;
+mod shown;
 mod timer;
 
 pub use claim::{Claim, Lease};
 pub use facts::{Facts, Hosted, METHOD, NewCharge};
 pub use progress::{Event, Illegal, OTP_TRIES_MAX, Progress, State, Status};
+pub use shown::{ShownCharge, Void};
 pub use timer::Timer;
 
 /// One try to debit a payer.

@@ -10,7 +10,7 @@ use chassis::{ids::ChargeId, telemetry};
 use db::Tx;
 
 use crate::{
-    charge::{Charge, Event, Facts, Lease, NewCharge, State},
+    charge::{Charge, Event, Facts, Lease, NewCharge, ShownCharge, State, Void},
     error::{Error, Result},
     failure::FailureReason,
     message,
@@ -48,7 +48,7 @@ impl Service {
             key,
             fingerprint: fingerprint(&new),
         };
-        let begun = charge.clone();
+        let begun = charge.clone().try_into()?;
         let attempt = Attempt {
             rail_call: rail_call.clone(),
             lease,
@@ -59,7 +59,7 @@ impl Service {
 
     /// The answer where the rail may have been called and its reply is not here: how the charge
     /// stands. Never an error.
-    pub async fn told_late(&self, called: Charge) -> Told {
+    pub async fn told_late(&self, called: ShownCharge) -> Told {
         match self.read_charge(called.facts.transaction_id).await {
             Ok(charge) => Told::from_record(charge),
             Err(error) => {
@@ -72,10 +72,10 @@ impl Service {
         }
     }
 
-    async fn read_charge(&self, id: ChargeId) -> Result<Charge> {
+    async fn read_charge(&self, id: ChargeId) -> Result<ShownCharge> {
         let mut conn = self.db.read().await?;
         let found = store::charges::find(&mut conn, id).await?;
-        found.ok_or(Error::ChargeNotFound)
+        Ok(found.ok_or(Error::ChargeNotFound)?.try_into()?)
     }
 
     /// Step 1: the charge, its key and its timer. The charge's number is set on the way. Returns
@@ -130,10 +130,11 @@ impl Service {
         let id = record.transaction_id;
         let charge = store::charges::find(&mut tx, id).await?;
         let charge = charge.ok_or(Error::ChargeNotFound)?;
+        // Void since its key was read: the key is free for the next try.
+        let charge = ShownCharge::try_from(charge).map_err(|Void| Error::IdempotencyInProgress)?;
         if let Some((status, message)) = record.answer_status.zip(record.answer_message) {
             return Ok(Told {
-                charge,
-                status,
+                charge: charge.told(status),
                 message,
                 replayed: true,
             });
@@ -142,7 +143,7 @@ impl Service {
             return Err(Error::IdempotencyInProgress);
         }
         let told = Told::from_record(charge);
-        let kept = store::idempotency::answer(&mut tx, id, told.status, &told.message).await;
+        let kept = store::idempotency::answer(&mut tx, id, told.charge.status, &told.message).await;
         if !kept.map_err(Error::of_contended_key)? {
             // Answered, or void, since it was read: the next try is told which.
             return Err(Error::IdempotencyInProgress);
@@ -194,21 +195,20 @@ impl Service {
             let instruction = instruction_of(&answer.outcome);
             store::charges::keep_instruction(&mut tx, before.facts.transaction_id, instruction)
                 .await?;
-            Told::new(
-                made.charge.clone(),
-                message_of(&made.charge, &answer.outcome),
-            )
+            let shown = ShownCharge::try_from(made.charge.clone())?;
+            let message = message_of(&shown, &answer.outcome);
+            Told::new(shown, message)
         } else {
             // Somebody was quicker: a query, or ourselves in a try whose commit was not confirmed.
             if shows_reference(&answer.outcome) {
                 store::charges::mark_seen(&mut tx, before.facts.transaction_id).await?;
             }
-            Told::from_record(before)
+            Told::from_record(before.try_into()?)
         };
         let evidence = ("request_payment", answer.outcome.label());
         let (id, now) = (charge.facts.transaction_id, self.clock.now());
         store::evidence::keep(&mut tx, id, evidence, answer.rail_text.as_deref(), now).await?;
-        store::idempotency::answer(&mut tx, id, told.status, &told.message).await?;
+        store::idempotency::answer(&mut tx, id, told.charge.status, &told.message).await?;
         tx.commit().await?;
         match &change {
             Some(change) => self.announce_now(change).await,
@@ -254,7 +254,7 @@ impl Attempt {
         if let Some(told) = self.open(&charge).await? {
             return Ok(told);
         }
-        let rail = self.rail_call.service.rail_of(&charge);
+        let rail = self.rail_call.service.rail_of(&charge.facts);
         if !self.rail_call.may_call(self.lease, &charge) {
             return self.abandon(&charge, Error::NothingStarted).await;
         }
@@ -314,7 +314,7 @@ impl Attempt {
         let answer = rail.request_payment(&request(&charge.facts)).await;
         let service = &self.rail_call.service;
         let written = service.write_request_outcome(&charge, &answer).await;
-        Ok(rail_call::told_after(written, charge))
+        rail_call::told_after(written, charge)
     }
 
     /// We did not call the rail and will not. The caller is told so once nothing is left of the
@@ -334,7 +334,7 @@ impl Attempt {
         };
         match service.give_up(charge, event).await {
             Ok(true) => Err(told),
-            Ok(false) => Ok(service.told_late(charge.clone()).await),
+            Ok(false) => Ok(service.told_late(charge.clone().try_into()?).await),
             Err(error) => {
                 // The reconciler ends it: its reference stays unknown to the rail.
                 tracing::error!(
@@ -384,7 +384,7 @@ fn shows_reference(outcome: &Requested) -> bool {
     }
 }
 
-fn message_of(charge: &Charge, outcome: &Requested) -> String {
+fn message_of(charge: &ShownCharge, outcome: &Requested) -> String {
     match outcome {
         Requested::Accepted { instruction } => message::accepted(charge, instruction.as_deref()),
         Requested::OtpRequired { instruction } => {

@@ -4,7 +4,7 @@ use chassis::{grpc, ids::Reference, money::MoneyError};
 use rails::CallbackError;
 use tonic::{Code, Status};
 
-use crate::charge::Illegal;
+use crate::charge::{Illegal, Void};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -86,6 +86,12 @@ impl From<CallbackError> for Error {
             CallbackError::WrongToken => Self::CallbackNotFound,
             CallbackError::WrongSignature => Self::CallbackSignatureInvalid,
         }
+    }
+}
+
+impl From<Void> for Error {
+    fn from(Void: Void) -> Self {
+        Self::ChargeNotFound
     }
 }
 

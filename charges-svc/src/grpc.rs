@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status as Refusal};
 
 use crate::{
     case::{Case, CaseKind, Closing},
-    charge::{Charge, Event, METHOD, Status},
+    charge::{Event, METHOD, ShownCharge, Status},
     error::Error,
     operate::File,
     otp::Otp,
@@ -75,9 +75,9 @@ impl Charges for Grpc {
         Ok(Response::new(HostedCharge {
             payer_masked: charge.facts.phone.masked(),
             instruction: hosted.instruction,
-            otp_tries: count(charge.progress.otp_tries),
-            otp_tries_left: count(charge.progress.otp_tries_left()),
-            otp_expires_at: charge.timer.otp_expires_at.map(|at| at.to_string()),
+            otp_tries: count(charge.otp_tries),
+            otp_tries_left: count(charge.otp_tries_left()),
+            otp_expires_at: charge.otp_expires_at.map(|at| at.to_string()),
             charge: Some(charge.into()),
         }))
     }
@@ -155,43 +155,34 @@ impl ChargeOperations for Grpc {
     }
 }
 
-impl From<Charge> for ProtoCharge {
-    fn from(charge: Charge) -> Self {
-        // A void charge is not found before it could come here.
-        let status = charge.progress.state.shown().unwrap_or(Status::Initiated);
-        proto_charge(charge, status)
+impl From<ShownCharge> for ProtoCharge {
+    fn from(charge: ShownCharge) -> Self {
+        let (facts, reason) = (charge.facts, charge.failure_reason);
+        Self {
+            reference: facts.reference.to_string(),
+            transaction_id: facts.transaction_id.to_string(),
+            tx_id_display: facts.tx_id_display.to_string(),
+            session_id: facts.session_id.to_string(),
+            merchant_id: facts.merchant_id.to_string(),
+            status: proto_status(charge.status).into(),
+            amount: Some(facts.amount().into()),
+            provider: ProtoProvider::from(facts.provider).into(),
+            method: METHOD.to_owned(),
+            failure_reason: reason.map(|reason| reason.code().to_owned()),
+            failure_message: reason.map(|reason| reason.message().to_owned()),
+            created_at: facts.created_at.to_string(),
+            updated_at: charge.updated_at.to_string(),
+        }
     }
 }
 
 impl From<Told> for ChargeAnswer {
     fn from(told: Told) -> Self {
         Self {
-            charge: Some(proto_charge(told.charge, told.status)),
+            charge: Some(told.charge.into()),
             message: told.message,
             replayed: told.replayed,
         }
-    }
-}
-
-fn proto_charge(charge: Charge, status: Status) -> ProtoCharge {
-    let reason = charge
-        .progress
-        .failure_reason
-        .filter(|_| status == Status::Failed);
-    ProtoCharge {
-        reference: charge.facts.reference.to_string(),
-        transaction_id: charge.facts.transaction_id.to_string(),
-        tx_id_display: charge.facts.tx_id_display.to_string(),
-        session_id: charge.facts.session_id.to_string(),
-        merchant_id: charge.facts.merchant_id.to_string(),
-        status: proto_status(status).into(),
-        amount: Some(charge.facts.amount().into()),
-        provider: ProtoProvider::from(charge.facts.provider).into(),
-        method: METHOD.to_owned(),
-        failure_reason: reason.map(|reason| reason.code().to_owned()),
-        failure_message: reason.map(|reason| reason.message().to_owned()),
-        created_at: charge.facts.created_at.to_string(),
-        updated_at: charge.progress.updated_at.to_string(),
     }
 }
 
@@ -208,10 +199,10 @@ impl From<File> for ShowChargeResponse {
     fn from(file: File) -> Self {
         let charge = file.charge;
         Self {
-            state: charge.progress.state.code().to_owned(),
+            state: file.state.code().to_owned(),
             rail: charge.facts.rail.to_string(),
             rail_reference: charge.facts.rail_reference.to_string(),
-            next_query_at: charge.timer.next_query_at.map(|at| at.to_string()),
+            next_query_at: file.next_query_at.map(|at| at.to_string()),
             charge: Some(charge.into()),
             evidence: file.evidence.into_iter().map(Into::into).collect(),
             postings: file.postings.into_iter().map(Into::into).collect(),

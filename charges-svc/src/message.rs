@@ -3,25 +3,21 @@
 use chassis::provider::Provider;
 
 use crate::{
-    charge::{Charge, State},
+    charge::{ShownCharge, Status},
     failure::FailureReason,
 };
 
 /// For the record of a charge: what holds whatever happened on the way.
-pub fn of(charge: &Charge) -> String {
-    match charge.progress.state {
-        State::Submitting | State::Initiated | State::OtpSubmitting | State::Settled => {
-            approve(charge.facts.provider).to_owned()
-        }
-        State::OtpRequired => wanted(charge, ask_for_code(charge.facts.provider)),
-        State::Failed => failed(charge.progress.failure_reason),
-        // Never shown.
-        State::Void => String::new(),
+pub fn of(charge: &ShownCharge) -> String {
+    match charge.status {
+        Status::Initiated | Status::Settled => approve(charge.facts.provider).to_owned(),
+        Status::OtpRequired => wanted(charge, ask_for_code(charge.facts.provider)),
+        Status::Failed => failed(charge.failure_reason),
     }
 }
 
 /// The payer has the prompt. `instruction`: the rail's own words to the payer.
-pub fn accepted(charge: &Charge, instruction: Option<&str>) -> String {
+pub fn accepted(charge: &ShownCharge, instruction: Option<&str>) -> String {
     instruction.map_or_else(|| of(charge), sentence)
 }
 
@@ -32,9 +28,9 @@ pub fn approved() -> String {
 }
 
 /// The rail wants a code. `instruction`: the rail's own words to the payer.
-pub fn code_wanted(charge: &Charge, instruction: Option<&str>) -> String {
-    match (charge.progress.state, instruction) {
-        (State::OtpRequired, Some(instruction)) => {
+pub fn code_wanted(charge: &ShownCharge, instruction: Option<&str>) -> String {
+    match (charge.status, instruction) {
+        (Status::OtpRequired, Some(instruction)) => {
             let words = sentence(instruction);
             format!("The network tells the payer: {words} Submit the code that the payer gets.")
         }
@@ -43,17 +39,17 @@ pub fn code_wanted(charge: &Charge, instruction: Option<&str>) -> String {
 }
 
 /// The code was wrong; the charge says what follows.
-pub fn code_wrong(charge: &Charge) -> String {
-    match charge.progress.state {
-        State::OtpRequired => wanted(charge, "The code was wrong."),
+pub fn code_wrong(charge: &ShownCharge) -> String {
+    match charge.status {
+        Status::OtpRequired => wanted(charge, "The code was wrong."),
         _ => of(charge),
     }
 }
 
 /// The code did not reach the rail.
-pub fn code_not_sent(charge: &Charge) -> String {
-    match charge.progress.state {
-        State::OtpRequired => wanted(
+pub fn code_not_sent(charge: &ShownCharge) -> String {
+    match charge.status {
+        Status::OtpRequired => wanted(
             charge,
             "The code could not be sent to the network. Submit it again.",
         ),
@@ -72,8 +68,8 @@ fn failed(reason: Option<FailureReason>) -> String {
 }
 
 /// With how many tries are left, once one was used.
-fn wanted(charge: &Charge, text: &str) -> String {
-    match (charge.progress.otp_tries, charge.progress.otp_tries_left()) {
+fn wanted(charge: &ShownCharge, text: &str) -> String {
+    match (charge.otp_tries, charge.otp_tries_left()) {
         (0, _) => text.to_owned(),
         (_, 1) => format!("{text} 1 try is left."),
         (_, left) => format!("{text} {left} tries are left."),

@@ -5,11 +5,14 @@
 
 use std::sync::Arc;
 
-use chassis::ids::{CaseId, Reference};
+use chassis::{
+    clock::Timestamp,
+    ids::{CaseId, Reference},
+};
 
 use crate::{
     case::{Case, Closing},
-    charge::{Charge, Event},
+    charge::{Event, ShownCharge, State},
     error::{Error, Result},
     ledger::{self, PostingKind},
     service::Service,
@@ -19,7 +22,9 @@ use crate::{
 /// A charge with everything that is known about it.
 #[derive(Clone, Debug)]
 pub struct File {
-    pub charge: Charge,
+    pub charge: ShownCharge,
+    pub state: State,
+    pub next_query_at: Option<Timestamp>,
     pub evidence: Vec<Evidence>,
     pub postings: Vec<Written>,
 }
@@ -32,7 +37,9 @@ impl Service {
         let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id).await?;
         let postings = store::postings::list(&mut conn, charge.facts.transaction_id).await?;
         Ok(File {
-            charge,
+            state: charge.progress.state,
+            next_query_at: charge.timer.next_query_at,
+            charge: charge.try_into()?,
             evidence,
             postings,
         })

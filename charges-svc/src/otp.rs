@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use chassis::ids::{MerchantId, Reference};
+use chassis::ids::{ChargeId, MerchantId, Reference};
 use db::Tx;
 use secrecy::SecretString;
 
 use crate::{
-    charge::{Charge, Event, Lease, State},
+    charge::{Charge, Event, Facts, Lease, ShownCharge, State},
     error::{Error, Result},
     failure::FailureReason,
     message,
@@ -31,20 +31,20 @@ impl Service {
         let charge = self.get_charge(merchant_id, reference).await?;
         let otp = otp.check()?;
         let rail_call = RailCall::new(self);
-        let work = send(rail_call.clone(), charge.clone(), otp);
+        let work = send(rail_call.clone(), charge.facts.clone(), otp);
         rail_call.answer_in_time(charge, work).await
     }
 
     /// Takes the charge for one code, and counts the try.
-    async fn take_for_code(&self, charge: &Charge, lease: Lease) -> Result<Charge> {
+    async fn take_for_code(&self, id: ChargeId, lease: Lease) -> Result<Charge> {
         let mut tx = self.db.begin().await?;
-        let before = self.lock(&mut tx, charge.facts.transaction_id).await?;
+        let before = self.lock(&mut tx, id).await?;
         if before.progress.state != State::OtpRequired {
             return Err(Error::NotAwaitingOtp);
         }
         let change = self.change(&mut tx, &before, Event::CodeSent).await?;
         let mut taken = change.charge.clone();
-        taken.claim = store::charges::claim(&mut tx, charge.facts.transaction_id, lease).await?;
+        taken.claim = store::charges::claim(&mut tx, id, lease).await?;
         if let Err(error) = tx.commit().await {
             tracing::error!(%error, "nobody knows whether the charge is taken for the code");
             return Err(self.give_back(&taken).await);
@@ -117,20 +117,19 @@ impl Service {
                     let (id, words) = (before.facts.transaction_id, instruction.as_deref());
                     store::charges::keep_instruction(&mut tx, id, words).await?;
                 }
-                Told::new(
-                    made.charge.clone(),
-                    message_of(&made.charge, &answer.outcome),
-                )
+                let shown = ShownCharge::try_from(made.charge.clone())?;
+                let message = message_of(&shown, &answer.outcome);
+                Told::new(shown, message)
             }
             None if is_ours => {
-                let timing = self.timing(self.rail_of(&before));
+                let timing = self.timing(self.rail_of(&before.facts));
                 before.timer.next_query_at = before.query_after(now, timing);
                 let (id, fence) = (before.facts.transaction_id, taken.claim.fence);
                 store::charges::release_until(&mut tx, id, fence, &before.timer).await?;
-                Told::unanswered(before)
+                Told::unanswered(before.try_into()?)
             }
             // A query was quicker.
-            Some(_) | None => Told::from_record(before),
+            Some(_) | None => Told::from_record(before.try_into()?),
         };
         tx.commit().await?;
         match &change {
@@ -160,11 +159,11 @@ impl Otp {
 }
 
 /// One code on its way, in a task of its own.
-async fn send(rail_call: RailCall, charge: Charge, otp: SecretString) -> Result<Told> {
+async fn send(rail_call: RailCall, charge: Facts, otp: SecretString) -> Result<Told> {
     let service = &rail_call.service;
     let rail = service.rail_of(&charge);
     let lease = Lease::new(&service.clock, service.settings.lease);
-    let taken = match service.take_for_code(&charge, lease).await {
+    let taken = match service.take_for_code(charge.transaction_id, lease).await {
         Ok(taken) => taken,
         Err(Error::Database(error)) => {
             // Before its commit was tried.
@@ -178,7 +177,7 @@ async fn send(rail_call: RailCall, charge: Charge, otp: SecretString) -> Result<
     }
     let answer = rail.submit_otp(taken.facts.rail_reference, &otp).await;
     let written = service.write_code_outcome(&taken, &answer).await;
-    Ok(rail_call::told_after(written, taken))
+    rail_call::told_after(written, taken)
 }
 
 /// Whether the last code is wrong, and the rail may still accept an earlier one: it has not called
@@ -205,7 +204,7 @@ fn event_of(outcome: &OtpSubmitted) -> Option<Event> {
     }
 }
 
-fn message_of(charge: &Charge, outcome: &OtpSubmitted) -> String {
+fn message_of(charge: &ShownCharge, outcome: &OtpSubmitted) -> String {
     match outcome {
         OtpSubmitted::Accepted { instruction } => message::accepted(charge, instruction.as_deref()),
         OtpSubmitted::WrongCode { .. } => message::code_wrong(charge),

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    charge::{Charge, Lease},
+    charge::{Charge, Lease, ShownCharge},
     error::{Error, Result},
     service::{Service, Told},
 };
@@ -59,7 +59,7 @@ impl RailCall {
     /// too early.
     pub async fn answer_in_time(
         self,
-        charge: Charge,
+        charge: ShownCharge,
         work: impl Future<Output = Result<Told>> + Send + 'static,
     ) -> Result<Told> {
         let (id, activity) = (charge.facts.transaction_id, self.service.clock.activity());
@@ -82,13 +82,13 @@ impl RailCall {
 
 /// What a request is told once the rail was called. A reply that could not be written is no failure:
 /// the rail may have what was sent, and the reconciler asks.
-pub fn told_after(written: Result<Told>, sent: Charge) -> Told {
-    written.unwrap_or_else(|error| {
+pub fn told_after(written: Result<Told>, sent: Charge) -> Result<Told> {
+    written.or_else(|error| {
         tracing::error!(
             error = &error as &dyn std::error::Error,
             "the rail's reply is not written"
         );
-        Told::unanswered(sent)
+        Ok(Told::unanswered(sent.try_into()?))
     })
 }
 

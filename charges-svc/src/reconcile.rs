@@ -167,7 +167,7 @@ fn log_panic(ended: Result<Activity, tokio::task::JoinError>) {
 impl Service {
     /// Asks the rail about a charge that this process holds, and acts on the answer.
     async fn ask(self: &Arc<Self>, claimed: &Charge) -> anyhow::Result<()> {
-        let rail = self.rail_of(claimed);
+        let rail = self.rail_of(&claimed.facts);
         let is_taken_again = self.is_taken_again(claimed).await?;
         let asked_at = self.clock.now();
         let query = Query {
@@ -226,7 +226,7 @@ impl Service {
             tx.commit().await?;
             return Ok(None);
         }
-        let timing = self.timing(self.rail_of(&charge));
+        let timing = self.timing(self.rail_of(&charge.facts));
         let verdict = verdict::judge(&charge, found, asked_at, timing);
         if verdict == Verdict::Resend
             && is_taken_again

@@ -47,7 +47,7 @@ impl Resending {
 impl Service {
     /// Step 2 again, for a charge that may be sent once more: whether its session takes it.
     pub async fn is_taken_again(&self, charge: &Charge) -> Result<bool> {
-        let timing = self.timing(self.rail_of(charge));
+        let timing = self.timing(self.rail_of(&charge.facts));
         if !charge.may_be_resent(self.clock.now(), timing) {
             return Ok(false);
         }
@@ -78,7 +78,7 @@ impl Service {
             Instant::now(),
             self.clock.now(),
         );
-        let timing = self.timing(self.rail_of(charge));
+        let timing = self.timing(self.rail_of(&charge.facts));
         if !charge.may_be_resent(now, timing) {
             return Ok(None);
         }
@@ -109,7 +109,7 @@ impl Service {
             charge.reference = %charge.facts.reference,
             "its process died before the rail's reply, the payment request goes out once more"
         );
-        let rail = self.rail_of(charge);
+        let rail = self.rail_of(&charge.facts);
         let mut answer = rail.request_payment(&create::request(&charge.facts)).await;
         // A word about this request alone: the first may be on its way still.
         if let Requested::Refused(_) = answer.outcome {

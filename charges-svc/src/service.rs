@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::{
     case::CaseKind,
-    charge::{Charge, Claim, Event, State, Status},
+    charge::{Charge, Claim, Event, Facts, ShownCharge, State, Status},
     error::{Error, Result},
     ledger, message,
     rail::{Rail, Rails},
@@ -67,43 +67,30 @@ pub struct Service {
 /// What a POST on a charge answers.
 #[derive(Clone, Debug)]
 pub struct Told {
-    pub charge: Charge,
-    /// What the caller is told, which may be less than the charge has become.
-    pub status: Status,
+    pub charge: ShownCharge,
     pub message: String,
     /// This repeats the answer to an earlier request.
     pub replayed: bool,
 }
 
 impl Told {
-    pub fn new(charge: Charge, message: String) -> Self {
-        // A void charge is answered by an error, never by this.
-        let status = charge
-            .progress
-            .state
-            .shown()
-            .unwrap_or(Status::Initiated)
-            .in_answer();
+    /// Of a charge as it stands.
+    pub fn new(charge: ShownCharge, message: String) -> Self {
+        let status = charge.status.in_answer();
         Self {
-            charge,
-            status,
+            charge: charge.told(status),
             message,
             replayed: false,
         }
     }
 
     /// The rail may have been called, and nobody knows what it said.
-    pub fn unanswered(charge: Charge) -> Self {
-        Self {
-            charge,
-            status: Status::Initiated,
-            message: message::unanswered(),
-            replayed: false,
-        }
+    pub fn unanswered(charge: ShownCharge) -> Self {
+        Self::new(charge.told(Status::Initiated), message::unanswered())
     }
 
     /// From the record alone, whatever happened on the way.
-    pub fn from_record(charge: Charge) -> Self {
+    pub fn from_record(charge: ShownCharge) -> Self {
         let message = message::of(&charge);
         Self::new(charge, message)
     }
@@ -122,10 +109,10 @@ impl Service {
         &self,
         merchant_id: MerchantId,
         reference: &Reference,
-    ) -> Result<Charge> {
+    ) -> Result<ShownCharge> {
         let mut conn = self.db.read().await?;
         let found = store::charges::find_shown(&mut conn, merchant_id, reference).await?;
-        found.ok_or(Error::ChargeNotFound)
+        Ok(found.ok_or(Error::ChargeNotFound)?.try_into()?)
     }
 
     /// The newest hosted charge of a session, with the network's words to its payer.
@@ -154,15 +141,15 @@ impl Service {
         }
     }
 
-    pub fn rail_of(&self, charge: &Charge) -> &Rail {
-        self.rails.get(charge.facts.rail)
+    pub fn rail_of(&self, charge: &Facts) -> &Rail {
+        self.rails.get(charge.rail)
     }
 
     /// Writes what an event makes of a charge that this transaction holds, with everything that
     /// becomes true by it.
     pub async fn change(&self, tx: &mut Tx, before: &Charge, event: Event) -> Result<Change> {
         let now = self.clock.now();
-        let timing = self.timing(self.rail_of(before));
+        let timing = self.timing(self.rail_of(&before.facts));
         let after = before.after(event, now, timing)?;
         if !store::charges::change(tx, &before.progress, &after).await? {
             // It is locked, so this is a mistake of ours; nothing is committed.

@@ -19,10 +19,10 @@ use proto::{
         EventType, Payment, PublishRequest, publish_request, webhooks_client::WebhooksClient,
     },
 };
-use tonic::{Request, Status};
+use tonic::{Request, Status as Refusal};
 
 use crate::{
-    charge::{Charge, Facts, METHOD, State},
+    charge::{Charge, Facts, METHOD, ShownCharge, Status, Void},
     error::Error,
     store,
 };
@@ -56,20 +56,24 @@ impl Teller {
     }
 
     /// Before the rail is called: makes a direct charge's session, or claims a hosted one's.
-    pub async fn open(&self, charge: &Charge) -> Result<Opened, Status> {
+    pub async fn open(&self, charge: &Charge) -> Result<Opened, Refusal> {
+        let Ok(shown) = ShownCharge::try_from(charge.clone()) else {
+            // No session takes a void one.
+            return Ok(Opened::Refused);
+        };
         let open = Open {
-            transaction: Some(transaction(charge)),
+            transaction: Some(transaction(&shown)),
         };
         let mut request = Request::new(record(charge, Step::Open(open)));
         request.set_timeout(OPEN_MAX);
         let mut sessions = self.sessions.clone();
         let answer = tokio::time::timeout(OPEN_MAX, sessions.record_transaction(request)).await;
         let answer =
-            answer.map_err(|_| Status::deadline_exceeded("sessions-svc did not answer"))??;
+            answer.map_err(|_| Refusal::deadline_exceeded("sessions-svc did not answer"))??;
         match answer.into_inner().outcome() {
             Outcome::Recorded => Ok(Opened::Recorded),
             Outcome::Refused => Ok(Opened::Refused),
-            Outcome::Unspecified => Err(Status::internal("sessions-svc gave no outcome")),
+            Outcome::Unspecified => Err(Refusal::internal("sessions-svc gave no outcome")),
         }
     }
 
@@ -84,24 +88,23 @@ impl Teller {
     }
 
     async fn tell(&self, charge: &Charge, event_id: Option<&str>) -> anyhow::Result<()> {
-        let is_void = charge.progress.state == State::Void;
-        let step = if is_void {
-            Step::Withdraw(Withdraw {})
-        } else {
-            Step::Update(Update {
-                transaction: Some(transaction(charge)),
-                payer: Some(payer(&charge.facts)),
-            })
+        let shown = ShownCharge::try_from(charge.clone());
+        let step = match &shown {
+            Ok(shown) => Step::Update(Update {
+                transaction: Some(transaction(shown)),
+                payer: Some(payer(&shown.facts)),
+            }),
+            Err(Void) => Step::Withdraw(Withdraw {}),
         };
         let mut sessions = self.sessions.clone();
         let answer = match sessions.record_transaction(record(charge, step)).await {
-            Err(status) if is_void && is_anothers(&status) => return Ok(()),
+            Err(status) if shown.is_err() && is_anothers(&status) => return Ok(()),
             answer => answer.context("sessions-svc was not told")?,
         };
-        let Some(event_id) = event_id else {
+        let (Some(event_id), Ok(shown)) = (event_id, shown) else {
             return Ok(());
         };
-        let event = event(charge, event_id, answer.into_inner().session_status());
+        let event = event(&shown, event_id, answer.into_inner().session_status());
         let mut webhooks = self.webhooks.clone();
         webhooks
             .publish(event)
@@ -112,7 +115,7 @@ impl Teller {
 }
 
 /// The session is another merchant's: it took no claim of ours, and there is none to withdraw.
-fn is_anothers(status: &Status) -> bool {
+fn is_anothers(status: &Refusal) -> bool {
     chassis::grpc::reason(status).as_deref() == Some("SESSION_MISMATCH")
 }
 
@@ -146,14 +149,12 @@ fn payer(charge: &Facts) -> Payer {
     }
 }
 
-fn transaction(charge: &Charge) -> Transaction {
-    let status = match charge.progress.state {
-        State::Submitting | State::Initiated | State::OtpSubmitting | State::Void => {
-            TransactionStatus::Initiated
-        }
-        State::OtpRequired => TransactionStatus::OtpRequired,
-        State::Settled => TransactionStatus::Settled,
-        State::Failed => TransactionStatus::Failed,
+fn transaction(charge: &ShownCharge) -> Transaction {
+    let status = match charge.status {
+        Status::Initiated => TransactionStatus::Initiated,
+        Status::OtpRequired => TransactionStatus::OtpRequired,
+        Status::Settled => TransactionStatus::Settled,
+        Status::Failed => TransactionStatus::Failed,
     };
     Transaction {
         transaction_id: charge.facts.transaction_id.to_string(),
@@ -161,27 +162,23 @@ fn transaction(charge: &Charge) -> Transaction {
         status: status.into(),
         method: METHOD.to_owned(),
         amount: Some(charge.facts.session_amount().into()),
-        failure_reason: charge
-            .progress
-            .failure_reason
-            .map(|reason| reason.code().to_owned()),
+        failure_reason: charge.failure_reason.map(|reason| reason.code().to_owned()),
         failure_message: charge
-            .progress
             .failure_reason
             .map(|reason| reason.message().to_owned()),
         settlement: settlement(charge),
         created_at: charge.facts.created_at.to_string(),
-        updated_at: charge.progress.updated_at.to_string(),
+        updated_at: charge.updated_at.to_string(),
     }
 }
 
 /// What the payer was debited, where the session counts in another currency.
-fn settlement(charge: &Charge) -> Option<Settlement> {
+fn settlement(charge: &ShownCharge) -> Option<Settlement> {
     let rate = charge
         .facts
         .rate
         .clone()
-        .filter(|_| charge.progress.state == State::Settled)?;
+        .filter(|_| charge.status == Status::Settled)?;
     Some(Settlement {
         amount: Some(charge.facts.amount().into()),
         rate,
@@ -189,8 +186,8 @@ fn settlement(charge: &Charge) -> Option<Settlement> {
 }
 
 /// The event of a charge that has ended.
-fn event(charge: &Charge, event_id: &str, session: SessionStatus) -> PublishRequest {
-    let is_settled = charge.progress.state == State::Settled;
+fn event(charge: &ShownCharge, event_id: &str, session: SessionStatus) -> PublishRequest {
+    let is_settled = charge.status == Status::Settled;
     let kind = if is_settled {
         EventType::PaymentSuccess
     } else {
@@ -202,13 +199,9 @@ fn event(charge: &Charge, event_id: &str, session: SessionStatus) -> PublishRequ
         session_id: charge.facts.session_id.to_string(),
         amount: Some(charge.facts.session_amount().into()),
         method: Some(METHOD.to_owned()),
-        status: charge.progress.state.code().to_owned(),
-        failure_reason: charge
-            .progress
-            .failure_reason
-            .map(|reason| reason.code().to_owned()),
+        status: charge.status.code().to_owned(),
+        failure_reason: charge.failure_reason.map(|reason| reason.code().to_owned()),
         failure_message: charge
-            .progress
             .failure_reason
             .map(|reason| reason.message().to_owned()),
         session_status: session_status(charge, session).to_owned(),
@@ -221,15 +214,15 @@ fn event(charge: &Charge, event_id: &str, session: SessionStatus) -> PublishRequ
         event_id: event_id.to_owned(),
         merchant_id: charge.facts.merchant_id.to_string(),
         r#type: kind.into(),
-        created_at: charge.progress.updated_at.to_string(),
+        created_at: charge.updated_at.to_string(),
         data: Some(publish_request::Data::Payment(payment)),
     }
 }
 
 /// What the session became by this charge's end; by now another charge may be in flight in it.
-fn session_status(charge: &Charge, session: SessionStatus) -> &'static str {
-    match (charge.progress.state, charge.facts.hosted, session) {
-        (State::Settled, _, _) => "COMPLETED",
+fn session_status(charge: &ShownCharge, session: SessionStatus) -> &'static str {
+    match (charge.status, charge.facts.hosted, session) {
+        (Status::Settled, _, _) => "COMPLETED",
         (_, false, _) => "FAILED",
         (_, true, SessionStatus::Expired) => "EXPIRED",
         (_, true, _) => "PENDING",

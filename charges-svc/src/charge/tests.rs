@@ -320,3 +320,16 @@ fn states_are_read_as_they_were_written() {
         assert_eq!(state.code().parse(), Ok(*state));
     }
 }
+
+#[test]
+fn a_void_charge_is_shown_to_nobody_and_a_reason_only_with_the_failure() {
+    let charge = charge();
+    let after = |event| charge.after(event, charge.facts.created_at, timing());
+    let void = after(Event::Withdrawn).expect("legal");
+    assert_eq!(ShownCharge::try_from(void).err(), Some(Void));
+    let reason = FailureReason::PayerDeclined;
+    let failed = after(Event::Failed(reason)).expect("legal");
+    let shown = ShownCharge::try_from(failed).expect("not void");
+    assert_eq!(shown.failure_reason, Some(reason));
+    assert_eq!(shown.told(Status::Initiated).failure_reason, None);
+}

@@ -12,7 +12,7 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::Backlog;
-use crate::charge::{Charge, Claim, Facts, Lease, Progress, Timer};
+use crate::charge::{Charge, Claim, Facts, Lease, Progress, ShownCharge, Timer};
 
 /// Every column of a [`Charge`], in one place, so that statements name them all.
 macro_rules! columns {
@@ -187,12 +187,12 @@ pub async fn find_by_reference(conn: &mut Conn, reference: &Reference) -> Result
 /// A charge at the hosted checkout, with the network's words to its payer.
 #[derive(Clone, Debug, FromRow)]
 pub struct HostedCharge {
-    #[sqlx(flatten)]
-    pub charge: Charge,
+    #[sqlx(flatten, try_from = "Charge")]
+    pub charge: ShownCharge,
     pub instruction: Option<String>,
 }
 
-/// The newest hosted charge of a session as it may be shown.
+/// The newest hosted charge of a session that may be shown.
 pub async fn find_hosted(conn: &mut Conn, session_id: SessionId) -> Result<Option<HostedCharge>> {
     conn.sql(concat!(
         "select instruction, ",
