@@ -6,15 +6,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use chassis::{ids::ChargeId, telemetry};
+use chassis::telemetry;
 use db::Tx;
+use tokio::time::timeout_at;
 
 use crate::{
-    charge::{Charge, Event, Facts, Lease, NewCharge, ShownCharge, State, Void},
+    charge::{Charge, Event, Facts, NewCharge, ShownCharge, State, Void},
     error::{Error, Result},
     failure::FailureReason,
-    message,
-    rail::{Answer, Outcome as _, PaymentRequest, Rail, Requested},
+    rail::{Answer, Outcome as _, PaymentRequest, Requested},
     rail_call::{self, RailCall, START_BY},
     service::{Service, Told},
     store::{
@@ -38,49 +38,138 @@ const WRITE_AGAIN: Duration = Duration::from_millis(100);
 impl Service {
     /// Debits a wallet. Answers as [`RailCall::answer_in_time`] does.
     pub async fn create_charge(self: &Arc<Self>, new: NewCharge, key: String) -> Result<Told> {
-        let rail_call = RailCall::new(self);
+        let call = RailCall::new(self);
         let rail = self.rails.for_provider(new.provider);
         let mut charge = Charge::new(&new, rail.name(), self.clock.now(), self.timing(rail));
-        let lease = Lease::new(&self.clock, self.settings.lease);
-        charge.claim = lease.into();
+        charge.claim = call.lease.into();
         let key = Key {
             merchant_id: new.merchant_id,
             key,
             fingerprint: fingerprint(&new),
         };
         let begun = charge.clone().try_into()?;
-        let attempt = Attempt {
-            rail_call: rail_call.clone(),
-            lease,
+        let creation = Creation {
+            call: call.clone(),
+            charge,
+            key,
         };
-        let work = async move { attempt.run(charge, &key).await };
-        rail_call.answer_in_time(begun, work).await
+        call.answer_in_time(begun, creation.run()).await
     }
+}
 
-    /// The answer where the rail may have been called and its reply is not here: how the charge
-    /// stands. Never an error.
-    pub async fn told_late(&self, called: ShownCharge) -> Told {
-        match self.read_charge(called.facts.transaction_id).await {
-            Ok(charge) => Told::from_record(charge),
-            Err(error) => {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "the record cannot be read"
-                );
-                Told::unanswered(called)
-            }
+/// A charge that begins, in a task of its own.
+struct Creation {
+    call: RailCall,
+    charge: Charge,
+    key: Key,
+}
+
+impl Creation {
+    async fn run(mut self) -> Result<Told> {
+        if let Some(told) = self.record().await? {
+            return Ok(told);
+        }
+        if let Some(told) = self.open_session().await? {
+            return Ok(told);
+        }
+        match self.call_rail().await {
+            Some(answer) => self.write_outcome(&answer).await,
+            None => self.abandon(Error::NothingStarted).await,
         }
     }
 
-    async fn read_charge(&self, id: ChargeId) -> Result<ShownCharge> {
-        let mut conn = self.db.read().await?;
-        let found = store::charges::find(&mut conn, id).await?;
-        Ok(found.ok_or(Error::ChargeNotFound)?.try_into()?)
+    /// Step 1: the charge, its key and its timer are durable. Returns the answer to the earlier
+    /// request that the key stands for, if it does, or how the charge stands if it is no longer
+    /// ours.
+    async fn record(&mut self) -> Result<Option<Told>> {
+        let service = &self.call.service;
+        let recorded = service.record_charge(&mut self.charge, &self.key);
+        let recorded = timeout_at(self.call.started + RECORD_BY, recorded).await;
+        let error: anyhow::Error = match recorded {
+            Ok(Err(Error::Database(error))) => error.into(),
+            Ok(done) => return done,
+            Err(late) => late.into(),
+        };
+        let error = format!("{error:#}");
+        tracing::error!(error, "the charge is not written, or not certainly");
+        self.call.forbid();
+        match service.look_for(&self.charge, &self.key).await {
+            Ok(None) => self.abandon(Error::NothingStarted).await.map(Some),
+            Err(Error::Database(error)) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "nobody knows whether the charge is written"
+                );
+                Err(Error::OutcomeUnknown)
+            }
+            found => found,
+        }
     }
 
-    /// Step 1: the charge, its key and its timer. The charge's number is set on the way. Returns
-    /// the answer to the earlier request that the key stands for, if it does.
-    async fn begin(&self, charge: &mut Charge, key: &Key) -> Result<Option<Told>> {
+    /// Step 2: sessions-svc makes the charge's session, or lets it claim one. Returns how the
+    /// charge stands if it is no longer ours.
+    async fn open_session(&self) -> Result<Option<Told>> {
+        let told = match self.call.service.teller.open(&self.charge).await {
+            Ok(Opened::Recorded) => return Ok(None),
+            Ok(Opened::Refused) if self.charge.facts.hosted => Error::SessionNotPayable,
+            Ok(Opened::Refused) => Error::NothingStarted,
+            Err(status) => {
+                tracing::warn!(
+                    error = &status as &dyn std::error::Error,
+                    "sessions-svc does not take the charge"
+                );
+                Error::NothingStarted
+            }
+        };
+        self.abandon(told).await.map(Some)
+    }
+
+    /// Step 3: the rail is asked for the payment. `None`: it is too late, and it is not asked.
+    async fn call_rail(&self) -> Option<Answer<Requested>> {
+        let facts = &self.charge.facts;
+        let rail = self.call.service.rail_of(facts);
+        let request = request(facts);
+        let asking = rail.request_payment(&request);
+        self.call.make(self.charge.claim, asking).await
+    }
+
+    /// Step 4: what the rail said becomes the charge's state and the answer.
+    async fn write_outcome(self, answer: &Answer<Requested>) -> Result<Told> {
+        let service = &self.call.service;
+        let written = service.write_request_outcome(&self.charge, answer).await;
+        rail_call::told_after(written, self.charge)
+    }
+
+    /// We did not call the rail and will not. The caller is told so once nothing is left of the
+    /// charge; or how it stands, where somebody has been answered or has taken over.
+    async fn abandon(&self, told: Error) -> Result<Told> {
+        // Whoever waits hears of it from here; the gate tells who waits no longer.
+        self.call.forbid();
+        let event = if self.call.started.elapsed() < START_BY {
+            Event::Withdrawn
+        } else {
+            Event::Failed(FailureReason::RailUnavailable)
+        };
+        let service = &self.call.service;
+        match service.give_up(&self.charge, event).await {
+            Ok(true) => Err(told),
+            Ok(false) => Ok(service.told_late(self.charge.clone().try_into()?).await),
+            Err(error) => {
+                // The reconciler ends it: its reference stays unknown to the rail.
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the charge is not given up yet"
+                );
+                Err(Error::OutcomeUnknown)
+            }
+        }
+    }
+}
+
+impl Service {
+    /// Writes the charge, whose number is set on the way. Returns the answer to the earlier request
+    /// that the key stands for, if it does.
+    async fn record_charge(&self, charge: &mut Charge, key: &Key) -> Result<Option<Told>> {
         let mut tx = self.db.begin().await?;
         let (id, now) = (charge.facts.transaction_id, charge.facts.created_at);
         let taken = store::idempotency::take(&mut tx, key, id, now).await;
@@ -103,9 +192,10 @@ impl Service {
         Ok(None)
     }
 
-    /// After a [`Service::begin`] whose end is not known: what became of it. Taking the key waits
-    /// for a transaction that has taken it and is not over, so that what is seen here is final.
-    /// Returns the answer to the earlier request that has the key; none: the charge is written.
+    /// After a [`Service::record_charge`] whose end is not known: what became of it. Taking the key
+    /// waits for a transaction that has taken it and is not over, so that what is seen here is
+    /// final. Returns the answer to the earlier request that has the key; none: the charge is
+    /// written.
     async fn look_for(&self, charge: &Charge, key: &Key) -> Result<Option<Told>> {
         let (id, now) = (charge.facts.transaction_id, charge.facts.created_at);
         let mut tx = self.db.begin().await?;
@@ -155,7 +245,7 @@ impl Service {
         })
     }
 
-    /// Step 4, with its tries.
+    /// Writes down what the rail said, with several tries.
     pub async fn write_request_outcome(
         self: &Arc<Self>,
         charge: &Charge,
@@ -189,18 +279,17 @@ impl Service {
             Requested::Refused(_) => before.timer.resent_at.is_none(),
             _ => true,
         };
+        let event = event_of(&answer.outcome);
         let told = if before.progress.state == State::Submitting && is_conclusive {
-            let event = event_of(&answer.outcome);
-            let made = change.insert(self.change(&mut tx, &before, event).await?);
             let instruction = instruction_of(&answer.outcome);
-            store::charges::keep_instruction(&mut tx, before.facts.transaction_id, instruction)
+            let (made, told) = self
+                .write_reply(&mut tx, &before, event, instruction)
                 .await?;
-            let shown = ShownCharge::try_from(made.charge.clone())?;
-            let message = message_of(&shown, &answer.outcome);
-            Told::new(shown, message)
+            change = Some(made);
+            told
         } else {
             // Somebody was quicker: a query, or ourselves in a try whose commit was not confirmed.
-            if shows_reference(&answer.outcome) {
+            if event.is_shown_by_rail() {
                 store::charges::mark_seen(&mut tx, before.facts.transaction_id).await?;
             }
             Told::from_record(before.try_into()?)
@@ -240,113 +329,6 @@ impl Service {
     }
 }
 
-/// One run of the four steps, in a task of its own.
-struct Attempt {
-    rail_call: RailCall,
-    lease: Lease,
-}
-
-impl Attempt {
-    async fn run(&self, mut charge: Charge, key: &Key) -> Result<Told> {
-        if let Some(told) = self.record(&mut charge, key).await? {
-            return Ok(told);
-        }
-        if let Some(told) = self.open(&charge).await? {
-            return Ok(told);
-        }
-        let rail = self.rail_call.service.rail_of(&charge.facts);
-        if !self.rail_call.may_call(self.lease, &charge) {
-            return self.abandon(&charge, Error::NothingStarted).await;
-        }
-        self.call(rail, charge).await
-    }
-
-    /// Step 1. Returns the answer to the earlier request that the key stands for, if it does, or how
-    /// the charge stands if it is no longer ours.
-    async fn record(&self, charge: &mut Charge, key: &Key) -> Result<Option<Told>> {
-        let RailCall {
-            service,
-            gate,
-            started,
-        } = &self.rail_call;
-        let begun = service.begin(charge, key);
-        let begun = tokio::time::timeout_at(*started + RECORD_BY, begun).await;
-        let error: anyhow::Error = match begun {
-            Ok(Err(Error::Database(error))) => error.into(),
-            Ok(done) => return done,
-            Err(late) => late.into(),
-        };
-        let error = format!("{error:#}");
-        tracing::error!(error, "the charge is not written, or not certainly");
-        gate.forbid_call();
-        match service.look_for(charge, key).await {
-            Ok(None) => self.abandon(charge, Error::NothingStarted).await.map(Some),
-            Err(Error::Database(error)) => {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "nobody knows whether the charge is written"
-                );
-                Err(Error::OutcomeUnknown)
-            }
-            found => found,
-        }
-    }
-
-    /// Step 2. Returns how the charge stands if it is no longer ours.
-    async fn open(&self, charge: &Charge) -> Result<Option<Told>> {
-        let told = match self.rail_call.service.teller.open(charge).await {
-            Ok(Opened::Recorded) => return Ok(None),
-            Ok(Opened::Refused) if charge.facts.hosted => Error::SessionNotPayable,
-            Ok(Opened::Refused) => Error::NothingStarted,
-            Err(status) => {
-                tracing::warn!(
-                    error = &status as &dyn std::error::Error,
-                    "sessions-svc does not take the charge"
-                );
-                Error::NothingStarted
-            }
-        };
-        self.abandon(charge, told).await.map(Some)
-    }
-
-    /// Step 3, and what follows.
-    async fn call(&self, rail: &Rail, charge: Charge) -> Result<Told> {
-        let answer = rail.request_payment(&request(&charge.facts)).await;
-        let service = &self.rail_call.service;
-        let written = service.write_request_outcome(&charge, &answer).await;
-        rail_call::told_after(written, charge)
-    }
-
-    /// We did not call the rail and will not. The caller is told so once nothing is left of the
-    /// charge; or how it stands, where somebody has been answered or has taken over.
-    async fn abandon(&self, charge: &Charge, told: Error) -> Result<Told> {
-        let RailCall {
-            service,
-            gate,
-            started,
-        } = &self.rail_call;
-        // Whoever waits hears of it from here; the gate tells who waits no longer.
-        gate.forbid_call();
-        let event = if started.elapsed() < START_BY {
-            Event::Withdrawn
-        } else {
-            Event::Failed(FailureReason::RailUnavailable)
-        };
-        match service.give_up(charge, event).await {
-            Ok(true) => Err(told),
-            Ok(false) => Ok(service.told_late(charge.clone().try_into()?).await),
-            Err(error) => {
-                // The reconciler ends it: its reference stays unknown to the rail.
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "the charge is not given up yet"
-                );
-                Err(Error::OutcomeUnknown)
-            }
-        }
-    }
-}
-
 /// What the rail is asked for, the same each time.
 pub fn request(charge: &Facts) -> PaymentRequest {
     PaymentRequest {
@@ -370,29 +352,6 @@ fn event_of(outcome: &Requested) -> Event {
         Requested::Refused(reason) => Event::Failed(*reason),
         Requested::AlreadyKnown => Event::AlreadyKnown,
         Requested::Unknown => Event::Unanswered,
-    }
-}
-
-/// Whether the reply shows that the rail knows our reference.
-fn shows_reference(outcome: &Requested) -> bool {
-    match outcome {
-        Requested::Accepted { .. }
-        | Requested::Succeeded
-        | Requested::OtpRequired { .. }
-        | Requested::AlreadyKnown => true,
-        Requested::Refused(_) | Requested::Unknown => false,
-    }
-}
-
-fn message_of(charge: &ShownCharge, outcome: &Requested) -> String {
-    match outcome {
-        Requested::Accepted { instruction } => message::accepted(charge, instruction.as_deref()),
-        Requested::OtpRequired { instruction } => {
-            message::code_wanted(charge, instruction.as_deref())
-        }
-        Requested::Succeeded => message::approved(),
-        Requested::Refused(_) => message::of(charge),
-        Requested::AlreadyKnown | Requested::Unknown => message::unanswered(),
     }
 }
 

@@ -3,7 +3,7 @@
 use chassis::provider::Provider;
 
 use crate::{
-    charge::{ShownCharge, Status},
+    charge::{Event, ShownCharge, Status},
     failure::FailureReason,
 };
 
@@ -16,45 +16,30 @@ pub fn of(charge: &ShownCharge) -> String {
     }
 }
 
-/// The payer has the prompt. `instruction`: the rail's own words to the payer.
-pub fn accepted(charge: &ShownCharge, instruction: Option<&str>) -> String {
-    instruction.map_or_else(|| of(charge), sentence)
-}
-
-/// The rail says that the payer has paid, and is being asked.
-pub fn approved() -> String {
-    "The network reports the payment as made; it is being confirmed and the outcome follows by webhook."
-        .to_owned()
-}
-
-/// The rail wants a code. `instruction`: the rail's own words to the payer.
-pub fn code_wanted(charge: &ShownCharge, instruction: Option<&str>) -> String {
-    match (charge.status, instruction) {
-        (Status::OtpRequired, Some(instruction)) => {
-            let words = sentence(instruction);
+/// For the answer to a POST, after what the rail replied to it. `instruction`: the rail's own words
+/// to the payer.
+pub fn after(charge: &ShownCharge, event: Event, instruction: Option<&str>) -> String {
+    match (event, charge.status, instruction) {
+        (Event::Accepted, _, Some(words)) => sentence(words),
+        (Event::CodeWanted, Status::OtpRequired, Some(words)) => {
+            let words = sentence(words);
             format!("The network tells the payer: {words} Submit the code that the payer gets.")
         }
-        _ => of(charge),
-    }
-}
-
-/// The code was wrong; the charge says what follows.
-pub fn code_wrong(charge: &ShownCharge) -> String {
-    match charge.status {
-        Status::OtpRequired => wanted(charge, "The code was wrong."),
-        _ => of(charge),
-    }
-}
-
-/// The code did not reach the rail.
-pub fn code_not_sent(charge: &ShownCharge) -> String {
-    match charge.status {
-        Status::OtpRequired => wanted(
+        (Event::CodeWrong, Status::OtpRequired, _) => wanted(charge, "The code was wrong."),
+        (Event::CodeNotSent, Status::OtpRequired, _) => wanted(
             charge,
             "The code could not be sent to the network. Submit it again.",
         ),
+        (Event::Approved, _, _) => approved(),
+        (Event::Unanswered | Event::AlreadyKnown, _, _) => unanswered(),
         _ => of(charge),
     }
+}
+
+/// The rail says that the payer has paid, and is being asked.
+fn approved() -> String {
+    "The network reports the payment as made; it is being confirmed and the outcome follows by webhook."
+        .to_owned()
 }
 
 /// Nobody knows yet whether the rail took the payment.

@@ -10,15 +10,32 @@ use db::Tx;
 use secrecy::SecretString;
 
 use crate::{
-    charge::{Charge, Event, Facts, Lease, ShownCharge, State},
+    charge::{Charge, Event, Lease, State},
     error::{Error, Result},
     failure::FailureReason,
-    message,
     rail::{Answer, OtpSubmitted, Outcome as _},
     rail_call::{self, RailCall},
     service::{Service, Told},
     store,
 };
+
+/// A code as it came, not yet looked at.
+pub struct Otp(pub String);
+
+impl Otp {
+    /// Longest code taken.
+    const LENGTH_MAX: usize = 32;
+
+    fn check(self) -> Result<SecretString> {
+        let is_code = (1..=Self::LENGTH_MAX).contains(&self.0.len())
+            && self.0.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_code {
+            let (field, message) = ("otp", "must be 1 to 32 visible ASCII characters");
+            return Err(Error::Invalid { field, message });
+        }
+        Ok(self.0.into())
+    }
+}
 
 impl Service {
     /// Submits a code that the payer was given. Answers as [`RailCall::answer_in_time`] does.
@@ -29,12 +46,60 @@ impl Service {
         otp: Otp,
     ) -> Result<Told> {
         let charge = self.get_charge(merchant_id, reference).await?;
-        let otp = otp.check()?;
-        let rail_call = RailCall::new(self);
-        let work = send(rail_call.clone(), charge.facts.clone(), otp);
-        rail_call.answer_in_time(charge, work).await
+        let submission = Submission {
+            call: RailCall::new(self),
+            id: charge.facts.transaction_id,
+            otp: otp.check()?,
+        };
+        let call = submission.call.clone();
+        call.answer_in_time(charge, submission.run()).await
+    }
+}
+
+/// A code on its way, in a task of its own.
+struct Submission {
+    call: RailCall,
+    id: ChargeId,
+    otp: SecretString,
+}
+
+impl Submission {
+    async fn run(self) -> Result<Told> {
+        let taken = self.take_charge().await?;
+        match self.call_rail(&taken).await {
+            Some(answer) => self.write_outcome(taken, &answer).await,
+            None => Err(self.call.service.give_back(&taken).await),
+        }
     }
 
+    /// The charge is taken for this code, and its try is counted.
+    async fn take_charge(&self) -> Result<Charge> {
+        let taken = self.call.service.take_for_code(self.id, self.call.lease);
+        taken.await.map_err(|error| match error {
+            Error::Database(error) => {
+                // Before its commit was tried.
+                tracing::error!(%error, "the charge is not taken for the code");
+                Error::NothingStarted
+            }
+            error => error,
+        })
+    }
+
+    /// The rail gets the code. `None`: it is too late, and it does not.
+    async fn call_rail(&self, taken: &Charge) -> Option<Answer<OtpSubmitted>> {
+        let rail = self.call.service.rail_of(&taken.facts);
+        let submitting = rail.submit_otp(taken.facts.rail_reference, &self.otp);
+        self.call.make(taken.claim, submitting).await
+    }
+
+    /// What the rail said becomes the charge's state and the answer.
+    async fn write_outcome(&self, taken: Charge, answer: &Answer<OtpSubmitted>) -> Result<Told> {
+        let written = self.call.service.write_code_outcome(&taken, answer).await;
+        rail_call::told_after(written, taken)
+    }
+}
+
+impl Service {
     /// Takes the charge for one code, and counts the try.
     async fn take_for_code(&self, id: ChargeId, lease: Lease) -> Result<Charge> {
         let mut tx = self.db.begin().await?;
@@ -112,14 +177,15 @@ impl Service {
         };
         let told = match event {
             Some(event) if is_ours => {
-                let made = change.insert(self.change(&mut tx, &before, event).await?);
-                if let OtpSubmitted::Accepted { instruction } = &answer.outcome {
-                    let (id, words) = (before.facts.transaction_id, instruction.as_deref());
-                    store::charges::keep_instruction(&mut tx, id, words).await?;
-                }
-                let shown = ShownCharge::try_from(made.charge.clone())?;
-                let message = message_of(&shown, &answer.outcome);
-                Told::new(shown, message)
+                let instruction = match &answer.outcome {
+                    OtpSubmitted::Accepted { instruction } => instruction.as_deref(),
+                    _ => None,
+                };
+                let (made, told) = self
+                    .write_reply(&mut tx, &before, event, instruction)
+                    .await?;
+                change = Some(made);
+                told
             }
             None if is_ours => {
                 let timing = self.timing(self.rail_of(&before.facts));
@@ -138,46 +204,6 @@ impl Service {
         }
         Ok(told)
     }
-}
-
-/// A code as it came, not yet looked at.
-pub struct Otp(pub String);
-
-impl Otp {
-    /// Longest code taken.
-    const LENGTH_MAX: usize = 32;
-
-    fn check(self) -> Result<SecretString> {
-        let is_code = (1..=Self::LENGTH_MAX).contains(&self.0.len())
-            && self.0.bytes().all(|byte| byte.is_ascii_graphic());
-        if !is_code {
-            let (field, message) = ("otp", "must be 1 to 32 visible ASCII characters");
-            return Err(Error::Invalid { field, message });
-        }
-        Ok(self.0.into())
-    }
-}
-
-/// One code on its way, in a task of its own.
-async fn send(rail_call: RailCall, charge: Facts, otp: SecretString) -> Result<Told> {
-    let service = &rail_call.service;
-    let rail = service.rail_of(&charge);
-    let lease = Lease::new(&service.clock, service.settings.lease);
-    let taken = match service.take_for_code(charge.transaction_id, lease).await {
-        Ok(taken) => taken,
-        Err(Error::Database(error)) => {
-            // Before its commit was tried.
-            tracing::error!(%error, "the charge is not taken for the code");
-            return Err(Error::NothingStarted);
-        }
-        Err(error) => return Err(error),
-    };
-    if !rail_call.may_call(lease, &taken) {
-        return Err(service.give_back(&taken).await);
-    }
-    let answer = rail.submit_otp(taken.facts.rail_reference, &otp).await;
-    let written = service.write_code_outcome(&taken, &answer).await;
-    rail_call::told_after(written, taken)
 }
 
 /// Whether the last code is wrong, and the rail may still accept an earlier one: it has not called
@@ -201,16 +227,5 @@ fn event_of(outcome: &OtpSubmitted) -> Option<Event> {
         OtpSubmitted::Failed(reason) => Some(Event::Failed(*reason)),
         OtpSubmitted::NotSent => Some(Event::CodeNotSent),
         OtpSubmitted::Unknown => None,
-    }
-}
-
-fn message_of(charge: &ShownCharge, outcome: &OtpSubmitted) -> String {
-    match outcome {
-        OtpSubmitted::Accepted { instruction } => message::accepted(charge, instruction.as_deref()),
-        OtpSubmitted::WrongCode { .. } => message::code_wrong(charge),
-        OtpSubmitted::NotSent => message::code_not_sent(charge),
-        OtpSubmitted::Succeeded => message::approved(),
-        OtpSubmitted::Expired | OtpSubmitted::Failed(_) => message::of(charge),
-        OtpSubmitted::Unknown => message::unanswered(),
     }
 }

@@ -11,15 +11,19 @@ use std::{
     time::Duration,
 };
 
+use chassis::ids::ChargeId;
+use db::Tx;
 use tokio::{
     sync::oneshot,
     time::{Instant, timeout_at},
 };
 
 use crate::{
-    charge::{Charge, Lease, ShownCharge},
+    charge::{Charge, Claim, Event, Lease, ShownCharge},
     error::{Error, Result},
-    service::{Service, Told},
+    message,
+    service::{Change, Service, Told},
+    store,
 };
 
 /// When a request is answered at the latest.
@@ -33,8 +37,10 @@ pub const START_BY: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct RailCall {
     pub service: Arc<Service>,
-    pub gate: Gate,
+    /// The charge is held under it while the rail is called.
+    pub lease: Lease,
     pub started: Instant,
+    gate: Gate,
 }
 
 impl RailCall {
@@ -42,17 +48,28 @@ impl RailCall {
     pub fn new(service: &Arc<Service>) -> Self {
         Self {
             service: Arc::clone(service),
-            gate: Gate::default(),
+            lease: Lease::new(&service.clock, service.settings.lease),
             started: Instant::now(),
+            gate: Gate::default(),
         }
     }
 
-    /// The task that holds the charge asks: may the rail be called? If so, it is called now.
-    pub fn may_call(&self, lease: Lease, held: &Charge) -> bool {
+    /// Calls the rail about the charge that the task holds by this claim. `None`: it is too late,
+    /// so the rail is not called.
+    pub async fn make<R>(&self, held: Claim, call: impl Future<Output = R>) -> Option<R> {
         let is_late = self.started.elapsed() >= START_BY
-            || lease.term.is_over(&self.service.clock)
-            || !self.service.outlives_a_call(held.claim);
-        !is_late && self.gate.may_call()
+            || self.lease.term.is_over(&self.service.clock)
+            || !self.service.outlives_a_call(held);
+        if is_late || !self.gate.may_call() {
+            return None;
+        }
+        Some(call.await)
+    }
+
+    /// Whoever gives up, or waits no longer, asks: is it certain that the rail is not and will not
+    /// be called?
+    pub fn forbid(&self) -> bool {
+        self.gate.forbid_call()
     }
 
     /// Does the work in a task of its own. Answers by [`ANSWER_BY`], and the work goes on if that is
@@ -74,7 +91,7 @@ impl RailCall {
             Ok(Ok(told)) => told,
             // Too late, or the task panicked. The rail is not called any more, but what is on
             // record may not be taken back.
-            Ok(Err(_)) | Err(_) if self.gate.forbid_call() => Err(Error::OutcomeUnknown),
+            Ok(Err(_)) | Err(_) if self.forbid() => Err(Error::OutcomeUnknown),
             Ok(Err(_)) | Err(_) => Ok(self.service.told_late(charge).await),
         }
     }
@@ -92,9 +109,51 @@ pub fn told_after(written: Result<Told>, sent: Charge) -> Result<Told> {
     })
 }
 
+impl Service {
+    /// The answer where the rail may have been called and its reply is not here: how the charge
+    /// stands. Never an error.
+    pub async fn told_late(&self, called: ShownCharge) -> Told {
+        match self.read_charge(called.facts.transaction_id).await {
+            Ok(charge) => Told::from_record(charge),
+            Err(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the record cannot be read"
+                );
+                Told::unanswered(called)
+            }
+        }
+    }
+
+    async fn read_charge(&self, id: ChargeId) -> Result<ShownCharge> {
+        let mut conn = self.db.read().await?;
+        let found = store::charges::find(&mut conn, id).await?;
+        Ok(found.ok_or(Error::ChargeNotFound)?.try_into()?)
+    }
+
+    /// Writes what the rail's reply makes of a charge that this transaction holds, and what its
+    /// request is told. `instruction`: the network's own words to the payer.
+    pub async fn write_reply(
+        &self,
+        tx: &mut Tx,
+        before: &Charge,
+        event: Event,
+        instruction: Option<&str>,
+    ) -> Result<(Change, Told)> {
+        let change = self.change(tx, before, event).await?;
+        if let Event::Accepted | Event::CodeWanted = event {
+            let id = before.facts.transaction_id;
+            store::charges::keep_instruction(tx, id, instruction).await?;
+        }
+        let shown = ShownCharge::try_from(change.charge.clone())?;
+        let message = message::after(&shown, event, instruction);
+        Ok((change, Told::new(shown, message)))
+    }
+}
+
 /// A gate before a rail call. Clones are the same gate.
 #[derive(Clone, Debug, Default)]
-pub struct Gate(Arc<OnceLock<Decision>>);
+struct Gate(Arc<OnceLock<Decision>>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Decision {
@@ -107,8 +166,7 @@ impl Gate {
         *self.0.get_or_init(|| Decision::Call) == Decision::Call
     }
 
-    /// Whoever waits no longer asks: is it certain that the rail is not and will not be called?
-    pub fn forbid_call(&self) -> bool {
+    fn forbid_call(&self) -> bool {
         *self.0.get_or_init(|| Decision::Forbid) == Decision::Forbid
     }
 }

@@ -261,9 +261,10 @@ impl Service {
 
 fn count(charge: &Charge) {
     if charge.progress.state.is_terminal() {
-        let (state, reason) = (charge.progress.state.code(), charge.progress.failure_reason);
-        let reason = reason.map_or("", |reason| reason.code());
-        tracing::info!(charge.reference = %charge.facts.reference, state, reason, "the charge has ended");
+        let (reference, progress) = (&charge.facts.reference, &charge.progress);
+        let state = progress.state.code();
+        let reason = progress.failure_reason.map_or("", |reason| reason.code());
+        tracing::info!(charge.reference = %reference, state, reason, "the charge has ended");
         metrics::counter!("charges_ended_total", "state" => state, "reason" => reason).increment(1);
     }
 }

@@ -1,8 +1,8 @@
 //! When something was sent for a charge, when the network can have taken it, and when the rail is
 //! asked next.
 //!
-//! Promise: the moment from which the network's own clock for the payer runs is never put too early,
-//! whoever dies when.
+//! Promise: the moment from which the network's own clock for the payer runs is never put too
+//! early, whoever dies when.
 
 use std::time::Duration;
 

@@ -215,8 +215,8 @@ pub async fn keep_instruction(tx: &mut Tx, id: ChargeId, instruction: Option<&st
     Ok(())
 }
 
-/// Changes a charge from `before` to `after`, and whoever worked on it is done. False: it is no longer
-/// as `before` was. Callbacks that wait are left alone, see [`super::hints`].
+/// Changes a charge from `before` to `after`, and whoever worked on it is done. False: it is no
+/// longer as `before` was. Callbacks that wait are left alone, see [`super::hints`].
 pub async fn change(tx: &mut Tx, before: &Progress, after: &Charge) -> Result<bool> {
     let (progress, timer) = (&after.progress, &after.timer);
     let changed = tx
@@ -280,8 +280,8 @@ pub async fn release(tx: &mut Tx, id: ChargeId, fence: Option<Uuid>) -> Result<(
     Ok(())
 }
 
-/// Releases a charge whose state stays, and sets when the rail is asked next. Callbacks that wait are
-/// left alone. False: another holds it now.
+/// Releases a charge whose state stays, and sets when the rail is asked next. Callbacks that wait
+/// are left alone. False: another holds it now.
 pub async fn release_until(
     tx: &mut Tx,
     id: ChargeId,
