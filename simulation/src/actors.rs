@@ -21,13 +21,9 @@ use serde_json::Value;
 use crate::{
     history::{History, Told},
     service::Service,
-    time::Millis,
+    time::{Millis, SECOND},
     world::{World, url},
 };
-
-pub const SECOND: Millis = 1_000;
-pub const MINUTE: Millis = 60 * SECOND;
-pub const HOUR: Millis = 60 * MINUTE;
 
 /// Merchants in a world.
 pub const MERCHANTS: usize = 2;

@@ -30,12 +30,12 @@ use anyhow::Context as _;
 use futures::future::join_all;
 
 use crate::{
-    actors::{HOUR, Stage, chaos, merchant, operator, payer},
+    actors::{Stage, chaos, merchant, operator, payer},
     checker::{Evidence, Violation},
     choice::Choices,
     history::Record,
     records::Records,
-    time::Millis,
+    time::{HOUR, Millis},
     world::World,
 };
 

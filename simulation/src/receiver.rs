@@ -23,10 +23,8 @@ use tokio::net::TcpListener;
 use crate::{
     choice::Choices,
     driver::lock,
-    time::{Millis, Time},
+    time::{MINUTE, Millis, Time},
 };
-
-const MINUTE: Millis = 60_000;
 
 /// Longer than a delivery waits for its answer (10 s, spec §6.2) by more than a step of time.
 const TOO_SLOW: Millis = 20_000;

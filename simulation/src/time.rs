@@ -22,6 +22,10 @@ pub const START_UNIX_MS: i64 = 1_772_355_600_000;
 /// Milliseconds since the world began.
 pub type Millis = u64;
 
+pub const SECOND: Millis = 1_000;
+pub const MINUTE: Millis = 60 * SECOND;
+pub const HOUR: Millis = 60 * MINUTE;
+
 /// The true time of one world. Clones share it.
 #[derive(Clone)]
 pub struct Time(Arc<Shared>);

@@ -4,8 +4,12 @@
 use futures::future::join_all;
 use tokio::sync::oneshot;
 
-use super::{HOUR, MINUTE, SECOND, Stage};
-use crate::{choice::Choices, line::When, time::Millis};
+use super::Stage;
+use crate::{
+    choice::Choices,
+    line::When,
+    time::{HOUR, MINUTE, Millis, SECOND},
+};
 
 /// Until then links fail all the time; afterwards only in short storms.
 const FIRST_STORM: Millis = 30 * MINUTE;

@@ -4,11 +4,11 @@
 use futures::future::join_all;
 use serde_json::json;
 
-use super::{MINUTE, SECOND, Stage};
+use super::Stage;
 use crate::{
     choice::Choices,
     history::{Code, Order, PaymentLink, Read, SessionTold, Thing, Told, key},
-    time::Millis,
+    time::{MINUTE, Millis, SECOND},
 };
 
 /// All orders start within this time.

@@ -9,12 +9,13 @@ use proto::charges::{
 };
 use tonic::Code;
 
-use super::{HOUR, MINUTE, Stage};
+use super::Stage;
 use crate::{
     choice::Choices,
     history::{Act, Decision},
     rails::Payment,
     service::Service,
+    time::{HOUR, MINUTE},
 };
 
 type Operations = ChargeOperationsClient<Channel>;

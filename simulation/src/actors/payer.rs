@@ -2,11 +2,11 @@
 
 use futures::future::join_all;
 
-use super::{MINUTE, SECOND, Stage, merchant};
+use super::{Stage, merchant};
 use crate::{
     choice::Choices,
     history::{Code, Order, SessionTold, Told, phone},
-    time::Millis,
+    time::{MINUTE, Millis, SECOND},
 };
 
 /// Most forms that one tab sends.

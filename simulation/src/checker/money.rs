@@ -6,11 +6,10 @@ use uuid::Uuid;
 
 use super::{Found, Promise};
 use crate::{
-    actors::{HOUR, SECOND},
     history::Decision,
     rails::{Asker, Payment, Said, Word},
     records::Charge,
-    time::Millis,
+    time::{HOUR, Millis, SECOND},
 };
 
 /// After a link has lost an answer, the rail is asked again within this time.

@@ -6,10 +6,9 @@ use chassis::clock::Timestamp;
 
 use super::*;
 use crate::{
-    actors::HOUR,
     rails::{Asker, Debit, Rail, Said, Word},
     records::RailEvidence,
-    time::{Millis, START_UNIX_MS},
+    time::{HOUR, Millis, START_UNIX_MS},
 };
 
 const DEBITED_AT: Millis = 37_000;

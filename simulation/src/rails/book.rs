@@ -8,10 +8,10 @@ use chassis::money::Money;
 use crate::{
     choice::Choices,
     rails::{
-        life::{Debited, Ending, Entry, Fare, Life, PROCESSOR_ERROR, SECOND, Stray},
+        life::{Debited, Ending, Entry, Fare, Life, PROCESSOR_ERROR, Stray},
         payment::{Debit, Failure, Network, Payment, Rail, Said, Word},
     },
-    time::Millis,
+    time::{Millis, SECOND},
 };
 
 /// The code that Telecel accepts.

@@ -11,10 +11,10 @@ use sha2::Sha512;
 use super::{
     Asker, Open, Rail, Rails, Said, Word,
     book::{Call, Key, View},
-    life::{SECOND, Stray},
+    life::Stray,
     momo, paystack,
 };
-use crate::time::Millis;
+use crate::time::{Millis, SECOND};
 
 /// How long a rail waits for its callback to be acknowledged.
 const CALL_MAX: Millis = 30 * SECOND;

@@ -6,12 +6,8 @@
 use crate::{
     choice::Choices,
     rails::payment::{Failure, Network, Rail},
-    time::Millis,
+    time::{HOUR, MINUTE, Millis, SECOND},
 };
-
-pub const SECOND: Millis = 1_000;
-pub const MINUTE: Millis = 60 * SECOND;
-pub const HOUR: Millis = 60 * MINUTE;
 
 /// What one call goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

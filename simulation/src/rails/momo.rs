@@ -22,11 +22,14 @@ use serde_json::{Value, json};
 use super::{
     Answer, Open, Rail, Rails, Word,
     book::{Asked, View},
-    life::{Fare, MINUTE, SECOND},
+    life::Fare,
     payment::Network,
     wire,
 };
-use crate::{choice::Choices, time::Millis};
+use crate::{
+    choice::Choices,
+    time::{MINUTE, Millis, SECOND},
+};
 
 const INTERNAL_ERROR: &str =
     r#"{"code":"INTERNAL_PROCESSING_ERROR","message":"An internal error occurred."}"#;

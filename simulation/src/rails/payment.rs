@@ -1,6 +1,6 @@
 //! What a rail knows and says about a payment.
 
-use crate::{rails::life::MINUTE, time::Millis};
+use crate::time::{MINUTE, Millis};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rail {

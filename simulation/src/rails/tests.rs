@@ -14,11 +14,14 @@ use sha2::Sha512;
 
 use super::{
     book::{Asked, Book, RIGHT_CODE},
-    life::{Ending, Entry, Fare, Life, Outage, SECOND, Taking},
+    life::{Ending, Entry, Fare, Life, Outage, Taking},
     payment::Network,
     *,
 };
-use crate::choice::Choices;
+use crate::{
+    choice::Choices,
+    time::{HOUR, MINUTE, SECOND},
+};
 
 const NETWORKS: [Network; 3] = [Network::Momo, Network::Paystack, Network::PaystackTelecel];
 
@@ -83,7 +86,7 @@ fn calls_are_taken_while_they_are_open_or_never() {
 
 #[test]
 fn outages_end_within_four_hours_and_most_worlds_have_none() {
-    let minutes = (0..6 * 60).map(|minute| minute * life::MINUTE);
+    let minutes = (0..6 * 60).map(|minute| minute * MINUTE);
     let mut away = 0;
     for seed in 0..500 {
         let outages = Outage::draw(seed, Rail::Momo);
@@ -91,7 +94,7 @@ fn outages_end_within_four_hours_and_most_worlds_have_none() {
             .clone()
             .filter(|now| outages.iter().any(|outage| outage.fare_at(*now).is_some()));
         away += u64::from(lost.next().is_some());
-        assert!(lost.all(|now| now < 4 * life::HOUR), "{outages:?}");
+        assert!(lost.all(|now| now < 4 * HOUR), "{outages:?}");
     }
     assert!((80..200).contains(&away), "{away}");
 }
