@@ -46,7 +46,7 @@ pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
         route.route_layer(middleware::from_fn_with_state(gate, enter))
     };
     let initiate = || gated(post(initiate::initiate), Payments, TakePayment);
-    let deprecated = middleware::from_fn_with_state(edge.clone(), alias::deprecate);
+    let deprecated = middleware::from_fn_with_state(edge.alias.clone(), alias::deprecate);
     Router::new()
         .route("/api/openapi.json", get(openapi::serve))
         .route("/api/v1/payments/initiate", initiate())

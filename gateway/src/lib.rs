@@ -10,9 +10,11 @@ pub mod config;
 mod api;
 mod auth;
 mod backend;
+mod channels;
 mod checkout;
 mod client_address;
 mod docs;
+mod edge;
 mod error;
 mod field_error;
 mod front;
@@ -26,30 +28,28 @@ use std::{net::IpAddr, sync::Arc};
 
 use axum::{Router, middleware, routing};
 use chassis::{
-    admin::{self, Readiness},
+    admin,
     clock::Clock,
-    config::Mode,
-    grpc::{self, Channel},
+    grpc,
     http::{self, Limits},
     shutdown::Shutdown,
 };
-use ipnet::IpNet;
 use proto::{
     charges::charges_client::ChargesClient, merchants::merchants_client::MerchantsClient,
-    ratelimit::rate_limits_client::RateLimitsClient, sessions::sessions_client::SessionsClient,
+    sessions::sessions_client::SessionsClient,
 };
 use tokio::net::TcpListener;
 
 use crate::{
-    api::alias::Alias,
-    auth::Keys,
-    backend::{Backend, Charges, DEADLINE, RAIL_DEADLINE, Sessions},
+    backend::Backend,
+    channels::Channels,
     checkout::{Checkout, abuse::Abuse, quote::Rates},
     client_address::network,
     config::Config,
+    edge::Edge,
     error::Error,
     front::Front,
-    guesses::{Guesses, Limit},
+    guesses::Guesses,
 };
 
 /// Connections for each request that may run, so that there is room for those that wait: payers'
@@ -132,51 +132,6 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-/// What the handlers share.
-#[derive(Debug)]
-struct Edge {
-    keys: Keys,
-    rate_limits: RateLimitsClient<Channel>,
-    sessions: Sessions,
-    charges: Charges,
-    callback_guesses: Guesses,
-    /// What can be paid at the checkout.
-    rates: Rates,
-    /// Without a slash at its end.
-    checkout_url: String,
-    alias: Alias,
-    trusted_proxies: Vec<IpNet>,
-    mode: Mode,
-}
-
-impl Edge {
-    fn new(config: Config, channels: Channels, clock: Clock) -> anyhow::Result<Self> {
-        let merchants = Backend::new("merchants", MerchantsClient::new(channels.merchants));
-        let guesses =
-            |most| Guesses::new(Limit::per_minute(most), config.requests_max, clock.clone());
-        let key_guesses = guesses(config.auth_failures_per_minute);
-        let callback_guesses = guesses(config.callback_failures_per_minute);
-        let sessions = SessionsClient::new(channels.sessions);
-        let charges = ChargesClient::new(channels.charges);
-        Ok(Self {
-            keys: Keys::new(merchants, key_guesses),
-            rate_limits: RateLimitsClient::new(channels.rate_limits),
-            sessions: Backend::new("sessions", sessions),
-            charges: Backend::new("charges", charges),
-            callback_guesses,
-            rates: Rates::new(&config.checkout_rates),
-            checkout_url: config
-                .checkout_url
-                .as_str()
-                .trim_end_matches('/')
-                .to_owned(),
-            alias: Alias::new(config.alias_deprecated_at, config.alias_sunset)?,
-            trusted_proxies: config.trusted_proxies(),
-            mode: config.mode,
-        })
-    }
-}
-
 /// What the pages of the checkout share.
 fn pages(config: &Config, channels: &Channels, clock: &Clock) -> Checkout {
     let merchants = MerchantsClient::new(channels.merchants.clone());
@@ -192,43 +147,6 @@ fn pages(config: &Config, channels: &Channels, clock: &Clock) -> Checkout {
         guesses: Guesses::new(config.abuse.unknown(), config.requests_max, clock.clone()),
         clock: clock.clone(),
         trusted_proxies: config.trusted_proxies(),
-    }
-}
-
-/// The ways to the services.
-struct Channels {
-    merchants: Channel,
-    sessions: Channel,
-    charges: Channel,
-    rate_limits: Channel,
-}
-
-impl Channels {
-    fn connect(config: &Config) -> anyhow::Result<Self> {
-        let connect = |url: &str, answer_max| grpc::connect(url, &config.tls, answer_max);
-        // A `Backend` alone repeats their calls.
-        let once = |url: &str, answer_max| connect(url, answer_max).map(Channel::without_repeats);
-        Ok(Self {
-            merchants: once(&config.merchants_url, DEADLINE)?,
-            sessions: once(&config.sessions_url, DEADLINE)?,
-            charges: once(&config.charges_url, RAIL_DEADLINE)?,
-            rate_limits: connect(&config.ratelimit_url, config.ratelimit_timeout)?,
-        })
-    }
-
-    /// Without its services there is nothing that the gateway can do; without rate limits there is.
-    fn readiness(&self) -> Readiness {
-        let serves = |channel: &Channel| {
-            let channel = channel.clone();
-            move || {
-                let channel = channel.clone();
-                async move { channel.is_serving().await }
-            }
-        };
-        Readiness::new()
-            .check("merchants", serves(&self.merchants))
-            .check("sessions", serves(&self.sessions))
-            .check("charges", serves(&self.charges))
     }
 }
 

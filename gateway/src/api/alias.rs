@@ -1,7 +1,5 @@
 //! What every answer of the deprecated address says about its end (spec §9, RFC 9745, RFC 8594).
 
-use std::sync::Arc;
-
 use axum::{
     extract::{Request, State},
     middleware::Next,
@@ -10,8 +8,6 @@ use axum::{
 use chassis::clock::Timestamp;
 use http::{HeaderMap, HeaderName, HeaderValue, header::LINK};
 use time::{format_description::BorrowedFormatItem, macros::format_description};
-
-use crate::Edge;
 
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 const SUNSET: HeaderName = HeaderName::from_static("sunset");
@@ -42,9 +38,9 @@ impl Alias {
 }
 
 /// Adds the headers to whatever is answered.
-pub async fn deprecate(State(edge): State<Arc<Edge>>, request: Request, next: Next) -> Response {
+pub async fn deprecate(State(alias): State<Alias>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
-    response.headers_mut().extend(edge.alias.0.clone());
+    response.headers_mut().extend(alias.0);
     response
 }
 

@@ -1,0 +1,47 @@
+//! The ways to the services.
+
+use chassis::{
+    admin::Readiness,
+    grpc::{self, Channel},
+};
+
+use crate::{
+    backend::{DEADLINE, RAIL_DEADLINE},
+    config::Config,
+};
+
+pub struct Channels {
+    pub merchants: Channel,
+    pub sessions: Channel,
+    pub charges: Channel,
+    pub rate_limits: Channel,
+}
+
+impl Channels {
+    pub fn connect(config: &Config) -> anyhow::Result<Self> {
+        let connect = |url: &str, answer_max| grpc::connect(url, &config.tls, answer_max);
+        // A `Backend` alone repeats their calls.
+        let once = |url: &str, answer_max| connect(url, answer_max).map(Channel::without_repeats);
+        Ok(Self {
+            merchants: once(&config.merchants_url, DEADLINE)?,
+            sessions: once(&config.sessions_url, DEADLINE)?,
+            charges: once(&config.charges_url, RAIL_DEADLINE)?,
+            rate_limits: connect(&config.ratelimit_url, config.ratelimit_timeout)?,
+        })
+    }
+
+    /// Without its services there is nothing that the gateway can do; without rate limits there is.
+    pub fn readiness(&self) -> Readiness {
+        let serves = |channel: &Channel| {
+            let channel = channel.clone();
+            move || {
+                let channel = channel.clone();
+                async move { channel.is_serving().await }
+            }
+        };
+        Readiness::new()
+            .check("merchants", serves(&self.merchants))
+            .check("sessions", serves(&self.sessions))
+            .check("charges", serves(&self.charges))
+    }
+}

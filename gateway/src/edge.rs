@@ -1,0 +1,62 @@
+//! What the handlers of the JSON API and of callbacks share.
+
+use chassis::{clock::Clock, config::Mode, grpc::Channel};
+use ipnet::IpNet;
+use proto::{
+    charges::charges_client::ChargesClient, merchants::merchants_client::MerchantsClient,
+    ratelimit::rate_limits_client::RateLimitsClient, sessions::sessions_client::SessionsClient,
+};
+
+use crate::{
+    api::alias::Alias,
+    auth::Keys,
+    backend::{Backend, Charges, Sessions},
+    channels::Channels,
+    checkout::quote::Rates,
+    config::Config,
+    guesses::{Guesses, Limit},
+};
+
+#[derive(Debug)]
+pub struct Edge {
+    pub keys: Keys,
+    pub rate_limits: RateLimitsClient<Channel>,
+    pub sessions: Sessions,
+    pub charges: Charges,
+    pub callback_guesses: Guesses,
+    /// What can be paid at the checkout.
+    pub rates: Rates,
+    /// Without a slash at its end.
+    pub checkout_url: String,
+    pub alias: Alias,
+    pub trusted_proxies: Vec<IpNet>,
+    pub mode: Mode,
+}
+
+impl Edge {
+    pub fn new(config: Config, channels: Channels, clock: Clock) -> anyhow::Result<Self> {
+        let merchants = Backend::new("merchants", MerchantsClient::new(channels.merchants));
+        let guesses =
+            |most| Guesses::new(Limit::per_minute(most), config.requests_max, clock.clone());
+        let key_guesses = guesses(config.auth_failures_per_minute);
+        let callback_guesses = guesses(config.callback_failures_per_minute);
+        let sessions = SessionsClient::new(channels.sessions);
+        let charges = ChargesClient::new(channels.charges);
+        Ok(Self {
+            keys: Keys::new(merchants, key_guesses),
+            rate_limits: RateLimitsClient::new(channels.rate_limits),
+            sessions: Backend::new("sessions", sessions),
+            charges: Backend::new("charges", charges),
+            callback_guesses,
+            rates: Rates::new(&config.checkout_rates),
+            checkout_url: config
+                .checkout_url
+                .as_str()
+                .trim_end_matches('/')
+                .to_owned(),
+            alias: Alias::new(config.alias_deprecated_at, config.alias_sunset)?,
+            trusted_proxies: config.trusted_proxies(),
+            mode: config.mode,
+        })
+    }
+}
