@@ -5,13 +5,13 @@
 
 mod abuse;
 mod access;
+mod architecture;
 mod checkout;
 mod config;
 mod contradictions;
 mod crash;
 mod health;
 mod hosted;
-mod house;
 mod idempotency;
 mod leaks;
 mod limits;

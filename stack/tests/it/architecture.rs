@@ -1,0 +1,458 @@
+//! The rules of the code that no compiler holds (docs/architecture.md, "Invariants of the code"):
+//! who may depend on whom, what stands where, and one version of what everything stands on.
+
+mod imports;
+mod source;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+    sync::LazyLock,
+};
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
+
+use source::{Source, rust_files, sources};
+
+const SERVICES: [&str; 5] = [
+    "merchants-svc",
+    "sessions-svc",
+    "charges-svc",
+    "webhooks-svc",
+    "ratelimit-svc",
+];
+
+/// Crates that must exist once, because their types meet.
+const ONE_VERSION: [&str; 6] = [
+    "axum",
+    "sqlx",
+    "tonic",
+    "prost",
+    "opentelemetry",
+    "libsqlite3-sys",
+];
+
+/// Abandoned or replaced: a dependency that drags one in needs another choice.
+const BANNED: [&str; 9] = [
+    "aws-lc-rs",
+    "backoff",
+    "bincode",
+    "dotenv",
+    "native-tls",
+    "opentelemetry-jaeger",
+    "openssl",
+    "rustls-pemfile",
+    "serde_yml",
+];
+
+fn metadata() -> Metadata {
+    MetadataCommand::new()
+        .no_deps()
+        .exec()
+        .expect("the workspace's metadata")
+}
+
+fn root() -> PathBuf {
+    metadata().workspace_root.into()
+}
+
+/// Every (name, version) of the lock file.
+fn locked() -> BTreeSet<(String, String)> {
+    let root = metadata().workspace_root;
+    let lock = std::fs::read_to_string(root.join("Cargo.lock")).expect("a lock file");
+    let value = |line: &str, key: &str| {
+        let rest = line.strip_prefix(key)?.strip_prefix(" = \"")?;
+        Some(rest.trim_end_matches('"').to_owned())
+    };
+    let mut found = BTreeSet::new();
+    let mut name = String::new();
+    for line in lock.lines() {
+        if let Some(text) = value(line, "name") {
+            name = text;
+        } else if let Some(version) = value(line, "version") {
+            found.insert((name.clone(), version));
+        }
+    }
+    found
+}
+
+/// Each member with the members that it depends on, outside tests.
+fn members(metadata: &Metadata) -> BTreeMap<String, BTreeSet<String>> {
+    let packages = metadata.workspace_packages();
+    let names: BTreeSet<String> = packages.iter().map(|p| p.name.to_string()).collect();
+    let inner = |package: &&cargo_metadata::Package| {
+        let used = package.dependencies.iter();
+        used.filter(|used| used.kind == DependencyKind::Normal && names.contains(&used.name))
+            .map(|used| used.name.clone())
+            .collect()
+    };
+    packages
+        .iter()
+        .map(|p| (p.name.to_string(), inner(p)))
+        .collect()
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let metadata = metadata();
+    let members = members(&metadata);
+    let only = |name: &str, allowed: &[&str]| {
+        let used = &members[name];
+        let allowed = allowed.iter().map(ToString::to_string).collect();
+        let more: Vec<_> = used.difference(&allowed).collect();
+        assert!(more.is_empty(), "{name} must not depend on {more:?}");
+    };
+    only("proto", &[]);
+    only("chassis", &["proto"]);
+    only("db", &["chassis"]);
+    only("rails", &["chassis"]);
+    for service in SERVICES {
+        let rails: &[_] = match service {
+            "charges-svc" => &["rails"],
+            _ => &[],
+        };
+        only(service, &[&["proto", "chassis", "db"], rails].concat());
+    }
+    only("gateway", &["proto", "chassis"]);
+    only("payctl", &["proto", "chassis"]);
+    only("railsim", &["chassis"]);
+    for (name, used) in &members {
+        for nobodys in ["stack", "simulation"] {
+            assert!(
+                !used.contains(nobodys),
+                "{name} must not depend on {nobodys}"
+            );
+        }
+    }
+}
+
+#[test]
+fn members_choose_no_versions_and_no_features() {
+    let root = metadata().workspace_root;
+    for package in metadata().workspace_packages() {
+        let manifest = std::fs::read_to_string(&package.manifest_path).expect("a manifest");
+        let chosen: Vec<_> = manifest
+            .lines()
+            .filter(|line| line.contains("version = \"") || line.contains("path = \""))
+            .filter(|line| !line.contains("tests/it/main.rs") && !line.contains("src/main.rs"))
+            .collect();
+        assert!(
+            chosen.is_empty(),
+            "{} belongs into {root}/Cargo.toml: {chosen:?}",
+            package.name
+        );
+    }
+}
+
+#[test]
+fn what_everything_stands_on_exists_once() {
+    let locked = locked();
+    for name in ONE_VERSION {
+        let versions = locked.iter().filter(|(found, _)| found == name);
+        let versions: Vec<_> = versions.map(|(_, version)| version).collect();
+        assert_eq!(versions.len(), 1, "{name}: {versions:?}");
+    }
+}
+
+#[test]
+fn nothing_banned_is_dragged_in() {
+    let locked = locked();
+    let dragged: Vec<_> = locked
+        .iter()
+        .filter(|(name, _)| BANNED.contains(&name.as_str()))
+        .collect();
+    assert!(dragged.is_empty(), "{dragged:?}");
+}
+
+/// The sources of every crate of ours, crate by crate. `proto` has none that people write.
+static CRATES: LazyLock<BTreeMap<String, Vec<Source>>> = LazyLock::new(|| {
+    let metadata = metadata();
+    let packages = metadata.workspace_packages().into_iter();
+    let names = packages.map(|package| package.name.to_string());
+    let written = names.filter(|name| name != "proto");
+    written
+        .map(|name| {
+            let sources = sources(&root(), &name);
+            assert!(!sources.is_empty(), "{name} has no sources");
+            (name, sources)
+        })
+        .collect()
+});
+
+/// Asserts that no file breaks a rule, but for those that may.
+fn hold(rule: fn(&Source) -> Vec<String>, may: impl Fn(&str, &Source) -> bool) {
+    let mut broken = Vec::new();
+    for (name, sources) in &*CRATES {
+        for source in sources.iter().filter(|source| !may(name, source)) {
+            let path = &source.path;
+            broken.extend(rule(source).iter().map(|found| format!("{path}: {found}")));
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// These still have circles; each leaves the list with its last one.
+const CIRCLES_LEFT: [&str; 4] = ["charges-svc", "db", "gateway", "sessions-svc"];
+
+#[test]
+fn no_files_need_each_other() {
+    let circles: Vec<String> = CRATES
+        .iter()
+        .filter(|(name, _)| !CIRCLES_LEFT.contains(&name.as_str()))
+        .flat_map(|(_, sources)| imports::circles(sources))
+        .collect();
+    assert!(circles.is_empty(), "{}", circles.join("\n\n"));
+}
+
+#[test]
+fn sql_stands_in_stores() {
+    hold(sql, |name, source| match name {
+        "db" => true,
+        "simulation" => source.is_one_of(&["records.rs", "store.rs"]),
+        _ => source.is_one_of(&["store.rs", "store/**"]),
+    });
+}
+
+/// The texts that are SQL.
+fn sql(source: &Source) -> Vec<String> {
+    let texts = source.texts.iter().filter(|text| is_sql(text));
+    texts.cloned().collect()
+}
+
+fn is_sql(text: &str) -> bool {
+    let text = text.to_lowercase();
+    let lines = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("--"));
+    let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+    match words.as_slice() {
+        ["select", rest @ ..] => rest.contains(&"from"),
+        ["update", rest @ ..] => rest.contains(&"set"),
+        ["with", _, "as", ..] => true,
+        ["insert", "into", ..] | ["delete", "from", ..] => true,
+        [
+            "create" | "alter" | "drop",
+            "table" | "index" | "trigger",
+            ..,
+        ] => true,
+        _ => false,
+    }
+}
+
+#[test]
+fn proto_types_stop_at_the_edge() {
+    // Clients of the services, and what runs or simulates all of them.
+    let speak_proto = ["gateway", "payctl", "stack", "simulation"];
+    hold(proto, |name, source| match name {
+        name if speak_proto.contains(&name) => true,
+        "chassis" => source.is_one_of(&["grpc.rs", "money.rs", "provider.rs"]),
+        "charges-svc" if source.is_one_of(&["tell.rs"]) => true,
+        "sessions-svc" if source.is_one_of(&["expiry_event.rs"]) => true,
+        _ => source.module.is_empty() || source.is_one_of(&["grpc.rs", "grpc/**"]),
+    });
+}
+
+/// The names that are taken from `proto`.
+fn proto(source: &Source) -> Vec<String> {
+    let paths = source.paths();
+    paths.filter(|path| path.starts_with("proto::")).collect()
+}
+
+#[test]
+fn every_service_checks_its_settings_before_it_serves() {
+    for service in ["charges-svc", "webhooks-svc"] {
+        let root = CRATES[service]
+            .iter()
+            .find(|source| source.module.is_empty());
+        let root = root.expect("a service is a library");
+        assert!(
+            checks_settings(root),
+            "{service}'s serve checks no settings"
+        );
+    }
+}
+
+/// Whether `serve` checks the settings that it is given.
+fn checks_settings(source: &Source) -> bool {
+    let mut named = source.named_in("serve");
+    named.any(|path| path.ends_with("config::check"))
+}
+
+#[test]
+fn only_the_clock_asks_the_time() {
+    hold(time, |name, source| {
+        name == "chassis" && source.is_one_of(&["clock.rs", "clock/**"])
+    });
+}
+
+/// Where the machine's time is asked.
+fn time(source: &Source) -> Vec<String> {
+    let asks = ["SystemTime::now", "OffsetDateTime::now_utc"];
+    let paths = source.paths();
+    paths
+        .filter(|path| asks.iter().any(|asks| path.ends_with(asks)))
+        .collect()
+}
+
+#[test]
+fn only_config_reads_the_environment() {
+    hold(environment, |name, source| match name {
+        "db" => source.is_one_of(&["testing.rs"]),
+        "gateway" if source.is_one_of(&["checkout/abuse.rs"]) => true,
+        "simulation" => source.is_one_of(&["main.rs"]),
+        "payctl" => source.is_one_of(&["services.rs"]),
+        "rails" => source.module.last().is_some_and(|name| name == "settings"),
+        _ => source.is_one_of(&["config.rs", "config/**"]),
+    });
+}
+
+/// The settings that are read from the environment.
+fn environment(source: &Source) -> Vec<String> {
+    let paths = source.paths();
+    let read = paths.filter(|path| path.contains("env::var"));
+    read.chain(source.settings.clone()).collect()
+}
+
+/// Longer, a file of tests is about more than one thing.
+const TEST_LINES_MAX: usize = 600;
+
+#[test]
+fn files_of_tests_are_short() {
+    let root = root();
+    for name in CRATES.keys() {
+        let mut files = rust_files(&root.join(name).join("tests"));
+        files.extend(rust_files(&root.join(name).join("src")));
+        files.retain(|file| {
+            file.iter()
+                .any(|part| part == "tests" || part == "tests.rs")
+        });
+        for file in files {
+            let text = fs::read_to_string(&file).expect("a test is readable");
+            let lines = text.lines().count();
+            assert!(lines <= TEST_LINES_MAX, "{}: {lines} lines", file.display());
+        }
+    }
+}
+
+/// The rules find what breaks them.
+mod rules {
+    use super::*;
+
+    fn source(path: &str, module: &[&str], text: &str) -> Source {
+        Source::parse(path, module, text)
+    }
+
+    fn only(text: &str) -> Source {
+        source("thing.rs", &["thing"], text)
+    }
+
+    #[test]
+    fn two_files_that_need_each_other_are_a_circle() {
+        let files = |one: &str, other: &str| {
+            let root = source("lib.rs", &[], "mod one; mod other; pub use one::Thing;");
+            let files = [
+                root,
+                source("one.rs", &["one"], one),
+                source("other.rs", &["other"], other),
+            ];
+            imports::circles(&files)
+        };
+        let one = "use crate::other::Part; pub struct Thing(Part);";
+        let told = "one.rs takes Part from other.rs\nother.rs takes Thing from one.rs";
+        for other in [
+            "use crate::one::Thing; pub struct Part(Box<Thing>);",
+            "use super::one; pub struct Part(Box<one::Thing>);",
+            "pub struct Part(Box<crate::Thing>);",
+            "pub struct Part; fn show() { print!(\"{}\", super::one::Thing); }",
+            "pub struct Part; mod inner { use crate::{one::{self, Thing as Whole}}; }",
+        ] {
+            assert_eq!(files(one, other), [told], "{other}");
+        }
+        for other in [
+            "pub struct Part;",
+            "pub struct Part; #[cfg(test)] mod tests { use crate::one::Thing; }",
+            "pub struct Part; pub use crate::one::Thing;",
+        ] {
+            assert!(files(one, other).is_empty(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_module_is_one_with_its_folder_but_the_crate_is_not_one_with_its_root() {
+        let files = |root: &str, inner: &str| {
+            let files = [
+                source("lib.rs", &[], root),
+                source(
+                    "thing.rs",
+                    &["thing"],
+                    "mod part; use part::Part; pub struct Thing(Part);",
+                ),
+                source("thing/part.rs", &["thing", "part"], inner),
+            ];
+            imports::circles(&files).len()
+        };
+        assert_eq!(files("mod thing;", "use super::Thing; pub struct Part;"), 0);
+        let root = "mod thing; pub struct Shared; fn make() -> thing::Thing { todo!() }";
+        assert_eq!(files(root, "use crate::Shared; pub struct Part;"), 1);
+    }
+
+    #[test]
+    fn sql_is_told_from_words() {
+        for text in [
+            "select id from charges where id = $1",
+            "\n    insert into charges (id) values ($1)",
+            "UPDATE charges SET state = $1",
+            "-- forget\ndelete from leases",
+            "with due as (select 1) select * from due",
+        ] {
+            let code = format!("const TEXT: &str = {text:?}; fn run() {{ query!({text:?}); }}");
+            assert_eq!(sql(&only(&code)).len(), 2, "{text}");
+        }
+        let code = r#"/// Select one from many.
+            const TEXT: &str = "update the settings of a merchant";
+            #[cfg(test)] const SQL: &str = "delete from charges";"#;
+        assert!(sql(&only(code)).is_empty());
+    }
+
+    #[test]
+    fn proto_is_found_however_it_is_named() {
+        for code in [
+            "use proto::money::Money;",
+            "fn make() -> proto::money::Money { todo!() }",
+            "fn run() { json!(proto::DESCRIPTORS) }",
+        ] {
+            assert_eq!(proto(&only(code)).len(), 1, "{code}");
+        }
+        assert!(proto(&only("use crate::proto_like::Money;")).is_empty());
+    }
+
+    #[test]
+    fn a_check_counts_only_in_serve() {
+        let check = "fn serve(config: Config) { chassis::config::check(&config)?; }";
+        assert!(checks_settings(&only(check)));
+        let elsewhere = "fn serve() {} fn main() { chassis::config::check(&config)?; }";
+        assert!(!checks_settings(&only(elsewhere)));
+    }
+
+    #[test]
+    fn whoever_asks_the_time_is_found() {
+        let code = "fn now() { std::time::SystemTime::now(); time::OffsetDateTime::now_utc() }";
+        assert_eq!(time(&only(code)).len(), 2);
+        assert!(
+            time(&only(
+                "fn now(clock: &Clock) { clock.now(); Instant::now() }"
+            ))
+            .is_empty()
+        );
+    }
+
+    #[test]
+    fn whoever_reads_the_environment_is_found() {
+        let code = r#"struct Config { #[arg(long, env = "LISTEN")] listen: String }
+            fn read() { std::env::var("LISTEN"); }"#;
+        assert_eq!(environment(&only(code)).len(), 2);
+        let code = r#"const VERSION: &str = env!("CARGO_PKG_VERSION"); fn f() { env::temp_dir() }"#;
+        assert!(environment(&only(code)).is_empty());
+    }
+}

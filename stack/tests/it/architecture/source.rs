@@ -1,0 +1,342 @@
+//! The source files of a crate, parsed, without what is compiled for its tests alone.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::{
+    Attribute, ImplItem, ImplItemFn, Item, ItemFn, ItemMod, LitStr, Macro, UseTree,
+    visit::{self, Visit},
+};
+
+/// One file of a crate, as far as the rules look at it.
+#[derive(Default)]
+pub struct Source {
+    /// Relative to the repository.
+    pub path: String,
+    /// The names that lead to it from the crate's root, which itself has none.
+    pub module: Vec<String>,
+    /// Every module that the file is or has.
+    pub modules: Vec<Vec<String>>,
+    pub imports: Vec<Import>,
+    pub mentions: Vec<Mention>,
+    pub texts: Vec<String>,
+    /// Flags that have a variable of the environment.
+    pub settings: Vec<String>,
+    /// Modules that are compiled for tests alone.
+    tests: Vec<Vec<String>>,
+}
+
+/// What a file imports, under the name that it has there.
+pub struct Import {
+    /// The inline module where it stands.
+    pub module: Vec<String>,
+    pub path: Vec<String>,
+    /// `None` for a glob, and for what is imported for its methods alone.
+    pub name: Option<String>,
+    /// Offered to others under this file's name.
+    pub is_offered: bool,
+}
+
+/// A path that a file names outside its imports.
+pub struct Mention {
+    /// The inline module where it stands.
+    pub module: Vec<String>,
+    /// The function where it stands; empty outside of functions.
+    pub function: String,
+    pub path: Vec<String>,
+}
+
+impl Source {
+    pub fn parse(path: &str, module: &[&str], text: &str) -> Self {
+        let syntax = syn::parse_file(text).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let module: Vec<String> = module.iter().map(ToString::to_string).collect();
+        let source = Self {
+            path: path.to_owned(),
+            modules: vec![module.clone()],
+            module: module.clone(),
+            ..Self::default()
+        };
+        let function = String::new();
+        let mut reader = Reader {
+            module,
+            function,
+            source,
+        };
+        reader.visit_file(&syntax);
+        reader.source
+    }
+
+    /// Every path that the file names, in an import or elsewhere.
+    pub fn paths(&self) -> impl Iterator<Item = String> {
+        let imports = self.imports.iter().map(|import| &import.path);
+        let mentions = self.mentions.iter().map(|mention| &mention.path);
+        imports.chain(mentions).map(|path| path.join("::"))
+    }
+
+    /// The paths that one of its functions names.
+    pub fn named_in(&self, function: &str) -> impl Iterator<Item = String> {
+        let mentions = self.mentions.iter();
+        let inside = mentions.filter(move |mention| mention.function == function);
+        inside.map(|mention| mention.path.join("::"))
+    }
+
+    /// Whether it is one of these below `src`: a file such as `grpc.rs`, or all in a folder, `grpc/**`.
+    pub fn is_one_of(&self, names: &[&str]) -> bool {
+        let module = self.module.join("/");
+        names.iter().any(|name| match name.strip_suffix("/**") {
+            Some(folder) => module.starts_with(&format!("{folder}/")),
+            None => name.strip_suffix(".rs") == Some(&module),
+        })
+    }
+}
+
+/// Every file of the crate in `folder`, but for its tests.
+pub fn sources(root: &Path, folder: &str) -> Vec<Source> {
+    let src = root.join(folder).join("src");
+    let mut sources: Vec<Source> = rust_files(&src)
+        .iter()
+        .map(|file| {
+            let text = fs::read_to_string(file).expect("a source file is readable");
+            let path = file.strip_prefix(root).expect("it is in the repository");
+            let inner = file.strip_prefix(&src).expect("it is below src");
+            let module = module_of(inner);
+            let module: Vec<&str> = module.iter().map(String::as_str).collect();
+            Source::parse(&path.display().to_string(), &module, &text)
+        })
+        .collect();
+    // With a library, the binary is outside the crate and a dozen lines.
+    if sources
+        .iter()
+        .any(|source| source.path.ends_with("/src/lib.rs"))
+    {
+        sources.retain(|source| !source.path.ends_with("/src/main.rs"));
+    }
+    let tests: Vec<_> = sources
+        .iter()
+        .flat_map(|source| source.tests.clone())
+        .collect();
+    sources.retain(|source| !tests.iter().any(|test| source.module.starts_with(test)));
+    sources
+}
+
+/// Every Rust file in a folder and below.
+pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("a folder is readable").path())
+        .flat_map(|path| match path.is_dir() {
+            true => rust_files(&path),
+            false => vec![path],
+        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect();
+    files.sort();
+    files
+}
+
+fn module_of(path: &Path) -> Vec<String> {
+    let path = path.with_extension("");
+    let names = path
+        .components()
+        .map(|name| name.as_os_str().to_string_lossy().into_owned());
+    let names: Vec<String> = names.collect();
+    match names.as_slice() {
+        [root] if root == "lib" || root == "main" => Vec::new(),
+        [folder @ .., last] if last == "mod" => folder.to_vec(),
+        _ => names,
+    }
+}
+
+fn is_for_tests(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        let list = attribute.meta.require_list();
+        list.is_ok_and(|list| list.path.is_ident("cfg") && list.tokens.to_string() == "test")
+    })
+}
+
+struct Reader {
+    module: Vec<String>,
+    function: String,
+    source: Source,
+}
+
+impl Reader {
+    fn mention(&mut self, path: Vec<String>) {
+        self.source.mentions.push(Mention {
+            module: self.module.clone(),
+            function: self.function.clone(),
+            path,
+        });
+    }
+
+    fn import(&mut self, path: &[String], tree: &UseTree, is_offered: bool) {
+        let (path, name) = match tree {
+            UseTree::Path(inner) => {
+                let path = [path, &[inner.ident.to_string()]].concat();
+                return self.import(&path, &inner.tree, is_offered);
+            }
+            UseTree::Group(group) => {
+                for tree in &group.items {
+                    self.import(path, tree, is_offered);
+                }
+                return;
+            }
+            UseTree::Name(used) if used.ident == "self" => (path.to_vec(), path.last().cloned()),
+            UseTree::Name(used) => {
+                let name = used.ident.to_string();
+                ([path, std::slice::from_ref(&name)].concat(), Some(name))
+            }
+            UseTree::Rename(used) => {
+                let name = Some(used.rename.to_string()).filter(|name| name != "_");
+                ([path, &[used.ident.to_string()]].concat(), name)
+            }
+            _ => (path.to_vec(), None),
+        };
+        self.source.imports.push(Import {
+            module: self.module.clone(),
+            path,
+            name,
+            is_offered,
+        });
+    }
+
+    /// Paths and texts in what only a macro can read.
+    fn read_tokens(&mut self, tokens: TokenStream) {
+        let mut path: Vec<String> = Vec::new();
+        let mut colons = 0;
+        for token in tokens {
+            match token {
+                TokenTree::Punct(sign) if sign.as_char() == ':' => {
+                    colons += 1;
+                    continue;
+                }
+                TokenTree::Ident(name) => {
+                    if colons != 2 && !path.is_empty() {
+                        self.mention(std::mem::take(&mut path));
+                    }
+                    path.push(name.to_string());
+                    colons = 0;
+                    continue;
+                }
+                TokenTree::Group(group) => self.read_tokens(group.stream()),
+                TokenTree::Literal(literal) => {
+                    if let Ok(text) = syn::parse_str::<LitStr>(&literal.to_string()) {
+                        self.source.texts.push(text.value());
+                    }
+                }
+                TokenTree::Punct(_) => {}
+            }
+            colons = 0;
+            if !path.is_empty() {
+                self.mention(std::mem::take(&mut path));
+            }
+        }
+        if !path.is_empty() {
+            self.mention(path);
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Reader {
+    fn visit_item(&mut self, item: &'ast Item) {
+        if !is_for_tests(attributes(item)) {
+            visit::visit_item(self, item);
+        } else if let Item::Mod(tests) = item {
+            let name = vec![tests.ident.to_string()];
+            self.source.tests.push([self.module.clone(), name].concat());
+        }
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast ImplItemFn) {
+        let outer = std::mem::replace(&mut self.function, item.sig.ident.to_string());
+        visit::visit_impl_item_fn(self, item);
+        self.function = outer;
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast ItemFn) {
+        let outer = std::mem::replace(&mut self.function, item.sig.ident.to_string());
+        visit::visit_item_fn(self, item);
+        self.function = outer;
+    }
+
+    fn visit_impl_item(&mut self, item: &'ast ImplItem) {
+        let attributes = match item {
+            ImplItem::Fn(function) => function.attrs.as_slice(),
+            _ => &[],
+        };
+        if !is_for_tests(attributes) {
+            visit::visit_impl_item(self, item);
+        }
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
+        if item.content.is_none() {
+            return;
+        }
+        self.module.push(item.ident.to_string());
+        self.source.modules.push(self.module.clone());
+        visit::visit_item_mod(self, item);
+        self.module.pop();
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        let is_offered = !matches!(item.vis, syn::Visibility::Inherited);
+        self.import(&[], &item.tree, is_offered);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names = path
+            .segments
+            .iter()
+            .map(|segment| segment.ident.to_string());
+        self.mention(names.collect());
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, invoked: &'ast Macro) {
+        visit::visit_macro(self, invoked);
+        self.read_tokens(invoked.tokens.clone());
+    }
+
+    fn visit_attribute(&mut self, attribute: &'ast Attribute) {
+        if let Ok(list) = attribute.meta.require_list()
+            && !list.path.is_ident("doc")
+        {
+            if list.path.is_ident("arg") && has_variable(list.tokens.clone()) {
+                self.source.settings.push(list.tokens.to_string());
+            }
+            self.read_tokens(list.tokens.clone());
+        }
+    }
+
+    fn visit_lit_str(&mut self, text: &'ast LitStr) {
+        self.source.texts.push(text.value());
+    }
+}
+
+fn has_variable(flag: TokenStream) -> bool {
+    flag.into_iter()
+        .any(|token| matches!(token, TokenTree::Ident(name) if name == "env"))
+}
+
+fn attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Const(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
