@@ -19,7 +19,7 @@ pub use claim::{Claim, Lease};
 pub use facts::{Facts, Hosted, METHOD, NewCharge};
 pub use progress::{Event, Illegal, OTP_TRIES_MAX, Progress, State, Status};
 pub use shown::{ShownCharge, Void};
-pub use timer::Timer;
+pub use timer::{START_BY, Timer};
 
 /// One try to debit a payer.
 #[derive(Clone, Debug, FromRow)]

@@ -11,11 +11,11 @@ use db::Tx;
 use tokio::time::timeout_at;
 
 use crate::{
-    charge::{Charge, Event, Facts, NewCharge, ShownCharge, State, Void},
+    charge::{Charge, Event, Facts, NewCharge, START_BY, ShownCharge, State, Void},
     error::{Error, Result},
     failure::FailureReason,
     rail::{Answer, Outcome as _, PaymentRequest, Requested},
-    rail_call::{self, RailCall, START_BY},
+    rail_call::{self, RailCall},
     service::{Service, Told},
     store::{
         self,

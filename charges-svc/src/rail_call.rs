@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    charge::{Charge, Claim, Event, Lease, ShownCharge},
+    charge::{Charge, Claim, Event, Lease, START_BY, ShownCharge},
     error::{Error, Result},
     message,
     service::{Change, Service, Told},
@@ -28,10 +28,6 @@ use crate::{
 
 /// When a request is answered at the latest.
 const ANSWER_BY: Duration = Duration::from_secs(9);
-
-/// After this much real time the rail is called no more: a repeated request may already have been
-/// answered from the record.
-pub const START_BY: Duration = Duration::from_secs(10);
 
 /// A request on its way to a rail. Clones are the same one.
 #[derive(Clone)]

@@ -5,7 +5,7 @@
 //! the rail has said that it knows no such payment, and only after it is durable that it goes out.
 //! Nobody was told that nothing was started: that is told of ended charges alone.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use chassis::clock::Clock;
 use db::Tx;
@@ -13,18 +13,15 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{
-    charge::{Charge, Lease},
+    charge::{Charge, Lease, START_BY},
     create,
     error::Result,
     rail::Requested,
-    rail_call::START_BY,
+    schedule::RESEND_WITHIN,
     service::Service,
     store,
     tell::Opened,
 };
-
-/// From the charge's creation. Later the payer is hardly there to approve it.
-pub const RESEND_WITHIN: Duration = Duration::from_secs(90);
 
 /// A payment request that is about to go out once more.
 #[derive(Clone, Debug)]
@@ -122,6 +119,8 @@ impl Service {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::charge::tests::charge;
 

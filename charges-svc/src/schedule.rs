@@ -28,6 +28,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60 * 60);
 /// A rail may have forgotten a payment that ended so long ago.
 pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// A payment request goes out once more within this, from its charge's creation. Later the payer is
+/// hardly there to approve it.
+pub const RESEND_WITHIN: Duration = Duration::from_secs(90);
+
 /// What is added to a network's window, as a part of it: 50 s on MTN, 30 s on Paystack. A request
 /// may still lie in the network's own queues when our connection is closed.
 const MARGIN_PART: u32 = 6;

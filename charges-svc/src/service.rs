@@ -23,8 +23,7 @@ use crate::{
     ledger, message,
     rail::{Rail, Rails},
     reconcile::Alarms,
-    resend::RESEND_WITHIN,
-    schedule::Timing,
+    schedule::{RESEND_WITHIN, Timing},
     store,
     tell::Teller,
 };

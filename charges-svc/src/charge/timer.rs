@@ -9,7 +9,11 @@ use std::time::Duration;
 use chassis::clock::Timestamp;
 use sqlx::FromRow;
 
-use crate::{rail::RAIL_CALL_MAX, rail_call::START_BY, schedule::Timing};
+use crate::{rail::RAIL_CALL_MAX, schedule::Timing};
+
+/// This much real time after its record the rail is called no more: a repeated request may already
+/// have been answered from the record.
+pub const START_BY: Duration = Duration::from_secs(10);
 
 /// A rail call that is written down before it is made is over this much later.
 pub const CALL_OVER_BY: Duration = START_BY.saturating_add(RAIL_CALL_MAX);
