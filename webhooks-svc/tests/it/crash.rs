@@ -7,9 +7,9 @@ use db::testing::TestDb;
 use proto::webhooks::DeliveryStatus;
 
 use crate::{
-    house::{House, MINUTE, payment, until},
     process::Process,
     receiver::{Answer, Received, Receiver},
+    world::{MINUTE, World, payment, until},
 };
 
 /// Leases that end soon, for PostgreSQL; on SQLite a start ends them.
@@ -29,21 +29,21 @@ async fn an_attempt_that_a_crash_cut_off_counts_as_failed_and_the_schedule_goes_
         _ => Answer::Status(200),
     })
     .await;
-    let mut house = House::start_with(SHORT).await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
-    let id = house.deliver(&merchant_id).await;
+    let mut world = World::start_with(SHORT).await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
+    let id = world.deliver(&merchant_id).await;
     until("the attempt runs", async || receiver.open() == 1).await;
-    let begun = house.delivery(&id).await;
+    let begun = world.delivery(&id).await;
     assert_eq!(begun.attempts.len(), 1, "it is on record before it is sent");
     assert_eq!(begun.attempts[0].finished_at, None);
-    let mut house = house.crash().await;
-    let delivery = house.after_attempts(&id, 1).await;
+    let mut world = world.crash().await;
+    let delivery = world.after_attempts(&id, 1).await;
     assert_eq!(delivery.status(), DeliveryStatus::Pending);
     assert_eq!(delivery.attempts[0].error(), "interrupted");
     assert!(!delivery.attempts[0].succeeded);
-    house.advance(MINUTE).await;
-    house.after_attempts(&id, 2).await;
-    house.in_state(&id, DeliveryStatus::Delivered).await;
+    world.advance(MINUTE).await;
+    world.after_attempts(&id, 2).await;
+    world.in_state(&id, DeliveryStatus::Delivered).await;
     let seen = receiver.received();
     assert_eq!(seen[0].body, seen[1].body);
 }
@@ -55,14 +55,14 @@ async fn a_redelivery_that_a_crash_cut_off_is_sent_again() {
         _ => Answer::Status(200),
     })
     .await;
-    let mut house = House::start_with(SHORT).await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
-    let id = house.deliver(&merchant_id).await;
-    house.in_state(&id, DeliveryStatus::Delivered).await;
-    house.redeliver(&id).await;
+    let mut world = World::start_with(SHORT).await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
+    let id = world.deliver(&merchant_id).await;
+    world.in_state(&id, DeliveryStatus::Delivered).await;
+    world.redeliver(&id).await;
     until("the attempt runs", async || receiver.open() == 1).await;
-    let mut house = house.crash().await;
-    let delivery = house.after_attempts(&id, 3).await;
+    let mut world = world.crash().await;
+    let delivery = world.after_attempts(&id, 3).await;
     assert_eq!(delivery.status(), DeliveryStatus::Delivered);
     let ends: Vec<_> = delivery
         .attempts
@@ -79,23 +79,23 @@ async fn whoever_lost_its_lease_cannot_record_any_more() {
         _ => Answer::Status(500),
     })
     .await;
-    let mut house = House::start().await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
-    let id = house.deliver(&merchant_id).await;
+    let mut world = World::start().await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
+    let id = world.deliver(&merchant_id).await;
     until("the attempt runs", async || receiver.open() == 1).await;
     // As if the process had been frozen for longer than its lease.
-    let db = house.database.connect().await;
+    let db = world.database.connect().await;
     let mut tx = db.begin().await.unwrap();
     let long_ago = Timestamp::from_unix_millis(0).unwrap();
     let expire = tx.sql("update deliveries set lease_until = $1 where claim is not null");
     assert_eq!(expire.bind(long_ago).run().await.unwrap(), 1);
     tx.commit().await.unwrap();
     db.close().await;
-    let delivery = house.after_attempts(&id, 1).await;
+    let delivery = world.after_attempts(&id, 1).await;
     assert_eq!(delivery.attempts[0].error(), "interrupted");
     receiver.release();
-    house.advance(MINUTE).await;
-    let delivery = house.after_attempts(&id, 2).await;
+    world.advance(MINUTE).await;
+    let delivery = world.after_attempts(&id, 2).await;
     assert_eq!(
         delivery.status(),
         DeliveryStatus::Pending,
@@ -108,12 +108,12 @@ async fn whoever_lost_its_lease_cannot_record_any_more() {
 #[tokio::test]
 async fn what_runs_when_the_service_stops_ends_in_order() {
     let receiver = Receiver::start(|_, _| Answer::Late(Duration::from_millis(300))).await;
-    let mut house = House::start().await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
-    let id = house.deliver(&merchant_id).await;
+    let mut world = World::start().await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
+    let id = world.deliver(&merchant_id).await;
     until("the attempt runs", async || receiver.open() == 1).await;
-    let mut house = house.restart().await;
-    let delivery = house.after_attempts(&id, 1).await;
+    let mut world = world.restart().await;
+    let delivery = world.after_attempts(&id, 1).await;
     assert_eq!(delivery.status(), DeliveryStatus::Delivered);
 }
 

@@ -9,22 +9,22 @@ use proto::webhooks::{
 use tonic::Code;
 
 use crate::{
-    house::{
-        HOUR, House, MINUTE, OTHER_SECRET_KEY, SECRET_KEY, check_invalid, check_refusal, config,
+    receiver::Receiver,
+    world::{
+        HOUR, MINUTE, OTHER_SECRET_KEY, SECRET_KEY, World, check_invalid, check_refusal, config,
         payment, until,
     },
-    receiver::Receiver,
 };
 
 #[tokio::test]
 async fn setting_an_endpoint_again_keeps_its_secret_and_identity() {
-    let mut house = House::start().await;
-    let first = house.endpoint("http://127.0.0.1:9/one").await;
+    let mut world = World::start().await;
+    let first = world.endpoint("http://127.0.0.1:9/one").await;
     assert!(first.signing_secret.starts_with("whsec_"));
     assert_eq!(first.signing_secret.len(), "whsec_".len() + 44);
     assert_eq!(first.previous_signing_secret, None);
     assert!(first.enabled);
-    let again = house
+    let again = world
         .try_endpoint(&first.merchant_id, " http://127.0.0.1:9/two ")
         .await
         .unwrap();
@@ -34,19 +34,19 @@ async fn setting_an_endpoint_again_keeps_its_secret_and_identity() {
         ..first.clone()
     };
     assert_eq!(again, expected);
-    let mut house = house.restart().await;
-    assert_eq!(house.get_endpoint(&first.merchant_id).await, again);
-    let other = house.endpoint("http://127.0.0.1:9/one").await;
+    let mut world = world.restart().await;
+    assert_eq!(world.get_endpoint(&first.merchant_id).await, again);
+    let other = world.endpoint("http://127.0.0.1:9/one").await;
     assert_ne!(other.signing_secret, first.signing_secret);
 }
 
 #[tokio::test]
 async fn the_first_of_parallel_settings_makes_the_secret() {
-    let house = House::start().await;
+    let world = World::start().await;
     let merchant_id = MerchantId::new().to_string();
     let mut setting = tokio::task::JoinSet::new();
     for number in 0..10 {
-        let mut client = house.client.clone();
+        let mut client = world.client.clone();
         let request = SetEndpointRequest {
             merchant_id: merchant_id.clone(),
             url: format!("http://127.0.0.1:9/{number}"),
@@ -67,40 +67,40 @@ async fn the_first_of_parallel_settings_makes_the_secret() {
 #[tokio::test]
 async fn the_next_attempt_goes_to_the_url_of_that_moment() {
     let (first, second) = (Receiver::always(500).await, Receiver::always(200).await);
-    let mut house = House::start().await;
-    let merchant_id = house.endpoint(&first.url()).await.merchant_id;
-    let id = house.deliver(&merchant_id).await;
-    house.after_attempts(&id, 1).await;
-    house
+    let mut world = World::start().await;
+    let merchant_id = world.endpoint(&first.url()).await.merchant_id;
+    let id = world.deliver(&merchant_id).await;
+    world.after_attempts(&id, 1).await;
+    world
         .try_endpoint(&merchant_id, &second.url())
         .await
         .unwrap();
-    house.advance(MINUTE).await;
-    house.in_state(&id, DeliveryStatus::Delivered).await;
+    world.advance(MINUTE).await;
+    world.in_state(&id, DeliveryStatus::Delivered).await;
     assert_eq!((first.received().len(), second.received().len()), (1, 1));
 }
 
 #[tokio::test]
 async fn a_disabled_endpoint_keeps_its_deliveries_and_resumes() {
     let receiver = Receiver::always(200).await;
-    let mut house = House::start().await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
-    assert!(!house.enable(&merchant_id, false).await.enabled);
-    let id = house.deliver(&merchant_id).await;
-    house.redeliver(&id).await;
-    house.advance(100 * HOUR).await;
-    let mut house = house.restart().await;
-    house.advance(HOUR).await;
-    let waiting = house.delivery(&id).await;
+    let mut world = World::start().await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
+    assert!(!world.enable(&merchant_id, false).await.enabled);
+    let id = world.deliver(&merchant_id).await;
+    world.redeliver(&id).await;
+    world.advance(100 * HOUR).await;
+    let mut world = world.restart().await;
+    world.advance(HOUR).await;
+    let waiting = world.delivery(&id).await;
     assert_eq!(waiting.status(), DeliveryStatus::Pending);
     assert_eq!((waiting.attempts.len(), receiver.connections()), (0, 0));
-    house.enable(&merchant_id, true).await;
-    house.in_state(&id, DeliveryStatus::Delivered).await;
+    world.enable(&merchant_id, true).await;
+    world.in_state(&id, DeliveryStatus::Delivered).await;
 }
 
 #[tokio::test]
 async fn merchants_without_an_endpoint_are_told_so() {
-    let mut house = House::start().await;
+    let mut world = World::start().await;
     for merchant_id in [MerchantId::new().to_string(), "nobody".to_owned()] {
         let get = GetEndpointRequest {
             merchant_id: merchant_id.clone(),
@@ -113,10 +113,10 @@ async fn merchants_without_an_endpoint_are_told_so() {
             enabled: true,
         };
         let (code, reason) = (Code::NotFound, "ENDPOINT_NOT_FOUND");
-        check_refusal(house.client.get_endpoint(get).await, code, reason);
-        check_refusal(house.client.rotate_secret(rotate).await, code, reason);
+        check_refusal(world.client.get_endpoint(get).await, code, reason);
+        check_refusal(world.client.rotate_secret(rotate).await, code, reason);
         check_refusal(
-            house.client.set_endpoint_enabled(enable).await,
+            world.client.set_endpoint_enabled(enable).await,
             code,
             reason,
         );
@@ -125,7 +125,7 @@ async fn merchants_without_an_endpoint_are_told_so() {
 
 #[tokio::test]
 async fn an_endpoint_that_makes_no_sense_is_refused_by_its_field() {
-    let mut house = House::start().await;
+    let mut world = World::start().await;
     let merchant_id = MerchantId::new().to_string();
     let long = format!("https://example.com/{}", "a".repeat(2_048));
     let urls = [
@@ -144,10 +144,10 @@ async fn an_endpoint_that_makes_no_sense_is_refused_by_its_field() {
         &long,
     ];
     for url in urls.into_iter().filter(|url| !url.ends_with('\n')) {
-        check_invalid(house.try_endpoint(&merchant_id, url).await, "url");
+        check_invalid(world.try_endpoint(&merchant_id, url).await, "url");
     }
     check_invalid(
-        house.try_endpoint("me", "https://192.0.2.1/").await,
+        world.try_endpoint("me", "https://192.0.2.1/").await,
         "merchant_id",
     );
     for event in [i32::from(EventType::Unspecified), 99] {
@@ -156,26 +156,26 @@ async fn an_endpoint_that_makes_no_sense_is_refused_by_its_field() {
             url: "http://127.0.0.1:9/".to_owned(),
             events: vec![event],
         };
-        check_invalid(house.client.set_endpoint(request).await, "events");
+        check_invalid(world.client.set_endpoint(request).await, "events");
     }
     let get = GetEndpointRequest { merchant_id };
     assert!(
-        house.client.get_endpoint(get).await.is_err(),
+        world.client.get_endpoint(get).await.is_err(),
         "nothing was made"
     );
 }
 
 #[tokio::test]
 async fn without_the_permission_http_is_refused() {
-    let mut house = House::start_with(&["--webhook-allow-http=false"]).await;
+    let mut world = World::start_with(&["--webhook-allow-http=false"]).await;
     let merchant_id = MerchantId::new().to_string();
     check_invalid(
-        house
+        world
             .try_endpoint(&merchant_id, "http://127.0.0.1:9/")
             .await,
         "url",
     );
-    house
+    world
         .try_endpoint(&merchant_id, "https://127.0.0.1:9/")
         .await
         .unwrap();
@@ -191,12 +191,12 @@ async fn sealed(db: &Db) -> Vec<(String, Option<String>)> {
 
 #[tokio::test]
 async fn secrets_are_encrypted_at_rest_and_bound_to_their_endpoint() {
-    let mut house = House::start().await;
+    let mut world = World::start().await;
     let (mine, theirs) = (
-        house.endpoint("http://127.0.0.1:9/").await,
-        house.endpoint("http://127.0.0.1:9/").await,
+        world.endpoint("http://127.0.0.1:9/").await,
+        world.endpoint("http://127.0.0.1:9/").await,
     );
-    let db = house.database.connect().await;
+    let db = world.database.connect().await;
     let kept = sealed(&db).await;
     for (secret, _) in &kept {
         assert!(!secret.contains("whsec_") && !secret.contains(&mine.signing_secret[6..]));
@@ -212,20 +212,20 @@ async fn secrets_are_encrypted_at_rest_and_bound_to_their_endpoint() {
     let get = |merchant_id: &str| GetEndpointRequest {
         merchant_id: merchant_id.to_owned(),
     };
-    assert_eq!(house.get_endpoint(&mine.merchant_id).await, mine);
-    let stolen = house.client.get_endpoint(get(&theirs.merchant_id)).await;
+    assert_eq!(world.get_endpoint(&mine.merchant_id).await, mine);
+    let stolen = world.client.get_endpoint(get(&theirs.merchant_id)).await;
     check_refusal(stolen, Code::Internal, "SECRET_UNREADABLE");
     db.close().await;
 }
 
 #[tokio::test]
 async fn the_encryption_key_can_be_replaced() {
-    let mut house = House::start().await;
-    let made = house.endpoint("http://127.0.0.1:9/").await;
+    let mut world = World::start().await;
+    let made = world.endpoint("http://127.0.0.1:9/").await;
     let rotate = RotateSecretRequest {
         merchant_id: made.merchant_id.clone(),
     };
-    let made = house
+    let made = world
         .client
         .rotate_secret(rotate)
         .await
@@ -233,10 +233,10 @@ async fn the_encryption_key_can_be_replaced() {
         .into_inner();
     let only_new = format!("--webhook-secret-key={OTHER_SECRET_KEY}");
     let both = format!("--webhook-secret-key={OTHER_SECRET_KEY},{SECRET_KEY}");
-    house.flags = vec![both.clone()];
-    let mut house = house.restart().await;
-    assert_eq!(house.get_endpoint(&made.merchant_id).await, made);
-    let url = house.database.url.clone();
+    world.flags = vec![both.clone()];
+    let mut world = world.restart().await;
+    assert_eq!(world.get_endpoint(&made.merchant_id).await, made);
+    let url = world.database.url.clone();
     let new_alone = config(&url, std::slice::from_ref(&only_new));
     let refused = serve(new_alone).await.unwrap_err();
     assert!(
@@ -246,9 +246,9 @@ async fn the_encryption_key_can_be_replaced() {
         "{refused}"
     );
     webhooks_svc::reseal(&config(&url, &[both])).await.unwrap();
-    house.flags = vec![only_new];
-    let mut house = house.restart().await;
-    assert_eq!(house.get_endpoint(&made.merchant_id).await, made);
+    world.flags = vec![only_new];
+    let mut world = world.restart().await;
+    assert_eq!(world.get_endpoint(&made.merchant_id).await, made);
 }
 
 async fn serve(config: webhooks_svc::config::Config) -> anyhow::Result<()> {
@@ -287,9 +287,9 @@ async fn attempts_are_counted() {
     // Counting begins with the first look.
     chassis::metrics::render();
     let receiver = Receiver::always(200).await;
-    let mut house = House::start().await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
-    house.publish(payment(&merchant_id)).await;
+    let mut world = World::start().await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
+    world.publish(payment(&merchant_id)).await;
     let expected = [
         r#"webhook_events_total{type="payment.success"}"#,
         r#"webhook_attempts_total{outcome="succeeded",kind="scheduled"}"#,

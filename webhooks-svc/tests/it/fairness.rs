@@ -5,8 +5,8 @@ use std::time::Duration;
 use proto::webhooks::DeliveryStatus;
 
 use crate::{
-    house::{House, payment, until},
     receiver::{Answer, Receiver},
+    world::{World, payment, until},
 };
 
 const HANGING_EVENTS: usize = 100;
@@ -19,18 +19,18 @@ const HANGS: Duration = Duration::from_secs(50);
 async fn a_hanging_endpoint_with_a_hundred_events_delays_no_other() {
     let hanging = Receiver::start(|_, _| Answer::Held).await;
     let prompt = Receiver::always(200).await;
-    let mut house = House::start_with(&["--webhook-timeout=60s", "--lease=70s"]).await;
-    let hanging_merchant = house.endpoint(&hanging.url()).await.merchant_id;
-    let prompt_merchant = house.endpoint(&prompt.url()).await.merchant_id;
+    let mut world = World::start_with(&["--webhook-timeout=60s", "--lease=70s"]).await;
+    let hanging_merchant = world.endpoint(&hanging.url()).await.merchant_id;
+    let prompt_merchant = world.endpoint(&prompt.url()).await.merchant_id;
     // All of them are due in the same moment.
-    house.enable(&hanging_merchant, false).await;
+    world.enable(&hanging_merchant, false).await;
     for _ in 0..HANGING_EVENTS {
-        house.publish(payment(&hanging_merchant)).await;
+        world.publish(payment(&hanging_merchant)).await;
     }
-    house.enable(&hanging_merchant, true).await;
+    world.enable(&hanging_merchant, true).await;
     until("it hangs", async || hanging.open() == 4).await;
     for _ in 0..PROMPT_EVENTS {
-        house.publish(payment(&prompt_merchant)).await;
+        world.publish(payment(&prompt_merchant)).await;
     }
     until("the others arrive", async || {
         prompt.received().len() == PROMPT_EVENTS
@@ -46,8 +46,8 @@ async fn a_hanging_endpoint_with_a_hundred_events_delays_no_other() {
         hanging.received().len() == HANGING_EVENTS
     })
     .await;
-    for delivery in house.deliveries(&hanging_merchant).await {
-        house
+    for delivery in world.deliveries(&hanging_merchant).await {
+        world
             .in_state(&delivery.delivery_id, DeliveryStatus::Delivered)
             .await;
     }
@@ -68,15 +68,15 @@ async fn when_all_places_are_taken_the_next_free_one_goes_to_who_has_none() {
         "--lease=70s",
         "--webhook-concurrency=4",
     ];
-    let mut house = House::start_with(&flags).await;
-    let hanging_merchant = house.endpoint(&hanging.url()).await.merchant_id;
-    let prompt_merchant = house.endpoint(&prompt.url()).await.merchant_id;
+    let mut world = World::start_with(&flags).await;
+    let hanging_merchant = world.endpoint(&hanging.url()).await.merchant_id;
+    let prompt_merchant = world.endpoint(&prompt.url()).await.merchant_id;
     for _ in 0..20 {
-        house.publish(payment(&hanging_merchant)).await;
+        world.publish(payment(&hanging_merchant)).await;
     }
     until("all places are taken", async || hanging.open() == 4).await;
     for _ in 0..5 {
-        house.publish(payment(&prompt_merchant)).await;
+        world.publish(payment(&prompt_merchant)).await;
     }
     // Frees one of the four.
     hanging.release();
@@ -86,19 +86,19 @@ async fn when_all_places_are_taken_the_next_free_one_goes_to_who_has_none() {
 #[tokio::test]
 async fn two_processes_share_the_work_and_the_places() {
     let receiver = Receiver::start(|_, _| Answer::Late(Duration::from_millis(10))).await;
-    let mut house = House::start().await;
-    let mut twin = house.replicate().await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
+    let mut world = World::start().await;
+    let mut twin = world.replicate().await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
     for number in 0..PROMPT_EVENTS * 2 {
         let event = payment(&merchant_id);
         let answer = match number % 2 {
             0 => twin.publish(event).await,
-            _ => house.client.publish(event).await,
+            _ => world.client.publish(event).await,
         };
         answer.unwrap();
     }
-    for delivery in house.deliveries(&merchant_id).await {
-        house
+    for delivery in world.deliveries(&merchant_id).await {
+        world
             .in_state(&delivery.delivery_id, DeliveryStatus::Delivered)
             .await;
     }
@@ -117,18 +117,18 @@ const WAITING_ENDPOINTS: usize = 300;
 async fn endpoints_that_wait_for_their_next_try_take_no_place_from_who_is_due() {
     let failing = Receiver::always(500).await;
     let slow = Receiver::start(|_, _| Answer::Held).await;
-    let mut house = House::start_with(&["--webhook-timeout=60s", "--lease=70s"]).await;
+    let mut world = World::start_with(&["--webhook-timeout=60s", "--lease=70s"]).await;
     for _ in 0..WAITING_ENDPOINTS {
-        let merchant_id = house.endpoint(&failing.url()).await.merchant_id;
-        house.publish(payment(&merchant_id)).await;
+        let merchant_id = world.endpoint(&failing.url()).await.merchant_id;
+        world.publish(payment(&merchant_id)).await;
     }
     until("the others have failed once", async || {
         failing.received().len() == WAITING_ENDPOINTS
     })
     .await;
-    let merchant_id = house.endpoint(&slow.url()).await.merchant_id;
+    let merchant_id = world.endpoint(&slow.url()).await.merchant_id;
     for open in 1..=4 {
-        house.publish(payment(&merchant_id)).await;
+        world.publish(payment(&merchant_id)).await;
         until("it has one more", async || slow.open() == open).await;
     }
     slow.release();

@@ -24,8 +24,8 @@ use webhooks_svc::{
 };
 
 use crate::{
-    house::{House, NO_NETS, check_invalid},
     receiver::Receiver,
+    world::{NO_NETS, World, check_invalid},
 };
 
 /// One or more of every IPv4 network that is not public.
@@ -412,16 +412,16 @@ async fn a_name_that_changes_meanwhile_is_called_only_where_it_may_be() {
 
 #[tokio::test]
 async fn an_endpoint_at_a_refused_address_cannot_be_saved() {
-    let mut house = House::start_with(&[NO_NETS]).await;
+    let mut world = World::start_with(&[NO_NETS]).await;
     let merchant_id = MerchantId::new().to_string();
     for url in refused_urls(8_080)
         .iter()
         .filter(|url| !url.contains("%3") && !url.contains("%2"))
     {
-        check_invalid(house.try_endpoint(&merchant_id, url).await, "url");
+        check_invalid(world.try_endpoint(&merchant_id, url).await, "url");
     }
     check_invalid(
-        house
+        world
             .try_endpoint(&merchant_id, "http://localhost:8080/")
             .await,
         "url",
@@ -431,12 +431,12 @@ async fn an_endpoint_at_a_refused_address_cannot_be_saved() {
 #[tokio::test]
 async fn an_endpoint_that_was_saved_is_checked_again_at_each_attempt() {
     let receiver = Receiver::always(200).await;
-    let mut house = House::start().await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
+    let mut world = World::start().await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
     let named = receiver.url().replace("127.0.0.1", "localhost");
-    let named_merchant = house.endpoint(&named).await.merchant_id;
-    house.flags = vec![NO_NETS.to_owned()];
-    let mut house = house.restart().await;
+    let named_merchant = world.endpoint(&named).await.merchant_id;
+    world.flags = vec![NO_NETS.to_owned()];
+    let mut world = world.restart().await;
     let reasons = [
         (
             merchant_id,
@@ -445,8 +445,8 @@ async fn an_endpoint_that_was_saved_is_checked_again_at_each_attempt() {
         (named_merchant, "the host leads to no public address"),
     ];
     for (merchant_id, reason) in reasons {
-        let id = house.deliver(&merchant_id).await;
-        let delivery = house.after_attempts(&id, 1).await;
+        let id = world.deliver(&merchant_id).await;
+        let delivery = world.after_attempts(&id, 1).await;
         assert_eq!(delivery.status(), DeliveryStatus::Pending);
         assert_eq!(delivery.attempts[0].error(), reason);
     }

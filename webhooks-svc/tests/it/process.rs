@@ -7,7 +7,7 @@ use db::testing::TestDb;
 use proto::webhooks::webhooks_client::WebhooksClient;
 use tokio::process::{Child, Command};
 
-use crate::house::{Client, arguments, connect, until};
+use crate::world::{Client, arguments, connect, until};
 
 pub struct Process {
     pub client: Client,

@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 use webhooks_svc::event::Number;
 
 use crate::{
-    house::{House, check_invalid, money, payment, until},
     receiver::Receiver,
+    world::{World, check_invalid, money, payment, until},
 };
 
 const SESSION: &str = "5f0c7a3e-6f0b-4b52-9a53-0d7c9a1f2b3c";
@@ -19,14 +19,14 @@ const SESSION: &str = "5f0c7a3e-6f0b-4b52-9a53-0d7c9a1f2b3c";
 /// Delivers an event and compares every byte of its `data` and envelope.
 async fn check_body(event_type: EventType, type_code: &str, data: Data, expected: &str) {
     let receiver = Receiver::always(200).await;
-    let mut house = House::start().await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
+    let mut world = World::start().await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
     let event = PublishRequest {
         r#type: event_type.into(),
         data: Some(data),
         ..payment(&merchant_id)
     };
-    house.publish(event.clone()).await;
+    world.publish(event.clone()).await;
     until("it arrives", async || !receiver.received().is_empty()).await;
     let expected = format!(
         r#"{{"id":"{}","type":"{type_code}","created_at":"2026-01-31T09:00:00.000Z","data":{expected}}}"#,
@@ -137,41 +137,41 @@ proptest! {
 #[tokio::test]
 async fn fifty_parallel_publications_of_one_event_are_one_delivery() {
     let receiver = Receiver::always(200).await;
-    let mut house = House::start().await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
+    let mut world = World::start().await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
     let event = payment(&merchant_id);
     let mut publishing = JoinSet::new();
     for _ in 0..50 {
-        let (mut client, event) = (house.client.clone(), event.clone());
+        let (mut client, event) = (world.client.clone(), event.clone());
         publishing.spawn(async move { client.publish(event).await.map(drop) });
     }
     for answer in publishing.join_all().await {
         answer.unwrap();
     }
-    let deliveries = house.deliveries(&merchant_id).await;
+    let deliveries = world.deliveries(&merchant_id).await;
     assert_eq!(deliveries.len(), 1);
     let id = &deliveries[0].delivery_id;
-    house.in_state(id, DeliveryStatus::Delivered).await;
-    house.publish(event).await;
-    house.advance(std::time::Duration::from_secs(60)).await;
-    assert_eq!(house.deliveries(&merchant_id).await.len(), 1);
+    world.in_state(id, DeliveryStatus::Delivered).await;
+    world.publish(event).await;
+    world.advance(std::time::Duration::from_secs(60)).await;
+    assert_eq!(world.deliveries(&merchant_id).await.len(), 1);
     assert_eq!(receiver.received().len(), 1);
 }
 
 #[tokio::test]
 async fn of_two_events_with_one_id_the_first_counts() {
     let receiver = Receiver::always(200).await;
-    let mut house = House::start().await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
+    let mut world = World::start().await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
     let first = payment(&merchant_id);
     let second = PublishRequest {
         created_at: "2026-02-01T00:00:00.000Z".to_owned(),
         ..first.clone()
     };
-    house.publish(first).await;
-    house.publish(second).await;
-    let id = house.deliveries(&merchant_id).await[0].delivery_id.clone();
-    house.in_state(&id, DeliveryStatus::Delivered).await;
+    world.publish(first).await;
+    world.publish(second).await;
+    let id = world.deliveries(&merchant_id).await[0].delivery_id.clone();
+    world.in_state(&id, DeliveryStatus::Delivered).await;
     let seen = receiver.received();
     assert_eq!(seen.len(), 1);
     assert!(seen[0].text().contains("2026-01-31T09:00:00.000Z"));
@@ -180,9 +180,9 @@ async fn of_two_events_with_one_id_the_first_counts() {
 #[tokio::test]
 async fn only_what_was_subscribed_when_it_happened_is_delivered() {
     let receiver = Receiver::always(200).await;
-    let mut house = House::start().await;
+    let mut world = World::start().await;
     let merchant_id = MerchantId::new().to_string();
-    house.publish(payment(&merchant_id)).await;
+    world.publish(payment(&merchant_id)).await;
     let mut subscribe = SetEndpointRequest {
         merchant_id: merchant_id.clone(),
         url: receiver.url(),
@@ -191,24 +191,24 @@ async fn only_what_was_subscribed_when_it_happened_is_delivered() {
             EventType::PaymentFailed.into(),
         ],
     };
-    let endpoint = house
+    let endpoint = world
         .client
         .set_endpoint(subscribe.clone())
         .await
         .unwrap()
         .into_inner();
     assert_eq!(endpoint.events, [i32::from(EventType::PaymentFailed)]);
-    house.publish(payment(&merchant_id)).await;
+    world.publish(payment(&merchant_id)).await;
     let failed = PublishRequest {
         r#type: EventType::PaymentFailed.into(),
         ..payment(&merchant_id)
     };
-    house.publish(failed.clone()).await;
+    world.publish(failed.clone()).await;
     subscribe.events.clear();
-    house.client.set_endpoint(subscribe).await.unwrap();
+    world.client.set_endpoint(subscribe).await.unwrap();
     let success = payment(&merchant_id);
-    house.publish(success.clone()).await;
-    let deliveries = house.deliveries(&merchant_id).await;
+    world.publish(success.clone()).await;
+    let deliveries = world.deliveries(&merchant_id).await;
     let told: Vec<_> = deliveries
         .iter()
         .map(|delivery| &*delivery.event_id)
@@ -223,7 +223,7 @@ async fn only_what_was_subscribed_when_it_happened_is_delivered() {
 
 #[tokio::test]
 async fn an_event_that_makes_no_sense_is_refused_by_its_field() {
-    let mut house = House::start().await;
+    let mut world = World::start().await;
     let good = payment(&MerchantId::new().to_string());
     let with_payment = |change: &dyn Fn(&mut Payment)| {
         let mut payment = settled();
@@ -264,17 +264,17 @@ async fn an_event_that_makes_no_sense_is_refused_by_its_field() {
         ),
     ];
     for (field, request) in cases {
-        check_invalid(house.try_publish(request).await, field);
+        check_invalid(world.try_publish(request).await, field);
     }
-    house.publish(good).await;
+    world.publish(good).await;
 }
 
 #[tokio::test]
 async fn deliveries_are_listed_page_by_page_and_for_their_merchant_alone() {
     let receiver = Receiver::always(200).await;
-    let mut house = House::start().await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
-    let other = house.endpoint(&receiver.url()).await.merchant_id;
+    let mut world = World::start().await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
+    let other = world.endpoint(&receiver.url()).await.merchant_id;
     let mut published = Vec::new();
     for _ in 0..25 {
         let event = PublishRequest {
@@ -282,9 +282,9 @@ async fn deliveries_are_listed_page_by_page_and_for_their_merchant_alone() {
             ..payment(&merchant_id)
         };
         published.push(event.event_id.clone());
-        house.publish(event).await;
+        world.publish(event).await;
     }
-    house.deliver(&other).await;
+    world.deliver(&other).await;
     let mut listed = Vec::new();
     let mut sizes = Vec::new();
     let mut page = ListDeliveriesRequest {
@@ -293,7 +293,7 @@ async fn deliveries_are_listed_page_by_page_and_for_their_merchant_alone() {
         page_token: String::new(),
     };
     loop {
-        let answer = house
+        let answer = world
             .client
             .list_deliveries(page.clone())
             .await
@@ -316,7 +316,7 @@ async fn deliveries_are_listed_page_by_page_and_for_their_merchant_alone() {
     assert_eq!(sizes, [10, 10, 5]);
     page.page_size = 0;
     page.page_token = String::new();
-    let answer = house
+    let answer = world
         .client
         .list_deliveries(page.clone())
         .await
@@ -324,5 +324,5 @@ async fn deliveries_are_listed_page_by_page_and_for_their_merchant_alone() {
         .into_inner();
     assert_eq!(answer.deliveries.len(), 20);
     page.page_token = "nonsense".to_owned();
-    check_invalid(house.client.list_deliveries(page).await, "page_token");
+    check_invalid(world.client.list_deliveries(page).await, "page_token");
 }

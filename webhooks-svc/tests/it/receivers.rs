@@ -5,25 +5,25 @@ use std::time::Duration;
 use proto::webhooks::{Attempt, DeliveryStatus};
 
 use crate::{
-    house::{House, MINUTE, until},
     receiver::{Answer, Receiver},
+    world::{MINUTE, World, until},
 };
 
 /// One second for each attempt, where an attempt runs into it.
 const SHORT: &[&str] = &["--webhook-timeout=1s", "--lease=5s"];
 
 /// The first attempt's record, and what became of the delivery.
-async fn attempt(house: &mut House, url: &str) -> (Attempt, DeliveryStatus) {
-    let merchant_id = house.endpoint(url).await.merchant_id;
-    let id = house.deliver(&merchant_id).await;
-    let delivery = house.after_attempts(&id, 1).await;
+async fn attempt(world: &mut World, url: &str) -> (Attempt, DeliveryStatus) {
+    let merchant_id = world.endpoint(url).await.merchant_id;
+    let id = world.deliver(&merchant_id).await;
+    let delivery = world.after_attempts(&id, 1).await;
     let status = delivery.status();
     (delivery.attempts[0].clone(), status)
 }
 
-async fn check_delivered(house: &mut House, answer: Answer, status: u32) -> Attempt {
+async fn check_delivered(world: &mut World, answer: Answer, status: u32) -> Attempt {
     let receiver = Receiver::start(move |_, _| answer.clone()).await;
-    let (attempt, state) = attempt(house, &receiver.url()).await;
+    let (attempt, state) = attempt(world, &receiver.url()).await;
     assert_eq!(state, DeliveryStatus::Delivered, "{attempt:?}");
     assert!(attempt.succeeded);
     assert_eq!(attempt.http_status, Some(status));
@@ -31,9 +31,9 @@ async fn check_delivered(house: &mut House, answer: Answer, status: u32) -> Atte
     attempt
 }
 
-async fn check_failed(house: &mut House, answer: Answer, error: &str) -> Attempt {
+async fn check_failed(world: &mut World, answer: Answer, error: &str) -> Attempt {
     let receiver = Receiver::start(move |_, _| answer.clone()).await;
-    let (attempt, state) = attempt(house, &receiver.url()).await;
+    let (attempt, state) = attempt(world, &receiver.url()).await;
     assert_eq!(state, DeliveryStatus::Pending, "{attempt:?}");
     assert!(!attempt.succeeded);
     let status = error
@@ -51,75 +51,75 @@ fn raw(text: &str) -> Answer {
 
 #[tokio::test]
 async fn any_2xx_is_success_and_every_other_status_is_failure() {
-    let mut house = House::start().await;
+    let mut world = World::start().await;
     for status in [200, 201, 202, 204, 206, 299] {
-        check_delivered(&mut house, Answer::Status(status), status.into()).await;
+        check_delivered(&mut world, Answer::Status(status), status.into()).await;
     }
     for status in [304, 400, 401, 404, 410, 429, 500, 503, 599] {
         let error = format!("answered {status}");
-        check_failed(&mut house, Answer::Status(status), &error).await;
+        check_failed(&mut world, Answer::Status(status), &error).await;
     }
 }
 
 #[tokio::test]
 async fn a_redirect_is_failure_and_is_not_followed() {
     let elsewhere = Receiver::always(200).await;
-    let mut house = House::start().await;
+    let mut world = World::start().await;
     for status in [301, 302, 303, 307, 308] {
         let url = elsewhere.url();
         let text = format!("HTTP/1.1 {status} X\r\nLocation: {url}\r\nContent-Length: 0\r\n\r\n");
-        check_failed(&mut house, raw(&text), &format!("answered {status}")).await;
+        check_failed(&mut world, raw(&text), &format!("answered {status}")).await;
     }
     assert_eq!(elsewhere.connections(), 0);
 }
 
 #[tokio::test]
 async fn an_answer_in_time_counts_and_a_later_one_does_not() {
-    let mut house = House::start_with(SHORT).await;
-    check_delivered(&mut house, Answer::Late(Duration::from_millis(200)), 200).await;
+    let mut world = World::start_with(SHORT).await;
+    check_delivered(&mut world, Answer::Late(Duration::from_millis(200)), 200).await;
     let late = Answer::Late(Duration::from_secs(60));
-    let attempt = check_failed(&mut house, late, "timed out").await;
+    let attempt = check_failed(&mut world, late, "timed out").await;
     assert!(attempt.duration_ms >= 1_000);
 }
 
 #[tokio::test]
 async fn broken_connections_and_answers_are_failures() {
-    let mut house = House::start_with(SHORT).await;
-    check_failed(&mut house, Answer::Reset, "connection reset").await;
+    let mut world = World::start_with(SHORT).await;
+    check_failed(&mut world, Answer::Reset, "connection reset").await;
     let half = raw("HTTP/1.1 200 OK\r\nContent-Le");
     check_failed(
-        &mut house,
+        &mut world,
         half,
         "connection closed before message completed",
     )
     .await;
     let other = raw("SSH-2.0-OpenSSH_9.2\r\n");
-    check_failed(&mut house, other, "invalid HTTP version parsed").await;
+    check_failed(&mut world, other, "invalid HTTP version parsed").await;
 }
 
 #[tokio::test]
 async fn a_receiver_that_is_not_there_is_failure() {
-    let mut house = House::start_with(SHORT).await;
+    let mut world = World::start_with(SHORT).await;
     let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/hook", nobody.local_addr().unwrap());
     drop(nobody);
-    let (refused, _) = attempt(&mut house, &url).await;
+    let (refused, _) = attempt(&mut world, &url).await;
     assert_eq!(refused.error(), "connection refused");
     // A plain listener that is called with TLS.
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     let url = receiver.url().replace("http:", "https:");
-    let (garbled, state) = attempt(&mut house, &url).await;
+    let (garbled, state) = attempt(&mut world, &url).await;
     assert_eq!(state, DeliveryStatus::Pending, "{garbled:?}");
     assert_eq!(receiver.received(), []);
-    let (unknown, state) = attempt(&mut house, "http://merchant.invalid/hook").await;
+    let (unknown, state) = attempt(&mut world, "http://merchant.invalid/hook").await;
     assert_eq!(state, DeliveryStatus::Pending, "{unknown:?}");
 }
 
 #[tokio::test]
 async fn a_body_that_never_ends_does_not_undo_a_success() {
-    let mut house = House::start_with(SHORT).await;
+    let mut world = World::start_with(SHORT).await;
     let receiver = Receiver::start(|_, _| Answer::Endless).await;
-    let (endless, state) = attempt(&mut house, &receiver.url()).await;
+    let (endless, state) = attempt(&mut world, &receiver.url()).await;
     assert_eq!(state, DeliveryStatus::Delivered);
     assert_eq!(
         endless.response_excerpt.as_ref().map(String::len),
@@ -132,20 +132,20 @@ async fn a_body_that_never_ends_does_not_undo_a_success() {
         "{} bytes",
         receiver.sent()
     );
-    let dripping = check_delivered(&mut house, Answer::Drip, 200).await;
+    let dripping = check_delivered(&mut world, Answer::Drip, 200).await;
     assert!(dripping.response_excerpt().starts_with("xx"));
     let cut = raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf");
-    let half = check_delivered(&mut house, cut, 200).await;
+    let half = check_delivered(&mut world, cut, 200).await;
     assert_eq!(half.response_excerpt(), "half");
 }
 
 #[tokio::test]
 async fn what_is_kept_of_an_answer_is_short_and_printable() {
-    let mut house = House::start().await;
+    let mut world = World::start().await;
     let mut answer =
         b"HTTP/1.1 500 X\r\nContent-Encoding: gzip\r\n\r\nnot\0 gzip\x1b[31m \xff".to_vec();
     answer.extend("é".repeat(2_000).into_bytes());
-    let attempt = check_failed(&mut house, Answer::Raw(answer), "answered 500").await;
+    let attempt = check_failed(&mut world, Answer::Raw(answer), "answered 500").await;
     let excerpt = attempt.response_excerpt();
     assert!(excerpt.starts_with("not gzip[31m \u{fffd}éé"), "{excerpt}");
     assert!(excerpt.len() <= 1_024 && excerpt.len() > 1_000);
@@ -154,10 +154,10 @@ async fn what_is_kept_of_an_answer_is_short_and_printable() {
 #[tokio::test]
 async fn an_attempt_carries_the_headers_and_no_trace() {
     let receiver = Receiver::always(200).await;
-    let mut house = House::start().await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
-    let id = house.deliver(&merchant_id).await;
-    let delivery = house.in_state(&id, DeliveryStatus::Delivered).await;
+    let mut world = World::start().await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
+    let id = world.deliver(&merchant_id).await;
+    let delivery = world.in_state(&id, DeliveryStatus::Delivered).await;
     let seen = receiver.received().remove(0);
     assert!(seen.head.starts_with("POST /hook HTTP/1.1\r\n"));
     assert_eq!(seen.header("content-type"), "application/json");
@@ -191,11 +191,11 @@ async fn time_travel_waits_for_attempts() {
         _ => Answer::Late(Duration::from_millis(300)),
     })
     .await;
-    let mut house = House::start().await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
-    let id = house.deliver(&merchant_id).await;
-    house.after_attempts(&id, 1).await;
-    house.advance(MINUTE).await;
-    let delivery = house.delivery(&id).await;
+    let mut world = World::start().await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
+    let id = world.deliver(&merchant_id).await;
+    world.after_attempts(&id, 1).await;
+    world.advance(MINUTE).await;
+    let delivery = world.delivery(&id).await;
     assert_eq!(delivery.status(), DeliveryStatus::Delivered);
 }

@@ -7,50 +7,50 @@ use proto::webhooks::{DeliveryStatus, GetDeliveryRequest, RedeliverRequest};
 use tonic::Code;
 
 use crate::{
-    house::{HOUR, House, MINUTE, check_refusal, until},
     receiver::{Answer, Receiver},
+    world::{HOUR, MINUTE, World, check_refusal, until},
 };
 
 #[tokio::test]
 async fn a_failed_redelivery_leaves_the_schedule_as_it_is() {
     let receiver = Receiver::always(500).await;
-    let mut house = House::start_with(&["--webhook-retry-schedule=1m,1h"]).await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
-    let id = house.deliver(&merchant_id).await;
-    let before = house.after_attempts(&id, 1).await;
-    house.redeliver(&id).await;
-    let after = house.after_attempts(&id, 2).await;
+    let mut world = World::start_with(&["--webhook-retry-schedule=1m,1h"]).await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
+    let id = world.deliver(&merchant_id).await;
+    let before = world.after_attempts(&id, 1).await;
+    world.redeliver(&id).await;
+    let after = world.after_attempts(&id, 2).await;
     assert_eq!(after.status(), DeliveryStatus::Pending);
     assert_eq!(after.next_attempt_at, before.next_attempt_at);
     assert!(after.attempts[1].manual && !after.attempts[0].manual);
-    house.advance(MINUTE).await;
-    house.advance(2 * HOUR).await;
-    let exhausted = house.after_attempts(&id, 4).await;
+    world.advance(MINUTE).await;
+    world.advance(2 * HOUR).await;
+    let exhausted = world.after_attempts(&id, 4).await;
     assert_eq!(
         exhausted.status(),
         DeliveryStatus::Exhausted,
         "three of the schedule, one by hand"
     );
-    house.redeliver(&id).await;
-    let still = house.after_attempts(&id, 5).await;
+    world.redeliver(&id).await;
+    let still = world.after_attempts(&id, 5).await;
     assert_eq!(still.status(), DeliveryStatus::Exhausted);
-    house.advance(100 * HOUR).await;
-    house.after_attempts(&id, 5).await;
+    world.advance(100 * HOUR).await;
+    world.after_attempts(&id, 5).await;
 }
 
 #[tokio::test]
 async fn a_successful_redelivery_ends_the_schedule_of_a_pending_delivery() {
     let receiver =
         Receiver::start(|number, _| Answer::Status(if number == 1 { 500 } else { 200 })).await;
-    let mut house = House::start().await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
-    let id = house.deliver(&merchant_id).await;
-    house.after_attempts(&id, 1).await;
-    house.redeliver(&id).await;
-    let delivery = house.in_state(&id, DeliveryStatus::Delivered).await;
+    let mut world = World::start().await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
+    let id = world.deliver(&merchant_id).await;
+    world.after_attempts(&id, 1).await;
+    world.redeliver(&id).await;
+    let delivery = world.in_state(&id, DeliveryStatus::Delivered).await;
     assert_eq!(delivery.next_attempt_at, None);
-    house.advance(100 * HOUR).await;
-    house.after_attempts(&id, 2).await;
+    world.advance(100 * HOUR).await;
+    world.after_attempts(&id, 2).await;
     let seen = receiver.received();
     assert_eq!(seen[0].body, seen[1].body);
     assert_eq!(seen[0].event_id(), seen[1].event_id());
@@ -61,31 +61,31 @@ async fn a_successful_redelivery_ends_the_schedule_of_a_pending_delivery() {
 async fn an_exhausted_delivery_is_delivered_by_hand() {
     let receiver =
         Receiver::start(|number, _| Answer::Status(if number <= 2 { 500 } else { 200 })).await;
-    let mut house = House::start_with(&["--webhook-retry-schedule=1m"]).await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
-    let id = house.deliver(&merchant_id).await;
-    house.advance(HOUR).await;
-    house.in_state(&id, DeliveryStatus::Exhausted).await;
-    house.redeliver(&id).await;
-    house.in_state(&id, DeliveryStatus::Delivered).await;
+    let mut world = World::start_with(&["--webhook-retry-schedule=1m"]).await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
+    let id = world.deliver(&merchant_id).await;
+    world.advance(HOUR).await;
+    world.in_state(&id, DeliveryStatus::Exhausted).await;
+    world.redeliver(&id).await;
+    world.in_state(&id, DeliveryStatus::Delivered).await;
 }
 
 #[tokio::test]
 async fn a_delivered_event_can_be_sent_again_and_stays_delivered() {
     let receiver =
         Receiver::start(|number, _| Answer::Status(if number == 3 { 500 } else { 200 })).await;
-    let mut house = House::start().await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
-    let id = house.deliver(&merchant_id).await;
-    house.in_state(&id, DeliveryStatus::Delivered).await;
+    let mut world = World::start().await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
+    let id = world.deliver(&merchant_id).await;
+    world.in_state(&id, DeliveryStatus::Delivered).await;
     for count in [2, 3] {
-        house.redeliver(&id).await;
-        let delivery = house.after_attempts(&id, count).await;
+        world.redeliver(&id).await;
+        let delivery = world.after_attempts(&id, count).await;
         assert_eq!(delivery.status(), DeliveryStatus::Delivered);
         assert_eq!(delivery.next_attempt_at, None);
     }
-    house.advance(100 * HOUR).await;
-    house.after_attempts(&id, 3).await;
+    world.advance(100 * HOUR).await;
+    world.after_attempts(&id, 3).await;
 }
 
 #[tokio::test]
@@ -95,14 +95,14 @@ async fn a_redelivery_during_an_attempt_follows_it() {
         _ => Answer::Status(200),
     })
     .await;
-    let mut house = House::start().await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
-    let id = house.deliver(&merchant_id).await;
+    let mut world = World::start().await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
+    let id = world.deliver(&merchant_id).await;
     until("the first attempt runs", async || receiver.open() == 1).await;
     for _ in 0..3 {
-        house.redeliver(&id).await;
+        world.redeliver(&id).await;
     }
-    let delivery = house.after_attempts(&id, 4).await;
+    let delivery = world.after_attempts(&id, 4).await;
     assert_eq!(delivery.status(), DeliveryStatus::Delivered);
     let manual: Vec<_> = delivery
         .attempts
@@ -121,15 +121,15 @@ async fn a_redelivery_goes_before_what_waits() {
         _ => Answer::Status(200),
     })
     .await;
-    let mut house = House::start_with(&["--webhook-endpoint-concurrency=1"]).await;
-    let merchant_id = house.endpoint(&receiver.url()).await.merchant_id;
-    let first = house.deliver(&merchant_id).await;
-    house.in_state(&first, DeliveryStatus::Delivered).await;
+    let mut world = World::start_with(&["--webhook-endpoint-concurrency=1"]).await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
+    let first = world.deliver(&merchant_id).await;
+    world.in_state(&first, DeliveryStatus::Delivered).await;
     for _ in 0..5 {
-        house.deliver(&merchant_id).await;
+        world.deliver(&merchant_id).await;
     }
     until("the endpoint is busy", async || receiver.open() == 1).await;
-    house.redeliver(&first).await;
+    world.redeliver(&first).await;
     receiver.release();
     until("all arrive", async || receiver.received().len() == 7).await;
     assert_eq!(
@@ -140,7 +140,7 @@ async fn a_redelivery_goes_before_what_waits() {
 
 #[tokio::test]
 async fn what_is_not_there_is_not_found() {
-    let mut house = House::start().await;
+    let mut world = World::start().await;
     for delivery_id in [
         DeliveryId::new().to_string(),
         "dlv_1".to_owned(),
@@ -149,9 +149,9 @@ async fn what_is_not_there_is_not_found() {
         let request = RedeliverRequest {
             delivery_id: delivery_id.clone(),
         };
-        let answer = house.client.redeliver(request).await;
+        let answer = world.client.redeliver(request).await;
         check_refusal(answer, Code::NotFound, "DELIVERY_NOT_FOUND");
-        let answer = house
+        let answer = world
             .client
             .get_delivery(GetDeliveryRequest { delivery_id })
             .await;

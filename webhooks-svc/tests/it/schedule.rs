@@ -6,8 +6,8 @@ use chassis::clock::Timestamp;
 use proto::webhooks::DeliveryStatus;
 
 use crate::{
-    house::{HOUR, House, MINUTE},
     receiver::{Answer, Receiver},
+    world::{HOUR, MINUTE, World},
 };
 
 /// Delays of spec §6.2.
@@ -29,25 +29,25 @@ fn time(text: &str) -> Timestamp {
 #[tokio::test]
 async fn seven_attempts_at_the_times_of_the_specification_with_a_restart_before_each() {
     let receiver = Receiver::always(500).await;
-    let mut house = House::start().await;
-    let merchant = house.endpoint(&receiver.url()).await.merchant_id;
-    let id = house.deliver(&merchant).await;
-    let mut delivery = house.after_attempts(&id, 1).await;
+    let mut world = World::start().await;
+    let merchant = world.endpoint(&receiver.url()).await.merchant_id;
+    let id = world.deliver(&merchant).await;
+    let mut delivery = world.after_attempts(&id, 1).await;
     for (number, delay) in DELAYS.into_iter().enumerate() {
         let number = number + 1;
         assert_eq!(delivery.status(), DeliveryStatus::Pending);
         let failed_at = time(delivery.attempts.last().unwrap().finished_at());
         assert_eq!(time(delivery.next_attempt_at()), failed_at + delay);
-        house = house.restart().await;
+        world = world.restart().await;
         let shortly_before = failed_at + (delay - 10 * SECOND);
-        house.advance(shortly_before.since(house.clock.now())).await;
+        world.advance(shortly_before.since(world.clock.now())).await;
         assert_eq!(
-            house.delivery(&id).await.attempts.len(),
+            world.delivery(&id).await.attempts.len(),
             number,
             "too early"
         );
-        house.advance(MINUTE).await;
-        delivery = house.delivery(&id).await;
+        world.advance(MINUTE).await;
+        delivery = world.delivery(&id).await;
         assert_eq!(delivery.attempts.len(), number + 1);
         let late = time(&delivery.attempts[number].started_at).since(failed_at + delay);
         assert!(late < SECOND, "{late:?} late");
@@ -55,11 +55,11 @@ async fn seven_attempts_at_the_times_of_the_specification_with_a_restart_before_
     }
     assert_eq!(delivery.status(), DeliveryStatus::Exhausted);
     assert_eq!(delivery.next_attempt_at, None);
-    house.advance(100 * HOUR).await;
-    house = house.restart().await;
-    house.advance(HOUR).await;
+    world.advance(100 * HOUR).await;
+    world = world.restart().await;
+    world.advance(HOUR).await;
     assert_eq!(
-        house.delivery(&id).await.attempts.len(),
+        world.delivery(&id).await.attempts.len(),
         7,
         "exhausted means no more"
     );
@@ -77,12 +77,12 @@ async fn seven_attempts_at_the_times_of_the_specification_with_a_restart_before_
 async fn a_success_ends_the_schedule() {
     let receiver =
         Receiver::start(|number, _| Answer::Status(if number == 3 { 204 } else { 503 })).await;
-    let mut house = House::start().await;
-    let merchant = house.endpoint(&receiver.url()).await.merchant_id;
-    let id = house.deliver(&merchant).await;
-    house.after_attempts(&id, 1).await;
-    house.advance(100 * HOUR).await;
-    let delivery = house.after_attempts(&id, 3).await;
+    let mut world = World::start().await;
+    let merchant = world.endpoint(&receiver.url()).await.merchant_id;
+    let id = world.deliver(&merchant).await;
+    world.after_attempts(&id, 1).await;
+    world.advance(100 * HOUR).await;
+    let delivery = world.after_attempts(&id, 3).await;
     assert_eq!(delivery.status(), DeliveryStatus::Delivered);
     assert_eq!(delivery.next_attempt_at, None);
     let outcomes: Vec<_> = delivery
@@ -103,12 +103,12 @@ async fn a_success_ends_the_schedule() {
 #[tokio::test]
 async fn a_schedule_of_the_configuration_is_kept() {
     let receiver = Receiver::always(500).await;
-    let mut house = House::start_with(&["--webhook-retry-schedule=10s,20s"]).await;
-    let merchant = house.endpoint(&receiver.url()).await.merchant_id;
-    let id = house.deliver(&merchant).await;
-    house.after_attempts(&id, 1).await;
-    house.advance(HOUR).await;
-    let delivery = house.after_attempts(&id, 3).await;
+    let mut world = World::start_with(&["--webhook-retry-schedule=10s,20s"]).await;
+    let merchant = world.endpoint(&receiver.url()).await.merchant_id;
+    let id = world.deliver(&merchant).await;
+    world.after_attempts(&id, 1).await;
+    world.advance(HOUR).await;
+    let delivery = world.after_attempts(&id, 3).await;
     assert_eq!(delivery.status(), DeliveryStatus::Exhausted);
 }
 
@@ -116,24 +116,24 @@ async fn a_schedule_of_the_configuration_is_kept() {
 async fn the_first_exhaustion_marks_the_endpoint_until_a_success() {
     let receiver =
         Receiver::start(|number, _| Answer::Status(if number <= 4 { 500 } else { 200 })).await;
-    let mut house = House::start_with(&["--webhook-retry-schedule=10s"]).await;
-    let merchant = house.endpoint(&receiver.url()).await.merchant_id;
+    let mut world = World::start_with(&["--webhook-retry-schedule=10s"]).await;
+    let merchant = world.endpoint(&receiver.url()).await.merchant_id;
     for _ in 0..2 {
-        let id = house.deliver(&merchant).await;
-        house.after_attempts(&id, 1).await;
-        house.advance(MINUTE).await;
-        house.after_attempts(&id, 2).await;
+        let id = world.deliver(&merchant).await;
+        world.after_attempts(&id, 1).await;
+        world.advance(MINUTE).await;
+        world.after_attempts(&id, 2).await;
     }
-    let deliveries = house.deliveries(&merchant).await;
-    let first = house.delivery(&deliveries[1].delivery_id).await;
+    let deliveries = world.deliveries(&merchant).await;
+    let first = world.delivery(&deliveries[1].delivery_id).await;
     assert_eq!(first.status(), DeliveryStatus::Exhausted);
     assert_eq!(deliveries[0].status(), DeliveryStatus::Exhausted);
-    let endpoint = house.get_endpoint(&merchant).await;
+    let endpoint = world.get_endpoint(&merchant).await;
     assert_eq!(
         endpoint.exhausted_since, first.attempts[1].finished_at,
         "the first one's time"
     );
-    let id = house.deliver(&merchant).await;
-    house.in_state(&id, DeliveryStatus::Delivered).await;
-    assert_eq!(house.get_endpoint(&merchant).await.exhausted_since, None);
+    let id = world.deliver(&merchant).await;
+    world.in_state(&id, DeliveryStatus::Delivered).await;
+    assert_eq!(world.get_endpoint(&merchant).await.exhausted_since, None);
 }

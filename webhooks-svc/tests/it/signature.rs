@@ -10,8 +10,8 @@ use sha2::{Digest as _, Sha256};
 use webhooks_svc::{endpoint::SigningSecrets, signature};
 
 use crate::{
-    house::{HOUR, House, until},
     receiver::{Received, Receiver},
+    world::{HOUR, World, until},
 };
 
 /// Reads secret, time, signature and body, in hex, a line each; prints how many of them agree.
@@ -63,11 +63,11 @@ fn check_signed_by(received: &Received, secrets: &[&str]) {
     assert_eq!(signatures, expected);
 }
 
-async fn rotate(house: &mut House, merchant_id: &str) -> Endpoint {
+async fn rotate(world: &mut World, merchant_id: &str) -> Endpoint {
     let request = RotateSecretRequest {
         merchant_id: merchant_id.to_owned(),
     };
-    house
+    world
         .client
         .rotate_secret(request)
         .await
@@ -78,14 +78,14 @@ async fn rotate(house: &mut House, merchant_id: &str) -> Endpoint {
 #[tokio::test]
 async fn every_attempt_is_signed_in_real_time() {
     let receiver = Receiver::always(500).await;
-    let mut house = House::start().await;
-    let endpoint = house.endpoint(&receiver.url()).await;
-    let id = house.deliver(&endpoint.merchant_id).await;
-    house.after_attempts(&id, 1).await;
-    house.advance(100 * HOUR).await;
+    let mut world = World::start().await;
+    let endpoint = world.endpoint(&receiver.url()).await;
+    let id = world.deliver(&endpoint.merchant_id).await;
+    world.after_attempts(&id, 1).await;
+    world.advance(100 * HOUR).await;
     let seen = receiver.received();
     assert_eq!(seen.len(), 7);
-    let now = house.clock.host_now().unix_seconds();
+    let now = world.clock.host_now().unix_seconds();
     for copy in &seen {
         check_signed_by(copy, &[&endpoint.signing_secret]);
         let (t, _) = parts(copy.header("x-service-signature"));
@@ -99,31 +99,31 @@ async fn every_attempt_is_signed_in_real_time() {
 #[tokio::test]
 async fn after_a_rotation_both_secrets_sign_for_24_hours() {
     let receiver = Receiver::always(200).await;
-    let mut house = House::start().await;
-    let old = house.endpoint(&receiver.url()).await;
+    let mut world = World::start().await;
+    let old = world.endpoint(&receiver.url()).await;
     let merchant_id = old.merchant_id.clone();
-    let new = rotate(&mut house, &merchant_id).await;
+    let new = rotate(&mut world, &merchant_id).await;
     assert_ne!(new.signing_secret, old.signing_secret);
     assert_eq!(
         new.previous_signing_secret.as_ref(),
         Some(&old.signing_secret)
     );
-    let check = async |house: &mut House, secrets: &[&str]| {
+    let check = async |world: &mut World, secrets: &[&str]| {
         let before = receiver.received().len();
-        let id = house.deliver(&merchant_id).await;
-        house.in_state(&id, DeliveryStatus::Delivered).await;
+        let id = world.deliver(&merchant_id).await;
+        world.in_state(&id, DeliveryStatus::Delivered).await;
         check_signed_by(&receiver.received()[before], secrets);
     };
-    check(&mut house, &[&new.signing_secret, &old.signing_secret]).await;
-    house.advance(23 * HOUR).await;
-    let mut house = house.restart().await;
-    check(&mut house, &[&new.signing_secret, &old.signing_secret]).await;
-    let newest = rotate(&mut house, &merchant_id).await;
-    check(&mut house, &[&newest.signing_secret, &new.signing_secret]).await;
-    house.advance(24 * HOUR).await;
-    check(&mut house, &[&newest.signing_secret]).await;
+    check(&mut world, &[&new.signing_secret, &old.signing_secret]).await;
+    world.advance(23 * HOUR).await;
+    let mut world = world.restart().await;
+    check(&mut world, &[&new.signing_secret, &old.signing_secret]).await;
+    let newest = rotate(&mut world, &merchant_id).await;
+    check(&mut world, &[&newest.signing_secret, &new.signing_secret]).await;
+    world.advance(24 * HOUR).await;
+    check(&mut world, &[&newest.signing_secret]).await;
     assert_eq!(
-        house
+        world
             .get_endpoint(&merchant_id)
             .await
             .previous_signing_secret,
@@ -180,14 +180,14 @@ async fn independent_code_agrees_on_ten_thousand_bodies() {
 #[tokio::test]
 async fn two_endpoints_have_two_secrets() {
     let receiver = Receiver::always(200).await;
-    let mut house = House::start().await;
+    let mut world = World::start().await;
     let (one, two) = (
-        house.endpoint(&receiver.url()).await,
-        house.endpoint(&receiver.url()).await,
+        world.endpoint(&receiver.url()).await,
+        world.endpoint(&receiver.url()).await,
     );
-    house.deliver(&one.merchant_id).await;
+    world.deliver(&one.merchant_id).await;
     until("it arrives", async || receiver.received().len() == 1).await;
-    house.deliver(&two.merchant_id).await;
+    world.deliver(&two.merchant_id).await;
     until("it arrives", async || receiver.received().len() == 2).await;
     check_signed_by(&receiver.received()[0], &[&one.signing_secret]);
     check_signed_by(&receiver.received()[1], &[&two.signing_secret]);

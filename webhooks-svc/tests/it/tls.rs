@@ -17,8 +17,8 @@ use rcgen::CertifiedKey;
 use rustls::{ServerConfig, ServerConnection, Stream, pki_types::PrivateKeyDer};
 
 use crate::{
-    house::{payment, until},
     process::Process,
+    world::{payment, until},
 };
 
 /// A receiver with the certificate of `name`; counts the requests that it could read.

@@ -41,7 +41,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 pub type Client = WebhooksClient<grpc::Channel>;
 
 /// A running service with its database and the folder of its clock.
-pub struct House {
+pub struct World {
     pub client: Client,
     pub clock: Clock,
     pub database: TestDb,
@@ -52,7 +52,7 @@ pub struct House {
     running: JoinSet<anyhow::Result<()>>,
 }
 
-impl House {
+impl World {
     pub async fn start() -> Self {
         Self::start_with(&[]).await
     }
