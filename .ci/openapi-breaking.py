@@ -10,8 +10,9 @@ only what it uses is understood.
 """
 
 import copy
-import json
 import sys
+
+import yaml
 
 # More of these is a promise kept for what we send, and a demand for what we are sent.
 UPPER, LOWER = ("maxLength", "maximum"), ("minLength", "minimum", "exclusiveMinimum")
@@ -19,7 +20,7 @@ UPPER, LOWER = ("maxLength", "maximum"), ("minLength", "minimum", "exclusiveMini
 
 class Comparison:
     def __init__(self, old, new):
-        self.old, self.new, self.found = old, new, []
+        self.old, self.new, self.found = resolved(old), resolved(new), []
 
     def tell(self, where, what):
         line = f"{where}: {what}"
@@ -77,12 +78,10 @@ class Comparison:
     def headers(self, where, old, new):
         for name, header in old.get("headers", {}).items():
             there = f"{where} {name}"
-            header = follow(self.old, header)
             other = new.get("headers", {}).get(name)
             if other is None:
                 self.tell(there, "removed")
                 continue
-            other = follow(self.new, other)
             if header.get("required") and not other.get("required"):
                 self.tell(there, "is no longer always there")
             self.schema(there, header["schema"], other["schema"], sent_by_us=True)
@@ -96,7 +95,7 @@ class Comparison:
                 self.schema(where, content["schema"], other["schema"], sent_by_us, is_error)
 
     def schema(self, where, old, new, sent_by_us, is_error=False):
-        old, new = plain(self.old, old), plain(self.new, new)
+        old, new = plain(old), plain(new)
         # What we send may lose values, what we are sent may gain some.
         more, less = (new, old) if sent_by_us else (old, new)
         if not types(more) <= types(less):
@@ -142,20 +141,28 @@ class Comparison:
                 self.tell(f"{where}.{name}", words)
 
 
-def follow(document, json):
-    """What a reference names."""
-    if "$ref" not in json:
-        return json
-    for name in json["$ref"].removeprefix("#/").split("/"):
-        document = document[name.replace("~1", "/")]
-    return document
+def resolved(document):
+    """The document with what its references name in their place."""
+
+    def follow(part):
+        if isinstance(part, list):
+            return [follow(item) for item in part]
+        if not isinstance(part, dict):
+            return part
+        if "$ref" not in part:
+            return {name: follow(member) for name, member in part.items()}
+        named = document
+        for name in part["$ref"].removeprefix("#/").split("/"):
+            named = named[name.replace("~1", "/")]
+        return follow(named)
+
+    return follow(document)
 
 
-def plain(document, schema):
-    """A schema with references followed, `oneOf` with null and `allOf` taken together."""
-    schema = follow(document, schema)
+def plain(schema):
+    """A schema with `oneOf` with null and `allOf` taken together."""
     if "oneOf" in schema:
-        parts = [plain(document, part) for part in schema["oneOf"]]
+        parts = [plain(part) for part in schema["oneOf"]]
         value = next(part for part in parts if types(part) != {"null"})
         value = {**value, "type": sorted(set().union(*map(types, parts)))}
         if "enum" in value:
@@ -163,7 +170,7 @@ def plain(document, schema):
         return value
     whole = {name: part for name, part in schema.items() if name != "allOf"}
     for part in schema.get("allOf", []):
-        part = plain(document, part)
+        part = plain(part)
         properties = dict(whole.get("properties", {}))
         for name, field in part.get("properties", {}).items():
             properties[name] = {**properties.get(name, {}), **field}
@@ -188,9 +195,9 @@ def changes(document):
         ("removed path", ["paths"], lambda it: it.pop("/api/payments/initiate")),
         ("removed event", ["webhooks"], lambda it: it.pop("payout.failed")),
         ("removed status", [*charge, "responses"], lambda it: it.pop("202")),
-        ("removed header", [*charge, "responses", "429", "headers"], lambda it: it.pop("Retry-After")),
+        ("removed header", ["components", "responses", "RateLimited", "headers"], lambda it: it.pop("Retry-After")),
         ("header not always", ["components", "headers", "X-Request-Id"], lambda it: it.update(required=False)),
-        ("new required header", [*charge, "parameters", 0], lambda it: it.update(required=True)),
+        ("new required header", ["components", "parameters", "IdempotencyKey"], lambda it: it.update(required=True)),
         ("removed field in an answer", ["components", "schemas", "ChargeShown", "properties"], lambda it: it.pop("method")),
         ("field not always in an answer", ["components", "schemas", "ChargeShown", "required"], lambda it: it.remove("method")),
         ("field of another type in an answer", ["components", "schemas", "Timestamp"], lambda it: it.update(type="integer")),
@@ -212,15 +219,21 @@ def changes(document):
         yield what, changed
 
 
+def read(file):
+    """A document, in YAML or in JSON, which is YAML as well."""
+    with open(file, encoding="utf-8") as text:
+        return yaml.safe_load(text)
+
+
 def main(arguments):
     if arguments[0] == "--test":
-        document = json.load(open(arguments[1]))
+        document = read(arguments[1])
         missed = [what for what, new in changes(document) if not Comparison(document, new).run()]
         if missed or Comparison(document, document).run():
             sys.exit(f"breaking changes are not found: {missed}")
         print(f"breaking changes that are made for the test are found: {len(list(changes(document)))}")
         return
-    old, new = (json.load(open(file)) for file in arguments)
+    old, new = map(read, arguments)
     found = Comparison(old, new).run()
     if found and old["info"]["version"].split(".")[0] != new["info"]["version"].split(".")[0]:
         print(f"a new major version; {len(found)} breaking changes")

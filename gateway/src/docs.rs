@@ -11,17 +11,21 @@ use http::{
     header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY},
 };
 use sha2::{Digest as _, Sha256};
+use yaml_serde::Value;
 
 use crate::{
-    api::openapi::{self, DOCUMENT, json::Json},
+    api::openapi::{self, DOCUMENT},
     error::Error,
 };
 
 const STYLE: &str = include_str!("../assets/docs.css");
 
+/// A longer list of values, such as all currencies, helps nobody.
+const VALUES_SHOWN_MAX: usize = 20;
+
 /// The page, its tag, and the policy that lets its own style in and nothing else.
 static PAGE: LazyLock<Result<(String, String, HeaderValue), String>> = LazyLock::new(|| {
-    let page = Page::of(&DOCUMENT)
+    let page = Page::of(&openapi::resolved(&DOCUMENT, &DOCUMENT))
         .render()
         .map_err(|error| error.to_string())?;
     let tag = openapi::entity_tag(&page);
@@ -120,7 +124,19 @@ struct ErrorShown {
 struct Rich(String);
 
 impl Rich {
-    fn of(text: &str) -> Self {
+    fn of(text: &Value) -> Self {
+        Self::marked(string(text))
+    }
+
+    fn paragraphs(text: &Value) -> Vec<Self> {
+        let paragraphs = string(text).split("\n\n");
+        paragraphs
+            .filter(|text| !text.is_empty())
+            .map(Self::marked)
+            .collect()
+    }
+
+    fn marked(text: &str) -> Self {
         let escaped = text
             .replace('&', "&amp;")
             .replace('<', "&lt;")
@@ -133,96 +149,71 @@ impl Rich {
         });
         Self(marked.collect())
     }
-
-    fn paragraphs(text: &str) -> Vec<Self> {
-        let paragraphs = text.split("\n\n").filter(|text| !text.is_empty());
-        paragraphs.map(Self::of).collect()
-    }
 }
 
 impl Page {
-    fn of(document: &Json) -> Self {
-        let info = document.get("info").expect("every document has it");
-        let mut page = Self {
+    fn of(document: &Value) -> Self {
+        let groups = items(&document["tags"]).iter().map(|tag| Group {
+            id: string(&tag["name"]).to_lowercase().replace(' ', "-"),
+            name: text(&tag["name"]),
+            about: Rich::of(&tag["description"]),
+            operations: operations(document, &tag["name"]),
+        });
+        Self {
             style: STYLE,
-            title: info.text_of("title").to_owned(),
-            introduction: Rich::paragraphs(info.text_of("description")),
-            groups: Vec::new(),
+            title: text(&document["info"]["title"]),
+            introduction: Rich::paragraphs(&document["info"]["description"]),
+            groups: groups.collect(),
             errors: errors(document),
-            error_fields: fields(
-                document,
-                document.at(&["components", "schemas", "Error"]),
-                0,
-            ),
-        };
-        let tags = document.get("tags").map(Json::items).unwrap_or_default();
-        for tag in tags {
-            let name = tag.text_of("name");
-            page.groups.push(Group {
-                id: name.to_lowercase().replace(' ', "-"),
-                name: name.to_owned(),
-                about: Rich::of(tag.text_of("description")),
-                operations: operations(document, name),
-            });
+            error_fields: fields(&document["components"]["schemas"]["Error"], 0),
         }
-        page
     }
 }
 
 /// The operations and events of one tag, in the document's order.
-fn operations(document: &Json, tag: &str) -> Vec<Operation> {
+fn operations(document: &Value, tag: &Value) -> Vec<Operation> {
     let parts = ["paths", "webhooks"].into_iter();
-    let items = parts.flat_map(|part| {
-        let items = document.get(part).into_iter().flat_map(Json::members);
-        items.map(move |(path, item)| (part, path, item))
+    let addresses = parts.flat_map(|part| {
+        members(&document[part]).map(move |(path, methods)| (part == "webhooks", path, methods))
     });
-    let mut found = Vec::new();
-    for (part, path, item) in items {
-        for (method, operation) in item.members() {
-            let tags = operation.get("tags").map(Json::items).unwrap_or_default();
-            if tags.iter().any(|one| one.text() == Some(tag)) {
-                let method = if part == "paths" { method } else { "" };
-                found.push(Operation::of(document, method, path, operation));
-            }
-        }
-    }
-    found
+    let operations = addresses.flat_map(|(is_event, path, methods)| {
+        members(methods).map(move |(method, it)| (if is_event { "" } else { method }, path, it))
+    });
+    operations
+        .filter(|(_, _, operation)| items(&operation["tags"]).contains(tag))
+        .map(|(method, path, operation)| Operation::of(method, path, operation))
+        .collect()
 }
 
 impl Operation {
-    fn of(document: &Json, method: &str, path: &str, operation: &Json) -> Self {
-        let media = operation.at(&["requestBody", "content", "application/json"]);
-        let schema = media.and_then(|media| media.get("schema"));
-        let responses = || {
-            operation
-                .get("responses")
-                .into_iter()
-                .flat_map(Json::members)
-        };
-        let is_refusal = |response: &Json| {
-            response
-                .at(&["content", "application/json", "schema", "allOf"])
-                .is_some()
-        };
+    fn of(method: &str, path: &str, operation: &Value) -> Self {
+        let media = json_of(&operation["requestBody"]);
+        let responses = || members(&operation["responses"]);
         Self {
-            id: operation.text_of("operationId").to_owned(),
+            id: text(&operation["operationId"]),
             method: method.to_uppercase(),
             path: path.to_owned(),
-            name: operation.text_of("summary").to_owned(),
-            is_deprecated: operation.get("deprecated").is_some(),
-            about: Rich::paragraphs(operation.text_of("description")),
-            parameters: parameters(document, operation),
-            body: fields(document, schema, 0),
+            name: text(&operation["summary"]),
+            is_deprecated: operation["deprecated"] == true,
+            about: Rich::paragraphs(&operation["description"]),
+            parameters: items(&operation["parameters"])
+                .iter()
+                .map(Field::of_parameter)
+                .collect(),
+            body: fields(&media["schema"], 0),
             examples: match method {
-                "" => events(media),
+                "" => vec![Example {
+                    name: "Body".to_owned(),
+                    text: pretty(&media["example"]),
+                }],
                 _ => calls(method, path, operation, media),
             },
             answers: responses()
-                .filter(|(_, response)| !is_refusal(response))
-                .map(|(status, response)| Answer::of(document, status, response))
+                .filter(|(_, response)| codes(response).is_empty())
+                .map(|(status, response)| Answer::of(status, response))
                 .collect(),
             refusals: responses()
-                .filter(|(_, response)| is_refusal(response))
+                .filter(|(_, response)| !codes(response).is_empty())
                 .map(|(status, response)| Refusal {
                     status: status.to_owned(),
                     codes: codes(response),
@@ -233,254 +224,186 @@ impl Operation {
 }
 
 impl Answer {
-    fn of(document: &Json, status: &str, response: &Json) -> Self {
-        let media = response.at(&["content", "application/json"]);
-        let schema = media.and_then(|media| media.get("schema"));
-        let headers = response.get("headers").into_iter().flat_map(Json::members);
-        let examples = media.and_then(|media| media.get("examples"));
-        let examples = examples.into_iter().flat_map(Json::members);
+    fn of(status: &str, response: &Value) -> Self {
+        let media = json_of(response);
+        let examples = members(&media["examples"]).map(|(_, example)| Example {
+            name: text(&example["summary"]),
+            text: pretty(&example["value"]),
+        });
         Self {
             status: status.to_owned(),
-            about: Rich::of(response.text_of("description")),
-            headers: headers
-                .map(|(name, header)| {
-                    let header = resolve(document, header);
-                    let schema = header.get("schema").unwrap_or(header);
-                    Field::of(document, name, schema, is_required(header), 0)
-                        .told(header.text_of("description"))
-                })
+            about: Rich::of(&response["description"]),
+            headers: members(&response["headers"])
+                .map(|(name, header)| Field::of_header(name, header))
                 .collect(),
-            fields: fields(document, schema, 0),
-            examples: examples
-                .map(|(_, example)| Example {
-                    name: example.text_of("summary").to_owned(),
-                    text: example.get("value").map(Json::pretty).unwrap_or_default(),
-                })
-                .collect(),
+            fields: fields(&media["schema"], 0),
+            examples: examples.collect(),
         }
     }
 }
 
 impl Field {
-    fn of(document: &Json, name: &str, schema: &Json, is_required: bool, depth: usize) -> Self {
-        let told = schema.text_of("description");
-        let (value, may_be_null) = value_of(document, schema);
-        let general = value.text_of("description");
-        let mut about = told.to_owned();
-        if general != told {
-            about = format!("{told} {general}").trim().to_owned();
-        }
-        let values = value.get("enum").map(Json::items).unwrap_or_default();
-        let values: Vec<String> = values
-            .iter()
-            .filter_map(Json::text)
-            .map(str::to_owned)
-            .collect();
-        let mut kind = kind(value);
-        if may_be_null {
-            kind += " or null";
-        }
-        if let Some(default) = schema.get("default").and_then(Json::text) {
-            kind += &format!(", {default} if left out");
+    fn of(name: &str, schema: &Value, is_required: bool, depth: usize) -> Self {
+        let values = items(&schema["enum"]).iter().filter_map(Value::as_str);
+        let mut values: Vec<String> = values.map(str::to_owned).collect();
+        if values.len() > VALUES_SHOWN_MAX {
+            values.clear();
         }
         Self {
             name: name.to_owned(),
             depth,
             is_required,
-            kind,
-            // A list of all currencies helps nobody.
-            values: if values.len() > 20 {
-                Vec::new()
-            } else {
-                values
-            },
-            about: Rich::of(&about),
+            kind: kind(schema),
+            values,
+            about: Rich::of(&schema["description"]),
         }
     }
 
-    fn told(self, about: &str) -> Self {
+    /// Of a header, whose own words say more than its type's.
+    fn of_header(name: &str, header: &Value) -> Self {
         Self {
-            about: Rich::of(about),
-            ..self
+            about: Rich::of(&header["description"]),
+            ..Self::of(name, &header["schema"], header["required"] == true, 0)
         }
     }
-}
 
-/// What a reference names.
-fn resolve<'a>(document: &'a Json, json: &'a Json) -> &'a Json {
-    let Some(pointer) = json.get("$ref").and_then(Json::text) else {
-        return json;
-    };
-    let path: Vec<&str> = pointer.trim_start_matches("#/").split('/').collect();
-    document.at(&path).unwrap_or(json)
-}
-
-/// A schema without its wrapping, and whether it may be null.
-fn value_of<'a>(document: &'a Json, schema: &'a Json) -> (&'a Json, bool) {
-    let choices = schema.get("oneOf").map(Json::items).unwrap_or_default();
-    let is_null = |choice: &&Json| choice.text_of("type") == "null";
-    let Some(value) = choices.iter().find(|choice| !is_null(choice)) else {
-        let value = resolve(document, schema);
-        let types = value.get("type").map(Json::items).unwrap_or_default();
-        return (value, types.iter().any(|one| one.text() == Some("null")));
-    };
-    (
-        resolve(document, value),
-        choices.iter().any(|one| is_null(&one)),
-    )
+    fn of_parameter(parameter: &Value) -> Self {
+        let field = Self::of_header(string(&parameter["name"]), parameter);
+        Self {
+            kind: format!("{} ({})", field.kind, string(&parameter["in"])),
+            ..field
+        }
+    }
 }
 
 /// The type with its limits, in words.
-fn kind(schema: &Json) -> String {
-    let types = schema.get("type").map(Json::items).unwrap_or_default();
-    let only = types
-        .iter()
-        .filter_map(Json::text)
-        .find(|one| *one != "null");
-    let mut kind = only.unwrap_or(schema.text_of("type")).to_owned();
-    let number = |name| schema.get(name).map(Json::pretty);
-    match (number("minLength"), number("maxLength")) {
+fn kind(schema: &Value) -> String {
+    let types = match &schema["type"] {
+        Value::Sequence(types) => types.as_slice(),
+        only => std::slice::from_ref(only),
+    };
+    let only = types.iter().find(|one| **one != "null");
+    let mut kind = only.map(text).unwrap_or_default();
+    let limit = |name: &str| Some(&schema[name]).filter(|it| !it.is_null()).map(pretty);
+    match (limit("minLength"), limit("maxLength")) {
         (Some(min), Some(max)) => kind += &format!(", {min} to {max} characters"),
         (None, Some(max)) => kind += &format!(", at most {max} characters"),
         _ => {}
     }
-    if let Some(minimum) = number("minimum") {
+    if let Some(minimum) = limit("minimum") {
         kind += &format!(", at least {minimum}");
     }
-    if let Some(minimum) = number("exclusiveMinimum") {
+    if let Some(minimum) = limit("exclusiveMinimum") {
         kind += &format!(", more than {minimum}");
     }
-    if let Some(maximum) = number("maximum") {
+    if let Some(maximum) = limit("maximum") {
         kind += &format!(", at most {maximum}");
+    }
+    if types.iter().any(|one| one == "null") {
+        kind += " or null";
+    }
+    if let Some(default) = schema["default"].as_str() {
+        kind += &format!(", {default} if left out");
     }
     kind
 }
 
-/// The fields of an object, each followed by those inside it.
-fn fields(document: &Json, schema: Option<&Json>, depth: usize) -> Vec<Field> {
-    let Some(schema) = schema else {
-        return Vec::new();
-    };
-    let (object, _) = value_of(document, schema);
-    let object = object
-        .get("items")
-        .map_or(object, |items| resolve(document, items));
-    let required = object.get("required").map(Json::items).unwrap_or_default();
-    let properties = object.get("properties").into_iter().flat_map(Json::members);
+/// The fields of an object, or of an array's objects, each followed by those inside it.
+fn fields(schema: &Value, depth: usize) -> Vec<Field> {
+    let object = schema.get("items").unwrap_or(schema);
+    let required = items(&object["required"]);
     let mut found = Vec::new();
-    for (name, property) in properties {
-        let is_required = required.iter().any(|one| one.text() == Some(name));
-        found.push(Field::of(document, name, property, is_required, depth));
-        found.extend(fields(document, Some(property), depth + 1));
+    for (name, property) in members(&object["properties"]) {
+        let is_required = required.iter().any(|one| one == name);
+        found.push(Field::of(name, property, is_required, depth));
+        found.extend(fields(property, depth + 1));
     }
     found
 }
 
-fn parameters(document: &Json, operation: &Json) -> Vec<Field> {
-    let parameters = operation.get("parameters").map(Json::items);
-    let parameters = parameters.unwrap_or_default().iter();
-    let shown = parameters.map(|parameter| {
-        let schema = parameter.get("schema").unwrap_or(parameter);
-        let is_required = is_required(parameter);
-        let name = parameter.text_of("name");
-        let field = Field::of(document, name, schema, is_required, 0);
-        let kind = format!("{} ({})", field.kind, parameter.text_of("in"));
-        Field { kind, ..field }.told(parameter.text_of("description"))
-    });
-    shown.collect()
-}
-
-fn is_required(json: &Json) -> bool {
-    json.get("required").is_some_and(|it| it.pretty() == "true")
-}
-
 /// How to call an operation, once for each example.
-fn calls(method: &str, path: &str, operation: &Json, media: Option<&Json>) -> Vec<Example> {
-    let mut address = format!("\"$API{path}\"");
+fn calls(method: &str, path: &str, operation: &Value, media: &Value) -> Vec<Example> {
+    let mut address = path.to_owned();
     let mut headers = "  -H \"Authorization: Bearer $KEY\"".to_owned();
-    let parameters = operation.get("parameters").map(Json::items);
-    for parameter in parameters.unwrap_or_default() {
-        let name = parameter.text_of("name");
-        if parameter.text_of("in") == "path" {
-            let examples = parameter.at(&["schema", "examples"]).map(Json::items);
-            let example = examples.unwrap_or_default().first().and_then(Json::text);
-            address = address.replace(&format!("{{{name}}}"), example.unwrap_or_default());
+    for parameter in items(&operation["parameters"]) {
+        let name = string(&parameter["name"]);
+        if parameter["in"] == "path" {
+            let example = string(&parameter["schema"]["examples"][0]);
+            address = address.replace(&format!("{{{name}}}"), example);
         } else {
-            let example = parameter.text_of("example");
+            let example = string(&parameter["example"]);
             headers += &format!(" \\\n  -H \"{name}: {example}\"");
         }
     }
+    let call = format!("curl \"$API{address}\" \\\n{headers}");
     if method == "get" {
-        let text = format!("curl {address} \\\n{headers}");
         let name = "Call".to_owned();
-        return vec![Example { name, text }];
+        return vec![Example { name, text: call }];
     }
-    let examples = media.and_then(|media| media.get("examples"));
-    let examples = examples.into_iter().flat_map(Json::members);
-    let shown = examples.map(|(_, example)| {
-        let body = example.get("value").map(Json::pretty).unwrap_or_default();
+    let shown = members(&media["examples"]).map(|(_, example)| {
+        let body = pretty(&example["value"]);
+        let body = format!("-H \"Content-Type: application/json\" \\\n  -d '{body}'");
         Example {
-            name: example.text_of("summary").to_owned(),
-            text: format!(
-                "curl {address} \\\n{headers} \\\n  -H \"Content-Type: application/json\" \\\n  \
-                 -d '{body}'"
-            ),
+            name: text(&example["summary"]),
+            text: format!("{call} \\\n  {body}"),
         }
     });
     shown.collect()
 }
 
-/// What is sent for an event.
-fn events(media: Option<&Json>) -> Vec<Example> {
-    let example = media.and_then(|media| media.get("example"));
-    let shown = example.map(|example| Example {
-        name: "Body".to_owned(),
-        text: example.pretty(),
-    });
-    shown.into_iter().collect()
-}
-
-/// The codes of a refusal.
-fn codes(response: &Json) -> Vec<String> {
-    let all = response.at(&["content", "application/json", "schema", "allOf"]);
-    let all = all.map(Json::items).unwrap_or_default();
-    let codes = all
-        .iter()
-        .find_map(|part| part.at(&["properties", "code", "enum"]));
-    let codes = codes.map(Json::items).unwrap_or_default();
-    codes
-        .iter()
-        .filter_map(Json::text)
-        .map(str::to_owned)
-        .collect()
+/// The codes of a response that is an error; none of any other.
+fn codes(response: &Value) -> Vec<String> {
+    let parts = items(&json_of(response)["schema"]["allOf"]).iter();
+    let codes = parts.flat_map(|part| items(&part["properties"]["code"]["enum"]));
+    codes.map(text).collect()
 }
 
 /// Every error of every operation, once, by status.
-fn errors(document: &Json) -> Vec<ErrorShown> {
-    let items = document.get("paths").into_iter().flat_map(Json::members);
-    let operations = items.flat_map(|(_, item)| item.members());
-    let responses = operations.flat_map(|(_, operation)| {
-        let responses = operation.get("responses").into_iter();
-        responses.flat_map(Json::members)
-    });
+fn errors(document: &Value) -> Vec<ErrorShown> {
+    let operations = members(&document["paths"]).flat_map(|(_, methods)| members(methods));
+    let responses = operations.flat_map(|(_, operation)| members(&operation["responses"]));
     let mut errors = Vec::<ErrorShown>::new();
     for (status, response) in responses.filter(|(_, response)| !codes(response).is_empty()) {
-        let examples = response.at(&["content", "application/json", "examples"]);
-        for (_, example) in examples.into_iter().flat_map(Json::members) {
-            let Some(value) = example.get("value") else {
-                continue;
-            };
-            let text = value.text_of("error");
-            if errors.iter().any(|known| known.text == text) {
-                continue;
+        for (_, example) in members(&json_of(response)["examples"]) {
+            let said = string(&example["value"]["error"]);
+            if errors.iter().all(|known| known.text != said) {
+                errors.push(ErrorShown {
+                    status: status.to_owned(),
+                    code: text(&example["value"]["code"]),
+                    text: said.to_owned(),
+                });
             }
-            errors.push(ErrorShown {
-                status: status.to_owned(),
-                code: value.text_of("code").to_owned(),
-                text: text.to_owned(),
-            });
         }
     }
     errors.sort_by(|one, other| one.status.cmp(&other.status));
     errors
+}
+
+/// What a request or a response says of its JSON.
+fn json_of(body: &Value) -> &Value {
+    &body["content"]["application/json"]
+}
+
+/// The members of an object, in order; none of anything else.
+fn members(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let members = value.as_mapping().into_iter().flatten();
+    members.map(|(name, member)| (string(name), member))
+}
+
+/// The items of an array; none of anything else.
+fn items(value: &Value) -> &[Value] {
+    value.as_sequence().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// A string; empty where there is none.
+fn string(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn text(value: &Value) -> String {
+    string(value).to_owned()
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).expect("the document is JSON")
 }

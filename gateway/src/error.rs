@@ -14,12 +14,8 @@ use http::{
 use serde::Serialize;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
-use utoipa::ToSchema;
 
-use crate::{
-    api::openapi::schemas,
-    field_error::{FieldCode, FieldError},
-};
+use crate::field_error::{FieldCode, FieldError};
 
 /// Why a request was not done.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -220,8 +216,7 @@ impl Error {
 }
 
 /// The body of every answer that is an error.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Error)]
+#[derive(Serialize)]
 pub struct Body<'a> {
     /// For people; its words may change.
     error: &'a str,
@@ -231,11 +226,9 @@ pub struct Body<'a> {
     request_id: &'a str,
     /// With KYC_NOT_APPROVED only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = schemas::KycStatus, required = false)]
     kyc_status: Option<Option<&'a str>>,
     /// With VALIDATION_ERROR only: everything that is wrong, at once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Vec<FieldError>, required = false)]
     fields: Option<&'a [FieldError]>,
 }
 

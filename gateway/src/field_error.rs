@@ -1,28 +1,32 @@
 //! What can be wrong with a field of a request.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Display};
 
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde::{Serialize, Serializer};
 
-/// What is wrong with a field, for programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum FieldCode {
-    Required,
-    InvalidType,
-    NotPositive,
-    TooManyDecimals,
-    OutOfRange,
-    TooLong,
-    ControlCharacter,
-    UnknownCurrency,
-    UnsupportedCurrency,
-    UnknownProvider,
-    InvalidEmail,
-    InvalidUrl,
-    InvalidPhone,
-    InvalidFormat,
+chassis::closed_list! {
+    /// What is wrong with a field, for programs.
+    pub enum FieldCode: "a field's code" {
+        Required = "REQUIRED",
+        InvalidType = "INVALID_TYPE",
+        NotPositive = "NOT_POSITIVE",
+        TooManyDecimals = "TOO_MANY_DECIMALS",
+        OutOfRange = "OUT_OF_RANGE",
+        TooLong = "TOO_LONG",
+        ControlCharacter = "CONTROL_CHARACTER",
+        UnknownCurrency = "UNKNOWN_CURRENCY",
+        UnsupportedCurrency = "UNSUPPORTED_CURRENCY",
+        UnknownProvider = "UNKNOWN_PROVIDER",
+        InvalidEmail = "INVALID_EMAIL",
+        InvalidUrl = "INVALID_URL",
+        InvalidPhone = "INVALID_PHONE",
+        InvalidFormat = "INVALID_FORMAT",
+    }
+}
+
+/// Writes a word of a closed list as JSON.
+pub fn as_word<S: Serializer>(word: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(word)
 }
 
 /// What is wrong with a field.
@@ -40,11 +44,11 @@ impl Fault {
 }
 
 /// One entry of `fields` in the answer to a request that was refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldError {
     /// The field, or the header.
-    #[schema(value_type = String)]
     pub field: Cow<'static, str>,
+    #[serde(serialize_with = "as_word")]
     pub code: FieldCode,
     /// For people; reads on from the field's name.
     pub message: &'static str,

@@ -15,59 +15,14 @@ use http::{HeaderMap, StatusCode};
 use proto::charges::{ChargeAnswer, ChargeStatus, CreateChargeRequest, Provider};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
 use super::{
     amount,
     body::Object,
     fields::{self, Fields},
-    idempotency::{self, IdempotencyKey, IdempotencyKeyHeader},
-    openapi::schemas,
+    idempotency::{self, IdempotencyKey},
 };
 use crate::{Edge, backend, error::Error, merchant::Merchant};
-
-/// A debit of a payer's mobile money wallet.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "documents what Debit::parse reads")]
-pub struct ChargeRequest {
-    /// What to debit.
-    #[schema(value_type = schemas::CediAmount)]
-    amount: (),
-    /// The number of the payer's wallet.
-    #[schema(value_type = schemas::GhanaMobileNumber)]
-    mobile_number: (),
-    provider: ProviderGiven,
-    /// GHS, the only one.
-    #[schema(default = "GHS")]
-    currency: Option<ChargeCurrency>,
-    /// Shown on the payer's prompt where the network supports it.
-    #[schema(value_type = Option<schemas::Description>)]
-    description: (),
-    /// Kept with the transaction; added to the customer directory once the charge settles.
-    #[schema(value_type = Option<schemas::Email>)]
-    payer_email: (),
-    /// Names the payer in the customer directory.
-    #[schema(value_type = Option<schemas::PersonName>)]
-    payer_name: (),
-}
-
-/// The network that the payer's wallet is with. It is never inferred from the number.
-#[derive(ToSchema)]
-#[schema(as = Provider, rename_all = "UPPERCASE")]
-#[expect(dead_code, reason = "documents what fields::provider reads")]
-enum ProviderGiven {
-    Mtn,
-    Telecel,
-    At,
-}
-
-/// The one currency of direct charges.
-#[derive(ToSchema)]
-#[schema(rename_all = "UPPERCASE")]
-#[expect(dead_code, reason = "documents what fields::charge_currency reads")]
-enum ChargeCurrency {
-    Ghs,
-}
 
 /// What a merchant asks for.
 #[derive(Debug)]
@@ -81,30 +36,19 @@ struct Debit {
     key: IdempotencyKey,
 }
 
-/// A charge as the two POSTs answer it.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ChargeAnswered {
-    /// Names the charge, for its OTP and for reading it.
-    #[schema(value_type = schemas::Reference)]
+/// `ChargeAnswered` of the contract: a charge as the two POSTs answer it.
+#[derive(Debug, Serialize)]
+struct ChargeAnswered {
     reference: String,
-    #[schema(value_type = schemas::TransactionId)]
     transaction_id: String,
-    /// Every charge has a session.
-    #[schema(value_type = schemas::SessionId)]
     session_id: String,
     status: StatusAnswered,
-    /// What is debited.
-    #[schema(value_type = schemas::CediAmount)]
     amount: Box<RawValue>,
-    #[schema(value_type = ChargeCurrency)]
     currency: &'static str,
-    /// For people: what the payer does next, or why the charge was rejected.
     message: String,
 }
 
-/// INITIATED: the payer has the prompt; wait for the webhook. OTP_REQUIRED: collect the code that
-/// the payer was texted and submit it. FAILED: rejected; the message says why.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 enum StatusAnswered {
     Initiated,
@@ -112,24 +56,6 @@ enum StatusAnswered {
     Failed,
 }
 
-/// Charge a wallet
-///
-/// Debits a mobile money wallet from your backend, without a page. The payer approves on the
-/// phone. Some networks want a code first: the answer is then OTP_REQUIRED, and you submit the
-/// code.
-///
-/// A 422 is not a refused request: the charge exists, was rejected outright, and can be read.
-#[utoipa::path(
-    post,
-    path = "/api/v1/payments/charge",
-    tag = "Charges",
-    params(IdempotencyKeyHeader),
-    request_body = ChargeRequest,
-    responses(
-        (status = 202, description = "The charge is under way.", body = ChargeAnswered),
-        (status = 422, description = "The charge was rejected outright: its status is FAILED.", body = ChargeAnswered),
-    ),
-)]
 pub async fn charge(
     State(edge): State<Arc<Edge>>,
     Extension(merchant): Extension<Arc<Merchant>>,

@@ -153,19 +153,6 @@ pub fn currency(value: &RawValue) -> Result<Currency, Fault> {
     })
 }
 
-/// Every code that [`currency`] takes, in alphabetical order.
-pub fn currencies() -> Vec<String> {
-    let letters = || 'A'..='Z';
-    let codes = letters().flat_map(|first| {
-        letters().flat_map(move |second| {
-            letters().map(move |third| String::from_iter([first, second, third]))
-        })
-    });
-    codes
-        .filter(|code| code.parse::<Currency>().is_ok())
-        .collect()
-}
-
 /// GHS, the only currency of a direct charge (spec §4.3).
 pub fn charge_currency(value: &RawValue) -> Result<Currency, Fault> {
     if string(value)? == Currency::GHS.code() {

@@ -1,7 +1,6 @@
 //! The Idempotency-Key header (design "Idempotency-Key").
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use utoipa::IntoParams;
 use uuid::Uuid;
 
 use crate::field_error::{Fault, FieldCode};
@@ -12,26 +11,6 @@ pub const HEADER: &str = "Idempotency-Key";
 const KEY_CHARACTERS_MAX: usize = 255;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-
-/// The header, as the document describes it.
-#[derive(IntoParams)]
-#[into_params(parameter_in = Header)]
-#[expect(dead_code, reason = "documents what IdempotencyKey::of reads")]
-pub struct IdempotencyKeyHeader {
-    /// Makes a repeat safe: the same request with the same key is carried out once, and a repeat
-    /// is given the first answer, marked `Idempotent-Replayed: true`. Another request with the
-    /// same key is refused with 409. Kept until 24 hours after the payment has ended. 1 to 255
-    /// visible ASCII characters; best a new UUID, or your order's number.
-    #[param(
-        rename = "Idempotency-Key",
-        min_length = 1,
-        max_length = 255,
-        pattern = "^[!-~]*$",
-        example = "order-17",
-        required = false
-    )]
-    idempotency_key: String,
-}
 
 /// The key under which a request is carried out once.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,46 +15,16 @@ use http::{HeaderMap, StatusCode};
 use proto::sessions::{CreateSessionRequest, Payer};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
 use super::{
     amount,
     body::Object,
     fields::{self, Fields},
-    idempotency::{self, IdempotencyKey, IdempotencyKeyHeader},
-    openapi::schemas,
+    idempotency::{self, IdempotencyKey},
 };
-use crate::{Edge, backend, checkout::quote::Rates, error::Error, merchant::Merchant};
-
-/// A payment session that a payer can open and pay.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "documents what Order::parse reads")]
-pub struct InitiateRequest {
-    /// What the payer is asked for.
-    #[schema(value_type = schemas::Amount)]
-    amount: (),
-    /// The currency of the amount. Where the operator has no exchange rate for it, the answer carries
-    /// a warning: the session cannot be paid until there is one.
-    #[schema(value_type = Option<schemas::Currency>, default = "USD")]
-    currency: (),
-    /// Shown at checkout.
-    #[schema(value_type = Option<schemas::Description>)]
-    description: (),
-    /// Where the payer is sent after paying, with `session_id` and `status` added. Being sent
-    /// there is no proof of payment.
-    #[schema(value_type = Option<schemas::WebAddress>)]
-    redirect_url: (),
-    /// Will become required. While it is left out, the answer carries a warning.
-    #[schema(value_type = Option<schemas::Email>)]
-    customer_email: (),
-    /// Shown in the customer directory.
-    #[schema(value_type = Option<schemas::PersonName>)]
-    customer_name: (),
-    /// Fills in the mobile money number at checkout. While it is left out, the answer carries a
-    /// warning.
-    #[schema(value_type = Option<schemas::PhoneNumber>)]
-    customer_phone: (),
-}
+use crate::{
+    Edge, backend, checkout::quote::Rates, error::Error, field_error::as_word, merchant::Merchant,
+};
 
 /// What a merchant asks for.
 #[derive(Debug)]
@@ -68,61 +38,37 @@ struct Order {
     key: IdempotencyKey,
 }
 
-/// A new payment session.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct SessionCreated {
-    #[schema(value_type = schemas::SessionId)]
+/// `SessionCreated` of the contract.
+#[derive(Debug, Serialize)]
+struct SessionCreated {
     session_id: String,
-    /// Hand this address to the payer.
-    #[schema(
-        format = "uri",
-        examples("https://pay.example.com/pay/3f0d6c1e-6a0b-4a52-9a2b-7d1c1a5a8e10")
-    )]
     payment_url: String,
-    #[schema(value_type = schemas::Amount)]
     amount: Box<RawValue>,
-    #[schema(value_type = schemas::Currency)]
     currency: &'static str,
-    /// 24 hours after its creation.
-    #[schema(value_type = schemas::Timestamp)]
     expires_at: String,
-    /// Left out when there is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false)]
     warnings: Vec<Warning>,
 }
 
 /// Tells of a field that was left out and had better be sent, or of a currency in which nobody can
-/// pay yet. More codes may come: ignore one that you do not know.
-#[derive(Debug, Serialize, ToSchema)]
+/// pay yet.
+#[derive(Debug, Serialize)]
 struct Warning {
+    #[serde(serialize_with = "as_word")]
     code: WarningCode,
-    /// The field that it is about.
     field: &'static str,
-    /// For people.
     message: &'static str,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-enum WarningCode {
-    CustomerEmailOmitted,
-    CustomerPhoneOmitted,
-    CurrencyWithoutRate,
+chassis::closed_list! {
+    /// What is warned of.
+    pub enum WarningCode: "a warning's code" {
+        CustomerEmailOmitted = "CUSTOMER_EMAIL_OMITTED",
+        CustomerPhoneOmitted = "CUSTOMER_PHONE_OMITTED",
+        CurrencyWithoutRate = "CURRENCY_WITHOUT_RATE",
+    }
 }
 
-/// Create a payment session
-///
-/// Makes a payment link for a customer. Hand its `payment_url` to the customer, who pays on the
-/// hosted checkout within 24 hours.
-#[utoipa::path(
-    post,
-    path = "/api/v1/payments/initiate",
-    tag = "Payment sessions",
-    params(IdempotencyKeyHeader),
-    request_body = InitiateRequest,
-    responses((status = 201, description = "The session was created.", body = SessionCreated)),
-)]
 pub async fn initiate(
     State(edge): State<Arc<Edge>>,
     Extension(merchant): Extension<Arc<Merchant>>,

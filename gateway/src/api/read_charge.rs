@@ -10,45 +10,28 @@ use chassis::{ids::Reference, money::Money};
 use proto::charges::{Charge, ChargeStatus, GetChargeRequest};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
-use super::{amount, openapi::schemas};
+use super::amount;
 use crate::{Edge, backend, error::Error, merchant::Merchant};
 
-/// A charge as it stands.
-#[derive(Debug, Serialize, ToSchema)]
+/// `ChargeShown` of the contract.
+#[derive(Debug, Serialize)]
 pub struct ChargeShown {
-    #[schema(value_type = schemas::Reference)]
     reference: String,
-    #[schema(value_type = schemas::TransactionId)]
     transaction_id: String,
-    #[schema(value_type = schemas::SessionId)]
     session_id: String,
     status: StatusShown,
-    #[schema(value_type = schemas::CediAmount)]
     amount: Box<RawValue>,
-    /// GHS.
-    #[schema(value_type = schemas::Currency)]
     currency: &'static str,
-    #[schema(value_type = schemas::Method)]
     method: String,
-    /// Null unless the status is FAILED.
-    #[schema(value_type = Option<schemas::FailureReason>, required = true)]
     failure_reason: Option<String>,
-    /// The same for people; left out unless the status is FAILED.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = String, required = false)]
     failure_message: Option<String>,
-    #[schema(value_type = schemas::Timestamp)]
     created_at: String,
-    #[schema(value_type = schemas::Timestamp)]
     updated_at: String,
 }
 
-/// INITIATED: the payer still has the prompt. OTP_REQUIRED: a code is waited for. SETTLED and
-/// FAILED are final.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = TransactionStatus)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum StatusShown {
     Initiated,
@@ -57,17 +40,6 @@ pub enum StatusShown {
     Failed,
 }
 
-/// Read a charge
-///
-/// Tells how a charge stands. Prefer webhooks; where you must poll, do it every 3 to 5 seconds
-/// and stop after about five minutes.
-#[utoipa::path(
-    get,
-    path = "/api/v1/payments/charge/{reference}",
-    tag = "Charges",
-    params(("reference" = inline(schemas::Reference), Path, description = "The `reference` of the charge.")),
-    responses((status = 200, description = "The charge.", body = ChargeShown)),
-)]
 pub async fn read_charge(
     State(edge): State<Arc<Edge>>,
     Extension(merchant): Extension<Arc<Merchant>>,

@@ -13,39 +13,25 @@ use proto::sessions::{
 use rust_decimal::Decimal;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 
-use super::{amount, openapi::schemas, read_charge::StatusShown};
+use super::{amount, read_charge::StatusShown};
 use crate::{Edge, backend, error::Error, merchant::Merchant};
 
-/// A payment session as it stands.
-#[derive(Debug, Serialize, ToSchema)]
+/// `SessionShown` of the contract.
+#[derive(Debug, Serialize)]
 pub struct SessionShown {
-    #[schema(value_type = schemas::SessionId)]
     session_id: String,
     status: SessionStatusShown,
-    #[schema(value_type = schemas::Amount)]
     amount: Box<RawValue>,
-    #[schema(value_type = schemas::Currency)]
     currency: &'static str,
-    /// Null where there is none.
-    #[schema(required = true)]
     description: Option<String>,
-    /// 24 hours after its creation.
-    #[schema(value_type = schemas::Timestamp)]
     expires_at: String,
-    #[schema(value_type = schemas::Timestamp)]
     created_at: String,
-    /// The latest; left out before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = TransactionShown, required = false)]
     transaction: Option<TransactionShown>,
 }
 
-/// PENDING: can be paid. PROCESSING: a charge is under way. COMPLETED: its transaction has
-/// settled. FAILED: a direct charge's session whose charge failed. EXPIRED: ended unpaid.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = SessionStatus)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 enum SessionStatusShown {
     Pending,
@@ -55,52 +41,26 @@ enum SessionStatusShown {
     Expired,
 }
 
-/// A charge as its session shows it.
-#[derive(Debug, Serialize, ToSchema)]
+/// `TransactionShown` of the contract.
+#[derive(Debug, Serialize)]
 struct TransactionShown {
-    #[schema(value_type = schemas::TransactionId)]
     transaction_id: String,
-    #[schema(value_type = schemas::TxIdDisplay)]
     tx_id_display: String,
     status: StatusShown,
-    #[schema(value_type = schemas::Method)]
     method: String,
-    #[schema(value_type = schemas::Amount)]
     amount: Box<RawValue>,
-    #[schema(value_type = schemas::Currency)]
     currency: &'static str,
-    /// Null unless the status is FAILED.
-    #[schema(value_type = Option<schemas::FailureReason>, required = true)]
     failure_reason: Option<String>,
-    /// The same for people; left out unless the status is FAILED.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = String, required = false)]
     failure_message: Option<String>,
-    /// What the payer was debited, where that is another currency than the session's; otherwise
-    /// left out, like the two that follow.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = schemas::Amount, required = false)]
     settled_amount: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = schemas::Currency, required = false)]
     settled_currency: Option<&'static str>,
-    /// Units of the settled currency for one of the session's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = schemas::Rate, required = false)]
     rate: Option<Box<RawValue>>,
 }
 
-/// Check a session's status
-///
-/// Tells how a payment session stands, with its latest transaction. It is COMPLETED once that
-/// has settled. Another merchant's session is 404, like an unknown one.
-#[utoipa::path(
-    get,
-    path = "/api/v1/payments/{session_id}/status",
-    tag = "Payment sessions",
-    params(("session_id" = inline(schemas::SessionId), Path, description = "The `session_id` of the session.")),
-    responses((status = 200, description = "The session.", body = SessionShown)),
-)]
 pub async fn session_status(
     State(edge): State<Arc<Edge>>,
     Extension(merchant): Extension<Arc<Merchant>>,

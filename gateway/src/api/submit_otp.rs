@@ -6,43 +6,14 @@ use std::sync::Arc;
 use axum::{Extension, extract::State, response::Response};
 use chassis::ids::Reference;
 use proto::charges::{ChargeAnswer, ChargeStatus, GetChargeRequest, SubmitOtpRequest};
-use utoipa::ToSchema;
 
 use super::{
     body::Object,
-    charge::{ChargeAnswered, answered},
+    charge::answered,
     fields::{self, Fields},
-    openapi::schemas,
 };
 use crate::{Edge, backend, error::Error, merchant::Merchant};
 
-/// A code for a charge that waits for one.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "documents what submit_otp reads")]
-struct OtpRequest {
-    /// The reference of the charge that answered OTP_REQUIRED.
-    #[schema(value_type = schemas::Reference)]
-    reference: (),
-    /// The code that the payer was texted. A string, because it may begin with a zero.
-    #[schema(value_type = schemas::Otp)]
-    otp: (),
-}
-
-/// Submit an OTP
-///
-/// Passes on the code that the payer was texted. A wrong code answers OTP_REQUIRED again, and the
-/// message says how many tries are left; after the third the charge has FAILED. A code can be
-/// submitted for 10 minutes.
-#[utoipa::path(
-    post,
-    path = "/api/v1/payments/charge/submit-otp",
-    tag = "Charges",
-    request_body = OtpRequest,
-    responses(
-        (status = 202, description = "The code was passed on, or another one is wanted.", body = ChargeAnswered),
-        (status = 422, description = "The charge has ended: its status is FAILED.", body = ChargeAnswered),
-    ),
-)]
 pub async fn submit_otp(
     State(edge): State<Arc<Edge>>,
     Extension(merchant): Extension<Arc<Merchant>>,

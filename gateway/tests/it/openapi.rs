@@ -1,6 +1,6 @@
 //! The API's description of itself, as a document and as a page.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
@@ -11,21 +11,87 @@ use crate::{
 
 const DOCUMENT: &str = "/api/openapi.json";
 
+/// The document as it is kept.
+const SOURCE: &str = include_str!("../../../docs/openapi.yaml");
+
 #[tokio::test]
-async fn the_committed_document_is_the_one_that_is_served() {
+async fn the_document_is_served_as_it_stands() {
     let gateway = Gateway::start().await;
     let served = gateway.request("GET", DOCUMENT).send().await;
-    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
-    let committed_text = fs::read_to_string(&committed).unwrap_or_default();
-    if committed_text != served.text() {
-        let new = Path::new(env!("CARGO_TARGET_TMPDIR")).join("openapi.json");
-        fs::write(&new, &served.body).expect("the new document is written");
-        panic!(
-            "docs/openapi.json is not what the gateway says of itself. Look at the difference, \
-             then take the new one:\n  cp {} {}",
-            new.display(),
-            committed.display()
-        );
+    let kept: Value = yaml_serde::from_str(SOURCE).expect("YAML");
+    assert_eq!(served.json(), kept);
+    // In its own order, too.
+    let served = served.text();
+    let places = ["\"info\"", "\"paths\"", "\"webhooks\"", "\"components\""];
+    let places = places.map(|part| served.find(part).expect(part));
+    assert!(places.is_sorted(), "{places:?}");
+}
+
+/// Every reference in a part of the document.
+fn references(part: &Value) -> Vec<&str> {
+    let inner: Vec<&Value> = match part {
+        Value::Object(members) => members.values().collect(),
+        Value::Array(items) => items.iter().collect(),
+        _ => return Vec::new(),
+    };
+    let own = part["$ref"].as_str();
+    let inner = inner.into_iter().flat_map(references);
+    own.into_iter().chain(inner).collect()
+}
+
+#[test]
+fn references_name_something_and_every_component_is_named() {
+    let document: Value = yaml_serde::from_str(SOURCE).expect("YAML");
+    let references: BTreeSet<&str> = references(&document).into_iter().collect();
+    for reference in &references {
+        let pointer = reference
+            .strip_prefix('#')
+            .expect("a part of this document");
+        assert!(document.pointer(pointer).is_some(), "{reference}");
+    }
+    let components = document["components"].as_object().expect("components");
+    for (kind, parts) in components
+        .iter()
+        .filter(|(kind, _)| *kind != "securitySchemes")
+    {
+        for name in parts.as_object().expect("components").keys() {
+            let reference = format!("#/components/{kind}/{name}");
+            assert!(
+                references.contains(reference.as_str()),
+                "{reference} is not used"
+            );
+        }
+    }
+}
+
+/// The addresses that have a handler, by the router's own source.
+fn routes() -> BTreeSet<&'static str> {
+    let source = include_str!("../../src/api.rs");
+    let routes = source.split(".route(").skip(1);
+    let routes = routes.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next());
+    routes.filter(|path| *path != DOCUMENT).collect()
+}
+
+#[tokio::test]
+async fn exactly_the_documented_operations_have_handlers() {
+    let gateway = Gateway::start().await;
+    let document: Value = yaml_serde::from_str(SOURCE).expect("YAML");
+    let paths = document["paths"].as_object().expect("paths");
+    assert_eq!(
+        paths.keys().map(String::as_str).collect::<BTreeSet<_>>(),
+        routes()
+    );
+    for (path, methods) in paths {
+        let methods = methods.as_object().expect("methods").keys();
+        let methods: Vec<String> = methods.map(|method| method.to_uppercase()).collect();
+        for method in &methods {
+            let keyless = gateway.request(method, path).send().await;
+            keyless.assert_error(401, "INVALID_API_KEY");
+        }
+        let other = gateway.request("DELETE", path).send().await;
+        other.assert_error(405, "METHOD_NOT_ALLOWED");
+        let allowed = methods.join(",").replace("GET", "GET,HEAD");
+        assert_eq!(other.header("allow"), Some(allowed.as_str()), "{path}");
     }
 }
 
@@ -291,6 +357,21 @@ async fn limits_are_as_documented() {
         }
     }
     assert!(seen > 180, "{seen}");
+}
+
+#[tokio::test]
+async fn the_limit_of_keys_is_as_documented() {
+    let gateway = Gateway::start().await;
+    let document: Value = yaml_serde::from_str(SOURCE).expect("YAML");
+    let schema = &document["components"]["parameters"]["IdempotencyKey"]["schema"];
+    let most = schema["maxLength"].as_u64().expect("a limit");
+    let most = usize::try_from(most).expect("a small number");
+    assert_eq!(schema["minLength"], 1);
+    for (characters, status) in [(0, 400), (1, 201), (most, 201), (most + 1, 400)] {
+        let request = gateway.post(INITIATE, json!({ "amount": 40 }).to_string());
+        let request = request.header("idempotency-key", &"k".repeat(characters));
+        assert_eq!(request.send().await.status, status, "{characters}");
+    }
 }
 
 /// A text of that many characters, of the form that the schema wants.
