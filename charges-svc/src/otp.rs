@@ -5,7 +5,10 @@
 
 use std::sync::Arc;
 
-use chassis::ids::{ChargeId, MerchantId, Reference};
+use chassis::{
+    ids::{ChargeId, MerchantId, Reference},
+    limits::{OTP_CHARACTERS_MAX, is_visible_ascii},
+};
 use db::Tx;
 use secrecy::SecretString;
 
@@ -23,13 +26,8 @@ use crate::{
 pub struct Otp(pub String);
 
 impl Otp {
-    /// Longest code taken.
-    const LENGTH_MAX: usize = 32;
-
     fn check(self) -> Result<SecretString> {
-        let is_code = (1..=Self::LENGTH_MAX).contains(&self.0.len())
-            && self.0.bytes().all(|byte| byte.is_ascii_graphic());
-        if !is_code {
+        if !is_visible_ascii(self.0.as_bytes(), OTP_CHARACTERS_MAX) {
             let (field, message) = ("otp", "must be 1 to 32 visible ASCII characters");
             return Err(Error::Invalid { field, message });
         }

@@ -12,6 +12,7 @@ pub mod fixed_window;
 pub mod grpc;
 pub mod http;
 pub mod ids;
+pub mod limits;
 pub mod metrics;
 pub mod money;
 pub mod phone;

@@ -13,12 +13,10 @@ use std::{
     sync::Arc,
 };
 
+use chassis::limits::URL_CHARACTERS_MAX;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
-
-/// Longest URL, in bytes.
-const URL_BYTES_MAX: usize = 2_048;
 
 /// IPv4 that is no public unicast (IANA's special-purpose registry), and what clouds keep for
 /// themselves.
@@ -126,7 +124,7 @@ impl Guard {
 
     /// Checks everything that needs no look-up.
     pub fn check_url(&self, text: &str) -> Result<Url, Refusal> {
-        if text.len() > URL_BYTES_MAX || text.chars().any(char::is_control) {
+        if text.len() > URL_CHARACTERS_MAX || text.chars().any(char::is_control) {
             return Err(Refusal::NotAUrl);
         }
         let url = Url::parse(text).map_err(|_| Refusal::NotAUrl)?;

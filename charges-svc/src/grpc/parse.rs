@@ -4,6 +4,10 @@ use std::str::FromStr;
 
 use chassis::{
     ids::{MerchantId, SessionId},
+    limits::{
+        AMOUNT_HUNDREDTHS_MAX, DESCRIPTION_CHARACTERS_MAX, EMAIL_CHARACTERS_MAX,
+        MARKED_KEY_CHARACTERS_MAX, NAME_CHARACTERS_MAX, is_visible_ascii,
+    },
     money::{Currency, Money},
     phone::Phone,
     provider::Provider,
@@ -22,17 +26,8 @@ use crate::{
     failure::FailureReason,
 };
 
-/// Longest texts, in characters (design: "Input rules").
-const NAME_MAX: usize = 200;
-const DESCRIPTION_MAX: usize = 500;
-const EMAIL_MAX: usize = 254;
+/// Characters of what an operator writes.
 const EVIDENCE_MAX: usize = 500;
-
-/// An idempotency key of the caller, and the gateway's mark of whose it is.
-const KEY_MAX: usize = 257;
-
-/// Most that one charge may be, in minor units: 9,999,999,999.99.
-const AMOUNT_MAX: i64 = 999_999_999_999;
 
 /// A text that is no identifier names nothing, so it is not found.
 pub fn id<T: FromStr>(text: &str, not_found: Error) -> Result<T> {
@@ -54,13 +49,17 @@ pub fn new_charge(request: CreateChargeRequest) -> Result<NewCharge> {
     let mobile_number = |_| invalid("mobile_number", "must be a Ghana mobile number");
     Ok(NewCharge {
         merchant_id: merchant_id(&request.merchant_id)?,
-        merchant_name: text("merchant_name", request.merchant_name, NAME_MAX)?,
+        merchant_name: text("merchant_name", request.merchant_name, NAME_CHARACTERS_MAX)?,
         amount,
         phone: Phone::parse_ghana_mobile(&request.mobile_number).map_err(mobile_number)?,
         provider,
-        description: optional("description", request.description, DESCRIPTION_MAX)?,
-        payer_email: optional("payer_email", request.payer_email, EMAIL_MAX)?,
-        payer_name: optional("payer_name", request.payer_name, NAME_MAX)?,
+        description: optional(
+            "description",
+            request.description,
+            DESCRIPTION_CHARACTERS_MAX,
+        )?,
+        payer_email: optional("payer_email", request.payer_email, EMAIL_CHARACTERS_MAX)?,
+        payer_name: optional("payer_name", request.payer_name, NAME_CHARACTERS_MAX)?,
         hosted: request
             .hosted
             .map(|session| hosted(&session, amount))
@@ -69,9 +68,7 @@ pub fn new_charge(request: CreateChargeRequest) -> Result<NewCharge> {
 }
 
 pub fn idempotency_key(key: &str) -> Result<String> {
-    let is_key =
-        (1..=KEY_MAX).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
-    if !is_key {
+    if !is_visible_ascii(key.as_bytes(), MARKED_KEY_CHARACTERS_MAX) {
         return Err(invalid(
             "idempotency_key",
             "must be 1 to 257 visible ASCII characters",
@@ -147,7 +144,7 @@ fn amount(field: &'static str, money: Option<&ProtoMoney>) -> Result<Money> {
     let money = money.ok_or(invalid(field, "is missing"))?;
     let money =
         Money::try_from(money).map_err(|_| invalid(field, "must be in a known currency"))?;
-    if !(1..=AMOUNT_MAX).contains(&money.minor_units()) {
+    if !(1..=AMOUNT_HUNDREDTHS_MAX).contains(&money.minor_units()) {
         return Err(invalid(field, "must be positive and at most 9999999999.99"));
     }
     Ok(money)

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use axum::{body::Body, extract::State, response::Response};
+use chassis::limits::{OTP_CHARACTERS_MAX, is_visible_ascii};
 use http::{HeaderMap, StatusCode};
 use proto::charges::SubmitOtpRequest;
 
@@ -12,9 +13,6 @@ use super::{
     visitor::Visitor,
 };
 use crate::{backend, error::Error};
-
-/// Characters of a code; networks use 4 to 8.
-const CODE_CHARACTERS_MAX: usize = 32;
 
 pub async fn submit(
     State(checkout): State<Arc<Checkout>>,
@@ -56,9 +54,7 @@ async fn answer(
         merchant: &merchant,
     };
     let otp = fields.get("otp");
-    let is_code = (1..=CODE_CHARACTERS_MAX).contains(&otp.len())
-        && otp.bytes().all(|byte| byte.is_ascii_graphic());
-    if !is_code {
+    if !is_visible_ascii(otp.as_bytes(), OTP_CHARACTERS_MAX) {
         let fault = Some(visitor.text.code_missing);
         return view.otp(StatusCode::UNPROCESSABLE_ENTITY, otp, fault);
     }

@@ -2,11 +2,11 @@
 
 use std::{collections::HashMap, str::FromStr};
 
-use chassis::money::{Currency, Money};
+use chassis::{
+    limits::AMOUNT_HUNDREDTHS_MAX,
+    money::{Currency, Money},
+};
 use rust_decimal::Decimal;
-
-/// Most that one charge may be, in minor units: 9,999,999,999.99.
-const DEBIT_MAX: i64 = 999_999_999_999;
 
 /// The operator's rate of one currency, as `USD=12.50`: cedis for one unit.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ impl Rates {
         let rate = *self.0.get(&asked.currency())?;
         let debit = asked.convert(rate, Currency::GHS).ok()?;
         let rate = Some(rate.to_string());
-        (debit.minor_units() <= DEBIT_MAX).then_some(Quote { asked, debit, rate })
+        (debit.minor_units() <= AMOUNT_HUNDREDTHS_MAX).then_some(Quote { asked, debit, rate })
     }
 }
 
