@@ -1,7 +1,5 @@
 //! Operators' cases: what only a person can decide.
 
-use std::str::FromStr;
-
 use chassis::{
     clock::Timestamp,
     ids::{CaseId, ChargeId, Reference},
@@ -9,29 +7,35 @@ use chassis::{
 };
 use sqlx::FromRow;
 
-/// Why a person must look. A charge has at most one case of each kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CaseKind {
-    /// A day has passed and the rail gives no outcome.
-    UnknownOutcome,
-    /// The rail reports success with another reference, amount or currency than ours.
-    Mismatch,
-    /// Money arrived for a charge that had failed.
-    LateMoney,
-    /// The rail took a payment back.
-    Reversed,
-    /// The charge settled although its session's merchant had been credited by a release.
-    CreditedTwice,
+chassis::closed_list! {
+    /// Why a person must look. A charge has at most one case of each kind.
+    pub enum CaseKind: "a kind of case" {
+        /// A day has passed and the rail gives no outcome.
+        UnknownOutcome = "UNKNOWN_OUTCOME",
+        /// The rail reports success with another reference, amount or currency than ours.
+        Mismatch = "MISMATCH",
+        /// Money arrived for a charge that had failed.
+        LateMoney = "LATE_MONEY",
+        /// The rail took a payment back.
+        Reversed = "REVERSED",
+        /// The charge settled although its session's merchant had been credited by a release.
+        CreditedTwice = "CREDITED_TWICE",
+    }
 }
 
-/// Where the money of a case went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closing {
-    /// Back to the payer.
-    Refund,
-    /// To the merchant.
-    Release,
+chassis::text_column!(CaseKind);
+
+chassis::closed_list! {
+    /// Where the money of a case went.
+    pub enum Closing: "a way to close a case" {
+        /// Back to the payer.
+        Refund = "REFUND",
+        /// To the merchant.
+        Release = "RELEASE",
+    }
 }
+
+chassis::text_column!(Closing);
 
 /// An operator's case.
 #[derive(Clone, Debug, FromRow)]
@@ -75,50 +79,3 @@ impl Case {
         Some(Money::new(minor_units, currency))
     }
 }
-
-/// The text is none that we write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a kind of case")]
-pub struct UnknownKind;
-
-impl CaseKind {
-    pub const ALL: [Self; 5] = [
-        Self::UnknownOutcome,
-        Self::Mismatch,
-        Self::LateMoney,
-        Self::Reversed,
-        Self::CreditedTwice,
-    ];
-
-    /// As it stands in SQL.
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::UnknownOutcome => "UNKNOWN_OUTCOME",
-            Self::Mismatch => "MISMATCH",
-            Self::LateMoney => "LATE_MONEY",
-            Self::Reversed => "REVERSED",
-            Self::CreditedTwice => "CREDITED_TWICE",
-        }
-    }
-}
-
-impl FromStr for CaseKind {
-    type Err = UnknownKind;
-
-    fn from_str(code: &str) -> Result<Self, UnknownKind> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|kind| kind.code() == code).ok_or(UnknownKind)
-    }
-}
-
-impl Closing {
-    /// As it stands in SQL.
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::Refund => "REFUND",
-            Self::Release => "RELEASE",
-        }
-    }
-}
-
-chassis::text_column!(CaseKind, |kind| kind.code().to_owned());

@@ -27,6 +27,14 @@ mod parse;
 
 type Answer<T> = Result<Response<T>, Refusal>;
 
+chassis::proto_list! {
+    CaseKind = ProtoCaseKind { UnknownOutcome, Mismatch, LateMoney, Reversed, CreditedTwice }
+}
+
+chassis::proto_list! {
+    Closing = Action { Refund, Release }
+}
+
 /// Both services' methods.
 #[derive(Clone)]
 pub struct Grpc(pub Arc<Service>);
@@ -141,14 +149,10 @@ impl ChargeOperations for Grpc {
     async fn close_case(&self, request: Request<CloseCaseRequest>) -> Answer<ProtoCase> {
         let request = request.into_inner();
         let id = parse::id(&request.case_id, Error::CaseNotFound)?;
-        let closing = match request.action() {
-            Action::Refund => Closing::Refund,
-            Action::Release => Closing::Release,
-            Action::Unspecified => {
-                let (field, message) = ("action", "must be refund or release");
-                return Err(Error::Invalid { field, message }.into());
-            }
-        };
+        let closing = Closing::try_from(request.action()).map_err(|_| Error::Invalid {
+            field: "action",
+            message: "must be refund or release",
+        })?;
         let reason = parse::override_reason(closing, request.override_reason)?;
         let case = self.0.close_case(id, closing, reason.as_deref()).await?;
         Ok(Response::new(case.into()))
@@ -238,16 +242,9 @@ impl From<Written> for ProtoPosting {
 impl From<Case> for ProtoCase {
     fn from(case: Case) -> Self {
         let suspense = case.suspense();
-        let kind = match case.kind {
-            CaseKind::UnknownOutcome => ProtoCaseKind::UnknownOutcome,
-            CaseKind::Mismatch => ProtoCaseKind::Mismatch,
-            CaseKind::LateMoney => ProtoCaseKind::LateMoney,
-            CaseKind::Reversed => ProtoCaseKind::Reversed,
-            CaseKind::CreditedTwice => ProtoCaseKind::CreditedTwice,
-        };
         Self {
             case_id: case.case_id.to_string(),
-            kind: kind.into(),
+            kind: ProtoCaseKind::from(case.kind).into(),
             reference: case.reference.to_string(),
             detail: case.detail,
             suspense: suspense.map(Into::into),

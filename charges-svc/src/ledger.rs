@@ -41,35 +41,22 @@ impl fmt::Display for Account {
     }
 }
 
-/// Why money moved. With the subject, what a posting is unique by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PostingKind {
-    /// A charge settled; the subject is its transaction.
-    Settlement,
-    /// The rail kept a fee of it.
-    RailFee,
-    /// Money of a charge arrived late or was not what we asked for. Once per transaction.
-    Suspense,
-    /// Suspense went back to the payer; the subject is the case.
-    Refund,
-    /// Suspense went to the merchant; the subject is the case.
-    Release,
-    /// What a merchant was credited went back to the payer. Once per transaction, which is the
-    /// subject; versions that knew of one reason alone put its case there.
-    Reversal,
-}
-
-impl PostingKind {
-    /// As it stands in SQL and before operators.
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::Settlement => "SETTLEMENT",
-            Self::RailFee => "RAIL_FEE",
-            Self::Suspense => "SUSPENSE",
-            Self::Refund => "REFUND",
-            Self::Release => "RELEASE",
-            Self::Reversal => "REVERSAL",
-        }
+chassis::closed_list! {
+    /// Why money moved. With the subject, what a posting is unique by.
+    pub enum PostingKind: "a kind of posting" {
+        /// A charge settled; the subject is its transaction.
+        Settlement = "SETTLEMENT",
+        /// The rail kept a fee of it.
+        RailFee = "RAIL_FEE",
+        /// Money of a charge arrived late or was not what we asked for. Once per transaction.
+        Suspense = "SUSPENSE",
+        /// Suspense went back to the payer; the subject is the case.
+        Refund = "REFUND",
+        /// Suspense went to the merchant; the subject is the case.
+        Release = "RELEASE",
+        /// What a merchant was credited went back to the payer. Once per transaction, which is the
+        /// subject; versions that knew of one reason alone put its case there.
+        Reversal = "REVERSAL",
     }
 }
 

@@ -80,7 +80,7 @@ pub async fn measure(service: Arc<Service>, shutdown: Shutdown) {
 /// What grows for the first time must have been seen at 0 before.
 fn show_counters() {
     for kind in CaseKind::ALL {
-        reconcile::count_case(kind, 0);
+        reconcile::count_case(*kind, 0);
     }
     books::count_errors(0);
 }

@@ -41,6 +41,10 @@ macro_rules! closed_list {
             /// Every value, in the order of its declaration.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
+            /// What a text or a value that is none of them is refused with.
+            pub const UNKNOWN: $crate::closed_list::UnknownCode =
+                $crate::closed_list::UnknownCode($what);
+
             /// Its word in SQL, JSON, metrics and logs.
             pub const fn code(self) -> &'static str {
                 match self { $(Self::$variant => $code,)+ }
@@ -59,7 +63,38 @@ macro_rules! closed_list {
             fn from_str(code: &str) -> Result<Self, Self::Err> {
                 match code {
                     $($code => Ok(Self::$variant),)+
-                    _ => Err($crate::closed_list::UnknownCode($what)),
+                    _ => Err(Self::UNKNOWN),
+                }
+            }
+        }
+    };
+}
+
+/// Converts a closed list into its enum of the contracts and back. Whichever has a value that the
+/// other lacks does not compile; those after `hidden` are never sent.
+///
+/// ```ignore
+/// chassis::proto_list! { OrderStatus = proto::orders::OrderStatus { Open, Paid } }
+/// ```
+#[macro_export]
+macro_rules! proto_list {
+    ($list:ty = $proto:ty { $($variant:ident),+ $(,)? } $(hidden { $($hidden:ident),+ })?) => {
+        impl From<$list> for $proto {
+            fn from(value: $list) -> Self {
+                match value {
+                    $(<$list>::$variant => Self::$variant,)+
+                    $($(<$list>::$hidden => Self::Unspecified,)+)?
+                }
+            }
+        }
+
+        impl TryFrom<$proto> for $list {
+            type Error = $crate::closed_list::UnknownCode;
+
+            fn try_from(value: $proto) -> Result<Self, Self::Error> {
+                match value {
+                    $(<$proto>::$variant => Ok(Self::$variant),)+
+                    <$proto>::Unspecified => Err(Self::UNKNOWN),
                 }
             }
         }

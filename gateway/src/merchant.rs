@@ -32,24 +32,13 @@ impl Merchant {
             return Err(Error::EmailNotVerified);
         }
         if self.kyc_status != KycStatus::Approved {
-            return Err(Error::KycNotApproved(shown(self.kyc_status)));
+            // Null where there is no record (spec §3.3).
+            return Err(Error::KycNotApproved(self.kyc_status.word()));
         }
         if purpose == Purpose::TakePayment && !self.accepting_payments {
             return Err(Error::MerchantNotAcceptingPayments);
         }
         Ok(())
-    }
-}
-
-/// The state of a KYC record as merchants see it; `None` where there is no record (spec §3.3).
-fn shown(status: KycStatus) -> Option<&'static str> {
-    match status {
-        KycStatus::Unspecified => None,
-        KycStatus::Pending => Some("PENDING"),
-        KycStatus::InReview => Some("IN_REVIEW"),
-        KycStatus::Approved => Some("APPROVED"),
-        KycStatus::Rejected => Some("REJECTED"),
-        KycStatus::Expired => Some("EXPIRED"),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use chassis::limits::{EMAIL_CHARACTERS_MAX, NAME_CHARACTERS_MAX};
 use proto::merchants::{
     ApiKey, AuthenticateRequest, CreateKeyRequest, CreateKeyResponse, CreateMerchantRequest,
     GetMerchantRequest, KycStatus as ProtoKycStatus, ListKeysRequest, ListKeysResponse,
@@ -16,11 +17,9 @@ use crate::{
     service::Service,
 };
 
-/// Longest name and label, in characters.
-const NAME_CHARACTERS_MAX: usize = 200;
-
-/// Longest e-mail address, in bytes (RFC 5321).
-const EMAIL_BYTES_MAX: usize = 254;
+chassis::proto_list! {
+    KycStatus = ProtoKycStatus { Pending, InReview, Approved, Rejected, Expired }
+}
 
 #[tonic::async_trait]
 impl Merchants for Service {
@@ -125,7 +124,7 @@ fn parse_text(field: &'static str, text: &str, least: usize) -> Result<String, E
 
 fn parse_email(text: &str) -> Result<String, Error> {
     let text = text.trim();
-    let is_email = text.len() <= EMAIL_BYTES_MAX
+    let is_email = text.len() <= EMAIL_CHARACTERS_MAX
         && !text.chars().any(|c| c.is_control() || c.is_whitespace())
         && text.split_once('@').is_some_and(|(name, host)| {
             !name.is_empty() && !host.is_empty() && !host.contains('@')
@@ -142,25 +141,8 @@ fn parse_kyc_status(status: i32) -> Result<Option<KycStatus>, Error> {
         field: "kyc_status",
         message: "must be one of the statuses",
     })?;
-    Ok(match status {
-        ProtoKycStatus::Unspecified => None,
-        ProtoKycStatus::Pending => Some(KycStatus::Pending),
-        ProtoKycStatus::InReview => Some(KycStatus::InReview),
-        ProtoKycStatus::Approved => Some(KycStatus::Approved),
-        ProtoKycStatus::Rejected => Some(KycStatus::Rejected),
-        ProtoKycStatus::Expired => Some(KycStatus::Expired),
-    })
-}
-
-fn proto_kyc_status(status: Option<KycStatus>) -> ProtoKycStatus {
-    match status {
-        None => ProtoKycStatus::Unspecified,
-        Some(KycStatus::Pending) => ProtoKycStatus::Pending,
-        Some(KycStatus::InReview) => ProtoKycStatus::InReview,
-        Some(KycStatus::Approved) => ProtoKycStatus::Approved,
-        Some(KycStatus::Rejected) => ProtoKycStatus::Rejected,
-        Some(KycStatus::Expired) => ProtoKycStatus::Expired,
-    }
+    // UNSPECIFIED: there is no record.
+    Ok(KycStatus::try_from(status).ok())
 }
 
 impl From<Merchant> for ProtoMerchant {
@@ -170,7 +152,11 @@ impl From<Merchant> for ProtoMerchant {
             name: merchant.name,
             email: merchant.email,
             email_verified: merchant.email_verified,
-            kyc_status: proto_kyc_status(merchant.kyc_status).into(),
+            kyc_status: merchant
+                .kyc_status
+                .map(ProtoKycStatus::from)
+                .unwrap_or_default()
+                .into(),
             accepting_payments: merchant.accepting_payments,
             created_at: merchant.created_at.to_string(),
         }
@@ -186,6 +172,19 @@ impl From<Key> for ApiKey {
             hint: key.hint,
             created_at: key.created_at.to_string(),
             revoked_at: key.revoked_at.map(|at| at.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_the_words_of_the_contract() {
+        for status in KycStatus::ALL {
+            let sent = ProtoKycStatus::from(*status);
+            assert_eq!(sent.word(), Some(status.code()));
         }
     }
 }

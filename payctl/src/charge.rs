@@ -3,8 +3,8 @@
 use chassis::money::Money;
 use clap::{ArgGroup, Args, Subcommand};
 use proto::charges::{
-    Case, CaseKind, Charge, ChargeStatus, CloseCaseRequest, GetBalanceRequest, ListCasesRequest,
-    Posting, Provider, RailEvidence, ResolveChargeRequest, ShowChargeRequest, ShowChargeResponse,
+    Case, Charge, CloseCaseRequest, GetBalanceRequest, ListCasesRequest, Posting, RailEvidence,
+    ResolveChargeRequest, ShowChargeRequest, ShowChargeResponse,
     charge_operations_client::ChargeOperationsClient, charges_client::ChargesClient,
     close_case_request::Action, resolve_charge_request::Outcome,
 };
@@ -152,26 +152,13 @@ fn shown_json(shown: ShowChargeResponse) -> Value {
 }
 
 fn charge_json(charge: Charge) -> Value {
-    let status = match charge.status() {
-        ChargeStatus::Unspecified => Value::Null,
-        status => status
-            .as_str_name()
-            .trim_start_matches("CHARGE_STATUS_")
-            .into(),
-    };
-    let provider = match charge.provider() {
-        Provider::Unspecified => Value::Null,
-        provider => provider
-            .as_str_name()
-            .trim_start_matches("PROVIDER_")
-            .into(),
-    };
+    let provider = charge.provider().word();
     json!({
         "reference": charge.reference,
         "transaction_id": charge.transaction_id,
         "session_id": charge.session_id,
         "merchant_id": charge.merchant_id,
-        "status": status,
+        "status": charge.status().word(),
         "amount": money_json(charge.amount),
         "provider": provider,
         "failure_reason": charge.failure_reason,
@@ -201,13 +188,9 @@ fn posting_json(posting: Posting) -> Value {
 }
 
 fn case_json(case: Case) -> Value {
-    let kind = match case.kind() {
-        CaseKind::Unspecified => Value::Null,
-        kind => kind.as_str_name().trim_start_matches("CASE_KIND_").into(),
-    };
     json!({
         "case_id": case.case_id,
-        "kind": kind,
+        "kind": case.kind().word(),
         "reference": case.reference,
         "detail": case.detail,
         "suspense": money_json(case.suspense),

@@ -1,7 +1,10 @@
 //! `payctl merchant` and `payctl key`.
 
 use chassis::grpc;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{
+    Args, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use proto::merchants::{
     ApiKey, CreateKeyRequest, CreateMerchantRequest, GetMerchantRequest, KycStatus,
     ListKeysRequest, Merchant, RevokeKeyRequest, UpdateMerchantRequest,
@@ -35,8 +38,8 @@ pub struct Create {
     #[arg(long)]
     email_verified: bool,
     /// State of the KYC record; none if it is left out.
-    #[arg(long)]
-    kyc: Option<Kyc>,
+    #[arg(long, value_parser = kyc_status(), ignore_case = true)]
+    kyc: Option<KycStatus>,
     /// Lets the merchant start no payments for now.
     #[arg(long)]
     not_accepting: bool,
@@ -47,8 +50,8 @@ pub struct Update {
     /// The merchant's id.
     merchant_id: String,
     /// State of the KYC record; `none` clears it.
-    #[arg(long)]
-    kyc: Option<Kyc>,
+    #[arg(long, value_parser = kyc_status(), ignore_case = true)]
+    kyc: Option<KycStatus>,
     #[arg(long)]
     email_verified: Option<bool>,
     /// Whether the merchant may start payments.
@@ -78,22 +81,11 @@ pub enum KeyCommand {
     },
 }
 
-/// As the specification spells them, in either case.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-#[value(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Kyc {
-    #[value(alias = "pending")]
-    Pending,
-    #[value(alias = "in_review")]
-    InReview,
-    #[value(alias = "approved")]
-    Approved,
-    #[value(alias = "rejected")]
-    Rejected,
-    #[value(alias = "expired")]
-    Expired,
-    #[value(name = "none", alias = "NONE")]
-    None,
+/// As the specification spells them, in either case, or `none`.
+fn kyc_status() -> impl TypedValueParser<Value = KycStatus> {
+    let words = KycStatus::all().filter_map(KycStatus::word);
+    PossibleValuesParser::new(words.chain(["none"]))
+        .map(|word| KycStatus::from_word(&word.to_ascii_uppercase()).unwrap_or_default())
 }
 
 pub async fn run(services: &Services, command: MerchantCommand) -> Result<Value, Failure> {
@@ -145,7 +137,7 @@ fn create_request(new: Create) -> CreateMerchantRequest {
         name: new.name,
         email: new.email,
         email_verified: new.email_verified,
-        kyc_status: kyc_status(new.kyc.unwrap_or(Kyc::None)).into(),
+        kyc_status: new.kyc.unwrap_or_default().into(),
         accepting_payments: !new.not_accepting,
     }
 }
@@ -154,36 +146,18 @@ fn update_request(changes: Update) -> UpdateMerchantRequest {
     UpdateMerchantRequest {
         merchant_id: changes.merchant_id,
         email_verified: changes.email_verified,
-        kyc_status: changes.kyc.map(|kyc| kyc_status(kyc).into()),
+        kyc_status: changes.kyc.map(i32::from),
         accepting_payments: changes.accepting,
     }
 }
 
-fn kyc_status(kyc: Kyc) -> KycStatus {
-    match kyc {
-        Kyc::Pending => KycStatus::Pending,
-        Kyc::InReview => KycStatus::InReview,
-        Kyc::Approved => KycStatus::Approved,
-        Kyc::Rejected => KycStatus::Rejected,
-        Kyc::Expired => KycStatus::Expired,
-        Kyc::None => KycStatus::Unspecified,
-    }
-}
-
 fn merchant_json(merchant: Merchant) -> Value {
-    let kyc_status = match merchant.kyc_status() {
-        KycStatus::Unspecified => Value::Null,
-        status => status
-            .as_str_name()
-            .trim_start_matches("KYC_STATUS_")
-            .into(),
-    };
     json!({
         "merchant_id": merchant.merchant_id,
         "name": merchant.name,
         "email": merchant.email,
         "email_verified": merchant.email_verified,
-        "kyc_status": kyc_status,
+        "kyc_status": merchant.kyc_status().word(),
         "accepting_payments": merchant.accepting_payments,
         "created_at": merchant.created_at,
     })

@@ -1,26 +1,16 @@
 //! `payctl webhook`.
 
-use anyhow::bail;
+use anyhow::anyhow;
+use chassis::limits::PAGE_SIZE_MAX;
 use clap::Subcommand;
 use proto::webhooks::{
-    Attempt, Delivery, DeliveryStatus, Endpoint, EventType, GetDeliveryRequest, GetEndpointRequest,
+    Attempt, Delivery, Endpoint, EventType, GetDeliveryRequest, GetEndpointRequest,
     ListDeliveriesRequest, RedeliverRequest, RotateSecretRequest, SetEndpointEnabledRequest,
     SetEndpointRequest, webhooks_client::WebhooksClient,
 };
 use serde_json::{Value, json};
 
 use crate::services::{Failure, Services, refusal};
-
-/// Deliveries fetched at a time.
-const PAGE_SIZE: u32 = 100;
-
-/// Every event type and its name on the wire (spec §6.1).
-const EVENT_TYPES: [(&str, EventType); 4] = [
-    ("payment.success", EventType::PaymentSuccess),
-    ("payment.failed", EventType::PaymentFailed),
-    ("payout.success", EventType::PayoutSuccess),
-    ("payout.failed", EventType::PayoutFailed),
-];
 
 #[derive(Debug, Subcommand)]
 pub enum WebhookCommand {
@@ -143,7 +133,7 @@ async fn deliveries(
     loop {
         let request = ListDeliveriesRequest {
             merchant_id: merchant_id.clone(),
-            page_size: PAGE_SIZE,
+            page_size: PAGE_SIZE_MAX,
             page_token,
         };
         let page = webhooks
@@ -161,24 +151,17 @@ async fn deliveries(
 }
 
 fn event_type(name: &str) -> Result<EventType, Failure> {
-    let found = EVENT_TYPES.iter().find(|(known, _)| *known == name.trim());
-    let Some((_, event_type)) = found else {
-        let known: Vec<_> = EVENT_TYPES.iter().map(|(known, _)| *known).collect();
-        bail!(
+    EventType::from_name(name.trim()).ok_or_else(|| {
+        let known: Vec<_> = EventType::all().filter_map(EventType::name).collect();
+        anyhow!(
             "{name} is not an event type; there are {}",
             known.join(", ")
-        );
-    };
-    Ok(*event_type)
-}
-
-fn event_name(event_type: EventType) -> Value {
-    let found = EVENT_TYPES.iter().find(|(_, known)| *known == event_type);
-    found.map_or(Value::Null, |(name, _)| (*name).into())
+        )
+    })
 }
 
 fn endpoint_json(endpoint: Endpoint) -> Value {
-    let events: Value = endpoint.events().map(event_name).collect();
+    let events: Value = endpoint.events().map(EventType::name).collect();
     json!({
         "endpoint_id": endpoint.endpoint_id,
         "merchant_id": endpoint.merchant_id,
@@ -194,19 +177,12 @@ fn endpoint_json(endpoint: Endpoint) -> Value {
 }
 
 fn delivery_json(delivery: Delivery) -> Value {
-    let status = match delivery.status() {
-        DeliveryStatus::Unspecified => Value::Null,
-        status => status
-            .as_str_name()
-            .trim_start_matches("DELIVERY_STATUS_")
-            .into(),
-    };
     let mut shown = json!({
         "delivery_id": delivery.delivery_id,
         "merchant_id": delivery.merchant_id,
         "event_id": delivery.event_id,
-        "event_type": event_name(delivery.event_type()),
-        "status": status,
+        "event_type": delivery.event_type().name(),
+        "status": delivery.status().word(),
         "attempts_count": delivery.attempts_count,
         "next_attempt_at": delivery.next_attempt_at,
         "created_at": delivery.created_at,

@@ -4,7 +4,7 @@
 //! so however often this runs, the merchant is told of one event.
 
 use anyhow::Context as _;
-use chassis::{grpc::Channel, ids::SessionId};
+use chassis::{failure::FailureReason, grpc::Channel, ids::SessionId};
 use db::{Db, outbox::Row};
 use proto::webhooks::{
     EventType, Payment, PublishRequest, publish_request::Data, webhooks_client::WebhooksClient,
@@ -13,6 +13,7 @@ use proto::webhooks::{
 use crate::{
     session::{Session, SessionStatus},
     store,
+    transaction::TransactionStatus,
 };
 
 /// Hands one row of the outbox on.
@@ -41,8 +42,8 @@ fn payment(session: &Session) -> Payment {
         session_id: session.session_id.to_string(),
         amount: Some(session.amount().into()),
         method: None,
-        status: "FAILED".to_owned(),
-        failure_reason: Some("SESSION_EXPIRED".to_owned()),
+        status: TransactionStatus::Failed.code().to_owned(),
+        failure_reason: Some(FailureReason::SessionExpired.code().to_owned()),
         failure_message: Some("The session expired before it was paid.".to_owned()),
         session_status: SessionStatus::Expired.code().to_owned(),
         settled: None,

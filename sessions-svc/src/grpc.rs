@@ -20,6 +20,16 @@ use crate::{
     transaction::{Outcome, Recorded, Settlement, Transaction, TransactionStatus},
 };
 
+chassis::proto_list! {
+    SessionStatus = ProtoSessionStatus { Pending, Processing, Completed, Failed, Expired }
+}
+
+chassis::proto_list! {
+    TransactionStatus = ProtoTransactionStatus {
+        Initiated, OtpRequired, Settled, Failed
+    } hidden { Withdrawn }
+}
+
 #[tonic::async_trait]
 impl Sessions for Service {
     async fn create_session(
@@ -94,7 +104,7 @@ impl From<Shown> for ProtoSession {
             transaction: transaction.map(|transaction| proto_transaction(transaction, &session)),
             description: session.description,
             redirect_url: session.redirect_url,
-            status: proto_status(status).into(),
+            status: ProtoSessionStatus::from(status).into(),
             created_at: session.created_at.to_string(),
             expires_at: session.expires_at.to_string(),
             payer: Some(session.payer.into()),
@@ -102,28 +112,11 @@ impl From<Shown> for ProtoSession {
     }
 }
 
-fn proto_status(status: SessionStatus) -> ProtoSessionStatus {
-    match status {
-        SessionStatus::Pending => ProtoSessionStatus::Pending,
-        SessionStatus::Processing => ProtoSessionStatus::Processing,
-        SessionStatus::Completed => ProtoSessionStatus::Completed,
-        SessionStatus::Failed => ProtoSessionStatus::Failed,
-        SessionStatus::Expired => ProtoSessionStatus::Expired,
-    }
-}
-
 fn proto_transaction(transaction: Transaction, session: &Session) -> ProtoTransaction {
-    let status = match transaction.status {
-        TransactionStatus::Initiated => ProtoTransactionStatus::Initiated,
-        TransactionStatus::OtpRequired => ProtoTransactionStatus::OtpRequired,
-        TransactionStatus::Settled => ProtoTransactionStatus::Settled,
-        TransactionStatus::Failed => ProtoTransactionStatus::Failed,
-        TransactionStatus::Withdrawn => ProtoTransactionStatus::Unspecified,
-    };
     ProtoTransaction {
         transaction_id: transaction.transaction_id.to_string(),
         tx_id_display: transaction.tx_id_display.to_string(),
-        status: status.into(),
+        status: ProtoTransactionStatus::from(transaction.status).into(),
         method: transaction.method,
         amount: Some(session.amount().into()),
         failure_reason: transaction.failure_reason,
@@ -161,7 +154,7 @@ impl From<Recorded> for RecordTransactionResponse {
         };
         let status = recorded
             .session_status
-            .map(proto_status)
+            .map(ProtoSessionStatus::from)
             .unwrap_or_default();
         Self {
             outcome: outcome.into(),
@@ -180,6 +173,23 @@ impl From<Customer> for ProtoCustomer {
             created_at: customer.created_at.to_string(),
             last_payment_at: customer.last_payment_at.map(|at| at.to_string()),
             payments_count: u32::try_from(customer.payments_count).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_the_words_of_the_contract() {
+        for status in SessionStatus::ALL {
+            let sent = ProtoSessionStatus::from(*status);
+            assert_eq!(sent.word(), Some(status.code()));
+        }
+        for sent in ProtoTransactionStatus::all() {
+            let status = TransactionStatus::try_from(sent).unwrap();
+            assert_eq!(sent.word(), Some(status.code()));
         }
     }
 }

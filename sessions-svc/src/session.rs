@@ -3,8 +3,6 @@
 //! A session's status follows from how many of its charges are in which state, not from the order
 //! in which that became known, so reports may come late, twice and in any order.
 
-use std::str::FromStr;
-
 use chassis::{
     clock::Timestamp,
     ids::{CustomerId, MerchantId, SessionId},
@@ -14,69 +12,37 @@ use sqlx::FromRow;
 
 use crate::{customer::Payer, transaction::Transaction};
 
-/// Who made the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// A merchant, for the hosted checkout. Can be paid until it expires.
-    Hosted,
-    /// A direct charge, and its end is the session's end. Never expires.
-    Direct,
-}
-
-/// Session status (spec §3.2; the values beyond COMPLETED are ours).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SessionStatus {
-    /// Can be paid.
-    Pending,
-    /// A charge is in flight.
-    Processing,
-    /// A charge settled.
-    Completed,
-    /// A direct charge's session whose charge failed.
-    Failed,
-    /// Ended unpaid.
-    Expired,
-}
-
-/// The text is none of the values of its column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a value of this column")]
-pub struct UnknownCode;
-
-impl Origin {
-    fn code(self) -> &'static str {
-        match self {
-            Self::Hosted => "HOSTED",
-            Self::Direct => "DIRECT",
-        }
+chassis::closed_list! {
+    /// Who made the session.
+    pub enum Origin: "a session's origin" {
+        /// A merchant, for the hosted checkout. Can be paid until it expires.
+        Hosted = "HOSTED",
+        /// A direct charge, and its end is the session's end. Never expires.
+        Direct = "DIRECT",
     }
 }
 
-impl FromStr for Origin {
-    type Err = UnknownCode;
+chassis::text_column!(Origin);
 
-    fn from_str(code: &str) -> Result<Self, UnknownCode> {
-        [Self::Hosted, Self::Direct]
-            .into_iter()
-            .find(|origin| origin.code() == code)
-            .ok_or(UnknownCode)
+chassis::closed_list! {
+    /// Session status (spec §3.2; the values beyond COMPLETED are ours).
+    pub enum SessionStatus: "a session's status" {
+        /// Can be paid.
+        Pending = "PENDING",
+        /// A charge is in flight.
+        Processing = "PROCESSING",
+        /// A charge settled.
+        Completed = "COMPLETED",
+        /// A direct charge's session whose charge failed.
+        Failed = "FAILED",
+        /// Ended unpaid.
+        Expired = "EXPIRED",
     }
 }
 
-chassis::text_column!(Origin, |origin| origin.code().to_owned());
+chassis::text_column!(SessionStatus);
 
 impl SessionStatus {
-    /// As it stands in SQL and in events.
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::Pending => "PENDING",
-            Self::Processing => "PROCESSING",
-            Self::Completed => "COMPLETED",
-            Self::Failed => "FAILED",
-            Self::Expired => "EXPIRED",
-        }
-    }
-
     /// Nothing but money that arrives against all expectation changes it any more.
     pub fn is_terminal(self) -> bool {
         match self {
@@ -85,20 +51,6 @@ impl SessionStatus {
         }
     }
 }
-
-impl FromStr for SessionStatus {
-    type Err = UnknownCode;
-
-    fn from_str(code: &str) -> Result<Self, UnknownCode> {
-        use SessionStatus::{Completed, Expired, Failed, Pending, Processing};
-        [Pending, Processing, Completed, Failed, Expired]
-            .into_iter()
-            .find(|status| status.code() == code)
-            .ok_or(UnknownCode)
-    }
-}
-
-chassis::text_column!(SessionStatus, |status| status.code().to_owned());
 
 #[derive(Clone, Debug, FromRow)]
 pub struct Session {

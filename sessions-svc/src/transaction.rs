@@ -1,7 +1,5 @@
 //! What a charge looks like in its session, and the reports that charges-svc makes of it. No I/O.
 
-use std::str::FromStr;
-
 use chassis::{
     clock::Timestamp,
     ids::{ChargeId, MerchantId, SessionId, TxIdDisplay},
@@ -10,45 +8,22 @@ use chassis::{
 
 use crate::{
     customer::Payer,
-    session::{DirectSession, SessionStatus, UnknownCode},
+    session::{DirectSession, SessionStatus},
 };
 
-/// Transaction status (spec §2.2), and the tombstone, which is never shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TransactionStatus {
-    Initiated,
-    OtpRequired,
-    Settled,
-    Failed,
-    /// Nothing was or will be sent for it.
-    Withdrawn,
-}
-
-impl TransactionStatus {
-    fn code(self) -> &'static str {
-        match self {
-            Self::Initiated => "INITIATED",
-            Self::OtpRequired => "OTP_REQUIRED",
-            Self::Settled => "SETTLED",
-            Self::Failed => "FAILED",
-            Self::Withdrawn => "WITHDRAWN",
-        }
+chassis::closed_list! {
+    /// Transaction status (spec §2.2), and the tombstone, which is never shown.
+    pub enum TransactionStatus: "a transaction's status" {
+        Initiated = "INITIATED",
+        OtpRequired = "OTP_REQUIRED",
+        Settled = "SETTLED",
+        Failed = "FAILED",
+        /// Nothing was or will be sent for it.
+        Withdrawn = "WITHDRAWN",
     }
 }
 
-impl FromStr for TransactionStatus {
-    type Err = UnknownCode;
-
-    fn from_str(code: &str) -> Result<Self, UnknownCode> {
-        use TransactionStatus::{Failed, Initiated, OtpRequired, Settled, Withdrawn};
-        [Initiated, OtpRequired, Settled, Failed, Withdrawn]
-            .into_iter()
-            .find(|status| status.code() == code)
-            .ok_or(UnknownCode)
-    }
-}
-
-chassis::text_column!(TransactionStatus, |status| status.code().to_owned());
+chassis::text_column!(TransactionStatus);
 
 /// A charge as its session shows it. Its amount is the session's.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! One event's way to one endpoint, and the rules of its attempts (spec §6.2). No I/O.
 
-use std::{str::FromStr, time::Duration};
+use std::time::Duration;
 
 use chassis::{
     clock::Timestamp,
@@ -11,46 +11,19 @@ use uuid::Uuid;
 
 use crate::event::EventType;
 
-/// How far a delivery has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// The schedule goes on.
-    Pending,
-    /// A 2xx was answered.
-    Delivered,
-    /// The schedule ended without one.
-    Exhausted,
-}
-
-impl Status {
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::Pending => "PENDING",
-            Self::Delivered => "DELIVERED",
-            Self::Exhausted => "EXHAUSTED",
-        }
+chassis::closed_list! {
+    /// How far a delivery has come.
+    pub enum Status: "a delivery's status" {
+        /// The schedule goes on.
+        Pending = "PENDING",
+        /// A 2xx was answered.
+        Delivered = "DELIVERED",
+        /// The schedule ended without one.
+        Exhausted = "EXHAUSTED",
     }
 }
 
-/// The text is no status of a delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a delivery's status")]
-pub struct UnknownStatus;
-
-impl FromStr for Status {
-    type Err = UnknownStatus;
-
-    fn from_str(code: &str) -> Result<Self, UnknownStatus> {
-        match code {
-            "PENDING" => Ok(Self::Pending),
-            "DELIVERED" => Ok(Self::Delivered),
-            "EXHAUSTED" => Ok(Self::Exhausted),
-            _ => Err(UnknownStatus),
-        }
-    }
-}
-
-chassis::text_column!(Status, |status| status.code().to_owned());
+chassis::text_column!(Status);
 
 #[derive(Clone, Debug, FromRow)]
 pub struct Delivery {
@@ -109,21 +82,13 @@ pub struct Outcome {
     pub response_excerpt: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    Succeeded,
-    Failed,
-    /// A crash cut it off: failed, as nobody knows.
-    Interrupted,
-}
-
-impl Verdict {
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Interrupted => "interrupted",
-        }
+chassis::closed_list! {
+    /// What became of an attempt.
+    pub enum Verdict: "an attempt's verdict" {
+        Succeeded = "succeeded",
+        Failed = "failed",
+        /// A crash cut it off: failed, as nobody knows.
+        Interrupted = "interrupted",
     }
 }
 

@@ -4,13 +4,14 @@ use std::str::FromStr;
 
 use chassis::{
     clock::Timestamp,
+    closed_list::UnknownCode,
     ids::{EndpointId, MerchantId},
 };
 use secrecy::SecretString;
 use sqlx::FromRow;
 
 use crate::{
-    event::{EventType, UnknownEventType},
+    event::EventType,
     secret::{Keyring, Sealed, SecretError},
 };
 
@@ -94,9 +95,9 @@ impl Subscription {
 }
 
 impl FromStr for Subscription {
-    type Err = UnknownEventType;
+    type Err = UnknownCode;
 
-    fn from_str(text: &str) -> Result<Self, UnknownEventType> {
+    fn from_str(text: &str) -> Result<Self, UnknownCode> {
         let codes = text.split(',').filter(|code| !code.is_empty());
         codes
             .map(str::parse)

@@ -13,49 +13,18 @@ use chassis::{
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// What happened (spec §6.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EventType {
-    PaymentSuccess,
-    PaymentFailed,
-    PayoutSuccess,
-    PayoutFailed,
-}
-
-impl EventType {
-    pub const ALL: [Self; 4] = [
-        Self::PaymentSuccess,
-        Self::PaymentFailed,
-        Self::PayoutSuccess,
-        Self::PayoutFailed,
-    ];
-
-    /// As it stands in the envelope and in SQL.
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::PaymentSuccess => "payment.success",
-            Self::PaymentFailed => "payment.failed",
-            Self::PayoutSuccess => "payout.success",
-            Self::PayoutFailed => "payout.failed",
-        }
+chassis::closed_list! {
+    /// What happened (spec §6.1), with its name in the envelope.
+    #[derive(PartialOrd, Ord)]
+    pub enum EventType: "an event type" {
+        PaymentSuccess = "payment.success",
+        PaymentFailed = "payment.failed",
+        PayoutSuccess = "payout.success",
+        PayoutFailed = "payout.failed",
     }
 }
 
-/// The text is no event type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an event type")]
-pub struct UnknownEventType;
-
-impl FromStr for EventType {
-    type Err = UnknownEventType;
-
-    fn from_str(code: &str) -> Result<Self, UnknownEventType> {
-        let known = Self::ALL.into_iter().find(|known| known.code() == code);
-        known.ok_or(UnknownEventType)
-    }
-}
-
-chassis::text_column!(EventType, |event_type| event_type.code().to_owned());
+chassis::text_column!(EventType);
 
 /// Something that a merchant is told.
 #[derive(Debug)]

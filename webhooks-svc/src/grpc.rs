@@ -2,7 +2,12 @@
 
 use std::str::FromStr;
 
-use chassis::{ids::DeliveryId, money::Money};
+use chassis::{
+    closed_list::UnknownCode,
+    ids::DeliveryId,
+    limits::{PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX},
+    money::Money,
+};
 use proto::webhooks::{
     self as wire, Endpoint as ProtoEndpoint, GetDeliveryRequest, GetEndpointRequest,
     ListDeliveriesRequest, ListDeliveriesResponse, PublishRequest, PublishResponse,
@@ -20,8 +25,13 @@ use crate::{
     service::{OpenEndpoint, Service},
 };
 
-const PAGE_SIZE_DEFAULT: u32 = 20;
-const PAGE_SIZE_MAX: u32 = 100;
+chassis::proto_list! {
+    delivery::Status = wire::DeliveryStatus { Pending, Delivered, Exhausted }
+}
+
+chassis::proto_list! {
+    EventType = wire::EventType { PaymentSuccess, PaymentFailed, PayoutSuccess, PayoutFailed }
+}
 
 #[tonic::async_trait]
 impl Webhooks for Service {
@@ -42,7 +52,7 @@ impl Webhooks for Service {
         let merchant_id = parse("merchant_id", &request.merchant_id)?;
         let types: Result<_, _> = request.events.into_iter().map(parse_event_type).collect();
         let events =
-            Subscription::new(types.map_err(|()| invalid("events", "must be event types"))?);
+            Subscription::new(types.map_err(|_| invalid("events", "must be event types"))?);
         let endpoint = self.set_endpoint(merchant_id, &request.url, events).await?;
         Ok(Response::new(endpoint.into()))
     }
@@ -138,28 +148,14 @@ fn parse<T: FromStr>(field: &'static str, text: &str) -> Result<T, Error> {
         .map_err(|_| invalid(field, "is not of the right form"))
 }
 
-fn parse_event_type(event_type: i32) -> Result<EventType, ()> {
-    match wire::EventType::try_from(event_type) {
-        Ok(wire::EventType::PaymentSuccess) => Ok(EventType::PaymentSuccess),
-        Ok(wire::EventType::PaymentFailed) => Ok(EventType::PaymentFailed),
-        Ok(wire::EventType::PayoutSuccess) => Ok(EventType::PayoutSuccess),
-        Ok(wire::EventType::PayoutFailed) => Ok(EventType::PayoutFailed),
-        Ok(wire::EventType::Unspecified) | Err(_) => Err(()),
-    }
-}
-
-fn proto_event_type(event_type: EventType) -> wire::EventType {
-    match event_type {
-        EventType::PaymentSuccess => wire::EventType::PaymentSuccess,
-        EventType::PaymentFailed => wire::EventType::PaymentFailed,
-        EventType::PayoutSuccess => wire::EventType::PayoutSuccess,
-        EventType::PayoutFailed => wire::EventType::PayoutFailed,
-    }
+fn parse_event_type(event_type: i32) -> Result<EventType, UnknownCode> {
+    let event_type = wire::EventType::try_from(event_type).unwrap_or_default();
+    EventType::try_from(event_type)
 }
 
 fn parse_event(request: PublishRequest) -> Result<Event, Error> {
     let event_type = parse_event_type(request.r#type);
-    let event_type = event_type.map_err(|()| invalid("type", "must be an event type"))?;
+    let event_type = event_type.map_err(|_| invalid("type", "must be an event type"))?;
     Ok(Event {
         event_id: parse("event_id", &request.event_id)?,
         merchant_id: parse("merchant_id", &request.merchant_id)?,
@@ -241,7 +237,7 @@ impl From<OpenEndpoint> for ProtoEndpoint {
             merchant_id: endpoint.merchant_id.to_string(),
             url: endpoint.url,
             events: events
-                .map(|event_type| proto_event_type(*event_type).into())
+                .map(|event_type| wire::EventType::from(*event_type).into())
                 .collect(),
             enabled: endpoint.enabled,
             signing_secret: secrets.current.expose_secret().to_owned(),
@@ -257,17 +253,12 @@ impl From<OpenEndpoint> for ProtoEndpoint {
 
 impl From<Delivery> for wire::Delivery {
     fn from(delivery: Delivery) -> Self {
-        let status = match delivery.status {
-            delivery::Status::Pending => wire::DeliveryStatus::Pending,
-            delivery::Status::Delivered => wire::DeliveryStatus::Delivered,
-            delivery::Status::Exhausted => wire::DeliveryStatus::Exhausted,
-        };
         Self {
             delivery_id: delivery.delivery_id.to_string(),
             merchant_id: delivery.merchant_id.to_string(),
             event_id: delivery.event_id.to_string(),
-            event_type: proto_event_type(delivery.event_type).into(),
-            status: status.into(),
+            event_type: wire::EventType::from(delivery.event_type).into(),
+            status: wire::DeliveryStatus::from(delivery.status).into(),
             attempts_count: count(delivery.attempts_count),
             next_attempt_at: delivery.next_attempt_at.map(|at| at.to_string()),
             created_at: delivery.created_at.to_string(),
@@ -295,4 +286,21 @@ impl From<Attempt> for wire::Attempt {
 /// A number that the database holds as bigint.
 fn count(number: i64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_the_words_of_the_contract() {
+        for status in delivery::Status::ALL {
+            let sent = wire::DeliveryStatus::from(*status);
+            assert_eq!(sent.word(), Some(status.code()));
+        }
+        for event_type in EventType::ALL {
+            let sent = wire::EventType::from(*event_type);
+            assert_eq!(sent.name().as_deref(), Some(event_type.code()));
+        }
+    }
 }

@@ -84,7 +84,7 @@ pub async fn close(tx: &mut Tx, id: CaseId, closing: Closing, now: Timestamp) ->
         )
         .bind(id)
         .bind(now)
-        .bind(closing.code())
+        .bind(closing)
         .run()
         .await?;
     Ok(closed == 1)
@@ -130,7 +130,7 @@ pub async fn released(tx: &mut Tx, id: ChargeId) -> Result<Option<Money>> {
              where transaction_id = $1 and closing = $2 and suspense_minor is not null",
         )
         .bind(id)
-        .bind(Closing::Release.code())
+        .bind(Closing::Release)
         .optional()
         .await?;
     Ok(found.map(|(minor_units, currency)| Money::new(minor_units, currency)))

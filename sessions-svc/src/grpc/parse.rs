@@ -6,6 +6,10 @@ use std::str::FromStr;
 use chassis::{
     clock::Timestamp,
     ids::{CustomerId, MerchantId, SessionId},
+    limits::{
+        DESCRIPTION_CHARACTERS_MAX, EMAIL_CHARACTERS_MAX, MARKED_KEY_CHARACTERS_MAX,
+        NAME_CHARACTERS_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, URL_CHARACTERS_MAX,
+    },
     money::Money,
     phone::Phone,
 };
@@ -13,7 +17,7 @@ use proto::sessions::{
     CreateSessionRequest, DirectSession as ProtoDirectSession, GetSessionRequest,
     ListCustomersRequest, Payer as ProtoPayer, RecordTransactionRequest,
     Settlement as ProtoSettlement, Transaction as ProtoTransaction,
-    TransactionStatus as ProtoTransactionStatus, record_transaction_request::Step as ProtoStep,
+    record_transaction_request::Step as ProtoStep,
 };
 
 use crate::{
@@ -24,35 +28,26 @@ use crate::{
     transaction::{Report, Settlement, Step, Transaction, TransactionStatus},
 };
 
-/// Longest texts, in characters (design: "Input rules").
-const DESCRIPTION_MAX: usize = 500;
-const NAME_MAX: usize = 200;
-const EMAIL_MAX: usize = 254;
-const URL_MAX: usize = 2_048;
-
-/// `c:` or `g:`, and a key.
-const IDEMPOTENCY_KEY_MAX: usize = 257;
-
-/// Codes, such as a method or a reason, and rates.
+/// Characters of a code, such as a method or a reason, and of a rate.
 const CODE_MAX: usize = 64;
-
-/// Customers on a page.
-const PAGE_SIZE_MAX: u32 = 100;
-const PAGE_SIZE_DEFAULT: u32 = 20;
 
 /// The session to create, and its idempotency key.
 pub fn new_session(request: CreateSessionRequest) -> Result<(NewSession, String), Error> {
     let new = NewSession {
         merchant_id: value("merchant_id", &request.merchant_id)?,
         amount: amount(request.amount.as_ref())?,
-        description: optional_text("description", request.description, DESCRIPTION_MAX)?,
-        redirect_url: optional_text("redirect_url", request.redirect_url, URL_MAX)?,
+        description: optional_text(
+            "description",
+            request.description,
+            DESCRIPTION_CHARACTERS_MAX,
+        )?,
+        redirect_url: optional_text("redirect_url", request.redirect_url, URL_CHARACTERS_MAX)?,
         payer: payer(request.payer)?,
     };
     let key = text(
         "idempotency_key",
         request.idempotency_key,
-        IDEMPOTENCY_KEY_MAX,
+        MARKED_KEY_CHARACTERS_MAX,
     )?;
     Ok((new, key))
 }
@@ -115,15 +110,8 @@ fn step(step: ProtoStep) -> Result<Step, Error> {
 /// The transaction and its amount, which must be the session's.
 fn transaction(transaction: Option<ProtoTransaction>) -> Result<(Transaction, Money), Error> {
     let given = transaction.ok_or_else(|| invalid("transaction", "must be given"))?;
-    let status = match given.status() {
-        ProtoTransactionStatus::Initiated => TransactionStatus::Initiated,
-        ProtoTransactionStatus::OtpRequired => TransactionStatus::OtpRequired,
-        ProtoTransactionStatus::Settled => TransactionStatus::Settled,
-        ProtoTransactionStatus::Failed => TransactionStatus::Failed,
-        ProtoTransactionStatus::Unspecified => {
-            return Err(invalid("transaction.status", "must be one of the statuses"));
-        }
-    };
+    let status = TransactionStatus::try_from(given.status())
+        .map_err(|_| invalid("transaction.status", "must be one of the statuses"))?;
     let amount = amount(given.amount.as_ref())?;
     let reason = optional_text("transaction.failure_reason", given.failure_reason, CODE_MAX)?;
     if reason.is_some() && status != TransactionStatus::Failed {
@@ -139,7 +127,11 @@ fn transaction(transaction: Option<ProtoTransaction>) -> Result<(Transaction, Mo
         status,
         method: text("transaction.method", given.method, CODE_MAX)?,
         failure_reason: reason,
-        failure_message: optional_text("transaction.failure_message", message, DESCRIPTION_MAX)?,
+        failure_message: optional_text(
+            "transaction.failure_message",
+            message,
+            DESCRIPTION_CHARACTERS_MAX,
+        )?,
         settlement: given.settlement.map(settlement).transpose()?,
         created_at: value("transaction.created_at", &given.created_at)?,
         updated_at: value("transaction.updated_at", &given.updated_at)?,
@@ -157,7 +149,11 @@ fn settlement(settlement: ProtoSettlement) -> Result<Settlement, Error> {
 fn direct_session(direct: ProtoDirectSession) -> Result<DirectSession, Error> {
     Ok(DirectSession {
         amount: amount(direct.amount.as_ref())?,
-        description: optional_text("direct.description", direct.description, DESCRIPTION_MAX)?,
+        description: optional_text(
+            "direct.description",
+            direct.description,
+            DESCRIPTION_CHARACTERS_MAX,
+        )?,
         payer: payer(direct.payer)?,
         created_at: value("direct.created_at", &direct.created_at)?,
     })
@@ -167,8 +163,8 @@ fn payer(payer: Option<ProtoPayer>) -> Result<Payer, Error> {
     let given = payer.unwrap_or_default();
     Ok(Payer {
         phone: given.phone.map(|phone| e164(&phone)).transpose()?,
-        email: optional_text("payer.email", given.email, EMAIL_MAX)?,
-        name: optional_text("payer.name", given.name, NAME_MAX)?,
+        email: optional_text("payer.email", given.email, EMAIL_CHARACTERS_MAX)?,
+        name: optional_text("payer.name", given.name, NAME_CHARACTERS_MAX)?,
     })
 }
 
