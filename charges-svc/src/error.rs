@@ -1,6 +1,10 @@
 //! What can go wrong here, and what callers are told.
 
-use chassis::{grpc, ids::Reference, money::MoneyError};
+use chassis::{
+    grpc::{self, Reason},
+    ids::Reference,
+    money::MoneyError,
+};
 use rails::CallbackError;
 use tonic::{Code, Status};
 
@@ -100,35 +104,37 @@ impl From<Error> for Status {
         let message = error.to_string();
         let told = |code, reason| grpc::status(code, reason, message.clone());
         match &error {
-            Error::ChargeNotFound => told(Code::NotFound, "CHARGE_NOT_FOUND"),
-            Error::NotAwaitingOtp => told(Code::FailedPrecondition, "CHARGE_NOT_AWAITING_OTP"),
-            Error::IdempotencyInProgress => told(Code::Aborted, "IDEMPOTENCY_IN_PROGRESS"),
-            Error::IdempotencyKeyReused => told(Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED"),
-            Error::NothingStarted => told(Code::Unavailable, "NOTHING_STARTED"),
-            Error::OutcomeUnknown => told(Code::Unavailable, "OUTCOME_UNKNOWN"),
-            Error::SessionNotPayable => told(Code::FailedPrecondition, "SESSION_NOT_PAYABLE"),
-            Error::CallbackNotFound => told(Code::NotFound, "CALLBACK_NOT_FOUND"),
+            Error::ChargeNotFound => told(Code::NotFound, Reason::ChargeNotFound),
+            Error::NotAwaitingOtp => told(Code::FailedPrecondition, Reason::ChargeNotAwaitingOtp),
+            Error::IdempotencyInProgress => told(Code::Aborted, Reason::IdempotencyInProgress),
+            Error::IdempotencyKeyReused => told(Code::AlreadyExists, Reason::IdempotencyKeyReused),
+            Error::NothingStarted => told(Code::Unavailable, Reason::NothingStarted),
+            Error::OutcomeUnknown => told(Code::Unavailable, Reason::OutcomeUnknown),
+            Error::SessionNotPayable => told(Code::FailedPrecondition, Reason::SessionNotPayable),
+            Error::CallbackNotFound => told(Code::NotFound, Reason::CallbackNotFound),
             Error::CallbackSignatureInvalid => {
-                told(Code::Unauthenticated, "CALLBACK_SIGNATURE_INVALID")
+                told(Code::Unauthenticated, Reason::CallbackSignatureInvalid)
             }
             Error::ChargeAlreadyTerminal => {
-                told(Code::FailedPrecondition, "CHARGE_ALREADY_TERMINAL")
+                told(Code::FailedPrecondition, Reason::ChargeAlreadyTerminal)
             }
-            Error::EvidenceMismatch => told(Code::FailedPrecondition, "EVIDENCE_MISMATCH"),
-            Error::CaseNotFound => told(Code::NotFound, "CASE_NOT_FOUND"),
-            Error::CaseClosed => told(Code::FailedPrecondition, "CASE_CLOSED"),
+            Error::EvidenceMismatch => told(Code::FailedPrecondition, Reason::EvidenceMismatch),
+            Error::CaseNotFound => told(Code::NotFound, Reason::CaseNotFound),
+            Error::CaseClosed => told(Code::FailedPrecondition, Reason::CaseClosed),
             Error::CaseNeedsChargeResolved => {
-                told(Code::FailedPrecondition, "CASE_NEEDS_CHARGE_RESOLVED")
+                told(Code::FailedPrecondition, Reason::CaseNeedsChargeResolved)
             }
             Error::ReleaseWouldCreditTwice(_) => {
-                told(Code::FailedPrecondition, "RELEASE_WOULD_CREDIT_TWICE")
+                told(Code::FailedPrecondition, Reason::ReleaseWouldCreditTwice)
             }
-            Error::ReleaseAfterReversal => told(Code::FailedPrecondition, "RELEASE_AFTER_REVERSAL"),
-            Error::AlreadyTakenBack => told(Code::FailedPrecondition, "ALREADY_TAKEN_BACK"),
+            Error::ReleaseAfterReversal => {
+                told(Code::FailedPrecondition, Reason::ReleaseAfterReversal)
+            }
+            Error::AlreadyTakenBack => told(Code::FailedPrecondition, Reason::AlreadyTakenBack),
             Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
             Error::Illegal(_) | Error::Ledger(_) | Error::PostedBefore => {
                 tracing::error!(error = &error as &dyn std::error::Error, "the call failed");
-                told(Code::Internal, "INTERNAL")
+                told(Code::Internal, Reason::Internal)
             }
             Error::Database(source) => {
                 tracing::error!(
@@ -136,9 +142,9 @@ impl From<Error> for Status {
                     "the database failed"
                 );
                 if db::is_unavailable(source) {
-                    return told(Code::Unavailable, "DATABASE_FAILED");
+                    return told(Code::Unavailable, Reason::DatabaseFailed);
                 }
-                told(Code::Internal, "DATABASE_FAILED")
+                told(Code::Internal, Reason::DatabaseFailed)
             }
         }
     }

@@ -7,7 +7,10 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use chassis::{grpc::Channel, ids::ChargeId};
+use chassis::{
+    grpc::{self, Channel, Reason},
+    ids::ChargeId,
+};
 use db::{Db, outbox::Row};
 use proto::{
     sessions::{
@@ -116,7 +119,7 @@ impl Teller {
 
 /// The session is another merchant's: it took no claim of ours, and there is none to withdraw.
 fn is_anothers(status: &Refusal) -> bool {
-    chassis::grpc::reason(status).as_deref() == Some("SESSION_MISMATCH")
+    grpc::reason(status).as_deref() == Some(Reason::SessionMismatch.code())
 }
 
 fn record(charge: &Charge, step: Step) -> RecordTransactionRequest {
@@ -194,6 +197,7 @@ fn event(charge: &ShownCharge, event_id: &str, session: SessionStatus) -> Publis
         EventType::PaymentFailed
     };
     let settlement = settlement(charge);
+    let session_status = session_status(charge, session);
     let payment = Payment {
         tx_id_display: Some(charge.facts.tx_id_display.to_string()),
         session_id: charge.facts.session_id.to_string(),
@@ -204,7 +208,7 @@ fn event(charge: &ShownCharge, event_id: &str, session: SessionStatus) -> Publis
         failure_message: charge
             .failure_reason
             .map(|reason| reason.message().to_owned()),
-        session_status: session_status(charge, session).to_owned(),
+        session_status: session_status.word().unwrap_or_default().to_owned(),
         settled: settlement
             .as_ref()
             .and_then(|settlement| settlement.amount.clone()),
@@ -220,11 +224,11 @@ fn event(charge: &ShownCharge, event_id: &str, session: SessionStatus) -> Publis
 }
 
 /// What the session became by this charge's end; by now another charge may be in flight in it.
-fn session_status(charge: &ShownCharge, session: SessionStatus) -> &'static str {
+fn session_status(charge: &ShownCharge, session: SessionStatus) -> SessionStatus {
     match (charge.status, charge.facts.hosted, session) {
-        (Status::Settled, _, _) => "COMPLETED",
-        (_, false, _) => "FAILED",
-        (_, true, SessionStatus::Expired) => "EXPIRED",
-        (_, true, _) => "PENDING",
+        (Status::Settled, _, _) => SessionStatus::Completed,
+        (_, false, _) => SessionStatus::Failed,
+        (_, true, SessionStatus::Expired) => SessionStatus::Expired,
+        (_, true, _) => SessionStatus::Pending,
     }
 }

@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
+use chassis::grpc::{self, Reason};
 use http::{
     HeaderValue, StatusCode,
     header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use serde::Serialize;
 use tonic::{Code, Status};
-use tonic_types::StatusExt as _;
 
 use crate::field_error::{FieldCode, FieldError};
 
@@ -245,18 +245,23 @@ impl IntoResponse for Error {
 /// name; whatever is not foreseen there is a fault of ours.
 impl From<Status> for Error {
     fn from(status: Status) -> Self {
-        let reason = status.get_details_error_info().map(|info| info.reason);
-        match (status.code(), reason.as_deref().unwrap_or_default()) {
-            (Code::Unauthenticated, "INVALID_API_KEY") => Self::InvalidApiKey,
-            (Code::Unauthenticated, "CALLBACK_SIGNATURE_INVALID") => Self::CallbackSignatureInvalid,
-            (Code::NotFound, "SESSION_NOT_FOUND" | "CHARGE_NOT_FOUND" | "CALLBACK_NOT_FOUND") => {
-                Self::NotFound
+        let reason = grpc::reason(&status).and_then(|reason| reason.parse().ok());
+        match (status.code(), reason) {
+            (Code::Unauthenticated, Some(Reason::InvalidApiKey)) => Self::InvalidApiKey,
+            (Code::Unauthenticated, Some(Reason::CallbackSignatureInvalid)) => {
+                Self::CallbackSignatureInvalid
             }
-            (Code::FailedPrecondition, "SESSION_NOT_PAYABLE") => Self::SessionNotPayable,
-            (Code::FailedPrecondition, "CHARGE_NOT_AWAITING_OTP") => Self::ChargeNotAwaitingOtp,
-            (Code::Aborted, "IDEMPOTENCY_IN_PROGRESS") => Self::IdempotencyInProgress,
-            (Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED") => Self::IdempotencyKeyReused,
-            (Code::Unavailable, "NOTHING_STARTED") => Self::NothingStarted,
+            (
+                Code::NotFound,
+                Some(Reason::SessionNotFound | Reason::ChargeNotFound | Reason::CallbackNotFound),
+            ) => Self::NotFound,
+            (Code::FailedPrecondition, Some(Reason::SessionNotPayable)) => Self::SessionNotPayable,
+            (Code::FailedPrecondition, Some(Reason::ChargeNotAwaitingOtp)) => {
+                Self::ChargeNotAwaitingOtp
+            }
+            (Code::Aborted, Some(Reason::IdempotencyInProgress)) => Self::IdempotencyInProgress,
+            (Code::AlreadyExists, Some(Reason::IdempotencyKeyReused)) => Self::IdempotencyKeyReused,
+            (Code::Unavailable, Some(Reason::NothingStarted)) => Self::NothingStarted,
             (Code::ResourceExhausted, _) => Self::NothingStarted,
             (Code::Unavailable | Code::Cancelled, _) => Self::OutcomeUnknown,
             (Code::InvalidArgument, _) => refused_by_service(&status),
@@ -272,15 +277,12 @@ fn refused_by_service(status: &Status) -> Error {
         status = status.message(),
         "a service refused what the edge let pass"
     );
-    let violations = status
-        .get_details_bad_request()
-        .map(|details| details.field_violations)
-        .unwrap_or_default();
+    let violations = grpc::violations(status);
     if violations.is_empty() {
         return Error::internal(status.clone());
     }
-    let fields = violations.into_iter().map(|violation| FieldError {
-        field: violation.field.into(),
+    let fields = violations.into_iter().map(|(field, _)| FieldError {
+        field: field.into(),
         code: FieldCode::InvalidFormat,
         message: "is not accepted",
     });

@@ -1,6 +1,6 @@
 //! What can go wrong here, and what callers are told.
 
-use chassis::grpc;
+use chassis::grpc::{self, Reason};
 use tonic::{Code, Status};
 
 #[derive(Debug, thiserror::Error)]
@@ -24,9 +24,13 @@ impl From<Error> for Status {
     fn from(error: Error) -> Self {
         let message = error.to_string();
         match error {
-            Error::InvalidApiKey => grpc::status(Code::Unauthenticated, "INVALID_API_KEY", message),
-            Error::MerchantNotFound => grpc::status(Code::NotFound, "MERCHANT_NOT_FOUND", message),
-            Error::KeyNotFound => grpc::status(Code::NotFound, "KEY_NOT_FOUND", message),
+            Error::InvalidApiKey => {
+                grpc::status(Code::Unauthenticated, Reason::InvalidApiKey, message)
+            }
+            Error::MerchantNotFound => {
+                grpc::status(Code::NotFound, Reason::MerchantNotFound, message)
+            }
+            Error::KeyNotFound => grpc::status(Code::NotFound, Reason::KeyNotFound, message),
             Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
             Error::Database(source) => {
                 tracing::error!(
@@ -39,7 +43,7 @@ impl From<Error> for Status {
                 } else {
                     Code::Internal
                 };
-                grpc::status(code, "DATABASE_FAILED", message)
+                grpc::status(code, Reason::DatabaseFailed, message)
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What can go wrong here, and what callers are told.
 
-use chassis::grpc;
+use chassis::grpc::{self, Reason};
 use tonic::{Code, Status};
 
 #[derive(Debug, thiserror::Error)]
@@ -26,15 +26,17 @@ impl From<Error> for Status {
     fn from(error: Error) -> Self {
         let message = error.to_string();
         match error {
-            Error::SessionNotFound => grpc::status(Code::NotFound, "SESSION_NOT_FOUND", message),
+            Error::SessionNotFound => {
+                grpc::status(Code::NotFound, Reason::SessionNotFound, message)
+            }
             Error::SessionMismatch => {
-                grpc::status(Code::FailedPrecondition, "SESSION_MISMATCH", message)
+                grpc::status(Code::FailedPrecondition, Reason::SessionMismatch, message)
             }
             Error::IdempotencyKeyReused => {
-                grpc::status(Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED", message)
+                grpc::status(Code::AlreadyExists, Reason::IdempotencyKeyReused, message)
             }
             Error::IdempotencyInProgress => {
-                grpc::status(Code::Aborted, "IDEMPOTENCY_IN_PROGRESS", message)
+                grpc::status(Code::Aborted, Reason::IdempotencyInProgress, message)
             }
             Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
             Error::Database(source) => {
@@ -47,7 +49,7 @@ impl From<Error> for Status {
                 } else {
                     Code::Internal
                 };
-                grpc::status(code, "DATABASE_FAILED", message)
+                grpc::status(code, Reason::DatabaseFailed, message)
             }
         }
     }

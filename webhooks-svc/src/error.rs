@@ -1,6 +1,6 @@
 //! What can go wrong here, and what callers are told.
 
-use chassis::grpc;
+use chassis::grpc::{self, Reason};
 use tonic::{Code, Status};
 
 use crate::secret::SecretError;
@@ -26,12 +26,16 @@ impl From<Error> for Status {
     fn from(error: Error) -> Self {
         let message = error.to_string();
         match error {
-            Error::EndpointNotFound => grpc::status(Code::NotFound, "ENDPOINT_NOT_FOUND", message),
-            Error::DeliveryNotFound => grpc::status(Code::NotFound, "DELIVERY_NOT_FOUND", message),
+            Error::EndpointNotFound => {
+                grpc::status(Code::NotFound, Reason::EndpointNotFound, message)
+            }
+            Error::DeliveryNotFound => {
+                grpc::status(Code::NotFound, Reason::DeliveryNotFound, message)
+            }
             Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
             Error::Secret(source) => {
                 tracing::error!(error = %source, "a signing secret cannot be read");
-                grpc::status(Code::Internal, "SECRET_UNREADABLE", message)
+                grpc::status(Code::Internal, Reason::SecretUnreadable, message)
             }
             Error::Database(source) => {
                 tracing::error!(
@@ -44,7 +48,7 @@ impl From<Error> for Status {
                 } else {
                     Code::Internal
                 };
-                grpc::status(code, "DATABASE_FAILED", message)
+                grpc::status(code, Reason::DatabaseFailed, message)
             }
         }
     }

@@ -6,9 +6,42 @@ use tonic_types::{ErrorDetails, StatusExt as _};
 /// Whose reasons these are.
 const DOMAIN: &str = "payments";
 
+crate::closed_list! {
+    /// Why a service refuses a call or fails it. The contracts say which call answers which.
+    pub enum Reason: "a reason" {
+        InvalidApiKey = "INVALID_API_KEY",
+        MerchantNotFound = "MERCHANT_NOT_FOUND",
+        KeyNotFound = "KEY_NOT_FOUND",
+        SessionNotFound = "SESSION_NOT_FOUND",
+        SessionMismatch = "SESSION_MISMATCH",
+        IdempotencyInProgress = "IDEMPOTENCY_IN_PROGRESS",
+        IdempotencyKeyReused = "IDEMPOTENCY_KEY_REUSED",
+        ChargeNotFound = "CHARGE_NOT_FOUND",
+        ChargeNotAwaitingOtp = "CHARGE_NOT_AWAITING_OTP",
+        SessionNotPayable = "SESSION_NOT_PAYABLE",
+        CallbackNotFound = "CALLBACK_NOT_FOUND",
+        CallbackSignatureInvalid = "CALLBACK_SIGNATURE_INVALID",
+        NothingStarted = "NOTHING_STARTED",
+        OutcomeUnknown = "OUTCOME_UNKNOWN",
+        ChargeAlreadyTerminal = "CHARGE_ALREADY_TERMINAL",
+        EvidenceMismatch = "EVIDENCE_MISMATCH",
+        CaseNotFound = "CASE_NOT_FOUND",
+        CaseClosed = "CASE_CLOSED",
+        CaseNeedsChargeResolved = "CASE_NEEDS_CHARGE_RESOLVED",
+        ReleaseWouldCreditTwice = "RELEASE_WOULD_CREDIT_TWICE",
+        ReleaseAfterReversal = "RELEASE_AFTER_REVERSAL",
+        AlreadyTakenBack = "ALREADY_TAKEN_BACK",
+        EndpointNotFound = "ENDPOINT_NOT_FOUND",
+        DeliveryNotFound = "DELIVERY_NOT_FOUND",
+        SecretUnreadable = "SECRET_UNREADABLE",
+        DatabaseFailed = "DATABASE_FAILED",
+        Internal = "INTERNAL",
+    }
+}
+
 /// A status with a machine-readable reason (`google.rpc.ErrorInfo`).
-pub fn status(code: Code, reason: &str, message: impl Into<String>) -> Status {
-    let details = ErrorDetails::with_error_info(reason, DOMAIN, []);
+pub fn status(code: Code, reason: Reason, message: impl Into<String>) -> Status {
+    let details = ErrorDetails::with_error_info(reason.code(), DOMAIN, []);
     Status::with_error_details(code, message, details)
 }
 
@@ -21,7 +54,8 @@ pub fn invalid(violations: &[(&str, &str)]) -> Status {
     Status::with_error_details(Code::InvalidArgument, "invalid request", details)
 }
 
-/// The reason that a status carries, if it is one of ours.
+/// The reason that a status carries, if it is one of ours; a newer service may give one that is no
+/// [`Reason`] yet.
 pub fn reason(status: &Status) -> Option<String> {
     let info = status.get_details_error_info()?;
     (info.domain == DOMAIN).then_some(info.reason)

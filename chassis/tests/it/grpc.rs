@@ -212,7 +212,7 @@ async fn reasons_and_violations_arrive() {
     let refused = soon(ask(&channel, "refuse")).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert_eq!(refused.message(), "it is too late");
-    assert_eq!(grpc::reason(&refused).as_deref(), Some("TOO_LATE"));
+    assert_eq!(grpc::reason(&refused).as_deref(), Some("CASE_CLOSED"));
     assert!(refused.source().is_none(), "the service's word, not ours");
 
     let refused = soon(ask(&channel, "violate")).await.unwrap_err();

@@ -6,7 +6,7 @@ use chassis::{
     admin::Readiness,
     clock::Clock,
     config::Tls,
-    grpc::{self, Channel, Serving, Sockets},
+    grpc::{self, Channel, Reason, Serving, Sockets},
     shutdown::{Shutdown, Tasks},
     telemetry,
 };
@@ -59,7 +59,7 @@ impl RateLimits for Told {
             "refuse" => {
                 return Err(grpc::status(
                     Code::FailedPrecondition,
-                    "TOO_LATE",
+                    Reason::CaseClosed,
                     "it is too late",
                 ));
             }
