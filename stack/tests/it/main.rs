@@ -15,6 +15,7 @@ mod hosted;
 mod idempotency;
 mod leaks;
 mod limits;
+mod lists;
 mod local;
 mod openapi;
 mod otp;
