@@ -2,8 +2,6 @@
 
 use proto::charges::Provider as ProtoProvider;
 
-use crate::closed_list::UnknownCode;
-
 crate::closed_list! {
     /// A mobile-money network in Ghana.
     pub enum Provider: "a provider" {
@@ -16,25 +14,6 @@ crate::closed_list! {
 #[cfg(feature = "sql")]
 crate::ids::text_column!(Provider);
 
-impl From<Provider> for ProtoProvider {
-    fn from(provider: Provider) -> Self {
-        match provider {
-            Provider::Mtn => Self::Mtn,
-            Provider::Telecel => Self::Telecel,
-            Provider::At => Self::At,
-        }
-    }
-}
-
-impl TryFrom<ProtoProvider> for Provider {
-    type Error = UnknownCode;
-
-    fn try_from(provider: ProtoProvider) -> Result<Self, UnknownCode> {
-        match provider {
-            ProtoProvider::Mtn => Ok(Self::Mtn),
-            ProtoProvider::Telecel => Ok(Self::Telecel),
-            ProtoProvider::At => Ok(Self::At),
-            ProtoProvider::Unspecified => Err(UnknownCode("a provider")),
-        }
-    }
+crate::proto_list! {
+    Provider = ProtoProvider { Mtn, Telecel, At }
 }

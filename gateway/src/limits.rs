@@ -15,36 +15,25 @@ use crate::error::Error;
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// What is counted together (spec §8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bucket {
-    Payments,
-    Charge,
-    ChargeStatus,
+chassis::closed_list! {
+    /// What is counted together (spec §8).
+    pub enum Bucket: "a bucket" {
+        Payments = "v1/payments",
+        Charge = "v1/payments/charge",
+        ChargeStatus = "v1/payments/charge:status",
+    }
+}
+
+chassis::proto_list! {
+    Bucket = contract::Bucket { Payments, Charge, ChargeStatus }
 }
 
 impl Bucket {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Payments => "v1/payments",
-            Self::Charge => "v1/payments/charge",
-            Self::ChargeStatus => "v1/payments/charge:status",
-        }
-    }
-
     /// Requests a minute that the specification promises; told while nobody counts.
     fn specified_limit(self) -> u32 {
         match self {
             Self::Payments | Self::Charge => 60,
             Self::ChargeStatus => 300,
-        }
-    }
-
-    fn in_contract(self) -> contract::Bucket {
-        match self {
-            Self::Payments => contract::Bucket::Payments,
-            Self::Charge => contract::Bucket::Charge,
-            Self::ChargeStatus => contract::Bucket::ChargeStatus,
         }
     }
 }
@@ -65,7 +54,7 @@ pub async fn check(
 ) -> Quota {
     let request = CheckRequest {
         merchant_id: merchant.to_string(),
-        bucket: bucket.in_contract().into(),
+        bucket: contract::Bucket::from(bucket).into(),
     };
     let answer = rate_limits.check(request).await;
     let counted = answer.inspect_err(|error| {
@@ -91,7 +80,7 @@ impl Quota {
 
     /// Tells the caller, in the form of draft-ietf-httpapi-ratelimit-headers.
     pub fn write(&self, headers: &mut HeaderMap) {
-        let name = self.bucket.name();
+        let name = self.bucket.code();
         let (limit, window) = match &self.counted {
             Some(counted) => (counted.limit, counted.window_seconds),
             None => (self.bucket.specified_limit(), 60),

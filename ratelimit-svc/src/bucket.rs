@@ -8,20 +8,11 @@ pub const WINDOW: Duration = Duration::from_secs(60);
 /// [`WINDOW`] in milliseconds.
 pub const WINDOW_MS: i64 = 60_000;
 
-/// What the three buckets are called, in Redis and in metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bucket {
-    Payments,
-    Charge,
-    ChargeStatus,
-}
-
-impl Bucket {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Payments => "payments",
-            Self::Charge => "charge",
-            Self::ChargeStatus => "charge:status",
-        }
+chassis::closed_list! {
+    /// What the three buckets are called, in Redis and in metrics.
+    pub enum Bucket: "a bucket" {
+        Payments = "payments",
+        Charge = "charge",
+        ChargeStatus = "charge:status",
     }
 }

@@ -11,6 +11,10 @@ use crate::{
     service::Service,
 };
 
+chassis::proto_list! {
+    Bucket = ProtoBucket { Payments, Charge, ChargeStatus }
+}
+
 #[tonic::async_trait]
 impl RateLimits for Service {
     async fn check(
@@ -18,14 +22,8 @@ impl RateLimits for Service {
         request: Request<CheckRequest>,
     ) -> Result<Response<CheckResponse>, Status> {
         let request = request.into_inner();
-        let bucket = match ProtoBucket::try_from(request.bucket) {
-            Ok(ProtoBucket::Payments) => Bucket::Payments,
-            Ok(ProtoBucket::Charge) => Bucket::Charge,
-            Ok(ProtoBucket::ChargeStatus) => Bucket::ChargeStatus,
-            Ok(ProtoBucket::Unspecified) | Err(_) => {
-                return Err(grpc::invalid(&[("bucket", "must be one of the buckets")]));
-            }
-        };
+        let bucket = Bucket::try_from(request.bucket())
+            .map_err(|_| grpc::invalid(&[("bucket", "must be one of the buckets")]))?;
         if request.merchant_id.is_empty() {
             return Err(grpc::invalid(&[("merchant_id", "must not be empty")]));
         }

@@ -54,7 +54,7 @@ impl Service {
         } else {
             "refused"
         };
-        metrics::counter!("ratelimit_checks_total", "bucket" => bucket.name(), "outcome" => outcome)
+        metrics::counter!("ratelimit_checks_total", "bucket" => bucket.code(), "outcome" => outcome)
             .increment(1);
         decision
     }

@@ -101,7 +101,7 @@ impl Shared {
     ) -> Result<Decision, Error> {
         let mut connection = self.connection.clone();
         // The braces keep a merchant's keys on one node of a cluster.
-        let key = format!("rate:{{{merchant_id}}}:{}", bucket.name());
+        let key = format!("rate:{{{merchant_id}}}:{}", bucket.code());
         let mut call = self.script.key(key);
         call.arg(limit).arg(WINDOW_MS);
         let answer = call.invoke_async::<(u32, u32, u32)>(&mut connection);
