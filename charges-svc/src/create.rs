@@ -6,14 +6,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use chassis::telemetry;
+use chassis::{failure::FailureReason, telemetry};
 use db::Tx;
 use tokio::time::timeout_at;
 
 use crate::{
     charge::{Charge, Event, Facts, NewCharge, START_BY, ShownCharge, State, Void},
     error::{Error, Result},
-    failure::FailureReason,
     rail::{Answer, Outcome as _, PaymentRequest, Requested},
     rail_call::{self, RailCall},
     service::{Service, Told},

@@ -28,6 +28,10 @@ mod parse;
 type Answer<T> = Result<Response<T>, Refusal>;
 
 chassis::proto_list! {
+    Status = ChargeStatus { Initiated, OtpRequired, Settled, Failed }
+}
+
+chassis::proto_list! {
     CaseKind = ProtoCaseKind { UnknownOutcome, Mismatch, LateMoney, Reversed, CreditedTwice }
 }
 
@@ -168,7 +172,7 @@ impl From<ShownCharge> for ProtoCharge {
             tx_id_display: facts.tx_id_display.to_string(),
             session_id: facts.session_id.to_string(),
             merchant_id: facts.merchant_id.to_string(),
-            status: proto_status(charge.status).into(),
+            status: ChargeStatus::from(charge.status).into(),
             amount: Some(facts.amount().into()),
             provider: ProtoProvider::from(facts.provider).into(),
             method: METHOD.to_owned(),
@@ -187,15 +191,6 @@ impl From<Told> for ChargeAnswer {
             message: told.message,
             replayed: told.replayed,
         }
-    }
-}
-
-fn proto_status(status: Status) -> ChargeStatus {
-    match status {
-        Status::Initiated => ChargeStatus::Initiated,
-        Status::OtpRequired => ChargeStatus::OtpRequired,
-        Status::Settled => ChargeStatus::Settled,
-        Status::Failed => ChargeStatus::Failed,
     }
 }
 
@@ -250,6 +245,22 @@ impl From<Case> for ProtoCase {
             suspense: suspense.map(Into::into),
             opened_at: case.opened_at.to_string(),
             closed_at: case.closed_at.map(|at| at.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_the_words_of_the_contract() {
+        for status in Status::ALL {
+            let sent = ChargeStatus::from(*status);
+            assert_eq!(sent.word(), Some(status.code()));
+        }
+        for kind in CaseKind::ALL {
+            assert_eq!(ProtoCaseKind::from(*kind).word(), Some(kind.code()));
         }
     }
 }

@@ -36,8 +36,6 @@ mod tell;
 mod upkeep;
 pub mod verdict;
 
-pub use chassis::failure;
-
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;

@@ -1,11 +1,8 @@
 //! What people are told about a charge: the payer's next step, or why it failed.
 
-use chassis::provider::Provider;
+use chassis::{failure::FailureReason, provider::Provider};
 
-use crate::{
-    charge::{Event, ShownCharge, Status},
-    failure::FailureReason,
-};
+use crate::charge::{Event, ShownCharge, Status};
 
 /// For the record of a charge: what holds whatever happened on the way.
 pub fn of(charge: &ShownCharge) -> String {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use chassis::{
+    failure::FailureReason,
     ids::{ChargeId, MerchantId, Reference},
     limits::{OTP_CHARACTERS_MAX, is_visible_ascii},
 };
@@ -15,7 +16,6 @@ use secrecy::SecretString;
 use crate::{
     charge::{Charge, Event, Lease, State},
     error::{Error, Result},
-    failure::FailureReason,
     rail::{Answer, OtpSubmitted, Outcome as _},
     rail_call::{self, RailCall},
     service::{Service, Told},

@@ -30,6 +30,10 @@ use crate::{
     store,
 };
 
+chassis::proto_list! {
+    Status = TransactionStatus { Initiated, OtpRequired, Settled, Failed }
+}
+
 /// How long a new charge waits for its session (design §3, step 2).
 const OPEN_MAX: Duration = Duration::from_secs(2);
 
@@ -153,16 +157,10 @@ fn payer(charge: &Facts) -> Payer {
 }
 
 fn transaction(charge: &ShownCharge) -> Transaction {
-    let status = match charge.status {
-        Status::Initiated => TransactionStatus::Initiated,
-        Status::OtpRequired => TransactionStatus::OtpRequired,
-        Status::Settled => TransactionStatus::Settled,
-        Status::Failed => TransactionStatus::Failed,
-    };
     Transaction {
         transaction_id: charge.facts.transaction_id.to_string(),
         tx_id_display: charge.facts.tx_id_display.to_string(),
-        status: status.into(),
+        status: TransactionStatus::from(charge.status).into(),
         method: METHOD.to_owned(),
         amount: Some(charge.facts.session_amount().into()),
         failure_reason: charge.failure_reason.map(|reason| reason.code().to_owned()),

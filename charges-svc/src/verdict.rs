@@ -4,12 +4,11 @@
 //! and an outcome that the rail did not give is never made up. What a rail leaves open is final
 //! only once the payer's time is over by the rail's own clock.
 
-use chassis::{clock::Timestamp, money::Money};
+use chassis::{clock::Timestamp, failure::FailureReason, money::Money};
 
 use crate::{
     case::CaseKind,
     charge::{Charge, Event, State},
-    failure::FailureReason,
     rail::Found,
     schedule::{DAY, FORGOTTEN_AFTER, Timing},
 };

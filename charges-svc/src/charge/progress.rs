@@ -1,9 +1,7 @@
 //! How far a charge has come: the state machine.
 
-use chassis::clock::Timestamp;
+use chassis::{clock::Timestamp, failure::FailureReason};
 use sqlx::FromRow;
-
-use crate::failure::FailureReason;
 
 /// Codes that a payer may try (design: "OTP").
 pub const OTP_TRIES_MAX: i64 = 3;

@@ -2,10 +2,9 @@
 //!
 //! Promise: a void charge is shown to nobody. None can be made into this.
 
-use chassis::clock::Timestamp;
+use chassis::{clock::Timestamp, failure::FailureReason};
 
 use super::{Charge, Facts, OTP_TRIES_MAX, Status};
-use crate::failure::FailureReason;
 
 /// A charge as it is shown.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chassis::{
+    failure::FailureReason,
     ids::MerchantId,
     money::{Currency, Money},
     provider::Provider,
@@ -10,7 +11,6 @@ use chassis::{
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::*;
-use crate::failure::FailureReason;
 
 const REASONS: [FailureReason; 3] = [
     FailureReason::PayerDeclined,

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use chassis::{
+    failure::FailureReason,
     ids::{MerchantId, SessionId},
     limits::{
         AMOUNT_HUNDREDTHS_MAX, DESCRIPTION_CHARACTERS_MAX, EMAIL_CHARACTERS_MAX,
@@ -23,7 +24,6 @@ use crate::{
     case::Closing,
     charge::{Hosted, NewCharge},
     error::{Error, Result},
-    failure::FailureReason,
 };
 
 /// Characters of what an operator writes.

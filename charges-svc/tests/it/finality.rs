@@ -8,10 +8,9 @@ use std::{
 use charges_svc::{
     case::CaseKind,
     charge::{Charge, Event, State},
-    failure::FailureReason,
     store,
 };
-use chassis::provider::Provider;
+use chassis::{failure::FailureReason, provider::Provider};
 use proto::charges::{
     ChargeStatus, GetChargeRequest, ResolveChargeRequest, SubmitOtpRequest,
     resolve_charge_request::Outcome,

@@ -6,9 +6,9 @@ use std::time::Duration;
 use charges_svc::{
     case::CaseKind,
     charge::{Charge, Event, State},
-    failure::FailureReason,
     store,
 };
+use chassis::failure::FailureReason;
 use proto::charges::{
     ReceiveCallbackRequest, ResolveChargeRequest, resolve_charge_request::Outcome,
 };

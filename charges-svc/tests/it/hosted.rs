@@ -2,10 +2,9 @@
 
 use charges_svc::{
     charge::{Charge, Event},
-    failure::FailureReason,
     store,
 };
-use chassis::ids::SessionId;
+use chassis::{failure::FailureReason, ids::SessionId};
 use proto::charges::{ChargeStatus, GetHostedChargeRequest, HostedCharge};
 use tonic::{Code, Status};
 

@@ -3,9 +3,9 @@
 use charges_svc::{
     case::{Case, CaseKind},
     charge::{Charge, Event, State},
-    failure::FailureReason,
     ledger, store,
 };
+use chassis::failure::FailureReason;
 use chassis::money::{Currency, Money};
 use futures::future::join_all;
 use proto::charges::{

@@ -9,11 +9,8 @@ use std::{
     time::Duration,
 };
 
-use charges_svc::{
-    charge::{Charge, State},
-    failure::FailureReason,
-};
-use chassis::provider::Provider;
+use charges_svc::charge::{Charge, State};
+use chassis::{failure::FailureReason, provider::Provider};
 use rails::RailName;
 use tokio::sync::watch;
 use tonic::Code;

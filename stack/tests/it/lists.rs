@@ -3,6 +3,7 @@
 
 use std::{fs, path::PathBuf};
 
+use charges_svc::charge::State;
 use chassis::failure::FailureReason;
 use proto::{
     charges::CaseKind,
@@ -33,8 +34,10 @@ fn columns_may_hold_each_value_of_their_list() {
     let session = SessionStatus::all().filter_map(SessionStatus::word);
     let transaction = TransactionStatus::all().filter_map(TransactionStatus::word);
     let delivery = DeliveryStatus::all().filter_map(DeliveryStatus::word);
+    let state = State::ALL.iter().map(|state| state.code());
     for (service, column, words) in [
-        ("merchants-svc", "kyc_status", kyc.collect::<Vec<_>>()),
+        ("charges-svc", "state", state.collect::<Vec<_>>()),
+        ("merchants-svc", "kyc_status", kyc.collect()),
         ("sessions-svc", "status", session.collect()),
         (
             "sessions-svc",
@@ -43,7 +46,7 @@ fn columns_may_hold_each_value_of_their_list() {
         ),
         ("webhooks-svc", "status", delivery.collect()),
     ] {
-        let check = format!("check ({column} in ('{}'))", words.join("', '"));
+        let check = format!("{column} in ('{}')", words.join("', '"));
         assert!(migrations(service).contains(&check), "{service}: {check}");
     }
 }
