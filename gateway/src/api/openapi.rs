@@ -39,7 +39,8 @@ pub fn resolved(document: &Value, part: &Value) -> Value {
         (Some(pointer), _) => (resolved(document, at(document, pointer)), "$ref"),
         (None, Some(choices)) => {
             let value = choices.iter().find(|choice| choice["type"] != "null");
-            let mut value = resolved(document, value.unwrap_or(part));
+            let value = value.map(|value| resolved(document, value));
+            let mut value = value.unwrap_or_default();
             value["type"] = [value["type"].clone(), "null".into()].into_iter().collect();
             (value, "oneOf")
         }
