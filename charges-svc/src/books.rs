@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use chassis::{clock::Clock, money::Money, shutdown::Shutdown};
+use chassis::{clock::Clock, money::Money};
 use db::Db;
 use uuid::Uuid;
 
@@ -115,16 +115,11 @@ pub enum Duty {
 
 pub const DUTIES: [Duty; 3] = [Duty::Seal, Duty::CheckNew, Duty::CheckWhole];
 
-/// Does it until the process stops.
-pub async fn keep(duty: Duty, service: Arc<Service>, shutdown: Shutdown) {
-    while !shutdown.has_begun() {
-        tokio::select! {
-            () = shutdown.wait() => break,
-            () = async {
-                tokio::time::sleep(duty.look_every()).await;
-                duty.turn(&service.db, &service.clock).await;
-            } => {}
-        }
+/// Does it, for ever.
+pub async fn keep(duty: Duty, service: Arc<Service>) {
+    loop {
+        tokio::time::sleep(duty.look_every()).await;
+        duty.turn(&service.db, &service.clock).await;
     }
 }
 

@@ -41,13 +41,10 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 use chassis::{
     clock::{Clock, Worker},
-    grpc::{Serving, Sockets, connect},
-    shutdown::{Shutdown, Tasks},
+    grpc::{Sockets, connect},
+    shutdown::Shutdown,
 };
-use db::{
-    Db, Schema,
-    outbox::{self, Relay},
-};
+use db::{Frame, Relay, Schema, outbox};
 use proto::charges::{
     charge_operations_server::ChargeOperationsServer, charges_server::ChargesServer,
 };
@@ -55,21 +52,20 @@ use tonic::service::Routes;
 
 use config::Config;
 use grpc::Grpc;
-use rails::{self as rail, Rails};
+use rails::{self as rail, Rail, Rails};
 use reconcile::{Alarms, Reconciler};
 use service::Service;
 use tell::Teller;
+use upkeep::Sweeper;
 
 /// What `migrate` applies, and serving needs.
 pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
+    release_leases: &[outbox::RELEASE_LEASES, store::charges::RELEASE_LEASES],
 };
 
 /// Longest wait for another service's answer.
 const SERVICE_CALL_MAX: Duration = Duration::from_secs(5);
-
-/// A rail call that runs when the process stops, and the writing of its outcome, take less.
-const DRAIN_MAX: Duration = Duration::from_secs(15);
 
 /// Serves until `shutdown`.
 pub async fn serve(
@@ -78,59 +74,51 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    chassis::config::check(&config)?;
-    let db = Db::open(&config.database, config.mode, &SCHEMA, &clock, &shutdown).await?;
-    release_leases(&db)
-        .await
-        .context("old leases are still held")?;
+    let mut frame = Frame::open(&config, &config.database, &SCHEMA, clock, shutdown).await?;
     let rails = Rails::new(&config.rails).context("the rails are not usable")?;
-    let reconcilers = rails.each().map(|rail| Reconciler::new(rail, &clock));
-    let reconcilers: Vec<_> = reconcilers.collect();
-    let relay = clock.worker("charges: relay");
-    let alarms = Alarms::of(&reconcilers);
-    let service = Arc::new(service(&config, (&db, &clock), rails, alarms, &relay)?);
-    let loops = Tasks::new();
-    for reconciler in reconcilers {
-        loops.spawn(reconciler.run(Arc::clone(&service), shutdown.clone()));
+    let names = rails.each().map(Rail::name);
+    let asking: Vec<_> = names
+        .map(|rail| (rail, frame.clock.worker(rail.code())))
+        .collect();
+    let alarms = Alarms::of(&asking);
+    let relaying = frame.clock.worker("charges: relay");
+    let service = Arc::new(service(&frame, &config, rails, alarms, &relaying)?);
+
+    frame.work(relaying, service.relay.clone());
+    for ((_, worker), rail) in asking.into_iter().zip(service.rails.each()) {
+        frame.work(worker, Reconciler::new(rail, &service));
     }
-    start_loops(&loops, &service, relay, &shutdown);
+    let sweeping = frame.clock.worker("charges: sweeper");
+    frame.work(sweeping, Sweeper::new(&service));
+    for duty in books::DUTIES {
+        frame.beside(books::keep(duty, Arc::clone(&service)));
+    }
     if sockets.admin.is_some() {
         // Read by whoever scrapes the admin address, and by nobody else.
-        loops.spawn(upkeep::measure(Arc::clone(&service), shutdown.clone()));
+        frame.beside(upkeep::measure(Arc::clone(&service)));
     }
 
-    let grpc = Grpc(Arc::clone(&service));
+    let grpc = Grpc(service);
     let routes = Routes::new(ChargesServer::new(grpc.clone()))
         .add_service(ChargeOperationsServer::new(grpc));
-    let serving = Serving {
-        sockets,
-        tls: config.tls,
-        reflection: config.listen.reflection(config.mode),
-        readiness: db.readiness(&clock),
-        clock,
-        shutdown: shutdown.clone(),
-    };
-    let served = chassis::grpc::serve(routes, serving).await;
-    // Also where serving failed.
-    shutdown.begin();
-    service.tasks.drain(DRAIN_MAX).await;
-    loops.drain(DRAIN_MAX).await;
-    db.close().await;
-    served
+    frame
+        .serve(routes, sockets, &config.listen, config.tls)
+        .await
 }
 
 fn service(
+    frame: &Frame,
     config: &Config,
-    (db, clock): (&Db, &Clock),
     rails: Rails,
     reconcile_alarms: Alarms,
-    relay: &Worker,
+    relaying: &Worker,
 ) -> anyhow::Result<Service> {
+    let (db, clock, tasks) = (&frame.db, &frame.clock, &frame.tasks);
     let connect = |url: &str| connect(url, &config.tls, SERVICE_CALL_MAX);
     let sessions = connect(&config.sessions_url).context("SESSIONS_URL")?;
     let webhooks = connect(&config.webhooks_url).context("WEBHOOKS_URL")?;
     let teller = Teller::new(db, sessions, webhooks);
-    let (tasks, telling) = (Tasks::new(), teller.clone());
+    let telling = teller.clone();
     let hand_on = move |row| telling.clone().hand_on(row);
     Ok(Service {
         db: db.clone(),
@@ -138,32 +126,8 @@ fn service(
         rails,
         settings: config.settings(),
         teller,
-        relay: Relay::new(db, clock, relay, &tasks, config.lease, hand_on),
+        relay: Relay::new(db, clock, relaying, tasks, config.lease, hand_on),
         reconcile_alarms,
-        tasks,
+        tasks: tasks.clone(),
     })
-}
-
-fn start_loops(loops: &Tasks, service: &Arc<Service>, relay: Worker, shutdown: &Shutdown) {
-    let sweeper = service.clock.worker("charges: sweeper");
-    loops.spawn(service.relay.clone().run(relay, shutdown.clone()));
-    loops.spawn(upkeep::sweep(
-        Arc::clone(service),
-        sweeper,
-        shutdown.clone(),
-    ));
-    for duty in books::DUTIES {
-        loops.spawn(books::keep(duty, Arc::clone(service), shutdown.clone()));
-    }
-}
-
-/// On SQLite no other process can hold a lease, so all of them are of a process that died.
-async fn release_leases(db: &Db) -> db::Result<()> {
-    if db.is_postgres() {
-        return Ok(());
-    }
-    outbox::release_leases(db).await?;
-    let mut tx = db.begin().await?;
-    store::charges::release_all(&mut tx).await?;
-    tx.commit().await
 }

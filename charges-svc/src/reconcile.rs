@@ -12,15 +12,16 @@ use std::{future::Future, sync::Arc};
 
 use anyhow::Context as _;
 use chassis::{
-    clock::{Activity, Alarm, Clock, Timestamp, Worker},
+    clock::{Alarm, Timestamp, Worker},
     ids::CaseId,
     money::Money,
     provider::Provider,
-    shutdown::Shutdown,
     telemetry,
 };
-use db::Tx;
-use tokio::task::JoinSet;
+use db::{
+    Tx,
+    work::{Running, Work},
+};
 use tracing::Instrument as _;
 
 use crate::{
@@ -42,9 +43,9 @@ const RUNNING_MAX: usize = 32;
 
 /// What asks one rail.
 pub struct Reconciler {
+    service: Arc<Service>,
     rail: RailName,
     budget: TokenBucket,
-    worker: Worker,
 }
 
 /// Wake the reconcilers, each of its own rail.
@@ -52,9 +53,9 @@ pub struct Reconciler {
 pub struct Alarms(Vec<(RailName, Alarm)>);
 
 impl Alarms {
-    pub fn of(reconcilers: &[Reconciler]) -> Self {
-        let each = reconcilers.iter();
-        Self(each.map(|one| (one.rail, one.worker.alarm())).collect())
+    pub fn of(workers: &[(RailName, Worker)]) -> Self {
+        let each = workers.iter();
+        Self(each.map(|(rail, worker)| (*rail, worker.alarm())).collect())
     }
 
     pub fn ring(&self, rail: RailName) {
@@ -65,52 +66,22 @@ impl Alarms {
 }
 
 impl Reconciler {
-    pub fn new(rail: &Rail, clock: &Clock) -> Self {
+    pub fn new(rail: &Rail, service: &Arc<Service>) -> Self {
         Self {
+            service: Arc::clone(service),
             rail: rail.name(),
-            budget: TokenBucket::new(rail.queries_per_second(), clock.now()),
-            worker: clock.worker(rail.name().code()),
+            budget: TokenBucket::new(rail.queries_per_second(), service.clock.now()),
         }
     }
 
-    /// Asks until the process stops, then waits for what runs.
-    pub async fn run(mut self, service: Arc<Service>, shutdown: Shutdown) {
-        let mut running = JoinSet::new();
-        while !shutdown.has_begun() {
-            let due = match self.start_due(&service, &mut running).await {
-                Ok(due) => due,
-                Err(error) => {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "the charges to ask about cannot be read"
-                    );
-                    None
-                }
-            };
-            tokio::select! {
-                () = shutdown.wait() => break,
-                // Its activity ends here, where the loop is awake and will look for a new due time.
-                Some(ended) = running.join_next() => log_panic(ended),
-                () = self.worker.rest(due), if running.len() < RUNNING_MAX => {}
-            }
-        }
-        while let Some(ended) = running.join_next().await {
-            log_panic(ended);
-        }
-    }
-
-    /// Starts to ask about what is due, as far as there is room. Returns what to wait for.
-    async fn start_due(
-        &mut self,
-        service: &Arc<Service>,
-        running: &mut JoinSet<Activity>,
-    ) -> Result<Option<Timestamp>> {
+    async fn ask_what_is_due(&mut self, running: &mut Running) -> Result<Option<Timestamp>> {
+        let service = &self.service;
         loop {
             let mut conn = service.db.read().await?;
             let real_now = service.clock.real_now();
             let due = store::charges::next_due(&mut conn, self.rail, real_now).await?;
             drop(conn);
-            let (now, places) = (service.clock.now(), RUNNING_MAX - running.len());
+            let (now, places) = (service.clock.now(), running.room());
             if places == 0 || due.is_none_or(|due| due > now) {
                 return Ok(due);
             }
@@ -130,15 +101,25 @@ impl Reconciler {
             }
             self.budget.spend(claimed.len() as u64);
             for charge in claimed {
-                running.spawn(asking(service, charge));
+                running.start(asking(service, charge));
             }
         }
     }
 }
 
+impl Work for Reconciler {
+    fn running_max(&self) -> usize {
+        RUNNING_MAX
+    }
+
+    async fn start_due(&mut self, running: &mut Running) -> anyhow::Result<Option<Timestamp>> {
+        let due = self.ask_what_is_due(running).await;
+        due.context("the charges to ask about cannot be read")
+    }
+}
+
 /// Asks about one charge, in the trace that it came from.
-fn asking(service: &Arc<Service>, charge: Charge) -> impl Future<Output = Activity> + use<> {
-    let activity = service.clock.activity();
+fn asking(service: &Arc<Service>, charge: Charge) -> impl Future<Output = ()> + use<> {
     let service = Arc::clone(service);
     let span = tracing::info_span!(
         "reconcile",
@@ -153,15 +134,8 @@ fn asking(service: &Arc<Service>, charge: Charge) -> impl Future<Output = Activi
                 "the charge waits for its lease"
             );
         }
-        activity
     };
     asking.instrument(span)
-}
-
-fn log_panic(ended: Result<Activity, tokio::task::JoinError>) {
-    if let Err(error) = ended {
-        tracing::error!(%error, "asking about a charge panicked, it waits for its lease");
-    }
 }
 
 impl Service {

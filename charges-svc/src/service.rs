@@ -13,7 +13,7 @@ use chassis::{
     money::Money,
     shutdown::Tasks,
 };
-use db::{Db, Tx, outbox};
+use db::{Db, Relay, Tx, outbox};
 use uuid::Uuid;
 
 use crate::{
@@ -58,7 +58,7 @@ pub struct Service {
     pub rails: Rails,
     pub settings: Settings,
     pub teller: Teller,
-    pub relay: outbox::Relay,
+    pub relay: Relay,
     /// Wake the reconcilers: a query's time was committed.
     pub reconcile_alarms: Alarms,
 }

@@ -2,10 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use chassis::{
-    clock::{Timestamp, Worker},
-    shutdown::Shutdown,
-};
+use anyhow::Context as _;
+use chassis::clock::Timestamp;
+use db::work::{Running, Work};
 
 use crate::{
     books,
@@ -13,7 +12,7 @@ use crate::{
     error::Result,
     reconcile,
     service::Service,
-    store::{self, blocks::Work},
+    store::{self, blocks},
 };
 
 /// Keys live a day, so this is soon enough.
@@ -27,24 +26,31 @@ const COUNTED_MAX: i64 = 100_000;
 
 const MEASURE_EVERY: Duration = Duration::from_secs(15);
 
-/// Sweeps every hour until the process stops.
-pub async fn sweep(service: Arc<Service>, mut worker: Worker, shutdown: Shutdown) {
-    let mut due = service.clock.now() + SWEEP_EVERY;
-    while !shutdown.has_begun() {
-        if due <= service.clock.now() {
-            if let Err(error) = sweep_once(&service).await {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "old keys are not all forgotten"
-                );
-            }
-            due = service.clock.now() + SWEEP_EVERY;
+/// Forgets old keys every hour.
+pub struct Sweeper {
+    service: Arc<Service>,
+    due: Timestamp,
+}
+
+impl Sweeper {
+    pub fn new(service: &Arc<Service>) -> Self {
+        Self {
+            service: Arc::clone(service),
+            due: service.clock.now() + SWEEP_EVERY,
         }
-        tokio::select! {
-            () = shutdown.wait() => break,
-            // A key may go a second late, so time travel need not stop for it.
-            () = worker.rest(None) => {}
+    }
+}
+
+impl Work for Sweeper {
+    async fn start_due(&mut self, _: &mut Running) -> anyhow::Result<Option<Timestamp>> {
+        let now = self.service.clock.now();
+        if self.due <= now {
+            self.due = now + SWEEP_EVERY;
+            let swept = sweep_once(&self.service).await;
+            swept.context("old keys are not all forgotten")?;
         }
+        // A key may go a second late, so time travel need not stop for it.
+        Ok(None)
     }
 }
 
@@ -59,21 +65,18 @@ async fn sweep_once(service: &Service) -> Result<()> {
     }
 }
 
-/// Shows every few seconds how much is waiting, until the process stops.
-pub async fn measure(service: Arc<Service>, shutdown: Shutdown) {
+/// Shows every few seconds how much is waiting.
+pub async fn measure(service: Arc<Service>) {
     show_counters();
     let started_at = service.clock.now();
-    while !shutdown.has_begun() {
+    loop {
         // Each for itself: one that cannot be read leaves the others true.
         log(measure_charges(&service).await, "open charges");
         log(measure_cases(&service).await, "open cases");
         log(measure_outbox(&service).await, "the outbox");
         log(measure_unsealed(&service).await, "unsealed postings");
         log(measure_checks(&service, started_at).await, "checks");
-        tokio::select! {
-            () = shutdown.wait() => break,
-            () = tokio::time::sleep(MEASURE_EVERY) => {}
-        }
+        tokio::time::sleep(MEASURE_EVERY).await;
     }
 }
 
@@ -124,8 +127,8 @@ async fn measure_unsealed(service: &Service) -> Result<()> {
 
 async fn measure_checks(service: &Service, started_at: Timestamp) -> Result<()> {
     let mut conn = service.db.read().await?;
-    let new = store::blocks::progress(&mut conn, Work::Check).await?;
-    let whole = store::blocks::progress(&mut conn, Work::Whole).await?;
+    let new = store::blocks::progress(&mut conn, blocks::Work::Check).await?;
+    let whole = store::blocks::progress(&mut conn, blocks::Work::Whole).await?;
     let now = service.clock.now();
     let ago = |ended_at| since_check(ended_at, started_at, now);
     metrics::gauge!("ledger_checked_seconds_ago").set(ago(new.ended_at));

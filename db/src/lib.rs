@@ -19,6 +19,7 @@
 mod alignment;
 mod connection;
 mod error;
+pub mod frame;
 pub mod idempotency;
 pub mod outbox;
 mod postgres;
@@ -27,6 +28,7 @@ mod schema;
 mod sqlite;
 #[doc(hidden)]
 pub mod testing;
+pub mod work;
 
 use std::sync::Arc;
 
@@ -37,7 +39,9 @@ use alignment::Alive;
 
 pub use connection::{Conn, Insert, Param, Record, Sql, Tx, Update};
 pub use error::{Error, Result, is_retryable, is_unavailable, is_unique_violation};
+pub use frame::Frame;
 pub use postgres::create_database_if_missing;
+pub use relay::Relay;
 pub use schema::{Schema, check, migrate};
 
 /// A pool of connections. Clones share it.

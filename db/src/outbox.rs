@@ -19,8 +19,6 @@ use uuid::Uuid;
 
 use crate::{Conn, Db, Result, Tx, Update};
 
-pub use crate::relay::Relay;
-
 /// The table, for a service's migrations.
 pub const DDL: &str = include_str!("outbox.sql");
 
@@ -112,38 +110,43 @@ pub async fn claim_one(db: &Db, clock: &Clock, id: Uuid, lease: Duration) -> Res
         .await
 }
 
-/// Removes a row that has been relayed. [`Update::NotThere`]: the claim was lost, and another holds
-/// it now.
-pub async fn done(db: &Db, row: &Row) -> Result<Update> {
-    complete(&mut db.write().await?, row).await
+/// A row whose handler has ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    pub row: Row,
+    /// When it is tried again; `None`: it was relayed, and leaves the outbox.
+    pub due: Option<Timestamp>,
 }
 
-/// As [`done`], in the caller's transaction.
-pub async fn done_in(tx: &mut Tx, row: &Row) -> Result<Update> {
-    complete(tx, row).await
+/// Records how these ended, each with its own result. [`Update::NotThere`]: the claim was lost, and
+/// another holds the row now.
+pub async fn end(db: &Db, set: &[Ended]) -> Result<Vec<Update>> {
+    if let [ended] = set {
+        // One statement commits by itself.
+        return Ok(vec![end_one(&mut db.write().await?, ended).await?]);
+    }
+    let mut tx = db.begin().await?;
+    let mut recorded = Vec::new();
+    for ended in set {
+        recorded.push(end_one(&mut tx, ended).await?);
+    }
+    tx.commit().await?;
+    Ok(recorded)
 }
 
-async fn complete(conn: &mut Conn, row: &Row) -> Result<Update> {
-    conn.sql("delete from outbox where id = $1 and claim = $2")
-        .bind(row.id)
-        .bind(row.claim)
-        .update()
-        .await
-}
-
-/// Lets a row go until `due`. [`Update::NotThere`]: the claim was lost.
-pub async fn retry(db: &Db, row: &Row, due: Timestamp) -> Result<Update> {
-    db.write()
-        .await?
-        .sql(
+async fn end_one(conn: &mut Conn, ended: &Ended) -> Result<Update> {
+    let statement = match ended.due {
+        None => conn.sql("delete from outbox where id = $1 and claim = $2"),
+        Some(_) => conn.sql(
             "update outbox set claim = null, lease_until = null, due_at = $3
              where id = $1 and claim = $2",
-        )
-        .bind(row.id)
-        .bind(row.claim)
-        .bind(due)
-        .update()
-        .await
+        ),
+    };
+    let statement = statement.bind(ended.row.id).bind(ended.row.claim);
+    match ended.due {
+        None => statement.update().await,
+        Some(due) => statement.bind(due).update().await,
+    }
 }
 
 /// How long to wait after this many attempts: 0.2 s, doubled up to 30 s.
@@ -168,19 +171,9 @@ pub async fn next_due(db: &Db, clock: &Clock) -> Result<Option<Timestamp>> {
     Ok(due)
 }
 
-/// Lets go of every row, where this process is the only one: on SQLite, whose leases all belong to
-/// the process before. Call it at start.
-pub async fn release_leases(db: &Db) -> Result<()> {
-    if db.is_postgres() {
-        return Ok(());
-    }
-    db.write()
-        .await?
-        .sql("update outbox set claim = null, lease_until = null where claim is not null")
-        .run()
-        .await?;
-    Ok(())
-}
+/// Lets go of every row ([`crate::Schema::release_leases`]).
+pub const RELEASE_LEASES: &str =
+    "update outbox set claim = null, lease_until = null where claim is not null";
 
 /// How many rows are left. A test ends with none.
 pub async fn len(db: &Db) -> Result<i64> {

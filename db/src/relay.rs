@@ -1,4 +1,4 @@
-//! Hands outbox rows on: at once, for a request that waits, or from a loop that never gives up.
+//! Hands outbox rows on: at once, for a request that waits, or as a work that never gives up.
 //!
 //! A row leaves the outbox only after its handler succeeded. A handler that fails, panics or
 //! outlives the lease is tried again later.
@@ -6,20 +6,21 @@
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use chassis::{
-    clock::{Activity, Alarm, Clock, Term, Timestamp, Worker},
-    shutdown::{Shutdown, Tasks},
+    clock::{Alarm, Clock, Term, Timestamp, Worker},
+    shutdown::Tasks,
     telemetry,
 };
-use tokio::{sync::oneshot, task::JoinSet};
+use tokio::sync::oneshot;
 use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::{
     Db, Result, Update,
-    outbox::{self, Row},
+    outbox::{self, Ended, Row},
+    work::{Ends, Running, Work},
 };
 
-/// Handlers that the loop runs at the same time.
+/// Handlers that the work runs at the same time.
 const RUNNING_MAX: usize = 16;
 
 type Handling = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
@@ -33,13 +34,14 @@ pub struct Relay {
     tasks: Tasks,
     lease: Duration,
     handler: Arc<dyn Fn(Row) -> Handling + Send + Sync>,
+    ends: Arc<Ends<Ended>>,
 }
 
 impl Relay {
     /// `handler` hands one row on, and succeeds only once the receiver has acknowledged it. It may
     /// take at most `lease` (real time), which is also how long the row of a process that died
-    /// waits for another. `worker` is the one that [`Relay::run`] will be given; `tasks` are
-    /// waited for before the process ends.
+    /// waits for another. `worker` is the one that the work is done with; `tasks` are waited for
+    /// before the process ends.
     pub fn new<H, F>(
         db: &Db,
         clock: &Clock,
@@ -59,38 +61,11 @@ impl Relay {
             tasks: tasks.clone(),
             lease,
             handler: Arc::new(move |row| Box::pin(handler(row))),
+            ends: Arc::default(),
         }
     }
 
-    /// Relays what is due until the process stops, then waits for what runs.
-    pub async fn run(self, mut worker: Worker, shutdown: Shutdown) {
-        let mut running = JoinSet::new();
-        while !shutdown.has_begun() {
-            let due = match self.start_due(&mut running).await {
-                Ok(due) => due,
-                Err(error) => {
-                    tracing::warn!(%error, "the outbox cannot be read");
-                    None
-                }
-            };
-            tokio::select! {
-                () = shutdown.wait() => break,
-                // Its activity ends here, where the loop is awake and looks for a new due time.
-                Some(ended) = running.join_next() => {
-                    log_panic(ended);
-                    while let Some(ended) = running.try_join_next() {
-                        log_panic(ended);
-                    }
-                }
-                () = worker.rest(due), if running.len() < RUNNING_MAX => {}
-            }
-        }
-        while let Some(ended) = running.join_next().await {
-            log_panic(ended);
-        }
-    }
-
-    /// Says that a transaction which wrote rows was committed. Without it the loop finds them
+    /// Says that a transaction which wrote rows was committed. Without it the work finds them
     /// within a second.
     pub fn ring(&self) {
         self.alarm.ring();
@@ -118,35 +93,6 @@ impl Relay {
         matches!(tokio::time::timeout(wait, relayed).await, Ok(Ok(true)))
     }
 
-    /// Starts what is due, as far as there is room. Returns what to wait for.
-    async fn start_due(&self, running: &mut JoinSet<Activity>) -> Result<Option<Timestamp>> {
-        let room = RUNNING_MAX - running.len();
-        // A loop that is idle looks before it writes.
-        if running.is_empty() {
-            let due = outbox::next_due(&self.db, &self.clock).await?;
-            if due.is_none_or(|due| due > self.clock.now()) {
-                return Ok(due);
-            }
-        }
-        let limit = i64::try_from(room).unwrap_or(i64::MAX);
-        let term = self.clock.term(self.lease);
-        let rows = outbox::claim(&self.db, &self.clock, limit, self.lease).await?;
-        let is_full = rows.len() == room;
-        for row in rows {
-            let activity = self.clock.activity();
-            let relay = self.clone();
-            running.spawn(async move {
-                relay.hand_on(row, term).await;
-                activity
-            });
-        }
-        if is_full {
-            return Ok(None);
-        }
-        // Already past where another process is just claiming the row: then look again at once.
-        outbox::next_due(&self.db, &self.clock).await
-    }
-
     async fn claim_and_hand_on(&self, id: Uuid) -> Result<bool> {
         let term = self.clock.term(self.lease);
         match outbox::claim_one(&self.db, &self.clock, id, self.lease).await? {
@@ -172,28 +118,61 @@ impl Relay {
             let handling = (self.handler)(row.clone());
             let handled = tokio::time::timeout(term.left(), handling).await;
             let handled = handled.unwrap_or_else(|late| Err(late.into()));
-            self.record(&row, &handled).await;
+            self.end(row, &handled).await;
             handled.is_ok()
         };
         handing_on.instrument(span).await
     }
 
-    async fn record(&self, row: &Row, handled: &anyhow::Result<()>) {
-        let recorded = match handled {
-            Ok(()) => outbox::done(&self.db, row).await,
-            Err(error) => {
-                tracing::warn!(error = format!("{error:#}"), "not relayed, will try again");
-                let due = self.clock.now() + outbox::backoff(row.attempts);
-                outbox::retry(&self.db, row, due).await
+    async fn end(&self, row: Row, handled: &anyhow::Result<()>) {
+        let due = handled.as_ref().err().map(|error| {
+            tracing::warn!(error = format!("{error:#}"), "not relayed, will try again");
+            self.clock.now() + outbox::backoff(row.attempts)
+        });
+        let record = |set| self.record(set);
+        self.ends.record(Ended { row, due }, record).await;
+    }
+
+    async fn record(&self, set: Vec<Ended>) {
+        match outbox::end(&self.db, &set).await {
+            Ok(recorded) if recorded.contains(&Update::NotThere) => {
+                tracing::info!("a lease ran out and somebody else has the row");
             }
-        };
-        match recorded {
-            Ok(Update::Updated) => {}
-            Ok(Update::NotThere) => {
-                tracing::info!("the lease ran out and somebody else has the row")
-            }
-            Err(error) => tracing::warn!(%error, "not recorded, the row waits for its lease"),
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "not recorded, the rows wait for their leases"),
         }
+    }
+}
+
+impl Work for Relay {
+    fn running_max(&self) -> usize {
+        RUNNING_MAX
+    }
+
+    async fn start_due(&mut self, running: &mut Running) -> anyhow::Result<Option<Timestamp>> {
+        // Whoever is idle looks before writing.
+        if running.is_empty() {
+            let due = outbox::next_due(&self.db, &self.clock).await?;
+            if due.is_none_or(|due| due > self.clock.now()) {
+                return Ok(due);
+            }
+        }
+        let room = running.room();
+        let limit = i64::try_from(room).unwrap_or(i64::MAX);
+        let term = self.clock.term(self.lease);
+        let rows = outbox::claim(&self.db, &self.clock, limit, self.lease).await?;
+        let is_full = rows.len() == room;
+        for row in rows {
+            let relay = self.clone();
+            running.start(async move {
+                relay.hand_on(row, term).await;
+            });
+        }
+        if is_full {
+            return Ok(None);
+        }
+        // Already past where another process is just claiming the row: then look again at once.
+        Ok(outbox::next_due(&self.db, &self.clock).await?)
     }
 }
 
@@ -202,11 +181,5 @@ impl fmt::Debug for Relay {
         f.debug_struct("Relay")
             .field("lease", &self.lease)
             .finish_non_exhaustive()
-    }
-}
-
-fn log_panic(ended: Result<Activity, tokio::task::JoinError>) {
-    if let Err(error) = ended {
-        tracing::error!(%error, "a relay handler panicked, its row waits for its lease");
     }
 }

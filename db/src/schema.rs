@@ -40,6 +40,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Schema {
     pub migrations: Migrator,
+    /// Statements that let go of everything that a process which died may have held.
+    pub release_leases: &'static [&'static str],
 }
 
 impl Db {
@@ -115,6 +117,19 @@ impl Db {
             }
             Store::Sqlite(pools) => pools.migrate(&migrator).await,
         }
+    }
+
+    /// Lets go of every lease at start, where no other process can hold one: on SQLite. Elsewhere
+    /// leases run out.
+    pub async fn release_leases(&self, schema: &Schema) -> Result<()> {
+        if self.is_postgres() || schema.release_leases.is_empty() {
+            return Ok(());
+        }
+        let mut tx = self.begin().await?;
+        for statement in schema.release_leases {
+            tx.sql(statement).run().await?;
+        }
+        tx.commit().await
     }
 
     /// The migrations that are for this store.

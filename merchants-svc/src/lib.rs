@@ -12,12 +12,8 @@ pub mod merchant;
 pub mod service;
 mod store;
 
-use chassis::{
-    clock::Clock,
-    grpc::{Serving, Sockets},
-    shutdown::Shutdown,
-};
-use db::{Db, Schema};
+use chassis::{clock::Clock, grpc::Sockets, shutdown::Shutdown};
+use db::{Frame, Schema};
 use proto::merchants::merchants_server::MerchantsServer;
 use tonic::service::Routes;
 
@@ -27,6 +23,7 @@ use service::Service;
 /// What `migrate` applies, and serving needs.
 pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
+    release_leases: &[],
 };
 
 /// Serves until `shutdown`.
@@ -36,21 +33,13 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let db = Db::open(&config.database, config.mode, &SCHEMA, &clock, &shutdown).await?;
+    let frame = Frame::open(&config, &config.database, &SCHEMA, clock, shutdown).await?;
     let service = Service {
-        db: db.clone(),
-        clock: clock.clone(),
+        db: frame.db.clone(),
+        clock: frame.clock.clone(),
     };
     let routes = Routes::new(MerchantsServer::new(service));
-    let serving = Serving {
-        sockets,
-        tls: config.tls,
-        reflection: config.listen.reflection(config.mode),
-        readiness: db.readiness(&clock),
-        clock,
-        shutdown,
-    };
-    chassis::grpc::serve(routes, serving).await?;
-    db.close().await;
-    Ok(())
+    frame
+        .serve(routes, sockets, &config.listen, config.tls)
+        .await
 }

@@ -30,6 +30,7 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
+    chassis::config::check(&config)?;
     let service = Service::new(&config, clock.clone()).context("REDIS_URL is not usable")?;
     let routes = Routes::new(RateLimitsServer::new(service));
     let serving = Serving {

@@ -26,14 +26,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use chassis::{
     clock::Clock,
-    grpc::{Serving, Sockets},
-    http::DRAIN_MAX,
-    shutdown::{Shutdown, Tasks},
+    grpc::{Sockets, connect},
+    shutdown::Shutdown,
 };
-use db::{
-    Db, Schema,
-    outbox::{self, Relay},
-};
+use db::{Frame, Relay, Schema, outbox};
 use proto::sessions::sessions_server::SessionsServer;
 use tonic::service::Routes;
 
@@ -44,6 +40,7 @@ use sweeper::{Sweeper, Wake};
 /// What `migrate` applies, and serving needs.
 pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
+    release_leases: &[outbox::RELEASE_LEASES],
 };
 
 /// Longest wait for webhooks-svc to take an event.
@@ -56,47 +53,35 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let db = Db::open(&config.database, config.mode, &SCHEMA, &clock, &shutdown).await?;
-    outbox::release_leases(&db).await?;
-    let tasks = Tasks::new();
-
-    let webhooks = chassis::grpc::connect(&config.webhooks_url, &config.tls, PUBLISH_MAX)
+    let mut frame = Frame::open(&config, &config.database, &SCHEMA, clock, shutdown).await?;
+    let (db, clock) = (frame.db.clone(), frame.clock.clone());
+    let webhooks = connect(&config.webhooks_url, &config.tls, PUBLISH_MAX)
         .context("WEBHOOKS_URL is not usable")?;
+
     let relaying = clock.worker("expiry events");
     let relayed = db.clone();
-    let relay = Relay::new(&db, &clock, &relaying, &tasks, config.lease, move |row| {
-        expiry_event::publish(relayed.clone(), webhooks.clone(), row)
-    });
-    tasks.spawn(relay.clone().run(relaying, shutdown.clone()));
+    let publish = move |row| expiry_event::publish(relayed.clone(), webhooks.clone(), row);
+    let relay = Relay::new(&db, &clock, &relaying, &frame.tasks, config.lease, publish);
+    frame.work(relaying, relay.clone());
 
     let sweeping = clock.worker("session expiry");
     let wake = Wake::new(&sweeping);
-    let service = Service {
-        db: db.clone(),
-        clock: clock.clone(),
-        session_lifetime: config.session_lifetime,
-        wake: wake.clone(),
-    };
     let sweeper = Sweeper {
         db: db.clone(),
         clock: clock.clone(),
         relay,
+        wake: wake.clone(),
+    };
+    frame.work(sweeping, sweeper);
+
+    let service = Service {
+        db,
+        clock,
+        session_lifetime: config.session_lifetime,
         wake,
     };
-    tasks.spawn(sweeper.run(sweeping, shutdown.clone()));
-
-    let serving = Serving {
-        sockets,
-        tls: config.tls,
-        reflection: config.listen.reflection(config.mode),
-        readiness: db.readiness(&clock),
-        clock,
-        shutdown: shutdown.clone(),
-    };
-    let served = chassis::grpc::serve(Routes::new(SessionsServer::new(service)), serving).await;
-    // The workers end with the server, however it ended.
-    shutdown.begin();
-    tasks.drain(DRAIN_MAX).await;
-    db.close().await;
-    served
+    let routes = Routes::new(SessionsServer::new(service));
+    frame
+        .serve(routes, sockets, &config.listen, config.tls)
+        .await
 }

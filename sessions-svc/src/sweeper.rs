@@ -13,14 +13,14 @@ use std::{
     time::Duration,
 };
 
+use anyhow::Context as _;
 use chassis::{
     clock::{Alarm, Clock, Timestamp, Worker},
     ids::EventId,
-    shutdown::Shutdown,
 };
 use db::{
-    Db,
-    outbox::{self, Relay},
+    Db, Relay, outbox,
+    work::{Running, Work},
 };
 
 use crate::store;
@@ -72,27 +72,17 @@ pub struct Sweeper {
     pub wake: Wake,
 }
 
-impl Sweeper {
-    /// Does what is due until the process stops.
-    pub async fn run(self, mut worker: Worker, shutdown: Shutdown) {
-        while !shutdown.has_begun() {
-            // Whatever is committed from here on is either seen below or rings.
-            self.wake.waits_for(None);
-            let due = match self.sweep().await {
-                Ok(due) => due,
-                Err(error) => {
-                    tracing::warn!(%error, "the sweep failed, will try again");
-                    None
-                }
-            };
-            self.wake.waits_for(due);
-            tokio::select! {
-                () = shutdown.wait() => {}
-                () = worker.rest(due) => {}
-            }
-        }
+impl Work for Sweeper {
+    async fn start_due(&mut self, _: &mut Running) -> anyhow::Result<Option<Timestamp>> {
+        // Whatever is committed from here on is either seen below or rings.
+        self.wake.waits_for(None);
+        let due = self.sweep().await.context("the sweep failed")?;
+        self.wake.waits_for(due);
+        Ok(due)
     }
+}
 
+impl Sweeper {
     /// Returns what to wait for.
     async fn sweep(&self) -> db::Result<Option<Timestamp>> {
         loop {

@@ -6,6 +6,7 @@
 //!
 //! [`Publish`]: proto::webhooks::webhooks_server::Webhooks::publish
 
+mod attempts;
 pub mod config;
 pub mod delivery;
 pub mod endpoint;
@@ -18,30 +19,25 @@ pub mod send;
 pub mod service;
 pub mod signature;
 mod store;
-pub mod worker;
 
-use chassis::{
-    clock::Clock,
-    config::Refused,
-    grpc::{Serving, Sockets},
-    shutdown::Shutdown,
-};
-use db::{Db, Schema};
+use chassis::{clock::Clock, config::Refused, grpc::Sockets, shutdown::Shutdown};
+use db::{Db, Frame, Schema};
 use proto::webhooks::webhooks_server::WebhooksServer;
 use tonic::service::Routes;
 use uuid::Uuid;
 
+use attempts::{Attempts, Limits};
 use config::Config;
 use delivery::Schedule;
 use guard::Guard;
 use secret::Keyring;
 use send::Sender;
 use service::Service;
-use worker::{Limits, Worker};
 
 /// What `migrate` applies, and serving needs.
 pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
+    release_leases: &[store::attempts::EXPIRE_LEASES],
 };
 
 /// Serves and delivers until `shutdown`.
@@ -51,57 +47,48 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    chassis::config::check(&config)?;
+    let mut frame = Frame::open(&config, &config.database, &SCHEMA, clock, shutdown).await?;
+    let (db, clock) = (frame.db.clone(), frame.clock.clone());
     let keyring = Keyring::new(&config.webhook_secret_key)?;
-    let lookup = guard::system_lookup();
+    check_keys(&db, &keyring).await?;
     let guard = Guard::new(
         config.webhook_allow_http,
         config.webhook_allow_nets.clone(),
-        lookup,
+        guard::system_lookup(),
     );
-    let sender = Sender::new(guard.clone(), config.webhook_timeout)?;
-    let db = Db::open(&config.database, config.mode, &SCHEMA, &clock, &shutdown).await?;
-    check_keys(&db, &keyring).await?;
-    store::expire_leases(&db).await?;
     if config.webhook_allow_http || !config.webhook_allow_nets.is_empty() {
         tracing::warn!(?guard, "webhooks may go where they must not in production");
     }
-    let place = clock.worker("webhook attempts");
-    let service = Service {
+
+    let worker = clock.worker("webhook attempts");
+    let alarm = worker.alarm();
+    let attempts = Attempts {
         db: db.clone(),
         clock: clock.clone(),
         keyring: keyring.clone(),
-        guard,
-        rotation_overlap: config.webhook_rotation_overlap,
-        work: place.alarm(),
-    };
-    let worker = Worker {
-        db: db.clone(),
-        clock: clock.clone(),
-        keyring,
-        sender,
+        sender: Sender::new(guard.clone(), config.webhook_timeout)?,
         schedule: Schedule::new(config.webhook_retry_schedule.clone()),
         limits: Limits {
             running_max: config.webhook_concurrency,
             running_per_endpoint_max: i64::from(config.webhook_endpoint_concurrency),
             lease: config.lease,
         },
+        looked_for_expired: None,
     };
-    let serving = Serving {
-        sockets,
-        tls: config.tls,
-        reflection: config.listen.reflection(config.mode),
-        readiness: db.readiness(&clock),
+    frame.work(worker, attempts);
+
+    let service = Service {
+        db,
         clock,
-        shutdown: shutdown.clone(),
+        keyring,
+        guard,
+        rotation_overlap: config.webhook_rotation_overlap,
+        work: alarm,
     };
     let routes = Routes::new(WebhooksServer::new(service));
-    let (served, ()) = tokio::join!(
-        chassis::grpc::serve(routes, serving),
-        worker.run(place, shutdown)
-    );
-    db.close().await;
-    served
+    frame
+        .serve(routes, sockets, &config.listen, config.tls)
+        .await
 }
 
 /// Encrypts every signing secret with the first key.

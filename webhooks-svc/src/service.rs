@@ -30,7 +30,7 @@ pub struct Service {
     pub guard: Guard,
     /// How long a replaced secret signs on.
     pub rotation_overlap: Duration,
-    /// Wakes the worker.
+    /// Tells that an attempt may be due.
     pub work: Alarm,
 }
 
@@ -170,7 +170,7 @@ impl Service {
         Ok((delivery, attempts))
     }
 
-    /// Asks for one more attempt, at once and in any state. It is sent by the worker.
+    /// Asks for one more attempt, at once and in any state. The work sends it.
     pub async fn redeliver(&self, id: &DeliveryId) -> Result<Delivery, Error> {
         let mut tx = self.db.begin().await?;
         let found = store::ask_for_attempt(&mut tx, id).await?;

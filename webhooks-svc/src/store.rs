@@ -7,7 +7,7 @@ use chassis::{
     clock::Timestamp,
     ids::{DeliveryId, EndpointId, MerchantId},
 };
-use db::{Conn, Db, Insert, Result, Tx};
+use db::{Conn, Insert, Result, Tx};
 use uuid::Uuid;
 
 use crate::{
@@ -261,18 +261,4 @@ pub async fn ask_for_attempt(tx: &mut Tx, id: &DeliveryId) -> Result<Option<Deli
 
 fn first_of_all() -> Timestamp {
     Timestamp::from_unix_millis(FIRST_OF_ALL_MS).expect("1970 is a time")
-}
-
-/// Gives up every claim, where this process is the only one: on SQLite, whose claims all belong
-/// to the process before. Called at start, before the worker.
-pub async fn expire_leases(db: &Db) -> Result<()> {
-    if db.is_postgres() {
-        return Ok(());
-    }
-    let mut tx = db.begin().await?;
-    tx.sql("update deliveries set lease_until = $1 where claim is not null")
-        .bind(first_of_all())
-        .run()
-        .await?;
-    tx.commit().await
 }

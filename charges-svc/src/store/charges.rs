@@ -451,15 +451,10 @@ pub async fn next_due(
     Ok(due)
 }
 
-/// Releases every charge, where no other process can hold one.
-pub async fn release_all(tx: &mut Tx) -> Result<u64> {
-    tx.sql(
-        "update charges set lease_until = null, fence = null, hint_due_at = hinted_at
-         where fence is not null",
-    )
-    .run()
-    .await
-}
+/// Releases every charge ([`db::Schema::release_leases`]).
+pub const RELEASE_LEASES: &str =
+    "update charges set lease_until = null, fence = null, hint_due_at = hinted_at
+     where fence is not null";
 
 /// Open charges, counted up to `limit`.
 pub async fn backlog(conn: &mut Conn, limit: i64) -> Result<Backlog> {

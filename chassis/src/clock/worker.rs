@@ -52,6 +52,7 @@ impl Clock {
             heard: Arc::new(Notify::new()),
         };
         Worker {
+            name,
             clock: self.clone(),
             alarm,
         }
@@ -74,11 +75,16 @@ impl Drop for Activity {
 /// A loop's place at the clock. Dropped, it is no longer waited for.
 #[derive(Debug)]
 pub struct Worker {
+    name: &'static str,
     clock: Clock,
     alarm: Alarm,
 }
 
 impl Worker {
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// What wakes this worker, for those who give it work.
     pub fn alarm(&self) -> Alarm {
         self.alarm.clone()

@@ -9,12 +9,9 @@ use std::{
 };
 
 use chassis::{clock::Clock, shutdown::Tasks};
-use db::{
-    Db, Update,
-    outbox::{self, Relay},
-};
+use db::{Db, Relay, Update, outbox};
 
-use crate::{database, until};
+use crate::{database, relayed, until};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -46,7 +43,8 @@ async fn replicas_with_clocks_apart_do_not_steal_each_others_leases() {
         let stolen = outbox::claim_one(&others_db, &others, id.unwrap(), LEASE).await;
         assert!(stolen.unwrap().is_none(), "{skew_ms}");
         assert_eq!(outbox::next_due(&others_db, &others).await.unwrap(), None);
-        assert_eq!(outbox::done(&db, &held[0]).await.unwrap(), Update::Updated);
+        let end = relayed(&held[0]);
+        assert_eq!(outbox::end(&db, &[end]).await.unwrap(), [Update::Updated]);
     }
 }
 
@@ -70,10 +68,8 @@ async fn replicas_with_clocks_apart_agree_on_what_is_due() {
             let rows = outbox::claim(&others_db, &others, 10, LEASE).await.unwrap();
             assert!(rows.iter().all(|row| row.subject == "due"), "{skew_ms}");
             for row in &rows {
-                assert_eq!(
-                    outbox::done(&others_db, row).await.unwrap(),
-                    Update::Updated
-                );
+                let recorded = outbox::end(&others_db, &[relayed(row)]).await;
+                assert_eq!(recorded.unwrap(), [Update::Updated]);
             }
             !rows.is_empty()
         })

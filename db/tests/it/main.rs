@@ -8,10 +8,15 @@ mod migrations;
 mod outbox;
 mod roles;
 mod store;
+mod work;
 
 use std::{sync::LazyLock, time::Duration};
 
-use db::{Db, testing::TestDb};
+use db::{
+    Db,
+    outbox::{Ended, Row},
+    testing::TestDb,
+};
 use sqlx::{
     SqlSafeStr,
     migrate::{Migration, MigrationType, Migrator},
@@ -53,6 +58,13 @@ async fn database() -> (TestDb, Db) {
     let db = test.connect().await;
     db.migrate(&MIGRATOR).await.unwrap();
     (test, db)
+}
+
+fn relayed(row: &Row) -> Ended {
+    Ended {
+        row: row.clone(),
+        due: None,
+    }
 }
 
 /// Waits for a condition, with a deadline.

@@ -14,13 +14,14 @@ use chassis::{
     shutdown::{Shutdown, Tasks},
 };
 use db::{
-    Db, Update,
-    outbox::{self, Relay, Row},
+    Db, Relay, Schema, Update,
+    outbox::{self, Ended, Row},
+    work,
 };
 use tokio::{sync::Notify, task::JoinSet};
 use uuid::Uuid;
 
-use crate::{database, until};
+use crate::{database, migrations, relayed, until};
 
 const LEASE: Duration = Duration::from_secs(60);
 /// A lease that has run out as soon as it is taken.
@@ -65,7 +66,10 @@ async fn a_row_is_seen_once_its_transaction_is_committed() {
     assert_eq!(seen, [("charge-1", 1, now)]);
     assert_eq!(rows[0].event_id, None);
     assert_eq!(outbox::next_due(&db, &clock).await.unwrap(), None);
-    assert_eq!(outbox::done(&db, &rows[0]).await.unwrap(), Update::Updated);
+    assert_eq!(
+        outbox::end(&db, &[relayed(&rows[0])]).await.unwrap(),
+        [Update::Updated]
+    );
     assert_eq!(outbox::len(&db).await.unwrap(), 0);
 }
 
@@ -134,10 +138,17 @@ async fn a_claim_whose_lease_ran_out_cannot_complete() {
         .unwrap()
         .remove(0);
     assert_eq!((holder.id, holder.attempts), (id, 2));
-    assert_eq!(outbox::done(&db, &late).await.unwrap(), Update::NotThere);
+    let again = Ended {
+        due: Some(clock.now()),
+        ..relayed(&late)
+    };
     assert_eq!(
-        outbox::retry(&db, &late, clock.now()).await.unwrap(),
-        Update::NotThere
+        outbox::end(&db, &[relayed(&late)]).await.unwrap(),
+        [Update::NotThere]
+    );
+    assert_eq!(
+        outbox::end(&db, &[again]).await.unwrap(),
+        [Update::NotThere]
     );
     assert!(
         outbox::claim_one(&db, &clock, id, LEASE)
@@ -145,16 +156,11 @@ async fn a_claim_whose_lease_ran_out_cannot_complete() {
             .unwrap()
             .is_none()
     );
-    let mut tx = db.begin().await.unwrap();
+    let set = [relayed(&late), relayed(&holder)];
     assert_eq!(
-        outbox::done_in(&mut tx, &late).await.unwrap(),
-        Update::NotThere
+        outbox::end(&db, &set).await.unwrap(),
+        [Update::NotThere, Update::Updated]
     );
-    assert_eq!(
-        outbox::done_in(&mut tx, &holder).await.unwrap(),
-        Update::Updated
-    );
-    tx.commit().await.unwrap();
     assert_eq!(outbox::len(&db).await.unwrap(), 0);
     assert!(
         outbox::claim_one(&db, &clock, id, LEASE)
@@ -197,10 +203,11 @@ async fn a_row_let_go_waits_until_it_is_due_again() {
         .unwrap()
         .remove(0);
     let due = clock.now() + Duration::from_secs(60);
-    assert_eq!(
-        outbox::retry(&db, &row, due).await.unwrap(),
-        Update::Updated
-    );
+    let again = Ended {
+        due: Some(due),
+        ..relayed(&row)
+    };
+    assert_eq!(outbox::end(&db, &[again]).await.unwrap(), [Update::Updated]);
     assert_eq!(outbox::next_due(&db, &clock).await.unwrap(), Some(due));
     assert!(
         outbox::claim(&db, &clock, 1, LEASE)
@@ -208,7 +215,10 @@ async fn a_row_let_go_waits_until_it_is_due_again() {
             .unwrap()
             .is_empty()
     );
-    assert_eq!(outbox::done(&db, &row).await.unwrap(), Update::NotThere);
+    assert_eq!(
+        outbox::end(&db, &[relayed(&row)]).await.unwrap(),
+        [Update::NotThere]
+    );
     assert_eq!(outbox::len(&db).await.unwrap(), 1);
 }
 
@@ -221,7 +231,11 @@ async fn leases_of_the_process_before_end_at_start_where_there_is_one_process() 
         .await
         .unwrap()
         .remove(0);
-    outbox::release_leases(&db).await.unwrap();
+    let schema = Schema {
+        migrations: migrations([(1, "outbox", outbox::DDL)]),
+        release_leases: &[outbox::RELEASE_LEASES],
+    };
+    db.release_leases(&schema).await.unwrap();
     let claimed = outbox::claim(&db, &clock, 1, LEASE).await.unwrap();
     assert_eq!(claimed.len(), usize::from(!db.is_postgres()));
     let kept = if db.is_postgres() {
@@ -229,7 +243,8 @@ async fn leases_of_the_process_before_end_at_start_where_there_is_one_process() 
     } else {
         Update::NotThere
     };
-    assert_eq!(outbox::done(&db, &before).await.unwrap(), kept);
+    let recorded = outbox::end(&db, &[relayed(&before)]).await;
+    assert_eq!(recorded.unwrap(), [kept]);
 }
 
 #[test]
@@ -258,7 +273,8 @@ impl Running {
         let (shutdown, tasks) = (Shutdown::new(), Tasks::new());
         let worker = clock.worker("relay");
         let relay = Relay::new(db, clock, &worker, &tasks, lease, handler);
-        tasks.spawn(relay.clone().run(worker, shutdown.clone()));
+        let working = work::run(relay.clone(), worker, clock.clone(), shutdown.clone());
+        tasks.spawn(working);
         let db = db.clone();
         Self {
             db,

@@ -30,6 +30,7 @@ static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema {
         (2, "log", LOG),
         (3, "postgres append only", APPEND_ONLY),
     ]),
+    release_leases: &[],
 });
 
 async fn open(settings: &Database, mode: Mode, shutdown: &Shutdown) -> anyhow::Result<Db> {
@@ -183,6 +184,7 @@ async fn tables_of_another_version_are_not_waited_for() {
     };
     let other = Schema {
         migrations: migrations([(1, "tables", "select 1"), (2, "log", LOG)]),
+        release_leases: &[],
     };
     db::migrate(&settings, Mode::Development, &other)
         .await
@@ -347,6 +349,7 @@ async fn an_older_versions_migrate_opens_nothing_that_a_newer_one_closed() {
         .unwrap();
     let older = Schema {
         migrations: migrations([(1, "tables", TABLES)]),
+        release_leases: &[],
     };
     db::migrate(&settings, Mode::Production, &older)
         .await
@@ -370,6 +373,7 @@ async fn a_role_that_took_over_from_another_serves_after_an_upgrade() {
     };
     let before = Schema {
         migrations: migrations([(1, "tables", TABLES)]),
+        release_leases: &[],
     };
     db::migrate(&settings, Mode::Production, &before)
         .await

@@ -261,7 +261,7 @@ fn proto(source: &Source) -> Vec<String> {
 
 #[test]
 fn every_service_checks_its_settings_before_it_serves() {
-    for service in ["charges-svc", "webhooks-svc"] {
+    for service in SERVICES {
         let root = CRATES[service]
             .iter()
             .find(|source| source.module.is_empty());
@@ -271,12 +271,17 @@ fn every_service_checks_its_settings_before_it_serves() {
             "{service}'s serve checks no settings"
         );
     }
+    let frame = CRATES["db"]
+        .iter()
+        .find(|source| source.is_one_of(&["frame.rs"]));
+    let mut named = frame.expect("db has the frame").named_in("open");
+    assert!(named.any(|path| path.ends_with("config::check")));
 }
 
-/// Whether `serve` checks the settings that it is given.
+/// Whether `serve` checks the settings that it is given, or opens the frame, which does.
 fn checks_settings(source: &Source) -> bool {
     let mut named = source.named_in("serve");
-    named.any(|path| path.ends_with("config::check"))
+    named.any(|path| path.ends_with("config::check") || path.ends_with("Frame::open"))
 }
 
 #[test]

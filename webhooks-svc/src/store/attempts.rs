@@ -1,4 +1,4 @@
-//! SQL of the worker: which endpoints have work, taking it, and recording how it ended.
+//! SQL of attempts: which endpoints have work, taking it, and recording how it ended.
 //!
 //! A delivery has one attempt at a time: whoever sets `claim` runs it and is the only one who may
 //! end it. The attempt's row is written in the transaction that claims.
@@ -161,6 +161,11 @@ pub async fn begin(db: &Db, wanted: Wanted) -> Result<Option<(Endpoint, Vec<Begu
     tx.commit().await?;
     Ok(Some((endpoint, begun)))
 }
+
+/// Gives up every claim ([`db::Schema::release_leases`]): as if each lease had run out, so that the
+/// attempt counts as one that failed.
+pub const EXPIRE_LEASES: &str =
+    "update deliveries set lease_until = '1970-01-01T00:00:00.000Z' where claim is not null";
 
 /// Attempts that nobody runs any more: their lease is over.
 pub async fn expired(db: &Db, real_now: Timestamp) -> Result<Vec<Begun>> {

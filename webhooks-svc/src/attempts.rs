@@ -5,17 +5,16 @@
 
 use std::{sync::Arc, time::Duration};
 
+use anyhow::Context as _;
 use chassis::{
-    clock::{Activity, Clock, Term, Timestamp, Worker as Place},
-    http::DRAIN_MAX,
-    shutdown::Shutdown,
+    clock::{Clock, Term, Timestamp},
     telemetry,
 };
-use db::{Db, Result, Update};
-use tokio::{
-    task::{JoinError, JoinSet},
-    time::Instant,
+use db::{
+    Db, Result, Update,
+    work::{Running, Work},
 };
+use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
 
 use crate::{
@@ -33,15 +32,16 @@ const LOOK_FOR_EXPIRED: Duration = Duration::from_secs(5);
 /// How long recording pauses when the database refuses.
 const RECORD_AGAIN: Duration = Duration::from_millis(200);
 
-/// What running attempts needs. Clones share it.
+/// What running attempts needs.
 #[derive(Clone, Debug)]
-pub struct Worker {
+pub struct Attempts {
     pub db: Db,
     pub clock: Clock,
     pub keyring: Keyring,
     pub sender: Sender,
     pub schedule: Schedule,
     pub limits: Limits,
+    pub looked_for_expired: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,50 +54,23 @@ pub struct Limits {
     pub lease: Duration,
 }
 
-impl Worker {
-    /// Works until the process stops, then waits for the attempts that run. Dropped, it leaves
-    /// them as a crash would.
-    pub async fn run(&self, mut place: Place, shutdown: Shutdown) {
-        let mut running = JoinSet::new();
-        let mut looked_for_expired = None;
-        while !shutdown.has_begun() {
-            let due = match self.work(&mut running, &mut looked_for_expired).await {
-                Ok(due) => due,
-                Err(error) => {
-                    tracing::warn!(%error, "deliveries cannot be read");
-                    None
-                }
-            };
-            let is_full = running.len() >= self.limits.running_max;
-            tokio::select! {
-                () = shutdown.wait() => break,
-                // Its activity ends here, where the loop is awake and will look for a new due time.
-                Some(ended) = running.join_next() => log_panic(ended),
-                () = place.rest(due), if !is_full => {}
-            }
-            while let Some(ended) = running.try_join_next() {
-                log_panic(ended);
-            }
-        }
-        let drained = async {
-            while let Some(ended) = running.join_next().await {
-                log_panic(ended);
-            }
-        };
-        if tokio::time::timeout(DRAIN_MAX, drained).await.is_err() {
-            tracing::warn!("attempts did not end before the deadline, they wait for their leases");
-        }
+impl Work for Attempts {
+    fn running_max(&self) -> usize {
+        self.limits.running_max
     }
 
-    /// Does what can be done now; returns what to wait for.
-    async fn work(
-        &self,
-        running: &mut JoinSet<Activity>,
-        looked_for_expired: &mut Option<Instant>,
-    ) -> Result<Option<Timestamp>> {
-        if looked_for_expired.is_none_or(|then| then.elapsed() >= LOOK_FOR_EXPIRED) {
+    async fn start_due(&mut self, running: &mut Running) -> anyhow::Result<Option<Timestamp>> {
+        let due = self.look(running).await;
+        due.context("deliveries cannot be read")
+    }
+}
+
+impl Attempts {
+    async fn look(&mut self, running: &mut Running) -> Result<Option<Timestamp>> {
+        let looked = self.looked_for_expired;
+        if looked.is_none_or(|then| then.elapsed() >= LOOK_FOR_EXPIRED) {
             self.end_expired().await?;
-            *looked_for_expired = Some(Instant::now());
+            self.looked_for_expired = Some(Instant::now());
         }
         let now = self.clock.now();
         let most = self.limits.running_per_endpoint_max;
@@ -112,8 +85,8 @@ impl Worker {
     }
 
     /// Starts what is due for one endpoint, as far as there is room.
-    async fn begin(&self, running: &mut JoinSet<Activity>, waiting: Waiting) -> Result<()> {
-        let room = self.limits.running_max.saturating_sub(running.len());
+    async fn begin(&self, running: &mut Running, waiting: Waiting) -> Result<()> {
+        let room = running.room();
         if room == 0 {
             return Ok(());
         }
@@ -134,12 +107,8 @@ impl Worker {
                 let lag = wanted.now.since(attempt.due_at);
                 metrics::histogram!("webhook_delivery_lag_seconds").record(lag);
             }
-            let activity = self.clock.activity();
-            let (worker, endpoint) = (self.clone(), endpoint.clone());
-            running.spawn(async move {
-                worker.attempt(attempt, &endpoint, term).await;
-                activity
-            });
+            let (attempts, endpoint) = (self.clone(), endpoint.clone());
+            running.start(async move { attempts.attempt(attempt, &endpoint, term).await });
         }
         Ok(())
     }
@@ -253,11 +222,5 @@ fn interrupted() -> Outcome {
     Outcome {
         verdict: Verdict::Interrupted,
         ..send::failed("interrupted".to_owned())
-    }
-}
-
-fn log_panic(ended: Result<Activity, JoinError>) {
-    if let Err(error) = ended {
-        tracing::error!(%error, "an attempt panicked, its delivery waits for its lease");
     }
 }

@@ -1,0 +1,116 @@
+//! The frame of a service that keeps records: everything between its settings and what is its own.
+//!
+//! Opened, it has checked the settings, brought the database up to date, and let go of what a process
+//! that died held, where no other can hold anything. It serves until the process stops or cannot go
+//! on, waits for what runs, and closes the database. Dropped, it leaves everything as a crash would.
+
+use anyhow::Context as _;
+use chassis::{
+    clock::{Clock, Worker},
+    config::{self, Database, Listen, Mode, Settings, Tls},
+    grpc::{self, Serving, Sockets},
+    http::DRAIN_MAX,
+    shutdown::{Shutdown, Tasks},
+};
+use tokio::task::JoinSet;
+use tonic::service::Routes;
+
+use crate::{
+    Db, Schema,
+    work::{self, Work},
+};
+
+/// What a service runs in.
+#[derive(Debug)]
+pub struct Frame {
+    pub db: Db,
+    pub clock: Clock,
+    /// What outlives the call that began it, and is waited for once no call is left.
+    pub tasks: Tasks,
+    mode: Mode,
+    shutdown: Shutdown,
+    works: JoinSet<()>,
+}
+
+impl Frame {
+    /// # Errors
+    /// The settings are refused, or the database does not open ([`Db::open`]).
+    pub async fn open(
+        config: &impl Settings,
+        database: &Database,
+        schema: &Schema,
+        clock: Clock,
+        shutdown: Shutdown,
+    ) -> anyhow::Result<Self> {
+        config::check(config)?;
+        let mode = config.mode();
+        let db = Db::open(database, mode, schema, &clock, &shutdown).await?;
+        db.release_leases(schema)
+            .await
+            .context("old leases are still held")?;
+        Ok(Self {
+            db,
+            clock,
+            tasks: Tasks::new(),
+            mode,
+            shutdown,
+            works: JoinSet::new(),
+        })
+    }
+
+    /// Does this work from now on.
+    pub fn work(&mut self, worker: Worker, work: impl Work) {
+        let (clock, shutdown) = (self.clock.clone(), self.shutdown.clone());
+        self.works.spawn(work::run(work, worker, clock, shutdown));
+    }
+
+    /// Runs this from now on, which holds nothing and is cut off where it is when the process
+    /// stops. Time travel does not wait for it.
+    pub fn beside(&mut self, running: impl Future<Output = ()> + Send + 'static) {
+        let shutdown = self.shutdown.clone();
+        self.works.spawn(async move {
+            tokio::select! {
+                () = shutdown.wait() => {}
+                () = running => {}
+            }
+        });
+    }
+
+    /// Serves until the process stops, then ends in order.
+    pub async fn serve(
+        mut self,
+        routes: Routes,
+        sockets: Sockets,
+        listen: &Listen,
+        tls: Tls,
+    ) -> anyhow::Result<()> {
+        let serving = Serving {
+            sockets,
+            tls,
+            reflection: listen.reflection(self.mode),
+            readiness: self.db.readiness(&self.clock),
+            clock: self.clock.clone(),
+            shutdown: self.shutdown.clone(),
+        };
+        let served = grpc::serve(routes, serving).await;
+        // Also where serving failed.
+        self.shutdown.begin();
+        self.tasks.drain(DRAIN_MAX).await;
+        self.end_works().await;
+        self.db.close().await;
+        served
+    }
+
+    async fn end_works(&mut self) {
+        let ended = async {
+            while let Some(ended) = self.works.join_next().await {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a work panicked");
+                }
+            }
+        };
+        if tokio::time::timeout(DRAIN_MAX, ended).await.is_err() {
+            tracing::warn!("works did not end before the deadline");
+        }
+    }
+}

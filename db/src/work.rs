@@ -1,0 +1,169 @@
+//! Work that comes due again and again, and the one loop that does it: it starts what is due, each
+//! in a task of its own, and rests until the next is.
+//!
+//! Promises: a task that fails, panics or hangs takes no other with it; what it held waits for its
+//! lease. Tasks that run when the process stops are waited for, [`DRAIN_MAX`] at most. Dropped, the
+//! loop leaves everything as a crash would.
+
+use std::{
+    collections::HashMap,
+    mem,
+    panic::AssertUnwindSafe,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use chassis::{
+    clock::{Activity, Clock, Timestamp, Worker},
+    http::DRAIN_MAX,
+    shutdown::Shutdown,
+};
+use futures::FutureExt as _;
+use tokio::task::{self, JoinError, JoinSet};
+
+/// Something that is done as it comes due.
+pub trait Work: Send + 'static {
+    /// How many of its tasks run at the same time.
+    fn running_max(&self) -> usize {
+        1
+    }
+
+    /// Claims what is due, as far as there is room, and starts it; or does it, where it takes no
+    /// task. Returns when the next is due (moved time). Where that is unknown, and after an error,
+    /// the loop looks again within a second.
+    fn start_due(
+        &mut self,
+        running: &mut Running,
+    ) -> impl Future<Output = anyhow::Result<Option<Timestamp>>> + Send;
+}
+
+/// Does a work until the process stops, then waits for what runs.
+pub async fn run(mut work: impl Work, mut worker: Worker, clock: Clock, shutdown: Shutdown) {
+    let mut running = Running {
+        work: worker.name(),
+        most: work.running_max(),
+        clock,
+        tasks: JoinSet::new(),
+        activities: HashMap::new(),
+    };
+    while !shutdown.has_begun() {
+        let due = look(&mut work, &mut running).await;
+        tokio::select! {
+            () = shutdown.wait() => break,
+            Some(ended) = running.tasks.join_next_with_id() => running.end(ended),
+            () = worker.rest(due), if running.room() > 0 => {}
+        }
+        while let Some(ended) = running.tasks.try_join_next_with_id() {
+            running.end(ended);
+        }
+    }
+    running.drain().await;
+}
+
+/// A work whose look panics is not given up: nobody else would do it.
+async fn look(work: &mut impl Work, running: &mut Running) -> Option<Timestamp> {
+    let name = running.work;
+    let looked = AssertUnwindSafe(work.start_due(running)).catch_unwind();
+    match looked.await {
+        Ok(Ok(due)) => due,
+        Ok(Err(error)) => {
+            let error = format!("{error:#}");
+            tracing::warn!(work = name, error, "what is due is not started");
+            None
+        }
+        Err(_) => {
+            tracing::error!(work = name, "looking for what is due panicked");
+            None
+        }
+    }
+}
+
+/// The tasks of one work.
+#[derive(Debug)]
+pub struct Running {
+    work: &'static str,
+    most: usize,
+    clock: Clock,
+    tasks: JoinSet<()>,
+    /// Each ends where the loop is awake and will look for a new due time.
+    activities: HashMap<task::Id, Activity>,
+}
+
+impl Running {
+    /// How many more may start.
+    pub fn room(&self) -> usize {
+        self.most.saturating_sub(self.tasks.len())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// Starts a task, for which time travel waits.
+    pub fn start(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        let activity = self.clock.activity();
+        let started = self.tasks.spawn(task);
+        self.activities.insert(started.id(), activity);
+    }
+
+    fn end(&mut self, ended: Result<(task::Id, ()), JoinError>) {
+        let id = match &ended {
+            Ok((id, ())) => *id,
+            Err(error) => error.id(),
+        };
+        if let Err(error) = ended {
+            let work = self.work;
+            tracing::error!(work, %error, "a task panicked, what it held waits for its lease");
+        }
+        self.activities.remove(&id);
+    }
+
+    async fn drain(mut self) {
+        let drained = async {
+            while let Some(ended) = self.tasks.join_next_with_id().await {
+                self.end(ended);
+            }
+        };
+        if tokio::time::timeout(DRAIN_MAX, drained).await.is_err() {
+            let (work, left) = (self.work, self.tasks.len());
+            tracing::warn!(
+                work,
+                left,
+                "tasks did not end before the deadline, what they hold waits for its lease"
+            );
+        }
+    }
+}
+
+/// How tasks ended, recorded in sets: what ends while a set is being recorded is the next one.
+#[derive(Debug)]
+pub struct Ends<T> {
+    waiting: Mutex<Vec<T>>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl<T> Default for Ends<T> {
+    fn default() -> Self {
+        Self {
+            waiting: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+        }
+    }
+}
+
+impl<T> Ends<T> {
+    /// Returns once `record` was tried with a set that holds this end: by this call, or by another.
+    pub async fn record<F: Future<Output = ()>>(&self, end: T, record: impl FnOnce(Vec<T>) -> F) {
+        self.waiting().push(end);
+        let _turn = self.turn.lock().await;
+        let set = mem::take(&mut *self.waiting());
+        // Empty where ours was in the set before.
+        if !set.is_empty() {
+            record(set).await;
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<T>> {
+        // No code panics while it holds the lock.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

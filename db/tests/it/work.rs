@@ -1,0 +1,173 @@
+//! The loop that does every work.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use chassis::{
+    clock::{Clock, Timestamp},
+    http::DRAIN_MAX,
+    shutdown::{Shutdown, Tasks},
+};
+use db::work::{self, Ends, Running, Work};
+use tokio::sync::Notify;
+
+use crate::until;
+
+/// What each look of the loop meets, the first first; then nothing is due.
+enum Look {
+    Starts(Task),
+    Errs,
+    Panics,
+}
+
+enum Task {
+    Ends,
+    Panics,
+    Hangs,
+}
+
+#[derive(Clone)]
+struct Script {
+    looks: Arc<Mutex<VecDeque<Look>>>,
+    looked: Arc<AtomicUsize>,
+    ended: Arc<AtomicUsize>,
+}
+
+impl Work for Script {
+    fn running_max(&self) -> usize {
+        2
+    }
+
+    async fn start_due(&mut self, running: &mut Running) -> anyhow::Result<Option<Timestamp>> {
+        self.looked.fetch_add(1, Ordering::SeqCst);
+        assert!(running.room() > 0, "it looks only where there is room");
+        let look = self.looks.lock().unwrap().pop_front();
+        let task = match look {
+            Some(Look::Starts(task)) => task,
+            Some(Look::Errs) => anyhow::bail!("the store is away"),
+            Some(Look::Panics) => panic!("on purpose"),
+            None => return Ok(None),
+        };
+        let ended = self.ended.clone();
+        running.start(async move {
+            match task {
+                Task::Ends => {}
+                Task::Panics => panic!("on purpose"),
+                Task::Hangs => std::future::pending().await,
+            }
+            ended.fetch_add(1, Ordering::SeqCst);
+        });
+        Ok(None)
+    }
+}
+
+struct Loop {
+    script: Script,
+    clock: Clock,
+    shutdown: Shutdown,
+    tasks: Tasks,
+}
+
+impl Loop {
+    fn start<const N: usize>(looks: [Look; N]) -> Self {
+        let script = Script {
+            looks: Arc::new(Mutex::new(looks.into())),
+            looked: Arc::default(),
+            ended: Arc::default(),
+        };
+        let (clock, shutdown, tasks) = (Clock::system(), Shutdown::new(), Tasks::new());
+        let worker = clock.worker("script");
+        let working = work::run(script.clone(), worker, clock.clone(), shutdown.clone());
+        tasks.spawn(working);
+        Self {
+            script,
+            clock,
+            shutdown,
+            tasks,
+        }
+    }
+
+    async fn until_ended(&self, count: usize) {
+        let ended = &self.script.ended;
+        let has_ended = async || ended.load(Ordering::SeqCst) == count;
+        until("the tasks have ended", has_ended).await;
+    }
+
+    async fn stop(self) {
+        self.shutdown.begin();
+        self.tasks.drain(Duration::from_secs(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_panics_takes_nothing_with_it() {
+    let looks = [Task::Panics, Task::Panics, Task::Panics, Task::Ends];
+    let running = Loop::start(looks.map(Look::Starts));
+    running.until_ended(1).await;
+    let is_quiet = async || !running.clock.is_busy();
+    until("nothing keeps time travel waiting", is_quiet).await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_look_that_fails_or_panics_is_not_the_last() {
+    let running = Loop::start([Look::Errs, Look::Panics, Look::Starts(Task::Ends)]);
+    running.until_ended(1).await;
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_without_room_does_not_look() {
+    let looks = [Task::Hangs, Task::Hangs, Task::Ends];
+    let running = Loop::start(looks.map(Look::Starts));
+    let looked = running.script.looked.clone();
+    until("it is full", async || looked.load(Ordering::SeqCst) == 2).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(looked.load(Ordering::SeqCst), 2);
+    assert!(running.clock.is_busy());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_hangs_holds_up_the_end_no_longer_than_the_deadline() {
+    let running = Loop::start([Look::Starts(Task::Hangs), Look::Starts(Task::Ends)]);
+    running.until_ended(1).await;
+    let begun = tokio::time::Instant::now();
+    running.shutdown.begin();
+    running.tasks.drain(DRAIN_MAX * 2).await;
+    assert!((DRAIN_MAX..DRAIN_MAX * 2).contains(&begun.elapsed()));
+    assert!(!running.clock.is_busy(), "what hung was cut off");
+}
+
+#[tokio::test]
+async fn what_ends_while_a_set_is_recorded_is_the_next_set() {
+    let ends = Arc::new(Ends::default());
+    let sets = Arc::new(Mutex::new(Vec::new()));
+    let go_on = Arc::new(Notify::new());
+    let tasks = Tasks::new();
+    for number in 1..=4 {
+        let (ends, sets, go_on) = (ends.clone(), sets.clone(), go_on.clone());
+        let seen = sets.clone();
+        tasks.spawn(async move {
+            let record = async |set: Vec<u32>| {
+                sets.lock().unwrap().push(set);
+                go_on.notified().await;
+            };
+            ends.record(number, record).await;
+        });
+        let is_first_seen = async || !seen.lock().unwrap().is_empty();
+        until("the first is being recorded", is_first_seen).await;
+        // The others come to wait.
+        tokio::task::yield_now().await;
+    }
+    go_on.notify_one();
+    until("the next set", async || sets.lock().unwrap().len() == 2).await;
+    go_on.notify_one();
+    tasks.drain(Duration::from_secs(10)).await;
+    assert_eq!(*sets.lock().unwrap(), [vec![1], vec![2, 3, 4]]);
+}
