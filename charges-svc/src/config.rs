@@ -8,7 +8,10 @@ use chassis::{
 };
 use clap::{Parser, Subcommand};
 
-use crate::{SERVICE_CALL_MAX, service};
+use crate::service;
+
+/// Longest wait for another service's answer.
+pub const SERVICE_CALL_MAX: Duration = Duration::from_secs(5);
 
 /// Charges: one try each to debit a payer's wallet; and the ledger of what was collected.
 #[derive(Clone, Debug, Parser)]

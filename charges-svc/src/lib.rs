@@ -10,6 +10,7 @@
 //!   FAILED never change; money that does not fit is in suspense, with a case for an operator.
 //! - sessions-svc hears of each change first, and webhooks-svc only after that.
 
+mod alarms;
 #[doc(hidden)]
 pub mod books;
 mod budget;
@@ -36,7 +37,7 @@ mod tell;
 mod upkeep;
 pub mod verdict;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use chassis::{
@@ -50,10 +51,11 @@ use proto::charges::{
 };
 use tonic::service::Routes;
 
-use config::Config;
+use alarms::Alarms;
+use config::{Config, SERVICE_CALL_MAX};
 use grpc::Grpc;
 use rails::{self as rail, Rail, Rails};
-use reconcile::{Alarms, Reconciler};
+use reconcile::Reconciler;
 use service::Service;
 use tell::Teller;
 use upkeep::Sweeper;
@@ -63,9 +65,6 @@ pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
     release_leases: &[outbox::RELEASE_LEASES, store::charges::RELEASE_LEASES],
 };
-
-/// Longest wait for another service's answer.
-const SERVICE_CALL_MAX: Duration = Duration::from_secs(5);
 
 /// Serves until `shutdown`.
 pub async fn serve(

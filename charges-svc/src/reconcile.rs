@@ -11,13 +11,7 @@
 use std::{future::Future, sync::Arc};
 
 use anyhow::Context as _;
-use chassis::{
-    clock::{Alarm, Timestamp, Worker},
-    ids::CaseId,
-    money::Money,
-    provider::Provider,
-    telemetry,
-};
+use chassis::{clock::Timestamp, ids::CaseId, money::Money, provider::Provider, telemetry};
 use db::{
     Tx,
     work::{Running, Work},
@@ -46,23 +40,6 @@ pub struct Reconciler {
     service: Arc<Service>,
     rail: RailName,
     budget: TokenBucket,
-}
-
-/// Wake the reconcilers, each of its own rail.
-#[derive(Clone, Debug)]
-pub struct Alarms(Vec<(RailName, Alarm)>);
-
-impl Alarms {
-    pub fn of(workers: &[(RailName, Worker)]) -> Self {
-        let each = workers.iter();
-        Self(each.map(|(rail, worker)| (*rail, worker.alarm())).collect())
-    }
-
-    pub fn ring(&self, rail: RailName) {
-        for (_, alarm) in self.0.iter().filter(|(name, _)| *name == rail) {
-            alarm.ring();
-        }
-    }
 }
 
 impl Reconciler {

@@ -17,12 +17,12 @@ use db::{Db, Relay, Tx, outbox};
 use uuid::Uuid;
 
 use crate::{
+    alarms::Alarms,
     case::CaseKind,
     charge::{Charge, Claim, Event, Facts, ShownCharge, State, Status},
     error::{Error, Result},
     ledger, message,
     rail::{Rail, Rails},
-    reconcile::Alarms,
     schedule::{RESEND_WITHIN, Timing},
     store,
     tell::Teller,

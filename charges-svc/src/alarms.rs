@@ -1,0 +1,21 @@
+//! Wake whoever asks a rail.
+
+use chassis::clock::{Alarm, Worker};
+use rails::RailName;
+
+/// Wake the reconcilers, each of its own rail.
+#[derive(Clone, Debug)]
+pub struct Alarms(Vec<(RailName, Alarm)>);
+
+impl Alarms {
+    pub fn of(workers: &[(RailName, Worker)]) -> Self {
+        let each = workers.iter();
+        Self(each.map(|(rail, worker)| (*rail, worker.alarm())).collect())
+    }
+
+    pub fn ring(&self, rail: RailName) {
+        for (_, alarm) in self.0.iter().filter(|(name, _)| *name == rail) {
+            alarm.ring();
+        }
+    }
+}
