@@ -6,11 +6,13 @@ use proto::charges::{
     Case as ProtoCase, CaseKind as ProtoCaseKind, Charge as ProtoCharge, ChargeAnswer,
     ChargeStatus, CloseCaseRequest, CreateChargeRequest, GetBalanceRequest, GetBalanceResponse,
     GetChargeRequest, GetHostedChargeRequest, HostedCharge, ListCasesRequest, ListCasesResponse,
-    Posting as ProtoPosting, Provider as ProtoProvider, RailEvidence, ReceiveCallbackRequest,
-    ReceiveCallbackResponse, ResolveChargeRequest, ShowChargeRequest, ShowChargeResponse,
-    SubmitOtpRequest, charge_operations_server::ChargeOperations, charges_server::Charges,
+    ListRailsRequest, ListRailsResponse, Posting as ProtoPosting, Provider as ProtoProvider,
+    Rail as ProtoRail, RailEvidence, ReceiveCallbackRequest, ReceiveCallbackResponse,
+    ResolveChargeRequest, ShowChargeRequest, ShowChargeResponse, SubmitOtpRequest,
+    charge_operations_server::ChargeOperations, charges_server::Charges,
     close_case_request::Action, resolve_charge_request,
 };
+use rails::RailName;
 use tonic::{Request, Response, Status as Refusal};
 
 use crate::{
@@ -104,6 +106,21 @@ impl Charges for Grpc {
             .receive_callback(rail, &parse::callback(request))
             .await?;
         Ok(Response::new(ReceiveCallbackResponse {}))
+    }
+
+    async fn list_rails(&self, _: Request<ListRailsRequest>) -> Answer<ListRailsResponse> {
+        let rails = RailName::ALL.iter().map(|rail| ProtoRail {
+            name: rail.code().to_owned(),
+            callback_headers: rail
+                .terms()
+                .callback_headers
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+        });
+        Ok(Response::new(ListRailsResponse {
+            rails: rails.collect(),
+        }))
     }
 
     async fn get_balance(&self, request: Request<GetBalanceRequest>) -> Answer<GetBalanceResponse> {

@@ -11,6 +11,7 @@ use crate::{
     api::alias::Alias,
     auth::Keys,
     backend::{Backend, Charges, Sessions},
+    callback_headers::CallbackHeaders,
     channels::Channels,
     checkout::quote::Rates,
     config::Config,
@@ -24,6 +25,7 @@ pub struct Edge {
     pub sessions: Sessions,
     pub charges: Charges,
     pub callback_guesses: Guesses,
+    pub callback_headers: CallbackHeaders,
     /// What can be paid at the checkout.
     pub rates: Rates,
     /// Without a slash at its end.
@@ -48,6 +50,7 @@ impl Edge {
             sessions: Backend::new("sessions", sessions),
             charges: Backend::new("charges", charges),
             callback_guesses,
+            callback_headers: CallbackHeaders::new(),
             rates: Rates::new(&config.checkout_rates),
             checkout_url: config
                 .checkout_url

@@ -10,6 +10,7 @@ pub mod config;
 mod api;
 mod auth;
 mod backend;
+mod callback_headers;
 mod channels;
 mod checkout;
 mod client_address;

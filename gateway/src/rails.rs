@@ -1,7 +1,9 @@
 //! Callbacks of the rails, passed on as they came (design "Rail callbacks").
 //!
-//! Nothing here believes or even reads them. 200 is answered once charges-svc has made sure that
-//! the rail will be asked. Whoever tries out addresses is told to wait, and costs little.
+//! Nothing here believes or even reads them, or knows a rail: charges-svc says which headers each
+//! needs. Until it has, callbacks are answered 503, so that rails repeat them. 200 is answered once
+//! charges-svc has made sure that the rail will be asked. Whoever tries out addresses is told to
+//! wait, and costs little.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -15,10 +17,7 @@ use chassis::ids::is_segment;
 use http::{HeaderMap, StatusCode};
 use proto::charges::ReceiveCallbackRequest;
 
-use crate::{Edge, api::body, backend, client_address::client_address, error::Error};
-
-/// Carries Paystack's signature over the body.
-const SIGNATURE: &str = "x-paystack-signature";
+use crate::{api::body, backend, client_address::client_address, edge::Edge, error::Error};
 
 pub fn routes() -> Router<Arc<Edge>> {
     Router::new().route("/rails/{rail}/{token}", post(receive).put(receive))
@@ -37,11 +36,11 @@ async fn receive(
             let request = ReceiveCallbackRequest {
                 rail,
                 token,
-                signature: signature(&headers),
                 body: body::read(&headers, body).await?.into(),
+                ..Default::default()
             };
             let guess = (request.rail.clone(), request.token.clone());
-            let passed_on = pass_on(&edge, request);
+            let passed_on = pass_on(&edge, request, &headers);
             edge.callback_guesses
                 .look_up(client, guess, passed_on)
                 .await
@@ -56,12 +55,15 @@ async fn receive(
     })
 }
 
-fn signature(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get(SIGNATURE)?;
-    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
-}
-
-async fn pass_on(edge: &Edge, request: ReceiveCallbackRequest) -> Result<StatusCode, Error> {
+async fn pass_on(
+    edge: &Edge,
+    mut request: ReceiveCallbackRequest,
+    headers: &HeaderMap,
+) -> Result<StatusCode, Error> {
+    request.headers = edge
+        .callback_headers
+        .pick(&edge.charges, &request.rail, headers)
+        .await?;
     let received = edge.charges.read(
         backend::DEADLINE,
         request,

@@ -131,11 +131,13 @@ fn hosted(session: &HostedSession, debited: Money) -> Result<Hosted> {
 }
 
 pub fn callback(request: ReceiveCallbackRequest) -> Callback {
-    let signature = request.signature;
-    let headers = signature.map(|signature| ("x-paystack-signature".to_owned(), signature));
+    let mut headers = request.headers;
+    if let Some(signature) = request.signature {
+        headers.insert("x-paystack-signature".to_owned(), signature);
+    }
     Callback {
         token: request.token,
-        headers: headers.into_iter().collect(),
+        headers,
         body: request.body,
     }
 }

@@ -103,7 +103,7 @@ async fn what_the_rail_called_about_is_asked_first() {
         rail: "momo".to_owned(),
         token: hinted.facts.callback_token.clone(),
         body: b"{}".to_vec(),
-        signature: None,
+        ..Default::default()
     };
     world.charges.receive_callback(callback).await.unwrap();
     let path = format!(

@@ -24,7 +24,7 @@ fn callback(charge: &Charge) -> ReceiveCallbackRequest {
         rail: "momo".to_owned(),
         token: charge.facts.callback_token.clone(),
         body: b"{}".to_vec(),
-        signature: None,
+        ..Default::default()
     }
 }
 

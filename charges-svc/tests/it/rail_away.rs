@@ -157,8 +157,13 @@ fn callback(
         rail: rail.to_owned(),
         token: token.to_owned(),
         body: body.as_bytes().to_vec(),
-        signature,
+        headers: signature.map(signature_header).into_iter().collect(),
+        ..Default::default()
     }
+}
+
+fn signature_header(signature: String) -> (String, String) {
+    ("x-paystack-signature".to_owned(), signature)
 }
 
 fn signed(body: &str) -> Option<String> {

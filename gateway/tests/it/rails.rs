@@ -5,7 +5,7 @@ use tonic::Code;
 
 use crate::{
     gateway::{Gateway, NOBODY, until},
-    services::refusal,
+    services::{rails, refusal},
 };
 
 #[tokio::test]
@@ -21,11 +21,16 @@ async fn a_callback_is_passed_on_byte_for_byte() {
             .await;
         assert_eq!((answer.status, answer.body.len()), (200, 0));
         let passed_on = gateway.services.receive_callback.asked().pop();
+        let signature = ("x-paystack-signature".to_owned(), "00ff".to_owned());
         let expected = ReceiveCallbackRequest {
             rail: rail.to_owned(),
             token: "t0ken".to_owned(),
             body: body.to_vec(),
-            signature: Some("00ff".to_owned()),
+            signature: None,
+            headers: (rail == "paystack")
+                .then_some(signature)
+                .into_iter()
+                .collect(),
         };
         assert_eq!(passed_on, Some(expected));
     }
@@ -41,7 +46,44 @@ async fn an_unsigned_and_empty_callback_is_passed_on_too() {
     let answer = gateway.request("PUT", "/rails/momo/token").send().await;
     assert_eq!(answer.status, 200);
     let passed_on = gateway.services.receive_callback.asked_once();
-    assert_eq!((passed_on.body.len(), passed_on.signature), (0, None));
+    assert!(passed_on.body.is_empty() && passed_on.headers.is_empty());
+}
+
+#[tokio::test]
+async fn a_callback_is_not_acknowledged_until_its_rails_headers_are_known() {
+    let gateway = Gateway::start().await;
+    let unavailable = |_| Err(refusal(Code::Unavailable, "STARTING"));
+    gateway.services.list_rails.answers(unavailable);
+    let call = async || {
+        let request = gateway.request("POST", "/rails/paystack/token");
+        request.header("X-Paystack-Signature", "00ff").send().await
+    };
+    call().await.assert_error(503, "UNAVAILABLE");
+    assert!(gateway.services.receive_callback.asked().is_empty());
+    gateway.services.list_rails.answers(|_| Ok(rails()));
+    assert_eq!(call().await.status, 200);
+    let passed_on = gateway.services.receive_callback.asked_once();
+    assert_eq!(passed_on.headers["x-paystack-signature"], "00ff");
+}
+
+#[tokio::test]
+async fn charges_svc_is_asked_about_its_rails_once_for_many_callbacks() {
+    let gateway = Gateway::start().await;
+    for _ in 0..3 {
+        gateway.request("POST", "/rails/momo/token").send().await;
+    }
+    assert_eq!(gateway.services.list_rails.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_charges_svc_that_lists_no_rails_yet_still_gets_callbacks() {
+    let gateway = Gateway::start().await;
+    let before = |_| Err(tonic::Status::unimplemented("the version before"));
+    gateway.services.list_rails.answers(before);
+    let answer = gateway.request("POST", "/rails/momo/token").send().await;
+    assert_eq!(answer.status, 200);
+    let passed_on = gateway.services.receive_callback.asked_once();
+    assert!(passed_on.headers.is_empty());
 }
 
 #[tokio::test]

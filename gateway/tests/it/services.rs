@@ -98,6 +98,7 @@ pub struct Services {
     pub create_charge: Call<charges::CreateChargeRequest, charges::ChargeAnswer>,
     pub submit_otp: Call<charges::SubmitOtpRequest, charges::ChargeAnswer>,
     pub get_charge: Call<charges::GetChargeRequest, charges::Charge>,
+    pub list_rails: Call<charges::ListRailsRequest, charges::ListRailsResponse>,
     pub receive_callback: Call<charges::ReceiveCallbackRequest, charges::ReceiveCallbackResponse>,
 }
 
@@ -131,8 +132,23 @@ impl Services {
             }),
             submit_otp: Call::new(|_| Err(refusal(Code::NotFound, "CHARGE_NOT_FOUND"))),
             get_charge: Call::new(|_| Err(refusal(Code::NotFound, "CHARGE_NOT_FOUND"))),
+            list_rails: Call::new(|_| Ok(rails())),
             receive_callback: Call::new(|_| Ok(charges::ReceiveCallbackResponse {})),
         }
+    }
+}
+
+/// One whose callbacks are signed, and one whose are not.
+pub fn rails() -> charges::ListRailsResponse {
+    let rail = |name: &str, header: Option<&str>| charges::Rail {
+        name: name.to_owned(),
+        callback_headers: header.into_iter().map(ToOwned::to_owned).collect(),
+    };
+    charges::ListRailsResponse {
+        rails: vec![
+            rail("momo", None),
+            rail("paystack", Some("x-paystack-signature")),
+        ],
     }
 }
 
@@ -254,6 +270,7 @@ serve!(Charges in charges {
     create_charge(CreateChargeRequest) -> ChargeAnswer;
     submit_otp(SubmitOtpRequest) -> ChargeAnswer;
     get_charge(GetChargeRequest) -> Charge;
+    list_rails(ListRailsRequest) -> ListRailsResponse;
     receive_callback(ReceiveCallbackRequest) -> ReceiveCallbackResponse;
 } never {
     get_hosted_charge(GetHostedChargeRequest) -> HostedCharge;

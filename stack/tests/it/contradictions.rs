@@ -143,6 +143,7 @@ impl Led {
             token: CALLBACK_TOKEN.to_owned(),
             body,
             signature: Some(hex::encode(mac.finalize().into_bytes())),
+            ..Default::default()
         };
         shop.charges().receive_callback(request).await.unwrap();
     }

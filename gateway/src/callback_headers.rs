@@ -1,0 +1,63 @@
+//! The headers of a callback that its rail needs, as charges-svc says.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use http::HeaderMap;
+use moka::future::Cache;
+use proto::charges::{ListRailsRequest, ListRailsResponse};
+use tonic::{Code, Response};
+
+use crate::{
+    backend::{self, Charges},
+    error::Error,
+};
+
+/// How long an answer of charges-svc is used.
+const RAILS_KNOWN_FOR: Duration = Duration::from_secs(10);
+
+/// The headers that each rail's callbacks need, as charges-svc said last.
+#[derive(Clone, Debug)]
+pub struct CallbackHeaders(Cache<(), Arc<HashMap<String, Vec<String>>>>);
+
+impl CallbackHeaders {
+    pub fn new() -> Self {
+        let known = Cache::builder().time_to_live(RAILS_KNOWN_FOR);
+        Self(known.max_capacity(1).build())
+    }
+
+    /// Those of a callback that its rail needs; of a rail that charges-svc does not name, none.
+    pub async fn pick(
+        &self,
+        charges: &Charges,
+        rail: &str,
+        headers: &HeaderMap,
+    ) -> Result<HashMap<String, String>, Error> {
+        let known = self.0.try_get_with((), ask(charges)).await;
+        let known = known.map_err(|error| Error::clone(&error))?;
+        let needed = known.get(rail).into_iter().flatten();
+        let text = |name: &String| {
+            let value = String::from_utf8_lossy(headers.get(name)?.as_bytes()).into_owned();
+            Some((name.clone(), value))
+        };
+        Ok(needed.filter_map(text).collect())
+    }
+}
+
+async fn ask(charges: &Charges) -> Result<Arc<HashMap<String, Vec<String>>>, Error> {
+    let answer = charges.read(
+        backend::DEADLINE,
+        ListRailsRequest {},
+        |mut charges, request| async move {
+            match charges.list_rails(request).await {
+                // The version before reads no headers by their names.
+                Err(status) if status.code() == Code::Unimplemented => {
+                    Ok(Response::new(ListRailsResponse::default()))
+                }
+                answer => answer,
+            }
+        },
+    );
+    let rails = answer.await?.rails.into_iter();
+    let named = rails.map(|rail| (rail.name, rail.callback_headers));
+    Ok(Arc::new(named.collect()))
+}
