@@ -5,6 +5,13 @@
 #[error("not {0}")]
 pub struct UnknownCode(pub &'static str);
 
+/// Counts a stored value that this version does not know, such as one that a newer version wrote
+/// before it was rolled back. Whoever reads it leaves it out and goes on.
+pub fn count_unknown(column: &str) {
+    tracing::warn!(column, "a stored value is not known to this version");
+    metrics::counter!("unknown_values_total", "column" => column.to_owned()).increment(1);
+}
+
 /// Declares an enum together with the codes that stand for it in SQL, JSON, metrics and logs.
 ///
 /// ```

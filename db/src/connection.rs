@@ -7,6 +7,7 @@
 
 use std::{future::Future, io, ops, time::Duration};
 
+use chassis::closed_list::count_unknown;
 use chassis::shutdown::Tasks;
 use sqlx::{
     Arguments, Encode, FromRow, PgConnection, Postgres, Sqlite, SqliteConnection, Type,
@@ -17,7 +18,7 @@ use sqlx::{
 };
 use tracing::{Instrument, Span};
 
-use crate::{Error, Result, postgres, sqlite};
+use crate::{Error, Result, error::unknown_value, postgres, sqlite};
 
 /// A value that both stores can bind.
 pub trait Param<'q>:
@@ -241,7 +242,7 @@ pub enum Update {
 }
 
 /// A statement with its values. Runs once one of its methods is awaited.
-#[must_use = "nothing runs before run, insert, update, one, optional or all"]
+#[must_use = "nothing runs before run, insert, update, one, optional, all or known"]
 pub struct Sql<'c> {
     on: On<'c>,
     state: &'c mut State,
@@ -336,6 +337,24 @@ impl<'c> Sql<'c> {
         }
     }
 
+    /// As [`Sql::all`], for lists and claims that one row must not hold up: a row with a value that
+    /// this version does not know is left out and counted.
+    pub async fn known<T: Record>(self) -> Result<Vec<T>> {
+        let (on, state, text) = self.bound()?;
+        match on {
+            On::Postgres(conn, arguments) => {
+                let query = sqlx::query_with::<Postgres, _>(text, arguments);
+                let rows = state.watch(text, query.fetch_all(conn)).await?;
+                known(rows.iter().map(T::from_row))
+            }
+            On::Sqlite(conn, arguments) => {
+                let query = sqlx::query_with::<Sqlite, _>(text, arguments);
+                let rows = state.watch(text, query.fetch_all(conn)).await?;
+                known(rows.iter().map(T::from_row))
+            }
+        }
+    }
+
     fn bound(self) -> Result<(On<'c>, &'c mut State, &'static str)> {
         match self.not_bound {
             Some(error) => Err(Error::Encode(error)),
@@ -371,4 +390,12 @@ impl State {
         self.failed = before || answer.is_err();
         answer
     }
+}
+
+fn known<T>(rows: impl Iterator<Item = Result<T>>) -> Result<Vec<T>> {
+    let known = rows.filter(|row| {
+        let unknown = row.as_ref().err().and_then(unknown_value);
+        unknown.inspect(|column| count_unknown(column)).is_none()
+    });
+    known.collect()
 }

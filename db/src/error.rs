@@ -1,5 +1,7 @@
 //! How a database fails, and the three cases that callers tell apart.
 
+use chassis::closed_list::UnknownCode;
+
 /// What went wrong. The text may hold values of a constraint's columns: it is for logs, not for
 /// clients.
 pub type Error = sqlx::Error;
@@ -33,6 +35,16 @@ pub fn is_unavailable(error: &Error) -> bool {
         Error::PoolTimedOut | Error::PoolClosed | Error::WorkerCrashed => true,
         Error::Io(_) | Error::Tls(_) => true,
         _ => has_code(error, UNAVAILABLE) || is_retryable(error),
+    }
+}
+
+/// The column of a row whose value this version does not know.
+pub fn unknown_value(error: &Error) -> Option<&str> {
+    match error {
+        Error::ColumnDecode { index, source } if source.is::<UnknownCode>() => {
+            Some(index.trim_matches('"'))
+        }
+        _ => None,
     }
 }
 

@@ -119,7 +119,7 @@ impl Attempts {
             "webhook attempt",
             otel.kind = "client",
             event.id = %attempt.event_id,
-            event.r#type = attempt.event_type.code(),
+            event.r#type = attempt.event_type,
             delivery.id = %attempt.delivery_id,
             endpoint.id = %attempt.endpoint_id,
             attempt = attempt.attempts_count,

@@ -9,8 +9,6 @@ use chassis::{
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use crate::event::EventType;
-
 chassis::closed_list! {
     /// How far a delivery has come.
     pub enum Status: "a delivery's status" {
@@ -30,7 +28,8 @@ pub struct Delivery {
     pub delivery_id: DeliveryId,
     pub merchant_id: MerchantId,
     pub event_id: EventId,
-    pub event_type: EventType,
+    /// As it was stored; a newer version may have written it.
+    pub event_type: String,
     pub status: Status,
     pub attempts_count: i64,
     pub next_attempt_at: Option<Timestamp>,
@@ -57,7 +56,8 @@ pub struct Begun {
     pub delivery_id: DeliveryId,
     pub endpoint_id: EndpointId,
     pub event_id: EventId,
-    pub event_type: EventType,
+    /// For the trace alone: an event of a newer version is sent like any other.
+    pub event_type: String,
     pub status: Status,
     pub failures: i64,
     pub next_attempt_at: Option<Timestamp>,

@@ -1,10 +1,10 @@
 //! Where a merchant wants its events, and which of them.
 
-use std::str::FromStr;
+use std::{convert::Infallible, str::FromStr};
 
 use chassis::{
     clock::Timestamp,
-    closed_list::UnknownCode,
+    closed_list::count_unknown,
     ids::{EndpointId, MerchantId},
 };
 use secrecy::SecretString;
@@ -69,40 +69,56 @@ impl Endpoint {
 
 /// The event types that an endpoint gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subscription(Vec<EventType>);
+pub struct Subscription {
+    types: Vec<EventType>,
+    /// One that a newer version knows was named too.
+    names_unknown: bool,
+}
 
 impl Subscription {
     /// Every type where none is named.
     pub fn new(mut types: Vec<EventType>) -> Self {
         types.sort_unstable();
         types.dedup();
-        Self(types)
+        Self {
+            types,
+            names_unknown: false,
+        }
     }
 
     pub fn includes(&self, event_type: EventType) -> bool {
-        self.0.is_empty() || self.0.contains(&event_type)
+        let is_every_type = self.types.is_empty() && !self.names_unknown;
+        is_every_type || self.types.contains(&event_type)
     }
 
-    /// As they were named; none for every type.
-    pub fn types(&self) -> &[EventType] {
-        &self.0
+    /// As they were named; none for every type. `None`: one that a newer version knows.
+    pub fn types(&self) -> impl Iterator<Item = Option<EventType>> {
+        let known = self.types.iter().copied().map(Some);
+        known.chain(self.names_unknown.then_some(None))
     }
 
     fn to_text(&self) -> String {
-        let codes: Vec<&str> = self.0.iter().map(|event_type| event_type.code()).collect();
+        let codes: Vec<&str> = self
+            .types
+            .iter()
+            .map(|event_type| event_type.code())
+            .collect();
         codes.join(",")
     }
 }
 
 impl FromStr for Subscription {
-    type Err = UnknownCode;
+    type Err = Infallible;
 
-    fn from_str(text: &str) -> Result<Self, UnknownCode> {
+    fn from_str(text: &str) -> Result<Self, Infallible> {
         let codes = text.split(',').filter(|code| !code.is_empty());
-        codes
-            .map(str::parse)
-            .collect::<Result<_, _>>()
-            .map(Self::new)
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            codes.map(str::parse::<EventType>).partition(Result::is_ok);
+        unknown.iter().for_each(|_| count_unknown("events"));
+        Ok(Self {
+            names_unknown: !unknown.is_empty(),
+            ..Self::new(known.into_iter().flatten().collect())
+        })
     }
 }
 

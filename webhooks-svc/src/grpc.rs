@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use chassis::{
-    closed_list::UnknownCode,
+    closed_list::{UnknownCode, count_unknown},
     ids::DeliveryId,
     limits::{PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX},
     money::Money,
@@ -153,6 +153,18 @@ fn parse_event_type(event_type: i32) -> Result<EventType, UnknownCode> {
     EventType::try_from(event_type)
 }
 
+/// UNSPECIFIED stands for one that a newer version knows.
+fn stored_event_type(code: &str) -> wire::EventType {
+    let known: Result<EventType, _> = code.parse();
+    known.map_or_else(
+        |_| {
+            count_unknown("event_type");
+            wire::EventType::Unspecified
+        },
+        Into::into,
+    )
+}
+
 fn parse_event(request: PublishRequest) -> Result<Event, Error> {
     let event_type = parse_event_type(request.r#type);
     let event_type = event_type.map_err(|_| invalid("type", "must be an event type"))?;
@@ -231,13 +243,17 @@ fn parse_money(field: &'static str, money: Option<&proto::money::Money>) -> Resu
 impl From<OpenEndpoint> for ProtoEndpoint {
     fn from(open: OpenEndpoint) -> Self {
         let OpenEndpoint { endpoint, secrets } = open;
-        let events = endpoint.events.types().iter();
+        let events = endpoint.events.types();
         Self {
             endpoint_id: endpoint.endpoint_id.to_string(),
             merchant_id: endpoint.merchant_id.to_string(),
             url: endpoint.url,
             events: events
-                .map(|event_type| wire::EventType::from(*event_type).into())
+                .map(|known| {
+                    known
+                        .map_or(wire::EventType::Unspecified, Into::into)
+                        .into()
+                })
                 .collect(),
             enabled: endpoint.enabled,
             signing_secret: secrets.current.expose_secret().to_owned(),
@@ -257,7 +273,7 @@ impl From<Delivery> for wire::Delivery {
             delivery_id: delivery.delivery_id.to_string(),
             merchant_id: delivery.merchant_id.to_string(),
             event_id: delivery.event_id.to_string(),
-            event_type: wire::EventType::from(delivery.event_type).into(),
+            event_type: stored_event_type(&delivery.event_type).into(),
             status: wire::DeliveryStatus::from(delivery.status).into(),
             attempts_count: count(delivery.attempts_count),
             next_attempt_at: delivery.next_attempt_at.map(|at| at.to_string()),

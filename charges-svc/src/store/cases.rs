@@ -59,7 +59,7 @@ pub async fn list_open(conn: &mut Conn) -> Result<Vec<Case>> {
          where cases.closed_at is null order by cases.opened_at, cases.case_id limit $1"
     ))
     .bind(LISTED_MAX)
-    .all()
+    .known()
     .await
 }
 

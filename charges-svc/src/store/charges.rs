@@ -421,7 +421,7 @@ pub async fn claim_due(
             .bind(lease.term.until)
             .bind(lease.fence)
             .bind(asked_until);
-        claimed.extend(more.all::<Charge>().await?);
+        claimed.extend(more.known::<Charge>().await?);
     }
     Ok(claimed)
 }

@@ -106,6 +106,39 @@ async fn a_charge_reads_as_it_was_written() {
 }
 
 #[tokio::test]
+async fn a_charge_of_a_newer_version_holds_up_no_other() {
+    let bare = Bare::new().await;
+    let charges: Vec<_> = (0..4).map(|_| due(&bare.clock)).collect();
+    for charge in &charges {
+        bare.given(charge).await;
+    }
+    let mut tx = bare.db.begin().await.unwrap();
+    for (newer, charge) in [
+        (
+            "update charges set provider = 'NEWER' where transaction_id = $1",
+            &charges[0],
+        ),
+        (
+            "update charges set rail = 'newer' where transaction_id = $1",
+            &charges[1],
+        ),
+    ] {
+        let written = tx.sql(newer).bind(charge.facts.transaction_id).run().await;
+        assert_eq!(written.unwrap(), 1);
+    }
+    tx.commit().await.unwrap();
+    let claimed = bare.claim(Duration::from_secs(30)).await;
+    let mut claimed: Vec<_> = claimed.iter().map(|one| one.facts.transaction_id).collect();
+    let mut known: Vec<_> = charges[2..]
+        .iter()
+        .map(|one| one.facts.transaction_id)
+        .collect();
+    claimed.sort();
+    known.sort();
+    assert_eq!(claimed, known);
+}
+
+#[tokio::test]
 async fn due_charges_are_claimed_once_by_however_many() {
     let bare = Bare::new().await;
     for _ in 0..40 {

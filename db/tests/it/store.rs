@@ -90,6 +90,41 @@ async fn a_row_reads_back_as_it_was_written() {
     );
 }
 
+chassis::closed_list! {
+    pub enum Tone: "a tone" {
+        High = "HIGH",
+        Low = "LOW",
+    }
+}
+
+chassis::text_column!(Tone);
+
+#[derive(Debug, sqlx::FromRow)]
+struct Named {
+    name: Tone,
+}
+
+#[tokio::test]
+async fn a_row_with_a_value_of_a_newer_version_is_left_out_and_counted() {
+    chassis::metrics::render();
+    let (_test, db) = database().await;
+    for name in ["HIGH", "NEWER", "LOW"] {
+        with_account(&db, name).await;
+    }
+    let mut tx = db.begin().await.unwrap();
+    let names = tx.sql("select name from account order by name");
+    let known: Vec<Named> = names.known().await.unwrap();
+    assert!(known.iter().map(|row| &row.name).eq(Tone::ALL));
+    tx.commit().await.unwrap();
+    let metrics = chassis::metrics::render();
+    let counted = r#"unknown_values_total{column="name"} 1"#;
+    assert!(metrics.contains(counted), "{metrics}");
+    // What is of no closed list stays an error.
+    let mut conn = db.read().await.unwrap();
+    let broken = conn.sql("select balance as name from account");
+    assert!(broken.known::<Named>().await.is_err());
+}
+
 #[tokio::test]
 async fn an_insert_repeated_inserts_once() {
     let (_test, db) = database().await;

@@ -40,6 +40,48 @@ async fn setting_an_endpoint_again_keeps_its_secret_and_identity() {
     assert_ne!(other.signing_secret, first.signing_secret);
 }
 
+/// Writes, as a newer version might have.
+async fn write(world: &World, statement: &'static str, id: &str) {
+    let db = Db::connect(&world.database.url, 1).await.unwrap();
+    let mut tx = db.begin().await.unwrap();
+    assert_eq!(tx.sql(statement).bind(id).run().await.unwrap(), 1);
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_event_of_a_newer_version_is_sent_and_listed_like_any_other() {
+    let mut world = World::start().await;
+    let receiver = Receiver::always(200).await;
+    let endpoint = world.endpoint(&receiver.url()).await;
+    world.enable(&endpoint.merchant_id, false).await;
+    let first = world.deliver(&endpoint.merchant_id).await;
+    let second = world.deliver(&endpoint.merchant_id).await;
+    let newer = "update deliveries set event_type = 'newer' where delivery_id = $1";
+    write(&world, newer, &first).await;
+    world.enable(&endpoint.merchant_id, true).await;
+    for delivery in [&first, &second] {
+        world.in_state(delivery, DeliveryStatus::Delivered).await;
+    }
+    let listed = world.deliveries(&endpoint.merchant_id).await;
+    let types: Vec<_> = listed
+        .iter()
+        .map(proto::webhooks::Delivery::event_type)
+        .collect();
+    assert_eq!(types, [EventType::PaymentSuccess, EventType::Unspecified]);
+}
+
+#[tokio::test]
+async fn an_event_type_of_a_newer_version_is_not_every_type() {
+    let mut world = World::start().await;
+    let endpoint = world.endpoint("http://127.0.0.1:9/one").await;
+    let newer = "update endpoints set events = 'newer' where url = $1";
+    write(&world, newer, "http://127.0.0.1:9/one").await;
+    world.publish(payment(&endpoint.merchant_id)).await;
+    assert!(world.deliveries(&endpoint.merchant_id).await.is_empty());
+    let shown = world.get_endpoint(&endpoint.merchant_id).await;
+    assert_eq!(shown.events, [i32::from(EventType::Unspecified)]);
+}
+
 #[tokio::test]
 async fn the_first_of_parallel_settings_makes_the_secret() {
     let world = World::start().await;

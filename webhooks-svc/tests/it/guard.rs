@@ -18,7 +18,6 @@ use proto::webhooks::DeliveryStatus;
 use uuid::Uuid;
 use webhooks_svc::{
     delivery::{Begun, Status, Verdict},
-    event::EventType,
     guard::{Guard, Lookup},
     send::Sender,
 };
@@ -255,7 +254,7 @@ fn attempt() -> Begun {
         delivery_id: DeliveryId::new(),
         endpoint_id: EndpointId::new(),
         event_id: EventId::new(),
-        event_type: EventType::PaymentSuccess,
+        event_type: "payment.success".to_owned(),
         status: Status::Pending,
         failures: 0,
         next_attempt_at: None,
