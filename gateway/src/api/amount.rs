@@ -1,14 +1,14 @@
 //! Amounts of money as JSON numbers, in both directions. Exact: a number token becomes a decimal
 //! without ever being a float (spec §1.3, design "Input rules").
 
-use chassis::money::{Money, MoneyError};
+use chassis::{
+    limits::AMOUNT_HUNDREDTHS_MAX,
+    money::{Money, MoneyError},
+};
 use rust_decimal::Decimal;
 use serde_json::value::RawValue;
 
 use crate::field_error::{Fault, FieldCode};
-
-/// 9,999,999,999.99 major units of any currency, in hundredths.
-const MAXIMUM_HUNDREDTHS: i64 = 999_999_999_999;
 
 /// The power of ten that a decimal can hold.
 const SCALE_MAX: i64 = 28;
@@ -30,7 +30,7 @@ pub fn parse(value: &RawValue) -> Result<Decimal, Fault> {
             "must be greater than zero",
         ));
     }
-    if amount > Decimal::new(MAXIMUM_HUNDREDTHS, 2) {
+    if amount > Decimal::new(AMOUNT_HUNDREDTHS_MAX, 2) {
         return Err(OUT_OF_RANGE);
     }
     Ok(amount)

@@ -8,6 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use chassis::{
+    limits,
     money::{Currency, Money},
     phone::Phone,
 };
@@ -42,18 +43,10 @@ struct ChargeAnswered {
     reference: String,
     transaction_id: String,
     session_id: String,
-    status: StatusAnswered,
+    status: &'static str,
     amount: Box<RawValue>,
     currency: &'static str,
     message: String,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-enum StatusAnswered {
-    Initiated,
-    OtpRequired,
-    Failed,
 }
 
 pub async fn charge(
@@ -83,13 +76,14 @@ pub fn answered(answer: ChargeAnswer) -> Result<Response, Error> {
     let charge = answer.charge.unwrap_or_default();
     let (code, status) = match charge.status() {
         // A settlement that came first is told by the webhook and by reading the charge.
-        ChargeStatus::Initiated | ChargeStatus::Settled => {
-            (StatusCode::ACCEPTED, StatusAnswered::Initiated)
-        }
-        ChargeStatus::OtpRequired => (StatusCode::ACCEPTED, StatusAnswered::OtpRequired),
-        ChargeStatus::Failed => (StatusCode::UNPROCESSABLE_ENTITY, StatusAnswered::Failed),
-        ChargeStatus::Unspecified => return Err(Error::internal("a charge without status")),
+        ChargeStatus::Settled => (StatusCode::ACCEPTED, ChargeStatus::Initiated),
+        ChargeStatus::Failed => (StatusCode::UNPROCESSABLE_ENTITY, ChargeStatus::Failed),
+        status @ (ChargeStatus::Initiated
+        | ChargeStatus::OtpRequired
+        | ChargeStatus::Unspecified) => (StatusCode::ACCEPTED, status),
     };
+    let status = status.word();
+    let status = status.ok_or_else(|| Error::internal("a charge without status"))?;
     let amount = charge.amount.unwrap_or_default();
     let amount = Money::try_from(&amount).map_err(Error::internal)?;
     let answered = ChargeAnswered {
@@ -113,8 +107,8 @@ impl Debit {
         let mobile_number = fields.required("mobile_number", fields::ghana_mobile);
         let provider = fields.required("provider", fields::provider);
         fields.optional("currency", fields::charge_currency);
-        let description = fields::text(fields::DESCRIPTION_CHARACTERS_MAX);
-        let name = fields::text(fields::NAME_CHARACTERS_MAX);
+        let description = fields::text(limits::DESCRIPTION_CHARACTERS_MAX);
+        let name = fields::text(limits::NAME_CHARACTERS_MAX);
         let description = fields.optional("description", description).flatten();
         let payer_email = fields.optional("payer_email", fields::email);
         let payer_name = fields.optional("payer_name", name).flatten();

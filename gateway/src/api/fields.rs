@@ -1,7 +1,12 @@
 //! The fields of a JSON body: each is read from its own token, and all that is wrong with any of
 //! them is told at once (design "Input rules").
 
-use chassis::{config::Mode, money::Currency, phone::Phone};
+use chassis::{
+    config::Mode,
+    limits::{EMAIL_CHARACTERS_MAX, OTP_CHARACTERS_MAX, URL_CHARACTERS_MAX, is_visible_ascii},
+    money::Currency,
+    phone::Phone,
+};
 use proto::charges::Provider;
 use serde_json::value::RawValue;
 
@@ -11,23 +16,8 @@ use crate::{
     field_error::{Fault, FieldCode, FieldError},
 };
 
-/// Characters of a description (design "Input rules").
-pub const DESCRIPTION_CHARACTERS_MAX: usize = 500;
-
-/// Characters of a person's name.
-pub const NAME_CHARACTERS_MAX: usize = 200;
-
-/// Characters of an e-mail address (RFC 5321, 4.5.3.1.3 with its errata).
-pub const EMAIL_CHARACTERS_MAX: usize = 254;
-
 /// Octets before the @ (RFC 5321, 4.5.3.1.1).
 const EMAIL_LOCAL_PART_BYTES_MAX: usize = 64;
-
-/// Characters of an address; browsers take no more everywhere.
-pub const URL_CHARACTERS_MAX: usize = 2048;
-
-/// Characters of a one-time password; networks use 4 to 8.
-pub const OTP_CHARACTERS_MAX: usize = 32;
 
 /// A body's fields while they are read, and what was wrong with them so far.
 #[derive(Debug)]
@@ -166,15 +156,8 @@ pub fn charge_currency(value: &RawValue) -> Result<Currency, Fault> {
 
 /// The payer's network, as the merchant names it (spec §4.3).
 pub fn provider(value: &RawValue) -> Result<Provider, Fault> {
-    match string(value)?.as_str() {
-        "MTN" => Ok(Provider::Mtn),
-        "TELECEL" => Ok(Provider::Telecel),
-        "AT" => Ok(Provider::At),
-        _ => Err(Fault::new(
-            FieldCode::UnknownProvider,
-            "must be MTN, TELECEL or AT",
-        )),
-    }
+    const FAULT: Fault = Fault::new(FieldCode::UnknownProvider, "must be MTN, TELECEL or AT");
+    Provider::from_word(&string(value)?).ok_or(FAULT)
 }
 
 /// The number of a Ghana wallet (design "Phones").
@@ -200,9 +183,7 @@ pub fn phone(value: &RawValue) -> Result<Phone, Fault> {
 /// The code that a payer was given: a string, because it may begin with a zero.
 pub fn otp(value: &RawValue) -> Result<String, Fault> {
     let otp = string(value)?;
-    let is_code = (1..=OTP_CHARACTERS_MAX).contains(&otp.len())
-        && otp.bytes().all(|byte| byte.is_ascii_graphic());
-    if !is_code {
+    if !is_visible_ascii(otp.as_bytes(), OTP_CHARACTERS_MAX) {
         return Err(Fault::new(
             FieldCode::InvalidFormat,
             "must be 1 to 32 letters, digits or signs without spaces",
@@ -330,7 +311,7 @@ mod tests {
 
     #[test]
     fn lengths_count_characters() {
-        let name = text(NAME_CHARACTERS_MAX);
+        let name = text(chassis::limits::NAME_CHARACTERS_MAX);
         assert!(name(&quoted(&"é".repeat(200))).is_ok());
         assert!(name(&quoted(&"é".repeat(201))).is_err());
     }

@@ -1,5 +1,6 @@
 //! The Idempotency-Key header (design "Idempotency-Key").
 
+use chassis::limits::{IDEMPOTENCY_KEY_CHARACTERS_MAX, is_visible_ascii};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use uuid::Uuid;
 
@@ -7,8 +8,6 @@ use crate::field_error::{Fault, FieldCode};
 
 /// The header's name, as errors name it.
 pub const HEADER: &str = "Idempotency-Key";
-
-const KEY_CHARACTERS_MAX: usize = 255;
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
@@ -26,7 +25,9 @@ impl IdempotencyKey {
         let mut given = headers.get_all(HEADER).iter();
         match (given.next(), given.next()) {
             (None, _) => Ok(Self::Gateways(Uuid::new_v4())),
-            (Some(key), None) if is_key(key.as_bytes()) => {
+            (Some(key), None)
+                if is_visible_ascii(key.as_bytes(), IDEMPOTENCY_KEY_CHARACTERS_MAX) =>
+            {
                 let key = key.to_str().map_err(|_| FAULT)?;
                 Ok(Self::Callers(key.to_owned()))
             }
@@ -54,10 +55,6 @@ const FAULT: Fault = Fault::new(
     FieldCode::InvalidFormat,
     "must be given once, as 1 to 255 visible ASCII characters",
 );
-
-fn is_key(bytes: &[u8]) -> bool {
-    (1..=KEY_CHARACTERS_MAX).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
-}
 
 #[cfg(test)]
 mod tests {

@@ -9,6 +9,7 @@ use axum::{
 };
 use chassis::{
     config::Mode,
+    limits,
     money::{Currency, Money},
 };
 use http::{HeaderMap, StatusCode};
@@ -117,8 +118,8 @@ impl Order {
             ),
             None => None,
         };
-        let description = fields::text(fields::DESCRIPTION_CHARACTERS_MAX);
-        let name = fields::text(fields::NAME_CHARACTERS_MAX);
+        let description = fields::text(limits::DESCRIPTION_CHARACTERS_MAX);
+        let name = fields::text(limits::NAME_CHARACTERS_MAX);
         let description = fields.optional("description", description).flatten();
         let redirect_url = fields.optional("redirect_url", fields::redirect_url(mode));
         let customer_email = fields.optional("customer_email", fields::email);

@@ -7,7 +7,7 @@ use axum::{
     extract::{Path, State, rejection::PathRejection},
 };
 use chassis::{ids::Reference, money::Money};
-use proto::charges::{Charge, ChargeStatus, GetChargeRequest};
+use proto::charges::{Charge, GetChargeRequest};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -20,7 +20,7 @@ pub struct ChargeShown {
     reference: String,
     transaction_id: String,
     session_id: String,
-    status: StatusShown,
+    status: &'static str,
     amount: Box<RawValue>,
     currency: &'static str,
     method: String,
@@ -29,15 +29,6 @@ pub struct ChargeShown {
     failure_message: Option<String>,
     created_at: String,
     updated_at: String,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum StatusShown {
-    Initiated,
-    OtpRequired,
-    Settled,
-    Failed,
 }
 
 pub async fn read_charge(
@@ -66,13 +57,8 @@ impl TryFrom<Charge> for ChargeShown {
     type Error = Error;
 
     fn try_from(charge: Charge) -> Result<Self, Error> {
-        let status = match charge.status() {
-            ChargeStatus::Initiated => StatusShown::Initiated,
-            ChargeStatus::OtpRequired => StatusShown::OtpRequired,
-            ChargeStatus::Failed => StatusShown::Failed,
-            ChargeStatus::Settled => StatusShown::Settled,
-            ChargeStatus::Unspecified => return Err(Error::internal("a charge without status")),
-        };
+        let status = charge.status().word();
+        let status = status.ok_or_else(|| Error::internal("a charge without status"))?;
         let amount = charge.amount.unwrap_or_default();
         let amount = Money::try_from(&amount).map_err(Error::internal)?;
         Ok(Self {

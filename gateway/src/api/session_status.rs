@@ -7,21 +7,19 @@ use axum::{
     extract::{Path, State, rejection::PathRejection},
 };
 use chassis::{ids::SessionId, money::Money};
-use proto::sessions::{
-    GetSessionRequest, Session, SessionStatus, Settlement, Transaction, TransactionStatus,
-};
+use proto::sessions::{GetSessionRequest, Session, Settlement, Transaction};
 use rust_decimal::Decimal;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{amount, read_charge::StatusShown};
+use super::amount;
 use crate::{Edge, backend, error::Error, merchant::Merchant};
 
 /// `SessionShown` of the contract.
 #[derive(Debug, Serialize)]
 pub struct SessionShown {
     session_id: String,
-    status: SessionStatusShown,
+    status: &'static str,
     amount: Box<RawValue>,
     currency: &'static str,
     description: Option<String>,
@@ -31,22 +29,12 @@ pub struct SessionShown {
     transaction: Option<TransactionShown>,
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-enum SessionStatusShown {
-    Pending,
-    Processing,
-    Completed,
-    Failed,
-    Expired,
-}
-
 /// `TransactionShown` of the contract.
 #[derive(Debug, Serialize)]
 struct TransactionShown {
     transaction_id: String,
     tx_id_display: String,
-    status: StatusShown,
+    status: &'static str,
     method: String,
     amount: Box<RawValue>,
     currency: &'static str,
@@ -87,14 +75,8 @@ impl TryFrom<Session> for SessionShown {
     type Error = Error;
 
     fn try_from(session: Session) -> Result<Self, Error> {
-        let status = match session.status() {
-            SessionStatus::Pending => SessionStatusShown::Pending,
-            SessionStatus::Processing => SessionStatusShown::Processing,
-            SessionStatus::Completed => SessionStatusShown::Completed,
-            SessionStatus::Failed => SessionStatusShown::Failed,
-            SessionStatus::Expired => SessionStatusShown::Expired,
-            SessionStatus::Unspecified => return Err(Error::internal("a session without status")),
-        };
+        let status = session.status().word();
+        let status = status.ok_or_else(|| Error::internal("a session without status"))?;
         let amount = session.amount.unwrap_or_default();
         let amount = Money::try_from(&amount).map_err(Error::internal)?;
         Ok(Self {
@@ -114,15 +96,8 @@ impl TryFrom<Transaction> for TransactionShown {
     type Error = Error;
 
     fn try_from(transaction: Transaction) -> Result<Self, Error> {
-        let status = match transaction.status() {
-            TransactionStatus::Initiated => StatusShown::Initiated,
-            TransactionStatus::OtpRequired => StatusShown::OtpRequired,
-            TransactionStatus::Settled => StatusShown::Settled,
-            TransactionStatus::Failed => StatusShown::Failed,
-            TransactionStatus::Unspecified => {
-                return Err(Error::internal("a transaction without status"));
-            }
-        };
+        let status = transaction.status().word();
+        let status = status.ok_or_else(|| Error::internal("a transaction without status"))?;
         let amount = transaction.amount.unwrap_or_default();
         let amount = Money::try_from(&amount).map_err(Error::internal)?;
         let settled = transaction.settlement.map(settled).transpose()?;

@@ -19,7 +19,7 @@ use super::{
     same_site, see,
     situation::{Situation, State as Standing},
     text::Text,
-    view::{NETWORKS, View},
+    view::View,
     visitor::Visitor,
 };
 use crate::{
@@ -124,9 +124,7 @@ struct Entered {
 impl Entered {
     fn read(fields: &Fields, situation: &Situation, text: &Text) -> Self {
         let network = fields.get("network");
-        let mut networks = NETWORKS.iter();
-        let provider = networks.find(|(_, value, _)| *value == network);
-        let provider = provider.map(|(provider, ..)| *provider);
+        let provider = Provider::from_word(network);
         let kept = situation.kept_number();
         let other_number = kept.is_none() || fields.get("number") != "kept";
         let typed = fields.get("mobile_number");

@@ -5,10 +5,7 @@ use std::{collections::BTreeMap, str::FromStr};
 
 use proto::charges::Provider;
 
-use super::{
-    text::{self, Text},
-    view::NETWORKS,
-};
+use super::text::{self, Text};
 
 /// Characters of one text.
 const CHARACTERS_MAX: usize = 300;
@@ -27,7 +24,7 @@ impl FromStr for Rescue {
         let texts: Texts = serde_json::from_str(json)
             .map_err(|error| format!("must be JSON by network and language: {error}"))?;
         for (network, of_network) in &texts {
-            if !NETWORKS.iter().any(|(_, name, _)| name == network) {
+            if Provider::from_word(network).is_none() {
                 return Err(format!("{network} is not a network: MTN, TELECEL or AT"));
             }
             // A language that was forgotten would go on naming the old menu.
@@ -53,10 +50,9 @@ impl FromStr for Rescue {
 impl Rescue {
     /// What a payer of this network reads.
     pub fn text<'a>(&'a self, provider: Provider, text: &'a Text) -> &'a str {
-        let mut networks = NETWORKS.iter();
-        networks
-            .find(|(network, ..)| *network == provider)
-            .and_then(|(_, name, _)| self.0.get(*name)?.get(text.code))
+        provider
+            .word()
+            .and_then(|network| self.0.get(network)?.get(text.code))
             .map_or(text.rescue(provider), |text| text.trim())
     }
 }

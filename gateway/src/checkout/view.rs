@@ -23,13 +23,6 @@ use crate::{
     merchant::{Merchant, Purpose},
 };
 
-/// Networks as payers know them.
-pub const NETWORKS: [(Provider, &str, &str); 3] = [
-    (Provider::Mtn, "MTN", "MTN MoMo"),
-    (Provider::Telecel, "TELECEL", "Telecel Cash"),
-    (Provider::At, "AT", "AT Money"),
-];
-
 /// The page of a session.
 pub async fn show(
     checkout: &Checkout,
@@ -89,10 +82,13 @@ impl View<'_> {
         let debit = shown(quote.debit);
         let rate = quote.rate.as_deref();
         let rate = rate.map(|rate| text.rate(&shown(quote.asked), &debit, rate));
-        let networks = NETWORKS.iter().map(|(_, value, name)| Network {
-            value,
-            name,
-            chosen: form.network == *value,
+        let networks = Provider::all().filter_map(|provider| {
+            let value = provider.word()?;
+            Some(Network {
+                value,
+                name: name(provider),
+                chosen: form.network == value,
+            })
         });
         let page = FormPage {
             shell,
@@ -337,8 +333,12 @@ fn debit(charge: &Charge) -> Result<Money, Error> {
     Money::try_from(&amount).map_err(Error::internal)
 }
 
+/// The network as payers know it; empty for one that is newer than this version.
 fn name(provider: Provider) -> &'static str {
-    let mut networks = NETWORKS.iter();
-    let found = networks.find(|(network, ..)| *network == provider);
-    found.map_or("", |(_, _, name)| name)
+    match provider {
+        Provider::Mtn => "MTN MoMo",
+        Provider::Telecel => "Telecel Cash",
+        Provider::At => "AT Money",
+        Provider::Unspecified => "",
+    }
 }
