@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use chassis::{
     clock::{Clock, Look},
-    shutdown::Shutdown,
+    shutdown::{Shutdown, Tasks},
 };
 use sqlx::PgPool;
 use tokio::time::Instant;
 
-use crate::{Conn, Db, Result, Store};
+use crate::{Conn, Result};
 
 /// How often the store's clock is looked at. A host that drifts by 200 millionths, which is bad,
 /// is 2 ms off by then.
@@ -43,37 +43,36 @@ impl Drop for Alive {
     }
 }
 
-impl Db {
-    /// Brings a clock into line with the store's: now, and every few seconds until the last clone
-    /// of this is closed or dropped. Call it before the clock is read.
-    pub async fn align(&self, clock: &Clock) -> Result<()> {
-        let Store::Postgres(pool) = &self.store else {
-            return Ok(());
-        };
-        let (pool, clock, end) = (pool.clone(), clock.clone(), self.alive.0.clone());
-        look(&pool, &clock).await?;
-        self.tasks.spawn(async move {
-            let looking = async {
+/// Brings a clock into line with the store's: now, and every few seconds until `alive` has ended.
+pub(crate) async fn align(
+    clock: &Clock,
+    pool: &PgPool,
+    alive: &Alive,
+    tasks: &Tasks,
+) -> Result<()> {
+    let (pool, clock, end) = (pool.clone(), clock.clone(), alive.0.clone());
+    look(&pool, &clock).await?;
+    tasks.spawn(async move {
+        let looking = async {
+            loop {
+                let looked_at = Instant::now();
                 loop {
-                    let looked_at = Instant::now();
-                    loop {
-                        tokio::time::sleep(LEAP_SEEN_EVERY).await;
-                        if looked_at.elapsed() >= LOOK_EVERY || clock.has_leapt() {
-                            break;
-                        }
-                    }
-                    if let Err(error) = look(&pool, &clock).await {
-                        tracing::debug!(%error, "the store's clock cannot be looked at");
+                    tokio::time::sleep(LEAP_SEEN_EVERY).await;
+                    if looked_at.elapsed() >= LOOK_EVERY || clock.has_leapt() {
+                        break;
                     }
                 }
-            };
-            tokio::select! {
-                () = end.wait() => {}
-                () = looking => {}
+                if let Err(error) = look(&pool, &clock).await {
+                    tracing::debug!(%error, "the store's clock cannot be looked at");
+                }
             }
-        });
-        Ok(())
-    }
+        };
+        tokio::select! {
+            () = end.wait() => {}
+            () = looking => {}
+        }
+    });
+    Ok(())
 }
 
 async fn look(pool: &PgPool, clock: &Clock) -> Result<()> {

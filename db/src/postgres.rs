@@ -73,6 +73,10 @@ pub(crate) async fn connect(url: &str, max_connections: u32) -> Result<PgPool> {
         .await
 }
 
+pub(crate) fn is_url(url: &str) -> bool {
+    url.starts_with("postgres:") || url.starts_with("postgresql:")
+}
+
 /// The name of the running program, which `pg_stat_activity` shows.
 fn program() -> String {
     let path = std::env::current_exe().unwrap_or_default();
@@ -239,7 +243,7 @@ pub(crate) fn is_lost(error: &Error) -> bool {
 /// Makes the database that a `postgres://` URL names, unless it exists. Does nothing for SQLite,
 /// whose file is made by connecting.
 pub async fn create_database_if_missing(url: &str) -> Result<()> {
-    if !crate::is_postgres(url) {
+    if !is_url(url) {
         return Ok(());
     }
     let options = PgConnectOptions::from_str(url)?;

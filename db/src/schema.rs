@@ -20,7 +20,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgSslMode},
 };
 
-use crate::{Db, Error, Result, Store, is_postgres, postgres, sqlite};
+use crate::{Db, Error, Result, database::Store, postgres, sqlite};
 
 /// A migration whose description starts with this word (`0003_postgres_append_only.sql`) is for
 /// PostgreSQL alone.
@@ -338,13 +338,13 @@ async fn power(pool: &PgPool) -> Result<Option<String>> {
 pub fn check(config: &Database, refusals: &mut Refusals) {
     let url = &config.database_url;
     let running = url.parse::<PgConnectOptions>().ok();
-    let is_good = match is_postgres(url) {
+    let is_good = match postgres::is_url(url) {
         true => running.is_some(),
         false => sqlite::is_url(url),
     };
     let wants = "postgres://user:password@host/database, or sqlite:// and a file's path";
     refusals.unless(is_good, "DATABASE_URL", wants);
-    refusals.in_production(is_postgres(url), "DATABASE_URL", "a postgres:// URL");
+    refusals.in_production(postgres::is_url(url), "DATABASE_URL", "a postgres:// URL");
     refusals.password("DATABASE_URL", url);
     refusals.files("DATABASE_URL", url);
     let is_safe = running.as_ref().is_none_or(is_tls_checked);
@@ -357,9 +357,9 @@ pub fn check(config: &Database, refusals: &mut Refusals) {
     };
     let variable = "MIGRATE_DATABASE_URL";
     let owner = url.parse::<PgConnectOptions>().ok();
-    let owner = owner.filter(|_| is_postgres(url));
+    let owner = owner.filter(|_| postgres::is_url(url));
     let is_safe = owner.as_ref().is_none_or(is_tls_checked);
-    let both = owner.zip(running.filter(|_| is_postgres(&config.database_url)));
+    let both = owner.zip(running.filter(|_| postgres::is_url(&config.database_url)));
     let is_same = |(owner, running): &(PgConnectOptions, PgConnectOptions)| {
         owner.get_database() == running.get_database()
     };

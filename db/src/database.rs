@@ -1,0 +1,124 @@
+//! A database, on whichever store it is.
+
+use std::sync::Arc;
+
+use chassis::{admin::Readiness, clock::Clock, shutdown::Tasks};
+use sqlx::PgPool;
+
+use crate::{
+    Conn, Result, Tx,
+    alignment::{self, Alive},
+    postgres, sqlite,
+};
+
+/// A pool of connections. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Db {
+    pub(crate) store: Store,
+    /// Rollbacks of dropped transactions, and who looks at the store's clock.
+    tasks: Tasks,
+    alive: Arc<Alive>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Store {
+    Postgres(PgPool),
+    Sqlite(sqlite::Pools),
+}
+
+impl Db {
+    /// Connects to `postgres://…`, `sqlite://path` (made if it is missing, with its folder) or
+    /// `sqlite::memory:`.
+    pub async fn connect(url: &str, max_connections: u32) -> Result<Self> {
+        let store = if postgres::is_url(url) {
+            Store::Postgres(postgres::connect(url, max_connections).await?)
+        } else {
+            Store::Sqlite(sqlite::connect(url, max_connections).await?)
+        };
+        Ok(Self {
+            store,
+            tasks: Tasks::new(),
+            alive: Arc::default(),
+        })
+    }
+
+    /// A connection for statements that only read. Does not queue behind SQLite's writer; each
+    /// statement sees what was committed before it.
+    pub async fn read(&self) -> Result<Conn> {
+        match &self.store {
+            Store::Postgres(pool) => Ok(Conn::postgres(pool.acquire().await?)),
+            Store::Sqlite(pools) => Ok(Conn::sqlite(pools.read.acquire().await?)),
+        }
+    }
+
+    /// A transaction. On SQLite it holds the one writer from here to its end.
+    pub async fn begin(&self) -> Result<Tx> {
+        let mut tries_left = postgres::DEAD_CONNECTIONS_MAX;
+        loop {
+            let begun = Tx::begin(self.write().await?, &self.tasks).await;
+            match begun {
+                // The connection had died unseen. Nothing is done yet: take another.
+                Err(error) if postgres::is_lost(&error) && tries_left > 0 => tries_left -= 1,
+                begun => return begun,
+            }
+        }
+    }
+
+    /// A transaction that only reads, for statements that look at everything: it sees one moment
+    /// from its first statement on, its statements may take as long as they need, and it waits for
+    /// no writer.
+    pub async fn survey(&self) -> Result<Tx> {
+        Tx::survey(self.read().await?, &self.tasks).await
+    }
+
+    /// A connection on which one statement may write and commits by itself.
+    pub(crate) async fn write(&self) -> Result<Conn> {
+        match &self.store {
+            Store::Postgres(pool) => Ok(Conn::postgres(pool.acquire().await?)),
+            Store::Sqlite(pools) => Ok(Conn::sqlite(pools.write.acquire().await?)),
+        }
+    }
+
+    /// Whether the database answers.
+    pub async fn ping(&self) -> Result<()> {
+        let (_one,) = self.read().await?.sql("select 1").one::<(i32,)>().await?;
+        Ok(())
+    }
+
+    pub fn is_postgres(&self) -> bool {
+        matches!(self.store, Store::Postgres(_))
+    }
+
+    /// What a service with this database needs to be ready: that the database answers, and that
+    /// the host's clock is right.
+    pub fn readiness(&self, clock: &Clock) -> Readiness {
+        let (db, clock) = (self.clone(), clock.clone());
+        Readiness::new()
+            .check("database", move || {
+                let db = db.clone();
+                async move { db.ping().await.is_ok() }
+            })
+            .check("clock", move || {
+                std::future::ready(clock.agrees_with_store())
+            })
+    }
+
+    /// Brings a clock into line with the store's: now, and every few seconds until the last clone
+    /// of this is closed or dropped. Call it before the clock is read.
+    pub async fn align(&self, clock: &Clock) -> Result<()> {
+        match &self.store {
+            Store::Postgres(pool) => alignment::align(clock, pool, &self.alive, &self.tasks).await,
+            Store::Sqlite(_) => Ok(()),
+        }
+    }
+
+    /// Waits for transactions that roll back, then closes every connection.
+    pub async fn close(&self) {
+        self.alive.end();
+        self.tasks.drain(postgres::STATEMENT_AT_MOST).await;
+        match &self.store {
+            Store::Postgres(pool) => pool.close().await,
+            Store::Sqlite(pools) => pools.close().await,
+        }
+    }
+}
