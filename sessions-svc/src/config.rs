@@ -8,7 +8,7 @@ use chassis::{
 };
 use clap::{Parser, Subcommand};
 
-use crate::PUBLISH_MAX;
+use crate::expiry_event::PUBLISH_MAX;
 
 /// Payment sessions, their transactions as shown, expiry, the customer directory.
 #[derive(Clone, Debug, Parser)]

@@ -3,6 +3,8 @@
 //! The event's id and time were fixed when the session expired, and webhooks-svc takes an id once,
 //! so however often this runs, the merchant is told of one event.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use chassis::{failure::FailureReason, grpc::Channel, ids::SessionId};
 use db::{Db, outbox::Row};
@@ -15,6 +17,9 @@ use crate::{
     store,
     transaction::TransactionStatus,
 };
+
+/// Longest wait for webhooks-svc to take an event.
+pub const PUBLISH_MAX: Duration = Duration::from_secs(5);
 
 /// Hands one row of the outbox on.
 pub async fn publish(db: Db, webhooks: Channel, row: Row) -> anyhow::Result<()> {

@@ -21,8 +21,6 @@ mod store;
 mod sweeper;
 mod transaction;
 
-use std::time::Duration;
-
 use anyhow::Context as _;
 use chassis::{
     clock::Clock,
@@ -34,6 +32,7 @@ use proto::sessions::sessions_server::SessionsServer;
 use tonic::service::Routes;
 
 use config::Config;
+use expiry_event::PUBLISH_MAX;
 use service::Service;
 use sweeper::{Sweeper, Wake};
 
@@ -42,9 +41,6 @@ pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
     release_leases: &[outbox::RELEASE_LEASES],
 };
-
-/// Longest wait for webhooks-svc to take an event.
-const PUBLISH_MAX: Duration = Duration::from_secs(5);
 
 /// Serves, expires and relays until `shutdown`.
 pub async fn serve(
