@@ -14,10 +14,11 @@ use tonic::{Request, Response, Status};
 
 use crate::{
     customer::{Customer, Payer},
+    report::{Outcome, Recorded},
     service::Service,
     session::{Session, SessionStatus, Shown},
     store::customers::Place,
-    transaction::{Outcome, Recorded, Settlement, Transaction, TransactionStatus},
+    transaction::{Settlement, Transaction, TransactionStatus},
 };
 
 chassis::proto_list! {

@@ -15,6 +15,7 @@ mod error;
 mod expiry_event;
 mod fingerprint;
 mod grpc;
+mod report;
 mod service;
 mod session;
 mod store;

@@ -13,13 +13,14 @@ use crate::{
     directory,
     error::Error,
     fingerprint::fingerprint,
+    report::{Outcome, Recorded, Report, Step},
     session::{DirectSession, NewSession, Origin, Session, SessionStatus, Shown},
     store::{
         self, UsedKey,
         customers::{self, Place},
     },
     sweeper::{KEY_KEPT, Wake},
-    transaction::{Outcome, Recorded, Report, Step, TransactionStatus},
+    transaction::TransactionStatus,
 };
 
 #[derive(Clone, Debug)]

@@ -13,8 +13,9 @@ use db::{Conn, Db, Insert, Result, Tx, idempotency::Keys};
 use sqlx::FromRow;
 
 use crate::{
+    report::{Report, Step},
     session::{Session, SessionStatus, Shown, Tally},
-    transaction::{Report, Settlement, Step, Transaction, TransactionStatus},
+    transaction::{Settlement, Transaction, TransactionStatus},
 };
 
 /// The keys of CreateSession, the one operation that takes them.

@@ -23,9 +23,10 @@ use proto::sessions::{
 use crate::{
     customer::Payer,
     error::Error,
+    report::{Report, Step},
     session::{DirectSession, NewSession},
     store::customers::Place,
-    transaction::{Report, Settlement, Step, Transaction, TransactionStatus},
+    transaction::{Settlement, Transaction, TransactionStatus},
 };
 
 /// Characters of a code, such as a method or a reason, and of a rate.

@@ -1,0 +1,69 @@
+//! The reports that charges-svc makes of its charges, and what they are answered with. No I/O.
+
+use chassis::{
+    ids::{MerchantId, SessionId},
+    money::Money,
+};
+
+use crate::{
+    customer::Payer,
+    session::{DirectSession, SessionStatus},
+    transaction::Transaction,
+};
+
+/// What charges-svc reports of one charge.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub merchant_id: MerchantId,
+    pub session_id: SessionId,
+    /// Number of the charge within its session, from 1.
+    pub charge_number: u32,
+    /// Higher at each change of the charge.
+    pub version: u32,
+    pub step: Step,
+    /// What to create for a direct charge.
+    pub direct: Option<DirectSession>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Nothing is sent to a rail before this was accepted.
+    Open {
+        transaction: Transaction,
+        amount: Money,
+    },
+    /// The charge changed.
+    Update {
+        transaction: Transaction,
+        amount: Money,
+        payer: Payer,
+    },
+    /// The charge is void.
+    Withdraw,
+}
+
+impl Step {
+    /// For metrics.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Open { .. } => "open",
+            Self::Update { .. } => "update",
+            Self::Withdraw => "withdraw",
+        }
+    }
+}
+
+/// What a report is answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    pub outcome: Outcome,
+    /// The session as it stands, if there is one.
+    pub session_status: Option<SessionStatus>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Recorded,
+    /// Only for an Open; nothing was changed.
+    Refused,
+}
