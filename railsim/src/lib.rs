@@ -52,6 +52,7 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
+    chassis::config::check(&config)?;
     let worker = clock.worker("railsim");
     let book = match &config.data {
         Some(folder) => Book::in_folder(folder, config.timing(), worker.alarm())?,
