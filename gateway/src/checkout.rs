@@ -77,7 +77,6 @@ pub struct Checkout {
 
 /// Every address of the checkout.
 pub fn router(checkout: Arc<Checkout>, front: Front) -> Router {
-    assets::prepare();
     Router::new()
         .route("/pay/{session_id}", get(show).post(pay::pay))
         .route("/pay/{session_id}/code", post(code::submit).get(to_page))
@@ -101,9 +100,9 @@ async fn show(State(checkout): State<Arc<Checkout>>, visitor: Visitor) -> Respon
     or_refusal(&visitor, shown.await)
 }
 
-async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
-    assets::serve(&name, &headers)
-        .unwrap_or_else(|| page::refusal(&text::ENGLISH, &Error::NotFound, None))
+async fn asset(Path(name): Path<String>, request: Request) -> Response {
+    let served = assets::serve(&name, request).await;
+    served.unwrap_or_else(|| page::refusal(&text::ENGLISH, &Error::NotFound, None))
 }
 
 /// For a code's address that was opened by hand.

@@ -1,20 +1,21 @@
 //! The one style sheet and the one script, under names that change with their contents, so that
 //! browsers keep them for good.
 
-use std::sync::LazyLock;
+use std::{future::ready, sync::LazyLock};
 
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use axum::{
+    body::Body,
+    extract::Request,
+    response::{IntoResponse, Response},
+};
 use http::{
-    HeaderMap, HeaderValue, StatusCode,
+    HeaderValue, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE, ETAG},
 };
 use sha2::{Digest as _, Sha256};
+use tower::service_fn;
 
-use super::{
-    encoding::{self, Effort, Encoding},
-    is_known,
-};
+use super::{encoding, is_known};
 
 /// A file that is part of the binary.
 #[derive(Debug)]
@@ -25,8 +26,6 @@ pub struct Asset {
     extension: &'static str,
     content_type: &'static str,
     plain: &'static str,
-    brotli: Bytes,
-    gzip: Bytes,
 }
 
 pub static CSS: LazyLock<Asset> = LazyLock::new(|| {
@@ -49,15 +48,12 @@ impl Asset {
     fn new(extension: &'static str, content_type: &'static str, plain: &'static str) -> Self {
         let mut hash = hex::encode(Sha256::digest(plain));
         hash.truncate(HASH_DIGITS);
-        let encode = |encoding: Encoding| encoding.encode(plain.as_bytes(), Effort::Best).into();
         Self {
             path: format!("{FOLDER}{NAME}{hash}.{extension}"),
             hash,
             extension,
             content_type,
             plain,
-            brotli: encode(Encoding::Brotli),
-            gzip: encode(Encoding::Gzip),
         }
     }
 
@@ -69,20 +65,6 @@ impl Asset {
         let mut all = [&CSS, &JS].into_iter().map(|asset| &**asset);
         all.find(|asset| is_hash && asset.extension == extension)
     }
-
-    fn body(&self, encoding: Option<Encoding>) -> Bytes {
-        match encoding {
-            None => Bytes::from_static(self.plain.as_bytes()),
-            Some(Encoding::Brotli) => self.brotli.clone(),
-            Some(Encoding::Gzip) => self.gzip.clone(),
-        }
-    }
-}
-
-/// Encodes the files, before anybody waits for them.
-pub fn prepare() {
-    LazyLock::force(&CSS);
-    LazyLock::force(&JS);
 }
 
 /// Whether what is at this path may be kept: only what the name promises.
@@ -91,24 +73,27 @@ pub fn is_lasting(path: &str) -> bool {
 }
 
 /// The file of that name, unless the browser has it.
-pub fn serve(name: &str, headers: &HeaderMap) -> Option<Response> {
+pub async fn serve(name: &str, request: Request) -> Option<Response> {
     let asset = Asset::find(name)?;
-    let encoding = Encoding::accepted(headers);
-    let suffix = encoding.map_or("plain", Encoding::name);
-    let tag = format!("\"{}-{suffix}\"", asset.hash);
-    let mut response = if is_known(headers, &tag) {
-        StatusCode::NOT_MODIFIED.into_response()
-    } else {
-        ([(CONTENT_TYPE, asset.content_type)], asset.body(encoding)).into_response()
-    };
-    let is_sent = response.status().is_success();
-    let headers = response.headers_mut();
-    let tag = HeaderValue::try_from(tag).expect("a hash is visible ASCII");
-    headers.insert(ETAG, tag);
-    encoding::vary(headers);
-    if let Some(encoding) = encoding.filter(|_| is_sent) {
-        let name = HeaderValue::from_static(encoding.name());
-        headers.insert(CONTENT_ENCODING, name);
+    let known = request.headers().clone();
+    let plain = || ([(CONTENT_TYPE, asset.content_type)], asset.plain).into_response();
+    let plain = service_fn(|_| ready(Ok(plain())));
+    let mut response = encoding::answer(request, plain).await;
+    // To a cache each encoding is a file of its own.
+    let encoding = response.headers().get(CONTENT_ENCODING);
+    let suffix = encoding.map_or(Ok("plain"), HeaderValue::to_str);
+    let tag = format!(
+        "\"{}-{}\"",
+        asset.hash,
+        suffix.expect("encodings have plain names")
+    );
+    if is_known(&known, &tag) {
+        let headers = response.headers_mut();
+        headers.remove(CONTENT_TYPE);
+        headers.remove(CONTENT_ENCODING);
+        (*response.status_mut(), *response.body_mut()) = (StatusCode::NOT_MODIFIED, Body::empty());
     }
+    let tag = HeaderValue::try_from(tag).expect("a hash is visible ASCII");
+    response.headers_mut().insert(ETAG, tag);
     Some(response)
 }
