@@ -1,9 +1,9 @@
-//! Wake whoever asks a rail.
+//! The alarms that wake reconcilers.
 
 use chassis::clock::{Alarm, Worker};
 use rails::RailName;
 
-/// Wake the reconcilers, each of its own rail.
+/// Wakes the reconcilers, each by its rail.
 #[derive(Clone, Debug)]
 pub struct Alarms(Vec<(RailName, Alarm)>);
 

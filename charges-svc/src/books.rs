@@ -1,9 +1,9 @@
-//! Keeps the books: seals postings in blocks, and looks whether the ledger is still as it was
-//! written. Of each of these works one replica does it for all, beside serving.
+//! Keeps the books: seals postings in blocks, and checks that the ledger is still as it was
+//! written. One replica at a time does each duty for all, beside serving.
 //!
-//! Promise: a byte of a sealed posting that is changed, and a posting that is missing or was put
-//! beside, is found and told. Nothing waits for it: a settlement only notes that its posting is to
-//! be sealed.
+//! Promise: a changed byte of a sealed posting, a missing posting and one that somebody else added
+//! are found and reported. Nothing waits for this: a settlement only queues its posting to be
+//! sealed.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -21,45 +21,46 @@ use crate::{
     },
 };
 
-/// How often each replica looks whether there is something to seal.
+/// How often each replica checks whether there is something to seal.
 const LOOK_TO_SEAL: Duration = Duration::from_secs(5);
 
-/// How often each replica looks whether a check is due: one row by its key, while none is.
+/// How often each replica asks whether a check is due, which reads one row by its key while none
+/// is.
 const LOOK_TO_CHECK: Duration = Duration::from_secs(15);
 
-/// A block that is not full is sealed once its oldest posting has waited this long: quiet hours make
-/// few blocks.
+/// A block that is not full is sealed once its oldest posting has waited this long, so that quiet
+/// hours make few blocks.
 const SEAL_AFTER: Duration = Duration::from_secs(60);
 
-/// Postings of one block: a transaction of milliseconds.
+/// Most postings in one block, which keeps its transaction to milliseconds.
 const BLOCK_MAX: i64 = 500;
 
-/// Postings from before there was a queue which one transaction queues.
+/// How many postings from before the queue existed one transaction queues.
 const QUEUED_MAX: i64 = 2_000;
 
-/// How soon new blocks are looked at.
+/// How often new blocks are checked.
 const CHECK_EVERY: Duration = Duration::from_secs(60);
 
 /// How often the whole ledger is checked.
 const WHOLE_CHECK_EVERY: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// A check whose process died is taken over after this, where it had stopped. Longer than the
-/// longest of its steps, which is what a survey may take.
+/// A check whose process died is taken over after this, from where it stopped. Longer than its
+/// longest step, which is a survey.
 const CHECK_LEASE: Duration = Duration::from_secs(15 * 60);
 
-/// Blocks that a check reads at once.
+/// How many blocks a check reads at once.
 const RANGE: i64 = 20;
 
-/// Findings that one check tells; there is something to do after the first.
+/// How many findings one check reports. The first is reason enough to act.
 const FINDINGS_MAX: usize = 1_000;
 
-/// Postings without a block that one check gives to one.
+/// How many postings without a block one check queues for one.
 const UNQUEUED_MAX: i64 = 1_000;
 
-/// Something that must not be.
+/// Something wrong with the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// The block's postings are not those that it was sealed over.
+    /// The block, its postings or the block before it are not as they were sealed.
     Changed { block: i64 },
     /// The block is gone.
     NoBlock { block: i64 },
@@ -67,11 +68,11 @@ pub enum Finding {
     Gone { kind: String, subject: Uuid },
     /// The posting does not sum to zero in each currency.
     Unbalanced { kind: String, subject: Uuid },
-    /// The posting is in no block and waited for none.
+    /// The posting is in no block and was not queued for one.
     Unqueued { kind: String, subject: Uuid },
     /// A currency of the ledger does not sum to zero.
     Sum(Money),
-    /// The account's balance is missing, or is not what was posted.
+    /// The account's balance is missing or is not the sum of its postings.
     Balance { account: String },
 }
 
@@ -105,7 +106,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A work that is done beside the others, so that none waits for another or stops with it.
+/// A duty. Each has a task of its own, so that none waits for another or stops with it.
 #[derive(Clone, Copy, Debug)]
 pub enum Duty {
     Seal,
@@ -115,7 +116,7 @@ pub enum Duty {
 
 pub const DUTIES: [Duty; 3] = [Duty::Seal, Duty::CheckNew, Duty::CheckWhole];
 
-/// Does it, for ever.
+/// Does a duty for ever.
 pub async fn keep(duty: Duty, service: Arc<Service>) {
     loop {
         tokio::time::sleep(duty.look_every()).await;
@@ -124,7 +125,7 @@ pub async fn keep(duty: Duty, service: Arc<Service>) {
 }
 
 impl Duty {
-    /// How often each replica looks whether it is due.
+    /// How often each replica checks whether the duty is due.
     fn look_every(self) -> Duration {
         match self {
             Self::Seal => LOOK_TO_SEAL,
@@ -134,7 +135,7 @@ impl Duty {
 
     async fn turn(self, db: &Db, clock: &Clock) {
         let (done, otherwise) = match self {
-            // Also where another replica sealed at the same moment.
+            // This can also fail because another replica sealed at the same moment.
             Self::Seal => (
                 seal(db, clock).await.map(drop),
                 "postings wait to be sealed",
@@ -154,8 +155,8 @@ impl Duty {
     }
 }
 
-/// Seals what waits: full blocks at once, one that is not full once it has waited. Unless another
-/// replica does. Returns the number of blocks.
+/// Seals the waiting postings: full blocks at once, a partial one once its oldest posting has
+/// waited long enough. Stops if another replica is sealing. Returns the number of blocks sealed.
 pub async fn seal(db: &Db, clock: &Clock) -> Result<u64> {
     let (mut due, mut blocks) = (clock.real_now(), 0);
     loop {
@@ -182,7 +183,7 @@ pub async fn seal(db: &Db, clock: &Clock) -> Result<u64> {
             last.map_or((1, String::new()), |last| (last.number + 1, last.hash));
         let filled = store::blocks::fill(&mut tx, number, BLOCK_MAX).await?;
         if filled == 0 {
-            // All of it was in a block already.
+            // All of them were already in a block.
             tx.commit().await?;
             continue;
         }
@@ -208,7 +209,7 @@ pub async fn seal(db: &Db, clock: &Clock) -> Result<u64> {
     }
 }
 
-/// Looks at the blocks since the last check. `None`: it is not due, or another replica is at it.
+/// Checks the blocks since the last check. `None` if it is not due or another replica is doing it.
 pub async fn check_new(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>> {
     let Some(mut check) = Check::begin(db, clock, Work::Check).await? else {
         return Ok(None);
@@ -221,7 +222,8 @@ pub async fn check_new(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>> {
     check.end(block).await
 }
 
-/// Looks at everything, every few hours. `None`: as [`check_new`], or much waits to be sealed.
+/// Checks the whole ledger, every few hours. `None` as for [`check_new`], or if too many postings
+/// wait to be sealed.
 pub async fn check_whole(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>> {
     let mut conn = db.read().await?;
     let progress = store::blocks::progress(&mut conn, Work::Whole).await?;
@@ -241,11 +243,11 @@ pub async fn check_whole(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>>
     if !check.blocks(seen.block).await? || !check.sums().await? || !check.unqueued().await? {
         return Ok(None);
     }
-    // The next one begins at the beginning.
+    // The next check starts from the first block.
     check.end(0).await
 }
 
-/// `None`: what was put there is not even of its column's kind.
+/// `None` if a stored value does not even decode as its column's type.
 fn readable<T>(read: std::result::Result<T, db::Error>) -> Result<Option<T>> {
     match read {
         Ok(found) => Ok(Some(found)),
@@ -254,19 +256,20 @@ fn readable<T>(read: std::result::Result<T, db::Error>) -> Result<Option<T>> {
     }
 }
 
-/// So many things were found that must not be.
+/// Counts this many findings.
 pub fn count_errors(found: u64) {
     metrics::counter!("ledger_errors_total").increment(found);
 }
 
-/// A check that this process has claimed. Its steps return false once another process has it.
+/// A check that this process has claimed. Its steps return false once another process has taken it
+/// over.
 struct Check<'a> {
     db: &'a Db,
     clock: &'a Clock,
     work: Work,
-    /// When the claim ends, by which it is known, and what else is noted of it.
+    /// The stored progress. `next_at`, when the claim ends, also identifies the claim.
     noted: Progress,
-    /// The last block that was looked at.
+    /// The last block that was checked.
     block: i64,
     findings: Vec<Finding>,
 }
@@ -295,7 +298,7 @@ impl<'a> Check<'a> {
         }))
     }
 
-    /// Keeps the claim, and how far it has come: whoever takes over goes on from there.
+    /// Extends the claim and stores the progress, from which anybody who takes over continues.
     async fn hold(&mut self) -> Result<bool> {
         let next = Progress {
             next_at: self.clock.real_now() + CHECK_LEASE,
@@ -305,7 +308,7 @@ impl<'a> Check<'a> {
         self.note(next).await
     }
 
-    /// `None`: another process has taken it over.
+    /// `None` if another process has taken the check over.
     async fn end(mut self, block: i64) -> Result<Option<Vec<Finding>>> {
         let next = Progress {
             next_at: self.clock.real_now() + CHECK_EVERY,
@@ -341,7 +344,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The blocks after the last that was looked at, and whether all are there up to `seen`.
+    /// Checks the blocks after the last checked one, and that all blocks up to `seen` exist.
     async fn blocks(&mut self, seen: i64) -> Result<bool> {
         let mut conn = self.db.read().await?;
         let last = store::blocks::last_number(&mut conn).await?;
@@ -354,12 +357,12 @@ impl<'a> Check<'a> {
         let mut range = RANGE;
         while self.block < last {
             let to = last.min(self.block + range);
-            // A connection for each: others wait for one, too.
+            // One connection per range, because others are waiting for connections, too.
             let mut conn = self.db.read().await?;
             let blocks = readable(store::blocks::list(&mut conn, self.block, to).await)?;
             let placed = readable(store::blocks::lines(&mut conn, self.block, to).await)?;
             if (blocks.is_none() || placed.is_none()) && to > self.block + 1 {
-                // Look in which block.
+                // Find out which block it is.
                 range = 1;
                 continue;
             }
@@ -379,8 +382,8 @@ impl<'a> Check<'a> {
         Ok(true)
     }
 
-    /// The blocks up to `to`, after one with the hash `previous`. What stands in them is `None` where
-    /// it cannot be read.
+    /// Checks the blocks up to `to`, which follow one with the hash `previous`. `placed` is `None`
+    /// if their lines cannot be read.
     fn range(
         &mut self,
         to: i64,
@@ -420,9 +423,9 @@ impl<'a> Check<'a> {
         self.block = to;
     }
 
-    /// What no single block shows: sums and balances.
+    /// Checks what no single block shows: sums and balances.
     async fn sums(&mut self) -> Result<bool> {
-        // A survey for each, which may take long: the claim is kept between them.
+        // A survey each, which may take long, so the claim is extended in between.
         let sums = store::postings::imbalances(&mut *self.db.survey().await?).await?;
         for sum in sums {
             self.tell(Finding::Sum(sum));
@@ -437,7 +440,7 @@ impl<'a> Check<'a> {
         self.hold().await
     }
 
-    /// Postings that are in no block and wait for none. They get one.
+    /// Reports postings that are in no block and not queued for one, and queues them.
     async fn unqueued(&mut self) -> Result<bool> {
         let unqueued = store::blocks::unqueued(&mut *self.db.survey().await?, UNQUEUED_MAX).await?;
         if !unqueued.is_empty() {

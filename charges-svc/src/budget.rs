@@ -1,16 +1,16 @@
-//! How often a rail is asked: a token bucket. Pure: time is an argument.
+//! How often a rail is queried: a token bucket. Pure: time is an argument.
 //!
-//! Promise: a second sees no more queries than the budget, and those that were saved up before it,
-//! a tenth of the budget at most. What exceeds it waits.
+//! Promise: no second sees more queries than the budget plus what was saved before it, which is at
+//! most a tenth of the budget, or one query if that is more. The rest wait.
 
 use std::{num::NonZeroU32, time::Duration};
 
 use chassis::clock::Timestamp;
 
-/// In thousandths, so that a millisecond earns `per_second` of them.
+/// One token, in thousandths, so that a millisecond earns `per_second` of them.
 const TOKEN: u64 = 1_000;
 
-/// Queries that one rail may still be asked: one costs one token.
+/// The queries that a rail may still be sent. Each costs one token.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     per_second: u64,
@@ -32,14 +32,14 @@ impl TokenBucket {
         let passed = now.since(self.as_of).as_millis();
         let passed = u64::try_from(passed).unwrap_or(u64::MAX);
         let earned = passed.saturating_mul(self.per_second);
-        // A slow rail is asked one at a time; a clock that was put back earns nothing.
+        // A slow rail gets one query at a time. A clock that was set back earns nothing.
         let most = (self.per_second * TOKEN / 10).max(TOKEN);
         self.saved = self.saved.saturating_add(earned).min(most);
         self.as_of = now;
         self.saved / TOKEN
     }
 
-    /// They are made.
+    /// Spends the tokens of queries that are made.
     pub fn spend(&mut self, queries: u64) {
         self.saved = self.saved.saturating_sub(queries.saturating_mul(TOKEN));
     }
@@ -59,7 +59,7 @@ mod tests {
         "2026-01-31T09:00:00.000Z".parse().expect("a timestamp")
     }
 
-    /// Makes every query that may be made from the start on; returns when.
+    /// Makes every query as soon as it may be made, and returns when each was.
     fn spend_all(per_second: u32, length: Duration) -> Vec<Duration> {
         let rate = NonZeroU32::new(per_second).expect("more than none");
         let (mut now, mut made) = (start(), Vec::new());

@@ -1,6 +1,6 @@
-//! What rails send to us. A hint: it makes the rail be asked, and is never believed.
+//! Callbacks from rails. A callback is a hint: it causes a query and is never believed.
 //!
-//! Promise: once it is acknowledged, the rail will be asked, even if this process ends now.
+//! Promise: once a callback is acknowledged, the rail will be queried, even if this process dies.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ use crate::{
     store,
 };
 
-/// A rail that gave no answer is asked again for a callback after this long at first, then always
-/// after twice as long.
+/// Bounds of the wait before a rail that gave no answer is queried again. Between them it is as
+/// long as the callback is old, so each wait doubles the callback's age.
 const ASK_AGAIN_MIN: Duration = Duration::from_secs(1);
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// When the rail is asked again that gave no answer `now` for a callback which came at `hinted_at`.
+/// When to query the rail again if it gave no answer `now` and the callback came at `hinted_at`.
 pub fn ask_again(hinted_at: Timestamp, now: Timestamp) -> Timestamp {
     now + now.since(hinted_at).clamp(ASK_AGAIN_MIN, ASK_AGAIN_MAX)
 }
 
 impl Service {
-    /// Notes that the rail wants to be asked about one of its charges. Anybody can call: what is
-    /// about no charge of ours costs one read, and opens no transaction that writes.
+    /// Records that the rail wants to be queried about one of its charges. Anybody can call this,
+    /// so a callback about no charge of ours costs one read and no write transaction.
     pub async fn receive_callback(&self, rail: RailName, callback: &Callback) -> Result<()> {
         if !is_segment(&callback.token) {
             return Err(Error::CallbackNotFound);
@@ -39,8 +39,7 @@ impl Service {
             return match subject {
                 CallbackSubject::Address => Err(Error::CallbackNotFound),
                 CallbackSubject::Reference(_) | CallbackSubject::Nothing => {
-                    // It is the rail's all the same. Told otherwise, the rail would only send it
-                    // again.
+                    // It still comes from the rail, which would only send it again if refused.
                     let rail = rail.code();
                     tracing::info!(rail, "a callback is about no charge of ours");
                     Ok(())
@@ -49,7 +48,7 @@ impl Service {
         };
         let now = self.clock.now();
         let mut tx = self.db.begin().await?;
-        // Void since it was found: there is nothing to ask about.
+        // False if the charge became void after it was found: there is nothing to query.
         if store::hints::put(&mut tx, id, now).await? {
             store::evidence::keep(&mut tx, id, ("callback", "received"), None, now).await?;
         }

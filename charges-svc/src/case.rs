@@ -1,4 +1,4 @@
-//! Operators' cases: what only a person can decide.
+//! Operators' cases, which only a person can decide.
 
 use chassis::{
     clock::Timestamp,
@@ -8,17 +8,18 @@ use chassis::{
 use sqlx::FromRow;
 
 chassis::closed_list! {
-    /// Why a person must look. A charge has at most one case of each kind.
+    /// Why a person must decide. A charge has at most one case of each kind.
     pub enum CaseKind: "a kind of case" {
-        /// A day has passed and the rail gives no outcome.
+        /// The rail has given no outcome for a day.
         UnknownOutcome = "UNKNOWN_OUTCOME",
-        /// The rail reports success with another reference, amount or currency than ours.
+        /// The rail reports success with a reference, amount or currency other than ours.
         Mismatch = "MISMATCH",
-        /// Money arrived for a charge that had failed.
+        /// Money arrived after the charge had failed.
         LateMoney = "LATE_MONEY",
         /// The rail took a payment back.
         Reversed = "REVERSED",
-        /// The charge settled although its session's merchant had been credited by a release.
+        /// The charge settled although a release had already credited the merchant for its
+        /// session.
         CreditedTwice = "CREDITED_TWICE",
     }
 }
@@ -26,7 +27,7 @@ chassis::closed_list! {
 chassis::text_column!(CaseKind);
 
 chassis::closed_list! {
-    /// Where the money of a case went.
+    /// Where a case's money went.
     pub enum Closing: "a way to close a case" {
         /// Back to the payer.
         Refund = "REFUND",
@@ -73,7 +74,7 @@ impl Case {
         }
     }
 
-    /// Money that was posted to suspense with this case.
+    /// The money that was posted to suspense with this case.
     pub fn suspense(&self) -> Option<Money> {
         let (minor_units, currency) = self.suspense_minor.zip(self.suspense_currency)?;
         Some(Money::new(minor_units, currency))

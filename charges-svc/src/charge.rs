@@ -1,6 +1,6 @@
-//! What a charge is, and every way in which it may change. Pure: no I/O, and time is an argument.
+//! What a charge is, and every way in which it can change. Pure: no I/O, and time is an argument.
 //!
-//! Promise: SETTLED, FAILED and VOID never change, and only what the rail or an operator said, or
+//! Promise: SETTLED, FAILED and VOID never change. Only the word of the rail or an operator, or
 //! the certainty that nothing was sent, leads there.
 
 use chassis::clock::Timestamp;
@@ -21,7 +21,7 @@ pub use progress::{Event, Illegal, OTP_TRIES_MAX, Progress, State, Status};
 pub use shown::{ShownCharge, Void};
 pub use timer::{START_BY, Timer};
 
-/// One try to debit a payer.
+/// One attempt to debit a payer.
 #[derive(Clone, Debug, FromRow)]
 pub struct Charge {
     #[sqlx(flatten)]
@@ -35,7 +35,7 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// A new charge, on which nobody works yet.
+    /// A new charge, which nobody holds yet.
     pub fn new(new: &NewCharge, rail: RailName, now: Timestamp, timing: Timing<'_>) -> Self {
         Self {
             facts: Facts::new(new, rail, now),
@@ -45,7 +45,7 @@ impl Charge {
         }
     }
 
-    /// This charge after `event`, its timer set and nobody working on it.
+    /// This charge after `event`, with its timer set and nobody holding it.
     pub fn after(&self, event: Event, now: Timestamp, timing: Timing<'_>) -> Result<Self, Illegal> {
         let mut after = Self {
             facts: self.facts.clone(),
@@ -69,13 +69,14 @@ impl Charge {
         Ok(after)
     }
 
-    /// When the rail is asked after `now`, if nothing happens before (design: "Unknown outcomes").
+    /// When the rail is queried next after `now`, unless something happens first (design: "Unknown
+    /// outcomes").
     pub fn query_after(&self, now: Timestamp, timing: Timing<'_>) -> Option<Timestamp> {
         let timer = &self.timer;
         let scheduled = || timing.next_query(timer.submitted_at, timer.taken_by(), now);
         match self.progress.state {
             State::Submitting | State::Initiated | State::OtpSubmitting => Some(scheduled()),
-            // No query schedule runs here, only the code's own timer.
+            // The query schedule is suspended until the code expires.
             State::OtpRequired => match timer.otp_expires_at {
                 Some(expires_at) if now < expires_at => Some(expires_at),
                 Some(_) | None => Some(scheduled()),
@@ -85,7 +86,7 @@ impl Charge {
         }
     }
 
-    /// The same after a query, at `now`, that the rail did not answer.
+    /// Like [`Charge::query_after`], after a query at `now` that the rail did not answer.
     pub fn query_after_silence(&self, now: Timestamp, timing: Timing<'_>) -> Option<Timestamp> {
         let failed_at = self.progress.updated_at;
         match self.progress.state {
@@ -94,11 +95,12 @@ impl Charge {
         }
     }
 
-    /// Whether the payment request may go out once more, where the network says that it has none:
-    /// whoever was to send it is gone, and there is still somebody to approve it.
+    /// Whether the payment request may go out once more if the network says that it has none:
+    /// whoever was to send it is gone, and the payer is still there to approve it.
     pub fn may_be_resent(&self, now: Timestamp, timing: Timing<'_>) -> bool {
         let age = now.since(self.facts.created_at);
-        // A version that noted no such moment may have told its caller that nothing was started.
+        // A version that did not record this moment may have told its caller that nothing was
+        // started.
         let is_ours = self.timer.taken_by.is_some();
         is_ours
             && self.progress.state == State::Submitting

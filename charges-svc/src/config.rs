@@ -1,4 +1,4 @@
-//! How charges-svc is started.
+//! The settings of charges-svc.
 
 use std::time::Duration;
 
@@ -71,10 +71,11 @@ pub struct Config {
     pub fee_account: String,
 }
 
-/// From taking a charge to calling its rail: sessions-svc and two commits lie between.
+/// Longest time from taking a charge to calling its rail, with sessions-svc and two commits in
+/// between.
 const OPENING_MAX: Duration = Duration::from_secs(4);
 
-/// Writing down what was said, to a database that is slow.
+/// Longest time to write the reply to a slow database.
 const WRITING_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, Subcommand)]
@@ -111,7 +112,7 @@ impl Settings for Config {
         self.rails.check(refusals);
         grpc::check_url(refusals, "SESSIONS_URL", &self.sessions_url, &self.tls);
         grpc::check_url(refusals, "WEBHOOKS_URL", &self.webhooks_url, &self.tls);
-        // What is done under a lease that has ended is done by two.
+        // Work that outlasts its lease is done by two processes.
         let charging = OPENING_MAX + self.rails.longest_call() + WRITING_MAX;
         let telling = 2 * SERVICE_CALL_MAX + WRITING_MAX;
         let wants = "at least 13s, and 7s more than the longest timeout of the rails";

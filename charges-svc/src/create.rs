@@ -1,8 +1,8 @@
-//! How a charge begins: the four steps of design §3.
+//! How a charge is created: the four steps of design §3.
 //!
-//! Promise: one key is one charge, whose rail is called once at most, with a reference that was
-//! durable before; once more only as `resend.rs` says. Whoever is told that nothing was started is
-//! told the truth, and it is durable; where it cannot be found out, nothing is promised.
+//! Promise: one key is one charge. Its rail is called at most once, with a reference that was
+//! durable before, and a second time only as `resend.rs` says. A caller is told that nothing was
+//! started only if that is true and durable; if it cannot be determined, nothing is promised.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,14 +23,14 @@ use crate::{
     tell::Opened,
 };
 
-/// The record of a charge is written within this, or the charge is given up.
+/// A charge that is not recorded within this is given up.
 const RECORD_BY: Duration = Duration::from_secs(5);
 
-/// A request without an answer is taken for running for so long.
+/// How long a request without an answer counts as running.
 const RUNNING: Duration = Duration::from_secs(15);
 
-/// Tries to write down what the rail said, and the wait before the second one. If all of them
-/// fail, the rail is asked later.
+/// How often to try to write the rail's reply, and the wait before the second try. If all of them
+/// fail, the reconciler queries the rail later.
 const WRITE_TRIES: u32 = 4;
 const WRITE_AGAIN: Duration = Duration::from_millis(100);
 
@@ -56,7 +56,7 @@ impl Service {
     }
 }
 
-/// A charge that begins, in a task of its own.
+/// The creation of a charge, in a task of its own.
 struct Creation {
     call: RailCall,
     charge: Charge,
@@ -77,9 +77,8 @@ impl Creation {
         }
     }
 
-    /// Step 1: the charge, its key and its timer are durable. Returns the answer to the earlier
-    /// request that the key stands for, if it does, or how the charge stands if it is no longer
-    /// ours.
+    /// Step 1: makes the charge, its key and its timer durable. Returns the answer to an earlier
+    /// request with the same key, or the charge's status if it is no longer ours.
     async fn record(&mut self) -> Result<Option<Told>> {
         let service = &self.call.service;
         let recorded = service.record_charge(&mut self.charge, &self.key);
@@ -105,8 +104,8 @@ impl Creation {
         }
     }
 
-    /// Step 2: sessions-svc makes the charge's session, or lets it claim one. Returns how the
-    /// charge stands if it is no longer ours.
+    /// Step 2: sessions-svc creates the charge's session, or lets the charge claim one. Returns
+    /// the charge's status if it is no longer ours.
     async fn open_session(&self) -> Result<Option<Told>> {
         let told = match self.call.service.teller.open(&self.charge).await {
             Ok(Opened::Recorded) => return Ok(None),
@@ -123,7 +122,8 @@ impl Creation {
         self.abandon(told).await.map(Some)
     }
 
-    /// Step 3: the rail is asked for the payment. `None`: it is too late, and it is not asked.
+    /// Step 3: requests the payment from the rail. `None` means that it was too late and the rail
+    /// was not called.
     async fn call_rail(&self) -> Option<Answer<Requested>> {
         let facts = &self.charge.facts;
         let rail = self.call.service.rail_of(facts);
@@ -132,17 +132,17 @@ impl Creation {
         self.call.make(self.charge.claim, asking).await
     }
 
-    /// Step 4: what the rail said becomes the charge's state and the answer.
+    /// Step 4: turns the rail's reply into the charge's state and the answer.
     async fn write_outcome(self, answer: &Answer<Requested>) -> Result<Told> {
         let service = &self.call.service;
         let written = service.write_request_outcome(&self.charge, answer).await;
         rail_call::told_after(written, self.charge)
     }
 
-    /// We did not call the rail and will not. The caller is told so once nothing is left of the
-    /// charge; or how it stands, where somebody has been answered or has taken over.
+    /// The rail was not called and will not be. Tells the caller so once nothing is left of the
+    /// charge, or how the charge stands if somebody was answered about it or has taken it over.
     async fn abandon(&self, told: Error) -> Result<Told> {
-        // Whoever waits hears of it from here; the gate tells who waits no longer.
+        // A request that still waits learns this from our result, one that gave up from the gate.
         self.call.forbid();
         let event = if self.call.started.elapsed() < START_BY {
             Event::Withdrawn
@@ -154,7 +154,7 @@ impl Creation {
             Ok(true) => Err(told),
             Ok(false) => Ok(service.told_late(self.charge.clone().try_into()?).await),
             Err(error) => {
-                // The reconciler ends it: its reference stays unknown to the rail.
+                // The reconciler will end it, because its reference stays unknown to the rail.
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
                     "the charge is not given up yet"
@@ -166,15 +166,15 @@ impl Creation {
 }
 
 impl Service {
-    /// Writes the charge, whose number is set on the way. Returns the answer to the earlier request
-    /// that the key stands for, if it does.
+    /// Writes the charge and sets its number and trace. Returns the answer to an earlier request
+    /// with the same key, if there was one.
     async fn record_charge(&self, charge: &mut Charge, key: &Key) -> Result<Option<Told>> {
         let mut tx = self.db.begin().await?;
         let (id, now) = (charge.facts.transaction_id, charge.facts.created_at);
         let taken = store::idempotency::take(&mut tx, key, id, now).await;
         if !taken.map_err(Error::of_contended_key)? {
             let record = store::idempotency::find(&mut tx, key).await?;
-            // Its charge became void in between, so the key is free again.
+            // Its charge has become void meanwhile, so the key is free again.
             let record = record.ok_or(Error::NothingStarted)?;
             return self.replay(tx, key, record).await.map(Some);
         }
@@ -191,15 +191,15 @@ impl Service {
         Ok(None)
     }
 
-    /// After a [`Service::record_charge`] whose end is not known: what became of it. Taking the key
-    /// waits for a transaction that has taken it and is not over, so that what is seen here is
-    /// final. Returns the answer to the earlier request that has the key; none: the charge is
-    /// written.
+    /// Finds out what became of a [`Service::record_charge`] whose outcome is unknown. Taking the
+    /// key waits for any transaction that has taken it and is still open, so what is seen here is
+    /// final. Returns the answer to the earlier request that has the key, or `None` if the charge
+    /// is written.
     async fn look_for(&self, charge: &Charge, key: &Key) -> Result<Option<Told>> {
         let (id, now) = (charge.facts.transaction_id, charge.facts.created_at);
         let mut tx = self.db.begin().await?;
         if store::idempotency::take(&mut tx, key, id, now).await? {
-            // It was free. This transaction is not committed either.
+            // It was free, and this transaction is not committed either.
             return Err(Error::NothingStarted);
         }
         let record = store::idempotency::find(&mut tx, key).await?;
@@ -210,8 +210,9 @@ impl Service {
         self.replay(tx, key, record).await.map(Some)
     }
 
-    /// The answer to a request whose key was used before. One that is rendered from the record is
-    /// kept as the answer: from then on the charge is known, and cannot become void.
+    /// The answer to a request whose key was used before. An answer rendered from the record is
+    /// stored as the key's answer: from then on a caller knows the charge, and it cannot become
+    /// void.
     async fn replay(&self, mut tx: Tx, key: &Key, record: Record) -> Result<Told> {
         if record.fingerprint != key.fingerprint {
             return Err(Error::IdempotencyKeyReused);
@@ -219,7 +220,7 @@ impl Service {
         let id = record.transaction_id;
         let charge = store::charges::find(&mut tx, id).await?;
         let charge = charge.ok_or(Error::ChargeNotFound)?;
-        // Void since its key was read: the key is free for the next try.
+        // It has become void since its key was read, so the key is free for the next try.
         let charge = ShownCharge::try_from(charge).map_err(|Void| Error::IdempotencyInProgress)?;
         if let Some((status, message)) = record.answer_status.zip(record.answer_message) {
             return Ok(Told {
@@ -234,7 +235,7 @@ impl Service {
         let told = Told::from_record(charge);
         let kept = store::idempotency::answer(&mut tx, id, told.charge.status, &told.message).await;
         if !kept.map_err(Error::of_contended_key)? {
-            // Answered, or void, since it was read: the next try is told which.
+            // It was answered or became void since it was read. The next try learns which.
             return Err(Error::IdempotencyInProgress);
         }
         tx.commit().await?;
@@ -244,7 +245,7 @@ impl Service {
         })
     }
 
-    /// Writes down what the rail said, with several tries.
+    /// Writes the rail's reply, with several tries.
     pub async fn write_request_outcome(
         self: &Arc<Self>,
         charge: &Charge,
@@ -274,7 +275,7 @@ impl Service {
         before.timer.end_call(self.clock.now());
         let mut change = None;
         let is_conclusive = match answer.outcome {
-            // Somebody sent it once more meanwhile, and the rail may have taken that.
+            // Somebody has sent the request again meanwhile, and the rail may have taken that one.
             Requested::Refused(_) => before.timer.resent_at.is_none(),
             _ => true,
         };
@@ -287,7 +288,8 @@ impl Service {
             change = Some(made);
             told
         } else {
-            // Somebody was quicker: a query, or ourselves in a try whose commit was not confirmed.
+            // Somebody was quicker: a query, or our own earlier try whose commit was not
+            // confirmed.
             if event.is_shown_by_rail() {
                 store::charges::mark_seen(&mut tx, before.facts.transaction_id).await?;
             }
@@ -305,9 +307,9 @@ impl Service {
         Ok(told)
     }
 
-    /// Ends a charge that was certainly not sent: void, or FAILED where a repeated request may have
-    /// been answered from its record. True: it is void, so nothing is left of it. False: it has
-    /// ended otherwise, or somebody else has taken over, who may send it.
+    /// Ends a charge that was certainly not sent: as void, or as FAILED if a repeated request may
+    /// have been answered from its record. Returns true if it is void, so nothing is left of it,
+    /// and false if it ended otherwise or somebody else, who may send it, has taken it over.
     async fn give_up(&self, charge: &Charge, event: Event) -> Result<bool> {
         let id = charge.facts.transaction_id;
         let mut tx = self.db.begin().await?;
@@ -328,7 +330,7 @@ impl Service {
     }
 }
 
-/// What the rail is asked for, the same each time.
+/// The payment request, the same each time it is sent.
 pub fn request(charge: &Facts) -> PaymentRequest {
     PaymentRequest {
         rail_reference: charge.rail_reference,
@@ -367,8 +369,8 @@ fn instruction_of(outcome: &Requested) -> Option<&str> {
     }
 }
 
-/// What the request asks for, the same for the same request however it was written. The
-/// merchant's name is no part of it: it may change between two tries.
+/// What the request asks for, independent of how it was written. The merchant's name is not part
+/// of it, because it may change between two tries.
 fn fingerprint(new: &NewCharge) -> String {
     let amount =
         |amount: chassis::money::Money| format!("{} {}", amount.minor_units(), amount.currency());

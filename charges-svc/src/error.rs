@@ -1,4 +1,4 @@
-//! What can go wrong here, and what callers are told.
+//! What can go wrong here, and what callers see of it.
 
 use chassis::{
     grpc::{self, Reason},
@@ -20,7 +20,8 @@ pub enum Error {
     IdempotencyInProgress,
     #[error("the key was used with another request")]
     IdempotencyKeyReused,
-    /// Only where it is certain: what this request wrote is gone, and no earlier one has its key.
+    /// Returned only if it is certain: what this request wrote is gone, and no earlier request has
+    /// its key.
     #[error("nothing was started, try again")]
     NothingStarted,
     #[error("nobody knows what was started")]
@@ -74,7 +75,7 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// What a statement failed with that waits for whoever uses the same key.
+    /// The error of a statement that waits for other users of the same key.
     pub fn of_contended_key(error: db::Error) -> Self {
         if db::is_retryable(&error) {
             Self::IdempotencyInProgress

@@ -1,4 +1,4 @@
-//! Proto to domain and back; nothing else.
+//! Converts proto to domain and back, and nothing else.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ chassis::proto_list! {
     Closing = Action { Refund, Release }
 }
 
-/// Both services' methods.
+/// The methods of both services.
 #[derive(Clone)]
 pub struct Grpc(pub Arc<Service>);
 

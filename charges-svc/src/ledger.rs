@@ -1,7 +1,7 @@
-//! The ledger: double entry, balanced in each currency, unique by (kind, subject), never changed.
+//! The ledger: double entry, balanced in each currency, unique by (kind, subject), append-only.
 //!
-//! Promise: what the accounts hold sums to zero in every currency, always. Credits are positive,
-//! debits negative.
+//! Promise: the accounts always sum to zero in every currency. Credits are positive, debits
+//! negative.
 
 use std::fmt;
 
@@ -17,16 +17,16 @@ use crate::{
     charge::{Charge, Facts, State},
 };
 
-/// Where money stands.
+/// An account that money is posted to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Account {
-    /// What a merchant has collected and not been paid out.
+    /// What a merchant has collected and has not been paid out.
     Merchant(MerchantId),
     /// What a rail has collected for us and still holds.
     Clearing { rail: RailName },
-    /// Money that has arrived and whose owner an operator must find.
+    /// Money that has arrived and whose owner an operator must determine.
     Suspense,
-    /// What rails keep of what they collect, under the name that configuration gives.
+    /// What rails keep of what they collect, under the configured name.
     Fees(String),
 }
 
@@ -42,25 +42,25 @@ impl fmt::Display for Account {
 }
 
 chassis::closed_list! {
-    /// Why money moved. With the subject, what a posting is unique by.
+    /// Why money moved. A posting is unique by its kind and subject.
     pub enum PostingKind: "a kind of posting" {
-        /// A charge settled; the subject is its transaction.
+        /// A charge settled. The subject is its transaction.
         Settlement = "SETTLEMENT",
-        /// The rail kept a fee of it.
+        /// The rail kept a fee. The subject is the transaction.
         RailFee = "RAIL_FEE",
-        /// Money of a charge arrived late or was not what we asked for. Once per transaction.
+        /// A charge's money arrived late or was not what we asked for. Once per transaction.
         Suspense = "SUSPENSE",
-        /// Suspense went back to the payer; the subject is the case.
+        /// Suspense went back to the payer. The subject is the case.
         Refund = "REFUND",
-        /// Suspense went to the merchant; the subject is the case.
+        /// Suspense went to the merchant. The subject is the case.
         Release = "RELEASE",
         /// What a merchant was credited went back to the payer. Once per transaction, which is the
-        /// subject; versions that knew of one reason alone put its case there.
+        /// subject. Versions that knew only one reason used its case as the subject.
         Reversal = "REVERSAL",
     }
 }
 
-/// One movement of money. Can only be made balanced.
+/// One movement of money. An unbalanced one cannot be constructed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Posting {
     pub kind: PostingKind,
@@ -73,12 +73,12 @@ pub struct Posting {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     pub account: Account,
-    /// Credit positive, debit negative; never zero.
+    /// Positive for a credit, negative for a debit, never zero.
     pub amount: Money,
 }
 
 impl Posting {
-    /// Moves `amount`, which is positive, from one account to another.
+    /// Moves `amount` from one account to another. Refuses an amount that is not positive.
     fn transfer(
         kind: PostingKind,
         subject: Uuid,
@@ -109,29 +109,29 @@ impl Posting {
     }
 }
 
-/// What the rail collected is the merchant's.
+/// The merchant gets what the rail collected.
 pub fn settlement(charge: &Facts) -> Result<Posting, MoneyError> {
     let accounts = (clearing(charge), Account::Merchant(charge.merchant_id));
     let subject = charge.transaction_id.uuid();
     Posting::transfer(PostingKind::Settlement, subject, accounts, charge.amount())
 }
 
-/// What the rail kept of it is no longer in its clearing account.
+/// What the rail kept leaves its clearing account.
 pub fn rail_fee(charge: &Facts, fee: Money, fee_account: &str) -> Result<Posting, MoneyError> {
     let accounts = (Account::Fees(fee_account.to_owned()), clearing(charge));
     let subject = charge.transaction_id.uuid();
     Posting::transfer(PostingKind::RailFee, subject, accounts, fee)
 }
 
-/// What the rail collected is nobody's yet.
+/// What the rail collected belongs to nobody yet.
 pub fn suspense(charge: &Facts, amount: Money) -> Result<Posting, MoneyError> {
     let accounts = (clearing(charge), Account::Suspense);
     let subject = charge.transaction_id.uuid();
     Posting::transfer(PostingKind::Suspense, subject, accounts, amount)
 }
 
-/// Where the money of a case went; nothing to post where the case is about none. `released`: what
-/// the merchant was given of the charge's suspense.
+/// Where a case's money went. `None` if there is nothing to post. `released` is what the merchant
+/// was given of the charge's suspense.
 pub fn closing(
     case: &Case,
     charge: &Charge,
@@ -169,7 +169,7 @@ pub fn closing(
     Posting::transfer(kind, subject, accounts, amount).map(Some)
 }
 
-/// What the merchant was credited and the rail has no more.
+/// What the merchant was credited and has to give back.
 fn taken_back(case: &Case, charge: &Charge, released: Option<Money>) -> Option<Money> {
     match case.kind {
         CaseKind::Reversed | CaseKind::CreditedTwice if charge.progress.state == State::Settled => {

@@ -1,14 +1,14 @@
-//! Charges: one try each to debit a payer's wallet; and the ledger of what was collected.
+//! Charges, each a single attempt to debit a payer's wallet, and the ledger of what was collected.
 //!
 //! Owns the database `charges`. Promises (design §3):
 //!
-//! - A charge is written down, with every identifier that it will ever have, before its rail is
-//!   called, and the payment request goes out once; once more only as `resend.rs` says.
-//! - Its outcome is the rail's word, or an operator's. What nobody knows stays INITIATED and is
-//!   asked about.
+//! - A charge is recorded, with every identifier that it will ever have, before its rail is
+//!   called. The payment request goes out once, and a second time only as `resend.rs` says.
+//! - Its outcome is the rail's word, or an operator's. While nobody knows it, the charge stays
+//!   INITIATED and the rail is queried.
 //! - What becomes true together (state, postings, event, key) is committed together. SETTLED and
-//!   FAILED never change; money that does not fit is in suspense, with a case for an operator.
-//! - sessions-svc hears of each change first, and webhooks-svc only after that.
+//!   FAILED never change; money that does not fit goes to suspense, with a case for an operator.
+//! - sessions-svc is told of each change first, and webhooks-svc only after that.
 
 mod alarms;
 #[doc(hidden)]
@@ -60,7 +60,7 @@ use service::Service;
 use tell::Teller;
 use upkeep::Sweeper;
 
-/// What `migrate` applies, and serving needs.
+/// The schema that `migrate` applies and that serving needs.
 pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
     release_leases: &[outbox::RELEASE_LEASES, store::charges::RELEASE_LEASES],
@@ -93,7 +93,7 @@ pub async fn serve(
         frame.beside(books::keep(duty, Arc::clone(&service)));
     }
     if sockets.admin.is_some() {
-        // Read by whoever scrapes the admin address, and by nobody else.
+        // Only whoever scrapes the admin address reads these.
         frame.beside(upkeep::measure(Arc::clone(&service)));
     }
 

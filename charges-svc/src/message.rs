@@ -1,10 +1,10 @@
-//! What people are told about a charge: the payer's next step, or why it failed.
+//! Messages to people about a charge: the payer's next step, or why it failed.
 
 use chassis::{failure::FailureReason, provider::Provider};
 
 use crate::charge::{Event, ShownCharge, Status};
 
-/// For the record of a charge: what holds whatever happened on the way.
+/// The message for a charge's record, which holds whatever happened on the way.
 pub fn of(charge: &ShownCharge) -> String {
     match charge.status {
         Status::Initiated | Status::Settled => approve(charge.facts.provider).to_owned(),
@@ -13,8 +13,8 @@ pub fn of(charge: &ShownCharge) -> String {
     }
 }
 
-/// For the answer to a POST, after what the rail replied to it. `instruction`: the rail's own words
-/// to the payer.
+/// The message in the answer to a POST, after the rail's reply. `instruction` is the rail's own
+/// words to the payer.
 pub fn after(charge: &ShownCharge, event: Event, instruction: Option<&str>) -> String {
     match (event, charge.status, instruction) {
         (Event::Accepted, _, Some(words)) => sentence(words),
@@ -33,7 +33,7 @@ pub fn after(charge: &ShownCharge, event: Event, instruction: Option<&str>) -> S
     }
 }
 
-/// The rail says that the payer has paid, and is being asked.
+/// The rail says that the payer has paid, and is being queried.
 fn approved() -> String {
     "The network reports the payment as made; it is being confirmed and the outcome follows by webhook."
         .to_owned()
@@ -49,7 +49,7 @@ fn failed(reason: Option<FailureReason>) -> String {
     reason.message().to_owned()
 }
 
-/// With how many tries are left, once one was used.
+/// Adds how many tries are left, once one was used.
 fn wanted(charge: &ShownCharge, text: &str) -> String {
     match (charge.otp_tries, charge.otp_tries_left()) {
         (0, _) => text.to_owned(),
@@ -58,7 +58,7 @@ fn wanted(charge: &ShownCharge, text: &str) -> String {
     }
 }
 
-/// Where the payer approves, if no prompt shows up.
+/// Where the payer approves the payment.
 fn approve(provider: Provider) -> &'static str {
     match provider {
         Provider::Mtn => {
@@ -69,7 +69,7 @@ fn approve(provider: Provider) -> &'static str {
     }
 }
 
-/// Where the payer gets the code from. Telecel texts none: the payer makes a voucher.
+/// Where the payer gets the code. Telecel does not text one; the payer generates a voucher.
 fn ask_for_code(provider: Provider) -> &'static str {
     match provider {
         Provider::Telecel => {
@@ -81,7 +81,7 @@ fn ask_for_code(provider: Provider) -> &'static str {
     }
 }
 
-/// The rail's words, as a sentence of ours.
+/// The rail's words, with a capital letter and a full stop.
 fn sentence(words: &str) -> String {
     let words = words.trim();
     let mut letters = words.chars();

@@ -1,7 +1,7 @@
-//! What operators decide about charges, on evidence that they have from a rail.
+//! What operators decide about charges, on evidence from a rail.
 //!
-//! Promise: an operator cannot settle what the rail reported otherwise, nor end a charge twice;
-//! money leaves suspense only by a posting.
+//! Promise: an operator cannot settle a charge whose money the rail reported differently, or end a
+//! charge twice. Money leaves suspense only by a posting.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     store::{self, evidence::Evidence, postings::Written},
 };
 
-/// A charge with everything that is known about it.
+/// A charge and everything that is known about it.
 #[derive(Clone, Debug)]
 pub struct File {
     pub charge: ShownCharge,
@@ -82,9 +82,9 @@ impl Service {
         Ok(store::cases::list_open(&mut conn).await?)
     }
 
-    /// Closes a case, and posts where its money went. Money is released to a merchant who was
-    /// credited for the same session, or after the rail took it back, only where the operator says
-    /// why.
+    /// Closes a case and posts where its money went. Money is released to a merchant who was
+    /// already credited for the same session, or after the rail took it back, only if the operator
+    /// says why.
     pub async fn close_case(
         &self,
         id: CaseId,
@@ -94,7 +94,7 @@ impl Service {
         let mut tx = self.db.begin().await?;
         let found = store::cases::find(&mut tx, id).await?;
         let transaction_id = found.ok_or(Error::CaseNotFound)?.transaction_id;
-        // Who settles another charge of the session comes before or after this.
+        // A settlement of another charge of the session comes entirely before or after this.
         let session = store::charges::lock_session(&mut tx, transaction_id).await?;
         let mut session = session.into_iter();
         let charge = session.find(|charge| charge.facts.transaction_id == transaction_id);
@@ -103,7 +103,7 @@ impl Service {
             return Err(Error::CaseNeedsChargeResolved);
         }
         let now = self.clock.now();
-        // Also held against a charge that is made just now: see `is_released_beside`.
+        // This also holds off a charge that is only just being created, see `is_released_beside`.
         if !store::cases::close(&mut tx, id, closing, now).await? {
             return Err(Error::CaseClosed);
         }
@@ -129,7 +129,7 @@ impl Service {
                     is_overridden = true;
                 }
                 (Some((_, refusal)), None) => return Err(refusal),
-                // Nothing was overridden, whatever reason was given.
+                // Nothing was overridden, even if a reason was given.
                 (None, _) => {}
             }
         }

@@ -1,7 +1,7 @@
-//! How a code goes to the rail (design §3, "OTP").
+//! How a code is submitted to the rail (design §3, "OTP").
 //!
-//! Promise: a code is sent once, by one of however many submit it at the same time, and its try is
-//! counted before. A code is never stored or logged.
+//! Promise: a code is sent once, however many submit it at the same time, and its try is counted
+//! first. A code is never stored or logged.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
     store,
 };
 
-/// A code as it came, not yet looked at.
+/// A code as received, not yet checked.
 pub struct Otp(pub String);
 
 impl Otp {
@@ -36,7 +36,7 @@ impl Otp {
 }
 
 impl Service {
-    /// Submits a code that the payer was given. Answers as [`RailCall::answer_in_time`] does.
+    /// Submits the payer's code. Answers as [`RailCall::answer_in_time`] does.
     pub async fn submit_otp(
         self: &Arc<Self>,
         merchant_id: MerchantId,
@@ -54,7 +54,7 @@ impl Service {
     }
 }
 
-/// A code on its way, in a task of its own.
+/// The submission of a code, in a task of its own.
 struct Submission {
     call: RailCall,
     id: ChargeId,
@@ -70,12 +70,12 @@ impl Submission {
         }
     }
 
-    /// The charge is taken for this code, and its try is counted.
+    /// Takes the charge for this code and counts the try.
     async fn take_charge(&self) -> Result<Charge> {
         let taken = self.call.service.take_for_code(self.id, self.call.lease);
         taken.await.map_err(|error| match error {
             Error::Database(error) => {
-                // Before its commit was tried.
+                // It failed before its commit was attempted.
                 tracing::error!(%error, "the charge is not taken for the code");
                 Error::NothingStarted
             }
@@ -83,14 +83,14 @@ impl Submission {
         })
     }
 
-    /// The rail gets the code. `None`: it is too late, and it does not.
+    /// Sends the code to the rail. `None` means that it was too late and the code was not sent.
     async fn call_rail(&self, taken: &Charge) -> Option<Answer<OtpSubmitted>> {
         let rail = self.call.service.rail_of(&taken.facts);
         let submitting = rail.submit_otp(taken.facts.rail_reference, &self.otp);
         self.call.make(taken.claim, submitting).await
     }
 
-    /// What the rail said becomes the charge's state and the answer.
+    /// Turns the rail's reply into the charge's state and the answer.
     async fn write_outcome(&self, taken: Charge, answer: &Answer<OtpSubmitted>) -> Result<Told> {
         let written = self.call.service.write_code_outcome(&taken, answer).await;
         rail_call::told_after(written, taken)
@@ -116,14 +116,13 @@ impl Service {
         Ok(taken)
     }
 
-    /// The code was not sent and will not be: its try is given back. Returns what the caller is
-    /// told.
+    /// Gives back the try of a code that was not sent and will not be. Returns the caller's error.
     async fn give_back(&self, taken: &Charge) -> Error {
         match self.try_give_back(taken).await {
             Ok(true) => Error::NothingStarted,
             Ok(false) => Error::OutcomeUnknown,
             Err(error) => {
-                // The reconciler finds that the rail still waits.
+                // The reconciler will find that the rail is still waiting.
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
                     "the code's try is not given back"
@@ -133,8 +132,8 @@ impl Service {
         }
     }
 
-    /// Locking the charge waits for the transaction that took it, so that what is seen is final.
-    /// False: somebody else has changed the charge.
+    /// Locking the charge waits for the transaction that took it, so what is seen here is final.
+    /// Returns false if somebody else has changed the charge.
     async fn try_give_back(&self, taken: &Charge) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         let before = self.lock(&mut tx, taken.facts.transaction_id).await?;
@@ -152,7 +151,7 @@ impl Service {
         Ok(true)
     }
 
-    /// Writes down what the rail said to the code.
+    /// Writes the rail's reply to the code.
     async fn write_code_outcome(
         self: &Arc<Self>,
         taken: &Charge,
@@ -204,8 +203,8 @@ impl Service {
     }
 }
 
-/// Whether the last code is wrong, and the rail may still accept an earlier one: it has not called
-/// all of them wrong. Then its own word alone ends the charge.
+/// Whether the rail, which calls the last code wrong, may still accept an earlier one, because it
+/// has not called all of them wrong. Then only its own word ends the charge.
 async fn may_be_accepted(
     tx: &mut Tx,
     charge: &Charge,
@@ -215,7 +214,7 @@ async fn may_be_accepted(
     Ok(charge.progress.otp_tries_left() == 0 && called_wrong < charge.progress.otp_tries)
 }
 
-/// What the rail's reply makes of the charge; `None`: nobody knows yet.
+/// What the rail's reply means for the charge. `None` if nobody knows yet.
 fn event_of(outcome: &OtpSubmitted) -> Option<Event> {
     match outcome {
         OtpSubmitted::Accepted { .. } => Some(Event::Accepted),

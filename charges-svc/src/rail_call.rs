@@ -1,9 +1,9 @@
-//! A request that ends in a rail call: who decides whether the rail is called, and what the request
-//! is told.
+//! A request that leads to a rail call: who decides whether the rail is called, and what the
+//! request is told.
 //!
-//! Promise: either the task that is about to call the rail decides, or the request that waits for it
-//! no longer, once. A request that answers "nothing was started" is right, and one that must not say
-//! so knows it.
+//! Promise: the decision is made once, either by the task that is about to call the rail or by the
+//! request that no longer waits for it. A request that answers "nothing was started" is right, and
+//! one that must not say so knows that.
 
 use std::{
     future::Future,
@@ -26,21 +26,21 @@ use crate::{
     store,
 };
 
-/// When a request is answered at the latest.
+/// Longest time until a request is answered.
 const ANSWER_BY: Duration = Duration::from_secs(9);
 
-/// A request on its way to a rail. Clones are the same one.
+/// A request on its way to a rail. Clones are the same request.
 #[derive(Clone)]
 pub struct RailCall {
     pub service: Arc<Service>,
-    /// The charge is held under it while the rail is called.
+    /// The lease that holds the charge while the rail is called.
     pub lease: Lease,
     pub started: Instant,
     gate: Gate,
 }
 
 impl RailCall {
-    /// One that begins now.
+    /// A request that begins now.
     pub fn new(service: &Arc<Service>) -> Self {
         Self {
             service: Arc::clone(service),
@@ -50,8 +50,8 @@ impl RailCall {
         }
     }
 
-    /// Calls the rail about the charge that the task holds by this claim. `None`: it is too late,
-    /// so the rail is not called.
+    /// Calls the rail about the charge that the task holds by this claim. `None` means that it was
+    /// too late and the rail was not called.
     pub async fn make<R>(&self, held: Claim, call: impl Future<Output = R>) -> Option<R> {
         let is_late = self.started.elapsed() >= START_BY
             || self.lease.term.is_over(&self.service.clock)
@@ -62,14 +62,14 @@ impl RailCall {
         Some(call.await)
     }
 
-    /// Whoever gives up, or waits no longer, asks: is it certain that the rail is not and will not
-    /// be called?
+    /// Forbids the call, for whoever gives up or no longer waits. Returns whether it is certain
+    /// that the rail has not been called and will not be.
     pub fn forbid(&self) -> bool {
         self.gate.forbid_call()
     }
 
-    /// Does the work in a task of its own. Answers by [`ANSWER_BY`], and the work goes on if that is
-    /// too early.
+    /// Does the work in a task of its own. Answers by [`ANSWER_BY`]; the work goes on if it is not
+    /// done by then.
     pub async fn answer_in_time(
         self,
         charge: ShownCharge,
@@ -85,16 +85,16 @@ impl RailCall {
         });
         match timeout_at(self.started + ANSWER_BY, outcome).await {
             Ok(Ok(told)) => told,
-            // Too late, or the task panicked. The rail is not called any more, but what is on
-            // record may not be taken back.
+            // Too late, or the task panicked. The rail will no longer be called, but the record
+            // may not have been undone.
             Ok(Err(_)) | Err(_) if self.forbid() => Err(Error::OutcomeUnknown),
             Ok(Err(_)) | Err(_) => Ok(self.service.told_late(charge).await),
         }
     }
 }
 
-/// What a request is told once the rail was called. A reply that could not be written is no failure:
-/// the rail may have what was sent, and the reconciler asks.
+/// What a request is told once the rail was called. Failing to write the reply is not a failure of
+/// the request: the rail may have what was sent, and the reconciler queries it.
 pub fn told_after(written: Result<Told>, sent: Charge) -> Result<Told> {
     written.or_else(|error| {
         tracing::error!(
@@ -106,8 +106,8 @@ pub fn told_after(written: Result<Told>, sent: Charge) -> Result<Told> {
 }
 
 impl Service {
-    /// The answer where the rail may have been called and its reply is not here: how the charge
-    /// stands. Never an error.
+    /// The answer if the rail may have been called and its reply is not here: the charge's status,
+    /// never an error.
     pub async fn told_late(&self, called: ShownCharge) -> Told {
         match self.read_charge(called.facts.transaction_id).await {
             Ok(charge) => Told::from_record(charge),
@@ -127,8 +127,9 @@ impl Service {
         Ok(found.ok_or(Error::ChargeNotFound)?.try_into()?)
     }
 
-    /// Writes what the rail's reply makes of a charge that this transaction holds, and what its
-    /// request is told. `instruction`: the network's own words to the payer.
+    /// Writes what the rail's reply means for a charge that this transaction has locked. Returns
+    /// the change and what the request is told. `instruction` is the network's own words to the
+    /// payer.
     pub async fn write_reply(
         &self,
         tx: &mut Tx,
@@ -147,7 +148,7 @@ impl Service {
     }
 }
 
-/// A gate before a rail call. Clones are the same gate.
+/// The gate in front of a rail call. Clones are the same gate.
 #[derive(Clone, Debug, Default)]
 struct Gate(Arc<OnceLock<Decision>>);
 

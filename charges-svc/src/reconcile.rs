@@ -1,12 +1,12 @@
-//! The reconciler: asks rails about charges when their time comes, and acts on the answers. Whatever
-//! the rail's own reply or an operator has not ended, ends here.
+//! The reconciler: queries rails about charges when they are due, and acts on the answers. A
+//! charge that neither the rail's own reply nor an operator has ended, ends here.
 //!
-//! Each rail has a reconciler of its own, with places and a budget of its own: one that hangs keeps
-//! no other waiting.
+//! Each rail has its own reconciler, with its own slots and budget, so that a rail that hangs does
+//! not hold up the others.
 //!
-//! Promise: an outcome that nobody knows stays unknown until the rail says. Any number of
-//! reconcilers may run; a charge is held by one at a time, and what a slow one finds is acted on
-//! only if the charge is still as it was when it was asked about.
+//! Promise: an unknown outcome stays unknown until the rail tells it. Any number of reconcilers
+//! may run. One at a time holds a charge, and what a slow one finds is acted on only if the charge
+//! is still as it was when it was claimed.
 
 use std::{future::Future, sync::Arc};
 
@@ -32,10 +32,10 @@ use crate::{
     verdict::{self, Verdict},
 };
 
-/// Queries of one rail that run at the same time.
+/// Most concurrent queries of one rail.
 const RUNNING_MAX: usize = 32;
 
-/// What asks one rail.
+/// Queries one rail.
 pub struct Reconciler {
     service: Arc<Service>,
     rail: RailName,
@@ -95,7 +95,7 @@ impl Work for Reconciler {
     }
 }
 
-/// Asks about one charge, in the trace that it came from.
+/// Queries one charge, in the trace of the request that created it.
 fn asking(service: &Arc<Service>, charge: Charge) -> impl Future<Output = ()> + use<> {
     let service = Arc::clone(service);
     let span = tracing::info_span!(
@@ -116,14 +116,14 @@ fn asking(service: &Arc<Service>, charge: Charge) -> impl Future<Output = ()> + 
 }
 
 impl Service {
-    /// Asks the rail about a charge that this process holds, and acts on the answer.
+    /// Queries the rail about a charge that this process holds, and acts on the answer.
     async fn ask(self: &Arc<Self>, claimed: &Charge) -> anyhow::Result<()> {
         let rail = self.rail_of(&claimed.facts);
         let is_taken_again = self.is_taken_again(claimed).await?;
         let asked_at = self.clock.now();
         let query = Query {
             rail_reference: claimed.facts.rail_reference,
-            // Telecel's payers give a code; the answer that asked for it may have been lost.
+            // Telecel's payers enter a code. The reply that asked for it may have been lost.
             may_want_code: claimed.timer.otp_expires_at.is_some()
                 || claimed.facts.provider == Provider::Telecel,
         };
@@ -139,8 +139,8 @@ impl Service {
         Ok(())
     }
 
-    /// One transaction: what the answer makes of the charge. Returns it if its payment request is
-    /// now to be sent once more, which `is_taken_again` allows.
+    /// Writes what follows from the answer, in one transaction. Returns what to send if the
+    /// payment request is now to go out once more, which `is_taken_again` permits.
     async fn conclude(
         &self,
         claimed: &Charge,
@@ -161,7 +161,7 @@ impl Service {
             Found::Succeeded { .. } | Found::Failed(_) | Found::Reversed
         );
         if is_end && !is_as_claimed {
-            // It is not acted on, so it must be found again.
+            // This outcome is not acted on, so it must be found again.
             store::hints::put_off(&mut tx, id, now).await?;
         } else {
             self.note_hint(&mut tx, claimed, found).await?;
@@ -170,7 +170,7 @@ impl Service {
             store::charges::mark_seen(&mut tx, id).await?;
             charge.progress.seen_at_rail = true;
         }
-        // As of the claim: whoever has taken the charge over since keeps it.
+        // The fence of our claim: whoever has taken the charge over since keeps it.
         let fence = claimed.claim.fence;
         if !is_as_claimed {
             store::charges::release(&mut tx, id, fence).await?;
@@ -188,7 +188,7 @@ impl Service {
         }
         let change = self.act(&mut tx, &charge, found, verdict).await?;
         if change.is_none() {
-            // An answer tells how things stood when it was asked for, however late it comes.
+            // An answer says how things stood when it was asked for, however late it arrives.
             let mut timer = charge.timer;
             timer.next_query_at = match found {
                 Found::Unknown => charge.query_after_silence(asked_at, timing),
@@ -203,8 +203,8 @@ impl Service {
         Ok(None)
     }
 
-    /// An answer does for every callback that came before the rail was asked. Without one, the rail
-    /// is asked again for them.
+    /// An answer settles every callback that came before the query. Without an answer, the rail is
+    /// queried again for them.
     async fn note_hint(&self, tx: &mut Tx, claimed: &Charge, found: &Found) -> Result<()> {
         let (id, seen, now) = (
             claimed.facts.transaction_id,
@@ -219,7 +219,7 @@ impl Service {
         Ok(())
     }
 
-    /// Does what the verdict says. Returns the change of the charge, if it is one.
+    /// Does what the verdict says. Returns the change to the charge, if there is one.
     async fn act(
         &self,
         tx: &mut Tx,
@@ -252,7 +252,7 @@ impl Service {
         Ok(None)
     }
 
-    /// What the rail kept of the money that it reports, if it says so; once for a charge.
+    /// Posts the fee that the rail says it kept, if any, once per charge.
     async fn post_fee(
         &self,
         tx: &mut Tx,
@@ -270,8 +270,8 @@ impl Service {
         Ok(())
     }
 
-    /// Opens an operator's case, once of its kind, and posts the money that it is about: now, or
-    /// when the rail tells how much it is.
+    /// Opens an operator's case, once of its kind, and posts its money: now, or later when the
+    /// rail says how much it is.
     pub async fn open_case(
         &self,
         tx: &mut Tx,
@@ -296,7 +296,7 @@ impl Service {
     }
 }
 
-/// Somebody must look.
+/// Logs and counts a case, which somebody must look into.
 fn warn(case_id: CaseId, charge: &Charge, kind: CaseKind) {
     tracing::error!(
         case.id = %case_id,
@@ -307,7 +307,7 @@ fn warn(case_id: CaseId, charge: &Charge, kind: CaseKind) {
     count_case(kind, 1);
 }
 
-/// So many cases of this kind were opened.
+/// Counts this many opened cases of this kind.
 pub fn count_case(kind: CaseKind, opened: u64) {
     metrics::counter!("cases_opened_total", "kind" => kind.code()).increment(opened);
 }

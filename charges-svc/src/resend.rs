@@ -1,9 +1,11 @@
-//! A payment request that goes out once more: its process died between the record and the rail's
-//! call, and the rail promises to refuse a reference's second use (design "Unknown outcomes").
+//! A payment request that goes out a second time: its process died between recording the charge
+//! and calling the rail, and the rail promises to refuse the second use of a reference (design
+//! "Unknown outcomes").
 //!
-//! Promise: once, within [`RESEND_WITHIN`], only after its session has taken the charge again and
-//! the rail has said that it knows no such payment, and only after it is durable that it goes out.
-//! Nobody was told that nothing was started: that is told of ended charges alone.
+//! Promise: this happens once, within [`RESEND_WITHIN`], only after the session has taken the
+//! charge again and the rail has said that it knows no such payment, and only after it is durable
+//! that the request goes out. Nobody was told that nothing was started, because that is told only
+//! of ended charges.
 
 use std::sync::Arc;
 
@@ -23,7 +25,7 @@ use crate::{
     tell::Opened,
 };
 
-/// A payment request that is about to go out once more.
+/// A payment request that is about to go out a second time.
 #[derive(Clone, Debug)]
 pub struct Resending {
     charge: Charge,
@@ -32,8 +34,8 @@ pub struct Resending {
 }
 
 impl Resending {
-    /// Whether it may no longer go out: the charge's timer counts on [`START_BY`], and the commit
-    /// took its time.
+    /// Whether it is too late to send it: the commit took time, and the charge's timer relies on
+    /// [`START_BY`].
     fn is_late(&self, clock: &Clock) -> bool {
         self.begun.elapsed() >= START_BY
             || clock.now().since(self.charge.facts.created_at) >= RESEND_WITHIN
@@ -42,7 +44,7 @@ impl Resending {
 }
 
 impl Service {
-    /// Step 2 again, for a charge that may be sent once more: whether its session takes it.
+    /// Step 2 again, for a charge that may be sent a second time: whether its session takes it.
     pub async fn is_taken_again(&self, charge: &Charge) -> Result<bool> {
         let timing = self.timing(self.rail_of(&charge.facts));
         if !charge.may_be_resent(self.clock.now(), timing) {
@@ -50,7 +52,8 @@ impl Service {
         }
         Ok(match self.teller.open(charge).await {
             Ok(Opened::Recorded) => true,
-            // What its process did before it died is not certain, so this is no reason to end it.
+            // It is not certain what its process did before it died, so this is no reason to end
+            // it.
             Ok(Opened::Refused) => false,
             Err(status) => {
                 tracing::warn!(
@@ -62,8 +65,8 @@ impl Service {
         })
     }
 
-    /// Notes, before it happens, that the request goes out once more, and holds the charge for
-    /// that long. `None`: it is too late, or somebody else holds it.
+    /// Records, beforehand, that the request goes out a second time, and holds the charge
+    /// meanwhile. `None` if it is too late or somebody else holds the charge.
     pub async fn begin_resend(
         &self,
         tx: &mut Tx,
@@ -95,11 +98,11 @@ impl Service {
         }))
     }
 
-    /// Sends it, while it is still ours to send.
+    /// Sends the request, if it is still ours to send.
     pub async fn resend(self: &Arc<Self>, resending: &Resending) -> Result<()> {
         let charge = &resending.charge;
         if resending.is_late(&self.clock) || !self.outlives_a_call(charge.claim) {
-            // Who holds it next asks the rail, as after any request that may have gone out.
+            // The next holder queries the rail, as after any request that may have gone out.
             return Ok(());
         }
         tracing::warn!(
@@ -108,7 +111,7 @@ impl Service {
         );
         let rail = self.rail_of(&charge.facts);
         let mut answer = rail.request_payment(&create::request(&charge.facts)).await;
-        // A word about this request alone: the first may be on its way still.
+        // A refusal is about this request alone. The first may still be on its way.
         if let Requested::Refused(_) = answer.outcome {
             answer.outcome = Requested::Unknown;
         }

@@ -1,6 +1,6 @@
-//! When a rail is asked about a charge, and when what it has not said is final. Pure: a moment
-//! follows from the charge's own times alone, so nothing has to be counted and whoever is late
-//! skips what it missed.
+//! When a rail is queried about a charge, and when its silence is final. Pure: each time follows
+//! from the charge's own times alone, so nothing is counted, and a late worker skips what it
+//! missed.
 
 use std::time::Duration;
 
@@ -9,31 +9,31 @@ use chassis::clock::Timestamp;
 /// Between two queries once the network's silence is final.
 const AFTER_WINDOW: Duration = Duration::from_secs(5 * 60);
 
-/// From here on the rail is asked less often, and an operator has a case.
+/// From this age on the rail is queried less often, and an operator gets a case.
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Between two queries after a day.
 const AFTER_DAY: Duration = Duration::from_secs(60 * 60);
 
-/// A failed charge is asked about again this long after it failed: money may come late.
+/// When to query a charge again after it failed, because money may come late.
 const AFTER_FAILURE: [Duration; 3] = [
     Duration::from_secs(60 * 60),
     DAY,
     Duration::from_secs(72 * 60 * 60),
 ];
 
-/// A look after a failure that the rail did not answer is repeated this much later.
+/// The wait before a query after a failure is repeated that the rail did not answer.
 const LOOK_AGAIN: Duration = Duration::from_secs(60 * 60);
 
-/// A rail may have forgotten a payment that ended so long ago.
+/// A rail may have forgotten a payment that ended this long ago.
 pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// A payment request goes out once more within this, from its charge's creation. Later the payer is
-/// hardly there to approve it.
+/// Oldest age of a charge whose payment request goes out a second time. Later the payer is
+/// unlikely to be there to approve it.
 pub const RESEND_WITHIN: Duration = Duration::from_secs(90);
 
-/// What is added to a network's window, as a part of it: 50 s on MTN, 30 s on Paystack. A request
-/// may still lie in the network's own queues when our connection is closed.
+/// The margin that is added to a network's window, as the divisor of that window: 50 s on MTN, 30
+/// s on Paystack. A request may still be in the network's own queues when our connection closes.
 const MARGIN_PART: u32 = 6;
 
 /// The times that decide about the charges of one rail.
@@ -45,13 +45,13 @@ pub struct Timing<'a> {
     pub approval_window: Duration,
     /// How long a code may be submitted.
     pub otp_lifetime: Duration,
-    /// Until this age a payment request that got lost may go out once more; `None`: never, since
-    /// the network does not promise to refuse the second.
+    /// Up to this age of the charge, a lost payment request may go out a second time. `None` means
+    /// never, because the network does not promise to refuse the second.
     pub resend_within: Option<Duration>,
 }
 
 impl Timing<'_> {
-    /// The first query after `now`: as the schedule says, when the network's silence is final,
+    /// The first query after `now`: by the schedule, then when the network's silence is final,
     /// then every five minutes, and every hour after a day.
     pub fn next_query(
         &self,
@@ -72,20 +72,21 @@ impl Timing<'_> {
         submitted_at + next.unwrap_or(age + AFTER_DAY)
     }
 
-    /// When the payer's time is over by the network's own clock, if the network took the payment
-    /// by `taken_by`.
+    /// When the payer's time is over by the network's own clock, if it took the payment by
+    /// `taken_by`.
     pub fn final_at(&self, taken_by: Timestamp) -> Timestamp {
         taken_by + self.approval_window + self.approval_window / MARGIN_PART
     }
 
-    /// The next look at a charge that failed, after one that the rail answered; none after three
+    /// The next query of a failed charge, after one that the rail answered. `None` after three
     /// days.
     pub fn query_after_failure(failed_at: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let looks = AFTER_FAILURE.into_iter().map(|after| failed_at + after);
         looks.filter(|look| *look > now).min()
     }
 
-    /// The same after one that it did not answer, and which therefore does not count.
+    /// Like [`Timing::query_after_failure`], after a query that the rail did not answer and which
+    /// therefore does not count.
     pub fn query_after_unanswered_look(failed_at: Timestamp, now: Timestamp) -> Timestamp {
         let again = now + LOOK_AGAIN;
         let planned = Self::query_after_failure(failed_at, now);

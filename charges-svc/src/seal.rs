@@ -1,8 +1,8 @@
 //! How postings are sealed: a hash chain over blocks of postings. Pure.
 //!
-//! Promise: two different histories of the ledger never have the same last hash. A block's hash is
-//! over everything that stands in it, each field with its length before it, and over the hash of the
-//! block before.
+//! Promise: two different histories of the ledger never have the same last hash. A block's hash
+//! covers everything in the block, each field preceded by its length, and the hash of the block
+//! before it.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,25 @@ use sha2::{Digest as _, Sha256};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-/// Says what is hashed, and how; another way gets another name.
+/// Names what is hashed, and how. A different way gets a different name.
 const FORMAT: &[u8] = b"payments ledger block 1";
 
 /// A sealed block.
 #[derive(Clone, Debug, PartialEq, Eq, FromRow)]
 pub struct Block {
-    /// From 1 on, without a gap.
+    /// Starts at 1, without gaps.
     pub number: i64,
     /// SHA-256, in hex.
     pub hash: String,
     pub sealed_at: Timestamp,
 }
 
-/// A line of a posting that is in a block, as it stands in the store.
+/// A line of a posting in a block, as it is in the store.
 #[derive(Clone, Debug, FromRow)]
 pub struct SealedLine {
     pub kind: String,
     pub subject: Uuid,
-    /// `None`, and so is the rest: the posting is gone.
+    /// `None`, like the fields below, if the posting is gone.
     pub line: Option<i64>,
     pub account: Option<String>,
     pub amount_minor: Option<i64>,
@@ -37,8 +37,8 @@ pub struct SealedLine {
     pub posted_at: Option<Timestamp>,
 }
 
-/// The hash of the block `number`, after the block with the hash `previous`; the first block has
-/// an empty one before it. The lines come in any order: the store's collation has no say in it.
+/// The hash of block `number`, after the block with the hash `previous`, which is empty for the
+/// first block. The lines may come in any order, so that the store's collation does not matter.
 pub fn hash(previous: &str, number: i64, sealed_at: Timestamp, lines: &[SealedLine]) -> String {
     let mut lines: Vec<&SealedLine> = lines.iter().collect();
     lines.sort_by_key(|line| (line.kind.as_bytes(), line.subject, line.line));
@@ -64,22 +64,22 @@ pub fn hash(previous: &str, number: i64, sealed_at: Timestamp, lines: &[SealedLi
     hex::encode(hash.finalize())
 }
 
-/// What is not there has no bytes, which no number, time or name has.
+/// A missing value has no bytes, unlike any number, time or name.
 fn bytes<const N: usize>(value: &Option<[u8; N]>) -> &[u8] {
     value.as_slice().as_flattened()
 }
 
-/// The same on every machine.
+/// A length that is encoded the same on every machine.
 fn length(count: usize) -> [u8; 8] {
     u64::try_from(count).unwrap_or(u64::MAX).to_be_bytes()
 }
 
-/// To the last digit that a store keeps.
+/// The time with every digit that a store keeps.
 fn nanoseconds(at: Timestamp) -> [u8; 16] {
     at.datetime().unix_timestamp_nanos().to_be_bytes()
 }
 
-/// Postings that do not sum to zero in each currency. Always none.
+/// Postings that do not sum to zero in each currency. There should be none.
 pub fn unbalanced(lines: &[SealedLine]) -> Vec<(String, Uuid)> {
     let mut sums: BTreeMap<(&str, Uuid, &str), i128> = BTreeMap::new();
     for line in lines {

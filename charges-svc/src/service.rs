@@ -1,9 +1,9 @@
-//! What happens to charges, and in which transaction. The ways in which a charge begins, takes a
-//! code, is asked about and is decided by operators each have a module of their own; here is what
+//! What happens to charges, and in which transaction. Creating a charge, submitting a code,
+//! querying the rail and operators' decisions each have a module of their own. This one holds what
 //! they share.
 //!
-//! Promise: everything that becomes true by a step (state, postings, event, key) is committed
-//! together or not at all, and no rail or service is called in between.
+//! Promise: everything that a step makes true (state, postings, event, key) is committed together
+//! or not at all, and no rail or service is called in between.
 
 use std::time::Duration;
 
@@ -28,25 +28,25 @@ use crate::{
     tell::Teller,
 };
 
-/// A caller's key is kept so long after its charge has ended (design: "Idempotency-Key").
+/// How long a caller's key is kept after its charge has ended (design: "Idempotency-Key").
 const KEY_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long an answer waits for sessions-svc to hear of the change (design §3, step 4).
+/// How long an answer waits for sessions-svc to learn of the change (design §3, step 4).
 const RELAY_WAIT: Duration = Duration::from_millis(300);
 
-/// Between two looks whether another relay is done with our row.
+/// How often to check whether another relay is done with our row.
 const RELAY_LOOK: Duration = Duration::from_millis(10);
 
-/// What configuration decides.
+/// The configured settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub reconcile_schedule: Vec<Duration>,
     pub otp_lifetime: Duration,
-    /// Real time. How long work of a process that died waits for another.
+    /// Real time. How long the work of a process that died waits for another.
     pub lease: Duration,
-    /// Real time. The longest that a rail call takes, with the writing of its outcome.
+    /// Real time. Longest duration of a rail call and of writing its outcome, together.
     pub call_and_write_max: Duration,
-    /// Where fees that rails keep are posted: `fees:<name>`.
+    /// Name of the account for the fees that rails keep: `fees:<name>`.
     pub fee_account: String,
 }
 
@@ -59,21 +59,21 @@ pub struct Service {
     pub settings: Settings,
     pub teller: Teller,
     pub relay: Relay,
-    /// Wake the reconcilers: a query's time was committed.
+    /// Wake the reconcilers after a query's due time was committed.
     pub reconcile_alarms: Alarms,
 }
 
-/// What a POST on a charge answers.
+/// The answer to a POST on a charge.
 #[derive(Clone, Debug)]
 pub struct Told {
     pub charge: ShownCharge,
     pub message: String,
-    /// This repeats the answer to an earlier request.
+    /// Whether this repeats the answer to an earlier request.
     pub replayed: bool,
 }
 
 impl Told {
-    /// Of a charge as it stands.
+    /// The answer for a charge as it stands.
     pub fn new(charge: ShownCharge, message: String) -> Self {
         let status = charge.status.in_answer();
         Self {
@@ -83,19 +83,19 @@ impl Told {
         }
     }
 
-    /// The rail may have been called, and nobody knows what it said.
+    /// The answer if the rail may have been called and nobody knows its reply.
     pub fn unanswered(charge: ShownCharge) -> Self {
         Self::new(charge.told(Status::Initiated), message::unanswered())
     }
 
-    /// From the record alone, whatever happened on the way.
+    /// The answer from the record alone, whatever happened on the way.
     pub fn from_record(charge: ShownCharge) -> Self {
         let message = message::of(&charge);
         Self::new(charge, message)
     }
 }
 
-/// A change that was written and waits to be committed.
+/// A change to a charge that was written in a transaction.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub charge: Charge,
@@ -103,7 +103,7 @@ pub struct Change {
 }
 
 impl Service {
-    /// A merchant's charge. Void ones are not there.
+    /// A merchant's charge. A void one is not found.
     pub async fn get_charge(
         &self,
         merchant_id: MerchantId,
@@ -124,13 +124,13 @@ impl Service {
         found.ok_or(Error::ChargeNotFound)
     }
 
-    /// What a merchant has collected and not been paid out.
+    /// What a merchant has collected and has not been paid out.
     pub async fn get_balance(&self, merchant_id: MerchantId) -> Result<Vec<Money>> {
         let mut conn = self.db.read().await?;
         Ok(store::postings::balances(&mut conn, merchant_id).await?)
     }
 
-    /// The times that decide about charges of this rail.
+    /// The times that decide about this rail's charges.
     pub fn timing(&self, rail: &Rail) -> Timing<'_> {
         Timing {
             schedule: &self.settings.reconcile_schedule,
@@ -144,14 +144,14 @@ impl Service {
         self.rails.get(charge.rail)
     }
 
-    /// Writes what an event makes of a charge that this transaction holds, with everything that
-    /// becomes true by it.
+    /// Writes the effect of an event on a charge that this transaction has locked, with everything
+    /// that becomes true by it.
     pub async fn change(&self, tx: &mut Tx, before: &Charge, event: Event) -> Result<Change> {
         let now = self.clock.now();
         let timing = self.timing(self.rail_of(&before.facts));
         let after = before.after(event, now, timing)?;
         if !store::charges::change(tx, &before.progress, &after).await? {
-            // It is locked, so this is a mistake of ours; nothing is committed.
+            // The charge is locked, so this is a bug of ours, and nothing is committed.
             return Err(Error::Illegal(crate::charge::Illegal {
                 state: before.progress.state,
                 event,
@@ -181,10 +181,12 @@ impl Service {
         })
     }
 
-    /// What settles is the truth and is not refused. But where an operator has released money of an
-    /// earlier charge of the session, the merchant is credited twice, and a person must look.
+    /// Opens a case if an operator has released the money of an earlier charge of the session. The
+    /// settlement is a fact and is not refused, but it credits the merchant twice, and a person
+    /// must decide.
     ///
-    /// Before the merchant's balance is touched, which who releases touches after the case.
+    /// Called before the merchant's balance is touched, because a release also touches the case
+    /// first.
     async fn look_for_release(&self, tx: &mut Tx, charge: &Charge, now: Timestamp) -> Result<()> {
         let is_first = charge.facts.charge_number == 1;
         if is_first || !store::cases::is_released_beside(tx, &charge.facts).await? {
@@ -203,7 +205,8 @@ impl Service {
         Err(Error::PostedBefore)
     }
 
-    /// The charge has ended: the event that tells of it is fixed here, and its key will go.
+    /// Ends a charge: lets its key expire, closes its case of an unknown outcome, and fixes the id
+    /// of its event.
     async fn end(&self, tx: &mut Tx, charge: &Charge, now: Timestamp) -> Result<Option<EventId>> {
         let id = charge.facts.transaction_id;
         store::idempotency::forget_later(tx, id, now + KEY_KEPT).await?;
@@ -211,26 +214,28 @@ impl Service {
         Ok(Some(EventId::new()))
     }
 
-    /// Whether a rail call that begins now is over, and written down, while the charge is held.
+    /// Whether a rail call that begins now will be over, and its outcome written, while the charge
+    /// is held.
     pub fn outlives_a_call(&self, claim: Claim) -> bool {
         let over_at = self.clock.latest_now() + self.settings.call_and_write_max;
         claim.lease_until.is_some_and(|until| until >= over_at)
     }
 
-    /// The charge, held until the transaction ends.
+    /// The charge, locked until the transaction ends.
     pub async fn lock(&self, tx: &mut Tx, id: ChargeId) -> Result<Charge> {
         let found = store::charges::find_locked(tx, id).await?;
         found.ok_or(Error::ChargeNotFound)
     }
 
-    /// After a commit: whoever has work by it looks for it.
+    /// After a commit: wakes those for whom the change means work, and counts a charge that has
+    /// ended.
     pub fn announce(&self, change: &Change) {
         count(&change.charge);
         self.relay.ring();
         self.reconcile_alarms.ring(change.charge.facts.rail);
     }
 
-    /// After a commit: tells sessions-svc at once, and waits a moment for it to have heard. The
+    /// After a commit: tells sessions-svc at once, and waits a moment for that to be done. The
     /// relay goes on by itself.
     pub async fn announce_now(&self, change: &Change) {
         count(&change.charge);
@@ -238,7 +243,7 @@ impl Service {
         let row = change.outbox_row;
         let telling = async {
             if !self.relay.at_once(row, RELAY_WAIT).await {
-                // The loop may have it already, and be nearly done.
+                // The relay's loop may already have it and be nearly done.
                 self.wait_until_relayed(row).await;
             }
         };

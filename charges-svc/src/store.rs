@@ -1,7 +1,7 @@
-//! All SQL of this service.
+//! All of this service's SQL.
 //!
-//! Functions that read take a connection, functions that write a transaction; what belongs
-//! together is written in one.
+//! Functions that read take a connection, functions that write take a transaction. What belongs
+//! together is written in one transaction.
 
 pub mod blocks;
 pub mod cases;
@@ -16,7 +16,7 @@ use db::{Conn, Result};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-/// Whether an outbox row is still to be relayed.
+/// Whether an outbox row has not been relayed yet.
 pub async fn is_in_outbox(conn: &mut Conn, row: Uuid) -> Result<bool> {
     let found: Option<(i64,)> = conn
         .sql("select attempts from outbox where id = $1")
@@ -26,7 +26,7 @@ pub async fn is_in_outbox(conn: &mut Conn, row: Uuid) -> Result<bool> {
     Ok(found.is_some())
 }
 
-/// How much is waiting, as far as it was counted, and since when the oldest of that.
+/// How many rows are waiting, as far as they were counted, and since when the oldest of them.
 #[derive(Clone, Copy, Debug, FromRow)]
 pub struct Backlog {
     pub count: i64,

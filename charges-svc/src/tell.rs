@@ -1,5 +1,5 @@
-//! Tells the other services how a charge stands: sessions-svc first, and only once it has
-//! acknowledged, webhooks-svc. Proto stays in here.
+//! Tells the other services a charge's status: first sessions-svc and, only once that has
+//! acknowledged, webhooks-svc. Their proto types stay in here.
 //!
 //! Promise: telling the same again changes nothing, and what is told of an ended charge is always
 //! the same.
@@ -37,7 +37,7 @@ chassis::proto_list! {
 /// How long a new charge waits for its session (design §3, step 2).
 const OPEN_MAX: Duration = Duration::from_secs(2);
 
-/// What the other services are told by.
+/// The clients of the other services, and the database.
 #[derive(Clone, Debug)]
 pub struct Teller {
     db: Db,
@@ -62,10 +62,11 @@ impl Teller {
         }
     }
 
-    /// Before the rail is called: makes a direct charge's session, or claims a hosted one's.
+    /// Before the rail is called: creates the session of a direct charge, or claims that of a
+    /// hosted one.
     pub async fn open(&self, charge: &Charge) -> Result<Opened, Refusal> {
         let Ok(shown) = ShownCharge::try_from(charge.clone()) else {
-            // No session takes a void one.
+            // No session takes a void charge.
             return Ok(Opened::Refused);
         };
         let open = Open {
@@ -84,11 +85,11 @@ impl Teller {
         }
     }
 
-    /// After a change, the relay's handler: how the charge stands now, and its event if the change
-    /// has one.
+    /// The relay's handler, after a change: tells the charge's current status, and the event if
+    /// the change has one.
     pub async fn hand_on(self, row: Row) -> anyhow::Result<()> {
         let id: ChargeId = row.subject.parse()?;
-        // Not held while others are called.
+        // The connection is not held while other services are called.
         let found = store::charges::find(&mut self.db.read().await?, id).await?;
         let charge = found.ok_or(Error::ChargeNotFound)?;
         self.tell(&charge, row.event_id.as_deref()).await
@@ -121,7 +122,8 @@ impl Teller {
     }
 }
 
-/// The session is another merchant's: it took no claim of ours, and there is none to withdraw.
+/// Whether the session is another merchant's. It took no claim of ours, so there is none to
+/// withdraw.
 fn is_anothers(status: &Refusal) -> bool {
     grpc::reason(status).as_deref() == Some(Reason::SessionMismatch.code())
 }
@@ -143,7 +145,7 @@ fn record(charge: &Charge, step: Step) -> RecordTransactionRequest {
     }
 }
 
-/// Charges of a session and changes of a charge are few.
+/// A session has few charges, and a charge few changes.
 fn small(number: i64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
@@ -173,7 +175,7 @@ fn transaction(charge: &ShownCharge) -> Transaction {
     }
 }
 
-/// What the payer was debited, where the session counts in another currency.
+/// What the payer was debited, if it settled and the session is in another currency.
 fn settlement(charge: &ShownCharge) -> Option<Settlement> {
     let rate = charge
         .facts
@@ -221,7 +223,7 @@ fn event(charge: &ShownCharge, event_id: &str, session: SessionStatus) -> Publis
     }
 }
 
-/// What the session became by this charge's end; by now another charge may be in flight in it.
+/// What the session became by this charge's end. By now another of its charges may be in flight.
 fn session_status(charge: &ShownCharge, session: SessionStatus) -> SessionStatus {
     match (charge.status, charge.facts.hosted, session) {
         (Status::Settled, _, _) => SessionStatus::Completed,

@@ -1,4 +1,5 @@
-//! What a running service does beside its work: forgets old keys, and shows how much is waiting.
+//! What a running service does beside its work: removes old keys, and measures how much is
+//! waiting.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,18 +16,18 @@ use crate::{
     store::{self, blocks},
 };
 
-/// Keys live a day, so this is soon enough.
+/// Keys live for a day, so this is often enough.
 const SWEEP_EVERY: Duration = Duration::from_secs(60 * 60);
 
-/// Keys that one transaction removes.
+/// How many keys one transaction removes.
 const SWEPT_MAX: i64 = 1_000;
 
-/// A count that is shown is cut off here: counting more may take longer than a statement may.
+/// Measured counts stop here, because counting more may take longer than a statement may.
 const COUNTED_MAX: i64 = 100_000;
 
 const MEASURE_EVERY: Duration = Duration::from_secs(15);
 
-/// Forgets old keys every hour.
+/// Removes old keys every hour.
 pub struct Sweeper {
     service: Arc<Service>,
     due: Timestamp,
@@ -49,7 +50,7 @@ impl Work for Sweeper {
             let swept = sweep_once(&self.service).await;
             swept.context("old keys are not all forgotten")?;
         }
-        // A key may go a second late, so time travel need not stop for it.
+        // A key may be removed a second late, so time travel need not stop for it.
         Ok(None)
     }
 }
@@ -65,12 +66,12 @@ async fn sweep_once(service: &Service) -> Result<()> {
     }
 }
 
-/// Shows every few seconds how much is waiting.
+/// Measures how much is waiting, every few seconds.
 pub async fn measure(service: Arc<Service>) {
     show_counters();
     let started_at = service.clock.now();
     loop {
-        // Each for itself: one that cannot be read leaves the others true.
+        // Each on its own, so that a failed one does not affect the others.
         log(measure_charges(&service).await, "open charges");
         log(measure_cases(&service).await, "open cases");
         log(measure_outbox(&service).await, "the outbox");
@@ -80,7 +81,7 @@ pub async fn measure(service: Arc<Service>) {
     }
 }
 
-/// What grows for the first time must have been seen at 0 before.
+/// Registers the counters at 0, so that their first increase is seen as one.
 fn show_counters() {
     for kind in CaseKind::ALL {
         reconcile::count_case(*kind, 0);
@@ -136,17 +137,17 @@ async fn measure_checks(service: &Service, started_at: Timestamp) -> Result<()> 
     Ok(())
 }
 
-/// How long ago a check ended; where none ever did, how long this process has waited for one.
+/// How long ago a check ended, or how long this process has waited for one if none ever did.
 fn since_check(ended_at: Option<Timestamp>, started_at: Timestamp, now: Timestamp) -> Duration {
     now.since(ended_at.unwrap_or(started_at))
 }
 
-/// Of the oldest that waits; zero where nothing does.
+/// The age of the oldest waiting item, or zero if nothing waits.
 fn age(service: &Service, oldest: Option<Timestamp>) -> Duration {
     oldest.map_or(Duration::ZERO, |oldest| service.clock.now().since(oldest))
 }
 
-/// A gauge is an f64, which is made of a u32 but not of an i64.
+/// A gauge is an `f64`, which converts from a `u32` but not from an `i64`.
 fn gauged(count: i64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -1,8 +1,8 @@
 //! What a rail's answer to a query means for a charge. Pure.
 //!
-//! Promise: money settles a charge only where the rail's reference, amount and currency are ours,
-//! and an outcome that the rail did not give is never made up. What a rail leaves open is final
-//! only once the payer's time is over by the rail's own clock.
+//! Promise: money settles a charge only if the rail's reference, amount and currency are ours, and
+//! no outcome is made up that the rail did not give. What a rail leaves open is final only once
+//! the payer's time is over by the rail's own clock.
 
 use chassis::{clock::Timestamp, failure::FailureReason, money::Money};
 
@@ -13,16 +13,16 @@ use crate::{
     schedule::{DAY, FORGOTTEN_AFTER, Timing},
 };
 
-/// What is to be done after a query.
+/// What to do after a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing is certain yet, or nothing is left to say.
+    /// Nothing is certain yet, or nothing is left to decide.
     AskAgain,
     Change(Event),
-    /// The rail has no such payment, and may be asked for it once more.
+    /// The rail has no such payment, and the request may go out once more.
     Resend,
-    /// An operator must look; the charge stays as it is. `suspense`: money that has arrived and
-    /// may not be credited to anyone yet.
+    /// An operator must decide, and the charge stays as it is. `suspense` is money that has
+    /// arrived but cannot be credited to anyone yet.
     Open {
         kind: CaseKind,
         detail: String,
@@ -30,15 +30,15 @@ pub enum Verdict {
     },
 }
 
-/// Judges what a query found that was made `now`.
+/// Judges what a query made at `now` found.
 pub fn judge(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>) -> Verdict {
     let found = heard(charge, found, now);
     match charge.progress.state {
         State::Submitting | State::Initiated | State::OtpRequired | State::OtpSubmitting => {
             match judge_open(charge, found, now, timing) {
-                // Perhaps the rail, or the way to it, is back in time.
+                // The rail, or the way to it, may be back in time for a resend.
                 Verdict::AskAgain if charge.may_be_resent(now, timing) => Verdict::AskAgain,
-                // It is asked about, so who submitted it is gone and takes its reply along.
+                // The charge is being queried, so its submitter is gone, and the reply with it.
                 Verdict::AskAgain if charge.progress.state == State::Submitting => {
                     Verdict::Change(Event::Unanswered)
                 }
@@ -74,8 +74,9 @@ pub fn judge(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>)
     }
 }
 
-/// What a query found, as far as it is an answer: a rail that has shown a reference, or called back
-/// about it, and does not know it `now` has said nothing. Long after the end it may have forgotten it.
+/// What a query found, if it is an answer at all. A rail that has shown a reference, or called
+/// back about it, and does not know it `now` has said nothing, unless the charge ended so long ago
+/// that the rail may have forgotten it.
 pub fn heard<'f>(charge: &Charge, found: &'f Found, now: Timestamp) -> &'f Found {
     let is_known = charge.progress.seen_at_rail || charge.timer.hints > 0;
     let may_be_forgotten =
@@ -116,7 +117,7 @@ fn judge_open(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>
         }
         Found::Pending | Found::Abandoned { code_wanted: false } => match charge.progress.state {
             State::Submitting | State::OtpSubmitting => Verdict::Change(Event::Accepted),
-            // The rail no longer waits for the code whose time is over.
+            // The rail no longer waits for the code, whose time is over.
             State::OtpRequired if is_code_late(charge, now) => Verdict::Change(Event::Accepted),
             _ => Verdict::AskAgain,
         },
@@ -139,12 +140,13 @@ fn judge_open(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>
 /// The rail waits for a code.
 fn judge_code_wanted(charge: &Charge, now: Timestamp, timing: Timing<'_>) -> Verdict {
     match charge.progress.state {
-        // A code of ours whose reply was lost may lie with the network until its own time is over.
+        // The network may still hold a code of ours whose reply was lost, until the network's own
+        // time is over.
         State::OtpRequired if is_code_late(charge, now) && charge.timer.is_final(now, timing) => {
             Verdict::Change(Event::Failed(FailureReason::OtpExpired))
         }
         State::OtpRequired => Verdict::AskAgain,
-        // It may not have looked at the last code yet: only its own word about that one, or the
+        // The rail may not have checked the last code yet. Only its word about that code, or the
         // end of its time, is an outcome.
         _ if charge.progress.otp_tries_left() == 0 => Verdict::AskAgain,
         _ => Verdict::Change(Event::CodeWanted),
@@ -159,7 +161,7 @@ fn is_code_late(charge: &Charge, now: Timestamp) -> bool {
 /// The rail reports a debit for an open charge.
 fn judge_money(charge: &Charge, rail_reference: &str, amount: Option<Money>) -> Verdict {
     if charge.progress.mismatched {
-        // Its money is in suspense, where an operator decides about it.
+        // Its money is in suspense, and an operator decides about it.
         return Verdict::AskAgain;
     }
     if is_ours(charge, rail_reference) && amount == Some(charge.facts.amount()) {
@@ -174,7 +176,7 @@ fn judge_money(charge: &Charge, rail_reference: &str, amount: Option<Money>) -> 
 
 fn late_money(charge: &Charge, rail_reference: &str, amount: Option<Money>) -> Verdict {
     if charge.progress.mismatched {
-        // The same money is in suspense since the rail first reported it.
+        // The same money has been in suspense since the rail first reported it.
         return Verdict::AskAgain;
     }
     Verdict::Open {

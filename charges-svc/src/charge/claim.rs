@@ -1,4 +1,4 @@
-//! Who works on a charge.
+//! Who holds a charge.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use chassis::clock::{Clock, Term, Timestamp};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-/// Who works on a charge, as it is written down; empty: nobody does.
+/// The record of who holds a charge. Empty if nobody does.
 #[derive(Clone, Copy, Debug, Default, FromRow)]
 pub struct Claim {
-    /// Real time. Until then nobody else works on the charge.
+    /// Real time. Until then nobody else may claim the charge.
     pub lease_until: Option<Timestamp>,
-    /// Only who holds it may release the charge.
+    /// Only its holder may release the charge.
     pub fence: Option<Uuid>,
 }
 
-/// The right to work on a charge, in the hands of who has it.
+/// The right to work on a charge, as its holder has it.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease {
     pub fence: Uuid,
@@ -23,7 +23,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// One that begins now, to be written after that.
+    /// A lease that begins now and is written afterwards.
     pub fn new(clock: &Clock, length: Duration) -> Self {
         Self {
             fence: Uuid::new_v4(),

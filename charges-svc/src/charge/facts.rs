@@ -1,4 +1,4 @@
-//! What is true of a charge from its first record to its last.
+//! What is true of a charge from beginning to end.
 
 use chassis::{
     clock::Timestamp,
@@ -11,20 +11,21 @@ use rails::RailName;
 use sqlx::FromRow;
 use uuid::Uuid;
 
-/// What a merchant is told is the way to pay.
+/// The payment method that merchants see.
 pub const METHOD: &str = "MOBILE_MONEY";
 
-/// What never changes once a charge is written.
+/// What never changes once a charge is recorded.
 #[derive(Clone, Debug, FromRow)]
 pub struct Facts {
     pub transaction_id: ChargeId,
     pub merchant_id: MerchantId,
-    /// For the payer's prompt. Absent where a version that kept none wrote the charge.
+    /// For the payer's prompt. Absent if the charge was written by a version that did not store
+    /// it.
     pub merchant_name: Option<String>,
     pub session_id: SessionId,
-    /// Paid at the hosted checkout: the session was there before.
+    /// Whether it is paid at the hosted checkout, so that its session existed before.
     pub hosted: bool,
-    /// Number of this charge within its session, from 1; void ones count.
+    /// Number of this charge within its session, from 1. Void charges count.
     pub charge_number: i64,
     pub tx_id_display: TxIdDisplay,
     pub reference: Reference,
@@ -35,19 +36,19 @@ pub struct Facts {
     currency: Currency,
     session_amount_minor: i64,
     session_currency: Currency,
-    /// Units of the debited currency for one unit of the session's, where those differ.
+    /// Units of the debited currency for one unit of the session's, if they differ.
     pub rate: Option<String>,
     pub provider: Provider,
     pub phone: Phone,
     pub description: Option<String>,
     pub payer_email: Option<String>,
     pub payer_name: Option<String>,
-    /// The trace of the request that began it.
+    /// The trace of the request that created it.
     pub traceparent: Option<String>,
     pub created_at: Timestamp,
 }
 
-/// What somebody wants to debit; checked when it is parsed.
+/// A requested debit, checked when it was parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewCharge {
     pub merchant_id: MerchantId,
@@ -67,13 +68,13 @@ pub struct Hosted {
     pub session_id: SessionId,
     /// In the session's currency.
     pub amount: Money,
-    /// GHS for one unit of it; absent for a GHS session.
+    /// GHS for one unit of that currency. Absent for a GHS session.
     pub rate: Option<String>,
 }
 
 impl Facts {
-    /// With every identifier that the charge will ever have. `charge_number` and `traceparent` are
-    /// set when it is written.
+    /// The facts of a new charge, with every identifier that it will ever have. `charge_number`
+    /// and `traceparent` are set when it is written.
     pub fn new(new: &NewCharge, rail: RailName, now: Timestamp) -> Self {
         let tx_id_display = TxIdDisplay::new();
         let (session_id, session_amount, rate) = match &new.hosted {
@@ -107,12 +108,12 @@ impl Facts {
         }
     }
 
-    /// What the payer is debited.
+    /// The amount debited from the payer.
     pub fn amount(&self) -> Money {
         Money::new(self.amount_minor, self.currency)
     }
 
-    /// The same as its session counts it.
+    /// The same amount in the session's currency.
     pub fn session_amount(&self) -> Money {
         Money::new(self.session_amount_minor, self.session_currency)
     }

@@ -3,25 +3,25 @@
 use chassis::{clock::Timestamp, failure::FailureReason};
 use sqlx::FromRow;
 
-/// Codes that a payer may try (design: "OTP").
+/// How many codes a payer may try (design: "OTP").
 pub const OTP_TRIES_MAX: i64 = 3;
 
 chassis::closed_list! {
     /// Where a charge stands inside this service.
     pub enum State: "a charge's state" {
-        /// Written down; the rail may have been called, and its reply is not here.
+        /// Recorded. The rail may have been called, but its reply is not here.
         Submitting = "SUBMITTING",
         /// The payer has the prompt, or may have it.
         Initiated = "INITIATED",
-        /// The rail waits for a code from the payer.
+        /// The rail is waiting for a code from the payer.
         OtpRequired = "OTP_REQUIRED",
-        /// A code is on its way to the rail; its reply is not here.
+        /// A code is on its way to the rail, whose reply is not here.
         OtpSubmitting = "OTP_SUBMITTING",
         /// The payer was debited.
         Settled = "SETTLED",
-        /// The rail says that it ends without a debit.
+        /// It ended without a debit, see `failure_reason`.
         Failed = "FAILED",
-        /// Nothing was ever sent. Never shown.
+        /// Nothing was ever sent. Shown to nobody.
         Void = "VOID",
     }
 }
@@ -40,48 +40,48 @@ chassis::closed_list! {
 
 chassis::text_column!(Status);
 
-/// What may happen to a charge.
+/// What can happen to a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Nothing was sent and nothing will be.
     Withdrawn,
-    /// The rail has the payment, or its code, and waits for the payer.
+    /// The rail has the payment, or its code, and is waiting for the payer.
     Accepted,
-    /// The rail says, in its reply, that the payer was debited: it is asked at once.
+    /// The rail's reply says that the payer was debited. The rail is queried at once.
     Approved,
-    /// The payment request may have reached the rail: only a query can tell.
+    /// The payment request may have reached the rail. Only a query can tell.
     Unanswered,
-    /// The rail refuses the reference because it has it already: only a query can tell the rest.
+    /// The rail refuses the reference because it already has it. Only a query can tell the rest.
     AlreadyKnown,
-    /// The rail waits for a code.
+    /// The rail is waiting for a code.
     CodeWanted,
     /// A code is about to be sent to the rail.
     CodeSent,
     /// The rail says that the code was wrong.
     CodeWrong,
-    /// The code did not leave us after all.
+    /// The code was not sent after all.
     CodeNotSent,
-    /// The rail says that the payer was debited what we asked for.
+    /// The rail says that it debited the payer what we asked for.
     Settled,
-    /// The rail says that it failed, or the code that the rail waits for came too late.
+    /// The rail says that the payment failed, or the code did not arrive in time.
     Failed(FailureReason),
 }
 
-/// What the state machine decides about a charge, and what it decides by.
+/// The part of a charge that the state machine reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromRow)]
 pub struct Progress {
     pub state: State,
-    /// From 1, higher at each change of state.
+    /// Starts at 1 and increases with each change of state.
     pub version: i64,
-    /// Present on FAILED alone.
+    /// Present only with FAILED.
     pub failure_reason: Option<FailureReason>,
-    /// Codes that were sent to the rail.
+    /// How many codes were sent to the rail.
     pub otp_tries: i64,
     /// The rail has shown that it knows our reference.
     pub seen_at_rail: bool,
-    /// The rail reported money for it that is not what we asked for; it cannot settle any more.
+    /// The rail reported money that is not what we asked for, so the charge can no longer settle.
     pub mismatched: bool,
-    /// When the state changed last.
+    /// When the state last changed.
     pub updated_at: Timestamp,
 }
 
@@ -94,7 +94,7 @@ pub struct Illegal {
 }
 
 impl Progress {
-    /// Of a charge that is written `now`.
+    /// The progress of a charge that is recorded `now`.
     pub fn new(now: Timestamp) -> Self {
         Self {
             state: State::Submitting,
@@ -111,7 +111,7 @@ impl Progress {
         OTP_TRIES_MAX - self.otp_tries
     }
 
-    /// Every legal transition.
+    /// Makes every legal transition, and refuses the others.
     pub fn after(self, event: Event, now: Timestamp) -> Result<Self, Illegal> {
         use State::{Failed, Initiated, OtpRequired, OtpSubmitting, Settled, Submitting, Void};
 
@@ -131,8 +131,8 @@ impl Progress {
             (Submitting, Event::Unanswered | Event::AlreadyKnown) => Ok(to(Initiated)),
             (Submitting | OtpRequired | OtpSubmitting, Event::Accepted) => Ok(to(Initiated)),
             (Submitting | OtpSubmitting, Event::Approved) => Ok(to(Initiated)),
-            // Only the rail's reply to the code itself: what it still wants may be what it has not
-            // looked at yet.
+            // Only the rail's reply to the code itself says that it was wrong. A rail that still
+            // wants a code may not have checked the last one yet.
             (OtpSubmitting, Event::CodeWrong) if self.otp_tries >= OTP_TRIES_MAX => {
                 Ok(failed(FailureReason::OtpAttemptsExceeded))
             }
@@ -162,7 +162,7 @@ impl Progress {
 }
 
 impl Event {
-    /// Whether it shows that the rail knows our reference.
+    /// Whether this event shows that the rail knows our reference.
     pub fn is_shown_by_rail(self) -> bool {
         match self {
             Self::Accepted
@@ -188,7 +188,7 @@ impl State {
         }
     }
 
-    /// What merchants see; a void charge is not there.
+    /// The status that merchants see. A void charge has none.
     pub fn shown(self) -> Option<Status> {
         match self {
             Self::Submitting | Self::Initiated | Self::OtpSubmitting => Some(Status::Initiated),
@@ -201,7 +201,7 @@ impl State {
 }
 
 impl Status {
-    /// What the answer to a POST says: it knows no SETTLED (spec §4.3).
+    /// The status in the answer to a POST, which is never SETTLED (spec §4.3).
     pub fn in_answer(self) -> Self {
         match self {
             Self::Initiated | Self::Settled => Self::Initiated,

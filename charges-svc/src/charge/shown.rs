@@ -1,6 +1,6 @@
-//! What is shown of a charge: to merchants, to payers and to the other services.
+//! What merchants, payers and the other services see of a charge.
 //!
-//! Promise: a void charge is shown to nobody. None can be made into this.
+//! Promise: nobody sees a void charge. It cannot be converted to a [`ShownCharge`].
 
 use chassis::{clock::Timestamp, failure::FailureReason};
 
@@ -10,9 +10,9 @@ use super::{Charge, Facts, OTP_TRIES_MAX, Status};
 #[derive(Clone, Debug)]
 pub struct ShownCharge {
     pub facts: Facts,
-    /// May be less than the charge has become, see [`ShownCharge::told`].
+    /// May lag behind the charge's state, see [`ShownCharge::told`].
     pub status: Status,
-    /// Present with FAILED alone.
+    /// Present only with FAILED.
     pub failure_reason: Option<FailureReason>,
     pub otp_tries: i64,
     pub otp_expires_at: Option<Timestamp>,
@@ -45,7 +45,7 @@ impl ShownCharge {
         OTP_TRIES_MAX - self.otp_tries
     }
 
-    /// The same to somebody who is told this status, whatever the charge has become.
+    /// The charge as shown to a caller who is told this status, whatever it has become.
     pub fn told(self, status: Status) -> Self {
         let failure_reason = self.failure_reason.filter(|_| status == Status::Failed);
         Self {

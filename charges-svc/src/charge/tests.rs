@@ -18,7 +18,7 @@ const REASONS: [FailureReason; 3] = [
     FailureReason::OtpExpired,
 ];
 
-/// From, event, to. What is not here is illegal.
+/// From, event, to. Everything else is illegal.
 const LEGAL: [(&str, &str, &str); 22] = [
     ("SUBMITTING", "withdrawn", "VOID"),
     ("SUBMITTING", "accepted", "INITIATED"),
@@ -44,8 +44,8 @@ const LEGAL: [(&str, &str, &str); 22] = [
     ("OTP_SUBMITTING", "failed", "FAILED"),
 ];
 
-/// What the table says, with the one rule that it cannot hold: the third try is the last, and ends
-/// the charge where the rail calls it wrong.
+/// The table, with the one rule that it cannot express: the third try is the last, and ends the
+/// charge if the rail calls it wrong.
 #[derive(Clone, Debug, PartialEq)]
 struct Model {
     state: &'static str,
@@ -109,7 +109,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// An event, and how many seconds after the one before.
+/// Events, each with the seconds since the one before it.
 fn any_history() -> impl Strategy<Value = Vec<(Event, u64)>> {
     vec((any_event(), 0..2_000_u64), 0..60)
 }
@@ -229,7 +229,7 @@ fn the_network_can_have_taken_a_payment_until_its_call_is_over() {
     let second = Duration::from_secs(1);
     let mut charge = charge();
     let start = charge.facts.created_at;
-    // It begins ten seconds after its record at the latest, and takes eight.
+    // The call begins at most ten seconds after the record and takes at most eight.
     assert_eq!(charge.timer.taken_by(), start + 18 * second);
     charge.timer.end_call(start + 4 * second);
     assert_eq!(charge.timer.taken_by(), start + 4 * second);
@@ -259,7 +259,7 @@ fn a_charge_of_a_version_that_noted_no_such_moment_waits_as_long_as_one_can() {
     let start = charge.facts.created_at;
     charge.timer.taken_by = None;
     assert_eq!(charge.timer.taken_by(), start + 18 * second);
-    // A code that such a version sent.
+    // After a code that such a version sent.
     charge.timer.taken_by = Some(start + second);
     charge.timer.submitted_at = start + 60 * second;
     assert_eq!(charge.timer.taken_by(), start + 78 * second);
@@ -291,7 +291,7 @@ fn a_payment_request_goes_out_once_more_at_most_and_its_time_starts_anew() {
     resent.timer.begin_resend(start + 40 * second);
     assert!(!resent.may_be_resent(start + 41 * second, timing()));
     assert_eq!(resent.timer.taken_by(), start + 58 * second);
-    // The reply to one of the two says nothing about the other.
+    // The reply to one request says nothing about the other.
     resent.timer.end_call(start + 41 * second);
     assert_eq!(resent.timer.taken_by(), start + 58 * second);
 }

@@ -1,8 +1,8 @@
-//! When something was sent for a charge, when the network can have taken it, and when the rail is
-//! asked next.
+//! When something was sent for a charge, by when the network can have taken it, and when the rail
+//! is queried next.
 //!
-//! Promise: the moment from which the network's own clock for the payer runs is never put too
-//! early, whoever dies when.
+//! Promise: the start of the network's own clock for the payer is never assumed too early, whoever
+//! crashes when.
 
 use std::time::Duration;
 
@@ -11,31 +11,32 @@ use sqlx::FromRow;
 
 use crate::{rail::RAIL_CALL_MAX, schedule::Timing};
 
-/// This much real time after its record the rail is called no more: a repeated request may already
-/// have been answered from the record.
+/// Longest real time from a charge's record to its rail call. Later the rail is not called: a
+/// repeated request may already have been answered from the record.
 pub const START_BY: Duration = Duration::from_secs(10);
 
-/// A rail call that is written down before it is made is over this much later.
+/// A rail call is over this long after it was recorded, which happens before it is made.
 pub const CALL_OVER_BY: Duration = START_BY.saturating_add(RAIL_CALL_MAX);
 
-/// The times that a charge runs by.
+/// The times that decide what happens to a charge and when.
 #[derive(Clone, Copy, Debug, FromRow)]
 pub struct Timer {
-    /// When the payment, or the latest code, went to the rail: its queries count from here.
+    /// When the payment, or the latest code, went to the rail. The query schedule counts from
+    /// here.
     pub submitted_at: Timestamp,
     /// See [`Timer::taken_by`].
     pub taken_by: Option<Timestamp>,
-    /// When the payment request went out once more, if it did.
+    /// When the payment request went out a second time, if it did.
     pub resent_at: Option<Timestamp>,
     pub otp_expires_at: Option<Timestamp>,
-    /// When the rail is asked next by the schedule; callbacks make it be asked besides.
+    /// When the schedule queries the rail next. Callbacks cause queries of their own.
     pub next_query_at: Option<Timestamp>,
     /// Callbacks so far. A query that began before the latest one proves nothing about it.
     pub hints: i64,
 }
 
 impl Timer {
-    /// Of a charge that is written `now`, before the rail is called.
+    /// The timer of a charge that is recorded `now`, before the rail is called.
     pub fn new(now: Timestamp, timing: Timing<'_>) -> Self {
         let taken_by = now + CALL_OVER_BY;
         Self {
@@ -49,9 +50,9 @@ impl Timer {
     }
 
     /// The latest moment at which the network can have taken the payment, or the latest code. Its
-    /// own clock for the payer starts there at the latest.
+    /// own clock for the payer starts then at the latest.
     pub fn taken_by(&self) -> Timestamp {
-        // A version that knows no such moment leaves none, or an old one, behind.
+        // A version that does not know this moment leaves it unset or outdated.
         let known = self.taken_by.filter(|taken| *taken >= self.submitted_at);
         known.unwrap_or(self.submitted_at + CALL_OVER_BY)
     }
@@ -61,20 +62,20 @@ impl Timer {
         (self.submitted_at, self.taken_by) = (now, Some(now + CALL_OVER_BY));
     }
 
-    /// The rail went on without a code: its queries count from when we learn it.
+    /// The rail went on without a code. The query schedule counts from when we learned it.
     pub fn go_on_without_code(&mut self, now: Timestamp) {
         (self.submitted_at, self.taken_by) = (now, Some(now));
     }
 
-    /// The call that hands over the payment or a code has ended: what the network has not taken
-    /// by `now` it did not get. Says nothing about a request that went out once more.
+    /// The call that hands over the payment or a code has ended: what the network has not taken by
+    /// `now` never reached it. Changes nothing once the request went out a second time.
     pub fn end_call(&mut self, now: Timestamp) {
         if self.resent_at.is_none() {
             self.taken_by = Some(self.taken_by().min(now));
         }
     }
 
-    /// The payment request is about to go out once more, as soon as that is committed.
+    /// The payment request is about to go out a second time, once this is committed.
     pub fn begin_resend(&mut self, now: Timestamp) {
         self.resent_at = Some(now);
         self.taken_by = Some(self.taken_by().max(now + CALL_OVER_BY));

@@ -1,4 +1,4 @@
-//! What callers send, checked once and never again.
+//! Parses what callers send. It is checked here, once and never again.
 
 use std::str::FromStr;
 
@@ -26,10 +26,10 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Characters of what an operator writes.
+/// Longest text that an operator may write, in characters.
 const EVIDENCE_MAX: usize = 500;
 
-/// A text that is no identifier names nothing, so it is not found.
+/// A text that is not an identifier names nothing, so the result is `not_found`.
 pub fn id<T: FromStr>(text: &str, not_found: Error) -> Result<T> {
     text.parse().map_err(|_| not_found)
 }
@@ -86,7 +86,7 @@ pub fn evidence(evidence: &str) -> Result<String> {
     text("evidence", evidence.trim().to_owned(), EVIDENCE_MAX)
 }
 
-/// Why money is released to a merchant who was credited already.
+/// Why money is released despite an objection. Only a release may have a reason.
 pub fn override_reason(closing: Closing, reason: Option<String>) -> Result<Option<String>> {
     const FIELD: &str = "override_reason";
     if closing != Closing::Release && reason.is_some() {
@@ -96,7 +96,7 @@ pub fn override_reason(closing: Closing, reason: Option<String>) -> Result<Optio
     optional(FIELD, reason, EVIDENCE_MAX)
 }
 
-/// The session that a hosted charge pays, whose amount at its rate is what is debited.
+/// The session that a hosted charge pays. Its amount at its rate must be the amount debited.
 fn hosted(session: &HostedSession, debited: Money) -> Result<Hosted> {
     let session_id: SessionId = session
         .session_id

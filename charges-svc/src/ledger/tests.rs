@@ -24,7 +24,7 @@ fn accounts(posting: &Posting) -> Vec<String> {
         .collect()
 }
 
-/// A case of this kind, of the charge.
+/// A case of this kind about the charge.
 fn case(charge: &Charge, kind: CaseKind, suspense: Option<Money>) -> Case {
     let about = (charge.facts.transaction_id, &charge.facts.reference);
     Case::new(

@@ -1,4 +1,4 @@
-//! Whatever is changed in a block changes its hash.
+//! Any change to a block changes its hash.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn sealed(lines: &[SealedLine]) -> String {
 
 #[test]
 fn a_block_keeps_its_hash_for_ever() {
-    // Written down when blocks were first sealed: a change here breaks every ledger that there is.
+    // Recorded when blocks were first sealed. A change here breaks every existing ledger.
     assert_eq!(
         sealed(&lines()),
         "0b4073e4bb2ae9c2092b93e2a37ae2d2e679861c47be9c6c576e2c762e9bc26e"
@@ -55,7 +55,7 @@ fn every_field_counts() {
         |lines| lines[0].posted_at = Some(at(6)),
         |lines| drop(lines.pop()),
         |lines| lines.push(line(3, "suspense", 1)),
-        // What one field loses the next has won.
+        // One field loses what the next gains.
         |lines| {
             (lines[0].account, lines[0].currency) = (
                 Some("rail:momo:clearingG".to_owned()),

@@ -1,4 +1,4 @@
-//! The ledger's blocks, what waits for one, and who is to seal and to check.
+//! The ledger's blocks, the postings that wait for one, and who seals and checks them.
 
 use chassis::clock::Timestamp;
 use db::{Conn, Result, Tx};
@@ -7,18 +7,18 @@ use uuid::Uuid;
 
 use crate::seal::{Block, SealedLine};
 
-/// What one replica does for all.
+/// Work that one replica does for all.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     Seal,
-    /// Looks at new blocks.
+    /// Checks new blocks.
     Check,
-    /// Looks at everything.
+    /// Checks the whole ledger.
     Whole,
 }
 
 impl Work {
-    /// As it stands in SQL.
+    /// Its name in the database.
     fn name(self) -> &'static str {
         match self {
             Self::Seal => "SEAL",
@@ -28,7 +28,8 @@ impl Work {
     }
 }
 
-/// Takes a work that was due before `due` until then. False: another replica has it, or it is done.
+/// Claims a work that is due by `due`, until `until`. Returns false if another replica has it or
+/// has done it.
 pub async fn claim(tx: &mut Tx, work: Work, due: Timestamp, until: Timestamp) -> Result<bool> {
     let claimed = tx
         .sql("update ledger_works set next_at = $3 where name = $1 and next_at <= $2")
@@ -44,9 +45,9 @@ pub async fn claim(tx: &mut Tx, work: Work, due: Timestamp, until: Timestamp) ->
 #[derive(Clone, Debug, FromRow)]
 pub struct Progress {
     pub next_at: Timestamp,
-    /// The last block that was looked at.
+    /// The last block that was checked.
     pub block: i64,
-    /// When one last came to its end.
+    /// When a check last completed.
     pub ended_at: Option<Timestamp>,
 }
 
@@ -57,7 +58,8 @@ pub async fn progress(conn: &mut Conn, work: Work) -> Result<Progress> {
         .await
 }
 
-/// Notes how far a check has come whose claim ends at `held`. False: another process has it by now.
+/// Stores the progress of a check whose claim ends at `held`. Returns false if another process has
+/// taken it over.
 pub async fn note(tx: &mut Tx, work: Work, held: Timestamp, progress: &Progress) -> Result<bool> {
     let noted = tx
         .sql(
@@ -81,7 +83,7 @@ pub async fn last(conn: &mut Conn) -> Result<Option<Block>> {
         .await
 }
 
-/// The number of the last block; 0 where there is none.
+/// The number of the last block, or 0 if there is none.
 pub async fn last_number(conn: &mut Conn) -> Result<i64> {
     let last: Option<(i64,)> = conn
         .sql("select number from blocks order by number desc limit 1")
@@ -90,7 +92,7 @@ pub async fn last_number(conn: &mut Conn) -> Result<i64> {
     Ok(last.map_or(0, |(number,)| number))
 }
 
-/// The hash of a block; empty where there is none.
+/// The hash of a block, or an empty string if there is none.
 pub async fn hash(conn: &mut Conn, number: i64) -> Result<String> {
     let found: Option<(String,)> = conn
         .sql("select hash from blocks where number = $1")
@@ -119,18 +121,18 @@ pub async fn insert(tx: &mut Tx, block: &Block) -> Result<()> {
     Ok(())
 }
 
-/// What waits to be sealed.
+/// The postings that wait to be sealed.
 #[derive(Clone, Copy, Debug, FromRow)]
 pub struct Waiting {
-    /// How many postings, as far as they were counted.
+    /// How many there are, as far as they were counted.
     pub count: i64,
-    /// Since when the oldest of those waits.
+    /// Since when the oldest of those has waited.
     pub oldest: Option<Timestamp>,
-    /// When everything that was posted before there was a queue was in it.
+    /// When everything posted before the queue existed had been queued.
     pub all_queued_at: Option<Timestamp>,
 }
 
-/// Counts up to `limit`.
+/// The postings that wait to be sealed, counted up to `limit`.
 pub async fn waiting(conn: &mut Conn, limit: i64) -> Result<Waiting> {
     conn.sql(
         "select count(*) as count, min(since) as oldest,
@@ -142,10 +144,10 @@ pub async fn waiting(conn: &mut Conn, limit: i64) -> Result<Waiting> {
     .await
 }
 
-/// Queues the next postings, up to `limit`, of those that were there before the queue. Goes on where
-/// it stopped; one that is sealed already does no harm.
+/// Queues the next postings from before the queue existed, up to `limit`, from where it last
+/// stopped. Queueing one that is already sealed does no harm.
 pub async fn queue_old(tx: &mut Tx, limit: i64, now: Timestamp) -> Result<()> {
-    // Another replica waits here.
+    // Other replicas wait here.
     let (kind, subject): (Option<String>, Option<Uuid>) = tx
         .sql("select kind, subject from ledger_works where name = 'QUEUE' for update")
         .one()
@@ -189,9 +191,9 @@ pub async fn queue_old(tx: &mut Tx, limit: i64, now: Timestamp) -> Result<()> {
     Ok(())
 }
 
-/// Takes up to `limit` postings that wait, and puts them into the block that will have this number.
-/// One that is in a block already, because it was queued twice, only stops waiting. Returns how many
-/// the block has.
+/// Moves up to `limit` waiting postings into the block that will have this number. One that is
+/// already in a block, because it was queued twice, is only removed from the queue. Returns how
+/// many postings the block has.
 pub async fn fill(tx: &mut Tx, number: i64, limit: i64) -> Result<u64> {
     let taken: Vec<(String, Uuid)> = tx
         .sql(
@@ -204,8 +206,8 @@ pub async fn fill(tx: &mut Tx, number: i64, limit: i64) -> Result<u64> {
         .all()
         .await?;
     let mut sealed = 0;
-    // One by one, each by its primary key: a join with all that is sealed takes longer with every
-    // block.
+    // One by one, each by its primary key: a join with all sealed postings would take longer with
+    // every block.
     for (kind, subject) in &taken {
         sealed += tx
             .sql(
@@ -229,7 +231,7 @@ pub struct Placed {
     pub line: SealedLine,
 }
 
-/// What stands in the blocks after `from`, up to `to`, in no order.
+/// The lines of the blocks after `from`, up to `to`, in no particular order.
 pub async fn lines(conn: &mut Conn, from: i64, to: i64) -> Result<Vec<Placed>> {
     conn.sql(
         "select sealed_postings.block, sealed_postings.kind, sealed_postings.subject,
@@ -246,7 +248,7 @@ pub async fn lines(conn: &mut Conn, from: i64, to: i64) -> Result<Vec<Placed>> {
     .await
 }
 
-/// A posting waits for its block.
+/// Queues a posting to be sealed.
 pub async fn queue(tx: &mut Tx, kind: &str, subject: Uuid, since: Timestamp) -> Result<()> {
     tx.sql(
         "insert into unsealed_postings (kind, subject, since) values ($1, $2, $3)
@@ -260,7 +262,8 @@ pub async fn queue(tx: &mut Tx, kind: &str, subject: Uuid, since: Timestamp) -> 
     Ok(())
 }
 
-/// Postings that are in no block and wait for none: nothing of ours wrote them. Always none.
+/// Postings that are in no block and not queued for one, so not written by us. There should be
+/// none.
 pub async fn unqueued(conn: &mut Conn, limit: i64) -> Result<Vec<(String, Uuid)>> {
     conn.sql(
         "select distinct kind, subject from postings

@@ -12,7 +12,7 @@ use crate::{
     charge::Facts,
 };
 
-/// Cases that one list shows; the oldest are worked on first.
+/// Longest list of cases. Operators work on the oldest first.
 const LISTED_MAX: i64 = 1_000;
 
 macro_rules! columns {
@@ -22,8 +22,8 @@ macro_rules! columns {
     };
 }
 
-/// Opens a case, or gives the one of its kind the money that it lacked, and opens it again if it was
-/// closed. `None`: the charge has or had one of this kind, and nothing was changed.
+/// Opens a case, or adds the missing money to the existing one of its kind and reopens it if it
+/// was closed. `None` if the charge already had a case of this kind and nothing was changed.
 pub async fn open(tx: &mut Tx, case: &Case) -> Result<Option<CaseId>> {
     let suspense = case.suspense();
     let opened: Option<(CaseId,)> = tx
@@ -75,7 +75,7 @@ pub async fn find(conn: &mut Conn, id: CaseId) -> Result<Option<Case>> {
     .await
 }
 
-/// Closes an open case. False: it is closed.
+/// Closes an open case. Returns false if it was already closed.
 pub async fn close(tx: &mut Tx, id: CaseId, closing: Closing, now: Timestamp) -> Result<bool> {
     let closed = tx
         .sql(
@@ -90,8 +90,8 @@ pub async fn close(tx: &mut Tx, id: CaseId, closing: Closing, now: Timestamp) ->
     Ok(closed == 1)
 }
 
-/// Whether money of another charge of the session was released to the merchant. Who is closing a
-/// case of the session just now is waited for, or waits.
+/// Whether another charge's money was released to the merchant in the same session. Anybody
+/// closing such a case at the same time goes entirely before or after this transaction.
 pub async fn is_released_beside(tx: &mut Tx, charge: &Facts) -> Result<bool> {
     let closings: Vec<(Option<String>,)> = tx
         .sql(
@@ -111,7 +111,7 @@ pub async fn is_released_beside(tx: &mut Tx, charge: &Facts) -> Result<bool> {
         .any(|(closing,)| closing.as_deref() == Some(released)))
 }
 
-/// Whether the rail took the charge's payment back, as far as a case tells.
+/// Whether the rail took the charge's payment back, according to the cases.
 pub async fn is_reversed(tx: &mut Tx, id: ChargeId) -> Result<bool> {
     let found: Option<(CaseId,)> = tx
         .sql("select case_id from cases where transaction_id = $1 and kind = $2")
@@ -122,7 +122,7 @@ pub async fn is_reversed(tx: &mut Tx, id: ChargeId) -> Result<bool> {
     Ok(found.is_some())
 }
 
-/// What was released to the merchant of the charge's suspense, of which there is one.
+/// What was released to the merchant from the charge's suspense, of which there is at most one.
 pub async fn released(tx: &mut Tx, id: ChargeId) -> Result<Option<Money>> {
     let found: Option<(i64, Currency)> = tx
         .sql(
@@ -136,7 +136,7 @@ pub async fn released(tx: &mut Tx, id: ChargeId) -> Result<Option<Money>> {
     Ok(found.map(|(minor_units, currency)| Money::new(minor_units, currency)))
 }
 
-/// The outcome that a case waited for is known.
+/// Closes the charge's case of an unknown outcome, which is now known.
 pub async fn close_unknown_outcome(tx: &mut Tx, id: ChargeId, now: Timestamp) -> Result<()> {
     tx.sql(
         "update cases set closed_at = $3, closing = 'OUTCOME_KNOWN'
@@ -150,7 +150,7 @@ pub async fn close_unknown_outcome(tx: &mut Tx, id: ChargeId, now: Timestamp) ->
     Ok(())
 }
 
-/// How many cases are open.
+/// How many cases are open, counted up to `limit`.
 pub async fn count_open(conn: &mut Conn, limit: i64) -> Result<i64> {
     let (open,) = conn
         .sql(

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::Backlog;
 use crate::charge::{Charge, Claim, Facts, Lease, Progress, ShownCharge, Timer};
 
-/// Every column of a [`Charge`], in one place, so that statements name them all.
+/// Every column of a [`Charge`], in one place, so that every statement names them all.
 macro_rules! columns {
     () => {
         "transaction_id, merchant_id, merchant_name, session_id, hosted, charge_number,
@@ -27,7 +27,7 @@ macro_rules! columns {
     };
 }
 
-/// Writes a new charge. False: its session has a charge that is open, or is being given one.
+/// Writes a new charge. Returns false if its session has an open charge or is being given one.
 pub async fn insert(tx: &mut Tx, charge: &Charge) -> Result<bool> {
     let Charge {
         facts,
@@ -87,7 +87,7 @@ pub async fn insert(tx: &mut Tx, charge: &Charge) -> Result<bool> {
     Ok(inserted == 1)
 }
 
-/// The number that a session's next charge gets. Void charges keep theirs.
+/// The number of a session's next charge. Void charges keep theirs.
 pub async fn next_number(tx: &mut Tx, session_id: SessionId) -> Result<i64> {
     let (latest,): (i64,) = tx
         .sql("select coalesce(max(charge_number), 0) from charges where session_id = $1")
@@ -109,7 +109,7 @@ pub async fn find(conn: &mut Conn, id: ChargeId) -> Result<Option<Charge>> {
     .await
 }
 
-/// The same, held against every other writer until the transaction ends.
+/// Like [`find`], and locks the charge against every other writer until the transaction ends.
 pub async fn find_locked(tx: &mut Tx, id: ChargeId) -> Result<Option<Charge>> {
     tx.sql(concat!(
         "select ",
@@ -121,7 +121,8 @@ pub async fn find_locked(tx: &mut Tx, id: ChargeId) -> Result<Option<Charge>> {
     .await
 }
 
-/// Every charge of this one's session, held likewise, in an order that is the same for all.
+/// Every charge of this one's session, locked in the same way and in an order that is the same for
+/// all.
 pub async fn lock_session(tx: &mut Tx, id: ChargeId) -> Result<Vec<Charge>> {
     tx.sql(concat!(
         "select ",
@@ -135,8 +136,8 @@ pub async fn lock_session(tx: &mut Tx, id: ChargeId) -> Result<Vec<Charge>> {
     .await
 }
 
-/// Another charge of the session for which the merchant was credited: it settled, or its money was
-/// released.
+/// Another charge of the session for which the merchant was credited: one that settled, or whose
+/// money was released.
 pub async fn find_credited_beside(tx: &mut Tx, charge: &Facts) -> Result<Option<Reference>> {
     let found: Option<(Reference,)> = tx
         .sql(
@@ -155,7 +156,7 @@ pub async fn find_credited_beside(tx: &mut Tx, charge: &Facts) -> Result<Option<
     Ok(found.map(|(reference,)| reference))
 }
 
-/// A merchant's charge as it may be shown: void ones are not there.
+/// A merchant's charge, unless it is void.
 pub async fn find_shown(
     conn: &mut Conn,
     merchant_id: MerchantId,
@@ -172,7 +173,7 @@ pub async fn find_shown(
     .await
 }
 
-/// Anybody's charge as it may be shown to operators.
+/// Any merchant's charge, for operators, unless it is void.
 pub async fn find_by_reference(conn: &mut Conn, reference: &Reference) -> Result<Option<Charge>> {
     conn.sql(concat!(
         "select ",
@@ -192,7 +193,7 @@ pub struct HostedCharge {
     pub instruction: Option<String>,
 }
 
-/// The newest hosted charge of a session that may be shown.
+/// The newest hosted charge of a session that is not void.
 pub async fn find_hosted(conn: &mut Conn, session_id: SessionId) -> Result<Option<HostedCharge>> {
     conn.sql(concat!(
         "select instruction, ",
@@ -205,7 +206,7 @@ pub async fn find_hosted(conn: &mut Conn, session_id: SessionId) -> Result<Optio
     .await
 }
 
-/// Keeps what the network asks of the payer; `None`: nothing any more.
+/// Stores what the network asks of the payer. `None` removes it.
 pub async fn keep_instruction(tx: &mut Tx, id: ChargeId, instruction: Option<&str>) -> Result<()> {
     tx.sql("update charges set instruction = $2 where transaction_id = $1")
         .bind(id)
@@ -215,8 +216,8 @@ pub async fn keep_instruction(tx: &mut Tx, id: ChargeId, instruction: Option<&st
     Ok(())
 }
 
-/// Changes a charge from `before` to `after`, and whoever worked on it is done. False: it is no
-/// longer as `before` was. Callbacks that wait are left alone, see [`super::hints`].
+/// Changes a charge from `before` to `after` and ends any claim on it. Returns false if it is no
+/// longer as in `before`. Leaves waiting callbacks alone, see [`super::hints`].
 pub async fn change(tx: &mut Tx, before: &Progress, after: &Charge) -> Result<bool> {
     let (progress, timer) = (&after.progress, &after.timer);
     let changed = tx
@@ -246,7 +247,7 @@ pub async fn change(tx: &mut Tx, before: &Progress, after: &Charge) -> Result<bo
     Ok(changed == 1)
 }
 
-/// The rail has shown that it knows our reference.
+/// Records that the rail has shown that it knows our reference.
 pub async fn mark_seen(tx: &mut Tx, id: ChargeId) -> Result<()> {
     tx.sql("update charges set seen_at_rail = true where transaction_id = $1")
         .bind(id)
@@ -255,7 +256,7 @@ pub async fn mark_seen(tx: &mut Tx, id: ChargeId) -> Result<()> {
     Ok(())
 }
 
-/// Keeps everybody else away from a charge.
+/// Writes a lease on a charge, which keeps everybody else away.
 pub async fn claim(tx: &mut Tx, id: ChargeId, lease: Lease) -> Result<Claim> {
     let claim = Claim::from(lease);
     tx.sql("update charges set lease_until = $2, fence = $3 where transaction_id = $1")
@@ -267,7 +268,7 @@ pub async fn claim(tx: &mut Tx, id: ChargeId, lease: Lease) -> Result<Claim> {
     Ok(claim)
 }
 
-/// Releases a charge that somebody else has changed meanwhile; the timer is theirs.
+/// Releases a charge that somebody else has changed meanwhile, without touching their timer.
 pub async fn release(tx: &mut Tx, id: ChargeId, fence: Option<Uuid>) -> Result<()> {
     tx.sql(
         "update charges set lease_until = null, fence = null
@@ -280,8 +281,8 @@ pub async fn release(tx: &mut Tx, id: ChargeId, fence: Option<Uuid>) -> Result<(
     Ok(())
 }
 
-/// Releases a charge whose state stays, and sets when the rail is asked next. Callbacks that wait
-/// are left alone. False: another holds it now.
+/// Releases a charge whose state stays, and sets when the rail is queried next. Leaves waiting
+/// callbacks alone. Returns false if somebody else holds the charge now.
 pub async fn release_until(
     tx: &mut Tx,
     id: ChargeId,
@@ -303,8 +304,8 @@ pub async fn release_until(
     Ok(released == 1)
 }
 
-/// Notes that the payment request goes out once more. False: another holds the charge now, or it
-/// is no longer to be sent.
+/// Records that the payment request goes out a second time. Returns false if somebody else holds
+/// the charge now or it must not be sent any more.
 pub async fn mark_resent(
     tx: &mut Tx,
     id: ChargeId,
@@ -326,7 +327,7 @@ pub async fn mark_resent(
     Ok(marked == 1)
 }
 
-/// From now on the charge cannot settle: money came for it that is not what we asked for.
+/// Keeps the charge from ever settling, because money came that is not what we asked for.
 pub async fn mark_mismatched(tx: &mut Tx, id: ChargeId) -> Result<()> {
     tx.sql("update charges set mismatched = true where transaction_id = $1")
         .bind(id)
@@ -335,7 +336,7 @@ pub async fn mark_mismatched(tx: &mut Tx, id: ChargeId) -> Result<()> {
     Ok(())
 }
 
-/// The charge that has this callback address.
+/// The charge with this callback address, unless it is void.
 pub async fn find_by_callback_token(
     conn: &mut Conn,
     rail: RailName,
@@ -353,7 +354,7 @@ pub async fn find_by_callback_token(
     Ok(found.map(|(id,)| id))
 }
 
-/// The charge that has this reference at its rail.
+/// The charge with this reference at its rail, unless it is void.
 pub async fn find_by_rail_reference(
     conn: &mut Conn,
     rail: RailName,
@@ -371,7 +372,7 @@ pub async fn find_by_rail_reference(
     Ok(found.map(|(id,)| id))
 }
 
-/// Claims by one of the two timers, which is named.
+/// The statement that claims by the named one of the two timers.
 macro_rules! claim_by {
     ($timer:literal) => {
         concat!(
@@ -394,8 +395,8 @@ macro_rules! claim_by {
     };
 }
 
-/// Claims up to `limit` charges about which this rail is to be asked and that nobody holds: first
-/// those that the rail called about, then by the schedule; the most overdue first.
+/// Claims up to `limit` charges that nobody holds and that this rail is due to be queried about:
+/// first those with a callback, then those due by the schedule, each the most overdue first.
 pub async fn claim_due(
     tx: &mut Tx,
     clock: &Clock,
@@ -426,7 +427,7 @@ pub async fn claim_due(
     Ok(claimed)
 }
 
-/// When this rail is to be asked next about a charge that nobody holds.
+/// When this rail is next due to be queried about a charge that nobody holds.
 pub async fn next_due(
     conn: &mut Conn,
     rail: RailName,

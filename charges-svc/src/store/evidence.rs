@@ -1,13 +1,14 @@
-//! What rails said about charges.
+//! What rails and operators said about charges.
 
 use chassis::{clock::Timestamp, ids::ChargeId};
 use db::{Conn, Result, Tx};
 use sqlx::FromRow;
 
-/// Different words for one outcome that are kept of one charge; more of them would only repeat.
+/// How many different wordings of one action and outcome are stored per charge. More would only
+/// repeat.
 const KEPT_MAX: i64 = 200;
 
-/// Longest text kept, in characters.
+/// Longest text stored, in characters.
 const TEXT_MAX: usize = 500;
 
 /// One thing that a rail, or an operator, said about a charge.
@@ -15,7 +16,7 @@ const TEXT_MAX: usize = 500;
 pub struct Evidence {
     pub action: String,
     pub outcome: String,
-    /// Empty where there were no words.
+    /// Empty if there were no words.
     pub rail_text: String,
     pub first_at: Timestamp,
     pub last_at: Timestamp,
@@ -23,7 +24,7 @@ pub struct Evidence {
     pub times: i64,
 }
 
-/// Keeps something that was said; the same again is counted.
+/// Stores a statement, up to a limit, or counts it if it was made before.
 pub async fn keep(
     tx: &mut Tx,
     id: ChargeId,
@@ -58,7 +59,7 @@ pub async fn keep(
     Ok(())
 }
 
-/// How often this was said.
+/// How often a charge has this action and outcome, in any words.
 pub async fn times(
     conn: &mut Conn,
     id: ChargeId,
@@ -77,7 +78,7 @@ pub async fn times(
     Ok(times)
 }
 
-/// Oldest first.
+/// A charge's evidence, oldest first.
 pub async fn list(conn: &mut Conn, id: ChargeId) -> Result<Vec<Evidence>> {
     conn.sql(
         "select action, outcome, rail_text, first_at, last_at, times

@@ -1,13 +1,13 @@
-//! Callbacks that wait for an answer of their rail.
+//! Callbacks that wait for their rail's answer to a query.
 //!
-//! Promise: nothing ends a callback but an answer to a query that began after it. Whoever writes a
-//! charge without having asked its rail leaves these columns alone. While the rail is being asked the
-//! callback is not due; if the process dies then, it is due again when the lease ends.
+//! Promise: only an answer to a query that began after a callback ends it. Whoever writes a charge
+//! without having queried its rail leaves these columns alone. During a query the callback is not
+//! due; if the process dies then, it is due again when the lease ends.
 
 use chassis::{clock::Timestamp, ids::ChargeId};
 use db::{Result, Tx};
 
-/// Makes the rail be asked at once about the charge. False: it is void.
+/// Makes the rail's query of the charge due at once. Returns false if the charge is void.
 pub async fn put(tx: &mut Tx, id: ChargeId, now: Timestamp) -> Result<bool> {
     let hinted = tx
         .sql(
@@ -21,7 +21,8 @@ pub async fn put(tx: &mut Tx, id: ChargeId, now: Timestamp) -> Result<bool> {
     Ok(hinted == 1)
 }
 
-/// When the latest callback came that waits, unless one came after those that were `seen`.
+/// When the latest waiting callback came. `None` if none waits, or if one came after the `seen`
+/// ones.
 pub async fn waiting_since(tx: &mut Tx, id: ChargeId, seen: i64) -> Result<Option<Timestamp>> {
     let found: Option<(Timestamp,)> = tx
         .sql(
@@ -35,7 +36,7 @@ pub async fn waiting_since(tx: &mut Tx, id: ChargeId, seen: i64) -> Result<Optio
     Ok(found.map(|(hinted_at,)| hinted_at))
 }
 
-/// The rail gave no answer that was of use: it is asked again for the same callback, if one waits.
+/// The rail gave no usable answer. It is queried again at `until`, if a callback still waits.
 pub async fn put_off(tx: &mut Tx, id: ChargeId, until: Timestamp) -> Result<()> {
     tx.sql(
         "update charges set hint_due_at = $2
@@ -48,8 +49,8 @@ pub async fn put_off(tx: &mut Tx, id: ChargeId, until: Timestamp) -> Result<()> 
     Ok(())
 }
 
-/// The rail has answered: whatever it called about before is done, unless a callback came after
-/// those that were `seen` when it was asked.
+/// The rail has answered, which ends the waiting callback, unless one came after those `seen` when
+/// the query began.
 pub async fn end(tx: &mut Tx, id: ChargeId, seen: i64) -> Result<()> {
     tx.sql(
         "update charges set hinted_at = null, hint_due_at = null

@@ -1,5 +1,5 @@
-//! The keys of CreateCharge, the one operation of this service that takes them (the alias and v1 of
-//! the API are one), and what was answered to the first request.
+//! The keys of CreateCharge, this service's only operation that takes them (the API's alias and v1
+//! are the same operation), and the answers to their first requests.
 
 use chassis::{clock::Timestamp, ids::ChargeId};
 use db::{Conn, Insert, Result, Tx, Update, idempotency::Keys};
@@ -17,7 +17,7 @@ pub const KEYS: Keys = db::idempotency_keys! {
     forget_at: "forget_at",
 };
 
-/// A key that was used.
+/// A used key.
 #[derive(Clone, Debug, FromRow)]
 pub struct Record {
     pub fingerprint: String,
@@ -27,7 +27,7 @@ pub struct Record {
     pub answer_message: Option<String>,
 }
 
-/// Takes a key for a charge. False: it was used before.
+/// Takes a key for a charge. Returns false if it was used before.
 pub async fn take(tx: &mut Tx, key: &Key, id: ChargeId, now: Timestamp) -> Result<bool> {
     let taken = KEYS.take(tx, key, id).bind(now).insert().await?;
     Ok(taken == Insert::Inserted)
@@ -37,7 +37,8 @@ pub async fn find(conn: &mut Conn, key: &Key) -> Result<Option<Record>> {
     KEYS.find(conn, key).await
 }
 
-/// Keeps what is answered. The first answer stays. False: there is one, or the key is free again.
+/// Stores an answer. The first one stays. Returns false if there is one already or the key is free
+/// again.
 pub async fn answer(tx: &mut Tx, id: ChargeId, status: Status, message: &str) -> Result<bool> {
     let kept = tx
         .sql(
@@ -52,7 +53,7 @@ pub async fn answer(tx: &mut Tx, id: ChargeId, status: Status, message: &str) ->
     Ok(kept == Update::Updated)
 }
 
-/// Whether somebody was answered. Nobody is until the transaction ends.
+/// Whether somebody was answered. Nobody can be until the transaction ends.
 pub async fn lock_answered(tx: &mut Tx, id: ChargeId) -> Result<bool> {
     let found: Option<(Option<Status>,)> = tx
         .sql("select answer_status from idempotency_keys where transaction_id = $1 for update")
@@ -62,17 +63,17 @@ pub async fn lock_answered(tx: &mut Tx, id: ChargeId) -> Result<bool> {
     Ok(found.is_some_and(|(answer,)| answer.is_some()))
 }
 
-/// Frees a key: nothing was started under it.
+/// Frees a key under which nothing was started.
 pub async fn free(tx: &mut Tx, id: ChargeId) -> Result<()> {
     KEYS.free(tx, id).await
 }
 
-/// The charge has ended: its key is kept until `forget_at`.
+/// Keeps the key of a charge that has ended until `forget_at`.
 pub async fn forget_later(tx: &mut Tx, id: ChargeId, forget_at: Timestamp) -> Result<()> {
     KEYS.forget_later(tx, id, forget_at).await
 }
 
-/// Removes keys whose time is over, at most `limit`. Returns how many.
+/// Removes expired keys, at most `limit`. Returns how many.
 pub async fn sweep(tx: &mut Tx, now: Timestamp, limit: i64) -> Result<u64> {
     KEYS.forget_due(tx, now, limit).await
 }

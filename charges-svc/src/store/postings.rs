@@ -23,14 +23,14 @@ pub struct Written {
 }
 
 impl Written {
-    /// Credit positive, debit negative.
+    /// Positive for a credit, negative for a debit.
     pub fn amount(&self) -> Money {
         Money::new(self.amount_minor, self.currency)
     }
 }
 
-/// Posts, and notes that the posting is to be sealed. False: there is one of this kind for the
-/// subject, and nothing was changed.
+/// Writes a posting and queues it to be sealed. Returns false if the subject already has one of
+/// this kind, and changes nothing then.
 pub async fn post(tx: &mut Tx, posting: &Posting, now: Timestamp) -> Result<bool> {
     let kind = posting.kind.code();
     let [debit, credit] = posting.lines();
@@ -55,7 +55,7 @@ pub async fn post(tx: &mut Tx, posting: &Posting, now: Timestamp) -> Result<bool
     if written == 0 {
         return Ok(false);
     }
-    // On PostgreSQL a trigger does it, for whoever posts.
+    // On PostgreSQL a trigger queues it, whoever posts.
     if !tx.is_postgres() {
         blocks::queue(tx, kind, posting.subject, now).await?;
     }
@@ -81,7 +81,8 @@ async fn add_to_balance(tx: &mut Tx, line: &Line) -> Result<()> {
     Ok(())
 }
 
-/// What a merchant has collected and not been paid out, one entry for each currency ever held.
+/// What a merchant has collected and has not been paid out, with an entry for each currency ever
+/// held.
 pub async fn balances(conn: &mut Conn, merchant_id: MerchantId) -> Result<Vec<Money>> {
     let rows: Vec<(i64, Currency)> = conn
         .sql("select amount_minor, currency from balances where account = $1 order by currency")
@@ -106,7 +107,7 @@ pub async fn list(conn: &mut Conn, id: ChargeId) -> Result<Vec<Written>> {
     .await
 }
 
-/// Whether an older version took the charge's credit back, which it posted for a case.
+/// Whether an older version, which used the case as the subject, took the charge's credit back.
 pub async fn is_reversed_for_a_case(conn: &mut Conn, id: ChargeId) -> Result<bool> {
     let found: Option<(Uuid,)> = conn
         .sql(
@@ -121,7 +122,7 @@ pub async fn is_reversed_for_a_case(conn: &mut Conn, id: ChargeId) -> Result<boo
     Ok(found.is_some())
 }
 
-/// Currencies whose postings do not sum to zero, each with its sum. Always none.
+/// Currencies whose postings do not sum to zero, each with its sum. There should be none.
 pub async fn imbalances(conn: &mut Conn) -> Result<Vec<Money>> {
     let rows: Vec<(i64, Currency)> = conn
         .sql(
@@ -136,8 +137,8 @@ pub async fn imbalances(conn: &mut Conn) -> Result<Vec<Money>> {
         .collect())
 }
 
-/// Merchants' accounts whose balance is missing, or is not the sum of what was posted to them.
-/// Always none.
+/// Merchants' accounts whose balance is missing or is not the sum of their postings, up to 100.
+/// There should be none.
 pub async fn false_balances(conn: &mut Conn) -> Result<Vec<String>> {
     let rows: Vec<(String,)> = conn
         .sql(

@@ -1,4 +1,4 @@
-//! Every answer of a rail, in every state.
+//! Every answer from a rail, in every state.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ const SCHEDULE: [Duration; 1] = [Duration::from_secs(15)];
 const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// After the record, or the code's: 18 s in which the network can take it, its 180 s, and 30 s.
+/// From the submission of the payment or the code: 18 s in which the network can take it, the
+/// network's 180 s, and a margin of 30 s.
 const FINAL: Duration = Duration::from_secs(18 + 180 + 30);
 
 fn timing() -> Timing<'static> {
@@ -24,7 +25,7 @@ fn timing() -> Timing<'static> {
     }
 }
 
-/// The same of a rail that may be asked once more.
+/// The timing of a rail to which a request may go out twice.
 fn resending() -> Timing<'static> {
     Timing {
         resend_within: Some(90 * SECOND),
@@ -61,7 +62,7 @@ fn verdict(charge: &Charge, found: &Found, age: Duration) -> Verdict {
     judge(charge, found, charge.timer.submitted_at + age, timing())
 }
 
-/// The kind of the case that is opened, and what goes to suspense, in minor units.
+/// The kind of the opened case, and what goes to suspense, in minor units.
 fn opened(verdict: &Verdict) -> Option<(CaseKind, Option<i64>)> {
     match verdict {
         Verdict::Open { kind, suspense, .. } => Some((*kind, suspense.map(Money::minor_units))),
@@ -168,7 +169,7 @@ fn a_rail_that_does_not_know_what_it_has_shown_has_said_nothing() {
     called_back.timer.hints = 1;
     for mut known in [seen, called_back] {
         assert_eq!(heard_after(&known, 3), Found::Unknown);
-        // By then it may have forgotten it.
+        // By then the rail may have forgotten it.
         assert_eq!(heard_after(&known, 7), Found::ReferenceUnknown);
         known.progress.state = State::Initiated;
         assert_eq!(heard_after(&known, 7), Found::Unknown);
@@ -218,7 +219,7 @@ fn a_request_that_got_lost_goes_out_once_more_on_the_rails_word() {
     };
     let unknown = &Found::ReferenceUnknown;
     assert_eq!(judged(&charge, unknown, 30 * SECOND), Verdict::Resend);
-    // Nobody knows: it is asked again while there is time.
+    // The rail gave no answer, so it is queried again while there is time.
     let silent = judged(&charge, &Found::Unknown, 30 * SECOND);
     assert_eq!(silent, Verdict::AskAgain);
     let unanswered = Verdict::Change(Event::Unanswered);
@@ -257,7 +258,7 @@ fn a_code_expires_only_once_no_earlier_one_can_be_accepted() {
     let start = charge.facts.created_at;
     let step =
         |charge: Charge, event, at| charge.after(event, start + at, timing()).expect("legal");
-    // Its reply was lost, and the rail has not looked at it yet.
+    // Its reply was lost, and the rail has not checked it yet.
     let sent = step(charge, Event::CodeSent, 590 * SECOND);
     let charge = step(sent, Event::CodeWanted, 600 * SECOND);
     let judged = |at| judge(&charge, &Found::OtpRequired, start + at, timing());
@@ -363,7 +364,8 @@ proptest! {
             prop_assert!(charge.after(event, now, timing()).is_ok(), "{state} {event:?}");
             match event {
                 Event::Settled => prop_assert_eq!(&found, &ours(&charge)),
-                // Never because time went by or nothing was heard, and never by our count.
+                // Never because time passed or nothing was heard, and never by our own count of
+                // tries.
                 Event::Failed(reason) => {
                     let by = match reason {
                         FailureReason::OtpExpired => state == State::OtpRequired,
@@ -390,9 +392,9 @@ proptest! {
         }
     }
 
-    /// The network's clock for the payer starts when it takes the payment, or the code, whenever
-    /// that is. Whatever it says before that clock has run out, in whatever order, it is not made
-    /// an end of.
+    /// The network's clock for the payer starts when it takes the payment or the code, whenever
+    /// that is. What it leaves open before that clock has run out never ends the charge, in
+    /// whatever order it comes.
     #[test]
     fn nothing_that_a_network_leaves_open_is_an_end_before_its_own_time(
         wants_code in any::<bool>(),
