@@ -4,7 +4,7 @@ use chassis::{failure::FailureReason, provider::Provider};
 
 use crate::charge::{Event, ShownCharge, Status};
 
-/// The message for a charge's record, which holds whatever happened on the way.
+/// The message that follows from a charge's record. It is true whatever happened on the way.
 pub fn of(charge: &ShownCharge) -> String {
     match charge.status {
         Status::Initiated | Status::Settled => approve(charge.facts.provider).to_owned(),

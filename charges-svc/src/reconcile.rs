@@ -1,11 +1,11 @@
-//! The reconciler: queries rails about charges when they are due, and acts on the answers. A
-//! charge that neither the rail's own reply nor an operator has ended, ends here.
+//! The reconciler: queries rails about charges when they are due, and acts on the answers. It ends
+//! every charge that neither the rail's own reply nor an operator has ended.
 //!
 //! Each rail has its own reconciler, with its own slots and budget, so that a rail that hangs does
 //! not hold up the others.
 //!
 //! Promise: an unknown outcome stays unknown until the rail tells it. Any number of reconcilers
-//! may run. One at a time holds a charge, and what a slow one finds is acted on only if the charge
+//! may run. One at a time holds a charge, and a slow one's answer is acted on only if the charge
 //! is still as it was when it was claimed.
 
 use std::{future::Future, sync::Arc};
@@ -296,7 +296,7 @@ impl Service {
     }
 }
 
-/// Logs and counts a case, which somebody must look into.
+/// Logs and counts a case, so that somebody looks into it.
 fn warn(case_id: CaseId, charge: &Charge, kind: CaseKind) {
     tracing::error!(
         case.id = %case_id,

@@ -22,7 +22,7 @@ const AFTER_FAILURE: [Duration; 3] = [
     Duration::from_secs(72 * 60 * 60),
 ];
 
-/// The wait before a query after a failure is repeated that the rail did not answer.
+/// A query of a failed charge that the rail did not answer is repeated this much later.
 const LOOK_AGAIN: Duration = Duration::from_secs(60 * 60);
 
 /// A rail may have forgotten a payment that ended this long ago.
@@ -32,8 +32,9 @@ pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// unlikely to be there to approve it.
 pub const RESEND_WITHIN: Duration = Duration::from_secs(90);
 
-/// The margin that is added to a network's window, as the divisor of that window: 50 s on MTN, 30
-/// s on Paystack. A request may still be in the network's own queues when our connection closes.
+/// The margin that is added to a network's window is the window divided by this: 50 s on MTN and
+/// 30 s on Paystack. A request may still be in the network's own queues when our connection
+/// closes.
 const MARGIN_PART: u32 = 6;
 
 /// The times that decide about the charges of one rail.

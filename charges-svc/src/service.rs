@@ -151,7 +151,7 @@ impl Service {
         let timing = self.timing(self.rail_of(&before.facts));
         let after = before.after(event, now, timing)?;
         if !store::charges::change(tx, &before.progress, &after).await? {
-            // The charge is locked, so this is a bug of ours, and nothing is committed.
+            // The charge is locked, so this is a bug, and nothing is committed.
             return Err(Error::Illegal(crate::charge::Illegal {
                 state: before.progress.state,
                 event,

@@ -1,4 +1,4 @@
-//! The ledger is sealed, and whatever is done to it afterwards is found.
+//! The ledger is sealed, and any later tampering is found.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::{
     world::{World, new_charge},
 };
 
-/// Settles a new charge, as far as the ledger is concerned.
+/// Posts the settlement of a new charge, without the charge.
 async fn post(bare: &Bare) -> Posting {
     let posting = ledger::settlement(&new_charge(bare.clock.now()).facts).unwrap();
     let mut tx = bare.db.begin().await.unwrap();
@@ -36,14 +36,14 @@ async fn post(bare: &Bare) -> Posting {
     posting
 }
 
-/// Seals also what does not fill a block.
+/// Seals everything, even if it does not fill a block.
 async fn seal(bare: &Bare) -> u64 {
     bare.clock.advance(Duration::from_secs(60)).await.unwrap();
     now_due(&bare.db).await;
     books::seal(&bare.db, &bare.clock).await.unwrap()
 }
 
-/// Of new blocks and, when it is due, of everything.
+/// Checks new blocks and, if that is due, the whole ledger.
 async fn check(bare: &Bare) -> Vec<Finding> {
     now_due(&bare.db).await;
     checked(&bare.db, &bare.clock).await
@@ -56,7 +56,7 @@ async fn checked(db: &Db, clock: &Clock) -> Vec<Finding> {
     findings
 }
 
-/// As if the last time were long ago.
+/// Makes every duty due, as if its last time were long ago.
 async fn now_due(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     let due = "update ledger_works set next_at = '1970-01-01T00:00:00.000Z'";
@@ -64,7 +64,7 @@ async fn now_due(db: &Db) {
     tx.commit().await.unwrap();
 }
 
-/// Six hours later.
+/// Moves the clock six hours on, when a whole check is due.
 async fn everything_is_due(bare: &Bare) {
     bare.clock
         .advance(Duration::from_secs(6 * 60 * 60))
@@ -72,7 +72,7 @@ async fn everything_is_due(bare: &Bare) {
         .unwrap();
 }
 
-/// Does what nobody may, as one whom no trigger and no role stops.
+/// Does what nobody may do, as somebody whom no trigger and no role stops.
 async fn tamper(db: &Db, statements: &[&'static str]) {
     let mut tx = db.begin().await.unwrap();
     if db.is_postgres() {
@@ -112,7 +112,7 @@ async fn what_is_posted_is_sealed_once_and_found_good() {
     );
     everything_is_due(&bare).await;
     assert_eq!(check(&bare).await, []);
-    // Until it is due again, nobody checks.
+    // No check runs until it is due again.
     for again in [
         books::check_new(&bare.db, &bare.clock).await,
         books::check_whole(&bare.db, &bare.clock).await,
@@ -185,7 +185,7 @@ async fn a_backlog_beside_a_long_history_is_sealed_and_nothing_keeps_waiting() {
             let posting = ledger::settlement(&new_charge(now).facts).unwrap();
             assert!(store::postings::post(&mut tx, &posting, now).await.unwrap());
         }
-        // What is in a block may be queued once more, before what is not.
+        // Postings that are already in a block may be queued again, before others.
         let again = "insert into unsealed_postings (kind, subject, since)
                      select kind, subject, $1 from sealed_postings limit 700";
         tx.sql(again).bind(now).run().await.unwrap();
@@ -203,7 +203,8 @@ async fn a_backlog_beside_a_long_history_is_sealed_and_nothing_keeps_waiting() {
     assert_eq!(check(&bare).await, []);
 }
 
-/// Three blocks of two postings, checked; then this is done; then everything is checked.
+/// Seals and checks three blocks of two postings, tampers with them, and returns what a whole
+/// check finds.
 async fn found_after(statements: &[&'static str]) -> Vec<Finding> {
     let bare = Bare::new().await;
     for _ in 0..3 {
@@ -216,7 +217,7 @@ async fn found_after(statements: &[&'static str]) -> Vec<Finding> {
     everything_is_due(&bare).await;
     let mut findings = check(&bare).await;
     for finding in &mut findings {
-        // As told to people, whoever it is about.
+        // Subjects are random, so the tests leave them out.
         if let Finding::Gone { subject, .. }
         | Finding::Unbalanced { subject, .. }
         | Finding::Unqueued { subject, .. } = finding
@@ -234,7 +235,7 @@ fn changed(block: i64) -> Finding {
 #[tokio::test]
 async fn a_changed_byte_is_found() {
     for tampering in [
-        // Balanced, and so found by the seal alone.
+        // It stays balanced, so only the seal exposes it.
         "update postings set amount_minor = amount_minor * 2
          where account like 'rail:%' or account like 'merchant:%'",
         "update postings set account = 'rail:momo:clearinG' where line = 1",
@@ -253,7 +254,7 @@ async fn a_changed_byte_is_found() {
 async fn a_block_that_cannot_be_read_is_found_and_hides_nothing() {
     let bare = Bare::new().await;
     if bare.db.is_postgres() {
-        // There a time is always one.
+        // PostgreSQL cannot store an unreadable time.
         return;
     }
     let found = found_after(&[
@@ -292,7 +293,7 @@ async fn a_posting_that_is_gone_or_was_put_beside_is_found() {
     };
     assert_eq!(found[..2], [changed(2), gone]);
     assert!(matches!(found[2..], [Finding::Balance { .. }]), "{found:?}");
-    // Lines beside those of a sealed posting.
+    // Lines added to a sealed posting.
     let found = found_after(&[
         "insert into postings (kind, subject, line, account, amount_minor, currency, posted_at)
          select kind, subject, line + 2, 'suspense', amount_minor, currency, posted_at
@@ -302,7 +303,7 @@ async fn a_posting_that_is_gone_or_was_put_beside_is_found() {
     ])
     .await;
     assert_eq!(found, [changed(3)]);
-    // A posting of its own.
+    // A separate posting.
     let found = found_after(&[
         "insert into postings (kind, subject, line, account, amount_minor, currency, posted_at)
          select 'FORGED', subject, line, 'suspense', amount_minor, currency, posted_at
@@ -329,7 +330,7 @@ async fn a_block_that_is_changed_or_gone_is_found() {
     let gone = |block| Finding::NoBlock { block };
     let found = found_after(&["delete from blocks where number = 2"]).await;
     assert_eq!(found, [gone(2), changed(3)]);
-    // The newest, with all that was in it: only who has seen it knows.
+    // The newest block with everything in it: only a check that saw it before can tell.
     let found = found_after(&[
         "delete from postings where (kind, subject) in (
              select kind, subject from sealed_postings where block = 3
@@ -344,7 +345,7 @@ async fn a_block_that_is_changed_or_gone_is_found() {
 #[tokio::test]
 async fn a_posting_that_nobody_queued_is_told_once_and_sealed() {
     let bare = Bare::new().await;
-    // From now on, what is not queued is a stray.
+    // From now on, a posting that is not queued is a stray.
     assert_eq!(seal(&bare).await, 0);
     let posting = post(&bare).await;
     tamper(&bare.db, &["delete from unsealed_postings"]).await;
@@ -359,7 +360,7 @@ async fn a_posting_that_nobody_queued_is_told_once_and_sealed() {
     assert_eq!(check(&bare).await, []);
 }
 
-/// As a version does that knows no queue.
+/// Posts like a version that does not know the queue.
 #[tokio::test]
 async fn what_an_older_version_posts_is_queued_by_the_database() {
     let bare = Bare::new().await;
@@ -438,7 +439,7 @@ async fn a_whole_check_that_broke_off_goes_on_and_stops_no_other() {
     assert!(failed.is_err());
     let at = "select block from ledger_works where name = 'WHOLE'";
     assert_eq!(count(&bare.db, at).await, 30);
-    // Nobody has it twice; and new blocks are looked at meanwhile.
+    // No second process gets the same check, and new blocks are checked meanwhile.
     assert_eq!(
         books::check_whole(&bare.db, &bare.clock).await.unwrap(),
         None
@@ -448,7 +449,7 @@ async fn a_whole_check_that_broke_off_goes_on_and_stops_no_other() {
     alter(back).await;
     now_due(&bare.db).await;
     let rest = books::check_whole(&bare.db, &bare.clock).await.unwrap();
-    // What was told is not told again.
+    // What was reported is not reported again.
     assert_eq!(rest, Some(Vec::new()));
     assert_eq!(count(&bare.db, at).await, 0);
     everything_is_due(&bare).await;
@@ -494,9 +495,9 @@ async fn what_was_posted_before_there_were_blocks_is_sealed_first() {
     }
     tx.commit().await.unwrap();
     db.migrate(&SCHEMA.migrations).await.unwrap();
-    // Before all of them are queued, nobody takes them for strays.
+    // Until all of them are queued, none counts as a stray.
     assert_eq!(books::check_whole(&db, &clock).await.unwrap(), None);
-    // A process queues some and stops; the next one goes on.
+    // One process queues some and stops. The next one continues.
     let mut tx = db.begin().await.unwrap();
     store::blocks::queue_old(&mut tx, 700, clock.now())
         .await
@@ -526,7 +527,7 @@ async fn a_running_service_seals_and_checks_by_itself() {
         outcome: Some(Outcome::Settled(true)),
     };
     world.operations.resolve_charge(request).await.unwrap();
-    // A block that is not full waits for others.
+    // A block that is not full waits for more postings.
     world.clock.advance(Duration::from_secs(60)).await.unwrap();
     let sealed = async || count(&world.db, "select count(*) from sealed_postings").await == 1;
     world.until("the settlement is sealed", sealed).await;
@@ -536,7 +537,7 @@ async fn a_running_service_seals_and_checks_by_itself() {
     world.until("the ledger was checked", checked).await;
 }
 
-/// The service runs as this role in every test of this file's neighbours.
+/// The service runs as this role in the tests that use [`World`].
 #[tokio::test]
 async fn the_role_that_serves_cannot_touch_what_was_posted() {
     let mut test = TestDb::new("charges-svc").await;
@@ -581,7 +582,7 @@ async fn the_role_that_serves_cannot_touch_what_was_posted() {
         let code = refused.as_database_error().and_then(|error| error.code());
         assert_eq!(code.as_deref(), Some("42501"), "{forbidden}: {refused}");
     }
-    // Nor does a table of its own that has the ledger's name let something unbalanced in.
+    // Nor does a table of its own with the ledger's name let an unbalanced posting in.
     let mut tx = db.begin().await.unwrap();
     let own = "create temporary table postings (like postings)";
     tx.sql(own).run().await.unwrap();

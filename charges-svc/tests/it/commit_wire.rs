@@ -1,5 +1,5 @@
-//! A way to PostgreSQL on which a commit can be held up: the server has everything before it, and
-//! the commit itself only once it is let go, whether or not somebody still waits for its answer.
+//! A proxy to PostgreSQL that can hold up a commit: the server gets everything before it, and the
+//! commit itself only once it is let go, whether or not anybody still waits for the answer.
 
 use std::sync::{
     Arc,
@@ -13,11 +13,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// As a simple query: its kind, its length and its text.
+/// A commit as a simple query: its type, its length and its text.
 const COMMIT: &[u8] = b"Q\0\0\0\x0bcommit\0";
 
 pub struct CommitWire {
-    /// Of the same database, through the wire.
+    /// The URL of the same database, through the proxy.
     pub url: String,
     holds: Arc<Holds>,
     stop: Shutdown,
@@ -25,15 +25,15 @@ pub struct CommitWire {
 
 #[derive(Default)]
 struct Holds {
-    /// The next commit is held.
+    /// Whether to hold the next commit.
     next: AtomicBool,
-    /// One is.
+    /// Whether a commit has been held.
     held: AtomicBool,
     let_go: Shutdown,
 }
 
 impl CommitWire {
-    /// To the server of this URL.
+    /// Starts a proxy to the server of this URL.
     pub async fn lay(url: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut near: Url = url.parse().unwrap();
@@ -87,7 +87,7 @@ async fn carry(near: TcpStream, far: TcpStream, holds: Arc<Holds>, tasks: Tasks)
     let (mut asked, mut answers) = near.into_split();
     let (mut answered, mut asks) = far.into_split();
     tasks.spawn(async move {
-        // Nobody may be left to hear it.
+        // There may be nobody left to receive it.
         tokio::io::copy(&mut answered, &mut answers).await.ok();
     });
     let mut bytes = vec![0; 64 * 1024];

@@ -1,4 +1,4 @@
-//! How charges begin, where sessions-svc cannot be reached: nothing is started, and nothing stays.
+//! Creating charges while sessions-svc cannot be reached: nothing is started, and nothing stays.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn without_sessions_svc_nothing_is_started_and_only_the_withdrawal_stays()
     let mut world = World::start().await;
     let request = request();
     for tries in 1..=2 {
-        // The same key again: the first try left none behind.
+        // The same key each time: the first try does not keep it.
         let answer = world.charges.create_charge(request.clone()).await;
         check_refusal(answer, Code::Unavailable, "NOTHING_STARTED");
         let left = left(&world).await;
@@ -79,7 +79,7 @@ async fn a_key_is_one_request_however_many_come_at_once() {
         running + reused > 0,
         "some came while the first was running"
     );
-    // One of them went to sessions-svc; another only if it came after that one was over.
+    // One of them went to sessions-svc, another only if it arrived after that one had ended.
     let left = left(&world).await;
     assert_eq!(left.void, i64::try_from(started).unwrap());
     assert_eq!((left.others, left.keys), (0, 0));
@@ -226,7 +226,7 @@ async fn a_hosted_charge_debits_its_sessions_amount_at_its_rate() {
         request.hosted = hosted(amount, rate);
         check_invalid(&mut world, request, field).await;
     }
-    // GHS 25.50 it is; only the session cannot be reached.
+    // This rate gives GHS 25.50, so the only problem is that sessions-svc cannot be reached.
     let mut request = request();
     request.hosted = hosted(usd(100), Some("25.4950"));
     let answer = world.charges.create_charge(request).await;
@@ -267,7 +267,7 @@ async fn a_session_has_one_open_charge_and_numbers_also_the_void_ones() {
     ) = (session_id, 2, true);
     assert!(store::charges::insert(&mut tx, &open).await.unwrap());
     tx.commit().await.unwrap();
-    // Now one is open, and a second is refused before anybody is asked.
+    // Now one is open, and a second is refused before sessions-svc is asked.
     request.idempotency_key = "c:another".to_owned();
     let answer = world.charges.create_charge(request).await;
     check_refusal(answer, Code::FailedPrecondition, "SESSION_NOT_PAYABLE");
@@ -275,8 +275,8 @@ async fn a_session_has_one_open_charge_and_numbers_also_the_void_ones() {
     assert_eq!((left.void, left.others, left.keys), (1, 1, 0));
 }
 
-/// Fifteen seconds after a request began, its repetition is answered from the record, and what was
-/// told so stays, however slow the first one is.
+/// Fifteen seconds after a request began, its repetition is answered from the record, and that
+/// answer stands, however slow the first request is.
 #[tokio::test]
 async fn what_a_repeated_request_was_told_does_not_become_void() {
     let world = World::start_beside(Neighbour::Silent).await;
@@ -300,7 +300,7 @@ async fn what_a_repeated_request_was_told_does_not_become_void() {
     };
     let (begun, repeated) = tokio::join!(beginning, repeating);
     let told = repeated.into_inner();
-    // A charge stands for it that was told of, so it is told how that stands.
+    // Somebody was told of its charge, so the first request gets the charge's status.
     let begun = begun.unwrap().into_inner().charge.unwrap();
     assert_eq!(begun.reference, told.charge.as_ref().unwrap().reference);
     assert_eq!(begun.status(), proto::charges::ChargeStatus::Failed);
@@ -320,13 +320,13 @@ async fn what_a_repeated_request_was_told_does_not_become_void() {
     assert_eq!(answered(&again), answered(&told), "the stored answer again");
 }
 
-/// Ten seconds after a charge was written its repetition may soon be answered from the record, so
-/// its rail is called no more, and it is not void either.
+/// Ten seconds after a charge was recorded, its repetition may soon be answered from the record.
+/// So the rail is no longer called, and the charge does not become void either.
 #[tokio::test]
 async fn a_process_that_stood_still_does_not_call_the_rail_late() {
     let mut world = World::start_beside(Neighbour::Stalling(Duration::from_secs(11))).await;
     let answer = world.charges.create_charge(request()).await;
-    // The charge that stands for it ends with an event.
+    // Its charge stays and ends with an event.
     check_refusal(answer, Code::Unavailable, "OUTCOME_UNKNOWN");
     let (state, reason): (String, Option<String>) = {
         let ended = async || {

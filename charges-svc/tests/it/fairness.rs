@@ -1,4 +1,4 @@
-//! Each rail has its own places and its own budget, and what a rail called about comes first.
+//! Each rail has its own slots and its own budget, and charges with a callback come first.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -43,7 +43,7 @@ async fn a_rail_that_hangs_takes_no_place_of_another() {
         ("momo-base-url", &momo.address()),
     ])
     .await;
-    // So many that they would hold all places for longer than a test waits.
+    // So many that they would hold all slots for longer than a test waits.
     let old = world.clock.now() - Duration::from_secs(90);
     given(&world, (0..200).map(|_| new_charge(old))).await;
     let is_hanging = async || hanging.calls().len() >= 32;
@@ -75,7 +75,7 @@ async fn what_exceeds_the_budget_is_delayed_and_not_lost() {
     };
     let all = async || asked().len() >= CHARGES;
     world.until("all were asked about", all).await;
-    // One may have been saved up. Slowness only makes it longer.
+    // One query may have been saved up. Slowness only makes this longer.
     let least = Duration::from_secs(1) * (u32::try_from(CHARGES).unwrap() - 1) / PER_SECOND;
     assert!(begun.elapsed() >= least, "{:?}", begun.elapsed());
     let asked = asked();

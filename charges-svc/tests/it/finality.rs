@@ -1,4 +1,4 @@
-//! When an outcome may be called final: by the networks' own clocks and words, never by ours.
+//! When an outcome is final: by the networks' own clocks and words, never by ours.
 
 use std::{
     sync::{Arc, Mutex},
@@ -27,7 +27,7 @@ use crate::{
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A network that says whatever was last put here, except to requests for a token.
+/// A network that answers with whatever was last set here, except to requests for a token.
 #[derive(Clone)]
 struct Says(Arc<Mutex<Reaction>>);
 
@@ -72,8 +72,8 @@ fn failed_with(charge: &Charge) -> (State, Option<FailureReason>) {
     (charge.progress.state, charge.progress.failure_reason)
 }
 
-/// Paystack's 180 s begin when it takes the request, at 18 s after our record at the latest; and
-/// it may be a little late by its own clock.
+/// Paystack's 180 s start when it takes the request, at most 18 s after our record, and by its own
+/// clock it may be a little late.
 #[tokio::test]
 async fn what_the_network_has_not_ended_is_final_only_after_its_own_time() {
     for (said, events, reason) in [
@@ -101,8 +101,8 @@ async fn what_the_network_has_not_ended_is_final_only_after_its_own_time() {
     }
 }
 
-/// Money that came at 30 h, whose callback was lost, and a network that at 72 h is away, or that asks
-/// a part of itself which has not heard of the payment.
+/// The money came at 30 h, and its callback was lost. At 72 h the network is away, or a part of it
+/// answers that has not heard of the payment.
 #[tokio::test]
 async fn a_look_after_a_failure_counts_only_once_it_is_answered() {
     for silence in [json(503, "{}"), not_found()] {
@@ -130,14 +130,14 @@ async fn look_until_answered(silence: Reaction) {
     let kinds: Vec<_> = cases.iter().map(|case| case.kind).collect();
     assert_eq!(kinds, [CaseKind::LateMoney]);
     drop(conn);
-    // It was answered after 72 h, so this was the last look.
+    // The rail answered after 72 h, so this was the last query.
     let after = world.charge(&charge.facts.reference).await;
     assert_eq!(after.timer.next_query_at, None);
     world.check_books().await;
 }
 
-/// The answer comes after an operator has ended the charge, so it decides nothing; but it tells that
-/// the rail has the payment, whatever some part of it says at the look after an hour.
+/// The answer comes after an operator has ended the charge, so it decides nothing. But it shows
+/// that the rail has the payment, whatever some part of the rail says an hour later.
 #[tokio::test]
 async fn an_answer_that_came_too_late_still_shows_the_payment() {
     let (open, gate) = watch::channel(false);
@@ -179,7 +179,7 @@ async fn an_answer_that_came_too_late_still_shows_the_payment() {
     assert_eq!(kinds, [CaseKind::LateMoney]);
 }
 
-/// A callback after the last look, while the network cannot be asked.
+/// A callback after the last query, while the network gives no answer.
 #[tokio::test]
 async fn a_callback_after_a_failure_is_followed_up_until_the_network_answers() {
     for silence in [json(503, "{}"), not_found()] {
@@ -204,7 +204,7 @@ async fn follow_up_until_answered(silence: Reaction) {
     let world = world.restart().await;
     world.clock.advance(MINUTE).await.unwrap();
     says.now(paid(&charge));
-    // Before the next look, which is an hour after the one that was not answered.
+    // Before the next scheduled query, an hour after the unanswered one.
     world.clock.advance(10 * MINUTE).await.unwrap();
     let mut conn = world.db.read().await.unwrap();
     let cases = store::cases::list_open(&mut conn).await.unwrap();
@@ -262,7 +262,8 @@ const TWO_WRONG_CODES: [Event; 5] = [
     Event::CodeWrong,
 ];
 
-/// The reply to the third code is lost. A rail that still wants one may not have looked yet.
+/// The reply to the third code is lost. A rail that still wants a code may not have checked it
+/// yet.
 #[tokio::test]
 async fn only_the_rails_own_word_ends_a_charge_after_the_third_code() {
     let says = Says::new(Reaction::Cut);
@@ -285,7 +286,7 @@ async fn only_the_rails_own_word_ends_a_charge_after_the_third_code() {
         asked.progress.state.shown(),
         Some(charges_svc::charge::Status::Initiated)
     );
-    // A fourth code is not taken.
+    // A fourth code is refused.
     let fourth = submit(&mut world, &charge).await;
     check_refusal(fourth, Code::FailedPrecondition, "CHARGE_NOT_AWAITING_OTP");
     says.now(paid(&charge));
@@ -312,7 +313,7 @@ async fn a_third_code_that_the_rail_calls_wrong_ends_the_charge() {
     assert_eq!(failed_with(&ended), (State::Failed, reason));
 }
 
-/// The rail calls two codes wrong, and may accept the one whose reply was lost.
+/// The rail calls two codes wrong, but may still accept the one whose reply was lost.
 #[tokio::test]
 async fn a_third_wrong_code_does_not_end_a_charge_whose_first_may_be_accepted() {
     let says = Says::new(Reaction::Cut);
@@ -336,7 +337,7 @@ async fn a_third_wrong_code_does_not_end_a_charge_whose_first_may_be_accepted() 
     assert_eq!(settled.progress.state, State::Settled);
 }
 
-/// The network gives the payer up, though it would still take a code.
+/// The network gives up on the payer, though it would still take a code.
 #[tokio::test]
 async fn a_third_code_without_a_reply_ends_with_the_networks_own_time() {
     let says = Says::new(Reaction::Cut);
@@ -367,7 +368,8 @@ async fn a_third_code_without_a_reply_ends_with_the_networks_own_time() {
     assert_eq!(failed_with(&ended), (State::Failed, reason));
 }
 
-/// Of MTN, an unknown reference is final as late as anywhere else once nobody may send it again.
+/// Once a request may no longer be sent again, an unknown reference at MTN is final as late as
+/// anywhere else.
 #[tokio::test]
 async fn mtns_longer_time_counts_too() {
     let not_found = json(404, r#"{"code":"RESOURCE_NOT_FOUND","message":"x"}"#);

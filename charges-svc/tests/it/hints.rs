@@ -1,5 +1,5 @@
-//! A callback makes the rail be asked, and is done only with an answer to a question that was asked
-//! after it: whatever is written in between by whoever did not ask.
+//! A callback causes a query and ends only with an answer to a query that began after it, whatever
+//! those who did not query write in between.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
     world::{World, new_momo_charge, timing},
 };
 
-/// MTN's callback: its address is the secret.
+/// MTN's callback, whose address is the secret.
 fn callback(charge: &Charge) -> ReceiveCallbackRequest {
     ReceiveCallbackRequest {
         rail: "momo".to_owned(),
@@ -53,7 +53,7 @@ async fn queries(world: &World, charge: &Charge) -> i64 {
         .sum()
 }
 
-/// Says that the payer was debited, once it is asked again.
+/// The rail's answer that the payer was debited.
 fn success(charge: &Charge) -> String {
     format!(
         r#"{{"amount":"25.50","currency":"GHS","externalId":"{}","status":"SUCCESSFUL"}}"#,
@@ -61,8 +61,8 @@ fn success(charge: &Charge) -> String {
     )
 }
 
-/// The rail is away when the callback comes. An operator, who has not asked the rail either, ends
-/// the charge; the next look at it would be due in an hour.
+/// The rail is away when the callback comes. An operator, who has not queried the rail either,
+/// ends the charge. Its next query would be due in an hour.
 #[tokio::test]
 async fn an_operator_who_ends_a_charge_does_not_end_its_callback() {
     let answer = std::sync::Arc::new(std::sync::Mutex::new(json(500, "{}")));
@@ -92,7 +92,7 @@ async fn an_operator_who_ends_a_charge_does_not_end_its_callback() {
     world.until("the money was found", is_found).await;
 }
 
-/// Whatever is written by somebody who knew of the callback, and had not asked the rail.
+/// Whatever is written by somebody who knew of the callback but had not queried the rail.
 #[tokio::test]
 async fn nobody_who_did_not_ask_ends_a_callback() {
     let (mut world, failed) = (World::start().await, FailureReason::PayerDeclined);
@@ -109,7 +109,7 @@ async fn nobody_who_did_not_ask_ends_a_callback() {
         let charge = given(&world, events).await;
         let held = crate::world::lease(&world.clock);
         let mut tx = world.db.begin().await.unwrap();
-        // So that the reconciler leaves it alone meanwhile.
+        // This keeps the reconciler away meanwhile.
         store::charges::claim(&mut tx, charge.facts.transaction_id, held)
             .await
             .unwrap();
@@ -131,7 +131,7 @@ async fn nobody_who_did_not_ask_ends_a_callback() {
     }
 }
 
-/// A rail that gives no answer is asked again, each time after twice as long, and not in a circle.
+/// A rail that gives no answer is queried again with doubling waits, not in a tight loop.
 #[tokio::test]
 async fn a_callback_that_gets_no_answer_is_not_done_and_no_storm() {
     let mut world = World::start().await;
@@ -148,7 +148,7 @@ async fn a_callback_that_gets_no_answer_is_not_done_and_no_storm() {
     let asked = async || queries(&world, &charge).await > 0;
     world.until("the rail was asked", asked).await;
     world.clock.advance(Duration::from_secs(600)).await.unwrap();
-    // Without the callback the first look would be due in an hour.
+    // Without the callback the first query would be due in an hour.
     let asked = queries(&world, &charge).await;
     assert!((5..=20).contains(&asked), "{asked}");
     assert_eq!(
@@ -171,7 +171,7 @@ async fn a_callback_is_done_with_an_answer() {
     }
     let asked = async || queries(&world, &charge).await > 0;
     world.until("the rail was asked", asked).await;
-    // Short of the schedule's first query.
+    // Stops short of the schedule's first query.
     world.clock.advance(Duration::from_secs(10)).await.unwrap();
     assert!(queries(&world, &charge).await <= 3);
 }

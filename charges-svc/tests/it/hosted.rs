@@ -1,4 +1,4 @@
-//! What the checkout's page is told about a session's charge.
+//! What the checkout page learns about a session's charge.
 
 use charges_svc::{
     charge::{Charge, Event},

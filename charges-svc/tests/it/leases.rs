@@ -33,7 +33,7 @@ use crate::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Of a replica whose host's clock is off by so much.
+/// The clock of a replica whose host's clock is off by this much.
 fn clock_off_by(skew_ms: i64) -> Clock {
     Clock::simulated(Clock::system().host_now(), skew_ms, 0)
 }
@@ -75,7 +75,7 @@ struct Replicas {
 }
 
 impl Replicas {
-    /// `None` on SQLite: one host has one clock.
+    /// `None` on SQLite, where one host has one clock.
     async fn off_by(offset_ms: i64, others_ms: i64) -> Option<Self> {
         let database = TestDb::new("charges-svc").await;
         let (clock, others) = (clock_off_by(offset_ms), clock_off_by(others_ms));
@@ -92,7 +92,7 @@ impl Replicas {
         })
     }
 
-    /// One charge that is due, taken, and one that is due in 15 s.
+    /// Writes one charge that is due, which we claim, and one that is due in 15 s.
     async fn take_one_of_two(&self) {
         insert(&self.db, &new_charge(self.clock.now() - MINUTE)).await;
         insert(&self.db, &new_charge(self.clock.now())).await;
@@ -122,7 +122,7 @@ async fn a_host_that_leaps_takes_nothing_from_others_and_nothing_early() {
     assert_eq!(claim(&replicas.others_db, &replicas.others).await, 0);
 }
 
-/// A service whose calls to sessions-svc arrive once the gate is opened.
+/// A service whose calls to sessions-svc arrive only once the gate is open.
 struct Gated {
     charges: ChargesClient<Channel>,
     clock: Clock,
@@ -181,8 +181,8 @@ impl Gated {
         }
     }
 
-    /// As if the machine had been suspended for a minute, which only the wall clock shows. The
-    /// reconciler has nothing to do with it: it is not yet due.
+    /// Acts as if the machine had been suspended for a minute, which only the wall clock shows.
+    /// Makes the charge due later, to keep the reconciler out of it.
     async fn suspend(&self) {
         let mut tx = self.db.begin().await.unwrap();
         let later = self.clock.now() + 10 * MINUTE;

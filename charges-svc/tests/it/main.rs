@@ -1,4 +1,4 @@
-//! charges-svc through its doors.
+//! Tests of charges-svc through its interfaces.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! What operators do, and what becomes of the money.
+//! What operators do, and what happens to the money.
 
 use charges_svc::{
     case::{Case, CaseKind},
@@ -44,7 +44,7 @@ async fn balance(world: &mut World, charge: &Charge) -> Vec<proto::money::Money>
         .available
 }
 
-/// A case with money in suspense, as the reconciler opens it.
+/// A case, with its money in suspense if there is any, as the reconciler opens it.
 async fn given_case(world: &World, charge: &Charge, kind: CaseKind, money: Option<Money>) -> Case {
     let mut tx = world.db.begin().await.unwrap();
     let about = (charge.facts.transaction_id, &charge.facts.reference);
@@ -255,7 +255,7 @@ async fn open_cases(world: &mut World) -> Vec<proto::charges::Case> {
     listed.unwrap().into_inner().cases
 }
 
-/// A session whose first charge failed, and whose money came all the same.
+/// A session whose first charge failed, but whose money came later.
 async fn given_late_money(world: &World) -> (Charge, Case) {
     let failed = world.given_charge(&[Event::Accepted, LATE]).await;
     let money = Money::new(2550, Currency::GHS);
@@ -313,14 +313,14 @@ async fn a_charge_that_settles_after_a_release_opens_a_case() {
     close(&mut world, &case, Action::Release).await.unwrap();
     let request = resolve(&second, Outcome::Settled(true));
     world.operations.resolve_charge(request).await.unwrap();
-    // The truth is not refused, and the merchant holds the money twice.
+    // The settlement is a fact and is not refused, so the merchant is credited twice.
     assert_eq!(balance(&mut world, &failed).await, [ghs(5100)]);
     let [opened] = &open_cases(&mut world).await[..] else {
         panic!("one case is open");
     };
     assert_eq!(opened.reference, second.facts.reference.to_string());
     assert_eq!(opened.kind(), proto::charges::CaseKind::CreditedTwice);
-    // The payer is paid back what the second charge took, and so the merchant keeps the first.
+    // The payer gets back what the second charge took, and the merchant keeps the first.
     let request = CloseCaseRequest {
         case_id: opened.case_id.clone(),
         action: Action::Refund.into(),
@@ -387,7 +387,7 @@ async fn a_reason_to_override_is_evidence_only_where_something_was_overridden() 
     assert_eq!(shown.into_inner().evidence, []);
 }
 
-/// However they meet: credited once, or a case is open.
+/// However they interleave, the merchant is credited once or a case is open.
 #[tokio::test]
 async fn a_release_and_a_settlement_at_once_never_credit_twice_unseen() {
     let mut world = World::start().await;
@@ -436,7 +436,7 @@ async fn a_credit_is_taken_back_once_whatever_its_cases_say() {
     world.check_books().await;
 }
 
-/// The version before this one posted it for the case.
+/// The older version used the case as the posting's subject.
 #[tokio::test]
 async fn what_an_older_version_took_back_is_not_taken_back_again() {
     let mut world = World::start().await;
@@ -573,7 +573,7 @@ async fn what_is_not_there_or_makes_no_sense_is_refused() {
         Code::NotFound,
         "CASE_NOT_FOUND",
     );
-    // Another merchant's charge is as unknown as none.
+    // Another merchant's charge is as unknown as one that does not exist.
     let get = GetChargeRequest {
         merchant_id: chassis::ids::MerchantId::new().to_string(),
         reference: charge.facts.reference.to_string(),

@@ -74,7 +74,7 @@ async fn no_outcome_is_made_up_and_an_operator_has_a_case_after_a_day() {
     let charge = world
         .given_old_charge(&[Event::Unanswered], almost_a_day)
         .await;
-    // So that the reconciler knows of it before time moves.
+    // The reconciler learns of it before time moves.
     let world = world.restart().await;
     world
         .clock
@@ -100,7 +100,7 @@ async fn no_outcome_is_made_up_and_an_operator_has_a_case_after_a_day() {
         .await
         .unwrap();
     assert_eq!(evidence.len(), 1, "the same answer again is counted");
-    // At the start, every 5 minutes (23:53, 23:58), at the day, and an hour later.
+    // At the start, every 5 minutes (23:53, 23:58), after a day, and an hour later.
     assert_eq!(evidence[0].times, 5);
 }
 
@@ -202,7 +202,7 @@ async fn a_callback_is_acknowledged_once_the_rail_is_certain_to_be_asked() {
             shown.evidence.iter().any(|said| said.action == "query")
         })
         .await;
-    // It said nothing, so nothing changed but the count.
+    // The rail said nothing, so only the count changed.
     let after = world.charge(&charge.facts.reference).await;
     assert_eq!(
         (after.progress.state, after.timer.hints),
@@ -239,7 +239,8 @@ async fn callbacks_that_are_not_the_rails_are_refused() {
     ] {
         check_refusal(world.charges.receive_callback(request).await, code, reason);
     }
-    // The rail's own, about a payment that is not ours: it need not send it again.
+    // The rail's own callback about a payment that is not ours is accepted, so that it is not sent
+    // again.
     let request = callback("paystack", CALLBACK_TOKEN, &unknown, signed(&unknown));
     world.charges.receive_callback(request).await.unwrap();
 }

@@ -1,5 +1,5 @@
-//! A process that died between the record and the rail's call: MTN is asked once more, under the
-//! same reference, which it takes once.
+//! A process that died between recording a charge and calling the rail: MTN gets the request
+//! again, under the same reference, which it takes only once.
 
 use std::{
     sync::{
@@ -32,8 +32,8 @@ fn unavailable() -> Reaction {
     json(503, r#"{"code":"SERVICE_UNAVAILABLE","message":"x"}"#)
 }
 
-/// An MTN that knows nothing before it is asked for the payment, which it answers so, and has the
-/// money at once if it takes it.
+/// An MTN that answers payment requests with `reaction`, knows no payment before it accepts one,
+/// and then has the money at once.
 async fn mtn(reaction: Reaction) -> Network {
     let taken = Arc::new(AtomicBool::new(false));
     Network::with_tokens(move |seen| {
@@ -88,7 +88,7 @@ async fn the_same_request_goes_out_once_more_and_the_sale_is_made() {
     world.check_books().await;
 }
 
-/// While sessions-svc is away, nothing is sent; there is still time when it is back.
+/// While sessions-svc is away, nothing is sent. When it is back, there is still time.
 #[tokio::test]
 async fn nothing_goes_out_before_the_session_has_taken_the_charge() {
     let network = mtn(empty(202)).await;
@@ -106,7 +106,8 @@ async fn nothing_goes_out_before_the_session_has_taken_the_charge() {
     assert_eq!(settled.progress.state, State::Settled);
 }
 
-/// The session was ended in between. Whether the first process had sent it is not certain.
+/// The session has ended meanwhile. It is not certain whether the first process had sent the
+/// request.
 #[tokio::test]
 async fn a_session_that_takes_the_charge_no_more_keeps_it_from_being_sent() {
     let network = mtn(empty(202)).await;
@@ -142,7 +143,7 @@ async fn after_ninety_seconds_nothing_goes_out_any_more() {
     assert_eq!(sent(&network), 0);
 }
 
-/// Paystack does not promise to refuse the second.
+/// Paystack does not promise to refuse the second request.
 #[tokio::test]
 async fn no_other_rail_is_asked_twice() {
     let network = Network::start(|_| {
@@ -170,7 +171,7 @@ async fn no_other_rail_is_asked_twice() {
     );
 }
 
-/// The second process dies as well, before or after it sent.
+/// The second process dies as well, before or after sending.
 #[tokio::test]
 async fn a_second_crash_sends_nothing_again() {
     let network = mtn(empty(202)).await;
@@ -185,7 +186,7 @@ async fn a_second_crash_sends_nothing_again() {
     assert_eq!(open.progress.state, State::Initiated);
 }
 
-/// As a process does right before it sends once more.
+/// What a process writes right before it sends the request again.
 async fn mark_resent(world: &World, charge: &Charge) {
     let mut tx = world.db.begin().await.unwrap();
     let marked = tx
@@ -199,7 +200,8 @@ async fn mark_resent(world: &World, charge: &Charge) {
     tx.commit().await.unwrap();
 }
 
-/// What the network says to the second is no word about the first, which may be on its way still.
+/// The network's reply to the second request says nothing about the first, which may still be on
+/// its way.
 #[tokio::test]
 async fn a_refusal_of_the_second_ends_nothing() {
     let network = mtn(unavailable()).await;
@@ -210,7 +212,7 @@ async fn a_refusal_of_the_second_ends_nothing() {
     assert_eq!(sent(&network), 1);
     let open = world.charge(&charge.facts.reference).await;
     assert_eq!(open.progress.state, State::Initiated);
-    // The time starts anew with the second.
+    // The network's time starts again with the second request.
     world.clock.advance(240 * SECOND).await.unwrap();
     let ended = world.charge(&charge.facts.reference).await;
     let reason = Some(FailureReason::RailUnavailable);
@@ -220,7 +222,7 @@ async fn a_refusal_of_the_second_ends_nothing() {
     );
 }
 
-/// A charge whose rail replies only after another process has taken it over, which is `change`.
+/// A charge whose rail replies only after another process has taken it over, by `change`.
 async fn charge_taken_over(reply: Reaction, change: &'static str) -> Charge {
     let (gate, held) = watch::channel(false);
     let network = mtn(Reaction::Held(held, Box::new(reply))).await;
@@ -242,7 +244,7 @@ async fn charge_taken_over(reply: Reaction, change: &'static str) -> Charge {
     world.charge(&charge.reference.parse().unwrap()).await
 }
 
-/// Nor is what it says to the first, once the second may be on its way.
+/// Nor does its reply to the first say anything once the second may be on its way.
 #[tokio::test]
 async fn a_refusal_that_comes_after_the_second_was_sent_ends_nothing() {
     let change = "update charges set resent_at = $1";
@@ -274,7 +276,8 @@ async fn a_reply_that_comes_too_late_still_shows_that_the_rail_knows_the_charge(
     }
 }
 
-/// Told so, a merchant tries again at once, under another key. So nobody may send it after that.
+/// A merchant who is told so tries again at once, under another key. So nobody may send the
+/// request after that.
 #[tokio::test]
 async fn nobody_is_told_that_nothing_was_started_before_that_is_written() {
     let world = World::start_beside(Neighbour::Silent).await;

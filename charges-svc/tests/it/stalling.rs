@@ -1,5 +1,5 @@
-//! A sessions-svc that gives every charge the same answer, perhaps after its machine, which is ours
-//! too, stood still.
+//! A sessions-svc that gives every charge the same answer, perhaps after its machine, which is
+//! also ours, has stood still.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ struct Stalling {
     stall: Duration,
 }
 
-/// Until the process stops.
+/// Serves until `shutdown`.
 pub async fn serve(listener: TcpListener, outcome: Outcome, stall: Duration, shutdown: Shutdown) {
     let serving = Serving {
         sockets: Sockets {
@@ -49,7 +49,8 @@ impl Sessions for Stalling {
         request: Request<RecordTransactionRequest>,
     ) -> Result<Response<RecordTransactionResponse>, Status> {
         if matches!(request.get_ref().step, Some(Step::Open(_))) {
-            // The thread, on which the service runs as well: nobody sees time go by.
+            // Blocks the thread, on which charges-svc also runs, so that nobody notices time
+            // passing.
             std::thread::sleep(self.stall);
         }
         Ok(Response::new(RecordTransactionResponse {

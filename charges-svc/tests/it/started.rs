@@ -1,5 +1,5 @@
-//! Who is told that nothing was started is told the truth, also where the database fails in between;
-//! who cannot be told the truth is promised nothing.
+//! A caller who is told that nothing was started is told the truth, even if the database fails in
+//! between. If the truth cannot be determined, nothing is promised.
 
 use charges_svc::{
     charge::{Event, State},
@@ -15,7 +15,8 @@ use crate::{
     world::{Neighbour, World, check_refusal, config_with, new_charge, request},
 };
 
-/// A service whose way to its database can hold a commit; none on SQLite, which is in the process.
+/// A service whose connections to its database can hold up a commit. `None` on SQLite, which runs
+/// in the process.
 async fn wired() -> Option<(World, CommitWire)> {
     let database = TestDb::new("charges-svc").await;
     if !database.url.starts_with("postgres") {
@@ -27,7 +28,7 @@ async fn wired() -> Option<(World, CommitWire)> {
     Some((world, wire))
 }
 
-/// Somebody waits for what the held transaction has locked.
+/// Whether somebody waits for what the held transaction has locked.
 async fn is_waited_for(world: &World) -> bool {
     let mut conn = world.db.read().await.unwrap();
     let (waiting,): (i64,) = conn
@@ -41,7 +42,7 @@ async fn is_waited_for(world: &World) -> bool {
     waiting > 0
 }
 
-/// The server has done what was held up, and everybody is done.
+/// Waits until the server has executed what was held up and everybody is done.
 async fn until_landed(world: &World) {
     let is_quiet = async || {
         let mut conn = world.db.read().await.unwrap();
@@ -78,7 +79,7 @@ async fn a_record_that_may_still_be_committed_is_not_said_to_be_none() {
     check_refusal(answer, Code::Unavailable, "OUTCOME_UNKNOWN");
 }
 
-/// The commit arrives while it is being found out what became of it.
+/// The commit arrives while the service is finding out what became of it.
 #[tokio::test]
 async fn a_record_whose_commit_came_late_is_taken_back_before_nothing_was_started() {
     let Some((world, wire)) = wired().await else {
@@ -151,8 +152,8 @@ async fn a_try_whose_commit_came_late_is_given_back_before_nothing_was_started()
     );
 }
 
-/// Neither to the request whose charge it is, which cannot be taken back, nor to its repetition,
-/// whose key is seen to be taken.
+/// Neither to the request whose charge cannot be taken back, nor to its repetition, whose key
+/// turns out to be taken.
 #[tokio::test]
 async fn where_the_record_cannot_be_read_nothing_is_promised() {
     let world = World::start_beside(Neighbour::Silent).await;
@@ -181,7 +182,7 @@ fn check_unpromising(answer: Result<Response<ChargeAnswer>, Status>) {
     check_refusal(answer, Code::Unavailable, "OUTCOME_UNKNOWN");
 }
 
-/// A statement that the database refuses leaves nothing behind, if the key is seen to be free.
+/// A statement that the database refuses leaves nothing behind if the key turns out to be free.
 #[tokio::test]
 async fn where_the_record_could_not_be_written_nothing_was_started() {
     let mut world = World::start().await;
@@ -196,7 +197,7 @@ async fn where_the_record_could_not_be_written_nothing_was_started() {
     assert_eq!(count(&world, KEYS).await, 0);
 }
 
-/// Only PostgreSQL lets two transactions run at once.
+/// Only PostgreSQL lets two write transactions run at once.
 #[tokio::test]
 async fn a_request_whose_key_is_being_used_is_told_so() {
     let mut world = World::start().await;
@@ -229,7 +230,7 @@ async fn a_request_whose_key_is_being_used_is_told_so() {
     check_refusal(answer, Code::Unavailable, "NOTHING_STARTED");
 }
 
-/// Two would work on one charge, and an outcome that was learned could be lost.
+/// Otherwise two processes would work on one charge, and a known outcome could be lost.
 #[test]
 fn a_lease_is_longer_than_whatever_is_done_under_it() {
     let refused = |flags: &[(&str, &str)]| {
@@ -248,7 +249,7 @@ fn a_lease_is_longer_than_whatever_is_done_under_it() {
         ("15s", &[], true),
         ("14s", &[], false),
         ("13s", &short, true),
-        // Telling two services of a change.
+        // Too short to tell two services of a change.
         ("12s", &short, false),
     ] {
         let flags: Vec<_> = [("lease", lease)].iter().chain(timeouts).copied().collect();

@@ -1,4 +1,4 @@
-//! Leases, timers, keys and the ledger, where several processes meet.
+//! Leases, timers, keys and the ledger, when several processes use them.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use rails::RailName;
 
 use crate::world::{lease, new_charge, timing};
 
-/// A database without a service at work on it.
+/// A database on which no service works.
 pub struct Bare {
     pub db: Db,
     pub clock: Clock,
@@ -72,7 +72,7 @@ impl Bare {
     }
 }
 
-/// As whoever claimed the charge does when nothing changes by what the rail says.
+/// Releases a charge as its claimant does when the rail's answer changes nothing.
 async fn release_until(tx: &mut Tx, claimed: &Charge, next_query_at: Option<Timestamp>) -> bool {
     let (id, fence) = (claimed.facts.transaction_id, claimed.claim.fence);
     let timer = Timer {
@@ -83,7 +83,7 @@ async fn release_until(tx: &mut Tx, claimed: &Charge, next_query_at: Option<Time
     released.unwrap()
 }
 
-/// A charge that is due since a minute.
+/// A charge that was created a minute ago, so that it is due.
 fn due(clock: &Clock) -> Charge {
     new_charge(clock.now() - Duration::from_secs(60))
 }
@@ -185,7 +185,7 @@ async fn who_lost_the_lease_cannot_set_the_timer() {
     assert_eq!(bare.find(&charge).await.timer.next_query_at, next);
 }
 
-/// Two processes found that the rail has no such payment.
+/// Two processes have found that the rail has no such payment.
 #[tokio::test]
 async fn a_payment_request_goes_out_once_more_from_who_holds_the_charge_alone() {
     let bare = Bare::new().await;
@@ -226,7 +226,7 @@ async fn a_callback_that_comes_while_the_rail_is_asked_is_not_lost() {
         assert!(hinted.unwrap());
         tx.commit().await.unwrap();
     };
-    // The answer that was on its way says nothing new; the next one does for the callback.
+    // The answer that was on its way does not end the callback. The next one does.
     for still_due in [1, 0] {
         let claimed = bare.claim(Duration::from_secs(30)).await.remove(0);
         if still_due == 1 {
@@ -241,7 +241,7 @@ async fn a_callback_that_comes_while_the_rail_is_asked_is_not_lost() {
         let due_again = bare.claim(Duration::ZERO).await.len();
         assert_eq!(due_again, still_due);
     }
-    // The same where the answer changes the charge.
+    // The same holds when the answer changes the charge.
     hint().await;
     let before = bare.find(&charge).await;
     let after = before.after(Event::Accepted, now, timing()).unwrap();
@@ -327,7 +327,7 @@ async fn cooked_books_are_found() {
             .unwrap()
     );
     if bare.db.is_postgres() {
-        // As the one whom no trigger stops.
+        // As somebody whom no trigger stops.
         let unchecked = "set local session_replication_role = replica";
         tx.sql(unchecked).run().await.unwrap();
     }
@@ -403,7 +403,7 @@ async fn on_postgres_a_posting_that_does_not_balance_is_not_committed() {
     commit(&[(1, 7, "GHS"), (2, 9, "USD"), (3, -7, "GHS"), (4, -9, "USD")])
         .await
         .unwrap();
-    // Nor is one brought out of balance later.
+    // Nor can a posting be unbalanced later.
     commit(&[(5, 1, "GHS")]).await.unwrap_err();
 }
 

@@ -1,4 +1,5 @@
-//! A running charges-svc on a fresh database, whose rails and neighbours cannot be reached.
+//! A running charges-svc on a fresh database. Unless a test says otherwise, its rails and
+//! neighbours cannot be reached.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -41,11 +42,11 @@ pub enum Neighbour {
     Away,
     /// Takes every charge.
     Open,
-    /// Knows every session as one that cannot be paid.
+    /// Refuses every charge, because its session cannot be paid.
     Refusing,
-    /// Takes connections and never says a word.
+    /// Accepts connections and never answers.
     Silent,
-    /// Takes every charge, once this whole machine has stood still for so long.
+    /// Takes every charge, once this whole machine has stood still for this long.
     Stalling(Duration),
 }
 
@@ -55,12 +56,12 @@ pub struct World {
     pub db: Db,
     pub clock: Clock,
     running: Running,
-    /// Held open by a silent neighbour.
+    /// The listener of a silent neighbour.
     _silent: Option<TcpListener>,
     database: (TestDb, Database),
-    /// Of the clock.
+    /// Holds the clock's file.
     folder: tempfile::TempDir,
-    /// Beside those that every test has.
+    /// In addition to those that every test has.
     flags: Vec<(String, String)>,
 }
 
@@ -74,7 +75,7 @@ impl World {
         Self::start_through(database, neighbour, &[]).await
     }
 
-    /// With rails at `rails_url`.
+    /// Starts a service with its rails at `rails_url`.
     pub async fn start_over(rails_url: &str, neighbour: Neighbour) -> Self {
         let database = TestDb::new("charges-svc").await;
         let rails = [
@@ -84,13 +85,13 @@ impl World {
         Self::start_through(database, neighbour, &rails).await
     }
 
-    /// With these flags in place of, or beside, those that every test has.
+    /// Starts a service with these flags, which replace or extend those that every test has.
     pub async fn start_with(flags: &[(&str, &str)]) -> Self {
         let database = TestDb::new("charges-svc").await;
         Self::start_through(database, Neighbour::Away, flags).await
     }
 
-    /// On this database, which a flag may lead to another way.
+    /// Starts a service on this database, which a flag may reach in another way.
     pub async fn start_through(
         mut database: TestDb,
         neighbour: Neighbour,
@@ -146,7 +147,7 @@ impl World {
             .collect();
         let mut config = config_with(&database.url, &sessions_url, &more);
         if config.database.database_url == database.url {
-            // It serves as a role that may serve and nothing else.
+            // It serves as a role that may do nothing but serve.
             config.database = settings.clone();
         }
         let clock = Clock::travelling(folder.path().join("clock")).unwrap();
@@ -158,7 +159,7 @@ impl World {
         tasks.spawn(async { served.await.unwrap() });
         let channel = grpc::connect(&url, &Tls::default(), Duration::from_secs(12)).unwrap();
         let mut operations = ChargeOperationsClient::new(channel.clone());
-        // Answers once the migrations are done.
+        // The service answers once it has started.
         operations
             .list_cases(proto::charges::ListCasesRequest {})
             .await
@@ -176,7 +177,7 @@ impl World {
         }
     }
 
-    /// Stops the service, so that nobody takes up what is written before another starts.
+    /// Stops the service, so that nobody takes up what a test writes until another starts.
     pub async fn stop(&self) {
         self.running.shutdown.begin();
         self.running.tasks.drain(Duration::from_secs(30)).await;
@@ -193,18 +194,18 @@ impl World {
         Self::start_on(self.database, self.folder, neighbour, self.flags).await
     }
 
-    /// Writes a charge that has gone through these events, as a rail would have led it.
+    /// Writes a charge that has gone through these events, as if led by a rail.
     pub async fn given_charge(&self, events: &[Event]) -> Charge {
         self.given_old_charge(events, Duration::ZERO).await
     }
 
-    /// The same, with everything that long ago.
+    /// Like [`World::given_charge`], with everything this long ago.
     pub async fn given_old_charge(&self, events: &[Event], age: Duration) -> Charge {
         let charge = new_charge(self.clock.now() - age);
         self.given(charge, events).await
     }
 
-    /// The next charge of the session of `first`.
+    /// Writes the next charge of the session of `first`.
     pub async fn given_next_charge(&self, first: &Charge, events: &[Event]) -> Charge {
         let mut charge = new_charge(self.clock.now());
         (charge.facts.session_id, charge.facts.merchant_id) =
@@ -213,7 +214,7 @@ impl World {
         self.given(charge, events).await
     }
 
-    /// Writes a charge that has gone through these events at its own time.
+    /// Writes this charge, which has gone through these events at the time of its creation.
     pub async fn given(&self, mut charge: Charge, events: &[Event]) -> Charge {
         let then = charge.facts.created_at;
         let mut tx = self.db.begin().await.unwrap();
@@ -239,7 +240,7 @@ impl World {
         found.unwrap()
     }
 
-    /// Waits until it holds, for as long as a test may take.
+    /// Waits until `holds` returns true, and panics if that takes too long.
     pub async fn until<F: Future<Output = bool>>(&self, claim: &str, mut holds: impl FnMut() -> F) {
         let waiting = async {
             while !holds().await {
@@ -250,7 +251,7 @@ impl World {
         assert!(waited.is_ok(), "not in time: {claim}");
     }
 
-    /// What lives in every test: the books balance.
+    /// Checks what holds in every test: the books balance.
     pub async fn check_books(&self) {
         let mut conn = self.db.read().await.unwrap();
         assert_eq!(store::postings::imbalances(&mut conn).await.unwrap(), []);
@@ -279,7 +280,7 @@ pub fn config(database_url: &str, neighbour_url: &str) -> Config {
     config_with(database_url, neighbour_url, &[])
 }
 
-/// With these flags in place of, or beside, those that every test has.
+/// A configuration with these flags, which replace or extend those that every test has.
 pub fn config_with(database_url: &str, neighbour_url: &str, more: &[(&str, &str)]) -> Config {
     let mut flags = BTreeMap::from([
         ("database-url", database_url),
@@ -313,7 +314,7 @@ pub fn timing() -> Timing<'static> {
     }
 }
 
-/// A Telecel payer's.
+/// A charge of a Telecel payer.
 pub fn new_charge(now: Timestamp) -> Charge {
     charge_of(Provider::Telecel, RailName::Paystack, now)
 }
@@ -333,7 +334,7 @@ pub fn charge_of(provider: Provider, rail: RailName, now: Timestamp) -> Charge {
     Charge::new(&new, rail, now, timing())
 }
 
-/// The same at the rail that debits MTN wallets.
+/// The same for an MTN payer, at the rail that debits MTN wallets.
 pub fn new_momo_charge(now: Timestamp) -> Charge {
     let mut charge = new_charge(now);
     (charge.facts.rail, charge.facts.provider) = (RailName::Momo, Provider::Mtn);
@@ -344,7 +345,7 @@ pub fn lease(clock: &Clock) -> Lease {
     Lease::new(clock, Duration::from_secs(30))
 }
 
-/// A good request; each one with a key of its own.
+/// A valid request, each with a key of its own.
 pub fn request() -> CreateChargeRequest {
     let key = format!("c:{}", MerchantId::new());
     CreateChargeRequest {
