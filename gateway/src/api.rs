@@ -1,8 +1,8 @@
 //! The merchants' JSON API, version 1, and its deprecated alias (spec §4, §9).
 //!
-//! A request passes, in this order: its address and method, its key (401), its merchant's rate
-//! (429) and verification (403), and only then is its body read (415, 413, 400) and a service
-//! asked (404, 409, 422).
+//! Checks run in this order: address and method, key (401), the merchant's rate (429) and
+//! verification (403). Only then is the body read (415, 413, 400) and a service called (404, 409,
+//! 422).
 
 pub mod alias;
 pub mod amount;
@@ -34,7 +34,7 @@ use crate::{
     merchant::Purpose,
 };
 
-/// Every address of the API.
+/// All routes of the API.
 pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
     use {Bucket::*, Purpose::*};
     let gated = |route: MethodRouter<Arc<Edge>>, bucket, purpose| {
@@ -69,7 +69,7 @@ pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
         )
 }
 
-/// What stands before an endpoint.
+/// What an endpoint checks before it runs.
 #[derive(Clone)]
 struct Gate {
     edge: Arc<Edge>,
@@ -77,8 +77,8 @@ struct Gate {
     purpose: Purpose,
 }
 
-/// Lets a merchant in: key, rate, verification. The handler finds the merchant in the request's
-/// extensions.
+/// Admits a merchant after checking key, rate and verification. The handler finds the merchant in
+/// the request's extensions.
 async fn enter(
     State(gate): State<Gate>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,

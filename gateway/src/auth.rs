@@ -1,8 +1,8 @@
-//! From an API key to its merchant (spec §5).
+//! Finds the merchant for an API key (spec §5).
 //!
-//! A key that cannot be one is refused without asking anyone. An answer of merchants-svc is used
-//! for requests that begin at most 0.9 s after it was asked for, so that a revocation or a KYC
-//! change holds everywhere within a second. One question at a time is asked about one key.
+//! A malformed key is refused without a call. An answer of merchants-svc is used for requests that
+//! begin at most 0.9 s after it was asked for, so that a revocation or a KYC change takes effect
+//! everywhere within a second. Only one call per key runs at a time.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -19,16 +19,17 @@ use crate::{
     merchant::Merchant,
 };
 
-/// How long an answer of merchants-svc is used, counted from before it was asked.
+/// How long an answer of merchants-svc is used, counted from just before the call.
 const FRESH_FOR: Duration = Duration::from_millis(900);
 
-/// Good keys kept at once.
+/// Most valid keys remembered at once.
 const KNOWN_MAX: u64 = 100_000;
 
-/// Bad keys kept at once: a flood of invented keys may take this much memory and no more.
+/// Most invalid keys remembered at once, so that a flood of invented keys takes only this much
+/// memory.
 const UNKNOWN_MAX: u64 = 10_000;
 
-/// Tells merchants by their keys.
+/// Identifies merchants by their keys.
 #[derive(Debug)]
 pub struct Keys {
     merchants: Merchants,
@@ -40,7 +41,7 @@ pub struct Keys {
 #[derive(Clone, Debug)]
 struct Known {
     merchant: Arc<Merchant>,
-    /// Before merchants-svc was asked.
+    /// Taken just before merchants-svc was asked.
     asked_at: Instant,
 }
 
@@ -57,8 +58,8 @@ impl Keys {
     /// The merchant whose key the request carries.
     ///
     /// # Errors
-    /// [`Error::InvalidApiKey`], or [`Error::TooManyGuesses`] in its place;
-    /// [`Error::NothingStarted`] where merchants-svc cannot be asked.
+    /// [`Error::InvalidApiKey`]; [`Error::TooManyGuesses`] if the client's address has guessed too
+    /// often; [`Error::NothingStarted`] if merchants-svc cannot be asked.
     pub async fn authenticate(
         &self,
         headers: &HeaderMap,
@@ -92,13 +93,13 @@ impl Keys {
         self.guesses.look_up(address, hash, looked_up).await
     }
 
-    /// Asks merchants-svc, or joins a question about this key that is being asked already.
+    /// Asks merchants-svc, or joins a call for this key that is already under way.
     async fn look_up(&self, hash: [u8; 32], begun_at: Instant) -> Result<Arc<Merchant>, Error> {
         loop {
             let answer = self.known.try_get_with(hash, self.ask(hash)).await;
             match answer {
                 Ok(known) if known.serves(begun_at) => return Ok(known.merchant),
-                // It was asked before something that this request must see may have happened.
+                // Asked too long before this request began: it may have missed a change.
                 Ok(_) => self.known.invalidate(&hash).await,
                 Err(error) => {
                     if matches!(*error, Error::InvalidApiKey) {
@@ -130,7 +131,7 @@ impl Keys {
     }
 }
 
-/// Keeps answers as long as they are used.
+/// A cache that keeps answers for as long as they may be used.
 fn fresh<V: Clone + Send + Sync + 'static>(most: u64) -> Cache<[u8; 32], V> {
     Cache::builder()
         .max_capacity(most)
@@ -139,13 +140,13 @@ fn fresh<V: Clone + Send + Sync + 'static>(most: u64) -> Cache<[u8; 32], V> {
 }
 
 impl Known {
-    /// Whether it is fresh enough for a request that began then.
+    /// Whether it is fresh enough for a request that began at `begun_at`.
     fn serves(&self, begun_at: Instant) -> bool {
         begun_at.saturating_duration_since(self.asked_at) <= FRESH_FOR
     }
 }
 
-/// The key of the one `Authorization: Bearer` header, if it can be a key at all.
+/// The key in the only `Authorization: Bearer` header, if it is well-formed.
 fn bearer(headers: &HeaderMap) -> Option<ApiKey> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {

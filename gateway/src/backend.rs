@@ -1,13 +1,14 @@
-//! Calls to the services behind the edge: a deadline on each, and a repeat only where it can do no
-//! harm (design: "never double").
+//! Calls to the services behind the edge, each with a deadline, and repeated only where that can do
+//! no harm (design: "never double").
 //!
-//! This is the one layer that repeats them: the channels below send once. An attempt that certainly
-//! never reached a service goes to the next replica at once. One that may have, and whose answer was
-//! lost, is repeated only when it reads, or when it carries an idempotency key: then the service
-//! answers from its record of the first. Such repeats wait, and are a small part of all calls. A call
-//! is sent three times at most; only where an answer under a key was lost it goes on to its deadline.
+//! This is the only layer that repeats them: the channels below send once. An attempt that
+//! certainly never reached a service goes to the next replica at once. An attempt that may have
+//! arrived and whose answer was lost is repeated only if it is a read, or if it carries an
+//! idempotency key, under which the service answers from its record of the first. Such repeats wait
+//! first, and are a small share of all calls. A call is sent at most three times; only if an answer
+//! under a key was lost does it go on until its deadline.
 //!
-//! What a service says of one attempt ("nothing was started") is not said of the call where an
+//! What a service says about one attempt ("nothing was started") does not hold for the call if an
 //! earlier attempt may have arrived: that one may have started it.
 
 use std::{
@@ -31,21 +32,21 @@ pub type Merchants = Backend<MerchantsClient<Channel>>;
 pub type Sessions = Backend<SessionsClient<Channel>>;
 pub type Charges = Backend<ChargesClient<Channel>>;
 
-/// For calls that touch a database at most.
+/// For calls that at most touch a database.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
 /// For calls that wait for a rail: charges-svc answers by 9 s (design §3).
 pub const RAIL_DEADLINE: Duration = Duration::from_secs(12);
 
-/// Repeats of a call, unless an answer under a key was lost.
+/// Most repeats of a call, unless an answer under a key was lost.
 const REPEATS_MAX: u32 = 2;
 
-/// The pause before the first repeat; each later one is twice as long.
+/// The longest pause before the first repeat. It doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// One service.
+/// Calls to one service.
 #[derive(Debug)]
 pub struct Backend<C> {
     name: &'static str,
@@ -53,7 +54,7 @@ pub struct Backend<C> {
     budget: Budget,
 }
 
-/// What an attempt may have left behind when its answer was lost.
+/// What an attempt may have left behind if its answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     /// Nothing, or nothing that a repeat would change.
@@ -73,7 +74,7 @@ impl<C: Clone> Backend<C> {
         }
     }
 
-    /// A call that may be made any number of times.
+    /// Makes a call that may be repeated any number of times.
     pub async fn read<Q: Clone, A, F>(
         &self,
         deadline: Duration,
@@ -86,7 +87,7 @@ impl<C: Clone> Backend<C> {
         self.call(Effect::None, deadline, request, send).await
     }
 
-    /// A call that carries an idempotency key.
+    /// Makes a call that carries an idempotency key.
     pub async fn keyed<Q: Clone, A, F>(
         &self,
         deadline: Duration,
@@ -99,7 +100,7 @@ impl<C: Clone> Backend<C> {
         self.call(Effect::Keyed, deadline, request, send).await
     }
 
-    /// A call that is not made again once it may have arrived.
+    /// Makes a call that is not repeated once it may have arrived.
     pub async fn once<Q: Clone, A, F>(
         &self,
         deadline: Duration,
@@ -124,7 +125,7 @@ impl<C: Clone> Backend<C> {
     {
         self.budget.earn();
         let ends_at = Instant::now() + deadline;
-        // An attempt may have arrived whose answer never did.
+        // Whether an attempt may have arrived whose answer never did.
         let mut lost = false;
         for repeats in 0_u32.. {
             let left = ends_at.saturating_duration_since(Instant::now());
@@ -137,20 +138,20 @@ impl<C: Clone> Backend<C> {
                 Err(_) => Failure::Late,
             };
             lost |= matches!(failure, Failure::Lost | Failure::Late);
-            // It cost no service anything, and the next replica may take it.
+            // It cost no service anything, and the next replica may accept it.
             let is_free = !lost && matches!(failure, Failure::Unsent);
             let may_repeat = match failure {
                 Failure::Unsent => true,
                 Failure::Lost => effect != Effect::Once,
                 Failure::Late => false,
-                // True of this attempt alone: a lost one may be running, or may have been done.
+                // This is about one attempt only: a lost one may be running, or may have succeeded.
                 Failure::Refused(error) if lost && error.is_of_one_attempt() => true,
                 Failure::Refused(Error::OutcomeUnknown) if effect == Effect::None => {
                     return Err(Error::NothingStarted);
                 }
                 Failure::Refused(error) => return Err(error),
             };
-            // Under a key the record of a lost attempt is worth waiting for.
+            // Under a key, the record of a lost attempt is worth waiting for.
             let is_patient = lost && effect == Effect::Keyed;
             let pause = if is_free {
                 Duration::ZERO
@@ -173,7 +174,7 @@ impl<C: Clone> Backend<C> {
     }
 }
 
-/// Why an attempt brought no result.
+/// Why an attempt gave no result.
 #[derive(Debug)]
 enum Failure {
     /// It never left: there was no connection.
@@ -182,7 +183,7 @@ enum Failure {
     Lost,
     /// It may have arrived; the deadline passed before the answer.
     Late,
-    /// The service answered.
+    /// The service answered with an error.
     Refused(Error),
 }
 
@@ -191,7 +192,7 @@ impl Failure {
         if status.code() == Code::DeadlineExceeded {
             return Self::Late;
         }
-        // What came from the service has no source; what was made up here has.
+        // A status from the service has no source; one made up on this side has.
         let mut source = status.source();
         if source.is_none() {
             return Self::Refused(status.into());
@@ -206,7 +207,8 @@ impl Failure {
     }
 }
 
-/// From half of it to the whole, so that callers who failed together do not come back together.
+/// A random pause of half to all of the longest, so that callers who failed together do not come
+/// back together.
 fn pause(repeats: u32) -> Duration {
     let longest = FIRST_PAUSE
         .saturating_mul(1 << repeats.min(10))
@@ -214,7 +216,8 @@ fn pause(repeats: u32) -> Duration {
     rand::random_range(longest / 2..=longest)
 }
 
-/// How many repeats may still be made of what may have arrived: each call earns a fifth of one.
+/// How many attempts that may have arrived can still be repeated: each call earns a fifth of a
+/// repeat.
 #[derive(Debug)]
 struct Budget(AtomicU32);
 
@@ -252,7 +255,8 @@ mod tests {
 
     use super::*;
 
-    /// How often a call is sent whose every attempt fails so, and what the caller is told.
+    /// How often a call is sent if every attempt fails this way, and the error that its caller
+    /// gets.
     async fn sends(effect: Effect, failure: fn() -> Status) -> (usize, Error) {
         let sent = Arc::new(AtomicUsize::new(0));
         let backend = Backend::new("any", sent.clone());

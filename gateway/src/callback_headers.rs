@@ -1,4 +1,4 @@
-//! The headers of a callback that its rail needs, as charges-svc says.
+//! Picks the headers of a callback that its rail needs, as charges-svc lists them.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
 /// How long an answer of charges-svc is used.
 const RAILS_KNOWN_FOR: Duration = Duration::from_secs(10);
 
-/// The headers that each rail's callbacks need, as charges-svc said last.
+/// The headers that each rail's callbacks need, as charges-svc last listed them.
 #[derive(Clone, Debug)]
 pub struct CallbackHeaders(Cache<(), Arc<HashMap<String, Vec<String>>>>);
 
@@ -25,7 +25,8 @@ impl CallbackHeaders {
         Self(known.max_capacity(1).build())
     }
 
-    /// Those of a callback that its rail needs; of a rail that charges-svc does not name, none.
+    /// The headers of a callback that its rail needs; none for a rail that charges-svc does not
+    /// list.
     pub async fn pick(
         &self,
         charges: &Charges,
@@ -49,7 +50,7 @@ async fn ask(charges: &Charges) -> Result<Arc<HashMap<String, Vec<String>>>, Err
         ListRailsRequest {},
         |mut charges, request| async move {
             match charges.list_rails(request).await {
-                // The version before reads no headers by their names.
+                // The previous version of charges-svc reads no headers by their names.
                 Err(status) if status.code() == Code::Unimplemented => {
                     Ok(Response::new(ListRailsResponse::default()))
                 }

@@ -1,4 +1,4 @@
-//! The ways to the services.
+//! The channels to the services.
 
 use chassis::{
     admin::Readiness,
@@ -20,7 +20,7 @@ pub struct Channels {
 impl Channels {
     pub fn connect(config: &Config) -> anyhow::Result<Self> {
         let connect = |url: &str, answer_max| grpc::connect(url, &config.tls, answer_max);
-        // A `Backend` alone repeats their calls.
+        // Only a `Backend` repeats their calls.
         let once = |url: &str, answer_max| connect(url, answer_max).map(Channel::without_repeats);
         Ok(Self {
             merchants: once(&config.merchants_url, DEADLINE)?,
@@ -30,7 +30,7 @@ impl Channels {
         })
     }
 
-    /// Without its services there is nothing that the gateway can do; without rate limits there is.
+    /// The gateway can do nothing without these services. It can do without rate limits.
     pub fn readiness(&self) -> Readiness {
         let serves = |channel: &Channel| {
             let channel = channel.clone();

@@ -1,8 +1,9 @@
 //! The hosted checkout: the pages at `{checkout_url}/pay/<session_id>` where payers pay.
 //!
-//! Every page is made from what the services say at that moment, works without a script, and keeps
-//! no cookie. A form is answered by 303 to the page itself, never to the merchant. Promise: however
-//! often a form is sent, it is one charge, and what was not certainly paid is never shown as paid.
+//! Every page is built from what the services say at that moment, works without scripts, and uses
+//! no cookie. An accepted form is answered by 303 to the page itself, never to the merchant.
+//! However often a form is sent, it makes one charge, and nothing is ever shown as paid unless it
+//! certainly is.
 
 pub mod abuse;
 pub mod quote;
@@ -51,12 +52,12 @@ use crate::{
     guesses::Guesses,
 };
 
-/// Nothing but our own style sheet, script and forms; nobody frames us.
+/// Only our own style sheet, script and forms; nobody may frame us.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
     img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; \
     base-uri 'none'";
 
-/// For what is no page.
+/// For answers that are not pages.
 const BARE_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 
 const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
@@ -75,7 +76,7 @@ pub struct Checkout {
     pub trusted_proxies: Vec<IpNet>,
 }
 
-/// Every address of the checkout.
+/// All routes of the checkout.
 pub fn router(checkout: Arc<Checkout>, front: Front) -> Router {
     Router::new()
         .route("/pay/{session_id}", get(show).post(pay::pay))
@@ -105,7 +106,7 @@ async fn asset(Path(name): Path<String>, request: Request) -> Response {
     served.unwrap_or_else(|| page::refusal(&text::ENGLISH, &Error::NotFound, None))
 }
 
-/// For a code's address that was opened by hand.
+/// Sends a visitor who opened the code form's address by hand to the page.
 async fn to_page(visitor: Visitor) -> Response {
     see(&visitor)
 }
@@ -115,7 +116,7 @@ struct StateShown {
     state: &'static str,
 }
 
-/// What the page asks in the background: whether it still shows the truth.
+/// The page polls this in the background to learn whether it is out of date.
 async fn state(
     State(checkout): State<Arc<Checkout>>,
     visitor: Visitor,
@@ -139,7 +140,8 @@ async fn state(
     ([(ETAG, tag)], Json(StateShown { state })).into_response()
 }
 
-/// Whether the browser has what bears this tag. A proxy that encodes it marks the tag as weak.
+/// Whether the browser has the content with this tag. A proxy that compresses it marks the tag as
+/// weak.
 fn is_known(headers: &HeaderMap, tag: &str) -> bool {
     let known = headers.get_all(IF_NONE_MATCH).iter();
     let mut known = known
@@ -161,7 +163,7 @@ fn wait_header(status: StatusCode, error: &Error) -> Response {
 }
 
 impl Checkout {
-    /// How the session stands, if there is one.
+    /// Loads the session. One that does not exist counts as a wrong guess.
     async fn look_up(&self, visitor: &Visitor, id: SessionId) -> Result<Situation, Error> {
         let loading = Situation::load(self, id);
         let found = self.guesses.look_up(visitor.address, id, loading).await;
@@ -172,7 +174,7 @@ impl Checkout {
     }
 }
 
-/// The page itself, by GET.
+/// Redirects to the page itself (303).
 fn see(visitor: &Visitor) -> Response {
     let location = HeaderValue::try_from(visitor.page());
     let location = location.unwrap_or(HeaderValue::from_static("/"));
@@ -214,7 +216,7 @@ impl Fields {
         Ok(Self(form_urlencoded::parse(&body).into_owned().collect()))
     }
 
-    /// The value, trimmed; empty where it is absent.
+    /// The trimmed value, or an empty one if it is absent.
     fn get(&self, name: &str) -> &str {
         let mut fields = self.0.iter();
         let found = fields.find(|(field, _)| field == name);
@@ -222,7 +224,8 @@ impl Fields {
     }
 }
 
-/// Puts on every answer what browsers must know, and makes pages of what the front refused.
+/// Adds the headers that browsers need to every answer, and turns the front's JSON server errors
+/// into pages.
 async fn dress(request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let is_asset = path.starts_with("/assets/");

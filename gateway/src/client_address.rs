@@ -1,4 +1,4 @@
-//! Where a request really comes from, when proxies stand in between.
+//! Where a request really comes from when there are proxies in between.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -7,8 +7,8 @@ use ipnet::IpNet;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The nearest address that is no proxy of ours. Only trusted proxies are believed about whom they
-/// forward for; anyone else may write what they like into the header.
+/// The nearest address that is not one of our proxies. Only trusted proxies are believed about whom
+/// they forward for; anyone else may write anything into the header.
 pub fn client_address(peer: SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let is_trusted = |address: IpAddr| trusted.iter().any(|net| net.contains(&address));
     let mut nearest = peer.ip().to_canonical();
@@ -20,7 +20,7 @@ pub fn client_address(peer: SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) 
         .iter()
         .map(|line| line.to_str().unwrap_or_default())
         .collect();
-    // Each proxy appends whom it was called by, so the last entry is the nearest.
+    // Each proxy appends the address of its caller, so the last entry is the nearest.
     for entry in lines.iter().rev().flat_map(|line| line.rsplit(',')) {
         let Ok(address) = entry.trim().parse::<IpAddr>() else {
             break;
@@ -33,7 +33,7 @@ pub fn client_address(peer: SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) 
     nearest
 }
 
-/// What counts as one address: an IPv6 user is given at least a /64.
+/// What counts as one address: for IPv6 the /64, because a user gets at least that much.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),

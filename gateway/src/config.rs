@@ -18,7 +18,8 @@ use crate::checkout::{
     rescue::Rescue,
 };
 
-/// Each takes memory: more than this at once is no limit.
+/// The highest setting of `REQUESTS_MAX`. Each request takes memory, so a higher one would be no
+/// limit.
 const REQUESTS_MAX: usize = 1_000_000;
 
 /// The edge: the merchants' JSON API, the hosted checkout and the rails' callbacks.
@@ -122,7 +123,7 @@ pub struct Config {
     pub telemetry: Telemetry,
 }
 
-/// Whose word about client addresses is taken.
+/// The networks whose X-Forwarded-For is believed.
 #[derive(Clone, Debug, Default)]
 pub struct TrustedProxies(Vec<IpNet>);
 
@@ -174,7 +175,7 @@ impl Settings for Config {
         let is_base = matches!(url.scheme(), "http" | "https")
             && url.username().is_empty()
             && url.password().is_none()
-            // The pages link each other by their path alone.
+            // The pages link to each other by path only.
             && url.path() == "/"
             && url.query().is_none()
             && url.fragment().is_none();

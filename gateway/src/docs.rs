@@ -1,5 +1,5 @@
-//! `GET /docs`: the API's document as a page for people. One file without scripts or anything to
-//! load, made once from the same document that `/api/openapi.json` serves.
+//! `GET /docs`: the API's document as a page for people. A single file that has no scripts and
+//! loads nothing, built once from the document that `/api/openapi.json` serves.
 
 use std::sync::LazyLock;
 
@@ -20,10 +20,11 @@ use crate::{
 
 const STYLE: &str = include_str!("../assets/docs.css");
 
-/// A longer list of values, such as all currencies, helps nobody.
+/// Longer lists of values, such as all currencies, are left out because they help nobody.
 const VALUES_SHOWN_MAX: usize = 20;
 
-/// The page, its tag, and the policy that lets its own style in and nothing else.
+/// The page, its entity tag, and the policy that lets in its own style, embedded images and nothing
+/// else.
 static PAGE: LazyLock<Result<(String, String, HeaderValue), String>> = LazyLock::new(|| {
     let page = Page::of(&openapi::resolved(&DOCUMENT, &DOCUMENT))
         .render()
@@ -56,7 +57,7 @@ struct Page {
     introduction: Vec<Rich>,
     groups: Vec<Group>,
     errors: Vec<ErrorShown>,
-    /// Of an error's body.
+    /// The fields of an error's body.
     error_fields: Vec<Field>,
 }
 
@@ -82,13 +83,13 @@ struct Operation {
     /// How to call it, or what is sent.
     examples: Vec<Example>,
     answers: Vec<Answer>,
-    /// The ways in which it is refused.
+    /// How it can be refused.
     refusals: Vec<Refusal>,
 }
 
 struct Field {
     name: String,
-    /// How deep it lies in other fields.
+    /// How deeply it is nested in other fields.
     depth: usize,
     is_required: bool,
     kind: String,
@@ -120,7 +121,7 @@ struct ErrorShown {
     text: String,
 }
 
-/// Text with its `names` marked, as HTML.
+/// HTML of a text, with its `names` marked as code.
 struct Rich(String);
 
 impl Rich {
@@ -259,7 +260,7 @@ impl Field {
         }
     }
 
-    /// Of a header, whose own words say more than its type's.
+    /// The field for a header, with the header's own description instead of its type's.
     fn of_header(name: &str, header: &Value) -> Self {
         Self {
             about: Rich::of(&header["description"]),
@@ -321,7 +322,7 @@ fn fields(schema: &Value, depth: usize) -> Vec<Field> {
     found
 }
 
-/// How to call an operation, once for each example.
+/// How to call an operation, one call for each example.
 fn calls(method: &str, path: &str, operation: &Value, media: &Value) -> Vec<Example> {
     let mut address = path.to_owned();
     let mut headers = "  -H \"Authorization: Bearer $KEY\"".to_owned();
@@ -351,14 +352,14 @@ fn calls(method: &str, path: &str, operation: &Value, media: &Value) -> Vec<Exam
     shown.collect()
 }
 
-/// The codes of a response that is an error; none of any other.
+/// The error codes of a response; none if it is not an error.
 fn codes(response: &Value) -> Vec<String> {
     let parts = items(&json_of(response)["schema"]["allOf"]).iter();
     let codes = parts.flat_map(|part| items(&part["properties"]["code"]["enum"]));
     codes.map(text).collect()
 }
 
-/// Every error of every operation, once, by status.
+/// Every distinct error of all operations, sorted by status.
 fn errors(document: &Value) -> Vec<ErrorShown> {
     let operations = members(&document["paths"]).flat_map(|(_, methods)| members(methods));
     let responses = operations.flat_map(|(_, operation)| members(&operation["responses"]));
@@ -379,23 +380,23 @@ fn errors(document: &Value) -> Vec<ErrorShown> {
     errors
 }
 
-/// What a request or a response says of its JSON.
+/// The JSON media type of a request or response.
 fn json_of(body: &Value) -> &Value {
     &body["content"]["application/json"]
 }
 
-/// The members of an object, in order; none of anything else.
+/// The members of an object, in order; none for any other value.
 fn members(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let members = value.as_mapping().into_iter().flatten();
     members.map(|(name, member)| (string(name), member))
 }
 
-/// The items of an array; none of anything else.
+/// The items of an array; none for any other value.
 fn items(value: &Value) -> &[Value] {
     value.as_sequence().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A string; empty where there is none.
+/// A string; empty for any other value.
 fn string(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

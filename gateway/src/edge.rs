@@ -26,9 +26,9 @@ pub struct Edge {
     pub charges: Charges,
     pub callback_guesses: Guesses,
     pub callback_headers: CallbackHeaders,
-    /// What can be paid at the checkout.
+    /// Which currencies can be paid at the checkout.
     pub rates: Rates,
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     pub checkout_url: String,
     pub alias: Alias,
     pub trusted_proxies: Vec<IpNet>,

@@ -1,8 +1,8 @@
-//! Every way in which a request can fail, and the one place that says how each is answered
-//! (spec §7, design "Error body").
+//! Every way in which a request can fail, and the one place that decides how each is answered (spec
+//! §7, design "Error body").
 //!
-//! A handler returns an [`Error`]; the front renders it, because only there the request's id is
-//! known. Internal text never reaches a caller.
+//! A handler returns an [`Error`]; the front renders it, because only the front knows the request's
+//! id. Internal text never reaches a caller.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use tonic::{Code, Status};
 
 use crate::field_error::{FieldCode, FieldError};
 
-/// Why a request was not done.
+/// Why a request failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// No such address, or no such record of this merchant: the two look the same.
@@ -28,7 +28,7 @@ pub enum Error {
     /// Missing, malformed, unknown or revoked: the four look the same.
     #[error("invalid api key")]
     InvalidApiKey,
-    /// Too many invented keys, or addresses of callbacks, from one address.
+    /// Too many invented keys, callbacks' addresses or payments from one client address.
     #[error("too many guesses")]
     TooManyGuesses { retry_after_seconds: u32 },
     #[error("rate limited")]
@@ -40,7 +40,7 @@ pub enum Error {
     KycNotApproved(Option<&'static str>),
     #[error("merchant not accepting payments")]
     MerchantNotAcceptingPayments,
-    /// A form that does not come from a page of ours.
+    /// A form that does not come from one of our pages.
     #[error("cross-site form")]
     CrossSite,
     #[error("unsupported media type")]
@@ -67,16 +67,16 @@ pub enum Error {
     IdempotencyKeyReused,
     #[error("callback signature invalid")]
     CallbackSignatureInvalid,
-    /// Nothing was begun, so the caller may simply try again.
+    /// Nothing was started, so the caller may simply try again.
     #[error("unavailable")]
     NothingStarted,
-    /// Something may have been begun; only a repeat with the same key, or a read, is safe.
+    /// Something may have been started; only a repeat with the same key, or a read, is safe.
     #[error("unavailable, outcome unknown")]
     OutcomeUnknown,
-    /// A fault of ours.
+    /// A fault on our side.
     #[error("internal error")]
     Internal(#[source] Arc<dyn std::error::Error + Send + Sync>),
-    /// A fault of ours that was already reported where it happened.
+    /// A fault on our side that was already reported where it happened.
     #[error("panic")]
     Panicked,
 }
@@ -86,12 +86,12 @@ impl Error {
         Self::Internal(Arc::from(source.into()))
     }
 
-    /// The status that it is answered with.
+    /// The HTTP status of its answer.
     pub fn status(&self) -> StatusCode {
         self.kind().0
     }
 
-    /// How it is answered: status, and code for programs.
+    /// The HTTP status of its answer, and the code for programs.
     fn kind(&self) -> (StatusCode, &'static str) {
         use StatusCode as S;
         match self {
@@ -121,7 +121,7 @@ impl Error {
         }
     }
 
-    /// What it tells people.
+    /// The text for people.
     fn text(&self) -> &'static str {
         match self {
             Self::NotFound => "There is nothing here by that name.",
@@ -160,7 +160,7 @@ impl Error {
         }
     }
 
-    /// Whether it says what became of one attempt, and nothing of others with the same key.
+    /// Whether it is about one attempt only, and says nothing about others with the same key.
     pub fn is_of_one_attempt(&self) -> bool {
         matches!(
             self,
@@ -168,7 +168,7 @@ impl Error {
         )
     }
 
-    /// Seconds after which a repeat makes sense.
+    /// Seconds until it makes sense to try again.
     fn retry_after_seconds(&self) -> Option<u32> {
         match self {
             Self::TooManyGuesses {
@@ -182,7 +182,7 @@ impl Error {
         }
     }
 
-    /// Completes an answer that [`IntoResponse`] began: its body and its headers.
+    /// Completes an answer that [`IntoResponse`] began, with its body and headers.
     pub fn render(&self, response: &mut Response, request_id: &str) {
         let body = serde_json::to_vec(&self.body(request_id)).expect("texts are JSON");
         *response.status_mut() = self.status();
@@ -215,19 +215,19 @@ impl Error {
     }
 }
 
-/// The body of every answer that is an error.
+/// The body of every error answer.
 #[derive(Serialize)]
 pub struct Body<'a> {
     /// For people; its words may change.
     error: &'a str,
     /// For programs.
     code: &'a str,
-    /// The same as in X-Request-Id. Quote it when you report a fault.
+    /// The same as in X-Request-Id, to quote when reporting a fault.
     request_id: &'a str,
     /// With KYC_NOT_APPROVED only.
     #[serde(skip_serializing_if = "Option::is_none")]
     kyc_status: Option<Option<&'a str>>,
-    /// With VALIDATION_ERROR only: everything that is wrong, at once.
+    /// With VALIDATION_ERROR only: all faults at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     fields: Option<&'a [FieldError]>,
 }
@@ -242,7 +242,7 @@ impl IntoResponse for Error {
 }
 
 /// What a service's refusal means to the caller. Refusals carry the reasons that the contracts
-/// name; whatever is not foreseen there is a fault of ours.
+/// name; any unforeseen one is a fault on our side.
 impl From<Status> for Error {
     fn from(status: Status) -> Self {
         let reason = grpc::reason(&status).and_then(|reason| reason.parse().ok());
@@ -270,8 +270,8 @@ impl From<Status> for Error {
     }
 }
 
-/// A service is stricter than the edge. The caller learns which field it was; the words of the
-/// service stay inside, in a line of the log that tells us where the two differ.
+/// A service is stricter than the edge. The caller learns which field it was; the service's words
+/// stay inside, in a log line that shows where the two differ.
 fn refused_by_service(status: &Status) -> Error {
     tracing::warn!(
         status = status.message(),

@@ -33,7 +33,7 @@ pub fn as_word<S: Serializer>(word: &impl Display, serializer: S) -> Result<S::O
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub code: FieldCode,
-    /// For people; reads on from the field's name and repeats nothing that was sent.
+    /// For people: continues the field's name, and repeats nothing that was sent.
     pub message: &'static str,
 }
 
@@ -43,13 +43,13 @@ impl Fault {
     }
 }
 
-/// One entry of `fields` in the answer to a request that was refused.
+/// One entry of `fields` in the answer to a refused request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldError {
-    /// The field, or the header.
+    /// The name of the field or header.
     pub field: Cow<'static, str>,
     #[serde(serialize_with = "as_word")]
     pub code: FieldCode,
-    /// For people; reads on from the field's name.
+    /// For people: continues the field's name.
     pub message: &'static str,
 }

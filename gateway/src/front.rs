@@ -1,5 +1,5 @@
-//! What every request passes, whatever its address: an id, a span, a metric, room to run in, and
-//! an answer in the one form even when the code behind it panics.
+//! What every request passes through, whatever its address: an id, a span, a metric, a place to run
+//! in, and an answer in the standard form even if the code behind it panics.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -27,14 +27,14 @@ use crate::{client_address::client_address, error::Error, room::Room};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Characters of a request id that a caller may choose.
+/// Most characters of a request id chosen by the caller.
 const REQUEST_ID_CHARACTERS_MAX: usize = 64;
 
-/// The part of the places that one client may have. A half: while the requests of some take long,
-/// those of others find places.
+/// One client may take 1/`CLIENT_SHARE` of the places. That is half, so that others still find
+/// places while its requests take long.
 const CLIENT_SHARE: usize = 2;
 
-/// What the front needs.
+/// The front of one public address.
 #[derive(Clone, Debug)]
 pub struct Front {
     clock: Clock,
@@ -53,7 +53,7 @@ impl Front {
     }
 }
 
-/// Runs one request.
+/// Runs one request through the front.
 pub async fn pass(State(front): State<Front>, request: Request, next: Next) -> Response {
     let _activity = front.clock.activity();
     let started = Instant::now();
@@ -64,7 +64,7 @@ pub async fn pass(State(front): State<Front>, request: Request, next: Next) -> R
         .get::<MatchedPath>()
         .map_or("unknown", MatchedPath::as_str)
         .to_owned();
-    // A parent that the caller names is not ours to trust: each request begins a trace.
+    // A parent named by the caller is not trustworthy, so each request begins a trace.
     let span = tracing::info_span!(
         parent: None,
         "request",
@@ -97,7 +97,7 @@ pub async fn pass(State(front): State<Front>, request: Request, next: Next) -> R
 }
 
 impl Front {
-    /// Refuses at once what there is no room for, and turns a panic into an answer.
+    /// Refuses at once if there is no room, and turns a panic into an answer.
     async fn run(&self, request: Request, next: Next) -> Response {
         let Some(place) = self.room.enter(self.client(&request)) else {
             metrics::counter!("gateway_requests_shed_total").increment(1);
@@ -132,7 +132,7 @@ fn finish(response: &mut Response, request_id: &str) {
     let headers = response.headers_mut();
     let request_id = HeaderValue::try_from(request_id).expect("a request id is visible ASCII");
     headers.insert(X_REQUEST_ID, request_id);
-    // Only what is the same for everyone says otherwise.
+    // A handler sets another value only if the answer is the same for everyone.
     let cache = headers.entry(CACHE_CONTROL);
     cache.or_insert(HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -146,7 +146,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         .join(": ")
 }
 
-/// The caller's own id where it is harmless, otherwise a new one.
+/// The caller's own id if it is harmless, otherwise a new one.
 fn request_id(headers: &HeaderMap) -> String {
     let mut given = headers.get_all(X_REQUEST_ID).iter();
     if let (Some(id), None) = (given.next(), given.next())
@@ -161,7 +161,7 @@ fn request_id(headers: &HeaderMap) -> String {
     Uuid::now_v7().to_string()
 }
 
-/// The method, or one name for all that are not in use: callers choose no metric labels.
+/// The method, or one label for all unusual ones: callers must not choose metric labels.
 fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

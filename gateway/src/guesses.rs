@@ -1,13 +1,14 @@
-//! The guard against guessing, of keys, of callbacks' addresses and of payments: it counts the wrong
+//! The guard against guessing API keys, callbacks' addresses and payments. It counts the wrong
 //! guesses of each client address, and nothing else.
 //!
-//! Behind one address may sit many: a carrier's or a company's network, or, where TRUSTED_PROXIES is
-//! wrong, all the world. So the guard never refuses a guess for what others at its address guessed
-//! wrong. What a flood can cost is bounded otherwise. What has not the form of a key, a token or an
-//! id is never looked up. The rest is looked up, but past the limit in a narrow line that all such
-//! addresses share: a flood keeps [`LOOK_UPS_MAX`] look-ups busy and no more. The line is fair and
-//! short, so that it holds few of the places for requests: who finds no place in it is told to wait,
-//! unseen. What was right within the last hour passes it by.
+//! Many clients may share one address: those of a carrier's or a company's network or, if
+//! TRUSTED_PROXIES is wrong, the whole world. So wrong guesses of others at an address are no
+//! reason to refuse a guess; the cost of a flood is bounded in other ways. Whatever does not have
+//! the form of a key, a token or an id is never looked up. The rest is looked up, but past the
+//! limit through a narrow queue that all such addresses share: a flood keeps [`LOOK_UPS_MAX`]
+//! look-ups busy and no more. The queue is fair, and short so that it holds few of the places for
+//! requests: a guess that finds no place in it is told to wait, without a look-up. A guess that was
+//! right within the last hour bypasses it.
 
 use std::{
     hash::{BuildHasher as _, Hash, RandomState},
@@ -27,25 +28,25 @@ use crate::{
     room::{Place, Room},
 };
 
-/// Addresses counted in one window; more than that are let pass uncounted.
+/// Most addresses counted in one window; any more pass uncounted.
 const ADDRESSES_MAX: usize = 100_000;
 
-/// Look-ups at once for addresses past their limit.
+/// Most concurrent look-ups for addresses past their limit.
 const LOOK_UPS_MAX: usize = 4;
 
-/// Guesses in the line, those that are looked up included, and the part of the requests that may
-/// run which they are at most.
+/// Most guesses in the queue, including those being looked up. They are also at most 1/`LINE_SHARE`
+/// of the requests that may run.
 const LINE_MAX: usize = 128;
 const LINE_SHARE: usize = 8;
 
-/// The part of the line that one address may have.
+/// One address may take 1/`ADDRESS_SHARE` of the queue.
 const ADDRESS_SHARE: usize = 4;
 
-/// How long, and how many, right guesses are remembered.
+/// How long right guesses are remembered, and how many.
 const RIGHT_FOR: Duration = Duration::from_secs(60 * 60);
 const RIGHT_MAX: u64 = 100_000;
 
-/// How many wrong guesses one address may make in a window of real time; 0: as many as it likes.
+/// How many wrong guesses one address may make in a window of real time; 0: any number.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     pub most: u32,
@@ -68,13 +69,13 @@ pub struct Guesses {
     wrong: FixedWindow<IpAddr>,
     line: Arc<Room>,
     narrow: Semaphore,
-    /// Hashes of guesses.
+    /// Hashes of right guesses.
     right: Cache<u64, ()>,
     hasher: RandomState,
 }
 
 impl Guesses {
-    /// For an address where so many requests may run at once.
+    /// `requests_max`: how many requests may run at once at the public address that it guards.
     pub fn new(limit: Limit, requests_max: usize, clock: Clock) -> Self {
         let line_max = (requests_max / LINE_SHARE).clamp(1, LINE_MAX);
         Self {
@@ -90,11 +91,11 @@ impl Guesses {
         }
     }
 
-    /// Looks a guess up, at once or in its turn.
+    /// Looks a guess up, at once or after waiting in the queue.
     ///
     /// # Errors
-    /// Those of the look-up; [`Error::TooManyGuesses`]: the line is full;
-    /// [`Error::NothingStarted`]: its turn did not come in time.
+    /// Those of the look-up; [`Error::TooManyGuesses`] if the queue is full;
+    /// [`Error::NothingStarted`] if its turn did not come in time.
     pub async fn look_up<T>(
         &self,
         address: IpAddr,
@@ -112,7 +113,8 @@ impl Guesses {
         found
     }
 
-    /// Waits in the line where that is to be. Keep what it returns until the look-up is done.
+    /// Waits in the queue if the address is past its limit. Hold the result until the look-up is
+    /// done.
     async fn turn(
         &self,
         address: IpAddr,
@@ -131,7 +133,7 @@ impl Guesses {
         Ok(Some((place, turn.map_err(Error::internal)?)))
     }
 
-    /// Counts a wrong guess. Returns how it is answered: by `error`, or past the limit by the wait.
+    /// Counts a wrong guess. Returns `error`, or past the limit how long to wait.
     pub fn refuse(&self, address: IpAddr, error: Error) -> Error {
         let decision = self.wrong.take([(network(address), self.most)]);
         if decision.allowed {
@@ -159,7 +161,7 @@ mod tests {
         (Guesses::new(limit, 1_024, clock.clone()), clock)
     }
 
-    /// The wait that a wrong guess is answered with.
+    /// How long a wrong guess is told to wait.
     fn wait_after_a_guess(guard: &Guesses, from: &str) -> Option<u32> {
         match guard.refuse(address(from), Error::InvalidApiKey) {
             Error::TooManyGuesses {

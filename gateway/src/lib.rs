@@ -1,9 +1,9 @@
-//! The edge: the one process that speaks HTTP to merchants, payers and rails. It has no database.
+//! The edge: the only process that speaks HTTP to merchants, payers and rails. It has no database.
 //!
-//! It owns the pages of the hosted checkout, the JSON API (shapes, input rules, error bodies) and who may come in (keys, rates,
-//! verification), and nothing else: what is true is asked of the services. It promises that a
-//! request is carried out at most once under one key, whatever it repeats itself, and that it
-//! never says that something failed when it does not know.
+//! It owns the pages of the hosted checkout, the JSON API (shapes, input rules, error bodies) and
+//! admission (keys, rates, verification), and nothing else: for the facts it asks the services. It
+//! promises that a request is carried out at most once under one key, whatever the gateway repeats,
+//! and that it never reports a failure when it does not know the outcome.
 
 pub mod config;
 
@@ -53,21 +53,23 @@ use crate::{
     guesses::Guesses,
 };
 
-/// Connections for each request that may run, so that there is room for those that wait: payers'
-/// browsers and merchants' clients keep theirs open after an answer.
+/// Connections for each request that may run. They leave room for idle ones: payers' browsers and
+/// merchants' clients keep theirs open after an answer.
 const CONNECTIONS_PER_REQUEST: usize = 2;
 
-/// Few as the requests may be, connections that wait cost little.
+/// Fewest connections, even if few requests may run: idle connections cost little.
 const CONNECTIONS_MIN: usize = 256;
 
-/// Each may hold a head of 32 KiB, a body of 64 and what was just read of them, again 32: 128 KiB.
+/// Most connections. Each may hold a head of 32 KiB, a body of 64 KiB and 32 KiB of them just read:
+/// 128 KiB.
 const CONNECTIONS_MAX: usize = 10_000;
 
-/// The part of the files that the system lets the process open for the connections of one public
-/// address: of both together half, which leaves the other half for the connections to the services.
+/// The connections of one public address may use 1/`OPEN_FILES_SHARE` of the files that the process
+/// may open. Both addresses together use half, which leaves the other half for connections to the
+/// services.
 const OPEN_FILES_SHARE: usize = 4;
 
-/// The part of the connections that may wait for clients of one address.
+/// 1/`WAITING_PER_ADDRESS_SHARE` of the connections may be idle ones of one client address.
 const WAITING_PER_ADDRESS_SHARE: usize = 2;
 
 /// The gateway's bound sockets.
@@ -91,8 +93,8 @@ impl Sockets {
     }
 }
 
-/// Serves until the process stops. The services behind need not be there yet; until they are,
-/// requests are answered 503.
+/// Serves until the process stops. The services need not be up yet; until they are, requests are
+/// answered 503.
 pub async fn serve(
     config: Config,
     sockets: Sockets,
@@ -100,7 +102,7 @@ pub async fn serve(
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let limits = limits(&config);
-    // The API and the checkout have room of their own.
+    // The API and the checkout each have room of their own.
     let proxies = config.trusted_proxies();
     let front = || Front::new(config.requests_max, &proxies, clock.clone());
     let (api_front, checkout_front) = (front(), front());
@@ -114,7 +116,7 @@ pub async fn serve(
     admin::beside(both, sockets.admin, readiness, shutdown.clone()).await
 }
 
-/// What clients may take of each of the two public addresses.
+/// What clients may use of each of the two public addresses.
 fn limits(config: &Config) -> Limits {
     let connections_max = config.requests_max.saturating_mul(CONNECTIONS_PER_REQUEST);
     let connections_max = connections_max
@@ -151,7 +153,7 @@ fn pages(config: &Config, channels: &Channels, clock: &Clock) -> Checkout {
     }
 }
 
-/// Every address, and what becomes of all others.
+/// All routes of the API's address, and the answers everywhere else.
 fn router(edge: Arc<Edge>, front: Front) -> Router {
     Router::new()
         .merge(api::routes(&edge))

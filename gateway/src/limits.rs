@@ -1,7 +1,7 @@
-//! Rate limits: asks ratelimit-svc whether a request may pass, and tells callers how they stand
+//! Rate limits: asks ratelimit-svc whether a request may pass, and tells callers where they stand
 //! (spec §8).
 //!
-//! A limit protects us; it is no promise to anyone. So when ratelimit-svc does not answer at once,
+//! A limit protects us and promises nothing to anyone. So if ratelimit-svc does not answer at once,
 //! the request passes and a metric counts it.
 
 use chassis::{grpc::Channel, ids::MerchantId};
@@ -29,7 +29,7 @@ chassis::proto_list! {
 }
 
 impl Bucket {
-    /// Requests a minute that the specification promises; told while nobody counts.
+    /// Requests per minute that the specification promises; reported if nobody counts.
     fn specified_limit(self) -> u32 {
         match self {
             Self::Payments | Self::Charge => 60,
@@ -38,11 +38,11 @@ impl Bucket {
     }
 }
 
-/// How a merchant stands with a bucket after one request.
+/// Where a merchant stands with a bucket after one request.
 #[derive(Debug)]
 pub struct Quota {
     bucket: Bucket,
-    /// `None`: nobody counted.
+    /// `None` if nobody counted.
     counted: Option<CheckResponse>,
 }
 
@@ -68,7 +68,7 @@ pub async fn check(
 }
 
 impl Quota {
-    /// Refuses the request where it is over the limit.
+    /// Refuses the request if it is over the limit.
     pub fn admit(&self) -> Result<(), Error> {
         match &self.counted {
             Some(counted) if !counted.allowed => Err(Error::RateLimited {
@@ -78,7 +78,7 @@ impl Quota {
         }
     }
 
-    /// Tells the caller, in the form of draft-ietf-httpapi-ratelimit-headers.
+    /// Writes the headers of draft-ietf-httpapi-ratelimit-headers.
     pub fn write(&self, headers: &mut HeaderMap) {
         let name = self.bucket.code();
         let (limit, window) = match &self.counted {

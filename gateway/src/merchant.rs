@@ -16,23 +16,24 @@ pub struct Merchant {
     accepting_payments: bool,
 }
 
-/// What a request does, as far as it decides who may make it.
+/// What a request is for, as far as that decides who may make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Begins a session or a charge.
     TakePayment,
-    /// Reads, or goes on with a charge that was accepted before.
+    /// Reads, or continues a charge that was accepted before.
     Other,
 }
 
 impl Merchant {
-    /// Checks in the specified order: e-mail, KYC, and for new payments whether they are accepted.
+    /// Checks in the specified order: e-mail, KYC and, for new payments, whether the merchant
+    /// accepts them.
     pub fn may(&self, purpose: Purpose) -> Result<(), Error> {
         if !self.email_verified {
             return Err(Error::EmailNotVerified);
         }
         if self.kyc_status != KycStatus::Approved {
-            // Null where there is no record (spec §3.3).
+            // Null if there is no record (spec §3.3).
             return Err(Error::KycNotApproved(self.kyc_status.word()));
         }
         if purpose == Purpose::TakePayment && !self.accepting_payments {

@@ -1,9 +1,9 @@
-//! Callbacks of the rails, passed on as they came (design "Rail callbacks").
+//! Callbacks of the rails, passed on as they come (design "Rail callbacks").
 //!
 //! Nothing here believes or even reads them, or knows a rail: charges-svc says which headers each
-//! needs. Until it has, callbacks are answered 503, so that rails repeat them. 200 is answered once
-//! charges-svc has made sure that the rail will be asked. Whoever tries out addresses is told to
-//! wait, and costs little.
+//! needs. Until it has, callbacks are answered 503, so that rails repeat them. 200 means that
+//! charges-svc has made sure that the rail will be queried. Callers who try out addresses are told
+//! to wait, and cost little.
 
 use std::{net::SocketAddr, sync::Arc};
 

@@ -1,7 +1,7 @@
-//! Room for requests: how many run at once, and how many of them are one client's.
+//! Room for requests: how many run at once, in all and for one client.
 //!
 //! A request that waits for its body does not run: it gives its place up, and takes one again when
-//! more of the body is there. So whoever sends slowly, or nothing, keeps nobody out.
+//! more of the body arrives. So a slow or silent sender keeps nobody out.
 
 use std::{
     collections::HashMap,
@@ -16,22 +16,22 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::client_address::network;
 
-/// There was no place left when the request's body was there. Nothing was started.
+/// No place was left when the request's body arrived. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 #[error("no room for the request")]
 pub struct NoRoom;
 
-/// The room of one public address, or of whatever else requests take their places in.
+/// The room of one public address, or of anything else in which requests take places.
 #[derive(Debug)]
 pub struct Room {
     places: Arc<Semaphore>,
     per_client_max: usize,
-    /// Requests that run.
+    /// Running requests by client.
     clients: Mutex<HashMap<IpAddr, usize>>,
 }
 
 impl Room {
-    /// For so many requests at once, and of one client.
+    /// Room for `requests_max` requests at once, of which one client may have `per_client_max`.
     pub fn new(requests_max: usize, per_client_max: usize) -> Self {
         Self {
             places: Arc::new(Semaphore::new(requests_max)),
@@ -40,7 +40,7 @@ impl Room {
         }
     }
 
-    /// A place for a request; none where there is no room for it.
+    /// Takes a place for a request, or returns `None` if there is no room for it.
     pub fn enter(self: &Arc<Self>, client: IpAddr) -> Option<Arc<Place>> {
         let place = Arc::new(Place {
             room: self.clone(),
@@ -72,7 +72,7 @@ impl Room {
     }
 }
 
-/// One request's.
+/// One request's place.
 #[derive(Debug)]
 pub struct Place {
     room: Arc<Room>,
@@ -81,7 +81,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// The body, which is waited for without a place; fails with [`NoRoom`].
+    /// The body, waited for without a place. Fails with [`NoRoom`] if no place is left when more
+    /// arrives.
     pub fn without(self: &Arc<Self>, body: Body) -> Body {
         if body.is_end_stream() {
             return body;
@@ -116,7 +117,7 @@ impl Place {
     }
 }
 
-/// A request that runs. It counts until it is dropped.
+/// A running request. It counts until it is dropped.
 #[derive(Debug)]
 struct Running {
     room: Arc<Room>,

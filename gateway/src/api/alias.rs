@@ -1,4 +1,5 @@
-//! What every answer of the deprecated address says about its end (spec §9, RFC 9745, RFC 8594).
+//! The headers with which every answer of the deprecated address announces its end (spec §9, RFC
+//! 9745, RFC 8594).
 
 use axum::{
     extract::{Request, State},
@@ -12,17 +13,17 @@ use time::{format_description::BorrowedFormatItem, macros::format_description};
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 const SUNSET: HeaderName = HeaderName::from_static("sunset");
 
-/// The form of an HTTP date.
+/// The format of an HTTP date.
 const HTTP_DATE: &[BorrowedFormatItem<'_>] = format_description!(
     "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] GMT"
 );
 
-/// The headers, made once.
+/// The deprecation headers, built once.
 #[derive(Clone, Debug)]
 pub struct Alias(HeaderMap);
 
 impl Alias {
-    /// Deprecated since, and removed at, if that is announced.
+    /// Takes the time of deprecation, and that of removal if it is announced.
     pub fn new(deprecated_at: Timestamp, sunset: Option<Timestamp>) -> anyhow::Result<Self> {
         let mut headers = HeaderMap::new();
         let since = format!("@{}", deprecated_at.unix_seconds());
@@ -37,7 +38,7 @@ impl Alias {
     }
 }
 
-/// Adds the headers to whatever is answered.
+/// Adds the headers to every response.
 pub async fn deprecate(State(alias): State<Alias>, request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     response.headers_mut().extend(alias.0);

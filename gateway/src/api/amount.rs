@@ -1,4 +1,4 @@
-//! Amounts of money as JSON numbers, in both directions. Exact: a number token becomes a decimal
+//! Amounts of money as JSON numbers, read and written exactly: a number token becomes a decimal
 //! without ever being a float (spec §1.3, design "Input rules").
 
 use chassis::{
@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 
 use crate::field_error::{Fault, FieldCode};
 
-/// The power of ten that a decimal can hold.
+/// Most decimal places that a `Decimal` can hold.
 const SCALE_MAX: i64 = 28;
 
-/// Reads a positive amount of major units. Whether its decimals suit its currency is for
-/// [`Money::from_major`] to say.
+/// Reads a positive amount in major units. [`Money::from_major`] checks whether its decimals suit
+/// its currency.
 pub fn parse(value: &RawValue) -> Result<Decimal, Fault> {
     let token = value.get();
     if !token.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
@@ -41,7 +41,7 @@ const OUT_OF_RANGE: Fault = Fault::new(
     "must be an amount of at most 9999999999.99, written with at most 28 digits",
 );
 
-/// What is wrong with an amount that its currency cannot express.
+/// The fault of an amount that its currency cannot express.
 pub fn fault(error: MoneyError) -> Fault {
     match error {
         MoneyError::TooManyDecimals => Fault::new(
@@ -54,7 +54,7 @@ pub fn fault(error: MoneyError) -> Fault {
     }
 }
 
-/// The value of a JSON number token; `None` where a decimal of 28 digits cannot hold it exactly.
+/// The value of a JSON number token, or `None` if a decimal of 28 digits cannot hold it exactly.
 fn exact(token: &str) -> Option<Decimal> {
     let (digits, exponent) = match token.split_once(['e', 'E']) {
         Some((digits, exponent)) => (digits, exponent.parse::<i32>().ok()?),
@@ -76,12 +76,12 @@ fn exact(token: &str) -> Option<Decimal> {
     }
 }
 
-/// A JSON number with exactly the currency's decimals: `25.50`.
+/// A JSON number with exactly as many decimals as its currency has: `25.50`.
 pub fn to_json(money: Money) -> Box<RawValue> {
     number(money.to_major())
 }
 
-/// A JSON number with the decimals that the value carries.
+/// A JSON number with as many decimals as the value carries.
 pub fn number(value: Decimal) -> Box<RawValue> {
     RawValue::from_string(value.to_string()).expect("a decimal prints as a JSON number")
 }
@@ -194,19 +194,20 @@ mod tests {
             token in "-?(0|[1-9][0-9]{0,9}|[0-9]{1,32})(\\.[0-9]{1,3}|\\.[0-9]{1,32})?([eE][+-]?[0-9]|[eE][+-]?[0-9]{1,4})?"
                 .prop_filter("a JSON number", |token| RawValue::from_string(token.clone()).is_ok()),
         ) {
-            // The value by whole-number arithmetic on the token's digits.
+            // The value, computed with integers from the token's digits.
             let expected = hundredths(&token);
             prop_assert_eq!(read(&token, "GHS").ok().map(i128::from), expected, "{}", token);
         }
     }
 
-    /// The token's hundredths where the rules allow it; another way to the same answer.
+    /// The token's value in hundredths if the rules allow it, computed in another way than by
+    /// `exact`.
     fn hundredths(token: &str) -> Option<i128> {
         let (digits, exponent) = token.split_once(['e', 'E']).unwrap_or((token, "0"));
         let exponent: i32 = exponent.parse().unwrap();
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
         let all = format!("{whole}{fraction}");
-        // A decimal of ours holds 28 decimals and 96 bits, before and after the exponent.
+        // A `Decimal` holds 28 decimals and 96 bits, before and after the exponent is applied.
         let mantissa: i128 = all.parse().ok().filter(|m: &i128| m.abs() < 1 << 96)?;
         let scale = i32::try_from(fraction.len()).unwrap();
         if scale > 28 || !(-28..=28).contains(&(scale - exponent)) {

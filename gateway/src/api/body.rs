@@ -1,5 +1,5 @@
-//! A request's JSON body: taken only as JSON, only up to 64 KiB, only within a deadline, and only
-//! where it is one object without doubt about what it says.
+//! A request's JSON body: accepted only as JSON, only up to 64 KiB, only within a deadline, and
+//! only if it is a single, unambiguous object.
 
 use std::{collections::BTreeMap, error::Error as StdError, fmt};
 
@@ -16,18 +16,18 @@ use serde_json::value::RawValue;
 
 use crate::{error::Error, room::NoRoom};
 
-/// The largest body that is read (design "Error body", 413).
+/// The largest body that is read, in bytes (design "Error body", 413).
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// A JSON object with each value as the text that was sent.
+/// A JSON object that keeps each value as the text that was sent.
 ///
-/// Values that nobody asks for are checked to be JSON and nothing more, without recursion, so that
-/// no depth of nesting does harm.
+/// Unused values are only checked to be JSON. That is done without recursion, so deep nesting does
+/// no harm.
 #[derive(Debug)]
 pub struct Object(BTreeMap<String, Box<RawValue>>);
 
 impl Object {
-    /// The value of a field; `None` where it is absent or null.
+    /// The value of a field, or `None` if it is absent or null.
     pub fn get(&self, field: &str) -> Option<&RawValue> {
         self.0
             .get(field)
@@ -56,7 +56,7 @@ impl<'de> Deserialize<'de> for Object {
                 let mut object = BTreeMap::new();
                 while let Some((field, value)) = map.next_entry::<String, Box<RawValue>>()? {
                     if object.insert(field, value).is_some() {
-                        // Readers differ in which of the two they take.
+                        // JSON readers differ in which of the two they take.
                         return Err(de::Error::custom("a field is there twice"));
                     }
                 }
@@ -68,7 +68,7 @@ impl<'de> Deserialize<'de> for Object {
     }
 }
 
-/// Extracts the body of a request as a JSON object: 415, 413, 408 or 400, in this order.
+/// Extracts a request's body as a JSON object. Errors, in this order: 415, 413, 408, 400.
 impl<S: Sync> FromRequest<S> for Object {
     type Rejection = Error;
 
@@ -83,21 +83,21 @@ impl<S: Sync> FromRequest<S> for Object {
     }
 }
 
-/// Reads a whole body, but no more than [`BODY_BYTES_MAX`] of it.
+/// Reads a whole body, and refuses one of more than [`BODY_BYTES_MAX`].
 pub async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Error> {
-    // What its length already gives away is not read at all.
+    // A body whose declared length is too large is not read at all.
     if length(headers).is_some_and(|length| length > BODY_BYTES_MAX) {
         return Err(Error::PayloadTooLarge);
     }
     let mut body = Limited::new(body, BODY_BYTES_MAX);
     let mut whole = Vec::new();
-    // A frame keeps the whole buffer that it was read into, even if it is one byte of it: copied,
+    // A frame keeps its whole read buffer alive, even for a single byte. So each frame is copied,
     // and dropped before the next is read.
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| cut_off(&*error))?;
         if let Some(data) = frame.data_ref() {
             if whole.capacity() - whole.len() < data.len() {
-                // Twice as much, but never more than a body may have.
+                // Doubles the capacity, but never beyond what a body may have.
                 let more = data
                     .len()
                     .max(whole.len())
@@ -110,7 +110,7 @@ pub async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, Error> {
     Ok(whole.into())
 }
 
-/// Why a body did not become whole.
+/// Why a body could not be read to its end.
 fn cut_off(error: &(dyn StdError + 'static)) -> Error {
     for cause in std::iter::successors(Some(error), |&error| error.source()) {
         if cause.is::<LengthLimitError>() {
@@ -127,13 +127,14 @@ fn cut_off(error: &(dyn StdError + 'static)) -> Error {
     Error::BodyCutOff
 }
 
-/// The body's length where the caller told it.
+/// The body's length as the caller declared it.
 fn length(headers: &HeaderMap) -> Option<usize> {
     let length = headers.get(header::CONTENT_LENGTH)?;
     length.to_str().ok()?.parse().ok()
 }
 
-/// Whether the one content type is `application/json`, whatever its parameters, and not encoded.
+/// Whether the only content type is `application/json`, with any parameters, and the body is not
+/// encoded.
 fn is_json(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(content_type), None) = (types.next(), types.next()) else {
@@ -159,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// What a connection reads into, of which a frame is one byte.
+    /// A connection's read buffer, of which a frame is one byte.
     struct ReadBuffer {
         bytes: [u8; 4096],
         kept: Arc<AtomicUsize>,

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{Edge, backend, error::Error, merchant::Merchant};
 
-/// What a merchant asks for.
+/// A validated request.
 #[derive(Debug)]
 struct Debit {
     amount: Money,
@@ -71,11 +71,11 @@ pub async fn charge(
     Ok(response)
 }
 
-/// The answer to both POSTs on a charge: 202, or 422 when it has FAILED (spec §4.3, §4.4).
+/// The answer to both POSTs on a charge: 202, or 422 if it has FAILED (spec §4.3, §4.4).
 pub fn answered(answer: ChargeAnswer) -> Result<Response, Error> {
     let charge = answer.charge.unwrap_or_default();
     let (code, status) = match charge.status() {
-        // A settlement that came first is told by the webhook and by reading the charge.
+        // An early settlement is reported by the webhook and by reading the charge, not here.
         ChargeStatus::Settled => (StatusCode::ACCEPTED, ChargeStatus::Initiated),
         ChargeStatus::Failed => (StatusCode::UNPROCESSABLE_ENTITY, ChargeStatus::Failed),
         status @ (ChargeStatus::Initiated

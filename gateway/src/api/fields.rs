@@ -1,5 +1,5 @@
-//! The fields of a JSON body: each is read from its own token, and all that is wrong with any of
-//! them is told at once (design "Input rules").
+//! The fields of a JSON body. Each is read from its own token, and all errors are reported at once
+//! (design "Input rules").
 
 use chassis::{
     config::Mode,
@@ -16,10 +16,10 @@ use crate::{
     field_error::{Fault, FieldCode, FieldError},
 };
 
-/// Octets before the @ (RFC 5321, 4.5.3.1.1).
+/// Most octets before the @ (RFC 5321, 4.5.3.1.1).
 const EMAIL_LOCAL_PART_BYTES_MAX: usize = 64;
 
-/// A body's fields while they are read, and what was wrong with them so far.
+/// A body's fields as they are read, with the errors found so far.
 #[derive(Debug)]
 pub struct Fields {
     given: Object,
@@ -44,7 +44,7 @@ impl Fields {
         self.checked(field, read)
     }
 
-    /// Reads a field that must be there.
+    /// Reads a field that must be present.
     pub fn required<T>(
         &mut self,
         field: &'static str,
@@ -57,12 +57,13 @@ impl Fields {
         self.checked(field, read)
     }
 
-    /// Whether a field is there and not null.
+    /// Whether a field is present and not null.
     pub fn is_given(&self, field: &str) -> bool {
         self.given.get(field).is_some()
     }
 
-    /// What was read elsewhere on behalf of a field, or of a header.
+    /// Takes a value that was read elsewhere on behalf of a field or a header, and records its
+    /// fault.
     pub fn checked<T>(&mut self, field: &'static str, read: Result<T, Fault>) -> Option<T> {
         let fault = match read {
             Ok(read) => return Some(read),
@@ -76,8 +77,7 @@ impl Fields {
         None
     }
 
-    /// What was read, unless anything was wrong. `read` is `None` only where a required field was
-    /// refused.
+    /// Returns `read` if no field had a fault. `read` is `None` only if some field had one.
     pub fn finish<T>(self, read: Option<T>) -> Result<T, Error> {
         match read {
             Some(read) if self.errors.is_empty() => Ok(read),
@@ -86,7 +86,7 @@ impl Fields {
     }
 }
 
-/// A string, trimmed.
+/// A trimmed string without control characters.
 fn string(value: &RawValue) -> Result<String, Fault> {
     let token = value.get();
     if !token.starts_with('"') {
@@ -120,7 +120,7 @@ fn no_longer_than(text: String, characters_max: usize) -> Result<String, Fault> 
     Ok(text)
 }
 
-/// A string that may say anything; `None` where it is blank.
+/// Free text of at most `characters_max` characters, or `None` if it is blank.
 pub fn text(characters_max: usize) -> impl Fn(&RawValue) -> Result<Option<String>, Fault> {
     move |value| {
         let text = no_longer_than(string(value)?, characters_max)?;
@@ -128,12 +128,12 @@ pub fn text(characters_max: usize) -> impl Fn(&RawValue) -> Result<Option<String
     }
 }
 
-/// A string whose form is checked later, against the record that it names.
+/// A string that names a record. The caller checks its form.
 pub fn name_of_record(value: &RawValue) -> Result<String, Fault> {
     string(value)
 }
 
-/// An ISO 4217 code, upper case.
+/// An ISO 4217 code in upper case.
 pub fn currency(value: &RawValue) -> Result<Currency, Fault> {
     string(value)?.parse().map_err(|_| {
         Fault::new(
@@ -160,7 +160,7 @@ pub fn provider(value: &RawValue) -> Result<Provider, Fault> {
     Provider::from_word(&string(value)?).ok_or(FAULT)
 }
 
-/// The number of a Ghana wallet (design "Phones").
+/// The number of a wallet in Ghana (design "Phones").
 pub fn ghana_mobile(value: &RawValue) -> Result<Phone, Fault> {
     Phone::parse_ghana_mobile(&string(value)?).map_err(|_| {
         Fault::new(
@@ -170,7 +170,7 @@ pub fn ghana_mobile(value: &RawValue) -> Result<Phone, Fault> {
     })
 }
 
-/// A customer's number, of any country (design "Phones").
+/// A customer's number from any country (design "Phones").
 pub fn phone(value: &RawValue) -> Result<Phone, Fault> {
     Phone::parse_any(&string(value)?).map_err(|_| {
         Fault::new(
@@ -180,7 +180,7 @@ pub fn phone(value: &RawValue) -> Result<Phone, Fault> {
     })
 }
 
-/// The code that a payer was given: a string, because it may begin with a zero.
+/// The code that a payer was given. A string, because it may begin with a zero.
 pub fn otp(value: &RawValue) -> Result<String, Fault> {
     let otp = string(value)?;
     if !is_visible_ascii(otp.as_bytes(), OTP_CHARACTERS_MAX) {
@@ -192,8 +192,7 @@ pub fn otp(value: &RawValue) -> Result<String, Fault> {
     Ok(otp)
 }
 
-/// An e-mail address that could be delivered to: one `@`, a local part, and a domain of at least
-/// two labels.
+/// A plausible e-mail address: one `@`, a local part, and a domain of at least two labels.
 pub fn email(value: &RawValue) -> Result<String, Fault> {
     let email = no_longer_than(string(value)?, EMAIL_CHARACTERS_MAX)?;
     let plausible = email
@@ -226,7 +225,7 @@ fn is_domain(domain: &str) -> bool {
     domain.contains('.') && domain.split('.').all(is_label)
 }
 
-/// An absolute http(s) address without user information, in its normal form.
+/// An absolute http(s) address without user information, normalised.
 pub fn url(value: &RawValue) -> Result<String, Fault> {
     const FAULT: Fault = Fault::new(
         FieldCode::InvalidUrl,
@@ -235,18 +234,18 @@ pub fn url(value: &RawValue) -> Result<String, Fault> {
     let text = no_longer_than(string(value)?, URL_CHARACTERS_MAX)?;
     let (scheme, rest) = text.split_once("://").ok_or(FAULT)?;
     let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
-    // What the parser would silently mend may mean something else to a browser.
+    // The parser would silently repair these, but a browser may read them differently.
     let is_plain = !text.contains(|c: char| c == '\\' || c.is_whitespace());
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if !is_web || !is_plain || authority.is_empty() || authority.contains('@') {
         return Err(FAULT);
     }
     let url = url::Url::parse(&text).map_err(|_| FAULT)?;
-    // Escaping may have lengthened it.
+    // Escaping may have made it longer.
     no_longer_than(url.into(), URL_CHARACTERS_MAX)
 }
 
-/// As [`url`]; where payments are real, payers are sent nowhere without TLS.
+/// Like [`url`], but in production it must be https.
 pub fn redirect_url(mode: Mode) -> impl Fn(&RawValue) -> Result<String, Fault> {
     move |value| {
         let url = url(value)?;
@@ -266,7 +265,7 @@ mod tests {
         RawValue::from_string(json.to_owned()).expect("JSON")
     }
 
-    /// The JSON string for a text.
+    /// The text as a JSON string.
     fn quoted(text: &str) -> Box<RawValue> {
         raw(&serde_json::to_string(text).expect("a string"))
     }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::field_error::{Fault, FieldCode};
 
-/// The header's name, as errors name it.
+/// The header's name as it appears in errors.
 pub const HEADER: &str = "Idempotency-Key";
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -15,12 +15,12 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdempotencyKey {
     Callers(String),
-    /// For the gateway's own repeats, where the caller sent none.
+    /// Generated for the gateway's own repeats if the caller sent no key.
     Gateways(Uuid),
 }
 
 impl IdempotencyKey {
-    /// The caller's key, or a new one of our own.
+    /// The caller's key, or a generated one if there is none.
     pub fn of(headers: &HeaderMap) -> Result<Self, Fault> {
         let mut given = headers.get_all(HEADER).iter();
         match (given.next(), given.next()) {
@@ -35,7 +35,7 @@ impl IdempotencyKey {
         }
     }
 
-    /// As the services keep it: whose key it is, and the key.
+    /// The key as the services store it, marked with whose it is.
     pub fn marked(&self) -> String {
         match self {
             Self::Callers(key) => format!("c:{key}"),
@@ -43,7 +43,7 @@ impl IdempotencyKey {
         }
     }
 
-    /// Tells a caller who repeated a request that this is the answer to the first.
+    /// Tells a caller who repeated a request that this is the answer to the first one.
     pub fn write_replayed(&self, replayed: bool, headers: &mut HeaderMap) {
         if replayed && matches!(self, Self::Callers(_)) {
             headers.insert(REPLAYED, HeaderValue::from_static("true"));

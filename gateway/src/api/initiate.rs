@@ -27,7 +27,7 @@ use crate::{
     Edge, backend, checkout::quote::Rates, error::Error, field_error::as_word, merchant::Merchant,
 };
 
-/// What a merchant asks for.
+/// A validated request.
 #[derive(Debug)]
 struct Order {
     amount: Money,
@@ -51,8 +51,8 @@ struct SessionCreated {
     warnings: Vec<Warning>,
 }
 
-/// Tells of a field that was left out and had better be sent, or of a currency in which nobody can
-/// pay yet.
+/// Points out a field that was left out but should be sent, or a currency in which nobody can pay
+/// yet.
 #[derive(Debug, Serialize)]
 struct Warning {
     #[serde(serialize_with = "as_word")]
@@ -62,7 +62,7 @@ struct Warning {
 }
 
 chassis::closed_list! {
-    /// What is warned of.
+    /// What a warning is about.
     pub enum WarningCode: "a warning's code" {
         CustomerEmailOmitted = "CUSTOMER_EMAIL_OMITTED",
         CustomerPhoneOmitted = "CUSTOMER_PHONE_OMITTED",
@@ -109,7 +109,7 @@ impl Order {
         let decimal = fields.required("amount", amount::parse);
         let is_given = fields.is_given("currency");
         let currency = fields.optional("currency", fields::currency);
-        // Without a currency that is understood, nothing can be said about decimals.
+        // Decimals can only be checked against a known currency.
         let currency = currency.or((!is_given).then_some(Currency::USD));
         let amount = match decimal.zip(currency) {
             Some((decimal, currency)) => fields.checked(
@@ -138,7 +138,7 @@ impl Order {
         fields.finish(order)
     }
 
-    /// Whether there is a rate is told as of now, also where the answer is a repeated one.
+    /// Whether there is a rate is reported as of now, even if the answer is a repeated one.
     fn warnings(&self, rates: &Rates) -> Vec<Warning> {
         let email = self.customer_email.is_none().then_some(Warning {
             code: WarningCode::CustomerEmailOmitted,

@@ -1,5 +1,5 @@
-//! `GET /api/openapi.json`: the API's contract, `docs/openapi.yaml`, as JSON. The handlers are written
-//! to it, and the tests hold them to it.
+//! `GET /api/openapi.json`: the API's contract, `docs/openapi.yaml`, as JSON. The handlers are
+//! written to it, and the tests hold them to it.
 
 use std::sync::LazyLock;
 
@@ -11,13 +11,13 @@ use http::{
 use sha2::{Digest as _, Sha256};
 use yaml_serde::{Mapping, Value};
 
-/// The document, in its own order.
+/// The document, with its members in their original order.
 pub static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
     let source = include_str!("../../../docs/openapi.yaml");
     yaml_serde::from_str(source).expect("the document is YAML")
 });
 
-/// The document's bytes, and the tag that changes with them.
+/// The document's text, and the entity tag that changes with it.
 static ANSWER: LazyLock<(String, String)> = LazyLock::new(|| {
     let mut text = serde_json::to_string_pretty(&*DOCUMENT).expect("the document is JSON");
     text.push('\n');
@@ -25,8 +25,8 @@ static ANSWER: LazyLock<(String, String)> = LazyLock::new(|| {
     (text, tag)
 });
 
-/// A part of the document with what its references name in their place. What is said of a value there
-/// comes before what is said of all its kind, and what may be null has that among its types.
+/// A part of the document with every reference replaced by what it names. A description next to a
+/// reference precedes the one that it names, and a nullable value has `null` among its types.
 pub fn resolved(document: &Value, part: &Value) -> Value {
     let members = match part {
         Value::Mapping(members) => members,
@@ -57,25 +57,25 @@ pub fn resolved(document: &Value, part: &Value) -> Value {
     whole
 }
 
-/// What a pointer such as `#/components/schemas/Amount` names.
+/// What a JSON pointer such as `#/components/schemas/Amount` names.
 fn at<'a>(document: &'a Value, pointer: &str) -> &'a Value {
     let names = pointer.trim_start_matches("#/").split('/');
     names.fold(document, |part, name| &part[name.replace("~1", "/")])
 }
 
-/// Wants no key and is not counted.
+/// Serves the document. Needs no key and does not count towards a rate limit.
 pub async fn serve(headers: HeaderMap) -> Response {
     let (text, tag) = &*ANSWER;
     cacheable(&headers, tag, "application/json", text)
 }
 
-/// The same for whoever gets the same bytes.
+/// An entity tag: the same for the same content.
 pub fn entity_tag(content: &str) -> String {
     let hash = hex::encode(Sha256::digest(content));
     format!("\"{}\"", hash.get(..32).unwrap_or(&hash))
 }
 
-/// A text that callers may keep for five minutes and then ask about by its tag.
+/// A text that callers may cache for five minutes and then revalidate by its tag.
 pub fn cacheable(
     headers: &HeaderMap,
     tag: &'static str,
@@ -116,7 +116,7 @@ mod tests {
         field_error::{FieldCode, FieldError},
     };
 
-    /// The values of a closed list of the document.
+    /// The values of an enum in the document.
     fn documented(schema: &str) -> BTreeSet<&'static str> {
         let values = DOCUMENT["components"]["schemas"][schema]["enum"].as_sequence();
         let values = values.expect(schema).iter();
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(taken, documented);
     }
 
-    /// Whether merchants are told of it by its own words in the document.
+    /// Whether the document lists this error with its own text.
     fn is_documented(error: &Error) -> bool {
         match error {
             Error::NotFound
@@ -203,11 +203,11 @@ mod tests {
             | Error::OutcomeUnknown
             | Error::Internal(_)
             | Error::Panicked => true,
-            // An address says what it takes in Allow.
+            // The Allow header says what an address takes.
             Error::MethodNotAllowed => false,
-            // The documented code, in words for those who attack or break off.
+            // A documented code, with a text for those who attack or break off.
             Error::TooManyGuesses { .. } | Error::BodyCutOff => false,
-            // Of the hosted checkout, and of the rails' callbacks.
+            // Only for the hosted checkout and the rails' callbacks.
             Error::CrossSite | Error::SessionNotPayable | Error::CallbackSignatureInvalid => false,
         }
     }

@@ -1,4 +1,4 @@
-//! `GET /api/v1/payments/charge/{reference}`: how a charge stands (spec §4.5).
+//! `GET /api/v1/payments/charge/{reference}`: the state of a charge (spec §4.5).
 
 use std::sync::Arc;
 

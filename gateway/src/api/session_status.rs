@@ -1,4 +1,4 @@
-//! `GET /api/v1/payments/{session_id}/status`: how a session stands (spec §4.2).
+//! `GET /api/v1/payments/{session_id}/status`: the state of a session (spec §4.2).
 
 use std::sync::Arc;
 

@@ -38,13 +38,13 @@ pub async fn submit_otp(
         )
         .await;
     match submitted {
-        // The rail may have the code, so the answer is how the charge stands, and no error.
+        // The rail may have the code, so answer with the charge's state, not with an error.
         Err(Error::OutcomeUnknown) => answered(from_record(&edge, &merchant, &reference).await?),
         submitted => answered(submitted?),
     }
 }
 
-/// The answer where charges-svc's own was lost.
+/// The answer from the charge's record, if charges-svc's own answer was lost.
 async fn from_record(
     edge: &Edge,
     merchant: &Merchant,

@@ -1,7 +1,7 @@
-//! How often payers may try, so that nobody can be flooded with prompts.
+//! Limits how often payers may try, so that nobody can be flooded with prompts.
 //!
-//! Fixed windows in this process: each replica of the gateway counts for itself, so that the real
-//! limit is at most the configured one times the replicas. 0 switches a limit off.
+//! Fixed windows in this process. Each replica of the gateway counts for itself, so the real limit
+//! is at most the configured one times the number of replicas. 0 switches a limit off.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -12,7 +12,7 @@ use clap::Args;
 
 use crate::{client_address::network, guesses::Limit};
 
-/// Sessions, addresses and numbers that are counted in one window; any more pass.
+/// Most sessions, addresses and numbers counted in one window; any more pass uncounted.
 const SUBJECTS_MAX: usize = 300_000;
 
 /// The settings.
@@ -46,7 +46,7 @@ pub struct AbuseLimits {
 }
 
 impl AbuseLimits {
-    /// How many payments that do not exist an address may open.
+    /// How many addresses of nonexistent payments one client address may open.
     pub fn unknown(&self) -> Limit {
         Limit {
             most: self.checkout_unknown_per_address,
@@ -78,7 +78,7 @@ impl AbuseLimits {
     }
 }
 
-/// Who tries to pay what.
+/// A try to pay, by what identifies it.
 #[derive(Clone, Debug)]
 pub struct Try {
     pub session: SessionId,
@@ -94,7 +94,7 @@ enum Subject {
     Number(Phone),
 }
 
-/// The counts of this process.
+/// This process's counts of tries.
 #[derive(Debug)]
 pub struct Abuse {
     limits: AbuseLimits,
@@ -112,7 +112,7 @@ impl Abuse {
     /// Counts a try.
     ///
     /// # Errors
-    /// The wait until the next window, where a limit is reached; then nothing is counted.
+    /// The wait until the next window if a limit is reached. Then nothing is counted.
     pub fn take(&self, tried: &Try) -> Result<(), Duration> {
         let [session, address, number] = subjects(tried);
         let decision = self.window.take([
@@ -124,7 +124,7 @@ impl Abuse {
         if decision.allowed { Ok(()) } else { Err(wait) }
     }
 
-    /// A try that sent nothing to anyone does not count.
+    /// Uncounts a try that sent nothing to anyone.
     pub fn give_back(&self, tried: &Try) {
         self.window.give_back(subjects(tried));
     }
@@ -159,7 +159,7 @@ mod tests {
         limits: AbuseLimits,
     }
 
-    /// Stands still at the beginning of a window until it is stepped.
+    /// A clock that stands still at the start of a window until it is stepped.
     fn clock() -> Clock {
         let start = Timestamp::from_unix_millis(1_200_000).expect("a moment");
         Clock::simulated(start, 0, -1_000_000)

@@ -1,5 +1,5 @@
-//! The one style sheet and the one script, under names that change with their contents, so that
-//! browsers keep them for good.
+//! The style sheet and the script, under names that change with their contents, so that browsers
+//! can keep them forever.
 
 use std::{future::ready, sync::LazyLock};
 
@@ -17,10 +17,10 @@ use tower::service_fn;
 
 use super::{encoding, is_known};
 
-/// A file that is part of the binary.
+/// A file embedded in the binary.
 #[derive(Debug)]
 pub struct Asset {
-    /// Where it is, with the hash of its content.
+    /// Its path, which includes the hash of its content.
     pub path: String,
     hash: String,
     extension: &'static str,
@@ -41,7 +41,7 @@ pub static JS: LazyLock<Asset> = LazyLock::new(|| {
 const FOLDER: &str = "/assets/";
 const NAME: &str = "checkout-";
 
-/// Digits of the hash in a name.
+/// Hex digits of the hash in a name.
 const HASH_DIGITS: usize = 16;
 
 impl Asset {
@@ -57,8 +57,8 @@ impl Asset {
         }
     }
 
-    /// The file that a name asks for, in whichever version: while a new version is rolled out, a
-    /// page of one may ask a process of the other.
+    /// The file that a name asks for, whatever its hash: during a rollout, a page of one version
+    /// may ask a process of the other.
     fn find(name: &str) -> Option<&'static Self> {
         let (hash, extension) = name.strip_prefix(NAME)?.split_once('.')?;
         let is_hash = hash.len() == HASH_DIGITS && hash.bytes().all(|b| b.is_ascii_hexdigit());
@@ -67,19 +67,19 @@ impl Asset {
     }
 }
 
-/// Whether what is at this path may be kept: only what the name promises.
+/// Whether this path may be cached forever: only if its hash is that of the content.
 pub fn is_lasting(path: &str) -> bool {
     path == CSS.path || path == JS.path
 }
 
-/// The file of that name, unless the browser has it.
+/// The file of that name, or 304 if the browser has it. `None` if there is no such file.
 pub async fn serve(name: &str, request: Request) -> Option<Response> {
     let asset = Asset::find(name)?;
     let known = request.headers().clone();
     let plain = || ([(CONTENT_TYPE, asset.content_type)], asset.plain).into_response();
     let plain = service_fn(|_| ready(Ok(plain())));
     let mut response = encoding::answer(request, plain).await;
-    // To a cache each encoding is a file of its own.
+    // To a cache, each encoding is a file of its own.
     let encoding = response.headers().get(CONTENT_ENCODING);
     let suffix = encoding.map_or(Ok("plain"), HeaderValue::to_str);
     let tag = format!(

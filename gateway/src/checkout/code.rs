@@ -1,4 +1,4 @@
-//! `POST /pay/{session_id}/code`: the code that a payer was given goes to charges-svc and nowhere
+//! `POST /pay/{session_id}/code`: passes the code that a payer was given to charges-svc and nowhere
 //! else.
 
 use std::sync::Arc;
@@ -41,7 +41,7 @@ async fn answer(
         .as_ref()
         .and_then(|hosted| hosted.charge.as_ref());
     let Some(charge) = charge.filter(|charge| charge.reference == fields.get("reference")) else {
-        // The code was for a charge that has ended.
+        // The code was for an earlier charge, which has ended.
         return Ok(see(visitor));
     };
     if situation.state != Standing::Otp {
@@ -69,7 +69,7 @@ async fn answer(
         |mut charges, request| async move { charges.submit_otp(request).await },
     );
     match submitted.await {
-        // Wrong or right, in time or not: the page tells.
+        // Right or wrong, in time or not: the page shows it.
         Ok(_) | Err(Error::ChargeNotAwaitingOtp | Error::OutcomeUnknown) => Ok(see(visitor)),
         Err(Error::NothingStarted) => {
             let fault = Some(visitor.text.code_not_sent);

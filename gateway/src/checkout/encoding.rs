@@ -1,8 +1,8 @@
-//! Smaller bodies for browsers that take them.
+//! Compresses bodies for browsers that accept it.
 //!
-//! The length of what is encoded tells what repeats itself in it (the attack called BREACH). There
-//! is no secret to be told: the pages know no cookie, so that nobody's browser can be made to load
-//! what its visitor alone may see, and whoever has a page's address may read all of it.
+//! The length of a compressed body reveals what repeats in it (the BREACH attack). There is no
+//! secret to reveal here: the pages use no cookie, so nobody can make a visitor's browser load what
+//! only that visitor may see, and whoever has a page's address may read all of it.
 
 use std::convert::Infallible;
 
@@ -19,20 +19,20 @@ use http::{
 use tower::{Layer as _, Service, ServiceExt as _};
 use tower_http::compression::CompressionLayer;
 
-/// The least that a browser can want. Taken together with what it asks for, it keeps the layer from
-/// answering 406 to what was done already.
+/// Added to what the browser accepts. It keeps the layer from answering 406 to a request that has
+/// already been carried out.
 const PLAIN_AT_LAST: HeaderValue = HeaderValue::from_static("identity;q=0.001");
 
-/// Encodes pages.
+/// Compresses pages.
 pub async fn pages(request: Request, next: Next) -> Response {
-    // HEAD tells the length of the plain page.
+    // HEAD states the length of the plain page.
     if request.method() == Method::HEAD {
         return next.run(request).await;
     }
     answer(request, next).await
 }
 
-/// What the service answers, in the encoding that the browser prefers, and with its length.
+/// The service's answer, in the encoding that the browser prefers and with its length.
 pub async fn answer<S>(mut request: Request, plain: S) -> Response
 where
     S: Service<Request, Response = Response, Error = Infallible>,
@@ -57,7 +57,8 @@ where
     }
 }
 
-/// Pages and files. The small answers about a page's state would only grow.
+/// Whether to compress: only pages and files. The small answers about a page's state would only
+/// grow.
 fn is_worth_it(_: StatusCode, _: Version, headers: &HeaderMap, _: &Extensions) -> bool {
     let content_type = headers.get(CONTENT_TYPE);
     content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/"))
@@ -73,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// The encoding of a page for a browser that sends these lines.
+    /// The encoding of a page for a browser that sends these `Accept-Encoding` lines.
     async fn chosen(lines: &[&'static str]) -> Option<String> {
         let mut request = Request::default();
         for line in lines {

@@ -1,5 +1,5 @@
-//! The pages as templates, and what each of them is given. Whatever comes from outside is escaped
-//! by the template engine.
+//! The pages' templates and the data for them. The template engine escapes whatever comes from
+//! outside.
 
 use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
@@ -16,11 +16,11 @@ pub struct Shell {
     pub title: &'static str,
     pub state: &'static str,
     pub is_error: bool,
-    /// Its own address, without what asked for one special view.
+    /// Its own address, without the parameter for a special view.
     pub page: Option<String>,
-    /// Where to ask whether it still shows the truth.
+    /// Where to poll whether the page is out of date.
     pub poll: Option<String>,
-    /// Whom to ask about what is paid for.
+    /// Whom to contact about the purchase.
     pub merchant: Option<String>,
     /// The other language, and this page in it.
     pub other: Option<(&'static Text, String)>,
@@ -29,7 +29,7 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// A page of nobody's session.
+    /// A page without a session.
     pub fn bare(text: &'static Text, title: &'static str, state: &'static str) -> Self {
         Self {
             text,
@@ -62,7 +62,7 @@ impl Shell {
     }
 }
 
-/// What is paid for.
+/// What is being paid for.
 #[derive(Debug)]
 pub struct Order {
     pub merchant: String,
@@ -70,21 +70,21 @@ pub struct Order {
     pub description: Option<String>,
 }
 
-/// What was put into the form, and what is wrong with it.
+/// What the payer entered, and what is wrong with it.
 #[derive(Debug, Default)]
 pub struct Form {
-    /// Makes one charge of however many times the form is sent.
+    /// Identifies the form, so that sending it repeatedly makes one charge.
     pub attempt: String,
     pub network: String,
     pub other_number: bool,
     pub mobile_number: String,
     pub network_error: Option<&'static str>,
     pub number_error: Option<&'static str>,
-    /// Why nothing came of the last one.
+    /// Why nothing came of the last submission.
     pub notice: Option<String>,
 }
 
-/// One network to choose.
+/// A network to choose from.
 #[derive(Debug)]
 pub struct Network {
     pub value: &'static str,
@@ -99,7 +99,7 @@ pub struct FormPage<'a> {
     pub order: Order,
     pub form: &'a Form,
     pub action: String,
-    /// In cedis.
+    /// The amount in cedis.
     pub debit: &'a str,
     pub quote: Option<String>,
     pub rate: Option<String>,
@@ -136,7 +136,7 @@ pub struct WaitPage<'a> {
     pub rescue: &'a str,
     pub reference: &'a str,
     pub slow: bool,
-    /// Seconds that the payer has had.
+    /// Seconds since the charge last changed.
     pub waited: u64,
     pub leave: String,
 }
@@ -148,13 +148,13 @@ pub struct ResultPage {
     pub order: Option<Order>,
     pub lines: Vec<String>,
     pub facts: Vec<(&'static str, String)>,
-    /// What to do next on our own pages: its words and its address.
+    /// What to do next on our own pages: label and address.
     pub next: Option<(&'static str, String)>,
     pub back: Option<Back>,
 }
 
 impl ResultPage {
-    /// A page that only says something.
+    /// A page with a single line of text.
     pub fn saying(shell: Shell, line: &str) -> Self {
         Self {
             shell,
@@ -167,7 +167,7 @@ impl ResultPage {
     }
 }
 
-/// The page, or a page that says that there is none.
+/// The rendered page, or an empty 500 if it cannot be rendered.
 pub fn respond(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
         Ok(html) => (status, Html(html)).into_response(),
@@ -178,7 +178,7 @@ pub fn respond(status: StatusCode, page: &impl Template) -> Response {
     }
 }
 
-/// A request that no session's page answers. `again`: where another look may find more.
+/// The page for a request that no session's page can answer. `again`: where trying again may help.
 pub fn refusal(text: &'static Text, error: &Error, again: Option<String>) -> Response {
     if let Error::TooManyGuesses {
         retry_after_seconds,
@@ -233,7 +233,7 @@ pub fn shown(money: Money) -> String {
     format!("{}\u{a0}{grouped}{fraction}", money.currency())
 }
 
-/// A masked number in one piece, wherever the line breaks.
+/// A masked number that does not break across lines.
 pub fn unbroken(masked: &str) -> String {
     masked.replace(' ', "\u{a0}")
 }

@@ -1,6 +1,6 @@
-//! `POST /pay/{session_id}`: the form becomes a charge (design §3, "Hosted charge").
+//! `POST /pay/{session_id}`: turns the form into a charge (design §3, "Hosted charge").
 //!
-//! Whatever was begun is told by the page that the answer leads to, never by the answer.
+//! The answer never says what became of the charge; the page that it redirects to does.
 
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ async fn answer(
         checkout.abuse.give_back(&tried);
     }
     match charged {
-        // What became of it is for the page to tell: also where an earlier charge stands.
+        // The page shows what became of it, even if an earlier charge stands.
         Ok(_)
         | Err(
             Error::SessionNotPayable
@@ -114,10 +114,10 @@ async fn answer(
     }
 }
 
-/// What the payer put in.
+/// What the payer entered.
 struct Entered {
     form: Form,
-    /// Network and number, where both are good.
+    /// Network and number, if both are valid.
     chosen: Option<(Provider, Phone)>,
 }
 
@@ -138,7 +138,7 @@ impl Entered {
         } else {
             kept.ok_or(text.enter_number)
         };
-        // A form without a good attempt is not one that we made; it gets one of its own.
+        // A form without a valid attempt is not one of ours, and gets a new attempt.
         let attempt = Uuid::try_parse(fields.get("attempt")).unwrap_or_else(|_| Uuid::new_v4());
         let form = Form {
             attempt: attempt.simple().to_string(),

@@ -8,7 +8,7 @@ use chassis::{
 };
 use rust_decimal::Decimal;
 
-/// The operator's rate of one currency, as `USD=12.50`: cedis for one unit.
+/// The operator's rate for one currency, written as `USD=12.50`: cedis for one unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     currency: Currency,
@@ -30,7 +30,7 @@ impl FromStr for Rate {
     }
 }
 
-/// All rates.
+/// All rates, by currency: cedis for one unit.
 #[derive(Debug)]
 pub struct Rates(HashMap<Currency, Decimal>);
 
@@ -44,7 +44,7 @@ impl Rates {
         )
     }
 
-    /// Whether no currency has two.
+    /// Whether no currency has two rates.
     pub fn is_clear(rates: &[Rate]) -> bool {
         Self::new(rates).0.len() == rates.len()
     }
@@ -54,7 +54,7 @@ impl Rates {
         currency == Currency::GHS || self.0.contains_key(&currency)
     }
 
-    /// What is debited for `asked`; `None`: it cannot be paid.
+    /// What is debited for `asked`, or `None` if it cannot be paid.
     pub fn quote(&self, asked: Money) -> Option<Quote> {
         if asked.currency() == Currency::GHS {
             return Some(Quote {
@@ -76,12 +76,12 @@ pub struct Quote {
     pub asked: Money,
     /// In cedis.
     pub debit: Money,
-    /// Cedis for one unit, where the two differ.
+    /// Cedis for one unit, if the two currencies differ.
     pub rate: Option<String>,
 }
 
 impl Quote {
-    /// What the form carries, so that nobody pays what was not shown; nothing for cedis.
+    /// What the form carries, so that nobody pays an amount that was not shown. `None` for cedis.
     pub fn carried(&self) -> Option<String> {
         let rate = self.rate.as_ref()?;
         Some(format!("{}@{rate}", self.debit.minor_units()))

@@ -1,5 +1,5 @@
-//! Where payers approve when no prompt shows up. The networks change their menus, so that an
-//! operator can replace the words without a new version.
+//! Where payers approve if no prompt shows up. The networks change their menus, so an operator can
+//! replace the words without a new version.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -7,10 +7,10 @@ use proto::charges::Provider;
 
 use super::text::{self, Text};
 
-/// Characters of one text.
+/// Most characters in one text.
 const CHARACTERS_MAX: usize = 300;
 
-/// By network and language.
+/// Texts by network and language.
 type Texts = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The operator's texts, as JSON: `{"MTN": {"en": "Dial …", "tw": "Frɛ …"}}`.
@@ -27,7 +27,7 @@ impl FromStr for Rescue {
             if Provider::from_word(network).is_none() {
                 return Err(format!("{network} is not a network: MTN, TELECEL or AT"));
             }
-            // A language that was forgotten would go on naming the old menu.
+            // A forgotten language would go on naming the old menu.
             let languages: Vec<&str> = text::LANGUAGES.iter().map(|text| text.code).collect();
             if !of_network.keys().eq(&languages) {
                 let languages = languages.join(" and ");

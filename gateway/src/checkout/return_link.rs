@@ -1,9 +1,9 @@
-//! The way back to the merchant (design "Redirect"): a link, with a hint how it went that proves
-//! nothing.
+//! The way back to the merchant (design "Redirect"): a link, with a hint about the outcome that
+//! proves nothing.
 
 use url::Url;
 
-/// How it went, as far as the page knows.
+/// The outcome, as far as the page knows.
 #[derive(Clone, Copy, Debug)]
 pub enum Hint {
     Completed,
@@ -12,7 +12,7 @@ pub enum Hint {
     Expired,
 }
 
-/// A link back.
+/// A link back to the merchant.
 #[derive(Debug)]
 pub struct Back {
     pub link: String,
@@ -21,8 +21,8 @@ pub struct Back {
 }
 
 impl Back {
-    /// The session's `redirect_url` with `session_id` and `status`; its own query and fragment
-    /// stay. `None` where it is no address of the web.
+    /// The session's `redirect_url` with `session_id` and `status` added. Its own query and
+    /// fragment stay. `None` if it is not a plain http(s) address.
     pub fn new(redirect_url: &str, session_id: &str, hint: Hint) -> Option<Self> {
         let mut url: Url = redirect_url.parse().ok()?;
         let is_plain = url.username().is_empty() && url.password().is_none();

@@ -1,10 +1,10 @@
-//! Whether a form came from a page of ours.
+//! Whether a form came from one of our own pages.
 //!
-//! Browsers say so in Sec-Fetch-Site; older ones name the page's origin. Where neither says
-//! anything the form passes: the checkout keeps no cookie, so a browser lends nobody any right
-//! here, and whoever knows the address could send the same request without a browser. (A browser
-//! without Sec-Fetch-Site sends `Origin: null` with our own forms, because our pages ask it not to
-//! tell where it comes from.)
+//! Browsers say so in Sec-Fetch-Site; older ones name the page's origin. A form with neither
+//! passes: the checkout uses no cookie, so a browser lends nobody any rights here, and whoever
+//! knows the address could send the same request without a browser. (A browser without
+//! Sec-Fetch-Site sends `Origin: null` with our own forms, because our pages tell it to send no
+//! referrer.)
 
 use http::{
     HeaderMap,
@@ -15,7 +15,7 @@ const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
 pub fn is_ours(headers: &HeaderMap) -> bool {
     if let Some(site) = headers.get(SEC_FETCH_SITE) {
-        // "none": the payer's own doing, such as sending a form again.
+        // "none": the payer did it, for example by sending a form again.
         return site == "same-origin" || site == "none";
     }
     let Some(origin) = headers.get(ORIGIN) else {

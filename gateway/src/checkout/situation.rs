@@ -1,4 +1,4 @@
-//! How a session stands for its payer: asked of the services at every load, so that a reload, the
+//! What a session's payer gets to see. The services are asked on every load, so that a reload, the
 //! back button and a second device all show the same (design §3, "Hosted charge").
 
 use std::time::Duration;
@@ -13,7 +13,7 @@ use proto::{
 use super::Checkout;
 use crate::{backend, error::Error, merchant::Merchant};
 
-/// After this long without an answer the page says that there is nothing more to do.
+/// After this long without an answer, the page says that there is nothing more to do.
 const SLOW_AFTER: Duration = Duration::from_secs(120);
 
 /// What the page shows.
@@ -55,7 +55,8 @@ pub struct Situation {
 
 impl Situation {
     /// # Errors
-    /// [`Error::NotFound`] also for a session that no payer was ever sent to.
+    /// [`Error::NotFound`] also for the session of a direct charge, which no payer was ever sent
+    /// to.
     pub async fn load(checkout: &Checkout, id: SessionId) -> Result<Self, Error> {
         let request = GetSessionRequest {
             session_id: id.to_string(),
@@ -69,7 +70,7 @@ impl Situation {
                 |mut sessions, request| async move { sessions.get_session(request).await },
             )
             .await?;
-        // A direct charge's session has a charge, and it is not a hosted one: not found.
+        // A direct charge's session has a charge that is not hosted, so this says not found.
         let hosted = match session.transaction {
             Some(_) => Some(hosted_charge(checkout, id).await?),
             None => None,
@@ -86,7 +87,7 @@ impl Situation {
         })
     }
 
-    /// Whose session it is.
+    /// The merchant whose session it is.
     pub async fn merchant(&self, checkout: &Checkout) -> Result<Merchant, Error> {
         let request = GetMerchantRequest {
             merchant_id: self.session.merchant_id.clone(),
@@ -102,7 +103,7 @@ impl Situation {
         merchant.try_into()
     }
 
-    /// The number that the merchant sent, where mobile money can debit it. Shown masked only.
+    /// The number that the merchant sent, if mobile money can debit it. It is only shown masked.
     pub fn kept_number(&self) -> Option<Phone> {
         let phone = self.session.payer.as_ref()?.phone.as_deref()?;
         Phone::parse_ghana_mobile(phone).ok()
@@ -123,7 +124,7 @@ async fn hosted_charge(checkout: &Checkout, id: SessionId) -> Result<HostedCharg
         .await
 }
 
-/// The charge says more than the session, which hears of it a moment later.
+/// The charge knows more than the session, which is told a moment later.
 fn state(session: &Session, hosted: Option<&HostedCharge>, now: Timestamp) -> Result<State, Error> {
     let charge = hosted.and_then(|hosted| hosted.charge.as_ref());
     let status = charge.map(proto::charges::Charge::status);

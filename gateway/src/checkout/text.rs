@@ -1,7 +1,7 @@
-//! Every word that a payer reads, in every language that the pages speak.
+//! Every word that a payer reads, in every language of the pages.
 //!
-//! A language is one value of [`Text`], so a phrase that is missing does not compile. `{}` stands
-//! for what a page fills in. What is said of each failure stands in [`chassis::failure`].
+//! A language is one value of [`Text`], so a missing phrase does not compile. `{}` stands for what
+//! a page fills in. The words for each failure are in [`chassis::failure`].
 
 use std::fmt::Display;
 
@@ -13,7 +13,7 @@ use http::{HeaderMap, header::ACCEPT_LANGUAGE};
 pub struct Text {
     /// BCP 47, for the page and for `?lang=`.
     pub code: &'static str,
-    /// In the language itself.
+    /// The language's name in itself.
     pub name: &'static str,
     pub error: &'static str,
     pub problem: &'static str,
@@ -85,7 +85,7 @@ pub struct Text {
     pub not_charged: &'static str,
     pub if_charged: &'static str,
     pub try_again: &'static str,
-    /// What a reason's words are in this language.
+    /// Picks this language's words for a failure.
     failure: fn(AtCheckout) -> &'static str,
     pub expired_title: &'static str,
     expired: &'static str,
@@ -200,7 +200,7 @@ pub static ENGLISH: Text = Text {
     ],
 };
 
-/// Twi (Akan, Asante). To be read over by a native speaker before it goes live.
+/// Twi (Akan, Asante). A native speaker must proofread it before it goes live.
 pub static TWI: Text = Text {
     code: "tw",
     name: "Twi",
@@ -301,10 +301,10 @@ pub static TWI: Text = Text {
     ],
 };
 
-/// In the order of their codes.
+/// Sorted by code.
 pub const LANGUAGES: [&Text; 2] = [&ENGLISH, &TWI];
 
-/// The language with this code; Akan is written as Twi.
+/// The language with this code. Akan counts as Twi.
 pub fn by_code(code: &str) -> Option<&'static Text> {
     let primary = code.split(['-', '_']).next().unwrap_or_default();
     let primary = primary.trim().to_ascii_lowercase();
@@ -312,7 +312,8 @@ pub fn by_code(code: &str) -> Option<&'static Text> {
     LANGUAGES.into_iter().find(|text| text.code == primary)
 }
 
-/// The first language that a browser names and we speak; browsers name the preferred one first.
+/// The first language in Accept-Language that we speak, or English. Browsers name the preferred one
+/// first.
 pub fn preferred(headers: &HeaderMap) -> &'static Text {
     let accepted = headers.get(ACCEPT_LANGUAGE);
     let accepted = accepted.and_then(|value| value.to_str().ok());
@@ -328,7 +329,7 @@ fn fill(phrase: &str, value: &dyn Display) -> String {
     phrase.replace("{}", &value.to_string())
 }
 
-/// The phrase with `{0}`, `{1}`, … replaced, in one pass: a value may hold braces.
+/// The phrase with `{0}`, `{1}`, … replaced, in one pass because a value may contain braces.
 fn fill_all(phrase: &str, values: &[&str]) -> String {
     let mut parts = phrase.split('{');
     let mut filled = parts.next().unwrap_or_default().to_owned();
@@ -373,7 +374,7 @@ impl Text {
         fill(self.too_many, &minutes)
     }
 
-    /// Says nothing of charges: whose page it would be is not looked up.
+    /// Says nothing about charges, because the session is not looked up.
     pub fn too_many_looks(&self, minutes: u64) -> String {
         fill(self.too_many_looks, &minutes)
     }
@@ -402,7 +403,7 @@ impl Text {
         fill_all(self.prompt, &[number, amount, merchant])
     }
 
-    /// Where to approve when no prompt shows up, unless the operator says otherwise.
+    /// Where to approve if no prompt shows up, unless the operator says otherwise.
     pub fn rescue(&self, provider: proto::charges::Provider) -> &'static str {
         use proto::charges::Provider;
         match provider {
@@ -428,8 +429,8 @@ impl Text {
         fill(self.no_rate, &amount)
     }
 
-    /// What happened, and whether it is certain that nothing was debited. A reason that is newer
-    /// than this version is like one without a name.
+    /// What happened, and whether it is certain that nothing was debited. A reason newer than this
+    /// version counts as `RAIL_ERROR`.
     pub fn failure(&self, reason: &str) -> (&'static str, bool) {
         let reason = reason.parse().unwrap_or(FailureReason::RailError);
         let words = reason.at_checkout();

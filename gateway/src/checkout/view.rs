@@ -1,4 +1,4 @@
-//! From how a session stands to the page that says so.
+//! Builds the page for a session's situation.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub async fn show(
     }
 }
 
-/// An empty form.
+/// An empty form with a new attempt.
 fn new_form() -> Form {
     Form {
         attempt: Uuid::new_v4().simple().to_string(),
@@ -55,7 +55,7 @@ fn new_form() -> Form {
     }
 }
 
-/// One look at one session.
+/// One visitor's view of one session.
 pub struct View<'a> {
     pub visitor: &'a Visitor,
     pub situation: &'a Situation,
@@ -73,7 +73,7 @@ impl View<'_> {
         }
     }
 
-    /// The form, as it was filled in.
+    /// The form, with what was entered so far.
     pub fn form(&self, status: StatusCode, quote: &Quote, form: &Form) -> Response {
         let (text, situation) = (self.visitor.text, self.situation);
         let mut shell = self.shell(text.pay_title, State::Form.name());
@@ -106,7 +106,7 @@ impl View<'_> {
         page::respond(status, &page)
     }
 
-    /// The merchant or the service cannot take the payment now.
+    /// The page for when the merchant or the service cannot take the payment now.
     pub fn unavailable(&self, status: StatusCode, line: &str) -> Response {
         let shell = self.shell(self.visitor.text.unavailable_title, "unavailable");
         let page = ResultPage {
@@ -123,7 +123,7 @@ impl View<'_> {
         self.unavailable(StatusCode::OK, &line)
     }
 
-    /// The field for a code, with what was wrong with the one before.
+    /// The form for a code, with what was wrong with the one before.
     pub fn otp(
         &self,
         status: StatusCode,
@@ -156,7 +156,7 @@ impl View<'_> {
         Ok(page::respond(status, &page))
     }
 
-    /// How long a code is taken; empty where nobody says.
+    /// Until when a code is accepted; empty if that is not known.
     fn until(&self, hosted: &HostedCharge) -> Result<String, Error> {
         let text = self.visitor.text;
         let Some(until) = &hosted.otp_expires_at else {
@@ -166,7 +166,7 @@ impl View<'_> {
         Ok(text.until(&text.moment(until)))
     }
 
-    /// The way out of a payment that waits for its payer, who alone can end it.
+    /// How to leave a payment that waits for its payer, who alone can end it.
     fn leave(&self) -> Result<Response, Error> {
         let text = self.visitor.text;
         let (hosted, charge) = self.charge()?;
@@ -278,7 +278,7 @@ impl View<'_> {
         page::respond(StatusCode::OK, &page)
     }
 
-    /// Too many tries: the form again, with the wait.
+    /// The form again, with how long to wait after too many tries.
     pub fn too_many(&self, quote: &Quote, form: Form, wait: Duration) -> Response {
         let minutes = wait.as_secs().div_ceil(60).max(1);
         let form = Form {
@@ -297,7 +297,7 @@ impl View<'_> {
         Shell::new(self.visitor, &self.merchant.name, title, state)
     }
 
-    /// A page that asks whether it still shows the truth.
+    /// The frame of a page that polls whether it is out of date.
     fn polling(&self, title: &'static str) -> Shell {
         Shell {
             poll: Some(format!("/pay/{}/state", self.situation.id)),
@@ -333,7 +333,7 @@ fn debit(charge: &Charge) -> Result<Money, Error> {
     Money::try_from(&amount).map_err(Error::internal)
 }
 
-/// The network as payers know it; empty for one that is newer than this version.
+/// The network's name as payers know it; empty for one newer than this version.
 fn name(provider: Provider) -> &'static str {
     match provider {
         Provider::Mtn => "MTN MoMo",

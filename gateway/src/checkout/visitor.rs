@@ -1,4 +1,4 @@
-//! Who looks at which page, in which language.
+//! Who is looking at which page, in which language.
 
 use std::{
     convert::Infallible,
@@ -17,26 +17,26 @@ use super::{
 };
 use crate::{client_address::client_address, error::Error};
 
-/// One request's visitor.
+/// The visitor behind one request.
 #[derive(Debug)]
 pub struct Visitor {
-    /// The last part of the page's address, as it was given.
+    /// The last part of the page's address, exactly as given.
     pub id: String,
     pub address: IpAddr,
     pub text: &'static Text,
-    /// The language was chosen by `?lang=`, so links keep it.
+    /// Whether the language was chosen by `?lang=`, so that links keep it.
     chose_language: bool,
     pub wish: Wish,
 }
 
-/// Which of the views that a session allows is asked for.
+/// Which view of the session is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// How it stands.
+    /// Its current state.
     Standing,
     /// After a failure: the form.
     Again,
-    /// From a payment that waits for its payer: the way out.
+    /// While a payment waits for its payer: the way out.
     Leave,
 }
 
@@ -81,13 +81,13 @@ impl FromRequestParts<Arc<Checkout>> for Visitor {
 }
 
 impl Visitor {
-    /// The session that the page's address names. Asks nobody, and costs nothing: what can name
-    /// none is refused before its form is read, and is no guess.
+    /// The session that the page's address names. Needs no call: a malformed id is refused before
+    /// any form is read, and does not count as a guess.
     pub fn session(&self) -> Result<SessionId, Error> {
         self.id.parse().map_err(|_| Error::NotFound)
     }
 
-    /// The page's own address, in this language.
+    /// The page's own address in the visitor's language.
     pub fn page(&self) -> String {
         self.under("")
     }
@@ -103,13 +103,13 @@ impl Visitor {
         format!("/pay/{id}{path}{language}")
     }
 
-    /// Another view of the page.
+    /// The address of another view of the page.
     pub fn wishing(&self, wish: Wish) -> String {
         let joint = if self.chose_language { '&' } else { '?' };
         format!("{}{joint}{}", self.page(), wish.parameter())
     }
 
-    /// The same page in the other language.
+    /// The address of the same page in another language.
     pub fn in_language(&self, text: &Text) -> String {
         let (id, language) = (&self.id, text.code);
         match self.wish {
