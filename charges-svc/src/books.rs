@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use chassis::{clock::Clock, money::Money};
-use db::Db;
+use db::{Db, Update};
 use uuid::Uuid;
 
 use crate::{
@@ -174,7 +174,7 @@ pub async fn seal(db: &Db, clock: &Clock) -> Result<u64> {
         }
         let until = clock.real_now() + LOOK_TO_SEAL;
         let mut tx = db.begin().await?;
-        if !store::blocks::claim(&mut tx, Work::Seal, due, until).await? {
+        if store::blocks::claim(&mut tx, Work::Seal, due, until).await? == Update::NotThere {
             return Ok(blocks);
         }
         due = until;
@@ -283,7 +283,7 @@ impl<'a> Check<'a> {
         }
         let mut tx = db.begin().await?;
         let until = real_now + CHECK_LEASE;
-        if !store::blocks::claim(&mut tx, work, real_now, until).await? {
+        if store::blocks::claim(&mut tx, work, real_now, until).await? == Update::NotThere {
             return Ok(None);
         }
         let noted = store::blocks::progress(&mut tx, work).await?;
@@ -328,7 +328,8 @@ impl<'a> Check<'a> {
 
     async fn note(&mut self, next: Progress) -> Result<bool> {
         let mut tx = self.db.begin().await?;
-        if !store::blocks::note(&mut tx, self.work, self.noted.next_at, &next).await? {
+        let held = self.noted.next_at;
+        if store::blocks::note(&mut tx, self.work, held, &next).await? == Update::NotThere {
             return Ok(false);
         }
         tx.commit().await?;

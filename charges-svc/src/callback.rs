@@ -8,6 +8,7 @@ use chassis::{
     clock::Timestamp,
     ids::{ChargeId, is_segment},
 };
+use db::Update;
 use rails::{Callback, CallbackSubject, RailName};
 
 use crate::{
@@ -48,8 +49,8 @@ impl Service {
         };
         let now = self.clock.now();
         let mut tx = self.db.begin().await?;
-        // False if the charge became void after it was found: there is nothing to query.
-        if store::hints::put(&mut tx, id, now).await? {
+        // Not there if the charge became void after it was found: there is nothing to query.
+        if store::hints::put(&mut tx, id, now).await? == Update::Updated {
             store::evidence::keep(&mut tx, id, ("callback", "received"), None, now).await?;
         }
         tx.commit().await?;

@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use chassis::{failure::FailureReason, telemetry};
-use db::Tx;
+use db::{Insert, Tx, Update};
 use tokio::time::timeout_at;
 
 use crate::{
@@ -172,7 +172,7 @@ impl Service {
         let mut tx = self.db.begin().await?;
         let (id, now) = (charge.facts.transaction_id, charge.facts.created_at);
         let taken = store::idempotency::take(&mut tx, key, id, now).await;
-        if !taken.map_err(Error::of_contended_key)? {
+        if taken.map_err(Error::of_contended_key)? == Insert::AlreadyThere {
             let record = store::idempotency::find(&mut tx, key).await?;
             // Its charge has become void meanwhile, so the key is free again.
             let record = record.ok_or(Error::NothingStarted)?;
@@ -183,7 +183,7 @@ impl Service {
                 store::charges::next_number(&mut tx, charge.facts.session_id).await?;
         }
         charge.facts.traceparent = telemetry::current_traceparent();
-        if !store::charges::insert(&mut tx, charge).await? {
+        if store::charges::insert(&mut tx, charge).await? == Insert::AlreadyThere {
             return Err(Error::SessionNotPayable);
         }
         tx.commit().await?;
@@ -198,7 +198,7 @@ impl Service {
     async fn look_for(&self, charge: &Charge, key: &Key) -> Result<Option<Told>> {
         let (id, now) = (charge.facts.transaction_id, charge.facts.created_at);
         let mut tx = self.db.begin().await?;
-        if store::idempotency::take(&mut tx, key, id, now).await? {
+        if store::idempotency::take(&mut tx, key, id, now).await? == Insert::Inserted {
             // It was free, and this transaction is not committed either.
             return Err(Error::NothingStarted);
         }
@@ -234,7 +234,7 @@ impl Service {
         }
         let told = Told::from_record(charge);
         let kept = store::idempotency::answer(&mut tx, id, told.charge.status, &told.message).await;
-        if !kept.map_err(Error::of_contended_key)? {
+        if kept.map_err(Error::of_contended_key)? == Update::NotThere {
             // It was answered or became void since it was read. The next try learns which.
             return Err(Error::IdempotencyInProgress);
         }
@@ -298,7 +298,8 @@ impl Service {
         let evidence = ("request_payment", answer.outcome.label());
         let (id, now) = (charge.facts.transaction_id, self.clock.now());
         store::evidence::keep(&mut tx, id, evidence, answer.rail_text.as_deref(), now).await?;
-        store::idempotency::answer(&mut tx, id, told.charge.status, &told.message).await?;
+        let (status, message) = (told.charge.status, &told.message);
+        let _first = store::idempotency::answer(&mut tx, id, status, message).await?;
         tx.commit().await?;
         match &change {
             Some(change) => self.announce_now(change).await,

@@ -9,6 +9,7 @@ use chassis::{
     clock::Timestamp,
     ids::{CaseId, Reference},
 };
+use db::{Insert, Update};
 
 use crate::{
     case::{Case, Closing},
@@ -104,7 +105,7 @@ impl Service {
         }
         let now = self.clock.now();
         // This also holds off a charge that is only just being created, see `is_released_beside`.
-        if !store::cases::close(&mut tx, id, closing, now).await? {
+        if store::cases::close(&mut tx, id, closing, now).await? == Update::NotThere {
             return Err(Error::CaseClosed);
         }
         let case = store::cases::find(&mut tx, id)
@@ -138,7 +139,9 @@ impl Service {
             let is_reversal = posting.kind == PostingKind::Reversal;
             let is_posted = is_reversal
                 && store::postings::is_reversed_for_a_case(&mut tx, transaction_id).await?;
-            if is_posted || !store::postings::post(&mut tx, &posting, now).await? {
+            if is_posted
+                || store::postings::post(&mut tx, &posting, now).await? == Insert::AlreadyThere
+            {
                 return Err(if is_reversal {
                     Error::AlreadyTakenBack
                 } else {

@@ -188,7 +188,8 @@ impl Service {
                 let timing = self.timing(self.rail_of(&before.facts));
                 before.timer.next_query_at = before.query_after(now, timing);
                 let (id, fence) = (before.facts.transaction_id, taken.claim.fence);
-                store::charges::release_until(&mut tx, id, fence, &before.timer).await?;
+                let _ours =
+                    store::charges::release_until(&mut tx, id, fence, &before.timer).await?;
                 Told::unanswered(before.try_into()?)
             }
             // A query was quicker.

@@ -194,7 +194,7 @@ impl Service {
                 Found::Unknown => charge.query_after_silence(asked_at, timing),
                 _ => charge.query_after(asked_at, timing),
             };
-            store::charges::release_until(&mut tx, id, fence, &timer).await?;
+            let _ours = store::charges::release_until(&mut tx, id, fence, &timer).await?;
         }
         tx.commit().await?;
         if let Some(change) = change {
@@ -265,7 +265,7 @@ impl Service {
         };
         if fee.is_positive() {
             let posting = ledger::rail_fee(&charge.facts, *fee, &self.settings.fee_account)?;
-            store::postings::post(tx, &posting, now).await?;
+            let _once = store::postings::post(tx, &posting, now).await?;
         }
         Ok(())
     }
@@ -289,7 +289,8 @@ impl Service {
             if kind == CaseKind::Mismatch {
                 store::charges::mark_mismatched(tx, charge.facts.transaction_id).await?;
             }
-            store::postings::post(tx, &ledger::suspense(&charge.facts, amount)?, now).await?;
+            let posting = ledger::suspense(&charge.facts, amount)?;
+            let _once = store::postings::post(tx, &posting, now).await?;
         }
         warn(case_id, charge, kind);
         Ok(())

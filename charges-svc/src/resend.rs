@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use chassis::clock::Clock;
-use db::Tx;
+use db::{Tx, Update};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -84,7 +84,8 @@ impl Service {
         }
         let mut resent = charge.clone();
         resent.timer.begin_resend(now);
-        if !store::charges::mark_resent(tx, id, fence, &resent.timer).await? {
+        let marked = store::charges::mark_resent(tx, id, fence, &resent.timer).await?;
+        if marked == Update::NotThere {
             return Ok(None);
         }
         let lease = Lease::new(&self.clock, self.settings.lease);

@@ -13,7 +13,7 @@ use chassis::{
     money::Money,
     shutdown::Tasks,
 };
-use db::{Db, Relay, Tx, outbox};
+use db::{Db, Insert, Relay, Tx, Update, outbox};
 use uuid::Uuid;
 
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     ledger, message,
     rail::{Rail, Rails},
     schedule::{RESEND_WITHIN, Timing},
-    store,
+    store::{self, idempotency::KEYS},
     tell::Teller,
 };
 
@@ -150,7 +150,7 @@ impl Service {
         let now = self.clock.now();
         let timing = self.timing(self.rail_of(&before.facts));
         let after = before.after(event, now, timing)?;
-        if !store::charges::change(tx, &before.progress, &after).await? {
+        if store::charges::change(tx, &before.progress, &after).await? == Update::NotThere {
             // The charge is locked, so this is a bug, and nothing is committed.
             return Err(Error::Illegal(crate::charge::Illegal {
                 state: before.progress.state,
@@ -165,7 +165,7 @@ impl Service {
             }
             State::Failed => self.end(tx, &after, now).await?,
             State::Void => {
-                store::idempotency::free(tx, after.facts.transaction_id).await?;
+                KEYS.free(tx, after.facts.transaction_id).await?;
                 None
             }
             State::Submitting | State::Initiated | State::OtpRequired | State::OtpSubmitting => {
@@ -199,7 +199,7 @@ impl Service {
 
     async fn post_settlement(&self, tx: &mut Tx, charge: &Charge, now: Timestamp) -> Result<()> {
         let posting = ledger::settlement(&charge.facts)?;
-        if store::postings::post(tx, &posting, now).await? {
+        if store::postings::post(tx, &posting, now).await? == Insert::Inserted {
             return Ok(());
         }
         Err(Error::PostedBefore)
@@ -209,7 +209,7 @@ impl Service {
     /// of its event.
     async fn end(&self, tx: &mut Tx, charge: &Charge, now: Timestamp) -> Result<Option<EventId>> {
         let id = charge.facts.transaction_id;
-        store::idempotency::forget_later(tx, id, now + KEY_KEPT).await?;
+        KEYS.forget_later(tx, id, now + KEY_KEPT).await?;
         store::cases::close_unknown_outcome(tx, id, now).await?;
         Ok(Some(EventId::new()))
     }

@@ -58,7 +58,9 @@ impl Work for Sweeper {
 async fn sweep_once(service: &Service) -> Result<()> {
     loop {
         let mut tx = service.db.begin().await?;
-        let removed = store::idempotency::sweep(&mut tx, service.clock.now(), SWEPT_MAX).await?;
+        let removed = store::idempotency::KEYS
+            .forget_due(&mut tx, service.clock.now(), SWEPT_MAX)
+            .await?;
         tx.commit().await?;
         if removed == 0 {
             return Ok(());

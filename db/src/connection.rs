@@ -242,7 +242,7 @@ pub enum Update {
 }
 
 /// A statement with its values. Runs once one of its methods is awaited.
-#[must_use = "nothing runs before run, insert, update, one, optional, all or known"]
+#[must_use = "nothing runs before one of its methods is awaited"]
 pub struct Sql<'c> {
     on: On<'c>,
     state: &'c mut State,
@@ -269,9 +269,15 @@ impl<'c> Sql<'c> {
         self
     }
 
+    /// For a statement whose rows are certain, or that does not care how many there are.
+    pub async fn run(self) -> Result<()> {
+        self.rows_affected().await?;
+        Ok(())
+    }
+
     /// Inserts a row, with `on conflict`.
     pub async fn insert(self) -> Result<Insert> {
-        Ok(match self.run().await? {
+        Ok(match self.rows_affected().await? {
             0 => Insert::AlreadyThere,
             _ => Insert::Inserted,
         })
@@ -279,14 +285,14 @@ impl<'c> Sql<'c> {
 
     /// Updates or deletes a row.
     pub async fn update(self) -> Result<Update> {
-        Ok(match self.run().await? {
+        Ok(match self.rows_affected().await? {
             0 => Update::NotThere,
             _ => Update::Updated,
         })
     }
 
-    /// Returns the number of rows affected.
-    pub async fn run(self) -> Result<u64> {
+    /// Changes any number of rows; returns how many.
+    pub async fn rows_affected(self) -> Result<u64> {
         let (on, state, text) = self.bound()?;
         match on {
             On::Postgres(conn, arguments) => {

@@ -76,8 +76,7 @@ impl Keys {
 
     /// Nothing was started under the key.
     pub async fn free<'q>(&self, tx: &mut Tx, subject: impl Param<'q>) -> Result<()> {
-        tx.sql(self.free).bind(subject).run().await?;
-        Ok(())
+        tx.sql(self.free).bind(subject).run().await
     }
 
     /// The subject has ended: its key is kept until `forget_at`.
@@ -91,13 +90,16 @@ impl Keys {
             .bind(subject)
             .bind(forget_at)
             .run()
-            .await?;
-        Ok(())
+            .await
     }
 
     /// Forgets keys whose time is over, at most `limit`, of every operation. Returns how many.
     pub async fn forget_due(&self, tx: &mut Tx, now: Timestamp, limit: i64) -> Result<u64> {
-        tx.sql(self.forget_due).bind(now).bind(limit).run().await
+        tx.sql(self.forget_due)
+            .bind(now)
+            .bind(limit)
+            .rows_affected()
+            .await
     }
 
     /// When the time of the next key is over.

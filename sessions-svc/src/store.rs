@@ -54,8 +54,7 @@ pub async fn insert_session(tx: &mut Tx, session: &Session) -> Result<()> {
     .bind(session.created_at)
     .bind(session.expires_at)
     .run()
-    .await?;
-    Ok(())
+    .await
 }
 
 pub async fn find_session(conn: &mut Conn, id: SessionId) -> Result<Option<Session>> {
@@ -165,16 +164,14 @@ pub async fn update_status(tx: &mut Tx, id: SessionId, status: SessionStatus) ->
         .bind(id)
         .bind(status)
         .run()
-        .await?;
-    Ok(())
+        .await
 }
 
 pub async fn delete_session(tx: &mut Tx, id: SessionId) -> Result<()> {
     tx.sql("delete from sessions where session_id = $1")
         .bind(id)
         .run()
-        .await?;
-    Ok(())
+        .await
 }
 
 /// Records what a report says of its charge. [`Insert::AlreadyThere`]: as much or more was known

@@ -83,8 +83,7 @@ pub async fn insert_delivery(
     .bind(now)
     .bind(false)
     .run()
-    .await?;
-    Ok(())
+    .await
 }
 
 pub async fn find_endpoint(conn: &mut Conn, merchant_id: MerchantId) -> Result<Option<Endpoint>> {
@@ -145,8 +144,7 @@ pub async fn update_secrets(tx: &mut Tx, endpoint: &Endpoint) -> Result<()> {
     .bind(endpoint.previous_signs_until)
     .bind(endpoint.updated_at)
     .run()
-    .await?;
-    Ok(())
+    .await
 }
 
 pub async fn set_enabled(

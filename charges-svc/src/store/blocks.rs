@@ -1,7 +1,7 @@
 //! The ledger's blocks, the postings that wait for one, and who seals and checks them.
 
 use chassis::clock::Timestamp;
-use db::{Conn, Result, Tx};
+use db::{Conn, Insert, Result, Tx, Update};
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -28,17 +28,15 @@ impl Work {
     }
 }
 
-/// Claims a work that is due by `due`, until `until`. Returns false if another replica has it or
-/// has done it.
-pub async fn claim(tx: &mut Tx, work: Work, due: Timestamp, until: Timestamp) -> Result<bool> {
-    let claimed = tx
-        .sql("update ledger_works set next_at = $3 where name = $1 and next_at <= $2")
+/// Claims a work that is due by `due`, until `until`. Returns [`Update::NotThere`] if another
+/// replica has it or has done it.
+pub async fn claim(tx: &mut Tx, work: Work, due: Timestamp, until: Timestamp) -> Result<Update> {
+    tx.sql("update ledger_works set next_at = $3 where name = $1 and next_at <= $2")
         .bind(work.name())
         .bind(due)
         .bind(until)
-        .run()
-        .await?;
-    Ok(claimed == 1)
+        .update()
+        .await
 }
 
 /// How far a check has come.
@@ -58,22 +56,20 @@ pub async fn progress(conn: &mut Conn, work: Work) -> Result<Progress> {
         .await
 }
 
-/// Stores the progress of a check whose claim ends at `held`. Returns false if another process has
-/// taken it over.
-pub async fn note(tx: &mut Tx, work: Work, held: Timestamp, progress: &Progress) -> Result<bool> {
-    let noted = tx
-        .sql(
-            "update ledger_works set next_at = $3, block = $4, ended_at = $5
-             where name = $1 and next_at = $2",
-        )
-        .bind(work.name())
-        .bind(held)
-        .bind(progress.next_at)
-        .bind(progress.block)
-        .bind(progress.ended_at)
-        .run()
-        .await?;
-    Ok(noted == 1)
+/// Stores the progress of a check whose claim ends at `held`. Returns [`Update::NotThere`] if
+/// another process has taken it over.
+pub async fn note(tx: &mut Tx, work: Work, held: Timestamp, progress: &Progress) -> Result<Update> {
+    tx.sql(
+        "update ledger_works set next_at = $3, block = $4, ended_at = $5
+         where name = $1 and next_at = $2",
+    )
+    .bind(work.name())
+    .bind(held)
+    .bind(progress.next_at)
+    .bind(progress.block)
+    .bind(progress.ended_at)
+    .update()
+    .await
 }
 
 /// The last block.
@@ -117,8 +113,7 @@ pub async fn insert(tx: &mut Tx, block: &Block) -> Result<()> {
         .bind(&block.hash)
         .bind(block.sealed_at)
         .run()
-        .await?;
-    Ok(())
+        .await
 }
 
 /// The postings that wait to be sealed.
@@ -187,8 +182,7 @@ pub async fn queue_old(tx: &mut Tx, limit: i64, now: Timestamp) -> Result<()> {
         .bind(&last.0)
         .bind(last.1)
         .run()
-        .await?;
-    Ok(())
+        .await
 }
 
 /// Moves up to `limit` waiting postings into the block that will have this number. One that is
@@ -209,7 +203,7 @@ pub async fn fill(tx: &mut Tx, number: i64, limit: i64) -> Result<u64> {
     // One by one, each by its primary key: a join with all sealed postings would take longer with
     // every block.
     for (kind, subject) in &taken {
-        sealed += tx
+        let inserted = tx
             .sql(
                 "insert into sealed_postings (kind, subject, block) values ($1, $2, $3)
                  on conflict (kind, subject) do nothing",
@@ -217,8 +211,11 @@ pub async fn fill(tx: &mut Tx, number: i64, limit: i64) -> Result<u64> {
             .bind(kind)
             .bind(subject)
             .bind(number)
-            .run()
+            .insert()
             .await?;
+        if inserted == Insert::Inserted {
+            sealed += 1;
+        }
     }
     Ok(sealed)
 }
@@ -258,8 +255,7 @@ pub async fn queue(tx: &mut Tx, kind: &str, subject: Uuid, since: Timestamp) -> 
     .bind(subject)
     .bind(since)
     .run()
-    .await?;
-    Ok(())
+    .await
 }
 
 /// Postings that are in no block and not queued for one, so not written by us. There should be

@@ -5,7 +5,7 @@ use chassis::{
     ids::{CaseId, ChargeId},
     money::{Currency, Money},
 };
-use db::{Conn, Result, Tx};
+use db::{Conn, Result, Tx, Update};
 
 use crate::{
     case::{Case, CaseKind, Closing},
@@ -75,19 +75,17 @@ pub async fn find(conn: &mut Conn, id: CaseId) -> Result<Option<Case>> {
     .await
 }
 
-/// Closes an open case. Returns false if it was already closed.
-pub async fn close(tx: &mut Tx, id: CaseId, closing: Closing, now: Timestamp) -> Result<bool> {
-    let closed = tx
-        .sql(
-            "update cases set closed_at = $2, closing = $3
-             where case_id = $1 and closed_at is null",
-        )
-        .bind(id)
-        .bind(now)
-        .bind(closing)
-        .run()
-        .await?;
-    Ok(closed == 1)
+/// Closes an open case. Returns [`Update::NotThere`] if it was already closed.
+pub async fn close(tx: &mut Tx, id: CaseId, closing: Closing, now: Timestamp) -> Result<Update> {
+    tx.sql(
+        "update cases set closed_at = $2, closing = $3
+         where case_id = $1 and closed_at is null",
+    )
+    .bind(id)
+    .bind(now)
+    .bind(closing)
+    .update()
+    .await
 }
 
 /// Whether another charge's money was released to the merchant in the same session. Anybody
@@ -146,8 +144,7 @@ pub async fn close_unknown_outcome(tx: &mut Tx, id: ChargeId, now: Timestamp) ->
     .bind(CaseKind::UnknownOutcome)
     .bind(now)
     .run()
-    .await?;
-    Ok(())
+    .await
 }
 
 /// How many cases are open, counted up to `limit`.

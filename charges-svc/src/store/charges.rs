@@ -6,7 +6,7 @@ use chassis::{
     clock::{Clock, Timestamp},
     ids::{ChargeId, MerchantId, RailReference, Reference, SessionId},
 };
-use db::{Conn, Result, Tx};
+use db::{Conn, Insert, Result, Tx, Update};
 use rails::RailName;
 use sqlx::FromRow;
 use uuid::Uuid;
@@ -27,64 +27,63 @@ macro_rules! columns {
     };
 }
 
-/// Writes a new charge. Returns false if its session has an open charge or is being given one.
-pub async fn insert(tx: &mut Tx, charge: &Charge) -> Result<bool> {
+/// Writes a new charge. Returns [`Insert::AlreadyThere`] if its session has an open charge or is
+/// being given one.
+pub async fn insert(tx: &mut Tx, charge: &Charge) -> Result<Insert> {
     let Charge {
         facts,
         progress,
         timer,
         claim,
     } = charge;
-    let inserted = tx
-        .sql(concat!(
-            "insert into charges (",
-            columns!(),
-            ") values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-                $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34,
-                $35, $36, $37, $38)
-             on conflict do nothing"
-        ))
-        .bind(facts.transaction_id)
-        .bind(facts.merchant_id)
-        .bind(&facts.merchant_name)
-        .bind(facts.session_id)
-        .bind(facts.hosted)
-        .bind(facts.charge_number)
-        .bind(&facts.tx_id_display)
-        .bind(&facts.reference)
-        .bind(facts.rail)
-        .bind(facts.rail_reference)
-        .bind(&facts.callback_token)
-        .bind(facts.amount().minor_units())
-        .bind(facts.amount().currency())
-        .bind(facts.session_amount().minor_units())
-        .bind(facts.session_amount().currency())
-        .bind(&facts.rate)
-        .bind(facts.provider)
-        .bind(&facts.phone)
-        .bind(&facts.description)
-        .bind(&facts.payer_email)
-        .bind(&facts.payer_name)
-        .bind(&facts.traceparent)
-        .bind(facts.created_at)
-        .bind(progress.state)
-        .bind(progress.version)
-        .bind(progress.failure_reason)
-        .bind(progress.otp_tries)
-        .bind(progress.seen_at_rail)
-        .bind(progress.mismatched)
-        .bind(progress.updated_at)
-        .bind(timer.submitted_at)
-        .bind(timer.taken_by)
-        .bind(timer.resent_at)
-        .bind(timer.otp_expires_at)
-        .bind(timer.next_query_at)
-        .bind(timer.hints)
-        .bind(claim.lease_until)
-        .bind(claim.fence)
-        .run()
-        .await?;
-    Ok(inserted == 1)
+    tx.sql(concat!(
+        "insert into charges (",
+        columns!(),
+        ") values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+            $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34,
+            $35, $36, $37, $38)
+         on conflict do nothing"
+    ))
+    .bind(facts.transaction_id)
+    .bind(facts.merchant_id)
+    .bind(&facts.merchant_name)
+    .bind(facts.session_id)
+    .bind(facts.hosted)
+    .bind(facts.charge_number)
+    .bind(&facts.tx_id_display)
+    .bind(&facts.reference)
+    .bind(facts.rail)
+    .bind(facts.rail_reference)
+    .bind(&facts.callback_token)
+    .bind(facts.amount().minor_units())
+    .bind(facts.amount().currency())
+    .bind(facts.session_amount().minor_units())
+    .bind(facts.session_amount().currency())
+    .bind(&facts.rate)
+    .bind(facts.provider)
+    .bind(&facts.phone)
+    .bind(&facts.description)
+    .bind(&facts.payer_email)
+    .bind(&facts.payer_name)
+    .bind(&facts.traceparent)
+    .bind(facts.created_at)
+    .bind(progress.state)
+    .bind(progress.version)
+    .bind(progress.failure_reason)
+    .bind(progress.otp_tries)
+    .bind(progress.seen_at_rail)
+    .bind(progress.mismatched)
+    .bind(progress.updated_at)
+    .bind(timer.submitted_at)
+    .bind(timer.taken_by)
+    .bind(timer.resent_at)
+    .bind(timer.otp_expires_at)
+    .bind(timer.next_query_at)
+    .bind(timer.hints)
+    .bind(claim.lease_until)
+    .bind(claim.fence)
+    .insert()
+    .await
 }
 
 /// The number of a session's next charge. Void charges keep theirs.
@@ -212,39 +211,36 @@ pub async fn keep_instruction(tx: &mut Tx, id: ChargeId, instruction: Option<&st
         .bind(id)
         .bind(instruction)
         .run()
-        .await?;
-    Ok(())
+        .await
 }
 
-/// Changes a charge from `before` to `after` and ends any claim on it. Returns false if it is no
-/// longer as in `before`. Leaves waiting callbacks alone, see [`super::hints`].
-pub async fn change(tx: &mut Tx, before: &Progress, after: &Charge) -> Result<bool> {
+/// Changes a charge from `before` to `after` and ends any claim on it. Returns [`Update::NotThere`]
+/// if it is no longer as in `before`. Leaves waiting callbacks alone, see [`super::hints`].
+pub async fn change(tx: &mut Tx, before: &Progress, after: &Charge) -> Result<Update> {
     let (progress, timer) = (&after.progress, &after.timer);
-    let changed = tx
-        .sql(
-            "update charges set
-                 state = $5, version = $6, failure_reason = $7, otp_tries = $8, seen_at_rail = $9,
-                 updated_at = $10, submitted_at = $11, taken_by = $12, otp_expires_at = $13,
-                 next_query_at = $14, lease_until = null, fence = null
-             where transaction_id = $1 and state = $2 and version = $3 and mismatched = $4",
-        )
-        .bind(after.facts.transaction_id)
-        .bind(before.state)
-        .bind(before.version)
-        .bind(before.mismatched)
-        .bind(progress.state)
-        .bind(progress.version)
-        .bind(progress.failure_reason)
-        .bind(progress.otp_tries)
-        .bind(progress.seen_at_rail)
-        .bind(progress.updated_at)
-        .bind(timer.submitted_at)
-        .bind(timer.taken_by)
-        .bind(timer.otp_expires_at)
-        .bind(timer.next_query_at)
-        .run()
-        .await?;
-    Ok(changed == 1)
+    tx.sql(
+        "update charges set
+             state = $5, version = $6, failure_reason = $7, otp_tries = $8, seen_at_rail = $9,
+             updated_at = $10, submitted_at = $11, taken_by = $12, otp_expires_at = $13,
+             next_query_at = $14, lease_until = null, fence = null
+         where transaction_id = $1 and state = $2 and version = $3 and mismatched = $4",
+    )
+    .bind(after.facts.transaction_id)
+    .bind(before.state)
+    .bind(before.version)
+    .bind(before.mismatched)
+    .bind(progress.state)
+    .bind(progress.version)
+    .bind(progress.failure_reason)
+    .bind(progress.otp_tries)
+    .bind(progress.seen_at_rail)
+    .bind(progress.updated_at)
+    .bind(timer.submitted_at)
+    .bind(timer.taken_by)
+    .bind(timer.otp_expires_at)
+    .bind(timer.next_query_at)
+    .update()
+    .await
 }
 
 /// Records that the rail has shown that it knows our reference.
@@ -252,8 +248,7 @@ pub async fn mark_seen(tx: &mut Tx, id: ChargeId) -> Result<()> {
     tx.sql("update charges set seen_at_rail = true where transaction_id = $1")
         .bind(id)
         .run()
-        .await?;
-    Ok(())
+        .await
 }
 
 /// Writes a lease on a charge, which keeps everybody else away.
@@ -277,54 +272,49 @@ pub async fn release(tx: &mut Tx, id: ChargeId, fence: Option<Uuid>) -> Result<(
     .bind(id)
     .bind(fence)
     .run()
-    .await?;
-    Ok(())
+    .await
 }
 
 /// Releases a charge whose state stays, and sets when the rail is queried next. Leaves waiting
-/// callbacks alone. Returns false if somebody else holds the charge now.
+/// callbacks alone. Returns [`Update::NotThere`] if somebody else holds the charge now.
 pub async fn release_until(
     tx: &mut Tx,
     id: ChargeId,
     fence: Option<Uuid>,
     timer: &Timer,
-) -> Result<bool> {
-    let released = tx
-        .sql(
-            "update charges set
-                 next_query_at = $3, taken_by = $4, lease_until = null, fence = null
-             where transaction_id = $1 and fence = $2",
-        )
-        .bind(id)
-        .bind(fence)
-        .bind(timer.next_query_at)
-        .bind(timer.taken_by)
-        .run()
-        .await?;
-    Ok(released == 1)
+) -> Result<Update> {
+    tx.sql(
+        "update charges set
+             next_query_at = $3, taken_by = $4, lease_until = null, fence = null
+         where transaction_id = $1 and fence = $2",
+    )
+    .bind(id)
+    .bind(fence)
+    .bind(timer.next_query_at)
+    .bind(timer.taken_by)
+    .update()
+    .await
 }
 
-/// Records that the payment request goes out a second time. Returns false if somebody else holds
-/// the charge now or it must not be sent any more.
+/// Records that the payment request goes out a second time. Returns [`Update::NotThere`] if
+/// somebody else holds the charge now or it must not be sent any more.
 pub async fn mark_resent(
     tx: &mut Tx,
     id: ChargeId,
     fence: Option<Uuid>,
     timer: &Timer,
-) -> Result<bool> {
-    let marked = tx
-        .sql(
-            "update charges set resent_at = $3, taken_by = $4
-             where transaction_id = $1 and fence = $2 and state = 'SUBMITTING'
-                 and resent_at is null",
-        )
-        .bind(id)
-        .bind(fence)
-        .bind(timer.resent_at)
-        .bind(timer.taken_by)
-        .run()
-        .await?;
-    Ok(marked == 1)
+) -> Result<Update> {
+    tx.sql(
+        "update charges set resent_at = $3, taken_by = $4
+         where transaction_id = $1 and fence = $2 and state = 'SUBMITTING'
+             and resent_at is null",
+    )
+    .bind(id)
+    .bind(fence)
+    .bind(timer.resent_at)
+    .bind(timer.taken_by)
+    .update()
+    .await
 }
 
 /// Keeps the charge from ever settling, because money came that is not what we asked for.
@@ -332,8 +322,7 @@ pub async fn mark_mismatched(tx: &mut Tx, id: ChargeId) -> Result<()> {
     tx.sql("update charges set mismatched = true where transaction_id = $1")
         .bind(id)
         .run()
-        .await?;
-    Ok(())
+        .await
 }
 
 /// The charge with this callback address, unless it is void.

@@ -5,20 +5,19 @@
 //! due; if the process dies then, it is due again when the lease ends.
 
 use chassis::{clock::Timestamp, ids::ChargeId};
-use db::{Result, Tx};
+use db::{Result, Tx, Update};
 
-/// Makes the rail's query of the charge due at once. Returns false if the charge is void.
-pub async fn put(tx: &mut Tx, id: ChargeId, now: Timestamp) -> Result<bool> {
-    let hinted = tx
-        .sql(
-            "update charges set hints = hints + 1, hinted_at = $2, hint_due_at = $2
-             where transaction_id = $1 and state <> 'VOID'",
-        )
-        .bind(id)
-        .bind(now)
-        .run()
-        .await?;
-    Ok(hinted == 1)
+/// Makes the rail's query of the charge due at once. Returns [`Update::NotThere`] if the charge is
+/// void.
+pub async fn put(tx: &mut Tx, id: ChargeId, now: Timestamp) -> Result<Update> {
+    tx.sql(
+        "update charges set hints = hints + 1, hinted_at = $2, hint_due_at = $2
+         where transaction_id = $1 and state <> 'VOID'",
+    )
+    .bind(id)
+    .bind(now)
+    .update()
+    .await
 }
 
 /// When the latest waiting callback came. `None` if none waits, or if one came after the `seen`
@@ -45,8 +44,7 @@ pub async fn put_off(tx: &mut Tx, id: ChargeId, until: Timestamp) -> Result<()> 
     .bind(id)
     .bind(until)
     .run()
-    .await?;
-    Ok(())
+    .await
 }
 
 /// The rail has answered, which ends the waiting callback, unless one came after those `seen` when
@@ -59,6 +57,5 @@ pub async fn end(tx: &mut Tx, id: ChargeId, seen: i64) -> Result<()> {
     .bind(id)
     .bind(seen)
     .run()
-    .await?;
-    Ok(())
+    .await
 }

@@ -27,30 +27,26 @@ pub struct Record {
     pub answer_message: Option<String>,
 }
 
-/// Takes a key for a charge. Returns false if it was used before.
-pub async fn take(tx: &mut Tx, key: &Key, id: ChargeId, now: Timestamp) -> Result<bool> {
-    let taken = KEYS.take(tx, key, id).bind(now).insert().await?;
-    Ok(taken == Insert::Inserted)
+pub async fn take(tx: &mut Tx, key: &Key, id: ChargeId, now: Timestamp) -> Result<Insert> {
+    KEYS.take(tx, key, id).bind(now).insert().await
 }
 
 pub async fn find(conn: &mut Conn, key: &Key) -> Result<Option<Record>> {
     KEYS.find(conn, key).await
 }
 
-/// Stores an answer. The first one stays. Returns false if there is one already or the key is free
-/// again.
-pub async fn answer(tx: &mut Tx, id: ChargeId, status: Status, message: &str) -> Result<bool> {
-    let kept = tx
-        .sql(
-            "update idempotency_keys set answer_status = $2, answer_message = $3
-             where transaction_id = $1 and answer_status is null",
-        )
-        .bind(id)
-        .bind(status)
-        .bind(message)
-        .update()
-        .await?;
-    Ok(kept == Update::Updated)
+/// Stores an answer. The first one stays. Returns [`Update::NotThere`] if there is one already or
+/// the key is free again.
+pub async fn answer(tx: &mut Tx, id: ChargeId, status: Status, message: &str) -> Result<Update> {
+    tx.sql(
+        "update idempotency_keys set answer_status = $2, answer_message = $3
+         where transaction_id = $1 and answer_status is null",
+    )
+    .bind(id)
+    .bind(status)
+    .bind(message)
+    .update()
+    .await
 }
 
 /// Whether somebody was answered. Nobody can be until the transaction ends.
@@ -61,19 +57,4 @@ pub async fn lock_answered(tx: &mut Tx, id: ChargeId) -> Result<bool> {
         .optional()
         .await?;
     Ok(found.is_some_and(|(answer,)| answer.is_some()))
-}
-
-/// Frees a key under which nothing was started.
-pub async fn free(tx: &mut Tx, id: ChargeId) -> Result<()> {
-    KEYS.free(tx, id).await
-}
-
-/// Keeps the key of a charge that has ended until `forget_at`.
-pub async fn forget_later(tx: &mut Tx, id: ChargeId, forget_at: Timestamp) -> Result<()> {
-    KEYS.forget_later(tx, id, forget_at).await
-}
-
-/// Removes expired keys, at most `limit`. Returns how many.
-pub async fn sweep(tx: &mut Tx, now: Timestamp, limit: i64) -> Result<u64> {
-    KEYS.forget_due(tx, now, limit).await
 }

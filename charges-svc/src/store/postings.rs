@@ -5,7 +5,7 @@ use chassis::{
     ids::{ChargeId, MerchantId},
     money::{Currency, Money},
 };
-use db::{Conn, Result, Tx};
+use db::{Conn, Insert, Result, Tx};
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -29,9 +29,9 @@ impl Written {
     }
 }
 
-/// Writes a posting and queues it to be sealed. Returns false if the subject already has one of
-/// this kind, and changes nothing then.
-pub async fn post(tx: &mut Tx, posting: &Posting, now: Timestamp) -> Result<bool> {
+/// Writes a posting and queues it to be sealed. Returns [`Insert::AlreadyThere`] if the
+/// subject already has one of this kind.
+pub async fn post(tx: &mut Tx, posting: &Posting, now: Timestamp) -> Result<Insert> {
     let kind = posting.kind.code();
     let [debit, credit] = posting.lines();
     let written = tx
@@ -50,10 +50,10 @@ pub async fn post(tx: &mut Tx, posting: &Posting, now: Timestamp) -> Result<bool
         .bind(credit.amount.minor_units())
         .bind(credit.amount.currency())
         .bind(now)
-        .run()
+        .insert()
         .await?;
-    if written == 0 {
-        return Ok(false);
+    if written == Insert::AlreadyThere {
+        return Ok(written);
     }
     // On PostgreSQL a trigger queues it, whoever posts.
     if !tx.is_postgres() {
@@ -64,7 +64,7 @@ pub async fn post(tx: &mut Tx, posting: &Posting, now: Timestamp) -> Result<bool
             add_to_balance(tx, line).await?;
         }
     }
-    Ok(true)
+    Ok(written)
 }
 
 async fn add_to_balance(tx: &mut Tx, line: &Line) -> Result<()> {
@@ -77,8 +77,7 @@ async fn add_to_balance(tx: &mut Tx, line: &Line) -> Result<()> {
     .bind(line.amount.currency())
     .bind(line.amount.minor_units())
     .run()
-    .await?;
-    Ok(())
+    .await
 }
 
 /// What a merchant has collected and has not been paid out, with an entry for each currency ever

@@ -10,12 +10,12 @@ use charges_svc::{
     store,
 };
 use chassis::{
-    clock::Clock,
+    clock::{Clock, Timestamp},
     config::Mode,
     money::{Currency, Money},
     shutdown::Shutdown,
 };
-use db::{Db, testing::TestDb};
+use db::{Db, Insert, Tx, testing::TestDb};
 use futures::future::join_all;
 use proto::charges::{ResolveChargeRequest, resolve_charge_request::Outcome};
 use sqlx::migrate::Migrator;
@@ -30,10 +30,14 @@ use crate::{
 async fn post(bare: &Bare) -> Posting {
     let posting = ledger::settlement(&new_charge(bare.clock.now()).facts).unwrap();
     let mut tx = bare.db.begin().await.unwrap();
-    let now = bare.clock.now();
-    assert!(store::postings::post(&mut tx, &posting, now).await.unwrap());
+    write(&mut tx, &posting, bare.clock.now()).await;
     tx.commit().await.unwrap();
     posting
+}
+
+async fn write(tx: &mut Tx, posting: &Posting, now: Timestamp) {
+    let written = store::postings::post(tx, posting, now).await;
+    assert_eq!(written.unwrap(), Insert::Inserted);
 }
 
 /// Seals everything, even if it does not fill a block.
@@ -60,7 +64,7 @@ async fn checked(db: &Db, clock: &Clock) -> Vec<Finding> {
 async fn now_due(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     let due = "update ledger_works set next_at = '1970-01-01T00:00:00.000Z'";
-    assert_eq!(tx.sql(due).run().await.unwrap(), 4);
+    assert_eq!(tx.sql(due).rows_affected().await.unwrap(), 4);
     tx.commit().await.unwrap();
 }
 
@@ -80,7 +84,10 @@ async fn tamper(db: &Db, statements: &[&'static str]) {
         tx.sql(unchecked).run().await.unwrap();
     }
     for statement in statements {
-        assert!(tx.sql(statement).run().await.unwrap() > 0, "{statement}");
+        assert!(
+            tx.sql(statement).rows_affected().await.unwrap() > 0,
+            "{statement}"
+        );
     }
     tx.commit().await.unwrap();
 }
@@ -129,7 +136,7 @@ async fn a_posting_that_commits_late_is_in_a_later_block() {
     if bare.db.is_postgres() {
         // Its transaction is open while others commit and are sealed.
         let mut tx = bare.db.begin().await.unwrap();
-        assert!(store::postings::post(&mut tx, &late, early).await.unwrap());
+        write(&mut tx, &late, early).await;
         post(&bare).await;
         assert_eq!(seal(&bare).await, 1);
         tx.commit().await.unwrap();
@@ -137,7 +144,7 @@ async fn a_posting_that_commits_late_is_in_a_later_block() {
         post(&bare).await;
         assert_eq!(seal(&bare).await, 1);
         let mut tx = bare.db.begin().await.unwrap();
-        assert!(store::postings::post(&mut tx, &late, early).await.unwrap());
+        write(&mut tx, &late, early).await;
         tx.commit().await.unwrap();
     }
     assert_eq!(seal(&bare).await, 1);
@@ -156,7 +163,7 @@ async fn sealers_at_once_make_one_chain() {
     let mut tx = bare.db.begin().await.unwrap();
     for _ in 0..1_100 {
         let posting = ledger::settlement(&new_charge(now).facts).unwrap();
-        assert!(store::postings::post(&mut tx, &posting, now).await.unwrap());
+        write(&mut tx, &posting, now).await;
     }
     tx.commit().await.unwrap();
     bare.clock.advance(Duration::from_secs(60)).await.unwrap();
@@ -183,7 +190,7 @@ async fn a_backlog_beside_a_long_history_is_sealed_and_nothing_keeps_waiting() {
         let mut tx = bare.db.begin().await.unwrap();
         for _ in 0..5_000 {
             let posting = ledger::settlement(&new_charge(now).facts).unwrap();
-            assert!(store::postings::post(&mut tx, &posting, now).await.unwrap());
+            write(&mut tx, &posting, now).await;
         }
         // Postings that are already in a block may be queued again, before others.
         let again = "insert into unsealed_postings (kind, subject, since)
@@ -491,7 +498,7 @@ async fn what_was_posted_before_there_were_blocks_is_sealed_first() {
     let mut tx = db.begin().await.unwrap();
     for _ in 0..2_300 {
         let posted = tx.sql(insert).bind(Uuid::now_v7()).bind(clock.now());
-        assert_eq!(posted.run().await.unwrap(), 2);
+        assert_eq!(posted.rows_affected().await.unwrap(), 2);
     }
     tx.commit().await.unwrap();
     db.migrate(&SCHEMA.migrations).await.unwrap();
@@ -553,11 +560,7 @@ async fn the_role_that_serves_cannot_touch_what_was_posted() {
     let db = opening.await.unwrap();
     let posting = ledger::settlement(&new_charge(clock.now()).facts).unwrap();
     let mut tx = db.begin().await.unwrap();
-    assert!(
-        store::postings::post(&mut tx, &posting, clock.now())
-            .await
-            .unwrap()
-    );
+    write(&mut tx, &posting, clock.now()).await;
     tx.commit().await.unwrap();
     clock.advance(Duration::from_secs(60)).await.unwrap();
     assert_eq!(books::seal(&db, &clock).await.unwrap(), 1);
@@ -590,7 +593,7 @@ async fn the_role_that_serves_cannot_touch_what_was_posted() {
                       (kind, subject, line, account, amount_minor, currency, posted_at)
                   values ('FORGED', $1, 1, 'suspense', 7, 'GHS', $2)";
     let forged = tx.sql(forged).bind(Uuid::now_v7()).bind(clock.now());
-    assert_eq!(forged.run().await.unwrap(), 1);
+    assert_eq!(forged.rows_affected().await.unwrap(), 1);
     tx.commit().await.unwrap_err();
     assert_eq!(checked(&db, &clock).await, []);
     db.close().await;

@@ -8,6 +8,7 @@ use chassis::{
     ids::SessionId,
     money::{Currency, Money},
 };
+use db::Insert;
 use futures::future::join_all;
 use proto::charges::{CreateChargeRequest, HostedSession};
 use tonic::Code;
@@ -265,7 +266,10 @@ async fn a_session_has_one_open_charge_and_numbers_also_the_void_ones() {
         open.facts.charge_number,
         open.facts.hosted,
     ) = (session_id, 2, true);
-    assert!(store::charges::insert(&mut tx, &open).await.unwrap());
+    assert_eq!(
+        store::charges::insert(&mut tx, &open).await.unwrap(),
+        Insert::Inserted
+    );
     tx.commit().await.unwrap();
     // Now one is open, and a second is refused before sessions-svc is asked.
     request.idempotency_key = "c:another".to_owned();
@@ -289,7 +293,7 @@ async fn what_a_repeated_request_was_told_does_not_become_void() {
             let aged = tx
                 .sql("update idempotency_keys set started_at = $1")
                 .bind(world.clock.now() - Duration::from_secs(16))
-                .run()
+                .rows_affected()
                 .await
                 .unwrap();
             tx.commit().await.unwrap();

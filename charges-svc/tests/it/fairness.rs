@@ -6,6 +6,7 @@ use charges_svc::{
     charge::{Charge, Event},
     store,
 };
+use db::{Insert, Update};
 use tokio::time::Instant;
 
 use crate::{
@@ -17,14 +18,18 @@ use crate::{
 async fn given(world: &World, charges: impl IntoIterator<Item = Charge>) {
     let mut tx = world.db.begin().await.unwrap();
     for charge in charges {
-        assert!(store::charges::insert(&mut tx, &charge).await.unwrap());
+        assert_eq!(
+            store::charges::insert(&mut tx, &charge).await.unwrap(),
+            Insert::Inserted
+        );
         let after = charge
             .after(Event::Accepted, charge.facts.created_at, timing())
             .unwrap();
-        assert!(
+        assert_eq!(
             store::charges::change(&mut tx, &charge.progress, &after)
                 .await
-                .unwrap()
+                .unwrap(),
+            Update::Updated
         );
     }
     tx.commit().await.unwrap();

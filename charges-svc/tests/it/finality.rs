@@ -11,6 +11,7 @@ use charges_svc::{
     store,
 };
 use chassis::{failure::FailureReason, provider::Provider};
+use db::Update;
 use proto::charges::{
     ChargeStatus, GetChargeRequest, ResolveChargeRequest, SubmitOtpRequest,
     resolve_charge_request::Outcome,
@@ -199,7 +200,7 @@ async fn follow_up_until_answered(silence: Reaction) {
     let mut tx = world.db.begin().await.unwrap();
     let now = world.clock.now();
     let hinted = store::hints::put(&mut tx, charge.facts.transaction_id, now).await;
-    assert!(hinted.unwrap());
+    assert_eq!(hinted.unwrap(), Update::Updated);
     tx.commit().await.unwrap();
     let world = world.restart().await;
     world.clock.advance(MINUTE).await.unwrap();

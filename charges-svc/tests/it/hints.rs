@@ -9,6 +9,7 @@ use charges_svc::{
     store,
 };
 use chassis::failure::FailureReason;
+use db::{Insert, Update};
 use proto::charges::{
     ReceiveCallbackRequest, ResolveChargeRequest, resolve_charge_request::Outcome,
 };
@@ -33,11 +34,14 @@ async fn given(world: &World, events: &[Event]) -> Charge {
     let now = world.clock.now();
     let mut charge = new_momo_charge(now);
     let mut tx = world.db.begin().await.unwrap();
-    assert!(store::charges::insert(&mut tx, &charge).await.unwrap());
+    assert_eq!(
+        store::charges::insert(&mut tx, &charge).await.unwrap(),
+        Insert::Inserted
+    );
     for event in events {
         let after = charge.after(*event, now, timing()).unwrap();
         let changed = store::charges::change(&mut tx, &charge.progress, &after).await;
-        assert!(changed.unwrap());
+        assert_eq!(changed.unwrap(), Update::Updated);
         charge = after;
     }
     tx.commit().await.unwrap();
@@ -124,7 +128,7 @@ async fn nobody_who_did_not_ask_ends_a_callback() {
         let before = before.unwrap().unwrap();
         let after = before.after(event, world.clock.now(), timing()).unwrap();
         let changed = store::charges::change(&mut tx, &before.progress, &after).await;
-        assert!(changed.unwrap());
+        assert_eq!(changed.unwrap(), Update::Updated);
         tx.commit().await.unwrap();
         let asked = async || queries(&world, &charge).await > 0;
         world.until(&format!("asked after {event:?}"), asked).await;

@@ -5,6 +5,7 @@ use charges_svc::{
     store,
 };
 use chassis::{failure::FailureReason, ids::SessionId};
+use db::{Insert, Update};
 use proto::charges::{ChargeStatus, GetHostedChargeRequest, HostedCharge};
 use tonic::{Code, Status};
 
@@ -33,7 +34,10 @@ async fn given(world: &World, session_id: SessionId, number: i64, events: &[Even
         charge.facts.hosted,
     ) = (session_id, number, true);
     let mut tx = world.db.begin().await.unwrap();
-    assert!(store::charges::insert(&mut tx, &charge).await.unwrap());
+    assert_eq!(
+        store::charges::insert(&mut tx, &charge).await.unwrap(),
+        Insert::Inserted
+    );
     tx.commit().await.unwrap();
     go_on(world, charge, events).await
 }
@@ -45,7 +49,7 @@ async fn go_on(world: &World, charge: Charge, events: &[Event]) -> Charge {
     for event in events {
         let after = charge.after(*event, now, timing()).unwrap();
         let changed = store::charges::change(&mut tx, &charge.progress, &after).await;
-        assert!(changed.unwrap());
+        assert_eq!(changed.unwrap(), Update::Updated);
         charge = after;
     }
     tx.commit().await.unwrap();

@@ -13,7 +13,7 @@ use chassis::{
     grpc::{self, Channel, Sockets},
     shutdown::{Shutdown, Tasks},
 };
-use db::{Db, testing::TestDb};
+use db::{Db, Insert, testing::TestDb};
 use proto::{
     charges::{ChargeStatus, charges_client::ChargesClient},
     sessions::record_transaction_response::Outcome,
@@ -47,7 +47,10 @@ async fn open(database: &TestDb, clock: &Clock) -> Db {
 
 async fn insert(db: &Db, charge: &Charge) {
     let mut tx = db.begin().await.unwrap();
-    assert!(store::charges::insert(&mut tx, charge).await.unwrap());
+    assert_eq!(
+        store::charges::insert(&mut tx, charge).await.unwrap(),
+        Insert::Inserted
+    );
     tx.commit().await.unwrap();
 }
 
@@ -187,7 +190,7 @@ impl Gated {
         let mut tx = self.db.begin().await.unwrap();
         let later = self.clock.now() + 10 * MINUTE;
         let update = tx.sql("update charges set next_query_at = $1").bind(later);
-        assert_eq!(update.run().await.unwrap(), 1);
+        assert_eq!(update.rows_affected().await.unwrap(), 1);
         tx.commit().await.unwrap();
         let host = self.clock.steady_now();
         let look = Look {

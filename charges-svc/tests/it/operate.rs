@@ -7,6 +7,7 @@ use charges_svc::{
 };
 use chassis::failure::FailureReason;
 use chassis::money::{Currency, Money};
+use db::Insert;
 use futures::future::join_all;
 use proto::charges::{
     CloseCaseRequest, GetBalanceRequest, GetChargeRequest, ListCasesRequest, ResolveChargeRequest,
@@ -58,10 +59,11 @@ async fn given_case(world: &World, charge: &Charge, kind: CaseKind, money: Optio
     }
     if let Some(money) = money {
         let posting = ledger::suspense(&charge.facts, money).unwrap();
-        assert!(
+        assert_eq!(
             store::postings::post(&mut tx, &posting, world.clock.now())
                 .await
-                .unwrap()
+                .unwrap(),
+            Insert::Inserted
         );
     }
     tx.commit().await.unwrap();

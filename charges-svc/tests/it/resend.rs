@@ -11,6 +11,7 @@ use std::{
 
 use charges_svc::charge::{Charge, State};
 use chassis::{failure::FailureReason, provider::Provider};
+use db::Update;
 use rails::RailName;
 use tokio::sync::watch;
 use tonic::Code;
@@ -193,10 +194,9 @@ async fn mark_resent(world: &World, charge: &Charge) {
         .sql("update charges set resent_at = $2 where transaction_id = $1")
         .bind(charge.facts.transaction_id)
         .bind(world.clock.now())
-        .run()
-        .await
-        .unwrap();
-    assert_eq!(marked, 1);
+        .update()
+        .await;
+    assert_eq!(marked.unwrap(), Update::Updated);
     tx.commit().await.unwrap();
 }
 
@@ -234,8 +234,8 @@ async fn charge_taken_over(reply: Reaction, change: &'static str) -> Charge {
             .until("the rail is asked", async || sent(waiting) == 1)
             .await;
         let mut tx = world.db.begin().await.unwrap();
-        let changed = tx.sql(change).bind(world.clock.now()).run().await;
-        assert_eq!(changed.unwrap(), 1);
+        let changed = tx.sql(change).bind(world.clock.now()).update().await;
+        assert_eq!(changed.unwrap(), Update::Updated);
         tx.commit().await.unwrap();
         gate.send(true).unwrap();
     };

@@ -6,6 +6,7 @@ use charges_svc::{
     store::idempotency::{self, Key},
 };
 use chassis::{grpc, ids::MerchantId};
+use db::Insert;
 use db::testing::TestDb;
 use proto::charges::{ChargeAnswer, CreateChargeRequest, SubmitOtpRequest};
 use tonic::{Code, Response, Status};
@@ -214,7 +215,7 @@ async fn a_request_whose_key_is_being_used_is_told_so() {
     let mut running = world.db.begin().await.unwrap();
     let now = world.clock.now();
     let taken = idempotency::take(&mut running, &key, charge.facts.transaction_id, now).await;
-    assert!(taken.unwrap());
+    assert_eq!(taken.unwrap(), Insert::Inserted);
     let status = world
         .charges
         .create_charge(request.clone())

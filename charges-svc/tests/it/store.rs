@@ -8,7 +8,7 @@ use charges_svc::{
     ledger,
     store::{
         self,
-        idempotency::{self, Key},
+        idempotency::{self, KEYS, Key},
     },
 };
 use chassis::{
@@ -16,7 +16,7 @@ use chassis::{
     money::{Currency, Money},
     shutdown::Shutdown,
 };
-use db::{Db, Tx, testing::TestDb};
+use db::{Db, Insert, Tx, Update, testing::TestDb};
 use futures::future::join_all;
 use rails::RailName;
 
@@ -49,7 +49,10 @@ impl Bare {
 
     async fn given(&self, charge: &Charge) {
         let mut tx = self.db.begin().await.unwrap();
-        assert!(store::charges::insert(&mut tx, charge).await.unwrap());
+        assert_eq!(
+            store::charges::insert(&mut tx, charge).await.unwrap(),
+            Insert::Inserted
+        );
         tx.commit().await.unwrap();
     }
 
@@ -73,7 +76,7 @@ impl Bare {
 }
 
 /// Releases a charge as its claimant does when the rail's answer changes nothing.
-async fn release_until(tx: &mut Tx, claimed: &Charge, next_query_at: Option<Timestamp>) -> bool {
+async fn release_until(tx: &mut Tx, claimed: &Charge, next_query_at: Option<Timestamp>) -> Update {
     let (id, fence) = (claimed.facts.transaction_id, claimed.claim.fence);
     let timer = Timer {
         next_query_at,
@@ -123,8 +126,8 @@ async fn a_charge_of_a_newer_version_holds_up_no_other() {
             &charges[1],
         ),
     ] {
-        let written = tx.sql(newer).bind(charge.facts.transaction_id).run().await;
-        assert_eq!(written.unwrap(), 1);
+        let written = tx.sql(newer).bind(charge.facts.transaction_id);
+        assert_eq!(written.update().await.unwrap(), Update::Updated);
     }
     tx.commit().await.unwrap();
     let claimed = bare.claim(Duration::from_secs(30)).await;
@@ -172,7 +175,7 @@ async fn who_lost_the_lease_cannot_set_the_timer() {
     assert_ne!(slow.claim.fence, quick.claim.fence);
     let now = bare.clock.now();
     let mut tx = bare.db.begin().await.unwrap();
-    assert!(!release_until(&mut tx, &slow, None).await);
+    assert_eq!(release_until(&mut tx, &slow, None).await, Update::NotThere);
     store::charges::release(&mut tx, slow.facts.transaction_id, slow.claim.fence)
         .await
         .unwrap();
@@ -180,7 +183,7 @@ async fn who_lost_the_lease_cannot_set_the_timer() {
     assert_eq!(bare.find(&charge).await.claim.fence, quick.claim.fence);
     let mut tx = bare.db.begin().await.unwrap();
     let next = Some(now + Duration::from_secs(60));
-    assert!(release_until(&mut tx, &quick, next).await);
+    assert_eq!(release_until(&mut tx, &quick, next).await, Update::Updated);
     tx.commit().await.unwrap();
     assert_eq!(bare.find(&charge).await.timer.next_query_at, next);
 }
@@ -202,9 +205,9 @@ async fn a_payment_request_goes_out_once_more_from_who_holds_the_charge_alone() 
         tx.commit().await.unwrap();
         marked
     };
-    assert!(!mark(&slow).await, "another holds it");
-    assert!(mark(&quick).await);
-    assert!(!mark(&quick).await, "once only");
+    assert_eq!(mark(&slow).await, Update::NotThere, "another holds it");
+    assert_eq!(mark(&quick).await, Update::Updated);
+    assert_eq!(mark(&quick).await, Update::NotThere, "once only");
 }
 
 #[tokio::test]
@@ -223,7 +226,7 @@ async fn a_callback_that_comes_while_the_rail_is_asked_is_not_lost() {
         drop(conn);
         let mut tx = bare.db.begin().await.unwrap();
         let hinted = store::hints::put(&mut tx, charge.facts.transaction_id, now).await;
-        assert!(hinted.unwrap());
+        assert_eq!(hinted.unwrap(), Update::Updated);
         tx.commit().await.unwrap();
     };
     // The answer that was on its way does not end the callback. The next one does.
@@ -236,7 +239,10 @@ async fn a_callback_that_comes_while_the_rail_is_asked_is_not_lost() {
         store::hints::end(&mut tx, charge.facts.transaction_id, claimed.timer.hints)
             .await
             .unwrap();
-        assert!(release_until(&mut tx, &claimed, later).await);
+        assert_eq!(
+            release_until(&mut tx, &claimed, later).await,
+            Update::Updated
+        );
         tx.commit().await.unwrap();
         let due_again = bare.claim(Duration::ZERO).await.len();
         assert_eq!(due_again, still_due);
@@ -246,15 +252,17 @@ async fn a_callback_that_comes_while_the_rail_is_asked_is_not_lost() {
     let before = bare.find(&charge).await;
     let after = before.after(Event::Accepted, now, timing()).unwrap();
     let mut tx = bare.db.begin().await.unwrap();
-    assert!(
+    assert_eq!(
         store::charges::change(&mut tx, &before.progress, &after)
             .await
-            .unwrap()
+            .unwrap(),
+        Update::Updated
     );
-    assert!(
-        !store::charges::change(&mut tx, &before.progress, &after)
+    assert_eq!(
+        store::charges::change(&mut tx, &before.progress, &after)
             .await
             .unwrap(),
+        Update::NotThere,
         "once only"
     );
     tx.commit().await.unwrap();
@@ -274,10 +282,11 @@ async fn money_that_does_not_fit_keeps_a_settlement_out() {
     let after = before
         .after(Event::Settled, bare.clock.now(), timing())
         .unwrap();
-    assert!(
-        !store::charges::change(&mut tx, &before.progress, &after)
+    assert_eq!(
+        store::charges::change(&mut tx, &before.progress, &after)
             .await
-            .unwrap()
+            .unwrap(),
+        Update::NotThere
     );
 }
 
@@ -294,12 +303,21 @@ async fn a_posting_is_written_once_and_the_books_balance() {
         posted
     }))
     .await;
-    assert_eq!(posts.into_iter().filter(|posted| *posted).count(), 1);
+    let posts = posts
+        .into_iter()
+        .filter(|posted| *posted == Insert::Inserted);
+    assert_eq!(posts.count(), 1);
     let mut tx = bare.db.begin().await.unwrap();
     let fee = ledger::rail_fee(&charge.facts, Money::new(50, Currency::GHS), "rails").unwrap();
-    assert!(store::postings::post(&mut tx, &fee, now).await.unwrap());
+    assert_eq!(
+        store::postings::post(&mut tx, &fee, now).await.unwrap(),
+        Insert::Inserted
+    );
     let dollars = ledger::suspense(&charge.facts, Money::new(9, Currency::USD)).unwrap();
-    assert!(store::postings::post(&mut tx, &dollars, now).await.unwrap());
+    assert_eq!(
+        store::postings::post(&mut tx, &dollars, now).await.unwrap(),
+        Insert::Inserted
+    );
     tx.commit().await.unwrap();
     let mut conn = bare.db.read().await.unwrap();
     let balances = store::postings::balances(&mut conn, charge.facts.merchant_id)
@@ -321,10 +339,11 @@ async fn cooked_books_are_found() {
     let charge = new_charge(bare.clock.now());
     let mut tx = bare.db.begin().await.unwrap();
     let posting = ledger::settlement(&charge.facts).unwrap();
-    assert!(
+    assert_eq!(
         store::postings::post(&mut tx, &posting, bare.clock.now())
             .await
-            .unwrap()
+            .unwrap(),
+        Insert::Inserted
     );
     if bare.db.is_postgres() {
         // As somebody whom no trigger stops.
@@ -361,7 +380,10 @@ async fn an_account_without_its_balance_is_found() {
     let posting = ledger::settlement(&charge.facts).unwrap();
     let mut tx = bare.db.begin().await.unwrap();
     let now = bare.clock.now();
-    assert!(store::postings::post(&mut tx, &posting, now).await.unwrap());
+    assert_eq!(
+        store::postings::post(&mut tx, &posting, now).await.unwrap(),
+        Insert::Inserted
+    );
     tx.sql("delete from balances").run().await.unwrap();
     tx.commit().await.unwrap();
     let mut conn = bare.db.read().await.unwrap();
@@ -389,7 +411,7 @@ async fn on_postgres_a_posting_that_does_not_balance_is_not_committed() {
                 .bind(*line)
                 .bind(*amount)
                 .bind(*currency);
-            assert_eq!(line.bind(now).run().await.unwrap(), 1);
+            assert_eq!(line.bind(now).rows_affected().await.unwrap(), 1);
         }
         tx.commit().await
     };
@@ -416,10 +438,11 @@ async fn on_postgres_nobody_changes_what_was_posted() {
     let charge = new_charge(bare.clock.now());
     let mut tx = bare.db.begin().await.unwrap();
     let posting = ledger::settlement(&charge.facts).unwrap();
-    assert!(
+    assert_eq!(
         store::postings::post(&mut tx, &posting, bare.clock.now())
             .await
-            .unwrap()
+            .unwrap(),
+        Insert::Inserted
     );
     tx.commit().await.unwrap();
     for tampering in [
@@ -443,20 +466,22 @@ async fn a_key_is_taken_once_answered_once_and_kept_a_day() {
         fingerprint: "f".to_owned(),
     };
     let mut tx = bare.db.begin().await.unwrap();
-    assert!(idempotency::take(&mut tx, &key, id, now).await.unwrap());
-    assert!(
-        !idempotency::take(&mut tx, &key, new_charge(now).facts.transaction_id, now)
+    assert_eq!(
+        idempotency::take(&mut tx, &key, id, now).await.unwrap(),
+        Insert::Inserted
+    );
+    assert_eq!(
+        idempotency::take(&mut tx, &key, new_charge(now).facts.transaction_id, now)
             .await
-            .unwrap()
+            .unwrap(),
+        Insert::AlreadyThere
     );
     let answered = charges_svc::charge::Status::OtpRequired;
-    idempotency::answer(&mut tx, id, answered, "first")
-        .await
-        .unwrap();
+    let kept = idempotency::answer(&mut tx, id, answered, "first").await;
+    assert_eq!(kept.unwrap(), Update::Updated);
     let late = charges_svc::charge::Status::Failed;
-    idempotency::answer(&mut tx, id, late, "second")
-        .await
-        .unwrap();
+    let kept = idempotency::answer(&mut tx, id, late, "second").await;
+    assert_eq!(kept.unwrap(), Update::NotThere);
     let record = idempotency::find(&mut tx, &key).await.unwrap().unwrap();
     assert_eq!(
         (record.answer_status, record.answer_message.as_deref()),
@@ -464,18 +489,14 @@ async fn a_key_is_taken_once_answered_once_and_kept_a_day() {
     );
     let day = Duration::from_secs(86_400);
     assert_eq!(
-        idempotency::sweep(&mut tx, now + 9 * day, 10)
-            .await
-            .unwrap(),
+        KEYS.forget_due(&mut tx, now + 9 * day, 10).await.unwrap(),
         0,
         "its charge is open"
     );
-    idempotency::forget_later(&mut tx, id, now + day)
-        .await
-        .unwrap();
+    KEYS.forget_later(&mut tx, id, now + day).await.unwrap();
     let almost = now + day - Duration::from_millis(1);
-    assert_eq!(idempotency::sweep(&mut tx, almost, 10).await.unwrap(), 0);
-    assert_eq!(idempotency::sweep(&mut tx, now + day, 10).await.unwrap(), 1);
+    assert_eq!(KEYS.forget_due(&mut tx, almost, 10).await.unwrap(), 0);
+    assert_eq!(KEYS.forget_due(&mut tx, now + day, 10).await.unwrap(), 1);
     assert!(idempotency::find(&mut tx, &key).await.unwrap().is_none());
 }
 
@@ -490,7 +511,8 @@ async fn a_session_settles_once() {
         let after = before
             .after(Event::Settled, bare.clock.now(), timing())
             .unwrap();
-        store::charges::change(&mut tx, &before.progress, &after).await?;
+        let changed = store::charges::change(&mut tx, &before.progress, &after).await?;
+        assert_eq!(changed, Update::Updated);
         tx.commit().await
     };
     settle(&first).await.unwrap();

@@ -19,7 +19,7 @@ use chassis::{
     shutdown::{Shutdown, Tasks},
 };
 use clap::Parser as _;
-use db::{Db, testing::TestDb};
+use db::{Db, Insert, Update, testing::TestDb};
 use proto::{
     charges::{
         CreateChargeRequest, Provider as ProtoProvider,
@@ -218,13 +218,17 @@ impl World {
     pub async fn given(&self, mut charge: Charge, events: &[Event]) -> Charge {
         let then = charge.facts.created_at;
         let mut tx = self.db.begin().await.unwrap();
-        assert!(store::charges::insert(&mut tx, &charge).await.unwrap());
+        assert_eq!(
+            store::charges::insert(&mut tx, &charge).await.unwrap(),
+            Insert::Inserted
+        );
         for event in events {
             let after = charge.after(*event, then, timing()).unwrap();
-            assert!(
+            assert_eq!(
                 store::charges::change(&mut tx, &charge.progress, &after)
                     .await
-                    .unwrap()
+                    .unwrap(),
+                Update::Updated
             );
             charge = after;
         }

@@ -54,7 +54,7 @@ async fn with_roles() -> Option<(TestDb, Database)> {
 
 async fn runs(db: &Db, statement: &'static str) -> db::Result<u64> {
     let mut tx = db.begin().await?;
-    let done = tx.sql(statement).run().await?;
+    let done = tx.sql(statement).rows_affected().await?;
     tx.commit().await?;
     Ok(done)
 }

@@ -15,7 +15,7 @@ async fn expire(world: &World, session_id: &str, at: Timestamp) {
     let mut tx = world.db.begin().await.unwrap();
     let id: chassis::ids::SessionId = session_id.parse().unwrap();
     let update = tx.sql("update sessions set expires_at = $2 where session_id = $1");
-    assert_eq!(update.bind(id).bind(at).run().await.unwrap(), 1);
+    assert_eq!(update.bind(id).bind(at).rows_affected().await.unwrap(), 1);
     tx.commit().await.unwrap();
 }
 

@@ -88,7 +88,7 @@ async fn whoever_lost_its_lease_cannot_record_any_more() {
     let mut tx = db.begin().await.unwrap();
     let long_ago = Timestamp::from_unix_millis(0).unwrap();
     let expire = tx.sql("update deliveries set lease_until = $1 where claim is not null");
-    assert_eq!(expire.bind(long_ago).run().await.unwrap(), 1);
+    assert_eq!(expire.bind(long_ago).rows_affected().await.unwrap(), 1);
     tx.commit().await.unwrap();
     db.close().await;
     let delivery = world.after_attempts(&id, 1).await;

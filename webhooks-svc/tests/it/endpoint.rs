@@ -44,7 +44,7 @@ async fn setting_an_endpoint_again_keeps_its_secret_and_identity() {
 async fn write(world: &World, statement: &'static str, id: &str) {
     let db = Db::connect(&world.database.url, 1).await.unwrap();
     let mut tx = db.begin().await.unwrap();
-    assert_eq!(tx.sql(statement).bind(id).run().await.unwrap(), 1);
+    assert_eq!(tx.sql(statement).bind(id).rows_affected().await.unwrap(), 1);
     tx.commit().await.unwrap();
 }
 
