@@ -1,4 +1,4 @@
-//! Keeps a clock in line with the store's, so that all replicas go by one time.
+//! Keeps a clock in line with the store's, so that all replicas share one time.
 //!
 //! Only PostgreSQL has a clock of its own; SQLite's is the host's.
 
@@ -13,21 +13,23 @@ use tokio::time::Instant;
 
 use crate::{Conn, Result};
 
-/// How often the store's clock is looked at. A host that drifts by 200 millionths, which is bad,
-/// is 2 ms off by then.
+/// How often the store's clock is read. A host that drifts by 200 ppm, which is bad, is 2 ms off
+/// by then.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// How soon a look follows where the host's clock was set or the machine was suspended.
+/// How soon the store's clock is read again after the host's clock was set or the machine was
+/// suspended.
 const LEAP_SEEN_EVERY: Duration = Duration::from_secs(1);
 
-/// Looks of which the quickest counts. The first one on a connection also prepares the statement.
+/// Readings per alignment, of which the quickest counts. The first one on a connection also
+/// prepares the statement.
 const LOOKS: usize = 4;
 
-/// A look that is over as soon as this need not be repeated.
+/// A reading this quick need not be repeated.
 const QUICK: Duration = Duration::from_millis(1);
 
-/// Ends what looks at the store's clock once no clone of the database is left, however that came
-/// about.
+/// Ends the task that reads the store's clock when the database is closed or its last clone
+/// dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Alive(Shutdown);
 
@@ -43,7 +45,7 @@ impl Drop for Alive {
     }
 }
 
-/// Brings a clock into line with the store's: now, and every few seconds until `alive` has ended.
+/// Aligns a clock with the store's: now, and every few seconds until `alive` has ended.
 pub(crate) async fn align(
     clock: &Clock,
     pool: &PgPool,

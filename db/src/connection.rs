@@ -1,9 +1,9 @@
 //! A connection, a transaction, and a statement that runs on either.
 //!
-//! Transactions are kept here and not in sqlx, whose `begin` on PostgreSQL leaves a transaction
-//! open in the pool when it is cancelled half-way (its depth counts only once `BEGIN` is
-//! answered). Here a PostgreSQL connection that was left in the middle of anything is closed, and
-//! every other transaction that was not committed is rolled back before its connection is reused.
+//! Transactions are managed here and not by sqlx, whose `begin` on PostgreSQL leaves a transaction
+//! open in the pool when it is cancelled halfway (it counts the transaction only once `BEGIN` is
+//! answered). Here a PostgreSQL connection with an unanswered statement is closed, and every other
+//! uncommitted transaction is rolled back before its connection is reused.
 
 use std::{future::Future, io, ops, time::Duration};
 
@@ -42,7 +42,7 @@ impl<T> Record for T where
 {
 }
 
-/// A connection. Goes back to its pool when it is dropped.
+/// A connection. Returns to its pool when dropped.
 pub struct Conn {
     held: Held,
     state: State,
@@ -59,8 +59,8 @@ struct State {
     unanswered: bool,
     /// A statement was refused or cut off.
     failed: bool,
-    /// Longest wait for an answer: a server may no longer give one. Its own statement timeout is
-    /// shorter.
+    /// Longest wait for an answer from a server that may no longer give one. Its own statement
+    /// timeout is shorter.
     answer_max: Option<Duration>,
 }
 
@@ -117,12 +117,12 @@ impl Conn {
                 self.state.watch(text, answer).await.map(drop)
             }
         };
-        // Refused: nobody knows what the connection is in.
+        // After an error nobody knows the connection's state.
         self.state.unanswered |= answer.is_err();
         answer
     }
 
-    /// Whether the answer to a statement is still on the way, perhaps for ever.
+    /// Whether the answer to a statement is still outstanding and may never come.
     fn is_lost(&self) -> bool {
         self.state.unanswered && matches!(self.held, Held::Postgres(_))
     }
@@ -150,7 +150,7 @@ impl Tx {
     pub(crate) async fn begin(conn: Conn, tasks: &Tasks) -> Result<Self> {
         let begin = match conn.held {
             Held::Postgres(_) => "begin",
-            // Takes the write lock now: a reader that turns writer may fail half-way.
+            // Takes the write lock now: a reader that becomes a writer may fail halfway.
             Held::Sqlite(_) => "begin immediate",
         };
         Self::begin_with(conn, tasks, begin).await
@@ -160,7 +160,7 @@ impl Tx {
     pub(crate) async fn survey(conn: Conn, tasks: &Tasks) -> Result<Self> {
         let begin = match conn.held {
             Held::Postgres(_) => postgres::BEGIN_SURVEY,
-            // A reader of its own, which holds up no writer.
+            // A separate reader, which holds up no writer.
             Held::Sqlite(_) => "begin",
         };
         let mut tx = Self::begin_with(conn, tasks, begin).await?;
@@ -180,8 +180,8 @@ impl Tx {
         Ok(tx)
     }
 
-    /// Makes the changes last. An error means that the outcome is unknown (see the crate's page),
-    /// except after a failed statement: then nothing was committed.
+    /// Commits. An error means that the outcome is unknown (see the crate's documentation), except
+    /// after a failed statement: then nothing was committed.
     pub async fn commit(mut self) -> Result<()> {
         if self.state.failed {
             // PostgreSQL would answer such a commit with a silent rollback.
@@ -210,20 +210,20 @@ impl ops::DerefMut for Tx {
 
 impl Drop for Tx {
     fn drop(&mut self) {
-        // The server rolls back what a closed connection had begun.
+        // The server rolls back what a closed connection had open.
         let Some(mut conn) = self.conn.take().filter(|conn| !conn.is_lost()) else {
             return;
         };
         self.tasks.spawn(async move {
             if let Err(error) = conn.control("rollback").await {
-                // On SQLite also where a `begin` never ran or a `commit` was done.
+                // On SQLite also if `begin` never ran or `commit` succeeded.
                 tracing::debug!(%error, "there was nothing to roll back");
             }
         });
     }
 }
 
-/// What an insert did that leaves a row alone which is there already.
+/// The outcome of an insert that leaves an existing row alone.
 #[must_use = "a row that is there already is another's"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insert {
@@ -232,7 +232,7 @@ pub enum Insert {
     AlreadyThere,
 }
 
-/// What an update or a delete did that names one row, and what it expects of it.
+/// The outcome of an update or delete of one row in an expected state.
 #[must_use = "a row that is not there, or not as expected, was not changed"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
@@ -257,7 +257,7 @@ enum On<'c> {
 }
 
 impl<'c> Sql<'c> {
-    /// The value of the next parameter.
+    /// Binds the value of the next parameter.
     pub fn bind<'q, T: Param<'q>>(mut self, value: T) -> Self {
         let bound = match &mut self.on {
             On::Postgres(_, arguments) => Arguments::add(arguments, value),
@@ -269,13 +269,13 @@ impl<'c> Sql<'c> {
         self
     }
 
-    /// For a statement whose rows are certain, or that does not care how many there are.
+    /// For a statement that certainly changes rows, or for which their number does not matter.
     pub async fn run(self) -> Result<()> {
         self.rows_affected().await?;
         Ok(())
     }
 
-    /// Inserts a row, with `on conflict`.
+    /// Runs an insert of one row with `on conflict`.
     pub async fn insert(self) -> Result<Insert> {
         Ok(match self.rows_affected().await? {
             0 => Insert::AlreadyThere,
@@ -283,7 +283,7 @@ impl<'c> Sql<'c> {
         })
     }
 
-    /// Updates or deletes a row.
+    /// Runs an update or delete of one row.
     pub async fn update(self) -> Result<Update> {
         Ok(match self.rows_affected().await? {
             0 => Update::NotThere,
@@ -308,7 +308,7 @@ impl<'c> Sql<'c> {
         }
     }
 
-    /// Returns the first row; [`Error::RowNotFound`] where there is none.
+    /// Returns the first row; [`Error::RowNotFound`] if there is none.
     pub async fn one<T: Record>(self) -> Result<T> {
         self.optional().await?.ok_or(Error::RowNotFound)
     }
@@ -328,7 +328,7 @@ impl<'c> Sql<'c> {
         }
     }
 
-    /// Returns every row. The statement holds a `limit`, or its result is small by nature.
+    /// Returns every row. The statement must have a `limit`, or a result that is small by nature.
     pub async fn all<T: Record>(self) -> Result<Vec<T>> {
         let (on, state, text) = self.bound()?;
         match on {
@@ -343,8 +343,8 @@ impl<'c> Sql<'c> {
         }
     }
 
-    /// As [`Sql::all`], for lists and claims that one row must not hold up: a row with a value that
-    /// this version does not know is left out and counted.
+    /// Like [`Sql::all`], for lists and claims that one row must not block: a row with a value
+    /// that this version does not know is left out and counted.
     pub async fn known<T: Record>(self) -> Result<Vec<T>> {
         let (on, state, text) = self.bound()?;
         match on {
@@ -370,13 +370,13 @@ impl<'c> Sql<'c> {
 }
 
 impl State {
-    /// Runs a statement in its own span, and notes how it ended.
+    /// Runs a statement in its own span, and records how it ended.
     async fn watch<T>(&mut self, text: &str, answer: impl Future<Output = Result<T>>) -> Result<T> {
         let before = self.failed;
         self.failed = true;
         self.unanswered = true;
-        // The text only: values stay out of traces. What a loop reads to see whether there is work
-        // belongs to no trace, and is not one.
+        // Only the text: values stay out of traces. A loop's checks for work belong to no trace,
+        // and start none.
         let span = if Span::current().is_none() {
             Span::none()
         } else {

@@ -1,4 +1,4 @@
-//! A database, on whichever store it is.
+//! A database on either store.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Db {
     pub(crate) store: Store,
-    /// Rollbacks of dropped transactions, and who looks at the store's clock.
+    /// Rollbacks of dropped transactions, and the task that reads the store's clock.
     tasks: Tasks,
     alive: Arc<Alive>,
 }
@@ -27,7 +27,7 @@ pub(crate) enum Store {
 }
 
 impl Db {
-    /// Connects to `postgres://…`, `sqlite://path` (made if it is missing, with its folder) or
+    /// Connects to `postgres://…`, `sqlite://path` (created if missing, with its folder) or
     /// `sqlite::memory:`.
     pub async fn connect(url: &str, max_connections: u32) -> Result<Self> {
         let store = if postgres::is_url(url) {
@@ -42,8 +42,8 @@ impl Db {
         })
     }
 
-    /// A connection for statements that only read. Does not queue behind SQLite's writer; each
-    /// statement sees what was committed before it.
+    /// A connection for statements that only read. Does not queue behind SQLite's writer, except
+    /// in memory; each statement sees what was committed before it.
     pub async fn read(&self) -> Result<Conn> {
         match &self.store {
             Store::Postgres(pool) => Ok(Conn::postgres(pool.acquire().await?)),
@@ -51,27 +51,27 @@ impl Db {
         }
     }
 
-    /// A transaction. On SQLite it holds the one writer from here to its end.
+    /// A transaction. On SQLite it holds the one writer until it ends.
     pub async fn begin(&self) -> Result<Tx> {
         let mut tries_left = postgres::DEAD_CONNECTIONS_MAX;
         loop {
             let begun = Tx::begin(self.write().await?, &self.tasks).await;
             match begun {
-                // The connection had died unseen. Nothing is done yet: take another.
+                // The connection had died unnoticed. Nothing has been done yet, so take another.
                 Err(error) if postgres::is_lost(&error) && tries_left > 0 => tries_left -= 1,
                 begun => return begun,
             }
         }
     }
 
-    /// A transaction that only reads, for statements that look at everything: it sees one moment
-    /// from its first statement on, its statements may take as long as they need, and it waits for
-    /// no writer.
+    /// A read-only transaction for statements that scan everything: it sees one snapshot from its
+    /// first statement on, its statements may take minutes, and it neither waits for writers nor
+    /// holds them up.
     pub async fn survey(&self) -> Result<Tx> {
         Tx::survey(self.read().await?, &self.tasks).await
     }
 
-    /// A connection on which one statement may write and commits by itself.
+    /// A connection for a single writing statement, which commits by itself.
     pub(crate) async fn write(&self) -> Result<Conn> {
         match &self.store {
             Store::Postgres(pool) => Ok(Conn::postgres(pool.acquire().await?)),
@@ -79,7 +79,7 @@ impl Db {
         }
     }
 
-    /// Whether the database answers.
+    /// Succeeds if the database answers.
     pub async fn ping(&self) -> Result<()> {
         let (_one,) = self.read().await?.sql("select 1").one::<(i32,)>().await?;
         Ok(())
@@ -89,8 +89,8 @@ impl Db {
         matches!(self.store, Store::Postgres(_))
     }
 
-    /// What a service with this database needs to be ready: that the database answers, and that
-    /// the host's clock is right.
+    /// The readiness checks of a service with this database: that the database answers, and that
+    /// the host's clock agrees with it.
     pub fn readiness(&self, clock: &Clock) -> Readiness {
         let (db, clock) = (self.clone(), clock.clone());
         Readiness::new()
@@ -103,8 +103,8 @@ impl Db {
             })
     }
 
-    /// Brings a clock into line with the store's: now, and every few seconds until the last clone
-    /// of this is closed or dropped. Call it before the clock is read.
+    /// Aligns a clock with PostgreSQL's: now, and every few seconds until the database is closed
+    /// or its last clone dropped. Call it before reading the clock.
     pub async fn align(&self, clock: &Clock) -> Result<()> {
         match &self.store {
             Store::Postgres(pool) => alignment::align(clock, pool, &self.alive, &self.tasks).await,
@@ -112,7 +112,7 @@ impl Db {
         }
     }
 
-    /// Waits for transactions that roll back, then closes every connection.
+    /// Waits for pending rollbacks, then closes every connection.
     pub async fn close(&self) {
         self.alive.end();
         self.tasks.drain(postgres::STATEMENT_AT_MOST).await;

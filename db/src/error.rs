@@ -1,9 +1,9 @@
-//! How a database fails, and the three cases that callers tell apart.
+//! Database errors, and the cases that callers tell apart.
 
 use chassis::closed_list::UnknownCode;
 
-/// What went wrong. The text may hold values of a constraint's columns: it is for logs, not for
-/// clients.
+/// A database error. Its text may contain values of a constraint's columns: it is for logs, not
+/// for clients.
 pub type Error = sqlx::Error;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -17,19 +17,19 @@ const UNAVAILABLE: &[&str] = &[
     "53300", "53200", "53100", "57014", "57P01", "57P02", "57P03", "25P03",
 ];
 
-/// A row with this key exists.
+/// Whether a row with this key already exists.
 pub fn is_unique_violation(error: &Error) -> bool {
     error
         .as_database_error()
         .is_some_and(|error| error.is_unique_violation())
 }
 
-/// The same transaction, run again from its start, may succeed.
+/// Whether the same transaction may succeed if it is run again from its start.
 pub fn is_retryable(error: &Error) -> bool {
     has_code(error, RETRYABLE)
 }
 
-/// The database cannot be reached or does not keep up: nothing is wrong with the statement.
+/// Whether the database cannot be reached or cannot keep up: nothing is wrong with the statement.
 pub fn is_unavailable(error: &Error) -> bool {
     match error {
         Error::PoolTimedOut | Error::PoolClosed | Error::WorkerCrashed => true,
@@ -38,7 +38,7 @@ pub fn is_unavailable(error: &Error) -> bool {
     }
 }
 
-/// The column of a row whose value this version does not know.
+/// The column whose value this version does not know, if that is the error.
 pub fn unknown_value(error: &Error) -> Option<&str> {
     match error {
         Error::ColumnDecode { index, source } if source.is::<UnknownCode>() => {

@@ -1,8 +1,9 @@
-//! The frame of a service that keeps records: everything between its settings and what is its own.
+//! The frame of a service with a database: everything that such services have in common.
 //!
-//! Opened, it has checked the settings, brought the database up to date, and let go of what a process
-//! that died held, where no other can hold anything. It serves until the process stops or cannot go
-//! on, waits for what runs, and closes the database. Dropped, it leaves everything as a crash would.
+//! Opening it checks the settings, makes sure that the database is up to date and, on SQLite,
+//! where no other process can hold a lease, releases those of a process that died. It serves until
+//! the process stops or cannot go on, then waits for running work and closes the database. A
+//! dropped frame leaves everything as a crash would.
 
 use anyhow::Context as _;
 use chassis::{
@@ -25,7 +26,7 @@ use crate::{
 pub struct Frame {
     pub db: Db,
     pub clock: Clock,
-    /// What outlives the call that began it, and is waited for once no call is left.
+    /// Tasks that may outlive the call that started them. They are drained once no call is left.
     pub tasks: Tasks,
     mode: Mode,
     shutdown: Shutdown,
@@ -34,7 +35,7 @@ pub struct Frame {
 
 impl Frame {
     /// # Errors
-    /// The settings are refused, or the database does not open ([`Db::open`]).
+    /// If the settings are refused, or the database does not open ([`Db::open`]).
     pub async fn open(
         config: &impl Settings,
         database: &Database,
@@ -58,14 +59,14 @@ impl Frame {
         })
     }
 
-    /// Does this work from now on.
+    /// Runs this work from now on.
     pub fn work(&mut self, worker: Worker, work: impl Work) {
         let (clock, shutdown) = (self.clock.clone(), self.shutdown.clone());
         self.works.spawn(work::run(work, worker, clock, shutdown));
     }
 
-    /// Runs this from now on, which holds nothing and is cut off where it is when the process
-    /// stops. Time travel does not wait for it.
+    /// Runs a future beside the service. It must hold nothing, because it is cancelled when the
+    /// process stops. Time travel does not wait for it.
     pub fn beside(&mut self, running: impl Future<Output = ()> + Send + 'static) {
         let shutdown = self.shutdown.clone();
         self.works.spawn(async move {
@@ -76,7 +77,7 @@ impl Frame {
         });
     }
 
-    /// Serves until the process stops, then ends in order.
+    /// Serves until the process stops, then shuts down in order.
     pub async fn serve(
         mut self,
         routes: Routes,
@@ -93,7 +94,7 @@ impl Frame {
             shutdown: self.shutdown.clone(),
         };
         let served = grpc::serve(routes, serving).await;
-        // Also where serving failed.
+        // Also if serving failed.
         self.shutdown.begin();
         self.tasks.drain(DRAIN_MAX).await;
         self.end_works().await;

@@ -1,11 +1,11 @@
 //! Idempotency keys: what a caller's key stands for.
 //!
-//! A key is taken in the transaction that writes what it stands for, its subject, so that one is
-//! never there without the other. Whoever takes the same key meanwhile waits for the end of that
-//! transaction, and then finds the key taken, or free after a rollback. A key is forgotten some
+//! A key is taken in the transaction that writes what it stands for, its subject, so that neither
+//! exists without the other. Another transaction that takes the same key meanwhile waits for the
+//! first to end, and then finds the key taken, or free after a rollback. A key is forgotten some
 //! time after its subject has ended.
 //!
-//! Each service's migrations make the table `idempotency_keys`, with `merchant_id`, `key` and
+//! Each service's migrations create the table `idempotency_keys`, with `merchant_id`, `key` and
 //! `fingerprint`; [`idempotency_keys!`](crate::idempotency_keys) names the other columns.
 
 use chassis::{clock::Timestamp, ids::MerchantId};
@@ -16,20 +16,21 @@ use crate::{Conn, Param, Record, Result, Sql, Tx};
 /// A key, and the request that it came with.
 #[derive(Clone, Debug)]
 pub struct Key {
-    /// Keys are a merchant's own.
+    /// Each merchant has its own keys.
     pub merchant_id: MerchantId,
     pub key: String,
-    /// [`fingerprint`] of the request. A key stands for no other request.
+    /// [`fingerprint`] of the request. The key stands for this request alone.
     pub fingerprint: String,
 }
 
-/// SHA-256, in hex, of what a request asks for. How it was spelled does not matter. Stored: a
-/// change of the parts, or of their order, refuses the keys that are in use.
+/// SHA-256, in hex, of what a request asks for, however it was spelled. It is stored: if the parts
+/// or their order change, keys in use are refused.
 pub fn fingerprint<P: AsRef<str>>(parts: impl IntoIterator<Item = Option<P>>) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         let part = part.as_ref().map(AsRef::as_ref);
-        // Length first, so that no two lists of parts read the same; absent is not empty.
+        // Length first, so that no two lists of parts hash the same bytes; absent differs from
+        // empty.
         let length = part.map_or(u64::MAX, |part| part.len() as u64);
         hash.update(length.to_be_bytes());
         hash.update(part.unwrap_or_default());
@@ -55,7 +56,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Takes a key for a subject, once the service has bound its own columns and awaits
+    /// Takes a key for a subject. The caller binds the service's own column, if any, and awaits
     /// [`Sql::insert`].
     pub fn take<'c, 'q>(&self, tx: &'c mut Tx, key: &'q Key, subject: impl Param<'q>) -> Sql<'c> {
         tx.sql(self.take)
@@ -74,12 +75,12 @@ impl Keys {
             .await
     }
 
-    /// Nothing was started under the key.
+    /// Frees a subject's key, because nothing was started under it.
     pub async fn free<'q>(&self, tx: &mut Tx, subject: impl Param<'q>) -> Result<()> {
         tx.sql(self.free).bind(subject).run().await
     }
 
-    /// The subject has ended: its key is kept until `forget_at`.
+    /// Records that the subject has ended: its key is kept until `forget_at`.
     pub async fn forget_later<'q>(
         &self,
         tx: &mut Tx,
@@ -93,7 +94,7 @@ impl Keys {
             .await
     }
 
-    /// Forgets keys whose time is over, at most `limit`, of every operation. Returns how many.
+    /// Forgets up to `limit` keys whose time has come, of every operation. Returns how many.
     pub async fn forget_due(&self, tx: &mut Tx, now: Timestamp, limit: i64) -> Result<u64> {
         tx.sql(self.forget_due)
             .bind(now)
@@ -102,17 +103,17 @@ impl Keys {
             .await
     }
 
-    /// When the time of the next key is over.
+    /// When the next key may be forgotten.
     pub async fn next_to_forget(&self, conn: &mut Conn) -> Result<Option<Timestamp>> {
         let (due,) = conn.sql(self.next_to_forget).one().await?;
         Ok(due)
     }
 }
 
-/// Writes the statements for the [`Keys`] of a service's table. Names the column and value of the
-/// operation, where the table has keys of several; the column of the subject; a column of the
-/// service's own with the parameter that it is bound to, from `$5` on; the columns that are read;
-/// and the column of the time at which a key is forgotten.
+/// Makes the [`Keys`] of a service's table. Takes the column and value of the operation, if the
+/// table has keys of several; the subject's column; a column of the service's own with the
+/// parameter that it is bound to, from `$5` on; the columns to read; and the column of the time at
+/// which a key is forgotten.
 #[macro_export]
 macro_rules! idempotency_keys {
     (

@@ -1,20 +1,20 @@
 //! One database over PostgreSQL or SQLite, chosen by the URL's scheme alone.
 //!
-//! SQL is written once, in the words that both understand, and runs through [`Conn::sql`]. The
-//! dialects differ here and nowhere else: SQLite has one writer, for which transactions queue,
-//! and takes no row locks, so `for update` is stripped from what it is given.
+//! SQL is written once, in the subset that both understand, and runs through [`Conn::sql`]. Only
+//! this crate handles the differences: SQLite has one writer, which transactions queue for, and no
+//! row locks, so `for update` is stripped from its statements.
 //!
 //! What a caller may rely on:
 //!
 //! - A transaction that is dropped, by an error, a panic or a cancelled request, is rolled back.
 //! - A transaction in which a statement failed cannot be committed, on either store.
 //! - [`Tx::commit`] that returns an error leaves the outcome *unknown*: the reply may have been
-//!   lost after the server committed. Treat it as neither done nor undone, and look again.
-//! - No call waits for ever: see the limits in `postgres.rs` and `sqlite.rs`.
+//!   lost after the server committed. Treat it as neither done nor undone, and check again.
+//! - No call waits forever: see the limits in `postgres.rs` and `sqlite.rs`.
 //!
 //! Functions that only read take `&mut Conn`, functions that write take `&mut Tx`; a `&mut Tx`
-//! passes for a `&mut Conn`. Never ask the [`Db`] for a second connection while holding a
-//! transaction: on SQLite it would wait for itself.
+//! derefs to a `&mut Conn`. Never ask the [`Db`] for a second connection while holding a
+//! transaction: on SQLite the caller would wait for itself.
 
 mod alignment;
 mod connection;

@@ -1,13 +1,13 @@
 //! The transactional outbox: one row per change, written in the transaction that makes it true.
 //!
-//! A row says *whose* state changed, not what it became: whoever relays it reads the latest state
-//! and hands that on, and receivers are idempotent and ignore what is older. So rows need no
-//! order among themselves.
+//! A row says *whose* state changed, not what it became: the relay reads the latest state and
+//! sends that, and receivers are idempotent and ignore older states. So rows need no order among
+//! themselves.
 //!
-//! A row is claimed by its due time under a lease, and only the claim that holds it may complete
-//! it ([`Row::claim`], a fencing token). Due times are moved time, leases are real time.
+//! Due rows are claimed under a lease, and only the claim that holds a row may complete it
+//! ([`Row::claim`], a fencing token). Due times are moved time, leases are real time.
 //!
-//! Each service's migrations make the table, as [`DDL`] has it.
+//! Each service's migrations create the table, as in [`DDL`].
 
 use std::time::Duration;
 
@@ -31,18 +31,18 @@ pub struct Row {
     pub id: Uuid,
     /// What changed, such as a charge's id.
     pub subject: String,
-    /// The event that this change is told with, if it is told.
+    /// The event that announces this change, if one does.
     pub event_id: Option<String>,
     /// The trace of the request that made the change.
     pub traceparent: Option<String>,
     pub created_at: Timestamp,
     /// Claims so far, this one included.
     pub attempts: i64,
-    /// Only who holds it may complete the row.
+    /// Fencing token: only its holder may complete the row.
     pub claim: Uuid,
 }
 
-/// Writes a row, due at once, with the trace of the caller.
+/// Writes a row that is due at once, with the caller's trace. Returns its id.
 pub async fn put(
     tx: &mut Tx,
     subject: &str,
@@ -64,7 +64,7 @@ pub async fn put(
     Ok(id)
 }
 
-/// Takes up to `limit` rows that are due and that nobody holds, the oldest first.
+/// Claims up to `limit` due rows that nobody holds, oldest first.
 pub async fn claim(db: &Db, clock: &Clock, limit: i64, lease: Duration) -> Result<Vec<Row>> {
     let real_now = clock.real_now();
     let mut rows: Vec<Row> = db
@@ -92,7 +92,7 @@ pub async fn claim(db: &Db, clock: &Clock, limit: i64, lease: Duration) -> Resul
     Ok(rows)
 }
 
-/// Takes one row, due or not, unless somebody holds it or has completed it.
+/// Claims one row, due or not, unless it is held or completed.
 pub async fn claim_one(db: &Db, clock: &Clock, id: Uuid, lease: Duration) -> Result<Option<Row>> {
     let real_now = clock.real_now();
     db.write()
@@ -114,12 +114,12 @@ pub async fn claim_one(db: &Db, clock: &Clock, id: Uuid, lease: Duration) -> Res
 #[derive(Clone, Debug)]
 pub struct Ended {
     pub row: Row,
-    /// When it is tried again; `None`: it was relayed, and leaves the outbox.
+    /// When to try again; `None` if the row was relayed and leaves the outbox.
     pub due: Option<Timestamp>,
 }
 
-/// Records how these ended, each with its own result. [`Update::NotThere`]: the claim was lost, and
-/// another holds the row now.
+/// Records how these rows ended, and returns a result for each. [`Update::NotThere`] means that
+/// the claim was lost to another.
 pub async fn end(db: &Db, set: &[Ended]) -> Result<Vec<Update>> {
     if let [ended] = set {
         // One statement commits by itself.
@@ -149,7 +149,7 @@ async fn end_one(conn: &mut Conn, ended: &Ended) -> Result<Update> {
     }
 }
 
-/// How long to wait after this many attempts: 0.2 s, doubled up to 30 s.
+/// How long to wait after this many attempts: 0.2 s, doubling up to 30 s.
 pub fn backoff(attempts: i64) -> Duration {
     let doublings = u32::try_from(attempts.max(1) - 1).unwrap_or(u32::MAX);
     let factor = 2_u32.saturating_pow(doublings);
@@ -171,7 +171,7 @@ pub async fn next_due(db: &Db, clock: &Clock) -> Result<Option<Timestamp>> {
     Ok(due)
 }
 
-/// Lets go of every row ([`crate::Schema::release_leases`]).
+/// Releases every row ([`crate::Schema::release_leases`]).
 pub const RELEASE_LEASES: &str =
     "update outbox set claim = null, lease_until = null where claim is not null";
 

@@ -1,5 +1,5 @@
-//! What is particular to PostgreSQL: limits, migrations on a connection of their own, and making
-//! a database.
+//! What is specific to PostgreSQL: limits, migrations on their own connection, and creating a
+//! database.
 
 use std::{ops, pin::Pin, str::FromStr, time::Duration};
 
@@ -15,40 +15,41 @@ use crate::{Error, Result};
 /// server is down.
 const ACQUIRE_AT_MOST: Duration = Duration::from_secs(2);
 
-/// A connection that was idle for longer is tried before it is handed out.
+/// A connection that was idle for longer is pinged before it is handed out.
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 
-/// Kept by the server, which undoes what it cuts off.
+/// Enforced by the server, which rolls back what it cuts off.
 const SERVER_LIMITS: [(&str, &str); 4] = [
     ("statement_timeout", "5s"),
     ("lock_timeout", "2s"),
     ("idle_in_transaction_session_timeout", "10s"),
-    // Also a long statement ends when nobody waits for it any more. PostgreSQL 14 and newer.
+    // Ends even a long statement once its client is gone. PostgreSQL 14 and newer.
     ("client_connection_check_interval", "10s"),
 ];
 
-/// Kept here, for a server that no longer answers. Longer than the server's own limit, so that
-/// it strikes only then.
+/// Enforced here, for a server that no longer answers. Longer than the server's own limit, so that
+/// it applies only then.
 pub(crate) const STATEMENT_AT_MOST: Duration = Duration::from_secs(6);
 
-/// For statements that look at everything: ten minutes, kept by the server, and here a little
-/// longer.
+/// For statements that scan everything: ten minutes, enforced by the server, and a little longer
+/// here.
 pub(crate) const BEGIN_SURVEY: &str =
     "begin isolation level repeatable read read only; set local statement_timeout = '10min'";
 pub(crate) const SURVEY_AT_MOST: Duration = Duration::from_secs(610);
 
-/// Connections that died unseen which one `begin` passes over.
+/// How many connections that died unnoticed one `begin` skips.
 pub(crate) const DEAD_CONNECTIONS_MAX: usize = 32;
 
-/// A migration may rebuild a table. But whoever comes after one that waits for a lock waits behind
-/// it, so it waits for a moment only, shorter than they do, and tries again.
+/// A migration may rebuild a table, so its statements may take any time. But others queue behind
+/// one that waits for a lock, so it waits only for a moment, shorter than they do, and tries
+/// again.
 const MIGRATION_LIMITS: [(&str, &str); 3] = [
     ("statement_timeout", "0"),
     ("lock_timeout", "1s"),
     ("idle_in_transaction_session_timeout", "0"),
 ];
 
-/// Tries of one migration, and how long others go first between two.
+/// How often one migration is tried, and how long it lets others go first between two tries.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_secs(2);
 
@@ -77,14 +78,14 @@ pub(crate) fn is_url(url: &str) -> bool {
     url.starts_with("postgres:") || url.starts_with("postgresql:")
 }
 
-/// The name of the running program, which `pg_stat_activity` shows.
+/// The name of the running program, for `pg_stat_activity`.
 fn program() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     let name = path.file_stem().unwrap_or_default();
     name.to_string_lossy().into_owned()
 }
 
-/// A connection for one who changes tables.
+/// Connects for a migration.
 pub(crate) async fn connect_unhurried(options: PgConnectOptions) -> Result<Unhurried> {
     options
         .options(MIGRATION_LIMITS)
@@ -93,7 +94,7 @@ pub(crate) async fn connect_unhurried(options: PgConnectOptions) -> Result<Unhur
         .map(Unhurried)
 }
 
-/// Migrates without holding up those who serve.
+/// Migrates without holding up running services.
 pub(crate) struct Unhurried(PgConnection);
 
 impl Unhurried {
@@ -101,8 +102,8 @@ impl Unhurried {
         self.0.close().await
     }
 
-    /// What an index that was built beside others' work left when it broke off. It would be taken
-    /// for built.
+    /// Drops the invalid index that a concurrent build of this migration left when it broke off.
+    /// It would pass for built.
     async fn drop_broken_indexes(&mut self, migration: &Migration) -> Result<()> {
         let broken: Vec<(String,)> = sqlx::query_as(
             "select relname::text from pg_index join pg_class on pg_class.oid = indexrelid
@@ -157,8 +158,8 @@ impl Migrate for Unhurried {
         self.0.list_applied_migrations(table)
     }
 
-    /// Waits as long as another migrates, in short statements: an index that the other builds beside
-    /// others' work waits for every statement that began before.
+    /// Waits for as long as another process migrates, in short statements: the other may build an
+    /// index concurrently, which waits for every statement that began before it.
     fn lock(&mut self) -> Migrating<'_, ()> {
         Box::pin(async move {
             self.0.execute("set lock_timeout = '200ms'").await?;
@@ -187,7 +188,7 @@ impl Migrate for Unhurried {
     ) -> Migrating<'e, Duration> {
         Box::pin(async move {
             if migration.no_tx {
-                // It waits for others, and nobody behind it.
+                // It waits for others, but nobody waits behind it.
                 self.0.execute("set lock_timeout = 0").await?;
                 self.drop_broken_indexes(migration).await?;
                 let taken = self.0.apply(table, migration).await?;
@@ -218,7 +219,7 @@ impl Migrate for Unhurried {
     }
 }
 
-/// Somebody else held what was to be locked, for as long as it was waited for.
+/// Whether somebody else held the lock for as long as this waited for it.
 fn is_lock_timeout(error: &MigrateError) -> bool {
     let (MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) = error else {
         return false;
@@ -229,7 +230,7 @@ fn is_lock_timeout(error: &MigrateError) -> bool {
         .is_some_and(|code| code == "55P03")
 }
 
-/// The connection is gone, or the server is going.
+/// Whether the connection is gone, or the server is shutting down.
 pub(crate) fn is_lost(error: &Error) -> bool {
     match error {
         Error::Io(error) => error.kind() != std::io::ErrorKind::TimedOut,
@@ -240,8 +241,8 @@ pub(crate) fn is_lost(error: &Error) -> bool {
     }
 }
 
-/// Makes the database that a `postgres://` URL names, unless it exists. Does nothing for SQLite,
-/// whose file is made by connecting.
+/// Creates the database that a `postgres://` URL names, unless it exists. Does nothing for SQLite,
+/// whose file is created on connecting.
 pub async fn create_database_if_missing(url: &str) -> Result<()> {
     if !is_url(url) {
         return Ok(());
@@ -268,7 +269,8 @@ pub async fn create_database_if_missing(url: &str) -> Result<()> {
     conn.close().await
 }
 
-/// Drops a database, whoever is connected to it, and roles that own nothing else. For tests.
+/// Drops a database, even if others are connected to it, and roles that own nothing else. For
+/// tests.
 pub(crate) async fn drop_database(url: &str, roles: &[String]) -> Result<()> {
     let options = PgConnectOptions::from_str(url)?;
     let name = options.get_database().unwrap_or_default().to_owned();
@@ -286,7 +288,7 @@ pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Somebody else made it at the same moment.
+/// Whether somebody else created it at the same moment.
 fn is_duplicate(error: &Error) -> bool {
     error
         .as_database_error()

@@ -1,7 +1,7 @@
-//! Hands outbox rows on: at once, for a request that waits, or as a work that never gives up.
+//! Relays outbox rows: at once for a request that waits, or as a work that never gives up.
 //!
-//! A row leaves the outbox only after its handler succeeded. A handler that fails, panics or
-//! outlives the lease is tried again later.
+//! A row leaves the outbox only after its handler has succeeded. If the handler fails, panics or
+//! outlives the lease, the row is tried again later.
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
@@ -20,12 +20,12 @@ use crate::{
     work::{Ends, Running, Work},
 };
 
-/// Handlers that the work runs at the same time.
+/// How many handlers the work runs at the same time.
 const RUNNING_MAX: usize = 16;
 
 type Handling = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
 
-/// What relays the rows of one outbox. Clones share it.
+/// Relays the rows of one outbox. Clones share its state.
 #[derive(Clone)]
 pub struct Relay {
     db: Db,
@@ -38,10 +38,10 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// `handler` hands one row on, and succeeds only once the receiver has acknowledged it. It may
-    /// take at most `lease` (real time), which is also how long the row of a process that died
-    /// waits for another. `worker` is the one that the work is done with; `tasks` are waited for
-    /// before the process ends.
+    /// `handler` relays one row, and succeeds only once the receiver has acknowledged it. It may
+    /// take at most `lease` (real time), which is also how long a row claimed by a process that
+    /// died waits for another. `worker` is the one that runs this work; `tasks` are drained before
+    /// the process ends.
     pub fn new<H, F>(
         db: &Db,
         clock: &Clock,
@@ -65,14 +65,14 @@ impl Relay {
         }
     }
 
-    /// Says that a transaction which wrote rows was committed. Without it the work finds them
-    /// within a second.
+    /// Signals that a transaction that wrote rows has been committed. Without it the work finds
+    /// them within a second.
     pub fn ring(&self) {
         self.alarm.ring();
     }
 
-    /// Relays the row that the caller has just committed, and waits for it, but no longer than
-    /// `wait`: the relay goes on by itself after that. True: the receiver has acknowledged it.
+    /// Relays the row that the caller has just committed, and waits for it for at most `wait`;
+    /// after that the relay goes on by itself. Returns whether the receiver has acknowledged it.
     pub async fn at_once(&self, id: Uuid, wait: Duration) -> bool {
         let activity = self.clock.activity();
         let (answer, relayed) = oneshot::channel();
@@ -83,7 +83,7 @@ impl Relay {
                 false
             });
             if !relayed {
-                // It may have a new due time.
+                // The row may have a new due time.
                 relay.ring();
             }
             drop(activity);
@@ -101,7 +101,7 @@ impl Relay {
         }
     }
 
-    /// Runs the handler in the trace that the row came from. True: it succeeded.
+    /// Runs the handler in the trace that wrote the row. Returns whether it succeeded.
     async fn hand_on(&self, row: Row, term: Term) -> bool {
         let span = tracing::info_span!(
             "relay",
@@ -150,7 +150,7 @@ impl Work for Relay {
     }
 
     async fn start_due(&mut self, running: &mut Running) -> anyhow::Result<Option<Timestamp>> {
-        // Whoever is idle looks before writing.
+        // An idle loop reads first, so that it writes only when something is due.
         if running.is_empty() {
             let due = outbox::next_due(&self.db, &self.clock).await?;
             if due.is_none_or(|due| due > self.clock.now()) {
@@ -171,7 +171,8 @@ impl Work for Relay {
         if is_full {
             return Ok(None);
         }
-        // Already past where another process is just claiming the row: then look again at once.
+        // In the past if another process is just claiming the row: then the loop looks again at
+        // once.
         Ok(outbox::next_due(&self.db, &self.clock).await?)
     }
 }

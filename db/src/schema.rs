@@ -1,10 +1,10 @@
-//! The tables of a service: who makes them, who may do what with them, and waiting for them.
+//! A service's tables: who creates them, who may do what with them, and waiting for them.
 //!
-//! Two ways. A service whose one role may make tables applies its migrations when it starts. Or
-//! there are two roles, as always in production: `migrate` runs as the owner, of whom
-//! `MIGRATE_DATABASE_URL` tells, and grants the running role what serving takes; a service that
-//! starts changes nothing, and waits. So nobody who takes over a running service can alter a table,
-//! or what is append-only: every table with a trigger that calls a function `refuse_change`.
+//! There are two ways. A service whose only role may create tables applies its migrations when it
+//! starts. Or there are two roles, as always in production: `migrate` runs as the owner, named in
+//! `MIGRATE_DATABASE_URL`, and grants the running role what serving needs; a service that starts
+//! changes nothing, and waits. So nobody who takes over a running service can alter a table, or
+//! change what is append-only: every table with a trigger that calls a function `refuse_change`.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -26,31 +26,30 @@ use crate::{Db, Error, Result, database::Store, postgres, sqlite};
 /// PostgreSQL alone.
 const POSTGRES_ONLY: &str = "postgres";
 
-/// Where sqlx notes what was applied.
+/// Where sqlx records which migrations were applied.
 const APPLIED: &str = "_sqlx_migrations";
 
-/// Longest wait for another to migrate; then the process ends, and whoever starts processes sees
-/// it. Less than the startup probes of `k8s/base` allow.
+/// Longest wait for another process to migrate. After that this one ends, which its supervisor
+/// notices. Less than the startup probes of `k8s/base` allow.
 const WAIT_MAX: Duration = Duration::from_secs(240);
 
-/// Between two looks whether the tables are there.
+/// Pause between two checks whether the migrations are applied.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What a service's database is made of.
+/// A service's migrations, and how to release its leases.
 #[derive(Debug)]
 pub struct Schema {
     pub migrations: Migrator,
-    /// Statements that let go of everything that a process which died may have held.
+    /// Statements that release everything that a process that died may have held.
     pub release_leases: &'static [&'static str],
 }
 
 impl Db {
-    /// Connects to the database of these settings, brings `clock` into line with it for as long as
-    /// it is used, and brings it up to date or, where that is another role's to do, waits until it
-    /// is.
+    /// Connects to the database of these settings, keeps `clock` aligned with it for as long as it
+    /// is open, and brings it up to date or, if that is another role's job, waits until it is.
     ///
     /// # Errors
-    /// [`Refused`] in production where the running role could change the tables, or what is
+    /// [`Refused`] in production if the running role could change the tables, or what is
     /// append-only.
     pub async fn open(
         config: &Database,
@@ -99,8 +98,8 @@ impl Db {
         Ok(db)
     }
 
-    /// Applies the migrations that are missing, under a lock that other processes respect.
-    /// Migrations that a newer version has applied are left alone.
+    /// Applies the missing migrations, under a lock across processes. Migrations that a newer
+    /// version has applied are left alone.
     pub async fn migrate(&self, migrator: &Migrator) -> Result<()> {
         let migrator = Migrator {
             migrations: Cow::Owned(self.wanted(migrator)),
@@ -119,8 +118,8 @@ impl Db {
         }
     }
 
-    /// Lets go of every lease at start, where no other process can hold one: on SQLite. Elsewhere
-    /// leases run out.
+    /// Releases every lease, at start, on SQLite, where no other process can hold one. On
+    /// PostgreSQL leases run out.
     pub async fn release_leases(&self, schema: &Schema) -> Result<()> {
         if self.is_postgres() || schema.release_leases.is_empty() {
             return Ok(());
@@ -132,7 +131,7 @@ impl Db {
         tx.commit().await
     }
 
-    /// The migrations that are for this store.
+    /// The migrations for this store.
     fn wanted(&self, migrator: &Migrator) -> Vec<Migration> {
         let is_wanted = |migration: &&Migration| {
             self.is_postgres() || !migration.description.starts_with(POSTGRES_ONLY)
@@ -141,11 +140,11 @@ impl Db {
     }
 }
 
-/// Brings the database up to date, as the owner of its tables where one is named, who then grants
-/// the running role what serving takes. What `<service> migrate` does.
+/// Brings the database up to date, as the owner of its tables if one is named, and then grants the
+/// running role what serving needs. This is what `<service> migrate` does.
 ///
 /// # Errors
-/// [`Refused`] in production where no owner is named.
+/// [`Refused`] in production if no owner is named.
 pub async fn migrate(config: &Database, mode: Mode, schema: &Schema) -> anyhow::Result<()> {
     let owner_url = config.migrate_database_url.as_ref();
     if mode == Mode::Production && owner_url.is_none() {
@@ -177,7 +176,7 @@ pub async fn migrate(config: &Database, mode: Mode, schema: &Schema) -> anyhow::
     Ok(())
 }
 
-/// Gives a role what serving takes, in one transaction, and takes what it had beyond that.
+/// Grants a role what serving needs and revokes what it had beyond that, in one transaction.
 async fn grant(conn: &mut PgConnection, name: &str) -> anyhow::Result<()> {
     let (schema,): (String,) = sqlx::query_as("select current_schema()::text")
         .fetch_one(&mut *conn)
@@ -190,7 +189,7 @@ async fn grant(conn: &mut PgConnection, name: &str) -> anyhow::Result<()> {
         format!("revoke all on all tables in schema {schema} from {role}"),
         format!("grant {rows} on all tables in schema {schema} to {role}"),
         format!("grant usage on all sequences in schema {schema} to {role}"),
-        // Tables of a later version, which this one's `migrate` does not know.
+        // For tables of a later version, which this one's `migrate` does not know.
         format!("alter default privileges in schema {schema} grant {rows} on tables to {role}"),
         format!("alter default privileges in schema {schema} grant usage on sequences to {role}"),
         format!("revoke insert, update, delete on {APPLIED} from {role}"),
@@ -199,8 +198,8 @@ async fn grant(conn: &mut PgConnection, name: &str) -> anyhow::Result<()> {
     for statement in statements {
         tx.execute(AssertSqlSafe(statement)).await?;
     }
-    // Looked up, so that an older version closes a newer one's tables as well; and for the roles of
-    // which it is a member too, which default privileges may have been given to.
+    // Read from the catalog, so that an older version closes a newer one's tables too. Includes
+    // the roles of which this one is a member: default privileges may have been granted to them.
     let open: Vec<(String, String)> = sqlx::query_as(
         "select distinct quote_ident(c.relname),
              case a.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(a.grantee)) end
@@ -218,7 +217,7 @@ async fn grant(conn: &mut PgConnection, name: &str) -> anyhow::Result<()> {
         let revoke = format!("revoke update, delete, truncate, trigger on {table} from {grantee}");
         tx.execute(AssertSqlSafe(revoke)).await?;
     }
-    // What is not the owner's to revoke, PostgreSQL leaves with a mere warning.
+    // PostgreSQL only warns about what the owner may not revoke.
     let may_create = "select has_schema_privilege($1, current_schema(), 'create')";
     let (may_create,): (bool,) = sqlx::query_as(may_create)
         .bind(name)
@@ -284,7 +283,7 @@ async fn missing<'m>(pool: &PgPool, wanted: &'m [Migration]) -> Result<Option<&'
     Ok(None)
 }
 
-/// Whether the pool's role may make tables.
+/// Whether the pool's role may create tables.
 async fn may_make_tables(pool: &PgPool) -> Result<bool> {
     let (may,): (bool,) = sqlx::query_as("select has_schema_privilege(current_schema(), 'create')")
         .fetch_one(pool)
@@ -334,7 +333,8 @@ async fn power(pool: &PgPool) -> Result<Option<String>> {
     Ok(found.map(|(power,)| power))
 }
 
-/// Refuses a database that cannot be, or must not be in production. Connects to nothing.
+/// Refuses database settings that cannot work, or must not be used in production. Does not
+/// connect.
 pub fn check(config: &Database, refusals: &mut Refusals) {
     let url = &config.database_url;
     let running = url.parse::<PgConnectOptions>().ok();
@@ -377,10 +377,10 @@ pub fn check(config: &Database, refusals: &mut Refusals) {
     refusals.in_production(is_safe, variable, TLS);
 }
 
-/// What production wants of a server's address.
+/// What production requires of a server's address.
 const TLS: &str = "sslmode=verify-full (or verify-ca), or a socket of this machine,";
 
-/// Whether nobody in between can read along or answer in the server's place.
+/// Whether nobody in between can read along or impersonate the server.
 fn is_tls_checked(options: &PgConnectOptions) -> bool {
     let is_socket = options.get_socket().is_some() || options.get_host().starts_with('/');
     let mode = options.get_ssl_mode();

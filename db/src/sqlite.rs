@@ -1,5 +1,5 @@
-//! What is particular to SQLite: one queued writer beside a few readers, a lock file, and the
-//! words of our SQL that it does not know.
+//! What is specific to SQLite: one writer that transactions queue for, a few readers, a lock file,
+//! and the parts of our SQL that it does not know.
 
 use std::{
     collections::HashMap,
@@ -18,29 +18,30 @@ use sqlx::{
 
 use crate::{Error, Result};
 
-/// How long a transaction queues for the writer, and a reader for its turn.
+/// How long a transaction waits for the writer, and a reader for a connection.
 const ACQUIRE_AT_MOST: Duration = Duration::from_secs(5);
 
-/// How long a statement waits for a lock of another process.
+/// How long a statement waits for another process's lock.
 const BUSY_AT_MOST: Duration = Duration::from_secs(5);
 
 const READERS_MAX: u32 = 4;
 
-/// Older ones may corrupt a database when a write-ahead log is reset (sqlite.org/changes.html).
+/// Older versions may corrupt a database when a write-ahead log is reset
+/// (sqlite.org/changes.html).
 const VERSION_MIN: [u32; 3] = [3, 51, 3];
 
-/// One writer, for which transactions queue, and readers that do not wait for it.
+/// One writer, which transactions queue for, and readers that do not wait for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Pools {
     pub write: SqlitePool,
-    /// The writer itself where the database is in memory.
+    /// The writer itself if the database is in memory.
     pub read: SqlitePool,
-    /// Locked while the file is made or migrated; `None` in memory.
+    /// Locked while the file is created or migrated; `None` in memory.
     lock_file: Option<PathBuf>,
 }
 
-/// Whether it names a file, or memory. How the file is opened is for [`connect`] to say, so it takes
-/// no parameters.
+/// Whether the URL names a file, or memory. It may have no parameters, because [`connect`] decides
+/// how the file is opened.
 pub(crate) fn is_url(url: &str) -> bool {
     let options = SqliteConnectOptions::from_str(url);
     let names_file = |options: SqliteConnectOptions| !options.get_filename().as_os_str().is_empty();
@@ -51,7 +52,7 @@ pub(crate) async fn connect(url: &str, max_connections: u32) -> Result<Pools> {
     let options = SqliteConnectOptions::from_str(url)?
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
-        // Money: a commit must survive the loss of power.
+        // Money: a commit must survive a power failure.
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(BUSY_AT_MOST);
@@ -83,7 +84,7 @@ pub(crate) async fn connect(url: &str, max_connections: u32) -> Result<Pools> {
     })
 }
 
-/// Connections live as long as the process: a database in memory dies with its connection.
+/// Connections live as long as the pool: a database in memory dies with its connection.
 fn pool(connections: u32) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .min_connections(1)
@@ -94,7 +95,7 @@ fn pool(connections: u32) -> SqlitePoolOptions {
         .max_lifetime(None)
 }
 
-/// Held until it is dropped; also between processes.
+/// Takes an exclusive lock across processes, which is held until the file is dropped.
 async fn lock(path: PathBuf) -> Result<File> {
     let locked = tokio::task::spawn_blocking(move || {
         let file = File::options().create(true).append(true).open(path)?;
@@ -120,7 +121,7 @@ async fn check_version(pool: &SqlitePool) -> Result<()> {
 }
 
 impl Pools {
-    /// sqlx's own lock does nothing on SQLite, so a file beside the database serves.
+    /// sqlx's own lock does nothing on SQLite, so this locks a file beside the database.
     pub async fn migrate(&self, migrator: &Migrator) -> Result<()> {
         let _locked = match &self.lock_file {
             Some(path) => Some(lock(path.clone()).await?),
@@ -137,7 +138,7 @@ impl Pools {
     }
 }
 
-/// SQLite takes no row locks and needs none: whoever writes is alone. The longer forms first.
+/// SQLite has no row locks and needs none: it has one writer. Longer forms come first.
 const ROW_LOCKS: [&str; 5] = [
     "for update skip locked",
     "for no key update skip locked",
@@ -148,7 +149,7 @@ const ROW_LOCKS: [&str; 5] = [
 
 static WITHOUT_ROW_LOCKS: LazyLock<RwLock<HashMap<&str, &str>>> = LazyLock::new(RwLock::default);
 
-/// Statements are static, so each is rewritten once and kept.
+/// Statements are static, so each is rewritten once and cached.
 pub(crate) fn without_row_locks(text: &'static str) -> &'static str {
     if !ROW_LOCKS.iter().any(|lock| text.contains(lock)) {
         return text;

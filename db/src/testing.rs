@@ -1,5 +1,5 @@
-//! A fresh database for a test: an SQLite file, or a PostgreSQL database where
-//! `TEST_DATABASE_URL` names a server. Gone when it is dropped.
+//! A fresh database for a test: an SQLite file, or a PostgreSQL database where `TEST_DATABASE_URL`
+//! names a server. Deleted when dropped.
 
 use std::path::PathBuf;
 
@@ -12,19 +12,19 @@ use uuid::Uuid;
 
 use crate::{Db, create_database_if_missing, postgres};
 
-/// Keep it as long as the database is used.
+/// A test's database. Keep it for as long as the database is used.
 #[derive(Debug)]
 pub struct TestDb {
     pub url: String,
-    /// Of the SQLite file.
+    /// The folder of the SQLite file.
     folder: Option<PathBuf>,
-    /// Made for it, dropped with it.
+    /// Roles created for this database, dropped with it.
     roles: Vec<String>,
 }
 
 impl TestDb {
     /// # Panics
-    /// Where the server of `TEST_DATABASE_URL` refuses: a test cannot go on.
+    /// If the server of `TEST_DATABASE_URL` refuses: the test cannot go on.
     pub async fn new(service: &str) -> Self {
         let unique = Uuid::new_v4().simple();
         let Some(server) = server_url() else {
@@ -48,11 +48,11 @@ impl TestDb {
         }
     }
 
-    /// Settings as production has them: one role that owns the database, and one that only serves.
-    /// On SQLite, which has no roles, those of a developer.
+    /// Settings as in production: one role that owns the database, and one that only serves. On
+    /// SQLite, which has no roles, a developer's settings.
     ///
     /// # Panics
-    /// Where the server makes no roles.
+    /// If the server cannot create roles.
     pub async fn settings(&mut self) -> Database {
         let mut settings = Database {
             database_url: self.url.clone(),
@@ -83,7 +83,7 @@ impl TestDb {
     }
 
     /// # Panics
-    /// Where the database does not open.
+    /// If the database does not open.
     pub async fn connect(&self) -> Db {
         Db::connect(&self.url, 16)
             .await
@@ -116,7 +116,7 @@ impl Drop for TestDb {
     }
 }
 
-/// On a thread of its own: the test's runtime may be the one that is ending.
+/// On its own thread: the test's runtime may be shutting down.
 fn drop_database(url: String, roles: Vec<String>) -> anyhow::Result<()> {
     let dropping = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,9 +1,9 @@
-//! Work that comes due again and again, and the one loop that does it: it starts what is due, each
-//! in a task of its own, and rests until the next is.
+//! Recurring work, and the one loop that does it: the loop starts whatever is due, each in its own
+//! task, and rests until the next is due.
 //!
-//! Promises: a task that fails, panics or hangs takes no other with it; what it held waits for its
-//! lease. Tasks that run when the process stops are waited for, [`DRAIN_MAX`] at most. Dropped, the
-//! loop leaves everything as a crash would.
+//! Promises: a task that fails, panics or hangs affects no other; what it held is free once its
+//! lease ends. When the process stops, the loop waits for running tasks, for at most
+//! [`DRAIN_MAX`]. A dropped loop leaves everything as a crash would.
 
 use std::{
     collections::HashMap,
@@ -20,15 +20,15 @@ use chassis::{
 use futures::FutureExt as _;
 use tokio::task::{self, JoinError, JoinSet};
 
-/// Something that is done as it comes due.
+/// Work that is done as it comes due.
 pub trait Work: Send + 'static {
-    /// How many of its tasks run at the same time.
+    /// How many of its tasks may run at the same time.
     fn running_max(&self) -> usize {
         1
     }
 
-    /// Claims what is due, as far as there is room, and starts it; or does it, where it takes no
-    /// task. Returns when the next is due (moved time). Where that is unknown, and after an error,
+    /// Claims what is due, as far as there is room, and starts it, or does it directly if it needs
+    /// no task. Returns when the next is due (moved time). If that is unknown, and after an error,
     /// the loop looks again within a second.
     fn start_due(
         &mut self,
@@ -36,7 +36,7 @@ pub trait Work: Send + 'static {
     ) -> impl Future<Output = anyhow::Result<Option<Timestamp>>> + Send;
 }
 
-/// Does a work until the process stops, then waits for what runs.
+/// Runs a work until the process stops, then waits for its running tasks.
 pub async fn run(mut work: impl Work, mut worker: Worker, clock: Clock, shutdown: Shutdown) {
     let mut running = Running {
         work: worker.name(),
@@ -59,7 +59,7 @@ pub async fn run(mut work: impl Work, mut worker: Worker, clock: Clock, shutdown
     running.drain().await;
 }
 
-/// A work whose look panics is not given up: nobody else would do it.
+/// A panic in `start_due` does not end the loop: nothing else would do this work.
 async fn look(work: &mut impl Work, running: &mut Running) -> Option<Timestamp> {
     let name = running.work;
     let looked = AssertUnwindSafe(work.start_due(running)).catch_unwind();
@@ -77,19 +77,19 @@ async fn look(work: &mut impl Work, running: &mut Running) -> Option<Timestamp> 
     }
 }
 
-/// The tasks of one work.
+/// The running tasks of one work.
 #[derive(Debug)]
 pub struct Running {
     work: &'static str,
     most: usize,
     clock: Clock,
     tasks: JoinSet<()>,
-    /// Each ends where the loop is awake and will look for a new due time.
+    /// Each ends only while the loop is awake and about to look for the next due time.
     activities: HashMap<task::Id, Activity>,
 }
 
 impl Running {
-    /// How many more may start.
+    /// How many more tasks may start.
     pub fn room(&self) -> usize {
         self.most.saturating_sub(self.tasks.len())
     }
@@ -98,7 +98,7 @@ impl Running {
         self.tasks.is_empty()
     }
 
-    /// Starts a task, for which time travel waits.
+    /// Starts a task. Time travel waits for it.
     pub fn start(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         let activity = self.clock.activity();
         let started = self.tasks.spawn(task);
@@ -134,7 +134,8 @@ impl Running {
     }
 }
 
-/// How tasks ended, recorded in sets: what ends while a set is being recorded is the next one.
+/// How tasks ended, recorded in sets: the ends that arrive while one set is being recorded form
+/// the next.
 #[derive(Debug)]
 pub struct Ends<T> {
     waiting: Mutex<Vec<T>>,
@@ -151,12 +152,12 @@ impl<T> Default for Ends<T> {
 }
 
 impl<T> Ends<T> {
-    /// Returns once `record` was tried with a set that holds this end: by this call, or by another.
+    /// Returns once this call or another has tried `record` with a set that contains `end`.
     pub async fn record<F: Future<Output = ()>>(&self, end: T, record: impl FnOnce(Vec<T>) -> F) {
         self.waiting().push(end);
         let _turn = self.turn.lock().await;
         let set = mem::take(&mut *self.waiting());
-        // Empty where ours was in the set before.
+        // Empty if ours was in an earlier set.
         if !set.is_empty() {
             record(set).await;
         }

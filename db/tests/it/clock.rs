@@ -15,7 +15,7 @@ use crate::{database, relayed, until};
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// A replica whose host is off by so much, on the database of another.
+/// The clock of a replica on this database whose host is off by `skew_ms`.
 async fn replica(db: &Db, skew_ms: i64) -> Clock {
     let clock = Clock::simulated(Clock::system().host_now(), skew_ms, 0);
     db.align(&clock).await.unwrap();
@@ -26,7 +26,7 @@ async fn replica(db: &Db, skew_ms: i64) -> Clock {
 async fn replicas_with_clocks_apart_do_not_steal_each_others_leases() {
     let (test, db) = database().await;
     if !db.is_postgres() {
-        // One host, one clock.
+        // SQLite has one host and one clock.
         return;
     }
     let others_db = test.connect().await;
@@ -63,7 +63,7 @@ async fn replicas_with_clocks_apart_agree_on_what_is_due() {
         outbox::put(&mut tx, "due", None, now).await.unwrap();
         outbox::put(&mut tx, "not due", None, later).await.unwrap();
         tx.commit().await.unwrap();
-        // The two clocks agree to within what a look takes.
+        // The two clocks agree to within the time that a reading takes.
         until("what is due is claimed", || async {
             let rows = outbox::claim(&others_db, &others, 10, LEASE).await.unwrap();
             assert!(rows.iter().all(|row| row.subject == "due"), "{skew_ms}");
@@ -98,7 +98,7 @@ async fn a_host_that_goes_wrong_later_is_noticed() {
     if !db.is_postgres() {
         return;
     }
-    // Half as fast again as it should be.
+    // Runs 50% fast.
     let clock = Clock::simulated(Clock::system().host_now(), 0, 500_000);
     db.align(&clock).await.unwrap();
     assert!(clock.agrees_with_store());

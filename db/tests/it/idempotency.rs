@@ -42,7 +42,7 @@ const SELL: Keys = db::idempotency_keys! {
     forget_at: "forget_at",
 };
 
-/// A table that has the keys of one operation, and no column of its own.
+/// A table with the keys of one operation and no column of the service's own.
 const PLAIN_TABLE: &str = "
     create table idempotency_keys (
         merchant_id uuid not null,
@@ -113,7 +113,7 @@ async fn a_key_stands_for_the_request_that_took_it() {
         let taken = take(&mut tx, again, Uuid::now_v7()).await;
         assert_eq!(taken, Insert::AlreadyThere);
         tx.commit().await.unwrap();
-        // Whoever replays it sees by the fingerprint whether it is the same.
+        // The fingerprint tells whether a replay is the same request.
         let found = Some((order, "f".to_owned(), now()));
         assert_eq!(find(&db, BUY, again).await, found);
     }

@@ -36,7 +36,7 @@ async fn put(db: &Db, clock: &Clock, subject: &str) -> Uuid {
     id
 }
 
-/// A clock that can be moved, and the file of its offset.
+/// A clock that can be moved.
 fn travelling() -> Clock {
     let file = std::env::temp_dir().join(format!("clock-{}", Uuid::new_v4()));
     Clock::travelling(file).unwrap()
@@ -316,7 +316,7 @@ async fn a_relay_hands_on_everything_and_tries_again_what_failed() {
     }
     put(&db, &clock, "fails 3 times").await;
     running.relay.ring();
-    // 0.2 + 0.4 + 0.8 s of waiting: none of it is really waited for.
+    // 0.2 + 0.4 + 0.8 s of waiting, none of it in real time.
     clock.advance(Duration::from_secs(5)).await.unwrap();
     assert!(running.is_empty().await);
     assert_eq!(tries.load(Ordering::SeqCst), 44);
@@ -368,7 +368,7 @@ async fn a_row_that_failed_at_once_is_due_for_the_loop_before_the_request_ends()
         Ok(())
     });
     let request = clock.activity();
-    // Not due for the loop, so that only the request tries it first.
+    // Not yet due for the loop, so that the request tries it first.
     let mut tx = db.begin().await.unwrap();
     let later = clock.now() + Duration::from_secs(60);
     let id = outbox::put(&mut tx, "charge-1", None, later).await.unwrap();

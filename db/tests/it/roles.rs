@@ -74,7 +74,7 @@ async fn the_running_role_changes_rows_but_no_table_and_nothing_that_is_append_o
     db::migrate(&settings, Mode::Production, &SCHEMA)
         .await
         .unwrap();
-    // Once more, as with every version.
+    // Again, as with every new version.
     db::migrate(&settings, Mode::Production, &SCHEMA)
         .await
         .unwrap();
@@ -122,7 +122,7 @@ async fn a_service_that_may_not_migrate_waits_until_another_has() {
         count
     };
     let migrating = async {
-        // It has looked, and made nothing.
+        // It has checked for the tables, and created none.
         let looks = "select count(*) from pg_stat_activity
              where datname = current_database() and query like '%to_regclass%'
                  and pid <> pg_backend_pid()";
@@ -160,7 +160,7 @@ async fn a_role_that_may_make_no_tables_waits_without_being_told_to() {
     runs(&db, "insert into log (line) values (1)")
         .await
         .unwrap();
-    // It starts again where everything is there.
+    // It starts again with everything in place.
     open(&settings, Mode::Development, &shutdown).await.unwrap();
 }
 
@@ -219,7 +219,7 @@ async fn production_serves_with_no_role_that_owns_its_tables() {
     }
 }
 
-/// What gives the running role a power, what takes it away again, and what it is called.
+/// The statements that give the running role a power and take it away again, and the power's name.
 const POWERS: &[(&str, &str, &str)] = &[
     // It inherits nothing, but may become the owner.
     (
@@ -321,7 +321,7 @@ async fn a_schema_that_the_owner_cannot_close_to_the_running_role_is_told() {
     };
     let superuser: PgConnectOptions = test.url.parse().unwrap();
     let mut superuser = superuser.connect().await.unwrap();
-    // As it was before PostgreSQL 15: the owner of the database does not own its schema.
+    // As before PostgreSQL 15: the owner of the database does not own its schema.
     let as_before =
         "alter schema public owner to postgres; grant create on schema public to public";
     superuser.execute(as_before).await.unwrap();
@@ -378,7 +378,7 @@ async fn a_role_that_took_over_from_another_serves_after_an_upgrade() {
     db::migrate(&settings, Mode::Production, &before)
         .await
         .unwrap();
-    // As with a change of passwords.
+    // As when passwords are rotated.
     let superuser: PgConnectOptions = test.url.parse().unwrap();
     let mut superuser = superuser.connect().await.unwrap();
     let first: PgConnectOptions = settings.database_url.parse().unwrap();
@@ -426,7 +426,7 @@ async fn a_survey_sees_one_moment_and_changes_nothing() {
     let mut survey = db.survey().await.unwrap();
     let count = "select count(*) from account";
     let (before,): (i64,) = survey.sql(count).one().await.unwrap();
-    // It holds up no writer.
+    // It blocks no writer.
     let mut tx = db.begin().await.unwrap();
     let insert = "insert into account (id, name, balance, is_open) values ($1, 'ama', 0, true)";
     tx.sql(insert).bind(Uuid::now_v7()).run().await.unwrap();
@@ -448,7 +448,7 @@ async fn a_survey_takes_longer_than_any_other_statement_may() {
     assert_eq!(within, "10min");
     survey.sql("select pg_sleep(7)").run().await.unwrap();
     drop(survey);
-    // Its connection goes back as it was.
+    // Its connection has its own limit back.
     let mut conn = db.read().await.unwrap();
     let (beside,): (String,) = conn.sql(limit).one().await.unwrap();
     assert_eq!(beside, "5s");

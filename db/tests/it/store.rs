@@ -119,7 +119,7 @@ async fn a_row_with_a_value_of_a_newer_version_is_left_out_and_counted() {
     let metrics = chassis::metrics::render();
     let counted = r#"unknown_values_total{column="name"} 1"#;
     assert!(metrics.contains(counted), "{metrics}");
-    // What is of no closed list stays an error.
+    // Any other value that cannot be decoded is still an error.
     let mut conn = db.read().await.unwrap();
     let broken = conn.sql("select balance as name from account");
     assert!(broken.known::<Named>().await.is_err());
@@ -217,7 +217,7 @@ async fn a_transaction_cancelled_at_any_point_leaves_nothing_behind() {
     with_account(&db, "ama").await;
 }
 
-/// Polls a future that many times and drops it.
+/// Polls a future up to `polls` times and drops it.
 async fn cut_off_after(polls: u32, future: impl Future<Output = ()>) {
     let mut future = Box::pin(future);
     let mut left = polls;
@@ -232,11 +232,11 @@ async fn cut_off_after(polls: u32, future: impl Future<Output = ()>) {
     .await;
 }
 
-/// Whether the connection that the pool hands out is in somebody's transaction.
+/// Whether the connection that the pool hands out is still in a transaction.
 async fn is_left_in_a_transaction(db: &Db, observer: &Db) -> bool {
     let mut conn = db.read().await.unwrap();
     if !db.is_postgres() {
-        // The one writer would not begin again.
+        // The one writer could not begin again.
         return db.begin().await.is_err();
     }
     let (pid,): (i32,) = conn.sql("select pg_backend_pid()").one().await.unwrap();
@@ -502,7 +502,7 @@ async fn a_lock_that_is_held_is_not_waited_for_without_end() {
 async fn a_server_that_is_not_there_is_told_within_seconds() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    // It takes connections and never answers.
+    // It accepts connections and never answers.
     let url = format!("postgres://nobody@127.0.0.1:{port}/nothing");
     let connecting = tokio::time::timeout(Duration::from_secs(10), Db::connect(&url, 1));
     let error = connecting.await.unwrap().unwrap_err();

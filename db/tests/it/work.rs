@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use crate::until;
 
-/// What each look of the loop meets, the first first; then nothing is due.
+/// What each call of `start_due` does, in order; after these, nothing is due.
 enum Look {
     Starts(Task),
     Errs,
@@ -162,7 +162,7 @@ async fn what_ends_while_a_set_is_recorded_is_the_next_set() {
         });
         let is_first_seen = async || !seen.lock().unwrap().is_empty();
         until("the first is being recorded", is_first_seen).await;
-        // The others come to wait.
+        // Lets the others start waiting.
         tokio::task::yield_now().await;
     }
     go_on.notify_one();
