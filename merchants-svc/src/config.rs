@@ -1,4 +1,4 @@
-//! How merchants-svc is started.
+//! The settings of merchants-svc.
 
 use chassis::config::{self, Database, Listen, Mode, Refusals, Settings, Telemetry, Tls};
 use clap::{Parser, Subcommand};

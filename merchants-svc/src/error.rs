@@ -1,4 +1,4 @@
-//! What can go wrong here, and what callers are told.
+//! What can go wrong, and what callers are told.
 
 use chassis::grpc::{self, Reason};
 use tonic::{Code, Status};

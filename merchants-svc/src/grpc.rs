@@ -1,4 +1,4 @@
-//! Proto to domain and back; nothing else.
+//! Converts between proto and domain, and nothing else.
 
 use std::str::FromStr;
 
@@ -97,7 +97,7 @@ impl Merchants for Service {
     }
 }
 
-/// A text that is no identifier names nothing, so it is not found.
+/// A malformed identifier names nothing, so the answer is `not_found`.
 fn parse_id<T: FromStr>(text: &str, not_found: Error) -> Result<T, Error> {
     text.parse().map_err(|_| not_found)
 }
@@ -141,7 +141,7 @@ fn parse_kyc_status(status: i32) -> Result<Option<KycStatus>, Error> {
         field: "kyc_status",
         message: "must be one of the statuses",
     })?;
-    // UNSPECIFIED: there is no record.
+    // UNSPECIFIED means that there is no record.
     Ok(KycStatus::try_from(status).ok())
 }
 

@@ -1,7 +1,8 @@
 //! Who a merchant is: verification and API keys.
 //!
-//! Owns the database `merchants`. Promises: a key's secret is shown once and stored nowhere, only
-//! its SHA-256; what is revoked or changed here holds for the very next [`Authenticate`] call.
+//! Owns the database `merchants`. Promises that a key's secret is shown once and stored nowhere,
+//! only its SHA-256, and that whatever is revoked or changed here holds for the very next
+//! [`Authenticate`] call.
 //!
 //! [`Authenticate`]: proto::merchants::merchants_server::Merchants::authenticate
 
@@ -20,7 +21,7 @@ use tonic::service::Routes;
 use config::Config;
 use service::Service;
 
-/// What `migrate` applies, and serving needs.
+/// The schema that `migrate` applies and that serving needs.
 pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
     release_leases: &[],

@@ -1,4 +1,4 @@
-//! What a merchant and an API key are.
+//! Merchants and their API keys.
 
 use chassis::{
     clock::Timestamp,
@@ -7,7 +7,7 @@ use chassis::{
 use sqlx::FromRow;
 
 chassis::closed_list! {
-    /// State of a merchant's KYC record (spec §3.3). No record at all is `None` around it.
+    /// State of a merchant's KYC record (spec §3.3). A merchant without a record has `None`.
     pub enum KycStatus: "a KYC status" {
         Pending = "PENDING",
         InReview = "IN_REVIEW",
@@ -19,20 +19,20 @@ chassis::closed_list! {
 
 chassis::text_column!(KycStatus);
 
-/// Who takes payments, and whether it may.
+/// A merchant, and what decides whether it may take payments.
 #[derive(Clone, Debug, FromRow)]
 pub struct Merchant {
     pub merchant_id: MerchantId,
     pub name: String,
     pub email: String,
     pub email_verified: bool,
-    /// `None` while no record was submitted.
+    /// `None` if no record was submitted.
     pub kyc_status: Option<KycStatus>,
     pub accepting_payments: bool,
     pub created_at: Timestamp,
 }
 
-/// What a new merchant is made of; checked when it is parsed.
+/// The fields of a new merchant, checked when they are parsed.
 #[derive(Clone, Debug)]
 pub struct NewMerchant {
     pub name: String,
@@ -51,7 +51,7 @@ pub struct Changes {
     pub accepting_payments: Option<bool>,
 }
 
-/// An API key as people see it; the secret was shown once, at its creation.
+/// An API key as people see it. The secret was shown once, when the key was created.
 #[derive(Clone, Debug, FromRow)]
 pub struct Key {
     pub key_id: KeyId,

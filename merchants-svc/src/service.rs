@@ -13,7 +13,7 @@ use crate::{
     store,
 };
 
-/// SHA-256 of a key is this long.
+/// Length of a SHA-256.
 const DIGEST_BYTES: usize = 32;
 
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ impl Service {
         Ok(merchant)
     }
 
-    /// Makes a key; the secret exists in the answer alone.
+    /// Creates a key. Its secret exists only in the answer.
     pub async fn create_key(
         &self,
         merchant_id: MerchantId,

@@ -1,4 +1,4 @@
-//! All SQL of this service.
+//! All of this service's SQL.
 
 use chassis::{
     clock::Timestamp,
@@ -8,7 +8,7 @@ use db::{Db, Result};
 
 use crate::merchant::{Key, Merchant};
 
-/// Keys listed at once; nobody has more in use.
+/// Most keys listed at once; nobody has more in use.
 const KEYS_LISTED: i64 = 1_000;
 
 pub async fn insert_merchant(db: &Db, merchant: &Merchant) -> Result<()> {
@@ -58,7 +58,8 @@ pub async fn find_merchant_by_key(db: &Db, key_sha256: &str) -> Result<Option<Me
         .await
 }
 
-/// Locks the merchant, lets `change` alter it, and writes it back. `None`: no such merchant.
+/// Locks the merchant, lets `change` alter it, and writes it back. `None` if there is no such
+/// merchant.
 pub async fn update_merchant(
     db: &Db,
     id: MerchantId,
@@ -109,7 +110,8 @@ pub async fn insert_key(db: &Db, key: &Key, key_sha256: &str) -> Result<()> {
     tx.commit().await
 }
 
-/// Sets the revocation time unless it is set; returns the key as it then stands.
+/// Sets the revocation time unless it is already set, and returns the key. `None` if there is no
+/// such key.
 pub async fn revoke_key(db: &Db, id: KeyId, now: Timestamp) -> Result<Option<Key>> {
     let mut tx = db.begin().await?;
     let key = tx
@@ -125,7 +127,7 @@ pub async fn revoke_key(db: &Db, id: KeyId, now: Timestamp) -> Result<Option<Key
     Ok(key)
 }
 
-/// Newest first.
+/// A merchant's keys, newest first, at most `KEYS_LISTED`.
 pub async fn list_keys(db: &Db, merchant: MerchantId) -> Result<Vec<Key>> {
     db.read()
         .await?

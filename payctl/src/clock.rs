@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::services::{Failure, Services};
 
-/// Moving time runs everything that becomes due on the way.
+/// Longest wait for the answer. Moving time runs everything that becomes due on the way.
 const ANSWER_MAX: Duration = Duration::from_secs(600);
 
 #[derive(Debug, Subcommand)]

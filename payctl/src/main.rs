@@ -1,4 +1,5 @@
-//! The operators' command line: a gRPC client that prints JSON. Errors go to stderr, exit code 1.
+//! The operators' command line: a gRPC client that prints JSON. Errors go to stderr, with exit code
+//! 1.
 
 mod charge;
 mod clock;
@@ -74,7 +75,7 @@ fn print(answer: &Value) -> ExitCode {
             eprintln!("payctl: the answer cannot be printed: {error}");
             ExitCode::FAILURE
         }
-        // Who reads it, such as `head`, may have seen enough.
+        // The reader, such as `head`, may have seen enough.
         Ok(()) | Err(_) => ExitCode::SUCCESS,
     }
 }

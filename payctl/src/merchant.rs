@@ -81,7 +81,7 @@ pub enum KeyCommand {
     },
 }
 
-/// As the specification spells them, in either case, or `none`.
+/// Parses a KYC status as the specification spells it, in either case, or `none`.
 fn kyc_status() -> impl TypedValueParser<Value = KycStatus> {
     let words = KycStatus::all().filter_map(KycStatus::word);
     PossibleValuesParser::new(words.chain(["none"]))

@@ -7,7 +7,7 @@ use chassis::{config::Tls, grpc};
 use clap::Args;
 use tonic::Status;
 
-/// What an operator is told. Printed with its causes.
+/// The error that an operator sees, printed with its causes.
 pub type Failure = anyhow::Error;
 
 /// Longest wait for one answer.

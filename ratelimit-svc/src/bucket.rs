@@ -1,4 +1,4 @@
-//! What is counted together, and for how long (spec §8).
+//! Which requests are counted together, and for how long (spec §8).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub const WINDOW: Duration = Duration::from_secs(60);
 pub const WINDOW_MS: i64 = 60_000;
 
 chassis::closed_list! {
-    /// What the three buckets are called, in Redis and in metrics.
+    /// The three buckets, as they are called in Redis and in metrics.
     pub enum Bucket: "a bucket" {
         Payments = "payments",
         Charge = "charge",

@@ -1,4 +1,4 @@
-//! How ratelimit-svc is started.
+//! The settings of ratelimit-svc.
 
 use std::time::Duration;
 

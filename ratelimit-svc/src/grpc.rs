@@ -1,4 +1,4 @@
-//! Proto to domain and back; nothing else.
+//! Converts between proto and domain, and nothing else.
 
 use chassis::grpc;
 use proto::ratelimit::{

@@ -1,8 +1,8 @@
 //! Fixed-window rate buckets (spec §8).
 //!
-//! Owns nothing but counters, in Redis. Promises: exactly the limit passes in a window, whatever
-//! the concurrency and however many replicas, by one clock, that of Redis; and it always decides:
-//! while Redis is away each replica counts by itself.
+//! Owns nothing but counters, in Redis. Promises that exactly the limit passes in a window,
+//! whatever the concurrency and however many replicas, by a single clock, that of Redis. It also
+//! promises always to decide: while Redis is away, each replica counts by itself.
 
 mod bucket;
 pub mod config;
@@ -37,7 +37,7 @@ pub async fn serve(
         sockets,
         tls: config.tls,
         reflection: config.listen.reflection(config.mode),
-        // Ready without Redis, too.
+        // It is ready without Redis, too.
         readiness: Readiness::new(),
         clock,
         shutdown,

@@ -1,4 +1,5 @@
-//! What ratelimit-svc does: one decision, by Redis where it answers, by this process where not.
+//! What ratelimit-svc does: it decides, by Redis if Redis answers, otherwise by this process's own
+//! counts.
 
 use std::sync::Arc;
 
@@ -15,9 +16,9 @@ use crate::{
 
 #[derive(Clone)]
 pub struct Service {
-    /// `None`: this process is alone and its own counts are the truth.
+    /// `None` if this process is the only one, so that its own counts are the truth.
     shared: Option<Shared>,
-    /// This process's counts: for the local stack, and while Redis is away. At most three entries
+    /// This process's counts, for the local stack and while Redis is away. At most three entries
     /// for each merchant that is active in one minute.
     own: Arc<FixedWindow<(String, Bucket)>>,
     limits: Limits,

@@ -1,7 +1,7 @@
 //! The counts that all replicas share, in Redis.
 //!
-//! Promise: Redis decides within the configured time or not at all. After a failure it is left alone for
-//! [`REST_AFTER_FAILURE`], so that an outage costs a request nothing.
+//! Promises that Redis decides within the configured time or not at all. After a failure Redis is
+//! left alone for [`REST_AFTER_FAILURE`], so that an outage costs requests nothing.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -20,11 +20,11 @@ use crate::bucket::{Bucket, WINDOW_MS};
 /// Longest wait for a connection.
 const CONNECT_MAX: Duration = Duration::from_millis(100);
 
-/// Counts that one process has on their way to Redis; more wait here, where their time does not
-/// run, so that a burst does not look like an outage.
+/// Most counts that one process may have on their way to Redis. More wait here, where their time
+/// does not run, so that a burst does not look like an outage.
 const IN_FLIGHT_MAX: usize = 64;
 
-/// How long a Redis that failed is not asked.
+/// How long Redis is left alone after a failure.
 const REST_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// Redis as seen by one process.
@@ -34,7 +34,7 @@ pub struct Shared {
     script: Arc<Script>,
     answer_max: Duration,
     in_flight: Arc<Semaphore>,
-    /// Before that Redis is not asked.
+    /// Redis is not asked before this time.
     resting_until: Arc<Mutex<Option<Instant>>>,
 }
 

@@ -24,7 +24,7 @@ fn answer(status: ChargeStatus, message: &str) -> ChargeAnswer {
     }
 }
 
-/// The one shape of both POSTs.
+/// The body with which both POSTs are answered.
 fn shape(status: &str, message: &str) -> Value {
     json!({
         "reference": REFERENCE,

@@ -1,5 +1,5 @@
-//! The checkout's pages where a service behind them fails. How they look where all is well is tested
-//! with the whole set.
+//! The checkout's pages when a service behind them fails. How they look when all is well is tested
+//! with all services together.
 
 use std::time::Duration;
 
@@ -23,13 +23,13 @@ async fn open(gateway: &Gateway, page: &str) -> Answer {
     Request::new(gateway.checkout, "GET", &path).send().await
 }
 
-/// A payment that does not exist.
+/// Opens the page of a payment that does not exist.
 async fn guess(gateway: &Gateway) -> Answer {
     open(gateway, &Uuid::new_v4().to_string()).await
 }
 
-/// Its address may open three payments that do not exist; no window ends while a test runs. Of
-/// all, only [`SESSION_ID`] exists.
+/// A gateway where one address may open three payments that do not exist, in a window that does not
+/// end during a test. Only [`SESSION_ID`] exists.
 async fn guarded() -> Gateway {
     let limits = [
         ["--checkout-unknown-per-address", "3"],
@@ -124,7 +124,7 @@ async fn without_a_service_the_page_blames_nobody_and_offers_another_look() {
         let again = format!("href=\"/pay/{SESSION_ID}?lang=tw\">Hwɛ seesei");
         assert!(page.text().contains(&again), "{}", page.text());
         assert!(!page.text().contains("pool"), "{}", page.text());
-        // The script backs off and asks again; it needs no page.
+        // The script backs off and polls again; it needs no page.
         let state = get(&gateway, "/state").await;
         assert_eq!((state.status, state.body.len()), (status, 0));
     }

@@ -153,7 +153,7 @@ async fn with_its_services_the_process_is_ready_and_counts_its_requests() {
             .send()
             .await
     };
-    // The first look begins the count; a process of its own begins it at its start.
+    // The first scrape starts the count here; a real process starts it at startup.
     assert_eq!(admin("/metrics").await.status, 200);
     crate::gateway::until("ready", async || admin("/readyz").await.status == 200).await;
     assert_eq!(gateway.initiate(r#"{"amount":1}"#).await.status, 201);

@@ -1,4 +1,4 @@
-//! What the edge does when a service, or the way to it, fails.
+//! What the edge does when a service, or the connection to it, fails.
 
 use std::{
     net::SocketAddr,
@@ -34,8 +34,7 @@ fn initiated() -> ChargeAnswer {
     }
 }
 
-/// A stretch of wire that can be cut: what runs through it then is lost, and what comes later
-/// passes.
+/// A wire that can be cut: whatever is in transit then is lost, and later connections pass.
 struct Wire {
     address: SocketAddr,
     cuts: watch::Sender<()>,
@@ -43,7 +42,7 @@ struct Wire {
 }
 
 impl Wire {
-    /// To wherever `far` says once it is known.
+    /// A wire to the address in `far`, which must be known once something connects.
     async fn lay(far: watch::Receiver<Option<SocketAddr>>) -> Self {
         let listener = listen().await;
         let address = listener.local_addr().expect("a bound address");
@@ -87,7 +86,7 @@ impl Drop for Wire {
     }
 }
 
-/// A gateway whose calls to charges-svc run through a wire.
+/// A gateway whose calls to charges-svc run through a [`Wire`].
 async fn wired() -> (Gateway, Wire) {
     let far = watch::Sender::new(None);
     let wire = Wire::lay(far.subscribe()).await;
@@ -97,7 +96,7 @@ async fn wired() -> (Gateway, Wire) {
     (gateway, wire)
 }
 
-/// Whether a call has arrived, told from inside the service.
+/// For the service's side: a signal that a call has arrived, and a count of calls.
 fn arrivals() -> (Arc<Notify>, Arc<AtomicUsize>) {
     (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)))
 }
@@ -115,7 +114,7 @@ async fn a_charge_whose_answer_was_lost_is_asked_again_under_the_same_key() {
                     tell.notify_one();
                     std::future::pending().await
                 }
-                // The first is still running there; that is not the caller's to know.
+                // The first call is still running there, but that must not reach the caller.
                 1..=4 => Err(refusal(Code::Aborted, "IDEMPOTENCY_IN_PROGRESS")),
                 _ => Ok(initiated()),
             }
@@ -140,7 +139,8 @@ async fn a_charge_whose_answer_was_lost_is_asked_again_under_the_same_key() {
     );
 }
 
-/// Debits once; the first answer is lost on the way back, and every later one is as given.
+/// Debits once. The first answer is lost on the way back, and `later` gives all others. Returns the
+/// answer to the debit, and how often charges-svc was called.
 async fn charge_and_lose_the_first_answer(
     later: impl Fn(usize) -> Result<ChargeAnswer, Status> + Send + Sync + 'static,
 ) -> (Answer, usize) {
@@ -167,7 +167,7 @@ async fn charge_and_lose_the_first_answer(
     (answer, asked)
 }
 
-/// "Nothing was started" is then about the second attempt alone: the first may have charged.
+/// "Nothing was started" is then only about the second attempt: the first may have charged.
 #[tokio::test]
 async fn after_a_lost_answer_a_refusal_that_started_nothing_is_not_the_answer() {
     for refused in [
@@ -301,9 +301,10 @@ async fn a_read_whose_answer_was_lost_is_asked_again() {
     assert_eq!(answer.json()["status"], "SETTLED");
 }
 
-/// Takes connections, ends each in good order before any call was processed, and counts them.
+/// A service that accepts connections, closes each in good order before it processes any call, and
+/// counts them.
 async fn leaving_service(tasks: &Tasks, stop: &Shutdown) -> (String, Arc<AtomicUsize>) {
-    // Its settings, and a GOAWAY without an error after stream 0 (RFC 9113 §6.8).
+    // SETTINGS, and a GOAWAY without an error whose last stream is 0 (RFC 9113 §6.8).
     const LAST_WORDS: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0";
     let listener = listen().await;
     let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -316,7 +317,7 @@ async fn leaving_service(tasks: &Tasks, stop: &Shutdown) -> (String, Arc<AtomicU
         } {
             count.fetch_add(1, Ordering::SeqCst);
             let told = caller.write_all(LAST_WORDS).await;
-            // What the caller said is read to its end, so that it reads the last words.
+            // Reads the caller's bytes to their end, so that the caller can read the last words.
             if told.is_ok() && caller.shutdown().await.is_ok() {
                 drop(tokio::io::copy(&mut caller, &mut tokio::io::sink()).await);
             }

@@ -1,5 +1,5 @@
-//! Connections that never become requests, beside a merchant's. A client is its address: the hosts of
-//! 127.0.0.0/8 are as many clients.
+//! Connections that never become requests, next to a merchant's. A client is an address, so each
+//! address in 127.0.0.0/8 is another client.
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
 /// Requests that may run at once in these tests.
 const PLACES: usize = 64;
 
-/// Where merchants and payers are who mean well.
+/// The address of merchants and payers who mean well.
 const MERCHANT: &str = "127.0.0.2";
 
 const HALF_A_HEAD: &str = "POST /api/v1/payments/initiate HTTP/1.1\r\nhost: gateway\r\n";
@@ -35,14 +35,14 @@ async fn start(flags: &[&str]) -> Gateway {
     gateway
 }
 
-/// A connection on which these bytes, and nothing more, were sent.
+/// A connection on which only these bytes were sent.
 async fn stuck(source: &str, address: SocketAddr, bytes: &str) -> TcpStream {
     let mut stream = connect(source, address).await;
     stream.write_all(bytes.as_bytes()).await.expect("sent");
     stream
 }
 
-/// The head of a form for the checkout, whose body never comes.
+/// The head of a checkout form whose body never comes.
 fn form(path: &str, more: &str) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nhost: gateway\r\nsec-fetch-site: same-origin\r\n\
@@ -73,7 +73,7 @@ async fn whole_heads_without_bodies_keep_nobody_out() {
 #[tokio::test]
 async fn the_checkout_has_places_of_its_own() {
     let gateway = start(&[]).await;
-    // Every place of the API waits for a service, for clients enough.
+    // Every place of the API is held by a request that waits for a service, from enough clients.
     let authenticate = &gateway.services.authenticate;
     authenticate.answers_late(|_| std::future::pending());
     let mut waiting = Vec::new();
@@ -179,10 +179,10 @@ async fn one_more(gateway: &Gateway, number: usize) -> TcpStream {
 
 #[tokio::test]
 async fn no_merchant_request_fails_during_a_flood() {
-    /// Connections that the flood holds at any time: many more than there are places.
+    /// Connections that the flood holds at any time, many more than there are places.
     const FLOOD: usize = 600;
     const ROUNDS: usize = 50;
-    /// Connections that the flood opens anew in each round.
+    /// New connections that the flood opens in each round.
     const ANEW: usize = 12;
     let gateway = start(&[]).await;
     let mut flood = VecDeque::new();

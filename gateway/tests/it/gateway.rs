@@ -1,4 +1,4 @@
-//! A running gateway before services that the test speaks for.
+//! A running gateway in front of services whose answers the test gives.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use crate::{
     services::{Served, Services},
 };
 
-/// Nobody listens on the discard port of this machine.
+/// The discard port of this machine, on which nobody listens.
 pub const NOBODY: &str = "http://127.0.0.1:9";
 
 pub const INITIATE: &str = "/api/v1/payments/initiate";
@@ -34,7 +34,7 @@ pub const SUBMIT_OTP: &str = "/api/v1/payments/charge/submit-otp";
 
 pub struct Gateway {
     pub address: SocketAddr,
-    /// Of the hosted checkout.
+    /// The address of the hosted checkout.
     pub checkout: SocketAddr,
     pub admin: SocketAddr,
     /// Where the services listen.
@@ -45,7 +45,7 @@ pub struct Gateway {
     stop: Stop,
 }
 
-/// Ends the servers with the test.
+/// Stops the servers when the test ends.
 struct Stop(Shutdown);
 
 impl Drop for Stop {
@@ -59,7 +59,7 @@ impl Gateway {
         Self::start_with(&[]).await
     }
 
-    /// With more flags, which win over those of the tests.
+    /// Starts a gateway with more flags, which override those of the tests.
     pub async fn start_with(flags: &[&str]) -> Self {
         let services = Arc::new(Services::new());
         let shutdown = Shutdown::new();
@@ -178,7 +178,7 @@ pub async fn listen() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").await.expect("a free port")
 }
 
-/// Waits until something holds, for ten seconds at most.
+/// Waits until something holds; panics after ten seconds.
 pub async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
     let waiting = async {
         while !holds().await {

@@ -1,4 +1,4 @@
-//! Bodies and connections that mean no good.
+//! Malicious and broken bodies and connections.
 
 use std::time::Duration;
 
@@ -131,7 +131,7 @@ async fn a_body_of_64_kib_is_read_and_one_byte_more_is_not() {
     assert_eq!(gateway.services.create_session.asked().len(), 1);
 }
 
-/// The head of a POST with a key and whatever else.
+/// The head of a POST with a key and more headers.
 fn head(gateway: &Gateway, more: &str) -> String {
     let key = gateway.key.expose();
     format!(
@@ -146,7 +146,7 @@ async fn a_body_that_is_said_to_be_huge_is_not_waited_for() {
     let mut stream = TcpStream::connect(gateway.address).await.unwrap();
     let head = head(&gateway, "content-length: 1073741824\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
-    // Not one byte of it is sent.
+    // Not one byte of the body is sent.
     read(&mut stream)
         .await
         .assert_error(413, "PAYLOAD_TOO_LARGE");
@@ -229,7 +229,7 @@ async fn a_length_and_chunks_together_are_not_two_requests() {
     assert!(gateway.services.create_session.asked().is_empty());
 }
 
-/// Every field that the API knows, one that it does not, and what each may well hold.
+/// Every field that the API knows and one that it does not, each with a plausible value.
 const FIELDS: [(&str, &str); 14] = [
     ("amount", "25.50"),
     ("currency", "\"GHS\""),
@@ -266,7 +266,8 @@ fn nonsense() -> impl Strategy<Value = String> {
     prop_oneof![numbers, texts, odd.prop_map(str::to_owned)]
 }
 
-/// A body with some of the fields, mostly with sense, and sometimes with one byte changed.
+/// A body with some of the fields, mostly with sensible values, and sometimes with one byte
+/// changed.
 fn body() -> impl Strategy<Value = Vec<u8>> {
     let fields = FIELDS.map(|(name, sense)| {
         let value = prop_oneof![8 => Just(sense.to_owned()), 1 => nonsense()];

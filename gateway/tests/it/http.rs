@@ -8,7 +8,7 @@ use tokio::{
     net::{TcpSocket, TcpStream},
 };
 
-/// A request that is being put together.
+/// A request under construction.
 pub struct Request {
     address: SocketAddr,
     source: IpAddr,
@@ -27,7 +27,7 @@ impl Request {
         }
     }
 
-    /// From another address of this machine.
+    /// Sends the request from another address of this machine.
     pub fn from(mut self, source: &str) -> Self {
         self.source = source.parse().expect("an address");
         self
@@ -71,14 +71,14 @@ pub async fn connect(source: &str, address: SocketAddr) -> TcpStream {
     socket.connect(address).await.expect("the gateway listens")
 }
 
-/// Sends bytes and reads to the end of the answer.
+/// Sends bytes and reads the answer to its end.
 pub async fn exchange(address: SocketAddr, bytes: &[u8]) -> Answer {
     let stream = TcpStream::connect(address).await;
     send(stream.expect("the gateway listens"), bytes).await
 }
 
 async fn send(mut stream: TcpStream, bytes: &[u8]) -> Answer {
-    // A server that has answered early may take no more.
+    // A server that has already answered may accept no more.
     if stream.write_all(bytes).await.is_ok() {
         stream.flush().await.ok();
     }
@@ -95,7 +95,6 @@ pub async fn read(stream: &mut TcpStream) -> Answer {
     Answer::parse(&answer)
 }
 
-/// One answer.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -125,7 +124,7 @@ impl Answer {
         }
     }
 
-    /// The one header of that name.
+    /// The only header of that name.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(given, _)| given == name);
         let value = values.next().map(|(_, value)| value.as_str());
@@ -152,7 +151,7 @@ impl Answer {
             .collect()
     }
 
-    /// Checks an answer that is an error: status, code, form, and the headers of every answer.
+    /// Checks an error answer: status, code, form, and the headers that every answer carries.
     #[track_caller]
     pub fn assert_error(&self, status: u16, code: &str) -> &Self {
         let body = self.json();

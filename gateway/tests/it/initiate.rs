@@ -9,7 +9,7 @@ use crate::{
     services::{SESSION_ID, merchant, money, refusal, session},
 };
 
-/// Everything that a merchant can say.
+/// Every field that a merchant can send, and one that is unknown.
 const WHOLE: &str = r#"{
     "amount": 25.50, "currency": "GHS", "description": " Order 17 ",
     "redirect_url": "https://shop.example.com/thanks?order=17",

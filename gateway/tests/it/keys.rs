@@ -1,4 +1,4 @@
-//! Who may come in: keys and verification (spec §5, §7).
+//! Who is admitted: keys and verification (spec §5, §7).
 
 use std::{
     sync::{
@@ -102,7 +102,7 @@ async fn merchants_svc_is_told_the_keys_hash_and_never_the_key() {
 
 #[tokio::test]
 async fn one_question_at_a_time_is_asked_about_a_key() {
-    // Half of the places is what one client may have.
+    // One client may have half of the places.
     let gateway = Gateway::start_with(&["--requests-max", "32"]).await;
     let running = Arc::new(AtomicUsize::new(0));
     let most = Arc::new(AtomicUsize::new(0));
@@ -145,7 +145,7 @@ async fn an_answer_that_was_asked_for_long_ago_serves_nobody_who_comes_now() {
     let later = async {
         asked.notified().await;
         let asked_at = Instant::now();
-        // The key is revoked just after the first answer was made up, which takes its time.
+        // The key is revoked just after the first call, whose answer takes its time.
         gateway
             .services
             .authenticate
@@ -209,7 +209,7 @@ async fn one_address_has_a_limited_number_of_bad_keys() {
         attempt().await.status == 429
     })
     .await;
-    // The minute may end at any moment; then it takes three more.
+    // The minute may end at any moment, and then it takes three more bad keys.
     let mut last = attempt().await;
     for _ in 0..4 {
         if last.status == 429 {
@@ -222,7 +222,7 @@ async fn one_address_has_a_limited_number_of_bad_keys() {
     assert!((1..=60).contains(&wait));
 }
 
-/// Only the gateway's own key is good. Returns once its address has used up its failures.
+/// Makes only the gateway's own key valid. Returns once this address has used up its failures.
 async fn used_up(gateway: &Gateway) {
     let good = gateway.key.sha256();
     gateway.services.authenticate.answers(move |request| {
@@ -277,14 +277,14 @@ async fn a_flood_of_invented_keys_is_looked_up_a_few_at_a_time() {
             let (running, most) = (running.clone(), most.clone());
             async move {
                 most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                // A slow service; long enough for the other requests to arrive meanwhile.
+                // Slow enough for the other requests to arrive meanwhile.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 running.fetch_sub(1, Ordering::SeqCst);
                 Err(unknown_key())
             }
         });
         let answers = futures::future::join_all((0..64).map(|_| invented(&gateway))).await;
-        // In another minute nobody has failed yet.
+        // If another minute has begun, nobody has failed in it yet: try again.
         if minute() == begun_in {
             assert!(answers.iter().all(|answer| answer.status == 429));
             assert!((1..=4).contains(&seen.load(Ordering::SeqCst)), "{seen:?}");
@@ -328,7 +328,8 @@ async fn the_line_of_guesses_is_short_and_good_keys_pass_it_by() {
         })
         .await;
         let amid = gateway.initiate(r#"{"amount":1}"#).await;
-        // In another minute nobody has failed yet, and everybody is looked up.
+        // If another minute has begun, nobody has failed in it yet and everybody is looked up: try
+        // again.
         if minute() == begun_in {
             assert_eq!(told.expect("at once"), [429; 32]);
             assert_eq!(amid.status, 201);
@@ -343,7 +344,7 @@ async fn email_then_kyc_are_required_everywhere() {
     let status = format!("/api/v1/payments/{SESSION_ID}/status");
     let charge = format!("{CHARGE}/{REFERENCE}");
     let answers = async |merchant: Merchant| {
-        // Each with another key, so that nothing is remembered.
+        // A new key for each merchant, so that no earlier answer is used.
         gateway
             .services
             .authenticate

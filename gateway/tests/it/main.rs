@@ -1,5 +1,5 @@
-//! The gateway from outside: over HTTP, before services that the tests speak for by their
-//! contracts.
+//! Tests the gateway from outside, over HTTP, in front of services that the tests replace according
+//! to their contracts.
 
 mod gateway;
 mod http;

@@ -11,7 +11,7 @@ use crate::{
 
 const DOCUMENT: &str = "/api/openapi.json";
 
-/// The document as it is kept.
+/// The document's source.
 const SOURCE: &str = include_str!("../../../docs/openapi.yaml");
 
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn the_document_is_served_as_it_stands() {
     let served = gateway.request("GET", DOCUMENT).send().await;
     let kept: Value = yaml_serde::from_str(SOURCE).expect("YAML");
     assert_eq!(served.json(), kept);
-    // In its own order, too.
+    // In the same order, too.
     let served = served.text();
     let places = ["\"info\"", "\"paths\"", "\"webhooks\"", "\"components\""];
     let places = places.map(|part| served.find(part).expect(part));
@@ -64,7 +64,7 @@ fn references_name_something_and_every_component_is_named() {
     }
 }
 
-/// The addresses that have a handler, by the router's own source.
+/// The addresses that have a handler, according to the router's source.
 fn routes() -> BTreeSet<&'static str> {
     let source = include_str!("../../src/api.rs");
     let routes = source.split(".route(").skip(1);
@@ -199,7 +199,7 @@ async fn the_page_shows_every_operation_field_and_event() {
     }
 }
 
-/// The fields that a parser reads, by its own source.
+/// The fields that a parser reads, according to its source.
 fn fields_read(source: &str) -> BTreeSet<&str> {
     let reads = ["fields.required(\"", "fields.optional(\""].into_iter();
     let after = reads.flat_map(|call| source.split(call).skip(1));
@@ -210,9 +210,9 @@ fn fields_read(source: &str) -> BTreeSet<&str> {
 struct Documented {
     path: &'static str,
     source: &'static str,
-    /// With every reference followed.
+    /// With every reference replaced by what it names.
     schema: Value,
-    /// With every field.
+    /// The example with the most fields.
     example: Value,
 }
 
@@ -252,11 +252,11 @@ impl Documented {
         required.iter().any(|one| one == field)
     }
 
-    /// Sends the example with one field changed; tells what was wrong with it, if it was 400.
+    /// Sends the example with one field changed. Returns the refused fields if the answer is 400.
     async fn send(&self, gateway: &Gateway, field: &str, value: Option<Value>) -> Vec<String> {
         let mut body = self.example.clone();
         let fields = body.as_object_mut().expect("an object");
-        // Right in every currency.
+        // Valid in every currency.
         if fields.contains_key("amount") {
             fields.insert("amount".to_owned(), json!(40));
         }
@@ -374,7 +374,7 @@ async fn the_limit_of_keys_is_as_documented() {
     }
 }
 
-/// A text of that many characters, of the form that the schema wants.
+/// A text of that many characters, in the format that the schema requires.
 fn text_of(schema: &Value, characters: usize) -> String {
     let fill = |count: usize| "a".repeat(count);
     match schema["format"].as_str() {

@@ -1,4 +1,4 @@
-//! What must not be written down anywhere: keys, OTPs, whole phone numbers.
+//! What must never be logged or answered: keys, OTPs, whole phone numbers.
 
 use std::{
     io,
@@ -14,7 +14,7 @@ use crate::{
     services::{REFERENCE, charge, money},
 };
 
-/// Everything that this process has logged since it was first asked.
+/// Everything that this process has logged since the first `capture`.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -1,5 +1,5 @@
-//! The services behind the gateway, spoken for by their contracts alone: each call is recorded and
-//! answered as the test says.
+//! Stand-ins for the services behind the gateway, made from their contracts alone. Each call is
+//! recorded, and answered as the test says.
 
 use std::sync::{Arc, Mutex};
 
@@ -36,7 +36,7 @@ impl<Q: Clone, A: 'static> Call<Q, A> {
         call
     }
 
-    /// From now on answers so.
+    /// Answers like this from now on.
     pub fn answers(&self, answer: impl Fn(Q) -> Result<A, Status> + Send + Sync + 'static)
     where
         A: Send,
@@ -138,7 +138,7 @@ impl Services {
     }
 }
 
-/// One whose callbacks are signed, and one whose are not.
+/// One rail whose callbacks are signed, and one whose callbacks are not.
 pub fn rails() -> charges::ListRailsResponse {
     let rail = |name: &str, header: Option<&str>| charges::Rail {
         name: name.to_owned(),
@@ -164,7 +164,7 @@ pub fn merchant() -> merchants::Merchant {
     }
 }
 
-/// The session that sessions-svc would make of the request.
+/// The session that sessions-svc would create from the request.
 pub fn session(request: sessions::CreateSessionRequest) -> sessions::Session {
     sessions::Session {
         session_id: SESSION_ID.to_owned(),
@@ -212,11 +212,11 @@ pub fn money(minor_units: i64, currency: &str) -> Option<proto::money::Money> {
     })
 }
 
-/// The services as a gRPC server takes them.
+/// The services in the form that a gRPC server needs.
 #[derive(Clone)]
 pub struct Served(pub Arc<Services>);
 
-/// Serves a contract: the calls that tests answer, and those that are not the gateway's to make.
+/// Serves a contract: the calls that tests answer, and those that the gateway never makes.
 macro_rules! serve {
     ($contract:ident in $package:ident {
         $($answered:ident($request:ident) -> $answer:ident;)*

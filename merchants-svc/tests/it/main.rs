@@ -1,4 +1,4 @@
-//! merchants-svc through its gRPC door, on SQLite, or on PostgreSQL with `TEST_DATABASE_URL`.
+//! Tests merchants-svc over gRPC, on SQLite or, with `TEST_DATABASE_URL`, on PostgreSQL.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! payctl's words and refusals; what it does to a running service is tested with the stack.
+//! payctl's arguments and errors. What it does to running services is tested with the stack.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::{

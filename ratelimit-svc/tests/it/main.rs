@@ -1,5 +1,4 @@
-//! ratelimit-svc through its gRPC door, counting in its own table, or in the Redis that
-//! `TEST_REDIS_URL` names.
+//! Tests ratelimit-svc over gRPC, counting by itself or, with `TEST_REDIS_URL`, in that Redis.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::time::Duration;
@@ -32,7 +31,7 @@ async fn start(redis_url: Option<String>) -> Client {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let url_flag = redis_url.map(|url| format!("--redis-url={url}"));
-    // Patient: a machine that is busy with other tests is no outage.
+    // Long, because a machine that is busy with other tests is not an outage.
     let words = ["ratelimit-svc", "--redis-timeout=5s"].map(ToOwned::to_owned);
     let config = Config::parse_from(words.into_iter().chain(url_flag));
     let sockets = Sockets {
@@ -53,7 +52,7 @@ async fn check(client: &Client, merchant_id: &str, bucket: Bucket) -> CheckRespo
     client.clone().check(request).await.unwrap().into_inner()
 }
 
-/// Waits, where a window is about to end, for the next one: a count that spans two proves nothing.
+/// Waits for the next window if this one is about to end: a count that spans two proves nothing.
 async fn in_one_window(client: &Client) {
     let probe = Uuid::new_v4().to_string();
     while check(client, &probe, Bucket::ChargeStatus)
@@ -68,7 +67,7 @@ async fn in_one_window(client: &Client) {
 #[tokio::test]
 async fn exactly_the_limit_passes_whatever_the_concurrency_and_the_replica() {
     let shared = redis_url();
-    // Without Redis one replica is all that there may be.
+    // Without Redis there may be only one replica.
     let second = shared.is_some().then(|| start(shared.clone()));
     let mut replicas = vec![start(shared.clone()).await];
     if let Some(second) = second {
