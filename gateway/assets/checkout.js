@@ -1,10 +1,10 @@
-// What the page does by itself where it can. Everything works without it.
+// What the page does by itself if the browser allows it. Everything works without this script.
 const page = document.body.dataset;
 const find = (selector) => document.querySelector(selector);
 
 find('.errors')?.focus();
 
-// One form, one submit.
+// Each form is submitted only once.
 for (const form of document.forms) {
   form.addEventListener('submit', (event) => {
     if (form.dataset.sent) {
@@ -19,7 +19,7 @@ for (const form of document.forms) {
   });
 }
 
-// A page out of the browser's memory may no longer be true.
+// A page restored from the browser's memory may be out of date.
 addEventListener('pageshow', (event) => {
   if (event.persisted) location.reload();
 });
@@ -28,7 +28,7 @@ for (const details of document.querySelectorAll('[data-open-after]')) {
   setTimeout(() => { details.open = true; }, details.dataset.openAfter * 1000);
 }
 
-// The reference for whoever has to tell it to the shop.
+// Buttons that copy the reference, for payers who have to give it to the shop.
 for (const button of document.querySelectorAll('[data-copy]')) {
   if (!navigator.clipboard) continue;
   button.hidden = false;
@@ -38,7 +38,7 @@ for (const button of document.querySelectorAll('[data-copy]')) {
       await navigator.clipboard.writeText(button.dataset.copy);
       button.textContent = button.dataset.copied;
     } catch {
-      // Not allowed here. The reference stands above the button.
+      // Copying is not allowed here. The reference is shown above the button.
       button.hidden = true;
     }
   });
@@ -89,7 +89,8 @@ if (page.poll) {
     }
     timer = setTimeout(look, Math.max(wanted, pause * 2 ** Math.min(failures, 4)));
   };
-  // Whoever comes back, or is online again, sees the truth at once, also after the page has stopped.
+  // Payers who come back or are online again see the current state at once, even after the page has
+  // stopped polling.
   document.addEventListener('visibilitychange', look);
   addEventListener('online', look);
   timer = setTimeout(look, 3000);
