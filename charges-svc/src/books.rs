@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use chassis::{clock::Clock, money::Money};
+use chassis::{clock::Clock, error_chain::chain, money::Money};
 use db::{Db, Update};
 use uuid::Uuid;
 
@@ -150,7 +150,7 @@ impl Duty {
             ),
         };
         if let Err(error) = done {
-            tracing::warn!(error = &error as &dyn std::error::Error, "{otherwise}");
+            tracing::warn!(error = %chain(&error), "{otherwise}");
         }
     }
 }

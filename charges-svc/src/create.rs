@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use chassis::{failure::FailureReason, telemetry};
+use chassis::{error_chain::chain, failure::FailureReason, telemetry};
 use db::{Insert, Tx, Update};
 use tokio::time::timeout_at;
 
@@ -88,14 +88,13 @@ impl Creation {
             Ok(done) => return done,
             Err(late) => late.into(),
         };
-        let error = format!("{error:#}");
-        tracing::error!(error, "the charge is not written, or not certainly");
+        tracing::error!(error = %chain(error.as_ref()), "the charge is not written, or not certainly");
         self.call.forbid();
         match service.look_for(&self.charge, &self.key).await {
             Ok(None) => self.abandon(Error::NothingStarted).await.map(Some),
             Err(Error::Database(error)) => {
                 tracing::error!(
-                    error = &error as &dyn std::error::Error,
+                    error = %chain(&error),
                     "nobody knows whether the charge is written"
                 );
                 Err(Error::OutcomeUnknown)
@@ -113,7 +112,7 @@ impl Creation {
             Ok(Opened::Refused) => Error::NothingStarted,
             Err(status) => {
                 tracing::warn!(
-                    error = &status as &dyn std::error::Error,
+                    error = %chain(&status),
                     "sessions-svc does not take the charge"
                 );
                 Error::NothingStarted
@@ -156,7 +155,7 @@ impl Creation {
             Err(error) => {
                 // The reconciler will end it, because its reference stays unknown to the rail.
                 tracing::error!(
-                    error = &error as &dyn std::error::Error,
+                    error = %chain(&error),
                     "the charge is not given up yet"
                 );
                 Err(Error::OutcomeUnknown)
@@ -255,7 +254,7 @@ impl Service {
         for _ in 1..WRITE_TRIES {
             match self.try_write_request_outcome(charge, answer).await {
                 Err(Error::Database(error)) => {
-                    tracing::warn!(%error, "the rail's reply is not written yet")
+                    tracing::warn!(error = %chain(&error), "the rail's reply is not written yet")
                 }
                 done => return done,
             }

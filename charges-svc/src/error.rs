@@ -1,6 +1,7 @@
 //! What can go wrong here, and what callers see of it.
 
 use chassis::{
+    error_chain::chain,
     grpc::{self, Reason},
     ids::Reference,
     money::MoneyError,
@@ -134,12 +135,12 @@ impl From<Error> for Status {
             Error::AlreadyTakenBack => told(Code::FailedPrecondition, Reason::AlreadyTakenBack),
             Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
             Error::Illegal(_) | Error::Ledger(_) | Error::PostedBefore => {
-                tracing::error!(error = &error as &dyn std::error::Error, "the call failed");
+                tracing::error!(error = %chain(&error), "the call failed");
                 told(Code::Internal, Reason::Internal)
             }
             Error::Database(source) => {
                 tracing::error!(
-                    error = source as &dyn std::error::Error,
+                    error = %chain(source),
                     "the database failed"
                 );
                 if db::is_unavailable(source) {

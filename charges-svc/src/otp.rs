@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use chassis::{
+    error_chain::chain,
     failure::FailureReason,
     ids::{ChargeId, MerchantId, Reference},
     limits::{OTP_CHARACTERS_MAX, is_visible_ascii},
@@ -76,7 +77,7 @@ impl Submission {
         taken.await.map_err(|error| match error {
             Error::Database(error) => {
                 // It failed before its commit was attempted.
-                tracing::error!(%error, "the charge is not taken for the code");
+                tracing::error!(error = %chain(&error), "the charge is not taken for the code");
                 Error::NothingStarted
             }
             error => error,
@@ -109,7 +110,7 @@ impl Service {
         let mut taken = change.charge.clone();
         taken.claim = store::charges::claim(&mut tx, id, lease).await?;
         if let Err(error) = tx.commit().await {
-            tracing::error!(%error, "nobody knows whether the charge is taken for the code");
+            tracing::error!(error = %chain(&error), "nobody knows whether the charge is taken for the code");
             return Err(self.give_back(&taken).await);
         }
         self.announce(&change);
@@ -124,7 +125,7 @@ impl Service {
             Err(error) => {
                 // The reconciler will find that the rail is still waiting.
                 tracing::error!(
-                    error = &error as &dyn std::error::Error,
+                    error = %chain(&error),
                     "the code's try is not given back"
                 );
                 Error::OutcomeUnknown

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use chassis::ids::ChargeId;
+use chassis::{error_chain::chain, ids::ChargeId};
 use db::Tx;
 use tokio::{
     sync::oneshot,
@@ -98,7 +98,7 @@ impl RailCall {
 pub fn told_after(written: Result<Told>, sent: Charge) -> Result<Told> {
     written.or_else(|error| {
         tracing::error!(
-            error = &error as &dyn std::error::Error,
+            error = %chain(&error),
             "the rail's reply is not written"
         );
         Ok(Told::unanswered(sent.try_into()?))
@@ -113,7 +113,7 @@ impl Service {
             Ok(charge) => Told::from_record(charge),
             Err(error) => {
                 tracing::error!(
-                    error = &error as &dyn std::error::Error,
+                    error = %chain(&error),
                     "the record cannot be read"
                 );
                 Told::unanswered(called)

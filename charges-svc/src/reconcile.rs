@@ -11,7 +11,9 @@
 use std::{future::Future, sync::Arc};
 
 use anyhow::Context as _;
-use chassis::{clock::Timestamp, ids::CaseId, money::Money, provider::Provider, telemetry};
+use chassis::{
+    clock::Timestamp, error_chain::chain, ids::CaseId, money::Money, provider::Provider, telemetry,
+};
 use db::{
     Tx,
     work::{Running, Work},
@@ -107,7 +109,7 @@ fn asking(service: &Arc<Service>, charge: Charge) -> impl Future<Output = ()> + 
     let asking = async move {
         if let Err(error) = service.ask(&charge).await {
             tracing::error!(
-                error = format!("{error:#}"),
+                error = %chain(error.as_ref()),
                 "the charge waits for its lease"
             );
         }

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use chassis::clock::Clock;
+use chassis::{clock::Clock, error_chain::chain};
 use db::{Tx, Update};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -57,7 +57,7 @@ impl Service {
             Ok(Opened::Refused) => false,
             Err(status) => {
                 tracing::warn!(
-                    error = &status as &dyn std::error::Error,
+                    error = %chain(&status),
                     "sessions-svc does not take the charge again"
                 );
                 false

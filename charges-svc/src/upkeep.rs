@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use chassis::clock::Timestamp;
+use chassis::{clock::Timestamp, error_chain::chain};
 use db::work::{Running, Work};
 
 use crate::{
@@ -93,8 +93,7 @@ fn show_counters() {
 
 fn log(measured: Result<()>, what: &'static str) {
     if let Err(error) = measured {
-        let error = &error as &dyn std::error::Error;
-        tracing::warn!(error, what, "what is waiting cannot be read");
+        tracing::warn!(error = %chain(&error), what, "what is waiting cannot be read");
     }
 }
 

@@ -37,6 +37,7 @@ use self::{
     write_deadline::WriteDeadline,
 };
 use crate::{
+    error_chain::chain,
     shutdown::{Shutdown, Tasks},
     tls,
 };
@@ -132,7 +133,7 @@ pub async fn serve(
     let idle = Arc::new(IdleConnections::new(limits.waiting_per_address_max));
     while let Some((stream, peer, place)) = accept(&listener, &places, &idle, &shutdown).await {
         if let Err(error) = prepare(&stream) {
-            tracing::debug!(%error, "the client has gone");
+            tracing::debug!(error = %chain(&error), "the client has gone");
             continue;
         }
         let connection = Arc::new(idle.add((limits.counted_as)(peer.ip())));
@@ -176,7 +177,7 @@ async fn accept(
                 return Some((stream, peer, place));
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection was not accepted");
+                tracing::warn!(error = %chain(&error), "a connection was not accepted");
                 // The system may have no socket left.
                 idle.evict_oldest();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -241,7 +242,7 @@ async fn serve_connection(
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
+        tracing::debug!(error = %chain(&error), "a connection ended early");
     }
 }
 

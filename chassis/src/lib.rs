@@ -7,6 +7,7 @@ pub mod api_key;
 pub mod clock;
 pub mod closed_list;
 pub mod config;
+pub mod error_chain;
 pub mod failure;
 pub mod fixed_window;
 pub mod grpc;

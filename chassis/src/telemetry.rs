@@ -25,7 +25,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use crate::{config::Telemetry, metrics};
+use crate::{config::Telemetry, error_chain::chain, metrics};
 
 /// Our own crates. All others are libraries.
 const OURS: [&str; 12] = [
@@ -141,7 +141,7 @@ pub fn set_parent(span: &Span, traceparent: Option<&str>) {
     };
     let parent = TraceContextPropagator::new().extract(&Traceparent(traceparent));
     if let Err(error) = span.set_parent(parent) {
-        tracing::trace!(%error, "spans are not exported");
+        tracing::trace!(error = %chain(&error), "spans are not exported");
     }
 }
 

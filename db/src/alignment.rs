@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use chassis::{
     clock::{Clock, Look},
+    error_chain::chain,
     shutdown::{Shutdown, Tasks},
 };
 use sqlx::PgPool;
@@ -65,7 +66,7 @@ pub(crate) async fn align(
                     }
                 }
                 if let Err(error) = look(&pool, &clock).await {
-                    tracing::debug!(%error, "the store's clock cannot be looked at");
+                    tracing::debug!(error = %chain(&error), "the store's clock cannot be looked at");
                 }
             }
         };

@@ -7,8 +7,8 @@
 
 use std::{future::Future, io, ops, time::Duration};
 
-use chassis::closed_list::count_unknown;
 use chassis::shutdown::Tasks;
+use chassis::{closed_list::count_unknown, error_chain::chain};
 use sqlx::{
     Arguments, Encode, FromRow, PgConnection, Postgres, Sqlite, SqliteConnection, Type,
     error::BoxDynError,
@@ -217,7 +217,7 @@ impl Drop for Tx {
         self.tasks.spawn(async move {
             if let Err(error) = conn.control("rollback").await {
                 // On SQLite also if `begin` never ran or `commit` succeeded.
-                tracing::debug!(%error, "there was nothing to roll back");
+                tracing::debug!(error = %chain(&error), "there was nothing to roll back");
             }
         });
     }

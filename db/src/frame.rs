@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use chassis::{
     clock::{Clock, Worker},
     config::{self, Database, Listen, Mode, Settings, Tls},
+    error_chain::chain,
     grpc::{self, Serving, Sockets},
     http::DRAIN_MAX,
     shutdown::{Shutdown, Tasks},
@@ -106,7 +107,7 @@ impl Frame {
         let ended = async {
             while let Some(ended) = self.works.join_next().await {
                 if let Err(error) = ended {
-                    tracing::error!(%error, "a work panicked");
+                    tracing::error!(error = %chain(&error), "a work panicked");
                 }
             }
         };

@@ -7,6 +7,7 @@ use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use chassis::{
     clock::{Alarm, Clock, Term, Timestamp, Worker},
+    error_chain::chain,
     shutdown::Tasks,
     telemetry,
 };
@@ -79,7 +80,7 @@ impl Relay {
         let relay = self.clone();
         self.tasks.spawn(async move {
             let relayed = relay.claim_and_hand_on(id).await.unwrap_or_else(|error| {
-                tracing::warn!(%error, "the row cannot be claimed and is left to the loop");
+                tracing::warn!(error = %chain(&error), "the row cannot be claimed and is left to the loop");
                 false
             });
             if !relayed {
@@ -126,7 +127,7 @@ impl Relay {
 
     async fn end(&self, row: Row, handled: &anyhow::Result<()>) {
         let due = handled.as_ref().err().map(|error| {
-            tracing::warn!(error = format!("{error:#}"), "not relayed, will try again");
+            tracing::warn!(error = %chain(error.as_ref()), "not relayed, will try again");
             self.clock.now() + outbox::backoff(row.attempts)
         });
         let record = |set| self.record(set);
@@ -139,7 +140,9 @@ impl Relay {
                 tracing::info!("a lease ran out and somebody else has the row");
             }
             Ok(_) => {}
-            Err(error) => tracing::warn!(%error, "not recorded, the rows wait for their leases"),
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "not recorded, the rows wait for their leases")
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use anyhow::{Context as _, bail};
 use chassis::{
     clock::Clock,
     config::{Database, Mode, Refusals, Refused},
+    error_chain::chain,
     shutdown::Shutdown,
 };
 use sqlx::{
@@ -243,7 +244,9 @@ async fn wait_for(pool: &PgPool, wanted: &[Migration]) -> anyhow::Result<()> {
                     "waiting until `migrate` has applied this migration"
                 ),
                 Err(error @ Error::Migrate(_)) => return Err(error),
-                Err(error) => tracing::warn!(%error, "waiting until `migrate` has run"),
+                Err(error) => {
+                    tracing::warn!(error = %chain(&error), "waiting until `migrate` has run")
+                }
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }

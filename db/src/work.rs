@@ -14,6 +14,7 @@ use std::{
 
 use chassis::{
     clock::{Activity, Clock, Timestamp, Worker},
+    error_chain::chain,
     http::DRAIN_MAX,
     shutdown::Shutdown,
 };
@@ -66,8 +67,7 @@ async fn look(work: &mut impl Work, running: &mut Running) -> Option<Timestamp> 
     match looked.await {
         Ok(Ok(due)) => due,
         Ok(Err(error)) => {
-            let error = format!("{error:#}");
-            tracing::warn!(work = name, error, "what is due is not started");
+            tracing::warn!(work = name, error = %chain(error.as_ref()), "what is due is not started");
             None
         }
         Err(_) => {
@@ -112,7 +112,7 @@ impl Running {
         };
         if let Err(error) = ended {
             let work = self.work;
-            tracing::error!(work, %error, "a task panicked, what it held waits for its lease");
+            tracing::error!(work, error = %chain(&error), "a task panicked, what it held waits for its lease");
         }
         self.activities.remove(&id);
     }

@@ -31,7 +31,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use chassis::{clock::Clock, ids::SessionId};
+use chassis::{clock::Clock, error_chain::chain, ids::SessionId};
 use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{
@@ -194,7 +194,7 @@ fn or_refusal(visitor: &Visitor, answered: Result<Response, Error>) -> Response 
 
 fn report(error: &Error) {
     if let Error::Internal(source) = error {
-        tracing::error!(error = &**source as &dyn std::error::Error, "a page failed");
+        tracing::error!(error = %chain(&**source), "a page failed");
     }
 }
 

@@ -4,7 +4,7 @@
 //! A limit protects us and promises nothing to anyone. So if ratelimit-svc does not answer at once,
 //! the request passes and a metric counts it.
 
-use chassis::{grpc::Channel, ids::MerchantId};
+use chassis::{error_chain::chain, grpc::Channel, ids::MerchantId};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proto::ratelimit::{
     self as contract, CheckRequest, CheckResponse, rate_limits_client::RateLimitsClient,
@@ -59,7 +59,7 @@ pub async fn check(
     let answer = rate_limits.check(request).await;
     let counted = answer.inspect_err(|error| {
         metrics::counter!("gateway_rate_limit_unchecked_total").increment(1);
-        tracing::debug!(%error, "rate limit not checked");
+        tracing::debug!(error = %chain(error), "rate limit not checked");
     });
     Quota {
         bucket,

@@ -1,6 +1,9 @@
 //! What can go wrong, and what callers are told.
 
-use chassis::grpc::{self, Reason};
+use chassis::{
+    error_chain::chain,
+    grpc::{self, Reason},
+};
 use tonic::{Code, Status};
 
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +37,7 @@ impl From<Error> for Status {
             Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
             Error::Database(source) => {
                 tracing::error!(
-                    error = &source as &dyn std::error::Error,
+                    error = %chain(&source),
                     "the database failed"
                 );
                 let unavailable = db::is_unavailable(&source);

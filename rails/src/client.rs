@@ -6,7 +6,10 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use chassis::http::{ReadError, client_builder, read_body};
+use chassis::{
+    error_chain::chain,
+    http::{ReadError, client_builder, read_body},
+};
 use reqwest::{
     Client, Method, RequestBuilder, Response, StatusCode, Url,
     header::{CONTENT_TYPE, HeaderValue},
@@ -136,7 +139,7 @@ fn not_sent_or_lost(error: reqwest::Error) -> SendError {
     };
     let error: anyhow::Error = error.into();
     tracing::warn!(
-        error = format!("{error:#}"),
+        error = %chain(error.as_ref()),
         ?class,
         "no reply from the rail"
     );

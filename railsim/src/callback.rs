@@ -4,6 +4,7 @@
 //! the payment.
 
 use anyhow::Context as _;
+use chassis::error_chain::chain;
 use http::{Method, StatusCode, header};
 
 use crate::{
@@ -33,7 +34,7 @@ impl CallbackSender {
         match self.status(payment).await {
             Ok(status) => status == StatusCode::OK,
             Err(error) => {
-                tracing::warn!(error = format!("{error:#}"), "a callback failed");
+                tracing::warn!(error = %chain(error.as_ref()), "a callback failed");
                 false
             }
         }

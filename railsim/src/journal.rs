@@ -4,6 +4,7 @@
 //! at the same time share one sync. A last line that a crash tore is cut off at the next start;
 //! nobody was told of it.
 
+use chassis::error_chain::chain;
 use std::{
     fs::{File, OpenOptions},
     io::{Read as _, Write as _},
@@ -134,7 +135,7 @@ fn write_lines(mut file: File, lines: &mpsc::Receiver<Vec<u8>>, written: &watch:
         }
         if let Err(error) = file.write_all(&batch).and_then(|()| file.sync_data()) {
             tracing::error!(
-                error = &error as &dyn std::error::Error,
+                error = %chain(&error),
                 "the journal is lost"
             );
             return;

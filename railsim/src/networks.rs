@@ -6,6 +6,7 @@
 
 use chassis::{
     clock::{Clock, Timestamp, Worker},
+    error_chain::chain,
     shutdown::{Shutdown, Tasks},
 };
 use std::sync::Arc;
@@ -160,7 +161,7 @@ impl Networks {
             if payment.request.rail == Rail::Paystack
                 && let Err(error) = networks.end_callback(&payment, answered).await
             {
-                tracing::error!(%error, "a callback's outcome is not kept");
+                tracing::error!(error = %chain(&error), "a callback's outcome is not kept");
             }
             drop(activity);
         });

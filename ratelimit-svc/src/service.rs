@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use chassis::{
     clock::Clock,
+    error_chain::chain,
     fixed_window::{Decision, FixedWindow},
 };
 
@@ -78,7 +79,7 @@ impl Service {
                 metrics::counter!("ratelimit_fallbacks_total").increment(1);
                 if !matches!(error, Error::Resting) {
                     tracing::warn!(
-                        error = &error as &dyn std::error::Error,
+                        error = %chain(&error),
                         "counting in this process until Redis answers"
                     );
                 }

@@ -1,6 +1,9 @@
 //! What can go wrong here, and what callers are told.
 
-use chassis::grpc::{self, Reason};
+use chassis::{
+    error_chain::chain,
+    grpc::{self, Reason},
+};
 use tonic::{Code, Status};
 
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +44,7 @@ impl From<Error> for Status {
             Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
             Error::Database(source) => {
                 tracing::error!(
-                    error = &source as &dyn std::error::Error,
+                    error = %chain(&source),
                     "the database failed"
                 );
                 let code = if db::is_unavailable(&source) {

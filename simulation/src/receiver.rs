@@ -17,7 +17,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::post,
 };
-use chassis::shutdown::Tasks;
+use chassis::{error_chain::chain, shutdown::Tasks};
 use tokio::net::TcpListener;
 
 use crate::{
@@ -84,7 +84,7 @@ impl Receiver {
             .with_state(receiver.clone());
         tasks.spawn(async move {
             if let Err(error) = axum::serve(listener, router).await {
-                tracing::error!(%error, "the receiver ended");
+                tracing::error!(error = %chain(&error), "the receiver ended");
             }
         });
         Ok(receiver)

@@ -6,6 +6,7 @@ use std::{net::SocketAddr, sync::mpsc, thread, time::Duration};
 use anyhow::Context as _;
 use chassis::{
     clock::{Clock, Timestamp},
+    error_chain::chain,
     shutdown::Shutdown,
 };
 use tokio::{
@@ -79,7 +80,7 @@ impl Replica {
             let ended = run(start, begun, orders, serve);
             if let Err(error) = &ended {
                 tracing::warn!(
-                    error = format!("{error:#}"),
+                    error = %chain(error.as_ref()),
                     place,
                     "a replica ended by itself"
                 );

@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use chassis::clock::Clock;
+use chassis::{clock::Clock, error_chain::chain};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -36,7 +36,7 @@ async fn advance(State(clock): State<Clock>, Json(step): Json<Advance>) -> Respo
         Ok(now) => Json(json!({ "now": now.to_string() })).into_response(),
         Err(error) => {
             tracing::error!(
-                error = &error as &dyn std::error::Error,
+                error = %chain(&error),
                 "the clock did not move"
             );
             let error = json!({ "error": error.to_string() });

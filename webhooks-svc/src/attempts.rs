@@ -8,6 +8,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 use chassis::{
     clock::{Clock, Term, Timestamp},
+    error_chain::chain,
     telemetry,
 };
 use db::{
@@ -143,7 +144,7 @@ impl Attempts {
         let secrets = match endpoint.signing_secrets(&self.keyring, self.clock.now()) {
             Ok(secrets) => secrets,
             Err(error) => {
-                tracing::error!(%error, "a delivery cannot be signed");
+                tracing::error!(error = %chain(&error), "a delivery cannot be signed");
                 return send::failed("not sent: it could not be signed".to_owned());
             }
         };
@@ -163,11 +164,11 @@ impl Attempts {
             match self.end(attempt, outcome).await {
                 Ok(()) => return,
                 Err(error) if !term.is_over(&self.clock) => {
-                    tracing::warn!(%error, "an attempt is not recorded yet");
+                    tracing::warn!(error = %chain(&error), "an attempt is not recorded yet");
                     tokio::time::sleep(RECORD_AGAIN).await;
                 }
                 Err(error) => {
-                    tracing::error!(%error, "an attempt was not recorded, it counts as interrupted");
+                    tracing::error!(error = %chain(&error), "an attempt was not recorded, it counts as interrupted");
                     return;
                 }
             }

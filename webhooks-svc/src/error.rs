@@ -1,6 +1,9 @@
 //! What can go wrong here, and what callers are told.
 
-use chassis::grpc::{self, Reason};
+use chassis::{
+    error_chain::chain,
+    grpc::{self, Reason},
+};
 use tonic::{Code, Status};
 
 use crate::secret::SecretError;
@@ -39,7 +42,7 @@ impl From<Error> for Status {
             }
             Error::Database(source) => {
                 tracing::error!(
-                    error = &source as &dyn std::error::Error,
+                    error = %chain(&source),
                     "the database failed"
                 );
                 let unavailable = db::is_unavailable(&source);

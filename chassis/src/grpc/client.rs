@@ -41,6 +41,7 @@ use tower::ServiceExt as _;
 use super::deadline;
 use crate::{
     config::{Refusals, Tls},
+    error_chain::chain,
     shutdown::spawn_detached,
     telemetry,
 };
@@ -347,7 +348,7 @@ impl Names {
                 }
                 Err(error) => {
                     if !failed {
-                        tracing::warn!(host = self.host, %error, "the name cannot be looked up");
+                        tracing::warn!(host = self.host, error = %chain(error.as_ref()), "the name cannot be looked up");
                     }
                     failed = true;
                     // The last known addresses are better than none.

@@ -4,6 +4,7 @@
 //! secret to reveal here: the pages use no cookie, so nobody can make a visitor's browser load what
 //! only that visitor may see, and whoever has a page's address may read all of it.
 
+use chassis::error_chain::chain;
 use std::convert::Infallible;
 
 use axum::{
@@ -51,7 +52,7 @@ where
     match body::to_bytes(Body::new(body), usize::MAX).await {
         Ok(body) => Response::from_parts(parts, Body::from(body)),
         Err(error) => {
-            tracing::error!(%error, "a page cannot be encoded");
+            tracing::error!(error = %chain(&error), "a page cannot be encoded");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }

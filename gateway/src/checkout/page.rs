@@ -3,7 +3,7 @@
 
 use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
-use chassis::money::Money;
+use chassis::{error_chain::chain, money::Money};
 use http::StatusCode;
 
 use super::{assets, return_link::Back, text::Text, visitor::Visitor};
@@ -172,7 +172,7 @@ pub fn respond(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
         Ok(html) => (status, Html(html)).into_response(),
         Err(error) => {
-            tracing::error!(%error, "a page cannot be made");
+            tracing::error!(error = %chain(&error), "a page cannot be made");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }

@@ -1,6 +1,7 @@
 //! Kills replicas and brings them back: at a given time, or at exactly the n-th message that they
 //! send to a database, a service or a rail, before or after it takes effect.
 
+use chassis::error_chain::chain;
 use futures::future::join_all;
 use tokio::sync::oneshot;
 
@@ -50,11 +51,11 @@ pub async fn mend(stage: Stage) {
             .sleep(choices.between(SECOND, 10 * SECOND))
             .await;
         if let Err(error) = stage.world.crash(place).await {
-            tracing::info!(error = format!("{error:#}"), "a replica is started again");
+            tracing::info!(error = %chain(error.as_ref()), "a replica is started again");
         }
         if let Err(error) = stage.world.start_replica(place).await {
             tracing::error!(
-                error = format!("{error:#}"),
+                error = %chain(error.as_ref()),
                 "a replica does not start again"
             );
         }
@@ -141,13 +142,13 @@ async fn die(stage: Stage, place: usize) {
             .await;
         wait_for_the_moment(&stage, place, &mut choices).await;
         if let Err(error) = stage.world.crash(place).await {
-            tracing::error!(error = format!("{error:#}"), "a replica had ended before");
+            tracing::error!(error = %chain(error.as_ref()), "a replica had ended before");
         }
         let away = choices.weighted(&[(40, SECOND), (40, 40 * SECOND), (20, 3 * MINUTE)]);
         stage.world.time.sleep(choices.between(50, away)).await;
         if let Err(error) = stage.world.start_replica(place).await {
             tracing::error!(
-                error = format!("{error:#}"),
+                error = %chain(error.as_ref()),
                 "a replica does not start again"
             );
         }

@@ -17,6 +17,7 @@ use axum::{
 };
 use chassis::{
     clock::Clock,
+    error_chain::chain,
     http,
     shutdown::{Shutdown, Tasks},
 };
@@ -67,7 +68,7 @@ impl Receiver {
         let served = http::serve(router, listener, http::Limits::default(), shutdown.clone());
         Tasks::new().spawn(async {
             if let Err(error) = served.await {
-                tracing::error!(error = format!("{error:#}"), "the receiver failed");
+                tracing::error!(error = %chain(error.as_ref()), "the receiver failed");
             }
         });
         Ok(Self {
