@@ -1,4 +1,4 @@
-//! How sessions-svc is started.
+//! The settings of sessions-svc.
 
 use std::time::Duration;
 
@@ -47,8 +47,8 @@ pub struct Config {
     pub telemetry: Telemetry,
 }
 
-/// What a lease must leave for reading an event and recording that it was told. One that ends
-/// before lets another process tell the same at the same time.
+/// The time that a lease must leave for reading an event and recording that it was sent. If it
+/// ends earlier, another process may send the same event at the same time.
 const RECORDING_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, Subcommand)]

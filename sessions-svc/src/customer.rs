@@ -1,10 +1,10 @@
-//! What a payer and a customer are, and how one is recognised as the other. No I/O.
+//! Payers and customers, and how a payer is recognised as a customer. No I/O.
 //!
 //! Rules of the directory (spec §2.4):
 //! - A payer is the customer with the same phone, else the one with the same e-mail (whatever its
-//!   case), else a new one. A name alone recognises nobody and adds nobody.
+//!   case), else a new one. A name alone neither matches nor adds a customer.
 //! - A missing phone or e-mail of a recognised customer is filled in, unless another customer has
-//!   it. One that is there is never replaced, so two customers never become one.
+//!   it. An existing one is never replaced, so two customers are never merged.
 //! - The name is the last one that the merchant gave.
 
 use chassis::{
@@ -14,7 +14,7 @@ use chassis::{
 };
 use sqlx::FromRow;
 
-/// Who pays, as far as the merchant said.
+/// Who pays, as far as is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, FromRow)]
 pub struct Payer {
     #[sqlx(rename = "payer_phone")]
@@ -26,7 +26,7 @@ pub struct Payer {
 }
 
 impl Payer {
-    /// What is known here, and from `other` what is not.
+    /// What is known here, completed from `other`.
     pub fn or(self, other: Self) -> Self {
         Self {
             phone: self.phone.or(other.phone),
@@ -35,12 +35,12 @@ impl Payer {
         }
     }
 
-    /// A phone or an e-mail is there, by which it can be recognised.
+    /// Whether there is a phone or an e-mail to recognise the payer by.
     pub fn is_identified(&self) -> bool {
         self.phone.is_some() || self.email.is_some()
     }
 
-    /// What an e-mail address is recognised by.
+    /// The form that an e-mail address is recognised by: lower case.
     pub fn email_key(&self) -> Option<String> {
         self.email.as_deref().map(str::to_lowercase)
     }
@@ -58,13 +58,13 @@ pub struct Customer {
     pub created_at: Timestamp,
     /// When the latest of its charges settled.
     pub last_payment_at: Option<Timestamp>,
-    /// Charges of it that settled.
+    /// How many of its charges settled.
     pub payments_count: i64,
     /// `last_payment_at`, or 1970 before the first payment.
     pub listed_at: Timestamp,
 }
 
-/// The customers with a payer's phone and with its e-mail; they may be one.
+/// The customers with a payer's phone and with its e-mail; they may be the same.
 #[derive(Clone, Debug, Default)]
 pub struct Matches {
     pub by_phone: Option<Customer>,
@@ -72,7 +72,7 @@ pub struct Matches {
 }
 
 impl Matches {
-    /// The customer that the payer is, with what the payer adds to it.
+    /// The customer that the payer is recognised as, completed with what the payer adds.
     pub fn recognise(&self, payer: &Payer) -> Option<Customer> {
         let mut customer = self.by_phone.as_ref().or(self.by_email.as_ref())?.clone();
         if self.by_phone.is_none() && customer.phone.is_none() {
@@ -88,7 +88,7 @@ impl Matches {
         Some(customer)
     }
 
-    /// The customer as it is recorded.
+    /// The same customer, as it is recorded.
     pub fn recorded(&self) -> Option<&Customer> {
         self.by_phone.as_ref().or(self.by_email.as_ref())
     }

@@ -1,6 +1,7 @@
-//! The customer directory: who a payer is, added where it is new. Rules: `customer.rs`.
+//! The customer directory: finds the customer that a payer is, or adds one. The rules are in
+//! `customer.rs`.
 //!
-//! Runs inside the transaction of whatever made the payer known.
+//! Runs inside the transaction that made the payer known.
 
 use chassis::{
     clock::Timestamp,
@@ -13,10 +14,11 @@ use crate::{
     store::customers,
 };
 
-/// Before the first payment, in the order of the list.
+/// `listed_at` before the first payment, in Unix milliseconds.
 const NEVER: i64 = 0;
 
-/// The payer's entry, added or completed where need be. `None`: nothing to recognise it by.
+/// Returns the payer's entry, adding or completing it if need be. `None`: there is nothing to
+/// recognise the payer by.
 pub async fn identify(
     tx: &mut Tx,
     merchant: MerchantId,
@@ -31,7 +33,7 @@ pub async fn identify(
         return Ok(Some(known));
     }
     customers::lock_directory(tx, merchant).await?;
-    // Once more: somebody may have added the same payer before the lock was ours.
+    // Again: somebody may have added the same payer before this had the lock.
     let matches = customers::find_matches(tx, merchant, payer).await?;
     match matches.recognise(payer) {
         Some(customer) => {
@@ -67,7 +69,7 @@ async fn add(
             payments_count: 0,
             listed_at: Timestamp::from_unix_millis(NEVER).expect("1970 is a time"),
         };
-        // Another customer may have the id: it has 50 random bits.
+        // Another customer may have this id, which has only 50 random bits.
         if customers::insert(tx, &customer).await? == Insert::Inserted {
             return Ok(customer.customer_id);
         }

@@ -1,7 +1,7 @@
 //! Tells webhooks-svc that a session ended unpaid: payment.failed with SESSION_EXPIRED.
 //!
-//! The event's id and time were fixed when the session expired, and webhooks-svc takes an id once,
-//! so however often this runs, the merchant is told of one event.
+//! The event's id and time were fixed when the session expired, and webhooks-svc accepts each id
+//! once, so there is one event however often this runs.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{
 /// Longest wait for webhooks-svc to take an event.
 pub const PUBLISH_MAX: Duration = Duration::from_secs(5);
 
-/// Hands one row of the outbox on.
+/// Publishes the event of one outbox row.
 pub async fn publish(db: Db, webhooks: Channel, row: Row) -> anyhow::Result<()> {
     let id: SessionId = row.subject.parse().context("the subject is no session")?;
     let event_id = row.event_id.context("an expiry has an event")?;
@@ -40,7 +40,7 @@ pub async fn publish(db: Db, webhooks: Channel, row: Row) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// As it was when the session expired, whatever arrived since.
+/// The payment as it was when the session expired, whatever has arrived since.
 fn payment(session: &Session) -> Payment {
     Payment {
         tx_id_display: None,

@@ -4,7 +4,7 @@ use db::idempotency;
 
 use crate::session::NewSession;
 
-/// Over the parsed values. How a request was spelled does not matter.
+/// The fingerprint of the parsed values, however the request was spelled.
 pub fn fingerprint(new: &NewSession) -> String {
     let amount = new.amount.minor_units().to_string();
     idempotency::fingerprint([
@@ -82,7 +82,7 @@ mod tests {
         prints.sort();
         prints.dedup();
         assert_eq!(prints.len(), all.len());
-        // As in the databases of every version so far.
+        // As every version so far has stored it.
         let stored = "518bc387ed4bb58d931a2dab73b80d59939abe6e730f07edd17ee766b201c7ca";
         assert_eq!(fingerprint(&new()), stored);
     }

@@ -1,4 +1,4 @@
-//! Domain to proto, and the calls; `grpc/parse.rs` is the way in.
+//! The calls, and domain to proto; `grpc/parse.rs` converts the other way.
 
 mod parse;
 
@@ -71,7 +71,7 @@ impl Sessions for Service {
         request: Request<ListCustomersRequest>,
     ) -> Result<Response<ListCustomersResponse>, Status> {
         let (merchant, place, page_size) = parse::wanted_customers(request.get_ref())?;
-        // One more than wanted tells whether there is another page.
+        // One more than requested tells whether there is another page.
         let mut customers = self.list_customers(merchant, &place, page_size + 1).await?;
         let has_more = customers.len() > page_size as usize;
         customers.truncate(page_size as usize);

@@ -3,10 +3,10 @@
 //! Owns the database `sessions`. Promises:
 //! - One idempotency key creates one session.
 //! - A session has one charge in flight at most, and none once it has ended.
-//! - What is shown of a charge never goes back to what was known before; money that has settled is
-//!   never unsettled.
-//! - A session that ends unpaid is told of with one event, once. A charge in flight is waited for.
-//! - A payment counts once for its customer; two customers never become one.
+//! - What is shown of a charge never goes back to an older state; a settled charge stays settled.
+//! - A session that ends unpaid gets exactly one event. It does not expire while a charge is in
+//!   flight.
+//! - A payment counts once for its customer; two customers are never merged.
 
 pub mod config;
 mod customer;
@@ -37,7 +37,7 @@ use expiry_event::PUBLISH_MAX;
 use service::Service;
 use sweeper::{Sweeper, Wake};
 
-/// What `migrate` applies, and serving needs.
+/// The schema that `migrate` applies and serving needs.
 pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
     release_leases: &[outbox::RELEASE_LEASES],

@@ -1,4 +1,4 @@
-//! The reports that charges-svc makes of its charges, and what they are answered with. No I/O.
+//! The reports that charges-svc makes about its charges, and their answers. No I/O.
 
 use chassis::{
     ids::{MerchantId, SessionId},
@@ -11,23 +11,23 @@ use crate::{
     transaction::Transaction,
 };
 
-/// What charges-svc reports of one charge.
+/// What charges-svc reports about one charge.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub merchant_id: MerchantId,
     pub session_id: SessionId,
     /// Number of the charge within its session, from 1.
     pub charge_number: u32,
-    /// Higher at each change of the charge.
+    /// Higher with each change of the charge.
     pub version: u32,
     pub step: Step,
-    /// What to create for a direct charge.
+    /// The session to create for a direct charge.
     pub direct: Option<DirectSession>,
 }
 
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Nothing is sent to a rail before this was accepted.
+    /// The charge is about to start. Nothing is sent to a rail before this has been accepted.
     Open {
         transaction: Transaction,
         amount: Money,
@@ -43,7 +43,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// For metrics.
+    /// The step's name in metrics.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Open { .. } => "open",
@@ -53,7 +53,7 @@ impl Step {
     }
 }
 
-/// What a report is answered with.
+/// The answer to a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
     pub outcome: Outcome,
@@ -64,6 +64,6 @@ pub struct Recorded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Recorded,
-    /// Only for an Open; nothing was changed.
+    /// Only for an Open. Nothing was changed.
     Refused,
 }

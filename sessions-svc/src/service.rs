@@ -29,12 +29,13 @@ pub struct Service {
     pub clock: Clock,
     /// From a session's creation to its expiry.
     pub session_lifetime: Duration,
-    /// Tells the sweeper of what will be due.
+    /// Tells the sweeper when something will be due.
     pub wake: Wake,
 }
 
 impl Service {
-    /// Creates a session, or returns the one that this key created. True: it was replayed.
+    /// Creates a session, or returns the one that this key created. The flag says whether it was
+    /// replayed.
     pub async fn create_session(
         &self,
         new: NewSession,
@@ -64,7 +65,7 @@ impl Service {
             if let Some(session) = self.replay(&key).await? {
                 return Ok((session, true));
             }
-            // The key was let go between the two.
+            // The key was forgotten between the two.
         }
     }
 
@@ -90,7 +91,7 @@ impl Service {
         match taking.insert().await {
             Ok(Insert::Inserted) => {}
             Ok(Insert::AlreadyThere) => return Ok(None),
-            // It waited for the transaction that takes the key now, in vain.
+            // It waited in vain for the transaction that is taking the key.
             Err(error) if db::is_retryable(&error) => return Err(Error::IdempotencyInProgress),
             Err(error) => return Err(error.into()),
         }
@@ -119,7 +120,7 @@ impl Service {
         }))
     }
 
-    /// `merchant` is `None` where the id itself is the right to see it (the checkout).
+    /// `merchant` is `None` if the id itself is the right to see the session (the checkout).
     pub async fn get_session(
         &self,
         id: SessionId,
@@ -153,7 +154,7 @@ impl Service {
         let found = store::lock_session(&mut tx, report.session_id).await?;
         let session = match (found, &report.step, &report.direct) {
             (Some(session), _, _) => session,
-            // The tombstone stays, against an Open that is on its way.
+            // Keeps the tombstone, so that an Open that is still on its way is refused.
             (None, Step::Withdraw, _) => {
                 tx.commit().await?;
                 return Ok(recorded(None));
@@ -177,8 +178,8 @@ impl Service {
         Ok(recorded(status))
     }
 
-    /// Answers a report that brings nothing new. An Open is accepted only for the very charge that
-    /// holds its number, and not for one that was withdrawn: a rail might be called on its word.
+    /// Answers a report that brings nothing new. An Open is accepted only if its own charge holds
+    /// the number and was not withdrawn, because the rail may be called once it is accepted.
     async fn already_recorded(
         &self,
         tx: &mut Tx,
@@ -204,7 +205,7 @@ impl Service {
         })
     }
 
-    /// Creates the session that a direct charge brings with it.
+    /// Creates the session of a direct charge.
     async fn bring_session(
         &self,
         tx: &mut Tx,
@@ -229,7 +230,8 @@ impl Service {
         Ok(session)
     }
 
-    /// Makes of the session what its charges now say, and returns how it is shown.
+    /// Brings the session in line with its charges, and returns the status to show. `None`: the
+    /// session was deleted.
     async fn follow(
         &self,
         tx: &mut Tx,
@@ -260,7 +262,7 @@ impl Service {
         } = &report.step
             && transaction.status == TransactionStatus::Settled
         {
-            // Once per charge: what has settled is never recorded again.
+            // Once per charge: a settled charge is never recorded again.
             self.count_payment(tx, session, payer, transaction.updated_at)
                 .await?;
         }
@@ -271,8 +273,8 @@ impl Service {
         Ok(Some(shown.status_at(now)))
     }
 
-    /// Counts a payment for the customer whom the merchant named when it made the session, else
-    /// for whoever paid.
+    /// Counts a payment for the customer whom the merchant named when it created the session, else
+    /// for the payer.
     async fn count_payment(
         &self,
         tx: &mut Tx,
@@ -291,7 +293,7 @@ impl Service {
         Ok(())
     }
 
-    /// A merchant's customers from a place on, last paid first.
+    /// Up to `limit` of a merchant's customers after a place, last paid first.
     pub async fn list_customers(
         &self,
         merchant: MerchantId,
@@ -303,7 +305,7 @@ impl Service {
     }
 }
 
-/// Whether a report may touch the session. `Some`: an Open that is refused.
+/// Checks whether a report may change the session. `Some`: the answer to an Open that is refused.
 fn check(session: &Session, report: &Report, now: Timestamp) -> Result<Option<Recorded>, Error> {
     let is_ours = session.merchant_id == report.merchant_id;
     let status = session.status_at(now);

@@ -1,7 +1,7 @@
-//! What a payment session is, and what its charges make of it. No I/O.
+//! Payment sessions, and how their status follows from their charges. No I/O.
 //!
 //! A session's status follows from how many of its charges are in which state, not from the order
-//! in which that became known, so reports may come late, twice and in any order.
+//! in which that became known, so reports may arrive late, twice and in any order.
 
 use chassis::{
     clock::Timestamp,
@@ -13,11 +13,11 @@ use sqlx::FromRow;
 use crate::{customer::Payer, transaction::Transaction};
 
 chassis::closed_list! {
-    /// Who made the session.
+    /// Who created the session.
     pub enum Origin: "a session's origin" {
         /// A merchant, for the hosted checkout. Can be paid until it expires.
         Hosted = "HOSTED",
-        /// A direct charge, and its end is the session's end. Never expires.
+        /// A direct charge, with which the session ends. Never expires.
         Direct = "DIRECT",
     }
 }
@@ -43,7 +43,7 @@ chassis::closed_list! {
 chassis::text_column!(SessionStatus);
 
 impl SessionStatus {
-    /// Nothing but money that arrives against all expectation changes it any more.
+    /// Whether only money that arrives unexpectedly can still change it.
     pub fn is_terminal(self) -> bool {
         match self {
             Self::Pending | Self::Processing => false,
@@ -63,7 +63,7 @@ pub struct Session {
     pub redirect_url: Option<String>,
     #[sqlx(flatten)]
     pub payer: Payer,
-    /// The payer's entry in the directory, where the merchant's data named one.
+    /// The payer's entry in the directory, if the merchant's data identified one.
     pub customer_id: Option<CustomerId>,
     /// As recorded; [`Session::status_at`] is what is shown.
     pub status: SessionStatus,
@@ -96,7 +96,8 @@ impl Session {
         self.origin == Origin::Direct
     }
 
-    /// Expiry holds from its very moment on, whether or not it has been recorded.
+    /// The status at `now`. Expiry counts from its exact moment on, whether or not it has been
+    /// recorded.
     pub fn status_at(&self, now: Timestamp) -> SessionStatus {
         match self.status {
             SessionStatus::Pending if self.expires_at <= now => SessionStatus::Expired,
@@ -104,18 +105,18 @@ impl Session {
         }
     }
 
-    /// What its charges make of it. `None`: a direct charge's session whose charge was withdrawn,
-    /// so that it was never there.
+    /// The status that follows from its charges. `None`: the charge of a direct session was
+    /// withdrawn, so the session never existed.
     pub fn status_after(&self, tally: Tally) -> Option<SessionStatus> {
         if tally.settled > 0 {
-            // Money is the truth, in whatever state it finds the session.
+            // Settled money decides, whatever state the session is in.
             return Some(SessionStatus::Completed);
         }
         match self.origin {
             Origin::Direct if tally.in_flight > 0 => Some(SessionStatus::Processing),
             Origin::Direct if tally.failed > 0 => Some(SessionStatus::Failed),
             Origin::Direct => None,
-            // Its event is out.
+            // Its expiry event is committed.
             Origin::Hosted if self.status == SessionStatus::Expired => Some(SessionStatus::Expired),
             Origin::Hosted if tally.in_flight > 0 => Some(SessionStatus::Processing),
             Origin::Hosted => Some(SessionStatus::Pending),
@@ -123,7 +124,7 @@ impl Session {
     }
 }
 
-/// What a new hosted session is made of.
+/// What a new hosted session is created from.
 #[derive(Clone, Debug)]
 pub struct NewSession {
     pub merchant_id: MerchantId,
@@ -133,7 +134,7 @@ pub struct NewSession {
     pub payer: Payer,
 }
 
-/// The session that a direct charge brings with it.
+/// The session that a direct charge creates.
 #[derive(Clone, Debug)]
 pub struct DirectSession {
     pub amount: Money,

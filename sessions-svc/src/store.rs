@@ -18,7 +18,7 @@ use crate::{
     transaction::{Settlement, Transaction, TransactionStatus},
 };
 
-/// The keys of CreateSession, the one operation that takes them.
+/// The keys of CreateSession, the only operation that takes them.
 pub const KEYS: Keys = db::idempotency_keys! {
     subject: "session_id",
     read: "fingerprint, session_id",
@@ -68,7 +68,7 @@ pub async fn find_session(conn: &mut Conn, id: SessionId) -> Result<Option<Sessi
     .await
 }
 
-/// As [`find_session`]; nobody else changes the session until the transaction ends.
+/// Like [`find_session`], and locks the session until the transaction ends.
 pub async fn lock_session(tx: &mut Tx, id: SessionId) -> Result<Option<Session>> {
     tx.sql(
         "select session_id, merchant_id, origin, amount_minor, currency, description, redirect_url,
@@ -89,7 +89,7 @@ struct ShownRow {
     transaction: TransactionColumns,
 }
 
-/// All null, or all but those that are optional in [`Transaction`] not null.
+/// All null, or only those that are optional in [`Transaction`] may be null.
 #[derive(FromRow)]
 struct TransactionColumns {
     transaction_status: Option<TransactionStatus>,
@@ -127,7 +127,7 @@ impl TransactionColumns {
     }
 }
 
-/// The session with the latest charge that was not withdrawn, as of one moment.
+/// The session with its latest charge that was not withdrawn, read in one snapshot.
 pub async fn find_shown(db: &Db, id: SessionId, now: Timestamp) -> Result<Option<Shown>> {
     let row: Option<ShownRow> = db
         .read()
@@ -174,8 +174,8 @@ pub async fn delete_session(tx: &mut Tx, id: SessionId) -> Result<()> {
         .await
 }
 
-/// Records what a report says of its charge. [`Insert::AlreadyThere`]: as much or more was known
-/// already, so that nothing was changed. What has settled stays settled.
+/// Records what a report says about its charge. [`Insert::AlreadyThere`]: this version or a newer
+/// one was recorded before, or the charge has settled, so nothing was changed.
 pub async fn record(tx: &mut Tx, report: &Report) -> Result<Insert> {
     match &report.step {
         Step::Open { transaction, .. } | Step::Update { transaction, .. } => {
@@ -240,8 +240,8 @@ async fn record_tombstone(tx: &mut Tx, report: &Report) -> Result<Insert> {
     .await
 }
 
-/// Which charge holds a number within its session, and how it stands; no id in a tombstone of a
-/// charge that was never seen.
+/// The charge that holds a number within its session, and its status. The tombstone of a charge
+/// that was never seen has no id.
 #[derive(FromRow)]
 pub struct Holder {
     pub transaction_id: Option<ChargeId>,
@@ -272,7 +272,7 @@ pub async fn tally(conn: &mut Conn, id: SessionId) -> Result<Tally> {
 }
 
 /// Expires up to `limit` PENDING sessions whose time has passed, except those that somebody else
-/// has locked; returns their ids.
+/// has locked. Returns their ids.
 pub async fn expire(tx: &mut Tx, now: Timestamp, limit: i64) -> Result<Vec<SessionId>> {
     let expired: Vec<(SessionId,)> = tx
         .sql(

@@ -1,9 +1,8 @@
-//! What the passing of time does to rows: unpaid sessions expire, with their event, and
-//! idempotency keys are forgotten.
+//! Does what comes due: expires unpaid sessions, with their events, and forgets idempotency keys.
 //!
-//! A session's expiry and the outbox row of its event are one transaction, so that the event is
-//! told once and never lost. A session in which a charge is in flight is not PENDING and does not
-//! expire; it does once that charge has failed.
+//! A session's expiry and the outbox row of its event are written in one transaction, so that the
+//! event exists once and is never lost. A session with a charge in flight is not PENDING and does
+//! not expire before that charge has failed.
 
 use std::{
     sync::{
@@ -28,17 +27,18 @@ use crate::store;
 /// How long a key is kept once its session is terminal.
 pub const KEY_KEPT: Duration = Duration::from_secs(24 * 3_600);
 
-/// Rows in one transaction, so that none is long.
+/// Rows per transaction, so that none takes long.
 const BATCH: i64 = 100;
 
-/// Between two looks at a row that is due but locked by somebody else at this moment.
+/// Pause between two tries at a row that is due but locked by somebody else.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Tells the sweeper of what will be due. Clones tell the same one.
+/// Tells the sweeper when something will be due. Clones wake the same sweeper.
 #[derive(Clone, Debug)]
 pub struct Wake {
     alarm: Alarm,
-    /// Unix milliseconds; [`i64::MAX`] while it waits for nothing or is about to look.
+    /// The due time that the sweeper waits for, in Unix milliseconds; [`i64::MAX`] while it waits
+    /// for none or is about to look.
     waits_for: Arc<AtomicI64>,
 }
 
@@ -50,7 +50,7 @@ impl Wake {
         }
     }
 
-    /// Call it after the commit. Costs nothing where the sweeper will be awake by then.
+    /// Call it after the commit. Costs nothing if the sweeper will be awake by then anyway.
     pub fn at(&self, due: Timestamp) {
         if due.unix_millis() < self.waits_for.load(Ordering::SeqCst) {
             self.alarm.ring();
@@ -67,14 +67,14 @@ impl Wake {
 pub struct Sweeper {
     pub db: Db,
     pub clock: Clock,
-    /// Tells the events.
+    /// Relays the events.
     pub relay: Relay,
     pub wake: Wake,
 }
 
 impl Work for Sweeper {
     async fn start_due(&mut self, _: &mut Running) -> anyhow::Result<Option<Timestamp>> {
-        // Whatever is committed from here on is either seen below or rings.
+        // Whatever is committed from here on is either found below or rings the alarm.
         self.wake.waits_for(None);
         let due = self.sweep().await.context("the sweep failed")?;
         self.wake.waits_for(due);
@@ -83,7 +83,7 @@ impl Work for Sweeper {
 }
 
 impl Sweeper {
-    /// Returns what to wait for.
+    /// Returns when the next row is due.
     async fn sweep(&self) -> db::Result<Option<Timestamp>> {
         loop {
             let due = store::next_due(&mut self.db.read().await?).await?;

@@ -13,7 +13,7 @@ chassis::closed_list! {
         OtpRequired = "OTP_REQUIRED",
         Settled = "SETTLED",
         Failed = "FAILED",
-        /// Nothing was or will be sent for it.
+        /// The tombstone: nothing was or will be sent for the charge.
         Withdrawn = "WITHDRAWN",
     }
 }
@@ -30,7 +30,7 @@ pub struct Transaction {
     /// Only on FAILED.
     pub failure_reason: Option<String>,
     pub failure_message: Option<String>,
-    /// Where the debit was in another currency than the session's.
+    /// Present if the debit was in another currency than the session's.
     pub settlement: Option<Settlement>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -40,6 +40,6 @@ pub struct Transaction {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {
     pub amount: Money,
-    /// Units of the debited currency for one of the session's, as a decimal text.
+    /// Units of the debited currency for one of the session's, as a decimal string.
     pub rate: String,
 }

@@ -1,5 +1,5 @@
-//! Proto to domain. The gateway and charges-svc have parsed what people wrote; here is checked
-//! what would otherwise corrupt a record.
+//! Proto to domain. The gateway and charges-svc have parsed what people wrote; this checks what
+//! would otherwise corrupt a record.
 
 use std::str::FromStr;
 
@@ -29,7 +29,7 @@ use crate::{
     transaction::{Settlement, Transaction, TransactionStatus},
 };
 
-/// Characters of a code, such as a method or a reason, and of a rate.
+/// Most characters of a code, such as a method or a reason, and of a rate.
 const CODE_MAX: usize = 64;
 
 /// The session to create, and its idempotency key.
@@ -53,7 +53,7 @@ pub fn new_session(request: CreateSessionRequest) -> Result<(NewSession, String)
     Ok((new, key))
 }
 
-/// A text that is no identifier names nothing, so it is not found.
+/// Text that is not an identifier names nothing, so it is NOT_FOUND.
 pub fn wanted_session(
     request: &GetSessionRequest,
 ) -> Result<(SessionId, Option<MerchantId>), Error> {
@@ -169,7 +169,7 @@ fn payer(payer: Option<ProtoPayer>) -> Result<Payer, Error> {
     })
 }
 
-/// One number is written in one way, or it would be two customers.
+/// Accepts only the canonical form: one number written in two ways would be two customers.
 fn e164(text: &str) -> Result<Phone, Error> {
     text.parse()
         .ok()
@@ -185,7 +185,7 @@ fn amount(money: Option<&proto::money::Money>) -> Result<Money, Error> {
         .ok_or_else(|| invalid("amount", "must be positive and in a known currency"))
 }
 
-/// An empty text is none.
+/// Empty text counts as absent.
 fn optional_text(
     field: &'static str,
     text: Option<String>,
@@ -214,7 +214,7 @@ fn invalid(field: &'static str, message: &'static str) -> Error {
     Error::Invalid { field, message }
 }
 
-/// Whose customers, from which place on, and how many.
+/// Whose customers to list, after which place, and how many.
 pub fn wanted_customers(request: &ListCustomersRequest) -> Result<(MerchantId, Place, u32), Error> {
     let merchant = value("merchant_id", &request.merchant_id)?;
     let page_size = match request.page_size {
@@ -225,7 +225,7 @@ pub fn wanted_customers(request: &ListCustomersRequest) -> Result<(MerchantId, P
     Ok((merchant, place(&request.page_token)?, page_size))
 }
 
-/// A place as a token, which callers give back as it is.
+/// A place as a token, which callers return unchanged.
 pub fn page_token(place: &Place) -> String {
     let (listed_at, created_at) = (
         place.listed_at.unix_millis(),
@@ -234,7 +234,7 @@ pub fn page_token(place: &Place) -> String {
     format!("{listed_at}.{created_at}.{}", place.customer_id)
 }
 
-/// An empty token is the place before the first customer.
+/// An empty token means the place before the first customer.
 fn place(token: &str) -> Result<Place, Error> {
     let millis = |text: &str| Timestamp::from_unix_millis(text.parse().ok()?).ok();
     let parse = || {

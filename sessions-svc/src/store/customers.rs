@@ -8,10 +8,10 @@ use db::{Conn, Db, Insert, Result, Tx};
 
 use crate::customer::{Customer, Matches, Payer};
 
-/// Later than anything: 9999-12-31T23:59:59.999Z.
+/// Later than any time, in Unix milliseconds: 9999-12-31T23:59:59.999Z.
 const END_OF_TIME: i64 = 253_402_300_799_999;
 
-/// From here to the end of the transaction nobody else adds to the merchant's directory or changes
+/// Locks the merchant's directory: until the transaction ends, nobody else adds to it or changes
 /// an identity in it.
 pub async fn lock_directory(tx: &mut Tx, merchant: MerchantId) -> Result<()> {
     tx.sql(
@@ -52,7 +52,7 @@ pub async fn find_matches(conn: &mut Conn, merchant: MerchantId, payer: &Payer) 
     Ok(Matches { by_phone, by_email })
 }
 
-/// [`Insert::AlreadyThere`]: the id, which is short, is another customer's.
+/// Adds a customer. [`Insert::AlreadyThere`]: another customer has the id, which is short.
 pub async fn insert(tx: &mut Tx, customer: &Customer) -> Result<Insert> {
     tx.sql(
         "insert into customers
@@ -90,7 +90,7 @@ pub async fn update_identity(tx: &mut Tx, customer: &Customer) -> Result<()> {
     .await
 }
 
-/// Counts a payment. An earlier one that is told later does not move the time back.
+/// Counts a payment. An earlier one that is reported later does not move the time back.
 pub async fn count_payment(tx: &mut Tx, id: &CustomerId, settled_at: Timestamp) -> Result<()> {
     tx.sql(
         "update customers
@@ -114,7 +114,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Before the first customer.
+    /// The place before the first customer.
     pub fn first() -> Self {
         let end = Timestamp::from_unix_millis(END_OF_TIME).expect("it is within the years");
         Self {

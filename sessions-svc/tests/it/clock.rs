@@ -23,7 +23,7 @@ async fn expire(world: &World, session_id: &str, at: Timestamp) {
 async fn a_host_whose_clock_is_ahead_expires_no_session_early() {
     let mut world = World::start().await;
     if !world.db.is_postgres() {
-        // The host's time is the store's.
+        // On SQLite the host's time is the store's.
         world.end().await;
         return;
     }

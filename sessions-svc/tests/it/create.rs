@@ -225,7 +225,7 @@ async fn a_key_is_kept_until_24_hours_after_the_session_ended() {
         .unwrap()
         .session
         .unwrap();
-    // One ends by its expiry, the other two hours later by its payment.
+    // One ends with its expiry, the other two hours later with its payment.
     let charge = world.hosted_charge(&late, 1);
     world.recorded(charge.open()).await;
     world.advance(DAY + 2 * HOUR).await;
@@ -349,7 +349,7 @@ async fn the_admin_address_tells_that_it_is_ready_and_what_it_counted() {
     let ready = world.admin("/readyz").await;
     assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
     assert!(ready.contains("\"database\":true"), "{ready}");
-    // Counting starts with the first look.
+    // Counting starts with the first request for metrics.
     world.admin("/metrics").await;
     let session = world.hosted().await;
     world

@@ -12,7 +12,7 @@ use crate::world::{Charge, HOUR, World, check_invalid, create_persistently, reco
 const AMA: &str = "+233241234567";
 const KOFI: &str = "+233201234567";
 
-/// Empty texts are none.
+/// Empty strings mean absent values.
 fn payer(phone: &str, email: &str, name: &str) -> Payer {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     Payer {
@@ -71,7 +71,7 @@ async fn a_sessions_payer_is_a_customer_at_once_and_counts_when_it_has_paid() {
     );
 
     let mut charge = world.hosted_charge(&session, 1);
-    // Another wallet than the merchant expected pays.
+    // Another wallet pays than the merchant expected.
     charge.payer = Some(payer(KOFI, "", ""));
     world.recorded(charge.open()).await;
     assert_eq!(world.customers().await, std::slice::from_ref(&customer));
@@ -245,7 +245,7 @@ async fn customers_are_listed_last_paid_first_page_by_page() {
         world.recorded(charge.settled(2)).await;
         world.advance(HOUR).await;
     }
-    // A payment from before the others, told last.
+    // A payment from before the others, reported last.
     let mut early = world.charge_of(payer(&phone(2), "", ""));
     early.at = early.at - 24 * HOUR;
     world.recorded(early.settled(2)).await;

@@ -1,4 +1,4 @@
-//! Sessions that end unpaid, and the one event that tells of each.
+//! Sessions that end unpaid, and the one event of each.
 
 use std::{collections::HashSet, process::Stdio, time::Duration};
 
@@ -107,7 +107,7 @@ async fn expiry_holds_from_its_moment_on_before_anything_has_recorded_it() {
     let charge = world.hosted_charge(&session, 1);
     let release = async {
         if world.db.is_postgres() {
-            // The claim is first in the queue, before whoever records the expiry.
+            // The claim is first in the queue, ahead of whatever records the expiry.
             until("the claim waits", async || {
                 locks_waited_for(&world).await == 1
             })
@@ -210,7 +210,7 @@ async fn declined_and_withdrawn_charges_leave_the_session_its_time_and_its_one_e
     let Some(Data::Payment(told)) = event.data else {
         panic!("{event:?}");
     };
-    // Each of its charges had an event of its own.
+    // Each of its charges had its own event.
     assert_eq!((told.tx_id_display, told.method), (None, None));
     world.end().await;
 }
@@ -237,7 +237,7 @@ async fn a_direct_charges_session_does_not_expire() {
 #[tokio::test]
 async fn many_sessions_expire_once_each_whatever_the_number_of_replicas() {
     let world = World::start().await;
-    // SQLite is one process's.
+    // Only one process can use an SQLite file.
     let _replica = match world.db.is_postgres() {
         true => Some(world.replica().await),
         false => None,
@@ -275,7 +275,7 @@ async fn an_event_that_was_not_acknowledged_is_told_again_as_it_was() {
     world.advance(DAY + 5 * SECOND).await;
     let before = world.webhooks.taken().len();
     assert!(before > 1, "told {before} times");
-    // Money that comes now does not change what was told.
+    // Money that arrives now does not change the event.
     let charge = world.hosted_charge(&session, 1);
     world.recorded(charge.settled(2)).await;
     world.restart().await;
@@ -287,7 +287,7 @@ async fn an_event_that_was_not_acknowledged_is_told_again_as_it_was() {
     world.end().await;
 }
 
-/// The service itself, which can be killed.
+/// The service as a process, which can be killed.
 struct Process {
     child: Child,
     client: SessionsClient<grpc::Channel>,

@@ -1,4 +1,4 @@
-//! Whatever the order in which a history is told, and however often, the same is known at the end.
+//! In whatever order and however often a history is reported, the same is known at the end.
 
 use proptest::{prelude::*, test_runner::TestCaseResult};
 use proto::sessions::{RecordTransactionRequest, SessionStatus, TransactionStatus};
@@ -6,7 +6,7 @@ use tokio::runtime::Runtime;
 
 use crate::world::{Charge, World};
 
-/// A charge's life as charges-svc would tell it; the versions count from 1.
+/// A charge's life as charges-svc would report it; versions count from 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Life {
     Settles,
@@ -40,7 +40,7 @@ impl Life {
         matches!(self, Self::Settles | Self::SettlesAfterOtp)
     }
 
-    /// How its transaction is shown at the end, if it is.
+    /// How its transaction is shown at the end, if it is shown.
     fn shown(self) -> Option<TransactionStatus> {
         match self {
             Self::Settles | Self::SettlesAfterOtp => Some(TransactionStatus::Settled),
@@ -114,7 +114,7 @@ fn check<S: Strategy>(strategy: S, case: impl AsyncFn(&mut World, S::Value) -> T
 
 async fn deliver(world: &World, reports: &[RecordTransactionRequest], deliveries: &[usize]) {
     for delivery in deliveries {
-        // An Open may be refused where another charge runs: it is told late, its answer counts not.
+        // A late Open may be refused while another charge runs; its answer does not matter.
         world.record(reports[*delivery].clone()).await.unwrap();
     }
 }
@@ -182,7 +182,7 @@ fn payer() -> proto::sessions::Payer {
     }
 }
 
-/// One customer who paid once, or none.
+/// Checks for one customer who paid once, or for none.
 async fn check_customers(world: &mut World, paid: bool) -> TestCaseResult {
     let customers = world.customers().await;
     let counts: Vec<u32> = customers

@@ -1,4 +1,4 @@
-//! sessions-svc through its gRPC door, on SQLite, or on PostgreSQL with `TEST_DATABASE_URL`.
+//! sessions-svc through its gRPC API, on SQLite, or on PostgreSQL with `TEST_DATABASE_URL`.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod clock;

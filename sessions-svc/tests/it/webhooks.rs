@@ -1,4 +1,4 @@
-//! The other party of expiry events: takes what is published, and writes it down.
+//! A stand-in for webhooks-svc that records what is published.
 
 use std::sync::{
     Arc, Mutex,
@@ -27,7 +27,7 @@ pub struct Webhooks {
 #[derive(Clone, Default)]
 struct Receiver {
     taken: Arc<Mutex<Vec<PublishRequest>>>,
-    /// Writes the event down, but its acknowledgement is lost.
+    /// Events are recorded, but their acknowledgements are lost.
     mute: Arc<AtomicBool>,
 }
 
@@ -47,7 +47,7 @@ impl Webhooks {
         }
     }
 
-    /// Every publication so far, in the order of arrival, repetitions included.
+    /// Every publication so far, in order of arrival, repetitions included.
     pub fn taken(&self) -> Vec<PublishRequest> {
         self.receiver.taken.lock().unwrap().clone()
     }

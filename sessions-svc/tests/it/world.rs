@@ -1,4 +1,4 @@
-//! The service under test, with the charges that are reported to it.
+//! The service under test, and the charges that are reported to it.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -43,9 +43,9 @@ pub struct World {
     pub webhooks: Webhooks,
     pub client: Client,
     running: Running,
-    // After what uses them.
+    // Dropped after the fields that use them.
     pub database: TestDb,
-    /// Of the clock.
+    /// The clock's folder.
     _folder: TempDir,
 }
 
@@ -97,7 +97,7 @@ impl World {
         Replica(running)
     }
 
-    /// Stops everything; nothing may be left to tell.
+    /// Stops everything once the outbox is empty.
     pub async fn end(self) {
         let empty = async || db::outbox::len(&self.db).await.unwrap() == 0;
         until("the outbox is empty", empty).await;
@@ -113,13 +113,13 @@ impl World {
         answer.map(tonic::Response::into_inner)
     }
 
-    /// A hosted session over 25.50 USD.
+    /// A hosted session for 25.50 USD.
     pub async fn hosted(&self) -> Session {
         let request = self.request("USD", 2_550);
         self.create(request).await.unwrap().session.unwrap()
     }
 
-    /// A request with a key of its own.
+    /// A request with its own key.
     pub fn request(&self, currency: &str, minor_units: i64) -> CreateSessionRequest {
         CreateSessionRequest {
             merchant_id: self.merchant.clone(),
@@ -156,14 +156,14 @@ impl World {
         answer.map(tonic::Response::into_inner)
     }
 
-    /// Reports, and is told that it was recorded.
+    /// Reports, and expects it to be recorded.
     pub async fn recorded(&self, report: RecordTransactionRequest) -> SessionStatus {
         let answer = self.record(report).await.unwrap();
         assert_eq!(answer.outcome(), Outcome::Recorded);
         answer.session_status()
     }
 
-    /// Reports, and is refused.
+    /// Reports, and expects a refusal.
     pub async fn refused(&self, report: RecordTransactionRequest) -> SessionStatus {
         let answer = self.record(report).await.unwrap();
         assert_eq!(answer.outcome(), Outcome::Refused);
@@ -181,7 +181,7 @@ impl World {
         answer.into_inner().customers
     }
 
-    /// The answer of the admin address, head and body.
+    /// The admin address's response, head and body.
     pub async fn admin(&self, path: &str) -> String {
         let mut connection = TcpStream::connect(self.running.admin).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
@@ -195,7 +195,7 @@ impl World {
         self.clock.advance(by).await.unwrap();
     }
 
-    /// The first charge of a session of its own, over 12.34 GHS.
+    /// The first charge of its own session, for 12.34 GHS.
     pub fn direct_charge(&self) -> Charge {
         let amount = money("GHS", 1_234);
         let direct = DirectSession {
@@ -354,7 +354,7 @@ pub fn money(currency: &str, minor_units: i64) -> Money {
     }
 }
 
-/// Asks again for as long as the service is too busy to answer, as its callers do.
+/// Retries for as long as the service is too busy to answer, as its callers do.
 pub async fn create_persistently(
     mut client: Client,
     request: CreateSessionRequest,
@@ -367,7 +367,7 @@ pub async fn create_persistently(
     }
 }
 
-/// As [`create_persistently`].
+/// Like [`create_persistently`].
 pub async fn record_persistently(
     mut client: Client,
     report: RecordTransactionRequest,
@@ -404,7 +404,7 @@ pub fn check_refusal(answer: Result<impl Sized, Status>, code: Code, reason: &st
     assert_eq!(grpc::reason(&status).as_deref(), Some(reason));
 }
 
-/// INVALID_ARGUMENT that names the field.
+/// Expects INVALID_ARGUMENT that names the field.
 pub fn check_invalid(answer: Result<impl Sized, Status>, field: &str) {
     let Err(status) = answer else {
         panic!("{field} was taken");
