@@ -1,7 +1,7 @@
-//! Runs attempts: takes what is due, a few per endpoint, and records how each one ended.
+//! Runs attempts: claims what is due, a few per endpoint, and records how each one ended.
 //!
-//! An endpoint that hangs holds its own few places and nobody else's. An attempt is on record
-//! before it is sent; one whose process died is found by its lease and counts as failed.
+//! An endpoint that hangs takes up only its own few places. An attempt is on record before it is
+//! sent; one whose process died is found by its lease and counts as failed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,10 +27,10 @@ use crate::{
     store::attempts::{self, Waiting, Wanted},
 };
 
-/// How often expired leases are looked for: seldom beside a lease, because every replica asks.
+/// How often expired leases are looked for: not on every pass, because every replica does it.
 const LOOK_FOR_EXPIRED: Duration = Duration::from_secs(5);
 
-/// How long recording pauses when the database refuses.
+/// Pause before recording again when the database refuses.
 const RECORD_AGAIN: Duration = Duration::from_millis(200);
 
 /// What running attempts needs.
@@ -47,9 +47,9 @@ pub struct Attempts {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Attempts of this process at the same time.
+    /// Most attempts that this process runs at the same time.
     pub running_max: usize,
-    /// Attempts to one endpoint at the same time, of all processes.
+    /// Most attempts that run to one endpoint at the same time, over all processes.
     pub running_per_endpoint_max: i64,
     /// Real time.
     pub lease: Duration,
@@ -114,7 +114,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// Sends one attempt, in the trace that its event came from, and records how it ended.
+    /// Sends one attempt, in the trace that published its event, and records how it ended.
     async fn attempt(&self, attempt: Begun, endpoint: &Endpoint, term: Term) {
         let span = tracing::info_span!(
             "webhook attempt",

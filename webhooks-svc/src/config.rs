@@ -1,4 +1,4 @@
-//! How webhooks-svc is started.
+//! The settings of webhooks-svc.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use secrecy::SecretString;
 
 use crate::secret::{self, Keyring};
 
-/// What a lease must leave for recording an attempt once its time is over.
+/// The time that a lease must leave for recording an attempt after its timeout.
 const RECORDING_MAX: Duration = Duration::from_secs(1);
 
 /// Merchants' webhook endpoints, and the deliveries of events to them.

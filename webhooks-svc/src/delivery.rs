@@ -1,4 +1,4 @@
-//! One event's way to one endpoint, and the rules of its attempts (spec §6.2). No I/O.
+//! The delivery of one event to one endpoint, and the rules of its attempts (spec §6.2). No I/O.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ chassis::closed_list! {
     pub enum Status: "a delivery's status" {
         /// The schedule goes on.
         Pending = "PENDING",
-        /// A 2xx was answered.
+        /// The receiver answered with a 2xx.
         Delivered = "DELIVERED",
-        /// The schedule ended without one.
+        /// The schedule ended without a 2xx.
         Exhausted = "EXHAUSTED",
     }
 }
@@ -36,7 +36,7 @@ pub struct Delivery {
     pub created_at: Timestamp,
 }
 
-/// One try to deliver, as it was recorded.
+/// One attempt to deliver, as it was recorded.
 #[derive(Clone, Debug, FromRow)]
 pub struct Attempt {
     pub number: i64,
@@ -50,13 +50,13 @@ pub struct Attempt {
     pub response_excerpt: Option<String>,
 }
 
-/// An attempt that has begun: it is recorded, and whoever holds `claim` ends it.
+/// An attempt that has begun: it is on record, and the holder of `claim` ends it.
 #[derive(Clone, Debug, FromRow)]
 pub struct Begun {
     pub delivery_id: DeliveryId,
     pub endpoint_id: EndpointId,
     pub event_id: EventId,
-    /// For the trace alone: an event of a newer version is sent like any other.
+    /// Only for the trace: a newer version's event is sent like any other.
     pub event_type: String,
     pub status: Status,
     pub failures: i64,
@@ -87,22 +87,22 @@ chassis::closed_list! {
     pub enum Verdict: "an attempt's verdict" {
         Succeeded = "succeeded",
         Failed = "failed",
-        /// A crash cut it off: failed, as nobody knows.
+        /// A crash or the end of its lease cut it off. Counts as failed, because nobody knows.
         Interrupted = "interrupted",
     }
 }
 
-/// Where an attempt leaves its delivery.
+/// The state of a delivery after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     pub status: Status,
     pub failures: i64,
     pub next_attempt_at: Option<Timestamp>,
-    /// The attempt was asked for by hand, and a crash took it away: it is owed still.
+    /// The attempt was requested by hand and interrupted, so it is still owed.
     pub manual_owed: bool,
 }
 
-/// Waiting times after each failure, from the end of the failed attempt.
+/// The delay after each failure, counted from the end of the failed attempt.
 #[derive(Clone, Debug)]
 pub struct Schedule(Vec<Duration>);
 
@@ -111,8 +111,8 @@ impl Schedule {
         Self(delays)
     }
 
-    /// Success ends the schedule. A failure counts for it unless the attempt was asked for by
-    /// hand; the one after the last delay exhausts the delivery.
+    /// Success ends the schedule. A failure advances it unless the attempt was requested by hand;
+    /// the failure after the last delay exhausts the delivery.
     pub fn after(&self, attempt: &Begun, verdict: Verdict, ended_at: Timestamp) -> Standing {
         let unchanged = Standing {
             status: attempt.status,

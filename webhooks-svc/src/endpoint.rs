@@ -1,4 +1,4 @@
-//! Where a merchant wants its events, and which of them.
+//! Where a merchant wants its events delivered, and which of them.
 
 use std::{convert::Infallible, str::FromStr};
 
@@ -31,7 +31,7 @@ pub struct Endpoint {
     pub updated_at: Timestamp,
 }
 
-/// The secrets that sign now, the newest first.
+/// The secrets that sign now, newest first.
 #[derive(Clone, Debug)]
 pub struct SigningSecrets {
     pub current: SecretString,
@@ -54,7 +54,7 @@ impl Endpoint {
         })
     }
 
-    /// Encrypts its secrets with the key that encrypts today.
+    /// Re-encrypts its secrets with the keyring's first key.
     pub fn reseal(&mut self, keyring: &Keyring) -> Result<(), SecretError> {
         let (merchant_id, endpoint_id) = (self.merchant_id, self.endpoint_id);
         let reseal = |sealed: &Sealed| {
@@ -67,16 +67,16 @@ impl Endpoint {
     }
 }
 
-/// The event types that an endpoint gets.
+/// The event types that an endpoint receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
     types: Vec<EventType>,
-    /// One that a newer version knows was named too.
+    /// It also names a type that only a newer version knows.
     names_unknown: bool,
 }
 
 impl Subscription {
-    /// Every type where none is named.
+    /// No types mean every type.
     pub fn new(mut types: Vec<EventType>) -> Self {
         types.sort_unstable();
         types.dedup();
@@ -91,7 +91,8 @@ impl Subscription {
         is_every_type || self.types.contains(&event_type)
     }
 
-    /// As they were named; none for every type. `None`: one that a newer version knows.
+    /// The types that it names, or none for every type. `None`: types that only a newer version
+    /// knows.
     pub fn types(&self) -> impl Iterator<Item = Option<EventType>> {
         let known = self.types.iter().copied().map(Some);
         known.chain(self.names_unknown.then_some(None))

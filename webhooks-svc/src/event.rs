@@ -1,6 +1,6 @@
-//! Events and the exact bytes that merchants get (spec §6.1).
+//! Events and the exact bytes that merchants receive (spec §6.1).
 //!
-//! A body is rendered once, when the event is taken, and never again: amounts are JSON numbers
+//! A body is rendered once, when the event is accepted, and never again. Amounts are JSON numbers
 //! with the decimals of their currency, written from integers.
 
 use std::str::FromStr;
@@ -26,7 +26,7 @@ chassis::closed_list! {
 
 chassis::text_column!(EventType);
 
-/// Something that a merchant is told.
+/// An event for a merchant.
 #[derive(Debug)]
 pub struct Event {
     pub event_id: EventId,
@@ -43,7 +43,7 @@ pub enum Data {
     Payout(Payout),
 }
 
-/// `data` of payment events. The order of fields is the order in which merchants read them.
+/// `data` of payment events. Merchants get the fields in this order.
 #[derive(Debug, Serialize)]
 pub struct Payment {
     pub tx_id_display: Option<String>,
@@ -92,7 +92,7 @@ pub struct Destination {
 #[derive(Debug, Serialize)]
 pub struct Number(Box<RawValue>);
 
-/// The text is no decimal.
+/// The text is not a decimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a decimal")]
 pub struct NotADecimal;

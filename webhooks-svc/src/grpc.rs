@@ -1,4 +1,4 @@
-//! Proto to domain and back; nothing else.
+//! The calls: proto to domain and back, nothing else.
 
 use std::str::FromStr;
 
@@ -102,7 +102,7 @@ impl Webhooks for Service {
         let before = token
             .map(|token| parse::<DeliveryId>("page_token", &token))
             .transpose()?;
-        // One more than asked for tells whether this is the last page.
+        // One more than requested tells whether this is the last page.
         let mut found = self
             .list_deliveries(merchant_id, before, page_size + 1)
             .await?;
@@ -153,7 +153,7 @@ fn parse_event_type(event_type: i32) -> Result<EventType, UnknownCode> {
     EventType::try_from(event_type)
 }
 
-/// UNSPECIFIED stands for one that a newer version knows.
+/// UNSPECIFIED stands for a type that only a newer version knows.
 fn stored_event_type(code: &str) -> wire::EventType {
     let known: Result<EventType, _> = code.parse();
     known.map_or_else(
@@ -299,7 +299,7 @@ impl From<Attempt> for wire::Attempt {
     }
 }
 
-/// A number that the database holds as bigint.
+/// A count that the database holds as bigint.
 fn count(number: i64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

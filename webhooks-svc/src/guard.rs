@@ -1,10 +1,10 @@
-//! Which addresses we call on a merchant's word: only public ones.
+//! Which addresses we call at a merchant's request: only public ones.
 //!
 //! A URL passes [`Guard::check_url`] when it is saved and again before each attempt. Hosts that
-//! are addresses are checked there, after the parsing that the HTTP client does too; the client
-//! never asks a resolver about them. Names are resolved by the guard itself, and the client
-//! connects to the addresses that it let through, so what was checked is what is called. Any port
-//! from 1 is allowed: a public host's ports are its own affair.
+//! are IP addresses are checked there, after the same parsing as in the HTTP client, which never
+//! resolves them. Names are resolved by the guard itself, and the client connects to the addresses
+//! that it let through, so what was checked is what is called. Any port from 1 is allowed: a
+//! public host's ports are its own affair.
 
 use std::{
     io,
@@ -18,8 +18,8 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-/// IPv4 that is no public unicast (IANA's special-purpose registry), and what clouds keep for
-/// themselves.
+/// IPv4 networks that are not public unicast (IANA's special-purpose registry), and those that
+/// clouds keep for themselves.
 const V4_REFUSED: [Ipv4Net; 18] = [
     v4([0, 0, 0, 0], 8),          // this network
     v4([10, 0, 0, 0], 8),         // private
@@ -41,11 +41,11 @@ const V4_REFUSED: [Ipv4Net; 18] = [
     v4([255, 255, 255, 255], 32), // broadcast
 ];
 
-/// All public IPv6. What embeds IPv4 (mapped, compatible, NAT64), loopback, link-local,
-/// site-local, unique local and multicast lies outside.
+/// All public IPv6. Addresses that embed IPv4 (mapped, compatible, NAT64), loopback, link-local,
+/// site-local, unique local and multicast lie outside.
 const V6_PUBLIC: Ipv6Net = v6([0x2000, 0, 0], 3);
 
-/// What is not public within [`V6_PUBLIC`].
+/// The networks within [`V6_PUBLIC`] that are not public.
 const V6_REFUSED: [Ipv6Net; 4] = [
     v6([0x2001, 0, 0], 23),     // protocol assignments, Teredo, benchmarking
     v6([0x2001, 0xdb8, 0], 32), // documentation
@@ -75,7 +75,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// As merchants are told.
+    /// The message for merchants.
     pub fn message(self) -> &'static str {
         match self {
             Self::NotAUrl => {
@@ -94,7 +94,7 @@ type Addresses = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 /// Looks up a name's addresses.
 pub type Lookup = Arc<dyn Fn(String) -> Addresses + Send + Sync>;
 
-/// Asks the system.
+/// Looks names up with the system's resolver.
 pub fn system_lookup() -> Lookup {
     Arc::new(|name| {
         Box::pin(async move {
@@ -122,7 +122,7 @@ impl Guard {
         }
     }
 
-    /// Checks everything that needs no look-up.
+    /// Checks everything that needs no lookup.
     pub fn check_url(&self, text: &str) -> Result<Url, Refusal> {
         if text.len() > URL_CHARACTERS_MAX || text.chars().any(char::is_control) {
             return Err(Refusal::NotAUrl);
@@ -153,7 +153,7 @@ impl Guard {
         self.allow_nets.iter().any(|net| net.contains(&address)) || is_public(address)
     }
 
-    /// Whether a URL's name leads anywhere that may be called. A name that cannot be looked up
+    /// Checks that a URL's name has an address that may be called. A name that cannot be looked up
     /// now is left to the attempts.
     pub async fn check_name(&self, url: &Url) -> Result<(), Refusal> {
         let Some(Host::Domain(name)) = url.host() else {

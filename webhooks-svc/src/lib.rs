@@ -34,7 +34,7 @@ use secret::Keyring;
 use send::Sender;
 use service::Service;
 
-/// What `migrate` applies, and serving needs.
+/// The schema that `migrate` applies and serving needs.
 pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
     release_leases: &[store::attempts::EXPIRE_LEASES],
@@ -91,7 +91,7 @@ pub async fn serve(
         .await
 }
 
-/// Encrypts every signing secret with the first key.
+/// Re-encrypts every signing secret with the first key.
 pub async fn reseal(config: &Config) -> anyhow::Result<()> {
     let keyring = Keyring::new(&config.webhook_secret_key)?;
     let (clock, shutdown) = (Clock::system(), Shutdown::new());
@@ -115,7 +115,7 @@ pub async fn reseal(config: &Config) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses to start without a key that secrets need: every delivery would fail.
+/// Refuses to start without a key that stored secrets need: their deliveries would fail.
 async fn check_keys(db: &Db, keyring: &Keyring) -> anyhow::Result<()> {
     for key_id in store::list_key_ids(&mut db.read().await?).await? {
         if !keyring.has(&key_id) {

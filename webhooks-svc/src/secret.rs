@@ -1,6 +1,6 @@
-//! Signing secrets: made here, encrypted at rest, and never in a log.
+//! Signing secrets: generated here, encrypted at rest, and never logged.
 //!
-//! A secret is bound to its merchant and endpoint: copied to another row it does not open.
+//! A secret is bound to its merchant and endpoint: copied to another row it cannot be decrypted.
 
 use std::{collections::HashSet, fmt, str::FromStr};
 
@@ -22,7 +22,7 @@ const KEY_BYTES: usize = 32;
 
 const NONCE_BYTES: usize = 24;
 
-/// Hex digits by which an encryption key is known; they tell nothing about it.
+/// Hex digits of an encryption key's id, which reveals nothing about the key.
 const KEY_ID_DIGITS: usize = 8;
 
 /// A new secret: `whsec_` and base64. The whole text keys the HMAC.
@@ -79,7 +79,7 @@ chassis::text_column!(Sealed, |sealed| sealed.to_string());
 pub struct Keyring(Vec<(String, XChaCha20Poly1305)>);
 
 impl Keyring {
-    /// From `WEBHOOK_SECRET_KEY`.
+    /// Parses `WEBHOOK_SECRET_KEY`: keys of 32 bytes in base64, separated by commas.
     pub fn new(keys: &SecretString) -> anyhow::Result<Self> {
         let keys = keys.expose_secret().split(',').map(|key| {
             let bytes = STANDARD.decode(key.trim()).ok();
@@ -96,7 +96,7 @@ impl Keyring {
         Ok(Self(keys.collect::<anyhow::Result<_>>()?))
     }
 
-    /// Whether it has the key of this id.
+    /// Whether it has the key with this id.
     pub fn has(&self, key_id: &str) -> bool {
         self.0.iter().any(|(known, _)| known == key_id)
     }
@@ -148,8 +148,8 @@ impl Keyring {
     }
 }
 
-/// Whether the key that encrypts looks as if it was made by chance: text, or a byte repeated, has
-/// few different bytes.
+/// Whether the key that encrypts looks random: not ASCII text, and with more distinct bytes than
+/// half its length.
 pub fn is_random(keys: &SecretString) -> bool {
     let first = keys.expose_secret().split(',').next().unwrap_or_default();
     let bytes = STANDARD.decode(first.trim()).unwrap_or_default();
@@ -165,7 +165,7 @@ impl fmt::Debug for Keyring {
     }
 }
 
-/// What a ciphertext belongs to.
+/// What a ciphertext is bound to: its merchant, endpoint and key.
 fn binding(merchant_id: MerchantId, endpoint_id: EndpointId, key_id: &str) -> Vec<u8> {
     format!("{merchant_id}/{endpoint_id}/{key_id}").into_bytes()
 }

@@ -1,7 +1,8 @@
-//! One attempt on the wire: a POST that leaves nothing to the receiver's good will.
+//! One attempt on the wire: a POST that does not rely on the receiver's good will.
 //!
-//! Ten seconds in all, whatever the receiver does; no redirect, proxy, cookie, decompression or
-//! kept connection; of the answer at most [`BODY_BYTES_READ`] are read.
+//! One timeout for all of it, whatever the receiver does; no redirect, proxy, cookie,
+//! decompression or kept connection; at most about [`BODY_BYTES_READ`] bytes of the answer's body
+//! are read.
 
 use std::{error::Error as StdError, io, time::Duration};
 
@@ -14,10 +15,10 @@ use crate::{
     guard::Guard,
 };
 
-/// Of an answer's body at most this much is read, so that it can end.
+/// How much of an answer's body is read, so that it can end.
 const BODY_BYTES_READ: usize = 16 * 1_024;
 
-/// Of an answer's body at most this much is kept.
+/// At most this much of an answer's body is kept.
 const EXCERPT_BYTES_MAX: usize = 1_024;
 
 /// Longest reason that is kept.
@@ -36,12 +37,13 @@ pub struct Sender {
 type Answer = Result<Response, String>;
 
 impl Sender {
-    /// `timeout` holds for a whole attempt.
+    /// `timeout` covers a whole attempt.
     pub fn new(guard: Guard, timeout: Duration) -> anyhow::Result<Self> {
         let client = http::client_builder(timeout)
             .connect_timeout(timeout)
             .user_agent(USER_AGENT)
-            // A receiver may close a kept connection just when it is used again: a lost attempt.
+            // A receiver may close a kept connection just as it is reused, which would cost an
+            // attempt.
             .pool_max_idle_per_host(0)
             .dns_resolver(guard.clone())
             .build()
@@ -49,7 +51,7 @@ impl Sender {
         Ok(Self { client, guard })
     }
 
-    /// Sends the attempt's body. Any 2xx in time is success, however its body goes on.
+    /// Sends the attempt's body. Any 2xx in time is success, whatever becomes of its body.
     pub async fn send(&self, url: &str, attempt: &Begun, signature: String) -> Outcome {
         let response = match self.guard.check_url(url) {
             Ok(url) => self.post(url, attempt, signature).await,
@@ -91,7 +93,7 @@ impl Sender {
     }
 }
 
-/// An attempt without an answer.
+/// The outcome of an attempt without an answer.
 pub fn failed(error: String) -> Outcome {
     Outcome {
         verdict: Verdict::Failed,
@@ -102,7 +104,7 @@ pub fn failed(error: String) -> Outcome {
     }
 }
 
-/// The start of a body: what came before its end, our limit, its failure or the deadline.
+/// Reads a body until its end, our limit, a failure or the deadline.
 async fn read_start(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
     while body.len() < BODY_BYTES_READ
@@ -119,7 +121,8 @@ fn excerpt(body: &[u8]) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Cut at a character's end, without control characters, which no database and no terminal wants.
+/// Cuts at a character's end and drops control characters, except line breaks and tabs: neither
+/// databases nor terminals want them.
 fn printable(text: &str, bytes_max: usize) -> String {
     let is_plain = |c: &char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
     let mut bytes = 0;

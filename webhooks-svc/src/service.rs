@@ -19,7 +19,7 @@ use crate::{
     store,
 };
 
-/// Longest look-up of a new URL's name.
+/// Longest lookup of a new URL's name.
 const LOOKUP_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug)]
@@ -28,9 +28,9 @@ pub struct Service {
     pub clock: Clock,
     pub keyring: Keyring,
     pub guard: Guard,
-    /// How long a replaced secret signs on.
+    /// How long a replaced secret goes on signing.
     pub rotation_overlap: Duration,
-    /// Tells that an attempt may be due.
+    /// Rung when an attempt may be due.
     pub work: Alarm,
 }
 
@@ -41,8 +41,8 @@ pub struct OpenEndpoint {
 }
 
 impl Service {
-    /// Takes an event and, if the merchant's endpoint wants it, begins its delivery; both or
-    /// neither. An event that is known already is left as it is.
+    /// Accepts an event and, if the merchant's endpoint subscribes to its type, creates its
+    /// delivery; both or neither. A known event is left as it is.
     pub async fn publish(&self, event: Event) -> Result<(), Error> {
         let traceparent = telemetry::current_traceparent();
         let mut tx = self.db.begin().await?;
@@ -63,7 +63,7 @@ impl Service {
         Ok(())
     }
 
-    /// Sets the merchant's endpoint; makes it, with a secret, if there is none.
+    /// Sets the merchant's endpoint, or creates it, with a secret, if there is none.
     pub async fn set_endpoint(
         &self,
         merchant_id: MerchantId,
@@ -112,7 +112,8 @@ impl Service {
         self.open(found.ok_or(Error::EndpointNotFound)?)
     }
 
-    /// Makes a new secret. The one before signs too during the overlap; an even older one no more.
+    /// Generates a new secret. The previous one signs too during the overlap; an older one no
+    /// longer does.
     pub async fn rotate_secret(&self, merchant_id: MerchantId) -> Result<OpenEndpoint, Error> {
         let mut tx = self.db.begin().await?;
         let found = store::lock_endpoint(&mut tx, merchant_id).await?;
@@ -131,7 +132,7 @@ impl Service {
         self.open(endpoint)
     }
 
-    /// Switches the endpoint off or on; its deliveries wait meanwhile.
+    /// Switches the endpoint off or on. Its deliveries wait while it is off.
     pub async fn set_endpoint_enabled(
         &self,
         merchant_id: MerchantId,
@@ -170,7 +171,7 @@ impl Service {
         Ok((delivery, attempts))
     }
 
-    /// Asks for one more attempt, at once and in any state. The work sends it.
+    /// Requests one more attempt, due at once, whatever the delivery's status. The work sends it.
     pub async fn redeliver(&self, id: &DeliveryId) -> Result<Delivery, Error> {
         let mut tx = self.db.begin().await?;
         let found = store::ask_for_attempt(&mut tx, id).await?;

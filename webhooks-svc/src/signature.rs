@@ -1,4 +1,4 @@
-//! How a delivery proves that it is ours (spec §6.3).
+//! How a delivery proves that we sent it (spec §6.3).
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -6,8 +6,8 @@ use sha2::Sha256;
 
 use crate::endpoint::SigningSecrets;
 
-/// The value of `X-Service-Signature`: `t=<unix seconds>,v1=<hex>`, and one more `v1` while an
-/// older secret signs too.
+/// The value of `X-Service-Signature`: `t=<unix seconds>,v1=<hex>`, and a second `v1` while the
+/// previous secret signs too.
 pub fn header(secrets: &SigningSecrets, unix_seconds: i64, body: &str) -> String {
     let secrets = [Some(&secrets.current), secrets.previous.as_ref()];
     let signatures = secrets.into_iter().flatten();

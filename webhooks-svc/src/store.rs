@@ -1,4 +1,4 @@
-//! All SQL of this service: endpoints, events and deliveries as callers see them. Taking and
+//! All SQL of this service: endpoints, events and deliveries as callers see them. Beginning and
 //! ending attempts is in [`attempts`].
 
 pub mod attempts;
@@ -16,13 +16,14 @@ use crate::{
     event::Event,
 };
 
-/// Attempts shown of one delivery; the schedule makes seven, the rest were asked for by hand.
+/// Most attempts shown of one delivery. The default schedule makes seven, the rest were requested
+/// by hand.
 const ATTEMPTS_LISTED: i64 = 1_000;
 
-/// Endpoints looked at together where all are.
+/// How many endpoints to read at once when going through all of them.
 const ENDPOINTS_AT_ONCE: i64 = 100;
 
-/// Due before everything else.
+/// The due time of what goes before everything else, in Unix milliseconds.
 const FIRST_OF_ALL_MS: i64 = 0;
 
 macro_rules! endpoint_columns {
@@ -60,7 +61,7 @@ pub async fn insert_event(
     .await
 }
 
-/// A delivery whose first attempt is due now.
+/// Creates a delivery whose first attempt is due now.
 pub async fn insert_delivery(
     tx: &mut Tx,
     id: &DeliveryId,
@@ -97,7 +98,7 @@ pub async fn find_endpoint(conn: &mut Conn, merchant_id: MerchantId) -> Result<O
     .await
 }
 
-/// As [`find_endpoint`]; nobody else changes it before the transaction ends.
+/// Like [`find_endpoint`], and locks the endpoint until the transaction ends.
 pub async fn lock_endpoint(tx: &mut Tx, merchant_id: MerchantId) -> Result<Option<Endpoint>> {
     tx.sql(concat!(
         "select ",
@@ -109,7 +110,8 @@ pub async fn lock_endpoint(tx: &mut Tx, merchant_id: MerchantId) -> Result<Optio
     .await
 }
 
-/// Makes the endpoint, or changes URL and events of the one that is there; returns what there is.
+/// Creates the endpoint, or changes the URL and events of the existing one. Returns it as it is
+/// stored.
 pub async fn upsert_endpoint(tx: &mut Tx, endpoint: &Endpoint) -> Result<Endpoint> {
     tx.sql(concat!(
         "insert into endpoints
@@ -231,7 +233,7 @@ pub async fn find_delivery(conn: &mut Conn, id: &DeliveryId) -> Result<Option<De
     .await
 }
 
-/// The oldest first.
+/// Oldest first.
 pub async fn list_attempts(conn: &mut Conn, id: &DeliveryId) -> Result<Vec<Attempt>> {
     conn.sql(
         "select number, manual, started_at, finished_at, succeeded, http_status, error,
@@ -244,7 +246,8 @@ pub async fn list_attempts(conn: &mut Conn, id: &DeliveryId) -> Result<Vec<Attem
     .await
 }
 
-/// Notes that one more attempt was asked for by hand. It goes before what its endpoint waits for.
+/// Records that one more attempt was requested by hand. It goes before everything else that waits
+/// for its endpoint.
 pub async fn ask_for_attempt(tx: &mut Tx, id: &DeliveryId) -> Result<Option<Delivery>> {
     tx.sql(concat!(
         "update deliveries set manual_waiting = manual_waiting + 1, due_at = $2

@@ -1,7 +1,7 @@
-//! SQL of attempts: which endpoints have work, taking it, and recording how it ended.
+//! SQL of attempts: which endpoints have work, claiming it, and recording how it ended.
 //!
-//! A delivery has one attempt at a time: whoever sets `claim` runs it and is the only one who may
-//! end it. The attempt's row is written in the transaction that claims.
+//! A delivery has one attempt at a time: whoever sets `claim` runs it, and it ends only under that
+//! claim. The attempt's row is written in the transaction that claims.
 
 use chassis::{clock::Timestamp, ids::EndpointId};
 use db::{Db, Result, Update};
@@ -14,10 +14,10 @@ use crate::{
     endpoint::Endpoint,
 };
 
-/// Endpoints with work that one look finds.
+/// How many endpoints with work one query finds.
 const ENDPOINTS_FOUND: i64 = 256;
 
-/// Expired claims that one look finds.
+/// How many expired claims one query finds.
 const EXPIRED_FOUND: i64 = 256;
 
 macro_rules! begun_columns {
@@ -28,7 +28,7 @@ macro_rules! begun_columns {
     };
 }
 
-/// An endpoint for which something waits and which may take more at once.
+/// An endpoint with a waiting delivery and room for more attempts.
 #[derive(Clone, Copy, Debug, FromRow)]
 pub struct Waiting {
     pub endpoint_id: EndpointId,
@@ -36,12 +36,12 @@ pub struct Waiting {
     pub due_at: Timestamp,
 }
 
-/// Endpoints that are switched on, for which a delivery waits (due or not), and to which fewer
-/// than `running_max` attempts run. What is due `now` comes first, and of that, those that have
-/// least to do.
+/// Endpoints that are switched on, have a waiting delivery (due or not), and have fewer than
+/// `running_max` running attempts. Those with something due `now` come first, and of these, those
+/// with the fewest running attempts.
 ///
-/// Goes from endpoint to endpoint over an index, so that one with a long queue costs no more than
-/// one with a single delivery.
+/// Steps from endpoint to endpoint over an index, so that a long queue costs no more than a single
+/// delivery.
 pub async fn waiting(db: &Db, running_max: i64, now: Timestamp) -> Result<Vec<Waiting>> {
     db.read()
         .await?
@@ -79,13 +79,13 @@ pub async fn waiting(db: &Db, running_max: i64, now: Timestamp) -> Result<Vec<Wa
         .await
 }
 
-/// What to take, for whom, and how much of it.
+/// What to claim, for which endpoint, and how much of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     pub endpoint_id: EndpointId,
-    /// Attempts that run to the endpoint at most, these included.
+    /// Most attempts that may run to the endpoint, these included.
     pub running_max: i64,
-    /// Attempts taken at most.
+    /// Most attempts to claim.
     pub limit: i64,
     /// Moved time.
     pub now: Timestamp,
@@ -94,7 +94,7 @@ pub struct Wanted {
 }
 
 /// Begins attempts of what is due for one endpoint: claims the deliveries and records the
-/// attempts. `None`: the endpoint is switched off, or another process takes from it just now.
+/// attempts. `None`: the endpoint is switched off, or another process is just claiming for it.
 pub async fn begin(db: &Db, wanted: Wanted) -> Result<Option<(Endpoint, Vec<Begun>)>> {
     let claim = Uuid::new_v4();
     let mut tx = db.begin().await?;
@@ -162,12 +162,11 @@ pub async fn begin(db: &Db, wanted: Wanted) -> Result<Option<(Endpoint, Vec<Begu
     Ok(Some((endpoint, begun)))
 }
 
-/// Gives up every claim ([`db::Schema::release_leases`]): as if each lease had run out, so that the
-/// attempt counts as one that failed.
+/// Ends every lease ([`db::Schema::release_leases`]), so that its attempt counts as interrupted.
 pub const EXPIRE_LEASES: &str =
     "update deliveries set lease_until = '1970-01-01T00:00:00.000Z' where claim is not null";
 
-/// Attempts that nobody runs any more: their lease is over.
+/// Attempts whose lease is over, so that nobody runs them any more.
 pub async fn expired(db: &Db, real_now: Timestamp) -> Result<Vec<Begun>> {
     db.read()
         .await?

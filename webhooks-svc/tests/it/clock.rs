@@ -21,14 +21,14 @@ async fn an_attempt_of_another_host_is_not_ended_early() {
     .await;
     let mut world = World::start_by(clock_off_by(-60_000), &[]).await;
     if !world.database.url.starts_with("postgres") {
-        // A start ends what ran, since nobody else can run it.
+        // On SQLite a start ends running attempts, because nobody else can be running them.
         return;
     }
     let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
     let id = world.deliver(&merchant_id).await;
     until("the attempt runs", async || receiver.open() == 1).await;
     let mut world = world.crash_and_start_by(clock_off_by(60_000)).await;
-    // It looks for what is over before it sends anything.
+    // It looks for expired leases before it sends anything.
     let other = world.deliver(&merchant_id).await;
     world.in_state(&other, DeliveryStatus::Delivered).await;
     let delivery = world.delivery(&id).await;
@@ -55,7 +55,7 @@ async fn a_signature_bears_the_hosts_own_time() {
 #[tokio::test]
 async fn an_attempt_whose_lease_is_over_is_not_sent() {
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
-    // A hundred thousand times as fast: a lease is over as soon as it is taken.
+    // A hundred thousand times too fast: a lease is over as soon as it is taken.
     let clock = Clock::simulated(Clock::system().host_now(), 0, 100_000_000_000);
     let mut world = World::start_by(clock, &[]).await;
     let merchant_id = MerchantId::new().to_string();

@@ -12,7 +12,7 @@ use crate::{
     world::{MINUTE, World, payment, until},
 };
 
-/// Leases that end soon, for PostgreSQL; on SQLite a start ends them.
+/// Short leases, for PostgreSQL; on SQLite a start ends them.
 const SHORT: &[&str] = &["--webhook-timeout=1s", "--lease=2s"];
 
 /// For a process whose clock cannot be moved.
@@ -146,7 +146,7 @@ async fn kill_9_loses_nothing_and_changes_no_byte() {
             let event = payment(&merchant_id);
             client.publish(event.clone()).await.unwrap();
             published.push(event.event_id);
-            // Killed sooner in one round, later in another; always with work left.
+            // Each round lasts longer before the kill, which always leaves work.
             tokio::time::sleep(Duration::from_millis((round * number) as u64)).await;
         }
         process.kill().await;
@@ -183,7 +183,7 @@ async fn kill_9_loses_nothing_and_changes_no_byte() {
     assert_eq!(proxy.connections(), 0, "no proxy is asked");
 }
 
-/// Every event arrived, and all copies of it are one body.
+/// Checks that every event arrived, with the same body in all its copies.
 fn check_copies(published: &[String], received: &[Received]) {
     let mut bodies: HashMap<&str, &[u8]> = HashMap::new();
     for copy in received {

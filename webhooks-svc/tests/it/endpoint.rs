@@ -1,4 +1,4 @@
-//! Endpoints: what is kept, what waits, and secrets at rest.
+//! Endpoints: what they keep, what waits for them, and secrets at rest.
 
 use chassis::ids::MerchantId;
 use db::Db;
@@ -40,7 +40,7 @@ async fn setting_an_endpoint_again_keeps_its_secret_and_identity() {
     assert_ne!(other.signing_secret, first.signing_secret);
 }
 
-/// Writes, as a newer version might have.
+/// Writes to the database as a newer version might have.
 async fn write(world: &World, statement: &'static str, id: &str) {
     let db = Db::connect(&world.database.url, 1).await.unwrap();
     let mut tx = db.begin().await.unwrap();
@@ -243,7 +243,8 @@ async fn secrets_are_encrypted_at_rest_and_bound_to_their_endpoint() {
     for (secret, _) in &kept {
         assert!(!secret.contains("whsec_") && !secret.contains(&mine.signing_secret[6..]));
     }
-    // Whoever may write to the database puts another merchant's ciphertext under their own name.
+    // Somebody with write access to the database copies another merchant's ciphertext to their own
+    // row.
     let mut tx = db.begin().await.unwrap();
     tx.sql("update endpoints set secret = $1")
         .bind(kept[0].0.clone())
@@ -326,7 +327,7 @@ async fn settings_that_cannot_work_are_refused_at_the_start_without_telling_the_
 
 #[tokio::test]
 async fn attempts_are_counted() {
-    // Counting begins with the first look.
+    // Counting starts with the first rendering.
     chassis::metrics::render();
     let receiver = Receiver::always(200).await;
     let mut world = World::start().await;

@@ -22,7 +22,7 @@ async fn a_hanging_endpoint_with_a_hundred_events_delays_no_other() {
     let mut world = World::start_with(&["--webhook-timeout=60s", "--lease=70s"]).await;
     let hanging_merchant = world.endpoint(&hanging.url()).await.merchant_id;
     let prompt_merchant = world.endpoint(&prompt.url()).await.merchant_id;
-    // All of them are due in the same moment.
+    // Makes all of them due at the same moment.
     world.enable(&hanging_merchant, false).await;
     for _ in 0..HANGING_EVENTS {
         world.publish(payment(&hanging_merchant)).await;
@@ -78,7 +78,7 @@ async fn when_all_places_are_taken_the_next_free_one_goes_to_who_has_none() {
     for _ in 0..5 {
         world.publish(payment(&prompt_merchant)).await;
     }
-    // Frees one of the four.
+    // Frees one of the four places.
     hanging.release();
     until("the others arrive", async || prompt.received().len() == 5).await;
 }
@@ -110,7 +110,7 @@ async fn two_processes_share_the_work_and_the_places() {
     assert!(receiver.open_most() <= 4, "{}", receiver.open_most());
 }
 
-/// More than one look at the database finds.
+/// More than one query finds.
 const WAITING_ENDPOINTS: usize = 300;
 
 #[tokio::test]

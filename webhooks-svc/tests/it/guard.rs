@@ -1,4 +1,4 @@
-//! Only public addresses are called, however they are written, named, or changed meanwhile.
+//! Only public addresses are called, however they are written or named, or change meanwhile.
 
 use std::{
     io,
@@ -163,7 +163,7 @@ const PUBLIC_NAMES: [&str; 10] = [
     "https://example.com./",
 ];
 
-/// Spellings that URL parsers and system libraries take for the same address.
+/// Spellings that URL parsers and system libraries read as the same address.
 fn spellings(address: [u8; 4]) -> Vec<String> {
     let [a, b, c, d] = address;
     let number = u32::from_be_bytes(address);
@@ -235,7 +235,7 @@ fn refused_urls(port: u16) -> Vec<String> {
     hosts.chain(tricks).collect()
 }
 
-/// Names lead to addresses that the function chooses.
+/// A lookup in which `choose` gives each name its addresses.
 fn lookup(choose: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static) -> Lookup {
     Arc::new(move |name| {
         let found = choose(&name);
@@ -277,7 +277,7 @@ async fn send(sender: &Sender, url: &str) -> (Verdict, String) {
     (outcome.verdict, outcome.error.unwrap_or_default())
 }
 
-/// On every local address and one port.
+/// Listens on every local address, on one port.
 async fn listen_everywhere() -> Vec<Receiver> {
     let first = Receiver::start_at("0.0.0.0:0", |_, _| crate::receiver::Answer::Status(200)).await;
     let port = first.address.port();
@@ -297,7 +297,7 @@ async fn none_of_seven_hundred_urls_reaches_this_machine_or_its_network() {
     assert!(urls.len() >= 500, "{}", urls.len());
     for url in &urls {
         if let Ok(parsed) = guard.check_url(url) {
-            // What is left is a name, which no resolver of ours knows.
+            // Whatever passes is a name, which our resolvers do not know.
             assert!(parsed.domain().is_some(), "{url} passed as {parsed}");
         }
         let (verdict, reason) = send(&refusing, url).await;
@@ -311,7 +311,7 @@ async fn none_of_seven_hundred_urls_reaches_this_machine_or_its_network() {
     for listener in &listeners {
         assert_eq!(listener.connections(), 0);
     }
-    // The listeners do hear what is allowed.
+    // The listeners do receive what is allowed.
     let allowing = Guard::new(
         true,
         vec!["127.0.0.0/8".parse().unwrap()],
@@ -334,7 +334,7 @@ async fn names_that_lead_to_refused_addresses_are_not_called() {
         .map(|address| IpAddr::from(address.parse::<Ipv6Addr>().unwrap()));
     let addresses: Vec<IpAddr> = v4.chain(v6).collect();
     let numbered = addresses.clone();
-    // `merchant-7.example` leads to the seventh.
+    // `merchant-7.example` resolves to `addresses[7]`.
     let guard = Guard::new(
         true,
         Vec::new(),

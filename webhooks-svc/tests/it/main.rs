@@ -1,4 +1,4 @@
-//! webhooks-svc through its gRPC door, on SQLite, or on PostgreSQL with `TEST_DATABASE_URL`, with
+//! webhooks-svc through its gRPC API, on SQLite, or on PostgreSQL with `TEST_DATABASE_URL`, with
 //! receivers that speak real HTTP.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! The service as a process of its own, which can be killed and has its own environment.
+//! The service as its own process, which can be killed and has its own environment.
 
 use std::process::Stdio;
 
@@ -16,7 +16,8 @@ pub struct Process {
 
 impl Process {
     pub async fn start(database: &TestDb, flags: &[&str], environment: &[(&str, &str)]) -> Self {
-        // Free a moment ago; nobody else on this machine asks for it in particular.
+        // A port that was free a moment ago, and that nobody else on this machine asks for by
+        // number.
         let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = free.local_addr().unwrap();
         drop(free);

@@ -17,11 +17,11 @@ use tokio::{
     sync::watch,
 };
 
-/// What arrived.
+/// A request that arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     pub head: String,
-    /// Lower-case names.
+    /// By lower-case name.
     pub headers: HashMap<String, String>,
     pub body: Vec<u8>,
 }
@@ -42,21 +42,21 @@ impl Received {
     }
 }
 
-/// How it answers.
+/// How the receiver answers.
 #[derive(Clone, Debug)]
 pub enum Answer {
     Status(u16),
-    /// These bytes, then the end of the connection.
+    /// These bytes, then closes the connection.
     Raw(Vec<u8>),
-    /// 200, once time has passed.
+    /// 200, after this time.
     Late(Duration),
     /// 200, once [`Receiver::release`] is called.
     Held,
     /// Nothing, and the connection is reset.
     Reset,
-    /// 200, and a body without end.
+    /// 200, and an endless body.
     Endless,
-    /// 200, and a byte of a body now and then.
+    /// 200, and a body that arrives byte by byte, slowly.
     Drip,
 }
 
@@ -73,7 +73,7 @@ struct Shared {
     script: Script,
     received: Mutex<Vec<Received>>,
     connections: AtomicUsize,
-    /// Requests that are not answered yet, and the most there were at a time.
+    /// Requests that are not answered yet, and the most there were at once.
     open: AtomicUsize,
     open_most: AtomicUsize,
     sent: AtomicUsize,
@@ -81,7 +81,7 @@ struct Shared {
 }
 
 impl Receiver {
-    /// The script is asked with the number of the request, from 1.
+    /// The script gets the number of the request, from 1, and chooses the answer.
     pub async fn start(
         script: impl Fn(usize, &Received) -> Answer + Send + Sync + 'static,
     ) -> Self {
@@ -144,7 +144,7 @@ impl Receiver {
         self.shared.open_most.load(Ordering::SeqCst)
     }
 
-    /// Bytes of bodies that the other side took.
+    /// How many bytes of bodies the other side took.
     pub fn sent(&self) -> usize {
         self.shared.sent.load(Ordering::SeqCst)
     }
@@ -212,12 +212,12 @@ impl Shared {
     }
 }
 
-/// False: the other side has gone.
+/// Returns false if the other side has gone.
 async fn send(stream: &mut TcpStream, bytes: &[u8]) -> bool {
     stream.write_all(bytes).await.is_ok()
 }
 
-/// Waits; false: the other side went before.
+/// Waits; returns false if the other side went away first.
 async fn still_there(stream: &mut TcpStream, wait: impl Future<Output = ()>) -> bool {
     let mut byte = [0];
     tokio::select! {
@@ -226,7 +226,7 @@ async fn still_there(stream: &mut TcpStream, wait: impl Future<Output = ()>) -> 
     }
 }
 
-/// One request with its body; `None` if the other side goes before it is complete.
+/// One request with its body; `None` if the other side goes away before it is complete.
 async fn read_request(stream: &mut TcpStream) -> Option<Received> {
     let mut bytes = Vec::new();
     let head_end = loop {

@@ -9,10 +9,10 @@ use crate::{
     world::{MINUTE, World, until},
 };
 
-/// One second for each attempt, where an attempt runs into it.
+/// One second for each attempt, for tests in which attempts time out.
 const SHORT: &[&str] = &["--webhook-timeout=1s", "--lease=5s"];
 
-/// The first attempt's record, and what became of the delivery.
+/// The first attempt's record, and the delivery's status.
 async fn attempt(world: &mut World, url: &str) -> (Attempt, DeliveryStatus) {
     let merchant_id = world.endpoint(url).await.merchant_id;
     let id = world.deliver(&merchant_id).await;
@@ -105,7 +105,7 @@ async fn a_receiver_that_is_not_there_is_failure() {
     drop(nobody);
     let (refused, _) = attempt(&mut world, &url).await;
     assert_eq!(refused.error(), "connection refused");
-    // A plain listener that is called with TLS.
+    // A plain HTTP listener that is called with TLS.
     let receiver = Receiver::start(|_, _| Answer::Status(200)).await;
     let url = receiver.url().replace("http:", "https:");
     let (garbled, state) = attempt(&mut world, &url).await;
@@ -125,7 +125,8 @@ async fn a_body_that_never_ends_does_not_undo_a_success() {
         endless.response_excerpt.as_ref().map(String::len),
         Some(1_024)
     );
-    // What the kernel's buffers took is not what was read; a reader would have got far more.
+    // The kernel's buffers take more than was read; a reader of everything would have taken far
+    // more still.
     until("the connection is closed", async || receiver.open() == 0).await;
     assert!(
         receiver.sent() < 16 * 1024 * 1024,

@@ -157,7 +157,7 @@ async fn independent_code_agrees_on_ten_thousand_bodies() {
         lines.push_str(&words.join(" "));
         lines.push('\n');
     }
-    // Where there is a Python, it is asked as well.
+    // If there is a Python, it has to agree as well.
     let python = Command::new("python3")
         .args(["-c", PYTHON])
         .stdin(Stdio::piped())

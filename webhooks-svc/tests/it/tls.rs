@@ -24,7 +24,7 @@ use crate::{
 /// A receiver with the certificate of `name`; counts the requests that it could read.
 struct TlsReceiver {
     address: SocketAddr,
-    /// PEM; whoever trusts it, trusts the receiver.
+    /// PEM. Trusting it means trusting the receiver.
     certificate: String,
     requests: Arc<AtomicUsize>,
 }
@@ -59,7 +59,7 @@ impl TlsReceiver {
     }
 }
 
-/// Answers 200 to whoever completes the handshake and sends something.
+/// Answers 200 to a client that completes the handshake and sends something.
 fn answer(config: &Arc<ServerConfig>, mut stream: TcpStream) -> bool {
     let mut connection = ServerConnection::new(config.clone()).unwrap();
     let mut tls = Stream::new(&mut connection, &mut stream);

@@ -1,4 +1,4 @@
-//! The service as tests start, stop, crash and call it.
+//! The service under test: starting, stopping, crashing and calling it.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -29,13 +29,13 @@ use webhooks_svc::config::Config;
 pub const SECRET_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 pub const OTHER_SECRET_KEY: &str = "ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
 
-/// Takes the permission to call this machine away.
+/// Takes away the permission to call this machine.
 pub const NO_NETS: &str = "--webhook-allow-nets=";
 
 pub const MINUTE: Duration = Duration::from_secs(60);
 pub const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Longest that anything is waited for.
+/// Longest wait for anything.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 pub type Client = WebhooksClient<grpc::Channel>;
@@ -45,7 +45,7 @@ pub struct World {
     pub client: Client,
     pub clock: Clock,
     pub database: TestDb,
-    /// Beside those that every test has.
+    /// In addition to those that every test has.
     pub flags: Vec<String>,
     folder: TempDir,
     shutdown: Shutdown,
@@ -64,7 +64,7 @@ impl World {
         Self::start_on(database, folder, flags).await
     }
 
-    /// On a host whose clock is none of the best.
+    /// Starts on a host with this clock.
     pub async fn start_by(clock: Clock, flags: &[&str]) -> Self {
         let database = TestDb::new("webhooks-svc").await;
         let folder = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ impl World {
         serve(config, &self.clock, &self.shutdown, &mut self.running).await
     }
 
-    /// Lets what runs end, and starts again.
+    /// Lets running work end, and starts again.
     pub async fn restart(self) -> Self {
         let Self {
             database,
@@ -121,7 +121,7 @@ impl World {
         Self::start_on(database, folder, flags).await
     }
 
-    /// Cuts everything off where it is, and starts again.
+    /// Cuts everything off as a crash would, and starts again.
     pub async fn crash(self) -> Self {
         let clock = Clock::travelling(clock_file(&self.folder)).unwrap();
         self.crash_and_start_by(clock).await
@@ -290,7 +290,7 @@ pub fn connect(url: &str) -> grpc::Channel {
     grpc::connect(url, &Tls::default(), Duration::from_secs(10)).unwrap()
 }
 
-/// Settings under which receivers on this machine may be called.
+/// Settings that allow calls to receivers on this machine.
 pub fn config(database_url: &str, flags: &[String]) -> Config {
     Config::try_parse_from(arguments(database_url, flags)).unwrap()
 }
@@ -310,7 +310,7 @@ pub fn arguments(database_url: &str, flags: &[String]) -> Vec<String> {
             arguments.push(format!("{flag}={value}"));
         }
     }
-    // Without its value, the flag only takes the default away.
+    // `NO_NETS` is not passed on: it only leaves the default out.
     let given = flags.iter().filter(|flag| *flag != NO_NETS);
     arguments.extend(given.cloned());
     arguments
@@ -362,7 +362,7 @@ pub fn check_refusal(answer: Result<impl Sized, Status>, code: tonic::Code, reas
     assert_eq!(grpc::reason(&status).as_deref(), Some(reason));
 }
 
-/// INVALID_ARGUMENT that names exactly this field.
+/// Expects INVALID_ARGUMENT that names exactly this field.
 pub fn check_invalid(answer: Result<impl Sized, Status>, field: &str) {
     let Err(status) = answer else {
         panic!("{field} was not refused");
