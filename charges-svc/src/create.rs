@@ -13,14 +13,14 @@ use tokio::time::timeout_at;
 use crate::{
     charge::{Charge, Event, Facts, NewCharge, START_BY, ShownCharge, State, Void},
     error::{Error, Result},
-    rail::{Answer, Outcome as _, PaymentRequest, Requested},
+    rail::{CallOutcome as _, PaymentRequest, RailAnswer, RequestOutcome},
     rail_call::{self, RailCall},
-    service::{Service, Told},
+    service::{ChargeReply, Service},
     store::{
         self,
         idempotency::{Key, Record},
     },
-    tell::Opened,
+    tell::OpenOutcome,
 };
 
 /// A charge that is not recorded within this is given up.
@@ -36,7 +36,11 @@ const WRITE_AGAIN: Duration = Duration::from_millis(100);
 
 impl Service {
     /// Debits a wallet. Answers as [`RailCall::answer_in_time`] does.
-    pub async fn create_charge(self: &Arc<Self>, new: NewCharge, key: String) -> Result<Told> {
+    pub async fn create_charge(
+        self: &Arc<Self>,
+        new: NewCharge,
+        key: String,
+    ) -> Result<ChargeReply> {
         let call = RailCall::new(self);
         let rail = self.rails.for_provider(new.provider);
         let mut charge = Charge::new(&new, rail.name(), self.clock.now(), self.timing(rail));
@@ -64,7 +68,7 @@ struct Creation {
 }
 
 impl Creation {
-    async fn run(mut self) -> Result<Told> {
+    async fn run(mut self) -> Result<ChargeReply> {
         if let Some(told) = self.record().await? {
             return Ok(told);
         }
@@ -79,7 +83,7 @@ impl Creation {
 
     /// Step 1: makes the charge, its key and its timer durable. Returns the answer to an earlier
     /// request with the same key, or the charge's status if it is no longer ours.
-    async fn record(&mut self) -> Result<Option<Told>> {
+    async fn record(&mut self) -> Result<Option<ChargeReply>> {
         let service = &self.call.service;
         let recorded = service.record_charge(&mut self.charge, &self.key);
         let recorded = timeout_at(self.call.started + RECORD_BY, recorded).await;
@@ -105,11 +109,11 @@ impl Creation {
 
     /// Step 2: sessions-svc creates the charge's session, or lets the charge claim one. Returns
     /// the charge's status if it is no longer ours.
-    async fn open_session(&self) -> Result<Option<Told>> {
+    async fn open_session(&self) -> Result<Option<ChargeReply>> {
         let told = match self.call.service.teller.open(&self.charge).await {
-            Ok(Opened::Recorded) => return Ok(None),
-            Ok(Opened::Refused) if self.charge.facts.hosted => Error::SessionNotPayable,
-            Ok(Opened::Refused) => Error::NothingStarted,
+            Ok(OpenOutcome::Recorded) => return Ok(None),
+            Ok(OpenOutcome::Refused) if self.charge.facts.hosted => Error::SessionNotPayable,
+            Ok(OpenOutcome::Refused) => Error::NothingStarted,
             Err(status) => {
                 tracing::warn!(
                     error = %chain(&status),
@@ -123,7 +127,7 @@ impl Creation {
 
     /// Step 3: requests the payment from the rail. `None` means that it was too late and the rail
     /// was not called.
-    async fn call_rail(&self) -> Option<Answer<Requested>> {
+    async fn call_rail(&self) -> Option<RailAnswer<RequestOutcome>> {
         let facts = &self.charge.facts;
         let rail = self.call.service.rail_of(facts);
         let request = request(facts);
@@ -132,7 +136,7 @@ impl Creation {
     }
 
     /// Step 4: turns the rail's reply into the charge's state and the answer.
-    async fn write_outcome(self, answer: &Answer<Requested>) -> Result<Told> {
+    async fn write_outcome(self, answer: &RailAnswer<RequestOutcome>) -> Result<ChargeReply> {
         let service = &self.call.service;
         let written = service.write_request_outcome(&self.charge, answer).await;
         rail_call::told_after(written, self.charge)
@@ -140,7 +144,7 @@ impl Creation {
 
     /// The rail was not called and will not be. Tells the caller so once nothing is left of the
     /// charge, or how the charge stands if somebody was answered about it or has taken it over.
-    async fn abandon(&self, told: Error) -> Result<Told> {
+    async fn abandon(&self, told: Error) -> Result<ChargeReply> {
         // A request that still waits learns this from our result, one that gave up from the gate.
         self.call.forbid();
         let event = if self.call.started.elapsed() < START_BY {
@@ -167,7 +171,7 @@ impl Creation {
 impl Service {
     /// Writes the charge and sets its number and trace. Returns the answer to an earlier request
     /// with the same key, if there was one.
-    async fn record_charge(&self, charge: &mut Charge, key: &Key) -> Result<Option<Told>> {
+    async fn record_charge(&self, charge: &mut Charge, key: &Key) -> Result<Option<ChargeReply>> {
         let mut tx = self.db.begin().await?;
         let (id, now) = (charge.facts.transaction_id, charge.facts.created_at);
         let taken = store::idempotency::take(&mut tx, key, id, now).await;
@@ -194,7 +198,7 @@ impl Service {
     /// key waits for any transaction that has taken it and is still open, so what is seen here is
     /// final. Returns the answer to the earlier request that has the key, or `None` if the charge
     /// is written.
-    async fn look_for(&self, charge: &Charge, key: &Key) -> Result<Option<Told>> {
+    async fn look_for(&self, charge: &Charge, key: &Key) -> Result<Option<ChargeReply>> {
         let (id, now) = (charge.facts.transaction_id, charge.facts.created_at);
         let mut tx = self.db.begin().await?;
         if store::idempotency::take(&mut tx, key, id, now).await? == Insert::Inserted {
@@ -212,7 +216,7 @@ impl Service {
     /// The answer to a request whose key was used before. An answer rendered from the record is
     /// stored as the key's answer: from then on a caller knows the charge, and it cannot become
     /// void.
-    async fn replay(&self, mut tx: Tx, key: &Key, record: Record) -> Result<Told> {
+    async fn replay(&self, mut tx: Tx, key: &Key, record: Record) -> Result<ChargeReply> {
         if record.fingerprint != key.fingerprint {
             return Err(Error::IdempotencyKeyReused);
         }
@@ -222,7 +226,7 @@ impl Service {
         // It has become void since its key was read, so the key is free for the next try.
         let charge = ShownCharge::try_from(charge).map_err(|Void| Error::IdempotencyInProgress)?;
         if let Some((status, message)) = record.answer_status.zip(record.answer_message) {
-            return Ok(Told {
+            return Ok(ChargeReply {
                 charge: charge.told(status),
                 message,
                 replayed: true,
@@ -231,14 +235,14 @@ impl Service {
         if self.clock.now().since(record.started_at) < RUNNING {
             return Err(Error::IdempotencyInProgress);
         }
-        let told = Told::from_record(charge);
+        let told = ChargeReply::from_record(charge);
         let kept = store::idempotency::answer(&mut tx, id, told.charge.status, &told.message).await;
         if kept.map_err(Error::of_contended_key)? == Update::NotThere {
             // It was answered or became void since it was read. The next try learns which.
             return Err(Error::IdempotencyInProgress);
         }
         tx.commit().await?;
-        Ok(Told {
+        Ok(ChargeReply {
             replayed: true,
             ..told
         })
@@ -248,8 +252,8 @@ impl Service {
     pub async fn write_request_outcome(
         self: &Arc<Self>,
         charge: &Charge,
-        answer: &Answer<Requested>,
-    ) -> Result<Told> {
+        answer: &RailAnswer<RequestOutcome>,
+    ) -> Result<ChargeReply> {
         let mut wait = WRITE_AGAIN;
         for _ in 1..WRITE_TRIES {
             match self.try_write_request_outcome(charge, answer).await {
@@ -267,15 +271,15 @@ impl Service {
     async fn try_write_request_outcome(
         self: &Arc<Self>,
         charge: &Charge,
-        answer: &Answer<Requested>,
-    ) -> Result<Told> {
+        answer: &RailAnswer<RequestOutcome>,
+    ) -> Result<ChargeReply> {
         let mut tx = self.db.begin().await?;
         let mut before = self.lock(&mut tx, charge.facts.transaction_id).await?;
         before.timer.end_call(self.clock.now());
         let mut change = None;
         let is_conclusive = match answer.outcome {
             // Somebody has sent the request again meanwhile, and the rail may have taken that one.
-            Requested::Refused(_) => before.timer.resent_at.is_none(),
+            RequestOutcome::Refused(_) => before.timer.resent_at.is_none(),
             _ => true,
         };
         let event = event_of(&answer.outcome);
@@ -292,7 +296,7 @@ impl Service {
             if event.is_shown_by_rail() {
                 store::charges::mark_seen(&mut tx, before.facts.transaction_id).await?;
             }
-            Told::from_record(before.try_into()?)
+            ChargeReply::from_record(before.try_into()?)
         };
         let evidence = ("request_payment", answer.outcome.label());
         let (id, now) = (charge.facts.transaction_id, self.clock.now());
@@ -345,27 +349,27 @@ pub fn request(charge: &Facts) -> PaymentRequest {
     }
 }
 
-fn event_of(outcome: &Requested) -> Event {
+fn event_of(outcome: &RequestOutcome) -> Event {
     match outcome {
-        Requested::Accepted { .. } => Event::Accepted,
-        Requested::Succeeded => Event::Approved,
-        Requested::OtpRequired { .. } => Event::CodeWanted,
-        Requested::Refused(reason) => Event::Failed(*reason),
-        Requested::AlreadyKnown => Event::AlreadyKnown,
-        Requested::Unknown => Event::Unanswered,
+        RequestOutcome::Accepted { .. } => Event::Accepted,
+        RequestOutcome::Succeeded => Event::Approved,
+        RequestOutcome::OtpRequired { .. } => Event::CodeWanted,
+        RequestOutcome::Refused(reason) => Event::Failed(*reason),
+        RequestOutcome::AlreadyKnown => Event::AlreadyKnown,
+        RequestOutcome::Unknown => Event::Unanswered,
     }
 }
 
 /// The network's own words to the payer.
-fn instruction_of(outcome: &Requested) -> Option<&str> {
+fn instruction_of(outcome: &RequestOutcome) -> Option<&str> {
     match outcome {
-        Requested::Accepted { instruction } | Requested::OtpRequired { instruction } => {
+        RequestOutcome::Accepted { instruction } | RequestOutcome::OtpRequired { instruction } => {
             instruction.as_deref()
         }
-        Requested::Succeeded
-        | Requested::Refused(_)
-        | Requested::AlreadyKnown
-        | Requested::Unknown => None,
+        RequestOutcome::Succeeded
+        | RequestOutcome::Refused(_)
+        | RequestOutcome::AlreadyKnown
+        | RequestOutcome::Unknown => None,
     }
 }
 

@@ -13,7 +13,7 @@ use proto::charges::{
     close_case_request::Action, resolve_charge_request,
 };
 use rails::RailName;
-use tonic::{Request, Response, Status as Refusal};
+use tonic::{Request, Response, Status as GrpcStatus};
 
 use crate::{
     case::{Case, CaseKind, Closing},
@@ -21,13 +21,13 @@ use crate::{
     error::Error,
     operate::File,
     otp::Otp,
-    service::{Service, Told},
+    service::{ChargeReply, Service},
     store::{evidence::Evidence, postings::Written},
 };
 
 mod parse;
 
-type Answer<T> = Result<Response<T>, Refusal>;
+type GrpcResult<T> = Result<Response<T>, GrpcStatus>;
 
 chassis::proto_list! {
     Status = ChargeStatus { Initiated, OtpRequired, Settled, Failed }
@@ -47,7 +47,10 @@ pub struct Grpc(pub Arc<Service>);
 
 #[tonic::async_trait]
 impl Charges for Grpc {
-    async fn create_charge(&self, request: Request<CreateChargeRequest>) -> Answer<ChargeAnswer> {
+    async fn create_charge(
+        &self,
+        request: Request<CreateChargeRequest>,
+    ) -> GrpcResult<ChargeAnswer> {
         let request = request.into_inner();
         let key = parse::idempotency_key(&request.idempotency_key)?;
         let told = self
@@ -57,7 +60,7 @@ impl Charges for Grpc {
         Ok(Response::new(told.into()))
     }
 
-    async fn submit_otp(&self, request: Request<SubmitOtpRequest>) -> Answer<ChargeAnswer> {
+    async fn submit_otp(&self, request: Request<SubmitOtpRequest>) -> GrpcResult<ChargeAnswer> {
         let request = request.into_inner();
         let merchant_id = parse::id(&request.merchant_id, Error::ChargeNotFound)?;
         let reference = parse::id(&request.reference, Error::ChargeNotFound)?;
@@ -70,7 +73,7 @@ impl Charges for Grpc {
         ))
     }
 
-    async fn get_charge(&self, request: Request<GetChargeRequest>) -> Answer<ProtoCharge> {
+    async fn get_charge(&self, request: Request<GetChargeRequest>) -> GrpcResult<ProtoCharge> {
         let request = request.into_inner();
         let merchant_id = parse::id(&request.merchant_id, Error::ChargeNotFound)?;
         let reference = parse::id(&request.reference, Error::ChargeNotFound)?;
@@ -81,7 +84,7 @@ impl Charges for Grpc {
     async fn get_hosted_charge(
         &self,
         request: Request<GetHostedChargeRequest>,
-    ) -> Answer<HostedCharge> {
+    ) -> GrpcResult<HostedCharge> {
         let session_id = parse::id(&request.get_ref().session_id, Error::ChargeNotFound)?;
         let hosted = self.0.get_hosted_charge(session_id).await?;
         let charge = hosted.charge;
@@ -99,7 +102,7 @@ impl Charges for Grpc {
     async fn receive_callback(
         &self,
         request: Request<ReceiveCallbackRequest>,
-    ) -> Answer<ReceiveCallbackResponse> {
+    ) -> GrpcResult<ReceiveCallbackResponse> {
         let request = request.into_inner();
         let rail = parse::id(&request.rail, Error::CallbackNotFound)?;
         self.0
@@ -108,7 +111,7 @@ impl Charges for Grpc {
         Ok(Response::new(ReceiveCallbackResponse {}))
     }
 
-    async fn list_rails(&self, _: Request<ListRailsRequest>) -> Answer<ListRailsResponse> {
+    async fn list_rails(&self, _: Request<ListRailsRequest>) -> GrpcResult<ListRailsResponse> {
         let rails = RailName::ALL.iter().map(|rail| ProtoRail {
             name: rail.code().to_owned(),
             callback_headers: rail
@@ -123,7 +126,10 @@ impl Charges for Grpc {
         }))
     }
 
-    async fn get_balance(&self, request: Request<GetBalanceRequest>) -> Answer<GetBalanceResponse> {
+    async fn get_balance(
+        &self,
+        request: Request<GetBalanceRequest>,
+    ) -> GrpcResult<GetBalanceResponse> {
         let merchant_id = parse::merchant_id(&request.get_ref().merchant_id)?;
         let available = self.0.get_balance(merchant_id).await?;
         Ok(Response::new(GetBalanceResponse {
@@ -134,7 +140,10 @@ impl Charges for Grpc {
 
 #[tonic::async_trait]
 impl ChargeOperations for Grpc {
-    async fn show_charge(&self, request: Request<ShowChargeRequest>) -> Answer<ShowChargeResponse> {
+    async fn show_charge(
+        &self,
+        request: Request<ShowChargeRequest>,
+    ) -> GrpcResult<ShowChargeResponse> {
         let reference = parse::id(&request.get_ref().reference, Error::ChargeNotFound)?;
         Ok(Response::new(self.0.show_charge(&reference).await?.into()))
     }
@@ -142,7 +151,7 @@ impl ChargeOperations for Grpc {
     async fn resolve_charge(
         &self,
         request: Request<ResolveChargeRequest>,
-    ) -> Answer<ShowChargeResponse> {
+    ) -> GrpcResult<ShowChargeResponse> {
         let request = request.into_inner();
         let reference = parse::id(&request.reference, Error::ChargeNotFound)?;
         let event = match request.outcome {
@@ -160,14 +169,14 @@ impl ChargeOperations for Grpc {
         Ok(Response::new(file.into()))
     }
 
-    async fn list_cases(&self, _: Request<ListCasesRequest>) -> Answer<ListCasesResponse> {
+    async fn list_cases(&self, _: Request<ListCasesRequest>) -> GrpcResult<ListCasesResponse> {
         let cases = self.0.list_cases().await?;
         Ok(Response::new(ListCasesResponse {
             cases: cases.into_iter().map(Into::into).collect(),
         }))
     }
 
-    async fn close_case(&self, request: Request<CloseCaseRequest>) -> Answer<ProtoCase> {
+    async fn close_case(&self, request: Request<CloseCaseRequest>) -> GrpcResult<ProtoCase> {
         let request = request.into_inner();
         let id = parse::id(&request.case_id, Error::CaseNotFound)?;
         let closing = Closing::try_from(request.action()).map_err(|_| Error::Invalid {
@@ -201,8 +210,8 @@ impl From<ShownCharge> for ProtoCharge {
     }
 }
 
-impl From<Told> for ChargeAnswer {
-    fn from(told: Told) -> Self {
+impl From<ChargeReply> for ChargeAnswer {
+    fn from(told: ChargeReply) -> Self {
         Self {
             charge: Some(told.charge.into()),
             message: told.message,

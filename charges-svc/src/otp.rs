@@ -17,9 +17,9 @@ use secrecy::SecretString;
 use crate::{
     charge::{Charge, Event, Lease, State},
     error::{Error, Result},
-    rail::{Answer, OtpSubmitted, Outcome as _},
+    rail::{CallOutcome as _, OtpOutcome, RailAnswer},
     rail_call::{self, RailCall},
-    service::{Service, Told},
+    service::{ChargeReply, Service},
     store,
 };
 
@@ -43,7 +43,7 @@ impl Service {
         merchant_id: MerchantId,
         reference: &Reference,
         otp: Otp,
-    ) -> Result<Told> {
+    ) -> Result<ChargeReply> {
         let charge = self.get_charge(merchant_id, reference).await?;
         let submission = Submission {
             call: RailCall::new(self),
@@ -63,7 +63,7 @@ struct Submission {
 }
 
 impl Submission {
-    async fn run(self) -> Result<Told> {
+    async fn run(self) -> Result<ChargeReply> {
         let taken = self.take_charge().await?;
         match self.call_rail(&taken).await {
             Some(answer) => self.write_outcome(taken, &answer).await,
@@ -85,14 +85,18 @@ impl Submission {
     }
 
     /// Sends the code to the rail. `None` means that it was too late and the code was not sent.
-    async fn call_rail(&self, taken: &Charge) -> Option<Answer<OtpSubmitted>> {
+    async fn call_rail(&self, taken: &Charge) -> Option<RailAnswer<OtpOutcome>> {
         let rail = self.call.service.rail_of(&taken.facts);
         let submitting = rail.submit_otp(taken.facts.rail_reference, &self.otp);
         self.call.make(taken.claim, submitting).await
     }
 
     /// Turns the rail's reply into the charge's state and the answer.
-    async fn write_outcome(&self, taken: Charge, answer: &Answer<OtpSubmitted>) -> Result<Told> {
+    async fn write_outcome(
+        &self,
+        taken: Charge,
+        answer: &RailAnswer<OtpOutcome>,
+    ) -> Result<ChargeReply> {
         let written = self.call.service.write_code_outcome(&taken, answer).await;
         rail_call::told_after(written, taken)
     }
@@ -156,8 +160,8 @@ impl Service {
     async fn write_code_outcome(
         self: &Arc<Self>,
         taken: &Charge,
-        answer: &Answer<OtpSubmitted>,
-    ) -> Result<Told> {
+        answer: &RailAnswer<OtpOutcome>,
+    ) -> Result<ChargeReply> {
         let mut tx = self.db.begin().await?;
         let mut before = self.lock(&mut tx, taken.facts.transaction_id).await?;
         let is_ours = before.progress.state == State::OtpSubmitting
@@ -176,7 +180,7 @@ impl Service {
         let told = match event {
             Some(event) if is_ours => {
                 let instruction = match &answer.outcome {
-                    OtpSubmitted::Accepted { instruction } => instruction.as_deref(),
+                    OtpOutcome::Accepted { instruction } => instruction.as_deref(),
                     _ => None,
                 };
                 let (made, told) = self
@@ -191,10 +195,10 @@ impl Service {
                 let (id, fence) = (before.facts.transaction_id, taken.claim.fence);
                 let _ours =
                     store::charges::release_until(&mut tx, id, fence, &before.timer).await?;
-                Told::unanswered(before.try_into()?)
+                ChargeReply::unanswered(before.try_into()?)
             }
             // A query was quicker.
-            Some(_) | None => Told::from_record(before.try_into()?),
+            Some(_) | None => ChargeReply::from_record(before.try_into()?),
         };
         tx.commit().await?;
         match &change {
@@ -217,14 +221,14 @@ async fn may_be_accepted(
 }
 
 /// What the rail's reply means for the charge. `None` if nobody knows yet.
-fn event_of(outcome: &OtpSubmitted) -> Option<Event> {
+fn event_of(outcome: &OtpOutcome) -> Option<Event> {
     match outcome {
-        OtpSubmitted::Accepted { .. } => Some(Event::Accepted),
-        OtpSubmitted::Succeeded => Some(Event::Approved),
-        OtpSubmitted::WrongCode { .. } => Some(Event::CodeWrong),
-        OtpSubmitted::Expired => Some(Event::Failed(FailureReason::OtpExpired)),
-        OtpSubmitted::Failed(reason) => Some(Event::Failed(*reason)),
-        OtpSubmitted::NotSent => Some(Event::CodeNotSent),
-        OtpSubmitted::Unknown => None,
+        OtpOutcome::Accepted { .. } => Some(Event::Accepted),
+        OtpOutcome::Succeeded => Some(Event::Approved),
+        OtpOutcome::WrongCode { .. } => Some(Event::CodeWrong),
+        OtpOutcome::Expired => Some(Event::Failed(FailureReason::OtpExpired)),
+        OtpOutcome::Failed(reason) => Some(Event::Failed(*reason)),
+        OtpOutcome::NotSent => Some(Event::CodeNotSent),
+        OtpOutcome::Unknown => None,
     }
 }

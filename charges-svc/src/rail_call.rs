@@ -22,7 +22,7 @@ use crate::{
     charge::{Charge, Claim, Event, Lease, START_BY, ShownCharge},
     error::{Error, Result},
     message,
-    service::{Change, Service, Told},
+    service::{Change, ChargeReply, Service},
     store,
 };
 
@@ -73,8 +73,8 @@ impl RailCall {
     pub async fn answer_in_time(
         self,
         charge: ShownCharge,
-        work: impl Future<Output = Result<Told>> + Send + 'static,
-    ) -> Result<Told> {
+        work: impl Future<Output = Result<ChargeReply>> + Send + 'static,
+    ) -> Result<ChargeReply> {
         let (id, activity) = (charge.facts.transaction_id, self.service.clock.activity());
         let (done, outcome) = oneshot::channel();
         self.service.tasks.spawn(async move {
@@ -95,28 +95,28 @@ impl RailCall {
 
 /// What a request is told once the rail was called. Failing to write the reply is not a failure of
 /// the request: the rail may have what was sent, and the reconciler queries it.
-pub fn told_after(written: Result<Told>, sent: Charge) -> Result<Told> {
+pub fn told_after(written: Result<ChargeReply>, sent: Charge) -> Result<ChargeReply> {
     written.or_else(|error| {
         tracing::error!(
             error = %chain(&error),
             "the rail's reply is not written"
         );
-        Ok(Told::unanswered(sent.try_into()?))
+        Ok(ChargeReply::unanswered(sent.try_into()?))
     })
 }
 
 impl Service {
     /// The answer if the rail may have been called and its reply is not here: the charge's status,
     /// never an error.
-    pub async fn told_late(&self, called: ShownCharge) -> Told {
+    pub async fn told_late(&self, called: ShownCharge) -> ChargeReply {
         match self.read_charge(called.facts.transaction_id).await {
-            Ok(charge) => Told::from_record(charge),
+            Ok(charge) => ChargeReply::from_record(charge),
             Err(error) => {
                 tracing::error!(
                     error = %chain(&error),
                     "the record cannot be read"
                 );
-                Told::unanswered(called)
+                ChargeReply::unanswered(called)
             }
         }
     }
@@ -136,7 +136,7 @@ impl Service {
         before: &Charge,
         event: Event,
         instruction: Option<&str>,
-    ) -> Result<(Change, Told)> {
+    ) -> Result<(Change, ChargeReply)> {
         let change = self.change(tx, before, event).await?;
         if let Event::Accepted | Event::CodeWanted = event {
             let id = before.facts.transaction_id;
@@ -144,7 +144,7 @@ impl Service {
         }
         let shown = ShownCharge::try_from(change.charge.clone())?;
         let message = message::after(&shown, event, instruction);
-        Ok((change, Told::new(shown, message)))
+        Ok((change, ChargeReply::new(shown, message)))
     }
 }
 

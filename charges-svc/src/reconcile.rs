@@ -27,8 +27,8 @@ use crate::{
     charge::{Charge, Event},
     error::Result,
     ledger,
-    rail::{Answer, Found, Outcome as _, Query, Rail, RailName},
-    resend::Resending,
+    rail::{CallOutcome as _, Query, QueryOutcome, Rail, RailAnswer, RailName},
+    resend::Resend,
     service::{Change, Service},
     store,
     verdict::{self, Verdict},
@@ -147,9 +147,9 @@ impl Service {
         &self,
         claimed: &Charge,
         asked_at: Timestamp,
-        answer: &Answer<Found>,
+        answer: &RailAnswer<QueryOutcome>,
         is_taken_again: bool,
-    ) -> Result<Option<Resending>> {
+    ) -> Result<Option<Resend>> {
         let (id, now) = (claimed.facts.transaction_id, self.clock.now());
         let mut tx = self.db.begin().await?;
         let mut charge = self.lock(&mut tx, id).await?;
@@ -160,7 +160,7 @@ impl Service {
         let found = verdict::heard(&charge, &answer.outcome, asked_at);
         let is_end = matches!(
             found,
-            Found::Succeeded { .. } | Found::Failed(_) | Found::Reversed
+            QueryOutcome::Succeeded { .. } | QueryOutcome::Failed(_) | QueryOutcome::Reversed
         );
         if is_end && !is_as_claimed {
             // This outcome is not acted on, so it must be found again.
@@ -193,7 +193,7 @@ impl Service {
             // An answer says how things stood when it was asked for, however late it arrives.
             let mut timer = charge.timer;
             timer.next_query_at = match found {
-                Found::Unknown => charge.query_after_silence(asked_at, timing),
+                QueryOutcome::Unknown => charge.query_after_silence(asked_at, timing),
                 _ => charge.query_after(asked_at, timing),
             };
             let _ours = store::charges::release_until(&mut tx, id, fence, &timer).await?;
@@ -207,13 +207,13 @@ impl Service {
 
     /// An answer settles every callback that came before the query. Without an answer, the rail is
     /// queried again for them.
-    async fn note_hint(&self, tx: &mut Tx, claimed: &Charge, found: &Found) -> Result<()> {
+    async fn note_hint(&self, tx: &mut Tx, claimed: &Charge, found: &QueryOutcome) -> Result<()> {
         let (id, seen, now) = (
             claimed.facts.transaction_id,
             claimed.timer.hints,
             self.clock.now(),
         );
-        if *found != Found::Unknown {
+        if *found != QueryOutcome::Unknown {
             store::hints::end(tx, id, seen).await?;
         } else if let Some(hinted_at) = store::hints::waiting_since(tx, id, seen).await? {
             store::hints::put_off(tx, id, callback::ask_again(hinted_at, now)).await?;
@@ -226,7 +226,7 @@ impl Service {
         &self,
         tx: &mut Tx,
         charge: &Charge,
-        found: &Found,
+        found: &QueryOutcome,
         verdict: Verdict,
     ) -> Result<Option<Change>> {
         let now = self.clock.now();
@@ -259,10 +259,10 @@ impl Service {
         &self,
         tx: &mut Tx,
         charge: &Charge,
-        found: &Found,
+        found: &QueryOutcome,
         now: Timestamp,
     ) -> Result<()> {
-        let Found::Succeeded { fee: Some(fee), .. } = found else {
+        let QueryOutcome::Succeeded { fee: Some(fee), .. } = found else {
             return Ok(());
         };
         if fee.is_positive() {

@@ -18,22 +18,22 @@ use crate::{
     charge::{Charge, Lease, START_BY},
     create,
     error::Result,
-    rail::Requested,
+    rail::RequestOutcome,
     schedule::RESEND_WITHIN,
     service::Service,
     store,
-    tell::Opened,
+    tell::OpenOutcome,
 };
 
 /// A payment request that is about to go out a second time.
 #[derive(Clone, Debug)]
-pub struct Resending {
+pub struct Resend {
     charge: Charge,
     lease: Lease,
     begun: Instant,
 }
 
-impl Resending {
+impl Resend {
     /// Whether it is too late to send it: the commit took time, and the charge's timer relies on
     /// [`START_BY`].
     fn is_late(&self, clock: &Clock) -> bool {
@@ -51,10 +51,10 @@ impl Service {
             return Ok(false);
         }
         Ok(match self.teller.open(charge).await {
-            Ok(Opened::Recorded) => true,
+            Ok(OpenOutcome::Recorded) => true,
             // It is not certain what its process did before it died, so this is no reason to end
             // it.
-            Ok(Opened::Refused) => false,
+            Ok(OpenOutcome::Refused) => false,
             Err(status) => {
                 tracing::warn!(
                     error = %chain(&status),
@@ -72,7 +72,7 @@ impl Service {
         tx: &mut Tx,
         charge: &Charge,
         fence: Option<Uuid>,
-    ) -> Result<Option<Resending>> {
+    ) -> Result<Option<Resend>> {
         let (id, begun, now) = (
             charge.facts.transaction_id,
             Instant::now(),
@@ -92,7 +92,7 @@ impl Service {
         resent.claim = store::charges::claim(tx, id, lease).await?;
         let said = ("request_payment", "sent_again");
         store::evidence::keep(tx, id, said, None, now).await?;
-        Ok(Some(Resending {
+        Ok(Some(Resend {
             charge: resent,
             lease,
             begun,
@@ -100,7 +100,7 @@ impl Service {
     }
 
     /// Sends the request, if it is still ours to send.
-    pub async fn resend(self: &Arc<Self>, resending: &Resending) -> Result<()> {
+    pub async fn resend(self: &Arc<Self>, resending: &Resend) -> Result<()> {
         let charge = &resending.charge;
         if resending.is_late(&self.clock) || !self.outlives_a_call(charge.claim) {
             // The next holder queries the rail, as after any request that may have gone out.
@@ -113,8 +113,8 @@ impl Service {
         let rail = self.rail_of(&charge.facts);
         let mut answer = rail.request_payment(&create::request(&charge.facts)).await;
         // A refusal is about this request alone. The first may still be on its way.
-        if let Requested::Refused(_) = answer.outcome {
-            answer.outcome = Requested::Unknown;
+        if let RequestOutcome::Refused(_) = answer.outcome {
+            answer.outcome = RequestOutcome::Unknown;
         }
         self.write_request_outcome(charge, &answer).await?;
         Ok(())
@@ -139,7 +139,7 @@ mod tests {
         ] {
             let (age, waited) = (Duration::from_secs(age), Duration::from_secs(waited));
             let clock = Clock::simulated(created_at + age + waited, 0, 0);
-            let resending = Resending {
+            let resending = Resend {
                 charge: charge(),
                 lease: Lease::new(&clock, Duration::from_secs(30)),
                 begun: Instant::now() - waited,

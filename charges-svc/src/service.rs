@@ -65,14 +65,14 @@ pub struct Service {
 
 /// The answer to a POST on a charge.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct ChargeReply {
     pub charge: ShownCharge,
     pub message: String,
     /// Whether this repeats the answer to an earlier request.
     pub replayed: bool,
 }
 
-impl Told {
+impl ChargeReply {
     /// The answer for a charge as it stands.
     pub fn new(charge: ShownCharge, message: String) -> Self {
         let status = charge.status.in_answer();

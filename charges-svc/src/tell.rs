@@ -22,7 +22,7 @@ use proto::{
         EventType, Payment, PublishRequest, publish_request, webhooks_client::WebhooksClient,
     },
 };
-use tonic::{Request, Status as Refusal};
+use tonic::{Request, Status as GrpcStatus};
 
 use crate::{
     charge::{Charge, Facts, METHOD, ShownCharge, Status, Void},
@@ -47,7 +47,7 @@ pub struct Teller {
 
 /// Whether a session takes a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opened {
+pub enum OpenOutcome {
     Recorded,
     /// The session cannot be paid.
     Refused,
@@ -64,10 +64,10 @@ impl Teller {
 
     /// Before the rail is called: creates the session of a direct charge, or claims that of a
     /// hosted one.
-    pub async fn open(&self, charge: &Charge) -> Result<Opened, Refusal> {
+    pub async fn open(&self, charge: &Charge) -> Result<OpenOutcome, GrpcStatus> {
         let Ok(shown) = ShownCharge::try_from(charge.clone()) else {
             // No session takes a void charge.
-            return Ok(Opened::Refused);
+            return Ok(OpenOutcome::Refused);
         };
         let open = Open {
             transaction: Some(transaction(&shown)),
@@ -77,11 +77,11 @@ impl Teller {
         let mut sessions = self.sessions.clone();
         let answer = tokio::time::timeout(OPEN_MAX, sessions.record_transaction(request)).await;
         let answer =
-            answer.map_err(|_| Refusal::deadline_exceeded("sessions-svc did not answer"))??;
+            answer.map_err(|_| GrpcStatus::deadline_exceeded("sessions-svc did not answer"))??;
         match answer.into_inner().outcome() {
-            Outcome::Recorded => Ok(Opened::Recorded),
-            Outcome::Refused => Ok(Opened::Refused),
-            Outcome::Unspecified => Err(Refusal::internal("sessions-svc gave no outcome")),
+            Outcome::Recorded => Ok(OpenOutcome::Recorded),
+            Outcome::Refused => Ok(OpenOutcome::Refused),
+            Outcome::Unspecified => Err(GrpcStatus::internal("sessions-svc gave no outcome")),
         }
     }
 
@@ -124,7 +124,7 @@ impl Teller {
 
 /// Whether the session is another merchant's. It took no claim of ours, so there is none to
 /// withdraw.
-fn is_anothers(status: &Refusal) -> bool {
+fn is_anothers(status: &GrpcStatus) -> bool {
     grpc::reason(status).as_deref() == Some(Reason::SessionMismatch.code())
 }
 

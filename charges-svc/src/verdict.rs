@@ -9,7 +9,7 @@ use chassis::{clock::Timestamp, failure::FailureReason, money::Money};
 use crate::{
     case::CaseKind,
     charge::{Charge, Event, State},
-    rail::Found,
+    rail::QueryOutcome,
     schedule::{DAY, FORGOTTEN_AFTER, Timing},
 };
 
@@ -31,7 +31,7 @@ pub enum Verdict {
 }
 
 /// Judges what a query made at `now` found.
-pub fn judge(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>) -> Verdict {
+pub fn judge(charge: &Charge, found: &QueryOutcome, now: Timestamp, timing: Timing<'_>) -> Verdict {
     let found = heard(charge, found, now);
     match charge.progress.state {
         State::Submitting | State::Initiated | State::OtpRequired | State::OtpSubmitting => {
@@ -47,28 +47,28 @@ pub fn judge(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>)
             }
         }
         State::Settled => match found {
-            Found::Reversed => reversed(),
-            Found::Pending
-            | Found::OtpRequired
-            | Found::Abandoned { .. }
-            | Found::Succeeded { .. }
-            | Found::Failed(_)
-            | Found::ReferenceUnknown
-            | Found::Unknown => Verdict::AskAgain,
+            QueryOutcome::Reversed => reversed(),
+            QueryOutcome::Pending
+            | QueryOutcome::OtpRequired
+            | QueryOutcome::Abandoned { .. }
+            | QueryOutcome::Succeeded { .. }
+            | QueryOutcome::Failed(_)
+            | QueryOutcome::ReferenceUnknown
+            | QueryOutcome::Unknown => Verdict::AskAgain,
         },
         State::Failed => match found {
-            Found::Succeeded {
+            QueryOutcome::Succeeded {
                 rail_reference,
                 amount,
                 fee: _,
             } => late_money(charge, rail_reference, *amount),
-            Found::Reversed => reversed(),
-            Found::Pending
-            | Found::OtpRequired
-            | Found::Abandoned { .. }
-            | Found::Failed(_)
-            | Found::ReferenceUnknown
-            | Found::Unknown => Verdict::AskAgain,
+            QueryOutcome::Reversed => reversed(),
+            QueryOutcome::Pending
+            | QueryOutcome::OtpRequired
+            | QueryOutcome::Abandoned { .. }
+            | QueryOutcome::Failed(_)
+            | QueryOutcome::ReferenceUnknown
+            | QueryOutcome::Unknown => Verdict::AskAgain,
         },
         State::Void => Verdict::AskAgain,
     }
@@ -77,52 +77,59 @@ pub fn judge(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>)
 /// What a query found, if it is an answer at all. A rail that has shown a reference, or called
 /// back about it, and does not know it `now` has said nothing, unless the charge ended so long ago
 /// that the rail may have forgotten it.
-pub fn heard<'f>(charge: &Charge, found: &'f Found, now: Timestamp) -> &'f Found {
+pub fn heard<'f>(charge: &Charge, found: &'f QueryOutcome, now: Timestamp) -> &'f QueryOutcome {
     let is_known = charge.progress.seen_at_rail || charge.timer.hints > 0;
     let may_be_forgotten =
         charge.progress.state.is_terminal() && now >= charge.progress.updated_at + FORGOTTEN_AFTER;
     match found {
-        Found::ReferenceUnknown if is_known && !may_be_forgotten => &Found::Unknown,
+        QueryOutcome::ReferenceUnknown if is_known && !may_be_forgotten => &QueryOutcome::Unknown,
         found => found,
     }
 }
 
 /// Whether the answer shows that the rail knows our reference.
-pub fn shows_reference(found: &Found) -> bool {
+pub fn shows_reference(found: &QueryOutcome) -> bool {
     match found {
-        Found::Pending
-        | Found::OtpRequired
-        | Found::Abandoned { .. }
-        | Found::Succeeded { .. }
-        | Found::Failed(_)
-        | Found::Reversed => true,
-        Found::ReferenceUnknown | Found::Unknown => false,
+        QueryOutcome::Pending
+        | QueryOutcome::OtpRequired
+        | QueryOutcome::Abandoned { .. }
+        | QueryOutcome::Succeeded { .. }
+        | QueryOutcome::Failed(_)
+        | QueryOutcome::Reversed => true,
+        QueryOutcome::ReferenceUnknown | QueryOutcome::Unknown => false,
     }
 }
 
-fn judge_open(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>) -> Verdict {
+fn judge_open(
+    charge: &Charge,
+    found: &QueryOutcome,
+    now: Timestamp,
+    timing: Timing<'_>,
+) -> Verdict {
     match found {
-        Found::Succeeded {
+        QueryOutcome::Succeeded {
             rail_reference,
             amount,
             fee: _,
         } => judge_money(charge, rail_reference, *amount),
-        Found::Failed(reason) => Verdict::Change(Event::Failed(*reason)),
-        Found::Reversed => reversed(),
-        Found::Abandoned { .. } if charge.timer.is_final(now, timing) => {
+        QueryOutcome::Failed(reason) => Verdict::Change(Event::Failed(*reason)),
+        QueryOutcome::Reversed => reversed(),
+        QueryOutcome::Abandoned { .. } if charge.timer.is_final(now, timing) => {
             Verdict::Change(Event::Failed(FailureReason::PayerTimeout))
         }
-        Found::OtpRequired | Found::Abandoned { code_wanted: true } => {
+        QueryOutcome::OtpRequired | QueryOutcome::Abandoned { code_wanted: true } => {
             judge_code_wanted(charge, now, timing)
         }
-        Found::Pending | Found::Abandoned { code_wanted: false } => match charge.progress.state {
-            State::Submitting | State::OtpSubmitting => Verdict::Change(Event::Accepted),
-            // The rail no longer waits for the code, whose time is over.
-            State::OtpRequired if is_code_late(charge, now) => Verdict::Change(Event::Accepted),
-            _ => Verdict::AskAgain,
-        },
-        Found::ReferenceUnknown if charge.may_be_resent(now, timing) => Verdict::Resend,
-        Found::ReferenceUnknown => {
+        QueryOutcome::Pending | QueryOutcome::Abandoned { code_wanted: false } => {
+            match charge.progress.state {
+                State::Submitting | State::OtpSubmitting => Verdict::Change(Event::Accepted),
+                // The rail no longer waits for the code, whose time is over.
+                State::OtpRequired if is_code_late(charge, now) => Verdict::Change(Event::Accepted),
+                _ => Verdict::AskAgain,
+            }
+        }
+        QueryOutcome::ReferenceUnknown if charge.may_be_resent(now, timing) => Verdict::Resend,
+        QueryOutcome::ReferenceUnknown => {
             let is_conclusive = match charge.progress.state {
                 State::Submitting | State::Initiated => charge.timer.is_final(now, timing),
                 // The rail asked for a code, so it knew the reference.
@@ -133,7 +140,7 @@ fn judge_open(charge: &Charge, found: &Found, now: Timestamp, timing: Timing<'_>
             }
             Verdict::AskAgain
         }
-        Found::Unknown => Verdict::AskAgain,
+        QueryOutcome::Unknown => Verdict::AskAgain,
     }
 }
 

@@ -32,7 +32,7 @@ use tower::ServiceExt as _;
 
 pub use self::arriving::BodyTooSlow;
 use self::{
-    arriving::Arriving,
+    arriving::ArrivingBody,
     idle::{Connection, IdleConnections},
     write_deadline::WriteDeadline,
 };
@@ -219,7 +219,7 @@ async fn serve_connection(
                 // The connection is about to be closed.
                 std::future::pending::<()>().await;
             }
-            let arriving = |body| Arriving::new(body, limits.body_max, connection.clone());
+            let arriving = |body| ArrivingBody::new(body, limits.body_max, connection.clone());
             let mut request = request.map(|body| Body::new(arriving(body)));
             request.extensions_mut().insert(ConnectInfo(peer));
             let Ok(response) = router.oneshot(request).await;

@@ -112,7 +112,7 @@ pub async fn claim_one(db: &Db, clock: &Clock, id: Uuid, lease: Duration) -> Res
 
 /// A row whose handler has ended.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub struct EndedRow {
     pub row: Row,
     /// When to try again; `None` if the row was relayed and leaves the outbox.
     pub due: Option<Timestamp>,
@@ -120,7 +120,7 @@ pub struct Ended {
 
 /// Records how these rows ended, and returns a result for each. [`Update::NotThere`] means that
 /// the claim was lost to another.
-pub async fn end(db: &Db, set: &[Ended]) -> Result<Vec<Update>> {
+pub async fn end(db: &Db, set: &[EndedRow]) -> Result<Vec<Update>> {
     if let [ended] = set {
         // One statement commits by itself.
         return Ok(vec![end_one(&mut db.write().await?, ended).await?]);
@@ -134,7 +134,7 @@ pub async fn end(db: &Db, set: &[Ended]) -> Result<Vec<Update>> {
     Ok(recorded)
 }
 
-async fn end_one(conn: &mut Conn, ended: &Ended) -> Result<Update> {
+async fn end_one(conn: &mut Conn, ended: &EndedRow) -> Result<Update> {
     let statement = match ended.due {
         None => conn.sql("delete from outbox where id = $1 and claim = $2"),
         Some(_) => conn.sql(

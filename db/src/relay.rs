@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::{
     Db, Result, Update,
-    outbox::{self, Ended, Row},
+    outbox::{self, EndedRow, Row},
     work::{Ends, Running, Work},
 };
 
@@ -35,7 +35,7 @@ pub struct Relay {
     tasks: Tasks,
     lease: Duration,
     handler: Arc<dyn Fn(Row) -> Handling + Send + Sync>,
-    ends: Arc<Ends<Ended>>,
+    ends: Arc<Ends<EndedRow>>,
 }
 
 impl Relay {
@@ -131,10 +131,10 @@ impl Relay {
             self.clock.now() + outbox::backoff(row.attempts)
         });
         let record = |set| self.record(set);
-        self.ends.record(Ended { row, due }, record).await;
+        self.ends.record(EndedRow { row, due }, record).await;
     }
 
-    async fn record(&self, set: Vec<Ended>) {
+    async fn record(&self, set: Vec<EndedRow>) {
         match outbox::end(&self.db, &set).await {
             Ok(recorded) if recorded.contains(&Update::NotThere) => {
                 tracing::info!("a lease ran out and somebody else has the row");

@@ -82,9 +82,9 @@ struct Operation {
     body: Vec<Field>,
     /// How to call it, or what is sent.
     examples: Vec<Example>,
-    answers: Vec<Answer>,
+    answers: Vec<DocumentedResponse>,
     /// How it can be refused.
-    refusals: Vec<Refusal>,
+    refusals: Vec<DocumentedError>,
 }
 
 struct Field {
@@ -102,7 +102,7 @@ struct Example {
     text: String,
 }
 
-struct Answer {
+struct DocumentedResponse {
     status: String,
     about: Rich,
     headers: Vec<Field>,
@@ -110,7 +110,7 @@ struct Answer {
     examples: Vec<Example>,
 }
 
-struct Refusal {
+struct DocumentedError {
     status: String,
     codes: Vec<String>,
 }
@@ -211,11 +211,11 @@ impl Operation {
             },
             answers: responses()
                 .filter(|(_, response)| codes(response).is_empty())
-                .map(|(status, response)| Answer::of(status, response))
+                .map(|(status, response)| DocumentedResponse::of(status, response))
                 .collect(),
             refusals: responses()
                 .filter(|(_, response)| !codes(response).is_empty())
-                .map(|(status, response)| Refusal {
+                .map(|(status, response)| DocumentedError {
                     status: status.to_owned(),
                     codes: codes(response),
                 })
@@ -224,7 +224,7 @@ impl Operation {
     }
 }
 
-impl Answer {
+impl DocumentedResponse {
     fn of(status: &str, response: &Value) -> Self {
         let media = json_of(response);
         let examples = members(&media["examples"]).map(|(_, example)| Example {

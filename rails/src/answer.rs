@@ -35,14 +35,14 @@ pub struct Query {
 
 /// What a rail said, and its own words for operators (no secret, no whole phone number).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer<T> {
+pub struct RailAnswer<T> {
     pub outcome: T,
     pub rail_text: Option<String>,
 }
 
 /// The outcome of a payment request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Requested {
+pub enum RequestOutcome {
     /// The payer has the prompt. `instruction`: the rail's own words to the payer, where it gave
     /// any.
     Accepted { instruction: Option<String> },
@@ -60,7 +60,7 @@ pub enum Requested {
 
 /// The outcome of submitting an OTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OtpSubmitted {
+pub enum OtpOutcome {
     Accepted {
         instruction: Option<String>,
     },
@@ -80,7 +80,7 @@ pub enum OtpSubmitted {
 
 /// What a query found. The only truth about a debit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum QueryOutcome {
     Pending,
     /// The rail waits for a code from the payer.
     OtpRequired,
@@ -105,7 +105,7 @@ pub enum Found {
     Unknown,
 }
 
-impl<T> Answer<T> {
+impl<T> RailAnswer<T> {
     /// For where the rail said nothing.
     pub(crate) fn silent(outcome: T) -> Self {
         Self {
@@ -116,7 +116,7 @@ impl<T> Answer<T> {
 }
 
 /// What the three outcomes have in common.
-pub trait Outcome {
+pub trait CallOutcome {
     /// As metrics and spans name it.
     fn label(&self) -> &'static str;
 
@@ -127,7 +127,7 @@ pub trait Outcome {
     fn instruction_mut(&mut self) -> Option<&mut Option<String>>;
 }
 
-impl Outcome for Requested {
+impl CallOutcome for RequestOutcome {
     fn label(&self) -> &'static str {
         match self {
             Self::Accepted { .. } => "accepted",
@@ -158,7 +158,7 @@ impl Outcome for Requested {
     }
 }
 
-impl Outcome for OtpSubmitted {
+impl CallOutcome for OtpOutcome {
     fn label(&self) -> &'static str {
         match self {
             Self::Accepted { .. } => "accepted",
@@ -193,7 +193,7 @@ impl Outcome for OtpSubmitted {
     }
 }
 
-impl Outcome for Found {
+impl CallOutcome for QueryOutcome {
     fn label(&self) -> &'static str {
         match self {
             Self::Pending => "pending",

@@ -20,7 +20,9 @@ mod settings;
 mod telemetry;
 mod words;
 
-pub use answer::{Answer, Found, OtpSubmitted, Outcome, PaymentRequest, Query, Requested};
+pub use answer::{
+    CallOutcome, OtpOutcome, PaymentRequest, Query, QueryOutcome, RailAnswer, RequestOutcome,
+};
 pub use callback::{Callback, CallbackError, CallbackSubject};
 pub use client::RAIL_CALL_MAX;
 pub use name::{RailName, Terms};

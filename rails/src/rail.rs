@@ -7,7 +7,9 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tracing::{field::Empty, info_span};
 
 use crate::{
-    answer::{Answer, Found, OtpSubmitted, Outcome, PaymentRequest, Query, Requested},
+    answer::{
+        CallOutcome, OtpOutcome, PaymentRequest, Query, QueryOutcome, RailAnswer, RequestOutcome,
+    },
     callback::{Callback, CallbackError, CallbackSubject},
     momo::{self, Momo},
     name::{RailName, Terms},
@@ -61,7 +63,7 @@ impl Rail {
     }
 
     /// Asks for the debit, once. Takes 8 s at most.
-    pub async fn request_payment(&self, request: &PaymentRequest) -> Answer<Requested> {
+    pub async fn request_payment(&self, request: &PaymentRequest) -> RailAnswer<RequestOutcome> {
         let name = self.name();
         let span = info_span!(
             "rail.request_payment",
@@ -86,7 +88,7 @@ impl Rail {
         &self,
         rail_reference: RailReference,
         otp: &SecretString,
-    ) -> Answer<OtpSubmitted> {
+    ) -> RailAnswer<OtpOutcome> {
         let name = self.name();
         let span = info_span!(
             "rail.submit_otp",
@@ -107,7 +109,7 @@ impl Rail {
     }
 
     /// Asks what became of a payment.
-    pub async fn query(&self, query: &Query) -> Answer<Found> {
+    pub async fn query(&self, query: &Query) -> RailAnswer<QueryOutcome> {
         let name = self.name();
         let span = info_span!(
             "rail.query",
@@ -149,11 +151,11 @@ impl Rail {
 }
 
 /// Takes every secret and phone number out of what the rail wrote.
-fn cleaned<T: Outcome>(
-    mut answer: Answer<T>,
+fn cleaned<T: CallOutcome>(
+    mut answer: RailAnswer<T>,
     ours: &[SecretString],
     of_this_call: &[&str],
-) -> Answer<T> {
+) -> RailAnswer<T> {
     let ours = ours.iter().map(|secret| secret.expose_secret());
     let secrets: Vec<&str> = ours.chain(of_this_call.iter().copied()).collect();
     let texts = [

@@ -7,17 +7,17 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use crate::{
-    answer::{Answer, Outcome},
+    answer::{CallOutcome, RailAnswer},
     name::RailName,
 };
 
 /// Runs a call in its span, and tells what came of it and how long it took.
-pub async fn observed<T: Outcome>(
+pub async fn observed<T: CallOutcome>(
     rail: RailName,
     call: &'static str,
     span: Span,
-    work: impl Future<Output = Answer<T>>,
-) -> Answer<T> {
+    work: impl Future<Output = RailAnswer<T>>,
+) -> RailAnswer<T> {
     let started = Instant::now();
     let answer = work.instrument(span.clone()).await;
     let (outcome, took) = (answer.outcome.label(), started.elapsed());

@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 
 use crate::{
     customer::{Customer, Payer},
-    report::{Outcome, Recorded},
+    report::{ReportOutcome, ReportReply},
     service::Service,
     session::{Session, SessionStatus, Shown},
     store::customers::Place,
@@ -147,11 +147,11 @@ impl From<Payer> for ProtoPayer {
     }
 }
 
-impl From<Recorded> for RecordTransactionResponse {
-    fn from(recorded: Recorded) -> Self {
+impl From<ReportReply> for RecordTransactionResponse {
+    fn from(recorded: ReportReply) -> Self {
         let outcome = match recorded.outcome {
-            Outcome::Recorded => ProtoOutcome::Recorded,
-            Outcome::Refused => ProtoOutcome::Refused,
+            ReportOutcome::Recorded => ProtoOutcome::Recorded,
+            ReportOutcome::Refused => ProtoOutcome::Refused,
         };
         let status = recorded
             .session_status

@@ -55,14 +55,14 @@ impl Step {
 
 /// The answer to a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recorded {
-    pub outcome: Outcome,
+pub struct ReportReply {
+    pub outcome: ReportOutcome,
     /// The session as it stands, if there is one.
     pub session_status: Option<SessionStatus>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ReportOutcome {
     Recorded,
     /// Only for an Open. Nothing was changed.
     Refused,

@@ -13,7 +13,7 @@ use crate::{
     directory,
     error::Error,
     fingerprint::fingerprint,
-    report::{Outcome, Recorded, Report, Step},
+    report::{Report, ReportOutcome, ReportReply, Step},
     session::{DirectSession, NewSession, Origin, Session, SessionStatus, Shown},
     store::{
         self, UsedKey,
@@ -133,11 +133,11 @@ impl Service {
     }
 
     /// Records what became of a charge.
-    pub async fn record(&self, report: &Report) -> Result<Recorded, Error> {
+    pub async fn record(&self, report: &Report) -> Result<ReportReply, Error> {
         let recorded = self.try_record(report).await?;
         let outcome = match recorded.outcome {
-            Outcome::Recorded => "recorded",
-            Outcome::Refused => "refused",
+            ReportOutcome::Recorded => "recorded",
+            ReportOutcome::Refused => "refused",
         };
         let step = report.step.name();
         metrics::counter!("charge_reports_total", "step" => step, "outcome" => outcome)
@@ -145,7 +145,7 @@ impl Service {
         Ok(recorded)
     }
 
-    async fn try_record(&self, report: &Report) -> Result<Recorded, Error> {
+    async fn try_record(&self, report: &Report) -> Result<ReportReply, Error> {
         let now = self.clock.now();
         let mut tx = self.db.begin().await?;
         if store::record(&mut tx, report).await? == Insert::AlreadyThere {
@@ -185,7 +185,7 @@ impl Service {
         tx: &mut Tx,
         report: &Report,
         now: Timestamp,
-    ) -> Result<Recorded, Error> {
+    ) -> Result<ReportReply, Error> {
         let session = store::find_session(tx, report.session_id).await?;
         let session = session.filter(|session| session.merchant_id == report.merchant_id);
         let status = session.map(|session| session.status_at(now));
@@ -306,7 +306,7 @@ impl Service {
 }
 
 /// Checks whether a report may change the session. `Some`: the answer to an Open that is refused.
-fn check(session: &Session, report: &Report, now: Timestamp) -> Result<Option<Recorded>, Error> {
+fn check(session: &Session, report: &Report, now: Timestamp) -> Result<Option<ReportReply>, Error> {
     let is_ours = session.merchant_id == report.merchant_id;
     let status = session.status_at(now);
     let is_same = |amount| {
@@ -325,16 +325,16 @@ fn check(session: &Session, report: &Report, now: Timestamp) -> Result<Option<Re
     }
 }
 
-fn recorded(session_status: Option<SessionStatus>) -> Recorded {
-    Recorded {
-        outcome: Outcome::Recorded,
+fn recorded(session_status: Option<SessionStatus>) -> ReportReply {
+    ReportReply {
+        outcome: ReportOutcome::Recorded,
         session_status,
     }
 }
 
-fn refused(session_status: Option<SessionStatus>) -> Recorded {
-    Recorded {
-        outcome: Outcome::Refused,
+fn refused(session_status: Option<SessionStatus>) -> ReportReply {
+    ReportReply {
+        outcome: ReportOutcome::Refused,
         session_status,
     }
 }

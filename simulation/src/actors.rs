@@ -19,7 +19,7 @@ use reqwest::{RequestBuilder, header::RETRY_AFTER};
 use serde_json::Value;
 
 use crate::{
-    history::{History, Told},
+    history::{History, RequestEnd},
     service::Service,
     time::{Millis, SECOND},
     world::{World, url},
@@ -90,7 +90,7 @@ impl Stage {
     }
 
     /// Sends, and waits for as long as the caller is patient.
-    async fn ask(&self, request: RequestBuilder, patience: Millis) -> Told {
+    async fn ask(&self, request: RequestBuilder, patience: Millis) -> RequestEnd {
         let exchange = async {
             let response = request.send().await.ok()?;
             let status = response.status().as_u16();
@@ -99,7 +99,7 @@ impl Stage {
             let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
             let body = serde_json::from_slice(&body).unwrap_or_else(|_| text());
             let at = self.world.time.now();
-            Some(Told::Answer {
+            Some(RequestEnd::Answer {
                 at,
                 status,
                 body,
@@ -107,8 +107,8 @@ impl Stage {
             })
         };
         tokio::select! {
-            told = exchange => told.unwrap_or(Told::Nothing),
-            () = self.world.time.sleep(patience) => Told::Nothing,
+            told = exchange => told.unwrap_or(RequestEnd::Nothing),
+            () = self.world.time.sleep(patience) => RequestEnd::Nothing,
         }
     }
 }

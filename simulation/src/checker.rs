@@ -86,7 +86,7 @@ const DENIED: &str = "reference_unknown";
 
 /// Every promise that was broken.
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
-    let mut found = Found::new(evidence);
+    let mut found = Findings::new(evidence);
     truth::check(&mut found);
     money::check(&mut found);
     events::check(&mut found);
@@ -94,7 +94,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
 }
 
 /// The evidence, sorted, and the violations found in it.
-struct Found<'e> {
+struct Findings<'e> {
     evidence: &'e Evidence,
     violations: Vec<Violation>,
     by_reference: HashMap<&'e str, &'e Charge>,
@@ -103,7 +103,7 @@ struct Found<'e> {
     payments: HashMap<Uuid, &'e Payment>,
 }
 
-impl<'e> Found<'e> {
+impl<'e> Findings<'e> {
     fn new(evidence: &'e Evidence) -> Self {
         let charges = &evidence.records.charges;
         let mut by_phone: HashMap<String, Vec<&Charge>> = HashMap::new();

@@ -42,12 +42,12 @@ pub struct Order {
 #[derive(Clone, Debug)]
 pub struct Try {
     pub sent_at: Millis,
-    pub told: Told,
+    pub told: RequestEnd,
 }
 
 /// How a request ended for its sender.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Told {
+pub enum RequestEnd {
     /// No answer, or none yet.
     Nothing,
     /// An answer, with its body if that was JSON.
@@ -64,7 +64,7 @@ pub enum Told {
 pub struct Code {
     pub sent_at: Millis,
     pub reference: String,
-    pub told: Told,
+    pub told: RequestEnd,
 }
 
 /// One intention to create a payment link. No two have the same description.
@@ -73,7 +73,7 @@ pub struct PaymentLink {
     pub begun_at: Millis,
     pub description: String,
     pub keyed: bool,
-    pub told: Vec<Told>,
+    pub told: Vec<RequestEnd>,
 }
 
 /// A session that a merchant learnt of.
@@ -133,12 +133,12 @@ impl History {
         let tries = tries.expect("the order was written before");
         tries.push(Try {
             sent_at: now,
-            told: Told::Nothing,
+            told: RequestEnd::Nothing,
         });
         TryId(order, tries.len() - 1)
     }
 
-    pub fn told(&self, TryId(order, number): TryId, told: Told) {
+    pub fn told(&self, TryId(order, number): TryId, told: RequestEnd) {
         let mut record = lock(&self.0);
         let order = record.orders.get_mut(order);
         let found = order.and_then(|order| order.tries.get_mut(number));
@@ -218,7 +218,7 @@ impl fmt::Display for Record {
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for RequestEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Answer {
             at,
@@ -242,7 +242,7 @@ impl fmt::Display for Told {
     }
 }
 
-impl Told {
+impl RequestEnd {
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Nothing => None,

@@ -47,7 +47,7 @@ const END: Millis = 140 * HOUR;
 
 /// The outcome of a seed.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct SeedReport {
     pub seed: u64,
     pub violations: Vec<Violation>,
     pub charges: usize,
@@ -69,7 +69,7 @@ type Actor = Pin<Box<dyn Future<Output = ()>>>;
 ///
 /// # Panics
 /// Outside a tokio runtime of one thread.
-pub async fn run(seed: u64, server: Option<&str>) -> anyhow::Result<Outcome> {
+pub async fn run(seed: u64, server: Option<&str>) -> anyhow::Result<SeedReport> {
     let world = Arc::new(World::start(seed, server).await.context("no world")?);
     let stage = Stage::set(Arc::clone(&world))
         .await
@@ -108,7 +108,7 @@ pub async fn run(seed: u64, server: Option<&str>) -> anyhow::Result<Outcome> {
     let world = Arc::into_inner(world).context("the world is still used")?;
     let steps = world.stop().await?;
     let charges = &evidence.records.charges;
-    Ok(Outcome {
+    Ok(SeedReport {
         seed,
         violations: checker::check(&evidence),
         charges: charges.len(),

@@ -67,7 +67,7 @@ struct Wire {
 
 /// Whether a message's answer reaches the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum AnswerFate {
     Delivered,
     Lost,
 }
@@ -194,13 +194,13 @@ impl Line {
     }
 
     /// Lets a message suffer its fate, up to the point of being forwarded.
-    pub async fn suffer(&self, fate: Fate) -> io::Result<Answer> {
+    pub async fn suffer(&self, fate: Fate) -> io::Result<AnswerFate> {
         match fate {
             Fate::Forwarded => {}
             Fate::Delayed(length) => self.hold(length).await,
             // Only a link that can do without its caller lets stragglers arrive.
             Fate::LostBefore | Fate::Straggles(_) => return Err(cut_off()),
-            Fate::LostAfter => return Ok(Answer::Lost),
+            Fate::LostAfter => return Ok(AnswerFate::Lost),
             Fate::Frozen(length) => {
                 self.freeze(length);
                 self.thaw().await;
@@ -210,7 +210,7 @@ impl Line {
                 return Err(cut_off());
             }
         }
-        Ok(Answer::Delivered)
+        Ok(AnswerFate::Delivered)
     }
 
     pub fn lay_wire(&self, passing: u64, when: When, tripped: oneshot::Sender<()>) {

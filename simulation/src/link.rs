@@ -22,7 +22,7 @@ use crate::{
     choice::Choices,
     driver::lock,
     faults::{Fate, Faults, Rates},
-    line::{Answer, Caller, Line, Socket, When, cut_off},
+    line::{AnswerFate, Caller, Line, Socket, When, cut_off},
     time::{Millis, Time},
 };
 
@@ -208,7 +208,7 @@ impl Connection<'_> {
             }
             let answer = self.line.suffer(fate).await?;
             self.is_answer_lost
-                .fetch_or(answer == Answer::Lost, Ordering::SeqCst);
+                .fetch_or(answer == AnswerFate::Lost, Ordering::SeqCst);
             self.last.store(number, Ordering::SeqCst);
             to.write_all(bytes).await?;
             self.line.pass(number, When::After)?;

@@ -25,7 +25,7 @@ use crate::{
     choice::Choices,
     driver::lock,
     faults::{Faults, Rates},
-    line::{Answer, Caller, Line, Socket, When, cut_off},
+    line::{AnswerFate, Caller, Line, Socket, When, cut_off},
     time::{Millis, Time},
 };
 
@@ -157,7 +157,7 @@ async fn carry(
     if code != CANCEL {
         connection.under_way.begin(Exchange {
             number: 0,
-            answer: Answer::Delivered,
+            answer: AnswerFate::Delivered,
             then_away: 0,
         });
     }
@@ -238,7 +238,7 @@ fn is_commit(message: &[u8]) -> bool {
 struct Exchange {
     /// 0 for the start of a connection.
     number: u64,
-    answer: Answer,
+    answer: AnswerFate,
     /// How long the server is down after this exchange.
     then_away: Millis,
 }
@@ -294,7 +294,7 @@ impl Connection<'_> {
         let mut answer = self.line.suffer(faults.fate(choices)).await?;
         let unconfirmed = is_commit.then(|| faults.unconfirmed(choices)).flatten();
         if self.line.is_wired(number, When::After) || unconfirmed.is_some() {
-            answer = Answer::Lost;
+            answer = AnswerFate::Lost;
         }
         Ok(Exchange {
             number,
@@ -337,7 +337,7 @@ impl Connection<'_> {
                 to.write_all(&said.message).await?;
                 continue;
             };
-            if exchange.answer == Answer::Lost {
+            if exchange.answer == AnswerFate::Lost {
                 if said.is_last {
                     self.line.pass(exchange.number, When::After)?;
                     if exchange.then_away > 0 {

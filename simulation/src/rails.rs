@@ -88,7 +88,7 @@ impl Drop for Open<'_> {
 }
 
 /// The answer to a call.
-enum Answer {
+enum RailReply {
     Says(Word, View),
     Odd(Odd),
 }
@@ -177,7 +177,7 @@ impl Rails {
         base.unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn request(&self, asked: Asked) -> Answer {
+    async fn request(&self, asked: Asked) -> RailReply {
         let _open = Open::of(self);
         let (mut life, fare) = self.book_mut().arrive(&asked, self.now());
         if self.is_calm() {
@@ -195,7 +195,7 @@ impl Rails {
         self.answer(&key, Asker::Request, fare, taken)
     }
 
-    async fn submit_code(&self, reference: String, code: String) -> Answer {
+    async fn submit_code(&self, reference: String, code: String) -> RailReply {
         let _open = Open::of(self);
         let key = (Rail::Paystack, reference);
         let fare = self.book_mut().code_arrives(&key);
@@ -210,7 +210,7 @@ impl Rails {
     }
 
     /// `checks`: as [`Book::look`].
-    async fn query(&self, key: Key, checks: bool) -> Answer {
+    async fn query(&self, key: Key, checks: bool) -> RailReply {
         let _open = Open::of(self);
         let (choices, fare) = self.book_mut().query_arrives(&key);
         let look = || self.book_mut().look(&key, checks, choices, self.now());
@@ -253,7 +253,7 @@ impl Rails {
         }
     }
 
-    fn answer(&self, key: &Key, to: Asker, fare: Fare, found: Option<(Word, View)>) -> Answer {
+    fn answer(&self, key: &Key, to: Asker, fare: Fare, found: Option<(Word, View)>) -> RailReply {
         let odd = match (fare.odd, &found) {
             (None, None) => Some(Odd::Cut),
             (odd, _) => odd,
@@ -270,8 +270,8 @@ impl Rails {
         };
         self.book_mut().say(key, said);
         match (odd, found) {
-            (None, Some((word, view))) => Answer::Says(word, view),
-            (odd, _) => Answer::Odd(odd.unwrap_or(Odd::Cut)),
+            (None, Some((word, view))) => RailReply::Says(word, view),
+            (odd, _) => RailReply::Odd(odd.unwrap_or(Odd::Cut)),
         }
     }
 }

@@ -56,7 +56,7 @@ struct Shared {
 }
 
 #[derive(Clone, Copy)]
-enum Answer {
+enum ReceiverReply {
     Good,
     Failure,
     Elsewhere,
@@ -103,24 +103,24 @@ impl Receiver {
         lock(&self.0.log).clone()
     }
 
-    fn answer(&self, merchant: usize, number: usize) -> Answer {
+    fn answer(&self, merchant: usize, number: usize) -> ReceiverReply {
         if self.0.calm.load(Ordering::SeqCst) {
-            return Answer::Good;
+            return ReceiverReply::Good;
         }
         let mut outage = Choices::of(self.0.seed, &format!("receiver {merchant}"));
         let from = outage.below(60) * MINUTE;
         let until = from + outage.below(90) * MINUTE;
         let has_outage = outage.chance(300);
         if has_outage && (from..until).contains(&self.0.time.now()) {
-            return Answer::Failure;
+            return ReceiverReply::Failure;
         }
         let mut choices = Choices::of(self.0.seed, &format!("receiver {merchant} {number}"));
         choices.weighted(&[
-            (740, Answer::Good),
-            (120, Answer::Failure),
-            (20, Answer::Elsewhere),
-            (60, Answer::TooLate),
-            (60, Answer::Forgetful),
+            (740, ReceiverReply::Good),
+            (120, ReceiverReply::Failure),
+            (20, ReceiverReply::Elsewhere),
+            (60, ReceiverReply::TooLate),
+            (60, ReceiverReply::Forgetful),
         ])
     }
 }
@@ -148,19 +148,19 @@ async fn receive(
         (log.len() - 1, answer)
     };
     match answer {
-        Answer::Good => {
+        ReceiverReply::Good => {
             if let Some(received) = lock(&receiver.0.log).get_mut(number) {
                 received.acknowledged = true;
             }
             StatusCode::OK.into_response()
         }
-        Answer::Failure => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-        Answer::Elsewhere => (StatusCode::FOUND, [("location", "/")]).into_response(),
-        Answer::TooLate => {
+        ReceiverReply::Failure => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        ReceiverReply::Elsewhere => (StatusCode::FOUND, [("location", "/")]).into_response(),
+        ReceiverReply::TooLate => {
             receiver.0.time.sleep(TOO_SLOW).await;
             StatusCode::SERVICE_UNAVAILABLE.into_response()
         }
-        Answer::Forgetful => {
+        ReceiverReply::Forgetful => {
             receiver.0.time.sleep(TOO_SLOW).await;
             StatusCode::OK.into_response()
         }

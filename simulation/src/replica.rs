@@ -56,7 +56,7 @@ pub struct Host {
     pub shutdown: Shutdown,
 }
 
-struct Begun {
+struct StartedReplica {
     addresses: Vec<SocketAddr>,
     clock: Clock,
     metrics: RuntimeMetrics,
@@ -90,7 +90,7 @@ impl Replica {
             ended
         };
         let thread = thread::Builder::new().name(name).spawn(body)?;
-        let begun: Begun = has_begun.await.context("the replica did not begin")?;
+        let begun: StartedReplica = has_begun.await.context("the replica did not begin")?;
         Ok(Self {
             addresses: begun.addresses,
             clock: begun.clock,
@@ -150,7 +150,7 @@ pub fn parked(metrics: &RuntimeMetrics) -> Option<u64> {
 
 fn run<S, F>(
     start: Start,
-    begun: oneshot::Sender<Begun>,
+    begun: oneshot::Sender<StartedReplica>,
     mut orders: commands::UnboundedReceiver<Command>,
     serve: S,
 ) -> anyhow::Result<()>
@@ -176,7 +176,7 @@ where
             .collect::<Result<_, _>>()?;
         let clock = Clock::simulated(start.now, start.skew.ahead_ms, start.skew.drift_ppm);
         let metrics = tokio::runtime::Handle::current().metrics();
-        let told = Begun {
+        let told = StartedReplica {
             addresses,
             clock: clock.clone(),
             metrics,

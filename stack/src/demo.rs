@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::ready::{GrpcAddresses, Ready};
 
-pub use api::{Answer, Api};
+pub use api::{Api, ApiResponse};
 pub use receiver::{Received, Receiver};
 
 /// Longest wait for one final state or event.

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
 
 use crate::{
-    delivery::{Begun, Outcome, Schedule, Status, Verdict},
+    delivery::{AttemptOutcome, AttemptVerdict, RunningAttempt, Schedule, Status},
     endpoint::Endpoint,
     secret::Keyring,
     send::{self, Sender},
@@ -115,7 +115,7 @@ impl Attempts {
     }
 
     /// Sends one attempt, in the trace that published its event, and records how it ended.
-    async fn attempt(&self, attempt: Begun, endpoint: &Endpoint, term: Term) {
+    async fn attempt(&self, attempt: RunningAttempt, endpoint: &Endpoint, term: Term) {
         let span = tracing::info_span!(
             "webhook attempt",
             otel.kind = "client",
@@ -140,7 +140,12 @@ impl Attempts {
         attempting.instrument(span).await;
     }
 
-    async fn send(&self, attempt: &Begun, endpoint: &Endpoint, term: Term) -> Outcome {
+    async fn send(
+        &self,
+        attempt: &RunningAttempt,
+        endpoint: &Endpoint,
+        term: Term,
+    ) -> AttemptOutcome {
         let secrets = match endpoint.signing_secrets(&self.keyring, self.clock.now()) {
             Ok(secrets) => secrets,
             Err(error) => {
@@ -159,7 +164,7 @@ impl Attempts {
 
     /// Records the outcome. While the database refuses, tries again for as long as the claim
     /// holds; after that the attempt counts as interrupted.
-    async fn record(&self, attempt: &Begun, outcome: &Outcome, term: Term) {
+    async fn record(&self, attempt: &RunningAttempt, outcome: &AttemptOutcome, term: Term) {
         loop {
             match self.end(attempt, outcome).await {
                 Ok(()) => return,
@@ -175,7 +180,7 @@ impl Attempts {
         }
     }
 
-    async fn end(&self, attempt: &Begun, outcome: &Outcome) -> Result<()> {
+    async fn end(&self, attempt: &RunningAttempt, outcome: &AttemptOutcome) -> Result<()> {
         let now = self.clock.now();
         let standing = self.schedule.after(attempt, outcome.verdict, now);
         let ended = attempts::end(&self.db, attempt, outcome, &standing, now).await?;
@@ -219,9 +224,9 @@ impl Attempts {
     }
 }
 
-fn interrupted() -> Outcome {
-    Outcome {
-        verdict: Verdict::Interrupted,
+fn interrupted() -> AttemptOutcome {
+    AttemptOutcome {
+        verdict: AttemptVerdict::Interrupted,
         ..send::failed("interrupted".to_owned())
     }
 }

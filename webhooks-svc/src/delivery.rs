@@ -52,7 +52,7 @@ pub struct Attempt {
 
 /// An attempt that has begun: it is on record, and the holder of `claim` ends it.
 #[derive(Clone, Debug, FromRow)]
-pub struct Begun {
+pub struct RunningAttempt {
     pub delivery_id: DeliveryId,
     pub endpoint_id: EndpointId,
     pub event_id: EventId,
@@ -73,8 +73,8 @@ pub struct Begun {
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    pub verdict: Verdict,
+pub struct AttemptOutcome {
+    pub verdict: AttemptVerdict,
     pub http_status: Option<u16>,
     /// Why it failed, for people.
     pub error: Option<String>,
@@ -84,7 +84,7 @@ pub struct Outcome {
 
 chassis::closed_list! {
     /// What became of an attempt.
-    pub enum Verdict: "an attempt's verdict" {
+    pub enum AttemptVerdict: "an attempt's verdict" {
         Succeeded = "succeeded",
         Failed = "failed",
         /// A crash or the end of its lease cut it off. Counts as failed, because nobody knows.
@@ -113,7 +113,12 @@ impl Schedule {
 
     /// Success ends the schedule. A failure advances it unless the attempt was requested by hand;
     /// the failure after the last delay exhausts the delivery.
-    pub fn after(&self, attempt: &Begun, verdict: Verdict, ended_at: Timestamp) -> Standing {
+    pub fn after(
+        &self,
+        attempt: &RunningAttempt,
+        verdict: AttemptVerdict,
+        ended_at: Timestamp,
+    ) -> Standing {
         let unchanged = Standing {
             status: attempt.status,
             failures: attempt.failures,
@@ -121,17 +126,19 @@ impl Schedule {
             manual_owed: false,
         };
         match verdict {
-            Verdict::Succeeded => Standing {
+            AttemptVerdict::Succeeded => Standing {
                 status: Status::Delivered,
                 next_attempt_at: None,
                 ..unchanged
             },
-            Verdict::Failed if attempt.manual_running => unchanged,
-            Verdict::Interrupted if attempt.manual_running => Standing {
+            AttemptVerdict::Failed if attempt.manual_running => unchanged,
+            AttemptVerdict::Interrupted if attempt.manual_running => Standing {
                 manual_owed: true,
                 ..unchanged
             },
-            Verdict::Failed | Verdict::Interrupted => self.after_failure(unchanged, ended_at),
+            AttemptVerdict::Failed | AttemptVerdict::Interrupted => {
+                self.after_failure(unchanged, ended_at)
+            }
         }
     }
 

@@ -66,7 +66,7 @@ const fn v6(head: [u16; 3], prefix: u8) -> Ipv6Net {
 /// Why a URL is not called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.message())]
-pub enum Refusal {
+pub enum UrlError {
     NotAUrl,
     NotHttps,
     Userinfo,
@@ -74,7 +74,7 @@ pub enum Refusal {
     NotPublic,
 }
 
-impl Refusal {
+impl UrlError {
     /// The message for merchants.
     pub fn message(self) -> &'static str {
         match self {
@@ -123,29 +123,29 @@ impl Guard {
     }
 
     /// Checks everything that needs no lookup.
-    pub fn check_url(&self, text: &str) -> Result<Url, Refusal> {
+    pub fn check_url(&self, text: &str) -> Result<Url, UrlError> {
         if text.len() > URL_CHARACTERS_MAX || text.chars().any(char::is_control) {
-            return Err(Refusal::NotAUrl);
+            return Err(UrlError::NotAUrl);
         }
-        let url = Url::parse(text).map_err(|_| Refusal::NotAUrl)?;
+        let url = Url::parse(text).map_err(|_| UrlError::NotAUrl)?;
         match url.scheme() {
             "https" => {}
             "http" if self.allow_http => {}
-            _ => return Err(Refusal::NotHttps),
+            _ => return Err(UrlError::NotHttps),
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(Refusal::Userinfo);
+            return Err(UrlError::Userinfo);
         }
         if url.port() == Some(0) {
-            return Err(Refusal::Port);
+            return Err(UrlError::Port);
         }
         let is_allowed = match url.host() {
             Some(Host::Ipv4(address)) => self.allows(address.into()),
             Some(Host::Ipv6(address)) => self.allows(address.into()),
             Some(Host::Domain(_)) => true,
-            None => return Err(Refusal::NotAUrl),
+            None => return Err(UrlError::NotAUrl),
         };
-        is_allowed.then_some(url).ok_or(Refusal::NotPublic)
+        is_allowed.then_some(url).ok_or(UrlError::NotPublic)
     }
 
     /// Whether an address is public, or allowed by configuration.
@@ -155,12 +155,12 @@ impl Guard {
 
     /// Checks that a URL's name has an address that may be called. A name that cannot be looked up
     /// now is left to the attempts.
-    pub async fn check_name(&self, url: &Url) -> Result<(), Refusal> {
+    pub async fn check_name(&self, url: &Url) -> Result<(), UrlError> {
         let Some(Host::Domain(name)) = url.host() else {
             return Ok(());
         };
         match self.resolve_public(name.to_owned()).await {
-            Err(ResolveError::NotPublic) => Err(Refusal::NotPublic),
+            Err(ResolveError::NotPublic) => Err(UrlError::NotPublic),
             Ok(_) | Err(ResolveError::Unknown(_)) => Ok(()),
         }
     }

@@ -11,7 +11,7 @@ use chassis::http;
 use reqwest::{Client, Response, Url, header};
 
 use crate::{
-    delivery::{Begun, Outcome, Verdict},
+    delivery::{AttemptOutcome, AttemptVerdict, RunningAttempt},
     guard::Guard,
 };
 
@@ -34,7 +34,7 @@ pub struct Sender {
 }
 
 /// What the receiver answered, or why it did not.
-type Answer = Result<Response, String>;
+type AttemptResult = Result<Response, String>;
 
 impl Sender {
     /// `timeout` covers a whole attempt.
@@ -52,7 +52,12 @@ impl Sender {
     }
 
     /// Sends the attempt's body. Any 2xx in time is success, whatever becomes of its body.
-    pub async fn send(&self, url: &str, attempt: &Begun, signature: String) -> Outcome {
+    pub async fn send(
+        &self,
+        url: &str,
+        attempt: &RunningAttempt,
+        signature: String,
+    ) -> AttemptOutcome {
         let response = match self.guard.check_url(url) {
             Ok(url) => self.post(url, attempt, signature).await,
             Err(refusal) => Err(format!("not sent: the URL {refusal}")),
@@ -63,14 +68,14 @@ impl Sender {
         };
         let status = response.status();
         let (verdict, error) = if status.is_success() {
-            (Verdict::Succeeded, None)
+            (AttemptVerdict::Succeeded, None)
         } else {
             (
-                Verdict::Failed,
+                AttemptVerdict::Failed,
                 Some(format!("answered {}", status.as_u16())),
             )
         };
-        Outcome {
+        AttemptOutcome {
             verdict,
             http_status: Some(status.as_u16()),
             error,
@@ -79,7 +84,7 @@ impl Sender {
         }
     }
 
-    async fn post(&self, url: Url, attempt: &Begun, signature: String) -> Answer {
+    async fn post(&self, url: Url, attempt: &RunningAttempt, signature: String) -> AttemptResult {
         let request = self
             .client
             .post(url)
@@ -94,9 +99,9 @@ impl Sender {
 }
 
 /// The outcome of an attempt without an answer.
-pub fn failed(error: String) -> Outcome {
-    Outcome {
-        verdict: Verdict::Failed,
+pub fn failed(error: String) -> AttemptOutcome {
+    AttemptOutcome {
+        verdict: AttemptVerdict::Failed,
         http_status: None,
         error: Some(printable(&error, ERROR_BYTES_MAX)),
         duration: Duration::ZERO,

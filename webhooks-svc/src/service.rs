@@ -97,7 +97,7 @@ impl Service {
     }
 
     async fn check_url(&self, url: &str) -> Result<(), Error> {
-        let refused = |refusal: crate::guard::Refusal| Error::Invalid {
+        let refused = |refusal: crate::guard::UrlError| Error::Invalid {
             field: "url",
             message: refusal.message(),
         };

@@ -50,15 +50,15 @@ fn charge(state: State) -> Charge {
     steps.iter().try_fold(fresh, step).expect("legal steps")
 }
 
-fn ours(charge: &Charge) -> Found {
-    Found::Succeeded {
+fn ours(charge: &Charge) -> QueryOutcome {
+    QueryOutcome::Succeeded {
         rail_reference: charge.facts.rail_reference.to_string(),
         amount: Some(charge.facts.amount()),
         fee: None,
     }
 }
 
-fn verdict(charge: &Charge, found: &Found, age: Duration) -> Verdict {
+fn verdict(charge: &Charge, found: &QueryOutcome, age: Duration) -> Verdict {
     judge(charge, found, charge.timer.submitted_at + age, timing())
 }
 
@@ -90,7 +90,7 @@ fn our_money_settles_a_charge_from_every_open_state() {
 fn another_amount_currency_or_reference_is_a_case_and_never_settles() {
     let charge = charge(State::Initiated);
     let reference = charge.facts.rail_reference.to_string();
-    let found = |rail_reference: &str, amount| Found::Succeeded {
+    let found = |rail_reference: &str, amount| QueryOutcome::Succeeded {
         rail_reference: rail_reference.to_owned(),
         amount,
         fee: None,
@@ -137,17 +137,21 @@ fn an_unknown_reference_fails_a_charge_only_after_the_window_and_if_never_seen()
     let failed = Verdict::Change(Event::Failed(FailureReason::RailUnavailable));
     for state in [State::Submitting, State::Initiated] {
         let mut charge = charge(state);
-        let too_early = verdict(&charge, &Found::ReferenceUnknown, FINAL - MILLISECOND);
+        let too_early = verdict(
+            &charge,
+            &QueryOutcome::ReferenceUnknown,
+            FINAL - MILLISECOND,
+        );
         assert_ne!(too_early, failed, "{state}");
-        let conclusive = verdict(&charge, &Found::ReferenceUnknown, FINAL);
+        let conclusive = verdict(&charge, &QueryOutcome::ReferenceUnknown, FINAL);
         assert_eq!(conclusive, failed, "{state}");
         charge.progress.seen_at_rail = true;
-        let known_before = verdict(&charge, &Found::ReferenceUnknown, FINAL);
+        let known_before = verdict(&charge, &QueryOutcome::ReferenceUnknown, FINAL);
         assert_ne!(known_before, failed, "{state}");
     }
     for state in [State::OtpRequired, State::OtpSubmitting] {
         let charge = charge(state);
-        let verdict = verdict(&charge, &Found::ReferenceUnknown, FINAL);
+        let verdict = verdict(&charge, &QueryOutcome::ReferenceUnknown, FINAL);
         assert_eq!(verdict, Verdict::AskAgain, "{state}");
     }
 }
@@ -158,21 +162,21 @@ fn a_rail_that_does_not_know_what_it_has_shown_has_said_nothing() {
     let heard_after = |charge: &Charge, days: u32| {
         heard(
             charge,
-            &Found::ReferenceUnknown,
+            &QueryOutcome::ReferenceUnknown,
             failed.progress.updated_at + days * DAY,
         )
         .clone()
     };
-    assert_eq!(heard_after(&failed, 3), Found::ReferenceUnknown);
+    assert_eq!(heard_after(&failed, 3), QueryOutcome::ReferenceUnknown);
     let (mut seen, mut called_back) = (failed.clone(), failed.clone());
     seen.progress.seen_at_rail = true;
     called_back.timer.hints = 1;
     for mut known in [seen, called_back] {
-        assert_eq!(heard_after(&known, 3), Found::Unknown);
+        assert_eq!(heard_after(&known, 3), QueryOutcome::Unknown);
         // By then the rail may have forgotten it.
-        assert_eq!(heard_after(&known, 7), Found::ReferenceUnknown);
+        assert_eq!(heard_after(&known, 7), QueryOutcome::ReferenceUnknown);
         known.progress.state = State::Initiated;
-        assert_eq!(heard_after(&known, 7), Found::Unknown);
+        assert_eq!(heard_after(&known, 7), QueryOutcome::Unknown);
     }
 }
 
@@ -194,7 +198,7 @@ fn an_abandoned_payment_has_failed_only_once_the_networks_time_is_over() {
             Verdict::Change(Event::Accepted),
         ),
     ] {
-        let (charge, abandoned) = (charge(state), Found::Abandoned { code_wanted });
+        let (charge, abandoned) = (charge(state), QueryOutcome::Abandoned { code_wanted });
         let early = verdict(&charge, &abandoned, FINAL - MILLISECOND);
         assert_eq!(early, open, "{state}");
         assert_eq!(verdict(&charge, &abandoned, FINAL), failed, "{state}");
@@ -206,7 +210,7 @@ fn after_three_codes_only_the_rails_word_about_the_third_is_an_outcome() {
     for state in [State::Initiated, State::OtpSubmitting] {
         let mut charge = charge(state);
         charge.progress.otp_tries = 3;
-        let wanted = verdict(&charge, &Found::OtpRequired, FINAL);
+        let wanted = verdict(&charge, &QueryOutcome::OtpRequired, FINAL);
         assert_eq!(wanted, Verdict::AskAgain, "{state}");
     }
 }
@@ -214,24 +218,27 @@ fn after_three_codes_only_the_rails_word_about_the_third_is_an_outcome() {
 #[test]
 fn a_request_that_got_lost_goes_out_once_more_on_the_rails_word() {
     let charge = charge(State::Submitting);
-    let judged = |charge: &Charge, found: &Found, age: Duration| {
+    let judged = |charge: &Charge, found: &QueryOutcome, age: Duration| {
         judge(charge, found, charge.facts.created_at + age, resending())
     };
-    let unknown = &Found::ReferenceUnknown;
+    let unknown = &QueryOutcome::ReferenceUnknown;
     assert_eq!(judged(&charge, unknown, 30 * SECOND), Verdict::Resend);
     // The rail gave no answer, so it is queried again while there is time.
-    let silent = judged(&charge, &Found::Unknown, 30 * SECOND);
+    let silent = judged(&charge, &QueryOutcome::Unknown, 30 * SECOND);
     assert_eq!(silent, Verdict::AskAgain);
     let unanswered = Verdict::Change(Event::Unanswered);
     assert_eq!(judged(&charge, unknown, 90 * SECOND), unanswered);
-    assert_eq!(judged(&charge, &Found::Unknown, 90 * SECOND), unanswered);
+    assert_eq!(
+        judged(&charge, &QueryOutcome::Unknown, 90 * SECOND),
+        unanswered
+    );
     let mut resent = charge.clone();
     resent
         .timer
         .begin_resend(charge.facts.created_at + 30 * SECOND);
     assert_eq!(judged(&resent, unknown, 31 * SECOND), unanswered);
     let accepted = Verdict::Change(Event::Accepted);
-    assert_eq!(judged(&charge, &Found::Pending, SECOND), accepted);
+    assert_eq!(judged(&charge, &QueryOutcome::Pending, SECOND), accepted);
 }
 
 #[test]
@@ -240,14 +247,20 @@ fn a_code_expires_only_while_the_rail_still_waits_for_it() {
     let (before, after) = (599 * SECOND, 600 * SECOND);
     let expired = Verdict::Change(Event::Failed(FailureReason::OtpExpired));
     assert_eq!(
-        verdict(&charge, &Found::OtpRequired, before),
+        verdict(&charge, &QueryOutcome::OtpRequired, before),
         Verdict::AskAgain
     );
-    assert_eq!(verdict(&charge, &Found::OtpRequired, after), expired);
-    assert_eq!(verdict(&charge, &Found::Unknown, after), Verdict::AskAgain);
-    assert_eq!(verdict(&charge, &Found::Pending, before), Verdict::AskAgain);
+    assert_eq!(verdict(&charge, &QueryOutcome::OtpRequired, after), expired);
     assert_eq!(
-        verdict(&charge, &Found::Pending, after),
+        verdict(&charge, &QueryOutcome::Unknown, after),
+        Verdict::AskAgain
+    );
+    assert_eq!(
+        verdict(&charge, &QueryOutcome::Pending, before),
+        Verdict::AskAgain
+    );
+    assert_eq!(
+        verdict(&charge, &QueryOutcome::Pending, after),
         Verdict::Change(Event::Accepted)
     );
 }
@@ -261,7 +274,7 @@ fn a_code_expires_only_once_no_earlier_one_can_be_accepted() {
     // Its reply was lost, and the rail has not checked it yet.
     let sent = step(charge, Event::CodeSent, 590 * SECOND);
     let charge = step(sent, Event::CodeWanted, 600 * SECOND);
-    let judged = |at| judge(&charge, &Found::OtpRequired, start + at, timing());
+    let judged = |at| judge(&charge, &QueryOutcome::OtpRequired, start + at, timing());
     assert_eq!(judged(600 * SECOND), Verdict::AskAgain);
     assert_eq!(judged(590 * SECOND + FINAL - SECOND), Verdict::AskAgain);
     let expired = Verdict::Change(Event::Failed(FailureReason::OtpExpired));
@@ -271,27 +284,27 @@ fn a_code_expires_only_once_no_earlier_one_can_be_accepted() {
 #[test]
 fn a_charge_whose_submitter_died_is_open_to_every_outcome() {
     let charge = charge(State::Submitting);
-    for found in [Found::Unknown, Found::ReferenceUnknown] {
+    for found in [QueryOutcome::Unknown, QueryOutcome::ReferenceUnknown] {
         let unanswered = Verdict::Change(Event::Unanswered);
         assert_eq!(verdict(&charge, &found, SECOND), unanswered);
     }
     let accepted = Verdict::Change(Event::Accepted);
-    assert_eq!(verdict(&charge, &Found::Pending, SECOND), accepted);
+    assert_eq!(verdict(&charge, &QueryOutcome::Pending, SECOND), accepted);
 }
 
 #[test]
 fn a_lost_reply_to_a_code_is_found_by_asking() {
     let charge = charge(State::OtpSubmitting);
     let wanted = Verdict::Change(Event::CodeWanted);
-    assert_eq!(verdict(&charge, &Found::OtpRequired, SECOND), wanted);
+    assert_eq!(verdict(&charge, &QueryOutcome::OtpRequired, SECOND), wanted);
     let accepted = Verdict::Change(Event::Accepted);
-    assert_eq!(verdict(&charge, &Found::Pending, SECOND), accepted);
+    assert_eq!(verdict(&charge, &QueryOutcome::Pending, SECOND), accepted);
 }
 
 #[test]
 fn after_a_day_without_an_outcome_an_operator_has_a_case() {
     let charge = charge(State::Initiated);
-    for found in [Found::Pending, Found::Unknown] {
+    for found in [QueryOutcome::Pending, QueryOutcome::Unknown] {
         assert_eq!(verdict(&charge, &found, DAY - SECOND), Verdict::AskAgain);
         let verdict = verdict(&charge, &found, DAY);
         assert_eq!(opened(&verdict), Some((CaseKind::UnknownOutcome, None)));
@@ -301,7 +314,7 @@ fn after_a_day_without_an_outcome_an_operator_has_a_case() {
 #[test]
 fn a_payment_that_the_rail_took_back_is_a_case() {
     for state in [State::Initiated, State::Settled, State::Failed] {
-        let verdict = verdict(&charge(state), &Found::Reversed, SECOND);
+        let verdict = verdict(&charge(state), &QueryOutcome::Reversed, SECOND);
         assert_eq!(
             opened(&verdict),
             Some((CaseKind::Reversed, None)),
@@ -310,17 +323,17 @@ fn a_payment_that_the_rail_took_back_is_a_case() {
     }
 }
 
-fn any_found() -> impl Strategy<Value = Found> {
+fn any_found() -> impl Strategy<Value = QueryOutcome> {
     let amount = prop_oneof![
         Just(None),
         (2549..2552_i64, select(vec![Currency::GHS, Currency::USD]))
             .prop_map(|(minor, currency)| Some(Money::new(minor, currency))),
     ];
     prop_oneof![
-        Just(Found::Pending),
-        Just(Found::OtpRequired),
-        any::<bool>().prop_map(|code_wanted| Found::Abandoned { code_wanted }),
-        (any::<bool>(), amount).prop_map(|(ours, amount)| Found::Succeeded {
+        Just(QueryOutcome::Pending),
+        Just(QueryOutcome::OtpRequired),
+        any::<bool>().prop_map(|code_wanted| QueryOutcome::Abandoned { code_wanted }),
+        (any::<bool>(), amount).prop_map(|(ours, amount)| QueryOutcome::Succeeded {
             rail_reference: if ours {
                 "ours".to_owned()
             } else {
@@ -329,10 +342,10 @@ fn any_found() -> impl Strategy<Value = Found> {
             amount,
             fee: None,
         }),
-        Just(Found::Failed(FailureReason::PayerDeclined)),
-        Just(Found::Reversed),
-        Just(Found::ReferenceUnknown),
-        Just(Found::Unknown),
+        Just(QueryOutcome::Failed(FailureReason::PayerDeclined)),
+        Just(QueryOutcome::Reversed),
+        Just(QueryOutcome::ReferenceUnknown),
+        Just(QueryOutcome::Unknown),
     ]
 }
 
@@ -354,8 +367,8 @@ proptest! {
         charge.progress.seen_at_rail |= seen;
         let reference = charge.facts.rail_reference.to_string();
         let found = match found {
-            Found::Succeeded { rail_reference, amount, fee } if rail_reference == "ours" => {
-                Found::Succeeded { rail_reference: reference, amount, fee }
+            QueryOutcome::Succeeded { rail_reference, amount, fee } if rail_reference == "ours" => {
+                QueryOutcome::Succeeded { rail_reference: reference, amount, fee }
             }
             found => found,
         };
@@ -370,18 +383,18 @@ proptest! {
                     let by = match reason {
                         FailureReason::OtpExpired => state == State::OtpRequired,
                         FailureReason::PayerTimeout => {
-                            matches!(found, Found::Abandoned { .. })
+                            matches!(found, QueryOutcome::Abandoned { .. })
                         }
-                        FailureReason::RailUnavailable => found == Found::ReferenceUnknown,
-                        _ => matches!(found, Found::Failed(_)),
+                        FailureReason::RailUnavailable => found == QueryOutcome::ReferenceUnknown,
+                        _ => matches!(found, QueryOutcome::Failed(_)),
                     };
                     prop_assert!(by, "{state} {found:?} {reason:?}");
                 }
                 Event::Accepted | Event::CodeWanted => {
                     let wants_code = match found {
-                        Found::Pending => Some(false),
-                        Found::OtpRequired => Some(true),
-                        Found::Abandoned { code_wanted } => Some(code_wanted),
+                        QueryOutcome::Pending => Some(false),
+                        QueryOutcome::OtpRequired => Some(true),
+                        QueryOutcome::Abandoned { code_wanted } => Some(code_wanted),
                         _ => None,
                     };
                     prop_assert_eq!(wants_code, Some(event == Event::CodeWanted));
@@ -417,12 +430,12 @@ proptest! {
         for (at, said) in queries {
             let now = start + ms(at);
             let said = [
-                Found::Abandoned { code_wanted: false },
-                Found::Abandoned { code_wanted: true },
-                Found::ReferenceUnknown,
-                Found::Unknown,
-                Found::Pending,
-                Found::OtpRequired,
+                QueryOutcome::Abandoned { code_wanted: false },
+                QueryOutcome::Abandoned { code_wanted: true },
+                QueryOutcome::ReferenceUnknown,
+                QueryOutcome::Unknown,
+                QueryOutcome::Pending,
+                QueryOutcome::OtpRequired,
             ][said].clone();
             match judge(&charge, &said, now, timing) {
                 Verdict::Change(Event::Failed(reason)) => {

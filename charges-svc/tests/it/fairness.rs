@@ -10,7 +10,7 @@ use db::{Insert, Update};
 use tokio::time::Instant;
 
 use crate::{
-    network::{Network, Reaction, json},
+    network::{FakeNetwork, Reaction, json},
     world::{World, new_charge, new_momo_charge, timing},
 };
 
@@ -39,8 +39,8 @@ const PENDING: &str = r#"{"status":"PENDING"}"#;
 
 #[tokio::test]
 async fn a_rail_that_hangs_takes_no_place_of_another() {
-    let hanging = Network::start(|_| Reaction::Silence).await;
-    let momo = Network::with_tokens(|_| json(200, PENDING)).await;
+    let hanging = FakeNetwork::start(|_| Reaction::Silence).await;
+    let momo = FakeNetwork::with_tokens(|_| json(200, PENDING)).await;
     let world = World::start_with(&[
         ("paystack-base-url", &hanging.address()),
         ("paystack-query-timeout", "8s"),
@@ -63,7 +63,7 @@ async fn a_rail_that_hangs_takes_no_place_of_another() {
 async fn what_exceeds_the_budget_is_delayed_and_not_lost() {
     const CHARGES: usize = 24;
     const PER_SECOND: u32 = 8;
-    let network = Network::with_tokens(|_| json(200, PENDING)).await;
+    let network = FakeNetwork::with_tokens(|_| json(200, PENDING)).await;
     let world = World::start_with(&[
         ("momo-base-url", &network.address()),
         ("momo-queries-per-second", &PER_SECOND.to_string()),
@@ -94,7 +94,7 @@ async fn what_exceeds_the_budget_is_delayed_and_not_lost() {
 
 #[tokio::test]
 async fn what_the_rail_called_about_is_asked_first() {
-    let network = Network::with_tokens(|_| json(200, PENDING)).await;
+    let network = FakeNetwork::with_tokens(|_| json(200, PENDING)).await;
     let mut world = World::start_with(&[
         ("momo-base-url", &network.address()),
         ("momo-queries-per-second", "2"),

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tonic::Code;
 
 use crate::{
-    network::{Network, Reaction, json},
+    network::{FakeNetwork, Reaction, json},
     world::{Neighbour, World, charge_of, check_refusal, request},
 };
 
@@ -41,9 +41,9 @@ impl Says {
         *self.0.lock().unwrap() = reaction;
     }
 
-    async fn network(&self) -> Network {
+    async fn network(&self) -> FakeNetwork {
         let says = self.clone();
-        Network::with_tokens(move |_| says.0.lock().unwrap().clone()).await
+        FakeNetwork::with_tokens(move |_| says.0.lock().unwrap().clone()).await
     }
 }
 
@@ -344,7 +344,7 @@ async fn a_third_code_without_a_reply_ends_with_the_networks_own_time() {
     let says = Says::new(Reaction::Cut);
     let network = {
         let says = says.clone();
-        Network::start(move |seen| {
+        FakeNetwork::start(move |seen| {
             if seen.call.starts_with("GET /charge/") {
                 return paystack(r#"{"status":"send_otp"}"#);
             }

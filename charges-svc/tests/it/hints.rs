@@ -15,7 +15,7 @@ use proto::charges::{
 };
 
 use crate::{
-    network::{Network, json},
+    network::{FakeNetwork, json},
     world::{World, new_momo_charge, timing},
 };
 
@@ -71,7 +71,7 @@ fn success(charge: &Charge) -> String {
 async fn an_operator_who_ends_a_charge_does_not_end_its_callback() {
     let answer = std::sync::Arc::new(std::sync::Mutex::new(json(500, "{}")));
     let script = answer.clone();
-    let network = Network::with_tokens(move |_| script.lock().unwrap().clone()).await;
+    let network = FakeNetwork::with_tokens(move |_| script.lock().unwrap().clone()).await;
     let mut world = World::start_with(&[("momo-base-url", &network.address())]).await;
     let charge = given(&world, &[Event::Accepted]).await;
     world
@@ -163,7 +163,7 @@ async fn a_callback_that_gets_no_answer_is_not_done_and_no_storm() {
 
 #[tokio::test]
 async fn a_callback_is_done_with_an_answer() {
-    let network = Network::with_tokens(|_| json(200, r#"{"status":"PENDING"}"#)).await;
+    let network = FakeNetwork::with_tokens(|_| json(200, r#"{"status":"PENDING"}"#)).await;
     let mut world = World::start_with(&[("momo-base-url", &network.address())]).await;
     let charge = given(&world, &[Event::Accepted]).await;
     for _ in 0..3 {

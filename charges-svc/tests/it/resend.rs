@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tonic::Code;
 
 use crate::{
-    network::{Network, Reaction, empty, json},
+    network::{FakeNetwork, Reaction, empty, json},
     world::{Neighbour, World, charge_of, check_refusal, request},
 };
 
@@ -35,9 +35,9 @@ fn unavailable() -> Reaction {
 
 /// An MTN that answers payment requests with `reaction`, knows no payment before it accepts one,
 /// and then has the money at once.
-async fn mtn(reaction: Reaction) -> Network {
+async fn mtn(reaction: Reaction) -> FakeNetwork {
     let taken = Arc::new(AtomicBool::new(false));
-    Network::with_tokens(move |seen| {
+    FakeNetwork::with_tokens(move |seen| {
         if seen.call == PAY {
             let is_accepted = matches!(reaction, Reaction::Answer { status: 202, .. });
             taken.fetch_or(is_accepted, Ordering::SeqCst);
@@ -58,7 +58,7 @@ async fn mtn(reaction: Reaction) -> Network {
 }
 
 /// How often the network was asked to debit.
-fn sent(network: &Network) -> usize {
+fn sent(network: &FakeNetwork) -> usize {
     let calls = network.calls();
     calls.iter().filter(|call| *call == PAY).count()
 }
@@ -147,7 +147,7 @@ async fn after_ninety_seconds_nothing_goes_out_any_more() {
 /// Paystack does not promise to refuse the second request.
 #[tokio::test]
 async fn no_other_rail_is_asked_twice() {
-    let network = Network::start(|_| {
+    let network = FakeNetwork::start(|_| {
         json(
             400,
             r#"{"status":false,"code":"transaction_not_found","message":"x"}"#,

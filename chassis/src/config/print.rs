@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::{Arg, ArgMatches, Command, parser::ValueSource};
 use reqwest::Url;
 
-use super::refusals::Refusal;
+use super::refusals::RefusedSetting;
 
 const MASK: &str = "***";
 
@@ -30,8 +30,8 @@ pub(super) fn settings(command: &Command, matches: &ArgMatches) -> String {
 }
 
 /// A setting that is refused: what it is, and what is wanted.
-pub(super) fn refusal(command: &Command, matches: &ArgMatches, refusal: &Refusal) -> String {
-    let Refusal {
+pub(super) fn refusal(command: &Command, matches: &ArgMatches, refusal: &RefusedSetting) -> String {
+    let RefusedSetting {
         variable: of,
         wants,
     } = refusal;

@@ -39,11 +39,11 @@ pub fn is_name(text: &str) -> bool {
 #[derive(Debug)]
 pub struct Refusals {
     mode: Mode,
-    found: Vec<Refusal>,
+    found: Vec<RefusedSetting>,
 }
 
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct RefusedSetting {
     pub variable: &'static str,
     pub wants: String,
 }
@@ -60,7 +60,7 @@ impl Refusals {
         // One line for each variable says enough.
         if !is_good && !is_known {
             let wants = wants.to_owned();
-            self.found.push(Refusal { variable, wants });
+            self.found.push(RefusedSetting { variable, wants });
         }
     }
 
@@ -118,7 +118,7 @@ impl Refusals {
         }
     }
 
-    pub(super) fn found(&self) -> &[Refusal] {
+    pub(super) fn found(&self) -> &[RefusedSetting] {
         &self.found
     }
 
@@ -128,7 +128,8 @@ impl Refusals {
         if self.found.is_empty() {
             return Ok(());
         }
-        let line = |refusal: &Refusal| format!("{} wants {}", refusal.variable, refusal.wants);
+        let line =
+            |refusal: &RefusedSetting| format!("{} wants {}", refusal.variable, refusal.wants);
         Err(Refused(self.found.iter().map(line).collect()))
     }
 }

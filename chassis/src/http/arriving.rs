@@ -22,7 +22,7 @@ pub struct BodyTooSlow;
 
 /// A body that fails with [`BodyTooSlow`] once its time is up. Its connection is idle while some
 /// of it is missing.
-pub(super) struct Arriving {
+pub(super) struct ArrivingBody {
     body: Incoming,
     until: Instant,
     too_slow: Option<Pin<Box<Sleep>>>,
@@ -30,7 +30,7 @@ pub(super) struct Arriving {
     is_idle: bool,
 }
 
-impl Arriving {
+impl ArrivingBody {
     pub(super) fn new(body: Incoming, body_max: Duration, connection: Arc<Connection>) -> Self {
         Self {
             body,
@@ -47,7 +47,7 @@ impl Arriving {
     }
 }
 
-impl HttpBody for Arriving {
+impl HttpBody for ArrivingBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -85,7 +85,7 @@ impl HttpBody for Arriving {
     }
 }
 
-impl Drop for Arriving {
+impl Drop for ArrivingBody {
     /// A handler that gives up on the body goes on with the request.
     fn drop(&mut self) {
         self.mark_active();

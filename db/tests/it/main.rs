@@ -14,7 +14,7 @@ use std::{sync::LazyLock, time::Duration};
 
 use db::{
     Db,
-    outbox::{Ended, Row},
+    outbox::{EndedRow, Row},
     testing::TestDb,
 };
 use sqlx::{
@@ -60,8 +60,8 @@ async fn database() -> (TestDb, Db) {
     (test, db)
 }
 
-fn relayed(row: &Row) -> Ended {
-    Ended {
+fn relayed(row: &Row) -> EndedRow {
+    EndedRow {
         row: row.clone(),
         due: None,
     }

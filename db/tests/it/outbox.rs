@@ -15,7 +15,7 @@ use chassis::{
 };
 use db::{
     Db, Relay, Schema, Update,
-    outbox::{self, Ended, Row},
+    outbox::{self, EndedRow, Row},
     work,
 };
 use tokio::{sync::Notify, task::JoinSet};
@@ -138,7 +138,7 @@ async fn a_claim_whose_lease_ran_out_cannot_complete() {
         .unwrap()
         .remove(0);
     assert_eq!((holder.id, holder.attempts), (id, 2));
-    let again = Ended {
+    let again = EndedRow {
         due: Some(clock.now()),
         ..relayed(&late)
     };
@@ -203,7 +203,7 @@ async fn a_row_let_go_waits_until_it_is_due_again() {
         .unwrap()
         .remove(0);
     let due = clock.now() + Duration::from_secs(60);
-    let again = Ended {
+    let again = EndedRow {
         due: Some(due),
         ..relayed(&row)
     };

@@ -86,7 +86,7 @@ pub struct Form {
 
 /// A network to choose from.
 #[derive(Debug)]
-pub struct Network {
+pub struct NetworkChoice {
     pub value: &'static str,
     pub name: &'static str,
     pub chosen: bool,
@@ -103,7 +103,7 @@ pub struct FormPage<'a> {
     pub debit: &'a str,
     pub quote: Option<String>,
     pub rate: Option<String>,
-    pub networks: Vec<Network>,
+    pub networks: Vec<NetworkChoice>,
     /// The number that the merchant sent, masked.
     pub kept: Option<String>,
     pub ends: String,

@@ -11,7 +11,8 @@ use uuid::Uuid;
 use super::{
     Checkout,
     page::{
-        self, Form, FormPage, Network, Order, OtpPage, ResultPage, Shell, WaitPage, shown, unbroken,
+        self, Form, FormPage, NetworkChoice, Order, OtpPage, ResultPage, Shell, WaitPage, shown,
+        unbroken,
     },
     quote::Quote,
     return_link::{Back, Hint},
@@ -84,7 +85,7 @@ impl View<'_> {
         let rate = rate.map(|rate| text.rate(&shown(quote.asked), &debit, rate));
         let networks = Provider::all().filter_map(|provider| {
             let value = provider.word()?;
-            Some(Network {
+            Some(NetworkChoice {
                 value,
                 name: name(provider),
                 chosen: form.network == value,

@@ -6,7 +6,7 @@ use chassis::failure::FailureReason;
 use serde::Deserialize;
 
 use crate::{
-    answer::{Answer, Found, Requested},
+    answer::{QueryOutcome, RailAnswer, RequestOutcome},
     client::Reply,
     name::RailName,
     telemetry::{misconfigured, unmapped},
@@ -91,62 +91,66 @@ impl Problem {
 }
 
 /// The answer to a request to pay.
-pub fn requested(reply: &Reply) -> Answer<Requested> {
+pub fn requested(reply: &Reply) -> RailAnswer<RequestOutcome> {
     let problem: Option<Problem> = reply.object();
     let code = problem.as_ref().map(|problem| problem.code.code());
     let outcome = match (reply.status.as_u16(), code.as_deref()) {
-        (202, _) if reply.is_trusted() => Requested::Accepted { instruction: None },
-        (401, _) if reply.is_unauthorized() => Requested::Refused(FailureReason::RailConfiguration),
-        (400 | 409, Some("RESOURCE_ALREADY_EXIST")) => Requested::AlreadyKnown,
-        // Nobody knows what became of it.
-        (400, Some("INTERNAL_PROCESSING_ERROR")) => Requested::Unknown,
-        (400, Some(code)) => Requested::Refused(reason_of(code)),
-        (500, Some(code)) if find_reason(code) == Some(FailureReason::RailConfiguration) => {
-            Requested::Refused(FailureReason::RailConfiguration)
+        (202, _) if reply.is_trusted() => RequestOutcome::Accepted { instruction: None },
+        (401, _) if reply.is_unauthorized() => {
+            RequestOutcome::Refused(FailureReason::RailConfiguration)
         }
-        (503, Some("SERVICE_UNAVAILABLE")) => Requested::Refused(FailureReason::RailUnavailable),
-        _ => Requested::Unknown,
+        (400 | 409, Some("RESOURCE_ALREADY_EXIST")) => RequestOutcome::AlreadyKnown,
+        // Nobody knows what became of it.
+        (400, Some("INTERNAL_PROCESSING_ERROR")) => RequestOutcome::Unknown,
+        (400, Some(code)) => RequestOutcome::Refused(reason_of(code)),
+        (500, Some(code)) if find_reason(code) == Some(FailureReason::RailConfiguration) => {
+            RequestOutcome::Refused(FailureReason::RailConfiguration)
+        }
+        (503, Some("SERVICE_UNAVAILABLE")) => {
+            RequestOutcome::Refused(FailureReason::RailUnavailable)
+        }
+        _ => RequestOutcome::Unknown,
     };
     let words = problem.unwrap_or_default().words();
     let rail_text = reply.describe(&words);
-    Answer { outcome, rail_text }
+    RailAnswer { outcome, rail_text }
 }
 
 /// The answer to a query.
-pub fn found(reply: &Reply) -> Answer<Found> {
+pub fn found(reply: &Reply) -> RailAnswer<QueryOutcome> {
     if let (200, Some(payment)) = (reply.status.as_u16(), reply.object()) {
         return found_payment(reply, payment);
     }
     let problem: Problem = reply.object().unwrap_or_default();
     let outcome = match (reply.status.as_u16(), problem.code.code().as_str()) {
-        (404, "RESOURCE_NOT_FOUND" | "TRANSACTION_NOT_FOUND") => Found::ReferenceUnknown,
+        (404, "RESOURCE_NOT_FOUND" | "TRANSACTION_NOT_FOUND") => QueryOutcome::ReferenceUnknown,
         (401, _) if reply.is_unauthorized() => {
             misconfigured(RailName::Momo, "query");
-            Found::Unknown
+            QueryOutcome::Unknown
         }
-        _ => Found::Unknown,
+        _ => QueryOutcome::Unknown,
     };
     let rail_text = reply.describe(&problem.words());
-    Answer { outcome, rail_text }
+    RailAnswer { outcome, rail_text }
 }
 
-fn found_payment(reply: &Reply, payment: Payment) -> Answer<Found> {
+fn found_payment(reply: &Reply, payment: Payment) -> RailAnswer<QueryOutcome> {
     let status = payment.status.code();
     let reason = Problem::from_reason(payment.reason);
     let outcome = match status.as_str() {
-        "PENDING" => Found::Pending,
-        "SUCCESSFUL" => Found::Succeeded {
+        "PENDING" => QueryOutcome::Pending,
+        "SUCCESSFUL" => QueryOutcome::Succeeded {
             rail_reference: payment.external_id.text().unwrap_or_default(),
             amount: payment.amount.major_units(&payment.currency),
             // MTN bills its fees apart.
             fee: None,
         },
-        "FAILED" => Found::Failed(reason_of(&reason.code.code())),
-        _ => Found::Unknown,
+        "FAILED" => QueryOutcome::Failed(reason_of(&reason.code.code())),
+        _ => QueryOutcome::Unknown,
     };
     let words = format!("{status} {}", reason.words());
     let rail_text = reply.describe(words.trim());
-    Answer { outcome, rail_text }
+    RailAnswer { outcome, rail_text }
 }
 
 fn reason_of(code: &str) -> FailureReason {
@@ -164,10 +168,10 @@ mod tests {
 
     use super::*;
 
-    const ACCEPTED: Requested = Requested::Accepted { instruction: None };
+    const ACCEPTED: RequestOutcome = RequestOutcome::Accepted { instruction: None };
 
-    fn refused(reason: FailureReason) -> Requested {
-        Requested::Refused(reason)
+    fn refused(reason: FailureReason) -> RequestOutcome {
+        RequestOutcome::Refused(reason)
     }
 
     fn problem(status: u16, code: &str) -> Reply {
@@ -186,7 +190,11 @@ mod tests {
             Reply::json(202, "<html>"),
             Reply::empty(200),
         ] {
-            assert_eq!(requested(&reply).outcome, Requested::Unknown, "{reply:?}");
+            assert_eq!(
+                requested(&reply).outcome,
+                RequestOutcome::Unknown,
+                "{reply:?}"
+            );
         }
     }
 
@@ -248,12 +256,15 @@ mod tests {
         for status in [400, 409] {
             let reply = problem(status, "RESOURCE_ALREADY_EXIST");
             let outcome = requested(&reply).outcome;
-            assert_eq!(outcome, Requested::AlreadyKnown, "{status}");
+            assert_eq!(outcome, RequestOutcome::AlreadyKnown, "{status}");
         }
         // Nobody documents these.
         let elsewhere = problem(500, "RESOURCE_ALREADY_EXIST");
-        assert_eq!(requested(&elsewhere).outcome, Requested::Unknown);
-        assert_eq!(requested(&Reply::empty(409)).outcome, Requested::Unknown);
+        assert_eq!(requested(&elsewhere).outcome, RequestOutcome::Unknown);
+        assert_eq!(
+            requested(&Reply::empty(409)).outcome,
+            RequestOutcome::Unknown
+        );
     }
 
     #[test]
@@ -268,7 +279,7 @@ mod tests {
             let outcome = requested(&problem(500, code)).outcome;
             assert_eq!(outcome, refused(FailureReason::RailConfiguration), "{code}");
             let outcome = requested(&problem(503, code)).outcome;
-            assert_eq!(outcome, Requested::Unknown, "{code}");
+            assert_eq!(outcome, RequestOutcome::Unknown, "{code}");
         }
     }
 
@@ -286,7 +297,11 @@ mod tests {
             Reply::empty(503),
             Reply::html(503),
         ] {
-            assert_eq!(requested(&reply).outcome, Requested::Unknown, "{reply:?}");
+            assert_eq!(
+                requested(&reply).outcome,
+                RequestOutcome::Unknown,
+                "{reply:?}"
+            );
         }
     }
 
@@ -296,7 +311,10 @@ mod tests {
         assert_eq!(requested(&Reply::empty(401)).outcome, configuration);
         let keyed = r#"{"statusCode":401,"message":"Access denied"}"#;
         assert_eq!(requested(&Reply::json(401, keyed)).outcome, configuration);
-        assert_eq!(requested(&Reply::html(401)).outcome, Requested::Unknown);
+        assert_eq!(
+            requested(&Reply::html(401)).outcome,
+            RequestOutcome::Unknown
+        );
     }
 
     #[test]
@@ -320,17 +338,21 @@ mod tests {
             Reply::html(502),
             Reply::json(200, r#"{"status":"SUCCESSFUL"}"#),
         ] {
-            assert_eq!(requested(&reply).outcome, Requested::Unknown, "{reply:?}");
+            assert_eq!(
+                requested(&reply).outcome,
+                RequestOutcome::Unknown,
+                "{reply:?}"
+            );
         }
     }
 
-    fn query(body: &str) -> Found {
+    fn query(body: &str) -> QueryOutcome {
         found(&Reply::json(200, body)).outcome
     }
 
     #[test]
     fn a_successful_payment_carries_their_reference_and_amount() {
-        let succeeded = |reference: &str, amount| Found::Succeeded {
+        let succeeded = |reference: &str, amount| QueryOutcome::Succeeded {
             rail_reference: reference.to_owned(),
             amount,
             fee: None,
@@ -383,20 +405,20 @@ mod tests {
             ("[1]", FailureReason::RailError),
         ] {
             let body = format!(r#"{{"status":"FAILED","reason":{reason}}}"#);
-            assert_eq!(query(&body), Found::Failed(expected), "{reason}");
+            assert_eq!(query(&body), QueryOutcome::Failed(expected), "{reason}");
         }
         assert_eq!(
             query(r#"{"status":"Failed"}"#),
-            Found::Failed(FailureReason::RailError)
+            QueryOutcome::Failed(FailureReason::RailError)
         );
     }
 
     #[test]
     fn a_query_believes_nothing_else() {
-        assert_eq!(query(r#"{"status":"PENDING"}"#), Found::Pending);
-        assert_eq!(query(r#"{"status":"pending"}"#), Found::Pending);
+        assert_eq!(query(r#"{"status":"PENDING"}"#), QueryOutcome::Pending);
+        assert_eq!(query(r#"{"status":"pending"}"#), QueryOutcome::Pending);
         let unknown_reference = found(&problem(404, "RESOURCE_NOT_FOUND")).outcome;
-        assert_eq!(unknown_reference, Found::ReferenceUnknown);
+        assert_eq!(unknown_reference, QueryOutcome::ReferenceUnknown);
         for reply in [
             Reply::json(200, r#"{"status":"CREATED"}"#),
             Reply::json(200, r#"{"status":["FAILED"]}"#),
@@ -414,13 +436,13 @@ mod tests {
             problem(500, "INTERNAL_PROCESSING_ERROR"),
             problem(503, "SERVICE_UNAVAILABLE"),
         ] {
-            assert_eq!(found(&reply).outcome, Found::Unknown, "{reply:?}");
+            assert_eq!(found(&reply).outcome, QueryOutcome::Unknown, "{reply:?}");
         }
     }
 
     #[test]
     fn operators_read_the_rails_own_words() {
-        let text = |answer: Answer<Requested>| answer.rail_text.unwrap_or_default();
+        let text = |answer: RailAnswer<RequestOutcome>| answer.rail_text.unwrap_or_default();
         let refused = requested(&problem(400, "PAYER_NOT_FOUND"));
         assert_eq!(text(refused), "HTTP 400 PAYER_NOT_FOUND as they say");
         assert_eq!(text(requested(&Reply::html(502))), "HTTP 502 not JSON");

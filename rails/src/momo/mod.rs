@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use crate::{
-    answer::{Answer, Found, OtpSubmitted, PaymentRequest, Query, Requested},
+    answer::{OtpOutcome, PaymentRequest, Query, QueryOutcome, RailAnswer, RequestOutcome},
     callback::{Callback, CallbackError, CallbackSubject},
     client::{RailClient, Reply, SendError, plain_base, secret_header},
     name::{RailName, Terms},
@@ -118,7 +118,7 @@ impl Momo {
         &self.0.secrets
     }
 
-    pub async fn request_payment(&self, request: &PaymentRequest) -> Answer<Requested> {
+    pub async fn request_payment(&self, request: &PaymentRequest) -> RailAnswer<RequestOutcome> {
         let body = RequestToPay::new(request);
         let make = || {
             let made = self
@@ -132,23 +132,25 @@ impl Momo {
         };
         match self.send(make, self.0.request_timeout).await {
             Ok(reply) => answers::requested(&reply),
-            Err(CallError::NotSent(reason)) => Answer::silent(Requested::Refused(reason)),
-            Err(CallError::Lost) => Answer::silent(Requested::Unknown),
+            Err(CallError::NotSent(reason)) => RailAnswer::silent(RequestOutcome::Refused(reason)),
+            Err(CallError::Lost) => RailAnswer::silent(RequestOutcome::Unknown),
         }
     }
 
     /// This rail knows no OTP, so there is nothing to send.
-    pub fn submit_otp(&self) -> Answer<OtpSubmitted> {
+    pub fn submit_otp(&self) -> RailAnswer<OtpOutcome> {
         tracing::error!("an OTP was submitted to a rail that knows none");
-        Answer::silent(OtpSubmitted::NotSent)
+        RailAnswer::silent(OtpOutcome::NotSent)
     }
 
-    pub async fn query(&self, query: &Query) -> Answer<Found> {
+    pub async fn query(&self, query: &Query) -> RailAnswer<QueryOutcome> {
         let path = format!("/collection/v1_0/requesttopay/{}", query.rail_reference);
         let make = || self.collection(Method::GET, &path);
         match self.send(make, self.0.query_timeout).await {
             Ok(reply) => answers::found(&reply),
-            Err(CallError::NotSent(_) | CallError::Lost) => Answer::silent(Found::Unknown),
+            Err(CallError::NotSent(_) | CallError::Lost) => {
+                RailAnswer::silent(QueryOutcome::Unknown)
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use chassis::failure::FailureReason;
 use serde::Deserialize;
 
 use crate::{
-    answer::{Answer, Found, OtpSubmitted, Query, Requested},
+    answer::{OtpOutcome, Query, QueryOutcome, RailAnswer, RequestOutcome},
     client::Reply,
     name::RailName,
     telemetry::{misconfigured, unmapped},
@@ -149,111 +149,111 @@ impl Said {
     }
 
     /// For operators.
-    fn answer<T>(&self, reply: &Reply, outcome: T) -> Answer<T> {
+    fn answer<T>(&self, reply: &Reply, outcome: T) -> RailAnswer<T> {
         let status = self.transaction.status.text().unwrap_or_default();
         let kind = self.envelope.kind.text().unwrap_or_default();
         let code = self.envelope.code.text().unwrap_or_default();
         let parts = [status, kind, code, self.words()];
         let said: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         let rail_text = reply.describe(&said.join(" "));
-        Answer { outcome, rail_text }
+        RailAnswer { outcome, rail_text }
     }
 }
 
 /// The answer to a charge.
-pub fn requested(reply: &Reply) -> Answer<Requested> {
+pub fn requested(reply: &Reply) -> RailAnswer<RequestOutcome> {
     let said = Said::read(reply);
     let outcome = match reply.status.as_u16() {
         200 => requested_stage(&said),
         400 if said.is_json => requested_in_vain(&said),
-        401 if reply.is_unauthorized() => Requested::Refused(FailureReason::RailConfiguration),
-        _ => Requested::Unknown,
+        401 if reply.is_unauthorized() => RequestOutcome::Refused(FailureReason::RailConfiguration),
+        _ => RequestOutcome::Unknown,
     };
     said.answer(reply, outcome)
 }
 
-fn requested_stage(said: &Said) -> Requested {
+fn requested_stage(said: &Said) -> RequestOutcome {
     match said.stage() {
-        Stage::UnderWay => Requested::Accepted {
+        Stage::UnderWay => RequestOutcome::Accepted {
             instruction: said.instruction(),
         },
-        Stage::Succeeded => Requested::Succeeded,
-        Stage::OtpWanted => Requested::OtpRequired {
+        Stage::Succeeded => RequestOutcome::Succeeded,
+        Stage::OtpWanted => RequestOutcome::OtpRequired {
             instruction: said.instruction(),
         },
-        Stage::Failed => Requested::Refused(said.reason()),
-        Stage::OtherStep => Requested::Refused(FailureReason::RailError),
-        Stage::Abandoned | Stage::Reversed | Stage::Unclear => Requested::Unknown,
+        Stage::Failed => RequestOutcome::Refused(said.reason()),
+        Stage::OtherStep => RequestOutcome::Refused(FailureReason::RailError),
+        Stage::Abandoned | Stage::Reversed | Stage::Unclear => RequestOutcome::Unknown,
     }
 }
 
 /// A 400 is a refusal, unless the reference was used before or the transaction lives.
-fn requested_in_vain(said: &Said) -> Requested {
+fn requested_in_vain(said: &Said) -> RequestOutcome {
     if said.is_duplicate_reference() {
-        return Requested::AlreadyKnown;
+        return RequestOutcome::AlreadyKnown;
     }
     if !matches!(said.stage(), Stage::Failed | Stage::Unclear) {
-        return Requested::Unknown;
+        return RequestOutcome::Unknown;
     }
     let reason = match said.envelope.kind.code().as_str() {
         "PROCESSOR_ERROR" => FailureReason::RailUnavailable,
         "API_ERROR" => FailureReason::RailConfiguration,
         _ => said.reason(),
     };
-    Requested::Refused(reason)
+    RequestOutcome::Refused(reason)
 }
 
 /// The answer to a submitted OTP.
-pub fn otp_submitted(reply: &Reply) -> Answer<OtpSubmitted> {
+pub fn otp_submitted(reply: &Reply) -> RailAnswer<OtpOutcome> {
     let said = Said::read(reply);
     let outcome = match reply.status.as_u16() {
         200 => otp_stage(&said),
         // Refused before it was looked at.
         401 if reply.is_unauthorized() => {
             misconfigured(RailName::Paystack, "submit_otp");
-            OtpSubmitted::NotSent
+            OtpOutcome::NotSent
         }
-        _ => OtpSubmitted::Unknown,
+        _ => OtpOutcome::Unknown,
     };
     said.answer(reply, outcome)
 }
 
-fn otp_stage(said: &Said) -> OtpSubmitted {
+fn otp_stage(said: &Said) -> OtpOutcome {
     match said.stage() {
-        Stage::UnderWay => OtpSubmitted::Accepted {
+        Stage::UnderWay => OtpOutcome::Accepted {
             instruction: said.instruction(),
         },
-        Stage::Succeeded => OtpSubmitted::Succeeded,
-        Stage::OtpWanted => OtpSubmitted::WrongCode {
+        Stage::Succeeded => OtpOutcome::Succeeded,
+        Stage::OtpWanted => OtpOutcome::WrongCode {
             instruction: said.instruction(),
         },
-        Stage::Failed if said.is_code_expired() => OtpSubmitted::Expired,
-        Stage::Failed => OtpSubmitted::Failed(said.reason()),
-        Stage::OtherStep => OtpSubmitted::Failed(FailureReason::RailError),
-        Stage::Abandoned | Stage::Reversed | Stage::Unclear => OtpSubmitted::Unknown,
+        Stage::Failed if said.is_code_expired() => OtpOutcome::Expired,
+        Stage::Failed => OtpOutcome::Failed(said.reason()),
+        Stage::OtherStep => OtpOutcome::Failed(FailureReason::RailError),
+        Stage::Abandoned | Stage::Reversed | Stage::Unclear => OtpOutcome::Unknown,
     }
 }
 
 /// The answer to a query, by verify or by the check of a pending charge.
-pub fn found(reply: &Reply, query: &Query) -> Answer<Found> {
+pub fn found(reply: &Reply, query: &Query) -> RailAnswer<QueryOutcome> {
     let said = Said::read(reply);
     let outcome = match (reply.status.as_u16(), said.envelope.code.code().as_str()) {
         (200, _) => found_stage(&said, query),
-        (400 | 404, "TRANSACTION_NOT_FOUND") => Found::ReferenceUnknown,
+        (400 | 404, "TRANSACTION_NOT_FOUND") => QueryOutcome::ReferenceUnknown,
         (401, _) if reply.is_unauthorized() => {
             misconfigured(RailName::Paystack, "query");
-            Found::Unknown
+            QueryOutcome::Unknown
         }
-        _ => Found::Unknown,
+        _ => QueryOutcome::Unknown,
     };
     said.answer(reply, outcome)
 }
 
-fn found_stage(said: &Said, query: &Query) -> Found {
+fn found_stage(said: &Said, query: &Query) -> QueryOutcome {
     match said.stage() {
-        Stage::UnderWay | Stage::OtherStep => Found::Pending,
-        Stage::OtpWanted => Found::OtpRequired,
-        Stage::Succeeded => Found::Succeeded {
+        Stage::UnderWay | Stage::OtherStep => QueryOutcome::Pending,
+        Stage::OtpWanted => QueryOutcome::OtpRequired,
+        Stage::Succeeded => QueryOutcome::Succeeded {
             rail_reference: said.transaction.reference.text().unwrap_or_default(),
             amount: said
                 .transaction
@@ -262,12 +262,12 @@ fn found_stage(said: &Said, query: &Query) -> Found {
             fee: said.transaction.fees.hundredths(&said.transaction.currency),
         },
         Stage::Failed if query.may_want_code && said.is_code_expired() => {
-            Found::Failed(FailureReason::OtpExpired)
+            QueryOutcome::Failed(FailureReason::OtpExpired)
         }
-        Stage::Failed => Found::Failed(said.reason()),
-        Stage::Abandoned => Found::Abandoned { code_wanted: false },
-        Stage::Reversed => Found::Reversed,
-        Stage::Unclear => Found::Unknown,
+        Stage::Failed => QueryOutcome::Failed(said.reason()),
+        Stage::Abandoned => QueryOutcome::Abandoned { code_wanted: false },
+        Stage::Reversed => QueryOutcome::Reversed,
+        Stage::Unclear => QueryOutcome::Unknown,
     }
 }
 

@@ -20,7 +20,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
 
 use crate::{
-    answer::{Answer, Found, OtpSubmitted, PaymentRequest, Query, Requested},
+    answer::{OtpOutcome, PaymentRequest, Query, QueryOutcome, RailAnswer, RequestOutcome},
     callback::{Callback, CallbackError, CallbackSubject},
     client::{RailClient, Reply, SendError, secret_header},
     name::Terms,
@@ -87,15 +87,15 @@ impl Paystack {
         &self.0.secrets
     }
 
-    pub async fn request_payment(&self, request: &PaymentRequest) -> Answer<Requested> {
+    pub async fn request_payment(&self, request: &PaymentRequest) -> RailAnswer<RequestOutcome> {
         let charge = Charge::new(request, &self.0.email_domain);
         let made = self.request(Method::POST, "/charge").json(&charge);
         match self.send(made, self.request_deadline()).await {
             Ok(reply) => answers::requested(&reply),
             Err(SendError::NotSent) => {
-                Answer::silent(Requested::Refused(FailureReason::RailUnavailable))
+                RailAnswer::silent(RequestOutcome::Refused(FailureReason::RailUnavailable))
             }
-            Err(SendError::Lost) => Answer::silent(Requested::Unknown),
+            Err(SendError::Lost) => RailAnswer::silent(RequestOutcome::Unknown),
         }
     }
 
@@ -103,7 +103,7 @@ impl Paystack {
         &self,
         rail_reference: RailReference,
         otp: &SecretString,
-    ) -> Answer<OtpSubmitted> {
+    ) -> RailAnswer<OtpOutcome> {
         let body = Otp {
             otp: otp.expose_secret(),
             reference: rail_reference.to_string(),
@@ -111,20 +111,23 @@ impl Paystack {
         let made = self.request(Method::POST, "/charge/submit_otp").json(&body);
         match self.send(made, self.request_deadline()).await {
             Ok(reply) => answers::otp_submitted(&reply),
-            Err(SendError::NotSent) => Answer::silent(OtpSubmitted::NotSent),
-            Err(SendError::Lost) => Answer::silent(OtpSubmitted::Unknown),
+            Err(SendError::NotSent) => RailAnswer::silent(OtpOutcome::NotSent),
+            Err(SendError::Lost) => RailAnswer::silent(OtpOutcome::Unknown),
         }
     }
 
     /// Asks verify. Where it knows only that the payment is under way, the check of pending charges
     /// may know that the payer's code is waited for, still or again.
-    pub async fn query(&self, query: &Query) -> Answer<Found> {
+    pub async fn query(&self, query: &Query) -> RailAnswer<QueryOutcome> {
         let deadline = Instant::now() + self.0.query_timeout;
         let reference = query.rail_reference;
         let verified = self
             .ask(&format!("/transaction/verify/{reference}"), query, deadline)
             .await;
-        let is_open = matches!(verified.outcome, Found::Pending | Found::Abandoned { .. });
+        let is_open = matches!(
+            verified.outcome,
+            QueryOutcome::Pending | QueryOutcome::Abandoned { .. }
+        );
         if !query.may_want_code || !is_open {
             return verified;
         }
@@ -132,14 +135,14 @@ impl Paystack {
             .ask(&format!("/charge/{reference}"), query, deadline)
             .await;
         match (&verified.outcome, checked.outcome) {
-            (_, Found::Unknown | Found::ReferenceUnknown) => verified,
+            (_, QueryOutcome::Unknown | QueryOutcome::ReferenceUnknown) => verified,
             // Both hold: the payer did nothing, and may still hand over a code.
-            (Found::Abandoned { .. }, Found::OtpRequired) => Answer {
-                outcome: Found::Abandoned { code_wanted: true },
+            (QueryOutcome::Abandoned { .. }, QueryOutcome::OtpRequired) => RailAnswer {
+                outcome: QueryOutcome::Abandoned { code_wanted: true },
                 ..checked
             },
-            (Found::Abandoned { .. }, Found::Pending) => verified,
-            (_, outcome) => Answer { outcome, ..checked },
+            (QueryOutcome::Abandoned { .. }, QueryOutcome::Pending) => verified,
+            (_, outcome) => RailAnswer { outcome, ..checked },
         }
     }
 
@@ -148,10 +151,10 @@ impl Paystack {
         callback::read(callback, secret_key, callback_token)
     }
 
-    async fn ask(&self, path: &str, query: &Query, deadline: Instant) -> Answer<Found> {
+    async fn ask(&self, path: &str, query: &Query, deadline: Instant) -> RailAnswer<QueryOutcome> {
         match self.send(self.request(Method::GET, path), deadline).await {
             Ok(reply) => answers::found(&reply, query),
-            Err(SendError::NotSent | SendError::Lost) => Answer::silent(Found::Unknown),
+            Err(SendError::NotSent | SendError::Lost) => RailAnswer::silent(QueryOutcome::Unknown),
         }
     }
 

@@ -24,8 +24,8 @@ use chassis::{
     provider::Provider,
 };
 use clap::Parser;
-use network::Network;
-use rails::{PaymentRequest, Query, Rail, RailName, Rails, Requested, Settings};
+use network::FakeNetwork;
+use rails::{PaymentRequest, Query, Rail, RailName, Rails, RequestOutcome, Settings};
 use tracing::{Dispatch, dispatcher::DefaultGuard};
 use tracing_subscriber::fmt::{MakeWriter, format::FmtSpan};
 
@@ -40,7 +40,7 @@ const LONG_TOKEN: &str = "\
     0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\
     0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0";
 
-const ACCEPTED: Requested = Requested::Accepted { instruction: None };
+const ACCEPTED: RequestOutcome = RequestOutcome::Accepted { instruction: None };
 
 #[derive(Parser)]
 struct Flags {
@@ -70,7 +70,7 @@ fn rails(flags: &[(&str, &str)]) -> anyhow::Result<Rails> {
 }
 
 /// The rail that debits wallets of `provider`, on `network`.
-fn rail(network: &Network, provider: Provider, flags: &[(&str, &str)]) -> Rail {
+fn rail(network: &FakeNetwork, provider: Provider, flags: &[(&str, &str)]) -> Rail {
     let at = network.address();
     let mut all = vec![
         ("momo-base-url", at.as_str()),
@@ -101,8 +101,8 @@ fn query(rail_reference: RailReference) -> Query {
     }
 }
 
-fn refused(reason: FailureReason) -> Requested {
-    Requested::Refused(reason)
+fn refused(reason: FailureReason) -> RequestOutcome {
+    RequestOutcome::Refused(reason)
 }
 
 /// Everything that is logged on this thread while the guard lives.
@@ -251,7 +251,7 @@ fn secrets_are_printed_nowhere() {
 #[tokio::test]
 async fn calls_and_reasons_that_nobody_knows_are_counted() {
     chassis::metrics::render();
-    let network = Network::start(|_| {
+    let network = FakeNetwork::start(|_| {
         network::json(
             200,
             r#"{"data":{"status":"failed","message":"Mercury is in retrograde"}}"#,

@@ -9,11 +9,13 @@ use chassis::{
     provider::Provider,
 };
 use futures::future::join;
-use rails::{Found, OtpSubmitted, Rail, Requested};
+use rails::{OtpOutcome, QueryOutcome, Rail, RequestOutcome};
 
 use super::{
     ACCEPTED, API_KEY, Logged, SUBSCRIPTION_KEY,
-    network::{self, Network, Reaction, Seen, answer, closed_port, empty, html, json, redirect},
+    network::{
+        self, FakeNetwork, Reaction, Seen, answer, closed_port, empty, html, json, redirect,
+    },
     payment, query, rail, rails, refused,
 };
 
@@ -24,11 +26,11 @@ const BASIC: &str = "Basic NmY5YTFjNTQtMWQ2Yy00YTM4LTlhNTYtMGI4YTZjMWY3YTExOmFwa
 /// Short enough to wait for, long enough for a loopback reply.
 pub const SHORT: [(&str, &str); 2] = [("momo-request-timeout", "2s"), ("momo-query-timeout", "2s")];
 
-pub fn momo(network: &Network) -> Rail {
+pub fn momo(network: &FakeNetwork) -> Rail {
     rail(network, Provider::Mtn, &[])
 }
 
-pub async fn request(network: &Network) -> Requested {
+pub async fn request(network: &FakeNetwork) -> RequestOutcome {
     momo(network)
         .request_payment(&payment(Provider::Mtn))
         .await
@@ -36,13 +38,13 @@ pub async fn request(network: &Network) -> Requested {
 }
 
 /// The outcome of a payment request to a network that reacts so.
-async fn requested(reaction: Reaction) -> Requested {
-    request(&Network::with_tokens(move |_| reaction.clone()).await).await
+async fn requested(reaction: Reaction) -> RequestOutcome {
+    request(&FakeNetwork::with_tokens(move |_| reaction.clone()).await).await
 }
 
 /// The outcome of a query to a network that reacts so.
-async fn found(reaction: Reaction) -> Found {
-    let network = Network::with_tokens(move |_| reaction.clone()).await;
+async fn found(reaction: Reaction) -> QueryOutcome {
+    let network = FakeNetwork::with_tokens(move |_| reaction.clone()).await;
     momo(&network)
         .query(&query(RailReference::new()))
         .await
@@ -55,7 +57,7 @@ pub fn bearer(seen: &Seen) -> &str {
 
 #[tokio::test]
 async fn a_payment_goes_out_as_mtn_wants_it() {
-    let network = Network::with_tokens(|_| empty(202)).await;
+    let network = FakeNetwork::with_tokens(|_| empty(202)).await;
     let payment = payment(Provider::Mtn);
     let gateway = [("callback-base-url", "https://api.example.com/")];
     let rail = rail(&network, Provider::Mtn, &gateway);
@@ -99,7 +101,7 @@ async fn a_payment_goes_out_as_mtn_wants_it() {
 #[tokio::test]
 async fn a_query_goes_out_as_mtn_wants_it() {
     let rail_reference = RailReference::new();
-    let network = Network::with_tokens(move |_| {
+    let network = FakeNetwork::with_tokens(move |_| {
         json(
             200,
             format!(
@@ -111,7 +113,7 @@ async fn a_query_goes_out_as_mtn_wants_it() {
     })
     .await;
     let found = momo(&network).query(&query(rail_reference)).await.outcome;
-    let expected = Found::Succeeded {
+    let expected = QueryOutcome::Succeeded {
         rail_reference: rail_reference.to_string(),
         amount: Some(Money::new(2550, Currency::GHS)),
         fee: None,
@@ -134,14 +136,14 @@ async fn a_query_goes_out_as_mtn_wants_it() {
 
 #[tokio::test]
 async fn without_a_callback_address_none_is_told() {
-    let network = Network::with_tokens(|_| empty(202)).await;
+    let network = FakeNetwork::with_tokens(|_| empty(202)).await;
     assert_eq!(request(&network).await, ACCEPTED);
     assert_eq!(network.seen()[1].header("x-callback-url"), None);
 }
 
 #[tokio::test]
 async fn an_address_with_a_path_is_kept_whole() {
-    let network = Network::start(|seen| match seen.call.as_str() {
+    let network = FakeNetwork::start(|seen| match seen.call.as_str() {
         "POST /mtn/collection/token/" => network::token("t", 3600),
         _ => empty(202),
     })
@@ -165,7 +167,7 @@ async fn no_connection_is_a_refusal() {
     assert_eq!(outcome, refused(FailureReason::RailUnavailable));
     assert_eq!(
         rail.query(&query(RailReference::new())).await.outcome,
-        Found::Unknown
+        QueryOutcome::Unknown
     );
 }
 
@@ -213,7 +215,10 @@ async fn json_is_json_however_its_type_is_written() {
 #[tokio::test]
 async fn a_reference_that_was_used_before_is_known() {
     let used = r#"{"code":"RESOURCE_ALREADY_EXIST","message":"duplicate"}"#;
-    assert_eq!(requested(json(409, used)).await, Requested::AlreadyKnown);
+    assert_eq!(
+        requested(json(409, used)).await,
+        RequestOutcome::AlreadyKnown
+    );
 }
 
 #[tokio::test]
@@ -242,27 +247,27 @@ async fn everything_else_is_unknown_and_sent_once() {
         Reaction::CutInBody { status: 400 },
     ] {
         let shown = format!("{reaction:.200?}");
-        let network = Network::with_tokens(move |_| reaction.clone()).await;
-        assert_eq!(request(&network).await, Requested::Unknown, "{shown}");
+        let network = FakeNetwork::with_tokens(move |_| reaction.clone()).await;
+        assert_eq!(request(&network).await, RequestOutcome::Unknown, "{shown}");
         assert_eq!(network.calls(), [TOKEN, REQUEST_TO_PAY], "{shown}");
     }
 }
 
 #[tokio::test]
 async fn silence_after_a_call_was_sent_is_unknown() {
-    let network = Network::with_tokens(|_| Reaction::Silence).await;
+    let network = FakeNetwork::with_tokens(|_| Reaction::Silence).await;
     let rail = rail(&network, Provider::Mtn, &SHORT);
     let payment = payment(Provider::Mtn);
     let query = query(RailReference::new());
     let (requested, found) = join(rail.request_payment(&payment), rail.query(&query)).await;
-    assert_eq!(requested.outcome, Requested::Unknown);
-    assert_eq!(found.outcome, Found::Unknown);
+    assert_eq!(requested.outcome, RequestOutcome::Unknown);
+    assert_eq!(found.outcome, QueryOutcome::Unknown);
 }
 
 #[tokio::test]
 async fn a_cut_on_a_kept_connection_is_unknown_and_not_sent_again() {
     let paid = AtomicUsize::new(0);
-    let network = Network::with_tokens(move |_| match paid.fetch_add(1, Ordering::SeqCst) {
+    let network = FakeNetwork::with_tokens(move |_| match paid.fetch_add(1, Ordering::SeqCst) {
         0 => empty(202),
         _ => Reaction::Cut,
     })
@@ -275,7 +280,7 @@ async fn a_cut_on_a_kept_connection_is_unknown_and_not_sent_again() {
     let second = payment(Provider::Mtn);
     assert_eq!(
         rail.request_payment(&second).await.outcome,
-        Requested::Unknown
+        RequestOutcome::Unknown
     );
     let reference = second.rail_reference.to_string();
     let sent = network.seen().into_iter();
@@ -285,17 +290,17 @@ async fn a_cut_on_a_kept_connection_is_unknown_and_not_sent_again() {
 
 #[tokio::test]
 async fn no_redirect_is_followed_with_our_keys() {
-    let elsewhere = Network::start(|_| empty(202)).await;
+    let elsewhere = FakeNetwork::start(|_| empty(202)).await;
     let to = format!("{}/x", elsewhere.address());
-    let network = Network::with_tokens(move |_| redirect(&to)).await;
-    assert_eq!(request(&network).await, Requested::Unknown);
+    let network = FakeNetwork::with_tokens(move |_| redirect(&to)).await;
+    assert_eq!(request(&network).await, RequestOutcome::Unknown);
     assert!(elsewhere.calls().is_empty());
 }
 
 #[tokio::test]
 async fn a_query_believes_json_alone() {
     let failed = r#"{"status":"FAILED","reason":"EXPIRED"}"#;
-    let timeout = || Found::Failed(FailureReason::PayerTimeout);
+    let timeout = || QueryOutcome::Failed(FailureReason::PayerTimeout);
     let missing = r#"{"code":"RESOURCE_NOT_FOUND","message":"Requested resource was not found."}"#;
     let padded = |length: usize| {
         let pad = "x".repeat(length);
@@ -313,27 +318,27 @@ async fn a_query_believes_json_alone() {
             ),
             timeout(),
         ),
-        (json(200, r#"{"status":"PENDING"}"#), Found::Pending),
+        (json(200, r#"{"status":"PENDING"}"#), QueryOutcome::Pending),
         (padded(200 * 1024), timeout()),
-        (padded(256 * 1024), Found::Unknown),
-        (answer(200, "text/html", failed), Found::Unknown),
+        (padded(256 * 1024), QueryOutcome::Unknown),
+        (answer(200, "text/html", failed), QueryOutcome::Unknown),
         (
             answer(200, "text/plain; charset=utf-8", failed),
-            Found::Unknown,
+            QueryOutcome::Unknown,
         ),
-        (html(200), Found::Unknown),
-        (json(404, missing), Found::ReferenceUnknown),
-        (html(404), Found::Unknown),
+        (html(200), QueryOutcome::Unknown),
+        (json(404, missing), QueryOutcome::ReferenceUnknown),
+        (html(404), QueryOutcome::Unknown),
         (
             json(500, r#"{"code":"INTERNAL_PROCESSING_ERROR"}"#),
-            Found::Unknown,
+            QueryOutcome::Unknown,
         ),
         (
             json(503, r#"{"code":"SERVICE_UNAVAILABLE"}"#),
-            Found::Unknown,
+            QueryOutcome::Unknown,
         ),
-        (Reaction::Cut, Found::Unknown),
-        (Reaction::CutInBody { status: 200 }, Found::Unknown),
+        (Reaction::Cut, QueryOutcome::Unknown),
+        (Reaction::CutInBody { status: 200 }, QueryOutcome::Unknown),
     ] {
         let shown = format!("{reaction:.200?}");
         assert_eq!(found(reaction).await, expected, "{shown}");
@@ -342,13 +347,13 @@ async fn a_query_believes_json_alone() {
 
 #[tokio::test]
 async fn this_rail_takes_no_otp() {
-    let network = Network::with_tokens(|_| empty(202)).await;
+    let network = FakeNetwork::with_tokens(|_| empty(202)).await;
     let otp = "123456".into();
     let outcome = momo(&network)
         .submit_otp(RailReference::new(), &otp)
         .await
         .outcome;
-    assert_eq!(outcome, OtpSubmitted::NotSent);
+    assert_eq!(outcome, OtpOutcome::NotSent);
     assert!(network.calls().is_empty());
 }
 
@@ -360,7 +365,7 @@ async fn no_text_and_no_log_shows_a_secret_or_a_number() {
         {API_KEY} at callback-token-of-this-charge"}}"#
     )
     .replace('\n', " ");
-    let network = Network::with_tokens(move |_| json(400, leak.as_str())).await;
+    let network = FakeNetwork::with_tokens(move |_| json(400, leak.as_str())).await;
     let rail = momo(&network);
     let answer = rail.request_payment(&payment(Provider::Mtn)).await;
     rail.query(&query(RailReference::new())).await;

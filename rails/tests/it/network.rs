@@ -95,13 +95,13 @@ pub fn redirect(to: &str) -> Reaction {
 
 type Script = dyn Fn(&Seen) -> Reaction + Send + Sync;
 
-pub struct Network {
+pub struct FakeNetwork {
     at: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
     shutdown: Shutdown,
 }
 
-impl Network {
+impl FakeNetwork {
     pub async fn start(script: impl Fn(&Seen) -> Reaction + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let network = Self {
@@ -159,7 +159,7 @@ impl Network {
     }
 }
 
-impl Drop for Network {
+impl Drop for FakeNetwork {
     fn drop(&mut self) {
         self.shutdown.begin();
     }

@@ -9,12 +9,12 @@ use chassis::{
     provider::Provider,
 };
 use futures::future::{join, join_all, join3};
-use rails::{Found, OtpSubmitted, Query, Rail, Requested};
+use rails::{OtpOutcome, Query, QueryOutcome, Rail, RequestOutcome};
 use secrecy::SecretString;
 
 use super::{
     ACCEPTED, CALLBACK_TOKEN, Logged, SECRET_KEY,
-    network::{Network, Reaction, answer, closed_port, empty, full_port, html, json, redirect},
+    network::{FakeNetwork, Reaction, answer, closed_port, empty, full_port, html, json, redirect},
     payment, query, rail, rails, refused,
 };
 
@@ -24,7 +24,7 @@ const SHORT: [(&str, &str); 2] = [
     ("paystack-query-timeout", "1s"),
 ];
 
-fn paystack(network: &Network) -> Rail {
+fn paystack(network: &FakeNetwork) -> Rail {
     rail(network, Provider::Telecel, &[])
 }
 
@@ -40,19 +40,19 @@ fn otp() -> SecretString {
     "739184".into()
 }
 
-async fn request(network: &Network) -> Requested {
+async fn request(network: &FakeNetwork) -> RequestOutcome {
     paystack(network)
         .request_payment(&payment(Provider::Telecel))
         .await
         .outcome
 }
 
-async fn requested(reaction: Reaction) -> Requested {
-    request(&Network::start(move |_| reaction.clone()).await).await
+async fn requested(reaction: Reaction) -> RequestOutcome {
+    request(&FakeNetwork::start(move |_| reaction.clone()).await).await
 }
 
-async fn submitted(reaction: Reaction) -> OtpSubmitted {
-    let network = Network::start(move |_| reaction.clone()).await;
+async fn submitted(reaction: Reaction) -> OtpOutcome {
+    let network = FakeNetwork::start(move |_| reaction.clone()).await;
     paystack(&network)
         .submit_otp(RailReference::new(), &otp())
         .await
@@ -66,7 +66,7 @@ async fn a_charge_goes_out_as_paystack_wants_it() {
         (Provider::At, "atl"),
         (Provider::Mtn, "mtn"),
     ] {
-        let network = Network::start(|_| data(r#"{"status":"pay_offline"}"#)).await;
+        let network = FakeNetwork::start(|_| data(r#"{"status":"pay_offline"}"#)).await;
         let rail = rail(&network, provider, &[("rail-mtn", "paystack")]);
         let payment = payment(provider);
         assert_eq!(rail.request_payment(&payment).await.outcome, ACCEPTED);
@@ -91,7 +91,7 @@ async fn a_charge_goes_out_as_paystack_wants_it() {
 
 #[tokio::test]
 async fn a_payers_own_address_is_used() {
-    let network = Network::start(|_| data(r#"{"status":"pay_offline"}"#)).await;
+    let network = FakeNetwork::start(|_| data(r#"{"status":"pay_offline"}"#)).await;
     let mut payment = payment(Provider::At);
     payment.payer_email = Some("ama@example.com".to_owned());
     paystack(&network).request_payment(&payment).await;
@@ -106,14 +106,14 @@ async fn a_charge_is_what_its_status_says_not_its_200() {
     for (reaction, expected) in [
         (
             data(wants_otp),
-            Requested::OtpRequired {
+            RequestOutcome::OtpRequired {
                 instruction: voucher(),
             },
         ),
         (data(r#"{"status":"pending"}"#), ACCEPTED),
         (
             data(r#"{"status":"success","gateway_response":"Approved"}"#),
-            Requested::Succeeded,
+            RequestOutcome::Succeeded,
         ),
         (
             data(r#"{"status":"failed","message":"Declined"}"#),
@@ -143,7 +143,10 @@ async fn a_charge_is_what_its_status_says_not_its_200() {
 #[tokio::test]
 async fn a_reference_that_was_used_before_is_known() {
     let used = r#"{"status":false,"message":"Duplicate Transaction Reference"}"#;
-    assert_eq!(requested(json(400, used)).await, Requested::AlreadyKnown);
+    assert_eq!(
+        requested(json(400, used)).await,
+        RequestOutcome::AlreadyKnown
+    );
 }
 
 #[tokio::test]
@@ -168,8 +171,8 @@ async fn everything_else_is_unknown_and_sent_once() {
         Reaction::CutInBody { status: 400 },
     ] {
         let shown = format!("{reaction:.200?}");
-        let network = Network::start(move |_| reaction.clone()).await;
-        assert_eq!(request(&network).await, Requested::Unknown, "{shown}");
+        let network = FakeNetwork::start(move |_| reaction.clone()).await;
+        assert_eq!(request(&network).await, RequestOutcome::Unknown, "{shown}");
         assert_eq!(network.calls(), [CHARGE], "{shown}");
     }
 }
@@ -178,7 +181,7 @@ async fn everything_else_is_unknown_and_sent_once() {
 async fn where_no_connection_is_had_nothing_was_sent() {
     let (_socket, closed) = closed_port();
     let (_listener, full) = full_port().await;
-    let plain = Network::start(|_| data(r#"{"status":"pending"}"#)).await;
+    let plain = FakeNetwork::start(|_| data(r#"{"status":"pending"}"#)).await;
     let tls_against_plain = plain.address().replace("http://", "https://");
     // Longer than a label may be, so that every resolver refuses it at once.
     let unresolved = format!("http://{}.invalid", "x".repeat(64));
@@ -197,12 +200,12 @@ async fn nothing_was_sent(address: String) {
     .await;
     let unavailable = refused(FailureReason::RailUnavailable);
     assert_eq!(requested.outcome, unavailable, "{address}");
-    assert_eq!(submitted.outcome, OtpSubmitted::NotSent, "{address}");
+    assert_eq!(submitted.outcome, OtpOutcome::NotSent, "{address}");
 }
 
 #[tokio::test]
 async fn silence_after_a_call_was_sent_is_unknown() {
-    let network = Network::start(|_| Reaction::Silence).await;
+    let network = FakeNetwork::start(|_| Reaction::Silence).await;
     let rail = rail(&network, Provider::At, &SHORT);
     let (payment, otp, query) = (payment(Provider::At), otp(), query(RailReference::new()));
     let (requested, submitted, found) = join3(
@@ -211,15 +214,15 @@ async fn silence_after_a_call_was_sent_is_unknown() {
         rail.query(&query),
     )
     .await;
-    assert_eq!(requested.outcome, Requested::Unknown);
-    assert_eq!(submitted.outcome, OtpSubmitted::Unknown);
-    assert_eq!(found.outcome, Found::Unknown);
+    assert_eq!(requested.outcome, RequestOutcome::Unknown);
+    assert_eq!(submitted.outcome, OtpOutcome::Unknown);
+    assert_eq!(found.outcome, QueryOutcome::Unknown);
 }
 
 #[tokio::test]
 async fn a_cut_on_a_kept_connection_is_unknown_and_not_sent_again() {
     let charged = AtomicUsize::new(0);
-    let network = Network::start(move |_| match charged.fetch_add(1, Ordering::SeqCst) {
+    let network = FakeNetwork::start(move |_| match charged.fetch_add(1, Ordering::SeqCst) {
         0 => data(r#"{"status":"pending"}"#),
         _ => Reaction::Cut,
     })
@@ -230,19 +233,19 @@ async fn a_cut_on_a_kept_connection_is_unknown_and_not_sent_again() {
         ACCEPTED
     );
     let outcome = rail.request_payment(&payment(Provider::At)).await.outcome;
-    assert_eq!(outcome, Requested::Unknown);
+    assert_eq!(outcome, RequestOutcome::Unknown);
     assert_eq!(network.calls(), [CHARGE, CHARGE]);
 }
 
 #[tokio::test]
 async fn a_code_goes_out_as_paystack_wants_it() {
-    let network = Network::start(|_| data(r#"{"status":"pending"}"#)).await;
+    let network = FakeNetwork::start(|_| data(r#"{"status":"pending"}"#)).await;
     let rail_reference = RailReference::new();
     let outcome = paystack(&network)
         .submit_otp(rail_reference, &otp())
         .await
         .outcome;
-    assert_eq!(outcome, OtpSubmitted::Accepted { instruction: None });
+    assert_eq!(outcome, OtpOutcome::Accepted { instruction: None });
     let [sent] = network.seen().try_into().unwrap();
     assert_eq!(sent.call, "POST /charge/submit_otp");
     let expected = serde_json::json!({"otp": "739184", "reference": rail_reference.to_string()});
@@ -253,37 +256,37 @@ async fn a_code_goes_out_as_paystack_wants_it() {
 async fn a_submitted_code_is_what_the_answer_says() {
     let wrong = r#"{"status":"send_otp","display_text":"739184 is wrong"}"#;
     for (reaction, expected) in [
-        (data(r#"{"status":"success"}"#), OtpSubmitted::Succeeded),
+        (data(r#"{"status":"success"}"#), OtpOutcome::Succeeded),
         (
             data(wrong),
-            OtpSubmitted::WrongCode {
+            OtpOutcome::WrongCode {
                 instruction: Some("••• is wrong".to_owned()),
             },
         ),
         (
             data(r#"{"status":"failed","message":"OTP expired"}"#),
-            OtpSubmitted::Expired,
+            OtpOutcome::Expired,
         ),
         (
             data(r#"{"status":"failed","message":"Insufficient funds"}"#),
-            OtpSubmitted::Failed(FailureReason::InsufficientFunds),
+            OtpOutcome::Failed(FailureReason::InsufficientFunds),
         ),
         (
             json(
                 400,
                 r#"{"status":false,"message":"Transaction reference is invalid"}"#,
             ),
-            OtpSubmitted::Unknown,
+            OtpOutcome::Unknown,
         ),
         (
             json(401, r#"{"status":false,"message":"Invalid key"}"#),
-            OtpSubmitted::NotSent,
+            OtpOutcome::NotSent,
         ),
-        (html(200), OtpSubmitted::Unknown),
-        (html(401), OtpSubmitted::Unknown),
-        (json(500, "{}"), OtpSubmitted::Unknown),
-        (Reaction::Cut, OtpSubmitted::Unknown),
-        (Reaction::CutInBody { status: 200 }, OtpSubmitted::Unknown),
+        (html(200), OtpOutcome::Unknown),
+        (html(401), OtpOutcome::Unknown),
+        (json(500, "{}"), OtpOutcome::Unknown),
+        (Reaction::Cut, OtpOutcome::Unknown),
+        (Reaction::CutInBody { status: 200 }, OtpOutcome::Unknown),
     ] {
         let shown = format!("{reaction:?}");
         assert_eq!(submitted(reaction).await, expected, "{shown}");
@@ -293,7 +296,7 @@ async fn a_submitted_code_is_what_the_answer_says() {
 #[tokio::test]
 async fn a_query_asks_verify() {
     let rail_reference = RailReference::new();
-    let network = Network::start(move |_| {
+    let network = FakeNetwork::start(move |_| {
         data(&format!(
             r#"{{"status":"success","reference":"{rail_reference}","amount":2550,"currency":"GHS","fees":49}}"#
         ))
@@ -303,7 +306,7 @@ async fn a_query_asks_verify() {
         .query(&query(rail_reference))
         .await
         .outcome;
-    let expected = Found::Succeeded {
+    let expected = QueryOutcome::Succeeded {
         rail_reference: rail_reference.to_string(),
         amount: Some(Money::new(2550, Currency::GHS)),
         fee: Some(Money::new(49, Currency::GHS)),
@@ -317,8 +320,8 @@ async fn a_query_asks_verify() {
 
 /// The outcome of a query after an OTP, where verify and the check of the charge answer so; and how
 /// many calls it took.
-async fn found_after_otp(verify: Reaction, charge: Reaction) -> (Found, usize) {
-    let network = Network::start(move |seen| {
+async fn found_after_otp(verify: Reaction, charge: Reaction) -> (QueryOutcome, usize) {
+    let network = FakeNetwork::start(move |seen| {
         let is_verify = seen.call.starts_with("GET /transaction/verify/");
         if is_verify {
             verify.clone()
@@ -344,47 +347,47 @@ async fn after_an_otp_the_pending_charge_is_checked_too() {
     let pending = || data(r#"{"status":"pending"}"#);
     let wants_otp = || data(r#"{"status":"send_otp"}"#);
     for (verify, charge, expected) in [
-        (pending(), wants_otp(), (Found::OtpRequired, 2)),
+        (pending(), wants_otp(), (QueryOutcome::OtpRequired, 2)),
         (
             data(r#"{"status":"ongoing"}"#),
             wants_otp(),
-            (Found::OtpRequired, 2),
+            (QueryOutcome::OtpRequired, 2),
         ),
         (
             data(r#"{"status":"abandoned"}"#),
             wants_otp(),
-            (Found::Abandoned { code_wanted: true }, 2),
+            (QueryOutcome::Abandoned { code_wanted: true }, 2),
         ),
         (
             data(r#"{"status":"abandoned"}"#),
             pending(),
-            (Found::Abandoned { code_wanted: false }, 2),
+            (QueryOutcome::Abandoned { code_wanted: false }, 2),
         ),
         (
             data(r#"{"status":"abandoned"}"#),
             html(200),
-            (Found::Abandoned { code_wanted: false }, 2),
+            (QueryOutcome::Abandoned { code_wanted: false }, 2),
         ),
         (
             pending(),
             data(r#"{"status":"failed","message":"declined"}"#),
-            (Found::Failed(FailureReason::PayerDeclined), 2),
+            (QueryOutcome::Failed(FailureReason::PayerDeclined), 2),
         ),
-        (pending(), pending(), (Found::Pending, 2)),
-        (pending(), html(200), (Found::Pending, 2)),
-        (pending(), Reaction::Cut, (Found::Pending, 2)),
+        (pending(), pending(), (QueryOutcome::Pending, 2)),
+        (pending(), html(200), (QueryOutcome::Pending, 2)),
+        (pending(), Reaction::Cut, (QueryOutcome::Pending, 2)),
         (
             pending(),
             json(400, r#"{"code":"transaction_not_found","message":"x"}"#),
-            (Found::Pending, 2),
+            (QueryOutcome::Pending, 2),
         ),
-        (wants_otp(), pending(), (Found::OtpRequired, 1)),
+        (wants_otp(), pending(), (QueryOutcome::OtpRequired, 1)),
         (
             data(r#"{"status":"reversed"}"#),
             pending(),
-            (Found::Reversed, 1),
+            (QueryOutcome::Reversed, 1),
         ),
-        (html(200), wants_otp(), (Found::Unknown, 1)),
+        (html(200), wants_otp(), (QueryOutcome::Unknown, 1)),
     ] {
         let shown = format!("{verify:?} {charge:?}");
         assert_eq!(found_after_otp(verify, charge).await, expected, "{shown}");
@@ -395,18 +398,18 @@ async fn after_an_otp_the_pending_charge_is_checked_too() {
 async fn a_reference_that_paystack_does_not_know_is_unknown_to_it() {
     let body = r#"{"status":false,"message":"Transaction reference not found.","meta":{"nextStep":"x"},
         "type":"validation_error","code":"transaction_not_found"}"#;
-    let network = Network::start(move |_| json(400, body)).await;
+    let network = FakeNetwork::start(move |_| json(400, body)).await;
     let found = paystack(&network)
         .query(&query(RailReference::new()))
         .await
         .outcome;
-    assert_eq!(found, Found::ReferenceUnknown);
+    assert_eq!(found, QueryOutcome::ReferenceUnknown);
 }
 
 #[tokio::test]
 async fn no_text_and_no_log_shows_a_secret_a_code_or_a_number() {
     let (logged, _guard) = Logged::from_now_on();
-    let network = Network::start(|_| {
+    let network = FakeNetwork::start(|_| {
         data(&format!(
             r#"{{"status":"failed","message":"0241234567 declined 739184 with {SECRET_KEY} at {CALLBACK_TOKEN}"}}"#
         ))

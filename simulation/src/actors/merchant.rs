@@ -7,7 +7,7 @@ use serde_json::json;
 use super::Stage;
 use crate::{
     choice::Choices,
-    history::{Code, Order, PaymentLink, Read, SessionTold, Thing, Told, key},
+    history::{Code, Order, PaymentLink, Read, RequestEnd, SessionTold, Thing, key},
     time::{MINUTE, Millis, SECOND},
 };
 
@@ -102,7 +102,7 @@ impl Charging {
     }
 
     /// Asks until it learns what became of the order, or may not ask again.
-    async fn begin(&mut self) -> Option<Told> {
+    async fn begin(&mut self) -> Option<RequestEnd> {
         // Some leave as soon as they are told that nothing was started, so that no later attempt
         // can account for a charge that was.
         let leaves = self.choices.chance(400);
@@ -124,7 +124,7 @@ impl Charging {
         None
     }
 
-    async fn try_once(&mut self) -> Told {
+    async fn try_once(&mut self) -> RequestEnd {
         let stage = &self.stage;
         let mut request = stage
             .client
@@ -245,8 +245,8 @@ async fn read(stage: &Stage, merchant: usize, path: &str, of: Thing) -> Option<S
     told.field("status").map(str::to_owned)
 }
 
-fn note(stage: &Stage, of: Thing, asked_at: Millis, told: &Told) {
-    let Told::Answer { at, .. } = told else {
+fn note(stage: &Stage, of: Thing, asked_at: Millis, told: &RequestEnd) {
+    let RequestEnd::Answer { at, .. } = told else {
         return;
     };
     if let Some(status) = told.field("status") {

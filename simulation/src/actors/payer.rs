@@ -5,7 +5,7 @@ use futures::future::join_all;
 use super::{Stage, merchant};
 use crate::{
     choice::Choices,
-    history::{Code, Order, SessionTold, Told, phone},
+    history::{Code, Order, RequestEnd, SessionTold, phone},
     time::{MINUTE, Millis, SECOND},
 };
 
@@ -130,7 +130,7 @@ impl Tab {
             sent_at,
             reference: reference.to_owned(),
             // What the page says about it is for people.
-            told: Told::Nothing,
+            told: RequestEnd::Nothing,
         });
     }
 }
@@ -143,23 +143,23 @@ fn posted(request: reqwest::RequestBuilder, body: String) -> reqwest::RequestBui
 }
 
 /// A form that comes back with 503 says that nothing was sent.
-fn as_api(told: Told) -> Told {
+fn as_api(told: RequestEnd) -> RequestEnd {
     let page = page_of(&told);
     match told {
-        Told::Answer { at, status, .. } => Told::Answer {
+        RequestEnd::Answer { at, status, .. } => RequestEnd::Answer {
             at,
             status,
             body: serde_json::Value::Null,
             retry_after: status == 503 && field(&page, "attempt").is_some(),
         },
-        Told::Nothing => Told::Nothing,
+        RequestEnd::Nothing => RequestEnd::Nothing,
     }
 }
 
-fn page_of(told: &Told) -> String {
+fn page_of(told: &RequestEnd) -> String {
     match told {
-        Told::Answer { body, .. } => body.as_str().unwrap_or_default().to_owned(),
-        Told::Nothing => String::new(),
+        RequestEnd::Answer { body, .. } => body.as_str().unwrap_or_default().to_owned(),
+        RequestEnd::Nothing => String::new(),
     }
 }
 

@@ -7,10 +7,10 @@ use rust_decimal::{Decimal, prelude::ToPrimitive as _};
 use serde_json::Value;
 use sha2::Sha256;
 
-use super::{Found, Promise};
+use super::{Findings, Promise};
 use crate::records::Charge;
 
-pub fn check(found: &mut Found<'_>) {
+pub fn check(found: &mut Findings<'_>) {
     check_received(found);
     check_events(found);
     check_charges_end(found);
@@ -18,7 +18,7 @@ pub fn check(found: &mut Found<'_>) {
     check_sessions_end(found);
 }
 
-fn check_received(found: &mut Found<'_>) {
+fn check_received(found: &mut Findings<'_>) {
     let mut bodies: HashMap<&str, &[u8]> = HashMap::new();
     for received in &found.evidence.received {
         let mut events = found.evidence.records.events.iter();
@@ -60,7 +60,7 @@ fn is_signed(secret: &str, header: &str, body: &[u8]) -> bool {
     hex::encode(mac.finalize().into_bytes()) == given
 }
 
-fn check_events(found: &mut Found<'_>) {
+fn check_events(found: &mut Findings<'_>) {
     let records = &found.evidence.records;
     let mut told: HashMap<String, Vec<(&str, Value)>> = HashMap::new();
     let mut expired: HashMap<String, u32> = HashMap::new();
@@ -110,7 +110,7 @@ fn check_events(found: &mut Found<'_>) {
     }
 }
 
-fn check_charges_event(found: &mut Found<'_>, charge: &Charge, events: &[(&str, Value)]) {
+fn check_charges_event(found: &mut Findings<'_>, charge: &Charge, events: &[(&str, Value)]) {
     let expected = match charge.state.as_str() {
         "SETTLED" => vec!["payment.success"],
         "FAILED" => vec!["payment.failed"],
@@ -149,7 +149,7 @@ fn minor(data: &Value) -> Option<i64> {
     (amount * Decimal::ONE_HUNDRED).to_i64()
 }
 
-fn check_charges_end(found: &mut Found<'_>) {
+fn check_charges_end(found: &mut Findings<'_>) {
     let records = &found.evidence.records;
     for charge in &records.charges {
         let is_open = charge.is_open();
@@ -184,7 +184,7 @@ fn check_charges_end(found: &mut Found<'_>) {
     }
 }
 
-fn check_deliveries_end(found: &mut Found<'_>) {
+fn check_deliveries_end(found: &mut Findings<'_>) {
     let records = &found.evidence.records;
     for (owner, rows) in ["sessions", "charges"].iter().zip(records.outboxes) {
         if rows != 0 {
@@ -221,7 +221,7 @@ fn check_deliveries_end(found: &mut Found<'_>) {
     }
 }
 
-fn check_sessions_end(found: &mut Found<'_>) {
+fn check_sessions_end(found: &mut Findings<'_>) {
     let records = &found.evidence.records;
     let now = found.evidence.time.timestamp();
     for session in &records.sessions {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use uuid::Uuid;
 
-use super::{Found, Promise};
+use super::{Findings, Promise};
 use crate::{
     history::Decision,
     rails::{Asker, Payment, Said, Word},
@@ -26,7 +26,7 @@ const LAST_LOOK: Millis = 72 * HOUR;
 /// store's.
 const LOOK_SLACK: Millis = 10 * SECOND;
 
-pub fn check(found: &mut Found<'_>) {
+pub fn check(found: &mut Findings<'_>) {
     for charge in &found.evidence.records.charges {
         check_settled(found, charge);
         check_debits(found, charge);
@@ -36,7 +36,7 @@ pub fn check(found: &mut Found<'_>) {
     check_ledger(found);
 }
 
-fn check_settled(found: &mut Found<'_>, charge: &Charge) {
+fn check_settled(found: &mut Findings<'_>, charge: &Charge) {
     let is_settled = charge.state == "SETTLED";
     let credits = posted(found, "SETTLEMENT", charge.transaction_id, "merchant:");
     if !is_settled {
@@ -68,7 +68,7 @@ fn check_settled(found: &mut Found<'_>, charge: &Charge) {
 }
 
 /// The sum of a subject's postings of one kind to accounts with this prefix.
-fn posted(found: &Found<'_>, kind: &str, subject: Uuid, account: &str) -> i64 {
+fn posted(found: &Findings<'_>, kind: &str, subject: Uuid, account: &str) -> i64 {
     let postings = found.evidence.records.postings.iter();
     postings
         .filter(|line| {
@@ -80,7 +80,7 @@ fn posted(found: &Found<'_>, kind: &str, subject: Uuid, account: &str) -> i64 {
 
 /// A debit that the rail reported, or would have reported when it was due to be asked, belongs to
 /// the merchant or is in suspense with a case.
-fn check_debits(found: &mut Found<'_>, charge: &Charge) {
+fn check_debits(found: &mut Findings<'_>, charge: &Charge) {
     let Some(payment) = found.payment(charge) else {
         return;
     };
@@ -131,7 +131,7 @@ fn answers(payment: &Payment) -> impl Iterator<Item = &Said> {
 
 /// Whether the rail denied the payment in every answer that was heard, including the last look's:
 /// asking cannot reveal such a payment.
-fn is_denied(found: &Found<'_>, charge: &Charge, payment: &Payment) -> bool {
+fn is_denied(found: &Findings<'_>, charge: &Charge, payment: &Payment) -> bool {
     let last_look = found.ended_at(charge) + LAST_LOOK;
     let last = answers(payment).max_by_key(|said| said.at);
     let is_last_denied = last.is_some_and(|answer| {
@@ -145,7 +145,7 @@ fn is_denied(found: &Found<'_>, charge: &Charge, payment: &Payment) -> bool {
 
 /// The rail was asked, and answered, after every acknowledged callback and at every look at a
 /// failure.
-fn check_looks(found: &mut Found<'_>, charge: &Charge) {
+fn check_looks(found: &mut Findings<'_>, charge: &Charge) {
     let Some(payment) = found.payment(charge) else {
         return;
     };
@@ -187,7 +187,7 @@ fn check_looks(found: &mut Found<'_>, charge: &Charge) {
 }
 
 /// Money in suspense has an open case, or its case gave it to somebody.
-fn check_suspended(found: &mut Found<'_>, charge: &Charge, suspended: i64) {
+fn check_suspended(found: &mut Findings<'_>, charge: &Charge, suspended: i64) {
     let cases = found.evidence.records.cases.iter();
     let cases = cases.filter(|case| case.transaction_id == charge.transaction_id);
     let mut cases = cases.filter(|case| case.suspense_minor == Some(suspended));
@@ -215,7 +215,7 @@ fn check_suspended(found: &mut Found<'_>, charge: &Charge, suspended: i64) {
     }
 }
 
-fn check_sessions(found: &mut Found<'_>) {
+fn check_sessions(found: &mut Findings<'_>) {
     let mut settled: HashSet<Uuid> = HashSet::new();
     let mut credits: HashMap<Uuid, u32> = HashMap::new();
     let records = &found.evidence.records;
@@ -278,7 +278,7 @@ fn check_sessions(found: &mut Found<'_>) {
     }
 }
 
-fn check_ledger(found: &mut Found<'_>) {
+fn check_ledger(found: &mut Findings<'_>) {
     let records = &found.evidence.records;
     let mut sums: HashMap<(&str, Uuid, &str), i64> = HashMap::new();
     let mut accounts: HashMap<(&str, &str), i64> = HashMap::new();

@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use super::{Found, Promise};
+use super::{Findings, Promise};
 use crate::{
-    history::{Order, Read, Thing, Told, Try},
+    history::{Order, Read, RequestEnd, Thing, Try},
     rails::{Asker, Payment, Said, Word},
     records::Charge,
     time::Millis,
 };
 
-pub fn check(found: &mut Found<'_>) {
+pub fn check(found: &mut Findings<'_>) {
     let history = &found.evidence.history;
     for order in &history.orders {
         check_order(found, order);
@@ -49,7 +49,7 @@ pub fn check(found: &mut Found<'_>) {
     }
 }
 
-fn check_order(found: &mut Found<'_>, order: &Order) {
+fn check_order(found: &mut Findings<'_>, order: &Order) {
     let charges = found
         .by_phone
         .get(&order.phone)
@@ -98,7 +98,7 @@ fn check_order(found: &mut Found<'_>, order: &Order) {
     }
 }
 
-fn check_told(found: &mut Found<'_>, order: &Order, told: &Told) {
+fn check_told(found: &mut Findings<'_>, order: &Order, told: &RequestEnd) {
     let (Some(202 | 422), Some(reference)) = (told.status(), told.field("reference")) else {
         return;
     };
@@ -153,7 +153,7 @@ fn check_told(found: &mut Found<'_>, order: &Order, told: &Told) {
 }
 
 /// Whoever was told that nothing was started with a code has used up no attempt.
-fn check_codes(found: &mut Found<'_>) {
+fn check_codes(found: &mut Findings<'_>) {
     let evidence = found.evidence;
     for charge in &evidence.records.charges {
         let codes = evidence.history.codes.iter();
@@ -171,7 +171,7 @@ fn check_codes(found: &mut Found<'_>) {
 }
 
 /// One key creates one session, and whoever was told that nothing was started has created none.
-fn check_links(found: &mut Found<'_>) {
+fn check_links(found: &mut Findings<'_>) {
     let evidence = found.evidence;
     for link in &evidence.history.links {
         let sessions = evidence.records.sessions.iter();
@@ -203,7 +203,7 @@ fn check_links(found: &mut Found<'_>) {
 }
 
 /// What has ended for one reader has ended for every later reader.
-fn check_reads(found: &mut Found<'_>) {
+fn check_reads(found: &mut Findings<'_>) {
     let mut reads: HashMap<&Thing, Vec<&Read>> = HashMap::new();
     for read in &found.evidence.history.reads {
         reads.entry(&read.of).or_default().push(read);
@@ -246,7 +246,7 @@ fn is_same_end(ended: &str, later: &str) -> bool {
 }
 
 /// Only the rail, an operator, or a code that never came ends a charge as FAILED.
-fn check_failed(found: &mut Found<'_>, charge: &Charge) {
+fn check_failed(found: &mut Findings<'_>, charge: &Charge) {
     if found.was_decided(charge) {
         return;
     }
@@ -291,7 +291,7 @@ fn check_failed(found: &mut Found<'_>, charge: &Charge) {
 fn was_said(
     payment: &Payment,
     charge: &Charge,
-    found: &Found<'_>,
+    found: &Findings<'_>,
     is_such: impl Fn(&Said) -> bool,
 ) -> bool {
     // Allows a second for an answer that was read while the store was asked for the time.
@@ -312,7 +312,7 @@ fn is_expired_code(said: &Said) -> bool {
 }
 
 /// The earliest moment at which the third code can have been sent.
-fn third_code(found: &Found<'_>, charge: &Charge) -> Option<Millis> {
+fn third_code(found: &Findings<'_>, charge: &Charge) -> Option<Millis> {
     let codes = found.evidence.history.codes.iter();
     let codes = codes.filter(|code| code.reference == charge.reference);
     let mut sent_at: Vec<Millis> = codes.map(|code| code.sent_at).collect();
@@ -338,7 +338,7 @@ fn is_failure(payment: &Payment, said: &Said, was_shown: bool) -> bool {
     }
 }
 
-fn check_void(found: &mut Found<'_>, charge: &Charge) {
+fn check_void(found: &mut Findings<'_>, charge: &Charge) {
     if let Some(payment) = found.payment(charge)
         && !payment.taken_at.is_empty()
     {

@@ -9,7 +9,7 @@ use crate::{
     choice::Choices,
     rails::{
         life::{Debited, Ending, Entry, Fare, Life, PROCESSOR_ERROR, Stray},
-        payment::{Debit, Failure, Network, Payment, Rail, Said, Word},
+        payment::{Debit, Failure, PayerNetwork, Payment, Rail, Said, Word},
     },
     time::{Millis, SECOND},
 };
@@ -30,7 +30,7 @@ enum Stage {
 /// A request for a debit.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    pub network: Network,
+    pub network: PayerNetwork,
     pub reference: String,
     pub phone: String,
     pub amount: Money,

@@ -5,7 +5,7 @@
 
 use crate::{
     choice::Choices,
-    rails::payment::{Failure, Network, Rail},
+    rails::payment::{Failure, PayerNetwork, Rail},
     time::{HOUR, MINUTE, Millis, SECOND},
 };
 
@@ -241,7 +241,7 @@ const PAYSTACK_REFUSALS: &[(u64, &str)] = &[
 
 impl Life {
     /// Draws the life of a payment over `network`.
-    pub fn draw(choices: &mut Choices, network: Network) -> Self {
+    pub fn draw(choices: &mut Choices, network: PayerNetwork) -> Self {
         let rail = network.rail();
         let (entry, code) = (entry(choices, network), code(choices));
         let ending = choices.weighted(&[
@@ -287,18 +287,18 @@ impl Life {
     }
 }
 
-fn entry(choices: &mut Choices, network: Network) -> Entry {
+fn entry(choices: &mut Choices, network: PayerNetwork) -> Entry {
     let refusals = match network.rail() {
         Rail::Momo => MOMO_REFUSALS,
         Rail::Paystack => PAYSTACK_REFUSALS,
     };
     let refused = Entry::Refused(choices.weighted(refusals));
     match network {
-        Network::Momo => choices.weighted(&[(960, Entry::Prompt), (40, refused)]),
-        Network::Paystack => {
+        PayerNetwork::Momo => choices.weighted(&[(960, Entry::Prompt), (40, refused)]),
+        PayerNetwork::Paystack => {
             choices.weighted(&[(860, Entry::Prompt), (100, Entry::Instant), (40, refused)])
         }
-        Network::PaystackTelecel => {
+        PayerNetwork::PaystackTelecel => {
             choices.weighted(&[(910, Entry::Code), (50, Entry::Prompt), (40, refused)])
         }
     }

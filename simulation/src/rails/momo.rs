@@ -20,10 +20,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Open, Rail, Rails, Word,
+    Open, Rail, RailReply, Rails, Word,
     book::{Asked, View},
     life::Fare,
-    payment::Network,
+    payment::PayerNetwork,
     wire,
 };
 use crate::{
@@ -135,14 +135,14 @@ async fn request_to_pay(State(rails): State<Rails>, headers: HeaderMap, body: By
         return problem(400, "VALIDATION_ERROR");
     };
     match rails.request(asked).await {
-        Answer::Odd(odd) => wire::odd(odd, INTERNAL_ERROR),
-        Answer::Says(Word::Duplicate409, _) => problem(409, "RESOURCE_ALREADY_EXIST"),
-        Answer::Says(Word::Refused(code), _) => match code {
+        RailReply::Odd(odd) => wire::odd(odd, INTERNAL_ERROR),
+        RailReply::Says(Word::Duplicate409, _) => problem(409, "RESOURCE_ALREADY_EXIST"),
+        RailReply::Says(Word::Refused(code), _) => match code {
             "SERVICE_UNAVAILABLE" => problem(503, code),
             "NOT_ALLOWED" => problem(500, code),
             code => problem(400, code),
         },
-        Answer::Says(..) => StatusCode::ACCEPTED.into_response(),
+        RailReply::Says(..) => StatusCode::ACCEPTED.into_response(),
     }
 }
 
@@ -158,7 +158,7 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Option<Asked> {
     let callback = callback.and_then(|uri| Some(uri.path_and_query()?.to_string()));
     let is_ours = request.external_id == reference && amount.is_positive();
     is_ours.then(|| Asked {
-        network: Network::Momo,
+        network: PayerNetwork::Momo,
         reference,
         phone: format!("+{}", request.payer.party_id),
         amount,
@@ -175,9 +175,9 @@ async fn status(
         return refusal;
     }
     match rails.query((Rail::Momo, reference), false).await {
-        Answer::Odd(odd) => wire::odd(odd, INTERNAL_ERROR),
-        Answer::Says(Word::Unknown404, _) => problem(404, "RESOURCE_NOT_FOUND"),
-        Answer::Says(word, view) => wire::json(200, status_body(word, &view).to_string()),
+        RailReply::Odd(odd) => wire::odd(odd, INTERNAL_ERROR),
+        RailReply::Says(Word::Unknown404, _) => problem(404, "RESOURCE_NOT_FOUND"),
+        RailReply::Says(word, view) => wire::json(200, status_body(word, &view).to_string()),
     }
 }
 

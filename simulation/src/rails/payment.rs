@@ -27,7 +27,7 @@ impl Rail {
 
 /// Which network's wallet is debited, over which rail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Network {
+pub enum PayerNetwork {
     Momo,
     /// The networks that send a prompt.
     Paystack,
@@ -35,7 +35,7 @@ pub enum Network {
     PaystackTelecel,
 }
 
-impl Network {
+impl PayerNetwork {
     pub fn rail(self) -> Rail {
         match self {
             Self::Momo => Rail::Momo,

@@ -16,10 +16,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Rail, Rails, Word,
+    Rail, RailReply, Rails, Word,
     book::{Asked, View},
     life::PROCESSOR_ERROR,
-    payment::Network,
+    payment::PayerNetwork,
     wire,
 };
 
@@ -91,8 +91,8 @@ fn read(body: &[u8]) -> Option<Asked> {
     let currency: Currency = charge.currency.parse().ok()?;
     let phone = Phone::parse_ghana_mobile(&charge.mobile_money.phone).ok()?;
     let network = match charge.mobile_money.provider.as_str() {
-        "mtn" | "atl" => Network::Paystack,
-        "vod" => Network::PaystackTelecel,
+        "mtn" | "atl" => PayerNetwork::Paystack,
+        "vod" => PayerNetwork::PaystackTelecel,
         _ => return None,
     };
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '=');
@@ -148,10 +148,10 @@ async fn verify(
 }
 
 /// `accepted` is the status for a payment that the payer has been asked to approve.
-fn render(answer: Answer, accepted: &str) -> Response {
+fn render(answer: RailReply, accepted: &str) -> Response {
     let (word, view) = match answer {
-        Answer::Odd(odd) => return wire::odd(odd, INTERNAL_ERROR),
-        Answer::Says(word, view) => (word, view),
+        RailReply::Odd(odd) => return wire::odd(odd, INTERNAL_ERROR),
+        RailReply::Says(word, view) => (word, view),
     };
     let is_ongoing = view.shape & 32 == 0;
     let data = match word {

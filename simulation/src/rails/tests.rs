@@ -15,7 +15,7 @@ use sha2::Sha512;
 use super::{
     book::{Asked, Book, RIGHT_CODE},
     life::{Ending, Entry, Fare, Life, Outage, Taking},
-    payment::Network,
+    payment::PayerNetwork,
     *,
 };
 use crate::{
@@ -23,21 +23,25 @@ use crate::{
     time::{HOUR, MINUTE, SECOND},
 };
 
-const NETWORKS: [Network; 3] = [Network::Momo, Network::Paystack, Network::PaystackTelecel];
+const NETWORKS: [PayerNetwork; 3] = [
+    PayerNetwork::Momo,
+    PayerNetwork::Paystack,
+    PayerNetwork::PaystackTelecel,
+];
 
 fn phone(n: u64) -> String {
     format!("+23324{n:07}")
 }
 
 /// What becomes of the first request from a phone.
-fn drawn(seed: u64, phone: &str, network: Network) -> (Life, Fare) {
+fn drawn(seed: u64, phone: &str, network: PayerNetwork) -> (Life, Fare) {
     let mut choices = Choices::of(seed, &format!("rail {phone} 1"));
     let life = Life::draw(&mut choices, network);
     (life, Fare::of_request(&mut choices))
 }
 
 /// The first phone for which this holds.
-fn phone_with(seed: u64, network: Network, holds: impl Fn(&Life, &Fare) -> bool) -> String {
+fn phone_with(seed: u64, network: PayerNetwork, holds: impl Fn(&Life, &Fare) -> bool) -> String {
     let mut phones = (0..).map(phone);
     let found = phones.find(|phone| {
         let (life, fare) = drawn(seed, phone, network);
@@ -56,7 +60,7 @@ fn seed_without_outages() -> u64 {
     (0..).find(calm).expect("seeds without end")
 }
 
-fn asked(network: Network, phone: &str, reference: &str) -> Asked {
+fn asked(network: PayerNetwork, phone: &str, reference: &str) -> Asked {
     Asked {
         network,
         reference: reference.to_owned(),
@@ -110,7 +114,7 @@ fn most_payments_are_ordinary_and_every_payer_keeps_to_the_window() {
                 Ending::Approved => assert!(life.ends_after < window, "{life:?}"),
                 Ending::Failed(_) => assert!(life.ends_after <= window, "{life:?}"),
             }
-            assert!(network != Network::Momo || life.reversed_after.is_none());
+            assert!(network != PayerNetwork::Momo || life.reversed_after.is_none());
             let is_told = fare.odd.is_none() && fare.taken != Taking::AtHangUp;
             let succeeds = life.ending == Ending::Approved && life.lag == 0;
             let is_refused = matches!(life.entry, Entry::Refused(_));
@@ -314,7 +318,9 @@ fn is_plain(life: &Life, entry: Entry) -> bool {
 async fn momo_debits_once_and_calls_back() {
     let world = World::new(3).await;
     world.rails.calm();
-    let phone = phone_with(3, Network::Momo, |life, _| is_plain(life, Entry::Prompt));
+    let phone = phone_with(3, PayerNetwork::Momo, |life, _| {
+        is_plain(life, Entry::Prompt)
+    });
     let reference = uuid::Uuid::new_v4().to_string();
     assert_eq!(
         world.momo("none", &reference, Some(&phone)).await.status(),
@@ -371,7 +377,7 @@ async fn paystack_takes_a_code_debits_once_and_signs_its_call() {
     let world = World::new(5).await;
     world.rails.calm();
     let plain = |life: &Life, _: &Fare| is_plain(life, Entry::Code);
-    let phone = phone_with(5, Network::PaystackTelecel, plain);
+    let phone = phone_with(5, PayerNetwork::PaystackTelecel, plain);
     let body = charge("ref-1", &phone, "vod");
     let (status, wanted) = world.paystack("charge", Some(body.clone())).await;
     assert_eq!(
@@ -408,7 +414,7 @@ async fn paystack_takes_a_code_debits_once_and_signs_its_call() {
 #[tokio::test]
 async fn a_client_that_hangs_up_ends_its_request_or_has_it_taken_then() {
     let seed = seed_without_outages();
-    let network = Network::Paystack;
+    let network = PayerNetwork::Paystack;
     let at_hang_up =
         |life: &Life, fare: &Fare| life.entry == Entry::Prompt && fare.taken == Taking::AtHangUp;
     let at_last = |_: &Life, fare: &Fare| matches!(fare.taken, Taking::After(after) if after == fare.delay && after > 8 * SECOND);

@@ -22,7 +22,7 @@ pub struct Api {
 
 /// What the API answered.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct ApiResponse {
     pub code: u16,
     pub headers: HeaderMap,
     pub body: Value,
@@ -37,7 +37,7 @@ impl Api {
         })
     }
 
-    pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
+    pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<ApiResponse> {
         println!("\nPOST {path}\n  {body}");
         self.send(self.request(Method::POST, path).json(body)).await
     }
@@ -47,19 +47,19 @@ impl Api {
         path: &str,
         body: &Value,
         key: &str,
-    ) -> anyhow::Result<Answer> {
+    ) -> anyhow::Result<ApiResponse> {
         println!("\nPOST {path}\n  Idempotency-Key: {key}\n  {body}");
         let request = self.request(Method::POST, path);
         self.send(request.header("Idempotency-Key", key).json(body))
             .await
     }
 
-    pub async fn get(&self, path: &str) -> anyhow::Result<Answer> {
+    pub async fn get(&self, path: &str) -> anyhow::Result<ApiResponse> {
         println!("\nGET {path}");
         self.send(self.request(Method::GET, path)).await
     }
 
-    pub async fn get_without_key(&self, path: &str) -> anyhow::Result<Answer> {
+    pub async fn get_without_key(&self, path: &str) -> anyhow::Result<ApiResponse> {
         println!("\nGET {path} (without a key)");
         self.send(self.client.get(format!("{}{path}", self.base)))
             .await
@@ -71,7 +71,7 @@ impl Api {
         path: &str,
         wait_max: Duration,
         is_done: impl Fn(&Value) -> bool,
-    ) -> anyhow::Result<Answer> {
+    ) -> anyhow::Result<ApiResponse> {
         let polling = async {
             loop {
                 let answer = self.answer(self.request(Method::GET, path)).await?;
@@ -95,17 +95,17 @@ impl Api {
         self.client.request(method, url).bearer_auth(&self.key)
     }
 
-    async fn send(&self, request: RequestBuilder) -> anyhow::Result<Answer> {
+    async fn send(&self, request: RequestBuilder) -> anyhow::Result<ApiResponse> {
         let answer = self.answer(request).await?;
         answer.print();
         Ok(answer)
     }
 
-    async fn answer(&self, request: RequestBuilder) -> anyhow::Result<Answer> {
+    async fn answer(&self, request: RequestBuilder) -> anyhow::Result<ApiResponse> {
         let response = request.send().await.context("the API does not answer")?;
         let (code, headers) = (response.status().as_u16(), response.headers().clone());
         let body = response.json().await.context("the answer is not JSON")?;
-        Ok(Answer {
+        Ok(ApiResponse {
             code,
             headers,
             body,
@@ -113,7 +113,7 @@ impl Api {
     }
 }
 
-impl Answer {
+impl ApiResponse {
     fn print(&self) {
         println!("  -> {} {}", self.code, self.body);
     }

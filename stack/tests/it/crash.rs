@@ -14,7 +14,7 @@ use std::{
 use db::Db;
 use futures::future::join_all;
 use serde_json::{Value, json};
-use stack::demo::{Answer, Api, Receiver};
+use stack::demo::{Api, ApiResponse, Receiver};
 
 use crate::{
     processes::Processes,
@@ -52,12 +52,12 @@ impl World {
         }
     }
 
-    async fn charge(&self, number: &str, key: &str) -> anyhow::Result<Answer> {
+    async fn charge(&self, number: &str, key: &str) -> anyhow::Result<ApiResponse> {
         charge(&self.api, number, key).await
     }
 
     /// Repeats a charge with its key until it is acknowledged.
-    async fn charge_until_acknowledged(&self, number: &str, key: &str) -> Answer {
+    async fn charge_until_acknowledged(&self, number: &str, key: &str) -> ApiResponse {
         charge_until_acknowledged(&self.api, number, key).await
     }
 
@@ -207,7 +207,7 @@ async fn posted_to_merchants(db: &Db) -> i64 {
     posted.abs()
 }
 
-async fn charge(api: &Api, number: &str, key: &str) -> anyhow::Result<Answer> {
+async fn charge(api: &Api, number: &str, key: &str) -> anyhow::Result<ApiResponse> {
     let provider = match &number[..3] {
         "020" => "TELECEL",
         "027" => "AT",
@@ -217,7 +217,7 @@ async fn charge(api: &Api, number: &str, key: &str) -> anyhow::Result<Answer> {
     api.post_with_key(CHARGE, &body, key).await
 }
 
-async fn charge_until_acknowledged(api: &Api, number: &str, key: &str) -> Answer {
+async fn charge_until_acknowledged(api: &Api, number: &str, key: &str) -> ApiResponse {
     let trying = async {
         loop {
             match charge(api, number, key).await {

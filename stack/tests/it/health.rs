@@ -11,7 +11,7 @@ use chassis::{
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
-use stack::demo::{Answer, Api, Receiver};
+use stack::demo::{Api, ApiResponse, Receiver};
 use tempfile::TempDir;
 use tokio::{
     io::AsyncWriteExt as _,
@@ -51,7 +51,7 @@ async fn readiness(process: &Process) -> (u16, Value) {
     (code, serde_json::from_str(&body).unwrap())
 }
 
-async fn charge(api: &Api) -> Answer {
+async fn charge(api: &Api) -> ApiResponse {
     let body = json!({ "amount": 25.5, "mobile_number": "0240000001", "provider": "MTN" });
     api.post(CHARGE, &body).await.unwrap()
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use proto::webhooks::{EventType, Payout, PublishRequest, publish_request::Data};
 use serde_json::{Value, json};
-use stack::demo::{Answer, Received, Receiver};
+use stack::demo::{ApiResponse, Received, Receiver};
 
 use crate::shop::{NO_LIMITS, Shop, WAIT_MAX};
 
@@ -59,7 +59,7 @@ impl Document {
 
     /// Checks an answer's status, headers and body.
     #[track_caller]
-    fn check_answer(operation: &Value, answer: &Answer) {
+    fn check_answer(operation: &Value, answer: &ApiResponse) {
         let response = &operation["responses"][answer.code.to_string()];
         assert!(response.is_object(), "{} is not documented", answer.code);
         let media = &response["content"]["application/json"];

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use stack::{
     Stack,
     config::Config,
-    demo::{Answer, Api, Received, Receiver},
+    demo::{Api, ApiResponse, Received, Receiver},
     ready::Ready,
 };
 
@@ -178,7 +178,7 @@ impl Shop {
     }
 
     /// Charges 25.50 GHS.
-    pub async fn charge(&self, number: &str, provider: &str) -> Answer {
+    pub async fn charge(&self, number: &str, provider: &str) -> ApiResponse {
         let body = json!({ "amount": 25.5, "mobile_number": number, "provider": provider });
         self.api
             .post("/api/v1/payments/charge", &body)
@@ -186,7 +186,7 @@ impl Shop {
             .unwrap()
     }
 
-    pub async fn submit_otp(&self, reference: &str, otp: &str) -> Answer {
+    pub async fn submit_otp(&self, reference: &str, otp: &str) -> ApiResponse {
         let body = json!({ "reference": reference, "otp": otp });
         let path = "/api/v1/payments/charge/submit-otp";
         self.api.post(path, &body).await.unwrap()

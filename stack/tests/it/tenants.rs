@@ -2,7 +2,7 @@
 
 use proto::charges::GetChargeRequest;
 use serde_json::{Value, json};
-use stack::demo::{Answer, Api, Receiver};
+use stack::demo::{Api, ApiResponse, Receiver};
 
 use crate::{
     shop::{NO_LIMITS, Shop, WAIT_MAX},
@@ -27,7 +27,7 @@ impl Neighbour {
         }
     }
 
-    async fn charge(&self, number: &str, provider: &str) -> Answer {
+    async fn charge(&self, number: &str, provider: &str) -> ApiResponse {
         let body = json!({ "amount": 7, "mobile_number": number, "provider": provider });
         self.api.post(CHARGE, &body).await.unwrap()
     }

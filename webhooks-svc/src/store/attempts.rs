@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::first_of_all;
 use crate::{
-    delivery::{Begun, Outcome, Standing, Status, Verdict},
+    delivery::{AttemptOutcome, AttemptVerdict, RunningAttempt, Standing, Status},
     endpoint::Endpoint,
 };
 
@@ -95,7 +95,7 @@ pub struct Wanted {
 
 /// Begins attempts of what is due for one endpoint: claims the deliveries and records the
 /// attempts. `None`: the endpoint is switched off, or another process is just claiming for it.
-pub async fn begin(db: &Db, wanted: Wanted) -> Result<Option<(Endpoint, Vec<Begun>)>> {
+pub async fn begin(db: &Db, wanted: Wanted) -> Result<Option<(Endpoint, Vec<RunningAttempt>)>> {
     let claim = Uuid::new_v4();
     let mut tx = db.begin().await?;
     let endpoint: Option<Endpoint> = tx
@@ -167,7 +167,7 @@ pub const EXPIRE_LEASES: &str =
     "update deliveries set lease_until = '1970-01-01T00:00:00.000Z' where claim is not null";
 
 /// Attempts whose lease is over, so that nobody runs them any more.
-pub async fn expired(db: &Db, real_now: Timestamp) -> Result<Vec<Begun>> {
+pub async fn expired(db: &Db, real_now: Timestamp) -> Result<Vec<RunningAttempt>> {
     db.read()
         .await?
         .sql(concat!(
@@ -187,8 +187,8 @@ pub async fn expired(db: &Db, real_now: Timestamp) -> Result<Vec<Begun>> {
 /// [`Update::NotThere`]: the claim was lost, so that somebody else has recorded it.
 pub async fn end(
     db: &Db,
-    attempt: &Begun,
-    outcome: &Outcome,
+    attempt: &RunningAttempt,
+    outcome: &AttemptOutcome,
     standing: &Standing,
     now: Timestamp,
 ) -> Result<Update> {
@@ -222,7 +222,7 @@ pub async fn end(
     .bind(attempt.delivery_id.clone())
     .bind(attempt.attempts_count)
     .bind(now)
-    .bind(outcome.verdict == Verdict::Succeeded)
+    .bind(outcome.verdict == AttemptVerdict::Succeeded)
     .bind(outcome.http_status.map(i64::from))
     .bind(outcome.error.clone())
     .bind(i64::try_from(outcome.duration.as_millis()).unwrap_or(i64::MAX))
@@ -230,7 +230,7 @@ pub async fn end(
     .run()
     .await?;
     let exhausted = attempt.status != Status::Exhausted && standing.status == Status::Exhausted;
-    if outcome.verdict == Verdict::Succeeded {
+    if outcome.verdict == AttemptVerdict::Succeeded {
         tx.sql(
             "update endpoints set exhausted_since = null
              where endpoint_id = $1 and exhausted_since is not null",

@@ -17,7 +17,7 @@ use chassis::{
 use proto::webhooks::DeliveryStatus;
 use uuid::Uuid;
 use webhooks_svc::{
-    delivery::{Begun, Status, Verdict},
+    delivery::{AttemptVerdict, RunningAttempt, Status},
     guard::{Guard, Lookup},
     send::Sender,
 };
@@ -248,9 +248,9 @@ fn lookup(choose: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static) -> Looku
     })
 }
 
-fn attempt() -> Begun {
+fn attempt() -> RunningAttempt {
     let now = Clock::system().now();
-    Begun {
+    RunningAttempt {
         delivery_id: DeliveryId::new(),
         endpoint_id: EndpointId::new(),
         event_id: EventId::new(),
@@ -272,7 +272,7 @@ fn sender(guard: &Guard) -> Sender {
 }
 
 /// Sends to a URL; returns whether it succeeded, and the reason if not.
-async fn send(sender: &Sender, url: &str) -> (Verdict, String) {
+async fn send(sender: &Sender, url: &str) -> (AttemptVerdict, String) {
     let outcome = sender.send(url, &attempt(), "t=0,v1=00".to_owned()).await;
     (outcome.verdict, outcome.error.unwrap_or_default())
 }
@@ -301,7 +301,7 @@ async fn none_of_seven_hundred_urls_reaches_this_machine_or_its_network() {
             assert!(parsed.domain().is_some(), "{url} passed as {parsed}");
         }
         let (verdict, reason) = send(&refusing, url).await;
-        assert_eq!(verdict, Verdict::Failed, "{url}");
+        assert_eq!(verdict, AttemptVerdict::Failed, "{url}");
         let refused = reason.starts_with("not sent") || reason.contains("no such name");
         assert!(
             refused || reason == "the host cannot be looked up",
@@ -318,7 +318,7 @@ async fn none_of_seven_hundred_urls_reaches_this_machine_or_its_network() {
         lookup(|_| Vec::new()),
     );
     let (verdict, reason) = send(&sender(&allowing), &format!("http://2130706433:{port}/")).await;
-    assert_eq!(verdict, Verdict::Succeeded, "{reason}");
+    assert_eq!(verdict, AttemptVerdict::Succeeded, "{reason}");
     assert_eq!(listeners[0].connections(), 1);
 }
 
@@ -352,7 +352,7 @@ async fn names_that_lead_to_refused_addresses_are_not_called() {
         let parsed = guard.check_url(&url).unwrap();
         assert!(guard.check_name(&parsed).await.is_err(), "{address}");
         let (verdict, reason) = send(&refusing, &url).await;
-        assert_eq!(verdict, Verdict::Failed);
+        assert_eq!(verdict, AttemptVerdict::Failed);
         assert_eq!(reason, "the host leads to no public address");
     }
     for listener in &listeners {
@@ -403,7 +403,7 @@ async fn a_name_that_changes_meanwhile_is_called_only_where_it_may_be() {
     let mut succeeded = 0;
     for _ in 0..40 {
         let (verdict, _) = send(&sender, &url).await;
-        succeeded += usize::from(verdict == Verdict::Succeeded);
+        succeeded += usize::from(verdict == AttemptVerdict::Succeeded);
     }
     assert_eq!(refused.connections(), 0);
     assert_eq!((succeeded, public.connections()), (30, 30));

@@ -65,34 +65,34 @@ fn a_charge_is_what_its_status_says() {
             r#"{{"status":"{status}","display_text":"dial *110# to generate a voucher code"}}"#
         ))
     };
-    let refused = |reason| Requested::Refused(reason);
+    let refused = |reason| RequestOutcome::Refused(reason);
     for (reply, expected) in [
         (
             said("pay_offline"),
-            Requested::Accepted {
+            RequestOutcome::Accepted {
                 instruction: dial(),
             },
         ),
         (
             said("pending"),
-            Requested::Accepted {
+            RequestOutcome::Accepted {
                 instruction: dial(),
             },
         ),
         (
             said("PENDING"),
-            Requested::Accepted {
+            RequestOutcome::Accepted {
                 instruction: dial(),
             },
         ),
         (
             with_status("ongoing"),
-            Requested::Accepted { instruction: None },
+            RequestOutcome::Accepted { instruction: None },
         ),
-        (said("success"), Requested::Succeeded),
+        (said("success"), RequestOutcome::Succeeded),
         (
             said("send_otp"),
-            Requested::OtpRequired {
+            RequestOutcome::OtpRequired {
                 instruction: dial(),
             },
         ),
@@ -101,13 +101,17 @@ fn a_charge_is_what_its_status_says() {
         (said("send_birthday"), refused(FailureReason::RailError)),
         (said("send_address"), refused(FailureReason::RailError)),
         (said("open_url"), refused(FailureReason::RailError)),
-        (said("abandoned"), Requested::Unknown),
-        (said("reversed"), Requested::Unknown),
+        (said("abandoned"), RequestOutcome::Unknown),
+        (said("reversed"), RequestOutcome::Unknown),
     ] {
         assert_eq!(requested(&reply).outcome, expected, "{reply:?}");
     }
     for reply in unclear() {
-        assert_eq!(requested(&reply).outcome, Requested::Unknown, "{reply:?}");
+        assert_eq!(
+            requested(&reply).outcome,
+            RequestOutcome::Unknown,
+            "{reply:?}"
+        );
     }
 }
 
@@ -156,12 +160,12 @@ fn a_failure_is_the_first_rule_that_its_words_match() {
         let reply = reply(&format!(r#"{{"status":"failed",{words}}}"#));
         assert_eq!(
             requested(&reply).outcome,
-            Requested::Refused(expected),
+            RequestOutcome::Refused(expected),
             "{words}"
         );
         let outcome = otp_submitted(&reply).outcome;
-        assert_eq!(outcome, OtpSubmitted::Failed(expected), "{words}");
-        assert_eq!(ask(&reply), Found::Failed(expected), "{words}");
+        assert_eq!(outcome, OtpOutcome::Failed(expected), "{words}");
+        assert_eq!(ask(&reply), QueryOutcome::Failed(expected), "{words}");
     }
 }
 
@@ -201,12 +205,19 @@ fn a_400_is_a_refusal_by_its_type_or_words() {
         ("", "", FailureReason::RailError),
     ] {
         let outcome = requested(&problem(400, kind, "x", message)).outcome;
-        assert_eq!(outcome, Requested::Refused(expected), "{kind} {message}");
+        assert_eq!(
+            outcome,
+            RequestOutcome::Refused(expected),
+            "{kind} {message}"
+        );
     }
     let declined = r#"{"status":false,"message":"Charge attempted",
         "data":{"status":"failed","message":"Declined"}}"#;
     let outcome = requested(&Reply::json(400, declined)).outcome;
-    assert_eq!(outcome, Requested::Refused(FailureReason::PayerDeclined));
+    assert_eq!(
+        outcome,
+        RequestOutcome::Refused(FailureReason::PayerDeclined)
+    );
 }
 
 #[test]
@@ -227,12 +238,12 @@ fn a_duplicate_reference_is_no_failure_but_known_to_the_rail() {
         problem(400, "api_error", "duplicate_reference", "No"),
     ] {
         let outcome = requested(&reply).outcome;
-        assert_eq!(outcome, Requested::AlreadyKnown, "{reply:?}");
+        assert_eq!(outcome, RequestOutcome::AlreadyKnown, "{reply:?}");
     }
     // Nobody documents this one.
     let text = "Duplicate Transaction Reference";
     let elsewhere = problem(409, "validation_error", "", text);
-    assert_eq!(requested(&elsewhere).outcome, Requested::Unknown);
+    assert_eq!(requested(&elsewhere).outcome, RequestOutcome::Unknown);
 }
 
 #[test]
@@ -240,51 +251,51 @@ fn a_400_about_a_transaction_that_lives_is_no_failure() {
     for status in ["pending", "success", "send_otp", "reversed"] {
         let body = format!(r#"{{"message":"declined","data":{{"status":"{status}"}}}}"#);
         let outcome = requested(&Reply::json(400, &body)).outcome;
-        assert_eq!(outcome, Requested::Unknown, "{status}");
+        assert_eq!(outcome, RequestOutcome::Unknown, "{status}");
     }
 }
 
 #[test]
 fn a_refused_key_means_that_nothing_was_done() {
     let reply = problem(401, "validation_error", "invalid_Key", "Invalid key");
-    let configuration = Requested::Refused(FailureReason::RailConfiguration);
+    let configuration = RequestOutcome::Refused(FailureReason::RailConfiguration);
     assert_eq!(requested(&reply).outcome, configuration);
     assert_eq!(requested(&Reply::empty(401)).outcome, configuration);
-    assert_eq!(otp_submitted(&reply).outcome, OtpSubmitted::NotSent);
-    assert_eq!(ask(&reply), Found::Unknown);
+    assert_eq!(otp_submitted(&reply).outcome, OtpOutcome::NotSent);
+    assert_eq!(ask(&reply), QueryOutcome::Unknown);
 }
 
 #[test]
 fn a_submitted_code_is_what_the_status_says() {
-    let accepted = OtpSubmitted::Accepted { instruction: None };
+    let accepted = OtpOutcome::Accepted { instruction: None };
     for (reply, expected) in [
-        (with_status("success"), OtpSubmitted::Succeeded),
+        (with_status("success"), OtpOutcome::Succeeded),
         (with_status("pending"), accepted.clone()),
         (with_status("pay_offline"), accepted),
         (
             reply(r#"{"status":"send_otp","display_text":"Wrong code, or it has expired"}"#),
-            OtpSubmitted::WrongCode {
+            OtpOutcome::WrongCode {
                 instruction: Some("Wrong code, or it has expired".to_owned()),
             },
         ),
         (
             reply(r#"{"status":"failed","message":"The code has Expired"}"#),
-            OtpSubmitted::Expired,
+            OtpOutcome::Expired,
         ),
         (
             reply(r#"{"status":"failed","gateway_response":"Voucher expired"}"#),
-            OtpSubmitted::Expired,
+            OtpOutcome::Expired,
         ),
         (
             with_status("open_url"),
-            OtpSubmitted::Failed(FailureReason::RailError),
+            OtpOutcome::Failed(FailureReason::RailError),
         ),
         (
             with_status("send_pin"),
-            OtpSubmitted::Failed(FailureReason::RailError),
+            OtpOutcome::Failed(FailureReason::RailError),
         ),
-        (with_status("abandoned"), OtpSubmitted::Unknown),
-        (with_status("reversed"), OtpSubmitted::Unknown),
+        (with_status("abandoned"), OtpOutcome::Unknown),
+        (with_status("reversed"), OtpOutcome::Unknown),
         (
             problem(
                 400,
@@ -292,11 +303,11 @@ fn a_submitted_code_is_what_the_status_says() {
                 "",
                 "Transaction reference is invalid",
             ),
-            OtpSubmitted::Unknown,
+            OtpOutcome::Unknown,
         ),
         (
             problem(400, "validation_error", "", "The code has expired"),
-            OtpSubmitted::Unknown,
+            OtpOutcome::Unknown,
         ),
     ] {
         assert_eq!(otp_submitted(&reply).outcome, expected, "{reply:?}");
@@ -304,13 +315,13 @@ fn a_submitted_code_is_what_the_status_says() {
     for reply in unclear() {
         assert_eq!(
             otp_submitted(&reply).outcome,
-            OtpSubmitted::Unknown,
+            OtpOutcome::Unknown,
             "{reply:?}"
         );
     }
 }
 
-fn ask(reply: &Reply) -> Found {
+fn ask(reply: &Reply) -> QueryOutcome {
     let query = Query {
         rail_reference: RailReference::new(),
         may_want_code: false,
@@ -321,23 +332,23 @@ fn ask(reply: &Reply) -> Found {
 #[test]
 fn a_query_is_what_the_status_says() {
     for (status, expected) in [
-        ("pending", Found::Pending),
-        ("ongoing", Found::Pending),
-        ("pay_offline", Found::Pending),
-        ("send_pin", Found::Pending),
-        ("send_phone", Found::Pending),
-        ("send_birthday", Found::Pending),
-        ("send_address", Found::Pending),
-        ("open_url", Found::Pending),
-        ("send_otp", Found::OtpRequired),
-        ("abandoned", Found::Abandoned { code_wanted: false }),
-        ("reversed", Found::Reversed),
-        ("failed", Found::Failed(FailureReason::RailError)),
+        ("pending", QueryOutcome::Pending),
+        ("ongoing", QueryOutcome::Pending),
+        ("pay_offline", QueryOutcome::Pending),
+        ("send_pin", QueryOutcome::Pending),
+        ("send_phone", QueryOutcome::Pending),
+        ("send_birthday", QueryOutcome::Pending),
+        ("send_address", QueryOutcome::Pending),
+        ("open_url", QueryOutcome::Pending),
+        ("send_otp", QueryOutcome::OtpRequired),
+        ("abandoned", QueryOutcome::Abandoned { code_wanted: false }),
+        ("reversed", QueryOutcome::Reversed),
+        ("failed", QueryOutcome::Failed(FailureReason::RailError)),
     ] {
         assert_eq!(ask(&with_status(status)), expected, "{status}");
     }
     for reply in unclear() {
-        assert_eq!(ask(&reply), Found::Unknown, "{reply:?}");
+        assert_eq!(ask(&reply), QueryOutcome::Unknown, "{reply:?}");
     }
 }
 
@@ -369,7 +380,7 @@ fn a_success_carries_their_reference_and_amount() {
         (r#""amount":2550,"currency":"GHS""#, "", cedis(2550)),
     ] {
         let reply = reply(&format!(r#"{{"status":"success",{data}}}"#));
-        let expected = Found::Succeeded {
+        let expected = QueryOutcome::Succeeded {
             rail_reference: reference.to_owned(),
             amount,
             fee: None,
@@ -386,9 +397,9 @@ fn an_expired_code_is_found_where_the_reply_to_it_was_lost() {
         may_want_code: true,
     };
     let outcome = found(&expired, &query).outcome;
-    assert_eq!(outcome, Found::Failed(FailureReason::OtpExpired));
+    assert_eq!(outcome, QueryOutcome::Failed(FailureReason::OtpExpired));
     let without_otp = ask(&expired);
-    assert_eq!(without_otp, Found::Failed(FailureReason::RailError));
+    assert_eq!(without_otp, QueryOutcome::Failed(FailureReason::RailError));
 }
 
 #[test]
@@ -396,13 +407,13 @@ fn a_reference_is_unknown_only_by_its_code() {
     let code = "transaction_not_found";
     let text = "Transaction reference not found.";
     let unknown = problem(400, "validation_error", code, text);
-    assert_eq!(ask(&unknown), Found::ReferenceUnknown);
+    assert_eq!(ask(&unknown), QueryOutcome::ReferenceUnknown);
     for reply in [
         problem(400, "validation_error", "", text),
         problem(500, "api_error", code, text),
         Reply::html(404),
     ] {
-        assert_eq!(ask(&reply), Found::Unknown, "{reply:?}");
+        assert_eq!(ask(&reply), QueryOutcome::Unknown, "{reply:?}");
     }
 }
 
