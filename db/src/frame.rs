@@ -35,6 +35,8 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// Opens the database of these settings and readies it for serving.
+    ///
     /// # Errors
     /// If the settings are refused, or the database does not open ([`Db::open`]).
     pub async fn open(

@@ -49,7 +49,7 @@ const MIGRATION_LIMITS: [(&str, &str); 3] = [
     ("idle_in_transaction_session_timeout", "0"),
 ];
 
-/// How often one migration is tried, and how long it lets others go first between two tries.
+/// How many times one migration is tried, and how long it lets others go first in between.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_secs(2);
 

@@ -23,6 +23,8 @@ pub struct TestDb {
 }
 
 impl TestDb {
+    /// An empty database for a test of this service.
+    ///
     /// # Panics
     /// If the server of `TEST_DATABASE_URL` refuses: the test cannot go on.
     pub async fn new(service: &str) -> Self {
@@ -82,6 +84,8 @@ impl TestDb {
         settings
     }
 
+    /// Opens the database with up to 16 connections.
+    ///
     /// # Panics
     /// If the database does not open.
     pub async fn connect(&self) -> Db {

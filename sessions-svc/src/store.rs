@@ -89,7 +89,8 @@ struct ShownRow {
     transaction: TransactionColumns,
 }
 
-/// All null, or only those that are optional in [`Transaction`] may be null.
+/// All null if there is no transaction; otherwise only those that are optional in [`Transaction`]
+/// may be.
 #[derive(FromRow)]
 struct TransactionColumns {
     transaction_status: Option<TransactionStatus>,

@@ -114,7 +114,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// Sends one attempt, in the trace that published its event, and records how it ended.
+    /// Sends one attempt, in the trace of its event, and records how it ended.
     async fn attempt(&self, attempt: RunningAttempt, endpoint: &Endpoint, term: Term) {
         let span = tracing::info_span!(
             "webhook attempt",

@@ -87,7 +87,8 @@ chassis::closed_list! {
     pub enum AttemptVerdict: "an attempt's verdict" {
         Succeeded = "succeeded",
         Failed = "failed",
-        /// A crash or the end of its lease cut it off. Counts as failed, because nobody knows.
+        /// A crash or the end of its lease cut it off. Counts as failed, because nobody knows its
+        /// result.
         Interrupted = "interrupted",
     }
 }
