@@ -8,12 +8,12 @@ use std::{sync::Arc, time::Duration};
 
 use chassis::{error_chain::chain, failure::FailureReason, telemetry};
 use db::{Insert, Tx, Update};
+use rails::{CallOutcome as _, PaymentRequest, RailAnswer, RequestOutcome};
 use tokio::time::timeout_at;
 
 use crate::{
     charge::{Charge, Event, Facts, NewCharge, START_BY, ShownCharge, State, Void},
     error::{Error, Result},
-    rail::{CallOutcome as _, PaymentRequest, RailAnswer, RequestOutcome},
     rail_call::{self, RailCall},
     service::{ChargeReply, Service},
     store::{

@@ -54,7 +54,7 @@ use tonic::service::Routes;
 use alarms::Alarms;
 use config::{Config, SERVICE_CALL_MAX};
 use grpc::Grpc;
-use rails::{self as rail, Rail, Rails};
+use rails::{Rail, Rails};
 use reconcile::Reconciler;
 use service::Service;
 use tell::Teller;

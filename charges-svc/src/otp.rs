@@ -12,12 +12,12 @@ use chassis::{
     limits::{OTP_CHARACTERS_MAX, is_visible_ascii},
 };
 use db::Tx;
+use rails::{CallOutcome as _, OtpOutcome, RailAnswer};
 use secrecy::SecretString;
 
 use crate::{
     charge::{Charge, Event, Lease, State},
     error::{Error, Result},
-    rail::{CallOutcome as _, OtpOutcome, RailAnswer},
     rail_call::{self, RailCall},
     service::{ChargeReply, Service},
     store,

@@ -18,6 +18,7 @@ use db::{
     Tx,
     work::{Running, Work},
 };
+use rails::{CallOutcome as _, Query, QueryOutcome, Rail, RailAnswer, RailName};
 use tracing::Instrument as _;
 
 use crate::{
@@ -27,7 +28,6 @@ use crate::{
     charge::{Charge, Event},
     error::Result,
     ledger,
-    rail::{CallOutcome as _, Query, QueryOutcome, Rail, RailAnswer, RailName},
     resend::Resend,
     service::{Change, Service},
     store,

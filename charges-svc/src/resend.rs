@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use chassis::{clock::Clock, error_chain::chain};
 use db::{Tx, Update};
+use rails::RequestOutcome;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -18,7 +19,6 @@ use crate::{
     charge::{Charge, Lease, START_BY},
     create,
     error::Result,
-    rail::RequestOutcome,
     schedule::RESEND_WITHIN,
     service::Service,
     store,

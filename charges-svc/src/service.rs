@@ -14,6 +14,7 @@ use chassis::{
     shutdown::Tasks,
 };
 use db::{Db, Insert, Relay, Tx, Update, outbox};
+use rails::{Rail, Rails};
 use uuid::Uuid;
 
 use crate::{
@@ -22,7 +23,6 @@ use crate::{
     charge::{Charge, Claim, Event, Facts, ShownCharge, State, Status},
     error::{Error, Result},
     ledger, message,
-    rail::{Rail, Rails},
     schedule::{RESEND_WITHIN, Timing},
     store::{self, idempotency::KEYS},
     tell::Teller,

@@ -5,11 +5,11 @@
 //! the payer's time is over by the rail's own clock.
 
 use chassis::{clock::Timestamp, failure::FailureReason, money::Money};
+use rails::QueryOutcome;
 
 use crate::{
     case::CaseKind,
     charge::{Charge, Event, State},
-    rail::QueryOutcome,
     schedule::{DAY, FORGOTTEN_AFTER, Timing},
 };
 

@@ -101,6 +101,7 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
+    chassis::config::check(&config)?;
     let limits = limits(&config);
     // The API and the checkout each have room of their own.
     let proxies = config.trusted_proxies();

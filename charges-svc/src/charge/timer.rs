@@ -9,7 +9,9 @@ use std::time::Duration;
 use chassis::clock::Timestamp;
 use sqlx::FromRow;
 
-use crate::{rail::RAIL_CALL_MAX, schedule::Timing};
+use rails::RAIL_CALL_MAX;
+
+use crate::schedule::Timing;
 
 /// Longest real time from a charge's record to its rail call. Later the rail is not called: a
 /// repeated request may already have been answered from the record.

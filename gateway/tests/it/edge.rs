@@ -1,8 +1,12 @@
 //! What holds for every request, whatever its address.
 
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
 use crate::{
     gateway::{ALIAS, CHARGE, Gateway, INITIATE, NOBODY, SUBMIT_OTP},
-    services::{REFERENCE, SESSION_ID},
+    services::{REFERENCE, SESSION_ID, merchant},
 };
 
 #[tokio::test]
@@ -115,11 +119,28 @@ async fn a_head_request_is_answered_like_a_get_without_its_body() {
 
 #[tokio::test]
 async fn more_requests_than_there_is_room_for_are_refused_at_once() {
-    let gateway = Gateway::start_with(&["--requests-max", "0"]).await;
-    let answer = gateway.initiate(r#"{"amount":1}"#).await;
-    answer.assert_error(503, "UNAVAILABLE");
-    assert_eq!(answer.header("retry-after"), Some("1"));
-    assert!(gateway.services.authenticate.asked().is_empty());
+    let gateway = Gateway::start_with(&["--requests-max", "1"]).await;
+    let (arrived, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (tell, wait) = (arrived.clone(), release.clone());
+    gateway.services.authenticate.answers_late(move |_| {
+        let (tell, wait) = (tell.clone(), wait.clone());
+        async move {
+            tell.notify_one();
+            wait.notified().await;
+            Ok(merchant())
+        }
+    });
+    let second = async {
+        arrived.notified().await;
+        let answer = gateway.initiate(r#"{"amount":1}"#).await;
+        release.notify_one();
+        answer
+    };
+    let (first, second) = tokio::join!(gateway.initiate(r#"{"amount":1}"#), second);
+    assert_eq!(first.status, 201);
+    second.assert_error(503, "UNAVAILABLE");
+    assert_eq!(second.header("retry-after"), Some("1"));
+    assert_eq!(gateway.services.authenticate.asked().len(), 1);
 }
 
 #[tokio::test]

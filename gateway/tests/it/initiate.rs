@@ -183,7 +183,15 @@ async fn payers_are_sent_back_without_tls_only_where_payments_are_not_real() {
     let trial = Gateway::start().await;
     let answer = trial.initiate(body("http://127.0.0.1:3000/thanks")).await;
     assert_eq!(answer.status, 201, "{}", answer.text());
-    let real = Gateway::start_with(&["--mode", "production"]).await;
+    let production = [
+        "--mode",
+        "production",
+        "--auth-failures-per-minute",
+        "600",
+        "--trusted-proxies",
+        "none",
+    ];
+    let real = Gateway::start_with(&production).await;
     for url in [
         "http://shop.example.com/thanks",
         "HTTP://shop.example.com",

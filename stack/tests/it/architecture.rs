@@ -257,7 +257,7 @@ fn proto(source: &Source) -> Vec<String> {
 
 #[test]
 fn whatever_serves_checks_its_settings() {
-    for name in SERVICES.into_iter().chain(["railsim"]) {
+    for name in SERVICES.into_iter().chain(["gateway", "railsim"]) {
         let mut sources = CRATES[name].iter();
         let root = sources.find(|source| source.module.is_empty());
         let root = root.expect("it is a library");
