@@ -1,4 +1,4 @@
-//! Serde for values that are written as they print, such as a timestamp.
+//! Serde for values that are stored as they print, such as a timestamp.
 
 use std::{fmt::Display, str::FromStr};
 

@@ -1,8 +1,8 @@
-//! The book: every payment that the networks ever took, in memory and, with a data folder, on
-//! disk.
+//! The book: every payment that the networks ever took, in memory and, if there is a data folder,
+//! on disk.
 //!
-//! Promise: whatever anyone was told, a crash does not change. [`Book::update`] returns only when
-//! all that its caller saw is durable.
+//! Promise: a crash does not change what anyone was told. [`Book::update`] returns only once
+//! everything that its caller saw is durable.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -19,7 +19,7 @@ use crate::{
     request::{PaymentRequest, Rail},
 };
 
-/// The payments, behind one lock, and how far the disk is.
+/// The payments behind one lock, and how far the disk has got.
 pub struct Book {
     pages: Mutex<Pages>,
     durable: Option<Durable>,
@@ -31,7 +31,7 @@ pub struct Pages {
     payments: Vec<Payment>,
     by_reference: HashMap<(Rail, String), usize>,
     by_prompt: HashMap<Uuid, usize>,
-    /// The next thing that each payment does by itself.
+    /// The next step that each payment takes by itself.
     due: BTreeSet<(Timestamp, usize)>,
     timing: Timing,
     journal: Option<Journal>,
@@ -39,7 +39,7 @@ pub struct Pages {
 }
 
 impl Book {
-    /// A book that is lost with the process. `alarm` rings at every change.
+    /// Makes a book that is lost with the process. `alarm` rings on every change.
     pub fn in_memory(timing: Timing, alarm: Alarm) -> Self {
         Self {
             pages: Mutex::new(Pages::empty(timing)),
@@ -48,7 +48,7 @@ impl Book {
         }
     }
 
-    /// The book that is kept in `folder`.
+    /// Opens the book stored in `folder`. `alarm` rings on every change.
     pub fn in_folder(folder: &Path, timing: Timing, alarm: Alarm) -> anyhow::Result<Self> {
         let (journal, durable, lines) = Journal::open(folder)?;
         let mut pages = Pages::empty(timing);
@@ -68,11 +68,11 @@ impl Book {
         })
     }
 
-    /// Reads and changes the book in one step, and waits until what was read and changed is
+    /// Reads and changes the book atomically, then waits until what was read and changed is
     /// durable.
     pub async fn update<T>(&self, change: impl FnOnce(&mut Pages) -> T) -> Result<T, JournalLost> {
         let (outcome, lines) = {
-            // A panic under the lock is a bug that the process shows; the pages stay readable.
+            // A panic under the lock is a bug that shows elsewhere; the pages stay readable.
             let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
             let before = pages.changes;
             let outcome = change(&mut pages);
@@ -112,12 +112,12 @@ impl Pages {
         self.payments.get(index)
     }
 
-    /// All payments, in the order in which they were asked for.
+    /// All payments, in the order of their first requests.
     pub fn payments(&self) -> &[Payment] {
         &self.payments
     }
 
-    /// Takes in the first request with its reference.
+    /// Adds a payment: the first request with its reference.
     pub fn open(&mut self, request: PaymentRequest, at: Timestamp) -> Payment {
         let (rail, reference) = (request.rail, request.reference.clone());
         let (request, prompt) = (Box::new(request), Uuid::new_v4());
@@ -132,10 +132,10 @@ impl Pages {
         )
     }
 
-    /// Writes down what happened to a payment, and returns what it is then.
+    /// Records what happened to a payment, and returns its new state.
     ///
     /// # Panics
-    /// For a reference that the book does not hold; only [`Pages::open`] may bring a new one.
+    /// If the book does not contain the reference; only [`Pages::open`] may add one.
     pub fn record(&mut self, rail: Rail, reference: &str, event: Event) -> Payment {
         self.apply(rail, reference, &event);
         if let Some(journal) = &mut self.journal {
@@ -151,7 +151,7 @@ impl Pages {
             .clone()
     }
 
-    /// The first payment whose time has come, and what it does.
+    /// The first payment that is due by `now`, and its step.
     pub fn first_due(&self, now: Timestamp) -> Option<(&Payment, Step)> {
         let (_, index) = self.due.first().filter(|(due, _)| *due <= now)?;
         let payment = self.payments.get(*index)?;
@@ -159,12 +159,12 @@ impl Pages {
         Some((payment, step))
     }
 
-    /// When the next payment does something by itself.
+    /// When the next step is due.
     pub fn next_due(&self) -> Option<Timestamp> {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// Marks a callback of the payment as being sent, or no longer so.
+    /// Marks whether a callback of the payment is being sent.
     pub fn set_calling(&mut self, rail: Rail, reference: &str, calling: bool) {
         self.change(rail, reference, |payment| payment.set_calling(calling));
     }
@@ -179,7 +179,7 @@ impl Pages {
             && !known
         {
             let index = self.payments.len();
-            // The network's numbers start where nobody takes them for counts.
+            // The network's numbers start where nobody mistakes them for counts.
             let number = 4_000_000_000 + index as u64;
             let payment = Payment::new((**request).clone(), *prompt, number, *at);
             self.payments.push(payment);

@@ -1,7 +1,7 @@
-//! Calling a merchant's rail adapter back, as each network does.
+//! Callbacks to a merchant's rail adapter, in each network's form.
 //!
-//! Promise: one call, one answer, no longer than the timeout. What an address does never reaches
-//! the payment.
+//! Promise: one call, one answer, within the timeout. What an address does never changes a
+//! payment's outcome.
 
 use anyhow::Context as _;
 use chassis::error_chain::chain;
@@ -15,7 +15,7 @@ use crate::{
     request::Rail,
 };
 
-/// Sends callbacks.
+/// The client that sends callbacks.
 pub struct CallbackSender {
     client: reqwest::Client,
     paystack_secret_key: String,
@@ -29,7 +29,7 @@ impl CallbackSender {
         })
     }
 
-    /// Whether the callback was answered with 200.
+    /// Sends one callback. Returns whether it was answered with 200.
     pub async fn send(&self, payment: &Payment) -> bool {
         match self.status(payment).await {
             Ok(status) => status == StatusCode::OK,
@@ -64,7 +64,7 @@ impl CallbackSender {
             .header(header::CONTENT_TYPE, "application/json")
             .send()
             .await
-            // The address carries the token of the callback.
+            // The URL contains the callback's token.
             .map_err(reqwest::Error::without_url)
             .context("the callback address gave no answer")?;
         Ok(answer.status())

@@ -11,10 +11,10 @@ use url::Url;
 
 use crate::payment::Timing;
 
-/// How long Paystack's payers have, unless another prompt time is given (rails §4.2).
+/// How long Paystack's payers have unless a prompt time is set (rails §4.2).
 const PAYSTACK_PROMPT: Duration = Duration::from_secs(180);
 
-/// How long MTN's payers have, unless another prompt time is given (rails §4.1).
+/// How long MTN's payers have unless a prompt time is set (rails §4.1).
 const MOMO_PROMPT: Duration = Duration::from_secs(300);
 
 /// Simulated mobile-money networks: MTN MoMo and Paystack on one address, with a handset page.

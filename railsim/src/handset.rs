@@ -1,7 +1,7 @@
-//! The payers' side: a page with every handset's prompts, the same for programs, and the book.
+//! The payers' side: a page with every handset's prompts, the same as JSON, and the book.
 //!
-//! Promise: it shows whole numbers, because nobody's phone is real here; approving and declining
-//! go through the same door as the stories.
+//! It shows phone numbers unmasked, because none is real here. Promise: a person's answer changes
+//! a payment through the same events as the stories do.
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ use crate::{
     wire,
 };
 
-/// The page shows this many payments that have ended.
+/// How many ended payments the page shows.
 const HISTORY_ENTRIES_MAX: usize = 20;
 
-/// The page shows this many live prompts, and this many codes.
+/// How many live prompts the page shows, and how many payments that wait for a code.
 const LIVE_ENTRIES_MAX: usize = 50;
 
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
@@ -62,7 +62,7 @@ pub fn routes() -> Router<Arc<Networks>> {
         .route("/book", get(book))
 }
 
-/// A live prompt, for programs.
+/// A live prompt, as JSON.
 #[derive(Serialize)]
 struct Prompt {
     id: String,
@@ -93,22 +93,22 @@ impl Prompt {
     }
 }
 
-/// A line of the book, for programs.
+/// A line of the book, as JSON.
 #[derive(Serialize)]
 struct BookLine {
     rail: Rail,
-    /// The client's own.
+    /// Chosen by the client.
     reference: String,
     phone: String,
-    /// What was asked for.
+    /// The amount that the client asked for.
     amount_minor: i64,
     currency: &'static str,
     status: &'static str,
     /// How many times the wallet was debited.
     debits: u32,
-    /// What those debits took together.
+    /// The sum of those debits.
     debited_minor: i64,
-    /// How many requests to pay came with this reference.
+    /// How many requests to pay had this reference.
     requests: u32,
 }
 
@@ -134,7 +134,7 @@ impl BookLine {
     }
 }
 
-/// Which handset; all of them where it is left out or empty.
+/// Which handset to show: all of them if `phone` is missing or empty.
 #[derive(Deserialize)]
 struct Filter {
     #[serde(default)]
@@ -142,7 +142,7 @@ struct Filter {
 }
 
 impl Filter {
-    /// The number in E.164 form if it is one, otherwise as it was typed.
+    /// The number in E.164 form if it is one, otherwise as typed.
     fn wanted(&self) -> Option<String> {
         let typed = self.phone.trim();
         if typed.is_empty() {
@@ -203,8 +203,8 @@ async fn decline(
     answer(&networks, &id, &headers, &filter, PromptAnswer::Decline).await
 }
 
-/// Programs get the payment as the book has it; browsers go back to the page, also where the
-/// prompt has ended meanwhile.
+/// Answers a prompt. Programs get the payment's line of the book; browsers are sent back to the
+/// page, even if the prompt has ended meanwhile.
 async fn answer(
     networks: &Networks,
     id: &str,
@@ -251,7 +251,7 @@ struct Page {
     voucher: &'static str,
 }
 
-/// One payment as the page shows it.
+/// One payment as shown on the page.
 struct Item {
     id: Uuid,
     network: &'static str,
@@ -323,7 +323,7 @@ async fn page(
     Ok((headers, Html(html)).into_response())
 }
 
-/// Newest first.
+/// Builds the page, newest payments first.
 fn read_page(pages: &Pages, wanted: Option<String>) -> Page {
     let of_handset = || {
         let newest_first = pages.payments().iter().rev();

@@ -1,8 +1,8 @@
-//! The journal file: every event of every payment, one JSON line each, only ever appended.
+//! The journal file: an append-only JSON line for every event of every payment.
 //!
-//! Promise: a line whose number [`Durable::reached`] has let pass is on the disk. Lines that wait
-//! at the same time share one sync. A last line that a crash tore is cut off at the next start;
-//! nobody was told of it.
+//! Promise: once [`Durable::reached`] returns for a number of lines, they are on disk. Lines that
+//! wait at the same time share one sync. A last line that a crash tore is cut off at the next
+//! start; nobody was told about its event.
 
 use chassis::error_chain::chain;
 use std::{
@@ -20,10 +20,10 @@ use crate::{payment::Event, request::Rail};
 
 const FILE_NAME: &str = "journal.jsonl";
 
-/// Lines are synced together up to about this size.
+/// Approximate limit on the bytes that share one sync.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// One line: an event and the payment that it is of.
+/// One line: an event and the payment it belongs to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JournalLine {
     pub rail: Rail,
@@ -31,24 +31,24 @@ pub struct JournalLine {
     pub event: Event,
 }
 
-/// Takes lines, in the order of the calls.
+/// Writes lines in the order of the calls.
 #[derive(Debug)]
 pub struct Journal {
     lines: mpsc::Sender<Vec<u8>>,
     appended: u64,
 }
 
-/// Tells how far the disk is.
+/// Tells how many lines are on disk.
 #[derive(Clone, Debug)]
 pub struct Durable(watch::Receiver<u64>);
 
-/// The disk refused a line: nothing more may be promised.
+/// The disk refused a line, so nothing more can be promised.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the journal can no longer be written")]
 pub struct JournalLost;
 
 impl Journal {
-    /// Opens the journal in `folder`, made if missing, and reads what it holds.
+    /// Opens the journal in `folder`, which is created if missing, and reads its lines.
     pub fn open(folder: &Path) -> anyhow::Result<(Self, Durable, Vec<JournalLine>)> {
         let path = folder.join(FILE_NAME);
         std::fs::create_dir_all(folder)
@@ -60,7 +60,7 @@ impl Journal {
             .open(&path)
             .with_context(|| format!("cannot open {}", path.display()))?;
         let kept = replay(&mut file).with_context(|| format!("cannot read {}", path.display()))?;
-        // The file's own place in the folder must be as durable as its lines.
+        // The file's entry in the folder must be as durable as its lines.
         File::open(folder)?.sync_all()?;
 
         let (lines, to_write) = mpsc::channel();
@@ -81,14 +81,14 @@ impl Journal {
         }
     }
 
-    /// How many lines were appended since it was opened.
+    /// How many lines were appended since the journal was opened.
     pub fn appended(&self) -> u64 {
         self.appended
     }
 }
 
 impl Durable {
-    /// Waits until as many lines are on the disk.
+    /// Waits until this many lines are on disk.
     pub async fn reached(&self, lines: u64) -> Result<(), JournalLost> {
         let mut written = self.0.clone();
         match written.wait_for(|written| *written >= lines).await {
@@ -98,7 +98,7 @@ impl Durable {
     }
 }
 
-/// Reads every whole line and cuts off what follows the last one.
+/// Reads every complete line and cuts off what follows the last one.
 fn replay(file: &mut File) -> anyhow::Result<Vec<JournalLine>> {
     let mut content = Vec::new();
     file.read_to_end(&mut content)?;
@@ -122,7 +122,7 @@ fn replay(file: &mut File) -> anyhow::Result<Vec<JournalLine>> {
         .collect()
 }
 
-/// Runs in its own thread until the journal is dropped or the disk refuses.
+/// Runs in its own thread until the journal is dropped or the disk refuses a write.
 fn write_lines(mut file: File, lines: &mpsc::Receiver<Vec<u8>>, written: &watch::Sender<u64>) {
     let mut count = 0;
     while let Ok(mut batch) = lines.recv() {

@@ -1,9 +1,9 @@
-//! Simulated mobile-money networks: MTN MoMo and Paystack on their real wires, the payers'
-//! handsets, and the networks' own book of debits.
+//! Simulated mobile-money networks: MTN MoMo and Paystack with their real wire formats, the
+//! payers' handsets, and the networks' own book of debits.
 //!
-//! Promises: a wallet is debited once for a reference at most; what anyone was told survives
-//! `kill -9`; the payer's number alone chooses the story, so every outcome can be had on demand.
-//! Knows nothing of the services that call it: the wires are written a second time here.
+//! Promises: a wallet is debited at most once per reference; what anyone was told survives `kill
+//! -9`; the payer's number alone chooses the story, so every outcome is available on demand. Knows
+//! nothing of the services that call it: the wire formats are implemented a second time here.
 
 mod as_text;
 mod book;
@@ -42,7 +42,7 @@ use networks::Networks;
 
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// How long a stopping network waits for callbacks that are being sent.
+/// How long a stopping network waits for the callbacks that it is sending.
 const CALLBACKS_DRAIN_MAX: Duration = Duration::from_secs(2);
 
 /// Serves both wires, the handset page and the book on `listener` until `shutdown`.
@@ -70,7 +70,7 @@ pub async fn serve(
     let calls = Tasks::new();
     let serving = chassis::http::serve(router, listener, Limits::default(), shutdown.clone());
     let running = networks.run(worker, calls.clone(), shutdown);
-    // A network that has lost its book must not go on answering.
+    // A network that has lost its book must stop answering.
     tokio::try_join!(serving, async { Ok(running.await?) })?;
     calls.drain(CALLBACKS_DRAIN_MAX).await;
     Ok(())

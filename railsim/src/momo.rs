@@ -1,7 +1,7 @@
 //! The MTN MoMo Open API, collection (rails §4.1), as strict as the real one.
 //!
 //! Where the published contract leaves room (the shape of `reason`, numbers or strings, PUT or
-//! POST) the reference decides, so that a client meets every variant.
+//! POST), the reference decides, so that a client meets every variant.
 
 pub mod body;
 
@@ -44,7 +44,7 @@ const TOKEN_LIFETIME_S: u64 = 3_600;
 /// The tighter of the two published limits.
 const TEXT_CHARACTERS_MAX: usize = 128;
 
-/// What the firewall in front of the network answers to a form.
+/// The answer of the firewall in front of the network to a form.
 const REQUEST_REJECTED: &str = "<html><head><title>Request Rejected</title></head><body>\
     The requested URL was rejected. Please consult with your administrator.</body></html>";
 
@@ -67,11 +67,11 @@ enum MomoError {
     AlreadyExists,
     /// 411
     NoBody,
-    /// 500: the client's own mistake, as this network says it.
+    /// 500, which is how this network reports a client's mistake.
     Configuration(&'static str),
     /// 503
     Unavailable,
-    /// No answer.
+    /// No answer: the connection is cut.
     Cut,
 }
 
@@ -160,7 +160,7 @@ async fn token(
     Ok(axum::Json(answer).into_response())
 }
 
-/// A token carries its end and a MAC over it, so it outlives a restart of the network.
+/// A token contains its expiry and a MAC over it, so it survives a restart of the network.
 fn mint(config: &Config, expires_at: Timestamp) -> String {
     let expires_at = expires_at.unix_millis();
     let mut mac = Hmac::<Sha256>::new_from_slice(config.momo_api_key.as_bytes())
@@ -181,7 +181,7 @@ fn check_subscription(config: &Config, headers: &HeaderMap) -> Result<(), MomoEr
     }
 }
 
-/// What both calls on a payment must carry.
+/// Checks what both payment calls must carry.
 fn check_access(networks: &Networks, headers: &HeaderMap) -> Result<(), MomoError> {
     check_subscription(&networks.config, headers)?;
     let token = wire::credentials(headers, "Bearer")
@@ -265,7 +265,7 @@ fn answer(payment: &Payment) -> Result<Response, MomoError> {
     }
 }
 
-/// The one form that this network takes: a version 4 UUID with its dashes.
+/// Accepts only a version 4 UUID with its dashes, as this network does.
 fn reference_id(text: &str) -> Result<String, MomoError> {
     let parsed = Uuid::try_parse(text).ok().filter(|_| text.len() == 36);
     match parsed.filter(|uuid| uuid.get_version() == Some(Version::Random)) {

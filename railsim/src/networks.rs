@@ -1,8 +1,8 @@
-//! What the networks do: take requests and codes, answer queries, debit wallets, run out of
-//! patience and call back.
+//! What the networks do: accept requests and codes, answer queries, debit wallets, time out
+//! prompts and call back.
 //!
-//! Promise: a wallet is debited once for a reference at most. Every decision is made under the
-//! book's lock, on the state that it changes, and is on disk before anybody hears of it.
+//! Promise: a wallet is debited at most once per reference. Every decision is made under the
+//! book's lock, on the state that it changes, and is on disk before anyone learns of it.
 
 use chassis::{
     clock::{Clock, Timestamp, Worker},
@@ -30,20 +30,20 @@ pub struct Networks {
     pub callbacks: CallbackSender,
 }
 
-/// What became of a request to pay.
+/// The outcome of a request to pay.
 pub enum RequestOutcome {
     New(Payment),
     /// Its reference was used before.
     Again(Payment),
 }
 
-/// What became of a payer's code.
+/// The outcome of a submitted code.
 pub enum CodeOutcome {
-    /// The prompt follows.
+    /// The payer now has the prompt.
     Right(Payment),
     Wrong(Payment),
     Expired(Payment),
-    /// The payment does not wait for a code.
+    /// The payment is not waiting for a code.
     NotAwaited,
     UnknownReference,
 }
@@ -74,7 +74,7 @@ impl Networks {
             .await
     }
 
-    /// What a query is told. Nothing of a request that was refused.
+    /// What a query returns: `None` for an unknown reference and for a request that was refused.
     pub async fn query(&self, rail: Rail, reference: &str) -> Result<Option<Payment>, JournalLost> {
         let now = self.clock.now();
         self.book
@@ -82,7 +82,7 @@ impl Networks {
             .await
     }
 
-    /// A person approves or declines; `None` where there is no such live prompt.
+    /// A person approves or declines. Returns `None` if there is no such live prompt.
     pub async fn answer_prompt(
         &self,
         prompt: Uuid,
@@ -105,7 +105,7 @@ impl Networks {
             .await
     }
 
-    /// Does whatever is due, for as long as the process runs.
+    /// Does whatever is due until `shutdown`.
     pub async fn run(
         self: Arc<Self>,
         mut worker: Worker,
@@ -125,7 +125,7 @@ impl Networks {
         Ok(())
     }
 
-    /// Lets happen what is due; returns the callbacks to send, and when more is due.
+    /// Does what is due now. Returns the callbacks to send, and when the next step is due.
     async fn play_due(&self) -> Result<(Vec<Payment>, Option<Timestamp>), JournalLost> {
         let now = self.clock.now();
         self.book
@@ -152,7 +152,7 @@ impl Networks {
             .await
     }
 
-    /// Starts to call back. Time travel waits for it.
+    /// Starts a callback. Time travel waits for it.
     fn call_back(self: &Arc<Self>, payment: Payment, tasks: &Tasks) {
         let networks = self.clone();
         let activity = self.clock.activity();
@@ -197,7 +197,7 @@ fn fail(failure: Failure, at: Timestamp) -> Event {
     Event::Failed { failure, at }
 }
 
-/// MTN sends a callback once and never again, so it is done before it is sent. Paystack repeats
+/// MTN sends a callback only once, so it is recorded as done before it is sent. Paystack repeats
 /// it until it is answered.
 fn begin_callback(pages: &mut Pages, rail: Rail, reference: &str) {
     match rail {

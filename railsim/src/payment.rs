@@ -1,6 +1,6 @@
-//! One payment as its network sees it: what was asked, where it stands, and what happens next.
+//! One payment as its network sees it: what was requested, its state, and what happens next.
 //!
-//! Pure: events change it, and the time only says what is due.
+//! Pure: only events change it, and the time only decides what is due.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::{
     story::{Ending, Failure, Story},
 };
 
-/// In story 010 the money arrives this long after a query was told that the payment failed.
+/// In story 010 the money arrives this long after a query first reported the payment as failed.
 const LATE_MONEY_AFTER: Duration = Duration::from_secs(5);
 
-/// Paystack repeats an unanswered webhook four times after this …
+/// Paystack repeats an unanswered webhook four times at this interval …
 const WEBHOOK_RETRY_FIRST: Duration = Duration::from_secs(3 * 60);
 const WEBHOOK_RETRIES_FIRST: u32 = 4;
-/// … then after this, until it is as old as that (rails §4.2).
+/// … then at this interval, until the payment's result is as old as that (rails §4.2).
 const WEBHOOK_RETRY_LATER: Duration = Duration::from_secs(60 * 60);
 const WEBHOOK_RETRY_UNTIL: Duration = Duration::from_secs(72 * 60 * 60);
 
-/// One thing that happened to a payment; a line of the journal.
+/// Something that happened to a payment; a line of the journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
@@ -53,12 +53,13 @@ pub enum Event {
         #[serde(with = "crate::as_text")]
         at: Timestamp,
     },
-    /// A query was told that the payment failed. Kept for story 010 only.
+    /// A query reported the payment as failed. Recorded for story 010 only.
     ToldFailed {
         #[serde(with = "crate::as_text")]
         at: Timestamp,
     },
-    /// One callback is done: answered (Paystack), or about to be sent (MTN, which sends it once).
+    /// A callback is done: answered (Paystack), or about to be sent (MTN, which sends it only
+    /// once).
     CalledBack,
     CallbackFailed {
         #[serde(with = "crate::as_text")]
@@ -69,7 +70,7 @@ pub enum Event {
 /// Where a payment stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Refused at the request; the network denies to know it.
+    /// Refused on request. Queries do not find it.
     Refused,
     AwaitingCode,
     /// The prompt is on the handset.
@@ -82,12 +83,12 @@ pub enum State {
     Failed {
         failure: Failure,
         at: Timestamp,
-        /// When a query was first told so; kept for story 010 only.
+        /// When a query first reported this. Set for story 010 only.
         told: Option<Timestamp>,
     },
 }
 
-/// What a payment does by itself.
+/// A step that a payment takes by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Debit,
@@ -103,28 +104,28 @@ pub struct Timing {
     pub paystack_prompt: Duration,
 }
 
-/// One payment and its whole history, as far as it matters.
+/// One payment, with as much of its history as matters.
 #[derive(Clone, Debug)]
 pub struct Payment {
     pub request: PaymentRequest,
     pub story: Story,
-    /// Names the prompt on the handset.
+    /// Identifies the prompt on the handset.
     pub prompt: Uuid,
-    /// Its place in the book: the network's own number for it.
+    /// The network's own number for it, from its position in the book.
     pub number: u64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub state: State,
-    /// How many requests to pay came with its reference.
+    /// How many requests to pay had its reference.
     pub requests: u32,
-    /// How many times the wallet was debited for it: 0 or 1, or the network is broken.
+    /// How many times the wallet was debited for it. Anything but 0 or 1 means a broken network.
     pub debits: u32,
-    /// What those debits took together.
+    /// The sum of those debits.
     pub debited_minor: i64,
     callbacks_left: u32,
     callback_failures: u32,
     callback_due: Option<Timestamp>,
-    /// A callback is being sent now; not kept, so that a restart sends it again.
+    /// Whether a callback is being sent now. Not stored, so that a restart sends it again.
     calling: bool,
 }
 
@@ -149,7 +150,7 @@ impl Payment {
         }
     }
 
-    /// Takes in what happened after the first request. Counts every debit, wanted or not.
+    /// Applies an event after the first request. Counts every debit, even one that should not be.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Requested { .. } | Event::RequestedAgain => self.requests += 1,
@@ -168,7 +169,8 @@ impl Payment {
                     told: None,
                 };
                 self.enter(state, at);
-                // Paystack tells no failures; story 010 keeps its one callback for the money.
+                // Paystack does not report failures; story 010 saves its only callback for the
+                // money.
                 let tells = self.request.rail == Rail::Momo && self.story != Story::LateMoney;
                 self.plan_callbacks(u32::from(tells), at);
             }
@@ -213,12 +215,12 @@ impl Payment {
         Some(due).filter(|due| due.since(self.updated_at) <= WEBHOOK_RETRY_UNTIL)
     }
 
-    /// Marks a callback as being sent, or no longer so.
+    /// Sets whether a callback is being sent.
     pub fn set_calling(&mut self, calling: bool) {
         self.calling = calling;
     }
 
-    /// The next thing that this payment does by itself, and when.
+    /// The next step that this payment takes by itself, and when.
     pub fn next(&self, timing: &Timing) -> Option<(Timestamp, Step)> {
         match (self.next_change(timing), self.next_callback()) {
             (Some(change), Some(callback)) if change.0 < callback.0 => Some(change),
@@ -259,13 +261,13 @@ impl Payment {
         Some((due, Step::CallBack))
     }
 
-    /// What the network says the payment's amount is.
+    /// The amount that the network debits and reports.
     pub fn reported(&self) -> Money {
         let asked = self.request.amount_minor;
         Money::new(self.story.debits(asked), self.request.currency)
     }
 
-    /// What was asked for.
+    /// The amount that the client asked for.
     pub fn asked(&self) -> Money {
         Money::new(self.request.amount_minor, self.request.currency)
     }

@@ -1,6 +1,6 @@
 //! The Paystack Charge API for mobile money in Ghana (rails §4.2), as strict as the real one.
 //!
-//! Whatever became of a payment, charge and verify answer HTTP 200; `data.status` says it.
+//! Charge and verify answer HTTP 200 whatever the payment's outcome, which is in `data.status`.
 
 pub mod body;
 
@@ -50,7 +50,7 @@ enum PaystackError {
     Invalid(String, &'static str),
     /// 400 of type `processor_error`.
     Processor,
-    /// No answer.
+    /// No answer: the connection is cut.
     Cut,
 }
 
@@ -126,7 +126,7 @@ fn parse<'b, T: Deserialize<'b>>(headers: &HeaderMap, body: &'b Bytes) -> Result
 #[derive(Deserialize)]
 struct Charge {
     email: String,
-    /// Pesewas.
+    /// In pesewas.
     amount: i64,
     #[serde(default = "ghs")]
     currency: String,
@@ -221,7 +221,7 @@ fn is_email(text: &str) -> bool {
         && !text.chars().any(|c| c.is_whitespace() || c.is_control())
 }
 
-/// `0XXXXXXXXX`, the one form of the samples.
+/// Accepts only `0XXXXXXXXX`, the form in Paystack's samples.
 fn local_number(text: &str) -> Option<Phone> {
     let is_local = text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_digit());
     Phone::parse_ghana_mobile(text).ok().filter(|_| is_local)
@@ -281,7 +281,7 @@ async fn verify(
     Ok(axum::Json(Envelope::new("Verification successful", data)).into_response())
 }
 
-/// What wraps every answer of HTTP 200.
+/// The envelope of every HTTP 200 answer.
 #[derive(Serialize)]
 struct Envelope<T> {
     status: bool,
@@ -299,7 +299,7 @@ impl<T> Envelope<T> {
     }
 }
 
-/// The answer to a charge: a live prompt has just been sent.
+/// The answer to a new charge. A live prompt is `pay_offline` here and `pending` in later answers.
 fn first_answer(payment: &Payment) -> Response {
     if !matches!(payment.state, payment::State::Prompted { .. }) {
         return answer(payment);
@@ -309,7 +309,7 @@ fn first_answer(payment: &Payment) -> Response {
     axum::Json(Envelope::new("Charge attempted", data)).into_response()
 }
 
-/// The answer to a code and to a check.
+/// The answer to a submitted code and to a check.
 fn answer(payment: &Payment) -> Response {
     let reference = &payment.request.reference;
     let data = match payment.state {

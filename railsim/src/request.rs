@@ -1,16 +1,16 @@
-//! A request to pay, as a client's rail took it.
+//! A request to pay, as the network received it.
 
 use chassis::money::Currency;
 use serde::{Deserialize, Serialize};
 
-/// What a client asked its rail for.
+/// What a client asked its rail to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PaymentRequest {
     pub rail: Rail,
-    /// The client's: X-Reference-Id, or Paystack's `reference`.
+    /// Chosen by the client: `X-Reference-Id`, or Paystack's `reference`.
     pub reference: String,
     pub network: Network,
-    /// E.164.
+    /// In E.164 form.
     pub phone: String,
     pub amount_minor: i64,
     #[serde(with = "crate::as_text")]
@@ -21,7 +21,7 @@ pub struct PaymentRequest {
     pub callback_url: Option<String>,
 }
 
-/// Whose wire a payment came by.
+/// The API through which a payment was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rail {
@@ -29,7 +29,7 @@ pub enum Rail {
     Paystack,
 }
 
-/// Whose handset the prompt is shown on.
+/// The mobile network of the payer's handset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Network {
@@ -39,7 +39,7 @@ pub enum Network {
 }
 
 impl Network {
-    /// The name that its customers know.
+    /// The name that its customers know it by.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mtn => "MTN",
@@ -49,7 +49,7 @@ impl Network {
     }
 }
 
-/// What each wire says back as it heard it.
+/// Fields that each API returns as it received them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Details {

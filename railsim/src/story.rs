@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::request::{Network, Rail};
 
-/// The one code that a Telecel payer's handset ever shows.
+/// The only code that a Telecel payer's handset ever shows.
 pub const VOUCHER: &str = "123456";
 
-/// Paystack's own test number, which is debited within the first reply (rails §4.2).
+/// Paystack's own test number, which is debited before the first reply (rails §4.2).
 const INSTANT_NUMBER: &str = "+233551234987";
 
 /// What happens to one payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Story {
-    /// 001 and any other: approved after a moment.
+    /// 001 and any other number: approved after a moment.
     Settles,
-    /// Paystack's test number: approved within the first reply.
+    /// Paystack's test number: approved before the first reply.
     Instant,
-    /// 002: wants the payer's code first.
+    /// 002: asks for the payer's code first.
     AsksCode,
     /// 003
     NoFunds,
@@ -29,30 +29,30 @@ pub enum Story {
     NeverAnswers,
     /// 006: refused at once.
     UnknownPayer,
-    /// 007: refused at once, and never known afterwards.
+    /// 007: refused at once, and unknown afterwards.
     Unavailable,
     /// 008: approved, and the network never calls back.
     Silent,
     /// 009: approved, and the network calls back three times.
     CallsThrice,
-    /// 010: says failed, then takes the money after all.
+    /// 010: reports failure, then takes the money after all.
     LateMoney,
-    /// 011: wants a code, and any code has expired.
+    /// 011: asks for a code, and every code has expired.
     CodeExpires,
     /// 012
     LimitReached,
-    /// 013: takes the request and loses its own reply.
+    /// 013: accepts the request and loses its own reply.
     CutAtRequest,
-    /// 014: takes the code and loses its own reply.
+    /// 014: accepts the code and loses its own reply.
     CutAtCode,
-    /// 015: debits and reports another amount.
+    /// 015: debits and reports a different amount.
     OtherAmount,
     /// 100: waits for a person, however long.
     Person,
 }
 
 impl Story {
-    /// `phone` in E.164 form.
+    /// The story of a number, with `phone` in E.164 form.
     pub fn of(rail: Rail, network: Network, phone: &str) -> Self {
         if rail == Rail::Paystack && phone == INSTANT_NUMBER {
             return Self::Instant;
@@ -81,12 +81,12 @@ impl Story {
         }
     }
 
-    /// The payer has to hand over a code before there is a prompt.
+    /// Whether the payer must give a code before there is a prompt.
     pub fn wants_code(self) -> bool {
         matches!(self, Self::AsksCode | Self::CodeExpires | Self::CutAtCode)
     }
 
-    /// How a prompt ends that nobody touches.
+    /// How a prompt ends if nobody touches it.
     pub fn ending(self) -> Ending {
         match self {
             Self::NoFunds => Ending::Fails(Failure::InsufficientFunds),
@@ -109,7 +109,7 @@ impl Story {
         }
     }
 
-    /// What the network debits, and reports, when `asked` minor units were asked for.
+    /// The minor units that the network debits and reports for `asked`.
     pub fn debits(self, asked: i64) -> i64 {
         match self {
             Self::OtherAmount => asked.saturating_add(100),
@@ -117,7 +117,7 @@ impl Story {
         }
     }
 
-    /// How many times the network calls back once the wallet was debited.
+    /// How many times the network calls back after it debited the wallet.
     pub fn callbacks(self) -> u32 {
         match self {
             Self::Silent => 0,
@@ -127,14 +127,14 @@ impl Story {
     }
 }
 
-/// How a prompt ends that nobody touches.
+/// How a prompt ends if nobody touches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// By itself, after a moment.
     Approved,
     /// By itself, after a moment.
     Fails(Failure),
-    /// When its time is over.
+    /// When its time is up.
     RunsOut,
     /// Never.
     Waits,

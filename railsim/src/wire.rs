@@ -1,4 +1,4 @@
-//! What both wires need of HTTP.
+//! HTTP helpers for both APIs.
 
 use std::io;
 
@@ -10,23 +10,23 @@ use http::{HeaderMap, header};
 
 use crate::journal::JournalLost;
 
-/// No answer at all: the connection is cut.
+/// Cuts the connection without any answer.
 ///
-/// The body breaks before its first byte, and hyper then drops the connection with the unsent
-/// head still in its buffer (a test holds this).
+/// The body fails before its first byte, and hyper then drops the connection with the unsent head
+/// still in its buffer (a test checks this).
 pub fn cut() -> Response {
     let broken = futures::stream::once(async { Err::<Bytes, _>(io::Error::other("cut off")) });
     Response::new(Body::from_stream(broken))
 }
 
-/// A network that cannot write down what it did says nothing.
+/// A network that cannot record what it did does not answer.
 impl IntoResponse for JournalLost {
     fn into_response(self) -> Response {
         cut()
     }
 }
 
-/// A header's value as text; `None` where it is missing or no text.
+/// A header's value as text, or `None` if it is missing or not text.
 pub fn header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name)?.to_str().ok()
 }
@@ -38,7 +38,7 @@ pub fn media_type(headers: &HeaderMap) -> String {
     essence.trim().to_ascii_lowercase()
 }
 
-/// What follows the scheme in the Authorization header.
+/// What follows `scheme` in the Authorization header, or `None` for another scheme.
 pub fn credentials<'h>(headers: &'h HeaderMap, scheme: &str) -> Option<&'h str> {
     let (given, rest) = header(headers, header::AUTHORIZATION.as_str())?.split_once(' ')?;
     Some(rest.trim()).filter(|_| given.eq_ignore_ascii_case(scheme))

@@ -1,4 +1,4 @@
-//! How MTN tells of a payment: in its answer to a query, and in its callback.
+//! How MTN describes a payment in its answer to a query and in its callback.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -9,7 +9,7 @@ use crate::{
     story::{Failure, Story},
 };
 
-/// The status answer, and the body of a callback.
+/// The answer to a status query, and the body of a callback.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusBody<'p> {
@@ -80,7 +80,7 @@ impl<'p> StatusBody<'p> {
     }
 }
 
-/// MTN has two words for a prompt that ran out; both are used.
+/// The `reason` code. MTN has two codes for a prompt that timed out; both are used.
 fn code(failure: Failure, story: Story) -> &'static str {
     match failure {
         Failure::InsufficientFunds => "NOT_ENOUGH_FUNDS",
@@ -92,7 +92,7 @@ fn code(failure: Failure, story: Story) -> &'static str {
     }
 }
 
-/// What the published contract leaves open, as the reference's last byte decides it.
+/// The choices that the published contract leaves open, made by the reference's last byte.
 pub struct Variant(u8);
 
 impl Variant {
@@ -101,12 +101,12 @@ impl Variant {
         Self(u8::from_str_radix(last, 16).unwrap_or_default())
     }
 
-    /// A callback is a PUT or a POST.
+    /// Whether a callback is a PUT rather than a POST.
     pub fn calls_by_put(&self) -> bool {
         self.0 & 1 == 1
     }
 
-    /// A reason is a string or an object.
+    /// A reason, as a string or an object.
     fn reason(&self, code: &str) -> serde_json::Value {
         if self.0 & 2 == 0 {
             return code.into();
@@ -114,7 +114,7 @@ impl Variant {
         serde_json::json!({"code": code, "message": "The payment was not completed."})
     }
 
-    /// Amounts and numbers are strings or JSON numbers.
+    /// An amount or a number, as a string or a JSON number.
     fn number(&self, digits: &str) -> Box<RawValue> {
         let token = if self.0 & 4 == 0 {
             format!("\"{digits}\"")

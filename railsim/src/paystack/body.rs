@@ -1,4 +1,4 @@
-//! How Paystack tells of a payment: a transaction, in its answers and in its signed webhook.
+//! How Paystack describes a payment: a transaction, in its answers and in its signed webhook.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use crate::{
     story::Failure,
 };
 
-/// The full transaction: what verify answers and the webhook carries.
+/// The full transaction: verify's answer and the webhook's data.
 #[derive(Serialize)]
 pub struct Transaction<'p> {
     id: u64,
@@ -99,7 +99,7 @@ fn wallet(network: Network) -> &'static str {
     }
 }
 
-/// The body of the one webhook that there is: `charge.success`.
+/// The body of the only webhook, `charge.success`.
 pub fn webhook_body(payment: &Payment) -> Vec<u8> {
     #[derive(Serialize)]
     struct Webhook<'p> {

@@ -1,4 +1,4 @@
-//! The book outlives `kill -9` of the real binary, at any moment.
+//! The book survives `kill -9` of the real binary at any moment.
 
 use std::{collections::HashSet, path::Path, process::Stdio, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::world::{Wires, World, credentials, reference};
 
-/// The binary, killed when it is dropped.
+/// The binary's process, killed on drop.
 struct Process {
     child: Child,
     wires: Wires,
@@ -130,7 +130,7 @@ async fn what_was_acknowledged_survives_kill_9_and_is_debited_once() {
     assert_eq!(again.status(), 409);
 }
 
-/// The references of all charges that were answered.
+/// Charges until the process is killed. Returns the references of all charges that were answered.
 async fn charge_until_killed(wires: &Wires, prefix: String) -> Vec<String> {
     let mut accepted = Vec::new();
     loop {
@@ -239,7 +239,6 @@ async fn a_journal_that_is_broken_in_the_middle_is_not_served() {
 #[tokio::test]
 async fn a_webhook_that_was_not_answered_is_sent_again_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
-    // The process dies before anybody listens at the callback address.
     let reserved = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = reserved.local_addr().unwrap();
     let callback = format!("--paystack-callback-url=http://{address}/");
@@ -251,7 +250,7 @@ async fn a_webhook_that_was_not_answered_is_sent_again_after_a_restart() {
         .await
         .unwrap();
     settled(&process.wires, "order-1").await;
-    // The webhook hangs: the address accepts and does not answer.
+    // The webhook hangs: the address accepts the connection and does not answer.
     let (_hanging, _) = reserved.accept().await.unwrap();
     process.kill().await;
 

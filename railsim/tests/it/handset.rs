@@ -1,4 +1,4 @@
-//! The handsets: a person approves or declines, by the page or by a program.
+//! The handsets: a person approves or declines, on the page or with a program.
 
 use reqwest::Response;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The simulated networks through their only doors: the two wires, the handsets, the book.
+//! The simulated networks through their only interfaces: the two APIs, the handsets, the book.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

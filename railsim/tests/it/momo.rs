@@ -1,4 +1,4 @@
-//! The MTN wire: credentials, strictness, and the answers' variants.
+//! The MTN API: credentials, strictness, and the variants of its answers.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -238,7 +238,7 @@ async fn a_post_without_a_body_is_411() {
     assert!(answer.starts_with("HTTP/1.1 411 "), "{answer}");
 }
 
-/// Sends a right request to pay, but for what `spoil` changes in its headers and body.
+/// Sends a correct request to pay, except for what `spoil` changes in its headers and body.
 async fn spoiled(
     world: &World,
     spoil: impl FnOnce(&mut http::HeaderMap, &mut Value),
@@ -261,7 +261,7 @@ async fn spoiled(
     (status, answer.json().await.unwrap_or_default())
 }
 
-/// A header, what it is instead, and the status and code that answer it.
+/// A header, its wrong value (`None`: missing), and the status and code of the answer.
 const WRONG_HEADERS: [(&str, Option<&str>, u16, &str); 15] = [
     ("Authorization", None, 401, "ACCESS_DENIED"),
     (

@@ -1,4 +1,4 @@
-//! The Paystack wire: key, strictness, the voucher, webhooks.
+//! The Paystack API: key, strictness, the voucher, webhooks.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::Method;

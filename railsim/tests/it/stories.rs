@@ -1,4 +1,4 @@
-//! Every story of the table (design: "Rails"), on both wires.
+//! Every story of the table (design: "Rails"), on both APIs.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Wires, World, reference};
 
-/// One payment on one of the wires, with the same questions for both.
+/// One payment on one of the APIs, with the same operations for both.
 struct Payment {
     wires: Wires,
     rail: Wire,
@@ -22,7 +22,7 @@ enum Wire {
     Telecel,
 }
 
-/// What a query is told: the status in one word, and the reason or amount.
+/// What a query returns: the status in one word, and the reason or amount.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Nothing,
@@ -45,7 +45,8 @@ impl Payment {
         }
     }
 
-    /// Asks for the payment: HTTP status and body, or nothing where the connection was cut.
+    /// Requests the payment. Returns the HTTP status and body, or `None` if the connection was
+    /// cut.
     async fn request(&self, digits: &str) -> Option<(StatusCode, Value)> {
         let phone = format!("{}{digits}", self.phone_head);
         let answer = match self.rail {
@@ -161,7 +162,7 @@ async fn these_numbers_fail_for_their_reason() {
                 (Wire::Telecel, told) => panic!("{told:?}"),
             }
             world.advance(24 * 3_600).await;
-            // Paystack has no event for a failure.
+            // Paystack has no webhook for a failure.
             assert_eq!(world.calls().len(), usize::from(rail == Wire::Momo));
             assert_eq!(payment.debits().await, 0);
         }
@@ -374,7 +375,7 @@ async fn a_callback_that_hangs_delays_no_other() {
         .unwrap();
     let start = tokio::time::Instant::now();
     let clock = world.clock.clone();
-    // Real time: the hanging callback holds time travel until its timeout.
+    // In real time: the hanging callback holds up time travel until its timeout.
     let (moved, arrived) = tokio::join!(clock.advance(Duration::from_secs(2)), async {
         while world.calls().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,5 +1,5 @@
-//! One running simulator with a clock that moves, a receiver for its callbacks, and a client that
-//! speaks both wires correctly.
+//! A running simulator with a clock that can be moved, a receiver for its callbacks, and a client
+//! that uses both APIs correctly.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
@@ -26,7 +26,7 @@ pub const API_USER: &str = "5f1b7d6e-0000-4000-8000-000000000001";
 pub const API_KEY: &str = "api-key";
 pub const SECRET: &str = "sk_test_secret";
 
-/// A callback as it arrived.
+/// A callback as received.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub method: Method,
@@ -43,7 +43,7 @@ impl Call {
 #[derive(Clone, Default)]
 struct Receiver {
     calls: Arc<Mutex<Vec<Call>>>,
-    /// How many of the next calls are answered 500.
+    /// How many of the next callbacks to answer with 500.
     refuse: Arc<Mutex<u32>>,
 }
 
@@ -76,14 +76,14 @@ impl World {
         Self::start_with(&[]).await
     }
 
-    /// With more flags than the usual.
+    /// Starts it with additional flags.
     pub async fn start_with(flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = format!("--data={}", folder.path().join("data").display());
         Self::start_in(folder, [flags, &[&data]].concat()).await
     }
 
-    /// With a book that is lost with the process.
+    /// Starts it with a book that is lost with the process.
     pub async fn start_in_memory() -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), Vec::new()).await
     }
@@ -129,7 +129,7 @@ impl World {
         self.tasks.spawn(async move { serving.await.unwrap() });
     }
 
-    /// What the networks have written down.
+    /// The content of the journal.
     pub fn journal(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("data/journal.jsonl")).unwrap()
     }
@@ -145,7 +145,7 @@ impl World {
         lock(&self.receiver.calls).clone()
     }
 
-    /// Makes the receiver answer 500 to the next so many callbacks.
+    /// Makes the receiver answer the next `count` callbacks with 500.
     pub fn refuse_calls(&self, count: u32) {
         *lock(&self.receiver.refuse) = count;
     }
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// The book's line for a reference.
+    /// The line of the book for a reference.
     pub async fn entry(&self, reference: &str) -> Value {
         self.wires().entry(reference).await
     }
@@ -235,7 +235,7 @@ impl Wires {
             .header("Ocp-Apim-Subscription-Key", SUBSCRIPTION)
     }
 
-    /// Asks MTN for 25.50 of the payer, without waiting for the answer's status.
+    /// Asks MTN to debit the payer by 25.50, without checking the answer's status.
     pub async fn request_to_pay(
         &self,
         reference: &str,
@@ -273,7 +273,7 @@ impl Wires {
             .header("Authorization", format!("Bearer {SECRET}"))
     }
 
-    /// Asks Paystack for 25.50 of the payer.
+    /// Asks Paystack to debit the payer by 25.50.
     pub async fn charge(
         &self,
         reference: &str,
@@ -369,7 +369,7 @@ pub fn paystack_body(reference: &str, phone: &str, provider: &str) -> Value {
     })
 }
 
-/// A version 4 UUID whose last byte, which chooses MTN's variants, is given.
+/// A version 4 UUID that ends with the given byte, which chooses MTN's variants.
 pub fn reference(last: u8) -> String {
     let mut bytes = *Uuid::new_v4().as_bytes();
     bytes[15] = last;
