@@ -1,7 +1,7 @@
-//! Whatever arrives gets a clear refusal, never a 5xx, and leaves nothing behind half-written
-//! (design "Input rules", "Error body").
+//! Every bad request gets a clear refusal, never a 5xx, and leaves nothing half-written (design
+//! "Input rules", "Error body").
 //!
-//! Here: bodies as a whole, and Idempotency-Key. `fields`: what each field may say. `transport`:
+//! Here: bodies as a whole, and Idempotency-Key. `fields`: the values of each field. `transport`:
 //! how a request may be sent. `fuzz`: what nobody thought of.
 
 mod fields;
@@ -17,8 +17,8 @@ use crate::{
 
 const POSTS: [&str; 4] = [INITIATE, ALIAS, CHARGE, SUBMIT_OTP];
 
-/// For each POST, a body that is good but for what a test does to it. The number is one without a
-/// wallet: a charge that is let through is rejected at once.
+/// A good body for each POST, for a test to spoil. The number has no wallet: a charge that gets
+/// through is rejected at once.
 fn good_body(path: &str) -> Value {
     match path {
         CHARGE => json!({ "amount": 25.5, "mobile_number": "0240000006", "provider": "MTN" }),
@@ -52,7 +52,7 @@ const TEXT_FIELDS: [(&str, &str); 13] = [
     (SUBMIT_OTP, "otp"),
 ];
 
-/// How many rows there are of everything that a request could leave behind.
+/// Row counts of everything that a request could leave behind.
 async fn rows(shop: &Shop) -> Vec<i64> {
     let charges = shop.database("charges-svc").await;
     let sessions = shop.database("sessions-svc").await;
@@ -84,7 +84,7 @@ async fn rows(shop: &Shop) -> Vec<i64> {
     counts
 }
 
-/// Ends a test in which everything was refused: there is no trace of any of it.
+/// Ends a test in which everything was refused, so that no trace of it may exist.
 async fn close_untouched(shop: Shop) {
     assert_eq!(rows(&shop).await, [0; 9]);
     assert!(crate::shop::book(&shop.ready.handset).await.is_empty());
@@ -139,7 +139,7 @@ async fn a_body_that_is_not_one_json_object_is_malformed() {
 async fn nesting_of_a_hundred_thousand_levels_does_no_harm() {
     let shop = Shop::open_with(NO_LIMITS).await;
     let wire = Wire::of(&shop);
-    // One hundred thousand levels are more than fit, whatever they are made of.
+    // One hundred thousand levels do not fit into a body, whatever they are made of.
     for path in POSTS {
         let deepest = "[".repeat(100_000);
         let reply = wire.post(path, deepest).await;
@@ -228,7 +228,8 @@ async fn all_that_is_wrong_with_a_body_is_told_at_once() {
     close_untouched(shop).await;
 }
 
-/// What a good request answers: `GHS` sessions are made, the charge's payer has no wallet.
+/// Checks the answer to a good request: a session is created, and the charge is rejected because
+/// its payer has no wallet.
 fn assert_carried_out(path: &str, reply: &Reply) {
     reply.assert_done(if path == CHARGE { 422 } else { 201 });
 }
@@ -261,7 +262,7 @@ async fn a_refused_request_does_not_use_up_its_idempotency_key() {
         let second = keyed(&key).json(&good).send().await;
         assert_eq!(second.header("idempotent-replayed"), Some("true"));
         assert_eq!(second.body, first.body);
-        // Nor does a refusal spoil a key that was used.
+        // Nor does a refusal affect a key that was already used.
         keyed(&key)
             .json("{")
             .send()

@@ -1,5 +1,5 @@
-//! Who may come in: keys, verification, and the order in which a request is checked (spec §5, §7;
-//! design "Check order").
+//! Access: keys, verification, and the order in which a request is checked (spec §5, §7; design
+//! "Check order").
 
 use std::time::Duration;
 
@@ -18,20 +18,21 @@ const READ_CHARGE: &str = "/api/v1/payments/charge/TX-0000000000-000000";
 const POSTS: [&str; 4] = [INITIATE, ALIAS, CHARGE, SUBMIT_OTP];
 const GETS: [&str; 2] = [SESSION, READ_CHARGE];
 
-/// A change of a merchant or a key holds everywhere within a second, by the age that the gateway
-/// lets an answer reach. A busy machine is given much longer: what must not be is never.
+/// A change to a merchant or a key takes effect everywhere within a second, the longest that the
+/// gateway caches an answer. A busy machine gets much longer, since the failure to catch is a
+/// change that never takes effect.
 const HOLDS_WITHIN: Duration = Duration::from_secs(30);
 
 const ASK_AGAIN: Duration = Duration::from_millis(20);
 
-/// A request to every endpoint.
+/// One request to every endpoint.
 fn to_every_endpoint(request: impl Fn(&str, &str) -> Request) -> Vec<Request> {
     let posts = POSTS.iter().map(|path| request("POST", path).json("{}"));
     let gets = GETS.iter().map(|path| request("GET", path));
     posts.chain(gets).collect()
 }
 
-/// One more merchant, changed as wanted, and what its key opens.
+/// Adds a merchant, changed as given. Returns its id, and a client with its key.
 async fn merchant(shop: &Shop, change: UpdateMerchantRequest) -> (String, Wire) {
     let merchant_id = shop.add_merchant("Kente House").await;
     update(shop, &merchant_id, change).await;
@@ -75,7 +76,8 @@ async fn revoke(shop: &Shop, key_id: &str) {
     shop.merchants().revoke_key(request).await.unwrap();
 }
 
-/// Reads a charge that does not exist until the answer is as wanted, which it must be soon.
+/// Reads a charge that does not exist until the answer is as given, which must happen within
+/// `HOLDS_WITHIN`.
 async fn holds_soon(wire: &Wire, status: u16, code: &str) {
     let asking = async {
         loop {
@@ -91,14 +93,14 @@ async fn holds_soon(wire: &Wire, status: u16, code: &str) {
         .unwrap_or_else(|_| panic!("not {status} {code} in time"));
 }
 
-/// All but what is the alias's own and what differs between any two answers.
+/// The answer without the alias's own headers and what differs between any two answers.
 fn same_for_every_address(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
     let (status, mut headers, body) = reply.without_its_moment();
     headers.retain(|name, _| !matches!(name.as_str(), "deprecation" | "link" | "sunset"));
     (status, headers.into_iter().collect(), body)
 }
 
-/// Values of Authorization that are no key of anyone's.
+/// Authorization values that contain no valid key.
 fn no_keys(good: &str, revoked: &str) -> Vec<Vec<u8>> {
     let texts = [
         String::new(),
@@ -130,7 +132,7 @@ async fn missing_malformed_unknown_and_revoked_keys_are_refused_in_one_text() {
     let wire = Wire::of(&shop);
     let revoked = shop.add_key(&shop.ready.demo.merchant_id).await;
     revoke(&shop, &revoked.key.unwrap().key_id).await;
-    // A key anywhere else is none.
+    // A key anywhere else does not count.
     let keyless = |method: &str, path: &str| {
         let path = format!("{path}?api_key={}", wire.key);
         wire.keyless(method, &path).header("x-api-key", &wire.key)
@@ -210,7 +212,7 @@ async fn a_merchant_that_accepts_no_payments_may_read_and_end_what_was_begun_bef
     let charged = wire.post(CHARGE, charge).await;
     charged.assert_done(202);
     update(&shop, &merchant_id, accepting(false)).await;
-    // A key that no cache knows sees the change at once.
+    // A key that is in no cache sees the change at once.
     let wire = Wire {
         key: shop.add_key(&merchant_id).await.api_key,
         ..wire
@@ -253,7 +255,7 @@ async fn the_address_and_the_method_come_before_the_key() {
     shop.close().await;
 }
 
-/// Uses up a bucket of two. Begins early enough in a window to end in it.
+/// Uses up a bucket of two, starting early enough in a window to finish in it.
 async fn use_up(wire: &Wire, path: &str) {
     loop {
         let reply = wire.get(READ_CHARGE).await;
@@ -343,7 +345,7 @@ async fn a_revoked_key_is_soon_refused_and_never_works_again() {
         }
     };
     refused(100).await;
-    // Nothing that happens to its merchant brings it back.
+    // Nothing that happens to its merchant restores it.
     revoke(&shop, &key_id).await;
     shop.add_key(merchant_id).await;
     update(&shop, merchant_id, kyc(KycStatus::Rejected)).await;

@@ -1,5 +1,5 @@
-//! The rules of the code that no compiler holds (docs/architecture.md, "Invariants of the code"):
-//! who may depend on whom, what stands where, and one version of what everything stands on.
+//! The rules of the code that no compiler checks (docs/architecture.md, "Rules of the code"): who
+//! may depend on whom, what belongs where, and a single version of what everything builds on.
 
 mod imports;
 mod source;
@@ -23,7 +23,7 @@ const SERVICES: [&str; 5] = [
     "ratelimit-svc",
 ];
 
-/// Crates that must exist once, because their types meet.
+/// Crates that must have a single version, because their types meet.
 const ONE_VERSION: [&str; 6] = [
     "axum",
     "sqlx",
@@ -33,7 +33,8 @@ const ONE_VERSION: [&str; 6] = [
     "libsqlite3-sys",
 ];
 
-/// Abandoned or replaced: a dependency that drags one in needs another choice.
+/// Abandoned or replaced crates. Choose another dependency instead of one that pulls one of these
+/// in.
 const BANNED: [&str; 9] = [
     "aws-lc-rs",
     "backoff",
@@ -57,7 +58,7 @@ fn root() -> PathBuf {
     metadata().workspace_root.into()
 }
 
-/// Every (name, version) of the lock file.
+/// Every (name, version) in the lock file.
 fn locked() -> BTreeSet<(String, String)> {
     let root = metadata().workspace_root;
     let lock = std::fs::read_to_string(root.join("Cargo.lock")).expect("a lock file");
@@ -77,7 +78,7 @@ fn locked() -> BTreeSet<(String, String)> {
     found
 }
 
-/// Each member with the members that it depends on, outside tests.
+/// Each member with the members that it depends on outside tests.
 fn members(metadata: &Metadata) -> BTreeMap<String, BTreeSet<String>> {
     let packages = metadata.workspace_packages();
     let names: BTreeSet<String> = packages.iter().map(|p| p.name.to_string()).collect();
@@ -165,7 +166,7 @@ fn nothing_banned_is_dragged_in() {
     assert!(dragged.is_empty(), "{dragged:?}");
 }
 
-/// The sources of every crate of ours, crate by crate. `proto` has none that people write.
+/// The sources of each of our crates. `proto` is left out, since its sources are generated.
 static CRATES: LazyLock<BTreeMap<String, Vec<Source>>> = LazyLock::new(|| {
     let metadata = metadata();
     let packages = metadata.workspace_packages().into_iter();
@@ -180,7 +181,7 @@ static CRATES: LazyLock<BTreeMap<String, Vec<Source>>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Asserts that no file breaks a rule, but for those that may.
+/// Asserts that no file breaks a rule, except those that may.
 fn hold(rule: fn(&Source) -> Vec<String>, may: impl Fn(&str, &Source) -> bool) {
     let mut broken = Vec::new();
     for (name, sources) in &*CRATES {
@@ -210,7 +211,7 @@ fn sql_stands_in_stores() {
     });
 }
 
-/// The texts that are SQL.
+/// The string literals that are SQL.
 fn sql(source: &Source) -> Vec<String> {
     let texts = source.texts.iter().filter(|text| is_sql(text));
     texts.cloned().collect()
@@ -238,7 +239,7 @@ fn is_sql(text: &str) -> bool {
 
 #[test]
 fn proto_types_stop_at_the_edge() {
-    // Clients of the services, and what runs or simulates all of them.
+    // Clients of the services, and the crates that run or simulate all of them.
     let speak_proto = ["gateway", "payctl", "stack", "simulation"];
     hold(proto, |name, source| match name {
         name if speak_proto.contains(&name) => true,
@@ -249,7 +250,7 @@ fn proto_types_stop_at_the_edge() {
     });
 }
 
-/// The names that are taken from `proto`.
+/// The paths into `proto`.
 fn proto(source: &Source) -> Vec<String> {
     let paths = source.paths();
     paths.filter(|path| path.starts_with("proto::")).collect()
@@ -272,7 +273,7 @@ fn whatever_serves_checks_its_settings() {
     assert!(frame.any(|source| checks_settings(source, "open")));
 }
 
-/// Whether a function checks the settings that it is given, or opens the frame, which does.
+/// Whether a function checks its settings itself or opens the frame, which does.
 fn checks_settings(source: &Source, function: &str) -> bool {
     let mut named = source.named_in(function);
     named.any(|path| path.ends_with("config::check") || path.ends_with("Frame::open"))
@@ -285,7 +286,7 @@ fn only_the_clock_asks_the_time() {
     });
 }
 
-/// Where the machine's time is asked.
+/// The paths that read the machine's time.
 fn time(source: &Source) -> Vec<String> {
     let asks = ["SystemTime::now", "OffsetDateTime::now_utc"];
     let paths = source.paths();
@@ -306,14 +307,14 @@ fn only_config_reads_the_environment() {
     });
 }
 
-/// The settings that are read from the environment.
+/// The settings that a file reads from the environment.
 fn environment(source: &Source) -> Vec<String> {
     let paths = source.paths();
     let read = paths.filter(|path| path.contains("env::var"));
     read.chain(source.settings.clone()).collect()
 }
 
-/// Longer, a file of tests is about more than one thing.
+/// A longer test file covers more than one subject.
 const TEST_LINES_MAX: usize = 600;
 
 #[test]
@@ -334,7 +335,7 @@ fn files_of_tests_are_short() {
     }
 }
 
-/// The rules find what breaks them.
+/// Tests that the rules find what breaks them.
 mod rules {
     use super::*;
 

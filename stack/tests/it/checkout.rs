@@ -1,6 +1,7 @@
-//! The hosted checkout as a browser without scripts uses it: pages, forms and redirects over HTTP.
+//! The hosted checkout as used by a browser without scripts: pages, forms and redirects over HTTP.
 //!
-//! Here: the payer and what they see. A file for each state of the page, and for what holds in all.
+//! Here: the payer and what they see. Each state of the page has a file, and so has what all
+//! states share.
 
 mod abuse;
 mod expired;
@@ -27,14 +28,14 @@ use crate::shop::{Shop, WAIT_MAX};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// A payer in front of one session's page.
+/// A payer at a session's page.
 struct Payer {
     client: reqwest::Client,
     base: String,
     session_id: String,
 }
 
-/// What the payer sees.
+/// The page as the payer sees it.
 struct Page {
     code: u16,
     html: String,
@@ -42,7 +43,7 @@ struct Page {
 }
 
 impl Payer {
-    /// Of a session that the shop creates.
+    /// A payer of a new session of the shop.
     async fn of(shop: &Shop, session: Value) -> Self {
         let created = shop.api.post("/api/v1/payments/initiate", &session).await;
         let created = created.unwrap();
@@ -101,7 +102,7 @@ impl Payer {
         self.post("", &fields).await
     }
 
-    /// Opens the page, pays, and follows the redirect to the page that tells what came of it.
+    /// Opens the page, pays, and follows the redirect to the page with the outcome.
     async fn pay_at_once(&self, network: &str, number: &str) -> Page {
         let page = self.open().await;
         assert_eq!(page.state(), "form", "{}", page.html);
@@ -110,7 +111,7 @@ impl Payer {
         self.open().await
     }
 
-    /// A form is answered by the page's own address.
+    /// Checks that a form was answered with a redirect to the page.
     #[track_caller]
     fn check_sees_page(&self, sent: &Page) {
         assert_eq!(sent.code, 303, "{}", sent.html);
@@ -152,7 +153,7 @@ impl Page {
         self.between("data-state=\"", "\"").unwrap_or("none")
     }
 
-    /// The value of a hidden field; empty where there is none.
+    /// The value of a hidden field, or empty if there is none.
     fn field(&self, name: &str) -> String {
         let before = format!("name=\"{name}\" value=\"");
         self.between(&before, "\"").unwrap_or_default().to_owned()
@@ -179,7 +180,7 @@ fn order() -> Value {
     })
 }
 
-/// The session once it has heard of its payment, which the page tells from the charge.
+/// The session once it knows of its payment. The page shows the charge's state, which is ahead.
 async fn paid_session(shop: &Shop, payer: &Payer) -> Value {
     let path = format!("/api/v1/payments/{}/status", payer.session_id);
     let is_paid = |session: &Value| session["status"] == "COMPLETED";

@@ -1,5 +1,5 @@
-//! Settings, given to the real binaries: what each refuses and how it says so, what `config` and
-//! `healthcheck` answer, and that no secret ever shows.
+//! The settings of the real binaries: what each refuses and how it says so, what `config` and
+//! `healthcheck` answer, and that no secret ever appears.
 
 mod production;
 mod reference;
@@ -15,7 +15,7 @@ use tokio::process::Command;
 
 use crate::{health::certificates, processes::binary};
 
-/// Longest that a process takes that does not serve.
+/// Longest time that a process that does not serve may take.
 const END_MAX: Duration = Duration::from_secs(60);
 
 /// Every binary that has settings.
@@ -30,7 +30,7 @@ const BINARIES: [&str; 8] = [
     "stack",
 ];
 
-/// Those that run in production.
+/// The binaries that run in production.
 const SERVICES: [&str; 6] = [
     "gateway",
     "merchants-svc",
@@ -40,10 +40,10 @@ const SERVICES: [&str; 6] = [
     "ratelimit-svc",
 ];
 
-/// Part of every secret that the tests give, so that it is found wherever it shows.
+/// Part of every secret in the tests, so that it is found wherever it appears.
 const CANARY: &str = "c4N4Ry";
 
-/// Every text is good for these.
+/// Settings that accept any text.
 const FREE: [&str; 7] = [
     "RAILSIM_DATA",
     "MOMO_SUBSCRIPTION_KEY",
@@ -65,7 +65,7 @@ struct Ended {
 }
 
 impl Ended {
-    /// What it says against its settings, line by line.
+    /// Its complaints about its settings, line by line.
     fn refusals(&self) -> Vec<&str> {
         assert_eq!(self.code, Some(i32::from(REFUSED)), "{self:?}");
         self.stderr.lines().collect()
@@ -88,7 +88,7 @@ fn definition(name: &str) -> clap::Command {
     command
 }
 
-/// Settings that production takes.
+/// Settings that production accepts.
 fn good(name: &str, folder: &TempDir) -> Settings {
     let mut settings = vec![("MODE", "production".to_owned())];
     let database = format!("postgres://pay:{CANARY}@db.internal/{name}?sslmode=verify-full");
@@ -127,7 +127,7 @@ fn good(name: &str, folder: &TempDir) -> Settings {
         ],
         "webhooks-svc" => vec![
             ("DATABASE_URL", database),
-            // 32 bytes made by chance; the canary is six digits of their base64.
+            // 32 random bytes; the canary is six digits of their base64.
             (
                 "WEBHOOK_SECRET_KEY",
                 format!("{CANARY}9Zr2mWk8Jx5LbQ7sE1uYfD3gPn6oAiCtRhMz0="),
@@ -169,14 +169,14 @@ fn tls(name: &str, folder: &TempDir) -> Settings {
     files.to_vec()
 }
 
-/// The settings with one variable changed, or without it.
+/// The settings with one variable changed, or removed if `value` is `None`.
 fn with(settings: &Settings, variable: &str, value: Option<&str>) -> Settings {
     let others = settings.iter().filter(|(name, _)| name != variable);
     let changed = value.map(|value| (variable.to_owned(), value.to_owned()));
     others.cloned().chain(changed).collect()
 }
 
-/// Runs a binary to its end, in an environment of these settings alone.
+/// Runs a binary to its end with only these settings as its environment.
 async fn run(name: &str, settings: &Settings, words: &[&str]) -> Ended {
     let ends = Command::new(binary(name))
         .args(words)
@@ -200,7 +200,8 @@ async fn run(name: &str, settings: &Settings, words: &[&str]) -> Ended {
     ended
 }
 
-/// The same, without settings: `config` for what has it, so that it ends also where it is wrong.
+/// The words to run a binary with: `config` if it has that, so that the process ends even if it
+/// fails to refuse its settings.
 fn words(name: &str) -> &'static [&'static str] {
     match SERVICES.contains(&name) {
         true => &["config"],
@@ -250,7 +251,7 @@ async fn secrets_and_passwords_are_masked() {
         let line = line.replace(".com/ ", ".com ");
         assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
     }
-    // Passwords that were not encoded, so that nobody can say where they end.
+    // Passwords that were not percent-encoded, so that nobody can tell where they end.
     for password in ["a@{}", "{}/b", "a?{}", "1/{}", "a#{}", "{}@b/c@d", "{}"] {
         let password = password.replace("{}", CANARY);
         for url in [
@@ -263,7 +264,7 @@ async fn secrets_and_passwords_are_masked() {
             run("charges-svc", &settings, &["config"]).await;
         }
     }
-    // Up to its first sign that is none of a port's, such a one looks like a port.
+    // Up to the first character that is not a digit, such a password looks like a port.
     for password in ["90210#x", "90210?x", "90210/x"] {
         let url = format!("postgres://pay:{password}@db.internal/charges");
         let settings = with(&settings, "DATABASE_URL", Some(&url));
@@ -296,7 +297,7 @@ async fn everything_that_is_wrong_is_told_at_once_and_nothing_is_begun() {
     for (variable, value) in wrong {
         settings = with(&settings, variable, Some(value));
     }
-    // Also where it would serve or migrate.
+    // Also when it would serve or migrate.
     for words in [&[][..], &["migrate"], &["config"], &["healthcheck"]] {
         let ended = run("charges-svc", &settings, words).await;
         let lines = ended.refusals();
@@ -333,7 +334,7 @@ async fn every_required_setting_that_is_missing_is_named() {
     }
 }
 
-/// Every setting that a binary has, by its own definition, given nonsense.
+/// Gives nonsense to every setting in a binary's own definition.
 #[tokio::test]
 async fn nonsense_is_refused_for_every_setting() {
     const NONSENSE: &str = "no such: thing=[";
@@ -345,7 +346,7 @@ async fn nonsense_is_refused_for_every_setting() {
         for arg in settable(&definition) {
             let variable = variable(arg);
             let is_free = name == "railsim" && FREE.contains(&&*variable);
-            // The stack's folder and ready file may have any name; its switches have no value.
+            // The stack's folder and ready file may have any name, and its switches have no value.
             let is_free = is_free || matches!(&*variable, "--data" | "--ready-file");
             if is_free || (arg.get_env().is_none() && !arg.get_action().takes_values()) {
                 continue;
@@ -381,11 +382,11 @@ async fn nonsense_is_refused_for_every_setting() {
     assert!(tried > 120, "{tried}");
 }
 
-/// Nothing at all is no value either, where a variable is there but empty.
+/// A variable that is set but empty is refused, except where empty means off.
 #[tokio::test]
 async fn an_empty_variable_is_no_setting() {
     let folder = TempDir::new().unwrap();
-    // Off, as OpenTelemetry has it.
+    // Empty means off, as OpenTelemetry defines it.
     let may_be_empty = [
         "NO_REFLECTION",
         "OTEL_SDK_DISABLED",
@@ -462,7 +463,7 @@ async fn settings_that_belong_together_are_checked_together() {
             "{lines:?}"
         );
     }
-    // The owner of another database, or of a file.
+    // The owner of a different database, or of a file.
     for (url, owner_url) in [
         (
             "postgres://pay:pw@db/charges",
@@ -479,7 +480,7 @@ async fn settings_that_belong_together_are_checked_together() {
         let start = "charges-svc: MIGRATE_DATABASE_URL (--";
         assert!(lines.len() == 1 && lines[0].starts_with(start), "{lines:?}");
     }
-    // Each would only be noticed by a payer.
+    // Otherwise only a payer would notice these.
     for (variable, value) in [
         ("CHECKOUT_RATES", "USD=12.50,EUR=13.60,USD=13"),
         ("CHECKOUT_URL", "https://pay.example.com/checkout"),
@@ -505,8 +506,8 @@ async fn settings_that_belong_together_are_checked_together() {
     assert!(line.starts_with("sessions-svc: WEBHOOKS_URL (--"), "{line}");
 }
 
-/// An address of another machine is a wrong setting; one that is taken, or a database that does not
-/// answer, may pass.
+/// Another machine's address is a wrong setting. An address in use or a database that does not
+/// answer may be temporary.
 #[tokio::test]
 async fn what_fails_at_the_start_is_told_on_one_line() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,5 +1,5 @@
-//! Networks that are slow, contradict themselves or leave things out, led by hand; and what must
-//! not stay undone when services disagree.
+//! Networks that are slow, contradict themselves or leave things out, controlled by the test; and
+//! what must still get done when services disagree.
 
 use std::{
     sync::{
@@ -42,14 +42,14 @@ use crate::{
 const SECRET_KEY: &str = "sk_test_led";
 const CALLBACK_TOKEN: &str = "led-callback-token";
 
-/// An AT number: nobody looks at its digits here.
+/// An AT number, whose digits do not matter here.
 const NUMBER: &str = "0270000001";
 
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A Paystack that does what the test says.
+/// A Paystack that the test controls.
 struct Led {
     url: String,
     hand: Arc<Hand>,
@@ -57,7 +57,7 @@ struct Led {
 }
 
 struct Hand {
-    /// Answers wait while these are true.
+    /// While true, the respective answers wait.
     charge_is_held: watch::Sender<bool>,
     verify_is_held: watch::Sender<bool>,
     charge: Mutex<(StatusCode, Value)>,
@@ -94,7 +94,7 @@ impl Led {
         }
     }
 
-    /// A stack whose Paystack this is, with more flags: (service, flag).
+    /// A stack that uses this Paystack, with more flags: (service, flag).
     async fn open_shop(&self, more: &[(&'static str, &str)]) -> Shop {
         let flags = [
             format!("--paystack-base-url={}", self.url),
@@ -114,7 +114,7 @@ impl Led {
         *self.hand.verify.lock().unwrap() = (StatusCode::from_u16(code).unwrap(), body);
     }
 
-    /// The rail's reference for the charge, once it was asked for.
+    /// The rail's reference for the charge, once the rail was called.
     async fn reference(&self) -> String {
         let mut found = None;
         until("the rail is called", async || {
@@ -132,7 +132,7 @@ impl Led {
         .await;
     }
 
-    /// Calls back as Paystack does.
+    /// Delivers a success callback as Paystack does.
     async fn call_back(&self, shop: &Shop, reference: &str) {
         let body = json!({ "event": "charge.success", "data": { "reference": reference } });
         let body = body.to_string().into_bytes();
@@ -175,7 +175,7 @@ async fn verify(State(hand): State<Arc<Hand>>, Path(_): Path<String>) -> (Status
     (code, Json(body))
 }
 
-/// The payer has the prompt.
+/// The answer that the payer has the prompt.
 fn prompted() -> Value {
     json!({ "status": true, "data": { "status": "pay_offline" } })
 }
@@ -211,7 +211,7 @@ async fn close(shop: &Shop, case: &Case, action: Action) {
     shop.operations().close_case(request).await.unwrap();
 }
 
-/// What was posted for a charge: kinds and accounts, merchants without their ids, and amounts.
+/// A charge's postings: kinds, accounts (merchants' without ids) and amounts.
 async fn posted(shop: &Shop, reference: &str) -> Vec<String> {
     let reference = reference.to_owned();
     let request = ShowChargeRequest { reference };
@@ -334,10 +334,10 @@ async fn a_case_that_was_closed_without_money_opens_again_when_its_money_is_told
     shop.close().await;
 }
 
-/// "Reference unknown" ends a charge only where the network said so after the payer's time.
+/// "Reference unknown" ends a charge only if the query was sent after the payer's time was up.
 #[tokio::test]
 async fn an_answer_that_comes_late_to_an_early_question_ends_nothing() {
-    // The window, its margin, and what the reply took.
+    // The window, its margin, and the time of the reply.
     const OVER_AFTER: Duration = Duration::from_secs(6);
     let led = Led::start().await;
     let flags = [
@@ -346,7 +346,7 @@ async fn an_answer_that_comes_late_to_an_early_question_ends_nothing() {
         ("charges-svc", "--paystack-query-timeout=8s"),
     ];
     let shop = led.open_shop(&flags).await;
-    // Nobody knows what became of the request.
+    // The outcome of the request is unknown.
     led.answer_charges(500, json!({}));
     led.hand.verify_is_held.send_replace(true);
     let unknown = json!({ "status": false, "code": "transaction_not_found" });
@@ -405,7 +405,7 @@ fn hosted(merchant_id: &str, session_id: &str, rate: Option<&str>) -> CreateChar
     }
 }
 
-/// However a rate is written, the event and the session can carry it.
+/// However a rate is written, the event contains it as a plain number.
 #[tokio::test]
 async fn a_rate_that_is_written_oddly_is_told_as_a_plain_number() {
     let shop = Shop::open().await;
@@ -421,7 +421,8 @@ async fn a_rate_that_is_written_oddly_is_told_as_a_plain_number() {
     shop.close().await;
 }
 
-/// The claim was refused, so there is nothing to withdraw, and it must not be tried for ever.
+/// The claim was refused, so there is nothing to withdraw, and the withdrawal must not be retried
+/// for ever.
 #[tokio::test]
 async fn a_claim_on_anothers_session_is_withdrawn_and_that_is_the_end_of_it() {
     let shop = Shop::open().await;
@@ -434,11 +435,11 @@ async fn a_claim_on_anothers_session_is_withdrawn_and_that_is_the_end_of_it() {
         Some("SESSION_NOT_PAYABLE")
     );
     assert_eq!(shop.read_session(&session_id).await["status"], "PENDING");
-    // The outbox empties.
+    // `close` waits until the outbox is empty.
     shop.close().await;
 }
 
-/// An operator resolves and closes while the network says something else at the same time.
+/// An operator resolves and closes while the network says something else.
 #[tokio::test]
 async fn an_operator_and_the_network_decide_at_once_and_the_books_hold() {
     let led = Led::start().await;
@@ -485,7 +486,7 @@ async fn an_operator_and_the_network_decide_at_once_and_the_books_hold() {
     shop.close().await;
 }
 
-/// The question was asked before the code was submitted: its answer says nothing about after.
+/// A query sent before the code was submitted says nothing about the state after it.
 #[tokio::test]
 async fn an_answer_about_before_the_code_changes_nothing_after_it() {
     let led = Led::start().await;
@@ -521,8 +522,8 @@ async fn an_answer_about_before_the_code_changes_nothing_after_it() {
     shop.close().await;
 }
 
-/// A webhook implies that the session shows it: nothing is published that sessions-svc has not
-/// acknowledged.
+/// A webhook implies that the session already shows the outcome: nothing is published before
+/// sessions-svc acknowledges it.
 #[tokio::test]
 async fn while_sessions_are_away_nothing_is_published_and_then_all_of_it_once() {
     let mut processes = Processes::start(&[]).await;
@@ -563,7 +564,7 @@ async fn while_sessions_are_away_nothing_is_published_and_then_all_of_it_once() 
     charges.close().await;
 }
 
-/// Approves the one prompt that waits.
+/// Approves the only waiting prompt.
 async fn approve(handset: &str) {
     let client = http::client(WAIT_MAX).unwrap();
     let prompts = client.get(format!("{handset}/prompts"));

@@ -21,15 +21,15 @@ use crate::{
     shop::{book, check_ledger},
 };
 
-/// Longest wait for a charge to end after a crash: 18 s in which the network can have taken it, its
-/// 20 s with their margin, and what a loaded machine adds.
+/// Longest wait for a charge to end after a crash: 18 s in which the network may have accepted it,
+/// its 20 s with their margin, and allowance for a loaded machine.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(25);
 
 const CHARGE: &str = "/api/v1/payments/charge";
 
-/// Processes, a merchant, and its receiver.
+/// The processes, a merchant, and its receiver.
 struct World {
     processes: Processes,
     charges: Db,
@@ -83,8 +83,7 @@ impl World {
         );
     }
 
-    /// Waits until every charge has ended, then checks everything against everything. Returns how
-    /// many settled.
+    /// Waits until every charge has ended, then cross-checks everything. Returns how many settled.
     async fn settle_accounts(&self, acknowledged: &BTreeSet<String>) -> usize {
         let ended = async {
             loop {
@@ -138,7 +137,7 @@ impl World {
         settled.len()
     }
 
-    /// Each charge that ended has one event, and each event a charge.
+    /// Checks that each ended charge has one event, and each event a charge.
     async fn check_events(&self, rows: &[Row]) {
         let wanted: BTreeMap<_, _> = rows
             .iter()
@@ -180,7 +179,7 @@ struct Row {
     state: String,
 }
 
-/// By transaction: its events' ids, each with its status.
+/// For each transaction: its events' ids, each with its status.
 fn events(receiver: &Receiver) -> BTreeMap<String, BTreeMap<String, String>> {
     let mut events = BTreeMap::<String, BTreeMap<String, String>>::new();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -240,7 +239,7 @@ async fn killed_before_the_rail_is_called_the_charge_fails_and_nobody_is_debited
     assert_eq!(settled_after_a_kill_before_the_rail("0270000001").await, 0);
 }
 
-/// MTN takes a reference once, so it can be asked once more.
+/// MTN accepts a reference only once, so the request can safely be repeated.
 #[tokio::test]
 async fn killed_before_mtn_is_called_the_sale_is_made_all_the_same() {
     assert_eq!(settled_after_a_kill_before_the_rail("0240000001").await, 1);
@@ -269,7 +268,7 @@ async fn settled_after_a_kill_before_the_rail(number: &'static str) -> usize {
 #[tokio::test]
 async fn killed_while_the_rail_is_called_the_rail_decides() {
     let mut world = World::start().await;
-    // A first payment, so that the rail's token is there and the next call is the payment itself.
+    // A first payment fetches the rail's token, so that the next call is the payment itself.
     let first = world
         .charge_until_acknowledged("0240000001", "order-1")
         .await;
@@ -392,7 +391,7 @@ async fn killed_at_random_under_load_nothing_is_lost_or_doubled() {
             let mut references = BTreeSet::new();
             while !stop.load(Ordering::SeqCst) {
                 let number = asked.fetch_add(1, Ordering::SeqCst);
-                // MTN, AT, a decline, a wallet that is not there, a lost answer, no callback.
+                // MTN, AT, a decline, a missing wallet, a lost answer, no callback.
                 let phone = [
                     "0240000001",
                     "0270000001",
@@ -436,7 +435,7 @@ fn kills() -> usize {
     std::env::var("KILLS").map_or(2, |kills| kills.parse().expect("KILLS is a number"))
 }
 
-/// Approves the one prompt that waits.
+/// Approves the only waiting prompt.
 async fn approve(world: &World) {
     let client = chassis::http::client(WAIT_MAX).unwrap();
     let handset = &world.processes.railsim.url;

@@ -1,6 +1,6 @@
-//! What operators ask of every process: whether it lives, whether it can serve, what it counts;
-//! and that it stops when it is told to, whoever is connected. Also what only one process alone
-//! can show of TLS.
+//! What operators ask of every process: whether it is alive, whether it can serve, its metrics;
+//! and that it stops when told to, whoever is connected. Also the TLS tests that need separate
+//! processes.
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 const CHARGE: &str = "/api/v1/payments/charge";
 
-/// One address of a process's admin port.
+/// Status and body of a path of a process's admin address.
 async fn ask(process: &Process, path: &str) -> (u16, String) {
     let url = format!("{}{path}", process.admin.as_ref().unwrap());
     let answer = http::client(WAIT_MAX)
@@ -110,7 +110,7 @@ async fn every_process_says_how_it_is_and_what_it_did() {
         check_reflection(process).await;
     }
 
-    // Rates are not needed; who comes in is.
+    // The gateway can do without ratelimit-svc, but not without merchants-svc.
     processes.ratelimit.kill().await;
     assert_eq!(readiness(&processes.gateway).await.0, 200);
     processes.merchants.kill().await;
@@ -124,7 +124,7 @@ async fn every_process_says_how_it_is_and_what_it_did() {
     until_ready(&processes.gateway, 200).await;
 }
 
-/// What a process counts when it has taken a payment.
+/// The metrics of a process that has handled a payment.
 fn counted(name: &str) -> &'static [&'static str] {
     match name {
         "merchants-svc" => &[
@@ -159,7 +159,7 @@ fn counted(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// A service describes itself, except where that is switched off.
+/// Checks that a service describes itself, unless that is switched off.
 async fn check_reflection(process: &Process) {
     let request = ServerReflectionRequest {
         host: String::new(),
@@ -187,7 +187,7 @@ async fn check_reflection(process: &Process) {
     assert!(is_listed, "{listed:?}");
 }
 
-/// Waits until a process answers so to `/readyz`.
+/// Waits until a process answers `/readyz` with this status.
 async fn until_ready(process: &Process, wanted: u16) {
     let looking = async {
         while readiness(process).await.0 != wanted {
@@ -198,7 +198,7 @@ async fn until_ready(process: &Process, wanted: u16) {
     assert!(found.is_ok(), "{} does not answer {wanted}", process.name);
 }
 
-/// Connections that would be there for ever: a silent one, and one that has said half of a head.
+/// Connections that would stay open for ever: a silent one, and one that has sent half a head.
 async fn connect_in_vain(url: &str, half: &[u8]) -> [TcpStream; 2] {
     let address = url.strip_prefix("http://").unwrap();
     let silent = TcpStream::connect(address).await.unwrap();
@@ -210,7 +210,7 @@ async fn connect_in_vain(url: &str, half: &[u8]) -> [TcpStream; 2] {
 #[tokio::test]
 async fn a_process_that_is_told_to_stop_finishes_what_runs_and_ends_whoever_is_connected() {
     let mut processes = Processes::start(&[]).await;
-    // A first payment, so that the rail's token is there.
+    // A first payment fetches the rail's token.
     let api = Arc::new(pay(&processes).await);
     let mut held = Vec::new();
     for process in &processes.all()[1..] {
@@ -253,7 +253,7 @@ async fn a_process_that_is_told_to_stop_finishes_what_runs_and_ends_whoever_is_c
     drop(held);
 }
 
-/// Waits until the second charge is written and its session is too: the rail is called next.
+/// Waits until the second charge and its session are stored, after which the rail is called.
 async fn until_called(processes: &Processes) {
     let db = processes.sessions_db.connect().await;
     let looking = async {
@@ -273,7 +273,8 @@ async fn until_called(processes: &Processes) {
     db.close().await;
 }
 
-/// An authority, and what it gives to a process of that name.
+/// Makes an authority and writes its files to `folder`. Returns the settings of a process with
+/// each name.
 pub fn certificates(folder: &Path, names: &[&str]) -> Vec<Tls> {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new([]).unwrap();
@@ -333,7 +334,7 @@ async fn a_payment_passes_between_processes_that_show_each_other_certificates() 
     let listed = api.get("/api/v1/payments/not-there/status").await.unwrap();
     listed.expect(404).unwrap();
 
-    // Who shows none is not heard, and neither is one whom nobody vouches for.
+    // Callers without a certificate, or with one from another authority, are refused.
     let charges = &mut processes.charges;
     let elsewhere = TempDir::new().unwrap();
     let [stranger] = &self::certificates(elsewhere.path(), &["gateway"])[..] else {
@@ -347,7 +348,7 @@ async fn a_payment_passes_between_processes_that_show_each_other_certificates() 
     assert!(!charges.channel().is_serving().await);
 }
 
-/// A way to a server that can be cut.
+/// A connection path to a server that can be cut.
 struct Line {
     address: SocketAddr,
     server: String,
@@ -407,7 +408,7 @@ impl Line {
     }
 }
 
-/// On PostgreSQL only: a file is not away.
+/// On PostgreSQL only, since a file cannot be unreachable.
 #[tokio::test]
 async fn a_service_whose_database_is_away_lives_but_is_not_ready() {
     let mut processes = Processes::plan().await;

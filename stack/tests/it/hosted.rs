@@ -1,5 +1,5 @@
-//! Charges at the hosted checkout, as its page will make them: the claim of the session, its
-//! release, and sessions in another currency than the one that is debited.
+//! Charges as the hosted checkout's page makes them: the claim of the session, its release, and
+//! sessions in a currency other than the debited one.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::shop::Shop;
 /// GHS for one USD.
 const RATE: &str = "12.345";
 
-/// A session of 10.00 in this currency; its id.
+/// Creates a session of 10.00 in this currency. Returns its id.
 async fn session(shop: &Shop, currency: &str) -> String {
     let body = json!({ "amount": 10, "currency": currency });
     let created = shop
@@ -164,7 +164,7 @@ async fn an_expired_session_is_not_payable_and_a_charge_in_flight_does_not_expir
     let shop = Shop::open().await;
     let expired = session(&shop, "GHS").await;
     let waiting = session(&shop, "GHS").await;
-    // Approved by nobody until a person does.
+    // Waits until a person approves it.
     let request_waiting = request(&shop, &waiting, "GHS", "+233241234100");
     let reference = reference(pay(&shop, request_waiting).await.unwrap());
     shop.advance(Duration::from_secs(25 * 60 * 60)).await;

@@ -1,4 +1,4 @@
-//! One request, repeated with its key by anyone for any reason, is carried out once.
+//! A request that is repeated with its key is carried out once, whoever repeats it and why.
 
 use futures::future::join_all;
 use serde_json::json;

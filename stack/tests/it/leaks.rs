@@ -1,8 +1,8 @@
-//! Keys, codes, secrets and whole phone numbers reach no log, no error body and no metric,
-//! whatever goes wrong and however much is logged.
+//! Keys, codes, secrets and full phone numbers reach no log, no error body and no metric, whatever
+//! goes wrong and however much is logged.
 //!
-//! Each test plants words that occur nowhere else, lets everything happen that payments can meet,
-//! and then looks for the words.
+//! Each test plants words that occur nowhere else, runs through everything that can happen to
+//! payments, and then searches for the words.
 
 mod story;
 
@@ -20,7 +20,7 @@ use tokio::process::Command;
 use self::story::{Doors, LOOK_AGAIN, Story, WAIT_MAX};
 use crate::processes::{Processes, WEBHOOK_SECRET_KEY, binary};
 
-/// Asks for everything that there is, libraries by name included.
+/// The most verbose filter, with libraries by name.
 const EVERYTHING: &str = "trace,h2=trace,h2::codec=trace,hyper=trace,hyper::proto::h1=trace,\
      hyper_util=trace,hyper_util::client=trace,reqwest=trace,reqwest::connect=trace,sqlx=trace,\
      sqlx::query=trace,axum=trace,axum::rejection=trace,tonic=trace,tower=trace,rustls=trace,\

@@ -1,4 +1,4 @@
-//! Rate limits as a merchant meets them (spec §8).
+//! Rate limits as a merchant sees them (spec §8).
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::shop::Shop;
 
-/// Waits, where a window is about to end, for the next one: a count that spans two proves nothing.
+/// If a window is about to end, waits for the next one: a count that spans two proves nothing.
 async fn in_one_window(shop: &Shop) {
     loop {
-        // Another bucket than the one under test.
+        // A different bucket from the one under test.
         let path = "/api/v1/payments/charge/TX-0000000000-000000";
         let answer = shop.api.get(path).await.unwrap();
         let limit = answer.header("ratelimit").unwrap();
@@ -29,12 +29,12 @@ async fn of_a_thousand_parallel_requests_in_one_window_exactly_sixty_pass() {
     let body = json!({ "amount": 1, "currency": "GHS" });
     let session = "/api/v1/payments/5f0c7a3e-6f0b-4b52-9a53-0d7c9a1f2b3c/status";
     let calls = (0..1_000).map(async |n| match n % 25 {
-        // Every way into the bucket.
+        // Every path that counts towards the bucket.
         0 => shop.api.post("/api/v1/payments/initiate", &body).await,
         1 => shop.api.post("/api/payments/initiate", &body).await,
         _ => shop.api.get(session).await,
     });
-    // As many at a time as one client may have running.
+    // As many at a time as a client may have running.
     let answers: Vec<_> = stream::iter(calls).buffer_unordered(500).collect().await;
     let mut passed = 0;
     for answer in answers {

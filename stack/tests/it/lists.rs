@@ -1,5 +1,5 @@
-//! Closed lists where no compiler looks: what migrations let a column hold, and what the guides
-//! tell people. A value that is new in a contract is missed here.
+//! Closed lists that no compiler checks: the values that migrations allow in a column, and those
+//! that the guides explain. A new value of a contract that either lacks fails here.
 
 use std::{fs, path::PathBuf};
 
@@ -72,7 +72,7 @@ fn guides_tell_of_each_value_of_their_list() {
         ),
     ] {
         let text = fs::read_to_string(in_repository(guide)).unwrap();
-        // The first cells of tables.
+        // The first cell of each table row.
         let rows = text
             .lines()
             .filter_map(|line| line.strip_prefix('|')?.split('|').next());

@@ -1,5 +1,5 @@
-//! `cargo run` as people and programs use it: the demonstration, the ready file, what is kept
-//! over a crash, and `payctl`.
+//! `cargo run` as people and programs use it: the demonstration, the ready file, what survives a
+//! crash, and `payctl`.
 
 use std::{
     os::unix::fs::PermissionsExt as _,
@@ -19,7 +19,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The `stack` binary on a data folder.
+/// The `stack` binary with a data folder.
 struct Local {
     data: PathBuf,
     ready_file: PathBuf,
@@ -54,7 +54,7 @@ impl Local {
             .unwrap();
         let written = async {
             loop {
-                // Written by a rename, so whoever sees it sees all of it.
+                // Written by a rename, so it is always complete.
                 match std::fs::read(&ready_file) {
                     Ok(content) => return serde_json::from_slice(&content).unwrap(),
                     Err(_) => tokio::time::sleep(LOOK_AGAIN).await,
@@ -72,7 +72,7 @@ impl Local {
         }
     }
 
-    /// `kill -9`, and a start on the same data. The old ready file is gone once it runs.
+    /// `kill -9`, then a start on the same data. Removes the old ready file in between.
     async fn crash_and_start(mut self, folder: &Path) -> Self {
         self.child.kill().await.unwrap();
         std::fs::remove_file(&self.ready_file).unwrap();
@@ -159,7 +159,7 @@ async fn what_was_taken_is_there_after_a_crash_of_everything() {
     );
 }
 
-/// Runs `payctl` with these words and reads the JSON that it prints.
+/// Runs `payctl` with these words and parses the JSON that it prints.
 async fn payctl(ready: &stack::ready::Ready, words: &str) -> Result<Value, String> {
     let output = Command::new(binary("payctl"))
         .args(words.split(' '))
@@ -201,7 +201,7 @@ async fn payctl_takes_a_merchant_from_its_creation_to_its_first_delivery() {
     assert_eq!(endpoint["events"], json!(["payment.success"]));
     let taken = async {
         loop {
-            // The change of the merchant holds within a second.
+            // The change to the merchant takes effect within a second.
             let answer = charge().await;
             if answer.code == 202 {
                 return answer;

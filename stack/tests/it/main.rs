@@ -1,6 +1,6 @@
-//! The whole service through its public doors: JSON over HTTP, webhooks as a receiver sees them,
-//! the simulated networks' own book. On embedded stores, or on the servers that
-//! `TEST_DATABASE_URL` and `TEST_REDIS_URL` name.
+//! The whole service through its public interfaces: JSON over HTTP, webhooks as a receiver sees
+//! them, the simulated networks' own book. Runs on embedded stores, or on the servers in
+//! `TEST_DATABASE_URL` and `TEST_REDIS_URL`.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod abuse;

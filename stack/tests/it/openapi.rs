@@ -1,5 +1,5 @@
-//! The API's document held against the running set: its examples work, and answers, headers and
-//! deliveries are as it says.
+//! The API's document compared with the running stack: its examples work, and answers, headers and
+//! deliveries are as documented.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,7 +14,7 @@ const ALIAS: &str = "/api/payments/initiate";
 const CHARGE: &str = "/api/v1/payments/charge";
 const SUBMIT_OTP: &str = "/api/v1/payments/charge/submit-otp";
 
-/// With what its references name in their place.
+/// The document, with every `$ref` replaced by its target.
 struct Document(Value);
 
 fn followed(document: &Value, part: &Value) -> Value {
@@ -40,7 +40,7 @@ impl Document {
         Self(followed(&answer.body, &answer.body))
     }
 
-    /// What is wrong with a value, by a schema of the document.
+    /// What is wrong with a value according to a schema of the document.
     fn faults(schema: &Value, value: &Value) -> Vec<String> {
         let options = jsonschema::draft202012::options().should_validate_formats(true);
         let validator = options.build(schema).unwrap();
@@ -181,7 +181,7 @@ async fn examples_and_refusals_are_as_their_schemas_say() {
         assert_eq!(answer.code, code, "{}", answer.body);
         Document::check_answer(charge, &answer);
     }
-    // A schema that lets everything through would let this through, too.
+    // A schema that accepts anything would accept this too.
     let schema = &charge["responses"]["409"]["content"]["application/json"]["schema"];
     let foreign = json!({ "error": "no", "code": "NOT_FOUND", "request_id": "1" });
     assert_eq!(Document::faults(schema, &foreign).len(), 1);
@@ -204,7 +204,7 @@ async fn deliveries_are_as_documented() {
         document.check_delivery(event, &delivery);
     }
 
-    // Of a session that nobody paid, in another currency.
+    // A session that nobody paid, in another currency.
     let body = json!({ "amount": 12.5 });
     let session = shop.api.post(INITIATE, &body).await.unwrap();
     shop.advance(Duration::from_secs(25 * 60 * 60)).await;
@@ -220,7 +220,7 @@ async fn deliveries_are_as_documented() {
     );
     document.check_delivery("payment.failed", &expired);
 
-    // An endpoint of their own: the shop's knows payments only.
+    // A separate endpoint, because the shop's receiver only knows payments.
     let payouts = Receiver::start().await.unwrap();
     shop.set_endpoint(&payouts.url).await;
     for (number, event, event_type) in [
@@ -261,7 +261,7 @@ fn payout(shop: &Shop, number: u8, event_type: EventType) -> PublishRequest {
     }
 }
 
-/// The first delivery whose data say so.
+/// The first delivery whose data have this value.
 async fn wait_for(receiver: &Receiver, name: &str, value: &str) -> Received {
     let waiting = async {
         loop {

@@ -1,5 +1,5 @@
-//! The service as operators run it: every service a process of its own, which a test may kill,
-//! freeze and start again. The simulated networks are a process that nobody kills.
+//! The service as operators run it: every service is a separate process, which a test may kill,
+//! freeze and restart. No test kills the simulated networks' process.
 
 use std::{
     collections::BTreeSet,
@@ -24,12 +24,12 @@ use uuid::Uuid;
 
 use crate::shop::redis_url;
 
-/// Longest wait for a process to answer after its start.
+/// Longest wait for a started process to answer.
 const START_MAX: Duration = Duration::from_secs(60);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// What a developer may have set for other purposes.
+/// Variables that a developer may have set for other purposes.
 const NOT_INHERITED: [&str; 4] = [
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
@@ -37,26 +37,26 @@ const NOT_INHERITED: [&str; 4] = [
     "RUST_LOG",
 ];
 
-/// Encrypts signing secrets.
+/// The key that encrypts signing secrets.
 pub const WEBHOOK_SECRET_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
-/// One process: what it is started with, and what runs now.
+/// One process: its settings, and the child while it runs.
 pub struct Process {
     pub name: &'static str,
     /// Where it answers.
     pub url: String,
-    /// Its admin address; the networks have none.
+    /// Its admin address. The networks have none.
     pub admin: Option<String>,
     pub flags: Vec<String>,
     pub env: Vec<(&'static str, String)>,
     /// Where its log goes.
     pub log: PathBuf,
-    /// With which it is called.
+    /// The certificates to call it with.
     pub tls: Tls,
     child: Option<Child>,
 }
 
-/// A verified merchant.
+/// A verified merchant's credentials.
 pub struct Merchant {
     pub merchant_id: String,
     pub api_key: String,
@@ -133,12 +133,12 @@ impl Process {
         self.channel().is_serving().await
     }
 
-    /// Asks it to stop, as an orchestrator does.
+    /// Asks it to stop, as an orchestrator does (SIGTERM).
     pub async fn terminate(&self) {
         self.signal("-TERM").await;
     }
 
-    /// How it ended.
+    /// Waits for its end and returns its exit status.
     pub async fn ended(&mut self) -> ExitStatus {
         let ended = self.child.as_mut().unwrap().wait();
         let ended = tokio::time::timeout(START_MAX, ended).await;
@@ -155,7 +155,7 @@ impl Process {
         self.start().await;
     }
 
-    /// Stops it in its tracks; connections stay open and nothing answers.
+    /// Suspends it: connections stay open and nothing answers.
     pub async fn freeze(&self) {
         self.signal("-STOP").await;
     }
@@ -180,7 +180,7 @@ impl Process {
 }
 
 impl Processes {
-    /// Starts everything, with more flags for processes: (process, flag).
+    /// Starts everything with more flags: (process, flag).
     pub async fn start(more: &[(&'static str, &str)]) -> Self {
         let mut processes = Self::plan().await;
         for process in processes.all() {
@@ -199,7 +199,7 @@ impl Processes {
         }
     }
 
-    /// A verified merchant with a key and a webhook endpoint.
+    /// Adds a verified merchant with a key and a webhook endpoint.
     pub async fn merchant(&self, webhook_url: &str) -> Merchant {
         let mut merchants = MerchantsClient::new(self.merchants.channel());
         let new = CreateMerchantRequest {
@@ -242,7 +242,7 @@ impl Processes {
         ]
     }
 
-    /// Everything, not started yet, so that a test can change how it will be.
+    /// Prepares everything without starting it, so that a test can change the settings.
     pub async fn plan() -> Self {
         let data = TempDir::new().unwrap();
         let ports = Ports::free();
@@ -306,8 +306,8 @@ impl Processes {
     }
 }
 
-/// Ports on which nothing listens now, and which no connection takes for its other end: they lie
-/// below those that systems hand out.
+/// Ports on which nothing listens now, and which no connection uses as its own end: they are below
+/// the system's ephemeral ports.
 struct Ports {
     railsim: u16,
     merchants: u16,
@@ -345,7 +345,7 @@ impl Ports {
     }
 }
 
-/// Never the same twice in one run of tests.
+/// Returns a free port, never the same twice in a test run.
 fn free_port() -> u16 {
     static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let mut taken = TAKEN.lock().unwrap();
@@ -433,7 +433,7 @@ fn url(port: u16) -> String {
     format!("http://127.0.0.1:{port}")
 }
 
-/// Beside the stack's own binary, which cargo builds for this test.
+/// The path of a binary beside the stack's own, which cargo builds for this test.
 pub fn binary(name: &str) -> PathBuf {
     let stack = PathBuf::from(env!("CARGO_BIN_EXE_stack"));
     let binary = stack.with_file_name(name);

@@ -1,4 +1,4 @@
-//! A merchant with a running stack of its own, and the checks that every test ends with.
+//! A merchant with its own running stack, and the checks that end every test.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,7 +37,7 @@ pub const NO_LIMITS: &[(&str, &str)] = &[
     ("ratelimit-svc", "--limit-charge-status=1000000"),
 ];
 
-/// Between two looks at something that is not told.
+/// Interval of polling for what has no notification.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A stack, its demo merchant, and that merchant's webhook receiver.
@@ -55,7 +55,7 @@ impl Shop {
         Self::open_with(&[]).await
     }
 
-    /// With more flags for services, or for `stack` itself: (service, flag).
+    /// Starts it with more flags for services or for `stack` itself: (service, flag).
     pub async fn open_with(flags: &[(&'static str, &str)]) -> Self {
         let free = "127.0.0.1:0";
         let ours = [
@@ -87,7 +87,7 @@ impl Shop {
             config.flags.push((service, flag));
             databases.push((service, database));
         }
-        // A machine that is busy with other tests is no outage.
+        // A machine that is busy with other tests must not look like an outage.
         config
             .flags
             .push(("ratelimit-svc", "--redis-timeout=10s".to_owned()));
@@ -116,7 +116,7 @@ impl Shop {
         }
     }
 
-    /// Points the merchant's webhooks to `url`; returns the signing secret.
+    /// Points the merchant's webhooks to `url`. Returns the signing secret.
     pub async fn set_endpoint(&self, url: &str) -> String {
         self.set_endpoint_of(&self.ready.demo.merchant_id, url)
             .await
@@ -132,7 +132,7 @@ impl Shop {
         endpoint.into_inner().signing_secret
     }
 
-    /// One more merchant, who may take payments; returns its id.
+    /// Adds a merchant who may take payments. Returns its id.
     pub async fn add_merchant(&self, name: &str) -> String {
         let new = CreateMerchantRequest {
             name: name.to_owned(),
@@ -154,7 +154,7 @@ impl Shop {
         created.into_inner()
     }
 
-    /// The database of a service, to count what is kept there.
+    /// Connects to a service's database, to count what is stored there.
     pub async fn database(&self, service: &str) -> db::Db {
         let mut databases = self.databases.iter();
         let (_, database) = databases.find(|(name, _)| *name == service).unwrap();
@@ -213,7 +213,7 @@ impl Shop {
         answer.body
     }
 
-    /// The event of the charge with this reference, its signature verified.
+    /// Waits for the event of the charge with this reference, and verifies its signature.
     pub async fn wait_for_event(&self, reference: &str) -> Value {
         let event = self
             .receiver
@@ -233,7 +233,7 @@ impl Shop {
         deliveries
     }
 
-    /// What the network knows of the payments of one phone number.
+    /// The network's book entries for a phone number.
     pub async fn book(&self, number: &str) -> Vec<Value> {
         let mut book = book(&self.ready.handset).await;
         let tail = &number[number.len() - 9..];
@@ -246,7 +246,7 @@ impl Shop {
         cases.unwrap().into_inner().cases
     }
 
-    /// Waits until there is a case of this charge.
+    /// Waits until this charge has a case.
     pub async fn wait_for_case(&self, reference: &str) -> Case {
         let looking = async {
             loop {
@@ -294,7 +294,7 @@ impl Shop {
         listed.into_inner().deliveries
     }
 
-    /// Moves time forward, as whoever drives the stack does.
+    /// Moves time forward through the stack's clock address.
     pub async fn advance(&self, by: Duration) {
         let client = chassis::http::client(Duration::from_secs(120)).unwrap();
         let body = json!({ "advance_seconds": by.as_secs() });
@@ -309,8 +309,8 @@ impl Shop {
         assert!(answer["now"].is_string());
     }
 
-    /// Ends the test: nothing is left undone, no wallet was debited twice, no event has a twin,
-    /// and the ledger is balanced.
+    /// Ends the test: the outboxes are empty, no wallet was debited twice, no transaction has two
+    /// events, and the ledger is balanced.
     pub async fn close(self) {
         let mut open = Vec::new();
         for (service, database) in &self.databases {
@@ -343,7 +343,7 @@ impl Shop {
     }
 }
 
-/// Every entry and every currency sums to zero, and balances are what was posted.
+/// Checks that the postings of every currency sum to zero.
 pub async fn check_ledger(db: &db::Db) {
     let mut conn = db.read().await.unwrap();
     let unbalanced: Vec<(String, i64)> = conn
@@ -367,7 +367,7 @@ fn connect(url: &str) -> grpc::Channel {
     grpc::connect(url, &Tls::default(), Duration::from_secs(15)).unwrap()
 }
 
-/// The display identifier that a reference begins with.
+/// The display identifier at the start of a reference.
 fn display(reference: &str) -> &str {
     reference.rsplit_once('-').unwrap().0
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::shop::{Shop, WAIT_MAX};
 
-/// Charges the number and checks the first answer.
+/// Charges the number and checks the first answer. Returns the reference.
 async fn begin(shop: &Shop, number: &str, provider: &str, code: u16, status: &str) -> String {
     let answer = shop.charge(number, provider).await;
     answer.expect(code).unwrap();
@@ -14,7 +14,8 @@ async fn begin(shop: &Shop, number: &str, provider: &str, code: u16, status: &st
     answer.text("reference").unwrap().to_owned()
 }
 
-/// The charge settles once, everywhere: charge, session, event, balance, the network's book.
+/// Checks that the charge settles once, everywhere: charge, session, event, balance, the network's
+/// book.
 async fn check_settles(shop: &Shop, reference: &str, number: &str) {
     let charge = shop.wait_for_end(reference).await;
     assert_eq!(charge["status"], "SETTLED", "{charge}");
@@ -36,7 +37,7 @@ async fn check_settles(shop: &Shop, reference: &str, number: &str) {
     assert_eq!(shop.events(reference).len(), 1);
 }
 
-/// The charge fails once, everywhere, and nothing was debited.
+/// Checks that the charge fails once, everywhere, and that nothing was debited.
 async fn check_fails(shop: &Shop, reference: &str, number: &str, reason: &str) {
     let charge = shop.wait_for_end(reference).await;
     assert_eq!(charge["status"], "FAILED", "{charge}");
@@ -148,7 +149,7 @@ async fn story_009_three_callbacks_settle_once() {
     let shop = Shop::open().await;
     let reference = begin(&shop, "0240000009", "MTN", 202, "INITIATED").await;
     check_settles(&shop, &reference, "0240000009").await;
-    // The other callbacks, and everything that they could have caused.
+    // Time for the other callbacks, and everything that they could cause.
     shop.advance(Duration::from_secs(3_600)).await;
     assert_eq!(shop.events(&reference).len(), 1);
     assert_eq!(shop.balance().await, 2_550);
@@ -260,7 +261,7 @@ async fn story_100_waits_for_a_person_who_declines() {
     shop.close().await;
 }
 
-/// Presses a button of the one prompt that is shown on a handset.
+/// Presses a button of the only prompt on the handsets.
 async fn press(shop: &Shop, button: &str) {
     let client = chassis::http::client(WAIT_MAX).unwrap();
     let handset = &shop.ready.handset;

@@ -1,6 +1,6 @@
-//! One payment is one trace, from the merchant's request to the attempt of its webhook, over every
-//! process and whatever waited in a database between; exported where the standard variables say,
-//! and not otherwise.
+//! A payment is one trace, from the merchant's request to the webhook attempt, across every
+//! process and everything that waited in a database in between. It is exported if and where the
+//! standard variables say.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +36,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Where operators' collectors listen is told by this.
+/// The variable with the address of an operator's collector.
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
 const PHONE: &str = "0249371001";
@@ -48,14 +48,14 @@ const CREATE: &str = "payments.charges.v1.Charges/CreateCharge";
 const RECORD: &str = "payments.sessions.v1.Sessions/RecordTransaction";
 const PUBLISH: &str = "payments.webhooks.v1.Webhooks/Publish";
 
-/// A span, and the service that it is of.
+/// A span and its service.
 #[derive(Clone, Debug)]
 struct Exported {
     service: String,
     span: Span,
 }
 
-/// Takes what processes export.
+/// Collects what processes export.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<Exported>>>);
 
@@ -80,12 +80,12 @@ impl TraceService for Collector {
 }
 
 impl Collector {
-    /// Listens on a free port; returns its URL.
+    /// Listens on a free port. Returns its URL too.
     async fn start() -> (Self, String) {
         Self::start_with(None).await
     }
 
-    /// The same, with a certificate for it.
+    /// Like `start`, but over TLS if there is a certificate.
     async fn start_with(tls: Option<&Tls>) -> (Self, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -109,8 +109,8 @@ impl Collector {
         self.0.lock().unwrap().clone()
     }
 
-    /// The trace that holds a span with this name, once all of these (service, span) are in it
-    /// and every span's parent has come too.
+    /// Waits for the trace that contains a span with this name, until all of these (service, span)
+    /// and every span's parent are in it.
     async fn wait_for_trace(&self, name: &str, wanted: &[(&str, &str)]) -> Trace {
         let looking = async {
             loop {
@@ -152,7 +152,7 @@ impl Trace {
         Some(Self(by_id.collect()))
     }
 
-    /// One root, and nobody whose parent is not there.
+    /// Whether there is one root, and every other span's parent is present.
     fn is_whole(&self) -> bool {
         let spans = self.0.values().map(|one| &one.span);
         let orphans = spans.filter(|span| !self.0.contains_key(&span.parent_span_id));
@@ -166,7 +166,7 @@ impl Trace {
         Some(&found.span)
     }
 
-    /// The span's name, and those of all that it is part of.
+    /// The names of the span and its ancestors.
     fn path(&self, span: &Span) -> Vec<&str> {
         let parent = |one: &&Exported| self.0.get(&one.span.parent_span_id);
         let first = self.0.get(&span.span_id);
@@ -188,7 +188,7 @@ impl Trace {
     }
 }
 
-/// An attribute as a person reads it.
+/// An attribute as text.
 fn text(attributes: &[KeyValue], key: &str) -> Option<String> {
     let found = attributes.iter().find(|one| one.key == key)?;
     let Some(AnyValue { value: Some(value) }) = &found.value else {
@@ -211,7 +211,7 @@ fn check(span: &Span, kind: SpanKind, attributes: &[(&str, &str)]) {
     }
 }
 
-/// Charges 25.50 GHS; returns once the charge has settled and its webhook has arrived.
+/// Charges 25.50 GHS. Returns once the charge has settled and its webhook has arrived.
 async fn pay(processes: &Processes) -> Merchant {
     let receiver = Receiver::start().await.unwrap();
     let url = format!("{}?token={RECEIVER_TOKEN}", receiver.url);
@@ -240,7 +240,7 @@ async fn a_payment_is_one_trace_from_the_request_to_the_webhook() {
         process
             .env
             .push(("OTEL_BSP_SCHEDULE_DELAY", "100".to_owned()));
-        // Fewer logs are no fewer traces.
+        // The log level must not affect traces.
         process.env.push(("RUST_LOG", "error".to_owned()));
     }
     processes.start_all().await;
@@ -267,7 +267,7 @@ async fn a_payment_is_one_trace_from_the_request_to_the_webhook() {
     check_nothing_secret(&collector.spans(), &merchant);
 }
 
-/// What each step says of itself, and what it is part of.
+/// Checks the attributes and the ancestors of each step.
 fn check_payment(trace: &Trace, merchant_id: &str) {
     let find = |service, name| trace.find(service, name).unwrap();
     let request = [
@@ -316,7 +316,7 @@ fn check_payment(trace: &Trace, merchant_id: &str) {
     assert_eq!(trace.path(attempt), path);
 }
 
-/// Statements are told without their values.
+/// Checks that SQL statements are exported without their values.
 fn check_statements(trace: &Trace) {
     for (service, statement) in [
         ("merchants-svc", "select"),
@@ -331,8 +331,8 @@ fn check_statements(trace: &Trace) {
     }
 }
 
-/// Keys, secrets, numbers and addresses stay out of traces; and what loops read while there is
-/// nothing to do is no trace.
+/// Checks that keys, secrets, phone numbers and addresses stay out of traces, and that the queries
+/// of idle loops start none.
 fn check_nothing_secret(spans: &[Exported], merchant: &Merchant) {
     let secrets = [
         merchant.api_key.strip_prefix("service_sk_").unwrap(),
@@ -359,7 +359,7 @@ async fn without_the_variables_nothing_is_exported_and_no_context_is_kept() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut processes = Processes::plan().await;
     let charges = &mut processes.charges;
-    // Switched off: the endpoint alone says nothing.
+    // Switched off, even though there is an endpoint.
     charges.env.push((ENDPOINT, url.clone()));
     charges.env.push(("OTEL_SDK_DISABLED", "true".to_owned()));
     charges
@@ -376,7 +376,7 @@ async fn without_the_variables_nothing_is_exported_and_no_context_is_kept() {
     let connected = listener.accept().map(|(_, client)| client);
     let error = connected.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
-    // A context exists wherever an exporter was started.
+    // There would be a context if an exporter had been started.
     let (charges, webhooks) = (&processes.charges_db, &processes.webhooks_db);
     let kept = [
         traceparents(&charges.connect().await, "select traceparent from charges").await,

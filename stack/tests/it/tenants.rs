@@ -1,4 +1,4 @@
-//! Merchants do not meet: whatever belongs to one does not exist for another (spec §1.4, §4.2).
+//! Merchants are isolated: what belongs to one does not exist for another (spec §1.4, §4.2).
 
 use proto::charges::GetChargeRequest;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::{
     wire::{CHARGE, INITIATE, Reply, SUBMIT_OTP, Wire},
 };
 
-/// A merchant beside the shop's own.
+/// A second merchant beside the shop's own.
 struct Neighbour {
     merchant_id: String,
     api: Api,
@@ -46,7 +46,7 @@ async fn submit(wire: &Wire, reference: &str) -> Reply {
     wire.post(SUBMIT_OTP, body.to_string()).await
 }
 
-/// The same answer, but for its moment.
+/// Checks that two answers are the same, except for what differs between any two.
 fn assert_same(left: &Reply, right: &Reply) {
     left.assert_error(404, "NOT_FOUND");
     assert_eq!(left.without_its_moment(), right.without_its_moment());
@@ -132,7 +132,7 @@ async fn one_idempotency_key_of_two_merchants_is_two_keys() {
         }
         assert_ne!(made[0], made[1]);
     }
-    // Nor is it a key used with another body.
+    // Nor does it count as a key reused with another body.
     let other = json!({ "amount": 6, "currency": "GHS" });
     let first = shop.api.post_with_key(INITIATE, &other, "order-2").await;
     first.unwrap().expect(201).unwrap();
@@ -196,7 +196,7 @@ async fn one_merchants_rate_is_not_anothers() {
         ("GET", "/api/v1/payments/charge/TX-0000000000-000000"),
     ] {
         let send = async |wire: &Wire| wire.request(method, path).json("{").send().await;
-        // However the minute turns, three of seven requests and more fall into one window.
+        // Even if a minute ends in between, more than two of seven requests fall into one window.
         let mut replies = Vec::new();
         for _ in 0..7 {
             replies.push(send(&wire).await.status);
@@ -222,7 +222,7 @@ async fn events_and_money_go_to_their_own_merchant_only() {
         .await;
     assert_ne!(secret, shop.signing_secret);
     for (number, provider) in [("0240000001", "MTN"), ("0270000003", "AT")] {
-        // Both charge the same payer.
+        // Both merchants charge the same payer.
         let own = shop.charge(number, provider).await;
         let other = neighbour.charge(number, provider).await;
         own.expect(202).unwrap();

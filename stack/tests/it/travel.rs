@@ -1,4 +1,4 @@
-//! What takes hours, by the stack's movable clock.
+//! What takes hours, with the stack's movable clock.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ async fn what_a_receiver_reads_while_it_is_called_is_already_new() {
     ] {
         let answer = shop.charge(number, "MTN").await;
         let reference = answer.text("reference").unwrap();
-        // The first copy of the event, at once when it arrives.
+        // Reads as soon as the first copy of the event arrives.
         shop.wait_for_event(reference).await;
         assert_eq!(shop.read_charge(reference).await["status"], status);
         let session_id = answer.text("session_id").unwrap();

@@ -1,4 +1,5 @@
-//! A client that sends exactly the bytes it is told to, and what every refusal must look like.
+//! A client that sends exactly the bytes it is given, and checks of what every refusal must look
+//! like.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,10 +16,10 @@ pub const ALIAS: &str = "/api/payments/initiate";
 pub const CHARGE: &str = "/api/v1/payments/charge";
 pub const SUBMIT_OTP: &str = "/api/v1/payments/charge/submit-otp";
 
-/// Longest wait for one answer.
+/// Longest wait for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// The way to the API for the holder of one key.
+/// A client of the API with one key.
 #[derive(Clone)]
 pub struct Wire {
     /// Host and port.
@@ -62,7 +63,7 @@ impl Wire {
     }
 }
 
-/// A request that is being put together.
+/// A request under construction.
 pub struct Request {
     address: String,
     head: Vec<u8>,
@@ -78,13 +79,13 @@ impl Request {
         self
     }
 
-    /// What follows the head, whatever the headers say of it.
+    /// Sets the body without any headers for it.
     pub fn raw_body(mut self, body: impl AsRef<[u8]>) -> Self {
         self.body = body.as_ref().to_vec();
         self
     }
 
-    /// A body of any content type, with its length.
+    /// Sets a body of any content type, with its length.
     pub fn body(self, body: impl AsRef<[u8]>) -> Self {
         let length = body.as_ref().len().to_string();
         self.header("content-length", length).raw_body(body)
@@ -102,10 +103,11 @@ impl Request {
     }
 }
 
-/// Sends the bytes and reads until the server closes; what it sent before a reset still counts.
+/// Sends the bytes and reads until the server closes the connection. What it sent before a reset
+/// still counts.
 pub async fn exchange(address: &str, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // A server that has answered early may take no more.
+    // A server that answered early may stop reading.
     stream.write_all(bytes).await.ok();
     read(&mut stream).await
 }
@@ -153,7 +155,7 @@ impl Reply {
         }
     }
 
-    /// The one header of that name.
+    /// The only header of that name.
     #[track_caller]
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(given, _)| given == name);
@@ -172,7 +174,7 @@ impl Reply {
             .unwrap_or_else(|_| panic!("{} without JSON: {:?}", self.status, self.body))
     }
 
-    /// The value of a field that holds a text.
+    /// The value of a text field.
     #[track_caller]
     pub fn field(&self, name: &str) -> String {
         let body = self.json();
@@ -188,7 +190,7 @@ impl Reply {
         self
     }
 
-    /// Status, code, and the one form that every refusal has.
+    /// Checks the status, the code, and the form of every refusal.
     #[track_caller]
     pub fn assert_error(&self, status: u16, code: &str) -> &Self {
         let body = self.json();
@@ -198,8 +200,8 @@ impl Reply {
         self
     }
 
-    /// `error`, `code` and `request_id`, the last as in the header; `fields` exactly where a field
-    /// is at fault.
+    /// Checks `error`, `code` and `request_id`, which must match the header, and that `fields` is
+    /// there exactly if a field is at fault.
     #[track_caller]
     pub fn assert_form_of_error(&self) {
         let body = self.json();
@@ -231,15 +233,14 @@ impl Reply {
             .collect()
     }
 
-    /// One field alone was refused.
+    /// Checks that only this field was refused.
     #[track_caller]
     pub fn assert_refused(&self, field: &str, code: &str) {
         let wanted = (field.to_owned(), code.to_owned());
         assert_eq!(self.refused_fields(), [wanted]);
     }
 
-    /// All of the answer but what differs between any two: its id, its time, and how much of the
-    /// rate is left.
+    /// The answer without what differs between any two: its id, its time, and the remaining rate.
     #[track_caller]
     pub fn without_its_moment(&self) -> (u16, BTreeMap<String, String>, String) {
         let id = self.header("x-request-id").expect("a request id");

@@ -146,7 +146,7 @@ async fn texts_may_be_as_long_as_they_may_and_no_longer() {
         let reply = wire
             .post(path, with(path, field, &json!(longest).to_string()))
             .await;
-        // The good charge is one that is rejected, and the good OTP is for no charge.
+        // The good charge is rejected by its rail, and the good OTP is for an unknown charge.
         let done = [(INITIATE, 201), (CHARGE, 422), (SUBMIT_OTP, 404)];
         assert!(done.contains(&(path, reply.status)), "{}", reply.text());
         let longer = format!("{longest}b");
@@ -172,7 +172,7 @@ async fn texts_may_be_as_long_as_they_may_and_no_longer() {
     shop.close().await;
 }
 
-/// Each of the values is refused in that field, for that reason.
+/// Checks that each value is refused in that field with that code.
 async fn check_refused(wire: &Wire, field: (&str, &str), code: &str, values: &[&str]) {
     let (path, field) = field;
     for value in values {

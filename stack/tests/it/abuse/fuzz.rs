@@ -1,6 +1,5 @@
-//! Bodies that nobody thought of: valid ones with random damage, the same on every run. Whatever
-//! they have become, they are carried out or refused in the one form, and what is kept afterwards
-//! is exactly what was acknowledged.
+//! Bodies that nobody thought of: valid ones with random damage, the same on every run. Each is
+//! carried out or refused in the standard form, and exactly what was acknowledged is stored.
 
 use futures::{StreamExt as _, stream};
 use proptest::{prelude::*, sample::Index, strategy::ValueTree as _, test_runner::TestRunner};
@@ -11,13 +10,13 @@ use crate::{
     wire::{CHARGE, INITIATE, Reply, SUBMIT_OTP, Wire},
 };
 
-/// Requests of one run.
+/// Number of requests in a run.
 const BODIES: usize = 600;
 
-/// Requests at the same time.
+/// Number of requests at the same time.
 const PARALLEL: usize = 8;
 
-/// What damage is made of.
+/// Pieces that damage inserts.
 const PIECES: [&str; 32] = [
     "\"",
     "{",
@@ -53,7 +52,7 @@ const PIECES: [&str; 32] = [
     "@",
 ];
 
-/// Bodies that are carried out. The charge's payer has no wallet, so that it ends at once.
+/// Bodies that are carried out. The charge's payer has no wallet, so the charge ends at once.
 const SEEDS: [(&str, &str); 3] = [
     (
         INITIATE,
@@ -69,7 +68,7 @@ const SEEDS: [(&str, &str); 3] = [
     ),
 ];
 
-/// One damage to a body.
+/// One kind of damage to a body.
 #[derive(Clone, Debug)]
 enum Damage {
     Change(Index, u8),
@@ -120,7 +119,7 @@ impl Damage {
     }
 }
 
-/// Every body with the path that it is for.
+/// Every damaged body with its path.
 fn bodies() -> Vec<(&'static str, Vec<u8>)> {
     let mut runner = TestRunner::deterministic();
     let damages = prop::collection::vec(Damage::any(), 1..4);
@@ -134,7 +133,7 @@ fn bodies() -> Vec<(&'static str, Vec<u8>)> {
     damaged.collect()
 }
 
-/// Whether it was carried out.
+/// Checks the reply. Returns whether the request was carried out.
 fn check(path: &str, body: &[u8], reply: &Reply) -> bool {
     let shown = || format!("{path} {:?}: {reply:?}", String::from_utf8_lossy(body));
     match (path, reply.status) {

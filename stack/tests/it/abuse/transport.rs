@@ -1,4 +1,4 @@
-//! Requests that are wrong before their bodies are read, and connections that mean no good.
+//! Requests that are wrong before their bodies are read, and hostile connections.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const READ_CHARGE: &str = "/api/v1/payments/charge/TX-0000000000-000000";
 
 const LARGEST: usize = 64 * 1024;
 
-/// The head of a POST with a key, and whatever else.
+/// The head of a POST with a key and more header lines.
 fn head(wire: &Wire, path: &str, more: &str) -> String {
     let key = &wire.key;
     format!(
@@ -28,7 +28,7 @@ fn head(wire: &Wire, path: &str, more: &str) -> String {
     )
 }
 
-/// The one answer that the server gave before it closed.
+/// The only answer that the server gave before it closed the connection.
 async fn only_answer(wire: &Wire, bytes: &[u8]) -> Reply {
     let answer = exchange(&wire.address, bytes).await;
     let text = String::from_utf8_lossy(&answer);
@@ -211,7 +211,7 @@ async fn a_body_of_64_kib_is_taken_and_one_byte_more_is_not() {
         reply.assert_error(413, "PAYLOAD_TOO_LARGE");
         let reply = wire.post(path, padded(LARGEST)).await;
         assert_ne!(reply.status, 413);
-        // A hundred megabytes that are only announced are not waited for.
+        // The server does not wait for a hundred announced megabytes.
         let head = head(&wire, path, "content-length: 104857600\r\n");
         let reply = only_answer(&wire, head.as_bytes()).await;
         reply.assert_error(413, "PAYLOAD_TOO_LARGE");
@@ -271,8 +271,8 @@ async fn a_second_request_cannot_be_smuggled_into_a_first() {
     close_untouched(shop).await;
 }
 
-/// What is no HTTP is refused below the place where answers get their bodies, so the status alone
-/// tells of it.
+/// What is not HTTP is refused below the layer that writes error bodies, so only the status says
+/// so.
 #[tokio::test]
 async fn what_is_no_http_is_refused_and_the_connection_ends() {
     let shop = Shop::open_with(NO_LIMITS).await;
@@ -314,7 +314,7 @@ async fn a_head_without_end_is_cut_off() {
         long,
     ] {
         let answer = exchange(&wire.address, bytes.as_bytes()).await;
-        // The reset of a connection may overtake the answer.
+        // A connection's reset may overtake the answer.
         if !answer.is_empty() {
             assert_eq!(Reply::parse(&answer).status, 431);
         }

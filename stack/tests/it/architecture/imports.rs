@@ -1,17 +1,18 @@
-//! Which files of a crate take names from which others, and the circles in that.
+//! Which files of a crate take names from which others, and the cycles among them.
 //!
-//! A name belongs to the file that defines it, whoever else offers it. A module and the files in
-//! its folder may lean on each other: they are one thing in several files. All else goes one way;
-//! no file takes anything from the crate's root, which knows them all.
+//! A name belongs to the file that defines it, even if others re-export it. A module and the files
+//! in its folder may depend on each other: they are one unit in several files. All other
+//! dependencies go one way, and no file takes anything from the crate's root, which knows them
+//! all.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::source::{Import, Source};
 
-/// Chains of files that offer a name of another.
+/// Longest chain of re-exports that is followed.
 const OFFERS_MAX: usize = 8;
 
-/// The files that need each other, circle by circle, with the imports that tie them.
+/// The cycles of files that need each other, each with the imports that cause it.
 pub fn circles(sources: &[Source]) -> Vec<String> {
     let needs = needs(sources);
     let reached: Vec<BTreeSet<usize>> =
@@ -33,7 +34,7 @@ pub fn circles(sources: &[Source]) -> Vec<String> {
         .collect()
 }
 
-/// By file: the files that it needs, each with the names that it takes.
+/// For each file: the files that it needs, each with the names that it takes.
 type Needs = Vec<BTreeMap<usize, BTreeSet<String>>>;
 
 fn reach(from: usize, needs: &Needs) -> BTreeSet<usize> {
@@ -80,7 +81,8 @@ fn needs(sources: &[Source]) -> Needs {
     needs
 }
 
-/// What a file takes: its imports, but those that it only hands on, and the paths that it names.
+/// What a file takes: its imports, except those that it only re-exports, and the paths that it
+/// names.
 fn taken(source: &Source) -> impl Iterator<Item = (&[String], &[String])> {
     let is_used = |import: &Import| {
         let first = source
@@ -99,7 +101,7 @@ fn taken(source: &Source) -> impl Iterator<Item = (&[String], &[String])> {
     imports.chain(mentions)
 }
 
-/// Every module of a crate with its file, and every import with what it stands for.
+/// Every module of a crate with its file, and every import with its path.
 struct Names<'a> {
     modules: HashMap<&'a [String], usize>,
     imports: HashMap<(&'a [String], &'a str), &'a [String]>,
@@ -125,8 +127,8 @@ impl<'a> Names<'a> {
         names
     }
 
-    /// The file that defines what `path` names in `module`; `None` where it is no file of the crate,
-    /// or the whole of one.
+    /// The file that defines what `path` names in `module`, or `None` if no file of the crate
+    /// does, or if `path` is a whole file.
     fn home(&self, module: &[String], path: &[String], offers_left: usize) -> Option<usize> {
         let path = self.absolute(module, path, offers_left)?;
         let depth = (0..=path.len())
@@ -143,7 +145,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The path from the crate's root; `None` where it begins with another crate, or a local name.
+    /// The path from the crate's root, or `None` if it begins with another crate or a local name.
     fn absolute(
         &self,
         module: &[String],

@@ -1,4 +1,4 @@
-//! The source files of a crate, parsed, without what is compiled for its tests alone.
+//! The parsed source files of a crate, without what is compiled only for its tests.
 
 use std::{
     fs,
@@ -11,40 +11,40 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// One file of a crate, as far as the rules look at it.
+/// What the rules need to know of a source file.
 #[derive(Default)]
 pub struct Source {
-    /// Relative to the repository.
+    /// Path relative to the repository.
     pub path: String,
-    /// The names that lead to it from the crate's root, which itself has none.
+    /// Its module path from the crate's root, whose own is empty.
     pub module: Vec<String>,
-    /// Every module that the file is or has.
+    /// Every module that the file is or contains.
     pub modules: Vec<Vec<String>>,
     pub imports: Vec<Import>,
     pub mentions: Vec<Mention>,
     pub texts: Vec<String>,
-    /// Flags that have a variable of the environment.
+    /// Flags that have an environment variable.
     pub settings: Vec<String>,
-    /// Modules that are compiled for tests alone.
+    /// Modules that are compiled only for tests.
     tests: Vec<Vec<String>>,
 }
 
-/// What a file imports, under the name that it has there.
+/// An import, with the name that it has in the file.
 pub struct Import {
-    /// The inline module where it stands.
+    /// The inline module that contains it.
     pub module: Vec<String>,
     pub path: Vec<String>,
-    /// `None` for a glob, and for what is imported for its methods alone.
+    /// `None` for a glob and for `as _`.
     pub name: Option<String>,
-    /// Offered to others under this file's name.
+    /// Whether it is re-exported.
     pub is_offered: bool,
 }
 
-/// A path that a file names outside its imports.
+/// A path that a file uses outside its imports.
 pub struct Mention {
-    /// The inline module where it stands.
+    /// The inline module that contains it.
     pub module: Vec<String>,
-    /// The function where it stands; empty outside of functions.
+    /// The function that contains it, or empty outside functions.
     pub function: String,
     pub path: Vec<String>,
 }
@@ -69,21 +69,22 @@ impl Source {
         reader.source
     }
 
-    /// Every path that the file names, in an import or elsewhere.
+    /// Every path that the file uses, in an import or elsewhere.
     pub fn paths(&self) -> impl Iterator<Item = String> {
         let imports = self.imports.iter().map(|import| &import.path);
         let mentions = self.mentions.iter().map(|mention| &mention.path);
         imports.chain(mentions).map(|path| path.join("::"))
     }
 
-    /// The paths that one of its functions names.
+    /// The paths that one of its functions uses outside imports.
     pub fn named_in(&self, function: &str) -> impl Iterator<Item = String> {
         let mentions = self.mentions.iter();
         let inside = mentions.filter(move |mention| mention.function == function);
         inside.map(|mention| mention.path.join("::"))
     }
 
-    /// Whether it is one of these below `src`: a file such as `grpc.rs`, or all in a folder, `grpc/**`.
+    /// Whether it is one of these, below `src`: a file such as `grpc.rs`, or any file in a folder,
+    /// `grpc/**`.
     pub fn is_one_of(&self, names: &[&str]) -> bool {
         let module = self.module.join("/");
         names.iter().any(|name| match name.strip_suffix("/**") {
@@ -93,7 +94,7 @@ impl Source {
     }
 }
 
-/// Every file of the crate in `folder`, but for its tests.
+/// Every file of the crate in `folder`, except its tests.
 pub fn sources(root: &Path, folder: &str) -> Vec<Source> {
     let src = root.join(folder).join("src");
     let mut sources: Vec<Source> = rust_files(&src)
@@ -107,7 +108,7 @@ pub fn sources(root: &Path, folder: &str) -> Vec<Source> {
             Source::parse(&path.display().to_string(), &module, &text)
         })
         .collect();
-    // With a library, the binary is outside the crate and a dozen lines.
+    // Beside a library, the binary is a separate crate of a dozen lines.
     if sources
         .iter()
         .any(|source| source.path.ends_with("/src/lib.rs"))
@@ -122,7 +123,7 @@ pub fn sources(root: &Path, folder: &str) -> Vec<Source> {
     sources
 }
 
-/// Every Rust file in a folder and below.
+/// Every Rust file in a folder and its subfolders.
 pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();
@@ -205,7 +206,7 @@ impl Reader {
         });
     }
 
-    /// Paths and texts in what only a macro can read.
+    /// Reads paths and strings from a macro's tokens.
     fn read_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;

@@ -1,4 +1,4 @@
-//! What others write, and what other sites send.
+//! What strangers write into the pages, and what other sites send.
 
 use serde_json::json;
 
@@ -88,7 +88,7 @@ async fn forms_of_other_sites_are_refused() {
 
 #[tokio::test]
 async fn one_number_is_not_prompted_without_end() {
-    // No window ends while this runs.
+    // No rate window ends during this test.
     let shop = Shop::open_with(&[
         ("gateway", "--checkout-tries-per-number=1"),
         ("gateway", "--checkout-limit-window=8760h"),
@@ -103,7 +103,7 @@ async fn one_number_is_not_prompted_without_end() {
     assert_eq!((refused.code, refused.state()), (429, "form"));
     refused.says("Too many tries");
     assert_eq!(shop.book("0240000001").await.len(), 1);
-    // The API is not limited by number.
+    // The API has no limit per phone number.
     shop.charge("0240000001", "MTN").await.expect(202).unwrap();
     shop.close().await;
 }

@@ -1,4 +1,4 @@
-//! The page of a link that has ended.
+//! The page of an expired link.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The page of a payment that failed, and the next try.
+//! The page of a failed payment, and the next attempt.
 
 use super::{Payer, order};
 use crate::shop::Shop;
@@ -14,7 +14,7 @@ async fn after_a_refusal_the_payer_tries_again_and_pays() {
     page.says("You were not charged");
     page.says("status=failed#top");
     page.says(&format!("/pay/{}?again=1", payer.session_id));
-    // The old form again, as the back button may send it: still the first charge.
+    // The old form again, as the back button may send it, is still the first charge.
     payer.check_sees_page(&payer.pay(&first, "MTN", "0240000004").await);
     assert_eq!(payer.open().await.state(), "failed");
     assert_eq!(shop.book("0240000004").await.len(), 1);

@@ -1,4 +1,5 @@
-//! The form: what is wrong is told beside its field, and the number that the merchant sent stays ours.
+//! The form: errors appear beside their fields, and the phone number that the merchant sent is
+//! only shown masked.
 
 use serde_json::json;
 

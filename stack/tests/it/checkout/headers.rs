@@ -1,4 +1,4 @@
-//! What every answer tells the browser.
+//! The headers of every answer.
 
 use super::{Page, Payer, order};
 use crate::shop::Shop;

@@ -1,4 +1,4 @@
-//! However often and by however many, it is one charge.
+//! However often a form is sent, and by however many payers, there is one charge.
 
 use futures::future::join_all;
 use serde_json::json;
@@ -30,7 +30,7 @@ async fn of_fifty_payers_of_one_session_one_is_debited() {
         let payer = &payer;
         async move {
             let page = payer.open().await;
-            // Whoever comes late sees that somebody pays already.
+            // Late payers see that somebody is already paying.
             if page.state() == "form" {
                 let number = format!("02411{n:02}001");
                 payer.check_sees_page(&payer.pay(&page, "MTN", &number).await);

@@ -1,4 +1,4 @@
-//! Sessions in another currency than cedis.
+//! Sessions in a currency other than cedis.
 
 use serde_json::json;
 

@@ -1,5 +1,4 @@
-//! While a new version is rolled out, a page of one version asks a process of the other for its
-//! files.
+//! During a rollout, a page from one version may request its files from a process of another.
 
 use super::{Page, Payer, order};
 use crate::shop::Shop;

@@ -1,4 +1,4 @@
-//! The page of a payment that was made.
+//! The page of a successful payment.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! The page where nothing can be paid right now.
+//! The page when payments are unavailable.
 
 use super::{Payer, order};
 use crate::shop::Shop;

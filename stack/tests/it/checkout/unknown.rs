@@ -1,4 +1,4 @@
-//! Addresses of no payment.
+//! Addresses that belong to no payment.
 
 use super::{Payer, order};
 use crate::shop::Shop;
@@ -26,7 +26,7 @@ async fn what_is_not_there_looks_the_same_whatever_it_is() {
 
 #[tokio::test]
 async fn guessing_addresses_ends_in_a_wait() {
-    // No window ends while this runs.
+    // No rate window ends during this test.
     let shop = Shop::open_with(&[
         ("gateway", "--checkout-unknown-per-address=3"),
         ("gateway", "--checkout-limit-window=8760h"),
@@ -42,7 +42,7 @@ async fn guessing_addresses_ends_in_a_wait() {
     let page = unknown.open().await;
     assert_eq!(page.code, 429);
     assert!(page.headers.contains_key("retry-after"));
-    // Others may have the same address, and one of them may just have paid.
+    // Other payers may share the IP address, and one of them may just have paid.
     page.says("you do not need to pay again");
     page.says_not("Nothing was charged");
     let page = payer.open().await;

@@ -1,4 +1,4 @@
-//! The page while the payer has the prompt: at first, and when it takes long.
+//! The page while the payer has the prompt: at first, and when it takes a while.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::shop::Shop;
 /// The number of a payer who answers the prompt by hand.
 const BY_HAND: &str = "0240000100";
 
-/// Approves or declines the one prompt that waits.
+/// Approves or declines the only waiting prompt.
 async fn answer_prompt(shop: &Shop, payer: &Payer, answer: &str) {
     let prompts = format!("{}/prompts", shop.ready.handset);
     let waiting = payer.client.get(&prompts).send().await.unwrap();
@@ -32,7 +32,7 @@ async fn a_prompt_that_waits_long_says_that_nothing_need_be_done() {
     let page = payer.open().await;
     assert_eq!(page.state(), "slow");
     page.says("you do not need to pay again");
-    // A reload does not begin to count again.
+    // A reload does not restart the counter.
     let counted = page.between("data-counter=\"", "\"").unwrap();
     assert!(counted.parse::<u64>().unwrap() > 120, "{counted}");
     page.says("data-copy=\"TX-");
@@ -45,13 +45,13 @@ async fn a_prompt_that_waits_long_says_that_nothing_need_be_done() {
 async fn whoever_stops_waiting_is_told_that_the_prompt_is_still_there() {
     let shop = Shop::open().await;
     let payer = Payer::of(&shop, order()).await;
-    // Nothing waits yet, so there is nothing to leave.
+    // There is no payment to leave yet.
     assert_eq!(payer.get("?leave=1").await.state(), "form");
     let page = payer.pay_at_once("MTN", BY_HAND).await;
     page.says(&format!("href=\"/pay/{}?leave=1\"", payer.session_id));
     page.says("Cancel waiting");
     let left = payer.get("?leave=1").await;
-    // It goes on looking, so that it ends when the payment does.
+    // It keeps polling, so that it ends when the payment does.
     assert_eq!((left.code, left.state()), (200, "prompt"));
     left.says("data-poll=");
     left.says("cannot be called back");
@@ -65,7 +65,7 @@ async fn whoever_stops_waiting_is_told_that_the_prompt_is_still_there() {
     let twi = payer.get("?lang=tw&leave=1").await;
     twi.says("<html lang=\"tw\">");
     twi.says(&format!("/pay/{}?lang=en&#38;leave=1", payer.session_id));
-    // No other charge while the rail has this one.
+    // No other charge is made while the rail has this one.
     let attempt = "5a6b7c8d00004000800000000000000a";
     let fields = [
         ("attempt", attempt),
@@ -98,7 +98,7 @@ async fn an_operator_changes_what_helps_when_no_prompt_shows_up() {
     payer.get("?lang=tw").await.says("Frɛ *998#.");
     answer_prompt(&shop, &payer, "approve").await;
     payer.wait_for("success").await;
-    // The others keep our own words.
+    // The other networks keep our own text.
     let other = Payer::of(&shop, order()).await;
     let page = other.pay_at_once("AT", "0270000100").await;
     page.says("AT Money, dial *110#");

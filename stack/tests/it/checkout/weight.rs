@@ -1,4 +1,4 @@
-//! What the pages cost on a slow network (pages.md: "Low-bandwidth budget").
+//! The size of the pages on a slow network (pages.md: "Low-bandwidth budget").
 
 use std::io::Read as _;
 
@@ -7,17 +7,17 @@ use reqwest::{Response, header::HeaderMap};
 use super::{Page, Payer, order};
 use crate::shop::Shop;
 
-/// Bytes of a page with its style sheet and script, as they are written.
+/// Largest page with its style sheet and script, in uncompressed bytes.
 const FIRST_VIEW_MAX: usize = 30 * 1024;
 
-/// Bytes of a page, and of a file, as they are sent.
+/// Largest page and largest file, in bytes as sent.
 const PAGE_MAX: usize = 14 * 1024;
 const FILE_MAX: usize = 6 * 1024;
 
-/// Bytes of one look whether a page still shows the truth, with the answer's head.
+/// Largest answer to a poll for the page's state, in bytes with its head.
 const LOOK_MAX: usize = 600;
 
-/// An answer as it was sent.
+/// An answer as sent.
 struct Sent {
     code: u16,
     headers: HeaderMap,
@@ -111,7 +111,7 @@ async fn what_a_browser_takes_smaller_is_sent_smaller_and_is_the_same() {
         let plain = get(&payer, path, &[]).await;
         assert_eq!(plain.header("content-encoding"), "", "{path}");
         assert_eq!(plain.header("vary"), "accept-encoding", "{path}");
-        // All but what each form has for itself.
+        // Everything before what each form has of its own.
         let same = |text: &str| text.split("name=\"attempt\"").next().unwrap().to_owned();
         for encoding in ["br", "gzip"] {
             let sent = get(&payer, path, &[("accept-encoding", encoding)]).await;

@@ -1,5 +1,4 @@
-//! What production refuses: settings that are for trying things out, and programs that make money out
-//! of nothing.
+//! What production refuses: settings for trying things out, and programs that make up money.
 
 use chassis::config::settable;
 use tempfile::TempDir;
@@ -56,7 +55,7 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
         Some("postgres://owner:dev-only-merchants@db.internal/merchants-svc"),
         "a password of your own",
     ),
-    // Whoever sits in between could answer in the server's place.
+    // A man in the middle could impersonate the server.
     (
         "sessions-svc",
         "DATABASE_URL",
@@ -87,7 +86,7 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
         Some("10.0.0.0/8,0.0.0.0/0"),
         "your proxies' networks",
     ),
-    // Behind an ingress that it does not know, all clients would have one address.
+    // Behind an unknown ingress, all clients would share one address.
     (
         "gateway",
         "TRUSTED_PROXIES",
@@ -157,7 +156,7 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
         Some("Sandbox"),
         "mtnghana",
     ),
-    // The payer could still approve when it is over.
+    // The payer could still approve after the window.
     (
         "charges-svc",
         "APPROVAL_WINDOW",
@@ -269,11 +268,11 @@ async fn production_refuses_what_is_for_trying_out() {
         match value {
             None => assert!(line.contains(" is not set; wants "), "{line}"),
             Some(value) if !is_secret => assert!(line.contains(value), "{line}"),
-            // A file's path is none.
+            // A file's path is not a secret.
             Some(value) if value.starts_with("sqlite:") => {}
             Some(value) => assert!(!line.contains(value) && line.contains("***"), "{line}"),
         }
-        // Where it is for trying out, it is taken.
+        // Development accepts it.
         let settings = with(&settings, "MODE", Some("development"));
         let ended = run(name, &settings, &["config"]).await;
         assert_eq!(
@@ -302,7 +301,7 @@ async fn production_migrates_as_the_owner_or_not_at_all() {
     }
 }
 
-/// The local stack and its networks make a merchant, keys and money out of nothing.
+/// The local stack and its networks make up a merchant, keys and money.
 #[tokio::test]
 async fn production_refuses_the_simulation() {
     let folder = TempDir::new().unwrap();

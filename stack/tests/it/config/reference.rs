@@ -1,6 +1,6 @@
-//! docs/operators/configuration.md holds a table of each binary's settings, made from the binaries' own
-//! definitions. Written anew with
-//! `UPDATE_DOCS=1 cargo test -p stack --test it -- configuration_reference`.
+//! docs/operators/configuration.md has a table of each binary's settings, generated from the
+//! binaries' own definitions. Regenerate it with `UPDATE_DOCS=1 cargo test -p stack --test it --
+//! configuration_reference`.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -14,7 +14,7 @@ const FILE: &str = concat!(
     "/../docs/operators/configuration.md"
 );
 
-/// What is above is written by hand.
+/// Everything above this marker is written by hand.
 const MARKER: &str = "<!-- From here on made from the binaries' own definitions: see stack/tests/it/config/reference.rs -->\n";
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a process that runs tells of itself: whether it is ready, and in production no more.
+//! What a running process says about itself: whether it is ready, and in production nothing else.
 
 use tonic::Code;
 use tonic_reflection::pb::v1::{
@@ -27,12 +27,12 @@ async fn the_healthcheck_asks_the_process_beside_it() {
     processes.ratelimit.start().await;
     let ended = ask(&processes.ratelimit).await;
     assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{ended:?}");
-    // It runs, but what it needs does not.
+    // It runs, but what it depends on does not.
     processes.gateway.start().await;
     let ended = ask(&processes.gateway).await;
     let says = ended.stderr.starts_with("gateway: not ready: {");
     assert!(ended.code == Some(1) && says, "{ended:?}");
-    // All addresses of the machine: asked over loopback.
+    // A wildcard address is asked over loopback.
     let port = processes.ratelimit.admin.clone().unwrap();
     let port = port.rsplit_once(':').unwrap().1;
     for host in ["0.0.0.0", "127.0.0.1"] {
@@ -59,7 +59,7 @@ async fn nothing_describes_itself_in_production() {
         .flags
         .retain(|flag| !flag.starts_with("--redis-url"));
     process.flags.push("--mode=production".to_owned());
-    // It decides alone where no Redis answers.
+    // Without a Redis that answers, it decides alone.
     process
         .flags
         .push("--redis-url=redis://127.0.0.1:1/".to_owned());

@@ -1,15 +1,15 @@
-//! `config` ends with 78 for every setting with which the process would not start.
+//! `config` exits with 78 for every setting that would keep the process from starting.
 
 use tempfile::TempDir;
 
 use super::{Settings, good, run, with};
 use crate::health::certificates;
 
-/// The settings of a case, in which `{folder}` stands for the test's own folder.
+/// Bad settings, in which `{folder}` stands for the test's own folder.
 struct Case {
     name: &'static str,
     settings: &'static [(&'static str, &'static str)],
-    /// The variable that is told.
+    /// The variable that the refusal names.
     refused: &'static str,
 }
 
@@ -26,7 +26,7 @@ const fn case(
 }
 
 const CASES: &[Case] = &[
-    // Addresses of another machine, and two that are one.
+    // Addresses of another machine, and two that are the same.
     case("ratelimit-svc", &[("LISTEN", "192.0.2.1:50051")], "LISTEN"),
     case(
         "sessions-svc",
@@ -49,7 +49,7 @@ const CASES: &[Case] = &[
         &[("ADMIN_LISTEN", "0.0.0.0:50051")],
         "ADMIN_LISTEN",
     ),
-    // Where spans go.
+    // Span exports.
     case(
         "gateway",
         &[(ENDPOINT, "http://b\u{fc}cher:4317")],
@@ -130,7 +130,7 @@ const CASES: &[Case] = &[
         )],
         "DATABASE_URL",
     ),
-    // Certificates and the services that they are for.
+    // Certificates and service URLs.
     case("gateway", &[("TLS_CA", "{folder}/garbage.pem")], "TLS_CA"),
     case(
         "gateway",
@@ -157,7 +157,7 @@ const CASES: &[Case] = &[
         &[("WEBHOOKS_URL", "http://webhooks-svc:0")],
         "WEBHOOKS_URL",
     ),
-    // Whom to believe that they are who they say.
+    // Trusted certificate authorities.
     case(
         "charges-svc",
         &[("SSL_CERT_FILE", "{folder}/none.pem")],
@@ -168,7 +168,7 @@ const CASES: &[Case] = &[
         &[("SSL_CERT_FILE", "{folder}/garbage.pem")],
         "SSL_CERT_FILE",
     ),
-    // Numbers beyond all sense.
+    // Absurd numbers.
     case(
         "gateway",
         &[("REQUESTS_MAX", "18446744073709551615")],
@@ -186,7 +186,7 @@ const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 const CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
 
-/// Production takes none of them, whatever the rest of the URL says.
+/// Production refuses SQLite, whatever the rest of the URL says.
 const SQLITE: (&str, &str) = ("MODE", "development");
 
 #[tokio::test]
@@ -250,7 +250,7 @@ async fn what_would_start_is_taken() {
         let ended = run(name, &all, &["config"]).await;
         assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{settings:?}");
     }
-    // The process that serves here is no reason against its own settings.
+    // An address in use is accepted: it may be this service's own process that serves there.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = listener.local_addr().unwrap().to_string();
     let all = with(&good("ratelimit-svc", &folder), "LISTEN", Some(&taken));

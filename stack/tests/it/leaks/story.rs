@@ -1,4 +1,4 @@
-//! Everything that payments can meet, told with words that occur nowhere else, and the search for
+//! Everything that can happen to payments, with words that occur nowhere else, and the search for
 //! those words afterwards.
 
 use std::{collections::BTreeSet, time::Duration};
@@ -16,7 +16,7 @@ pub const WAIT_MAX: Duration = Duration::from_secs(60);
 
 pub const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Without the prefix of its network: every form of the number ends with it.
+/// The part of a phone number between the network's prefix and the story's digits.
 const SUBSCRIBER: &str = "9371";
 
 const EMAIL: &str = "ama.canary@payer-mail.example";
@@ -85,18 +85,18 @@ const UNKNOWN_PATHS: [&str; 4] = [
     "/<key>/<number>",
 ];
 
-/// The doors of a running set.
+/// How to reach a running stack.
 pub struct Doors {
     pub api: String,
     pub webhooks: String,
     pub merchant_id: String,
     pub api_key: String,
     pub signing_secret: String,
-    /// Of the rails.
+    /// The rails' credentials.
     pub credentials: [String; 4],
 }
 
-/// What must not be found.
+/// Words that must not be found.
 #[derive(Default)]
 pub struct Canaries(BTreeSet<String>);
 
@@ -107,7 +107,7 @@ impl Canaries {
         self.0.insert(word);
     }
 
-    /// The lines of a text that hold one.
+    /// The lines of a text that contain one.
     pub fn find(&self, text: &str) -> Vec<String> {
         let holds = |line: &&str| {
             has_word(line, RIGHT_OTP)
@@ -118,7 +118,7 @@ impl Canaries {
     }
 }
 
-/// Whether a code of six digits occurs by itself, and not within a time or an id.
+/// Whether a six-digit code occurs by itself, not within a time or an id.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -128,7 +128,7 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Whether a bearer token of the simulated MTN occurs: its end in milliseconds, a dot, a MAC.
+/// Whether a bearer token of the simulated MTN occurs: its expiry in milliseconds, a dot, a MAC.
 fn has_token(line: &str) -> bool {
     line.match_indices('.').any(|(dot, _)| {
         let end = line.get(dot.wrapping_sub(13)..dot);
@@ -138,14 +138,14 @@ fn has_token(line: &str) -> bool {
     })
 }
 
-/// Everything that happens, and what it planted.
+/// Everything that happens, and the words that it planted.
 pub struct Story<'a> {
     doors: &'a Doors,
     api: Api,
     pub client: Client,
     receiver: Receiver,
     pub canaries: Canaries,
-    /// Of requests that were refused.
+    /// The answers' bodies of refused requests.
     bodies: Vec<String>,
 }
 
@@ -186,7 +186,7 @@ impl<'a> Story<'a> {
         story
     }
 
-    /// Everything, until nothing more is to come.
+    /// Runs everything, and plants the signatures of the deliveries.
     pub async fn run(&mut self) {
         let url = format!("{}?token={RECEIVER_TOKEN}", self.receiver.url);
         self.set_endpoint(&url).await;
@@ -232,7 +232,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// A number of this network and story, in a form of many; all forms are planted.
+    /// A number of this network and story, in one of several forms, all of which are planted.
     fn number(&mut self, network: &str, story: &str, form: usize) -> String {
         let (head, tail) = SUBSCRIBER.split_at(2);
         let plain = format!("{network}{SUBSCRIBER}{story}");
@@ -267,7 +267,7 @@ impl<'a> Story<'a> {
         answer.body
     }
 
-    /// Charges of every ending on every rail, a cut connection among them, and their webhooks.
+    /// Charges with every outcome on every rail, including a cut connection, and their webhooks.
     async fn charges(&mut self) {
         let mut references = Vec::new();
         let stories = ["001", "003", "004", "006", "007", "013"];
@@ -294,7 +294,7 @@ impl<'a> Story<'a> {
         self.api.poll(&path, WAIT_MAX, is_final).await.unwrap();
     }
 
-    /// Codes, wrong and right, expired and with a lost reply.
+    /// One-time codes: wrong, right, expired, and with a lost reply.
     async fn codes(&mut self) {
         for story in ["002", "011", "014"] {
             let number = self.number("20", story, 1);
@@ -333,7 +333,7 @@ impl<'a> Story<'a> {
         self.api.get(&path).await.unwrap().expect(200).unwrap();
     }
 
-    /// Sends whatever it is given; keeps the answer's body.
+    /// Sends a request. Keeps the answer's body if it was refused.
     async fn send(
         &mut self,
         method: Method,
@@ -467,7 +467,7 @@ impl<'a> Story<'a> {
             .expect("a failed attempt");
     }
 
-    /// The secret ends of the callback addresses of MTN's charges.
+    /// Plants the secret last segments of the charges' callback addresses.
     pub async fn plant_callback_tokens(&mut self, charges: &db::Db) {
         let mut conn = charges.read().await.unwrap();
         let tokens = conn.sql("select callback_token from charges").all().await;
@@ -485,7 +485,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// Nothing is told, and libraries are held back, but we are not.
+    /// Checks that no planted word is logged, and that only our own crates log details.
     pub fn check_log(&self, log: &str) {
         let found = self.canaries.find(log);
         assert!(
