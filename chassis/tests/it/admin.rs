@@ -19,7 +19,7 @@ use tower::ServiceExt as _;
 
 use super::{PATIENCE, service, soon};
 
-/// Beside something that drains for ever.
+/// Starts it beside something that drains for ever.
 async fn start(readiness: Readiness, shutdown: Shutdown) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

@@ -49,7 +49,7 @@ fn channel(url: &str, answer_max: Duration) -> Channel {
     grpc::connect(url, &Tls::default(), answer_max).unwrap()
 }
 
-/// Whether a status that was made here says so for certain.
+/// Whether a status of our own making proves that the call was never sent.
 pub fn was_not_sent(status: &Status) -> bool {
     let mut causes = std::iter::successors(status.source(), |&error| error.source());
     causes.any(|error| error.is::<tonic::ConnectError>())
@@ -63,7 +63,7 @@ async fn a_call_is_answered() {
 
 #[tokio::test]
 async fn a_closed_port_is_unavailable_until_something_listens() {
-    // Bound but not listening: nobody else can take the port, and connections are refused.
+    // Bound but not listening: no other process can take the port, and connections are refused.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
@@ -94,7 +94,8 @@ async fn a_name_without_an_address_is_unavailable() {
 
 #[tokio::test]
 async fn calls_do_not_queue_up_behind_a_replica_that_is_silent() {
-    // With its queue full, the system drops what else wants to connect, as a dead machine would.
+    // Once its queue is full, the system drops further connection attempts, as a dead machine
+    // would.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(0).unwrap();
@@ -107,7 +108,7 @@ async fn calls_do_not_queue_up_behind_a_replica_that_is_silent() {
         assert!(queued.len() < 16, "the queue must fill up");
     }
     let channel = channel(&format!("http://{address}"), PATIENCE);
-    // Each by itself would wait a second.
+    // Each of them alone would wait a second.
     let calls = async {
         for _ in 0..1_000 {
             let refused = ask(&channel, "nothing").await.unwrap_err();
@@ -118,7 +119,7 @@ async fn calls_do_not_queue_up_behind_a_replica_that_is_silent() {
     soon(calls).await;
 }
 
-/// Whether, after the preface, a DATA frame has begun: the head of a request is before it.
+/// Whether a DATA frame has begun after the preface, which comes after a request's head.
 fn has_data(sent: &[u8]) -> bool {
     let mut rest = sent.get(24..).unwrap_or_default();
     while let [a, b, c, kind, ..] = *rest {
@@ -236,7 +237,7 @@ async fn time_travel_waits_for_a_call_that_runs() {
     };
     let release = async {
         let before = clock.now();
-        // Long enough for a step of the clock that did not wait.
+        // Long enough for the clock to move if it did not wait.
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert!(clock.now().since(before) < Duration::from_secs(3_600));
         released.store(true, Ordering::SeqCst);
@@ -281,7 +282,7 @@ async fn connections_that_say_nothing_do_not_hold_up_the_stop() {
     let _silent = TcpStream::connect(("127.0.0.1", service.port))
         .await
         .unwrap();
-    // Accepted in turn, so both were accepted once a later one is answered.
+    // Connections are accepted in order, so both are accepted once a later one is answered.
     soon(ask(&service.channel(), "nothing")).await.unwrap();
     service.shutdown.begin();
     soon(service.served.drain(Duration::MAX)).await;
@@ -322,8 +323,8 @@ async fn restarts_of_a_service_leave_no_call_unknown() {
     }
 }
 
-/// What crosses the server's last word must not be answered by a reset: a caller's system throws
-/// away what it has not read yet when one arrives, the GOAWAY with it.
+/// What arrives after the server's last frame must not be answered with a reset: on a reset, the
+/// caller's system discards what it has not read yet, including the GOAWAY.
 #[tokio::test]
 async fn a_connection_that_the_server_ends_takes_what_was_still_on_its_way() {
     const PING: u8 = 6;
@@ -336,7 +337,7 @@ async fn a_connection_that_the_server_ends_takes_what_was_still_on_its_way() {
         .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
         .await
         .unwrap();
-    // The server's settings: it has accepted the connection.
+    // The server's settings arrive once it has accepted the connection.
     soon(caller.readable()).await.unwrap();
     service.shutdown.begin();
     // Frames have a head of 9 bytes: length, type, flags and stream.

@@ -25,13 +25,13 @@ use tokio::{
 
 use super::{PATIENCE, soon};
 
-/// Long enough for a request on this machine, short enough to wait for.
+/// Long enough for a local request, short enough to wait for.
 const SHORT: Duration = Duration::from_millis(500);
 
-/// More than the buffers between a server and a client hold.
+/// More than fits into the buffers between a server and a client.
 const HUGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// A server, run by a test.
+/// A server run by a test.
 struct Running {
     address: SocketAddr,
     shutdown: Shutdown,
@@ -39,7 +39,7 @@ struct Running {
     /// `/wait` has begun, and may go on.
     begun: Arc<Notify>,
     go_on: Arc<Notify>,
-    /// The server has let go of the answer of `/huge`.
+    /// The server has dropped the answer of `/huge`.
     given_up: Arc<Notify>,
 }
 
@@ -103,7 +103,7 @@ async fn start(limits: Limits) -> Running {
     running
 }
 
-/// 200 with the body's length, or 408 where it did not come in time.
+/// 200 with the body's length, or 408 if it did not arrive in time.
 async fn read(body: Body) -> (StatusCode, String) {
     match body.collect().await {
         Ok(body) => (StatusCode::OK, body.to_bytes().len().to_string()),
@@ -191,7 +191,7 @@ async fn a_body_that_comes_too_slowly_is_given_up_even_if_some_of_it_keeps_comin
         .unwrap();
     let tasks = Tasks::new();
     tasks.spawn(async move {
-        // Ends with the connection.
+        // Ends when the connection does.
         while to.write_all(b"x").await.is_ok() {
             tokio::time::sleep(SHORT / 10).await;
         }
@@ -223,7 +223,7 @@ async fn a_head_that_is_too_long_is_refused() {
         "GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n",
         "x".repeat(64 * 1024)
     );
-    // The server may have closed before it was all sent.
+    // The server may close the connection before all of it is sent.
     drop(stream.write_all(long.as_bytes()).await);
     let mut answer = [0; 12];
     soon(stream.read_exact(&mut answer)).await.unwrap();
@@ -270,7 +270,7 @@ async fn handlers_know_the_clients_address() {
 
 #[tokio::test]
 async fn stopping_lets_a_request_finish_and_closes_idle_connections() {
-    // No limit of time closes the idle one.
+    // No time limit closes the idle connection.
     let server = start(Limits {
         head_max: Duration::from_secs(3_600),
         drain_max: Duration::MAX,

@@ -1,4 +1,4 @@
-//! What every process runs on, through its real sockets.
+//! The frame of every process, tested through real sockets.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod admin;
@@ -9,10 +9,10 @@ mod tls;
 
 use std::{future::Future, time::Duration};
 
-/// Longest that a test waits for what must happen. No verdict depends on how long it took.
+/// Longest wait for what must happen. No verdict depends on how long it took.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The future's output; fails a test that would wait for ever.
+/// The future's output. Fails a test that would wait for ever.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     let output = tokio::time::timeout(PATIENCE, future).await;
     output.expect("it should have happened by now")

@@ -20,10 +20,10 @@ use tonic::{Code, Request, Response, Status, service::Routes};
 
 use super::PATIENCE;
 
-/// What a test and its service tell each other.
+/// Signals between a test and its service.
 #[derive(Default)]
 pub struct Signals {
-    /// A handler that waits has begun.
+    /// The handler of `wait` has begun.
     pub begun: Notify,
     /// It may go on.
     pub go_on: Notify,
@@ -33,7 +33,7 @@ pub struct Signals {
 
 struct Told(Arc<Signals>);
 
-/// Tells even where the handler is dropped.
+/// Signals the end even if the handler is dropped.
 struct TellsEnd<'a>(&'a Signals);
 
 impl Drop for TellsEnd<'_> {
@@ -42,7 +42,7 @@ impl Drop for TellsEnd<'_> {
     }
 }
 
-/// The merchant's id says what is to happen.
+/// The merchant's id says what to do.
 #[tonic::async_trait]
 impl RateLimits for Told {
     async fn check(
@@ -79,12 +79,12 @@ impl RateLimits for Told {
     }
 }
 
-/// The service, run by a test.
+/// The service run by a test.
 pub struct Running {
     pub port: u16,
     pub shutdown: Shutdown,
     pub signals: Arc<Signals>,
-    /// Ends when the server has ended.
+    /// Drained once the server has ended.
     pub served: Tasks,
 }
 
@@ -138,7 +138,7 @@ impl Running {
     }
 }
 
-/// Makes the service do what `what` says.
+/// Asks the service to do `what`.
 pub async fn ask(channel: &Channel, what: &str) -> Result<(), Status> {
     let request = CheckRequest {
         merchant_id: what.to_owned(),

@@ -35,7 +35,7 @@ impl Authority {
         }
     }
 
-    /// The settings of a process that this authority vouches for under `name`.
+    /// The settings of a process with this authority's certificate for `name`.
     fn vouch(&self, name: &str) -> Tls {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([name.to_owned()]).unwrap();

@@ -15,7 +15,7 @@ use crate::{database, relayed, until};
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// The clock of a replica on this database whose host is off by `skew_ms`.
+/// The clock of a replica on this database, whose host's clock is off by `skew_ms`.
 async fn replica(db: &Db, skew_ms: i64) -> Clock {
     let clock = Clock::simulated(Clock::system().host_now(), skew_ms, 0);
     db.align(&clock).await.unwrap();
@@ -63,7 +63,7 @@ async fn replicas_with_clocks_apart_agree_on_what_is_due() {
         outbox::put(&mut tx, "due", None, now).await.unwrap();
         outbox::put(&mut tx, "not due", None, later).await.unwrap();
         tx.commit().await.unwrap();
-        // The two clocks agree to within the time that a reading takes.
+        // The two clocks agree only to within the duration of a reading.
         until("what is due is claimed", || async {
             let rows = outbox::claim(&others_db, &others, 10, LEASE).await.unwrap();
             assert!(rows.iter().all(|row| row.subject == "due"), "{skew_ms}");

@@ -1,4 +1,4 @@
-//! What a key stands for, for how long, and who gets it.
+//! What a key identifies, for how long, and who gets it.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ const SELL: Keys = db::idempotency_keys! {
     forget_at: "forget_at",
 };
 
-/// A table with the keys of one operation and no column of the service's own.
+/// A table with the keys of one operation and no columns of a service's own.
 const PLAIN_TABLE: &str = "
     create table idempotency_keys (
         merchant_id uuid not null,

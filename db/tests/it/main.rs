@@ -1,4 +1,4 @@
-//! The store, on SQLite always and on PostgreSQL where `TEST_DATABASE_URL` names a server.
+//! The store, on SQLite, or on PostgreSQL if `TEST_DATABASE_URL` names a server.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

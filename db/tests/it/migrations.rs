@@ -18,7 +18,7 @@ fn all() -> Migrator {
     ])
 }
 
-/// A database with its first table, and two accounts of the same balance.
+/// A database with its first migration and two accounts of the same balance, or `None` on SQLite.
 async fn begun() -> Option<(TestDb, Db)> {
     let test = TestDb::new("db-migrations").await;
     let db = test.connect().await;
@@ -64,7 +64,7 @@ async fn a_migration_that_waits_for_a_lock_lets_others_go_first() {
         let waits = "select count(*) from pg_locks
                      where not granted and relation = 'account'::regclass";
         until("it waits", async || count(&db, waits).await == 1).await;
-        // Held up for at most a second: less than anybody waits for a lock.
+        // Held up for at most a second, which is less than anyone waits for a lock.
         assert_eq!(count(&db, accounts).await, 2);
         until("it lets others go", async || count(&db, waits).await == 0).await;
         let columns = "select count(*) from information_schema.columns

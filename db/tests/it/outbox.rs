@@ -24,7 +24,7 @@ use uuid::Uuid;
 use crate::{database, migrations, relayed, until};
 
 const LEASE: Duration = Duration::from_secs(60);
-/// A lease that has run out as soon as it is taken.
+/// A lease that has expired as soon as it is taken.
 const NO_LEASE: Duration = Duration::ZERO;
 
 async fn put(db: &Db, clock: &Clock, subject: &str) -> Uuid {
@@ -316,7 +316,7 @@ async fn a_relay_hands_on_everything_and_tries_again_what_failed() {
     }
     put(&db, &clock, "fails 3 times").await;
     running.relay.ring();
-    // 0.2 + 0.4 + 0.8 s of waiting, none of it in real time.
+    // It waits 0.2 + 0.4 + 0.8 s, none of it in real time.
     clock.advance(Duration::from_secs(5)).await.unwrap();
     assert!(running.is_empty().await);
     assert_eq!(tries.load(Ordering::SeqCst), 44);
@@ -368,7 +368,7 @@ async fn a_row_that_failed_at_once_is_due_for_the_loop_before_the_request_ends()
         Ok(())
     });
     let request = clock.activity();
-    // Not yet due for the loop, so that the request tries it first.
+    // Not yet due for the loop, so the request tries it first.
     let mut tx = db.begin().await.unwrap();
     let later = clock.now() + Duration::from_secs(60);
     let id = outbox::put(&mut tx, "charge-1", None, later).await.unwrap();

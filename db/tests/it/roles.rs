@@ -44,7 +44,7 @@ async fn open(settings: &Database, mode: Mode, shutdown: &Shutdown) -> anyhow::R
     .await
 }
 
-/// `None` on SQLite, which has no roles.
+/// A database with both roles, or `None` on SQLite, which has no roles.
 async fn with_roles() -> Option<(TestDb, Database)> {
     let mut test = TestDb::new("db-roles").await;
     let settings = test.settings().await;
@@ -59,7 +59,7 @@ async fn runs(db: &Db, statement: &'static str) -> db::Result<u64> {
     Ok(done)
 }
 
-/// PostgreSQL's "insufficient privilege".
+/// Checks that a statement fails with PostgreSQL's "insufficient privilege".
 async fn check_forbidden(db: &Db, statement: &'static str) {
     let refused = runs(db, statement).await.unwrap_err();
     let code = refused.as_database_error().and_then(|error| error.code());
@@ -74,7 +74,7 @@ async fn the_running_role_changes_rows_but_no_table_and_nothing_that_is_append_o
     db::migrate(&settings, Mode::Production, &SCHEMA)
         .await
         .unwrap();
-    // Again, as with every new version.
+    // A second time, as with every new version.
     db::migrate(&settings, Mode::Production, &SCHEMA)
         .await
         .unwrap();
@@ -122,7 +122,7 @@ async fn a_service_that_may_not_migrate_waits_until_another_has() {
         count
     };
     let migrating = async {
-        // It has checked for the tables, and created none.
+        // It has looked for the tables, and created none.
         let looks = "select count(*) from pg_stat_activity
              where datname = current_database() and query like '%to_regclass%'
                  and pid <> pg_backend_pid()";
@@ -219,7 +219,7 @@ async fn production_serves_with_no_role_that_owns_its_tables() {
     }
 }
 
-/// The statements that give the running role a power and take it away again, and the power's name.
+/// Statements that give the running role a power, statements that revoke it, and the power's name.
 const POWERS: &[(&str, &str, &str)] = &[
     // It inherits nothing, but may become the owner.
     (
@@ -426,7 +426,7 @@ async fn a_survey_sees_one_moment_and_changes_nothing() {
     let mut survey = db.survey().await.unwrap();
     let count = "select count(*) from account";
     let (before,): (i64,) = survey.sql(count).one().await.unwrap();
-    // It blocks no writer.
+    // The survey blocks no writer.
     let mut tx = db.begin().await.unwrap();
     let insert = "insert into account (id, name, balance, is_open) values ($1, 'ama', 0, true)";
     tx.sql(insert).bind(Uuid::now_v7()).run().await.unwrap();
@@ -448,7 +448,7 @@ async fn a_survey_takes_longer_than_any_other_statement_may() {
     assert_eq!(within, "10min");
     survey.sql("select pg_sleep(7)").run().await.unwrap();
     drop(survey);
-    // Its connection has its own limit back.
+    // The connection's own limit is restored.
     let mut conn = db.read().await.unwrap();
     let (beside,): (String,) = conn.sql(limit).one().await.unwrap();
     assert_eq!(beside, "5s");

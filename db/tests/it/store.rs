@@ -236,7 +236,7 @@ async fn cut_off_after(polls: u32, future: impl Future<Output = ()>) {
 async fn is_left_in_a_transaction(db: &Db, observer: &Db) -> bool {
     let mut conn = db.read().await.unwrap();
     if !db.is_postgres() {
-        // The one writer could not begin again.
+        // If it were, the only writer could not begin another.
         return db.begin().await.is_err();
     }
     let (pid,): (i32,) = conn.sql("select pg_backend_pid()").one().await.unwrap();
@@ -502,7 +502,7 @@ async fn a_lock_that_is_held_is_not_waited_for_without_end() {
 async fn a_server_that_is_not_there_is_told_within_seconds() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    // It accepts connections and never answers.
+    // The listener accepts connections and never answers.
     let url = format!("postgres://nobody@127.0.0.1:{port}/nothing");
     let connecting = tokio::time::timeout(Duration::from_secs(10), Db::connect(&url, 1));
     let error = connecting.await.unwrap().unwrap_err();

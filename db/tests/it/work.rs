@@ -1,4 +1,4 @@
-//! The loop that does every work.
+//! The loop behind all background work.
 
 use std::{
     collections::VecDeque,

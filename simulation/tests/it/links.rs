@@ -1,4 +1,4 @@
-//! Links towards a service that says back whatever it hears.
+//! Links to a service that echoes what it hears.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::world::{faults, is_err, soon, step, time, until};
 
-/// Says back what it hears, with its name in front of each connection's first word.
+/// Echoes what it hears, with its name before each connection's first word.
 struct Echo {
     address: SocketAddr,
     heard: Arc<Mutex<Vec<u8>>>,
@@ -82,7 +82,7 @@ async fn connect(link: &Link) -> TcpStream {
     TcpStream::connect(link.address()).await.unwrap()
 }
 
-/// Says a word and hears the answer.
+/// Sends a word and returns the answer.
 async fn ask(stream: &mut TcpStream, word: &str) -> io::Result<String> {
     stream.write_all(word.as_bytes()).await?;
     hear(stream, word.len()).await
@@ -193,7 +193,7 @@ async fn a_connection_goes_to_a_replica_that_is_up() {
     }
 }
 
-/// Trips a wire at the second of two words; says what the service heard.
+/// Trips a wire at the second of two words. Returns what the service heard.
 async fn tripped(when: When) -> String {
     let (time, echo) = (time(), Echo::start("").await);
     let link = open(&time, Faults::off(), Targets::fixed(echo.address)).await;

@@ -1,4 +1,4 @@
-//! The simulation's own parts.
+//! Tests of the simulation's own parts.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! The list of planted faults fits the code.
+//! The list of planted faults matches the code.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! Links towards the real PostgreSQL server of `TEST_DATABASE_URL`; nothing is tried without one.
+//! Links to the real PostgreSQL server of `TEST_DATABASE_URL`. Without one, nothing is tested.
 
 use std::{
     net::{SocketAddr, ToSocketAddrs as _},
@@ -29,13 +29,13 @@ struct World {
     link: PostgresLink,
     statements: Arc<AtomicUsize>,
     options: PgConnectOptions,
-    /// On the server's own door.
+    /// Connected to the server without the link.
     direct: PgConnection,
     _database: TestDb,
 }
 
 impl World {
-    /// With a table of words; nothing where there is no server.
+    /// Makes a table of words. Returns `None` without a server.
     async fn start(faults: Faults) -> Option<Self> {
         let database = TestDb::new("links").await;
         if !database.url.starts_with("postgres") {
@@ -212,7 +212,7 @@ async fn a_cut_rolls_back_at_the_server() {
     world.link.cut();
     is_err(soon(conn.execute("commit")).await);
     is_err(world.connect().await);
-    // Waits for the other transaction's end.
+    // This waits for the other transaction to end.
     soon(write(&mut world.direct, "one")).await.unwrap();
 
     world.link.mend();
@@ -250,7 +250,8 @@ async fn a_refused_connection_is_told() {
     is_err(world.connect().await);
 }
 
-/// Trips a wire at the commit of a word; says whether its writer was told, and what there is.
+/// Trips a wire at the commit of a word. Returns whether its writer learned of the commit, and the
+/// stored words.
 async fn tripped(when: When) -> Option<(bool, Vec<String>)> {
     let mut world = World::start(Faults::off()).await?;
     let mut conn = world.connect().await.unwrap();

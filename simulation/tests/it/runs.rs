@@ -1,4 +1,4 @@
-//! Whole runs, by the command that searches: on SQLite, and on PostgreSQL where a server is named.
+//! Whole runs of the simulation's command: on SQLite, and on PostgreSQL if a server is named.
 
 use std::process::Command;
 
@@ -32,7 +32,7 @@ fn search(args: &[&str], server: Option<&str>) {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}");
-    // Something happened that could have broken one.
+    // Something happened that could have broken a promise.
     let counts = said
         .lines()
         .rev()

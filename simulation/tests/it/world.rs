@@ -1,4 +1,4 @@
-//! What the tests of links share: a time that they step, and waiting for what must come.
+//! What the tests of links share: time that they step, and waits for what must happen.
 
 use std::{fmt::Debug, future::Future, time::Duration};
 
@@ -12,14 +12,14 @@ pub fn time() -> Time {
     Time::starting_at(Timestamp::from_unix_millis(START_UNIX_MS).unwrap())
 }
 
-/// Switched on.
+/// These faults, switched on.
 pub fn faults(rates: Rates) -> Faults {
     let faults = Faults::off().with(rates);
     faults.on();
     faults
 }
 
-/// What must come.
+/// The output of what must happen soon.
 pub async fn soon<T>(coming: impl Future<Output = T>) -> T {
     let deadline = Duration::from_secs(20);
     tokio::time::timeout(deadline, coming)
@@ -36,7 +36,7 @@ pub async fn until(is_true: impl Fn() -> bool) {
     .await;
 }
 
-/// Steps time by more than any fault takes.
+/// Steps time by more than any fault lasts.
 pub fn step(time: &Time) {
     time.step_to(time.now() + 60_000);
 }

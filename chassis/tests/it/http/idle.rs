@@ -1,4 +1,4 @@
-//! Idle connections, and clients who do not read.
+//! Idle connections, and clients that do not read.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use tokio::{
 
 use super::{HUGE_BYTES, PATIENCE, Running, SHORT, soon, start, until_closed};
 
-/// No deadline ends what a test holds open.
+/// Limits under which no deadline ends what a test holds open.
 fn patient() -> Limits {
     let hour = Duration::from_secs(3_600);
     Limits {
@@ -23,7 +23,7 @@ fn patient() -> Limits {
     }
 }
 
-/// A connection from an address of this machine on which these bytes were sent.
+/// Connects from a local address and sends these bytes.
 async fn connect(server: &Running, source: &str, bytes: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(format!("{source}:0").parse().unwrap()).unwrap();
@@ -32,7 +32,7 @@ async fn connect(server: &Running, source: &str, bytes: &str) -> TcpStream {
     stream
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a new connection.
 async fn ask(server: &Running, source: &str) -> String {
     let request = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     until_closed(&mut connect(server, source, request).await).await
@@ -135,7 +135,7 @@ async fn a_client_that_does_not_read_is_cut_off() {
     let stream = connect(&server, "127.0.0.1", request).await;
     soon(server.given_up.notified()).await;
     drop(stream);
-    // Nor one that asks on and on.
+    // So is a client that sends requests without end.
     let mut stream = connect(&server, "127.0.0.1", "").await;
     let request = "GET /long HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1_000);
     let tasks = Tasks::new();
@@ -157,7 +157,7 @@ async fn a_client_that_reads_slowly_is_served_to_the_end() {
     let (mut read, mut pauses) = (0, 0);
     while let Some(chunk) = soon(answer.chunk()).await.unwrap() {
         read += chunk.len();
-        // All pauses together are more than a stalled write may take.
+        // The pauses add up to more than a stalled write may take.
         if read > (pauses + 1) * HUGE_BYTES / 12 {
             pauses += 1;
             tokio::time::sleep(stalled_max / 4).await;
