@@ -24,8 +24,7 @@ pub use tls::Tls;
 
 use crate::http;
 
-/// What a process takes for granted: on a developer's machine most things go, in production
-/// nothing that is only for trying out.
+/// How strict a process is: production refuses settings that are only for development.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     #[default]
@@ -44,7 +43,7 @@ pub enum Command {
     Healthcheck,
 }
 
-/// No clock counts further than it must: 100 years.
+/// The longest duration that a setting may have: 100 years.
 const DURATION_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
 /// Reads a duration with its unit, such as `300ms`, `30s`, `24h` or `1h 30m`.
@@ -55,7 +54,7 @@ pub fn duration(text: &str) -> Result<Duration, &'static str> {
     is_sane.then_some(duration).ok_or("at most 100 years")
 }
 
-/// Reads a switch. Nothing is off, as OpenTelemetry wants it.
+/// Parses a switch. Empty means off, as OpenTelemetry specifies.
 fn switch(text: &str) -> Result<bool, &'static str> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "1" => Ok(true),
@@ -90,13 +89,13 @@ impl Listen {
         check_listen(refusals, &addresses);
     }
 
-    /// Whether the service describes itself.
+    /// Whether the service offers gRPC reflection: never in production.
     pub fn reflection(&self, mode: Mode) -> bool {
         mode == Mode::Development && !self.no_reflection
     }
 }
 
-/// Refuses addresses that this machine does not have, and such as are each other's.
+/// Refuses addresses that this process cannot listen on, and those that collide with one another.
 pub fn check_listen(refusals: &mut Refusals, addresses: &[(&'static str, Option<SocketAddr>)]) {
     let mut others: Vec<SocketAddr> = Vec::new();
     for (variable, address) in addresses {
@@ -113,9 +112,9 @@ pub fn check_listen(refusals: &mut Refusals, addresses: &[(&'static str, Option<
     }
 }
 
-/// Whoever serves here already is no reason against it. Tried with a port of the system's choice,
-/// so that a process which is just starting finds its own free; only one that not everybody may
-/// have is tried itself.
+/// Whether the process may listen there. An address in use is fine: another instance may be
+/// stopping. Binds port 0, so as not to take the real port from a process that is just starting. A
+/// privileged port is tried itself, since not everybody may bind it.
 fn may_listen(address: SocketAddr) -> bool {
     const PRIVILEGED_PORTS: u16 = 1024;
     let mut tried = address;
@@ -134,7 +133,7 @@ fn is_taken_by(address: SocketAddr, other: SocketAddr) -> bool {
     is_same_host && address.port() == other.port() && address.port() != 0
 }
 
-/// Refuses a system from which no https:// address could be called, where the process does that.
+/// Refuses a system without usable CA certificates. For processes that call https:// addresses.
 pub fn check_authorities(refusals: &mut Refusals) {
     let is_good = http::client(DURATION_MAX).is_ok();
     let wants =

@@ -1,4 +1,4 @@
-//! Why a payment failed: the closed list, and what each reason says to whom.
+//! Why a payment failed: the closed list of reasons, and what each tells merchants and payers.
 
 macro_rules! reasons {
     ($(
@@ -10,9 +10,9 @@ macro_rules! reasons {
         }
     )+) => {
         crate::closed_list! {
-            /// The closed list of reasons (design: "failure_reason"). Each is given only on the
-            /// rail's word, except `SessionExpired`, and `OtpExpired` while the rail still wants a
-            /// code.
+            /// The closed list of reasons (design: "failure_reason"). Each is given only if the
+            /// rail says so, except `SessionExpired`, and `OtpExpired` while the rail still wants
+            /// a code.
             pub enum FailureReason: "a failure reason" { $($variant = $code,)+ }
         }
 
@@ -36,12 +36,13 @@ macro_rules! reasons {
     };
 }
 
-/// What the checkout tells a payer: what happened, and what helps.
+/// What the checkout tells a payer: what happened, and what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtCheckout {
     pub english: &'static str,
     pub twi: &'static str,
-    /// Whether it is certain that nothing was debited: only a network's own word makes it so.
+    /// Whether it is certain that nothing was debited, which only the network's own answer can
+    /// establish.
     pub is_uncharged: bool,
 }
 
@@ -58,7 +59,7 @@ reasons! {
         twi: "Wɔpoo ntua no wɔ fon no so.",
         is_uncharged: true,
     }
-    // A network may still find that the payer had approved.
+    // The network may still find that the payer had approved.
     PayerTimeout = "PAYER_TIMEOUT" {
         message: "The payer did not approve the payment in time.",
         english: "The payment was not approved in time.",
@@ -114,7 +115,7 @@ reasons! {
         twi: "Code no baa akyire dodo.",
         is_uncharged: false,
     }
-    // Our own count of codes is reached; the network's may not be.
+    // Our own limit of codes is reached; the network's may not be.
     OtpAttemptsExceeded = "OTP_ATTEMPTS_EXCEEDED" {
         message: "A wrong code was entered too many times.",
         english: "A wrong code was entered too many times.",
@@ -127,7 +128,7 @@ reasons! {
         twi: "Network no nyaa ɔhaw.",
         is_uncharged: false,
     }
-    // Also where the network had no such payment when its time was over.
+    // Also if the network knew no such payment once the payment's time was over.
     RailUnavailable = "RAIL_UNAVAILABLE" {
         message: "The mobile money network did not take the payment.",
         english: "The network cannot take payments right now. Try again later, or use another network.",

@@ -1,4 +1,4 @@
-//! Counting in fixed windows of time, in this process alone.
+//! Counts in fixed windows of time, within this process.
 
 use std::{
     collections::HashMap,
@@ -20,7 +20,7 @@ pub struct FixedWindow<K> {
 
 #[derive(Debug)]
 struct Counts<K> {
-    /// Which window it is, counted from 1970.
+    /// The number of the window, counted from 1970.
     window: i64,
     by_key: HashMap<K, u32>,
 }
@@ -37,7 +37,8 @@ pub struct Decision {
 }
 
 impl<K: Eq + Hash> FixedWindow<K> {
-    /// Windows last a second at least. At most `keys_max` keys are counted in one; any more pass.
+    /// A window lasts at least a second and counts at most `keys_max` keys. Further keys pass
+    /// uncounted.
     pub fn new(length: Duration, keys_max: usize, clock: Clock) -> Self {
         let length_ms = i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
         Self {
@@ -51,8 +52,8 @@ impl<K: Eq + Hash> FixedWindow<K> {
         }
     }
 
-    /// Counts once for each key, unless any of them has reached its limit: then for none. A limit
-    /// of 0 is no limit.
+    /// Counts one for each key, unless any key has reached its limit: then nothing is counted. A
+    /// limit of 0 means no limit.
     pub fn take<const KEYS: usize>(&self, limited: [(K, u32); KEYS]) -> Decision {
         let (mut counts, now) = self.current();
         let left = limited.iter().map(|(key, limit)| counts.left(key, *limit));
@@ -65,14 +66,14 @@ impl<K: Eq + Hash> FixedWindow<K> {
         self.decision(left > 0, left.saturating_sub(1), now)
     }
 
-    /// Whether one more of this key may pass. Counts nothing.
+    /// Whether this key may pass once more. Counts nothing.
     pub fn look(&self, key: &K, limit: u32) -> Decision {
         let (counts, now) = self.current();
         let left = counts.left(key, limit);
         self.decision(left > 0, left, now)
     }
 
-    /// Uncounts once for each key.
+    /// Takes one count of each key back.
     pub fn give_back<const KEYS: usize>(&self, keys: [K; KEYS]) {
         let (mut counts, _) = self.current();
         for key in keys {
@@ -82,11 +83,11 @@ impl<K: Eq + Hash> FixedWindow<K> {
         }
     }
 
-    /// The counts of now.
+    /// The current window's counts, and the time.
     fn current(&self) -> (MutexGuard<'_, Counts<K>>, Timestamp) {
         // No code panics while it holds the lock.
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        // Read under the lock, so that nobody who was held up brings an older window back.
+        // Read under the lock, so that a delayed caller does not bring an older window back.
         let now = self.clock.host_now();
         let window = now.unix_millis().div_euclid(self.length_ms);
         if counts.window != window {

@@ -28,13 +28,13 @@ mod status;
 pub use client::{Channel, check_url, connect, is_serving};
 pub use status::{Reason, invalid, reason, status, violations};
 
-/// Calls at the same time on one connection.
+/// Concurrent calls on one connection.
 const STREAMS_MAX: u32 = 1_024;
 
-/// A connection is asked to go after this, so that clients spread over new replicas.
+/// A connection this old is asked to close, so that clients spread over new replicas.
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(300);
 
-/// A client that vanished without a word is noticed after this.
+/// How often a connection is pinged, to notice clients that vanished silently.
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
 /// How long accepting pauses when the system has no sockets left.
@@ -58,7 +58,7 @@ impl Sockets {
 /// Binds the address that `variable` gives.
 ///
 /// # Errors
-/// [`Refused`], unless another process has the address: that one may just be ending.
+/// [`Refused`], except if the address is in use: the other process may just be ending.
 pub async fn bind(variable: &'static str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|error| {
         if error.kind() == ErrorKind::AddrInUse {
@@ -72,7 +72,7 @@ pub async fn bind(variable: &'static str, address: SocketAddr) -> anyhow::Result
     })
 }
 
-/// Binds the admin address, where there is one.
+/// Binds the admin address, if there is one.
 pub async fn bind_admin(address: Option<SocketAddr>) -> anyhow::Result<Option<TcpListener>> {
     match address {
         Some(address) => bind("ADMIN_LISTEN", address).await.map(Some),
@@ -80,11 +80,11 @@ pub async fn bind_admin(address: Option<SocketAddr>) -> anyhow::Result<Option<Tc
     }
 }
 
-/// What a service is served with.
+/// What [`serve`] needs besides the routes.
 pub struct Serving {
     pub sockets: Sockets,
     pub tls: Tls,
-    /// Answer reflection.
+    /// Whether to offer gRPC reflection.
     pub reflection: bool,
     pub readiness: Readiness,
     pub clock: Clock,
@@ -94,8 +94,8 @@ pub struct Serving {
 /// Serves until the process stops, then drains, for [`DRAIN_MAX`] at most.
 ///
 /// Each call runs in a span, is counted, keeps time travel waiting, and honours its caller's
-/// deadline. A panic in it is INTERNAL to the caller. Health is answered, and reflection where it
-/// is wanted; the admin address is served beside it.
+/// deadline. The caller sees a panic as INTERNAL. Also serves health, reflection if wanted, and
+/// the admin address.
 pub async fn serve(routes: Routes, serving: Serving) -> anyhow::Result<()> {
     let Serving {
         sockets,
@@ -113,8 +113,9 @@ pub async fn serve(routes: Routes, serving: Serving) -> anyhow::Result<()> {
             .build_v1()?;
         routes = routes.add_service(service);
     }
-    // Without a grace after the age: tonic 0.14 would not ask the connection to go, but cut it off
-    // in the middle of its calls. Calls have deadlines, so an old connection does end.
+    // No grace period after the age: with one, tonic 0.14 would cut the connection off in the
+    // middle of its calls instead of asking it to close. Calls have deadlines, so an old
+    // connection does end.
     let mut server = Server::builder()
         .max_concurrent_streams(STREAMS_MAX)
         .max_connection_age(CONNECTION_AGE_MAX)
@@ -128,7 +129,7 @@ pub async fn serve(routes: Routes, serving: Serving) -> anyhow::Result<()> {
         let (shutdown, health) = (shutdown.clone(), health);
         async move {
             shutdown.wait().await;
-            // Whoever balances calls stops choosing this process.
+            // Load balancers stop choosing this process.
             health
                 .set_service_status("", tonic_health::ServingStatus::NotServing)
                 .await;
@@ -154,7 +155,8 @@ pub async fn serve(routes: Routes, serving: Serving) -> anyhow::Result<()> {
     admin::beside(grpc, sockets.admin, readiness, shutdown.clone()).await
 }
 
-/// A connection that says nothing would hold up the drain for ever.
+/// Waits for `serving`, but for at most [`DRAIN_MAX`] once the process stops: a silent connection
+/// would hold up the drain for ever.
 async fn until_drained<T: Default, E>(
     serving: impl Future<Output = Result<T, E>>,
     shutdown: &Shutdown,

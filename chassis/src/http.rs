@@ -1,7 +1,7 @@
 //! HTTP in both directions: the accept loop for what we serve, and the client for what we call.
 //!
-//! The loop is our own because nothing ready-made closes a connection on which nothing arrives,
-//! or ends a drain that a half-sent header holds up.
+//! The loop is our own because no ready-made one closes a connection on which nothing arrives, or
+//! ends a drain that a half-sent header holds up.
 
 mod arriving;
 mod idle;
@@ -42,46 +42,48 @@ use crate::{
     tls,
 };
 
-/// Longest that a process drains requests before it ends anyway. Longer than a charge takes.
+/// Longest that a process drains requests before it ends regardless. Longer than a charge takes.
 pub const DRAIN_MAX: Duration = Duration::from_secs(15);
 
 /// How long accepting pauses when there is no socket, or no place, for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Connections that the system keeps until they are accepted, as far as it lets us. Whoever comes
-/// when there are more is dropped, and tries again after a second.
+/// Listen backlog, as far as the system allows it. Beyond it the kernel drops the SYN, and the
+/// client retries after a second.
 const BACKLOG: i32 = 4_096;
 
-/// What the system holds of an answer that its client has not taken; the system doubles it. Small,
-/// so that a client who does not read costs little, and one who reads slowly is seen to read.
+/// Send buffer of a connection; the system doubles it. Small, so that a client that does not read
+/// costs little, and the progress of one that reads slowly shows.
 const SEND_BUFFER_BYTES: usize = 32 * 1024;
 
 /// Longest wait for a connection to another server.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 
-/// How long a connection to another server is kept for its next request. Shorter than servers keep
-/// theirs: a request on a connection that is just being closed has an unknown outcome.
+/// How long an idle connection to another server is kept. Shorter than servers keep theirs: a
+/// request on a connection that is just being closed has an unknown outcome.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
-/// What a client of ours may take.
+/// How much time and how many resources our clients may take.
 #[derive(Clone)]
 pub struct Limits {
-    /// Until a request's head is complete, counted from the connection or the request before.
+    /// Until a request's head is complete, counted from the start of the connection or the
+    /// previous request.
     pub head_max: Duration,
     /// Until its body is complete.
     pub body_max: Duration,
-    /// During which the client takes nothing of its answer.
+    /// While the client reads nothing of its answer.
     pub stalled_max: Duration,
     /// Bytes of a request's head.
     pub head_bytes_max: usize,
-    /// Connections at the same time. For one more, the one that has been idle longest is evicted;
-    /// where none has been idle for long, it waits to be served.
+    /// Concurrent connections. One more evicts the connection that has been idle longest; if none
+    /// has been idle for long, it waits.
     pub connections_max: usize,
-    /// Of these, the idle ones of one address. For one more, its oldest is evicted.
+    /// Of these, idle ones of one address. One more evicts the address's oldest.
     pub waiting_per_address_max: usize,
-    /// The address that a peer's connections count for; none for a proxy, which has many clients.
+    /// The address that a peer's connections count towards; `None` for a proxy, which has many
+    /// clients.
     pub counted_as: Arc<dyn Fn(IpAddr) -> Option<IpAddr> + Send + Sync>,
-    /// How long a stopping process waits for requests that run.
+    /// How long a stopping process waits for running requests.
     pub drain_max: Duration,
 }
 
@@ -101,8 +103,8 @@ impl Default for Limits {
     }
 }
 
-/// Files that this process may have open, of which each connection is one: raised to all that the
-/// system allows it. The usual default, 1,024, is too low for a server.
+/// Raises the limit of open files, of which each connection is one, as far as the system allows,
+/// and returns it. The usual default, 1,024, is too low for a server.
 pub fn raise_open_files_max() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -151,7 +153,7 @@ pub async fn serve(
     }
     drop(listener);
     connections.drain(limits.drain_max).await;
-    // What is left is cut off.
+    // Cuts off the remaining connections.
     drained.begin();
     Ok(())
 }
@@ -178,7 +180,7 @@ async fn accept(
             }
             Err(error) => {
                 tracing::warn!(error = %chain(&error), "a connection was not accepted");
-                // The system may have no socket left.
+                // The system may be out of sockets.
                 idle.evict_oldest();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -186,7 +188,8 @@ async fn accept(
     }
 }
 
-/// A place for a connection; at another's cost where there is none.
+/// A place for a connection. If none is free, the connection that has been idle longest is
+/// evicted.
 async fn place(places: &Arc<Semaphore>, idle: &IdleConnections) -> OwnedSemaphorePermit {
     loop {
         if let Ok(place) = places.clone().try_acquire_owned() {
@@ -254,7 +257,7 @@ pub fn client(timeout: Duration) -> anyhow::Result<reqwest::Client> {
         .context("the HTTP client cannot be made")
 }
 
-/// As [`client`], for callers who add to it.
+/// Like [`client`], for callers that add to it.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that makes clients"
@@ -271,7 +274,7 @@ pub fn client_builder(timeout: Duration) -> reqwest::ClientBuilder {
         .user_agent(concat!("payments/", env!("CARGO_PKG_VERSION")))
 }
 
-/// An answer's body was longer than it may be, or broke off.
+/// A response's body is longer than allowed, or broke off.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("the body is longer than {0} bytes")]
@@ -280,7 +283,7 @@ pub enum ReadError {
     Broken(#[source] reqwest::Error),
 }
 
-/// Reads an answer's body, of `bytes_max` at most.
+/// Reads a response's body, of at most `bytes_max` bytes.
 pub async fn read_body(response: reqwest::Response, bytes_max: usize) -> Result<Bytes, ReadError> {
     let mut response = response;
     let mut body = BytesMut::new();

@@ -1,7 +1,7 @@
 //! How long and how large the fields of a request may be (design "Input rules"). The gateway tells
-//! callers what exceeds them; the services check again before they keep anything.
+//! callers what exceeds them; the services check again before they store anything.
 
-/// Most that is asked of a payer at once: 9,999,999,999.99 major units, in hundredths.
+/// Largest amount of one payment: 9,999,999,999.99 major units, in hundredths.
 pub const AMOUNT_HUNDREDTHS_MAX: i64 = 999_999_999_999;
 
 /// Characters of a description.
@@ -13,24 +13,24 @@ pub const NAME_CHARACTERS_MAX: usize = 200;
 /// Characters of an e-mail address (RFC 5321, 4.5.3.1.3 with its errata).
 pub const EMAIL_CHARACTERS_MAX: usize = 254;
 
-/// Characters of an address; browsers take no more everywhere.
+/// Characters of a URL; not every browser takes more.
 pub const URL_CHARACTERS_MAX: usize = 2_048;
 
 /// Characters of an idempotency key as its caller sends it.
 pub const IDEMPOTENCY_KEY_CHARACTERS_MAX: usize = 255;
 
-/// With the gateway's mark of whose key it is: `c:`, `g:` or `p:`.
+/// The same with the gateway's mark of whose key it is: `c:`, `g:` or `p:`.
 pub const MARKED_KEY_CHARACTERS_MAX: usize = IDEMPOTENCY_KEY_CHARACTERS_MAX + 2;
 
-/// Entries on one page of a list, and where the caller does not say how many.
+/// Entries on one page of a list: at most, and if the caller does not say how many.
 pub const PAGE_SIZE_MAX: u32 = 100;
 pub const PAGE_SIZE_DEFAULT: u32 = 20;
 
 /// Characters of a one-time password; networks use 4 to 8.
 pub const OTP_CHARACTERS_MAX: usize = 32;
 
-/// Whether a text is one to so many visible ASCII characters, as one-time passwords and idempotency
-/// keys are.
+/// Whether a text is 1 to `characters_max` visible ASCII characters, as one-time passwords and
+/// idempotency keys are.
 pub fn is_visible_ascii(text: &[u8], characters_max: usize) -> bool {
     (1..=characters_max).contains(&text.len()) && text.iter().all(u8::is_ascii_graphic)
 }

@@ -1,4 +1,4 @@
-//! What a process counts and measures, as Prometheus reads it.
+//! A process's metrics, for Prometheus.
 
 use std::{sync::OnceLock, thread, time::Duration};
 
@@ -15,13 +15,13 @@ const SECONDS: [Seconds; 12] = [
 )]
 type Seconds = f64;
 
-/// How often measured durations are sorted into their buckets, so that they take no memory of
-/// their own where nobody asks for `/metrics`.
+/// How often measured durations are sorted into their buckets, so that they do not pile up in
+/// memory while nobody reads `/metrics`.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
 static METRICS: OnceLock<PrometheusHandle> = OnceLock::new();
 
-/// Starts to count. Several services may share one process and its counters.
+/// Installs the recorder, once. Several services may share one process and its metrics.
 pub(crate) fn install() -> &'static PrometheusHandle {
     METRICS.get_or_init(|| {
         let builder = PrometheusBuilder::new()
@@ -44,7 +44,7 @@ pub(crate) fn install() -> &'static PrometheusHandle {
     })
 }
 
-/// Every metric of the process, as Prometheus reads it.
+/// All metrics of the process, in Prometheus's text format.
 pub fn render() -> String {
     let handle = install();
     handle.run_upkeep();

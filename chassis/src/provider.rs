@@ -1,4 +1,4 @@
-//! The payer's network, as the merchant chose it; never read from the number.
+//! The payer's network, as the merchant chose it; never inferred from the number.
 
 use proto::charges::Provider as ProtoProvider;
 

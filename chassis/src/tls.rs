@@ -1,4 +1,4 @@
-//! What TLS takes from the process and from its files.
+//! TLS set-up: the process's provider, and checks of CA files.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject as _},
 };
 
-/// What is wanted where others' certificates are believed by it.
+/// What a CA file must be.
 pub(crate) const AUTHORITY: &str = "a PEM file of certificates that can be read";
 
-/// Whether certificates can be believed by what the file holds.
+/// Whether the file holds a usable CA certificate.
 pub(crate) fn is_authority(file: &Path) -> bool {
     let certificates = CertificateDer::pem_file_iter(file);
     let certificates = certificates.and_then(|found| found.collect::<Result<Vec<_>, _>>());

@@ -9,10 +9,10 @@ use super::refusals::RefusedSetting;
 
 const MASK: &str = "***";
 
-/// Secrets of which all but the password may be shown.
+/// Secret URLs, which are shown with their passwords masked.
 const SECRET_URLS: [&str; 3] = ["DATABASE_URL", "MIGRATE_DATABASE_URL", "REDIS_URL"];
 
-/// Every setting that `--help` shows, in its order: `VARIABLE=value  # where it comes from`.
+/// Every setting that `--help` shows, in the same order: `VARIABLE=value  # where it comes from`.
 pub(super) fn settings(command: &Command, matches: &ArgMatches) -> String {
     let mut text = String::new();
     for arg in settable(command) {
@@ -29,7 +29,7 @@ pub(super) fn settings(command: &Command, matches: &ArgMatches) -> String {
     text
 }
 
-/// A setting that is refused: what it is, and what is wanted.
+/// One line about a refused setting: its value and what it must be.
 pub(super) fn refusal(command: &Command, matches: &ArgMatches, refusal: &RefusedSetting) -> String {
     let RefusedSetting {
         variable: of,
@@ -45,14 +45,14 @@ pub(super) fn refusal(command: &Command, matches: &ArgMatches, refusal: &Refused
     }
 }
 
-/// The arguments that are settings: all but `--help` and its like.
+/// The arguments that are settings: all but `--help` and `--version`.
 pub fn settable(command: &Command) -> impl Iterator<Item = &Arg> {
     let ids = ["help", "version"];
     let all = command.get_arguments();
     all.filter(move |arg| !ids.contains(&arg.get_id().as_str()))
 }
 
-/// The variable that sets it, or else its flag.
+/// The environment variable of a setting, or its flag if it has none.
 pub fn variable(arg: &Arg) -> String {
     let variable = arg
         .get_env()
@@ -60,7 +60,7 @@ pub fn variable(arg: &Arg) -> String {
     variable.unwrap_or_else(|| flag(arg))
 }
 
-/// Variable and flag.
+/// How messages name a setting: its variable and flag, or its flag alone.
 pub(super) fn name(arg: &Arg) -> String {
     match arg.get_env() {
         Some(name) => format!("{} ({})", name.to_string_lossy(), flag(arg)),
@@ -78,12 +78,12 @@ fn value(arg: &Arg, matches: &ArgMatches) -> Option<String> {
     Some(masked(arg, &values.join(",")))
 }
 
-/// A value as it may be shown: no secret, no password in a URL, no line break.
+/// A value fit to be shown: without secrets, passwords in URLs or line breaks.
 pub(super) fn masked(arg: &Arg, value: &str) -> String {
     let is_secret = arg.is_hide_env_values_set();
     let variable = variable(arg);
     let is_url = match is_secret {
-        // Others may have the secret anywhere.
+        // In other secrets, every part may be secret.
         true => SECRET_URLS.contains(&&*variable),
         false => variable.ends_with("_URL") || value.contains("://"),
     };
@@ -98,7 +98,7 @@ pub(super) fn masked(arg: &Arg, value: &str) -> String {
     shown.escape_debug().to_string()
 }
 
-/// `None` where it cannot be said which part would be the password.
+/// `None` if it is unclear which part is the password.
 fn without_password(value: &str) -> Option<String> {
     let mut url = Url::parse(value).ok()?;
     let has_user = !url.username().is_empty() || url.password().is_some();
@@ -108,7 +108,7 @@ fn without_password(value: &str) -> Option<String> {
     if url.password().is_some() {
         url.set_password(Some(MASK)).ok()?;
     }
-    // PostgreSQL's may hold a password, too.
+    // PostgreSQL takes a password in the query, too.
     if url.query().is_some() {
         url.set_query(Some(MASK));
     }

@@ -1,4 +1,4 @@
-//! What a process does not take, each with the variable to change and what it wants there.
+//! The settings that a process refuses, each with the variable to change and what it must be.
 
 use std::{collections::HashSet, fmt, fs, path::Path};
 
@@ -7,11 +7,11 @@ use reqwest::Url;
 use super::Mode;
 use crate::tls;
 
-/// A secret of production has at least so many characters, and so many different ones.
+/// In production a secret has at least this many characters, and this many different ones.
 const SECRET_CHARS_MIN: usize = 16;
 const SECRET_CHARS_DIFFERENT: usize = 8;
 
-/// How secrets begin that are published in this repository or stand in for one.
+/// Beginnings of secrets that are published in this repository or are placeholders.
 const NOT_SECRET: [&str; 13] = [
     "change",
     "demo",
@@ -28,14 +28,14 @@ const NOT_SECRET: [&str; 13] = [
     "test",
 ];
 
-/// Letters, digits, dots and dashes.
+/// Whether the text consists of ASCII letters, digits, dots and dashes, and is not empty.
 pub fn is_name(text: &str) -> bool {
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || ".-".contains(letter);
     !text.is_empty() && text.chars().all(is_letter)
 }
 
-/// What is wrong with a process's settings: first a check of the settings as such, then of what
-/// production wants.
+/// Collects what is wrong with a process's settings: what cannot work, and what production does
+/// not allow.
 #[derive(Debug)]
 pub struct Refusals {
     mode: Mode,
@@ -57,7 +57,7 @@ impl Refusals {
     /// Refuses the variable unless `is_good`.
     pub fn unless(&mut self, is_good: bool, variable: &'static str, wants: &str) {
         let is_known = self.found.iter().any(|known| known.variable == variable);
-        // One line for each variable says enough.
+        // One line per variable is enough.
         if !is_good && !is_known {
             let wants = wants.to_owned();
             self.found.push(RefusedSetting { variable, wants });
@@ -70,12 +70,12 @@ impl Refusals {
         self.unless(is_good, variable, &format!("{wants} in production"));
     }
 
-    /// The address of a part that the public or a rail reaches: TLS alone in production.
+    /// A URL that is used across public networks: https:// in production.
     pub fn public_url(&mut self, variable: &'static str, url: &str) {
         self.in_production(url.starts_with("https://"), variable, "an https:// address");
     }
 
-    /// A secret: there always, and hard to guess in production.
+    /// A secret: never empty, and hard to guess in production.
     pub fn secret(&mut self, variable: &'static str, secret: &str) {
         let is_plain = !secret.is_empty() && secret.chars().all(|c| c.is_ascii_graphic());
         self.unless(is_plain, variable, "a secret without spaces or line breaks");
@@ -86,7 +86,8 @@ impl Refusals {
         );
     }
 
-    /// A URL whose password, if it has one, is nobody's guess in production.
+    /// A URL whose password, if it has one, must be neither the user's name nor a published one in
+    /// production.
     pub fn password(&mut self, variable: &'static str, url: &str) {
         let url = Url::parse(url).ok();
         let is_good = url.is_none_or(|url| {
@@ -98,11 +99,11 @@ impl Refusals {
         self.in_production(is_good, variable, "a password of your own");
     }
 
-    /// A URL of PostgreSQL, which may name files: all can be read.
+    /// A PostgreSQL URL, which may name certificate files: all must be readable.
     pub fn files(&mut self, variable: &'static str, url: &str) {
         let Ok(url) = Url::parse(url) else { return };
         for (name, file) in url.query_pairs() {
-            // The text of a certificate may stand there itself.
+            // The value may be the PEM text itself.
             let is_text = file.starts_with("-----BEGIN");
             let is_good = match &*name {
                 _ if is_text => true,
@@ -123,7 +124,7 @@ impl Refusals {
     }
 
     /// # Errors
-    /// Something was found.
+    /// Some setting is refused.
     pub fn into_result(self) -> Result<(), Refused> {
         if self.found.is_empty() {
             return Ok(());
@@ -146,7 +147,7 @@ fn is_published(secret: &str) -> bool {
     NOT_SECRET.iter().any(|word| secret.starts_with(word))
 }
 
-/// Settings that the process does not take: a line for each. It ends with [`super::REFUSED`].
+/// Settings that the process refuses, one line each. It exits with [`super::REFUSED`].
 #[derive(Debug)]
 pub struct Refused(pub(super) Vec<String>);
 

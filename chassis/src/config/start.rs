@@ -1,5 +1,5 @@
-//! How a process starts and ends: its settings are read and checked before anything else happens,
-//! and whatever goes wrong is told on one line each.
+//! How a process starts and ends: it reads and checks its settings before anything else, and
+//! reports each problem on one line.
 
 use std::{
     any::TypeId,
@@ -20,23 +20,23 @@ use reqwest::Url;
 use super::{Mode, Refusals, Refused, print};
 use crate::{admin, clock::Timestamp, money::Currency};
 
-/// The exit code of a process that does not take its settings: EX_CONFIG of sysexits.h.
+/// The exit code of a process that refuses its settings: EX_CONFIG of sysexits.h.
 pub const REFUSED: u8 = 78;
 
 /// The settings of a process.
 pub trait Settings: Parser {
     fn mode(&self) -> Mode;
 
-    /// Refuses what cannot work, or must not be in production. Looks at files and at this machine's
-    /// addresses, never at a network.
+    /// Refuses what cannot work or is not allowed in production. Reads files and tries this
+    /// machine's addresses, but calls nothing over a network.
     fn check(&self, refusals: &mut Refusals);
 }
 
-/// The one way into a process: reads its settings from flags and environment, answers what every
-/// process can be asked (`--help`, `config`, `healthcheck`), and otherwise does what it is for.
+/// The entry point of every process: reads its settings from flags and environment, handles what
+/// all processes share (`--help`, `config`, `healthcheck`), and otherwise calls `run`.
 ///
-/// Whatever is wrong goes to stderr, one line each, and ends the process with [`REFUSED`] where
-/// its settings are at fault, with 1 otherwise.
+/// Problems go to stderr, one line each, and end the process: with [`REFUSED`] if its settings are
+/// at fault, otherwise with 1.
 pub async fn main<C: Settings>(run: impl AsyncFnOnce(C) -> anyhow::Result<()>) -> ExitCode {
     let mut command = C::command();
     // Completes the arguments, so that they print.
@@ -45,7 +45,7 @@ pub async fn main<C: Settings>(run: impl AsyncFnOnce(C) -> anyhow::Result<()>) -
     let (config, matches) = match read::<C>() {
         Ok(read) => read,
         Err(error) if !error.use_stderr() => {
-            // Asked for, such as --help. Whom should it be told if this cannot be printed?
+            // Asked for, such as `--help`. If stdout is gone, nobody can be told.
             return error
                 .print()
                 .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
@@ -61,7 +61,7 @@ pub async fn main<C: Settings>(run: impl AsyncFnOnce(C) -> anyhow::Result<()>) -
     let asked = matches.subcommand_name();
     if asked == Some("config") {
         let text = print::settings(&command, &matches);
-        // Whoever reads may have read enough.
+        // `print!` would panic if the reader has closed the pipe.
         if let Err(error) = io::stdout().write_all(text.as_bytes()) {
             return ended(&name, Err(error.into()));
         }
@@ -76,10 +76,10 @@ pub async fn main<C: Settings>(run: impl AsyncFnOnce(C) -> anyhow::Result<()>) -
     }
 }
 
-/// Checks settings that a process was not started with, such as those of the local stack.
+/// Checks settings that did not pass through [`main`], such as those of the local stack.
 ///
 /// # Errors
-/// The process would not take them.
+/// The process would refuse them.
 pub fn check(config: &impl Settings) -> Result<(), Refused> {
     let mut refusals = Refusals::new(config.mode());
     config.check(&mut refusals);
@@ -101,7 +101,7 @@ async fn healthcheck(matches: &ArgMatches) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells what went wrong, and with which code the process ends.
+/// Reports what went wrong. Returns the exit code.
 fn ended(name: &str, result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else {
         return ExitCode::SUCCESS;
@@ -117,7 +117,7 @@ fn ended(name: &str, result: anyhow::Result<()>) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// What clap refuses, in our words.
+/// What clap refused, in our words.
 fn lines(command: &clap::Command, error: &clap::Error) -> Vec<String> {
     let arg = |text: &String| command.get_arguments().find(|arg| arg.to_string() == *text);
     let value = |kind| match error.get(kind) {
@@ -147,7 +147,7 @@ fn lines(command: &clap::Command, error: &clap::Error) -> Vec<String> {
     vec![format!("{first}; see --help")]
 }
 
-/// What a setting wants: what its type looks like, or else what it is for.
+/// What a setting must be: what its type looks like, or else what the setting is for.
 fn wants(arg: &Arg) -> String {
     let possible = arg.get_possible_values();
     let parser = arg.get_value_parser().type_id();
@@ -182,7 +182,8 @@ fn wants(arg: &Arg) -> String {
     }
 }
 
-/// Its help, to be read on within a sentence.
+/// A setting's help, fit to continue a sentence: its first letter is lowered unless it begins an
+/// acronym.
 fn purpose(arg: &Arg) -> String {
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
     let mut letters = help.chars();

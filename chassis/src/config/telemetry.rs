@@ -59,7 +59,7 @@ impl Telemetry {
         for (variable, endpoint) in endpoints {
             let endpoint = endpoint.as_deref().unwrap_or_default();
             let check = || self.check_endpoint(endpoint);
-            // Where the authority is at fault, that is said of it alone.
+            // If the CA file is bad, report only that.
             let is_good = endpoint.is_empty() || !is_authority || check().is_ok();
             let wants =
                 "an address such as http://collector:4317, or https:// and authorities to trust";
@@ -68,8 +68,8 @@ impl Telemetry {
     }
 
     /// # Errors
-    /// Spans cannot be exported to `endpoint`, whose certificate the authority signed, or one that
-    /// the system trusts.
+    /// Spans cannot be exported to `endpoint`: it is no http(s) address, or TLS to it cannot be
+    /// set up.
     fn check_endpoint(&self, endpoint: &str) -> anyhow::Result<()> {
         let collector = Endpoint::from_shared(endpoint.to_owned())?;
         let scheme = collector.uri().scheme_str();
@@ -83,7 +83,8 @@ impl Telemetry {
         Ok(())
     }
 
-    /// How a collector at https:// is known.
+    /// TLS to a collector at https://, trusting the configured CA or else the system's. `None` for
+    /// other schemes.
     pub(crate) fn collector_tls(&self, endpoint: &str) -> anyhow::Result<Option<ClientTlsConfig>> {
         let uri: http::Uri = endpoint.parse()?;
         if uri.scheme_str() != Some("https") {

@@ -1,4 +1,4 @@
-//! Which certificates the services show each other.
+//! The certificates for mutual TLS between the services.
 
 use std::path::{Path, PathBuf};
 
@@ -52,7 +52,7 @@ impl Tls {
         );
     }
 
-    /// What a server shows and whom it believes; `None` without TLS.
+    /// A server's certificate and trusted CA; `None` without TLS.
     pub(crate) fn server(&self) -> anyhow::Result<Option<ServerTlsConfig>> {
         let Some((identity, authority)) = self.read()? else {
             return Ok(None);
@@ -63,7 +63,7 @@ impl Tls {
         Ok(Some(config))
     }
 
-    /// What a client shows and whom it believes; `None` without TLS.
+    /// A client's certificate and trusted CA; `None` without TLS.
     pub(crate) fn client(&self) -> anyhow::Result<Option<ClientTlsConfig>> {
         let Some((identity, authority)) = self.read()? else {
             return Ok(None);
@@ -74,13 +74,13 @@ impl Tls {
         Ok(Some(config))
     }
 
-    /// Whether the files are there and fit each other, if they are given.
+    /// Whether the files, if given, can be read and match each other.
     pub(crate) fn is_usable(&self) -> bool {
         let server = |config| Server::builder().tls_config(config).is_ok();
         self.server().is_ok_and(|config| config.is_none_or(server))
     }
 
-    /// This process's certificate and the authority of all, where TLS is configured.
+    /// This process's certificate and key, and the CA of all services; `None` without TLS.
     fn read(&self) -> anyhow::Result<Option<(Identity, Certificate)>> {
         let (Some(certificate), Some(key), Some(authority)) =
             (&self.tls_cert, &self.tls_key, &self.tls_ca)

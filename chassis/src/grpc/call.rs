@@ -17,10 +17,10 @@ use tracing::Instrument as _;
 use super::deadline;
 use crate::{clock::Clock, telemetry};
 
-/// Longest that a call may take where its caller set no deadline.
+/// Longest that a call may take, even if its caller allows more.
 const CALL_MAX: Duration = Duration::from_secs(15);
 
-/// A span, a count, a deadline, an activity of the clock, and a net under panics.
+/// Gives every call a span, a count, a deadline and a clock activity, and catches its panics.
 pub fn layer(clock: Clock) -> CallLayer {
     CallLayer { clock }
 }
@@ -63,7 +63,8 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let method = request.uri().path().trim_start_matches('/').to_owned();
-        // Health and reflection tell nothing about what we do, and may be asked for ever.
+        // Health and reflection say nothing about our work, and their streams may stay open for
+        // ever.
         if method.starts_with("grpc.") {
             return Box::pin(self.inner.call(request));
         }
@@ -102,7 +103,7 @@ where
     }
 }
 
-/// A call that was not counted yet. Dropped, its caller has gone.
+/// A call that is not counted yet. If it is dropped without an end, its caller is gone.
 struct Started {
     method: String,
     at: Instant,
@@ -118,7 +119,7 @@ impl Started {
         }
     }
 
-    /// Logs a call that failed by our fault.
+    /// Records the call's code, and logs the call if it failed through our fault.
     fn end(mut self, code: Code) {
         self.code = code;
         tracing::Span::current().record("rpc.code", tracing::field::debug(code));
@@ -133,7 +134,7 @@ impl Drop for Started {
     fn drop(&mut self) {
         let mut method = std::mem::take(&mut self.method);
         if self.code == Code::Unimplemented {
-            // A name that the caller made up must not become a metric of its own.
+            // A name that the caller made up must not become a metric label.
             "unknown".clone_into(&mut method);
         }
         metrics::counter!("grpc_calls_total", "method" => method.clone(), "code" => format!("{:?}", self.code))

@@ -1,10 +1,9 @@
-//! The one way to call another service: spread over every address of its name, bounded in time,
-//! with the trace of the caller.
+//! The one way to call another service: spread over all addresses of its name, bounded in time,
+//! with the caller's trace.
 //!
-//! A call that certainly was not sent is tried on the next replica, so a replica that went away
-//! costs nothing but a moment. A call that may have arrived is never repeated here. Who repeats
-//! calls by a rule of its own takes a channel [`Channel::without_repeats`], so that repeats of one
-//! layer are never multiplied by those of another.
+//! A call that was certainly not sent is tried on the next replica, so a lost replica costs only a
+//! moment. A call that may have arrived is never repeated here. Callers with a retry rule of their
+//! own use [`Channel::without_repeats`], so that the retries of two layers never multiply.
 
 use std::{
     collections::BTreeMap,
@@ -55,14 +54,14 @@ const RESOLVE_AGAIN: Duration = Duration::from_millis(250);
 /// Longest wait for a connection, and for the first look-up of a name.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
 
-/// How long a replica is left alone after a connection to it did not come about in time. Calls
-/// would queue up behind each try; a refused connection costs no time, so it has no such pause.
+/// How long a replica is left alone after connecting to it took too long, because calls would
+/// queue up behind each attempt. A refused connection costs no time and causes no such pause.
 const LEFT_ALONE: Duration = Duration::from_secs(1);
 
-/// How often one call is tried, as long as it was not sent.
+/// How often a call is tried as long as it was certainly not sent.
 const TRIES_MAX: usize = 3;
 
-/// A replica that vanished without a word is noticed within this and the next.
+/// A replica that vanished silently is noticed within the sum of these two.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 const KEEPALIVE_ANSWER_MAX: Duration = Duration::from_secs(5);
 
@@ -70,16 +69,16 @@ type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// A service, wherever its replicas are. Clones share the connections.
 ///
-/// A call that is not answered within the channel's time ends with DEADLINE_EXCEEDED; a call may
-/// set a shorter time of its own. One that cannot be sent, or whose connection breaks, ends with
-/// UNAVAILABLE; [`tonic::ConnectError`] among its sources says that it was certainly not sent. A
-/// status that was made here has a source; one that the service answered with has none.
+/// A call without an answer within the channel's time ends with DEADLINE_EXCEEDED; a call may set
+/// a shorter time of its own. One that cannot be sent, or whose connection breaks, ends with
+/// UNAVAILABLE; [`tonic::ConnectError`] among its sources means that it was certainly not sent. A
+/// status made here has a source; one from the service has none.
 ///
-/// For unary calls: a request is held in memory until it is sent.
+/// For unary calls only: a whole request is held in memory.
 #[derive(Clone)]
 pub struct Channel {
     host: Arc<str>,
-    /// `None` until the name was looked up once.
+    /// `None` until the name's first look-up has ended.
     replicas: watch::Receiver<Option<Arc<[Replica]>>>,
     turn: Arc<AtomicUsize>,
     tries_max: usize,
@@ -92,8 +91,8 @@ impl fmt::Debug for Channel {
     }
 }
 
-/// A channel to `http://name:port` or, with mutual TLS, `https://name:port`. Connects when it is
-/// first used, and again whenever it must.
+/// A channel to `http://name:port` or, with mutual TLS, `https://name:port`. Connects on first
+/// use, and reconnects as needed.
 ///
 /// # Panics
 /// Outside a tokio runtime.
@@ -111,18 +110,18 @@ pub fn connect(url: &str, tls: &Tls, answer_max: Duration) -> anyhow::Result<Cha
     })
 }
 
-/// Refuses an address where no service can be called: see [`connect`].
+/// Refuses a URL that [`connect`] does not take.
 pub fn check_url(refusals: &mut Refusals, variable: &'static str, url: &str, tls: &Tls) {
     let wants = "http://name:port, or https://name:port with TLS_CERT, TLS_KEY and TLS_CA";
     let is_good = match tls.is_usable() {
         true => Names::parse(url, tls).is_ok(),
-        // Whether the files are any good is said of them alone.
+        // Bad TLS files are reported with their own variables alone.
         false => Names::parse(&url.replacen("https:", "http:", 1), &Tls::default()).is_ok(),
     };
     refusals.unless(is_good, variable, wants);
 }
 
-/// Whether a service that is called without TLS answers and says that it serves.
+/// Whether a service, called without TLS, answers that it is serving.
 pub async fn is_serving(url: &str) -> bool {
     match connect(url, &Tls::default(), CONNECT_MAX) {
         Ok(channel) => channel.is_serving().await,
@@ -131,7 +130,7 @@ pub async fn is_serving(url: &str) -> bool {
 }
 
 impl Channel {
-    /// Tries each call once, on the next replica in turn: for who repeats calls itself.
+    /// Tries each call once, on the next replica in turn: for callers that retry themselves.
     #[must_use]
     pub fn without_repeats(self) -> Self {
         Self {
@@ -140,11 +139,11 @@ impl Channel {
         }
     }
 
-    /// Whether the service answers, within a second, and says that it serves.
+    /// Whether the service answers within a second that it is serving.
     pub async fn is_serving(&self) -> bool {
         let mut check = tonic::Request::new(HealthCheckRequest::default());
         check.set_timeout(CONNECT_MAX);
-        // One replica that is gone does not speak for the service.
+        // One lost replica does not mean that the service is down.
         let channel = Self {
             tries_max: TRIES_MAX,
             ..self.clone()
@@ -177,12 +176,12 @@ impl Channel {
         let known = timeout(CONNECT_MAX, replicas.wait_for(Option::is_some)).await;
         match known {
             Ok(Ok(known)) => known.clone().unwrap_or_default(),
-            // No look-up yet, or the runtime ends.
+            // No look-up yet, or the runtime is ending.
             Ok(Err(_)) | Err(_) => Arc::default(),
         }
     }
 
-    /// The next one in turn that is not left alone.
+    /// The next replica in turn that is not left alone.
     fn next_of<'a>(&self, replicas: &'a [Replica]) -> Option<&'a Replica> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let start = turn.checked_rem(replicas.len())?;
@@ -223,7 +222,7 @@ impl tower::Service<Request<Body>> for Channel {
     }
 }
 
-/// What the caller is told when there is no answer.
+/// The status of a call without an answer.
 fn failure(error: BoxError) -> Status {
     let mut status = if causes(&*error).any(|cause| cause.is::<TimeoutExpired>()) {
         Status::deadline_exceeded("no answer in time")
@@ -234,8 +233,8 @@ fn failure(error: BoxError) -> Status {
     status
 }
 
-/// No connection came about; or it ended before the request was handed to it; or the server closed
-/// it in good order and said that it will not process this call (RFC 9113 §6.8).
+/// Whether no connection was made, or it ended before it was given the request, or the server
+/// closed it gracefully and said that it will not process this call (RFC 9113 §6.8).
 fn was_not_sent(error: &transport::Error) -> bool {
     causes(error).any(|cause| {
         if let Some(error) = cause.downcast_ref::<hyper::Error>() {
@@ -249,7 +248,7 @@ fn was_not_sent(error: &transport::Error) -> bool {
     })
 }
 
-/// An error and all that it came from.
+/// The error and all its sources.
 fn causes<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
@@ -289,7 +288,7 @@ impl Replica {
     }
 }
 
-/// A service's name, and how to speak to whoever it names.
+/// A service's name, and how to connect to its addresses.
 struct Names {
     origin: Uri,
     /// Without the brackets of an IPv6 address.
@@ -305,7 +304,7 @@ impl Names {
             bail!("{url} has no host");
         };
         let host = host.trim_matches(['[', ']']).to_owned();
-        // A `Uri` overlooks a port beyond 65535, as if there were none.
+        // A `Uri` ignores a port beyond 65535, as if there were none.
         let port = reqwest::Url::parse(url)
             .ok()
             .and_then(|url| url.port_or_known_default());
@@ -328,12 +327,13 @@ impl Names {
             host,
             tls,
         };
-        // What is wrong with a certificate is said now, not at the first call.
+        // Reports a bad certificate now, not at the first call.
         names.endpoint(SocketAddr::from(([127, 0, 0, 1], names.port)))?;
         Ok(names)
     }
 
-    /// Looks the name up, and tells what was found, until nobody listens.
+    /// Looks the name up again and again, and publishes the replicas, until the last channel is
+    /// gone.
     async fn follow(self, tell: watch::Sender<Option<Arc<[Replica]>>>) {
         let mut known = BTreeMap::new();
         let mut failed = false;
@@ -371,7 +371,7 @@ impl Names {
         }
     }
 
-    /// Every replica now; those known before keep their connections.
+    /// All current replicas. Those known before keep their connections.
     async fn look_up(
         &self,
         known: &BTreeMap<SocketAddr, Replica>,

@@ -1,4 +1,4 @@
-//! How long a call may take, as it travels: the header `grpc-timeout`.
+//! How long a call may take, as sent in the header `grpc-timeout`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ const HEADER: &str = "grpc-timeout";
 /// The most digits that the header may have.
 const DIGITS_MAX: usize = 8;
 
-/// What the caller allows, if it says so in a form that can be read.
+/// What the caller allows; `None` without a valid header.
 pub(super) fn read(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(HEADER)?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
@@ -28,7 +28,7 @@ pub(super) fn read(headers: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// Tells the server, where the caller set no shorter time itself; returns the time that holds.
+/// Sets the header to `longest`, unless it already allows no more. Returns the time that applies.
 pub(super) fn shorten(headers: &mut HeaderMap, longest: Duration) -> Duration {
     if let Some(own) = read(headers).filter(|own| *own <= longest) {
         return own;

@@ -1,4 +1,4 @@
-//! How a server closes a connection without destroying what it said last.
+//! How a server closes a connection without losing what it sent last.
 
 use std::{
     future::Future as _,
@@ -18,11 +18,11 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 /// Longest wait for the caller to close its half.
 const LINGER_MAX: Duration = Duration::from_secs(5);
 
-/// A connection that, when it is shut down, reads on until its caller has closed it too.
+/// A connection that, once shut down, reads on until its caller has closed it too.
 ///
-/// A socket that is closed with unread bytes answers them with a reset, and a reset makes the
-/// caller's system throw away what it has not read yet: the GOAWAY that says which calls were not
-/// processed. A call that crossed it on the wire would then look as if it might have run.
+/// Closing a socket with unread bytes sends a reset, which makes the caller's system discard what
+/// it has not read yet: the GOAWAY that says which calls were not processed. A call that crossed
+/// it on the wire would then look as if it might have run.
 pub(super) struct Linger {
     stream: TcpStream,
     until: Option<Pin<Box<Sleep>>>,

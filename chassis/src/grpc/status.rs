@@ -3,11 +3,12 @@
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-/// Whose reasons these are.
+/// The domain of our reasons in `google.rpc.ErrorInfo`.
 const DOMAIN: &str = "payments";
 
 crate::closed_list! {
-    /// Why a service refuses a call or fails it. The contracts say which call answers which.
+    /// Why a service refuses or fails a call. The contracts say which call answers with which
+    /// reason.
     pub enum Reason: "a reason" {
         InvalidApiKey = "INVALID_API_KEY",
         MerchantNotFound = "MERCHANT_NOT_FOUND",
@@ -54,8 +55,8 @@ pub fn invalid(violations: &[(&str, &str)]) -> Status {
     Status::with_error_details(Code::InvalidArgument, "invalid request", details)
 }
 
-/// The reason that a status carries, if it is one of ours; a newer service may give one that is no
-/// [`Reason`] yet.
+/// The reason that a status carries, if it is in our domain. A newer service may give one that is
+/// not a [`Reason`] yet.
 pub fn reason(status: &Status) -> Option<String> {
     let info = status.get_details_error_info()?;
     (info.domain == DOMAIN).then_some(info.reason)

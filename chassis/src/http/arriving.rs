@@ -1,4 +1,4 @@
-//! A request's body on its way in.
+//! A request's body while it arrives.
 
 use std::{
     future::Future as _,
@@ -20,8 +20,8 @@ use super::idle::Connection;
 #[error("the request's body did not arrive in time")]
 pub struct BodyTooSlow;
 
-/// A body that fails with [`BodyTooSlow`] once its time is up. Its connection is idle while some
-/// of it is missing.
+/// A body that fails with [`BodyTooSlow`] once its time is up. Its connection is idle while it
+/// waits for more.
 pub(super) struct ArrivingBody {
     body: Incoming,
     until: Instant,
@@ -70,7 +70,7 @@ impl HttpBody for ArrivingBody {
             }
         };
         if !this.mark_active() {
-            // The connection is about to close, and its request with it.
+            // The connection is about to close, which ends its request too.
             return Poll::Pending;
         }
         Poll::Ready(arrived)
@@ -86,7 +86,7 @@ impl HttpBody for ArrivingBody {
 }
 
 impl Drop for ArrivingBody {
-    /// A handler that gives up on the body goes on with the request.
+    /// A handler that drops the body may still be working on the request.
     fn drop(&mut self) {
         self.mark_active();
     }

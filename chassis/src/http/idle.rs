@@ -1,10 +1,10 @@
-//! A listener's idle connections: clients that say nothing, stop in the middle or do not read must
-//! not cost others anything.
+//! A listener's idle connections: clients that send nothing, stop in the middle or do not read
+//! must not cost others anything.
 //!
-//! A connection is idle while the next move is its client's. Nobody is refused for being one too
-//! many: the connection that has been idle longest is evicted instead, so that whoever speaks is
-//! heard, even from an address that floods us. Promise: no connection is evicted while its request
-//! runs.
+//! A connection is idle while it waits for its client. Nobody is refused for want of room: the
+//! connection that has been idle longest is evicted instead, so that a client that sends is
+//! served, even from an address that floods us. Promise: no connection is evicted while its
+//! request runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -16,8 +16,8 @@ use std::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How long a client has to speak before its connection may be evicted for another: many who come
-/// at once are not a flood.
+/// How long a client has to send something before its connection may be evicted for another: many
+/// clients at once are not a flood yet.
 const HEARING: Duration = Duration::from_millis(250);
 
 /// The idle connections of one listener.
@@ -125,7 +125,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// The next move is now the client's.
+    /// The connection now waits for its client.
     pub(super) fn mark_idle(&self) {
         let mut turn = self.turn();
         if turn.is_some() {
@@ -141,7 +141,7 @@ impl Connection {
         }
     }
 
-    /// The next move is now ours. Returns false if the connection was already evicted.
+    /// The connection no longer waits for its client. Returns false if it was already evicted.
     pub(super) fn mark_active(&self) -> bool {
         if let Some(turn) = self.turn().take() {
             self.idle.queue().remove(turn);
