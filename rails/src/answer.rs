@@ -25,7 +25,7 @@ pub struct PaymentRequest {
     pub callback_token: String,
 }
 
-/// What a rail is asked about.
+/// The payment that a rail is asked about.
 #[derive(Clone, Copy, Debug)]
 pub struct Query {
     pub rail_reference: RailReference,
@@ -33,7 +33,8 @@ pub struct Query {
     pub may_want_code: bool,
 }
 
-/// What a rail said, and its own words for operators (no secret, no whole phone number).
+/// What a rail's answer means, and its own words for operators (without secrets and whole phone
+/// numbers).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RailAnswer<T> {
     pub outcome: T,
@@ -43,8 +44,7 @@ pub struct RailAnswer<T> {
 /// The outcome of a payment request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// The payer has the prompt. `instruction`: the rail's own words to the payer, where it gave
-    /// any.
+    /// The payer has the prompt. `instruction`: the rail's own words to the payer, if it gave any.
     Accepted { instruction: Option<String> },
     /// The rail says that the payer was debited already. A query will tell.
     Succeeded,
@@ -72,25 +72,25 @@ pub enum OtpOutcome {
     /// The code, and with it the payment, has expired.
     Expired,
     Failed(FailureReason),
-    /// Nothing was sent: the code was not tried.
+    /// The code was not tried: nothing was sent, or the rail refused our credentials.
     NotSent,
     /// It may have been submitted: only a query can tell.
     Unknown,
 }
 
-/// What a query found. The only truth about a debit.
+/// What a query found: the only truth about a debit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueryOutcome {
     Pending,
     /// The rail waits for a code from the payer.
     OtpRequired,
-    /// The payer did nothing so far, which is final only once the payer's time is over.
+    /// The payer has done nothing so far, which is final only once the payer's time is over.
     /// `code_wanted`: the rail would still take a code.
     Abandoned {
         code_wanted: bool,
     },
     /// Debited. The caller compares reference and amount with its own. `fee`: what the rail keeps
-    /// of the amount, where it says so.
+    /// of the amount, if it says so.
     Succeeded {
         rail_reference: String,
         amount: Option<Money>,
@@ -101,12 +101,12 @@ pub enum QueryOutcome {
     Reversed,
     /// The rail knows no such reference.
     ReferenceUnknown,
-    /// The rail could not be asked, or answered nothing that can be trusted.
+    /// The rail could not be asked, or its answer cannot be trusted.
     Unknown,
 }
 
 impl<T> RailAnswer<T> {
-    /// For where the rail said nothing.
+    /// An outcome without words from the rail.
     pub(crate) fn silent(outcome: T) -> Self {
         Self {
             outcome,
@@ -117,13 +117,13 @@ impl<T> RailAnswer<T> {
 
 /// What the three outcomes have in common.
 pub trait CallOutcome {
-    /// As metrics and spans name it.
+    /// Its name in metrics and spans.
     fn label(&self) -> &'static str;
 
     /// Why the payment failed, if it did.
     fn reason(&self) -> Option<FailureReason>;
 
-    /// The rail's words to the payer, if it may have some.
+    /// The rail's words to the payer, if the outcome can hold any.
     fn instruction_mut(&mut self) -> Option<&mut Option<String>>;
 }
 

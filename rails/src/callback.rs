@@ -1,17 +1,18 @@
-//! What rails send to us. A hint: it makes the rail be asked, and is never believed.
+//! What rails send to us. A callback is a hint that triggers a query; its content is never
+//! trusted.
 
 use std::collections::HashMap;
 
 use chassis::ids::RailReference;
 
-/// What came to a rail's callback address, as it arrived.
+/// A request to a rail's callback address, as it arrived.
 #[derive(Debug)]
 pub struct Callback {
     /// The last segment of the address.
     pub token: String,
-    /// Those of [`Terms::callback_headers`](crate::Terms::callback_headers) that came.
+    /// Those of [`Terms::callback_headers`](crate::Terms::callback_headers) that it has.
     pub headers: HashMap<String, String>,
-    /// A signature is over these bytes.
+    /// The bytes that a signature covers.
     pub body: Vec<u8>,
 }
 
@@ -22,11 +23,11 @@ pub enum CallbackSubject {
     Address,
     /// The one with this reference at the rail.
     Reference(RailReference),
-    /// None that the callback names.
+    /// None: the callback names no charge.
     Nothing,
 }
 
-/// What came to the callback address is not from the rail.
+/// A request to the callback address is not from the rail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallbackError {
     #[error("the callback's token is not the configured one")]

@@ -1,4 +1,4 @@
-//! What the settings of every rail are held to.
+//! Checks that the settings of all rails share.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! One HTTP exchange with a rail.
 //!
-//! Promise: [`SendError::NotSent`] is returned only where no byte of the request left us. A body is
-//! believed only if the rail says that it is JSON; it is read up to a limit and never logged.
+//! Promise: [`SendError::NotSent`] is returned only if no byte of the request left us. A body is
+//! trusted only if it is declared as JSON; it is read up to a limit and never logged.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use reqwest::{
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
-/// Rails answer with a few hundred bytes; more than this is not an answer of theirs.
+/// Rails answer with a few hundred bytes; a body longer than this is not theirs.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
-/// How long an idle connection is kept. Shorter than servers commonly keep theirs, because a request
-/// that meets a connection at its end has an unknown outcome.
+/// How long an idle connection is kept. Shorter than servers commonly keep theirs, because a
+/// request on a connection that is just being closed has an unknown outcome.
 const IDLE_MAX: Duration = Duration::from_secs(15);
 
 /// Longest that any call may take (design: "the rail, 8 s at most").
@@ -31,20 +31,20 @@ pub const RAIL_CALL_MAX: Duration = Duration::from_secs(8);
 #[derive(Clone, Debug)]
 pub struct RailClient {
     client: Client,
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     base: String,
 }
 
 /// Why there is no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// No connection was had: nothing was sent.
+    /// Nothing was sent: there was no connection, or no valid request.
     NotSent,
-    /// It may have been sent, and may have been done.
+    /// It may have been sent, and the rail may have acted on it.
     Lost,
 }
 
-/// What came back.
+/// A rail's whole reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     pub status: StatusCode,
@@ -54,7 +54,7 @@ pub struct Reply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Body {
     Empty,
-    /// Declared as JSON. Whether it is shows when it is read.
+    /// Declared as JSON, but not yet parsed.
     Json(Vec<u8>),
     /// Of another type (a firewall's HTML page), or too long.
     Untrusted,
@@ -62,7 +62,7 @@ enum Body {
 
 impl RailClient {
     /// # Errors
-    /// The address is no plain HTTP address, or TLS cannot be set up.
+    /// The address is not a plain HTTP address, or TLS cannot be set up.
     pub fn new(base: &Url) -> anyhow::Result<Self> {
         let client = client_builder(RAIL_CALL_MAX)
             .pool_idle_timeout(IDLE_MAX)
@@ -76,9 +76,9 @@ impl RailClient {
         self.client.request(method, format!("{}{path}", self.base))
     }
 
-    /// Sends once and reads the whole reply. Nothing here or below repeats a request of which a
-    /// byte was written: the connection pool takes another connection only for one that it has not
-    /// begun to write.
+    /// Sends once and reads the whole reply. Nothing here or below repeats a request once a byte
+    /// of it was written: the connection pool takes another connection only for a request that it
+    /// has not begun to write.
     pub async fn send(
         &self,
         request: RequestBuilder,
@@ -96,7 +96,7 @@ impl RailClient {
     }
 }
 
-/// An address that paths can be put behind.
+/// A base URL to append paths to, without a trailing slash.
 ///
 /// # Errors
 /// It is not http(s), or has a user, a query or a fragment.
@@ -113,12 +113,12 @@ pub fn plain_base(url: &Url) -> anyhow::Result<String> {
     Ok(url.as_str().trim_end_matches('/').to_owned())
 }
 
-/// Whether a call may be allowed to take so long.
+/// Whether a call may have this time limit: more than nothing and at most [`RAIL_CALL_MAX`].
 pub fn is_call_timeout(timeout: Duration) -> bool {
     !timeout.is_zero() && timeout <= RAIL_CALL_MAX
 }
 
-/// A header that is shown nowhere.
+/// A header that is never logged.
 ///
 /// # Errors
 /// The secret holds a character that no header can carry.
@@ -128,8 +128,8 @@ pub fn secret_header(value: &str) -> anyhow::Result<HeaderValue> {
     Ok(header)
 }
 
-/// An error of the connector, or of a request that could not even be made, comes before the first
-/// byte. Everything else may come after it, also on a connection that was kept.
+/// Building a request and connecting fail before the first byte is sent. Everything else may fail
+/// after it, also on a reused connection.
 fn not_sent_or_lost(error: reqwest::Error) -> SendError {
     let error = error.without_url();
     let class = if error.is_connect() || error.is_builder() {
@@ -191,7 +191,7 @@ impl Reply {
         Self { status, body }
     }
 
-    /// The JSON object of the body. `None`: there is none that can be trusted.
+    /// The body's JSON object; `None` if there is none that can be trusted.
     pub fn object<T: DeserializeOwned>(&self) -> Option<T> {
         let Body::Json(body) = &self.body else {
             return None;
@@ -211,12 +211,12 @@ impl Reply {
         }
     }
 
-    /// The rail does not know us, or no longer: it did nothing.
+    /// Whether the rail refused our credentials, and so did nothing.
     pub fn is_unauthorized(&self) -> bool {
         self.status == StatusCode::UNAUTHORIZED && self.is_trusted()
     }
 
-    /// For operators: the status, and what the rail added in words.
+    /// For operators: the status, and `words` if the body can be trusted.
     pub fn describe(&self, words: &str) -> Option<String> {
         let status = self.status.as_u16();
         let words = match &self.body {

@@ -1,10 +1,13 @@
-//! Rails: what carries a debit. Each is one folder that knows its settings, its wire, what its
-//! answers mean and what its callbacks are trusted for; everything else knows only what is here.
+//! Rails carry debits. Each is one folder that knows its settings, its wire format, what its
+//! answers mean and what its callbacks are trusted for. Everything else knows only what is
+//! exported here.
 //!
-//! Promise: an answer that the rail did not clearly give is `Unknown`, never a failure. A rail is
-//! called with a reference that was durable before, and is called once for it.
+//! Promise: without a clear answer from the rail the outcome is `Unknown`, never a failure. A
+//! payment request carries a reference that is already durable, and goes out once for it. It goes
+//! out a second time only on a rail that [refuses a reference's second
+//! use](Terms::refuses_second_use).
 //!
-//! A new rail is its folder and a variant of [`RailName`] and [`Rail`]; nothing compiles until every
+//! A new rail is a folder and a variant of [`RailName`] and [`Rail`]. Nothing compiles until every
 //! question about it is answered.
 
 mod answer;

@@ -1,4 +1,4 @@
-//! A rail, ready to be called, and every question that the rest of the service has about one.
+//! A rail, ready to be called, and everything that the rest of the service asks of one.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -54,7 +54,7 @@ impl Rail {
         }
     }
 
-    /// How often this process may ask it.
+    /// How many queries this process may send it per second.
     pub fn queries_per_second(&self) -> NonZeroU32 {
         match self {
             Self::Momo(rail) => rail.queries_per_second(),
@@ -62,7 +62,7 @@ impl Rail {
         }
     }
 
-    /// Asks for the debit, once. Takes 8 s at most.
+    /// Asks for the debit. Takes 8 s at most.
     pub async fn request_payment(&self, request: &PaymentRequest) -> RailAnswer<RequestOutcome> {
         let name = self.name();
         let span = info_span!(
@@ -83,7 +83,7 @@ impl Rail {
         cleaned(answer, self.secrets(), &[&request.callback_token])
     }
 
-    /// Hands on the code that the payer was given, once. Takes 8 s at most.
+    /// Passes on the payer's code, once. Takes 8 s at most.
     pub async fn submit_otp(
         &self,
         rail_reference: RailReference,
@@ -129,11 +129,11 @@ impl Rail {
         cleaned(answer, self.secrets(), &[])
     }
 
-    /// Checks that a callback is the rail's, as far as the rail lets us, and tells which charge it is
-    /// about.
+    /// Checks that a callback is from the rail, as far as the rail lets us, and returns which
+    /// charge it is about.
     ///
     /// # Errors
-    /// It is not the rail's.
+    /// It is not from the rail.
     pub fn read_callback(&self, callback: &Callback) -> Result<CallbackSubject, CallbackError> {
         match self {
             Self::Momo(rail) => rail.read_callback(callback),
@@ -141,7 +141,7 @@ impl Rail {
         }
     }
 
-    /// What must not stand in any text.
+    /// Secrets to redact from the rail's texts.
     fn secrets(&self) -> &[SecretString] {
         match self {
             Self::Momo(rail) => rail.secrets(),
@@ -150,7 +150,7 @@ impl Rail {
     }
 }
 
-/// Takes every secret and phone number out of what the rail wrote.
+/// Removes all secrets and phone numbers from the rail's texts.
 fn cleaned<T: CallOutcome>(
     mut answer: RailAnswer<T>,
     ours: &[SecretString],

@@ -24,7 +24,7 @@ pub struct Rails {
 
 impl Rails {
     /// # Errors
-    /// A setting that cannot be used, see [`Settings::check`].
+    /// A setting is unusable, see [`Settings::check`].
     pub fn new(settings: &Settings) -> anyhow::Result<Self> {
         let mut refusals = Refusals::new(Mode::Development);
         settings.check(&mut refusals);

@@ -1,4 +1,4 @@
-//! The rails' settings: where they are, who we are to them, and which provider goes over which.
+//! The rails' settings: their addresses, our credentials, and which rail carries which provider.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ impl Settings {
         }
         let waits = !approval_window.is_zero();
         refusals.unless(waits, "APPROVAL_WINDOW", "more than nothing");
-        // A charge would be given up while the payer can still approve it.
+        // With less, a charge would be given up while the payer can still approve it.
         let windows = RailName::ALL
             .iter()
             .map(|rail| rail.terms().approval_window);
@@ -101,7 +101,7 @@ impl Settings {
         refusals.in_production(*approval_window >= longest, "APPROVAL_WINDOW", &wants);
     }
 
-    /// The longest that any call of a rail may take.
+    /// The longest that a call to any rail may take.
     pub fn longest_call(&self) -> Duration {
         let of = |rail: &RailName| match rail {
             RailName::Momo => self.momo.longest_call(),

@@ -1,4 +1,4 @@
-//! What is counted and logged of calls to rails.
+//! What is counted and logged about calls to rails.
 
 use std::{future::Future, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     name::RailName,
 };
 
-/// Runs a call in its span, and tells what came of it and how long it took.
+/// Runs a call in its span, and records its outcome and duration.
 pub async fn observed<T: CallOutcome>(
     rail: RailName,
     call: &'static str,
@@ -43,7 +43,7 @@ pub fn count_call(rail: RailName, call: &'static str, outcome: &'static str, too
     metrics::histogram!("rail_call_seconds", "rail" => rail, "call" => call).record(took);
 }
 
-/// The rail says that the mistake is ours: somebody must look, since no payment will pass.
+/// The rail refuses our configuration. An operator must act, since no payment will pass.
 pub fn misconfigured(rail: RailName, call: &'static str) {
     let rail = rail.code();
     tracing::error!(rail, call, "the rail refuses our configuration");
@@ -51,7 +51,7 @@ pub fn misconfigured(rail: RailName, call: &'static str) {
         .increment(1);
 }
 
-/// The rail gave a reason that no rule of ours knows; its words are kept with the evidence.
+/// A failure reason that is not mapped. The rail's words are kept with the evidence.
 pub fn unmapped(rail: RailName) -> FailureReason {
     let rail = rail.code();
     tracing::warn!(rail, "the rail gave a reason that is not mapped");

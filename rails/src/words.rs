@@ -1,8 +1,8 @@
-//! Reading what rails write: values that are a string on one day and a number on another, codes,
+//! Reading what rails write: values that are sometimes strings and sometimes numbers, codes,
 //! amounts and free texts.
 //!
-//! Promise: an amount is read exactly or not at all, and what [`clean`] returns holds no secret
-//! that it was told of and no whole phone number.
+//! Promise: an amount is read exactly or not at all, and what [`clean`] returns holds none of the
+//! given secrets and no whole phone number.
 
 use chassis::money::{Currency, Money};
 use rust_decimal::Decimal;
@@ -12,15 +12,15 @@ use serde_json::value::RawValue;
 /// Longer texts are cut: they are for people.
 const TEXT_CHARS_MAX: usize = 300;
 
-/// Longer words are no words but keys and tokens.
+/// Longer words are not words but keys and tokens.
 const WORD_CHARS_MAX: usize = 64;
 
-/// From so many digits on, a run may be somebody's phone number.
+/// A run of at least this many digits may be somebody's phone number.
 const DIGITS_MASKED_FROM: usize = 7;
 
 const MASK: &str = "•••";
 
-/// A member of a JSON object, whatever its type; also when it is absent or null.
+/// A member of a JSON object, of any type, absent or null.
 #[derive(Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub struct Member(Option<Box<RawValue>>);
@@ -36,13 +36,13 @@ impl Member {
         }
     }
 
-    /// The text as rails mean their codes: `Not allowed` is `NOT_ALLOWED`. Empty where there is none.
+    /// The text as a code: `Not allowed` becomes `NOT_ALLOWED`. Empty if there is no text.
     pub fn code(&self) -> String {
         let text = self.text().unwrap_or_default();
         text.trim().to_ascii_uppercase().replace([' ', '-'], "_")
     }
 
-    /// The member as an object of its own. `None`: it is none, or not such an object.
+    /// The member as an object; `None` if it is not an object of this kind.
     pub fn object<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
         let raw = self.0.as_ref()?.get();
         raw.starts_with('{')
@@ -50,20 +50,21 @@ impl Member {
             .flatten()
     }
 
-    /// An amount of major units, such as `25.50`.
+    /// An amount in major units, such as `25.50`.
     pub fn major_units(&self, currency: &Self) -> Option<Money> {
         let currency: Currency = currency.code().parse().ok()?;
         Money::from_major(self.decimal()?, currency).ok()
     }
 
-    /// An amount of hundredths, such as `2550` pesewas.
+    /// An amount in hundredths, such as `2550` pesewas.
     pub fn hundredths(&self, currency: &Self) -> Option<Money> {
         let currency: Currency = currency.code().parse().ok()?;
         let major = self.decimal()?.checked_mul(Decimal::new(1, 2))?;
         Money::from_major(major, currency).ok()
     }
 
-    /// Plain digits with at most one dot. An exponent, a sign or anything else is no amount.
+    /// Plain digits with at most one dot. A text with an exponent, a sign or anything else is not
+    /// an amount.
     fn decimal(&self) -> Option<Decimal> {
         let text = self.text()?;
         let is_plain = text
@@ -75,8 +76,8 @@ impl Member {
     }
 }
 
-/// A rail's text on one line, without control characters, the given secrets, anything that may be a
-/// phone number, and cut to a length for people.
+/// A rail's text on one line, cut to a readable length, without control characters, the given
+/// secrets, and anything that may be a key or a phone number.
 pub fn clean(text: &str, secrets: &[&str]) -> String {
     let mut line = text.to_owned();
     for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
@@ -98,7 +99,7 @@ pub fn clean(text: &str, secrets: &[&str]) -> String {
     masked.chars().take(TEXT_CHARS_MAX).collect()
 }
 
-/// Replaces runs of digits, and what people write between the digits of one number.
+/// Masks long runs of digits, with the punctuation that people write within one number.
 fn mask_digits(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,6 +1,7 @@
 //! What MTN's answers mean (rails §4.1, §4.5; design "Unknown outcomes").
 //!
-//! Promise: only a documented refusal is a refusal. All else is unknown, and a query will tell.
+//! Promise: only a documented refusal is a refusal. Everything else is unknown until a query
+//! tells.
 
 use chassis::failure::FailureReason;
 use serde::Deserialize;
@@ -13,8 +14,8 @@ use crate::{
     words::Member,
 };
 
-/// What a code means at submit and on a payment that ended FAILED. A code that is not here is
-/// [`FailureReason::RailError`] and is counted.
+/// What a code means in the answer to a request, and on a payment that ended FAILED. Any other code
+/// is [`FailureReason::RailError`] and is counted.
 const REASONS: &[(&str, FailureReason)] = &[
     ("NOT_ENOUGH_FUNDS", FailureReason::InsufficientFunds),
     (
@@ -51,7 +52,7 @@ const REASONS: &[(&str, FailureReason)] = &[
     ("INTERNAL_PROCESSING_ERROR", FailureReason::RailError),
 ];
 
-/// The body of an error, and the form of a reason that is an object.
+/// The body of an error; also a reason that is an object.
 #[derive(Default, Deserialize)]
 struct Problem {
     #[serde(default)]
@@ -76,7 +77,7 @@ struct Payment {
 }
 
 impl Problem {
-    /// From the member of a failed payment: an object by the schema, a string as seen in practice.
+    /// From the `reason` of a failed payment: an object in the schema, a string in practice.
     fn from_reason(reason: Member) -> Self {
         reason.object().unwrap_or_else(|| Self {
             code: reason,
@@ -100,7 +101,7 @@ pub fn requested(reply: &Reply) -> RailAnswer<RequestOutcome> {
             RequestOutcome::Refused(FailureReason::RailConfiguration)
         }
         (400 | 409, Some("RESOURCE_ALREADY_EXIST")) => RequestOutcome::AlreadyKnown,
-        // Nobody knows what became of it.
+        // What became of the payment is not known.
         (400, Some("INTERNAL_PROCESSING_ERROR")) => RequestOutcome::Unknown,
         (400, Some(code)) => RequestOutcome::Refused(reason_of(code)),
         (500, Some(code)) if find_reason(code) == Some(FailureReason::RailConfiguration) => {
@@ -142,7 +143,7 @@ fn found_payment(reply: &Reply, payment: Payment) -> RailAnswer<QueryOutcome> {
         "SUCCESSFUL" => QueryOutcome::Succeeded {
             rail_reference: payment.external_id.text().unwrap_or_default(),
             amount: payment.amount.major_units(&payment.currency),
-            // MTN bills its fees apart.
+            // MTN bills its fees separately.
             fee: None,
         },
         "FAILED" => QueryOutcome::Failed(reason_of(&reason.code.code())),
@@ -258,7 +259,7 @@ mod tests {
             let outcome = requested(&reply).outcome;
             assert_eq!(outcome, RequestOutcome::AlreadyKnown, "{status}");
         }
-        // Nobody documents these.
+        // These are undocumented.
         let elsewhere = problem(500, "RESOURCE_ALREADY_EXIST");
         assert_eq!(requested(&elsewhere).outcome, RequestOutcome::Unknown);
         assert_eq!(

@@ -1,8 +1,8 @@
 //! MTN MoMo Open API, collection product (rails §4.1).
 //!
-//! Promise: a payment request goes out once per token, always under the caller's reference; its
-//! second sending, after a refused token, meets MTN's own check for duplicates. Without a token
-//! nothing was sent.
+//! Promise: a payment request goes out once per token, always under the caller's reference. If it
+//! goes out again, after a refused token, MTN's own check for duplicates applies. Without a token
+//! nothing is sent.
 
 mod answers;
 mod settings;
@@ -40,7 +40,7 @@ pub const TERMS: Terms = Terms {
     carries: &[Provider::Mtn],
     approval_window: Duration::from_secs(300),
     refuses_second_use: true,
-    // It signs nothing: the address is the secret.
+    // MTN does not sign callbacks: the address is the secret.
     callback_headers: &[],
 };
 
@@ -51,7 +51,7 @@ pub struct Momo(Arc<Inner>);
 struct Inner {
     client: RailClient,
     subscription_key: HeaderValue,
-    /// API user and key, for the token alone.
+    /// API user and key, used only to get a token.
     basic: HeaderValue,
     target_environment: HeaderValue,
     callback_base: Option<String>,
@@ -59,7 +59,7 @@ struct Inner {
     query_timeout: Duration,
     queries_per_second: NonZeroU32,
     approval_window: Duration,
-    /// Held while a token is minted, so that one is minted for all who wait.
+    /// Locked while a token is minted, so that all waiting calls share it.
     token: Mutex<Option<Token>>,
     secrets: [SecretString; 3],
 }
@@ -67,14 +67,14 @@ struct Inner {
 /// Why a call has no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallError {
-    /// Nothing was sent, for want of a token or a connection.
+    /// Nothing was sent: there was no token, or no connection.
     NotSent(FailureReason),
     Lost,
 }
 
 impl Momo {
     /// # Errors
-    /// An address or a secret that cannot be used.
+    /// An address or a secret is unusable.
     pub fn new(
         momo: &MomoSettings,
         callback_base: Option<&Url>,
@@ -113,7 +113,7 @@ impl Momo {
         self.0.queries_per_second
     }
 
-    /// What must not stand in any text.
+    /// Secrets to redact from MTN's texts.
     pub fn secrets(&self) -> &[SecretString] {
         &self.0.secrets
     }
@@ -137,7 +137,7 @@ impl Momo {
         }
     }
 
-    /// This rail knows no OTP, so there is nothing to send.
+    /// This rail has no OTPs, so there is nothing to send.
     pub fn submit_otp(&self) -> RailAnswer<OtpOutcome> {
         tracing::error!("an OTP was submitted to a rail that knows none");
         RailAnswer::silent(OtpOutcome::NotSent)
@@ -154,7 +154,7 @@ impl Momo {
         }
     }
 
-    /// MTN signs nothing: the address is the secret.
+    /// MTN does not sign callbacks: their secret address identifies the charge.
     pub fn read_callback(&self, _: &Callback) -> Result<CallbackSubject, CallbackError> {
         Ok(CallbackSubject::Address)
     }
@@ -173,15 +173,15 @@ impl Momo {
         Some(format!("{base}/rails/{rail}/{token}"))
     }
 
-    /// Sends with a token; once more with another where the rail refuses the first.
+    /// Sends with a token, and once more with a new one if MTN refuses the first.
     async fn send(
         &self,
         make: impl Fn() -> RequestBuilder,
         timeout: Duration,
     ) -> Result<Reply, CallError> {
         let start = Instant::now();
-        // The other half is for the request: one that is sent too late has an unknown outcome,
-        // one that is not sent has none.
+        // The other half is for the request: one that is sent too late has an unknown outcome, one
+        // that is not sent is certainly not debited.
         let token_deadline = start + timeout / 2;
         let deadline = start + timeout;
         let token = self.token(None, token_deadline).await?;
@@ -210,7 +210,7 @@ impl Momo {
             })
     }
 
-    /// The token that is kept, unless it is old or the `refused` one; otherwise a new one.
+    /// The cached token, unless it is too old or the `refused` one; otherwise a new one.
     async fn token(
         &self,
         refused: Option<&HeaderValue>,

@@ -1,4 +1,4 @@
-//! Where MTN is, and who we are to it.
+//! MTN's address, our credentials there, and the limits of our calls.
 
 use std::{num::NonZeroU32, time::Duration};
 

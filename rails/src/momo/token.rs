@@ -12,10 +12,10 @@ use crate::{
     words::Member,
 };
 
-/// A token this close to its end may be refused on arrival.
+/// A token this close to its expiry may be refused on arrival.
 const TOKEN_MARGIN: Duration = Duration::from_secs(60);
 
-/// One that MTN minted for us.
+/// A token that MTN minted for us.
 pub struct Token {
     /// `Bearer …`
     pub header: HeaderValue,
@@ -38,7 +38,7 @@ impl Token {
         let minted = minted.filter(|minted| !minted.access_token.is_empty());
         let minted = minted.ok_or(FailureReason::RailUnavailable)?;
         let header = secret_header(&format!("Bearer {}", minted.access_token));
-        // One that does not say how long it lives is used once.
+        // A token without a lifetime is used once.
         let lives = minted
             .expires_in
             .text()

@@ -1,10 +1,10 @@
-//! What goes out to MTN.
+//! What is sent to MTN.
 
 use serde::Serialize;
 
 use crate::answer::PaymentRequest;
 
-/// What MTN's texts for people hold at most; anything else in them is answered with a 400.
+/// Most characters of MTN's texts for people. MTN answers texts that it does not allow with a 400.
 const TEXT_CHARS_MAX: usize = 100;
 
 /// `POST …/requesttopay`. Every value is a string.
@@ -45,7 +45,7 @@ impl RequestToPay {
     }
 }
 
-/// The first text of which something is left once everything is taken out that MTN might refuse.
+/// The first candidate that still says something without what MTN might refuse, or else `Payment`.
 fn text(candidates: &[&str]) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '.' | '-');
     let clean = |candidate: &&str| {

@@ -1,6 +1,7 @@
 //! What Paystack's answers mean (rails §4.2, §4.5; design "Unknown outcomes").
 //!
-//! Promise: only a documented refusal is a refusal. All else is unknown, and a query will tell.
+//! Promise: only a documented refusal is a refusal. Everything else is unknown until a query
+//! tells.
 
 use chassis::failure::FailureReason;
 use serde::Deserialize;
@@ -13,10 +14,10 @@ use crate::{
     words::Member,
 };
 
-/// What a failure's text means: the first that it contains, in lower case. A text without any is
-/// [`FailureReason::RailError`] and is counted.
+/// What a failure's text, in lower case, means: the first entry that it contains decides. A text
+/// that contains none is [`FailureReason::RailError`] and is counted.
 const REASONS: &[(&str, FailureReason)] = &[
-    // Says "limit" too.
+    // Before "limit", which its text contains too.
     ("low_balance_or_", FailureReason::InsufficientFunds),
     ("insufficient", FailureReason::InsufficientFunds),
     ("declined", FailureReason::PayerDeclined),
@@ -65,18 +66,18 @@ enum Stage {
     /// The payer has the prompt, or the network is at work.
     UnderWay,
     OtpWanted,
-    /// A step of other channels; this service cannot take it.
+    /// A step of another channel, which this service cannot take.
     OtherStep,
     Succeeded,
     Failed,
-    /// The payer did nothing so far. Final only once the payer's time is over.
+    /// The payer has done nothing so far. Final only once the payer's time is over.
     Abandoned,
     Reversed,
-    /// None that we know, or none at all.
+    /// An unknown status, or none.
     Unclear,
 }
 
-/// An answer, read.
+/// A parsed answer.
 struct Said {
     envelope: Envelope,
     transaction: Transaction,
@@ -116,8 +117,8 @@ impl Said {
         self.transaction.display_text.text()
     }
 
-    /// The words about the outcome. The envelope's own say only that the call itself went well,
-    /// unless there are no others.
+    /// The words about the outcome. The envelope's message is used only if there are no others:
+    /// otherwise it says only that the call itself went well.
     fn words(&self) -> String {
         let message = self.transaction.message.text().unwrap_or_default();
         let response = self.transaction.gateway_response.text();
@@ -137,7 +138,7 @@ impl Said {
         known.map_or_else(|| unmapped(RailName::Paystack), |(_, reason)| *reason)
     }
 
-    /// The code that the payer was given, and the payment with it.
+    /// Whether the payer's code has expired, and with it the payment.
     fn is_code_expired(&self) -> bool {
         self.stage() == Stage::Failed && self.words().to_lowercase().contains("expired")
     }
@@ -148,7 +149,7 @@ impl Said {
             || self.envelope.code.code().contains("DUPLICATE")
     }
 
-    /// For operators.
+    /// The outcome, with the rail's words for operators.
     fn answer<T>(&self, reply: &Reply, outcome: T) -> RailAnswer<T> {
         let status = self.transaction.status.text().unwrap_or_default();
         let kind = self.envelope.kind.text().unwrap_or_default();
@@ -187,7 +188,7 @@ fn requested_stage(said: &Said) -> RequestOutcome {
     }
 }
 
-/// A 400 is a refusal, unless the reference was used before or the transaction lives.
+/// A 400 is a refusal, unless the reference was used before or the transaction is alive.
 fn requested_in_vain(said: &Said) -> RequestOutcome {
     if said.is_duplicate_reference() {
         return RequestOutcome::AlreadyKnown;
@@ -208,7 +209,7 @@ pub fn otp_submitted(reply: &Reply) -> RailAnswer<OtpOutcome> {
     let said = Said::read(reply);
     let outcome = match reply.status.as_u16() {
         200 => otp_stage(&said),
-        // Refused before it was looked at.
+        // Our credentials were refused before the code was tried.
         401 if reply.is_unauthorized() => {
             misconfigured(RailName::Paystack, "submit_otp");
             OtpOutcome::NotSent
@@ -234,7 +235,7 @@ fn otp_stage(said: &Said) -> OtpOutcome {
     }
 }
 
-/// The answer to a query, by verify or by the check of a pending charge.
+/// The answer to a query, from verify or from the check of a pending charge.
 pub fn found(reply: &Reply, query: &Query) -> RailAnswer<QueryOutcome> {
     let said = Said::read(reply);
     let outcome = match (reply.status.as_u16(), said.envelope.code.code().as_str()) {

@@ -1,4 +1,4 @@
-//! Whether a callback is Paystack's: only with our token and its signature.
+//! A callback is Paystack's only with our token and its signature.
 
 use chassis::ids::RailReference;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -9,10 +9,10 @@ use subtle::ConstantTimeEq as _;
 
 use crate::callback::{Callback, CallbackError, CallbackSubject};
 
-/// The signature over the body.
+/// The header with the signature over the body.
 pub const SIGNATURE: &str = "x-paystack-signature";
 
-/// What a callback says that is of use: what to ask about.
+/// The part of a callback that is used: which payment to query.
 #[derive(Deserialize)]
 struct Event {
     data: EventData,
@@ -23,7 +23,7 @@ struct EventData {
     reference: String,
 }
 
-/// Whether a callback is Paystack's, and which payment it is about, if it says so.
+/// Checks that a callback is Paystack's, and returns which payment it is about, if it says so.
 ///
 /// # Errors
 /// It did not come to the configured address, or Paystack did not sign this body.

@@ -1,7 +1,7 @@
 //! Paystack Charge API, for Ghana mobile money (rails §4.2).
 //!
-//! Promise: a charge goes out once, under the caller's reference. What Paystack sends to us is
-//! believed to come from it only with our token and its signature, and even then only as a hint.
+//! Promise: a charge goes out once, under the caller's reference. A callback is accepted only with
+//! our token and Paystack's signature, and even then only as a hint.
 
 mod answers;
 mod callback;
@@ -55,7 +55,7 @@ struct Inner {
 
 impl Paystack {
     /// # Errors
-    /// An address or a secret that cannot be used.
+    /// An address or a secret is unusable.
     pub fn new(paystack: &PaystackSettings, approval_window: Duration) -> anyhow::Result<Self> {
         let secrets = [
             paystack.paystack_secret_key.clone(),
@@ -82,7 +82,7 @@ impl Paystack {
         self.0.queries_per_second
     }
 
-    /// What must not stand in any text.
+    /// Secrets to redact from Paystack's texts.
     pub fn secrets(&self) -> &[SecretString] {
         &self.0.secrets
     }
@@ -116,8 +116,8 @@ impl Paystack {
         }
     }
 
-    /// Asks verify. Where it knows only that the payment is under way, the check of pending charges
-    /// may know that the payer's code is waited for, still or again.
+    /// Asks verify. If that shows only that the payment is still open, the check of pending
+    /// charges may show that Paystack waits for the payer's code, still or again.
     pub async fn query(&self, query: &Query) -> RailAnswer<QueryOutcome> {
         let deadline = Instant::now() + self.0.query_timeout;
         let reference = query.rail_reference;
@@ -136,7 +136,7 @@ impl Paystack {
             .await;
         match (&verified.outcome, checked.outcome) {
             (_, QueryOutcome::Unknown | QueryOutcome::ReferenceUnknown) => verified,
-            // Both hold: the payer did nothing, and may still hand over a code.
+            // Both hold: the payer has done nothing, and may still give a code.
             (QueryOutcome::Abandoned { .. }, QueryOutcome::OtpRequired) => RailAnswer {
                 outcome: QueryOutcome::Abandoned { code_wanted: true },
                 ..checked

@@ -1,4 +1,4 @@
-//! Where Paystack is, and who we are to it.
+//! Paystack's address, our credentials there, and the limits of our calls.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -12,7 +12,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::checks::{check_secret, check_timeout, check_url};
 
-/// Paystack publishes no limit; this many find the outcome of as many payments as it takes.
+/// Paystack publishes no limit. This many queries keep up with as many payments as it takes.
 const PAYSTACK_QUERIES_PER_SECOND: NonZeroU32 = NonZeroU32::new(20).expect("not zero");
 
 /// Paystack Charge API.
@@ -76,7 +76,7 @@ impl PaystackSettings {
         );
         let token = &self.paystack_callback_token;
         check_secret(refusals, "PAYSTACK_CALLBACK_TOKEN", token);
-        // With any other, Paystack's calls would go to an address that is nobody's.
+        // With any other token, Paystack's callbacks would go to an address that does not exist.
         let is_good = ids::is_segment(token.expose_secret());
         refusals.unless(is_good, "PAYSTACK_CALLBACK_TOKEN", ids::SEGMENT_FORM);
         let (request, query) = (self.paystack_request_timeout, self.paystack_query_timeout);

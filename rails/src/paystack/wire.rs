@@ -1,4 +1,4 @@
-//! What goes out to Paystack.
+//! What is sent to Paystack.
 
 use chassis::provider::Provider;
 use serde::Serialize;

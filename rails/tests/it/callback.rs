@@ -1,4 +1,4 @@
-//! Whether a callback is its rail's.
+//! Which callbacks are accepted.
 
 use chassis::ids::RailReference;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -7,7 +7,7 @@ use sha2::Sha512;
 
 use super::{CALLBACK_TOKEN, SECRET_KEY, rails};
 
-/// What is believed of a callback at the address of `rail`.
+/// What `rail` makes of such a callback.
 fn read(
     rail: RailName,
     token: &str,

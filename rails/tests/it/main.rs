@@ -1,5 +1,5 @@
-//! The rails over real connections: what goes out, and what every way of answering, or of not
-//! answering, is taken for.
+//! The rails over real connections: what is sent, and what every kind of answer, or of missing
+//! answer, is taken for.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -35,7 +35,7 @@ const API_KEY: &str = "api-key-9c8b7a";
 const SECRET_KEY: &str = "sk_test_abcdef";
 const CALLBACK_TOKEN: &str = "callback-token-configured";
 
-/// The gateway takes no longer one than 128 characters.
+/// One character longer than the gateway takes.
 const LONG_TOKEN: &str = "\
     0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\
     0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0";
@@ -48,7 +48,7 @@ struct Flags {
     rails: Settings,
 }
 
-/// The rails, with these flags in place of, or beside, those that every test has.
+/// The rails with these flags, which override or extend those of every test.
 fn rails(flags: &[(&str, &str)]) -> anyhow::Result<Rails> {
     let mut all = BTreeMap::from([
         ("momo-base-url", "http://127.0.0.1:9"),
@@ -109,8 +109,8 @@ fn refused(reason: FailureReason) -> RequestOutcome {
 #[derive(Clone, Default)]
 struct Logged(Arc<Mutex<Vec<u8>>>);
 
-/// While there is but one subscriber, tracing asks the current thread's whether anybody listens,
-/// and remembers the answer of a thread that has none. So there is always a second.
+/// With only one subscriber, tracing asks that of the current thread whether it is interested, and
+/// caches the answer even of a thread that has none. So there is always a second one.
 static SECOND_SUBSCRIBER: LazyLock<Dispatch> = LazyLock::new(|| Logged::default().subscriber());
 
 impl Logged {

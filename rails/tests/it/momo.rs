@@ -37,12 +37,12 @@ pub async fn request(network: &FakeNetwork) -> RequestOutcome {
         .outcome
 }
 
-/// The outcome of a payment request to a network that reacts so.
+/// The outcome of a payment request to a network with this reaction.
 async fn requested(reaction: Reaction) -> RequestOutcome {
     request(&FakeNetwork::with_tokens(move |_| reaction.clone()).await).await
 }
 
-/// The outcome of a query to a network that reacts so.
+/// The outcome of a query to a network with this reaction.
 async fn found(reaction: Reaction) -> QueryOutcome {
     let network = FakeNetwork::with_tokens(move |_| reaction.clone()).await;
     momo(&network)

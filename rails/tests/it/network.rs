@@ -1,4 +1,4 @@
-//! A network on loopback: answers by a script and keeps what it was sent.
+//! A network on loopback: answers by a script and records the requests.
 
 use std::{
     convert::Infallible,
@@ -51,11 +51,11 @@ pub enum Reaction {
         headers: Vec<(&'static str, String)>,
         body: String,
     },
-    /// Closes the connection without a word.
+    /// Closes the connection without an answer.
     Cut,
     /// Closes it after the head and a piece of the body.
     CutInBody { status: u16 },
-    /// Keeps the connection and says nothing.
+    /// Keeps the connection open and sends nothing.
     Silence,
     /// Does this once the gate is open.
     Held(watch::Receiver<bool>, Box<Reaction>),
@@ -131,7 +131,7 @@ impl FakeNetwork {
         network
     }
 
-    /// One that answers every token request, and the rest by `script`.
+    /// A network that answers every token request itself, and the rest by `script`.
     pub async fn with_tokens(script: impl Fn(&Seen) -> Reaction + Send + Sync + 'static) -> Self {
         let minted = Mutex::new(0);
         Self::start(move |seen| {
@@ -181,7 +181,7 @@ pub fn closed_port() -> (TcpSocket, String) {
 }
 
 /// An address where connecting hangs, for as long as the listener and its connections live: they
-/// are never accepted, and there is no place for more.
+/// are never accepted, and the backlog is full.
 pub async fn full_port() -> ((TcpListener, Vec<TcpStream>), String) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -28,7 +28,7 @@ fn paystack(network: &FakeNetwork) -> Rail {
     rail(network, Provider::Telecel, &[])
 }
 
-/// A 200 whose `data` is this.
+/// A 200 with this `data`.
 fn data(data: &str) -> Reaction {
     json(
         200,
@@ -318,8 +318,8 @@ async fn a_query_asks_verify() {
     );
 }
 
-/// The outcome of a query after an OTP, where verify and the check of the charge answer so; and how
-/// many calls it took.
+/// The outcome of a query after an OTP, with these answers from verify and from the check of the
+/// charge, and how many calls it took.
 async fn found_after_otp(verify: Reaction, charge: Reaction) -> (QueryOutcome, usize) {
     let network = FakeNetwork::start(move |seen| {
         let is_verify = seen.call.starts_with("GET /transaction/verify/");

@@ -27,7 +27,7 @@ fn with_status(status: &str) -> Reply {
     reply(&format!(r#"{{"status":"{status}"}}"#))
 }
 
-/// Replies of which nothing follows, whatever was asked.
+/// Replies from which nothing follows, whatever was asked.
 fn unclear() -> Vec<Reply> {
     vec![
         reply("null"),
@@ -240,7 +240,7 @@ fn a_duplicate_reference_is_no_failure_but_known_to_the_rail() {
         let outcome = requested(&reply).outcome;
         assert_eq!(outcome, RequestOutcome::AlreadyKnown, "{reply:?}");
     }
-    // Nobody documents this one.
+    // This one is undocumented.
     let text = "Duplicate Transaction Reference";
     let elsewhere = problem(409, "validation_error", "", text);
     assert_eq!(requested(&elsewhere).outcome, RequestOutcome::Unknown);
