@@ -21,7 +21,7 @@ chassis::text_column!(RailName);
 pub struct Terms {
     /// The networks whose wallets it debits.
     pub carries: &'static [Provider],
-    /// How long a payer may approve, by the rail's own clock.
+    /// How long a payer has to approve, by the network's own clock.
     pub approval_window: Duration,
     /// Whether it promises to refuse a reference's second use, so that sending a request again
     /// debits nobody twice.

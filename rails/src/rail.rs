@@ -46,7 +46,8 @@ impl Rail {
         self.name().terms().refuses_second_use
     }
 
-    /// How long a payer has to approve, by the network's own clock.
+    /// How long a payer has to approve: the network's window, or the configured one if that is
+    /// shorter.
     pub fn approval_window(&self) -> Duration {
         match self {
             Self::Momo(rail) => rail.approval_window(),
