@@ -377,14 +377,13 @@ def check_nothing_is_missing():
         found = re.search(f"{begin}(.*?){end}", text, re.S)
         return found[1] if found else sys.exit(f"{path} has no {begin!r} that ends with {end!r}")
 
-    as_code = lambda name: re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper()
     kinds = part("gateway/src/error.rs", "fn kind", "fn ")
-    fields = part("gateway/src/api/fields.rs", "enum FieldCode {", "}")
+    fields = part("gateway/src/field_error.rs", "enum FieldCode", "}")
     reasons = part("chassis/src/failure.rs", "\nreasons! {", "\n}")
     stories = part("railsim/src/story.rs", "fn of", "fn ")
     wanted = {
         "errors.md": re.findall(r'"([A-Z_]+)"', kinds)
-        + [as_code(name) for name in re.findall(r"(\w+),", fields)],
+        + re.findall(r'= "([A-Z_]+)"', fields),
         "charges.md": re.findall(r'= "([A-Z_]+)" {', reasons),
         "sandbox.md": re.findall(r'"(\d{3})"', stories),
     }

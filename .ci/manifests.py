@@ -81,11 +81,11 @@ def drain_max(service):
         return int(found[1])
 
     total = seconds("chassis/src/http.rs", "DRAIN_MAX") + seconds("chassis/src/admin.rs", "DRAIN_MAX")
-    code = (ROOT / service / "src/lib.rs").read_text()
-    for name in re.findall(r"\.drain\((\w+)\)", code):
-        is_own = f"const {name}" in code
-        total += seconds(f"{service}/src/lib.rs" if is_own else "chassis/src/http.rs", name)
-    if "db.close()" in code:
+    if "Frame::open" in (ROOT / service / "src/lib.rs").read_text():
+        frame = (ROOT / "db/src/frame.rs").read_text()
+        for name in re.findall(r"(?:\.drain|timeout)\((\w+)", frame):
+            total += seconds("chassis/src/http.rs", name)
+        # Closing the database.
         total += seconds("db/src/postgres.rs", "STATEMENT_AT_MOST")
     return total
 

@@ -1,7 +1,7 @@
 //! Counts in fixed windows of time, within this process.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     hash::Hash,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -77,8 +77,12 @@ impl<K: Eq + Hash> FixedWindow<K> {
     pub fn give_back<const KEYS: usize>(&self, keys: [K; KEYS]) {
         let (mut counts, _) = self.current();
         for key in keys {
-            if let Some(count) = counts.by_key.get_mut(&key) {
-                *count = count.saturating_sub(1);
+            if let Entry::Occupied(mut counted) = counts.by_key.entry(key) {
+                *counted.get_mut() -= 1;
+                // What nobody counts takes no place from others.
+                if *counted.get() == 0 {
+                    counted.remove();
+                }
             }
         }
     }
@@ -216,6 +220,15 @@ mod tests {
         assert!(window.take([("counted", 1)]).allowed);
         assert!(window.take([("beyond", 1)]).allowed);
         assert!(window.take([("beyond", 1)]).allowed);
+        assert!(!window.take([("counted", 1)]).allowed);
+    }
+
+    #[test]
+    fn what_was_given_back_takes_no_place_from_others() {
+        let window = FixedWindow::new(MINUTE, 1, clock(0));
+        window.take([("given back", 1)]);
+        window.give_back(["given back"]);
+        assert!(window.take([("counted", 1)]).allowed);
         assert!(!window.take([("counted", 1)]).allowed);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use moka::future::Cache;
 use proto::charges::{ListRailsRequest, ListRailsResponse};
 use tonic::{Code, Response};
@@ -36,12 +36,14 @@ impl CallbackHeaders {
         let known = self.0.try_get_with((), ask(charges)).await;
         let known = known.map_err(|error| Error::clone(&error))?;
         let needed = known.get(rail).into_iter().flatten();
-        let text = |name: &String| {
-            let value = String::from_utf8_lossy(headers.get(name)?.as_bytes()).into_owned();
-            Some((name.clone(), value))
-        };
-        Ok(needed.filter_map(text).collect())
+        let present = |name: &String| Some((name.clone(), text(headers.get(name)?)));
+        Ok(needed.filter_map(present).collect())
     }
+}
+
+/// A header's value as charges-svc gets it.
+pub fn text(value: &HeaderValue) -> String {
+    String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
 async fn ask(charges: &Charges) -> Result<Arc<HashMap<String, Vec<String>>>, Error> {

@@ -17,7 +17,12 @@ use chassis::ids::is_segment;
 use http::{HeaderMap, StatusCode};
 use proto::charges::ReceiveCallbackRequest;
 
-use crate::{api::body, backend, client_address::client_address, edge::Edge, error::Error};
+use crate::{
+    api::body, backend, callback_headers, client_address::client_address, edge::Edge, error::Error,
+};
+
+/// Passed on by itself as well, for a charges-svc of the version before, which reads no other header.
+const SIGNATURE: &str = "x-paystack-signature";
 
 pub fn routes() -> Router<Arc<Edge>> {
     Router::new().route("/rails/{rail}/{token}", post(receive).put(receive))
@@ -37,6 +42,7 @@ async fn receive(
                 rail,
                 token,
                 body: body::read(&headers, body).await?.into(),
+                signature: headers.get(SIGNATURE).map(callback_headers::text),
                 ..Default::default()
             };
             let guess = (request.rail.clone(), request.token.clone());

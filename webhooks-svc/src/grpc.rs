@@ -182,14 +182,16 @@ fn parse_data(
     data: Option<wire::publish_request::Data>,
 ) -> Result<Data, Error> {
     use wire::publish_request::Data as Wire;
-    match (event_type, data) {
-        (EventType::PaymentSuccess | EventType::PaymentFailed, Some(Wire::Payment(payment))) => {
-            parse_payment(payment).map(Data::Payment)
-        }
-        (EventType::PayoutSuccess | EventType::PayoutFailed, Some(Wire::Payout(payout))) => {
-            parse_payout(payout).map(Data::Payout)
-        }
-        _ => Err(invalid("data", "must be what events of this type carry")),
+    let wrong = || Err(invalid("data", "must be what events of this type carry"));
+    match event_type {
+        EventType::PaymentSuccess | EventType::PaymentFailed => match data {
+            Some(Wire::Payment(payment)) => parse_payment(payment).map(Data::Payment),
+            Some(Wire::Payout(_)) | None => wrong(),
+        },
+        EventType::PayoutSuccess | EventType::PayoutFailed => match data {
+            Some(Wire::Payout(payout)) => parse_payout(payout).map(Data::Payout),
+            Some(Wire::Payment(_)) | None => wrong(),
+        },
     }
 }
 
