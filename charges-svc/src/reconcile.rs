@@ -74,12 +74,14 @@ impl Reconciler {
             let claimed =
                 store::charges::claim_due(&mut tx, clock, self.rail, limit, lease).await?;
             tx.commit().await?;
-            if claimed.is_empty() {
+            // What only a newer version knows stays claimed, so that the others get their turn.
+            let count = claimed.rows.len() + claimed.unknown;
+            if count == 0 {
                 // Another process was quicker.
                 return Ok(None);
             }
-            self.budget.spend(claimed.len() as u64);
-            for charge in claimed {
+            self.budget.spend(claimed.rows.len() as u64);
+            for charge in claimed.rows {
                 running.start(asking(service, charge));
             }
         }

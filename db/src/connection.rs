@@ -241,6 +241,14 @@ pub enum Update {
     NotThere,
 }
 
+/// What [`Sql::known`] found.
+#[derive(Clone, Debug)]
+pub struct KnownRows<T> {
+    pub rows: Vec<T>,
+    /// Rows that were left out, because only a newer version knows one of their values.
+    pub unknown: usize,
+}
+
 /// A statement with its values. Runs once one of its methods is awaited.
 #[must_use = "nothing runs before one of its methods is awaited"]
 pub struct Sql<'c> {
@@ -345,7 +353,7 @@ impl<'c> Sql<'c> {
 
     /// Like [`Sql::all`], for lists and claims that one row must not block: a row with a value
     /// that this version does not know is left out and counted.
-    pub async fn known<T: Record>(self) -> Result<Vec<T>> {
+    pub async fn known<T: Record>(self) -> Result<KnownRows<T>> {
         let (on, state, text) = self.bound()?;
         match on {
             On::Postgres(conn, arguments) => {
@@ -398,10 +406,14 @@ impl State {
     }
 }
 
-fn known<T>(rows: impl Iterator<Item = Result<T>>) -> Result<Vec<T>> {
-    let known = rows.filter(|row| {
-        let unknown = row.as_ref().err().and_then(unknown_value);
-        unknown.inspect(|column| count_unknown(column)).is_none()
+fn known<T>(found: impl Iterator<Item = Result<T>>) -> Result<KnownRows<T>> {
+    let mut unknown = 0;
+    let known = found.filter(|row| {
+        let column = row.as_ref().err().and_then(unknown_value);
+        let is_known = column.inspect(|column| count_unknown(column)).is_none();
+        unknown += usize::from(!is_known);
+        is_known
     });
-    known.collect()
+    let rows = known.collect::<Result<_>>()?;
+    Ok(KnownRows { rows, unknown })
 }

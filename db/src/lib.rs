@@ -31,7 +31,7 @@ mod sqlite;
 pub mod testing;
 pub mod work;
 
-pub use connection::{Conn, Insert, Param, Record, Sql, Tx, Update};
+pub use connection::{Conn, Insert, KnownRows, Param, Record, Sql, Tx, Update};
 pub use database::Db;
 pub use error::{Error, Result, is_retryable, is_unavailable, is_unique_violation};
 pub use frame::Frame;

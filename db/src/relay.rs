@@ -134,15 +134,28 @@ impl Relay {
         self.ends.record(EndedRow { row, due }, record).await;
     }
 
+    /// One row's trouble is not the others': a set that fails is recorded row by row. An end that
+    /// was recorded after all has lost its claim by then.
     async fn record(&self, set: Vec<EndedRow>) {
-        match outbox::end(&self.db, &set).await {
-            Ok(recorded) if recorded.contains(&Update::NotThere) => {
-                tracing::info!("a lease ran out and somebody else has the row");
+        let recorded = outbox::end(&self.db, &set).await;
+        if recorded.is_err() && set.len() > 1 {
+            for row in set.chunks(1) {
+                log_end(outbox::end(&self.db, row).await);
             }
-            Ok(_) => {}
-            Err(error) => {
-                tracing::warn!(error = %chain(&error), "not recorded, the rows wait for their leases")
-            }
+        } else {
+            log_end(recorded);
+        }
+    }
+}
+
+fn log_end(recorded: Result<Vec<Update>>) {
+    match recorded {
+        Ok(recorded) if recorded.contains(&Update::NotThere) => {
+            tracing::info!("a lease ran out and somebody else has the row");
+        }
+        Ok(_) => {}
+        Err(error) => {
+            tracing::warn!(error = %chain(&error), "not recorded, the rows wait for their leases");
         }
     }
 }

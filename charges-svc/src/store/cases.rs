@@ -52,15 +52,13 @@ pub async fn open(tx: &mut Tx, case: &Case) -> Result<Option<CaseId>> {
 
 /// Open cases, oldest first.
 pub async fn list_open(conn: &mut Conn) -> Result<Vec<Case>> {
-    conn.sql(concat!(
+    let open = conn.sql(concat!(
         "select ",
         columns!(),
         " from cases join charges on charges.transaction_id = cases.transaction_id
          where cases.closed_at is null order by cases.opened_at, cases.case_id limit $1"
-    ))
-    .bind(LISTED_MAX)
-    .known()
-    .await
+    ));
+    Ok(open.bind(LISTED_MAX).known().await?.rows)
 }
 
 pub async fn find(conn: &mut Conn, id: CaseId) -> Result<Option<Case>> {

@@ -6,7 +6,7 @@ use chassis::{
     clock::{Clock, Timestamp},
     ids::{ChargeId, MerchantId, RailReference, Reference, SessionId},
 };
-use db::{Conn, Insert, Result, Tx, Update};
+use db::{Conn, Insert, KnownRows, Result, Tx, Update};
 use rails::RailName;
 use sqlx::FromRow;
 use uuid::Uuid;
@@ -392,13 +392,17 @@ pub async fn claim_due(
     rail: RailName,
     limit: i64,
     lease: Duration,
-) -> Result<Vec<Charge>> {
+) -> Result<KnownRows<Charge>> {
     let (now, real_now) = (clock.now(), clock.real_now());
     let asked_until = now + lease;
     let lease = Lease::new(clock, lease);
-    let mut claimed: Vec<Charge> = Vec::new();
+    let mut claimed = KnownRows {
+        rows: Vec::new(),
+        unknown: 0,
+    };
     for claim in [claim_by!("hint_due_at"), claim_by!("next_query_at")] {
-        let left = limit - i64::try_from(claimed.len()).unwrap_or(i64::MAX);
+        let count = claimed.rows.len() + claimed.unknown;
+        let left = limit - i64::try_from(count).unwrap_or(i64::MAX);
         if left <= 0 {
             break;
         }
@@ -411,7 +415,9 @@ pub async fn claim_due(
             .bind(lease.term.until)
             .bind(lease.fence)
             .bind(asked_until);
-        claimed.extend(more.known::<Charge>().await?);
+        let more = more.known::<Charge>().await?;
+        claimed.rows.extend(more.rows);
+        claimed.unknown += more.unknown;
     }
     Ok(claimed)
 }

@@ -65,7 +65,7 @@ async fn claim(db: &Db, clock: &Clock) -> usize {
     )
     .await;
     tx.commit().await.unwrap();
-    claimed.unwrap().len()
+    claimed.unwrap().rows.len()
 }
 
 /// Two replicas of one database, and their clocks.

@@ -113,8 +113,9 @@ async fn a_row_with_a_value_of_a_newer_version_is_left_out_and_counted() {
     }
     let mut tx = db.begin().await.unwrap();
     let names = tx.sql("select name from account order by name");
-    let known: Vec<Named> = names.known().await.unwrap();
-    assert!(known.iter().map(|row| &row.name).eq(Tone::ALL));
+    let known = names.known::<Named>().await.unwrap();
+    assert!(known.rows.iter().map(|row| &row.name).eq(Tone::ALL));
+    assert_eq!(known.unknown, 1);
     tx.commit().await.unwrap();
     let metrics = chassis::metrics::render();
     let counted = r#"unknown_values_total{column="name"} 1"#;
