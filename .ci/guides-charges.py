@@ -1,7 +1,7 @@
 """Runs the programs of docs/merchants/charges over a network that loses answers.
 
-Of the program's requests the first reaches the stack and its answer is lost; the next three are
-answered badly on the way; the fifth gets through. The payer must have been charged once.
+The program's first request reaches the stack, but its answer is lost. The next three get bad
+answers from the network, and the fifth gets through. The payer must have been charged once.
 
     guides-charges.py READY_FILE
 """
@@ -26,7 +26,7 @@ COMMANDS = {
     "go": ["go", "run", "charge.go"],
 }
 
-# Answers of the way, not of the stack: a proxy's page is no JSON.
+# Answers of the network, not of the stack. A proxy's page is not JSON.
 BAD = {
     2: (503, {"Retry-After": "1"}, b'{"error": "unavailable", "code": "UNAVAILABLE"}'),
     3: (502, {"Content-Type": "text/html"}, b"<html>Bad gateway</html>"),
@@ -38,7 +38,7 @@ class BadNetwork:
     """Stands between a program and the API."""
 
     def __init__(self):
-        # The requests so far, and what the stack answered to those that reached it.
+        # The requests so far, and the stack's answers to those that reached it.
         seen, answers = self.seen, self.answers = [], []
 
         class Handler(BaseHTTPRequestHandler):
@@ -79,7 +79,7 @@ def forward(path, headers, body):
 
 
 def run(language, api, number, order):
-    """The program's exit code and what it printed."""
+    """Runs the program. Returns its exit code and its output, parsed."""
     program = subprocess.run(
         [*COMMANDS[language], number, "MTN", "2550", order],
         cwd=PROGRAMS,
@@ -109,7 +109,7 @@ def check(language):
     expect(language, "an amount that is exact", json.loads(network.seen[0][1])["amount"] == 25.5)
     expect(language, "success", code == 0 and printed["status"] == "INITIATED")
 
-    # A refusal is an answer: it is not repeated.
+    # A refusal is an answer, so the program does not retry.
     code, printed = run(language, READY["api"], "0240000006", f"guides-{language}-refused")
     expect(language, "a refusal", code == 1 and printed["status"] == "FAILED")
     print(f"{language}: charged once over a network that loses answers", flush=True)

@@ -1,10 +1,10 @@
-"""Follows the README and the guides word by word, as a reader would.
+"""Follows the README and the guides word for word, as a reader would.
 
-Every `sh` block is run in the order of the text: what keeps running (the stack, a receiver) in a
-terminal of its own, everything else in one that keeps its variables. A `json` or `http` block is
-the answer to the commands before it, or an event that a receiver printed: the real one must have
-the same fields, types and fixed values. `cargo run` runs the binary that is built already, on
-free ports; the addresses in the text are replaced by those. Nothing else is changed.
+Runs every `sh` block in the order of the text: what keeps running (the stack, a receiver) in its
+own terminal, everything else in one that keeps its variables. A `json` or `http` block is the answer
+to the commands before it, or an event that a receiver printed: the real one must have the same fields,
+types and fixed values. `cargo run` runs the already built binary on free ports, which replace the
+addresses in the text. Nothing else is changed.
 
     guides-commands.py BINARIES_FOLDER
 """
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 
-# Nothing is decided by how long anything takes; this only ends what is stuck.
+# No verdict depends on how long anything takes. This only ends what is stuck.
 PATIENCE_SECONDS = 180
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
@@ -29,10 +29,10 @@ GUIDES = REPOSITORY / "docs" / "merchants"
 OPERATORS = REPOSITORY / "docs" / "operators"
 LANGUAGES = {"python": "py", "js": "mjs", "php": "php", "go": "go"}
 
-# The tests are run by .ci/run itself.
+# .ci/run itself runs the tests.
 LEFT_OUT = ("cargo test --workspace",)
 
-# Differ from one run to the next; only their form is compared.
+# These differ between runs, so only their form is compared.
 VARYING = set(
     """
     reference transaction_id tx_id_display session_id payment_url id created_at updated_at
@@ -63,7 +63,7 @@ class Wrong(Exception):
 
 
 def quiet_port():
-    """A free port that the system gives to nobody who asks for any."""
+    """A free port below those that the system assigns by itself."""
     for port in range(20_000 + os.getpid() % 5_000, 32_000):
         with socket.socket() as probe:
             try:
@@ -89,7 +89,7 @@ class Reader:
         self.receiver_port = quiet_port()
         self.addresses = {
             "127.0.0.1:9000": f"127.0.0.1:{self.receiver_port}",
-            # Nobody listens there.
+            # Nothing listens there.
             "127.0.0.1:9009": "127.0.0.1:9",
         }
         flags = [f"--{door} 127.0.0.1:0" for door in ("api", "checkout", "dashboard", "handset")]
@@ -115,7 +115,7 @@ class Reader:
         return text
 
     def run(self, block, said):
-        """Runs one block. `said` is the text since the block before. Returns what it printed."""
+        """Runs a block. `said` is the prose before it. Returns its output and HTTP statuses."""
         self.count += 1
         last = block.splitlines()[-1]
         starts_stack = last.startswith("cargo run") and "-p payctl" not in last
@@ -153,7 +153,7 @@ class Reader:
         )
 
     def start(self, block, name, exec_word):
-        """Runs a block in a terminal of its own."""
+        """Runs a block in its own terminal."""
         output = self.scratch / f"{self.count}-{name}"
         with output.open("wb") as file:
             process = subprocess.Popen(
@@ -179,7 +179,7 @@ class Reader:
         ready = self.folder / asked[1] if asked else self.scratch / "ready.json"
         ready.unlink(missing_ok=True)
         if not asked:
-            # Only to learn the addresses, which `cargo run` prints.
+            # Only to learn the addresses that `cargo run` prints.
             block += f" -- --ready-file {ready}"
         self.stack, output = self.start(block, "stack", "exec")
         self.wait_until(ready.exists, self.stack, output, "the stack")
@@ -256,12 +256,12 @@ def last_json(output):
 
 
 def form(value):
-    """What stays of a varying value: its signs, not its letters and digits."""
+    """The form of a varying value: its punctuation, without its letters and digits."""
     return re.sub(r"[0-9A-Za-z+/=]+", "x", value)
 
 
 def differences(documented, real, path=""):
-    """Where the real answer is not as documented."""
+    """Where the real answer differs from the documented one."""
     if type(documented) is not type(real):
         return [f"{path}: documented {documented!r}, real {real!r}"]
     if isinstance(documented, dict):
@@ -331,7 +331,7 @@ def follow(reader, paths, ran_before):
         for at, (line, language, text, said) in enumerate(listed):
             try:
                 if language == "sh":
-                    # A long demonstration is not run twice.
+                    # Long demonstrations run only once.
                     if text in LEFT_OUT or text in ran_before:
                         continue
                     if "--demo" in text:
@@ -414,7 +414,7 @@ def main():
     check_programs_are_shown("webhooks.md", "webhooks/receiver")
     check_programs_are_shown("in-your-language.md", "charges/charge")
     check_nothing_is_missing()
-    # Each of these begins by starting a stack.
+    # Each of these starts with starting a stack.
     operators = [[OPERATORS / name] for name in ("cases.md", "keys-and-secrets.md")]
     check_links([*REPOSITORY.glob("*.md"), index, *guides(), *OPERATORS.glob("*.md")])
     ran_before = set()

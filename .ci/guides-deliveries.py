@@ -1,7 +1,7 @@
 """Runs the receivers of docs/merchants/webhooks against deliveries of the running stack.
 
-Each receiver gets real deliveries, byte for byte as they were captured, which it must take, and
-forged or damaged ones, which it must refuse; then the stack itself delivers to it.
+Each receiver gets real deliveries, byte for byte as captured, which it must accept, and forged or
+damaged ones, which it must refuse. Then the stack itself delivers to it.
 
     guides-deliveries.py READY_FILE PAYCTL
 """
@@ -23,7 +23,7 @@ import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-# Nothing is decided by how long anything takes; this only ends what is stuck.
+# No verdict depends on how long anything takes. This only ends what is stuck.
 PATIENCE_SECONDS = 120
 
 RECEIVERS = pathlib.Path(__file__).resolve().parent.parent / "docs" / "merchants" / "webhooks"
@@ -40,7 +40,7 @@ def free_port():
 
 
 def commands(port):
-    """How each receiver is started, and on which port."""
+    """The command that starts each receiver."""
     return {
         "python": ["python3", "receiver.py"],
         "node": ["node", "receiver.mjs"],
@@ -60,7 +60,7 @@ def payctl(*words):
 
 
 class Capture:
-    """A webhook endpoint that keeps what arrives, byte for byte."""
+    """A webhook endpoint that stores what arrives, byte for byte."""
 
     def __init__(self):
         arrived = self.arrived = queue.Queue()
@@ -87,7 +87,7 @@ class Capture:
 
 
 class Merchant:
-    """A merchant of its own, with a key and an endpoint."""
+    """A new merchant with a key and an endpoint."""
 
     def __init__(self, name, url):
         created = payctl(
@@ -110,7 +110,7 @@ class Merchant:
 
 
 class Receiver:
-    """One of the guide's programs, running."""
+    """A running program of the guide."""
 
     def __init__(self, language, secret, scratch):
         self.port = free_port()
@@ -122,7 +122,7 @@ class Receiver:
                 env=os.environ | {"WEBHOOK_SECRET": secret, "PORT": str(self.port)},
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # `go run` starts another process: the whole group is ended.
+                # `go run` starts another process, so the whole group is killed.
                 start_new_session=True,
             )
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -147,9 +147,9 @@ class Receiver:
         self.stop()
 
     def answers(self, header, body):
-        """The status that it answers to this delivery with, and 0 if it does not.
+        """The status of its answer to this delivery, or 0 if it does not answer.
 
-        A header of None is left out.
+        If the header is None, none is sent.
         """
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         connection.putrequest("POST", "/webhooks")
@@ -167,7 +167,7 @@ class Receiver:
 
 
 def sign(secret, seconds, body):
-    """A header of our own making, as the specification describes it."""
+    """Makes a signature header, as the specification describes it."""
     mac = hmac.new(secret.encode(), f"{seconds}.".encode() + body, hashlib.sha256)
     return f"t={seconds},v1={mac.hexdigest()}"
 
@@ -177,7 +177,7 @@ def flip(body, at):
 
 
 def forgeries(header, body, secret):
-    """What is wrong, and a delivery with just that fault."""
+    """Faults, each with a delivery that has only that fault."""
     t, v1 = header.split(",")
     digest = v1.removeprefix("v1=")
     now = int(time.time())
@@ -250,7 +250,7 @@ def check(language, capture, scratch):
         more = f"{header},v2=later"
         checks.expect(receiver, ACCEPTED, "a part that is not known yet", more, body)
 
-        # The stack itself delivers to it.
+        # The stack itself delivers to the receiver.
         url = f"http://127.0.0.1:{receiver.port}/webhooks"
         payctl("webhook", "set", merchant.id, "--url", url)
         merchant.charge("0240000001")
@@ -284,10 +284,10 @@ def check(language, capture, scratch):
 
 
 def wait_for_event(merchant, receiver):
-    """The id of the first event that the stack delivers to the receiver."""
+    """Waits for the stack's first delivery to the receiver. Returns the event's id."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
-        # Of three deliveries the first two went to the capturing endpoint.
+        # The first two of three deliveries went to the capturing endpoint.
         listed = payctl("webhook", "deliveries", merchant.id)
         if len(listed) == 3 and listed[0]["status"] == "DELIVERED":
             return listed[0]["event_id"]

@@ -1,9 +1,9 @@
-"""Follows the guide's chapter on Compose word by word on a machine without a container engine.
+"""Follows the guide's chapter on Compose word for word on a machine without a container engine.
 
-Usage: manifests-compose.py ROOT. Runs the chapter's commands with a `docker` of our own, which reads the very compose file and
-starts what it says as processes of this machine: our binaries from target/debug, Debian's PostgreSQL and Redis. Every service gets
-an address of the loopback range in place of a container, and each name in a setting becomes that address. What this cannot show is
-the containers themselves: images, networks, volumes, limits.
+Usage: manifests-compose.py ROOT. Runs the chapter's commands with our own `docker`, which reads the actual compose file and starts
+its services as processes of this machine: our binaries from target/debug, Debian's PostgreSQL and Redis. Every service gets a
+loopback address in place of a container, which replaces its name in the settings. This cannot test the containers themselves:
+images, networks, volumes, limits.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ import yaml
 
 HERE = pathlib.Path(__file__).resolve()
 BINARIES = pathlib.Path(os.environ.get("BINARIES", HERE.parent.parent / "target/debug"))
-# Seconds, for a machine under load.
+# In seconds, long enough for a loaded machine.
 GUIDE_MAX = 600
 HEALTHY_MAX = 120
 
 
 def as_postgres(*command):
-    """PostgreSQL refuses to run as root."""
+    """The command as PostgreSQL's user, because PostgreSQL refuses to run as root."""
     if os.getuid() == 0:
         command = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", *command]
     return [str(word) for word in command]
@@ -41,14 +41,14 @@ def postgres_programs():
 
 
 class Project:
-    """What `docker compose` does with the file in a folder, as far as the guide asks for it."""
+    """The parts of `docker compose` that the guide uses, for the file in a folder."""
 
     def __init__(self, folder):
         self.folder = folder
         self.state = folder / "state"
         self.compose = yaml.safe_load((folder / "docker-compose.yml").read_text())
         self.services = self.compose["services"]
-        # Those that others wait for until they have ended well.
+        # Those that others wait for until they have completed successfully.
         self.completed = {
             other
             for service in self.services.values()
@@ -65,7 +65,7 @@ class Project:
         return f"{self.network}.{10 + list(self.services).index(name)}"
 
     def here(self, text, own="gateway"):
-        """The text with an address of this machine in place of each name and each published port."""
+        """The text with addresses of this machine in place of service names and published ports."""
         for name in self.services:
             text = re.sub(rf"(?<=[/@]){name}(?=:\d)", self.address(name), text)
         text = text.replace("host.docker.internal", f"{self.network}.1").replace("172.16.0.0/12", "127.0.0.0/8")
@@ -90,7 +90,7 @@ class Project:
         return self.dotenv[match[1]]
 
     def up(self):
-        # As Compose does before anything else.
+        # Check the required variables first, as Compose does.
         for name in self.services:
             self.environment(name)
         for name, service in self.services.items():
@@ -101,7 +101,7 @@ class Project:
                 self.wait(name)
 
     def start(self, name):
-        """Starts a service, after those that it depends on; leaves one alone that runs with the same settings."""
+        """Starts a service after its dependencies, unless it already runs with the same settings."""
         environment = self.environment(name)
         mark = hashlib.sha256(json.dumps(environment).encode()).hexdigest()
         kept = self.state / f"{name}.json"
@@ -155,7 +155,7 @@ class Project:
         return pid
 
     def wait(self, name, pid=None):
-        """Until its own health check passes."""
+        """Waits until its own health check passes."""
         test = self.services[name]["healthcheck"].get("test")
         if not test:
             return
@@ -175,9 +175,9 @@ class Project:
         return subprocess.run([BINARIES / name, *arguments], env=self.environment(name)).returncode
 
     def down(self):
-        """Those that depend on others end before them."""
+        """Ends everything, each service before those that it depends on."""
         for kept in sorted(self.state.glob("*.json"), key=lambda kept: kept.stat().st_mtime_ns, reverse=True):
-            # The signal that PostgreSQL's image asks for: without waiting for its clients to go.
+            # The stop signal of PostgreSQL's image: it does not wait for clients to disconnect.
             end(json.loads(kept.read_text())["pid"], signal.SIGINT if kept.stem == "postgres" else signal.SIGTERM)
             kept.unlink()
 
@@ -191,7 +191,7 @@ def lives(pid):
 
 
 def end(pid, how=signal.SIGTERM):
-    """As an engine stops a container: asks, and waits."""
+    """Stops a process as an engine stops a container: with a signal, then SIGKILL after a minute."""
     if lives(pid):
         os.kill(pid, how)
     deadline = time.monotonic() + 60
@@ -217,7 +217,7 @@ def docker(words):
 
 
 def chapter(guide):
-    """The commands of the chapter on Compose, in their order."""
+    """The commands of the chapter on Compose, in order."""
     text = re.search(r"^## With Docker Compose\n(.*?)^## ", guide, re.MULTILINE | re.DOTALL)[1]
     blocks = re.findall(r"^( *)```sh\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
     return [re.sub(rf"^{indent}", "", block, flags=re.MULTILINE) for indent, block in blocks]
@@ -225,7 +225,7 @@ def chapter(guide):
 
 def follow(root):
     folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ.get("SCRATCH")))
-    # PostgreSQL's user must find its data.
+    # PostgreSQL's user must be able to reach its data.
     folder.chmod(0o711)
     for name in ["docker-compose.yml", "k8s"]:
         copy = shutil.copytree if (root / name).is_dir() else shutil.copy
@@ -262,7 +262,7 @@ def follow(root):
         raise
     finally:
         Project(folder).down()
-        # What the guide's commands left in the background.
+        # Kills what the guide's commands left in the background.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
         shutil.rmtree(folder)
@@ -272,6 +272,6 @@ def follow(root):
 if __name__ == "__main__":
     if sys.argv[1] == "docker":
         sys.exit(docker(sys.argv[2:]))
-    # So that what was started is ended then, too.
+    # So that SIGTERM also ends what was started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     follow(pathlib.Path(sys.argv[1]).resolve())

@@ -1,4 +1,4 @@
-"""Plants one mistake after the other in a copy of the repository and sees each refused by manifests.py, for the reason named here.
+"""Plants one mistake after another in a copy of the repository. manifests.py must refuse each for the reason given here.
 
 Usage: manifests-mistakes.py ROOT KUBECTL.
 """
@@ -18,7 +18,7 @@ OWNER = """            - name: MIGRATE_DATABASE_URL
               valueFrom: {secretKeyRef: {name: charges-svc-owner, key: MIGRATE_DATABASE_URL}}
 """
 
-# The file, what is replaced, by what, and what is said about it.
+# The file, the replaced text, its replacement, and the expected complaint.
 MISTAKES = [
     # Variables.
     (f"{BASE}/gateway.yaml", "name: API_LISTEN", "name: API_ADDRESS", "knows no variable API_ADDRESS"),
@@ -33,7 +33,7 @@ MISTAKES = [
     (f"{PRODUCTION}/mtls.yaml", "            grpc: null\n", "", "speaks no TLS"),
     (f"{PRODUCTION}/ingress.yaml", "port: {name: checkout}", "port: {name: page}", "leads nowhere"),
     (f"{DEV}/charges-svc.env", "http://sessions-svc:50051", "http://session-svc:50051", "there is no Service session-svc"),
-    # What the schema knows.
+    # Violations of the schema.
     (f"{BASE}/merchants-svc.yaml", "periodSeconds: 10", "periodSecond: 10", "periodSecond"),
     # Security.
     (f"{BASE}/every-pod.yaml", "capabilities: {drop: [ALL]}", "capabilities: {drop: [NET_RAW]}", "capabilities are not dropped"),
@@ -58,7 +58,7 @@ MISTAKES = [
 
 
 def refusal(copy):
-    """What is said about the copy; nothing if it is accepted."""
+    """The complaints about the copy, or nothing if it is accepted."""
     files = []
     for name in ["dev", "production"]:
         rendered = subprocess.run([KUBECTL, "kustomize", copy / f"k8s/overlays/{name}"], capture_output=True, check=True)

@@ -1,7 +1,7 @@
-"""Whether the image, the compose file, the Kubernetes manifests and their guide agree with the binaries.
+"""Checks that the image, the compose file, the Kubernetes manifests and their guide agree with the binaries.
 
-Usage: manifests.py ROOT DEV PRODUCTION: the repository's root, and the overlays as kubectl renders them. The binaries are taken
-from BINARIES (target/debug of this repository unless it is set). Says every disagreement, and ends with 1 if there is any.
+Usage: manifests.py ROOT DEV PRODUCTION, with the repository's root and the overlays as kubectl renders them. The binaries are taken
+from BINARIES (default: target/debug of this repository). Prints every disagreement, and exits with 1 if there are any.
 """
 
 import base64
@@ -26,10 +26,10 @@ SERVICES = ["gateway", "merchants-svc", "sessions-svc", "charges-svc", "webhooks
 ALL = SERVICES + ["railsim", "payctl"]
 LISTENS = ["LISTEN", "ADMIN_LISTEN", "API_LISTEN", "CHECKOUT_LISTEN", "RAILSIM_LISTEN"]
 KUBERNETES = "1.37"
-# Connections that a server keeps for people, backups and migrations.
+# Connections to reserve for people, backups and migrations.
 SPARE_CONNECTIONS = 10
 
-# The same few schemas would be read again for each of a hundred objects.
+# Otherwise each of a hundred objects would read the same few schemas again.
 kubernetes_validate.utils.schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
 
 faults = []
@@ -52,7 +52,7 @@ def help_of(binary):
 
 
 def takes(binary, environment, where):
-    """The binary knows every variable, has all that it must have, and takes their values."""
+    """Checks that the binary knows every variable, misses none that it requires, and accepts their values."""
     known, commands = help_of(binary)
     for name in environment.keys() - known:
         faults.append(f"{where}: {binary} knows no variable {name}")
@@ -64,7 +64,7 @@ def takes(binary, environment, where):
 
 @functools.cache
 def certificates():
-    """A folder like the one that production mounts."""
+    """A folder with certificates, like the one that production mounts."""
     folder = tempfile.mkdtemp(dir=os.environ.get("SCRATCH"))
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc", "-subj", "/CN=test"]
     for name in ["ca", "tls"]:
@@ -74,7 +74,7 @@ def certificates():
 
 
 def drain_max(service):
-    """Seconds that a process may take from SIGTERM to its end, from the code's own constants."""
+    """Most seconds that a process takes from SIGTERM to its end, by the code's own constants."""
 
     def seconds(file, name):
         found = re.search(rf"const {name}: Duration = Duration::from_secs\((\d+)\)", (ROOT / file).read_text())
@@ -130,7 +130,7 @@ class Overlay:
         return self.of("Deployment", "StatefulSet", "Job")
 
     def environment(self, item):
-        """What its container gets, with plausible values for Secrets that are made elsewhere."""
+        """Its container's environment, with plausible values for Secrets that are created elsewhere."""
         where, container = self.where(item), container_of(item)
         values = {}
         for source in container.get("envFrom", []):
@@ -195,7 +195,7 @@ def labels_of(item):
 
 
 def selects(selector, labels):
-    """Whether a label selector means these labels."""
+    """Whether a label selector matches these labels."""
     wanted = selector.get("matchLabels", {}).items() <= labels.items()
     return wanted and all(
         labels.get(rule["key"]) in rule["values"] for rule in selector.get("matchExpressions", []) if rule["operator"] == "In"
@@ -203,7 +203,7 @@ def selects(selector, labels):
 
 
 def check_pod(where, spec):
-    """The restricted Pod Security Standard and our own rules for every pod."""
+    """Checks the restricted Pod Security Standard and our own rules for every pod."""
     context = spec.get("securityContext", {})
     expect(spec.get("automountServiceAccountToken") is False, where, "gets a token for the API server")
     expect(context.get("runAsNonRoot") is True, where, "runAsNonRoot is not set")
@@ -233,7 +233,7 @@ DATABASES = ["DATABASE_URL", "MIGRATE_DATABASE_URL"]
 
 
 def check_roles(where, is_migration, environment):
-    """Who migrates has the role that owns the tables; who serves has another, and knows no more of that one."""
+    """Checks that migrations have the role that owns the tables, and services only another one."""
     if "DATABASE_URL" not in environment:
         return
     expect(("MIGRATE_DATABASE_URL" in environment) == is_migration, where, "has the role that owns the tables, or lacks it")
@@ -268,7 +268,7 @@ def check_ports(where, item, environment):
 
 
 def check_deployment(overlay, item):
-    """What every service of ours has, so that it can be rolled out and drained without losing a call."""
+    """Checks what each of our services needs so that it can be rolled out and drained without losing a call."""
     where, spec = overlay.where(item), item["spec"]
     name, labels = item["metadata"]["name"], labels_of(item)
     pod = template_of(item)["spec"]
@@ -335,7 +335,7 @@ def check_services(overlay):
 
 
 def may_call(overlay, caller, callee, port):
-    """Whether the policies let one workload call another: out of the one, and into the other."""
+    """Whether the policies let one workload call another: its egress, and the other's ingress."""
 
     def passes(direction, own, peers, other):
         for policy in overlay.of("NetworkPolicy"):
@@ -354,7 +354,7 @@ def may_call(overlay, caller, callee, port):
 
 
 def check_network(overlay):
-    """Exactly the calls that the settings ask for are allowed."""
+    """Checks that the policies allow exactly the calls that the settings require."""
     deny = overlay.get("NetworkPolicy", "default-deny")
     expect(deny and deny["spec"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}, overlay.name, "nothing is denied by default")
     needed = set()
@@ -374,7 +374,7 @@ def check_network(overlay):
             if binary_of(callee) in SERVICES and address.scheme.startswith("http") and address.port == 50051:
                 is_tls = "TLS_CERT" in overlay.environment(callee)
                 expect((address.scheme == "https") == is_tls, where, f"{variable}: {address.scheme} is not what {address.hostname} speaks")
-            # A migration calls its database alone; the simulated networks are told where to call by charges-svc.
+            # A migration only calls its database. The simulated networks call CALLBACK_BASE_URL, not charges-svc, which sets it.
             if caller["kind"] == "Job" and variable not in DATABASES or variable == "CALLBACK_BASE_URL":
                 continue
             needed.add((where, overlay.where(callee), address.port or 5432))
@@ -388,7 +388,7 @@ def check_network(overlay):
 
 
 def check_outside(overlay):
-    """What may reach any public address may reach no private one."""
+    """Checks that what may call any public address may call no private one."""
     private = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "127.0.0.0/8", "100.64.0.0/10"]
     for policy in overlay.of("NetworkPolicy"):
         for rule in policy["spec"].get("egress", []):
@@ -404,7 +404,7 @@ def check_outside(overlay):
 
 
 def check_connections(overlay, server_max):
-    """The database takes every connection that may be opened at the same time."""
+    """Checks that the database allows all connections that may be open at the same time."""
     total = SPARE_CONNECTIONS
     for item in overlay.workloads():
         environment = overlay.environment(item) if binary_of(item) else {}
@@ -443,7 +443,7 @@ def check_ingress(overlay):
 
 
 def check_payctl(overlay):
-    """The pod that `kubectl run` makes with k8s/payctl.json."""
+    """Checks the pod that `kubectl run` creates with k8s/payctl.json."""
     override = json.loads((ROOT / "k8s/payctl.json").read_text())
     where = f"{overlay.name} k8s/payctl.json"
     container = override["spec"]["containers"][0]
@@ -487,7 +487,7 @@ def check_overlay(name, file):
 
 
 def compose_value(text, environment):
-    """`${NAME:?message}` from the environment, `$$` for a dollar sign, as Compose reads them."""
+    """Replaces `${NAME:?message}` from the environment and `$$` with a dollar sign, as Compose does."""
 
     def value(match):
         if match[0] == "$$":
@@ -498,7 +498,7 @@ def compose_value(text, environment):
 
 
 def compose_environment(service, environment):
-    """A service's variables; one without a value is passed on if it is set."""
+    """A service's variables. One without a value is passed on if it is set."""
     values = {}
     for name, value in service.get("environment", {}).items():
         if value is not None:
@@ -562,7 +562,7 @@ def check_compose():
             expect(other, where, f"{variable}: there is no service {address.hostname}")
             if not other:
                 continue
-            # Its callers call the gateway by this name, which is told to them, not the one that says it.
+            # charges-svc only tells the rails this URL. The simulated networks are what calls it.
             caller = services["railsim"] if variable == "CALLBACK_BASE_URL" else service
             expect(set(caller["networks"]) & set(other["networks"]), where, f"{variable}: shares no network with {address.hostname}")
             listens = listening_ports(compose_environment(other, passwords)) or {5432, 6379}

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compares two versions of the API's document and fails on what would break its users.
+"""Compares two versions of the API's document and fails on changes that would break its users.
 
     openapi-breaking.py OLD NEW     exit 1 if NEW breaks what OLD promised
-    openapi-breaking.py --test NEW  makes breaking changes to NEW and sees that each is found
+    openapi-breaking.py --test NEW  makes breaking changes to NEW and checks that each is found
 
-What we are sent may become freer, what we send may become narrower, and everything may be added
-to. A new major version (`info.version`) may break anything. Only our own document is read here, so
-only what it uses is understood.
+Requests may be restricted less, answers may be restricted more, and anything may be added. A new
+major version (`info.version`) may break anything. This only reads our own document, so it only
+understands what that uses.
 """
 
 import copy
@@ -14,7 +14,7 @@ import sys
 
 import yaml
 
-# More of these is a promise kept for what we send, and a demand for what we are sent.
+# Limits of what we are sent: lowering an upper one or raising a lower one breaks callers.
 UPPER, LOWER = ("maxLength", "maximum"), ("minLength", "minimum", "exclusiveMinimum")
 
 
@@ -96,11 +96,11 @@ class Comparison:
 
     def schema(self, where, old, new, sent_by_us, is_error=False):
         old, new = plain(old), plain(new)
-        # What we send may lose values, what we are sent may gain some.
+        # What we send may lose values, and what we are sent may gain some.
         more, less = (new, old) if sent_by_us else (old, new)
         if not types(more) <= types(less):
             self.tell(where, f"was {' or '.join(sorted(types(old)))}, is {' or '.join(sorted(types(new)))}")
-        # Programs must expect errors and warnings that they do not know.
+        # Programs must expect unknown errors and warnings.
         is_open = is_error or where.endswith(".warnings[].code")
         if "enum" in less and not is_open:
             if "enum" not in more:
@@ -142,7 +142,7 @@ class Comparison:
 
 
 def resolved(document):
-    """The document with what its references name in their place."""
+    """The document with every `$ref` replaced by its target."""
 
     def follow(part):
         if isinstance(part, list):
@@ -160,7 +160,7 @@ def resolved(document):
 
 
 def plain(schema):
-    """A schema with `oneOf` with null and `allOf` taken together."""
+    """A schema with `allOf`, and `oneOf` with null, merged."""
     if "oneOf" in schema:
         parts = [plain(part) for part in schema["oneOf"]]
         value = next(part for part in parts if types(part) != {"null"})
@@ -180,14 +180,14 @@ def plain(schema):
 
 
 def types(schema):
-    """The JSON types that a schema lets through."""
+    """The JSON types that a schema allows."""
     given = schema.get("type", ["array", "boolean", "null", "number", "object", "string"])
     given = {given} if isinstance(given, str) else set(given)
     return given | ({"integer"} if "number" in given else set())
 
 
 def changes(document):
-    """One breaking change after the other, each to a copy."""
+    """Breaking changes, each made to a copy."""
     schemas = document["components"]["schemas"]
     charge = ["paths", "/api/v1/payments/charge", "post"]
     for what, path, change in [
@@ -220,7 +220,7 @@ def changes(document):
 
 
 def read(file):
-    """A document, in YAML or in JSON, which is YAML as well."""
+    """Reads a document in YAML or JSON, which is also YAML."""
     with open(file, encoding="utf-8") as text:
         return yaml.safe_load(text)
 

@@ -1,5 +1,5 @@
-"""What the document says in words and a schema cannot: how to make up values that are right, and
-that what was made is found again."""
+"""What the document says in words and a schema cannot express: how to generate valid values, and
+that created records are found again."""
 
 import re
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
@@ -9,14 +9,14 @@ from itertools import count
 import schemathesis
 from hypothesis import strategies as st
 
-# Of these an amount has that many decimals, of all others two (ISO 4217).
+# The decimals of amounts in these currencies. All others have two (ISO 4217).
 DECIMALS = {
     0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF".split(),
     3: "BHD IQD JOD KWD LYD OMR TND".split(),
     4: "CLF UYW".split(),
 }
 
-# Every reference and session that the API told of, and the references of charges that want a code.
+# Every reference and session that the API returned, and the references of charges that need a code.
 known, awaiting_code = set(), []
 turn = count()
 
@@ -46,7 +46,7 @@ schemathesis.openapi.format("uri", address)
 
 @schemathesis.hook
 def before_call(context, case, **kwargs):
-    # Made-up keys are short and meet again and again; most are to meet only the same request.
+    # Generated keys are short and collide often. Most should only ever meet the same request.
     key = (case.headers or {}).get("Idempotency-Key")
     if isinstance(key, str) and re.fullmatch("[!-~]{1,200}", key):
         request = sha256(repr(case.body).encode()).hexdigest()
@@ -57,14 +57,14 @@ def before_call(context, case, **kwargs):
     amount = case.body.get("amount")
     if type(amount) in (int, float) and 0 < amount < 10**10:
         case.body = {**case.body, "amount": exact(amount, case.body.get("currency"))}
-    # Every other code is for a charge that may want one; nobody makes up a reference that exists.
+    # Every other code is for a charge that may need one: a generated reference never exists.
     if case.operation.path.endswith("/submit-otp") and awaiting_code and next(turn) % 2:
         if str(case.body.get("reference")).startswith("TX-"):
             case.body = {**case.body, "reference": awaiting_code[-1]}
 
 
 def exact(amount, currency):
-    """No more decimals than the currency has; a binary fraction has more than any."""
+    """Rounds to the currency's decimals, because a binary fraction has more than any currency."""
     places = next((n for n, codes in DECIMALS.items() if currency in codes), 2)
     unit = Decimal(1).scaleb(-places)
     most = Decimal("9999999999.99").quantize(unit, ROUND_DOWN)
@@ -74,7 +74,7 @@ def exact(amount, currency):
 
 @schemathesis.check
 def created_records_are_found(ctx, response, case):
-    """Whoever was told a reference or a session never gets 404 for it."""
+    """A reference or session that the API returned never gets a 404."""
     if response.status_code in (201, 202, 422):
         told = response.json()
         known.update(value for name, value in told.items() if name in ("reference", "session_id"))
