@@ -5,13 +5,13 @@
 #     docker build --build-arg SERVICE=gateway -t payments/gateway .
 #
 # SERVICE is one of gateway, merchants-svc, sessions-svc, charges-svc, webhooks-svc, ratelimit-svc,
-# railsim, payctl. Everything is compiled once: the argument is used only after that, so all eight
+# railsim, payctl. Everything is compiled once: the argument is only used after that, so all eight
 # images share every layer but the last.
 #
-# The base images are pinned by tag. Whoever mirrors them should pin digests too.
+# The base images are pinned by tag. If you mirror them, pin digests too.
 
 FROM rust:1.94-slim-bookworm AS rust
-# Turns the workspace into a recipe of its dependencies alone, so that compiling them is a layer that
+# Turns the workspace into a recipe of only its dependencies, so that compiling them is a layer that
 # only Cargo.toml and Cargo.lock invalidate.
 RUN cargo install --locked cargo-chef --version 0.1.78
 WORKDIR /src
@@ -22,12 +22,12 @@ RUN cargo chef prepare --recipe-path recipe.json
 
 FROM rust AS build
 COPY --from=recipe /src/recipe.json .
-# Without the simulation, which has tokio keep a clock that can be stopped.
+# Without the simulation, which enables tokio's `test-util`, whose clock can be stopped.
 RUN cargo chef cook --locked --workspace --exclude simulation --bins --profile dist --recipe-path recipe.json
 COPY . .
 RUN cargo build --locked --workspace --exclude simulation --bins --profile dist
 
-# The binary keeps its name, which the database shows as its client's; /app is the same for all.
+# The binary keeps its name, which the database shows as the client's. /app is the same in all images.
 FROM build AS root
 ARG SERVICE
 RUN test -n "$SERVICE" \

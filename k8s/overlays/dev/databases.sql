@@ -1,6 +1,6 @@
--- For each service that keeps records: a database, the role that owns it (`charges`), which migrates, and the
--- role that the service runs as (`charges_svc`), to which the migration grants what it needs. Nobody else may
--- connect. psql takes the passwords from the environment.
+-- For each service with a database: the database, the role that owns it (`charges`) and migrates it, and the
+-- role that the service runs as (`charges_svc`), to which the migration grants what it needs. No other role
+-- may connect. psql takes the passwords from the environment.
 \getenv merchants_password MERCHANTS_PASSWORD
 \getenv merchants_svc_password MERCHANTS_SVC_PASSWORD
 \getenv sessions_password SESSIONS_PASSWORD
