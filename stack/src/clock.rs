@@ -1,5 +1,5 @@
 //! The clock's address: `POST` with `{"advance_seconds": 86400}` moves time forward, from due time
-//! to due time, and answers `{"now"}` once everything that became due is done.
+//! to due time, and answers with `{"now"}` once everything that became due is done.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use chassis::{clock::Clock, error_chain::chain};
 use serde::Deserialize;
 use serde_json::json;
 
-/// Furthest step at once: longer than every schedule there is.
+/// Longest single step, which is longer than any schedule.
 const STEP_MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
 
 #[derive(Debug, Deserialize)]

@@ -1,4 +1,4 @@
-//! How the local stack is started.
+//! The settings of the local stack.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 

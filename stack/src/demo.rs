@@ -1,8 +1,8 @@
 //! `--demo`: one payment of each kind through the public API, as a merchant's developer would try
-//! them, with every request and answer printed and every webhook received and verified.
+//! it. Prints every request and answer, and receives and verifies every webhook.
 //!
-//! Promise: it returns `Ok` only if each answer, each final state and each event was what the
-//! specification says, and no event came twice.
+//! Promise: returns `Ok` only if each answer, each final state and each event is as specified, and
+//! no transaction has two events.
 
 mod api;
 mod payer;
@@ -25,16 +25,16 @@ use crate::ready::{GrpcAddresses, Ready};
 pub use api::{Api, ApiResponse};
 pub use receiver::{Received, Receiver};
 
-/// Longest wait for one final state or event.
+/// Longest wait for a final state or an event.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// One direct charge and what must become of it. The last digits of the number choose the story
-/// that the simulated network tells.
+/// A direct charge and its expected outcome. The last digits of the number choose what the
+/// simulated network does.
 struct Story {
     tells: &'static str,
     number: &'static str,
     provider: &'static str,
-    /// Status code and charge status of the first answer.
+    /// The first answer's HTTP status code and charge status.
     answer: (u16, &'static str),
     ends: End,
 }
@@ -110,7 +110,7 @@ const STORIES: [Story; 9] = [
     },
 ];
 
-/// Takes every payment. Errs with the first thing that was not as specified.
+/// Takes every payment. Fails with the first thing that was not as specified.
 pub async fn run(ready: &Ready) -> anyhow::Result<()> {
     let receiver = Receiver::start().await?;
     let merchant = Merchant::create(&ready.grpc, &receiver.url).await?;
@@ -135,7 +135,8 @@ pub async fn run(ready: &Ready) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A verified merchant of its own, so that nobody's webhook settings change.
+/// A verified merchant of the demonstration's own, so that no other merchant's webhook settings
+/// change.
 struct Merchant {
     api_key: String,
     signing_secret: String,
@@ -172,7 +173,7 @@ impl Merchant {
     }
 }
 
-/// A merchant's backend: it calls the API and receives webhooks.
+/// A merchant's backend, which calls the API and receives webhooks.
 struct Shop {
     api: Api,
     receiver: Receiver,
@@ -200,7 +201,7 @@ impl Shop {
         self.follow(answer.text("reference")?, &story.ends).await
     }
 
-    /// Waits for the end of a charge, and for its one event.
+    /// Waits for the end of a charge, and for its event.
     async fn follow(&self, reference: &str, ends: &End) -> anyhow::Result<()> {
         let path = format!("/api/v1/payments/charge/{reference}");
         let charge = self.api.poll(&path, WAIT_MAX, is_final).await?;

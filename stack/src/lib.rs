@@ -1,8 +1,8 @@
-//! The whole payment service in one process on this machine: every service on a loopback port of
-//! its own, embedded databases, simulated networks, and one clock that can be moved.
+//! The whole payment service in one local process: every service on its own loopback port,
+//! embedded databases, simulated networks, and one clock that can be moved.
 //!
-//! It is what `cargo run` starts and what the end-to-end tests drive. Nothing here is for
-//! production: every service has its own binary, and this crate only starts their `serve`.
+//! `cargo run` starts it, and the end-to-end tests drive it. Nothing here is for production: every
+//! service has its own binary, and this crate only calls their `serve`.
 
 pub mod clock;
 pub mod config;
@@ -23,16 +23,16 @@ use proto::webhooks::{GetEndpointRequest, webhooks_client::WebhooksClient};
 use config::Config;
 use ready::{DemoMerchant, Ready};
 
-/// Where the demo merchant's id and key are kept, in the data folder.
+/// The file in the data folder with the demo merchant's id and key.
 const DEMO_FILE: &str = "demo.json";
 
-/// The whole service, running.
+/// The running services.
 pub struct Stack {
     pub ready: Ready,
     pub clock: Clock,
     services: services::Services,
     shutdown: Shutdown,
-    /// Removed when this is dropped.
+    /// Removed on drop.
     _ephemeral: Option<tempfile::TempDir>,
 }
 
@@ -60,19 +60,20 @@ impl Stack {
         })
     }
 
-    /// Stops everything, each service draining what runs. Errs if a service had failed.
+    /// Stops everything, with each service draining what runs. Fails if a service had failed.
     pub async fn stop(self) -> anyhow::Result<()> {
         self.shutdown.begin();
         self.services.wait().await
     }
 
-    /// Returns when a service ends by itself, which none should.
+    /// Returns if a service ends by itself, which none should.
     pub async fn failed(&mut self) -> anyhow::Error {
         self.services.failed().await
     }
 }
 
-/// The merchant and key kept in `file`, if they are still good; otherwise new ones, kept there.
+/// The merchant and key stored in `file` if the merchant still exists, otherwise new ones, which
+/// are then stored there.
 async fn demo_merchant(services: &services::Services, file: &Path) -> anyhow::Result<DemoMerchant> {
     let mut merchants = MerchantsClient::new(services.merchants.clone());
     if let Some(mut kept) = read_demo(file)? {
@@ -125,7 +126,7 @@ async fn webhook_secret(services: &services::Services, merchant_id: &str) -> Opt
     Some(endpoint.into_inner().signing_secret)
 }
 
-/// Removes a file that may not be there.
+/// Removes a file that may not exist.
 pub fn remove_if_present(file: &PathBuf) -> std::io::Result<()> {
     match std::fs::remove_file(file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),

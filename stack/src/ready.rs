@@ -1,4 +1,4 @@
-//! What the stack tells those who start it: the ready file, and the lines on the terminal.
+//! What the stack reports once it is ready: the ready file, and the lines on the terminal.
 
 use std::{fs, io, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path};
 
@@ -27,7 +27,7 @@ pub struct GrpcAddresses {
     pub ratelimit: String,
 }
 
-/// A verified merchant to try things with.
+/// A verified merchant for trying things out.
 #[derive(Clone, Debug, Serialize, serde::Deserialize)]
 pub struct DemoMerchant {
     pub merchant_id: String,
@@ -38,13 +38,12 @@ pub struct DemoMerchant {
 }
 
 impl Ready {
-    /// Written beside and renamed, so that whoever sees the file sees all of it; only its owner
-    /// can read it.
+    /// Writes the file atomically, so that nobody sees a part of it. Only its owner can read it.
     pub fn write(&self, file: &Path) -> io::Result<()> {
         write_private(file, &serde_json::to_vec_pretty(self)?)
     }
 
-    /// What a person needs to take the first payment.
+    /// Prints what a person needs to take the first payment.
     pub fn print(&self) {
         println!(
             "\n\
@@ -66,7 +65,7 @@ impl Ready {
     }
 }
 
-/// Replaces a file in one step, readable by its owner alone.
+/// Replaces a file atomically. Only its owner can read it.
 pub fn write_private(file: &Path, content: &[u8]) -> io::Result<()> {
     let mut name = file.as_os_str().to_owned();
     name.push(".new");

@@ -1,4 +1,4 @@
-//! Starts every service with the settings that make one set of them.
+//! Starts every service with settings under which they work together.
 
 use std::{net::SocketAddr, path::Path, time::Duration};
 
@@ -17,20 +17,21 @@ use crate::{
 /// Longest wait until a service answers.
 const START_MAX: Duration = Duration::from_secs(30);
 
-/// Between two looks whether a service answers.
+/// Interval of polling whether a service answers.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// What the embedded networks and their clients know each other by. No secrets: the networks are
-/// simulated and listen on this machine alone.
+/// The credentials between the embedded networks and their clients. They are not secret: the
+/// networks are simulated and only listen on this machine.
 const MOMO_SUBSCRIPTION_KEY: &str = "stack-momo-subscription-key";
 const MOMO_API_USER: &str = "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11";
 const MOMO_API_KEY: &str = "stack-momo-api-key";
 const PAYSTACK_SECRET_KEY: &str = "sk_test_stack";
 
-/// The schedule is some fifteen times shorter here than in production, and the networks are ours.
+/// High, because the schedule is about fifteen times shorter here than in production, and the
+/// networks are simulated.
 const QUERIES_PER_SECOND: u32 = 200;
 
-/// Services that run, and how to reach them.
+/// The running services, and how to reach them.
 pub struct Services {
     addresses: Addresses,
     pub merchants: grpc::Channel,
@@ -63,7 +64,7 @@ struct Addresses {
     clock: SocketAddr,
 }
 
-/// What one start of the stack hands to each service.
+/// What starting the services needs.
 struct Start<'a> {
     config: &'a Config,
     data: &'a Path,
@@ -72,11 +73,11 @@ struct Start<'a> {
     addresses: Addresses,
     /// The last segment of Paystack's callback address.
     paystack_token: String,
-    /// Encrypts webhook secrets at rest.
+    /// The key that encrypts webhook secrets at rest.
     webhook_secret_key: String,
 }
 
-/// Starts everything; returns once everything answers.
+/// Starts everything. Returns once everything answers.
 pub async fn start(
     config: &Config,
     data: &Path,
@@ -119,7 +120,7 @@ fn url(address: SocketAddr) -> String {
     format!("http://{address}")
 }
 
-/// The key kept in `file`, or a new one, kept there.
+/// The key stored in `file`, or a new one, which is then stored there.
 fn webhook_secret_key(file: &Path) -> anyhow::Result<String> {
     match std::fs::read_to_string(file) {
         Ok(key) => Ok(key.trim().to_owned()),
@@ -180,7 +181,7 @@ impl Start<'_> {
         }
     }
 
-    /// A service's settings: our flags, then those that a test adds, which win; the environment
+    /// Parses a service's settings: our flags, then a test's flags, which win, and the environment
     /// for the rest.
     fn parse<C: Parser>(&self, service: &'static str, flags: &[String]) -> anyhow::Result<C> {
         let more = self.config.flags.iter();
@@ -354,7 +355,7 @@ impl Services {
         }
     }
 
-    /// Returns once every address answers, or the first service has failed.
+    /// Returns once every address answers, or as soon as a service ends.
     async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let at = &self.addresses;
         let grpc = [
@@ -383,7 +384,7 @@ impl Services {
         }
     }
 
-    /// Returns when a service ends by itself.
+    /// Returns if a service ends by itself.
     pub async fn failed(&mut self) -> anyhow::Error {
         match self.running.join_next().await {
             Some(ended) => unexpected(ended),

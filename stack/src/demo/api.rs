@@ -1,4 +1,4 @@
-//! The public API as a merchant's backend calls it, printing what it sends and gets.
+//! The public API as a merchant's backend calls it. Prints what it sends and receives.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use chassis::http;
 use reqwest::{Method, RequestBuilder, header::HeaderMap};
 use serde_json::Value;
 
-/// Longest wait for one answer; a charge may take 12 s.
+/// Longest wait for an answer. A charge may take 12 s.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// Between two polls. Merchants should take 3 to 5 seconds (spec §4.5).
+/// Interval between polls. Merchants should use 3 to 5 seconds (spec §4.5).
 const POLL_EVERY: Duration = Duration::from_millis(500);
 
 /// A merchant's view of the API.
@@ -20,7 +20,7 @@ pub struct Api {
     client: reqwest::Client,
 }
 
-/// What the API answered.
+/// An answer of the API.
 #[derive(Clone, Debug)]
 pub struct ApiResponse {
     pub code: u16,
@@ -65,7 +65,7 @@ impl Api {
             .await
     }
 
-    /// Reads `path` until `is_done` with its body, and prints the last answer.
+    /// Polls `path` until `is_done` accepts the answer's body. Prints the last answer.
     pub async fn poll(
         &self,
         path: &str,
@@ -122,7 +122,7 @@ impl ApiResponse {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The status code is this one, and the answer has a request id.
+    /// Checks that the status code is `code` and that the answer has a request id.
     pub fn expect(&self, code: u16) -> anyhow::Result<()> {
         ensure!(
             self.code == code,

@@ -1,5 +1,5 @@
-//! A payer in front of the hosted checkout, with a browser that runs no scripts: it reads the page
-//! and sends its form.
+//! A payer at the hosted checkout with a browser that runs no scripts: reads the page and sends
+//! its form.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use anyhow::{Context as _, ensure};
 use chassis::http;
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 
-/// Longest wait for one page; a form may take 12 s.
+/// Longest wait for a page. A form may take 12 s.
 const PAGE_MAX: Duration = Duration::from_secs(20);
 
-/// Pays a link in cedis from this number; returns once the form is answered.
+/// Pays a link in cedis from this number. Returns once the form is answered.
 pub async fn pay(payment_url: &str, network: &str, number: &str) -> anyhow::Result<()> {
     let client = http::client(PAGE_MAX)?;
     println!("\nGET {payment_url}");

@@ -1,5 +1,5 @@
-//! A merchant's webhook endpoint: keeps what it gets, and verifies it as the specification tells
-//! receivers to (spec §6.3), by code of its own.
+//! A merchant's webhook endpoint. Stores what it receives, and verifies it as the specification
+//! tells receivers to (spec §6.3), with its own code.
 
 use std::{
     collections::BTreeMap,
@@ -26,17 +26,17 @@ use serde_json::Value;
 use sha2::Sha256;
 use tokio::{net::TcpListener, sync::watch};
 
-/// Receivers reject what is older or newer (spec §6.3).
+/// Receivers reject deliveries that are further from their own time (spec §6.3).
 const TOLERANCE_SECONDS: u64 = 300;
 
-/// One delivery as it arrived.
+/// A delivery as received.
 #[derive(Clone, Debug)]
 pub struct Received {
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-/// Runs until it is dropped.
+/// A receiver that runs until it is dropped.
 pub struct Receiver {
     pub url: String,
     deliveries: Arc<Mutex<Vec<Received>>>,
@@ -85,7 +85,7 @@ impl Receiver {
         deliveries.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The first delivery of the transaction's event.
+    /// Waits for the first delivery of the transaction's event.
     pub async fn wait_for(
         &self,
         tx_id_display: &str,
@@ -110,13 +110,13 @@ impl Receiver {
             .with_context(|| format!("no event of {tx_id_display} arrived in time"))?
     }
 
-    /// Each transaction has one event; only a copy of it may come again.
+    /// Checks that each transaction has only one event. The same event may be delivered again.
     pub fn check_no_event_came_twice(&self) -> anyhow::Result<()> {
         let mut events = BTreeMap::<String, String>::new();
         for delivery in self.deliveries() {
             let event = delivery.json()?;
             let data = &event["data"];
-            // A session that is tried again has a transaction for each try.
+            // A session that is paid again after a failure has a transaction for each attempt.
             let subject = format!("{} {}", data["session_id"], data["tx_id_display"]);
             let id = event["id"].to_string();
             if let Some(known) = events.insert(subject.clone(), id.clone()) {
