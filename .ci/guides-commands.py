@@ -1,10 +1,10 @@
 """Follows the README and the guides word for word, as a reader would.
 
 Runs every `sh` block in the order of the text: what keeps running (the stack, a receiver) in its
-own terminal, everything else in one that keeps its variables. A `json` or `http` block is the answer
-to the commands before it, or an event that a receiver printed: the real one must have the same fields,
-types and fixed values. `cargo run` runs the already built binary on free ports, which replace the
-addresses in the text. Nothing else is changed.
+own terminal, everything else in one that keeps its variables. A `json` or `http` block is the
+answer to the commands before it, or an event that a receiver printed: the real one must have the
+same fields, types and fixed values. `cargo run` runs the already built binary on free ports, which
+replace the addresses in the text. Nothing else is changed.
 
     guides-commands.py BINARIES_FOLDER
 """
