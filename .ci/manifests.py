@@ -562,7 +562,7 @@ def check_compose():
             expect(other, where, f"{variable}: there is no service {address.hostname}")
             if not other:
                 continue
-            # charges-svc only tells the rails this URL. The simulated networks are what calls it.
+            # charges-svc only passes this URL on. The simulated networks call it.
             caller = services["railsim"] if variable == "CALLBACK_BASE_URL" else service
             expect(set(caller["networks"]) & set(other["networks"]), where, f"{variable}: shares no network with {address.hostname}")
             listens = listening_ports(compose_environment(other, passwords)) or {5432, 6379}

@@ -1,9 +1,9 @@
 //! Simulated mobile-money networks: MTN MoMo and Paystack with their real wire formats, the
 //! payers' handsets, and the networks' own book of debits.
 //!
-//! Promises: a wallet is debited at most once per reference; what anyone was told survives `kill
-//! -9`; the payer's number alone chooses the story, so every outcome is available on demand. Knows
-//! nothing of the services that call it: the wire formats are implemented a second time here.
+//! Promises: a wallet is debited at most once per reference; what anyone was told survives
+//! `kill -9`; the payer's number alone chooses the story, so every outcome is available on demand.
+//! Knows nothing of the services that call it: the wire formats are implemented a second time here.
 
 mod as_text;
 mod book;

@@ -1,6 +1,6 @@
 //! docs/operators/configuration.md has a table of each binary's settings, generated from the
-//! binaries' own definitions. Regenerate it with `UPDATE_DOCS=1 cargo test -p stack --test it --
-//! configuration_reference`.
+//! binaries' own definitions. Regenerate it with
+//! `UPDATE_DOCS=1 cargo test -p stack --test it -- configuration_reference`.
 
 use std::{fmt::Write as _, path::Path};
 
