@@ -12,7 +12,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use chassis::clock::Clock;
+use chassis::{clock::Clock, error_chain::chain};
 use futures::FutureExt as _;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method,
@@ -122,7 +122,7 @@ fn finish(response: &mut Response, request_id: &str) {
     if let Some(error) = response.extensions_mut().remove::<Error>() {
         match &error {
             Error::Internal(source) => {
-                tracing::error!(request_id, error = chain(source.as_ref()), "request failed");
+                tracing::error!(request_id, error = %chain(source.as_ref()), "request failed");
             }
             Error::Panicked => tracing::error!(request_id, "request panicked"),
             _ => {}
@@ -136,14 +136,6 @@ fn finish(response: &mut Response, request_id: &str) {
     let cache = headers.entry(CACHE_CONTROL);
     cache.or_insert(HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-}
-
-/// The error and all its causes.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    std::iter::successors(Some(error), |error| error.source())
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ")
 }
 
 /// The caller's own id if it is harmless, otherwise a new one.

@@ -21,13 +21,19 @@ chassis::proto_list! {
     KycStatus = ProtoKycStatus { Pending, InReview, Approved, Rejected, Expired }
 }
 
+/// The service, as it is called.
+pub struct Grpc(pub Service);
+
 #[tonic::async_trait]
-impl Merchants for Service {
+impl Merchants for Grpc {
     async fn authenticate(
         &self,
         request: Request<AuthenticateRequest>,
     ) -> Result<Response<ProtoMerchant>, Status> {
-        let merchant = self.authenticate(&request.into_inner().key_sha256).await?;
+        let merchant = self
+            .0
+            .authenticate(&request.into_inner().key_sha256)
+            .await?;
         Ok(Response::new(merchant.into()))
     }
 
@@ -36,7 +42,7 @@ impl Merchants for Service {
         request: Request<CreateMerchantRequest>,
     ) -> Result<Response<ProtoMerchant>, Status> {
         let new = parse_new_merchant(request.into_inner())?;
-        Ok(Response::new(self.create_merchant(new).await?.into()))
+        Ok(Response::new(self.0.create_merchant(new).await?.into()))
     }
 
     async fn get_merchant(
@@ -44,7 +50,7 @@ impl Merchants for Service {
         request: Request<GetMerchantRequest>,
     ) -> Result<Response<ProtoMerchant>, Status> {
         let id = parse_id(&request.get_ref().merchant_id, Error::MerchantNotFound)?;
-        Ok(Response::new(self.get_merchant(id).await?.into()))
+        Ok(Response::new(self.0.get_merchant(id).await?.into()))
     }
 
     async fn update_merchant(
@@ -59,7 +65,7 @@ impl Merchants for Service {
             accepting_payments: request.accepting_payments,
         };
         Ok(Response::new(
-            self.update_merchant(id, changes).await?.into(),
+            self.0.update_merchant(id, changes).await?.into(),
         ))
     }
 
@@ -70,7 +76,7 @@ impl Merchants for Service {
         let request = request.into_inner();
         let merchant_id = parse_id(&request.merchant_id, Error::MerchantNotFound)?;
         let label = parse_text("label", &request.label, 0)?;
-        let (key, secret) = self.create_key(merchant_id, label).await?;
+        let (key, secret) = self.0.create_key(merchant_id, label).await?;
         Ok(Response::new(CreateKeyResponse {
             key: Some(key.into()),
             api_key: secret.expose().to_owned(),
@@ -82,7 +88,7 @@ impl Merchants for Service {
         request: Request<RevokeKeyRequest>,
     ) -> Result<Response<ApiKey>, Status> {
         let id = parse_id(&request.get_ref().key_id, Error::KeyNotFound)?;
-        Ok(Response::new(self.revoke_key(id).await?.into()))
+        Ok(Response::new(self.0.revoke_key(id).await?.into()))
     }
 
     async fn list_keys(
@@ -90,7 +96,7 @@ impl Merchants for Service {
         request: Request<ListKeysRequest>,
     ) -> Result<Response<ListKeysResponse>, Status> {
         let id = parse_id(&request.get_ref().merchant_id, Error::MerchantNotFound)?;
-        let keys = self.list_keys(id).await?.into_iter().map(ApiKey::from);
+        let keys = self.0.list_keys(id).await?.into_iter().map(ApiKey::from);
         Ok(Response::new(ListKeysResponse {
             keys: keys.collect(),
         }))

@@ -19,6 +19,7 @@ use proto::merchants::merchants_server::MerchantsServer;
 use tonic::service::Routes;
 
 use config::Config;
+use grpc::Grpc;
 use service::Service;
 
 /// The schema that `migrate` applies and that serving needs.
@@ -39,7 +40,7 @@ pub async fn serve(
         db: frame.db.clone(),
         clock: frame.clock.clone(),
     };
-    let routes = Routes::new(MerchantsServer::new(service));
+    let routes = Routes::new(MerchantsServer::new(Grpc(service)));
     frame
         .serve(routes, sockets, &config.listen, config.tls)
         .await

@@ -15,8 +15,11 @@ chassis::proto_list! {
     Bucket = ProtoBucket { Payments, Charge, ChargeStatus }
 }
 
+/// The service, as it is called.
+pub struct Grpc(pub Service);
+
 #[tonic::async_trait]
-impl RateLimits for Service {
+impl RateLimits for Grpc {
     async fn check(
         &self,
         request: Request<CheckRequest>,
@@ -27,10 +30,10 @@ impl RateLimits for Service {
         if request.merchant_id.is_empty() {
             return Err(grpc::invalid(&[("merchant_id", "must not be empty")]));
         }
-        let decision = self.check(&request.merchant_id, bucket).await;
+        let decision = self.0.check(&request.merchant_id, bucket).await;
         Ok(Response::new(CheckResponse {
             allowed: decision.allowed,
-            limit: self.limit(bucket),
+            limit: self.0.limit(bucket),
             remaining: decision.remaining,
             reset_seconds: decision.reset_seconds,
             window_seconds: u32::try_from(WINDOW.as_secs()).unwrap_or(u32::MAX),

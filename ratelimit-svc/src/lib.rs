@@ -21,6 +21,7 @@ use proto::ratelimit::rate_limits_server::RateLimitsServer;
 use tonic::service::Routes;
 
 use config::Config;
+use grpc::Grpc;
 use service::Service;
 
 /// Serves until `shutdown`.
@@ -32,7 +33,7 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     chassis::config::check(&config)?;
     let service = Service::new(&config, clock.clone()).context("REDIS_URL is not usable")?;
-    let routes = Routes::new(RateLimitsServer::new(service));
+    let routes = Routes::new(RateLimitsServer::new(Grpc(service)));
     let serving = Serving {
         sockets,
         tls: config.tls,

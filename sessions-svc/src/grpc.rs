@@ -31,14 +31,17 @@ chassis::proto_list! {
     } hidden { Withdrawn }
 }
 
+/// The service, as it is called.
+pub struct Grpc(pub Service);
+
 #[tonic::async_trait]
-impl Sessions for Service {
+impl Sessions for Grpc {
     async fn create_session(
         &self,
         request: Request<CreateSessionRequest>,
     ) -> Result<Response<CreateSessionResponse>, Status> {
         let (new, key) = parse::new_session(request.into_inner())?;
-        let (session, replayed) = self.create_session(new, &key).await?;
+        let (session, replayed) = self.0.create_session(new, &key).await?;
         let session = Shown {
             status: session.status,
             session,
@@ -55,7 +58,9 @@ impl Sessions for Service {
         request: Request<GetSessionRequest>,
     ) -> Result<Response<ProtoSession>, Status> {
         let (id, merchant) = parse::wanted_session(request.get_ref())?;
-        Ok(Response::new(self.get_session(id, merchant).await?.into()))
+        Ok(Response::new(
+            self.0.get_session(id, merchant).await?.into(),
+        ))
     }
 
     async fn record_transaction(
@@ -63,7 +68,7 @@ impl Sessions for Service {
         request: Request<RecordTransactionRequest>,
     ) -> Result<Response<RecordTransactionResponse>, Status> {
         let report = parse::report(request.into_inner())?;
-        Ok(Response::new(self.record(&report).await?.into()))
+        Ok(Response::new(self.0.record(&report).await?.into()))
     }
 
     async fn list_customers(
@@ -72,7 +77,10 @@ impl Sessions for Service {
     ) -> Result<Response<ListCustomersResponse>, Status> {
         let (merchant, place, page_size) = parse::wanted_customers(request.get_ref())?;
         // One more than requested tells whether there is another page.
-        let mut customers = self.list_customers(merchant, &place, page_size + 1).await?;
+        let mut customers = self
+            .0
+            .list_customers(merchant, &place, page_size + 1)
+            .await?;
         let has_more = customers.len() > page_size as usize;
         customers.truncate(page_size as usize);
         let last = customers.last().filter(|_| has_more).map(place_of);

@@ -34,6 +34,7 @@ use tonic::service::Routes;
 
 use config::Config;
 use expiry_event::PUBLISH_MAX;
+use grpc::Grpc;
 use service::Service;
 use sweeper::{Sweeper, Wake};
 
@@ -77,7 +78,7 @@ pub async fn serve(
         session_lifetime: config.session_lifetime,
         wake,
     };
-    let routes = Routes::new(SessionsServer::new(service));
+    let routes = Routes::new(SessionsServer::new(Grpc(service)));
     frame
         .serve(routes, sockets, &config.listen, config.tls)
         .await

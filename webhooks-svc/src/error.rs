@@ -37,7 +37,7 @@ impl From<Error> for Status {
             }
             Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
             Error::Secret(source) => {
-                tracing::error!(error = %source, "a signing secret cannot be read");
+                tracing::error!(error = %chain(&source), "a signing secret cannot be read");
                 grpc::status(Code::Internal, Reason::SecretUnreadable, message)
             }
             Error::Database(source) => {

@@ -33,14 +33,17 @@ chassis::proto_list! {
     EventType = wire::EventType { PaymentSuccess, PaymentFailed, PayoutSuccess, PayoutFailed }
 }
 
+/// The service, as it is called.
+pub struct Grpc(pub Service);
+
 #[tonic::async_trait]
-impl Webhooks for Service {
+impl Webhooks for Grpc {
     async fn publish(
         &self,
         request: Request<PublishRequest>,
     ) -> Result<Response<PublishResponse>, Status> {
         let event = parse_event(request.into_inner())?;
-        self.publish(event).await?;
+        self.0.publish(event).await?;
         Ok(Response::new(PublishResponse {}))
     }
 
@@ -53,7 +56,10 @@ impl Webhooks for Service {
         let types: Result<_, _> = request.events.into_iter().map(parse_event_type).collect();
         let events =
             Subscription::new(types.map_err(|_| invalid("events", "must be event types"))?);
-        let endpoint = self.set_endpoint(merchant_id, &request.url, events).await?;
+        let endpoint = self
+            .0
+            .set_endpoint(merchant_id, &request.url, events)
+            .await?;
         Ok(Response::new(endpoint.into()))
     }
 
@@ -63,7 +69,9 @@ impl Webhooks for Service {
     ) -> Result<Response<ProtoEndpoint>, Status> {
         let merchant_id = request.get_ref().merchant_id.parse();
         let merchant_id = merchant_id.map_err(|_| Error::EndpointNotFound)?;
-        Ok(Response::new(self.get_endpoint(merchant_id).await?.into()))
+        Ok(Response::new(
+            self.0.get_endpoint(merchant_id).await?.into(),
+        ))
     }
 
     async fn rotate_secret(
@@ -72,7 +80,9 @@ impl Webhooks for Service {
     ) -> Result<Response<ProtoEndpoint>, Status> {
         let merchant_id = request.get_ref().merchant_id.parse();
         let merchant_id = merchant_id.map_err(|_| Error::EndpointNotFound)?;
-        Ok(Response::new(self.rotate_secret(merchant_id).await?.into()))
+        Ok(Response::new(
+            self.0.rotate_secret(merchant_id).await?.into(),
+        ))
     }
 
     async fn set_endpoint_enabled(
@@ -83,6 +93,7 @@ impl Webhooks for Service {
         let merchant_id = request.merchant_id.parse();
         let merchant_id = merchant_id.map_err(|_| Error::EndpointNotFound)?;
         let endpoint = self
+            .0
             .set_endpoint_enabled(merchant_id, request.enabled)
             .await?;
         Ok(Response::new(endpoint.into()))
@@ -104,6 +115,7 @@ impl Webhooks for Service {
             .transpose()?;
         // One more than requested tells whether this is the last page.
         let mut found = self
+            .0
             .list_deliveries(merchant_id, before, page_size + 1)
             .await?;
         let size = usize::try_from(page_size).unwrap_or(usize::MAX);
@@ -122,7 +134,7 @@ impl Webhooks for Service {
     ) -> Result<Response<wire::Delivery>, Status> {
         let id = request.get_ref().delivery_id.parse();
         let id = id.map_err(|_| Error::DeliveryNotFound)?;
-        let (delivery, attempts) = self.get_delivery(&id).await?;
+        let (delivery, attempts) = self.0.get_delivery(&id).await?;
         Ok(Response::new(wire::Delivery {
             attempts: attempts.into_iter().map(wire::Attempt::from).collect(),
             ..delivery.into()
@@ -135,7 +147,7 @@ impl Webhooks for Service {
     ) -> Result<Response<wire::Delivery>, Status> {
         let id = request.get_ref().delivery_id.parse();
         let id = id.map_err(|_| Error::DeliveryNotFound)?;
-        Ok(Response::new(self.redeliver(&id).await?.into()))
+        Ok(Response::new(self.0.redeliver(&id).await?.into()))
     }
 }
 

@@ -29,6 +29,7 @@ use uuid::Uuid;
 use attempts::{Attempts, Limits};
 use config::Config;
 use delivery::Schedule;
+use grpc::Grpc;
 use guard::Guard;
 use secret::Keyring;
 use send::Sender;
@@ -85,7 +86,7 @@ pub async fn serve(
         rotation_overlap: config.webhook_rotation_overlap,
         work: alarm,
     };
-    let routes = Routes::new(WebhooksServer::new(service));
+    let routes = Routes::new(WebhooksServer::new(Grpc(service)));
     frame
         .serve(routes, sockets, &config.listen, config.tls)
         .await
