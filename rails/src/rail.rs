@@ -25,6 +25,21 @@ pub enum Rail {
     Paystack(Paystack),
 }
 
+/// The span of one call to a rail; [`observed`] fills in how it ended. A macro, because a span's name
+/// is a literal.
+macro_rules! call_span {
+    ($name:literal, $rail:expr) => {
+        info_span!(
+            $name,
+            otel.kind = "client",
+            rail = $rail.code(),
+            outcome = Empty,
+            reason = Empty,
+            duration_ms = Empty
+        )
+    };
+}
+
 impl RailName {
     pub fn terms(self) -> &'static Terms {
         match self {
@@ -33,6 +48,7 @@ impl RailName {
         }
     }
 }
+
 impl Rail {
     pub fn name(&self) -> RailName {
         match self {
@@ -66,14 +82,7 @@ impl Rail {
     /// Asks for the debit. Takes 8 s at most.
     pub async fn request_payment(&self, request: &PaymentRequest) -> RailAnswer<RequestOutcome> {
         let name = self.name();
-        let span = info_span!(
-            "rail.request_payment",
-            otel.kind = "client",
-            rail = name.code(),
-            outcome = Empty,
-            reason = Empty,
-            duration_ms = Empty
-        );
+        let span = call_span!("rail.request_payment", name);
         let call = async {
             match self {
                 Self::Momo(rail) => rail.request_payment(request).await,
@@ -91,14 +100,7 @@ impl Rail {
         otp: &SecretString,
     ) -> RailAnswer<OtpOutcome> {
         let name = self.name();
-        let span = info_span!(
-            "rail.submit_otp",
-            otel.kind = "client",
-            rail = name.code(),
-            outcome = Empty,
-            reason = Empty,
-            duration_ms = Empty
-        );
+        let span = call_span!("rail.submit_otp", name);
         let call = async {
             match self {
                 Self::Momo(rail) => rail.submit_otp(),
@@ -112,14 +114,7 @@ impl Rail {
     /// Asks what became of a payment.
     pub async fn query(&self, query: &Query) -> RailAnswer<QueryOutcome> {
         let name = self.name();
-        let span = info_span!(
-            "rail.query",
-            otel.kind = "client",
-            rail = name.code(),
-            outcome = Empty,
-            reason = Empty,
-            duration_ms = Empty
-        );
+        let span = call_span!("rail.query", name);
         let call = async {
             match self {
                 Self::Momo(rail) => rail.query(query).await,
