@@ -82,11 +82,8 @@ def drain_max(service):
 
     total = seconds("chassis/src/http.rs", "DRAIN_MAX") + seconds("chassis/src/admin.rs", "DRAIN_MAX")
     if "Frame::open" in (ROOT / service / "src/lib.rs").read_text():
-        frame = (ROOT / "db/src/frame.rs").read_text()
-        for name in re.findall(r"(?:\.drain|timeout)\((\w+)", frame):
-            total += seconds("chassis/src/http.rs", name)
-        # Closing the database.
-        total += seconds("db/src/postgres.rs", "STATEMENT_AT_MOST")
+        # Tasks and works drain together, then the database is closed.
+        total += seconds("db/src/frame.rs", "DRAIN_MAX") + seconds("db/src/postgres.rs", "STATEMENT_AT_MOST")
     return total
 
 

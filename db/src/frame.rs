@@ -5,13 +5,13 @@
 //! the process stops or cannot go on, then waits for running work and closes the database. A
 //! dropped frame leaves everything as a crash would.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use chassis::{
     clock::{Clock, Worker},
     config::{self, Database, Listen, Mode, Settings, Tls},
-    error_chain::chain,
     grpc::{self, Serving, Sockets},
-    http::DRAIN_MAX,
     shutdown::{Shutdown, Tasks},
 };
 use tokio::task::JoinSet;
@@ -21,6 +21,12 @@ use crate::{
     Db, Schema,
     work::{self, Work},
 };
+
+/// How long tasks and works may take to end once no call is left. It must not cut off what can
+/// still end: that would be found again only as after a crash, once its lease is over. The longest
+/// is a charge that goes to its rail once more, which takes 24 s: its session is asked (2 s), then
+/// the rail (8 s), the payment request is sent (8 s), and each answer is written (3 s).
+const DRAIN_MAX: Duration = Duration::from_secs(30);
 
 /// What a service runs in.
 #[derive(Debug)]
@@ -82,7 +88,7 @@ impl Frame {
 
     /// Serves until the process stops, then shuts down in order.
     pub async fn serve(
-        mut self,
+        self,
         routes: Routes,
         sockets: Sockets,
         listen: &Listen,
@@ -99,22 +105,11 @@ impl Frame {
         let served = grpc::serve(routes, serving).await;
         // Also if serving failed.
         self.shutdown.begin();
-        self.tasks.drain(DRAIN_MAX).await;
-        self.end_works().await;
+        tokio::join!(
+            self.tasks.drain(DRAIN_MAX),
+            work::drain(self.works, DRAIN_MAX)
+        );
         self.db.close().await;
         served
-    }
-
-    async fn end_works(&mut self) {
-        let ended = async {
-            while let Some(ended) = self.works.join_next().await {
-                if let Err(error) = ended {
-                    tracing::error!(error = %chain(&error), "a work panicked");
-                }
-            }
-        };
-        if tokio::time::timeout(DRAIN_MAX, ended).await.is_err() {
-            tracing::warn!("works did not end before the deadline");
-        }
     }
 }

@@ -2,20 +2,21 @@
 //! task, and rests until the next is due.
 //!
 //! Promises: a task that fails, panics or hangs affects no other; what it held is free once its
-//! lease ends. When the process stops, the loop waits for running tasks, for at most
-//! [`DRAIN_MAX`]. A dropped loop leaves everything as a crash would.
+//! lease ends. When the process stops, the loop starts nothing more and waits for running tasks; a
+//! deadline is up to whoever waits for the loop ([`drain`]). A dropped loop leaves everything as a
+//! crash would.
 
 use std::{
     collections::HashMap,
     mem,
     panic::AssertUnwindSafe,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use chassis::{
     clock::{Activity, Clock, Timestamp, Worker},
     error_chain::chain,
-    http::DRAIN_MAX,
     shutdown::Shutdown,
 };
 use futures::FutureExt as _;
@@ -57,7 +58,24 @@ pub async fn run(mut work: impl Work, mut worker: Worker, clock: Clock, shutdown
             running.end(ended);
         }
     }
-    running.drain().await;
+    while let Some(ended) = running.tasks.join_next_with_id().await {
+        running.end(ended);
+    }
+}
+
+/// Waits until these works have ended, and cuts off what has not ended by the deadline.
+pub async fn drain(mut works: JoinSet<()>, deadline: Duration) {
+    let drained = async {
+        while let Some(ended) = works.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(error = %chain(&error), "a work panicked");
+            }
+        }
+    };
+    if tokio::time::timeout(deadline, drained).await.is_err() {
+        tracing::warn!(left = works.len(), "works did not end before the deadline");
+        works.shutdown().await;
+    }
 }
 
 /// A panic in `start_due` does not end the loop: nothing else would do this work.
@@ -116,19 +134,16 @@ impl Running {
         }
         self.activities.remove(&id);
     }
+}
 
-    async fn drain(mut self) {
-        let drained = async {
-            while let Some(ended) = self.tasks.join_next_with_id().await {
-                self.end(ended);
-            }
-        };
-        if tokio::time::timeout(DRAIN_MAX, drained).await.is_err() {
-            let (work, left) = (self.work, self.tasks.len());
+impl Drop for Running {
+    fn drop(&mut self) {
+        let (work, left) = (self.work, self.tasks.len());
+        if left > 0 {
             tracing::warn!(
                 work,
                 left,
-                "tasks did not end before the deadline, what they hold waits for its lease"
+                "tasks are cut off, what they hold waits for its lease"
             );
         }
     }
