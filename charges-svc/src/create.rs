@@ -7,7 +7,10 @@
 use std::{sync::Arc, time::Duration};
 
 use chassis::{error_chain::chain, failure::FailureReason, telemetry};
-use db::{Insert, Tx, Update};
+use db::{
+    Insert, Tx, Update,
+    idempotency::{self, IdempotencyKey, KeyUse},
+};
 use rails::{CallOutcome as _, PaymentRequest, RailAnswer, RequestOutcome};
 use tokio::time::timeout_at;
 
@@ -18,7 +21,7 @@ use crate::{
     service::{ChargeReply, Service},
     store::{
         self,
-        idempotency::{Key, Record},
+        idempotency::{FirstRequest, KEYS},
     },
     tell::OpenOutcome,
 };
@@ -45,7 +48,7 @@ impl Service {
         let rail = self.rails.for_provider(new.provider);
         let mut charge = Charge::new(&new, rail.name(), self.clock.now(), self.timing(rail));
         charge.claim = call.lease.into();
-        let key = Key {
+        let key = IdempotencyKey {
             merchant_id: new.merchant_id,
             key,
             fingerprint: fingerprint(&new),
@@ -64,7 +67,7 @@ impl Service {
 struct Creation {
     call: RailCall,
     charge: Charge,
-    key: Key,
+    key: IdempotencyKey,
 }
 
 impl Creation {
@@ -171,15 +174,20 @@ impl Creation {
 impl Service {
     /// Writes the charge and sets its number and trace. Returns the answer to an earlier request
     /// with the same key, if there was one.
-    async fn record_charge(&self, charge: &mut Charge, key: &Key) -> Result<Option<ChargeReply>> {
+    async fn record_charge(
+        &self,
+        charge: &mut Charge,
+        key: &IdempotencyKey,
+    ) -> Result<Option<ChargeReply>> {
         let mut tx = self.db.begin().await?;
         let (id, now) = (charge.facts.transaction_id, charge.facts.created_at);
-        let taken = store::idempotency::take(&mut tx, key, id, now).await;
-        if taken.map_err(Error::of_contended_key)? == Insert::AlreadyThere {
-            let record = store::idempotency::find(&mut tx, key).await?;
-            // Its charge has become void meanwhile, so the key is free again.
-            let record = record.ok_or(Error::NothingStarted)?;
-            return self.replay(tx, key, record).await.map(Some);
+        let taken = KEYS.take(&mut tx, key, id, now).await;
+        match taken.map_err(Error::of_contended_key)? {
+            KeyUse::First => {}
+            KeyUse::Repeat(first) => return self.replay(tx, first).await.map(Some),
+            KeyUse::Reuse => return Err(Error::IdempotencyKeyReused),
+            // Its charge has become void meanwhile.
+            KeyUse::Freed => return Err(Error::NothingStarted),
         }
         if charge.facts.hosted {
             charge.facts.charge_number =
@@ -198,41 +206,35 @@ impl Service {
     /// key waits for any transaction that has taken it and is still open, so what is seen here is
     /// final. Returns the answer to the earlier request that has the key, or `None` if the charge
     /// is written.
-    async fn look_for(&self, charge: &Charge, key: &Key) -> Result<Option<ChargeReply>> {
+    async fn look_for(&self, charge: &Charge, key: &IdempotencyKey) -> Result<Option<ChargeReply>> {
         let (id, now) = (charge.facts.transaction_id, charge.facts.created_at);
         let mut tx = self.db.begin().await?;
-        if store::idempotency::take(&mut tx, key, id, now).await? == Insert::Inserted {
-            // It was free, and this transaction is not committed either.
-            return Err(Error::NothingStarted);
+        match KEYS.take::<FirstRequest>(&mut tx, key, id, now).await? {
+            KeyUse::Repeat(ours) if ours.transaction_id == id => Ok(None),
+            KeyUse::Repeat(first) => self.replay(tx, first).await.map(Some),
+            KeyUse::Reuse => Err(Error::IdempotencyKeyReused),
+            // The key was free, and this transaction is not committed either.
+            KeyUse::First | KeyUse::Freed => Err(Error::NothingStarted),
         }
-        let record = store::idempotency::find(&mut tx, key).await?;
-        let record = record.ok_or(Error::NothingStarted)?;
-        if record.transaction_id == id {
-            return Ok(None);
-        }
-        self.replay(tx, key, record).await.map(Some)
     }
 
     /// The answer to a request whose key was used before. An answer rendered from the record is
     /// stored as the key's answer: from then on a caller knows the charge, and it cannot become
     /// void.
-    async fn replay(&self, mut tx: Tx, key: &Key, record: Record) -> Result<ChargeReply> {
-        if record.fingerprint != key.fingerprint {
-            return Err(Error::IdempotencyKeyReused);
-        }
-        let id = record.transaction_id;
+    async fn replay(&self, mut tx: Tx, first: FirstRequest) -> Result<ChargeReply> {
+        let id = first.transaction_id;
         let charge = store::charges::find(&mut tx, id).await?;
         let charge = charge.ok_or(Error::ChargeNotFound)?;
         // It has become void since its key was read, so the key is free for the next try.
         let charge = ShownCharge::try_from(charge).map_err(|Void| Error::IdempotencyInProgress)?;
-        if let Some((status, message)) = record.answer_status.zip(record.answer_message) {
+        if let Some((status, message)) = first.answer_status.zip(first.answer_message) {
             return Ok(ChargeReply {
                 charge: charge.told(status),
                 message,
                 replayed: true,
             });
         }
-        if self.clock.now().since(record.started_at) < RUNNING {
+        if self.clock.now().since(first.started_at) < RUNNING {
             return Err(Error::IdempotencyInProgress);
         }
         let told = ChargeReply::from_record(charge);
@@ -390,5 +392,5 @@ fn fingerprint(new: &NewCharge) -> String {
         hosted.map(|hosted| amount(hosted.amount)),
         hosted.and_then(|hosted| hosted.rate.clone()),
     ];
-    db::idempotency::fingerprint(parts)
+    idempotency::fingerprint(parts)
 }

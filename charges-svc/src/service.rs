@@ -28,9 +28,6 @@ use crate::{
     tell::Teller,
 };
 
-/// How long a caller's key is kept after its charge has ended (design: "Idempotency-Key").
-const KEY_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// How long an answer waits for sessions-svc to learn of the change (design §3, step 4).
 const RELAY_WAIT: Duration = Duration::from_millis(300);
 
@@ -209,7 +206,7 @@ impl Service {
     /// of its event.
     async fn end(&self, tx: &mut Tx, charge: &Charge, now: Timestamp) -> Result<Option<EventId>> {
         let id = charge.facts.transaction_id;
-        KEYS.forget_later(tx, id, now + KEY_KEPT).await?;
+        KEYS.forget_later(tx, id, now).await?;
         store::cases::close_unknown_outcome(tx, id, now).await?;
         Ok(Some(EventId::new()))
     }

@@ -6,16 +6,22 @@
 //! time after its subject has ended.
 //!
 //! Each service's migrations create the table `idempotency_keys`, with `merchant_id`, `key` and
-//! `fingerprint`; [`idempotency_keys!`](crate::idempotency_keys) names the other columns.
+//! `fingerprint`; [`Columns`] names the others.
+
+use std::time::Duration;
 
 use chassis::{clock::Timestamp, ids::MerchantId};
 use sha2::{Digest as _, Sha256};
+use sqlx::FromRow;
 
-use crate::{Conn, Param, Record, Result, Sql, Tx};
+use crate::{Conn, Insert, Param, Record, Result, Tx};
 
-/// A key, and the request that it came with.
+/// How long a key is kept after its subject has ended (design: "Idempotency-Key").
+pub const KEPT: Duration = Duration::from_secs(24 * 3_600);
+
+/// A caller's key, and the request that it came with.
 #[derive(Clone, Debug)]
-pub struct Key {
+pub struct IdempotencyKey {
     /// Each merchant has its own keys.
     pub merchant_id: MerchantId,
     pub key: String,
@@ -38,121 +44,160 @@ pub fn fingerprint<P: AsRef<str>>(parts: impl IntoIterator<Item = Option<P>>) ->
     hex::encode(hash.finalize())
 }
 
-/// The keys of one operation, made by [`idempotency_keys!`](crate::idempotency_keys).
+/// The outcome of taking a key. `T` is what the service reads of the key's first request.
+#[must_use = "only a first use may go on"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyUse<T> {
+    /// The key was free and now stands for the subject.
+    First,
+    /// The same request took the key before.
+    Repeat(T),
+    /// Another request took the key before.
+    Reuse,
+    /// The key was taken, and has become free meanwhile. It is not taken now.
+    Freed,
+}
+
+/// The columns in which a service keeps the keys of one operation.
 #[derive(Clone, Copy, Debug)]
+pub struct Columns {
+    /// The value in the column `operation`, if the table has one.
+    pub operation: Option<&'static str>,
+    pub subject: &'static str,
+    /// When the key was taken, if the service wants to know.
+    pub taken_at: Option<&'static str>,
+    /// What [`KeyUse::Repeat`] returns, separated by commas.
+    pub read: &'static str,
+    pub forget_at: &'static str,
+}
+
+/// The keys of one operation. A service has them in a `static`, because their SQL is written once.
+#[derive(Debug)]
 pub struct Keys {
-    #[doc(hidden)]
-    pub take: &'static str,
-    #[doc(hidden)]
-    pub find: &'static str,
-    #[doc(hidden)]
-    pub free: &'static str,
-    #[doc(hidden)]
-    pub forget_later: &'static str,
-    #[doc(hidden)]
-    pub forget_due: &'static str,
-    #[doc(hidden)]
-    pub next_to_forget: &'static str,
+    columns: Columns,
+    take: String,
+    find: String,
+    free: String,
+    forget_later: String,
+    forget_due: String,
+    next_to_forget: String,
+}
+
+#[derive(FromRow)]
+struct FirstUse<T> {
+    fingerprint: String,
+    #[sqlx(flatten)]
+    read: T,
 }
 
 impl Keys {
-    /// Takes a key for a subject. The caller binds the service's own column, if any, and awaits
-    /// [`Sql::insert`].
-    pub fn take<'c, 'q>(&self, tx: &'c mut Tx, key: &'q Key, subject: impl Param<'q>) -> Sql<'c> {
-        tx.sql(self.take)
+    pub fn new(columns: Columns) -> Self {
+        let Columns {
+            operation,
+            subject,
+            taken_at,
+            read,
+            forget_at,
+        } = columns;
+        let (scope, operation, of_operation) = match operation {
+            Some(name) => (
+                "merchant_id, operation",
+                format!(", '{name}'"),
+                format!(" and operation = '{name}'"),
+            ),
+            None => ("merchant_id", String::new(), String::new()),
+        };
+        let (taken_at, now) = match taken_at {
+            Some(column) => (format!(", {column}"), ", $5"),
+            None => (String::new(), ""),
+        };
+        Self {
+            columns,
+            take: format!(
+                "insert into idempotency_keys ({scope}, key, fingerprint, {subject}{taken_at})
+                 values ($1{operation}, $2, $3, $4{now})
+                 on conflict ({scope}, key) do nothing"
+            ),
+            find: format!(
+                "select {read}, fingerprint from idempotency_keys
+                 where merchant_id = $1{of_operation} and key = $2"
+            ),
+            free: format!("delete from idempotency_keys where {subject} = $1"),
+            forget_later: format!(
+                "update idempotency_keys set {forget_at} = $2 where {subject} = $1"
+            ),
+            forget_due: format!(
+                "with due as materialized (
+                     select {subject} from idempotency_keys
+                     where {forget_at} <= $1 order by {forget_at} limit $2
+                     for update skip locked
+                 )
+                 delete from idempotency_keys where {subject} in (select {subject} from due)"
+            ),
+            next_to_forget: format!(
+                "select min({forget_at}) from idempotency_keys where {forget_at} is not null"
+            ),
+        }
+    }
+
+    /// Takes a key for a subject, or finds out who has it. Waits for a transaction that is taking
+    /// it; [`is_retryable`](crate::is_retryable) tells that the wait was in vain.
+    pub async fn take<'q, T: Record>(
+        &'static self,
+        tx: &mut Tx,
+        key: &'q IdempotencyKey,
+        subject: impl Param<'q>,
+        now: Timestamp,
+    ) -> Result<KeyUse<T>> {
+        let taking = tx
+            .sql(&self.take)
             .bind(key.merchant_id)
             .bind(&key.key)
             .bind(&key.fingerprint)
-            .bind(subject)
-    }
-
-    /// What a key stands for, if it is taken.
-    pub async fn find<R: Record>(&self, conn: &mut Conn, key: &Key) -> Result<Option<R>> {
-        conn.sql(self.find)
-            .bind(key.merchant_id)
-            .bind(&key.key)
-            .optional()
-            .await
+            .bind(subject);
+        let taking = match self.columns.taken_at {
+            Some(_) => taking.bind(now),
+            None => taking,
+        };
+        if taking.insert().await? == Insert::Inserted {
+            return Ok(KeyUse::First);
+        }
+        let found = tx.sql(&self.find).bind(key.merchant_id).bind(&key.key);
+        let first: Option<FirstUse<T>> = found.optional().await?;
+        Ok(match first {
+            Some(first) if first.fingerprint == key.fingerprint => KeyUse::Repeat(first.read),
+            Some(_) => KeyUse::Reuse,
+            None => KeyUse::Freed,
+        })
     }
 
     /// Frees a subject's key, because nothing was started under it.
-    pub async fn free<'q>(&self, tx: &mut Tx, subject: impl Param<'q>) -> Result<()> {
-        tx.sql(self.free).bind(subject).run().await
+    pub async fn free<'q>(&'static self, tx: &mut Tx, subject: impl Param<'q>) -> Result<()> {
+        tx.sql(&self.free).bind(subject).run().await
     }
 
-    /// Records that the subject has ended: its key is kept until `forget_at`.
+    /// Records when the subject ended: its key is [`KEPT`] from then on.
     pub async fn forget_later<'q>(
-        &self,
+        &'static self,
         tx: &mut Tx,
         subject: impl Param<'q>,
-        forget_at: Timestamp,
+        ended_at: Timestamp,
     ) -> Result<()> {
-        tx.sql(self.forget_later)
-            .bind(subject)
-            .bind(forget_at)
-            .run()
-            .await
+        let forgetting = tx.sql(&self.forget_later).bind(subject);
+        forgetting.bind(ended_at + KEPT).run().await
     }
 
     /// Forgets up to `limit` keys whose time has come, of every operation. Returns how many.
-    pub async fn forget_due(&self, tx: &mut Tx, now: Timestamp, limit: i64) -> Result<u64> {
-        tx.sql(self.forget_due)
-            .bind(now)
-            .bind(limit)
-            .rows_affected()
-            .await
+    pub async fn forget_due(&'static self, tx: &mut Tx, now: Timestamp, limit: i64) -> Result<u64> {
+        let forgetting = tx.sql(&self.forget_due).bind(now).bind(limit);
+        forgetting.rows_affected().await
     }
 
     /// When the next key may be forgotten.
-    pub async fn next_to_forget(&self, conn: &mut Conn) -> Result<Option<Timestamp>> {
-        let (due,) = conn.sql(self.next_to_forget).one().await?;
+    pub async fn next_to_forget(&'static self, conn: &mut Conn) -> Result<Option<Timestamp>> {
+        let (due,) = conn.sql(&self.next_to_forget).one().await?;
         Ok(due)
     }
-}
-
-/// Makes the [`Keys`] of a service's table. Takes the column and value of the operation, if the
-/// table has keys of several; the subject's column; a column of the service's own with the
-/// parameter that it is bound to, from `$5` on; the columns to read; and the column of the time at
-/// which a key is forgotten.
-#[macro_export]
-macro_rules! idempotency_keys {
-    (
-        $(operation: $operation:literal = $value:literal,)?
-        subject: $subject:literal,
-        $(own: $own:literal = $parameter:literal,)?
-        read: $read:literal,
-        forget_at: $forget_at:literal $(,)?
-    ) => {
-        $crate::idempotency::Keys {
-            take: concat!(
-                "insert into idempotency_keys (merchant_id, ", $($operation, ", ",)?
-                "key, fingerprint, ", $subject, $(", ", $own,)?
-                ") values ($1, ", $("'", $value, "', ",)? "$2, $3, $4", $(", ", $parameter,)?
-                ") on conflict (merchant_id, ", $($operation, ", ",)? "key) do nothing",
-            ),
-            find: concat!(
-                "select ", $read, " from idempotency_keys where merchant_id = $1 and ",
-                $($operation, " = '", $value, "' and ",)? "key = $2",
-            ),
-            free: concat!("delete from idempotency_keys where ", $subject, " = $1"),
-            forget_later: concat!(
-                "update idempotency_keys set ", $forget_at, " = $2 where ", $subject, " = $1",
-            ),
-            forget_due: concat!(
-                "with due as materialized (
-                     select ", $subject, " from idempotency_keys
-                     where ", $forget_at, " <= $1 order by ", $forget_at, " limit $2
-                     for update skip locked
-                 )
-                 delete from idempotency_keys
-                 where ", $subject, " in (select ", $subject, " from due)",
-            ),
-            next_to_forget: concat!(
-                "select min(", $forget_at, ") from idempotency_keys
-                 where ", $forget_at, " is not null",
-            ),
-        }
-    };
 }
 
 #[cfg(test)]

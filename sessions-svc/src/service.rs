@@ -6,7 +6,10 @@ use chassis::{
     clock::{Clock, Timestamp},
     ids::{CustomerId, MerchantId, SessionId},
 };
-use db::{Db, Insert, Tx, idempotency::Key};
+use db::{
+    Conn, Db, Insert, Tx,
+    idempotency::{self, IdempotencyKey, KeyUse},
+};
 
 use crate::{
     customer::{Customer, Payer},
@@ -16,10 +19,10 @@ use crate::{
     report::{Report, ReportOutcome, ReportReply, Step},
     session::{DirectSession, NewSession, Origin, Session, SessionStatus, Shown},
     store::{
-        self, UsedKey,
+        self,
         customers::{self, Place},
     },
-    sweeper::{KEY_KEPT, Wake},
+    sweeper::Wake,
     transaction::TransactionStatus,
 };
 
@@ -52,72 +55,60 @@ impl Service {
         new: NewSession,
         idempotency_key: &str,
     ) -> Result<(Session, bool), Error> {
-        let key = Key {
+        let key = IdempotencyKey {
             merchant_id: new.merchant_id,
             key: idempotency_key.to_owned(),
             fingerprint: fingerprint(&new),
         };
         loop {
-            if let Some(session) = self.try_create(&new, &key).await? {
-                tracing::info!(session.id = %session.session_id, "session created");
-                return Ok((session, false));
+            let (session_id, now) = (SessionId::new(), self.clock.now());
+            let mut tx = self.db.begin().await?;
+            match store::KEYS.take(&mut tx, &key, session_id, now).await {
+                Ok(KeyUse::First) => {
+                    let session = self.create(tx, session_id, new, now).await?;
+                    return Ok((session, false));
+                }
+                Ok(KeyUse::Repeat((session_id,))) => {
+                    return Ok((replay(&mut tx, session_id).await?, true));
+                }
+                Ok(KeyUse::Reuse) => return Err(Error::IdempotencyKeyReused),
+                Ok(KeyUse::Freed) => {}
+                // It waited in vain for the transaction that is taking the key.
+                Err(error) if db::is_retryable(&error) => return Err(Error::IdempotencyInProgress),
+                Err(error) => return Err(error.into()),
             }
-            if let Some(session) = self.replay(&key).await? {
-                return Ok((session, true));
-            }
-            // The key was forgotten between the two.
         }
     }
 
-    /// `None`: the key is taken.
-    async fn try_create(&self, new: &NewSession, key: &Key) -> Result<Option<Session>, Error> {
-        let created_at = self.clock.now();
-        let mut session = Session {
-            session_id: SessionId::new(),
+    /// Creates the session for which the transaction has taken the key.
+    async fn create(
+        &self,
+        mut tx: Tx,
+        session_id: SessionId,
+        new: NewSession,
+        created_at: Timestamp,
+    ) -> Result<Session, Error> {
+        let customer_id =
+            directory::identify(&mut tx, new.merchant_id, &new.payer, created_at).await?;
+        let session = Session {
+            session_id,
             merchant_id: new.merchant_id,
             origin: Origin::Hosted,
             amount_minor: new.amount.minor_units(),
             currency: new.amount.currency(),
-            description: new.description.clone(),
-            redirect_url: new.redirect_url.clone(),
-            payer: new.payer.clone(),
-            customer_id: None,
+            description: new.description,
+            redirect_url: new.redirect_url,
+            payer: new.payer,
+            customer_id,
             status: SessionStatus::Pending,
             created_at,
             expires_at: created_at + self.session_lifetime,
         };
-        let mut tx = self.db.begin().await?;
-        let taking = store::KEYS.take(&mut tx, key, session.session_id);
-        match taking.insert().await {
-            Ok(Insert::Inserted) => {}
-            Ok(Insert::AlreadyThere) => return Ok(None),
-            // It waited in vain for the transaction that is taking the key.
-            Err(error) if db::is_retryable(&error) => return Err(Error::IdempotencyInProgress),
-            Err(error) => return Err(error.into()),
-        }
-        session.customer_id =
-            directory::identify(&mut tx, new.merchant_id, &new.payer, created_at).await?;
         store::insert_session(&mut tx, &session).await?;
         tx.commit().await?;
+        tracing::info!(session.id = %session_id, "session created");
         self.wake.at(session.expires_at);
-        Ok(Some(session))
-    }
-
-    /// The session that the key created, as it was then. `None`: the key is not taken.
-    async fn replay(&self, key: &Key) -> Result<Option<Session>, Error> {
-        let mut conn = self.db.read().await?;
-        let Some(used) = store::KEYS.find::<UsedKey>(&mut conn, key).await? else {
-            return Ok(None);
-        };
-        if used.fingerprint != key.fingerprint {
-            return Err(Error::IdempotencyKeyReused);
-        }
-        let session = store::find_session(&mut conn, used.session_id).await?;
-        let session = session.ok_or(Error::SessionNotFound)?;
-        Ok(Some(Session {
-            status: SessionStatus::Pending,
-            ..session
-        }))
+        Ok(session)
     }
 
     /// `merchant` is `None` if the id itself is the right to see the session (the checkout).
@@ -172,7 +163,7 @@ impl Service {
             Some(SessionStatus::Pending | SessionStatus::Expired) => {
                 self.wake.at(session.expires_at);
             }
-            Some(SessionStatus::Completed) => self.wake.at(now + KEY_KEPT),
+            Some(SessionStatus::Completed) => self.wake.at(now + idempotency::KEPT),
             Some(SessionStatus::Processing | SessionStatus::Failed) | None => {}
         }
         Ok(recorded(status))
@@ -254,7 +245,7 @@ impl Service {
             }
             store::update_status(tx, id, status).await?;
             if status.is_terminal() {
-                store::KEYS.forget_later(tx, id, now + KEY_KEPT).await?;
+                store::KEYS.forget_later(tx, id, now).await?;
             }
         }
         if let Step::Update {
@@ -303,6 +294,15 @@ impl Service {
         let listed = customers::list_after(&self.db, merchant, place, i64::from(limit));
         Ok(listed.await?)
     }
+}
+
+/// The session that a key created, as it was then.
+async fn replay(conn: &mut Conn, id: SessionId) -> Result<Session, Error> {
+    let session = store::find_session(conn, id).await?;
+    Ok(Session {
+        status: SessionStatus::Pending,
+        ..session.ok_or(Error::SessionNotFound)?
+    })
 }
 
 /// Checks whether a report may change the session. `Some`: the answer to an Open that is refused.

@@ -4,12 +4,17 @@
 
 pub mod customers;
 
+use std::sync::LazyLock;
+
 use chassis::{
     clock::Timestamp,
     ids::{ChargeId, SessionId, TxIdDisplay},
     money::{Currency, Money},
 };
-use db::{Conn, Db, Insert, Result, Tx, idempotency::Keys};
+use db::{
+    Conn, Db, Insert, Result, Tx,
+    idempotency::{Columns, Keys},
+};
 use sqlx::FromRow;
 
 use crate::{
@@ -19,18 +24,15 @@ use crate::{
 };
 
 /// The keys of CreateSession, the only operation that takes them.
-pub const KEYS: Keys = db::idempotency_keys! {
-    subject: "session_id",
-    read: "fingerprint, session_id",
-    forget_at: "keep_until",
-};
-
-/// What a used idempotency key stands for.
-#[derive(FromRow)]
-pub struct UsedKey {
-    pub fingerprint: String,
-    pub session_id: SessionId,
-}
+pub static KEYS: LazyLock<Keys> = LazyLock::new(|| {
+    Keys::new(Columns {
+        operation: None,
+        subject: "session_id",
+        taken_at: None,
+        read: "session_id",
+        forget_at: "keep_until",
+    })
+});
 
 pub async fn insert_session(tx: &mut Tx, session: &Session) -> Result<()> {
     tx.sql(

@@ -24,9 +24,6 @@ use db::{
 
 use crate::store;
 
-/// How long a key is kept once its session is terminal.
-pub const KEY_KEPT: Duration = Duration::from_secs(24 * 3_600);
-
 /// Rows per transaction, so that none takes long.
 const BATCH: i64 = 100;
 
@@ -104,9 +101,7 @@ impl Sweeper {
         for id in &expired {
             let event_id = EventId::new();
             outbox::put(&mut tx, &id.to_string(), Some(event_id.as_str()), now).await?;
-            store::KEYS
-                .forget_later(&mut tx, *id, now + KEY_KEPT)
-                .await?;
+            store::KEYS.forget_later(&mut tx, *id, now).await?;
         }
         tx.commit().await?;
         let expired = expired.len() as u64;

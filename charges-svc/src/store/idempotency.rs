@@ -1,38 +1,34 @@
 //! The keys of CreateCharge, this service's only operation that takes them (the API's alias and v1
 //! are the same operation), and the answers to their first requests.
 
+use std::sync::LazyLock;
+
 use chassis::{clock::Timestamp, ids::ChargeId};
-use db::{Conn, Insert, Result, Tx, Update, idempotency::Keys};
+use db::{
+    Result, Tx, Update,
+    idempotency::{Columns, Keys},
+};
 use sqlx::FromRow;
 
 use crate::charge::Status;
 
-pub use db::idempotency::Key;
+pub static KEYS: LazyLock<Keys> = LazyLock::new(|| {
+    Keys::new(Columns {
+        operation: Some("create_charge"),
+        subject: "transaction_id",
+        taken_at: Some("started_at"),
+        read: "transaction_id, started_at, answer_status, answer_message",
+        forget_at: "forget_at",
+    })
+});
 
-pub const KEYS: Keys = db::idempotency_keys! {
-    operation: "operation" = "create_charge",
-    subject: "transaction_id",
-    own: "started_at" = "$5",
-    read: "fingerprint, transaction_id, started_at, answer_status, answer_message",
-    forget_at: "forget_at",
-};
-
-/// A used key.
+/// The first request with a key, and its answer once there is one.
 #[derive(Clone, Debug, FromRow)]
-pub struct Record {
-    pub fingerprint: String,
+pub struct FirstRequest {
     pub transaction_id: ChargeId,
     pub started_at: Timestamp,
     pub answer_status: Option<Status>,
     pub answer_message: Option<String>,
-}
-
-pub async fn take(tx: &mut Tx, key: &Key, id: ChargeId, now: Timestamp) -> Result<Insert> {
-    KEYS.take(tx, key, id).bind(now).insert().await
-}
-
-pub async fn find(conn: &mut Conn, key: &Key) -> Result<Option<Record>> {
-    KEYS.find(conn, key).await
 }
 
 /// Stores an answer. The first one stays. Returns [`Update::NotThere`] if there is one already or

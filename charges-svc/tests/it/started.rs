@@ -3,11 +3,13 @@
 
 use charges_svc::{
     charge::{Event, State},
-    store::idempotency::{self, Key},
+    store::idempotency::{self, FirstRequest},
 };
 use chassis::{grpc, ids::MerchantId};
-use db::Insert;
-use db::testing::TestDb;
+use db::{
+    idempotency::{IdempotencyKey, KeyUse},
+    testing::TestDb,
+};
 use proto::charges::{ChargeAnswer, CreateChargeRequest, SubmitOtpRequest};
 use tonic::{Code, Response, Status};
 
@@ -207,15 +209,19 @@ async fn a_request_whose_key_is_being_used_is_told_so() {
     }
     let request: CreateChargeRequest = request();
     let charge = new_charge(world.clock.now());
-    let key = Key {
+    let key = IdempotencyKey {
         merchant_id: request.merchant_id.parse::<MerchantId>().unwrap(),
         key: request.idempotency_key.clone(),
         fingerprint: String::new(),
     };
     let mut running = world.db.begin().await.unwrap();
     let now = world.clock.now();
-    let taken = idempotency::take(&mut running, &key, charge.facts.transaction_id, now).await;
-    assert_eq!(taken.unwrap(), Insert::Inserted);
+    let id = charge.facts.transaction_id;
+    let taken: KeyUse<FirstRequest> = idempotency::KEYS
+        .take(&mut running, &key, id, now)
+        .await
+        .unwrap();
+    assert!(matches!(taken, KeyUse::First), "{taken:?}");
     let status = world
         .charges
         .create_charge(request.clone())

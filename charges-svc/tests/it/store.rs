@@ -8,7 +8,7 @@ use charges_svc::{
     ledger,
     store::{
         self,
-        idempotency::{self, KEYS, Key},
+        idempotency::{self, FirstRequest, KEYS},
     },
 };
 use chassis::{
@@ -16,7 +16,11 @@ use chassis::{
     money::{Currency, Money},
     shutdown::Shutdown,
 };
-use db::{Db, Insert, KnownRows, Tx, Update, testing::TestDb};
+use db::{
+    Db, Insert, KnownRows, Tx, Update,
+    idempotency::{IdempotencyKey, KeyUse},
+    testing::TestDb,
+};
 use futures::future::join_all;
 use rails::RailName;
 
@@ -472,31 +476,30 @@ async fn a_key_is_taken_once_answered_once_and_kept_a_day() {
     let bare = Bare::new().await;
     let charge = new_charge(bare.clock.now());
     let (id, now) = (charge.facts.transaction_id, bare.clock.now());
-    let key = Key {
+    let key = IdempotencyKey {
         merchant_id: charge.facts.merchant_id,
         key: "c:order-17".to_owned(),
         fingerprint: "f".to_owned(),
     };
     let mut tx = bare.db.begin().await.unwrap();
-    assert_eq!(
-        idempotency::take(&mut tx, &key, id, now).await.unwrap(),
-        Insert::Inserted
-    );
-    assert_eq!(
-        idempotency::take(&mut tx, &key, new_charge(now).facts.transaction_id, now)
-            .await
-            .unwrap(),
-        Insert::AlreadyThere
-    );
+    let take = async |tx: &mut Tx, id| -> KeyUse<FirstRequest> {
+        KEYS.take(tx, &key, id, now).await.unwrap()
+    };
+    let taken = take(&mut tx, id).await;
+    assert!(matches!(taken, KeyUse::First), "{taken:?}");
     let answered = charges_svc::charge::Status::OtpRequired;
     let kept = idempotency::answer(&mut tx, id, answered, "first").await;
     assert_eq!(kept.unwrap(), Update::Updated);
     let late = charges_svc::charge::Status::Failed;
     let kept = idempotency::answer(&mut tx, id, late, "second").await;
     assert_eq!(kept.unwrap(), Update::NotThere);
-    let record = idempotency::find(&mut tx, &key).await.unwrap().unwrap();
+    let again = take(&mut tx, new_charge(now).facts.transaction_id).await;
+    let KeyUse::Repeat(first) = again else {
+        panic!("{again:?}");
+    };
+    assert_eq!(first.transaction_id, id);
     assert_eq!(
-        (record.answer_status, record.answer_message.as_deref()),
+        (first.answer_status, first.answer_message.as_deref()),
         (Some(answered), Some("first"))
     );
     let day = Duration::from_secs(86_400);
@@ -505,11 +508,12 @@ async fn a_key_is_taken_once_answered_once_and_kept_a_day() {
         0,
         "its charge is open"
     );
-    KEYS.forget_later(&mut tx, id, now + day).await.unwrap();
+    KEYS.forget_later(&mut tx, id, now).await.unwrap();
     let almost = now + day - Duration::from_millis(1);
     assert_eq!(KEYS.forget_due(&mut tx, almost, 10).await.unwrap(), 0);
     assert_eq!(KEYS.forget_due(&mut tx, now + day, 10).await.unwrap(), 1);
-    assert!(idempotency::find(&mut tx, &key).await.unwrap().is_none());
+    let taken = take(&mut tx, id).await;
+    assert!(matches!(taken, KeyUse::First), "{taken:?}");
 }
 
 #[tokio::test]

@@ -1,11 +1,11 @@
 //! What a key identifies, for how long, and who gets it.
 
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
 
 use chassis::{clock::Timestamp, ids::MerchantId};
 use db::{
-    Db, Insert, Tx,
-    idempotency::{Key, Keys},
+    Conn, Db, Tx,
+    idempotency::{Columns, IdempotencyKey, KEPT, KeyUse, Keys},
     testing::TestDb,
 };
 use tokio::task::JoinSet;
@@ -26,21 +26,18 @@ const TABLE: &str = "
     );
 ";
 
-const BUY: Keys = db::idempotency_keys! {
-    operation: "operation" = "buy",
-    subject: "order_id",
-    own: "taken_at" = "$5",
-    read: "order_id, fingerprint, taken_at",
-    forget_at: "forget_at",
-};
+static BUY: LazyLock<Keys> = LazyLock::new(|| operation("buy"));
+static SELL: LazyLock<Keys> = LazyLock::new(|| operation("sell"));
 
-const SELL: Keys = db::idempotency_keys! {
-    operation: "operation" = "sell",
-    subject: "order_id",
-    own: "taken_at" = "$5",
-    read: "order_id, fingerprint, taken_at",
-    forget_at: "forget_at",
-};
+fn operation(name: &'static str) -> Keys {
+    Keys::new(Columns {
+        operation: Some(name),
+        subject: "order_id",
+        taken_at: Some("taken_at"),
+        read: "order_id, taken_at",
+        forget_at: "forget_at",
+    })
+}
 
 /// A table with the keys of one operation and no columns of a service's own.
 const PLAIN_TABLE: &str = "
@@ -54,11 +51,15 @@ const PLAIN_TABLE: &str = "
     );
 ";
 
-const PLAIN: Keys = db::idempotency_keys! {
-    subject: "subject",
-    read: "subject, fingerprint",
-    forget_at: "keep_until",
-};
+static PLAIN: LazyLock<Keys> = LazyLock::new(|| {
+    Keys::new(Columns {
+        operation: None,
+        subject: "subject",
+        taken_at: None,
+        read: "subject",
+        forget_at: "keep_until",
+    })
+});
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -73,49 +74,53 @@ fn now() -> Timestamp {
     "2026-01-31T09:00:00.000Z".parse().unwrap()
 }
 
-fn key(name: &str) -> Key {
-    Key {
+fn key(name: &str) -> IdempotencyKey {
+    IdempotencyKey {
         merchant_id: MerchantId::new(),
         key: name.to_owned(),
         fingerprint: "f".to_owned(),
     }
 }
 
-async fn take(tx: &mut Tx, key: &Key, order: Uuid) -> Insert {
-    BUY.take(tx, key, order).bind(now()).insert().await.unwrap()
+/// The order of the first request, and when it took the key.
+type Taken = (Uuid, Timestamp);
+
+async fn take(tx: &mut Tx, key: &IdempotencyKey, order: Uuid) -> KeyUse<Taken> {
+    BUY.take(tx, key, order, now()).await.unwrap()
 }
 
-async fn take_committed(db: &Db, key: &Key) -> Uuid {
+async fn take_committed(db: &Db, key: &IdempotencyKey) -> Uuid {
     let order = Uuid::now_v7();
     let mut tx = db.begin().await.unwrap();
-    assert_eq!(take(&mut tx, key, order).await, Insert::Inserted);
+    assert_eq!(take(&mut tx, key, order).await, KeyUse::First);
     tx.commit().await.unwrap();
     order
 }
 
-async fn find(db: &Db, keys: Keys, key: &Key) -> Option<(Uuid, String, Timestamp)> {
-    let mut conn = db.read().await.unwrap();
-    keys.find(&mut conn, key).await.unwrap()
+/// How many keys there are.
+async fn count(conn: &mut Conn) -> i64 {
+    let counting = conn.sql("select count(*) from idempotency_keys");
+    let (count,) = counting.one().await.unwrap();
+    count
 }
 
 #[tokio::test]
 async fn a_key_stands_for_the_request_that_took_it() {
     let (_test, db) = database(TABLE).await;
     let first = key("order-17");
-    assert_eq!(find(&db, BUY, &first).await, None);
     let order = take_committed(&db, &first).await;
-    let other_request = Key {
+    let other_request = IdempotencyKey {
         fingerprint: "g".to_owned(),
         ..first.clone()
     };
-    for again in [&first, &other_request] {
+    for (again, found) in [
+        (&first, KeyUse::Repeat((order, now()))),
+        (&other_request, KeyUse::Reuse),
+        (&first, KeyUse::Repeat((order, now()))),
+    ] {
         let mut tx = db.begin().await.unwrap();
-        let taken = take(&mut tx, again, Uuid::now_v7()).await;
-        assert_eq!(taken, Insert::AlreadyThere);
+        assert_eq!(take(&mut tx, again, Uuid::now_v7()).await, found);
         tx.commit().await.unwrap();
-        // The fingerprint tells whether a replay is the same request.
-        let found = Some((order, "f".to_owned(), now()));
-        assert_eq!(find(&db, BUY, again).await, found);
     }
 }
 
@@ -123,17 +128,19 @@ async fn a_key_stands_for_the_request_that_took_it() {
 async fn a_key_is_one_merchants_and_one_operations() {
     let (_test, db) = database(TABLE).await;
     let first = key("order-17");
-    take_committed(&db, &first).await;
+    let bought = take_committed(&db, &first).await;
     take_committed(&db, &key("order-17")).await;
     take_committed(&db, &key("order-18")).await;
-    assert_eq!(find(&db, SELL, &first).await, None);
     let sold = Uuid::now_v7();
     let mut tx = db.begin().await.unwrap();
-    let taken = SELL.take(&mut tx, &first, sold).bind(now()).insert().await;
-    assert_eq!(taken.unwrap(), Insert::Inserted);
-    tx.commit().await.unwrap();
-    let (found, ..) = find(&db, SELL, &first).await.unwrap();
-    assert_eq!(found, sold);
+    for (keys, found) in [
+        (&SELL, KeyUse::First),
+        (&SELL, KeyUse::Repeat((sold, now()))),
+        (&BUY, KeyUse::Repeat((bought, now()))),
+    ] {
+        let taken = keys.take(&mut tx, &first, sold, now()).await;
+        assert_eq!(taken.unwrap(), found);
+    }
 }
 
 #[tokio::test]
@@ -147,22 +154,26 @@ async fn of_16_takers_one_gets_the_key() {
             let mut tx = db.begin().await.unwrap();
             let taken = take(&mut tx, &key, order).await;
             tx.commit().await.unwrap();
-            (taken == Insert::Inserted).then_some(order)
+            match taken {
+                KeyUse::First => (Some(order), order),
+                KeyUse::Repeat((first, _)) => (None, first),
+                KeyUse::Reuse | KeyUse::Freed => panic!("{taken:?}"),
+            }
         });
     }
-    let taken: Vec<_> = takers.join_all().await.into_iter().flatten().collect();
-    let (found, ..) = find(&db, BUY, &key).await.unwrap();
-    assert_eq!(taken, [found]);
+    let (taken, told): (Vec<_>, Vec<_>) = takers.join_all().await.into_iter().unzip();
+    let taken: Vec<_> = taken.into_iter().flatten().collect();
+    assert_eq!(taken.len(), 1, "{taken:?}");
+    assert_eq!(told, [taken[0]; 16]);
 }
 
 #[tokio::test]
 async fn a_taker_waits_for_the_one_before_and_follows_what_became_of_it() {
     let (_test, db) = database(TABLE).await;
-    for (is_kept, then) in [(true, Insert::AlreadyThere), (false, Insert::Inserted)] {
-        let key = key("order-17");
+    for is_kept in [true, false] {
+        let (key, order) = (key("order-17"), Uuid::now_v7());
         let mut holder = db.begin().await.unwrap();
-        let taken = take(&mut holder, &key, Uuid::now_v7()).await;
-        assert_eq!(taken, Insert::Inserted);
+        assert_eq!(take(&mut holder, &key, order).await, KeyUse::First);
         let waits = async {
             let mut tx = db.begin().await.unwrap();
             take(&mut tx, &key, Uuid::now_v7()).await
@@ -170,11 +181,13 @@ async fn a_taker_waits_for_the_one_before_and_follows_what_became_of_it() {
         let mut waiting = std::pin::pin!(waits);
         let early = tokio::time::timeout(Duration::from_millis(50), &mut waiting).await;
         assert!(early.is_err(), "{early:?}");
-        if is_kept {
+        let then = if is_kept {
             holder.commit().await.unwrap();
+            KeyUse::Repeat((order, now()))
         } else {
             drop(holder);
-        }
+            KeyUse::First
+        };
         assert_eq!(waiting.await, then);
     }
 }
@@ -187,8 +200,8 @@ async fn a_freed_key_can_be_taken_again() {
     take_committed(&db, &kept).await;
     let mut tx = db.begin().await.unwrap();
     BUY.free(&mut tx, order).await.unwrap();
+    assert_eq!(count(&mut tx).await, 1);
     tx.commit().await.unwrap();
-    assert!(find(&db, BUY, &kept).await.is_some());
     take_committed(&db, &freed).await;
 }
 
@@ -202,31 +215,28 @@ async fn keys_are_forgotten_from_their_very_time_on() {
     }
     let mut tx = db.begin().await.unwrap();
     assert_eq!(BUY.next_to_forget(&mut tx).await.unwrap(), None);
-    for (days, order) in (1..).zip(&orders[..3]) {
-        let forget_at = now() + DAY * days;
-        BUY.forget_later(&mut tx, *order, forget_at).await.unwrap();
+    for (days, order) in (0..).zip(&orders[..3]) {
+        let ended_at = now() + DAY * days;
+        BUY.forget_later(&mut tx, *order, ended_at).await.unwrap();
     }
-    assert_eq!(
-        BUY.next_to_forget(&mut tx).await.unwrap(),
-        Some(now() + DAY)
-    );
-    let almost = now() + DAY - Duration::from_millis(1);
+    let first = now() + KEPT;
+    assert_eq!(BUY.next_to_forget(&mut tx).await.unwrap(), Some(first));
+    let almost = now() + KEPT - Duration::from_millis(1);
     assert_eq!(BUY.forget_due(&mut tx, almost, 10).await.unwrap(), 0);
-    assert_eq!(BUY.forget_due(&mut tx, now() + DAY, 10).await.unwrap(), 1);
+    assert_eq!(BUY.forget_due(&mut tx, first, 10).await.unwrap(), 1);
     let late = now() + 9 * DAY;
     assert_eq!(BUY.forget_due(&mut tx, late, 1).await.unwrap(), 1);
-    tx.commit().await.unwrap();
-    assert!(
-        find(&db, BUY, &keys[2]).await.is_some(),
+    let last = Some(first + DAY * 2);
+    assert_eq!(
+        BUY.next_to_forget(&mut tx).await.unwrap(),
+        last,
         "the oldest goes first"
     );
-    let mut tx = db.begin().await.unwrap();
     assert_eq!(BUY.forget_due(&mut tx, late, 10).await.unwrap(), 1);
+    assert_eq!(count(&mut tx).await, 1, "its order is open");
+    let open = take(&mut tx, &keys[3], Uuid::now_v7()).await;
+    assert_eq!(open, KeyUse::Repeat((orders[3], now())));
     tx.commit().await.unwrap();
-    assert!(
-        find(&db, BUY, &keys[3]).await.is_some(),
-        "its order is open"
-    );
     take_committed(&db, &keys[0]).await;
 }
 
@@ -235,15 +245,16 @@ async fn a_table_may_have_one_operation_and_nothing_of_its_own() {
     let (_test, db) = database(PLAIN_TABLE).await;
     let (key, subject) = (key("order-17"), Uuid::now_v7());
     let mut tx = db.begin().await.unwrap();
-    for taken in [Insert::Inserted, Insert::AlreadyThere] {
-        let again = PLAIN.take(&mut tx, &key, subject).insert().await;
-        assert_eq!(again.unwrap(), taken);
+    for found in [KeyUse::First, KeyUse::Repeat((subject,))] {
+        let taken = PLAIN.take(&mut tx, &key, subject, now()).await;
+        assert_eq!(taken.unwrap(), found);
     }
-    let found: Option<(Uuid, String)> = PLAIN.find(&mut tx, &key).await.unwrap();
-    assert_eq!(found, Some((subject, "f".to_owned())));
     PLAIN.forget_later(&mut tx, subject, now()).await.unwrap();
-    assert_eq!(PLAIN.next_to_forget(&mut tx).await.unwrap(), Some(now()));
-    assert_eq!(PLAIN.forget_due(&mut tx, now(), 10).await.unwrap(), 1);
-    let found: Option<(Uuid, String)> = PLAIN.find(&mut tx, &key).await.unwrap();
-    assert_eq!(found, None);
+    let forget_at = now() + KEPT;
+    assert_eq!(
+        PLAIN.next_to_forget(&mut tx).await.unwrap(),
+        Some(forget_at)
+    );
+    assert_eq!(PLAIN.forget_due(&mut tx, forget_at, 10).await.unwrap(), 1);
+    assert_eq!(count(&mut tx).await, 0);
 }
