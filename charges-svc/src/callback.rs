@@ -54,7 +54,7 @@ impl Service {
             store::evidence::keep(&mut tx, id, ("callback", "received"), None, now).await?;
         }
         tx.commit().await?;
-        self.reconcile_alarms.ring(rail);
+        self.reconcile_alarms.ring(rail.code());
         Ok(())
     }
 

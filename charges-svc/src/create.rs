@@ -44,9 +44,10 @@ impl Service {
         new: NewCharge,
         key: String,
     ) -> Result<ChargeReply> {
-        let call = RailCall::new(self);
         let rail = self.rails.for_provider(new.provider);
-        let mut charge = Charge::new(&new, rail.name(), self.clock.now(), self.timing(rail));
+        let call = RailCall::new(self, rail);
+        let timing = self.timing(Some(rail));
+        let mut charge = Charge::new(&new, rail.name(), self.clock.now(), timing);
         charge.claim = call.lease.into();
         let key = IdempotencyKey {
             merchant_id: new.merchant_id,
@@ -131,10 +132,8 @@ impl Creation {
     /// Step 3: requests the payment from the rail. `None` means that it was too late and the rail
     /// was not called.
     async fn call_rail(&self) -> Option<RailAnswer<RequestOutcome>> {
-        let facts = &self.charge.facts;
-        let rail = self.call.service.rail_of(facts);
-        let request = request(facts);
-        let asking = rail.request_payment(&request);
+        let request = request(&self.charge.facts);
+        let asking = self.call.rail().request_payment(&request);
         self.call.make(self.charge.claim, asking).await
     }
 
@@ -198,7 +197,7 @@ impl Service {
             return Err(Error::SessionNotPayable);
         }
         tx.commit().await?;
-        self.reconcile_alarms.ring(charge.facts.rail);
+        self.reconcile_alarms.ring(&charge.facts.rail);
         Ok(None)
     }
 

@@ -225,7 +225,7 @@ impl From<File> for ShowChargeResponse {
         let charge = file.charge;
         Self {
             state: file.state.code().to_owned(),
-            rail: charge.facts.rail.to_string(),
+            rail: charge.facts.rail.clone(),
             rail_reference: charge.facts.rail_reference.to_string(),
             next_query_at: file.next_query_at.map(|at| at.to_string()),
             charge: Some(charge.into()),

@@ -9,7 +9,6 @@ use chassis::{
     ids::MerchantId,
     money::{Money, MoneyError},
 };
-use rails::RailName;
 use uuid::Uuid;
 
 use crate::{
@@ -23,7 +22,7 @@ pub enum Account {
     /// What a merchant has collected and has not been paid out.
     Merchant(MerchantId),
     /// What a rail has collected for us and still holds.
-    Clearing { rail: RailName },
+    Clearing { rail: String },
     /// Money that has arrived and whose owner an operator must determine.
     Suspense,
     /// What rails keep of what they collect, under the configured name.
@@ -184,7 +183,8 @@ fn taken_back(case: &Case, charge: &Charge, released: Option<Money>) -> Option<M
 }
 
 fn clearing(charge: &Facts) -> Account {
-    Account::Clearing { rail: charge.rail }
+    let rail = charge.rail.clone();
+    Account::Clearing { rail }
 }
 
 #[cfg(test)]

@@ -45,10 +45,13 @@ impl Service {
         otp: Otp,
     ) -> Result<ChargeReply> {
         let charge = self.get_charge(merchant_id, reference).await?;
+        let otp = otp.check()?;
+        // The newer version that knows its rail takes the code.
+        let rail = self.rail_of(&charge.facts).ok_or(Error::NothingStarted)?;
         let submission = Submission {
-            call: RailCall::new(self),
+            call: RailCall::new(self, rail),
             id: charge.facts.transaction_id,
-            otp: otp.check()?,
+            otp,
         };
         let call = submission.call.clone();
         call.answer_in_time(charge, submission.run()).await
@@ -86,7 +89,7 @@ impl Submission {
 
     /// Sends the code to the rail. `None` means that it was too late and the code was not sent.
     async fn call_rail(&self, taken: &Charge) -> Option<RailAnswer<OtpOutcome>> {
-        let rail = self.call.service.rail_of(&taken.facts);
+        let rail = self.call.rail();
         let submitting = rail.submit_otp(taken.facts.rail_reference, &self.otp);
         self.call.make(taken.claim, submitting).await
     }
@@ -203,7 +206,7 @@ impl Service {
         tx.commit().await?;
         match &change {
             Some(change) => self.announce_now(change).await,
-            None => self.reconcile_alarms.ring(taken.facts.rail),
+            None => self.reconcile_alarms.ring(&taken.facts.rail),
         }
         Ok(told)
     }

@@ -13,6 +13,7 @@ use std::{
 
 use chassis::{error_chain::chain, ids::ChargeId};
 use db::Tx;
+use rails::{Rail, RailName};
 use tokio::{
     sync::oneshot,
     time::{Instant, timeout_at},
@@ -33,6 +34,7 @@ const ANSWER_BY: Duration = Duration::from_secs(9);
 #[derive(Clone)]
 pub struct RailCall {
     pub service: Arc<Service>,
+    rail: RailName,
     /// The lease that holds the charge while the rail is called.
     pub lease: Lease,
     pub started: Instant,
@@ -41,13 +43,18 @@ pub struct RailCall {
 
 impl RailCall {
     /// A request that begins now.
-    pub fn new(service: &Arc<Service>) -> Self {
+    pub fn new(service: &Arc<Service>, rail: &Rail) -> Self {
         Self {
             service: Arc::clone(service),
+            rail: rail.name(),
             lease: Lease::new(&service.clock, service.settings.lease),
             started: Instant::now(),
             gate: Gate::default(),
         }
+    }
+
+    pub fn rail(&self) -> &Rail {
+        self.service.rails.get(self.rail)
     }
 
     /// Calls the rail about the charge that the task holds by this claim. `None` means that it was

@@ -82,7 +82,7 @@ impl Reconciler {
             }
             self.budget.spend(claimed.rows.len() as u64);
             for charge in claimed.rows {
-                running.start(asking(service, charge));
+                running.start(asking(service, self.rail, charge));
             }
         }
     }
@@ -100,7 +100,11 @@ impl Work for Reconciler {
 }
 
 /// Queries one charge, in the trace of the request that created it.
-fn asking(service: &Arc<Service>, charge: Charge) -> impl Future<Output = ()> + use<> {
+fn asking(
+    service: &Arc<Service>,
+    rail: RailName,
+    charge: Charge,
+) -> impl Future<Output = ()> + use<> {
     let service = Arc::clone(service);
     let span = tracing::info_span!(
         "reconcile",
@@ -109,7 +113,7 @@ fn asking(service: &Arc<Service>, charge: Charge) -> impl Future<Output = ()> + 
     );
     telemetry::set_parent(&span, charge.facts.traceparent.as_deref());
     let asking = async move {
-        if let Err(error) = service.ask(&charge).await {
+        if let Err(error) = service.ask(rail, &charge).await {
             tracing::error!(
                 error = %chain(error.as_ref()),
                 "the charge waits for its lease"
@@ -121,8 +125,8 @@ fn asking(service: &Arc<Service>, charge: Charge) -> impl Future<Output = ()> + 
 
 impl Service {
     /// Queries the rail about a charge that this process holds, and acts on the answer.
-    async fn ask(self: &Arc<Self>, claimed: &Charge) -> anyhow::Result<()> {
-        let rail = self.rail_of(&claimed.facts);
+    async fn ask(self: &Arc<Self>, rail: RailName, claimed: &Charge) -> anyhow::Result<()> {
+        let rail = self.rails.get(rail);
         let is_taken_again = self.is_taken_again(claimed).await?;
         let asked_at = self.clock.now();
         let query = Query {
@@ -137,7 +141,7 @@ impl Service {
             .await
             .context("the rail's answer is not written")?;
         if let Some(resending) = resending {
-            let sent = self.resend(&resending).await;
+            let sent = self.resend(rail, &resending).await;
             sent.context("the rail's reply to the second request is not written")?;
         }
         Ok(())

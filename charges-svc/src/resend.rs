@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use chassis::{clock::Clock, error_chain::chain};
 use db::{Tx, Update};
-use rails::RequestOutcome;
+use rails::{Rail, RequestOutcome};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -100,7 +100,7 @@ impl Service {
     }
 
     /// Sends the request, if it is still ours to send.
-    pub async fn resend(self: &Arc<Self>, resending: &Resend) -> Result<()> {
+    pub async fn resend(self: &Arc<Self>, rail: &Rail, resending: &Resend) -> Result<()> {
         let charge = &resending.charge;
         if resending.is_late(&self.clock) || !self.outlives_a_call(charge.claim) {
             // The next holder queries the rail, as after any request that may have gone out.
@@ -110,7 +110,6 @@ impl Service {
             charge.reference = %charge.facts.reference,
             "its process died before the rail's reply, the payment request goes out once more"
         );
-        let rail = self.rail_of(&charge.facts);
         let mut answer = rail.request_payment(&create::request(&charge.facts)).await;
         // A refusal is about this request alone. The first may still be on its way.
         if let RequestOutcome::Refused(_) = answer.outcome {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use chassis::{
     clock::{Clock, Timestamp},
+    closed_list::count_unknown,
     ids::{ChargeId, EventId, MerchantId, Reference, SessionId},
     money::Money,
     shutdown::Tasks,
@@ -23,7 +24,7 @@ use crate::{
     charge::{Charge, Claim, Event, Facts, ShownCharge, State, Status},
     error::{Error, Result},
     ledger, message,
-    schedule::{RESEND_WITHIN, Timing},
+    schedule::{DAY, RESEND_WITHIN, Timing},
     store::{self, idempotency::KEYS},
     tell::Teller,
 };
@@ -127,18 +128,25 @@ impl Service {
         Ok(store::postings::balances(&mut conn, merchant_id).await?)
     }
 
-    /// The times that decide about this rail's charges.
-    pub fn timing(&self, rail: &Rail) -> Timing<'_> {
+    /// The times that decide about this rail's charges. `None` is a rail that only a newer version
+    /// knows: nothing is sent to it from here, and its silence ends no charge.
+    pub fn timing(&self, rail: Option<&Rail>) -> Timing<'_> {
+        let may_resend = rail.is_some_and(Rail::refuses_second_use);
         Timing {
             schedule: &self.settings.reconcile_schedule,
-            approval_window: rail.approval_window(),
+            approval_window: rail.map_or(DAY, Rail::approval_window),
             otp_lifetime: self.settings.otp_lifetime,
-            resend_within: rail.refuses_second_use().then_some(RESEND_WITHIN),
+            resend_within: may_resend.then_some(RESEND_WITHIN),
         }
     }
 
-    pub fn rail_of(&self, charge: &Facts) -> &Rail {
-        self.rails.get(charge.rail)
+    /// The rail that carries a charge, unless only a newer version knows it.
+    pub fn rail_of(&self, charge: &Facts) -> Option<&Rail> {
+        let name = charge.rail.parse().ok();
+        if name.is_none() {
+            count_unknown("rail");
+        }
+        Some(self.rails.get(name?))
     }
 
     /// Writes the effect of an event on a charge that this transaction has locked, with everything
@@ -229,14 +237,14 @@ impl Service {
     pub fn announce(&self, change: &Change) {
         count(&change.charge);
         self.relay.ring();
-        self.reconcile_alarms.ring(change.charge.facts.rail);
+        self.reconcile_alarms.ring(&change.charge.facts.rail);
     }
 
     /// After a commit: tells sessions-svc at once, and waits a moment for that to be done. The
     /// relay goes on by itself.
     pub async fn announce_now(&self, change: &Change) {
         count(&change.charge);
-        self.reconcile_alarms.ring(change.charge.facts.rail);
+        self.reconcile_alarms.ring(&change.charge.facts.rail);
         let row = change.outbox_row;
         let telling = async {
             if !self.relay.at_once(row, RELAY_WAIT).await {

@@ -29,7 +29,8 @@ pub struct Facts {
     pub charge_number: i64,
     pub tx_id_display: TxIdDisplay,
     pub reference: Reference,
-    pub rail: RailName,
+    /// As it was stored; only a newer version may know it.
+    pub rail: String,
     pub rail_reference: RailReference,
     pub callback_token: String,
     amount_minor: i64,
@@ -90,7 +91,7 @@ impl Facts {
             charge_number: 1,
             reference: Reference::new(&tx_id_display),
             tx_id_display,
-            rail,
+            rail: rail.code().to_owned(),
             rail_reference: RailReference::new(),
             callback_token: Uuid::new_v4().simple().to_string(),
             amount_minor: new.amount.minor_units(),

@@ -52,7 +52,7 @@ pub async fn insert(tx: &mut Tx, charge: &Charge) -> Result<Insert> {
     .bind(facts.charge_number)
     .bind(&facts.tx_id_display)
     .bind(&facts.reference)
-    .bind(facts.rail)
+    .bind(&facts.rail)
     .bind(facts.rail_reference)
     .bind(&facts.callback_token)
     .bind(facts.amount().minor_units())

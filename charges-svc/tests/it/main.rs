@@ -13,6 +13,7 @@ mod leases;
 #[expect(dead_code, reason = "the rails' own tests need more of it")]
 #[path = "../../../rails/tests/it/network.rs"]
 mod network;
+mod newer;
 mod operate;
 mod rail_away;
 mod resend;

@@ -340,9 +340,7 @@ pub fn charge_of(provider: Provider, rail: RailName, now: Timestamp) -> Charge {
 
 /// The same for an MTN payer, at the rail that debits MTN wallets.
 pub fn new_momo_charge(now: Timestamp) -> Charge {
-    let mut charge = new_charge(now);
-    (charge.facts.rail, charge.facts.provider) = (RailName::Momo, Provider::Mtn);
-    charge
+    charge_of(Provider::Mtn, RailName::Momo, now)
 }
 
 pub fn lease(clock: &Clock) -> Lease {

@@ -1,0 +1,124 @@
+//! What a newer version has written, once this one runs again: a charge is still told, read and
+//! decided about, and only what needs the meaning of the newer word is left to the newer version.
+
+use charges_svc::{
+    case::{Case, CaseKind},
+    charge::{Charge, Event, State},
+    store,
+};
+use chassis::failure::FailureReason;
+use db::{Update, outbox};
+use proto::charges::{
+    CloseCaseRequest, GetChargeRequest, ResolveChargeRequest, ShowChargeRequest, SubmitOtpRequest,
+    close_case_request::Action, resolve_charge_request::Outcome,
+};
+use tonic::Code;
+
+use crate::world::{Neighbour, World, check_refusal, request};
+
+const RAIL: &str = "update charges set rail = 'newer' where reference = $1";
+
+/// Writes to a charge as a newer version might have.
+async fn write_newer(world: &World, sql: &'static str, reference: &str) {
+    let mut tx = world.db.begin().await.unwrap();
+    let written = tx.sql(sql).bind(reference).update().await.unwrap();
+    assert_eq!(written, Update::Updated);
+    tx.commit().await.unwrap();
+}
+
+async fn get(world: &mut World, charge: &Charge) -> proto::charges::Charge {
+    let get = GetChargeRequest {
+        merchant_id: charge.facts.merchant_id.to_string(),
+        reference: charge.facts.reference.to_string(),
+    };
+    world.charges.get_charge(get).await.unwrap().into_inner()
+}
+
+/// Puts a charge into the outbox, and waits until sessions-svc was told of it.
+async fn check_told(world: World, charge: &Charge) -> World {
+    let mut tx = world.db.begin().await.unwrap();
+    let (subject, now) = (charge.facts.transaction_id.to_string(), world.clock.now());
+    let row = outbox::put(&mut tx, &subject, None, now).await.unwrap();
+    tx.commit().await.unwrap();
+    let world = world.restart_beside(Neighbour::Open).await;
+    let is_told = async || {
+        let mut conn = world.db.read().await.unwrap();
+        !store::is_in_outbox(&mut conn, row).await.unwrap()
+    };
+    world.until("sessions-svc was told", is_told).await;
+    world
+}
+
+#[tokio::test]
+async fn a_charge_on_a_newer_rail_is_read_and_told() {
+    let mut world = World::start().await;
+    let charge = world.given_charge(&[Event::CodeWanted]).await;
+    let reference = charge.facts.reference.as_str();
+    write_newer(&world, RAIL, reference).await;
+    assert_eq!(get(&mut world, &charge).await.reference, reference);
+    let show = ShowChargeRequest {
+        reference: reference.to_owned(),
+    };
+    let shown = world.operations.show_charge(show).await.unwrap();
+    assert_eq!(shown.into_inner().rail, "newer");
+    check_told(world, &charge).await;
+}
+
+#[tokio::test]
+async fn the_answer_about_a_charge_on_a_newer_rail_is_repeated() {
+    let mut world = World::start_beside(Neighbour::Open).await;
+    let request = request();
+    let answer = world.charges.create_charge(request.clone()).await;
+    let first = answer.unwrap().into_inner().charge.unwrap();
+    write_newer(&world, RAIL, &first.reference).await;
+    let again = world.charges.create_charge(request).await.unwrap();
+    let again = again.into_inner();
+    assert!(again.replayed);
+    assert_eq!(again.charge.unwrap().reference, first.reference);
+}
+
+#[tokio::test]
+async fn a_code_for_a_newer_rail_is_not_tried() {
+    let mut world = World::start().await;
+    let charge = world.given_charge(&[Event::CodeWanted]).await;
+    write_newer(&world, RAIL, charge.facts.reference.as_str()).await;
+    let submit = SubmitOtpRequest {
+        merchant_id: charge.facts.merchant_id.to_string(),
+        reference: charge.facts.reference.to_string(),
+        otp: "123456".to_owned(),
+    };
+    let answer = world.charges.submit_otp(submit).await;
+    check_refusal(answer, Code::Unavailable, "NOTHING_STARTED");
+    let after = world.charge(&charge.facts.reference).await.progress;
+    assert_eq!((after.state, after.otp_tries), (State::OtpRequired, 0));
+}
+
+#[tokio::test]
+async fn an_operator_decides_about_a_charge_on_a_newer_rail() {
+    let mut world = World::start().await;
+    let first = world.given_charge(&[Event::Accepted]).await;
+    write_newer(&world, RAIL, first.facts.reference.as_str()).await;
+    let resolve = ResolveChargeRequest {
+        reference: first.facts.reference.to_string(),
+        evidence: "statement of 31 January, line 12".to_owned(),
+        outcome: Some(Outcome::FailedReason("PAYER_DECLINED".to_owned())),
+    };
+    world.operations.resolve_charge(resolve).await.unwrap();
+    // Closing a case locks every charge of the session.
+    let failed = Event::Failed(FailureReason::PayerTimeout);
+    let second = world.given_next_charge(&first, &[failed]).await;
+    let about = (second.facts.transaction_id, &second.facts.reference);
+    let detail = "as seen".to_owned();
+    let case = Case::new(about, CaseKind::Reversed, detail, None, world.clock.now());
+    let mut tx = world.db.begin().await.unwrap();
+    let opened = store::cases::open(&mut tx, &case).await.unwrap();
+    assert_eq!(opened, Some(case.case_id));
+    tx.commit().await.unwrap();
+    let close = CloseCaseRequest {
+        case_id: case.case_id.to_string(),
+        action: Action::Refund.into(),
+        override_reason: None,
+    };
+    world.operations.close_case(close).await.unwrap();
+    world.check_books().await;
+}
