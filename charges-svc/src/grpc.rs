@@ -191,7 +191,8 @@ impl ChargeOperations for Grpc {
 
 impl From<ShownCharge> for ProtoCharge {
     fn from(charge: ShownCharge) -> Self {
-        let (facts, reason) = (charge.facts, charge.failure_reason);
+        let failure_message = charge.failure_message().map(str::to_owned);
+        let facts = charge.facts;
         Self {
             reference: facts.reference.to_string(),
             transaction_id: facts.transaction_id.to_string(),
@@ -202,8 +203,8 @@ impl From<ShownCharge> for ProtoCharge {
             amount: Some(facts.amount().into()),
             provider: ProtoProvider::from(facts.provider).into(),
             method: METHOD.to_owned(),
-            failure_reason: reason.map(|reason| reason.code().to_owned()),
-            failure_message: reason.map(|reason| reason.message().to_owned()),
+            failure_reason: charge.failure_reason,
+            failure_message,
             created_at: facts.created_at.to_string(),
             updated_at: charge.updated_at.to_string(),
         }

@@ -9,7 +9,12 @@ pub fn of(charge: &ShownCharge) -> String {
     match charge.status {
         Status::Initiated | Status::Settled => approve(charge.facts.provider).to_owned(),
         Status::OtpRequired => wanted(charge, ask_for_code(charge.facts.provider)),
-        Status::Failed => failed(charge.failure_reason),
+        Status::Failed => {
+            let reason = charge.failure_message();
+            reason
+                .unwrap_or(FailureReason::RailError.message())
+                .to_owned()
+        }
     }
 }
 
@@ -42,11 +47,6 @@ fn approved() -> String {
 /// Nobody knows yet whether the rail took the payment.
 pub fn unanswered() -> String {
     "The network has not confirmed yet. The payer may get a prompt on the phone; the outcome follows by webhook.".to_owned()
-}
-
-fn failed(reason: Option<FailureReason>) -> String {
-    let reason = reason.unwrap_or(FailureReason::RailError);
-    reason.message().to_owned()
 }
 
 /// Adds how many tries are left, once one was used.

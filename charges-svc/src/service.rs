@@ -272,7 +272,7 @@ fn count(charge: &Charge) {
     if charge.progress.state.is_terminal() {
         let (reference, progress) = (&charge.facts.reference, &charge.progress);
         let state = progress.state.code();
-        let reason = progress.failure_reason.map_or("", |reason| reason.code());
+        let reason = progress.failure_reason.clone().unwrap_or_default();
         tracing::info!(charge.reference = %reference, state, reason, "the charge has ended");
         metrics::counter!("charges_ended_total", "state" => state, "reason" => reason).increment(1);
     }

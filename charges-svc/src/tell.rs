@@ -165,10 +165,8 @@ fn transaction(charge: &ShownCharge) -> Transaction {
         status: TransactionStatus::from(charge.status).into(),
         method: METHOD.to_owned(),
         amount: Some(charge.facts.session_amount().into()),
-        failure_reason: charge.failure_reason.map(|reason| reason.code().to_owned()),
-        failure_message: charge
-            .failure_reason
-            .map(|reason| reason.message().to_owned()),
+        failure_reason: charge.failure_reason.clone(),
+        failure_message: charge.failure_message().map(str::to_owned),
         settlement: settlement(charge),
         created_at: charge.facts.created_at.to_string(),
         updated_at: charge.updated_at.to_string(),
@@ -204,10 +202,8 @@ fn event(charge: &ShownCharge, event_id: &str, session: SessionStatus) -> Publis
         amount: Some(charge.facts.session_amount().into()),
         method: Some(METHOD.to_owned()),
         status: charge.status.code().to_owned(),
-        failure_reason: charge.failure_reason.map(|reason| reason.code().to_owned()),
-        failure_message: charge
-            .failure_reason
-            .map(|reason| reason.message().to_owned()),
+        failure_reason: charge.failure_reason.clone(),
+        failure_message: charge.failure_message().map(str::to_owned),
         session_status: session_status.word().unwrap_or_default().to_owned(),
         settled: settlement
             .as_ref()

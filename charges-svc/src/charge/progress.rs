@@ -68,13 +68,13 @@ pub enum Event {
 }
 
 /// The part of a charge that the state machine reads and writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, FromRow)]
 pub struct Progress {
     pub state: State,
     /// Starts at 1 and increases with each change of state.
     pub version: i64,
-    /// Present only with FAILED.
-    pub failure_reason: Option<FailureReason>,
+    /// Present only with FAILED. As it was stored; only a newer version may know it.
+    pub failure_reason: Option<String>,
     /// How many codes were sent to the rail.
     pub otp_tries: i64,
     /// The rail has shown that it knows our reference.
@@ -112,7 +112,7 @@ impl Progress {
     }
 
     /// Makes every legal transition, and refuses the others.
-    pub fn after(self, event: Event, now: Timestamp) -> Result<Self, Illegal> {
+    pub fn after(&self, event: Event, now: Timestamp) -> Result<Self, Illegal> {
         use State::{Failed, Initiated, OtpRequired, OtpSubmitting, Settled, Submitting, Void};
 
         let to = |state| Self {
@@ -120,10 +120,10 @@ impl Progress {
             version: self.version + 1,
             seen_at_rail: self.seen_at_rail || event.is_shown_by_rail(),
             updated_at: now,
-            ..self
+            ..self.clone()
         };
-        let failed = |reason| Self {
-            failure_reason: Some(reason),
+        let failed = |reason: FailureReason| Self {
+            failure_reason: Some(reason.code().to_owned()),
             ..to(Failed)
         };
         match (self.state, event) {

@@ -2,7 +2,7 @@
 //!
 //! Promise: nobody sees a void charge. It cannot be converted to a [`ShownCharge`].
 
-use chassis::{clock::Timestamp, failure::FailureReason};
+use chassis::{clock::Timestamp, closed_list::count_unknown, failure::FailureReason};
 
 use super::{Charge, Facts, OTP_TRIES_MAX, Status};
 
@@ -12,8 +12,8 @@ pub struct ShownCharge {
     pub facts: Facts,
     /// May lag behind the charge's state, see [`ShownCharge::told`].
     pub status: Status,
-    /// Present only with FAILED.
-    pub failure_reason: Option<FailureReason>,
+    /// Present only with FAILED. As it was stored; only a newer version may know it.
+    pub failure_reason: Option<String>,
     pub otp_tries: i64,
     pub otp_expires_at: Option<Timestamp>,
     pub updated_at: Timestamp,
@@ -43,6 +43,17 @@ impl TryFrom<Charge> for ShownCharge {
 impl ShownCharge {
     pub fn otp_tries_left(&self) -> i64 {
         OTP_TRIES_MAX - self.otp_tries
+    }
+
+    /// Why it failed, for people. A reason that only a newer version knows is said to be the
+    /// network's.
+    pub fn failure_message(&self) -> Option<&'static str> {
+        let reason = self.failure_reason.as_deref()?;
+        let reason = reason.parse().unwrap_or_else(|_| {
+            count_unknown("failure_reason");
+            FailureReason::RailError
+        });
+        Some(reason.message())
     }
 
     /// The charge as shown to a caller who is told this status, whatever it has become.

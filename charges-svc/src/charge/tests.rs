@@ -163,7 +163,7 @@ proptest! {
             }
             prop_assert_eq!(progress.state.code(), model.state);
             prop_assert_eq!(progress.otp_tries, model.tries);
-            prop_assert_eq!(progress.failure_reason.map(FailureReason::code), model.reason);
+            prop_assert_eq!(progress.failure_reason.as_deref(), model.reason);
             prop_assert!((0..=OTP_TRIES_MAX).contains(&progress.otp_tries));
             prop_assert_eq!(progress.failure_reason.is_some(), progress.state == State::Failed);
         }
@@ -330,6 +330,7 @@ fn a_void_charge_is_shown_to_nobody_and_a_reason_only_with_the_failure() {
     let reason = FailureReason::PayerDeclined;
     let failed = after(Event::Failed(reason)).expect("legal");
     let shown = ShownCharge::try_from(failed).expect("not void");
-    assert_eq!(shown.failure_reason, Some(reason));
+    assert_eq!(shown.failure_reason.as_deref(), Some(reason.code()));
+    assert_eq!(shown.failure_message(), Some(reason.message()));
     assert_eq!(shown.told(Status::Initiated).failure_reason, None);
 }

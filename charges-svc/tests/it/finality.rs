@@ -70,7 +70,11 @@ fn not_found() -> Reaction {
 }
 
 fn failed_with(charge: &Charge) -> (State, Option<FailureReason>) {
-    (charge.progress.state, charge.progress.failure_reason)
+    let reason = charge.progress.failure_reason.as_deref();
+    (
+        charge.progress.state,
+        reason.map(|code| code.parse().unwrap()),
+    )
 }
 
 /// Paystack's 180 s start when it takes the request, at most 18 s after our record, and by its own

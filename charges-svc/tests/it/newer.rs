@@ -1,6 +1,8 @@
 //! What a newer version has written, once this one runs again: a charge is still told, read and
 //! decided about, and only what needs the meaning of the newer word is left to the newer version.
 
+use std::time::Duration;
+
 use charges_svc::{
     case::{Case, CaseKind},
     charge::{Charge, Event, State},
@@ -17,6 +19,7 @@ use tonic::Code;
 use crate::world::{Neighbour, World, check_refusal, request};
 
 const RAIL: &str = "update charges set rail = 'newer' where reference = $1";
+const REASON: &str = "update charges set failure_reason = 'NEWER' where reference = $1";
 
 /// Writes to a charge as a newer version might have.
 async fn write_newer(world: &World, sql: &'static str, reference: &str) {
@@ -121,4 +124,29 @@ async fn an_operator_decides_about_a_charge_on_a_newer_rail() {
     };
     world.operations.close_case(close).await.unwrap();
     world.check_books().await;
+}
+
+#[tokio::test]
+async fn a_charge_that_failed_for_a_newer_reason_is_read_and_told() {
+    let mut world = World::start().await;
+    let failed = Event::Failed(FailureReason::PayerTimeout);
+    let charge = world.given_charge(&[failed]).await;
+    write_newer(&world, REASON, charge.facts.reference.as_str()).await;
+    let got = get(&mut world, &charge).await;
+    assert_eq!(got.failure_reason.as_deref(), Some("NEWER"));
+    let message = FailureReason::RailError.message();
+    assert_eq!(got.failure_message.as_deref(), Some(message));
+    let world = check_told(world, &charge).await;
+    // It is still looked at for late money.
+    world
+        .clock
+        .advance(Duration::from_secs(3_600))
+        .await
+        .unwrap();
+    let is_queried = async || {
+        let mut conn = world.db.read().await.unwrap();
+        let said = store::evidence::list(&mut conn, charge.facts.transaction_id).await;
+        !said.unwrap().is_empty()
+    };
+    world.until("the rail was asked", is_queried).await;
 }

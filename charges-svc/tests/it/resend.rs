@@ -10,7 +10,7 @@ use std::{
 };
 
 use charges_svc::charge::{Charge, State};
-use chassis::{failure::FailureReason, provider::Provider};
+use chassis::provider::Provider;
 use db::Update;
 use rails::RailName;
 use tokio::sync::watch;
@@ -120,7 +120,7 @@ async fn a_session_that_takes_the_charge_no_more_keeps_it_from_being_sent() {
     assert_eq!(waiting.progress.state, State::Initiated);
     world.clock.advance(300 * SECOND).await.unwrap();
     let ended = world.charge(&charge.facts.reference).await;
-    let reason = Some(FailureReason::RailUnavailable);
+    let reason = Some("RAIL_UNAVAILABLE".to_owned());
     assert_eq!(
         (ended.progress.state, ended.progress.failure_reason),
         (State::Failed, reason)
@@ -136,7 +136,7 @@ async fn after_ninety_seconds_nothing_goes_out_any_more() {
     let world = world.restart_beside(Neighbour::Open).await;
     world.clock.advance(600 * SECOND).await.unwrap();
     let ended = world.charge(&charge.facts.reference).await;
-    let reason = Some(FailureReason::RailUnavailable);
+    let reason = Some("RAIL_UNAVAILABLE".to_owned());
     assert_eq!(
         (ended.progress.state, ended.progress.failure_reason),
         (State::Failed, reason)
@@ -160,7 +160,7 @@ async fn no_other_rail_is_asked_twice() {
     let world = world.restart_beside(Neighbour::Open).await;
     world.clock.advance(600 * SECOND).await.unwrap();
     let ended = world.charge(&charge.facts.reference).await;
-    let reason = Some(FailureReason::RailUnavailable);
+    let reason = Some("RAIL_UNAVAILABLE".to_owned());
     assert_eq!(
         (ended.progress.state, ended.progress.failure_reason),
         (State::Failed, reason)
@@ -215,7 +215,7 @@ async fn a_refusal_of_the_second_ends_nothing() {
     // The network's time starts again with the second request.
     world.clock.advance(240 * SECOND).await.unwrap();
     let ended = world.charge(&charge.facts.reference).await;
-    let reason = Some(FailureReason::RailUnavailable);
+    let reason = Some("RAIL_UNAVAILABLE".to_owned());
     assert_eq!(
         (ended.progress.state, ended.progress.failure_reason),
         (State::Failed, reason)
