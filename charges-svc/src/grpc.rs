@@ -105,9 +105,8 @@ impl Charges for Grpc {
     ) -> GrpcResult<ReceiveCallbackResponse> {
         let request = request.into_inner();
         let rail = parse::id(&request.rail, Error::CallbackNotFound)?;
-        self.0
-            .receive_callback(rail, &parse::callback(request))
-            .await?;
+        let callback = parse::callback(rail, request);
+        self.0.receive_callback(rail, &callback).await?;
         Ok(Response::new(ReceiveCallbackResponse {}))
     }
 

@@ -12,7 +12,7 @@ use std::{future::Future, sync::Arc};
 
 use anyhow::Context as _;
 use chassis::{
-    clock::Timestamp, error_chain::chain, ids::CaseId, money::Money, provider::Provider, telemetry,
+    clock::Timestamp, error_chain::chain, ids::CaseId, money::Money, telemetry,
 };
 use db::{
     Tx,
@@ -129,11 +129,11 @@ impl Service {
         let rail = self.rails.get(rail);
         let is_taken_again = self.is_taken_again(claimed).await?;
         let asked_at = self.clock.now();
+        let asks_for_codes = rail.name().terms().asks_for_codes;
         let query = Query {
             rail_reference: claimed.facts.rail_reference,
-            // Telecel's payers enter a code. The reply that asked for it may have been lost.
             may_want_code: claimed.timer.otp_expires_at.is_some()
-                || claimed.facts.provider == Provider::Telecel,
+                || asks_for_codes.contains(&claimed.facts.provider),
         };
         let answer = rail.query(&query).await;
         let concluded = self.conclude(claimed, asked_at, &answer, is_taken_again);

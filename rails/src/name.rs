@@ -21,6 +21,9 @@ chassis::text_column!(RailName);
 pub struct Terms {
     /// The networks whose wallets it debits.
     pub carries: &'static [Provider],
+    /// Those of them whose payers always enter a code, so that the rail may wait for one even if its
+    /// reply that asked for it was lost.
+    pub asks_for_codes: &'static [Provider],
     /// How long a payer has to approve, by the network's own clock.
     pub approval_window: Duration,
     /// Whether it promises to refuse a reference's second use, so that sending a request again

@@ -17,7 +17,7 @@ use proto::{
     charges::{CreateChargeRequest, HostedSession, ReceiveCallbackRequest},
     money::Money as ProtoMoney,
 };
-use rails::Callback;
+use rails::{Callback, RailName};
 use rust_decimal::Decimal;
 
 use crate::{
@@ -130,10 +130,11 @@ fn hosted(session: &HostedSession, debited: Money) -> Result<Hosted> {
     })
 }
 
-pub fn callback(request: ReceiveCallbackRequest) -> Callback {
+/// Gateways of older versions send the one header of a rail that signs its callbacks by itself.
+pub fn callback(rail: RailName, request: ReceiveCallbackRequest) -> Callback {
     let mut headers = request.headers;
-    if let Some(signature) = request.signature {
-        headers.insert("x-paystack-signature".to_owned(), signature);
+    if let (Some(signature), [header]) = (request.signature, rail.terms().callback_headers) {
+        headers.insert((*header).to_owned(), signature);
     }
     Callback {
         token: request.token,

@@ -38,6 +38,7 @@ use wire::RequestToPay;
 
 pub const TERMS: Terms = Terms {
     carries: &[Provider::Mtn],
+    asks_for_codes: &[],
     approval_window: Duration::from_secs(300),
     refuses_second_use: true,
     // MTN does not sign callbacks: the address is the secret.

@@ -31,6 +31,7 @@ use wire::{Charge, Otp};
 
 pub const TERMS: Terms = Terms {
     carries: &[Provider::Mtn, Provider::Telecel, Provider::At],
+    asks_for_codes: &[Provider::Telecel],
     approval_window: Duration::from_secs(180),
     refuses_second_use: false,
     callback_headers: &[callback::SIGNATURE],
