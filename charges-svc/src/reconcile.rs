@@ -11,9 +11,7 @@
 use std::{future::Future, sync::Arc};
 
 use anyhow::Context as _;
-use chassis::{
-    clock::Timestamp, error_chain::chain, ids::CaseId, money::Money, telemetry,
-};
+use chassis::{clock::Timestamp, error_chain::chain, ids::CaseId, money::Money, telemetry};
 use db::{
     Tx,
     work::{Running, Work},

@@ -147,7 +147,9 @@ fn amount(field: &'static str, money: Option<&ProtoMoney>) -> Result<Money> {
     let money = money.ok_or(invalid(field, "is missing"))?;
     let money =
         Money::try_from(money).map_err(|_| invalid(field, "must be in a known currency"))?;
-    if !(1..=AMOUNT_HUNDREDTHS_MAX).contains(&money.minor_units()) {
+    // Currencies have 0 to 4 decimals, so it is the major units that are limited.
+    let most = Decimal::new(AMOUNT_HUNDREDTHS_MAX, 2);
+    if !money.is_positive() || money.to_major() > most {
         return Err(invalid(field, "must be positive and at most 9999999999.99"));
     }
     Ok(money)

@@ -234,6 +234,20 @@ async fn a_hosted_charge_debits_its_sessions_amount_at_its_rate() {
     check_refusal(answer, Code::Unavailable, "NOTHING_STARTED");
 }
 
+/// The limit is one of major units, of which a dinar has a thousand minor ones.
+#[tokio::test]
+async fn a_session_in_a_currency_of_three_decimals_is_paid_up_to_the_same_limit() {
+    let mut world = World::start().await;
+    let dinars = |minor| Money::new(minor, "IQD".parse().unwrap());
+    let mut request = request();
+    request.amount = Some(ghs(999_999_999_999));
+    request.hosted = hosted(dinars(9_999_999_999_990), Some("1"));
+    let answer = world.charges.create_charge(request.clone()).await;
+    check_refusal(answer, Code::Unavailable, "NOTHING_STARTED");
+    request.hosted = hosted(dinars(9_999_999_999_991), Some("1"));
+    check_invalid(&mut world, request, "hosted.amount").await;
+}
+
 async fn check_invalid(world: &mut World, request: CreateChargeRequest, field: &str) {
     let status = world.charges.create_charge(request).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument, "{field}: {status}");
