@@ -1,5 +1,6 @@
 //! The rules of the code that no compiler checks (docs/architecture.md, "Rules of the code"): who
-//! may depend on whom, what belongs where, and a single version of what everything builds on.
+//! may depend on whom, and what belongs where. `clippy.toml` lists the calls that are banned, and
+//! `deny.toml` the crates.
 
 mod imports;
 mod source;
@@ -23,30 +24,6 @@ const SERVICES: [&str; 5] = [
     "ratelimit-svc",
 ];
 
-/// Crates that must have a single version, because their types meet.
-const ONE_VERSION: [&str; 6] = [
-    "axum",
-    "sqlx",
-    "tonic",
-    "prost",
-    "opentelemetry",
-    "libsqlite3-sys",
-];
-
-/// Abandoned or replaced crates. Choose another dependency instead of one that pulls one of these
-/// in.
-const BANNED: [&str; 9] = [
-    "aws-lc-rs",
-    "backoff",
-    "bincode",
-    "dotenv",
-    "native-tls",
-    "opentelemetry-jaeger",
-    "openssl",
-    "rustls-pemfile",
-    "serde_yml",
-];
-
 fn metadata() -> Metadata {
     MetadataCommand::new()
         .no_deps()
@@ -56,26 +33,6 @@ fn metadata() -> Metadata {
 
 fn root() -> PathBuf {
     metadata().workspace_root.into()
-}
-
-/// Every (name, version) in the lock file.
-fn locked() -> BTreeSet<(String, String)> {
-    let root = metadata().workspace_root;
-    let lock = std::fs::read_to_string(root.join("Cargo.lock")).expect("a lock file");
-    let value = |line: &str, key: &str| {
-        let rest = line.strip_prefix(key)?.strip_prefix(" = \"")?;
-        Some(rest.trim_end_matches('"').to_owned())
-    };
-    let mut found = BTreeSet::new();
-    let mut name = String::new();
-    for line in lock.lines() {
-        if let Some(text) = value(line, "name") {
-            name = text;
-        } else if let Some(version) = value(line, "version") {
-            found.insert((name.clone(), version));
-        }
-    }
-    found
 }
 
 /// Each member with the members that it depends on outside tests.
@@ -144,26 +101,6 @@ fn members_choose_no_versions_and_no_features() {
             package.name
         );
     }
-}
-
-#[test]
-fn what_everything_stands_on_exists_once() {
-    let locked = locked();
-    for name in ONE_VERSION {
-        let versions = locked.iter().filter(|(found, _)| found == name);
-        let versions: Vec<_> = versions.map(|(_, version)| version).collect();
-        assert_eq!(versions.len(), 1, "{name}: {versions:?}");
-    }
-}
-
-#[test]
-fn nothing_banned_is_dragged_in() {
-    let locked = locked();
-    let dragged: Vec<_> = locked
-        .iter()
-        .filter(|(name, _)| BANNED.contains(&name.as_str()))
-        .collect();
-    assert!(dragged.is_empty(), "{dragged:?}");
 }
 
 /// The sources of each of our crates. `proto` is left out, since its sources are generated.
@@ -280,25 +217,27 @@ fn checks_settings(source: &Source, function: &str) -> bool {
 }
 
 #[test]
-fn only_the_clock_asks_the_time() {
-    hold(time, |name, source| {
-        name == "chassis" && source.is_one_of(&["clock.rs", "clock/**"])
+fn what_clippy_bans_is_done_in_one_place() {
+    hold(excepted, |name, source| match name {
+        // The time, tasks, HTTP clients, and histograms, which are counted in floats.
+        "chassis" => source.is_one_of(&["clock/host.rs", "shutdown.rs", "http.rs", "metrics.rs"]),
+        // A test has no settings but the environment.
+        "db" => source.is_one_of(&["testing.rs"]),
+        _ => false,
     });
 }
 
-/// The paths that read the machine's time.
-fn time(source: &Source) -> Vec<String> {
-    let asks = ["SystemTime::now", "OffsetDateTime::now_utc"];
+/// What a file does although clippy.toml bans it.
+fn excepted(source: &Source) -> Vec<String> {
     let paths = source.paths();
     paths
-        .filter(|path| asks.iter().any(|asks| path.ends_with(asks)))
+        .filter(|path| path.starts_with("clippy::disallowed_"))
         .collect()
 }
 
 #[test]
-fn only_config_reads_the_environment() {
-    hold(environment, |name, source| match name {
-        "db" => source.is_one_of(&["testing.rs"]),
+fn settings_stand_in_config() {
+    hold(settings, |name, source| match name {
         "gateway" if source.is_one_of(&["checkout/abuse.rs"]) => true,
         "simulation" => source.is_one_of(&["main.rs"]),
         "payctl" => source.is_one_of(&["services.rs"]),
@@ -307,11 +246,24 @@ fn only_config_reads_the_environment() {
     });
 }
 
-/// The settings that a file reads from the environment.
-fn environment(source: &Source) -> Vec<String> {
-    let paths = source.paths();
-    let read = paths.filter(|path| path.contains("env::var"));
-    read.chain(source.settings.clone()).collect()
+fn settings(source: &Source) -> Vec<String> {
+    source.settings.clone()
+}
+
+#[test]
+fn errors_are_logged_in_one_way() {
+    hold(unchained_errors, |_, _| false);
+}
+
+/// The errors that are logged without everything that led to them.
+fn unchained_errors(source: &Source) -> Vec<String> {
+    let logged = source.logged.iter();
+    let unchained = logged.filter(|argument| {
+        let (name, value) = argument.split_once('=').unwrap_or((argument, argument));
+        let is_error = |text: &str| text.trim_start_matches(['%', '?']) == "error";
+        (is_error(name) || is_error(value)) && !value.starts_with("%chain(")
+    });
+    unchained.cloned().collect()
 }
 
 /// A longer test file covers more than one subject.
@@ -441,23 +393,45 @@ mod rules {
     }
 
     #[test]
-    fn whoever_asks_the_time_is_found() {
-        let code = "fn now() { std::time::SystemTime::now(); time::OffsetDateTime::now_utc() }";
-        assert_eq!(time(&only(code)).len(), 2);
-        assert!(
-            time(&only(
-                "fn now(clock: &Clock) { clock.now(); Instant::now() }"
-            ))
-            .is_empty()
-        );
+    fn what_clippy_bans_is_found() {
+        let code = r#"#[expect(clippy::disallowed_methods, reason = "the one place")]
+            fn now() { SystemTime::now() }
+            #[expect(clippy::disallowed_types, reason = "a bucket")] type Seconds = f64;"#;
+        assert_eq!(excepted(&only(code)).len(), 2);
+        let code = r#"#[expect(clippy::too_many_lines, reason = "a table")] fn table() {}"#;
+        assert!(excepted(&only(code)).is_empty());
     }
 
     #[test]
-    fn whoever_reads_the_environment_is_found() {
-        let code = r#"struct Config { #[arg(long, env = "LISTEN")] listen: String }
-            fn read() { std::env::var("LISTEN"); }"#;
-        assert_eq!(environment(&only(code)).len(), 2);
-        let code = r#"const VERSION: &str = env!("CARGO_PKG_VERSION"); fn f() { env::temp_dir() }"#;
-        assert!(environment(&only(code)).is_empty());
+    fn settings_are_found() {
+        let code = r#"struct Config { #[arg(long, env = "LISTEN")] listen: String }"#;
+        assert_eq!(settings(&only(code)).len(), 1);
+        let code = r#"struct Config { #[arg(long)] listen: String } const V: &str = env!("V");"#;
+        assert!(settings(&only(code)).is_empty());
+    }
+
+    #[test]
+    fn errors_without_their_causes_are_found() {
+        for logged in [
+            "error!(%error, \"it failed\")",
+            "tracing::warn!(work, ?error, \"it failed\")",
+            "tracing::info!(error, \"it failed\")",
+            "tracing::info!(error = %error, \"it failed\")",
+            "tracing::info!(error = format!(\"{error:#}\"), \"it failed\")",
+            "tracing::debug!(reason = %error, \"it failed\")",
+            "select! { _ = end => tracing::error!(%error, \"it failed\") }",
+            "tracing::info_span!(\"it\", error = %error)",
+        ] {
+            let code = format!("fn run() {{ {logged}; }}");
+            assert_eq!(unchained_errors(&only(&code)).len(), 1, "{logged}");
+        }
+        for logged in [
+            "tracing::error!(error = %chain(&error), work, \"an error = a failure\")",
+            "tracing::info!(error.count = 1, is_error, \"error\")",
+            "assert!(error != (%error))",
+        ] {
+            let code = format!("fn run() {{ {logged}; }}");
+            assert!(unchained_errors(&only(&code)).is_empty(), "{logged}");
+        }
     }
 }

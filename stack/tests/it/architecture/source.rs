@@ -25,9 +25,14 @@ pub struct Source {
     pub texts: Vec<String>,
     /// Flags that have an environment variable.
     pub settings: Vec<String>,
+    /// The arguments of tracing's macros, without spaces.
+    pub logged: Vec<String>,
     /// Modules that are compiled only for tests.
     tests: Vec<Vec<String>>,
 }
+
+/// The macros of tracing, which also has one for spans of each level, such as `info_span!`.
+const TRACING: [&str; 6] = ["error", "warn", "info", "debug", "trace", "event"];
 
 /// An import, with the name that it has in the file.
 pub struct Import {
@@ -206,11 +211,20 @@ impl Reader {
         });
     }
 
-    /// Reads paths and strings from a macro's tokens.
+    fn read_macro(&mut self, name: &str, tokens: TokenStream) {
+        if TRACING.contains(&name.trim_end_matches("_span")) {
+            self.source.logged.extend(arguments(tokens.clone()));
+        }
+        self.read_tokens(tokens);
+    }
+
+    /// Reads paths, strings and inner macros from a macro's tokens.
     fn read_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
+        let mut invoked = None;
         for token in tokens {
+            let name = invoked.take();
             match token {
                 TokenTree::Punct(sign) if sign.as_char() == ':' => {
                     colons += 1;
@@ -224,7 +238,11 @@ impl Reader {
                     colons = 0;
                     continue;
                 }
-                TokenTree::Group(group) => self.read_tokens(group.stream()),
+                TokenTree::Punct(sign) if sign.as_char() == '!' => invoked = path.last().cloned(),
+                TokenTree::Group(group) => match name {
+                    Some(name) => self.read_macro(&name, group.stream()),
+                    None => self.read_tokens(group.stream()),
+                },
                 TokenTree::Literal(literal) => {
                     if let Ok(text) = syn::parse_str::<LitStr>(&literal.to_string()) {
                         self.source.texts.push(text.value());
@@ -301,7 +319,8 @@ impl<'ast> Visit<'ast> for Reader {
 
     fn visit_macro(&mut self, invoked: &'ast Macro) {
         visit::visit_macro(self, invoked);
-        self.read_tokens(invoked.tokens.clone());
+        let name = invoked.path.segments.last().expect("a macro has a name");
+        self.read_macro(&name.ident.to_string(), invoked.tokens.clone());
     }
 
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {
@@ -318,6 +337,24 @@ impl<'ast> Visit<'ast> for Reader {
     fn visit_lit_str(&mut self, text: &'ast LitStr) {
         self.source.texts.push(text.value());
     }
+}
+
+/// The arguments of a macro, without spaces.
+fn arguments(tokens: TokenStream) -> Vec<String> {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let is_comma =
+        |token: &TokenTree| matches!(token, TokenTree::Punct(sign) if sign.as_char() == ',');
+    let arguments = tokens.split(is_comma);
+    arguments
+        .map(|argument| {
+            argument
+                .iter()
+                .cloned()
+                .collect::<TokenStream>()
+                .to_string()
+        })
+        .map(|argument| argument.replace(' ', ""))
+        .collect()
 }
 
 fn has_variable(flag: TokenStream) -> bool {
