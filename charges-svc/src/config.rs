@@ -20,7 +20,8 @@ pub struct Config {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// What is taken for granted: `production` refuses settings that are only for trying out.
+    /// How strict the process is: `production` refuses settings that are only for trying things
+    /// out.
     #[arg(long, env = "MODE", value_enum, default_value_t)]
     pub mode: Mode,
 
@@ -47,7 +48,7 @@ pub struct Config {
     #[arg(long, env = "WEBHOOKS_URL")]
     pub webhooks_url: String,
 
-    /// When a rail is first asked about a charge, each counted from the submission.
+    /// When a rail is first queried about a charge, each counted from the submission.
     #[arg(
         long,
         env = "RECONCILE_SCHEDULE",
@@ -57,16 +58,16 @@ pub struct Config {
     )]
     pub reconcile_schedule: Vec<Duration>,
 
-    /// How long a payer's code may be submitted.
+    /// How long a payer may submit a code.
     #[arg(long, env = "OTP_LIFETIME", default_value = "10m", value_parser = duration)]
     pub otp_lifetime: Duration,
 
-    /// How long work of a process that died waits for another: at least 7s more than the longest
-    /// timeout of the rails, and 13s.
+    /// How long the work of a process that died waits for another: at least 13s, and 7s more than
+    /// the longest timeout of the rails.
     #[arg(long, env = "LEASE", default_value = "30s", value_parser = duration)]
     pub lease: Duration,
 
-    /// Name of the account that rails' fees are posted to: `fees:<name>`.
+    /// Name of the account that the rails' fees are posted to: `fees:<name>`.
     #[arg(long, env = "FEE_ACCOUNT", default_value = "rails")]
     pub fee_account: String,
 }
@@ -80,7 +81,7 @@ const WRITING_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum Command {
-    /// Applies the database's migrations and ends.
+    /// Applies the database's migrations and exits.
     Migrate,
     #[command(flatten)]
     Common(config::Command),

@@ -35,11 +35,11 @@ pub enum Mode {
 /// What every process can be asked instead of serving.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum Command {
-    /// Prints every setting with where it comes from, secrets masked, and ends: with 78 if the
-    /// process would not start with them.
+    /// Prints every setting and where it comes from, secrets masked, and exits: with 0, or with 78
+    /// if the process would not start with them.
     Config,
-    /// Asks the process that runs with the same ADMIN_LISTEN whether it is ready, and ends: with 0
-    /// if it is, 1 if not.
+    /// Asks the process with the same ADMIN_LISTEN whether it is ready, and exits: with 0 if it is,
+    /// or 1 if not.
     Healthcheck,
 }
 
@@ -70,12 +70,12 @@ pub struct Listen {
     #[arg(long, env = "LISTEN", default_value = "127.0.0.1:50051")]
     pub listen: SocketAddr,
 
-    /// Address of `/healthz`, `/readyz` and `/metrics`; none if it is left out.
+    /// Address of `/healthz`, `/readyz` and `/metrics`. Without it, they are not served.
     #[arg(long, env = "ADMIN_LISTEN")]
     pub admin_listen: Option<SocketAddr>,
 
-    /// Does not describe the service to whoever asks (gRPC reflection). In production it never
-    /// does.
+    /// Switches off gRPC reflection, which describes the service to whoever asks. In production it
+    /// is always off.
     #[arg(long, env = "NO_REFLECTION", value_parser = switch)]
     pub no_reflection: bool,
 }
@@ -148,14 +148,14 @@ pub struct Database {
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: String,
 
-    /// The same database as the role that owns its tables, for `migrate` alone, which then grants the
-    /// role of DATABASE_URL what serving takes; in production `migrate` wants it. A process that
-    /// serves needs it not: where its role may make no tables, and always in production, it waits
-    /// until `migrate` has run.
+    /// The same database, as the role that owns its tables. Only `migrate` uses it, and needs it in
+    /// production; it then grants the role of DATABASE_URL what serving needs. A serving process
+    /// should not have it: in production, or if its role may not create tables, it waits until
+    /// `migrate` has run.
     #[arg(long, env = "MIGRATE_DATABASE_URL", hide_env_values = true)]
     pub migrate_database_url: Option<String>,
 
-    /// Connections that this process opens at most.
+    /// Most connections that this process opens.
     #[arg(long, env = "DATABASE_MAX_CONNECTIONS", default_value_t = 16)]
     pub database_max_connections: u32,
 }

@@ -29,15 +29,16 @@ pub struct Config {
     #[command(subcommand)]
     pub command: Option<config::Command>,
 
-    /// What is taken for granted: `production` refuses settings that are only for trying out.
+    /// How strict the process is: `production` refuses settings that are only for trying things
+    /// out.
     #[arg(long, env = "MODE", value_enum, default_value_t)]
     pub mode: Mode,
 
-    /// Address of the public API.
+    /// Address of the merchants' API.
     #[arg(long, env = "API_LISTEN", default_value = "0.0.0.0:8080")]
     pub api_listen: SocketAddr,
 
-    /// Address of `/healthz`, `/readyz` and `/metrics`; none if it is left out.
+    /// Address of `/healthz`, `/readyz` and `/metrics`. Without it, they are not served.
     #[arg(long, env = "ADMIN_LISTEN")]
     pub admin_listen: Option<SocketAddr>,
 
@@ -57,7 +58,7 @@ pub struct Config {
     #[arg(long, env = "RATELIMIT_URL")]
     pub ratelimit_url: String,
 
-    /// How long a request may be held up by counting it; then it passes uncounted.
+    /// How long a request waits to be counted. After that, it passes uncounted.
     #[arg(long, env = "RATELIMIT_TIMEOUT", default_value = "250ms", value_parser = config::duration)]
     pub ratelimit_timeout: Duration,
 
@@ -65,46 +66,46 @@ pub struct Config {
     #[arg(long, env = "CHECKOUT_LISTEN", default_value = "0.0.0.0:8081")]
     pub checkout_listen: SocketAddr,
 
-    /// Public address of the hosted checkout, where payment links begin.
+    /// Public address of the hosted checkout. Payment links begin with it.
     #[arg(long, env = "CHECKOUT_URL")]
     pub checkout_url: Url,
 
-    /// Cedis for one unit of other currencies that sessions may ask for, such as
-    /// USD=12.50,EUR=13.60. What has no rate cannot be paid at the
-    /// checkout. Production wants one for USD, the currency of sessions that name none.
+    /// Cedis for one unit of each other currency, such as USD=12.50,EUR=13.60. Sessions in a
+    /// currency without a rate cannot be paid at the checkout. Production requires one for USD, the
+    /// currency of sessions that name none.
     #[arg(long, env = "CHECKOUT_RATES", value_delimiter = ',')]
     pub checkout_rates: Vec<Rate>,
 
-    /// What tells payers where to approve when no prompt shows up, in place of our own words: JSON
-    /// by network and language, such as {"MTN": {"en": "Dial *170#", "tw": "Frɛ *170#"}}. A network
-    /// that is named needs every language, each in one line of at most 300 characters.
+    /// What to tell payers who see no prompt, in place of our own words: JSON by network and
+    /// language, such as {"MTN": {"en": "Dial *170#", "tw": "Frɛ *170#"}}. Each network in it needs
+    /// every language, each in one line of at most 300 characters.
     #[arg(long, env = "CHECKOUT_RESCUE")]
     pub checkout_rescue: Option<Rescue>,
 
     #[command(flatten)]
     pub abuse: AbuseLimits,
 
-    /// Invalid API keys that one client address may send in a minute; 0: any number.
+    /// Most invalid API keys from one client address in a minute; 0 is no limit.
     #[arg(long, env = "AUTH_FAILURES_PER_MINUTE", default_value_t = 600)]
     pub auth_failures_per_minute: u32,
 
-    /// Callbacks to addresses that no rail was given, or without their rail's signature, that one
-    /// client address may send in a minute; 0: any number.
+    /// Most callbacks from one client address in a minute that lack their rail's signature or go to
+    /// an address that no rail was given; 0 is no limit.
     #[arg(long, env = "CALLBACK_FAILURES_PER_MINUTE", default_value_t = 600)]
     pub callback_failures_per_minute: u32,
 
-    /// Requests that may run at once, at the API and at the checkout each; more are refused with 503
-    /// at once. One client address has half of them at most.
+    /// Most requests at once, at the API and at the checkout each. Any more get 503 at once. One
+    /// client address may use half of them.
     #[arg(long, env = "REQUESTS_MAX", default_value_t = 1024)]
     pub requests_max: usize,
 
-    /// Networks of the proxies whose X-Forwarded-For is believed, separated by commas; `none` where
-    /// clients connect directly. Production wants to be told which: behind a proxy that it does not
-    /// know, all clients would have the proxy's address and share its limits.
+    /// Networks of the proxies whose X-Forwarded-For is believed, separated by commas; `none` if
+    /// clients connect directly. Production requires it: behind a proxy that is missing here, all
+    /// clients share the proxy's address and its limits.
     #[arg(long, env = "TRUSTED_PROXIES")]
     pub trusted_proxies: Option<TrustedProxies>,
 
-    /// Since when POST /api/payments/initiate is deprecated.
+    /// Since when POST /api/payments/initiate has been deprecated.
     #[arg(
         long,
         env = "ALIAS_DEPRECATED_AT",

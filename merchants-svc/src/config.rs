@@ -10,7 +10,8 @@ pub struct Config {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// What is taken for granted: `production` refuses settings that are only for trying out.
+    /// How strict the process is: `production` refuses settings that are only for trying things
+    /// out.
     #[arg(long, env = "MODE", value_enum, default_value_t)]
     pub mode: Mode,
 
@@ -29,7 +30,7 @@ pub struct Config {
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum Command {
-    /// Applies the database's migrations and ends.
+    /// Applies the database's migrations and exits.
     Migrate,
     #[command(flatten)]
     Common(config::Command),

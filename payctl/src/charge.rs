@@ -16,7 +16,7 @@ use crate::services::{Failure, Services, refusal};
 pub enum ChargeCommand {
     /// Shows a charge with everything that its rail said, and its postings.
     Show {
-        /// TX-…-…
+        /// The charge's reference, TX-…-….
         reference: String,
     },
     /// Ends a charge on evidence from the rail.
@@ -26,12 +26,12 @@ pub enum ChargeCommand {
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("outcome").required(true).args(["settled", "failed"])))]
 pub struct Resolve {
-    /// TX-…-…
+    /// The charge's reference, TX-…-….
     reference: String,
     /// The payer was debited exactly this charge.
     #[arg(long)]
     settled: bool,
-    /// The payer was not debited; the reason, such as `PAYER_TIMEOUT`.
+    /// The payer was not debited, for this reason, such as `PAYER_TIMEOUT`.
     #[arg(long, value_name = "REASON")]
     failed: Option<String>,
     /// What was seen at the rail, and where.
@@ -41,7 +41,7 @@ pub struct Resolve {
 
 #[derive(Debug, Subcommand)]
 pub enum CaseCommand {
-    /// Closes a case; for money in suspense says where it went, and posts it.
+    /// Closes a case. Says where money in suspense went, and posts it.
     Close(Close),
 }
 
@@ -56,8 +56,8 @@ pub struct Close {
     /// The money is the merchant's.
     #[arg(long)]
     release: bool,
-    /// Releases although another charge of the session credited the merchant, or the network took the
-    /// payment back; why that is right.
+    /// Releases for this reason, although another charge of the session credited the merchant or
+    /// the network took the payment back.
     #[arg(long = "override", value_name = "REASON", conflicts_with = "refund")]
     override_reason: Option<String>,
 }

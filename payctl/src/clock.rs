@@ -15,7 +15,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(600);
 pub enum ClockCommand {
     /// Moves time forward and waits until everything that became due is done.
     Advance {
-        /// How far, with units: `90s`, `24h`.
+        /// How far, with its unit: `90s`, `24h`.
         #[arg(value_parser = chassis::config::duration)]
         by: Duration,
     },

@@ -16,7 +16,7 @@ use crate::services::{Failure, Services, refusal};
 
 #[derive(Debug, Subcommand)]
 pub enum MerchantCommand {
-    /// Makes a merchant.
+    /// Creates a merchant.
     Create(Create),
     /// Shows a merchant.
     Show {
@@ -34,13 +34,13 @@ pub struct Create {
     name: String,
     #[arg(long)]
     email: String,
-    /// The e-mail address is verified.
+    /// Marks the e-mail address as verified.
     #[arg(long)]
     email_verified: bool,
-    /// State of the KYC record; none if it is left out.
+    /// State of the KYC record. Without it, there is none.
     #[arg(long, value_parser = kyc_status(), ignore_case = true)]
     kyc: Option<KycStatus>,
-    /// Lets the merchant start no payments for now.
+    /// Does not let the merchant start payments yet.
     #[arg(long)]
     not_accepting: bool,
 }
@@ -61,11 +61,11 @@ pub struct Update {
 
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
-    /// Makes an API key and shows it, once.
+    /// Creates an API key and shows it, this once.
     Create {
         /// The merchant's id.
         merchant_id: String,
-        /// A name for people.
+        /// Name that people know it by.
         #[arg(long, default_value = "")]
         label: String,
     },

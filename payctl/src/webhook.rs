@@ -14,13 +14,13 @@ use crate::services::{Failure, Services, refusal};
 
 #[derive(Debug, Subcommand)]
 pub enum WebhookCommand {
-    /// Sets a merchant's endpoint; an existing signing secret is kept.
+    /// Sets a merchant's endpoint. An existing signing secret is kept.
     Set {
         /// The merchant's id.
         merchant_id: String,
         #[arg(long)]
         url: String,
-        /// Event types, separated by commas; every type if left out.
+        /// Event types, separated by commas. Without it, every type.
         #[arg(long, value_delimiter = ',')]
         events: Vec<String>,
     },
@@ -29,17 +29,17 @@ pub enum WebhookCommand {
         /// The merchant's id.
         merchant_id: String,
     },
-    /// Makes a new signing secret; the old one signs too for 24 hours.
+    /// Creates a new signing secret. For a while, the old one signs as well.
     Rotate {
         /// The merchant's id.
         merchant_id: String,
     },
-    /// Switches deliveries to the endpoint off; they wait.
+    /// Stops deliveries to the endpoint; they wait.
     Disable {
         /// The merchant's id.
         merchant_id: String,
     },
-    /// Switches deliveries to the endpoint on; those that waited resume.
+    /// Resumes deliveries to the endpoint, with those that waited.
     Enable {
         /// The merchant's id.
         merchant_id: String,
@@ -48,7 +48,7 @@ pub enum WebhookCommand {
     Deliveries {
         /// The merchant's id.
         merchant_id: String,
-        /// The most to list.
+        /// Most deliveries to list.
         #[arg(long, default_value_t = 1_000)]
         limit: usize,
     },
@@ -57,7 +57,7 @@ pub enum WebhookCommand {
         /// The delivery's id.
         delivery_id: String,
     },
-    /// Sends a delivery's event once more, at once.
+    /// Sends a delivery's event again, at once.
     Redeliver {
         /// The delivery's id.
         delivery_id: String,

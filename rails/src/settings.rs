@@ -23,13 +23,13 @@ pub struct Settings {
     #[command(flatten)]
     pub routes: Routes,
 
-    /// Public address of the gateway, where rails that are told an address with each payment call
-    /// back. Without it they are told none, and payments are found by asking alone.
+    /// Public address of the gateway, for rails that are told with each payment where to call back.
+    /// Without it they do not call back, and outcomes are found by queries alone.
     #[arg(long, env = "CALLBACK_BASE_URL")]
     pub callback_base_url: Option<Url>,
 
-    /// How long a payer has to approve, where the network gives more, as no real one does: networks
-    /// give 300 s (MTN MoMo) and 180 s (Paystack).
+    /// How long a payer has to approve, if the network gives more. No real one does: MTN MoMo gives
+    /// 300 s and Paystack 180 s.
     #[arg(long, env = "APPROVAL_WINDOW", default_value = "300s", value_parser = duration)]
     pub approval_window: Duration,
 }

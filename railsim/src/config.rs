@@ -25,11 +25,11 @@ pub struct Config {
     #[arg(long, env = "MODE", value_enum, default_value_t)]
     pub mode: Mode,
 
-    /// Address for the wires and the handset page.
+    /// Address of the networks' APIs and the handset page.
     #[arg(long, env = "RAILSIM_LISTEN", default_value = "127.0.0.1:8083")]
     pub listen: SocketAddr,
 
-    /// Folder for the book of debits; without it, the book is lost with the process.
+    /// Folder for the book of debits. Without it, the book is lost with the process.
     #[arg(long, env = "RAILSIM_DATA")]
     pub data: Option<PathBuf>,
 
@@ -50,7 +50,7 @@ pub struct Config {
     )]
     pub approve_delay: Duration,
 
-    /// How long a callback may take to be answered.
+    /// How long the receiver of a callback may take to answer.
     #[arg(
         long,
         env = "RAILSIM_CALLBACK_TIMEOUT",
@@ -59,11 +59,11 @@ pub struct Config {
     )]
     pub callback_timeout: Duration,
 
-    /// Subscription key of the MTN collection product.
+    /// Subscription key of MTN's collection product.
     #[arg(long, env = "MOMO_SUBSCRIPTION_KEY", hide_env_values = true)]
     pub momo_subscription_key: String,
 
-    /// API user that MTN's tokens are given to.
+    /// API user that gets MTN's tokens.
     #[arg(long, env = "MOMO_API_USER", hide_env_values = true)]
     pub momo_api_user: String,
 
@@ -71,23 +71,23 @@ pub struct Config {
     #[arg(long, env = "MOMO_API_KEY", hide_env_values = true)]
     pub momo_api_key: String,
 
-    /// The one X-Target-Environment that is served.
+    /// The only X-Target-Environment that MTN serves.
     #[arg(long, env = "MOMO_TARGET_ENVIRONMENT", default_value = "mtnghana")]
     pub momo_target_environment: String,
 
-    /// The one currency that MTN debits.
+    /// The only currency that MTN debits.
     #[arg(long, env = "MOMO_CURRENCY", default_value = "GHS")]
     pub momo_currency: Currency,
 
-    /// The API user's providerCallbackHost; without it, callbacks may go anywhere.
+    /// The API user's providerCallbackHost. Without it, callbacks may go anywhere.
     #[arg(long, env = "MOMO_CALLBACK_HOST")]
     pub momo_callback_host: Option<String>,
 
-    /// Secret key of the Paystack integration; signs its webhooks too.
+    /// Secret key of the Paystack integration. It also signs Paystack's webhooks.
     #[arg(long, env = "PAYSTACK_SECRET_KEY", hide_env_values = true)]
     pub paystack_secret_key: String,
 
-    /// Where Paystack sends its webhooks; without it, none are sent.
+    /// Where Paystack sends its webhooks. Without it, it sends none.
     #[arg(long, env = "PAYSTACK_CALLBACK_URL", hide_env_values = true)]
     pub paystack_callback_url: Option<String>,
 

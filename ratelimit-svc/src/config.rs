@@ -12,20 +12,21 @@ pub struct Config {
     #[command(subcommand)]
     pub command: Option<config::Command>,
 
-    /// What is taken for granted: `production` refuses settings that are only for trying out.
+    /// How strict the process is: `production` refuses settings that are only for trying things
+    /// out.
     #[arg(long, env = "MODE", value_enum, default_value_t)]
     pub mode: Mode,
 
     #[command(flatten)]
     pub listen: Listen,
 
-    /// The Redis whose counts all replicas share. Without it this process counts alone, which is
-    /// exact for one replica.
+    /// Redis that keeps the counts of all replicas. Without it, this process counts alone, which is
+    /// exact for one replica. Production requires it.
     #[arg(long, env = "REDIS_URL", hide_env_values = true)]
     pub redis_url: Option<String>,
 
-    /// Longest wait for one answer of Redis, which takes well under 1 ms when it is healthy. Then
-    /// this process counts by itself, and leaves Redis alone for a second.
+    /// How long to wait for an answer from Redis, which takes well under 1 ms when it is healthy.
+    /// After that, this process counts by itself and leaves Redis alone for a second.
     #[arg(long, env = "REDIS_TIMEOUT", default_value = "50ms", value_parser = config::duration)]
     pub redis_timeout: Duration,
 
@@ -42,15 +43,15 @@ pub struct Config {
 /// Requests per merchant and minute (spec §8).
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Limits {
-    /// Bucket v1/payments: sessions created and read.
+    /// Most requests of a merchant in a minute in bucket v1/payments: sessions created and read.
     #[arg(long = "limit-payments", env = "LIMIT_PAYMENTS", default_value_t = 60)]
     pub payments: u32,
 
-    /// Bucket v1/payments/charge: charges and OTPs.
+    /// The same in bucket v1/payments/charge: charges and codes.
     #[arg(long = "limit-charge", env = "LIMIT_CHARGE", default_value_t = 60)]
     pub charge: u32,
 
-    /// Bucket v1/payments/charge:status: charges read.
+    /// The same in bucket v1/payments/charge:status: charges read.
     #[arg(
         long = "limit-charge-status",
         env = "LIMIT_CHARGE_STATUS",

@@ -17,7 +17,8 @@ pub struct Config {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// What is taken for granted: `production` refuses settings that are only for trying out.
+    /// How strict the process is: `production` refuses settings that are only for trying things
+    /// out.
     #[arg(long, env = "MODE", value_enum, default_value_t)]
     pub mode: Mode,
 
@@ -27,7 +28,7 @@ pub struct Config {
     #[command(flatten)]
     pub database: Database,
 
-    /// Where webhooks-svc is, which is told of sessions that expire.
+    /// Address of webhooks-svc, which tells merchants that a session has expired.
     #[arg(long, env = "WEBHOOKS_URL")]
     pub webhooks_url: String,
 
@@ -35,8 +36,8 @@ pub struct Config {
     #[arg(long, env = "SESSION_LIFETIME", default_value = "24h", value_parser = duration)]
     pub session_lifetime: Duration,
 
-    /// How long the event of a process that died waits for another to relay it; also the most
-    /// that one relay may take. At least 8s.
+    /// How long an event of a process that died waits for another to relay it, and the longest that
+    /// relaying it may take. At least 8s.
     #[arg(long, env = "LEASE", default_value = "30s", value_parser = duration)]
     pub lease: Duration,
 
@@ -53,7 +54,7 @@ const RECORDING_MAX: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum Command {
-    /// Applies the database's migrations and ends.
+    /// Applies the database's migrations and exits.
     Migrate,
     #[command(flatten)]
     Common(config::Command),

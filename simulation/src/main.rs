@@ -28,8 +28,8 @@ const REPLAYED_MAX: usize = 3;
 #[derive(Debug, Parser)]
 #[command(name = "simulation", version)]
 struct Config {
-    /// A PostgreSQL server whose user may make databases and read files, such as
-    /// `postgres://postgres@127.0.0.1:5432/`. Without it one replica of each service runs on SQLite.
+    /// A PostgreSQL server whose user may create databases and read files, such as
+    /// `postgres://postgres@127.0.0.1:5432/`. Without it, one replica of each service runs on SQLite.
     #[arg(long, env = "TEST_DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
 
@@ -37,15 +37,15 @@ struct Config {
     #[arg(long, default_value_t = 1)]
     from: u64,
 
-    /// How many seeds are run.
+    /// How many seeds to run.
     #[arg(long, default_value_t = 200)]
     seeds: u64,
 
-    /// Begins no further seed after this long, such as `15m`.
+    /// Starts no further seed after this long, such as `15m`.
     #[arg(long, value_parser = chassis::config::duration)]
     within: Option<Duration>,
 
-    /// Runs the seed of `--from` so many times, and tells in how many it broke a promise.
+    /// Runs the seed of `--from` this many times, and reports how often it broke a promise.
     #[arg(long)]
     replay: Option<u64>,
 
@@ -53,7 +53,7 @@ struct Config {
     #[arg(long)]
     first: bool,
 
-    /// Worlds that run at the same time, each in a process of its own.
+    /// Most worlds at once, each in a process of its own.
     #[arg(long, default_value_t = 3)]
     jobs: usize,
 
@@ -61,7 +61,7 @@ struct Config {
     #[arg(long, env = "RUST_LOG", default_value = "off")]
     log: String,
 
-    /// Runs the seed of `--from` in this process, and writes what came of it as JSON.
+    /// Runs the seed of `--from` in this process, and prints the outcome as JSON.
     #[arg(long, hide = true)]
     alone: bool,
 }

@@ -10,53 +10,55 @@ use clap::Parser;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "stack", version)]
 pub struct Config {
-    /// Anything but `development` is refused: the stack makes a demo merchant and simulates networks.
+    /// Anything but `development` is refused: the stack creates a demo merchant and simulates
+    /// networks.
     #[arg(long, env = "MODE", value_enum, default_value_t)]
     pub mode: Mode,
 
-    /// Takes one payment of each kind through the public API, prints every request and answer,
-    /// and ends: with 0 only if everything went as the specification says.
+    /// Takes a payment of each kind through the public API, prints every request and answer, and
+    /// exits: with 0 only if everything went as the specification says.
     #[arg(long)]
     pub demo: bool,
 
-    /// Where databases and keys are kept, and how far the clock was moved.
+    /// Folder for databases and keys, and for how far the clock has been moved.
     #[arg(long, default_value = "./data")]
     pub data: PathBuf,
 
-    /// Keeps nothing: uses a temporary folder, removed at the end.
+    /// Keeps nothing: uses a temporary folder and removes it at the end.
     #[arg(long, conflicts_with = "data")]
     pub ephemeral: bool,
 
-    /// Address of the merchants' API. Port 0 takes a free port.
+    /// Address of the merchants' API. Port 0 picks a free one.
     #[arg(long, default_value = "127.0.0.1:8080")]
     pub api: SocketAddr,
 
-    /// Address of the hosted checkout. Port 0 takes a free port.
+    /// Address of the hosted checkout. Port 0 picks a free one.
     #[arg(long, default_value = "127.0.0.1:8081")]
     pub checkout: SocketAddr,
 
-    /// Address of the merchants' dashboard. Accepted; there is no dashboard yet.
+    /// Address of the merchants' dashboard. Accepted, but there is no dashboard yet.
     #[arg(long, default_value = "127.0.0.1:8082")]
     pub dashboard: SocketAddr,
 
-    /// Address of the simulated networks and their handset page. Port 0 takes a free port.
+    /// Address of the simulated networks and their handset page. Port 0 picks a free one.
     #[arg(long, default_value = "127.0.0.1:8083")]
     pub handset: SocketAddr,
 
-    /// A file to write, as JSON, once everything answers: all addresses and the demo merchant.
+    /// File to write once everything answers: all addresses and the demo merchant, as JSON.
     #[arg(long)]
     pub ready_file: Option<PathBuf>,
 
-    /// Uses databases on this PostgreSQL server: the prefix plus the service's name, made if
-    /// missing (for example `postgres://me@localhost/pay_`).
+    /// Keeps records on a PostgreSQL server, in databases that are created if missing. Their URL is
+    /// this prefix and the service's name, such as `postgres://me@localhost/pay_` and `charges`.
     #[arg(long, env = "DATABASE_URL_PREFIX", hide_env_values = true)]
     pub database_url_prefix: Option<String>,
 
-    /// Uses this Redis for rate limits instead of a table in the process.
+    /// Counts rate limits in this Redis instead of in the process.
     #[arg(long, env = "REDIS_URL", hide_env_values = true)]
     pub redis_url: Option<String>,
 
-    /// When charges in flight are asked about; shorter here than in production.
+    /// When a network is first queried about a charge, each counted from the submission; sooner
+    /// than in production.
     #[arg(
         long,
         env = "RECONCILE_SCHEDULE",
@@ -66,7 +68,7 @@ pub struct Config {
     )]
     pub reconcile_schedule: Vec<Duration>,
 
-    /// When the simulated networks give up on a payer who does not answer.
+    /// How long the simulated networks wait for a payer's answer.
     #[arg(
         long,
         env = "RAILSIM_PROMPT_TIMEOUT",

@@ -19,7 +19,8 @@ pub struct Config {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// What is taken for granted: `production` refuses settings that are only for trying out.
+    /// How strict the process is: `production` refuses settings that are only for trying things
+    /// out.
     #[arg(long, env = "MODE", value_enum, default_value_t)]
     pub mode: Mode,
 
@@ -35,12 +36,12 @@ pub struct Config {
     #[command(flatten)]
     pub telemetry: Telemetry,
 
-    /// Encrypts signing secrets at rest: 32 bytes in base64. More keys may follow after commas:
-    /// the first encrypts, all decrypt.
+    /// Key that encrypts signing secrets at rest: 32 bytes in base64. Of several, separated by
+    /// commas, the first encrypts and all decrypt.
     #[arg(long, env = "WEBHOOK_SECRET_KEY", hide_env_values = true)]
     pub webhook_secret_key: SecretString,
 
-    /// Waiting times after each failed attempt; when they are used up, the delivery is exhausted.
+    /// How long to wait after each failed attempt. After the last, the delivery is exhausted.
     #[arg(
         long,
         env = "WEBHOOK_RETRY_SCHEDULE",
@@ -50,23 +51,25 @@ pub struct Config {
     )]
     pub webhook_retry_schedule: Vec<Duration>,
 
-    /// Longest that an attempt takes, from looking up the name to the answer's status.
+    /// How long an attempt may take, from looking up the name to the answer's status.
     #[arg(long, env = "WEBHOOK_TIMEOUT", default_value = "10s", value_parser = config::duration)]
     pub webhook_timeout: Duration,
 
-    /// How long the attempt of a process that died waits to be found.
+    /// How long the attempt of a process that died waits for another: at least 1s more than
+    /// WEBHOOK_TIMEOUT.
     #[arg(long, env = "LEASE", default_value = "30s", value_parser = config::duration)]
     pub lease: Duration,
 
-    /// Networks that may be called although they are not public, such as 127.0.0.0/8.
+    /// Networks that may be called although they are not public, such as 127.0.0.0/8. Production
+    /// refuses any.
     #[arg(long, env = "WEBHOOK_ALLOW_NETS", value_delimiter = ',')]
     pub webhook_allow_nets: Vec<IpNet>,
 
-    /// Also calls endpoints without TLS. Never in production.
+    /// Whether endpoints without TLS may be called. Production refuses it.
     #[arg(long, env = "WEBHOOK_ALLOW_HTTP", action = ArgAction::Set, default_value_t = false)]
     pub webhook_allow_http: bool,
 
-    /// How long the previous signing secret signs beside a new one.
+    /// How long the previous signing secret signs alongside a new one.
     #[arg(
         long,
         env = "WEBHOOK_ROTATION_OVERLAP",
@@ -75,21 +78,21 @@ pub struct Config {
     )]
     pub webhook_rotation_overlap: Duration,
 
-    /// Attempts that this process runs at the same time.
+    /// Most attempts at once in this process.
     #[arg(long, env = "WEBHOOK_CONCURRENCY", default_value_t = 256)]
     pub webhook_concurrency: usize,
 
-    /// Attempts that run at the same time to one endpoint, over all processes.
+    /// Most attempts at once to one endpoint, from all processes together.
     #[arg(long, env = "WEBHOOK_ENDPOINT_CONCURRENCY", default_value_t = 4)]
     pub webhook_endpoint_concurrency: u32,
 }
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum Command {
-    /// Applies the database's migrations and ends.
+    /// Applies the database's migrations and exits.
     Migrate,
-    /// Encrypts every signing secret with the first of the keys and ends. Afterwards the others
-    /// are no longer needed.
+    /// Encrypts every signing secret with the first key and exits. The other keys are then no
+    /// longer needed.
     Reseal,
     #[command(flatten)]
     Common(config::Command),

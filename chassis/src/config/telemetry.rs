@@ -13,20 +13,20 @@ use crate::tls;
 /// What a process tells about itself.
 #[derive(Clone, Debug, Args)]
 pub struct Telemetry {
-    /// What is logged, as tracing's filter: `info`, or `warn,charges_svc=debug`.
+    /// What is logged, as a tracing filter: `info`, or `warn,charges_svc=debug,rails=debug`.
     #[arg(long, env = "RUST_LOG", default_value = "info")]
     pub log: String,
 
-    /// Where spans are exported to by OTLP over gRPC; nowhere if it is left out.
+    /// Address that spans are exported to, by OTLP over gRPC. Without it, none are.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
     pub otel_exporter_otlp_endpoint: Option<String>,
 
-    /// As above, for traces alone; it wins.
+    /// Address for traces alone, which wins over OTEL_EXPORTER_OTLP_ENDPOINT.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")]
     pub otel_exporter_otlp_traces_endpoint: Option<String>,
 
-    /// The authority that signed the certificate of an https:// endpoint, a PEM file; if it is left
-    /// out, those that the system trusts.
+    /// Certificate of the authority that signed that of an https:// endpoint, a PEM file. Without
+    /// it, the system's authorities are trusted.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_CERTIFICATE")]
     pub otel_exporter_otlp_certificate: Option<PathBuf>,
 

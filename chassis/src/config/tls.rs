@@ -12,9 +12,9 @@ use crate::tls;
 /// Certificates for mutual TLS between the services. All three or none.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Tls {
-    /// This process's certificate chain, a PEM file. With it, TLS_KEY and TLS_CA, the services
-    /// speak TLS among themselves and call each other by https://; without them by http://, also in
-    /// production, where network policies must then keep others out.
+    /// This process's certificate chain, a PEM file. With it, TLS_KEY and TLS_CA, the services use
+    /// mutual TLS and call each other at https://. Without them they use http://, in production
+    /// too: then network policies must keep everyone else out.
     #[arg(long, env = "TLS_CERT", requires_all = ["tls_key", "tls_ca"])]
     pub tls_cert: Option<PathBuf>,
 
@@ -22,7 +22,7 @@ pub struct Tls {
     #[arg(long, env = "TLS_KEY", requires_all = ["tls_cert", "tls_ca"])]
     pub tls_key: Option<PathBuf>,
 
-    /// The authority that signed every service's certificate, a PEM file.
+    /// Certificate of the authority that signed every service's certificate, a PEM file.
     #[arg(long, env = "TLS_CA", requires_all = ["tls_cert", "tls_key"])]
     pub tls_ca: Option<PathBuf>,
 }

@@ -18,29 +18,29 @@ const SUBJECTS_MAX: usize = 300_000;
 /// The settings.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct AbuseLimits {
-    /// Payments that may be tried for one session in a window; 0: any number. Each replica of the
-    /// gateway counts for itself: of N replicas, up to N times as many pass.
+    /// Most tries to pay for one session in a window; 0 is no limit. Each replica of the gateway
+    /// counts for itself, so N replicas let up to N times as many pass.
     #[arg(long, env = "CHECKOUT_TRIES_PER_SESSION", default_value_t = 5)]
     pub checkout_tries_per_session: u32,
 
-    /// Payments that may be tried from one client address in a window; 0: any number. Each
-    /// replica counts for itself. Many, because a carrier's customers may all have one address:
-    /// what one person may try is limited by session and by number.
+    /// Most tries to pay from one client address in a window; 0 is no limit. Each replica counts
+    /// for itself. High, because a carrier's customers may all share one address: the limits per
+    /// session and per number hold back one person.
     #[arg(long, env = "CHECKOUT_TRIES_PER_ADDRESS", default_value_t = 1000)]
     pub checkout_tries_per_address: u32,
 
-    /// Payments that may be tried from one phone number in a window, at all merchants together;
-    /// 0: any number. Each replica counts for itself.
+    /// Most tries to pay with one phone number in a window, at all merchants together; 0 is no
+    /// limit. Each replica counts for itself.
     #[arg(long, env = "CHECKOUT_TRIES_PER_NUMBER", default_value_t = 3)]
     pub checkout_tries_per_number: u32,
 
-    /// Addresses of payments that do not exist, which one client address may open in a window;
-    /// 0: any number. Each replica counts for itself. Beyond it such an address is answered 429;
-    /// payments that exist are shown all the same.
+    /// Most links to payments that do not exist that one client address may open in a window; 0 is
+    /// no limit. Each replica counts for itself. Any more get 429; payments that exist are still
+    /// shown.
     #[arg(long, env = "CHECKOUT_UNKNOWN_PER_ADDRESS", default_value_t = 60)]
     pub checkout_unknown_per_address: u32,
 
-    /// The length of these windows.
+    /// How long these windows are.
     #[arg(long, env = "CHECKOUT_LIMIT_WINDOW", default_value = "10m", value_parser = chassis::config::duration)]
     pub checkout_limit_window: Duration,
 }

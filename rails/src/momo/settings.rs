@@ -16,37 +16,37 @@ const MOMO_QUERIES_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("not zero
 /// MTN MoMo Open API, collection product.
 #[derive(Clone, Debug, Args)]
 pub struct MomoSettings {
-    /// Address of the API, such as `https://sandbox.momodeveloper.mtn.com`.
+    /// Address of MTN's API, such as `https://sandbox.momodeveloper.mtn.com`.
     #[arg(long, env = "MOMO_BASE_URL")]
     pub momo_base_url: Url,
 
-    /// Subscription key of the collection product.
+    /// Subscription key of MTN's collection product.
     #[arg(long, env = "MOMO_SUBSCRIPTION_KEY", hide_env_values = true)]
     pub momo_subscription_key: SecretString,
 
-    /// API user, a UUID.
+    /// MTN's API user, a UUID.
     #[arg(long, env = "MOMO_API_USER", hide_env_values = true)]
     pub momo_api_user: SecretString,
 
-    /// API key of the API user.
+    /// Key of that API user.
     #[arg(long, env = "MOMO_API_KEY", hide_env_values = true)]
     pub momo_api_key: SecretString,
 
-    /// `X-Target-Environment`: `sandbox`, or `mtnghana`.
+    /// `X-Target-Environment` at MTN: `mtnghana` or `sandbox`.
     #[arg(long, env = "MOMO_TARGET_ENVIRONMENT")]
     pub momo_target_environment: String,
 
-    /// How long a payment request may take, the token that it needs included; 8 s at most. Half of
-    /// it is left for the request itself.
+    /// How long a payment request to MTN may take, at most 8 s. Half of it is kept for the request
+    /// itself, should MTN be slow to issue the token.
     #[arg(long, env = "MOMO_REQUEST_TIMEOUT", default_value = "8s", value_parser = duration)]
     pub momo_request_timeout: Duration,
 
-    /// How long a query may take; 8 s at most.
+    /// How long a query to MTN may take, at most 8 s.
     #[arg(long, env = "MOMO_QUERY_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub momo_query_timeout: Duration,
 
-    /// How often this process asks MTN what became of payments; more wait. Several replicas share
-    /// what MTN allows a partner, ten calls a second: each is given its part.
+    /// Most queries to MTN in a second from this process. Any more wait. MTN allows a partner ten
+    /// calls a second, so give each replica its share.
     #[arg(long, env = "MOMO_QUERIES_PER_SECOND", default_value_t = MOMO_QUERIES_PER_SECOND)]
     pub momo_queries_per_second: NonZeroU32,
 }

@@ -18,7 +18,7 @@ const PAYSTACK_QUERIES_PER_SECOND: NonZeroU32 = NonZeroU32::new(20).expect("not 
 /// Paystack Charge API.
 #[derive(Clone, Debug, Args)]
 pub struct PaystackSettings {
-    /// Address of the API.
+    /// Address of Paystack's API.
     #[arg(
         long,
         env = "PAYSTACK_BASE_URL",
@@ -26,29 +26,29 @@ pub struct PaystackSettings {
     )]
     pub paystack_base_url: Url,
 
-    /// Secret key (`sk_live_…` or `sk_test_…`); also signs what Paystack sends us.
+    /// Paystack's secret key (`sk_live_…` or `sk_test_…`). It also signs what Paystack sends us.
     #[arg(long, env = "PAYSTACK_SECRET_KEY", hide_env_values = true)]
     pub paystack_secret_key: SecretString,
 
-    /// Domain of the e-mail address that stands in for a payer who gave none.
+    /// Domain of the e-mail address that Paystack gets for a payer who gave none.
     #[arg(long, env = "PAYSTACK_EMAIL_DOMAIN")]
     pub paystack_email_domain: String,
 
-    /// The secret last segment of the webhook address that is configured at Paystack:
+    /// Secret last segment of the webhook address that is set at Paystack:
     /// `{gateway}/rails/paystack/{token}`.
     #[arg(long, env = "PAYSTACK_CALLBACK_TOKEN", hide_env_values = true)]
     pub paystack_callback_token: SecretString,
 
-    /// How long a payment request or a submitted OTP may take; 8 s at most.
+    /// How long a payment request or a code may take to reach Paystack and be answered, at most 8
+    /// s.
     #[arg(long, env = "PAYSTACK_REQUEST_TIMEOUT", default_value = "8s", value_parser = duration)]
     pub paystack_request_timeout: Duration,
 
-    /// How long a query may take; 8 s at most.
+    /// How long a query to Paystack may take, at most 8 s.
     #[arg(long, env = "PAYSTACK_QUERY_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub paystack_query_timeout: Duration,
 
-    /// How often this process asks Paystack what became of payments; more wait. Each replica has as
-    /// many.
+    /// Most queries to Paystack in a second from this process. Any more wait.
     #[arg(
         long,
         env = "PAYSTACK_QUERIES_PER_SECOND",

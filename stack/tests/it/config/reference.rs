@@ -77,7 +77,7 @@ fn meaning(arg: &Arg) -> String {
         write!(meaning, " One of {}.", names.join(", ")).unwrap();
     }
     if arg.is_hide_env_values_set() {
-        meaning.push_str(" Shown nowhere.");
+        meaning.push_str(" Never shown.");
     }
     meaning.replace('|', "\\|").replace('\n', " ")
 }
