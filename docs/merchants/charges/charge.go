@@ -1,4 +1,4 @@
-// Charges a wallet, once: charge.go NUMBER PROVIDER PESEWAS ORDER. Wants API and KEY.
+// Charges a wallet, once: charge.go NUMBER PROVIDER PESEWAS ORDER. Needs API and KEY.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Charges a wallet, once: charge.mjs NUMBER PROVIDER PESEWAS ORDER. Wants API and KEY.
+// Charges a wallet, once: charge.mjs NUMBER PROVIDER PESEWAS ORDER. Needs API and KEY.
 
 // The answer's status and body. Repeats what got no answer, with the same key.
 async function charge(number, provider, pesewas, order) {

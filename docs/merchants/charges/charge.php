@@ -1,5 +1,5 @@
 <?php
-// Charges a wallet, once: charge.php NUMBER PROVIDER PESEWAS ORDER. Wants API and KEY.
+// Charges a wallet, once: charge.php NUMBER PROVIDER PESEWAS ORDER. Needs API and KEY.
 
 /** The answer's status and body. Repeats what got no answer, with the same key. */
 function charge(string $number, string $provider, int $pesewas, string $order): array

@@ -1,4 +1,4 @@
-"""Charges a wallet, once: charge.py NUMBER PROVIDER PESEWAS ORDER. Wants API and KEY."""
+"""Charges a wallet, once: charge.py NUMBER PROVIDER PESEWAS ORDER. Needs API and KEY."""
 
 import http.client
 import json
