@@ -38,7 +38,7 @@ pub struct Config {
     pub telemetry: Telemetry,
 
     #[command(flatten)]
-    pub rails: rails::Settings,
+    pub rails: rails::RailSettings,
 
     /// Address of sessions-svc.
     #[arg(long, env = "SESSIONS_URL")]

@@ -47,7 +47,7 @@ impl Service {
         let rail = self.rails.for_provider(new.provider);
         let call = RailCall::new(self, rail);
         let timing = self.timing(Some(rail));
-        let mut charge = Charge::new(&new, rail.name(), self.clock.now(), timing);
+        let mut charge = Charge::new(&new, rail.name, self.clock.now(), timing);
         charge.claim = call.lease.into();
         let key = IdempotencyKey {
             merchant_id: new.merchant_id,

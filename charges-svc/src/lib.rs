@@ -54,7 +54,7 @@ use tonic::service::Routes;
 use alarms::Alarms;
 use config::{Config, SERVICE_CALL_MAX};
 use grpc::Grpc;
-use rails::{Rail, Rails};
+use rails::Rails;
 use reconcile::Reconciler;
 use service::Service;
 use tell::Teller;
@@ -75,7 +75,7 @@ pub async fn serve(
 ) -> anyhow::Result<()> {
     let mut frame = Frame::open(&config, &config.database, &SCHEMA, clock, shutdown).await?;
     let rails = Rails::new(&config.rails).context("the rails are not usable")?;
-    let names = rails.each().map(Rail::name);
+    let names = rails.each().map(|rail| rail.name);
     let asking: Vec<_> = names
         .map(|rail| (rail, frame.clock.worker(rail.code())))
         .collect();

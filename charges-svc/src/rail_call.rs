@@ -46,7 +46,7 @@ impl RailCall {
     pub fn new(service: &Arc<Service>, rail: &Rail) -> Self {
         Self {
             service: Arc::clone(service),
-            rail: rail.name(),
+            rail: rail.name,
             lease: Lease::new(&service.clock, service.settings.lease),
             started: Instant::now(),
             gate: Gate::default(),

@@ -46,8 +46,8 @@ impl Reconciler {
     pub fn new(rail: &Rail, service: &Arc<Service>) -> Self {
         Self {
             service: Arc::clone(service),
-            rail: rail.name(),
-            budget: TokenBucket::new(rail.queries_per_second(), service.clock.now()),
+            rail: rail.name,
+            budget: TokenBucket::new(rail.queries_per_second, service.clock.now()),
         }
     }
 
@@ -127,7 +127,7 @@ impl Service {
         let rail = self.rails.get(rail);
         let is_taken_again = self.is_taken_again(claimed).await?;
         let asked_at = self.clock.now();
-        let asks_for_codes = rail.name().terms().asks_for_codes;
+        let asks_for_codes = rail.name.terms().asks_for_codes;
         let query = Query {
             rail_reference: claimed.facts.rail_reference,
             may_want_code: claimed.timer.otp_expires_at.is_some()

@@ -131,10 +131,10 @@ impl Service {
     /// The times that decide about this rail's charges. `None` is a rail that only a newer version
     /// knows: nothing is sent to it from here, and its silence ends no charge.
     pub fn timing(&self, rail: Option<&Rail>) -> Timing<'_> {
-        let may_resend = rail.is_some_and(Rail::refuses_second_use);
+        let may_resend = rail.is_some_and(|rail| rail.name.terms().refuses_second_use);
         Timing {
             schedule: &self.settings.reconcile_schedule,
-            approval_window: rail.map_or(DAY, Rail::approval_window),
+            approval_window: rail.map_or(DAY, |rail| rail.approval_window),
             otp_lifetime: self.settings.otp_lifetime,
             resend_within: may_resend.then_some(RESEND_WITHIN),
         }

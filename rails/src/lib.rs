@@ -7,7 +7,7 @@
 //! out a second time only on a rail that [refuses a reference's second
 //! use](Terms::refuses_second_use).
 //!
-//! A new rail is a folder and a variant of [`RailName`] and [`Rail`]. Nothing compiles until every
+//! A new rail is a folder, a [`RailName`] and its arms in `rail.rs`. Nothing compiles until every
 //! question about it is answered.
 
 mod answer;
@@ -31,4 +31,4 @@ pub use client::RAIL_CALL_MAX;
 pub use name::{RailName, Terms};
 pub use rail::Rail;
 pub use rails::Rails;
-pub use settings::Settings;
+pub use settings::RailSettings;

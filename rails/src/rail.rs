@@ -1,8 +1,11 @@
-//! A rail, ready to be called, and everything that the rest of the service asks of one.
+//! The rails that there are, each with an arm for everything that the rest of the service asks of
+//! one.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use chassis::ids::RailReference;
+use chassis::{config::Refusals, ids::RailReference};
+use clap::Args;
+use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
 use tracing::{field::Empty, info_span};
 
@@ -11,16 +14,40 @@ use crate::{
         CallOutcome, OtpOutcome, PaymentRequest, Query, QueryOutcome, RailAnswer, RequestOutcome,
     },
     callback::{Callback, CallbackError, CallbackSubject},
-    momo::{self, Momo},
+    momo::{self, Momo, MomoSettings},
     name::{RailName, Terms},
-    paystack::{self, Paystack},
+    paystack::{self, Paystack, PaystackSettings},
     telemetry::observed,
     words,
 };
 
+/// Our account at each rail: where it is, our credentials there, and the limits of our calls.
+#[derive(Clone, Debug, Args)]
+pub struct Accounts {
+    #[command(flatten)]
+    momo: MomoSettings,
+
+    #[command(flatten)]
+    paystack: PaystackSettings,
+}
+
 /// A rail, ready to be called. Clones share its connections.
 #[derive(Clone, Debug)]
-pub enum Rail {
+pub struct Rail {
+    pub name: RailName,
+    /// How long a payer has to approve: the network's window, or the configured one if that is
+    /// shorter.
+    pub approval_window: Duration,
+    /// How many queries this process may send it per second.
+    pub queries_per_second: NonZeroU32,
+    /// What its texts may not show.
+    secrets: Arc<[SecretString]>,
+    adapter: Adapter,
+}
+
+/// What speaks a rail's wire.
+#[derive(Clone, Debug)]
+enum Adapter {
     Momo(Momo),
     Paystack(Paystack),
 }
@@ -49,48 +76,63 @@ impl RailName {
     }
 }
 
+impl Accounts {
+    pub fn check(&self, refusals: &mut Refusals) {
+        let Self { momo, paystack } = self;
+        momo.check(refusals);
+        paystack.check(refusals);
+    }
+
+    /// The longest that a call to any rail may take.
+    pub fn longest_call(&self) -> Duration {
+        let Self { momo, paystack } = self;
+        momo.longest_call().max(paystack.longest_call())
+    }
+}
+
 impl Rail {
-    pub fn name(&self) -> RailName {
-        match self {
-            Self::Momo(_) => RailName::Momo,
-            Self::Paystack(_) => RailName::Paystack,
-        }
-    }
-
-    /// See [`Terms::refuses_second_use`].
-    pub fn refuses_second_use(&self) -> bool {
-        self.name().terms().refuses_second_use
-    }
-
-    /// How long a payer has to approve: the network's window, or the configured one if that is
-    /// shorter.
-    pub fn approval_window(&self) -> Duration {
-        match self {
-            Self::Momo(rail) => rail.approval_window(),
-            Self::Paystack(rail) => rail.approval_window(),
-        }
-    }
-
-    /// How many queries this process may send it per second.
-    pub fn queries_per_second(&self) -> NonZeroU32 {
-        match self {
-            Self::Momo(rail) => rail.queries_per_second(),
-            Self::Paystack(rail) => rail.queries_per_second(),
-        }
+    /// # Errors
+    /// An address or a secret is unusable.
+    pub fn new(
+        name: RailName,
+        accounts: &Accounts,
+        callback_base: Option<&Url>,
+        approval_window: Duration,
+    ) -> anyhow::Result<Self> {
+        let Accounts { momo, paystack } = accounts;
+        let (adapter, queries_per_second, secrets) = match name {
+            RailName::Momo => (
+                Adapter::Momo(Momo::new(momo, callback_base)?),
+                momo.momo_queries_per_second,
+                momo.secrets(),
+            ),
+            RailName::Paystack => (
+                Adapter::Paystack(Paystack::new(paystack)?),
+                paystack.paystack_queries_per_second,
+                paystack.secrets(),
+            ),
+        };
+        Ok(Self {
+            name,
+            approval_window: approval_window.min(name.terms().approval_window),
+            queries_per_second,
+            secrets: secrets.into(),
+            adapter,
+        })
     }
 
     /// Asks for the debit. Takes 8 s at most.
     pub async fn request_payment(&self, request: &PaymentRequest) -> RailAnswer<RequestOutcome> {
-        let name = self.name();
+        let name = self.name;
         let span = call_span!("rail.request_payment", name);
         let call = async {
-            match self {
-                Self::Momo(rail) => rail.request_payment(request).await,
-                Self::Paystack(rail) => rail.request_payment(request).await,
+            match &self.adapter {
+                Adapter::Momo(rail) => rail.request_payment(request).await,
+                Adapter::Paystack(rail) => rail.request_payment(request).await,
             }
         };
         let answer = observed(name, "request_payment", span, call).await;
-        cleaned(answer, self.secrets(), &[&request.callback_token])
+        cleaned(answer, &self.secrets, &[&request.callback_token])
     }
 
     /// Passes on the payer's code, once. Takes 8 s at most.
@@ -99,30 +141,30 @@ impl Rail {
         rail_reference: RailReference,
         otp: &SecretString,
     ) -> RailAnswer<OtpOutcome> {
-        let name = self.name();
+        let name = self.name;
         let span = call_span!("rail.submit_otp", name);
         let call = async {
-            match self {
-                Self::Momo(rail) => rail.submit_otp(),
-                Self::Paystack(rail) => rail.submit_otp(rail_reference, otp).await,
+            match &self.adapter {
+                Adapter::Momo(rail) => rail.submit_otp(),
+                Adapter::Paystack(rail) => rail.submit_otp(rail_reference, otp).await,
             }
         };
         let answer = observed(name, "submit_otp", span, call).await;
-        cleaned(answer, self.secrets(), &[otp.expose_secret()])
+        cleaned(answer, &self.secrets, &[otp.expose_secret()])
     }
 
     /// Asks what became of a payment.
     pub async fn query(&self, query: &Query) -> RailAnswer<QueryOutcome> {
-        let name = self.name();
+        let name = self.name;
         let span = call_span!("rail.query", name);
         let call = async {
-            match self {
-                Self::Momo(rail) => rail.query(query).await,
-                Self::Paystack(rail) => rail.query(query).await,
+            match &self.adapter {
+                Adapter::Momo(rail) => rail.query(query).await,
+                Adapter::Paystack(rail) => rail.query(query).await,
             }
         };
         let answer = observed(name, "query", span, call).await;
-        cleaned(answer, self.secrets(), &[])
+        cleaned(answer, &self.secrets, &[])
     }
 
     /// Checks that a callback is from the rail, as far as the rail lets us, and returns which
@@ -131,17 +173,9 @@ impl Rail {
     /// # Errors
     /// It is not from the rail.
     pub fn read_callback(&self, callback: &Callback) -> Result<CallbackSubject, CallbackError> {
-        match self {
-            Self::Momo(rail) => rail.read_callback(callback),
-            Self::Paystack(rail) => rail.read_callback(callback),
-        }
-    }
-
-    /// Secrets to redact from the rail's texts.
-    fn secrets(&self) -> &[SecretString] {
-        match self {
-            Self::Momo(rail) => rail.secrets(),
-            Self::Paystack(rail) => rail.secrets(),
+        match &self.adapter {
+            Adapter::Momo(rail) => rail.read_callback(callback),
+            Adapter::Paystack(rail) => rail.read_callback(callback),
         }
     }
 }

@@ -1,40 +1,35 @@
 //! Every rail, and which of them carries which provider.
 
 use anyhow::Context as _;
-use chassis::{
-    config::{Mode, Refusals},
-    provider::Provider,
-};
+use chassis::provider::Provider;
 
 use crate::{
-    momo::Momo,
     name::RailName,
-    paystack::Paystack,
     rail::Rail,
-    settings::{Routes, Settings},
+    settings::{RailSettings, Routes},
 };
 
 /// Every rail, ready to be called.
 #[derive(Clone, Debug)]
 pub struct Rails {
-    momo: Rail,
-    paystack: Rail,
+    /// One of each name.
+    each: Vec<Rail>,
     routes: Routes,
 }
 
 impl Rails {
     /// # Errors
-    /// A setting is unusable, see [`Settings::check`].
-    pub fn new(settings: &Settings) -> anyhow::Result<Self> {
-        let mut refusals = Refusals::new(Mode::Development);
-        settings.check(&mut refusals);
-        refusals.into_result()?;
-        let (callback_base, window) = (&settings.callback_base_url, settings.approval_window);
-        let momo = Momo::new(&settings.momo, callback_base.as_ref(), window);
-        let paystack = Paystack::new(&settings.paystack, window);
+    /// An address or a secret is unusable, see [`RailSettings::check`].
+    pub fn new(settings: &RailSettings) -> anyhow::Result<Self> {
+        let callback_base = settings.callback_base_url.as_ref();
+        let (accounts, window) = (&settings.accounts, settings.approval_window);
+        let rail = |name: &RailName| {
+            Rail::new(*name, accounts, callback_base, window)
+                .with_context(|| format!("the {name} rail"))
+        };
+        let each: anyhow::Result<_> = RailName::ALL.iter().map(rail).collect();
         Ok(Self {
-            momo: Rail::Momo(momo.context("the momo rail")?),
-            paystack: Rail::Paystack(paystack.context("the paystack rail")?),
+            each: each?,
             routes: settings.routes,
         })
     }
@@ -44,13 +39,11 @@ impl Rails {
     }
 
     pub fn get(&self, name: RailName) -> &Rail {
-        match name {
-            RailName::Momo => &self.momo,
-            RailName::Paystack => &self.paystack,
-        }
+        let rail = self.each().find(|rail| rail.name == name);
+        rail.expect("there is one of each name")
     }
 
     pub fn each(&self) -> impl Iterator<Item = &Rail> {
-        RailName::ALL.iter().map(|name| self.get(*name))
+        self.each.iter()
     }
 }

@@ -9,29 +9,26 @@ use chassis::{
 use clap::Args;
 use reqwest::Url;
 
-use crate::{checks::check_url, momo::MomoSettings, name::RailName, paystack::PaystackSettings};
+use crate::{checks::check_url, name::RailName, rail::Accounts};
 
 /// Every rail, and the table of which carries which provider.
 #[derive(Clone, Debug, Args)]
-pub struct Settings {
+pub struct RailSettings {
     #[command(flatten)]
-    pub momo: MomoSettings,
+    pub(crate) accounts: Accounts,
 
     #[command(flatten)]
-    pub paystack: PaystackSettings,
-
-    #[command(flatten)]
-    pub routes: Routes,
+    pub(crate) routes: Routes,
 
     /// Public address of the gateway, for rails that are told with each payment where to call back.
     /// Without it they do not call back, and outcomes are found by queries alone.
     #[arg(long, env = "CALLBACK_BASE_URL")]
-    pub callback_base_url: Option<Url>,
+    pub(crate) callback_base_url: Option<Url>,
 
     /// How long a payer has to approve, if the network gives more. No real one does: MTN MoMo gives
     /// 300 s and Paystack 180 s.
     #[arg(long, env = "APPROVAL_WINDOW", default_value = "300s", value_parser = duration)]
-    pub approval_window: Duration,
+    pub(crate) approval_window: Duration,
 }
 
 /// Which rail carries which provider.
@@ -39,15 +36,15 @@ pub struct Settings {
 pub struct Routes {
     /// The rail that debits MTN wallets.
     #[arg(long, env = "RAIL_MTN", value_enum, default_value_t = RailName::Momo)]
-    pub rail_mtn: RailName,
+    rail_mtn: RailName,
 
     /// The rail that debits Telecel wallets.
     #[arg(long, env = "RAIL_TELECEL", value_enum, default_value_t = RailName::Paystack)]
-    pub rail_telecel: RailName,
+    rail_telecel: RailName,
 
     /// The rail that debits AT wallets.
     #[arg(long, env = "RAIL_AT", value_enum, default_value_t = RailName::Paystack)]
-    pub rail_at: RailName,
+    rail_at: RailName,
 }
 
 impl Routes {
@@ -75,17 +72,15 @@ impl Routes {
     }
 }
 
-impl Settings {
+impl RailSettings {
     pub fn check(&self, refusals: &mut Refusals) {
         let Self {
-            momo,
-            paystack,
+            accounts,
             routes,
             callback_base_url,
             approval_window,
         } = self;
-        momo.check(refusals);
-        paystack.check(refusals);
+        accounts.check(refusals);
         routes.check(refusals);
         if let Some(url) = callback_base_url {
             check_url(refusals, "CALLBACK_BASE_URL", url);
@@ -103,10 +98,6 @@ impl Settings {
 
     /// The longest that a call to any rail may take.
     pub fn longest_call(&self) -> Duration {
-        let of = |rail: &RailName| match rail {
-            RailName::Momo => self.momo.longest_call(),
-            RailName::Paystack => self.paystack.longest_call(),
-        };
-        RailName::ALL.iter().map(of).max().unwrap_or_default()
+        self.accounts.longest_call()
     }
 }

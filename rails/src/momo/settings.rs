@@ -69,6 +69,15 @@ impl MomoSettings {
         check_timeout(refusals, "MOMO_QUERY_TIMEOUT", self.momo_query_timeout);
     }
 
+    /// What no text of MTN's may show.
+    pub fn secrets(&self) -> Vec<SecretString> {
+        vec![
+            self.momo_subscription_key.clone(),
+            self.momo_api_key.clone(),
+            self.momo_api_user.clone(),
+        ]
+    }
+
     /// The longest that any of its calls may take.
     pub fn longest_call(&self) -> Duration {
         self.momo_request_timeout.max(self.momo_query_timeout)

@@ -23,7 +23,7 @@ pub struct Token {
 }
 
 #[derive(Deserialize)]
-struct Minted {
+struct TokenAnswer {
     access_token: String,
     #[serde(default)]
     expires_in: Member,
@@ -34,7 +34,7 @@ impl Token {
         if reply.is_unauthorized() {
             return Err(FailureReason::RailConfiguration);
         }
-        let minted: Option<Minted> = reply.object().filter(|_| reply.status.is_success());
+        let minted: Option<TokenAnswer> = reply.object().filter(|_| reply.status.is_success());
         let minted = minted.filter(|minted| !minted.access_token.is_empty());
         let minted = minted.ok_or(FailureReason::RailUnavailable)?;
         let header = secret_header(&format!("Bearer {}", minted.access_token));

@@ -84,6 +84,14 @@ impl PaystackSettings {
         check_timeout(refusals, "PAYSTACK_QUERY_TIMEOUT", query);
     }
 
+    /// What no text of Paystack's may show.
+    pub fn secrets(&self) -> Vec<SecretString> {
+        vec![
+            self.paystack_secret_key.clone(),
+            self.paystack_callback_token.clone(),
+        ]
+    }
+
     /// The longest that any of its calls may take.
     pub fn longest_call(&self) -> Duration {
         self.paystack_request_timeout

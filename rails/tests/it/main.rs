@@ -17,6 +17,7 @@ use std::{
 };
 
 use chassis::{
+    config::{Mode, Refusals},
     failure::FailureReason,
     ids::{RailReference, Reference, TxIdDisplay},
     money::{Currency, Money},
@@ -25,7 +26,7 @@ use chassis::{
 };
 use clap::Parser;
 use network::FakeNetwork;
-use rails::{PaymentRequest, Query, Rail, RailName, Rails, RequestOutcome, Settings};
+use rails::{PaymentRequest, Query, Rail, RailName, RailSettings, Rails, RequestOutcome};
 use tracing::{Dispatch, dispatcher::DefaultGuard};
 use tracing_subscriber::fmt::{MakeWriter, format::FmtSpan};
 
@@ -45,7 +46,7 @@ const ACCEPTED: RequestOutcome = RequestOutcome::Accepted { instruction: None };
 #[derive(Parser)]
 struct Flags {
     #[command(flatten)]
-    rails: Settings,
+    rails: RailSettings,
 }
 
 /// The rails with these flags, which override or extend those of every test.
@@ -66,6 +67,9 @@ fn rails(flags: &[(&str, &str)]) -> anyhow::Result<Rails> {
         .into_iter()
         .map(|(name, value)| format!("--{name}={value}"));
     let flags = Flags::try_parse_from(["rails".to_owned()].into_iter().chain(flags))?;
+    let mut refusals = Refusals::new(Mode::Development);
+    flags.rails.check(&mut refusals);
+    refusals.into_result()?;
     Rails::new(&flags.rails)
 }
 
@@ -159,7 +163,7 @@ impl<'a> MakeWriter<'a> for Logged {
 fn each_provider_goes_over_its_configured_rail() {
     let names = |rails: &Rails| {
         [Provider::Mtn, Provider::Telecel, Provider::At]
-            .map(|provider| rails.for_provider(provider).name().code())
+            .map(|provider| rails.for_provider(provider).name.code())
     };
     assert_eq!(
         names(&rails(&[]).unwrap()),
@@ -174,12 +178,12 @@ fn a_rail_is_found_by_the_name_it_gives_itself() {
     let rails = rails(&[]).unwrap();
     for (code, name) in [("momo", RailName::Momo), ("paystack", RailName::Paystack)] {
         assert_eq!(code.parse(), Ok(name));
-        assert_eq!(rails.get(name).name(), name);
+        assert_eq!(rails.get(name).name, name);
     }
     assert!(
         rails
             .each()
-            .map(Rail::name)
+            .map(|rail| rail.name)
             .eq(RailName::ALL.iter().copied())
     );
     for code in ["hubtel", "MOMO", ""] {
@@ -196,7 +200,7 @@ fn the_approval_window_is_the_networks_unless_configured_shorter() {
         ("1h", 300, 180),
     ] {
         let rails = rails(&[("approval-window", configured)]).unwrap();
-        let window = |provider| rails.for_provider(provider).approval_window().as_secs();
+        let window = |provider| rails.for_provider(provider).approval_window.as_secs();
         assert_eq!(window(Provider::Mtn), momo, "{configured}");
         assert_eq!(window(Provider::At), paystack, "{configured}");
     }

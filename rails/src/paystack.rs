@@ -8,7 +8,7 @@ mod callback;
 mod settings;
 mod wire;
 
-use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use chassis::{failure::FailureReason, ids::RailReference, provider::Provider};
@@ -48,20 +48,14 @@ struct Inner {
     email_domain: String,
     request_timeout: Duration,
     query_timeout: Duration,
-    queries_per_second: NonZeroU32,
-    approval_window: Duration,
-    /// The secret key and the callback token.
-    secrets: [SecretString; 2],
+    secret_key: SecretString,
+    callback_token: SecretString,
 }
 
 impl Paystack {
     /// # Errors
     /// An address or a secret is unusable.
-    pub fn new(paystack: &PaystackSettings, approval_window: Duration) -> anyhow::Result<Self> {
-        let secrets = [
-            paystack.paystack_secret_key.clone(),
-            paystack.paystack_callback_token.clone(),
-        ];
+    pub fn new(paystack: &PaystackSettings) -> anyhow::Result<Self> {
         let bearer = format!("Bearer {}", paystack.paystack_secret_key.expose_secret());
         Ok(Self(Arc::new(Inner {
             client: RailClient::new(&paystack.paystack_base_url).context("PAYSTACK_BASE_URL")?,
@@ -69,23 +63,9 @@ impl Paystack {
             email_domain: paystack.paystack_email_domain.clone(),
             request_timeout: paystack.paystack_request_timeout,
             query_timeout: paystack.paystack_query_timeout,
-            queries_per_second: paystack.paystack_queries_per_second,
-            approval_window: approval_window.min(TERMS.approval_window),
-            secrets,
+            secret_key: paystack.paystack_secret_key.clone(),
+            callback_token: paystack.paystack_callback_token.clone(),
         })))
-    }
-
-    pub fn approval_window(&self) -> Duration {
-        self.0.approval_window
-    }
-
-    pub fn queries_per_second(&self) -> NonZeroU32 {
-        self.0.queries_per_second
-    }
-
-    /// Secrets to redact from Paystack's texts.
-    pub fn secrets(&self) -> &[SecretString] {
-        &self.0.secrets
     }
 
     pub async fn request_payment(&self, request: &PaymentRequest) -> RailAnswer<RequestOutcome> {
@@ -148,8 +128,7 @@ impl Paystack {
     }
 
     pub fn read_callback(&self, callback: &Callback) -> Result<CallbackSubject, CallbackError> {
-        let [secret_key, callback_token] = &self.0.secrets;
-        callback::read(callback, secret_key, callback_token)
+        callback::read(callback, &self.0.secret_key, &self.0.callback_token)
     }
 
     async fn ask(&self, path: &str, query: &Query, deadline: Instant) -> RailAnswer<QueryOutcome> {

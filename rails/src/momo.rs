@@ -9,7 +9,7 @@ mod settings;
 mod token;
 mod wire;
 
-use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -18,7 +18,7 @@ use reqwest::{
     Method, RequestBuilder, Url,
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue},
 };
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::ExposeSecret as _;
 use tokio::{
     sync::Mutex,
     time::{Instant, timeout_at},
@@ -58,11 +58,8 @@ struct Inner {
     callback_base: Option<String>,
     request_timeout: Duration,
     query_timeout: Duration,
-    queries_per_second: NonZeroU32,
-    approval_window: Duration,
     /// Locked while a token is minted, so that all waiting calls share it.
     token: Mutex<Option<Token>>,
-    secrets: [SecretString; 3],
 }
 
 /// Why a call has no reply.
@@ -76,11 +73,7 @@ enum CallError {
 impl Momo {
     /// # Errors
     /// An address or a secret is unusable.
-    pub fn new(
-        momo: &MomoSettings,
-        callback_base: Option<&Url>,
-        approval_window: Duration,
-    ) -> anyhow::Result<Self> {
+    pub fn new(momo: &MomoSettings, callback_base: Option<&Url>) -> anyhow::Result<Self> {
         let user = momo.momo_api_user.expose_secret();
         let key = momo.momo_api_key.expose_secret();
         let basic = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{key}")));
@@ -95,28 +88,8 @@ impl Momo {
             callback_base: callback_base.transpose().context("CALLBACK_BASE_URL")?,
             request_timeout: momo.momo_request_timeout,
             query_timeout: momo.momo_query_timeout,
-            queries_per_second: momo.momo_queries_per_second,
-            approval_window: approval_window.min(TERMS.approval_window),
             token: Mutex::new(None),
-            secrets: [
-                momo.momo_subscription_key.clone(),
-                momo.momo_api_key.clone(),
-                momo.momo_api_user.clone(),
-            ],
         })))
-    }
-
-    pub fn approval_window(&self) -> Duration {
-        self.0.approval_window
-    }
-
-    pub fn queries_per_second(&self) -> NonZeroU32 {
-        self.0.queries_per_second
-    }
-
-    /// Secrets to redact from MTN's texts.
-    pub fn secrets(&self) -> &[SecretString] {
-        &self.0.secrets
     }
 
     pub async fn request_payment(&self, request: &PaymentRequest) -> RailAnswer<RequestOutcome> {
