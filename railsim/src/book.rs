@@ -14,15 +14,16 @@ use chassis::clock::{Alarm, Timestamp};
 use uuid::Uuid;
 
 use crate::{
-    journal::{Durable, Journal, JournalLine, JournalLost},
+    journal::{Durability, Journal, JournalLine, JournalLost},
     payment::{Event, Payment, Step, Timing},
-    request::{PaymentRequest, Rail},
+    rail::Rail,
+    request::PaymentRequest,
 };
 
 /// The payments behind one lock, and how far the disk has got.
 pub struct Book {
     pages: Mutex<Pages>,
-    durable: Option<Durable>,
+    durable: Option<Durability>,
     alarm: Alarm,
 }
 

@@ -12,20 +12,20 @@ use crate::{
     momo::body::{StatusBody, Variant},
     payment::Payment,
     paystack::body::{signature, webhook_body},
-    request::Rail,
+    rail::{Accounts, Rail},
 };
 
 /// The client that sends callbacks.
 pub struct CallbackSender {
     client: reqwest::Client,
-    paystack_secret_key: String,
+    accounts: Accounts,
 }
 
 impl CallbackSender {
     pub fn new(config: &Config) -> anyhow::Result<Self> {
         Ok(Self {
             client: chassis::http::client(config.callback_timeout)?,
-            paystack_secret_key: config.paystack_secret_key.clone(),
+            accounts: config.accounts.clone(),
         })
     }
 
@@ -55,7 +55,7 @@ impl CallbackSender {
                     .post(url)
                     .header(
                         "x-paystack-signature",
-                        signature(&self.paystack_secret_key, &body),
+                        signature(&self.accounts.paystack.paystack_secret_key, &body),
                     )
                     .body(body)
             }

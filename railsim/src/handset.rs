@@ -22,7 +22,8 @@ use crate::{
     journal::JournalLost,
     networks::{Networks, PromptAnswer},
     payment::{self, Payment},
-    request::{Network, Rail},
+    rail::Rail,
+    request::Network,
     story::{self, Failure},
     wire,
 };

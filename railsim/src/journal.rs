@@ -1,10 +1,9 @@
 //! The journal file: an append-only JSON line for every event of every payment.
 //!
-//! Promise: once [`Durable::reached`] returns for a number of lines, they are on disk. Lines that
+//! Promise: once [`Durability::reached`] returns for a number of lines, they are on disk. Lines that
 //! wait at the same time share one sync. A last line that a crash tore is cut off at the next
 //! start; nobody was told about its event.
 
-use chassis::error_chain::chain;
 use std::{
     fs::{File, OpenOptions},
     io::{Read as _, Write as _},
@@ -13,10 +12,11 @@ use std::{
 };
 
 use anyhow::Context as _;
+use chassis::error_chain::chain;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::{payment::Event, request::Rail};
+use crate::{payment::Event, rail::Rail};
 
 const FILE_NAME: &str = "journal.jsonl";
 
@@ -40,7 +40,7 @@ pub struct Journal {
 
 /// Tells how many lines are on disk.
 #[derive(Clone, Debug)]
-pub struct Durable(watch::Receiver<u64>);
+pub struct Durability(watch::Receiver<u64>);
 
 /// The disk refused a line, so nothing more can be promised.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ pub struct JournalLost;
 
 impl Journal {
     /// Opens the journal in `folder`, which is created if missing, and reads its lines.
-    pub fn open(folder: &Path) -> anyhow::Result<(Self, Durable, Vec<JournalLine>)> {
+    pub fn open(folder: &Path) -> anyhow::Result<(Self, Durability, Vec<JournalLine>)> {
         let path = folder.join(FILE_NAME);
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
@@ -69,7 +69,7 @@ impl Journal {
             .name("railsim-journal".to_owned())
             .spawn(move || write_lines(file, &to_write, &written))?;
         let journal = Self { lines, appended: 0 };
-        Ok((journal, Durable(durable), kept))
+        Ok((journal, Durability(durable), kept))
     }
 
     pub fn append(&mut self, line: &JournalLine) {
@@ -87,7 +87,7 @@ impl Journal {
     }
 }
 
-impl Durable {
+impl Durability {
     /// Waits until this many lines are on disk.
     pub async fn reached(&self, lines: u64) -> Result<(), JournalLost> {
         let mut written = self.0.clone();

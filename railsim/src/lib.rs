@@ -8,13 +8,14 @@
 mod as_text;
 mod book;
 mod callback;
-pub mod config;
+mod config;
 mod handset;
 mod journal;
 mod momo;
 mod networks;
 mod payment;
 mod paystack;
+mod rail;
 mod request;
 mod story;
 mod wire;

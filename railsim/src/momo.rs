@@ -4,6 +4,7 @@
 //! POST), the reference decides, so that a client meets every variant.
 
 pub mod body;
+pub mod settings;
 
 use std::sync::Arc;
 
@@ -27,17 +28,18 @@ use sha2::Sha256;
 use url::Url;
 use uuid::{Uuid, Version};
 
-use body::{Payer, StatusBody};
-
 use crate::{
-    config::Config,
     journal::JournalLost,
     networks::{Networks, RequestOutcome},
     payment::{self, Payment},
-    request::{Details, Network, PaymentRequest, Rail},
+    rail::{Details, Rail},
+    request::{Network, PaymentRequest},
     story::Story,
     wire,
 };
+
+use body::{Payer, StatusBody};
+use settings::MomoSettings;
 
 const TOKEN_LIFETIME_S: u64 = 3_600;
 
@@ -137,9 +139,9 @@ async fn token(
     if wire::media_type(&headers) == "application/x-www-form-urlencoded" {
         return Ok(Html(REQUEST_REJECTED).into_response());
     }
-    check_subscription(&networks.config, &headers)?;
-    let config = &networks.config;
-    let expected = format!("{}:{}", config.momo_api_user, config.momo_api_key);
+    let account = &networks.config.accounts.momo;
+    check_subscription(account, &headers)?;
+    let expected = format!("{}:{}", account.momo_api_user, account.momo_api_key);
     let given = wire::credentials(&headers, "Basic")
         .and_then(|encoded| BASE64_STANDARD.decode(encoded).ok());
     if given.as_deref() != Some(expected.as_bytes()) {
@@ -153,7 +155,7 @@ async fn token(
     }
     let expires_at = networks.clock.now() + std::time::Duration::from_secs(TOKEN_LIFETIME_S);
     let answer = serde_json::json!({
-        "access_token": mint(config, expires_at),
+        "access_token": mint(account, expires_at),
         "token_type": "access_token",
         "expires_in": TOKEN_LIFETIME_S,
     });
@@ -161,17 +163,17 @@ async fn token(
 }
 
 /// A token contains its expiry and a MAC over it, so it survives a restart of the network.
-fn mint(config: &Config, expires_at: Timestamp) -> String {
+fn mint(account: &MomoSettings, expires_at: Timestamp) -> String {
     let expires_at = expires_at.unix_millis();
-    let mut mac = Hmac::<Sha256>::new_from_slice(config.momo_api_key.as_bytes())
+    let mut mac = Hmac::<Sha256>::new_from_slice(account.momo_api_key.as_bytes())
         .expect("HMAC takes a key of any length");
     mac.update(format!("collection {expires_at}").as_bytes());
     format!("{expires_at}.{}", hex::encode(mac.finalize().into_bytes()))
 }
 
-fn check_subscription(config: &Config, headers: &HeaderMap) -> Result<(), MomoError> {
+fn check_subscription(account: &MomoSettings, headers: &HeaderMap) -> Result<(), MomoError> {
     match wire::header(headers, "Ocp-Apim-Subscription-Key") {
-        Some(key) if key == config.momo_subscription_key => Ok(()),
+        Some(key) if key == account.momo_subscription_key => Ok(()),
         Some(_) => Err(MomoError::Unauthorized(
             "Access denied due to invalid subscription key.",
         )),
@@ -183,13 +185,14 @@ fn check_subscription(config: &Config, headers: &HeaderMap) -> Result<(), MomoEr
 
 /// Checks what both payment calls must carry.
 fn check_access(networks: &Networks, headers: &HeaderMap) -> Result<(), MomoError> {
-    check_subscription(&networks.config, headers)?;
+    let account = &networks.config.accounts.momo;
+    check_subscription(account, headers)?;
     let token = wire::credentials(headers, "Bearer")
         .ok_or(MomoError::Unauthorized("Access denied: no bearer token."))?;
     let expires_at = token
         .split_once('.')
         .and_then(|(millis, _)| Timestamp::from_unix_millis(millis.parse().ok()?).ok())
-        .filter(|expires_at| mint(&networks.config, *expires_at) == token)
+        .filter(|expires_at| mint(account, *expires_at) == token)
         .filter(|expires_at| networks.clock.now() < *expires_at);
     if expires_at.is_none() {
         return Err(MomoError::Unauthorized(
@@ -197,7 +200,7 @@ fn check_access(networks: &Networks, headers: &HeaderMap) -> Result<(), MomoErro
         ));
     }
     match wire::header(headers, "X-Target-Environment") {
-        Some(environment) if environment == networks.config.momo_target_environment => Ok(()),
+        Some(environment) if environment == account.momo_target_environment => Ok(()),
         Some(_) => Err(MomoError::Configuration("NOT_ALLOWED_TARGET_ENVIRONMENT")),
         None => Err(invalid("X-Target-Environment is missing")),
     }
@@ -237,10 +240,11 @@ async fn request_to_pay(
         return Err(MomoError::NoBody);
     }
     check_access(&networks, &headers)?;
+    let account = &networks.config.accounts.momo;
     let reference = reference_id(wire::header(&headers, "X-Reference-Id").unwrap_or_default())?;
-    let callback_url = callback_url(&networks.config, &headers)?;
+    let callback_url = callback_url(account, &headers)?;
     let request: RequestToPay = parse(&headers, &body)?;
-    let request = check_request(&networks.config, reference, callback_url, request)?;
+    let request = check_request(account, reference, callback_url, request)?;
 
     match networks.request(request).await? {
         RequestOutcome::New(payment) => match payment.story {
@@ -274,7 +278,7 @@ fn reference_id(text: &str) -> Result<String, MomoError> {
     }
 }
 
-fn callback_url(config: &Config, headers: &HeaderMap) -> Result<Option<String>, MomoError> {
+fn callback_url(account: &MomoSettings, headers: &HeaderMap) -> Result<Option<String>, MomoError> {
     if !headers.contains_key("X-Callback-Url") {
         return Ok(None);
     }
@@ -282,7 +286,7 @@ fn callback_url(config: &Config, headers: &HeaderMap) -> Result<Option<String>, 
         .and_then(|text| Url::parse(text).ok())
         .filter(|url| matches!(url.scheme(), "http" | "https"))
         .ok_or_else(|| invalid("X-Callback-Url must be an absolute URL"))?;
-    let expected = config.momo_callback_host.as_deref();
+    let expected = account.momo_callback_host.as_deref();
     if expected.is_some_and(|expected| url.host_str() != Some(expected)) {
         return Err(MomoError::Configuration("INVALID_CALLBACK_URL_HOST"));
     }
@@ -290,15 +294,15 @@ fn callback_url(config: &Config, headers: &HeaderMap) -> Result<Option<String>, 
 }
 
 fn check_request(
-    config: &Config,
+    account: &MomoSettings,
     reference: String,
     callback_url: Option<String>,
     request: RequestToPay,
 ) -> Result<PaymentRequest, MomoError> {
-    if request.currency != config.momo_currency.code() {
+    if request.currency != account.momo_currency.code() {
         return Err(MomoError::Configuration("INVALID_CURRENCY"));
     }
-    let amount = amount(&request.amount, config.momo_currency)
+    let amount = amount(&request.amount, account.momo_currency)
         .ok_or_else(|| invalid("amount must be a positive decimal in a string"))?;
     let digits = &request.payer.party_id;
     let is_number = (8..=15).contains(&digits.len())

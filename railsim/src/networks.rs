@@ -4,12 +4,13 @@
 //! Promise: a wallet is debited at most once per reference. Every decision is made under the
 //! book's lock, on the state that it changes, and is on disk before anyone learns of it.
 
+use std::sync::Arc;
+
 use chassis::{
     clock::{Clock, Timestamp, Worker},
     error_chain::chain,
     shutdown::{Shutdown, Tasks},
 };
-use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::{
@@ -18,7 +19,8 @@ use crate::{
     config::Config,
     journal::JournalLost,
     payment::{Event, Payment, State, Step},
-    request::{PaymentRequest, Rail},
+    rail::Rail,
+    request::PaymentRequest,
     story::{self, Failure, Story},
 };
 
@@ -65,12 +67,13 @@ impl Networks {
 
     pub async fn submit_code(
         &self,
+        rail: Rail,
         reference: &str,
         code: &str,
     ) -> Result<CodeOutcome, JournalLost> {
         let now = self.clock.now();
         self.book
-            .update(|pages| take_code(pages, reference, code, now))
+            .update(|pages| take_code(pages, rail, reference, code, now))
             .await
     }
 
@@ -158,7 +161,7 @@ impl Networks {
         let activity = self.clock.activity();
         tasks.spawn(async move {
             let answered = networks.callbacks.send(&payment).await;
-            if payment.request.rail == Rail::Paystack
+            if payment.request.rail.behaviour().repeats_callbacks
                 && let Err(error) = networks.end_callback(&payment, answered).await
             {
                 tracing::error!(error = %chain(&error), "a callback's outcome is not kept");
@@ -197,14 +200,12 @@ fn fail(failure: Failure, at: Timestamp) -> Event {
     Event::Failed { failure, at }
 }
 
-/// MTN sends a callback only once, so it is recorded as done before it is sent. Paystack repeats
-/// it until it is answered.
+/// A callback that is sent only once is recorded as done before it is sent.
 fn begin_callback(pages: &mut Pages, rail: Rail, reference: &str) {
-    match rail {
-        Rail::Momo => {
-            pages.record(rail, reference, Event::CalledBack);
-        }
-        Rail::Paystack => pages.set_calling(rail, reference, true),
+    if rail.behaviour().repeats_callbacks {
+        pages.set_calling(rail, reference, true);
+    } else {
+        pages.record(rail, reference, Event::CalledBack);
     }
 }
 
@@ -221,8 +222,13 @@ fn take_request(pages: &mut Pages, request: PaymentRequest, now: Timestamp) -> R
     RequestOutcome::New(payment)
 }
 
-fn take_code(pages: &mut Pages, reference: &str, code: &str, now: Timestamp) -> CodeOutcome {
-    let rail = Rail::Paystack;
+fn take_code(
+    pages: &mut Pages,
+    rail: Rail,
+    reference: &str,
+    code: &str,
+    now: Timestamp,
+) -> CodeOutcome {
     let Some(payment) = pages.find(rail, reference) else {
         return CodeOutcome::UnknownReference;
     };

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    request::{PaymentRequest, Rail},
+    rail::Rail,
+    request::PaymentRequest,
     story::{Ending, Failure, Story},
 };
 
@@ -58,8 +59,7 @@ pub enum Event {
         #[serde(with = "crate::as_text")]
         at: Timestamp,
     },
-    /// A callback is done: answered (Paystack), or about to be sent (MTN, which sends it only
-    /// once).
+    /// A callback is done: answered, or about to be sent by a rail that sends it only once.
     CalledBack,
     CallbackFailed {
         #[serde(with = "crate::as_text")]
@@ -100,8 +100,8 @@ pub enum Step {
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     pub approve_delay: Duration,
-    pub momo_prompt: Duration,
-    pub paystack_prompt: Duration,
+    /// How long payers have to answer, if not as long as the rail gives them.
+    pub prompt: Option<Duration>,
 }
 
 /// One payment, with as much of its history as matters.
@@ -169,9 +169,9 @@ impl Payment {
                     told: None,
                 };
                 self.enter(state, at);
-                // Paystack does not report failures; story 010 saves its only callback for the
-                // money.
-                let tells = self.request.rail == Rail::Momo && self.story != Story::LateMoney;
+                let reports = self.request.rail.behaviour().reports_failures;
+                // Story 010 saves its only callback for the money.
+                let tells = reports && self.story != Story::LateMoney;
                 self.plan_callbacks(u32::from(tells), at);
             }
             Event::ToldFailed { at } => {
@@ -234,10 +234,8 @@ impl Payment {
                 Ending::Approved => Some((since + timing.approve_delay, Step::Debit)),
                 Ending::Fails(failure) => Some((since + timing.approve_delay, Step::Fail(failure))),
                 Ending::RunsOut => {
-                    let prompt = match self.request.rail {
-                        Rail::Momo => timing.momo_prompt,
-                        Rail::Paystack => timing.paystack_prompt,
-                    };
+                    let prompt = self.request.rail.behaviour().prompt;
+                    let prompt = timing.prompt.unwrap_or(prompt);
                     Some((since + prompt, Step::Fail(Failure::TimedOut)))
                 }
                 Ending::Waits => None,
@@ -274,14 +272,14 @@ impl Payment {
 }
 
 fn first_state(rail: Rail, story: Story, at: Timestamp) -> State {
-    match (story, rail) {
-        (Story::Unavailable, _) | (Story::UnknownPayer, Rail::Momo) => State::Refused,
-        (Story::UnknownPayer, Rail::Paystack) => State::Failed {
+    match story {
+        Story::UnknownPayer if rail.behaviour().keeps_unknown_payers => State::Failed {
             failure: Failure::PayerNotFound,
             at,
             told: None,
         },
-        (story, _) if story.wants_code() => State::AwaitingCode,
+        Story::Unavailable | Story::UnknownPayer => State::Refused,
+        story if story.wants_code() => State::AwaitingCode,
         _ => State::Prompted { since: at },
     }
 }

@@ -3,6 +3,7 @@
 //! Charge and verify answer HTTP 200 whatever the payment's outcome, which is in `data.status`.
 
 pub mod body;
+pub mod settings;
 
 use std::sync::Arc;
 
@@ -18,17 +19,18 @@ use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use body::{Transaction, words};
-
 use crate::{
-    config::Config,
     journal::JournalLost,
     networks::{CodeOutcome, Networks, RequestOutcome},
     payment::{self, Payment},
-    request::{Details, Network, PaymentRequest, Rail},
+    rail::{Details, Rail},
+    request::{Network, PaymentRequest},
     story::Story,
     wire,
 };
+
+use body::{Transaction, words};
+use settings::PaystackSettings;
 
 const REFERENCE_CHARACTERS_MAX: usize = 100;
 
@@ -109,9 +111,9 @@ fn invalid_reference() -> PaystackError {
     )
 }
 
-fn check_key(config: &Config, headers: &HeaderMap) -> Result<(), PaystackError> {
+fn check_key(account: &PaystackSettings, headers: &HeaderMap) -> Result<(), PaystackError> {
     match wire::credentials(headers, "Bearer") {
-        Some(key) if key == config.paystack_secret_key => Ok(()),
+        Some(key) if key == account.paystack_secret_key => Ok(()),
         _ => Err(PaystackError::Unauthorized),
     }
 }
@@ -151,9 +153,9 @@ async fn charge(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, PaystackError> {
-    check_key(&networks.config, &headers)?;
+    check_key(&networks.config.accounts.paystack, &headers)?;
     let charge: Charge = parse(&headers, &body)?;
-    let request = check_charge(&networks.config, charge)?;
+    let request = check_charge(&networks.config.accounts.paystack, charge)?;
     match networks.request(request).await? {
         RequestOutcome::New(payment) => match payment.story {
             Story::CutAtRequest => Err(PaystackError::Cut),
@@ -170,7 +172,10 @@ async fn charge(
     }
 }
 
-fn check_charge(config: &Config, charge: Charge) -> Result<PaymentRequest, PaystackError> {
+fn check_charge(
+    account: &PaystackSettings,
+    charge: Charge,
+) -> Result<PaymentRequest, PaystackError> {
     if !is_email(&charge.email) {
         return Err(invalid("Invalid Email Address Passed"));
     }
@@ -210,7 +215,7 @@ fn check_charge(config: &Config, charge: Charge) -> Result<PaymentRequest, Payst
             email: charge.email,
             metadata: charge.metadata,
         },
-        callback_url: config.paystack_callback_url.clone(),
+        callback_url: account.paystack_callback_url.clone(),
     })
 }
 
@@ -238,10 +243,10 @@ async fn submit_otp(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, PaystackError> {
-    check_key(&networks.config, &headers)?;
+    check_key(&networks.config.accounts.paystack, &headers)?;
     let submitted: SubmitOtp = parse(&headers, &body)?;
     match networks
-        .submit_code(&submitted.reference, &submitted.otp)
+        .submit_code(Rail::Paystack, &submitted.reference, &submitted.otp)
         .await?
     {
         CodeOutcome::Right(payment) if payment.story == Story::CutAtCode => Err(PaystackError::Cut),
@@ -261,7 +266,7 @@ async fn check(
     Path(reference): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, PaystackError> {
-    check_key(&networks.config, &headers)?;
+    check_key(&networks.config.accounts.paystack, &headers)?;
     match networks.query(Rail::Paystack, &reference).await? {
         Some(payment) => Ok(answer(&payment)),
         None => Err(not_found()),
@@ -273,7 +278,7 @@ async fn verify(
     Path(reference): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, PaystackError> {
-    check_key(&networks.config, &headers)?;
+    check_key(&networks.config.accounts.paystack, &headers)?;
     let Some(payment) = networks.query(Rail::Paystack, &reference).await? else {
         return Err(not_found());
     };

@@ -3,6 +3,8 @@
 use chassis::money::Currency;
 use serde::{Deserialize, Serialize};
 
+use crate::rail::{Details, Rail};
+
 /// What a client asked its rail to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PaymentRequest {
@@ -19,14 +21,6 @@ pub struct PaymentRequest {
     pub text: String,
     pub details: Details,
     pub callback_url: Option<String>,
-}
-
-/// The API through which a payment was requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Rail {
-    Momo,
-    Paystack,
 }
 
 /// The mobile network of the payer's handset.
@@ -47,19 +41,4 @@ impl Network {
             Self::At => "AT",
         }
     }
-}
-
-/// Fields that each API returns as it received them.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Details {
-    Momo {
-        external_id: String,
-        payer_message: String,
-        payee_note: String,
-    },
-    Paystack {
-        email: String,
-        metadata: serde_json::Value,
-    },
 }

@@ -4,20 +4,17 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::request::{Network, Rail};
+use crate::{rail::Rail, request::Network};
 
 /// The only code that a Telecel payer's handset ever shows.
 pub const VOUCHER: &str = "123456";
-
-/// Paystack's own test number, which is debited before the first reply (rails §4.2).
-const INSTANT_NUMBER: &str = "+233551234987";
 
 /// What happens to one payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Story {
     /// 001 and any other number: approved after a moment.
     Settles,
-    /// Paystack's test number: approved before the first reply.
+    /// The rail's own test number: approved before the first reply.
     Instant,
     /// 002: asks for the payer's code first.
     AsksCode,
@@ -54,7 +51,7 @@ pub enum Story {
 impl Story {
     /// The story of a number, with `phone` in E.164 form.
     pub fn of(rail: Rail, network: Network, phone: &str) -> Self {
-        if rail == Rail::Paystack && phone == INSTANT_NUMBER {
+        if rail.behaviour().instant_number == Some(phone) {
             return Self::Instant;
         }
         let telecel = network == Network::Telecel;

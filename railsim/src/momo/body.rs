@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     payment::{Payment, State},
-    request::Details,
+    rail::Details,
     story::{Failure, Story},
 };
 
@@ -36,17 +36,19 @@ pub struct Payer {
 impl<'p> StatusBody<'p> {
     pub fn of(payment: &'p Payment) -> Self {
         let variant = Variant::of(payment);
-        let (external_id, payer_message, payee_note) = match &payment.request.details {
-            Details::Momo {
-                external_id,
-                payer_message,
-                payee_note,
-            } => (
+        let (external_id, payer_message, payee_note) = if let Details::Momo {
+            external_id,
+            payer_message,
+            payee_note,
+        } = &payment.request.details
+        {
+            (
                 external_id.as_str(),
                 payer_message.as_str(),
                 payee_note.as_str(),
-            ),
-            Details::Paystack { .. } => ("", "", ""),
+            )
+        } else {
+            ("", "", "")
         };
         let (status, reason, transaction) = match payment.state {
             State::Succeeded { .. } => (

@@ -7,7 +7,8 @@ use sha2::Sha512;
 
 use crate::{
     payment::{Payment, State},
-    request::{Details, Network},
+    rail::Details,
+    request::Network,
     story::Failure,
 };
 
@@ -52,9 +53,11 @@ impl<'p> Transaction<'p> {
                 ("pending", "Waiting for the payer", None, None)
             }
         };
-        let (email, metadata) = match &payment.request.details {
-            Details::Paystack { email, metadata } => (email.as_str(), metadata),
-            Details::Momo { .. } => ("", &Value::Null),
+        let details = &payment.request.details;
+        let (email, metadata) = if let Details::Paystack { email, metadata } = details {
+            (email.as_str(), metadata)
+        } else {
+            ("", &Value::Null)
         };
         Self {
             id: payment.number,

@@ -237,11 +237,13 @@ fn excepted(source: &Source) -> Vec<String> {
 
 #[test]
 fn settings_stand_in_config() {
+    let of_a_rail = |source: &Source| source.module.last().is_some_and(|name| name == "settings");
     hold(settings, |name, source| match name {
         "gateway" if source.is_one_of(&["checkout/abuse.rs"]) => true,
         "simulation" => source.is_one_of(&["main.rs"]),
         "payctl" => source.is_one_of(&["services.rs"]),
-        "rails" => source.module.last().is_some_and(|name| name == "settings"),
+        "rails" => of_a_rail(source),
+        "railsim" if of_a_rail(source) => true,
         _ => source.is_one_of(&["config.rs", "config/**"]),
     });
 }

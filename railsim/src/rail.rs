@@ -1,0 +1,78 @@
+//! The rails that are simulated, each with an arm for what it has of its own apart from its wire.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::{momo::settings::MomoSettings, paystack::settings::PaystackSettings};
+
+/// The API through which a payment was requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rail {
+    Momo,
+    Paystack,
+}
+
+/// The one account at each rail.
+#[derive(Clone, Args)]
+pub struct Accounts {
+    #[command(flatten)]
+    pub momo: MomoSettings,
+
+    #[command(flatten)]
+    pub paystack: PaystackSettings,
+}
+
+/// Fields that each API returns as it received them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Details {
+    Momo {
+        external_id: String,
+        payer_message: String,
+        payee_note: String,
+    },
+    Paystack {
+        email: String,
+        metadata: serde_json::Value,
+    },
+}
+
+/// How a rail treats its payments.
+pub struct Behaviour {
+    /// How long payers have to answer, unless a prompt time is set.
+    pub prompt: Duration,
+    /// Whether it calls back about failures.
+    pub reports_failures: bool,
+    /// Whether it repeats a callback until it is answered, or sends it once.
+    pub repeats_callbacks: bool,
+    /// Whether a payment by an unknown payer can be queried, as one that failed.
+    pub keeps_unknown_payers: bool,
+    /// Its own test number, which is debited before the first reply.
+    pub instant_number: Option<&'static str>,
+}
+
+impl Rail {
+    pub fn behaviour(self) -> Behaviour {
+        match self {
+            // rails §4.1
+            Self::Momo => Behaviour {
+                prompt: Duration::from_secs(300),
+                reports_failures: true,
+                repeats_callbacks: false,
+                keeps_unknown_payers: false,
+                instant_number: None,
+            },
+            // rails §4.2
+            Self::Paystack => Behaviour {
+                prompt: Duration::from_secs(180),
+                reports_failures: false,
+                repeats_callbacks: true,
+                keeps_unknown_payers: true,
+                instant_number: Some("+233551234987"),
+            },
+        }
+    }
+}
