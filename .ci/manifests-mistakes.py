@@ -44,7 +44,7 @@ MISTAKES = [
     ("docker-compose.yml", "networks: [services, redis]", "networks: [services, redis, postgres]", "is in postgres"),
     ("docker-compose.yml", "    networks: [redis]\n", '    networks: [redis]\n    ports: ["6379:6379"]\n', "publishes"),
     (f"{BASE}/migrations.yaml", "name: charges-svc-owner, key: MIGRATE_DATABASE_URL", "name: charges-svc, key: DATABASE_URL", "as one role"),
-    (f"{BASE}/charges-svc.yaml", "            - name: MOMO_API_USER\n", OWNER + "            - name: MOMO_API_USER\n", "has the role that owns"),
+    (f"{BASE}/charges-svc.yaml", "          env:\n", "          env:\n" + OWNER, "has the role that owns"),
     ("docker-compose.yml", "postgres://charges_svc:", "postgres://charges:", "as one role"),
     # Running.
     (f"{BASE}/every-deployment.yaml", "terminationGracePeriodSeconds: 75", "terminationGracePeriodSeconds: 30", "is killed after 30 s"),
@@ -53,7 +53,8 @@ MISTAKES = [
     ("docker-compose.yml", "stop_grace_period: 60s", "stop_grace_period: 10s", "is killed after 10 s"),
     # The image and the guide.
     ("Dockerfile", "FROM rust:1.94", "FROM rust:1.80", "builds with"),
-    ("docs/operators/deploy.md", "--from-literal=MOMO_API_KEY=", "--from-literal=MOMO_KEY=", "the Secrets made and those needed"),
+    ("docs/operators/deploy.md", "--from-literal=MOMO_API_KEY=", "--from-literal=MOMO_KEY=", "knows no variable MOMO_KEY"),
+    ("docs/operators/deploy.md", "--from-literal=REDIS_URL=", "--from-literal=REDIS=", "the Secrets made and those needed"),
 ]
 
 

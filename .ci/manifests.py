@@ -131,10 +131,12 @@ class Overlay:
         where, container = self.where(item), container_of(item)
         values = {}
         for source in container.get("envFrom", []):
-            kind = "ConfigMap" if "configMapRef" in source else "Secret"
-            name = source["configMapRef" if kind == "ConfigMap" else "secretRef"]["name"]
-            found = self.get(kind, name)
-            expect(found, where, f"no {kind} {name}")
+            if "secretRef" in source:
+                values |= self.whole_secret(source["secretRef"]["name"], where)
+                continue
+            name = source["configMapRef"]["name"]
+            found = self.get("ConfigMap", name)
+            expect(found, where, f"no ConfigMap {name}")
             values |= data_of(found or {})
         for variable in container.get("env", []):
             if "value" in variable:
@@ -143,6 +145,15 @@ class Overlay:
             reference = variable["valueFrom"]["secretKeyRef"]
             values[variable["name"]] = self.secret(reference["name"], reference["key"], where)
         return values
+
+    def whole_secret(self, name, where):
+        """A Secret's keys are variables. One that is created elsewhere has those that the guide gives it."""
+        found = self.get("Secret", name)
+        if found:
+            return data_of(found)
+        keys = [key for secret, key in guide_secrets() if secret == name]
+        expect(keys, where, f"docs/operators/deploy.md makes no Secret {name}")
+        return {key: self.secret(name, key, where) for key in keys}
 
     def secret(self, name, key, where):
         found = self.get("Secret", name)
@@ -155,6 +166,15 @@ class Overlay:
 
 
 NEEDED_SECRETS = set()
+
+
+def guide_secrets():
+    """The Secrets that the guide has operators make: (name, key)."""
+    guide = (ROOT / "docs/operators/deploy.md").read_text()
+    made = set()
+    for command in re.findall(r"create secret generic ([\w-]+) \\\n((?: +--from-literal.*\n)+)", guide):
+        made |= {(command[0], key) for key in re.findall(r"--from-literal=(\w+)=", command[1])}
+    return made
 
 
 def plausible(service, key):
@@ -590,9 +610,7 @@ def check_image():
 
 def check_guide():
     guide = (ROOT / "docs/operators/deploy.md").read_text()
-    made = set()
-    for command in re.findall(r"create secret generic ([\w-]+) \\\n((?: +--from-literal.*\n)+)", guide):
-        made |= {(command[0], key) for key in re.findall(r"--from-literal=(\w+)=", command[1])}
+    made = guide_secrets()
     expect(made == NEEDED_SECRETS, "docs/operators/deploy.md", f"the Secrets made and those needed differ in {made ^ NEEDED_SECRETS}")
     return int(re.search(r"max_connections = (\d+)", guide)[1])
 

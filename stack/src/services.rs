@@ -22,10 +22,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The credentials between the embedded networks and their clients. They are not secret: the
 /// networks are simulated and only listen on this machine.
-const MOMO_SUBSCRIPTION_KEY: &str = "stack-momo-subscription-key";
-const MOMO_API_USER: &str = "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11";
-const MOMO_API_KEY: &str = "stack-momo-api-key";
-const PAYSTACK_SECRET_KEY: &str = "sk_test_stack";
+const RAIL_CREDENTIALS: [&str; 5] = [
+    "--momo-subscription-key=stack-momo-subscription-key",
+    "--momo-api-user=6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11",
+    "--momo-api-key=stack-momo-api-key",
+    "--momo-target-environment=mtnghana",
+    "--paystack-secret-key=sk_test_stack",
+];
 
 /// High, because the schedule is about fifteen times shorter here than in production, and the
 /// networks are simulated.
@@ -269,7 +272,7 @@ impl Start<'_> {
         let at = &self.addresses;
         let schedule = self.config.reconcile_schedule.iter();
         let schedule: Vec<String> = schedule.map(|d| format!("{}ms", d.as_millis())).collect();
-        vec![
+        let flags = [
             format!("--database-url={}", self.database_url("charges")),
             format!("--sessions-url={}", url(at.sessions)),
             format!("--webhooks-url={}", url(at.webhooks)),
@@ -278,15 +281,11 @@ impl Start<'_> {
             format!("--momo-queries-per-second={QUERIES_PER_SECOND}"),
             format!("--paystack-queries-per-second={QUERIES_PER_SECOND}"),
             format!("--momo-base-url={}", url(at.handset)),
-            format!("--momo-subscription-key={MOMO_SUBSCRIPTION_KEY}"),
-            format!("--momo-api-user={MOMO_API_USER}"),
-            format!("--momo-api-key={MOMO_API_KEY}"),
-            format!("--momo-target-environment=mtnghana"),
             format!("--paystack-base-url={}", url(at.handset)),
-            format!("--paystack-secret-key={PAYSTACK_SECRET_KEY}"),
-            format!("--paystack-email-domain=payers.example.com"),
+            "--paystack-email-domain=payers.example.com".to_owned(),
             format!("--paystack-callback-token={}", self.paystack_token),
-        ]
+        ];
+        [&flags[..], &RAIL_CREDENTIALS.map(str::to_owned)[..]].concat()
     }
 
     fn webhooks_flags(&self) -> Vec<String> {
@@ -317,21 +316,18 @@ impl Start<'_> {
 
     fn railsim_flags(&self) -> Vec<String> {
         let api = url(self.addresses.api);
-        vec![
+        let flags = [
             format!("--data={}", self.data.join("railsim").display()),
             format!(
                 "--prompt-timeout={}ms",
                 self.config.railsim_prompt_timeout.as_millis()
             ),
-            format!("--momo-subscription-key={MOMO_SUBSCRIPTION_KEY}"),
-            format!("--momo-api-user={MOMO_API_USER}"),
-            format!("--momo-api-key={MOMO_API_KEY}"),
-            format!("--paystack-secret-key={PAYSTACK_SECRET_KEY}"),
             format!(
                 "--paystack-callback-url={api}/rails/paystack/{}",
                 self.paystack_token
             ),
-        ]
+        ];
+        [&flags[..], &RAIL_CREDENTIALS.map(str::to_owned)[..]].concat()
     }
 }
 
