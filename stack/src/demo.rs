@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::ready::{GrpcAddresses, Ready};
 
 pub use api::{Api, ApiResponse};
-pub use receiver::{Received, Receiver};
+pub use receiver::{Receiver, WebhookRequest};
 
 /// Longest wait for a final state or an event.
 const WAIT_MAX: Duration = Duration::from_secs(60);

@@ -4,21 +4,23 @@
 //! `cargo run` starts it, and the end-to-end tests drive it. Nothing here is for production: every
 //! service has its own binary, and this crate only calls their `serve`.
 
-pub mod clock;
+mod clock;
 pub mod config;
 pub mod demo;
 pub mod ready;
 mod services;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context as _;
 use chassis::{clock::Clock, shutdown::Shutdown};
-use proto::merchants::{
-    CreateKeyRequest, CreateMerchantRequest, GetMerchantRequest, KycStatus,
-    merchants_client::MerchantsClient,
+use proto::{
+    merchants::{
+        CreateKeyRequest, CreateMerchantRequest, GetMerchantRequest, KycStatus,
+        merchants_client::MerchantsClient,
+    },
+    webhooks::{GetEndpointRequest, webhooks_client::WebhooksClient},
 };
-use proto::webhooks::{GetEndpointRequest, webhooks_client::WebhooksClient};
 
 use config::Config;
 use ready::{DemoMerchant, Ready};
@@ -124,12 +126,4 @@ async fn webhook_secret(services: &services::Services, merchant_id: &str) -> Opt
     };
     let endpoint = webhooks.get_endpoint(request).await.ok()?;
     Some(endpoint.into_inner().signing_secret)
-}
-
-/// Removes a file that may not exist.
-pub fn remove_if_present(file: &PathBuf) -> std::io::Result<()> {
-    match std::fs::remove_file(file) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
 }

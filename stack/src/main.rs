@@ -1,10 +1,10 @@
 //! `cargo run`: starts the local stack, and with `--demo` takes one payment of each kind.
 
-use std::process::ExitCode;
+use std::{fs, io, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
 use chassis::{config, shutdown::Shutdown, telemetry};
-use stack::{Stack, config::Config, demo, remove_if_present};
+use stack::{Stack, config::Config, demo};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -33,5 +33,13 @@ async fn run(config: Config) -> anyhow::Result<()> {
     tokio::select! {
         () = stop.wait() => stack.stop().await,
         error = stack.failed() => Err(error),
+    }
+}
+
+/// Removes a file that may not exist.
+fn remove_if_present(file: &Path) -> io::Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
     }
 }

@@ -66,7 +66,7 @@ impl Ready {
 }
 
 /// Replaces a file atomically. Only its owner can read it.
-pub fn write_private(file: &Path, content: &[u8]) -> io::Result<()> {
+pub(crate) fn write_private(file: &Path, content: &[u8]) -> io::Result<()> {
     let mut name = file.as_os_str().to_owned();
     name.push(".new");
     let written = Path::new(&name);

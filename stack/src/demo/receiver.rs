@@ -29,9 +29,9 @@ use tokio::{net::TcpListener, sync::watch};
 /// Receivers reject deliveries that are further from their own time (spec §6.3).
 const TOLERANCE_SECONDS: u64 = 300;
 
-/// A delivery as received.
+/// One webhook as it arrived.
 #[derive(Clone, Debug)]
-pub struct Received {
+pub struct WebhookRequest {
     pub headers: HeaderMap,
     pub body: Bytes,
 }
@@ -39,14 +39,14 @@ pub struct Received {
 /// A receiver that runs until it is dropped.
 pub struct Receiver {
     pub url: String,
-    deliveries: Arc<Mutex<Vec<Received>>>,
+    deliveries: Arc<Mutex<Vec<WebhookRequest>>>,
     arrived: watch::Receiver<usize>,
     shutdown: Shutdown,
 }
 
 #[derive(Clone)]
 struct Inbox {
-    deliveries: Arc<Mutex<Vec<Received>>>,
+    deliveries: Arc<Mutex<Vec<WebhookRequest>>>,
     arrived: Arc<watch::Sender<usize>>,
 }
 
@@ -56,7 +56,7 @@ impl Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}/webhooks", listener.local_addr()?);
         let (sender, arrived) = watch::channel(0);
-        let deliveries = Arc::<Mutex<Vec<Received>>>::default();
+        let deliveries = Arc::<Mutex<Vec<WebhookRequest>>>::default();
         let inbox = Inbox {
             deliveries: deliveries.clone(),
             arrived: Arc::new(sender),
@@ -80,7 +80,7 @@ impl Receiver {
     }
 
     /// Everything received so far, in order.
-    pub fn deliveries(&self) -> Vec<Received> {
+    pub fn deliveries(&self) -> Vec<WebhookRequest> {
         let deliveries = self.deliveries.lock();
         deliveries.unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -90,8 +90,8 @@ impl Receiver {
         &self,
         tx_id_display: &str,
         wait_max: Duration,
-    ) -> anyhow::Result<Received> {
-        let is_wanted = |delivery: &Received| {
+    ) -> anyhow::Result<WebhookRequest> {
+        let is_wanted = |delivery: &WebhookRequest| {
             delivery
                 .json()
                 .is_ok_and(|event| event["data"]["tx_id_display"] == tx_id_display)
@@ -134,7 +134,7 @@ impl Drop for Receiver {
 }
 
 async fn receive(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes) -> StatusCode {
-    let delivery = Received { headers, body };
+    let delivery = WebhookRequest { headers, body };
     let count = {
         let deliveries = inbox.deliveries.lock();
         let mut deliveries = deliveries.unwrap_or_else(PoisonError::into_inner);
@@ -145,7 +145,7 @@ async fn receive(State(inbox): State<Inbox>, headers: HeaderMap, body: Bytes) ->
     StatusCode::OK
 }
 
-impl Received {
+impl WebhookRequest {
     pub fn json(&self) -> anyhow::Result<Value> {
         serde_json::from_slice(&self.body).context("the body of a delivery is not JSON")
     }

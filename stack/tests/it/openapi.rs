@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use proto::webhooks::{EventType, Payout, PublishRequest, publish_request::Data};
 use serde_json::{Value, json};
-use stack::demo::{ApiResponse, Received, Receiver};
+use stack::demo::{ApiResponse, Receiver, WebhookRequest};
 
 use crate::shop::{NO_LIMITS, Shop, WAIT_MAX};
 
@@ -82,7 +82,7 @@ impl Document {
     }
 
     #[track_caller]
-    fn check_delivery(&self, event: &str, delivery: &Received) {
+    fn check_delivery(&self, event: &str, delivery: &WebhookRequest) {
         let operation = &self.0["webhooks"][event]["post"];
         let body = &operation["requestBody"]["content"]["application/json"];
         Self::check(&body["schema"], &delivery.json().unwrap());
@@ -262,11 +262,11 @@ fn payout(shop: &Shop, number: u8, event_type: EventType) -> PublishRequest {
 }
 
 /// The first delivery whose data have this value.
-async fn wait_for(receiver: &Receiver, name: &str, value: &str) -> Received {
+async fn wait_for(receiver: &Receiver, name: &str, value: &str) -> WebhookRequest {
     let waiting = async {
         loop {
             let mut deliveries = receiver.deliveries().into_iter();
-            let is_it = |delivery: &Received| delivery.json().unwrap()["data"][name] == value;
+            let is_it = |delivery: &WebhookRequest| delivery.json().unwrap()["data"][name] == value;
             if let Some(found) = deliveries.find(is_it) {
                 return found;
             }

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use stack::{
     Stack,
     config::Config,
-    demo::{Api, ApiResponse, Received, Receiver},
+    demo::{Api, ApiResponse, Receiver, WebhookRequest},
     ready::Ready,
 };
 
@@ -225,7 +225,7 @@ impl Shop {
     }
 
     /// Every delivery so far of the charge with this reference.
-    pub fn events(&self, reference: &str) -> Vec<Received> {
+    pub fn events(&self, reference: &str) -> Vec<WebhookRequest> {
         let mut deliveries = self.receiver.deliveries();
         deliveries.retain(|delivery| {
             delivery.json().unwrap()["data"]["tx_id_display"] == display(reference)
