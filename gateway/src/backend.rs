@@ -1,12 +1,13 @@
 //! Calls to the services behind the edge, each with a deadline, and repeated only where that can do
 //! no harm (design: "never double").
 //!
-//! This is the only layer that repeats them: the channels below send once. An attempt that
-//! certainly never reached a service goes to the next replica at once. An attempt that may have
+//! This is the only layer that repeats them: in an attempt, the channels below offer the call to
+//! each replica once, until one takes it. If none does, another attempt follows at once, because
+//! connections that were closed are made anew, and then a few more. An attempt that may have
 //! arrived and whose answer was lost is repeated only if it is a read, or if it carries an
-//! idempotency key, under which the service answers from its record of the first. Such repeats wait
-//! first, and are a small share of all calls. A call is sent at most three times; only if an answer
-//! under a key was lost does it go on until its deadline.
+//! idempotency key, under which the service answers from its record of the first. All repeats but
+//! that free one wait first, and are a small share of all calls. Only if an answer under a key was
+//! lost do they go on until the call's deadline.
 //!
 //! What a service says about one attempt ("nothing was started") does not hold for the call if an
 //! earlier attempt may have arrived: that one may have started it.
@@ -38,7 +39,11 @@ pub const DEADLINE: Duration = Duration::from_secs(5);
 /// For calls that wait for a rail: charges-svc answers by 9 s (design §3).
 pub const RAIL_DEADLINE: Duration = Duration::from_secs(12);
 
-/// Most repeats of a call, unless an answer under a key was lost.
+/// Most repeats of a call that certainly never reached a service: enough for half a second without
+/// any replica.
+const UNSENT_REPEATS_MAX: u32 = 4;
+
+/// Most repeats of a call that may have arrived, unless an answer under a key was lost.
 const REPEATS_MAX: u32 = 2;
 
 /// The longest pause before the first repeat. It doubles with each further one.
@@ -138,8 +143,13 @@ impl<C: Clone> Backend<C> {
                 Err(_) => Failure::Late,
             };
             lost |= matches!(failure, Failure::Lost | Failure::Late);
-            // It cost no service anything, and the next replica may accept it.
-            let is_free = !lost && matches!(failure, Failure::Unsent);
+            let repeats_max = if lost {
+                REPEATS_MAX
+            } else {
+                UNSENT_REPEATS_MAX
+            };
+            // It cost no service anything, and a new connection may succeed.
+            let is_free = !lost && repeats == 0 && matches!(failure, Failure::Unsent);
             let may_repeat = match failure {
                 Failure::Unsent => true,
                 Failure::Lost => effect != Effect::Once,
@@ -159,7 +169,7 @@ impl<C: Clone> Backend<C> {
                 pause(repeats)
             };
             let has_time = Instant::now() + pause < ends_at;
-            let may_repeat = may_repeat && has_time && (is_patient || repeats < REPEATS_MAX);
+            let may_repeat = may_repeat && has_time && (is_patient || repeats < repeats_max);
             if !(may_repeat && (is_free || self.budget.spend())) {
                 break;
             }
@@ -177,7 +187,7 @@ impl<C: Clone> Backend<C> {
 /// Why an attempt gave no result.
 #[derive(Debug)]
 enum Failure {
-    /// It never left: there was no connection.
+    /// It never left: no replica took it.
     Unsent,
     /// It may have arrived; the connection broke before the answer.
     Lost,
@@ -281,10 +291,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_not_sent_is_tried_three_times_whatever_it_does() {
+    async fn what_was_not_sent_is_tried_five_times_whatever_it_does() {
         for effect in [Effect::None, Effect::Keyed, Effect::Once] {
             let (sends, told) = sends(effect, unsent).await;
-            assert_eq!(sends, 3, "{effect:?}");
+            assert_eq!(sends, 5, "{effect:?}");
             assert!(matches!(told, Error::NothingStarted), "{effect:?}");
         }
     }

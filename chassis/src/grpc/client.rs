@@ -1,9 +1,10 @@
 //! The one way to call another service: spread over all addresses of its name, bounded in time,
 //! with the caller's trace.
 //!
-//! A call that was certainly not sent is tried on the next replica, so a lost replica costs only a
-//! moment. A call that may have arrived is never repeated here. Callers with a retry rule of their
-//! own use [`Channel::without_repeats`], so that the retries of two layers never multiply.
+//! Each call takes its turn once and walks the replicas from there until one takes it, so it never
+//! fails on a lost replica while another lives. A call that may have arrived is never repeated
+//! here. Callers with a retry rule of their own use [`Channel::without_repeats`], so that the
+//! retries of two layers never multiply.
 
 use std::{
     collections::BTreeMap,
@@ -58,8 +59,9 @@ const CONNECT_MAX: Duration = Duration::from_secs(1);
 /// queue up behind each attempt. A refused connection costs no time and causes no such pause.
 const LEFT_ALONE: Duration = Duration::from_secs(1);
 
-/// How often a call is tried as long as it was certainly not sent.
-const TRIES_MAX: usize = 3;
+/// How often a call that was certainly not sent is tried if there are fewer replicas: a connection
+/// that a replica has closed makes room for a new one.
+const TRIES_MIN: usize = 3;
 
 /// A replica that vanished silently is noticed within the sum of these two.
 const KEEPALIVE: Duration = Duration::from_secs(5);
@@ -81,7 +83,7 @@ pub struct Channel {
     /// `None` until the name's first look-up has ended.
     replicas: watch::Receiver<Option<Arc<[Replica]>>>,
     turn: Arc<AtomicUsize>,
-    tries_max: usize,
+    tries_min: usize,
     answer_max: Duration,
 }
 
@@ -105,7 +107,7 @@ pub fn connect(url: &str, tls: &Tls, answer_max: Duration) -> anyhow::Result<Cha
         host,
         replicas,
         turn: Arc::default(),
-        tries_max: TRIES_MAX,
+        tries_min: TRIES_MIN,
         answer_max,
     })
 }
@@ -130,11 +132,11 @@ pub async fn is_serving(url: &str) -> bool {
 }
 
 impl Channel {
-    /// Tries each call once, on the next replica in turn: for callers that retry themselves.
+    /// Tries each call on no replica twice: for callers that retry themselves.
     #[must_use]
     pub fn without_repeats(self) -> Self {
         Self {
-            tries_max: 1,
+            tries_min: 1,
             ..self
         }
     }
@@ -143,9 +145,9 @@ impl Channel {
     pub async fn is_serving(&self) -> bool {
         let mut check = tonic::Request::new(HealthCheckRequest::default());
         check.set_timeout(CONNECT_MAX);
-        // One lost replica does not mean that the service is down.
+        // A connection that was closed does not mean that the service is down.
         let channel = Self {
-            tries_max: TRIES_MAX,
+            tries_min: TRIES_MIN,
             ..self.clone()
         };
         let answer = HealthClient::new(channel).check(check).await;
@@ -157,10 +159,7 @@ impl Channel {
         let body = body.collect().await?.to_bytes();
         let replicas = self.known_replicas().await;
         let mut failure = BoxError::from(format!("{} has no address to try", self.host));
-        for _ in 0..self.tries_max {
-            let Some(replica) = self.next_of(&replicas) else {
-                break;
-            };
+        for replica in self.walk(&replicas) {
             let request = Request::from_parts(head.clone(), whole(body.clone()));
             match replica.send(request).await {
                 Err(error) if was_not_sent(&error) => failure = error.into(),
@@ -181,14 +180,14 @@ impl Channel {
         }
     }
 
-    /// The next replica in turn that is not left alone.
-    fn next_of<'a>(&self, replicas: &'a [Replica]) -> Option<&'a Replica> {
+    /// All replicas that are not left alone, from the next in turn.
+    fn walk<'a>(&self, replicas: &'a [Replica]) -> impl Iterator<Item = &'a Replica> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let start = turn.checked_rem(replicas.len())?;
+        let start = turn.checked_rem(replicas.len()).unwrap_or_default();
         let (before, from) = replicas.split_at(start);
-        from.iter()
-            .chain(before)
-            .find(|replica| replica.may_be_tried())
+        let tries = self.tries_min.max(replicas.len());
+        let walk = from.iter().chain(before).cycle().take(tries);
+        walk.filter(|replica| replica.may_be_tried())
     }
 }
 
@@ -436,7 +435,7 @@ mod tests {
             host: "any".into(),
             replicas: watch::channel(Some(replicas)).1,
             turn: Arc::default(),
-            tries_max: TRIES_MAX,
+            tries_min: TRIES_MIN,
             answer_max: Duration::from_secs(10),
         }
     }
@@ -456,13 +455,36 @@ mod tests {
         address
     }
 
+    /// An address that refuses connections: bound, so that nobody else takes the port, but not
+    /// listening.
+    fn gone() -> TcpSocket {
+        let gone = TcpSocket::new_v4().unwrap();
+        gone.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        gone
+    }
+
+    #[tokio::test]
+    async fn calls_at_once_all_find_the_replica_that_lives() {
+        let (tasks, shutdown) = (Tasks::new(), Shutdown::new());
+        let gone = gone();
+        let addresses = [gone.local_addr().unwrap(), replica(&tasks, &shutdown).await];
+        let channel = channel(&addresses).without_repeats();
+        let calls = (0..200).map(|_| {
+            let mut health = HealthClient::new(channel.clone());
+            async move { health.check(HealthCheckRequest::default()).await }
+        });
+        for answer in futures::future::join_all(calls).await {
+            answer.unwrap();
+        }
+        shutdown.begin();
+        tasks.drain(Duration::MAX).await;
+    }
+
     #[tokio::test]
     async fn a_replica_that_is_gone_costs_no_call() {
         let tasks = Tasks::new();
         let (shutdown, other) = (Shutdown::new(), Shutdown::new());
-        // Bound, so that nobody else takes the port, but not listening.
-        let gone = TcpSocket::new_v4().unwrap();
-        gone.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let gone = gone();
         let addresses = [
             gone.local_addr().unwrap(),
             replica(&tasks, &shutdown).await,
