@@ -27,8 +27,8 @@ use axum::{
 };
 
 use crate::{
-    Edge,
     client_address::client_address,
+    edge::Edge,
     error::Error,
     limits::{self, Bucket},
     merchant::Purpose,

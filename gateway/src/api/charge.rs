@@ -23,7 +23,7 @@ use super::{
     fields::{self, Fields},
     idempotency::{self, IdempotencyKey},
 };
-use crate::{Edge, backend, error::Error, merchant::Merchant};
+use crate::{backend, edge::Edge, error::Error, merchant::Merchant};
 
 /// A validated request.
 #[derive(Debug)]

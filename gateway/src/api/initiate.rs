@@ -24,7 +24,7 @@ use super::{
     idempotency::{self, IdempotencyKey},
 };
 use crate::{
-    Edge, backend, checkout::quote::Rates, error::Error, field_error::as_word, merchant::Merchant,
+    backend, checkout::quote::Rates, edge::Edge, error::Error, field_error::as_word, merchant::Merchant,
 };
 
 /// A validated request.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::amount;
-use crate::{Edge, backend, error::Error, merchant::Merchant};
+use crate::{backend, edge::Edge, error::Error, merchant::Merchant};
 
 /// `ChargeShown` of the contract.
 #[derive(Debug, Serialize)]

@@ -12,7 +12,7 @@ use super::{
     charge::answered,
     fields::{self, Fields},
 };
-use crate::{Edge, backend, error::Error, merchant::Merchant};
+use crate::{backend, edge::Edge, error::Error, merchant::Merchant};
 
 pub async fn submit_otp(
     State(edge): State<Arc<Edge>>,
