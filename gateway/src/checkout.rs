@@ -103,7 +103,10 @@ async fn show(State(checkout): State<Arc<Checkout>>, visitor: Visitor) -> Respon
 
 async fn asset(Path(name): Path<String>, request: Request) -> Response {
     let served = assets::serve(&name, request).await;
-    served.unwrap_or_else(|| page::refusal(&text::ENGLISH, &Error::NotFound, None))
+    served.unwrap_or_else(|error| {
+        report(&error);
+        page::refusal(&text::ENGLISH, &error, None)
+    })
 }
 
 /// Sends a visitor who opened the code form's address by hand to the page.

@@ -4,7 +4,7 @@
 use std::{future::ready, sync::LazyLock};
 
 use axum::{
-    body::Body,
+    body::{self, Body, Bytes},
     extract::Request,
     response::{IntoResponse, Response},
 };
@@ -12,10 +12,12 @@ use http::{
     HeaderValue, StatusCode,
     header::{CONTENT_ENCODING, CONTENT_TYPE, ETAG},
 };
+use moka::future::Cache;
 use sha2::{Digest as _, Sha256};
 use tower::service_fn;
 
 use super::{encoding, is_known};
+use crate::error::Error;
 
 /// A file embedded in the binary.
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub struct Asset {
     extension: &'static str,
     content_type: &'static str,
     plain: &'static str,
+    /// Its bytes in each encoding that a browser has asked for, compressed once.
+    encoded: Cache<HeaderValue, Bytes>,
 }
 
 pub static CSS: LazyLock<Asset> = LazyLock::new(|| {
@@ -41,6 +45,12 @@ pub static JS: LazyLock<Asset> = LazyLock::new(|| {
 const FOLDER: &str = "/assets/";
 const NAME: &str = "checkout-";
 
+/// What stands for no encoding.
+const PLAIN: HeaderValue = HeaderValue::from_static("plain");
+
+/// More than there are.
+const ENCODINGS_MAX: u64 = 8;
+
 /// Hex digits of the hash in a name.
 const HASH_DIGITS: usize = 16;
 
@@ -54,6 +64,7 @@ impl Asset {
             extension,
             content_type,
             plain,
+            encoded: Cache::new(ENCODINGS_MAX),
         }
     }
 
@@ -72,28 +83,28 @@ pub fn is_lasting(path: &str) -> bool {
     path == CSS.path || path == JS.path
 }
 
-/// The file of that name, or 304 if the browser has it. `None` if there is no such file.
-pub async fn serve(name: &str, request: Request) -> Option<Response> {
-    let asset = Asset::find(name)?;
+/// The file of that name, or 304 if the browser has it.
+pub async fn serve(name: &str, request: Request) -> Result<Response, Error> {
+    let asset = Asset::find(name).ok_or(Error::NotFound)?;
     let known = request.headers().clone();
     let plain = || ([(CONTENT_TYPE, asset.content_type)], asset.plain).into_response();
     let plain = service_fn(|_| ready(Ok(plain())));
-    let mut response = encoding::answer(request, plain).await;
+    let (mut head, body) = encoding::negotiate(request, plain).await.into_parts();
+    let encoding = head.headers.get(CONTENT_ENCODING).cloned();
+    let encoding = encoding.unwrap_or(PLAIN);
     // To a cache, each encoding is a file of its own.
-    let encoding = response.headers().get(CONTENT_ENCODING);
-    let suffix = encoding.map_or(Ok("plain"), HeaderValue::to_str);
-    let tag = format!(
-        "\"{}-{}\"",
-        asset.hash,
-        suffix.expect("encodings have plain names")
-    );
+    let suffix = encoding.to_str().map_err(Error::internal)?;
+    let tag = format!("\"{}-{suffix}\"", asset.hash);
+    let header = HeaderValue::try_from(&tag).map_err(Error::internal)?;
+    head.headers.insert(ETAG, header);
     if is_known(&known, &tag) {
-        let headers = response.headers_mut();
-        headers.remove(CONTENT_TYPE);
-        headers.remove(CONTENT_ENCODING);
-        (*response.status_mut(), *response.body_mut()) = (StatusCode::NOT_MODIFIED, Body::empty());
+        head.headers.remove(CONTENT_TYPE);
+        head.headers.remove(CONTENT_ENCODING);
+        head.status = StatusCode::NOT_MODIFIED;
+        return Ok(Response::from_parts(head, Body::empty()));
     }
-    let tag = HeaderValue::try_from(tag).expect("a hash is visible ASCII");
-    response.headers_mut().insert(ETAG, tag);
-    Some(response)
+    let encoded = body::to_bytes(body, usize::MAX);
+    let encoded = asset.encoded.try_get_with(encoding, encoded).await;
+    let encoded = encoded.map_err(Error::internal)?;
+    Ok(Response::from_parts(head, Body::from(encoded)))
 }

@@ -4,7 +4,6 @@
 //! secret to reveal here: the pages use no cookie, so nobody can make a visitor's browser load what
 //! only that visitor may see, and whoever has a page's address may read all of it.
 
-use chassis::error_chain::chain;
 use std::convert::Infallible;
 
 use axum::{
@@ -13,6 +12,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
+use chassis::error_chain::chain;
 use http::{
     Extensions, HeaderMap, HeaderValue, Method, StatusCode, Version,
     header::{ACCEPT_ENCODING, CONTENT_TYPE},
@@ -30,11 +30,19 @@ pub async fn pages(request: Request, next: Next) -> Response {
     if request.method() == Method::HEAD {
         return next.run(request).await;
     }
-    answer(request, next).await
+    let (parts, body) = negotiate(request, next).await.into_parts();
+    match body::to_bytes(body, usize::MAX).await {
+        Ok(body) => Response::from_parts(parts, Body::from(body)),
+        Err(error) => {
+            tracing::error!(error = %chain(&error), "a page cannot be encoded");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
 }
 
-/// The service's answer, in the encoding that the browser prefers and with its length.
-pub async fn answer<S>(mut request: Request, plain: S) -> Response
+/// The service's answer, in the encoding that the browser prefers. Its body is compressed only as
+/// it is read.
+pub async fn negotiate<S>(mut request: Request, plain: S) -> Response
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
@@ -48,14 +56,7 @@ where
         .compress_when(is_worth_it)
         .layer(plain);
     let Ok(response) = encoded.oneshot(request).await;
-    let (parts, body) = response.into_parts();
-    match body::to_bytes(Body::new(body), usize::MAX).await {
-        Ok(body) => Response::from_parts(parts, Body::from(body)),
-        Err(error) => {
-            tracing::error!(error = %chain(&error), "a page cannot be encoded");
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
-        }
-    }
+    response.map(Body::new)
 }
 
 /// Whether to compress: only pages and files. The small answers about a page's state would only
@@ -83,7 +84,7 @@ mod tests {
             request.headers_mut().append(ACCEPT_ENCODING, line);
         }
         let page = service_fn(|_| ready(Ok(Html("a page").into_response())));
-        let answer = answer(request, page).await;
+        let answer = negotiate(request, page).await;
         assert_eq!(answer.status(), StatusCode::OK, "{lines:?}");
         let encoding = answer.headers().get(CONTENT_ENCODING);
         encoding.map(|encoding| encoding.to_str().unwrap().to_owned())
