@@ -1,7 +1,7 @@
 //! Callbacks of the rails, passed on as they come (design "Rail callbacks").
 //!
-//! Nothing here believes or even reads them, or knows a rail: charges-svc says which headers each
-//! needs. Until it has, callbacks are answered 503, so that rails repeat them. 200 means that
+//! Nothing here believes or even reads them, or decides by a rail: charges-svc says which headers
+//! each needs. Until it has, callbacks are answered 503, so that rails repeat them. 200 means that
 //! charges-svc has made sure that the rail will be queried. Callers who try out addresses are told
 //! to wait, and cost little.
 
@@ -21,9 +21,6 @@ use crate::{
     api::body, backend, callback_headers, client_address::client_address, edge::Edge, error::Error,
 };
 
-/// Passed on by itself as well, for a charges-svc of the version before, which reads no other header.
-const SIGNATURE: &str = "x-paystack-signature";
-
 pub fn routes() -> Router<Arc<Edge>> {
     Router::new().route("/rails/{rail}/{token}", post(receive).put(receive))
 }
@@ -42,7 +39,10 @@ async fn receive(
                 rail,
                 token,
                 body: body::read(&headers, body).await?.into(),
-                signature: headers.get(SIGNATURE).map(callback_headers::text),
+                // For a charges-svc of the version before, which reads no other header.
+                signature: headers
+                    .get("x-paystack-signature")
+                    .map(callback_headers::text),
                 ..Default::default()
             };
             let guess = (request.rail.clone(), request.token.clone());
