@@ -123,7 +123,7 @@ reasons! {
         is_uncharged: false,
     }
     SessionExpired = "SESSION_EXPIRED" {
-        message: "The payment session ended before it was paid.",
+        message: "The session expired before it was paid.",
         english: "The network reported a problem.",
         twi: "Network no nyaa ɔhaw.",
         is_uncharged: false,

@@ -42,14 +42,15 @@ pub async fn publish(db: Db, webhooks: Channel, row: Row) -> anyhow::Result<()> 
 
 /// The payment as it was when the session expired, whatever has arrived since.
 fn payment(session: &Session) -> Payment {
+    let reason = FailureReason::SessionExpired;
     Payment {
         tx_id_display: None,
         session_id: session.session_id.to_string(),
         amount: Some(session.amount().into()),
         method: None,
         status: TransactionStatus::Failed.code().to_owned(),
-        failure_reason: Some(FailureReason::SessionExpired.code().to_owned()),
-        failure_message: Some("The session expired before it was paid.".to_owned()),
+        failure_reason: Some(reason.code().to_owned()),
+        failure_message: Some(reason.message().to_owned()),
         session_status: SessionStatus::Expired.code().to_owned(),
         settled: None,
         rate: None,
