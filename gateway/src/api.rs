@@ -30,15 +30,15 @@ use crate::{
     client_address::client_address,
     edge::Edge,
     error::Error,
-    limits::{self, Bucket},
+    limits::{self, RateBucket},
     merchant::Purpose,
 };
 
 /// All routes of the API.
 pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
-    use {Bucket::*, Purpose::*};
+    use {Purpose::*, RateBucket::*};
     let gated = |route: MethodRouter<Arc<Edge>>, bucket, purpose| {
-        let gate = Gate {
+        let gate = EndpointGate {
             edge: edge.clone(),
             bucket,
             purpose,
@@ -71,16 +71,16 @@ pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
 
 /// What an endpoint checks before it runs.
 #[derive(Clone)]
-struct Gate {
+struct EndpointGate {
     edge: Arc<Edge>,
-    bucket: Bucket,
+    bucket: RateBucket,
     purpose: Purpose,
 }
 
 /// Admits a merchant after checking key, rate and verification. The handler finds the merchant in
 /// the request's extensions.
 async fn enter(
-    State(gate): State<Gate>,
+    State(gate): State<EndpointGate>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     mut request: Request,
     next: Next,

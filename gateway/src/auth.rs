@@ -31,21 +31,21 @@ const UNKNOWN_MAX: u64 = 10_000;
 
 /// Identifies merchants by their keys.
 #[derive(Debug)]
-pub struct Keys {
+pub struct MerchantKeys {
     merchants: Merchants,
-    known: Cache<[u8; 32], Known>,
+    known: Cache<[u8; 32], KeyOwner>,
     unknown: Cache<[u8; 32], ()>,
     guesses: Guesses,
 }
 
 #[derive(Clone, Debug)]
-struct Known {
+struct KeyOwner {
     merchant: Arc<Merchant>,
     /// Taken just before merchants-svc was asked.
     asked_at: Instant,
 }
 
-impl Keys {
+impl MerchantKeys {
     pub fn new(merchants: Merchants, guesses: Guesses) -> Self {
         Self {
             merchants,
@@ -111,7 +111,7 @@ impl Keys {
         }
     }
 
-    async fn ask(&self, hash: [u8; 32]) -> Result<Known, Error> {
+    async fn ask(&self, hash: [u8; 32]) -> Result<KeyOwner, Error> {
         let asked_at = Instant::now();
         let request = AuthenticateRequest {
             key_sha256: hash.to_vec(),
@@ -124,7 +124,7 @@ impl Keys {
                 |mut client, request| async move { client.authenticate(request).await },
             )
             .await?;
-        Ok(Known {
+        Ok(KeyOwner {
             merchant: Arc::new(merchant.try_into()?),
             asked_at,
         })
@@ -139,7 +139,7 @@ fn fresh<V: Clone + Send + Sync + 'static>(most: u64) -> Cache<[u8; 32], V> {
         .build()
 }
 
-impl Known {
+impl KeyOwner {
     /// Whether it is fresh enough for a request that began at `begun_at`.
     fn serves(&self, begun_at: Instant) -> bool {
         begun_at.saturating_duration_since(self.asked_at) <= FRESH_FOR

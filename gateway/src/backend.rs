@@ -139,27 +139,27 @@ impl<C: Clone> Backend<C> {
             let answer = tokio::time::timeout(left, send(self.client.clone(), attempt)).await;
             let failure = match answer {
                 Ok(Ok(answer)) => return Ok(answer.into_inner()),
-                Ok(Err(status)) => Failure::of(status),
-                Err(_) => Failure::Late,
+                Ok(Err(status)) => AttemptFailure::of(status),
+                Err(_) => AttemptFailure::Late,
             };
-            lost |= matches!(failure, Failure::Lost | Failure::Late);
+            lost |= matches!(failure, AttemptFailure::Lost | AttemptFailure::Late);
             let repeats_max = if lost {
                 REPEATS_MAX
             } else {
                 UNSENT_REPEATS_MAX
             };
             // It cost no service anything, and a new connection may succeed.
-            let is_free = !lost && repeats == 0 && matches!(failure, Failure::Unsent);
+            let is_free = !lost && repeats == 0 && matches!(failure, AttemptFailure::Unsent);
             let may_repeat = match failure {
-                Failure::Unsent => true,
-                Failure::Lost => effect != Effect::Once,
-                Failure::Late => false,
+                AttemptFailure::Unsent => true,
+                AttemptFailure::Lost => effect != Effect::Once,
+                AttemptFailure::Late => false,
                 // This is about one attempt only: a lost one may be running, or may have succeeded.
-                Failure::Refused(error) if lost && error.is_of_one_attempt() => true,
-                Failure::Refused(Error::OutcomeUnknown) if effect == Effect::None => {
+                AttemptFailure::Refused(error) if lost && error.is_of_one_attempt() => true,
+                AttemptFailure::Refused(Error::OutcomeUnknown) if effect == Effect::None => {
                     return Err(Error::NothingStarted);
                 }
-                Failure::Refused(error) => return Err(error),
+                AttemptFailure::Refused(error) => return Err(error),
             };
             // Under a key, the record of a lost attempt is worth waiting for.
             let is_patient = lost && effect == Effect::Keyed;
@@ -186,7 +186,7 @@ impl<C: Clone> Backend<C> {
 
 /// Why an attempt gave no result.
 #[derive(Debug)]
-enum Failure {
+enum AttemptFailure {
     /// It never left: no replica took it.
     Unsent,
     /// It may have arrived; the connection broke before the answer.
@@ -197,7 +197,7 @@ enum Failure {
     Refused(Error),
 }
 
-impl Failure {
+impl AttemptFailure {
     fn of(status: Status) -> Self {
         if status.code() == Code::DeadlineExceeded {
             return Self::Late;

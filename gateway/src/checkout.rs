@@ -43,7 +43,9 @@ use ipnet::IpNet;
 use serde::Serialize;
 use url::form_urlencoded;
 
-use self::{abuse::Abuse, quote::Rates, rescue::Rescue, situation::Situation, visitor::Visitor};
+use self::{
+    abuse::Abuse, quote::ExchangeRates, rescue::Rescue, situation::Situation, visitor::Visitor,
+};
 use crate::{
     api::body,
     backend::{Charges, Merchants, Sessions},
@@ -68,7 +70,7 @@ pub struct Checkout {
     pub merchants: Merchants,
     pub sessions: Sessions,
     pub charges: Charges,
-    pub rates: Rates,
+    pub rates: ExchangeRates,
     pub rescue: Rescue,
     pub abuse: Abuse,
     pub guesses: Guesses,
@@ -115,7 +117,7 @@ async fn to_page(visitor: Visitor) -> Response {
 }
 
 #[derive(Serialize)]
-struct StateShown {
+struct StateBody {
     state: &'static str,
 }
 
@@ -140,7 +142,7 @@ async fn state(
     if is_known {
         return (StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response();
     }
-    ([(ETAG, tag)], Json(StateShown { state })).into_response()
+    ([(ETAG, tag)], Json(StateBody { state })).into_response()
 }
 
 /// Whether the browser has the content with this tag. A proxy that compresses it marks the tag as
@@ -202,9 +204,9 @@ fn report(error: &Error) {
 }
 
 /// The fields of a form.
-struct Fields(Vec<(String, String)>);
+struct FormFields(Vec<(String, String)>);
 
-impl Fields {
+impl FormFields {
     async fn read(headers: &HeaderMap, body: Body) -> Result<Self, Error> {
         let content_type = headers.get(CONTENT_TYPE);
         let is_form = content_type.is_some_and(|value| {

@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::checkout::{
     abuse::AbuseLimits,
-    quote::{Rate, Rates},
+    quote::{ExchangeRate, ExchangeRates},
     rescue::Rescue,
 };
 
@@ -74,7 +74,7 @@ pub struct Config {
     /// currency without a rate cannot be paid at the checkout. Production requires one for USD, the
     /// currency of sessions that name none.
     #[arg(long, env = "CHECKOUT_RATES", value_delimiter = ',')]
-    pub checkout_rates: Vec<Rate>,
+    pub checkout_rates: Vec<ExchangeRate>,
 
     /// What to tell payers who see no prompt, in place of our own words: JSON by network and
     /// language, such as {"MTN": {"en": "Dial *170#", "tw": "Frɛ *170#"}}. Each network in it needs
@@ -182,9 +182,9 @@ impl Settings for Config {
             && url.fragment().is_none();
         refusals.unless(is_base, "CHECKOUT_URL", "http(s)://host[:port]");
         refusals.public_url("CHECKOUT_URL", url.as_str());
-        let is_clear = Rates::is_clear(&self.checkout_rates);
+        let is_clear = ExchangeRates::is_clear(&self.checkout_rates);
         refusals.unless(is_clear, "CHECKOUT_RATES", "one rate for each currency");
-        let has_default = Rates::new(&self.checkout_rates).has(Currency::USD);
+        let has_default = ExchangeRates::new(&self.checkout_rates).has(Currency::USD);
         let wants = "a rate for USD, the currency of sessions that name none,";
         refusals.in_production(has_default, "CHECKOUT_RATES", wants);
         let waits = !self.ratelimit_timeout.is_zero();

@@ -26,7 +26,7 @@ const VALUES_SHOWN_MAX: usize = 20;
 /// The page, its entity tag, and the policy that lets in its own style, embedded images and nothing
 /// else.
 static PAGE: LazyLock<Result<(String, String, HeaderValue), String>> = LazyLock::new(|| {
-    let page = Page::of(&openapi::resolved(&DOCUMENT, &DOCUMENT))
+    let page = DocsPage::of(&openapi::resolved(&DOCUMENT, &DOCUMENT))
         .render()
         .map_err(|error| error.to_string())?;
     let tag = openapi::entity_tag(&page);
@@ -51,12 +51,12 @@ pub async fn serve(headers: HeaderMap) -> Result<Response, Error> {
 
 #[derive(Template)]
 #[template(path = "docs/page.html")]
-struct Page {
+struct DocsPage {
     style: &'static str,
     title: String,
-    introduction: Vec<Rich>,
+    introduction: Vec<RichText>,
     groups: Vec<Group>,
-    errors: Vec<ErrorShown>,
+    errors: Vec<ErrorEntry>,
     /// The fields of an error's body.
     error_fields: Vec<Field>,
 }
@@ -65,7 +65,7 @@ struct Page {
 struct Group {
     id: String,
     name: String,
-    about: Rich,
+    about: RichText,
     operations: Vec<Operation>,
 }
 
@@ -76,7 +76,7 @@ struct Operation {
     path: String,
     name: String,
     is_deprecated: bool,
-    about: Vec<Rich>,
+    about: Vec<RichText>,
     /// In the address and in headers.
     parameters: Vec<Field>,
     body: Vec<Field>,
@@ -94,7 +94,7 @@ struct Field {
     is_required: bool,
     kind: String,
     values: Vec<String>,
-    about: Rich,
+    about: RichText,
 }
 
 struct Example {
@@ -104,7 +104,7 @@ struct Example {
 
 struct DocumentedResponse {
     status: String,
-    about: Rich,
+    about: RichText,
     headers: Vec<Field>,
     fields: Vec<Field>,
     examples: Vec<Example>,
@@ -115,16 +115,16 @@ struct DocumentedError {
     codes: Vec<String>,
 }
 
-struct ErrorShown {
+struct ErrorEntry {
     status: String,
     code: String,
     text: String,
 }
 
 /// HTML of a text, with its `names` marked as code.
-struct Rich(String);
+struct RichText(String);
 
-impl Rich {
+impl RichText {
     fn of(text: &Value) -> Self {
         Self::marked(string(text))
     }
@@ -152,18 +152,18 @@ impl Rich {
     }
 }
 
-impl Page {
+impl DocsPage {
     fn of(document: &Value) -> Self {
         let groups = items(&document["tags"]).iter().map(|tag| Group {
             id: string(&tag["name"]).to_lowercase().replace(' ', "-"),
             name: text(&tag["name"]),
-            about: Rich::of(&tag["description"]),
+            about: RichText::of(&tag["description"]),
             operations: operations(document, &tag["name"]),
         });
         Self {
             style: STYLE,
             title: text(&document["info"]["title"]),
-            introduction: Rich::paragraphs(&document["info"]["description"]),
+            introduction: RichText::paragraphs(&document["info"]["description"]),
             groups: groups.collect(),
             errors: errors(document),
             error_fields: fields(&document["components"]["schemas"]["Error"], 0),
@@ -196,7 +196,7 @@ impl Operation {
             path: path.to_owned(),
             name: text(&operation["summary"]),
             is_deprecated: operation["deprecated"] == true,
-            about: Rich::paragraphs(&operation["description"]),
+            about: RichText::paragraphs(&operation["description"]),
             parameters: items(&operation["parameters"])
                 .iter()
                 .map(Field::of_parameter)
@@ -233,7 +233,7 @@ impl DocumentedResponse {
         });
         Self {
             status: status.to_owned(),
-            about: Rich::of(&response["description"]),
+            about: RichText::of(&response["description"]),
             headers: members(&response["headers"])
                 .map(|(name, header)| Field::of_header(name, header))
                 .collect(),
@@ -256,14 +256,14 @@ impl Field {
             is_required,
             kind: kind(schema),
             values,
-            about: Rich::of(&schema["description"]),
+            about: RichText::of(&schema["description"]),
         }
     }
 
     /// The field for a header, with the header's own description instead of its type's.
     fn of_header(name: &str, header: &Value) -> Self {
         Self {
-            about: Rich::of(&header["description"]),
+            about: RichText::of(&header["description"]),
             ..Self::of(name, &header["schema"], header["required"] == true, 0)
         }
     }
@@ -360,15 +360,15 @@ fn codes(response: &Value) -> Vec<String> {
 }
 
 /// Every distinct error of all operations, sorted by status.
-fn errors(document: &Value) -> Vec<ErrorShown> {
+fn errors(document: &Value) -> Vec<ErrorEntry> {
     let operations = members(&document["paths"]).flat_map(|(_, methods)| members(methods));
     let responses = operations.flat_map(|(_, operation)| members(&operation["responses"]));
-    let mut errors = Vec::<ErrorShown>::new();
+    let mut errors = Vec::<ErrorEntry>::new();
     for (status, response) in responses.filter(|(_, response)| !codes(response).is_empty()) {
         for (_, example) in members(&json_of(response)["examples"]) {
             let said = string(&example["value"]["error"]);
             if errors.iter().all(|known| known.text != said) {
-                errors.push(ErrorShown {
+                errors.push(ErrorEntry {
                     status: status.to_owned(),
                     code: text(&example["value"]["code"]),
                     text: said.to_owned(),

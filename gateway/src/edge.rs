@@ -9,25 +9,25 @@ use proto::{
 
 use crate::{
     api::alias::Alias,
-    auth::Keys,
+    auth::MerchantKeys,
     backend::{Backend, Charges, Sessions},
     callback_headers::CallbackHeaders,
     channels::Channels,
-    checkout::quote::Rates,
+    checkout::quote::ExchangeRates,
     config::Config,
     guesses::{Guesses, Limit},
 };
 
 #[derive(Debug)]
 pub struct Edge {
-    pub keys: Keys,
+    pub keys: MerchantKeys,
     pub rate_limits: RateLimitsClient<Channel>,
     pub sessions: Sessions,
     pub charges: Charges,
     pub callback_guesses: Guesses,
     pub callback_headers: CallbackHeaders,
     /// Which currencies can be paid at the checkout.
-    pub rates: Rates,
+    pub rates: ExchangeRates,
     /// Without a trailing slash.
     pub checkout_url: String,
     pub alias: Alias,
@@ -45,13 +45,13 @@ impl Edge {
         let sessions = SessionsClient::new(channels.sessions);
         let charges = ChargesClient::new(channels.charges);
         Ok(Self {
-            keys: Keys::new(merchants, key_guesses),
+            keys: MerchantKeys::new(merchants, key_guesses),
             rate_limits: RateLimitsClient::new(channels.rate_limits),
             sessions: Backend::new("sessions", sessions),
             charges: Backend::new("charges", charges),
             callback_guesses,
             callback_headers: CallbackHeaders::new(),
-            rates: Rates::new(&config.checkout_rates),
+            rates: ExchangeRates::new(&config.checkout_rates),
             checkout_url: config
                 .checkout_url
                 .as_str()

@@ -198,8 +198,8 @@ impl Error {
     }
 
     /// The body of its answer.
-    pub fn body<'a>(&'a self, request_id: &'a str) -> Body<'a> {
-        Body {
+    pub fn body<'a>(&'a self, request_id: &'a str) -> ErrorBody<'a> {
+        ErrorBody {
             error: self.text(),
             code: self.kind().1,
             request_id,
@@ -217,7 +217,7 @@ impl Error {
 
 /// The body of every error answer.
 #[derive(Serialize)]
-pub struct Body<'a> {
+pub struct ErrorBody<'a> {
     /// For people; its words may change.
     error: &'a str,
     /// For programs.

@@ -25,7 +25,7 @@ use crate::{
     backend::DEADLINE,
     client_address::network,
     error::Error,
-    room::{Place, Room},
+    room::{RequestPlace, Room},
 };
 
 /// Most addresses counted in one window; any more pass uncounted.
@@ -119,7 +119,7 @@ impl Guesses {
         &self,
         address: IpAddr,
         guess: u64,
-    ) -> Result<Option<(Arc<Place>, SemaphorePermit<'_>)>, Error> {
+    ) -> Result<Option<(Arc<RequestPlace>, SemaphorePermit<'_>)>, Error> {
         let decision = self.wrong.look(&network(address), self.most);
         if decision.allowed || self.right.contains_key(&guess) {
             return Ok(None);

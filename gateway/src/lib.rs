@@ -44,7 +44,7 @@ use tokio::net::TcpListener;
 use crate::{
     backend::Backend,
     channels::Channels,
-    checkout::{Checkout, abuse::Abuse, quote::Rates},
+    checkout::{Checkout, abuse::Abuse, quote::ExchangeRates},
     client_address::network,
     config::Config,
     edge::Edge,
@@ -145,7 +145,7 @@ fn pages(config: &Config, channels: &Channels, clock: &Clock) -> Checkout {
         merchants: Backend::new("merchants", merchants),
         sessions: Backend::new("sessions", sessions),
         charges: Backend::new("charges", charges),
-        rates: Rates::new(&config.checkout_rates),
+        rates: ExchangeRates::new(&config.checkout_rates),
         rescue: config.checkout_rescue.clone().unwrap_or_default(),
         abuse: Abuse::new(config.abuse, clock.clone()),
         guesses: Guesses::new(config.abuse.unknown(), config.requests_max, clock.clone()),

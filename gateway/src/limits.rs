@@ -17,7 +17,7 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 chassis::closed_list! {
     /// What is counted together (spec §8).
-    pub enum Bucket: "a bucket" {
+    pub enum RateBucket: "a bucket" {
         Payments = "v1/payments",
         Charge = "v1/payments/charge",
         ChargeStatus = "v1/payments/charge:status",
@@ -25,10 +25,10 @@ chassis::closed_list! {
 }
 
 chassis::proto_list! {
-    Bucket = contract::Bucket { Payments, Charge, ChargeStatus }
+    RateBucket = contract::Bucket { Payments, Charge, ChargeStatus }
 }
 
-impl Bucket {
+impl RateBucket {
     /// Requests per minute that the specification promises; reported if nobody counts.
     fn specified_limit(self) -> u32 {
         match self {
@@ -41,7 +41,7 @@ impl Bucket {
 /// Where a merchant stands with a bucket after one request.
 #[derive(Debug)]
 pub struct Quota {
-    bucket: Bucket,
+    bucket: RateBucket,
     /// `None` if nobody counted.
     counted: Option<CheckResponse>,
 }
@@ -50,7 +50,7 @@ pub struct Quota {
 pub async fn check(
     mut rate_limits: RateLimitsClient<Channel>,
     merchant: MerchantId,
-    bucket: Bucket,
+    bucket: RateBucket,
 ) -> Quota {
     let request = CheckRequest {
         merchant_id: merchant.to_string(),

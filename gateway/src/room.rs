@@ -41,8 +41,8 @@ impl Room {
     }
 
     /// Takes a place for a request, or returns `None` if there is no room for it.
-    pub fn enter(self: &Arc<Self>, client: IpAddr) -> Option<Arc<Place>> {
-        let place = Arc::new(Place {
+    pub fn enter(self: &Arc<Self>, client: IpAddr) -> Option<Arc<RequestPlace>> {
+        let place = Arc::new(RequestPlace {
             room: self.clone(),
             client: network(client),
             running: Mutex::default(),
@@ -50,7 +50,7 @@ impl Room {
         place.take().then_some(place)
     }
 
-    fn run(self: &Arc<Self>, client: IpAddr) -> Option<Running> {
+    fn run(self: &Arc<Self>, client: IpAddr) -> Option<Occupancy> {
         let permit = self.places.clone().try_acquire_owned().ok()?;
         let mut clients = self.clients();
         let count = clients.entry(client).or_default();
@@ -59,7 +59,7 @@ impl Room {
         }
         *count += 1;
         drop(clients);
-        Some(Running {
+        Some(Occupancy {
             room: self.clone(),
             client,
             _permit: permit,
@@ -74,13 +74,13 @@ impl Room {
 
 /// One request's place.
 #[derive(Debug)]
-pub struct Place {
+pub struct RequestPlace {
     room: Arc<Room>,
     client: IpAddr,
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<Occupancy>>,
 }
 
-impl Place {
+impl RequestPlace {
     /// The body, waited for without a place. Fails with [`NoRoom`] if no place is left when more
     /// arrives.
     pub fn without(self: &Arc<Self>, body: Body) -> Body {
@@ -112,20 +112,20 @@ impl Place {
         drop(self.running().take());
     }
 
-    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+    fn running(&self) -> MutexGuard<'_, Option<Occupancy>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A running request. It counts until it is dropped.
 #[derive(Debug)]
-struct Running {
+struct Occupancy {
     room: Arc<Room>,
     client: IpAddr,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for Running {
+impl Drop for Occupancy {
     fn drop(&mut self) {
         let mut clients = self.room.clients();
         if let Some(count) = clients.get_mut(&self.client) {

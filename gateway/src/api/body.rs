@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use crate::{error::Error, room::NoRoom};
 
 /// The largest body that is read, in bytes (design "Error body", 413).
-pub const BODY_BYTES_MAX: usize = 64 * 1024;
+const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// A JSON object that keeps each value as the text that was sent.
 ///
@@ -43,9 +43,9 @@ impl Object {
 
 impl<'de> Deserialize<'de> for Object {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields;
+        struct ObjectVisitor;
 
-        impl<'de> Visitor<'de> for Fields {
+        impl<'de> Visitor<'de> for ObjectVisitor {
             type Value = Object;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,7 +64,7 @@ impl<'de> Deserialize<'de> for Object {
             }
         }
 
-        deserializer.deserialize_map(Fields)
+        deserializer.deserialize_map(ObjectVisitor)
     }
 }
 

@@ -27,7 +27,7 @@ use crate::{backend, edge::Edge, error::Error, merchant::Merchant};
 
 /// A validated request.
 #[derive(Debug)]
-struct Debit {
+struct ChargeOrder {
     amount: Money,
     mobile_number: Phone,
     provider: Provider,
@@ -55,7 +55,7 @@ pub async fn charge(
     headers: HeaderMap,
     body: Object,
 ) -> Result<Response, Error> {
-    let debit = Debit::parse(body, &headers)?;
+    let debit = ChargeOrder::parse(body, &headers)?;
     let key = debit.key.clone();
     let answer = edge
         .charges
@@ -98,7 +98,7 @@ pub fn answered(answer: ChargeAnswer) -> Result<Response, Error> {
     Ok((code, Json(answered)).into_response())
 }
 
-impl Debit {
+impl ChargeOrder {
     fn parse(body: Object, headers: &HeaderMap) -> Result<Self, Error> {
         let mut fields = Fields::new(body);
         let amount = fields.required("amount", |value| {

@@ -24,12 +24,13 @@ use super::{
     idempotency::{self, IdempotencyKey},
 };
 use crate::{
-    backend, checkout::quote::Rates, edge::Edge, error::Error, field_error::as_word, merchant::Merchant,
+    backend, checkout::quote::ExchangeRates, edge::Edge, error::Error, field_error::as_word,
+    merchant::Merchant,
 };
 
 /// A validated request.
 #[derive(Debug)]
-struct Order {
+struct SessionOrder {
     amount: Money,
     description: Option<String>,
     redirect_url: Option<String>,
@@ -76,7 +77,7 @@ pub async fn initiate(
     headers: HeaderMap,
     body: Object,
 ) -> Result<Response, Error> {
-    let order = Order::parse(body, &headers, edge.mode)?;
+    let order = SessionOrder::parse(body, &headers, edge.mode)?;
     let warnings = order.warnings(&edge.rates);
     let key = order.key.clone();
     let created = edge
@@ -103,7 +104,7 @@ pub async fn initiate(
     Ok(response)
 }
 
-impl Order {
+impl SessionOrder {
     fn parse(body: Object, headers: &HeaderMap, mode: Mode) -> Result<Self, Error> {
         let mut fields = Fields::new(body);
         let decimal = fields.required("amount", amount::parse);
@@ -139,7 +140,7 @@ impl Order {
     }
 
     /// Whether there is a rate is reported as of now, even if the answer is a repeated one.
-    fn warnings(&self, rates: &Rates) -> Vec<Warning> {
+    fn warnings(&self, rates: &ExchangeRates) -> Vec<Warning> {
         let email = self.customer_email.is_none().then_some(Warning {
             code: WarningCode::CustomerEmailOmitted,
             field: "customer_email",

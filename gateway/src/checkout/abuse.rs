@@ -21,28 +21,28 @@ pub struct AbuseLimits {
     /// Most tries to pay for one session in a window; 0 is no limit. Each replica of the gateway
     /// counts for itself, so N replicas let up to N times as many pass.
     #[arg(long, env = "CHECKOUT_TRIES_PER_SESSION", default_value_t = 5)]
-    pub checkout_tries_per_session: u32,
+    checkout_tries_per_session: u32,
 
     /// Most tries to pay from one client address in a window; 0 is no limit. Each replica counts
     /// for itself. High, because a carrier's customers may all share one address: the limits per
     /// session and per number hold back one person.
     #[arg(long, env = "CHECKOUT_TRIES_PER_ADDRESS", default_value_t = 1000)]
-    pub checkout_tries_per_address: u32,
+    checkout_tries_per_address: u32,
 
     /// Most tries to pay with one phone number in a window, at all merchants together; 0 is no
     /// limit. Each replica counts for itself.
     #[arg(long, env = "CHECKOUT_TRIES_PER_NUMBER", default_value_t = 3)]
-    pub checkout_tries_per_number: u32,
+    checkout_tries_per_number: u32,
 
     /// Most links to payments that do not exist that one client address may open in a window; 0 is
     /// no limit. Each replica counts for itself. Any more get 429; payments that exist are still
     /// shown.
     #[arg(long, env = "CHECKOUT_UNKNOWN_PER_ADDRESS", default_value_t = 60)]
-    pub checkout_unknown_per_address: u32,
+    checkout_unknown_per_address: u32,
 
     /// How long these windows are.
     #[arg(long, env = "CHECKOUT_LIMIT_WINDOW", default_value = "10m", value_parser = chassis::config::duration)]
-    pub checkout_limit_window: Duration,
+    checkout_limit_window: Duration,
 }
 
 impl AbuseLimits {
@@ -80,7 +80,7 @@ impl AbuseLimits {
 
 /// A try to pay, by what identifies it.
 #[derive(Clone, Debug)]
-pub struct Try {
+pub struct PaymentTry {
     pub session: SessionId,
     pub address: IpAddr,
     pub number: Phone,
@@ -113,7 +113,7 @@ impl Abuse {
     ///
     /// # Errors
     /// The wait until the next window if a limit is reached. Then nothing is counted.
-    pub fn take(&self, tried: &Try) -> Result<(), Duration> {
+    pub fn take(&self, tried: &PaymentTry) -> Result<(), Duration> {
         let [session, address, number] = subjects(tried);
         let decision = self.window.take([
             (session, self.limits.checkout_tries_per_session),
@@ -125,12 +125,12 @@ impl Abuse {
     }
 
     /// Uncounts a try that sent nothing to anyone.
-    pub fn give_back(&self, tried: &Try) {
+    pub fn give_back(&self, tried: &PaymentTry) {
         self.window.give_back(subjects(tried));
     }
 }
 
-fn subjects(tried: &Try) -> [Subject; 3] {
+fn subjects(tried: &PaymentTry) -> [Subject; 3] {
     [
         Subject::Session(tried.session),
         Subject::Address(network(tried.address)),
@@ -169,8 +169,8 @@ mod tests {
         Abuse::new(LIMITS, clock())
     }
 
-    fn tried(session: SessionId, number: &str) -> Try {
-        Try {
+    fn tried(session: SessionId, number: &str) -> PaymentTry {
+        PaymentTry {
             session,
             address: "192.0.2.1".parse().expect("an address"),
             number: Phone::parse_ghana_mobile(number).expect("a number"),

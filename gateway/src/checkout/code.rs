@@ -9,7 +9,7 @@ use http::{HeaderMap, StatusCode};
 use proto::charges::SubmitOtpRequest;
 
 use super::{
-    Checkout, Fields, or_refusal, same_site, see, situation::State as Standing, view::View,
+    Checkout, FormFields, or_refusal, same_site, see, situation::PageState, view::SessionView,
     visitor::Visitor,
 };
 use crate::{backend, error::Error};
@@ -34,7 +34,7 @@ async fn answer(
         return Err(Error::CrossSite);
     }
     let session = visitor.session()?;
-    let fields = Fields::read(headers, body).await?;
+    let fields = FormFields::read(headers, body).await?;
     let situation = checkout.look_up(visitor, session).await?;
     let charge = situation
         .hosted
@@ -44,11 +44,11 @@ async fn answer(
         // The code was for an earlier charge, which has ended.
         return Ok(see(visitor));
     };
-    if situation.state != Standing::Otp {
+    if situation.state != PageState::Otp {
         return Ok(see(visitor));
     }
     let merchant = situation.merchant(checkout).await?;
-    let view = View {
+    let view = SessionView {
         visitor,
         situation: &situation,
         merchant: &merchant,

@@ -6,7 +6,7 @@ use axum::response::{Html, IntoResponse, Response};
 use chassis::{error_chain::chain, money::Money};
 use http::StatusCode;
 
-use super::{assets, return_link::Back, text::Text, visitor::Visitor};
+use super::{assets, return_link::ReturnLink, text::Text, visitor::Visitor};
 use crate::error::Error;
 
 /// What every page has.
@@ -30,7 +30,7 @@ pub struct Shell {
 
 impl Shell {
     /// A page without a session.
-    pub fn bare(text: &'static Text, title: &'static str, state: &'static str) -> Self {
+    fn bare(text: &'static Text, title: &'static str, state: &'static str) -> Self {
         Self {
             text,
             title,
@@ -64,7 +64,7 @@ impl Shell {
 
 /// What is being paid for.
 #[derive(Debug)]
-pub struct Order {
+pub struct Purchase {
     pub merchant: String,
     pub amount: String,
     pub description: Option<String>,
@@ -96,7 +96,7 @@ pub struct NetworkChoice {
 #[template(path = "checkout/form.html")]
 pub struct FormPage<'a> {
     pub shell: Shell,
-    pub order: Order,
+    pub order: Purchase,
     pub form: &'a Form,
     pub action: String,
     /// The amount in cedis.
@@ -114,7 +114,7 @@ pub struct FormPage<'a> {
 #[template(path = "checkout/otp.html")]
 pub struct OtpPage<'a> {
     pub shell: Shell,
-    pub order: Order,
+    pub order: Purchase,
     pub action: String,
     pub lead: String,
     pub said: Option<&'a str>,
@@ -129,7 +129,7 @@ pub struct OtpPage<'a> {
 #[template(path = "checkout/wait.html")]
 pub struct WaitPage<'a> {
     pub shell: Shell,
-    pub order: Order,
+    pub order: Purchase,
     pub action: String,
     pub lead: String,
     pub said: Option<&'a str>,
@@ -145,12 +145,12 @@ pub struct WaitPage<'a> {
 #[template(path = "checkout/result.html")]
 pub struct ResultPage {
     pub shell: Shell,
-    pub order: Option<Order>,
+    pub order: Option<Purchase>,
     pub lines: Vec<String>,
     pub facts: Vec<(&'static str, String)>,
     /// What to do next on our own pages: label and address.
     pub next: Option<(&'static str, String)>,
-    pub back: Option<Back>,
+    pub back: Option<ReturnLink>,
 }
 
 impl ResultPage {

@@ -11,15 +11,15 @@ use proto::charges::{CreateChargeRequest, HostedSession, Provider};
 use uuid::Uuid;
 
 use super::{
-    Checkout, Fields,
-    abuse::Try,
+    Checkout, FormFields,
+    abuse::PaymentTry,
     or_refusal,
     page::Form,
     quote::Quote,
     same_site, see,
-    situation::{Situation, State as Standing},
+    situation::{PageState, Situation},
     text::Text,
-    view::View,
+    view::SessionView,
     visitor::Visitor,
 };
 use crate::{
@@ -48,14 +48,14 @@ async fn answer(
         return Err(Error::CrossSite);
     }
     let session = visitor.session()?;
-    let fields = Fields::read(headers, body).await?;
+    let fields = FormFields::read(headers, body).await?;
     let situation = checkout.look_up(visitor, session).await?;
     // Another tab or device was quicker, or this one sent its form twice.
-    if !matches!(situation.state, Standing::Form | Standing::Failed) {
+    if !matches!(situation.state, PageState::Form | PageState::Failed) {
         return Ok(see(visitor));
     }
     let merchant = situation.merchant(checkout).await?;
-    let view = View {
+    let view = SessionView {
         visitor,
         situation: &situation,
         merchant: &merchant,
@@ -66,16 +66,16 @@ async fn answer(
     let Some(quote) = checkout.rates.quote(situation.asked) else {
         return Ok(view.no_rate());
     };
-    let entered = Entered::read(&fields, &situation, visitor.text);
+    let entered = PayerInput::read(&fields, &situation, visitor.text);
     if fields.get("quote") != quote.carried().unwrap_or_default() {
         let form = entered.with_notice(visitor.text.rate_changed);
         return Ok(view.form(StatusCode::CONFLICT, &quote, &form));
     }
-    let Entered { form, chosen } = entered;
+    let PayerInput { form, chosen } = entered;
     let Some((provider, number)) = chosen else {
         return Ok(view.form(StatusCode::UNPROCESSABLE_ENTITY, &quote, &form));
     };
-    let tried = Try {
+    let tried = PaymentTry {
         session: situation.id,
         address: visitor.address,
         number: number.clone(),
@@ -115,14 +115,14 @@ async fn answer(
 }
 
 /// What the payer entered.
-struct Entered {
+struct PayerInput {
     form: Form,
     /// Network and number, if both are valid.
     chosen: Option<(Provider, Phone)>,
 }
 
-impl Entered {
-    fn read(fields: &Fields, situation: &Situation, text: &Text) -> Self {
+impl PayerInput {
+    fn read(fields: &FormFields, situation: &Situation, text: &Text) -> Self {
         let network = fields.get("network");
         let provider = Provider::from_word(network);
         let kept = situation.kept_number();
@@ -166,7 +166,7 @@ impl Entered {
 }
 
 fn request(
-    view: &View<'_>,
+    view: &SessionView<'_>,
     merchant: &Merchant,
     quote: &Quote,
     (provider, number): (Provider, &Phone),

@@ -10,12 +10,12 @@ use rust_decimal::Decimal;
 
 /// The operator's rate for one currency, written as `USD=12.50`: cedis for one unit.
 #[derive(Clone, Copy, Debug)]
-pub struct Rate {
+pub struct ExchangeRate {
     currency: Currency,
     cedis: Decimal,
 }
 
-impl FromStr for Rate {
+impl FromStr for ExchangeRate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -32,10 +32,10 @@ impl FromStr for Rate {
 
 /// All rates, by currency: cedis for one unit.
 #[derive(Debug)]
-pub struct Rates(HashMap<Currency, Decimal>);
+pub struct ExchangeRates(HashMap<Currency, Decimal>);
 
-impl Rates {
-    pub fn new(rates: &[Rate]) -> Self {
+impl ExchangeRates {
+    pub fn new(rates: &[ExchangeRate]) -> Self {
         Self(
             rates
                 .iter()
@@ -45,7 +45,7 @@ impl Rates {
     }
 
     /// Whether no currency has two rates.
-    pub fn is_clear(rates: &[Rate]) -> bool {
+    pub fn is_clear(rates: &[ExchangeRate]) -> bool {
         Self::new(rates).0.len() == rates.len()
     }
 
@@ -93,9 +93,9 @@ mod tests {
     use super::*;
 
     fn quote(rates: &[&str], minor_units: i64, code: &str) -> Option<(i64, Option<String>)> {
-        let rates: Vec<Rate> = rates.iter().map(|rate| rate.parse().unwrap()).collect();
+        let rates: Vec<ExchangeRate> = rates.iter().map(|rate| rate.parse().unwrap()).collect();
         let asked = Money::new(minor_units, code.parse().unwrap());
-        let quote = Rates::new(&rates).quote(asked)?;
+        let quote = ExchangeRates::new(&rates).quote(asked)?;
         Some((quote.debit.minor_units(), quote.carried()))
     }
 
@@ -117,7 +117,7 @@ mod tests {
         for text in [
             "", "USD", "USD=", "USD=0", "USD=-1", "usd=1", "GHS=1", "USD=1e3",
         ] {
-            assert!(text.parse::<Rate>().is_err(), "{text}");
+            assert!(text.parse::<ExchangeRate>().is_err(), "{text}");
         }
     }
 }

@@ -5,7 +5,7 @@ use url::Url;
 
 /// The outcome, as far as the page knows.
 #[derive(Clone, Copy, Debug)]
-pub enum Hint {
+pub enum OutcomeHint {
     Completed,
     Failed,
     Cancelled,
@@ -14,16 +14,16 @@ pub enum Hint {
 
 /// A link back to the merchant.
 #[derive(Debug)]
-pub struct Back {
+pub struct ReturnLink {
     pub link: String,
     /// Shown before the payer leaves.
     pub host: String,
 }
 
-impl Back {
+impl ReturnLink {
     /// The session's `redirect_url` with `session_id` and `status` added. Its own query and
     /// fragment stay. `None` if it is not a plain http(s) address.
-    pub fn new(redirect_url: &str, session_id: &str, hint: Hint) -> Option<Self> {
+    pub fn new(redirect_url: &str, session_id: &str, hint: OutcomeHint) -> Option<Self> {
         let mut url: Url = redirect_url.parse().ok()?;
         let is_plain = url.username().is_empty() && url.password().is_none();
         if !matches!(url.scheme(), "http" | "https") || !is_plain {
@@ -31,10 +31,10 @@ impl Back {
         }
         let host = url.host_str()?.to_owned();
         let status = match hint {
-            Hint::Completed => "completed",
-            Hint::Failed => "failed",
-            Hint::Cancelled => "cancelled",
-            Hint::Expired => "expired",
+            OutcomeHint::Completed => "completed",
+            OutcomeHint::Failed => "failed",
+            OutcomeHint::Cancelled => "cancelled",
+            OutcomeHint::Expired => "expired",
         };
         url.query_pairs_mut()
             .append_pair("session_id", session_id)
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     fn link(redirect_url: &str) -> Option<String> {
-        Back::new(redirect_url, "s-1", Hint::Completed).map(|back| back.link)
+        ReturnLink::new(redirect_url, "s-1", OutcomeHint::Completed).map(|back| back.link)
     }
 
     #[test]

@@ -18,7 +18,7 @@ const SLOW_AFTER: Duration = Duration::from_secs(120);
 
 /// What the page shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum PageState {
     Form,
     Otp,
     Prompt,
@@ -28,7 +28,7 @@ pub enum State {
     Expired,
 }
 
-impl State {
+impl PageState {
     pub fn name(self) -> &'static str {
         match self {
             Self::Form => "form",
@@ -50,7 +50,7 @@ pub struct Situation {
     pub asked: Money,
     pub expires_at: Timestamp,
     pub hosted: Option<HostedCharge>,
-    pub state: State,
+    pub state: PageState,
 }
 
 impl Situation {
@@ -125,21 +125,29 @@ async fn hosted_charge(checkout: &Checkout, id: SessionId) -> Result<HostedCharg
 }
 
 /// The charge knows more than the session, which is told a moment later.
-fn state(session: &Session, hosted: Option<&HostedCharge>, now: Timestamp) -> Result<State, Error> {
+fn state(
+    session: &Session,
+    hosted: Option<&HostedCharge>,
+    now: Timestamp,
+) -> Result<PageState, Error> {
     let charge = hosted.and_then(|hosted| hosted.charge.as_ref());
     let status = charge.map(proto::charges::Charge::status);
     Ok(match (status, session.status()) {
-        (Some(ChargeStatus::Settled), _) | (_, SessionStatus::Completed) => State::Success,
-        (Some(ChargeStatus::OtpRequired), _) => State::Otp,
+        (Some(ChargeStatus::Settled), _) | (_, SessionStatus::Completed) => PageState::Success,
+        (Some(ChargeStatus::OtpRequired), _) => PageState::Otp,
         (Some(ChargeStatus::Initiated), _) => {
             let since = charge.map(|charge| charge.updated_at.parse::<Timestamp>());
             let since = since.transpose().map_err(Error::internal)?;
             let is_slow = since.is_some_and(|since| now.since(since) > SLOW_AFTER);
-            if is_slow { State::Slow } else { State::Prompt }
+            if is_slow {
+                PageState::Slow
+            } else {
+                PageState::Prompt
+            }
         }
-        (_, SessionStatus::Expired | SessionStatus::Failed) => State::Expired,
-        (Some(ChargeStatus::Failed), _) => State::Failed,
-        (None | Some(ChargeStatus::Unspecified), SessionStatus::Pending) => State::Form,
+        (_, SessionStatus::Expired | SessionStatus::Failed) => PageState::Expired,
+        (Some(ChargeStatus::Failed), _) => PageState::Failed,
+        (None | Some(ChargeStatus::Unspecified), SessionStatus::Pending) => PageState::Form,
         (None | Some(ChargeStatus::Unspecified), _) => {
             return Err(Error::internal("a session that says nothing"));
         }

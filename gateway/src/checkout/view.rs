@@ -11,12 +11,12 @@ use uuid::Uuid;
 use super::{
     Checkout,
     page::{
-        self, Form, FormPage, NetworkChoice, Order, OtpPage, ResultPage, Shell, WaitPage, shown,
+        self, Form, FormPage, NetworkChoice, OtpPage, Purchase, ResultPage, Shell, WaitPage, shown,
         unbroken,
     },
     quote::Quote,
-    return_link::{Back, Hint},
-    situation::{Situation, State},
+    return_link::{OutcomeHint, ReturnLink},
+    situation::{PageState, Situation},
     visitor::{Visitor, Wish},
 };
 use crate::{
@@ -31,20 +31,24 @@ pub async fn show(
     situation: &Situation,
 ) -> Result<Response, Error> {
     let merchant = situation.merchant(checkout).await?;
-    let view = View {
+    let view = SessionView {
         visitor,
         situation,
         merchant: &merchant,
     };
     match situation.state {
-        State::Form => view.form_or_reason(checkout, new_form()),
-        State::Failed if visitor.wish == Wish::Again => view.form_or_reason(checkout, new_form()),
-        State::Failed => view.failed(),
-        State::Otp | State::Prompt | State::Slow if visitor.wish == Wish::Leave => view.leave(),
-        State::Otp => view.otp(StatusCode::OK, "", None),
-        State::Prompt | State::Slow => view.wait(checkout),
-        State::Success => view.success(),
-        State::Expired => Ok(view.expired()),
+        PageState::Form => view.form_or_reason(checkout, new_form()),
+        PageState::Failed if visitor.wish == Wish::Again => {
+            view.form_or_reason(checkout, new_form())
+        }
+        PageState::Failed => view.failed(),
+        PageState::Otp | PageState::Prompt | PageState::Slow if visitor.wish == Wish::Leave => {
+            view.leave()
+        }
+        PageState::Otp => view.otp(StatusCode::OK, "", None),
+        PageState::Prompt | PageState::Slow => view.wait(checkout),
+        PageState::Success => view.success(),
+        PageState::Expired => Ok(view.expired()),
     }
 }
 
@@ -57,13 +61,13 @@ fn new_form() -> Form {
 }
 
 /// One visitor's view of one session.
-pub struct View<'a> {
+pub struct SessionView<'a> {
     pub visitor: &'a Visitor,
     pub situation: &'a Situation,
     pub merchant: &'a Merchant,
 }
 
-impl View<'_> {
+impl SessionView<'_> {
     fn form_or_reason(&self, checkout: &Checkout, form: Form) -> Result<Response, Error> {
         if self.merchant.may(Purpose::TakePayment).is_err() {
             return Ok(self.unavailable(StatusCode::OK, self.visitor.text.not_accepting));
@@ -77,7 +81,7 @@ impl View<'_> {
     /// The form, with what was entered so far.
     pub fn form(&self, status: StatusCode, quote: &Quote, form: &Form) -> Response {
         let (text, situation) = (self.visitor.text, self.situation);
-        let mut shell = self.shell(text.pay_title, State::Form.name());
+        let mut shell = self.shell(text.pay_title, PageState::Form.name());
         shell.is_error =
             form.network_error.is_some() || form.number_error.is_some() || form.notice.is_some();
         let debit = shown(quote.debit);
@@ -102,7 +106,7 @@ impl View<'_> {
             networks: networks.collect(),
             kept: situation.kept_number().map(|phone| phone.masked()),
             ends: text.ends(&text.moment(situation.expires_at)),
-            back: self.back(Hint::Cancelled).map(|back| back.link),
+            back: self.back(OutcomeHint::Cancelled).map(|back| back.link),
         };
         page::respond(status, &page)
     }
@@ -113,7 +117,7 @@ impl View<'_> {
         let page = ResultPage {
             order: Some(self.order(self.situation.asked)),
             next: Some((self.visitor.text.try_again, self.visitor.page())),
-            back: self.back(Hint::Cancelled),
+            back: self.back(OutcomeHint::Cancelled),
             ..ResultPage::saying(shell, line)
         };
         page::respond(status, &page)
@@ -172,14 +176,14 @@ impl View<'_> {
         let text = self.visitor.text;
         let (hosted, charge) = self.charge()?;
         let line = match self.situation.state {
-            State::Otp => self.until(hosted)?,
+            PageState::Otp => self.until(hosted)?,
             _ => text.still_open(&shown(debit(charge)?)),
         };
         let page = ResultPage {
             order: Some(self.order(self.situation.asked)),
             facts: vec![(text.reference_label, charge.reference.clone())],
             next: Some((text.go_on, self.visitor.page())),
-            back: self.back(Hint::Cancelled),
+            back: self.back(OutcomeHint::Cancelled),
             ..ResultPage::saying(self.polling(text.open_title), &line)
         };
         Ok(page::respond(StatusCode::OK, &page))
@@ -188,7 +192,7 @@ impl View<'_> {
     fn wait(&self, checkout: &Checkout) -> Result<Response, Error> {
         let text = self.visitor.text;
         let (hosted, charge) = self.charge()?;
-        let slow = self.situation.state == State::Slow;
+        let slow = self.situation.state == PageState::Slow;
         let amount = shown(debit(charge)?);
         let lead = match slow {
             true => text.slow.to_owned(),
@@ -237,10 +241,10 @@ impl View<'_> {
                 (text.reference_label, charge.reference.clone()),
                 (text.time_label, text.moment(settled_at)),
             ],
-            back: self.back(Hint::Completed),
+            back: self.back(OutcomeHint::Completed),
             lines: Vec::new(),
             next: None,
-            shell: self.shell(text.success_title, State::Success.name()),
+            shell: self.shell(text.success_title, PageState::Success.name()),
         };
         Ok(page::respond(StatusCode::OK, &page))
     }
@@ -257,12 +261,12 @@ impl View<'_> {
         };
         let lines = [what, about_money].into_iter();
         let page = ResultPage {
-            shell: self.shell(text.failed_title, State::Failed.name()),
+            shell: self.shell(text.failed_title, PageState::Failed.name()),
             order: Some(self.order(self.situation.asked)),
             lines: lines.map(str::to_owned).collect(),
             facts: vec![(text.reference_label, charge.reference.clone())],
             next: Some((text.try_again, self.visitor.wishing(Wish::Again))),
-            back: self.back(Hint::Failed),
+            back: self.back(OutcomeHint::Failed),
         };
         Ok(page::respond(StatusCode::OK, &page))
     }
@@ -270,10 +274,10 @@ impl View<'_> {
     fn expired(&self) -> Response {
         let text = self.visitor.text;
         let line = text.expired(&text.moment(self.situation.expires_at));
-        let shell = self.shell(text.expired_title, State::Expired.name());
+        let shell = self.shell(text.expired_title, PageState::Expired.name());
         let page = ResultPage {
             order: Some(self.order(self.situation.asked)),
-            back: self.back(Hint::Expired),
+            back: self.back(OutcomeHint::Expired),
             ..ResultPage::saying(shell, &line)
         };
         page::respond(StatusCode::OK, &page)
@@ -306,17 +310,17 @@ impl View<'_> {
         }
     }
 
-    fn order(&self, amount: Money) -> Order {
-        Order {
+    fn order(&self, amount: Money) -> Purchase {
+        Purchase {
             merchant: self.merchant.name.clone(),
             amount: shown(amount),
             description: self.situation.session.description.clone(),
         }
     }
 
-    fn back(&self, hint: Hint) -> Option<Back> {
+    fn back(&self, hint: OutcomeHint) -> Option<ReturnLink> {
         let redirect_url = self.situation.session.redirect_url.as_deref()?;
-        Back::new(redirect_url, &self.situation.id.to_string(), hint)
+        ReturnLink::new(redirect_url, &self.situation.id.to_string(), hint)
     }
 
     fn charge(&self) -> Result<(&HostedCharge, &Charge), Error> {
