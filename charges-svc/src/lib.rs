@@ -19,8 +19,8 @@ pub mod case;
 pub mod charge;
 pub mod config;
 mod create;
-pub mod error;
-pub mod grpc;
+mod error;
+mod grpc;
 pub mod ledger;
 mod message;
 mod operate;
@@ -29,13 +29,13 @@ mod rail_call;
 mod reconcile;
 mod resend;
 pub mod schedule;
-pub mod seal;
-pub mod service;
+mod seal;
+mod service;
 #[doc(hidden)]
 pub mod store;
 mod tell;
 mod upkeep;
-pub mod verdict;
+mod verdict;
 
 use std::sync::Arc;
 
