@@ -26,6 +26,15 @@ const RUNNING_MAX: usize = 16;
 
 type Handling = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
 
+/// What became of a row that a request relays itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relayed {
+    /// The receiver has acknowledged it.
+    Acknowledged,
+    /// It is tried again, or is somebody else's.
+    Later,
+}
+
 /// Relays the rows of one outbox. Clones share its state.
 #[derive(Clone)]
 pub struct Relay {
@@ -73,17 +82,17 @@ impl Relay {
     }
 
     /// Relays the row that the caller has just committed, and waits for it for at most `wait`;
-    /// after that the relay goes on by itself. Returns whether the receiver has acknowledged it.
-    pub async fn at_once(&self, id: Uuid, wait: Duration) -> bool {
+    /// after that the relay goes on by itself.
+    pub async fn at_once(&self, id: Uuid, wait: Duration) -> Relayed {
         let activity = self.clock.activity();
         let (answer, relayed) = oneshot::channel();
         let relay = self.clone();
         self.tasks.spawn(async move {
             let relayed = relay.claim_and_hand_on(id).await.unwrap_or_else(|error| {
                 tracing::warn!(error = %chain(&error), "the row cannot be claimed and is left to the loop");
-                false
+                Relayed::Later
             });
-            if !relayed {
+            if relayed == Relayed::Later {
                 // The row may have a new due time.
                 relay.ring();
             }
@@ -91,19 +100,23 @@ impl Relay {
             // The caller may have stopped waiting.
             answer.send(relayed).ok();
         });
-        matches!(tokio::time::timeout(wait, relayed).await, Ok(Ok(true)))
+        let relayed = tokio::time::timeout(wait, relayed).await;
+        relayed
+            .ok()
+            .and_then(|ended| ended.ok())
+            .unwrap_or(Relayed::Later)
     }
 
-    async fn claim_and_hand_on(&self, id: Uuid) -> Result<bool> {
+    async fn claim_and_hand_on(&self, id: Uuid) -> Result<Relayed> {
         let term = self.clock.term(self.lease);
         match outbox::claim_one(&self.db, &self.clock, id, self.lease).await? {
             Some(row) => Ok(self.hand_on(row, term).await),
-            None => Ok(false),
+            None => Ok(Relayed::Later),
         }
     }
 
-    /// Runs the handler in the trace that wrote the row. Returns whether it succeeded.
-    async fn hand_on(&self, row: Row, term: Term) -> bool {
+    /// Runs the handler in the trace that wrote the row.
+    async fn hand_on(&self, row: Row, term: Term) -> Relayed {
         let span = tracing::info_span!(
             "relay",
             subject = row.subject,
@@ -114,13 +127,16 @@ impl Relay {
         let handing_on = async {
             if term.is_over(&self.clock) {
                 tracing::warn!("the lease was over before the row was handed on");
-                return false;
+                return Relayed::Later;
             }
             let handling = (self.handler)(row.clone());
             let handled = tokio::time::timeout(term.left(), handling).await;
             let handled = handled.unwrap_or_else(|late| Err(late.into()));
             self.end(row, &handled).await;
-            handled.is_ok()
+            match handled {
+                Ok(()) => Relayed::Acknowledged,
+                Err(_) => Relayed::Later,
+            }
         };
         handing_on.instrument(span).await
     }

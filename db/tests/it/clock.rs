@@ -9,7 +9,7 @@ use std::{
 };
 
 use chassis::{clock::Clock, shutdown::Tasks};
-use db::{Db, Relay, Update, outbox};
+use db::{Db, Relay, Relayed, Update, outbox};
 
 use crate::{database, relayed, until};
 
@@ -165,7 +165,7 @@ async fn a_row_whose_lease_is_over_is_not_handed_on() {
         async { Ok(()) }
     });
     let wait = Duration::from_secs(10);
-    assert!(!relay.at_once(id.unwrap(), wait).await);
+    assert_eq!(relay.at_once(id.unwrap(), wait).await, Relayed::Later);
     assert!(!handed_on.load(Ordering::SeqCst));
     assert_eq!(outbox::len(&db).await.unwrap(), 1, "it waits for another");
 }
