@@ -14,7 +14,10 @@ use rails::{Callback, CallbackSubject, RailName};
 use crate::{
     error::{Error, Result},
     service::Service,
-    store,
+    store::{
+        self,
+        evidence::{Action, Note},
+    },
 };
 
 /// Bounds of the wait before a rail that gave no answer is queried again. Between them it is as
@@ -51,7 +54,8 @@ impl Service {
         let mut tx = self.db.begin().await?;
         // Not there if the charge became void after it was found: there is nothing to query.
         if store::hints::put(&mut tx, id, now).await? == Update::Updated {
-            store::evidence::keep(&mut tx, id, ("callback", "received"), None, now).await?;
+            let said = (Action::Callback, Note::Received.code());
+            store::evidence::keep(&mut tx, id, said, None, now).await?;
         }
         tx.commit().await?;
         self.reconcile_alarms.ring(rail.code());

@@ -27,12 +27,14 @@ chassis::closed_list! {
 chassis::text_column!(CaseKind);
 
 chassis::closed_list! {
-    /// Where a case's money went.
+    /// How a case was closed.
     pub enum Closing: "a way to close a case" {
-        /// Back to the payer.
+        /// Its money went back to the payer.
         Refund = "REFUND",
-        /// To the merchant.
+        /// Its money went to the merchant.
         Release = "RELEASE",
+        /// The unknown outcome that it was about became known.
+        OutcomeKnown = "OUTCOME_KNOWN",
     }
 }
 

@@ -17,10 +17,11 @@ use tokio::time::timeout_at;
 use crate::{
     charge::{Charge, Event, Facts, NewCharge, START_BY, ShownCharge, State, Void},
     error::{Error, Result},
-    rail_call::{self, RailCall},
+    rail_call::{self, RailCall, Withdrawal},
     service::{ChargeReply, Service},
     store::{
         self,
+        evidence::Action,
         idempotency::{FirstRequest, KEYS},
     },
     tell::OpenOutcome,
@@ -119,10 +120,7 @@ impl Creation {
             Ok(OpenOutcome::Refused) if self.charge.facts.hosted => Error::SessionNotPayable,
             Ok(OpenOutcome::Refused) => Error::NothingStarted,
             Err(status) => {
-                tracing::warn!(
-                    error = %chain(&status),
-                    "sessions-svc does not take the charge"
-                );
+                tracing::warn!(error = %chain(&status), "sessions-svc does not take the charge");
                 Error::NothingStarted
             }
         };
@@ -156,14 +154,11 @@ impl Creation {
         };
         let service = &self.call.service;
         match service.give_up(&self.charge, event).await {
-            Ok(true) => Err(told),
-            Ok(false) => Ok(service.told_late(self.charge.clone().try_into()?).await),
+            Ok(Withdrawal::Done) => Err(told),
+            Ok(Withdrawal::TooLate) => Ok(service.told_late(self.charge.clone().try_into()?).await),
             Err(error) => {
                 // The reconciler will end it, because its reference stays unknown to the rail.
-                tracing::error!(
-                    error = %chain(&error),
-                    "the charge is not given up yet"
-                );
+                tracing::error!(error = %chain(&error), "the charge is not given up yet");
                 Err(Error::OutcomeUnknown)
             }
         }
@@ -277,29 +272,26 @@ impl Service {
         let mut tx = self.db.begin().await?;
         let mut before = self.lock(&mut tx, charge.facts.transaction_id).await?;
         before.timer.end_call(self.clock.now());
-        let mut change = None;
         let is_conclusive = match answer.outcome {
             // Somebody has sent the request again meanwhile, and the rail may have taken that one.
             RequestOutcome::Refused(_) => before.timer.resent_at.is_none(),
             _ => true,
         };
         let event = event_of(&answer.outcome);
-        let told = if before.progress.state == State::Submitting && is_conclusive {
+        let (change, told) = if before.progress.state == State::Submitting && is_conclusive {
             let instruction = instruction_of(&answer.outcome);
-            let (made, told) = self
-                .write_reply(&mut tx, &before, event, instruction)
-                .await?;
-            change = Some(made);
-            told
+            let written = self.write_reply(&mut tx, &before, event, instruction);
+            let (change, told) = written.await?;
+            (Some(change), told)
         } else {
             // Somebody was quicker: a query, or our own earlier try whose commit was not
             // confirmed.
             if event.is_shown_by_rail() {
                 store::charges::mark_seen(&mut tx, before.facts.transaction_id).await?;
             }
-            ChargeReply::from_record(before.try_into()?)
+            (None, ChargeReply::from_record(before.try_into()?))
         };
-        let evidence = ("request_payment", answer.outcome.label());
+        let evidence = (Action::RequestPayment, answer.outcome.label());
         let (id, now) = (charge.facts.transaction_id, self.clock.now());
         store::evidence::keep(&mut tx, id, evidence, answer.rail_text.as_deref(), now).await?;
         let (status, message) = (told.charge.status, &told.message);
@@ -313,15 +305,15 @@ impl Service {
     }
 
     /// Ends a charge that was certainly not sent: as void, or as FAILED if a repeated request may
-    /// have been answered from its record. Returns true if it is void, so nothing is left of it,
-    /// and false if it ended otherwise or somebody else, who may send it, has taken it over.
-    async fn give_up(&self, charge: &Charge, event: Event) -> Result<bool> {
+    /// have been answered from its record. Leaves alone what somebody else, who may send it, has
+    /// taken over.
+    async fn give_up(&self, charge: &Charge, event: Event) -> Result<Withdrawal> {
         let id = charge.facts.transaction_id;
         let mut tx = self.db.begin().await?;
         let before = self.lock(&mut tx, id).await?;
         let is_ours = before.claim.fence == charge.claim.fence && before.timer.resent_at.is_none();
         if before.progress.state != State::Submitting || !is_ours {
-            return Ok(before.progress.state == State::Void);
+            return Ok(withdrawal(&before));
         }
         let is_told = store::idempotency::lock_answered(&mut tx, id).await?;
         let event = match event {
@@ -331,7 +323,14 @@ impl Service {
         let change = self.change(&mut tx, &before, event).await?;
         tx.commit().await?;
         self.announce(&change);
-        Ok(change.charge.progress.state == State::Void)
+        Ok(withdrawal(&change.charge))
+    }
+}
+
+fn withdrawal(charge: &Charge) -> Withdrawal {
+    match charge.progress.state {
+        State::Void => Withdrawal::Done,
+        _ => Withdrawal::TooLate,
     }
 }
 

@@ -139,10 +139,7 @@ impl From<Error> for Status {
                 told(Code::Internal, Reason::Internal)
             }
             Error::Database(source) => {
-                tracing::error!(
-                    error = %chain(source),
-                    "the database failed"
-                );
+                tracing::error!(error = %chain(source), "the database failed");
                 if db::is_unavailable(source) {
                     return told(Code::Unavailable, Reason::DatabaseFailed);
                 }

@@ -38,7 +38,7 @@ chassis::proto_list! {
 }
 
 chassis::proto_list! {
-    Closing = Action { Refund, Release }
+    Closing = Action { Refund, Release } hidden { OutcomeKnown }
 }
 
 /// The methods of both services.

@@ -163,7 +163,7 @@ pub fn closing(
                 amount,
             )
         }
-        (Closing::Release, None) => return Ok(None),
+        (Closing::Release, None) | (Closing::OutcomeKnown, _) => return Ok(None),
     };
     Posting::transfer(kind, subject, accounts, amount).map(Some)
 }

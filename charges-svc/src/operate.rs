@@ -17,7 +17,11 @@ use crate::{
     error::{Error, Result},
     ledger::{self, PostingKind},
     service::Service,
-    store::{self, evidence::Evidence, postings::Written},
+    store::{
+        self,
+        evidence::{Action, Evidence, Note},
+        postings::Written,
+    },
 };
 
 /// A charge and everything that is known about it.
@@ -60,15 +64,15 @@ impl Service {
         if charge.progress.state.is_terminal() {
             return Err(Error::ChargeAlreadyTerminal);
         }
-        let outcome = if event == Event::Settled {
-            "succeeded"
-        } else {
-            "failed"
+        let outcome = match event {
+            Event::Settled => Note::Succeeded,
+            _ => Note::Failed,
         };
+        let outcome = outcome.code();
         if event == Event::Settled && charge.progress.mismatched {
             return Err(Error::EvidenceMismatch);
         }
-        let (said, now) = (("operator", outcome), self.clock.now());
+        let (said, now) = ((Action::Operator, outcome), self.clock.now());
         store::evidence::keep(&mut tx, id, said, Some(evidence), now).await?;
         let change = self.change(&mut tx, &charge, event).await?;
         tx.commit().await?;
@@ -116,16 +120,16 @@ impl Service {
             let credited = store::charges::find_credited_beside(&mut tx, &charge.facts).await?;
             let is_reversed = store::cases::is_reversed(&mut tx, transaction_id).await?;
             let over = match credited {
-                _ if is_reversed => Some(("released over a reversal", Error::ReleaseAfterReversal)),
+                _ if is_reversed => Some((Note::ReleasedOverReversal, Error::ReleaseAfterReversal)),
                 Some(other) => {
                     let refusal = Error::ReleaseWouldCreditTwice(other);
-                    Some(("released over another payment", refusal))
+                    Some((Note::ReleasedOverPayment, refusal))
                 }
                 None => None,
             };
             match (over, override_reason) {
                 (Some((over, _)), Some(reason)) => {
-                    let said = ("operator", over);
+                    let said = (Action::Operator, over.code());
                     store::evidence::keep(&mut tx, transaction_id, said, Some(reason), now).await?;
                     is_overridden = true;
                 }

@@ -18,9 +18,9 @@ use secrecy::SecretString;
 use crate::{
     charge::{Charge, Event, Lease, State},
     error::{Error, Result},
-    rail_call::{self, RailCall},
+    rail_call::{self, RailCall, Withdrawal},
     service::{ChargeReply, Service},
-    store,
+    store::{self, evidence::Action},
 };
 
 /// A code as received, not yet checked.
@@ -127,36 +127,32 @@ impl Service {
     /// Gives back the try of a code that was not sent and will not be. Returns the caller's error.
     async fn give_back(&self, taken: &Charge) -> Error {
         match self.try_give_back(taken).await {
-            Ok(true) => Error::NothingStarted,
-            Ok(false) => Error::OutcomeUnknown,
+            Ok(Withdrawal::Done) => Error::NothingStarted,
+            Ok(Withdrawal::TooLate) => Error::OutcomeUnknown,
             Err(error) => {
                 // The reconciler will find that the rail is still waiting.
-                tracing::error!(
-                    error = %chain(&error),
-                    "the code's try is not given back"
-                );
+                tracing::error!(error = %chain(&error), "the code's try is not given back");
                 Error::OutcomeUnknown
             }
         }
     }
 
     /// Locking the charge waits for the transaction that took it, so what is seen here is final.
-    /// Returns false if somebody else has changed the charge.
-    async fn try_give_back(&self, taken: &Charge) -> Result<bool> {
+    async fn try_give_back(&self, taken: &Charge) -> Result<Withdrawal> {
         let mut tx = self.db.begin().await?;
         let before = self.lock(&mut tx, taken.facts.transaction_id).await?;
         if before.progress.version < taken.progress.version {
             // It was never taken.
-            return Ok(true);
+            return Ok(Withdrawal::Done);
         }
         if before.progress.state != State::OtpSubmitting || before.claim.fence != taken.claim.fence
         {
-            return Ok(false);
+            return Ok(Withdrawal::TooLate);
         }
         let change = self.change(&mut tx, &before, Event::CodeNotSent).await?;
         tx.commit().await?;
         self.announce(&change);
-        Ok(true)
+        Ok(Withdrawal::Done)
     }
 
     /// Writes the rail's reply to the code.
@@ -169,28 +165,26 @@ impl Service {
         let mut before = self.lock(&mut tx, taken.facts.transaction_id).await?;
         let is_ours = before.progress.state == State::OtpSubmitting
             && before.progress.version == taken.progress.version;
-        let (mut change, now) = (None, self.clock.now());
+        let now = self.clock.now();
         if is_ours {
             before.timer.end_call(now);
         }
-        let evidence = ("submit_otp", answer.outcome.label());
+        let evidence = (Action::SubmitOtp, answer.outcome.label());
         let words = answer.rail_text.as_deref();
         store::evidence::keep(&mut tx, taken.facts.transaction_id, evidence, words, now).await?;
         let event = match event_of(&answer.outcome) {
             Some(Event::CodeWrong) if may_be_accepted(&mut tx, &before, evidence).await? => None,
             event => event,
         };
-        let told = match event {
+        let (change, told) = match event {
             Some(event) if is_ours => {
                 let instruction = match &answer.outcome {
                     OtpOutcome::Accepted { instruction } => instruction.as_deref(),
                     _ => None,
                 };
-                let (made, told) = self
-                    .write_reply(&mut tx, &before, event, instruction)
-                    .await?;
-                change = Some(made);
-                told
+                let written = self.write_reply(&mut tx, &before, event, instruction);
+                let (change, told) = written.await?;
+                (Some(change), told)
             }
             None if is_ours => {
                 let timing = self.timing(self.rail_of(&before.facts));
@@ -198,10 +192,10 @@ impl Service {
                 let (id, fence) = (before.facts.transaction_id, taken.claim.fence);
                 let _ours =
                     store::charges::release_until(&mut tx, id, fence, &before.timer).await?;
-                ChargeReply::unanswered(before.try_into()?)
+                (None, ChargeReply::unanswered(before.try_into()?))
             }
             // A query was quicker.
-            Some(_) | None => ChargeReply::from_record(before.try_into()?),
+            Some(_) | None => (None, ChargeReply::from_record(before.try_into()?)),
         };
         tx.commit().await?;
         match &change {
@@ -217,7 +211,7 @@ impl Service {
 async fn may_be_accepted(
     tx: &mut Tx,
     charge: &Charge,
-    wrong: (&'static str, &'static str),
+    wrong: (Action, &'static str),
 ) -> Result<bool> {
     let called_wrong = store::evidence::times(tx, charge.facts.transaction_id, wrong).await?;
     Ok(charge.progress.otp_tries_left() == 0 && called_wrong < charge.progress.otp_tries)

@@ -100,14 +100,20 @@ impl RailCall {
     }
 }
 
+/// What became of the record of a rail call that was not made and will not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// Nothing is left of it.
+    Done,
+    /// It stands: somebody was answered about it, or has taken it over.
+    TooLate,
+}
+
 /// What a request is told once the rail was called. Failing to write the reply is not a failure of
 /// the request: the rail may have what was sent, and the reconciler queries it.
 pub fn told_after(written: Result<ChargeReply>, sent: Charge) -> Result<ChargeReply> {
     written.or_else(|error| {
-        tracing::error!(
-            error = %chain(&error),
-            "the rail's reply is not written"
-        );
+        tracing::error!(error = %chain(&error), "the rail's reply is not written");
         Ok(ChargeReply::unanswered(sent.try_into()?))
     })
 }
@@ -119,10 +125,7 @@ impl Service {
         match self.read_charge(called.facts.transaction_id).await {
             Ok(charge) => ChargeReply::from_record(charge),
             Err(error) => {
-                tracing::error!(
-                    error = %chain(&error),
-                    "the record cannot be read"
-                );
+                tracing::error!(error = %chain(&error), "the record cannot be read");
                 ChargeReply::unanswered(called)
             }
         }

@@ -28,7 +28,7 @@ use crate::{
     ledger,
     resend::Resend,
     service::{Change, Service},
-    store,
+    store::{self, evidence::Action},
     verdict::{self, Verdict},
 };
 
@@ -112,10 +112,7 @@ fn asking(
     telemetry::set_parent(&span, charge.facts.traceparent.as_deref());
     let asking = async move {
         if let Err(error) = service.ask(rail, &charge).await {
-            tracing::error!(
-                error = %chain(error.as_ref()),
-                "the charge waits for its lease"
-            );
+            tracing::error!(error = %chain(error.as_ref()), "the charge waits for its lease");
         }
     };
     asking.instrument(span)
@@ -157,7 +154,7 @@ impl Service {
         let (id, now) = (claimed.facts.transaction_id, self.clock.now());
         let mut tx = self.db.begin().await?;
         let mut charge = self.lock(&mut tx, id).await?;
-        let evidence = ("query", answer.outcome.label());
+        let evidence = (Action::Query, answer.outcome.label());
         store::evidence::keep(&mut tx, id, evidence, answer.rail_text.as_deref(), now).await?;
         let is_as_claimed = charge.progress.version == claimed.progress.version
             && charge.progress.mismatched == claimed.progress.mismatched;

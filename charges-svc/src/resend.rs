@@ -21,7 +21,10 @@ use crate::{
     error::Result,
     schedule::RESEND_WITHIN,
     service::Service,
-    store,
+    store::{
+        self,
+        evidence::{Action, Note},
+    },
     tell::OpenOutcome,
 };
 
@@ -90,7 +93,7 @@ impl Service {
         }
         let lease = Lease::new(&self.clock, self.settings.lease);
         resent.claim = store::charges::claim(tx, id, lease).await?;
-        let said = ("request_payment", "sent_again");
+        let said = (Action::RequestPayment, Note::SentAgain.code());
         store::evidence::keep(tx, id, said, None, now).await?;
         Ok(Some(Resend {
             charge: resent,

@@ -135,12 +135,13 @@ pub async fn released(tx: &mut Tx, id: ChargeId) -> Result<Option<Money>> {
 /// Closes the charge's case of an unknown outcome, which is now known.
 pub async fn close_unknown_outcome(tx: &mut Tx, id: ChargeId, now: Timestamp) -> Result<()> {
     tx.sql(
-        "update cases set closed_at = $3, closing = 'OUTCOME_KNOWN'
+        "update cases set closed_at = $3, closing = $4
          where transaction_id = $1 and kind = $2 and closed_at is null",
     )
     .bind(id)
     .bind(CaseKind::UnknownOutcome)
     .bind(now)
+    .bind(Closing::OutcomeKnown)
     .run()
     .await
 }

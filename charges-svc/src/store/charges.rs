@@ -12,7 +12,10 @@ use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::Backlog;
-use crate::charge::{Charge, Claim, Facts, Lease, Progress, ShownCharge, Timer};
+use crate::{
+    case::Closing,
+    charge::{Charge, Claim, Facts, Lease, Progress, ShownCharge, Timer},
+};
 
 /// Every column of a [`Charge`], in one place, so that every statement names them all.
 macro_rules! columns {
@@ -144,12 +147,13 @@ pub async fn find_credited_beside(tx: &mut Tx, charge: &Facts) -> Result<Option<
              where session_id = $1 and transaction_id <> $2 and (state = 'SETTLED' or exists (
                  select 1 from cases
                  where cases.transaction_id = charges.transaction_id
-                     and cases.closing = 'RELEASE' and cases.suspense_minor is not null
+                     and cases.closing = $3 and cases.suspense_minor is not null
              ))
              order by charge_number limit 1",
         )
         .bind(charge.session_id)
         .bind(charge.transaction_id)
+        .bind(Closing::Release)
         .optional()
         .await?;
     Ok(found.map(|(reference,)| reference))

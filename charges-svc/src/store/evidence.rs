@@ -11,6 +11,33 @@ const KEPT_MAX: i64 = 200;
 /// Longest text stored, in characters.
 const TEXT_MAX: usize = 500;
 
+chassis::closed_list! {
+    /// On what occasion something was said.
+    pub enum Action: "an action" {
+        RequestPayment = "request_payment",
+        SubmitOtp = "submit_otp",
+        Query = "query",
+        Callback = "callback",
+        Operator = "operator",
+    }
+}
+
+chassis::closed_list! {
+    /// What is noted besides the [labels](rails::CallOutcome::label) of a rail's replies.
+    pub enum Note: "a note" {
+        /// A callback came.
+        Received = "received",
+        /// The payment request is about to go out a second time.
+        SentAgain = "sent_again",
+        /// An operator settled the charge, or failed it.
+        Succeeded = "succeeded",
+        Failed = "failed",
+        /// An operator released money all the same.
+        ReleasedOverReversal = "released over a reversal",
+        ReleasedOverPayment = "released over another payment",
+    }
+}
+
 /// One thing that a rail, or an operator, said about a charge.
 #[derive(Clone, Debug, FromRow)]
 pub struct Evidence {
@@ -28,7 +55,7 @@ pub struct Evidence {
 pub async fn keep(
     tx: &mut Tx,
     id: ChargeId,
-    (action, outcome): (&'static str, &'static str),
+    (action, outcome): (Action, &'static str),
     rail_text: Option<&str>,
     now: Timestamp,
 ) -> Result<()> {
@@ -49,7 +76,7 @@ pub async fn keep(
              set times = rail_evidence.times + 1, last_at = excluded.last_at",
     )
     .bind(id)
-    .bind(action)
+    .bind(action.code())
     .bind(outcome)
     .bind(rail_text)
     .bind(now)
@@ -62,7 +89,7 @@ pub async fn keep(
 pub async fn times(
     conn: &mut Conn,
     id: ChargeId,
-    (action, outcome): (&'static str, &'static str),
+    (action, outcome): (Action, &'static str),
 ) -> Result<i64> {
     let (times,) = conn
         .sql(
@@ -70,7 +97,7 @@ pub async fn times(
              where transaction_id = $1 and action = $2 and outcome = $3",
         )
         .bind(id)
-        .bind(action)
+        .bind(action.code())
         .bind(outcome)
         .one::<(i64,)>()
         .await?;

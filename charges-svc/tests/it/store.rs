@@ -8,6 +8,7 @@ use charges_svc::{
     ledger,
     store::{
         self,
+        evidence::Action,
         idempotency::{self, FirstRequest, KEYS},
     },
 };
@@ -547,15 +548,15 @@ async fn a_talkative_rail_leaves_room_for_what_decides() {
     let mut tx = bare.db.begin().await.unwrap();
     for number in 0..300 {
         let text = format!("HTTP 500 at {number}");
-        let said = ("query", "unknown");
+        let said = (Action::Query, "unknown");
         store::evidence::keep(&mut tx, id, said, Some(&text), now)
             .await
             .unwrap();
     }
     for (said, text) in [
-        (("query", "unknown"), "HTTP 500 at 0"),
-        (("query", "succeeded"), "HTTP 200"),
-        (("operator", "failed"), "statement, line 12"),
+        ((Action::Query, "unknown"), "HTTP 500 at 0"),
+        ((Action::Query, "succeeded"), "HTTP 200"),
+        ((Action::Operator, "failed"), "statement, line 12"),
     ] {
         store::evidence::keep(&mut tx, id, said, Some(text), now)
             .await
