@@ -20,4 +20,6 @@ pub mod phone;
 pub mod provider;
 pub mod shutdown;
 pub mod telemetry;
+#[doc(hidden)]
+pub mod testing;
 mod tls;
