@@ -1,16 +1,19 @@
 //! A fresh database for a test: an SQLite file, or a PostgreSQL database where `TEST_DATABASE_URL`
-//! names a server. Deleted when dropped.
+//! names a server.
+//!
+//! When it is dropped it is deleted, and the test fails if work is left in the outbox. Wait for it
+//! with [`TestDb::until_relayed`]; a test that means to leave some says [`TestDb::leave_work`].
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use chassis::config::Database;
+use chassis::{config::Database, testing::until};
 use sqlx::{
     AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection,
     postgres::PgConnectOptions,
 };
 use uuid::Uuid;
 
-use crate::{Db, create_database_if_missing, postgres};
+use crate::{Db, create_database_if_missing, outbox, postgres};
 
 /// A test's database. Keep it for as long as the database is used.
 #[derive(Debug)]
@@ -20,6 +23,8 @@ pub struct TestDb {
     folder: Option<PathBuf>,
     /// Roles created for this database, dropped with it.
     roles: Vec<String>,
+    /// Whether the test may end with work in the outbox.
+    leaves_work: bool,
 }
 
 impl TestDb {
@@ -36,6 +41,7 @@ impl TestDb {
                 url,
                 folder: Some(folder),
                 roles: Vec::new(),
+                leaves_work: false,
             };
         };
         let name = service.replace('-', "_");
@@ -47,6 +53,7 @@ impl TestDb {
             url,
             folder: None,
             roles: Vec::new(),
+            leaves_work: false,
         }
     }
 
@@ -93,6 +100,45 @@ impl TestDb {
             .await
             .expect("a fresh database opens")
     }
+
+    /// Waits until everything in the outbox has been relayed.
+    ///
+    /// # Panics
+    /// If work is left after a while.
+    pub async fn until_relayed(&self) {
+        let db = self.connect().await;
+        let is_empty = async || outbox::len(&db).await.expect("an outbox") == 0;
+        until("the outbox is empty", is_empty).await;
+        db.close().await;
+    }
+
+    /// Lets this test end with work in the outbox, as after a crash.
+    pub fn leave_work(&mut self) {
+        self.leaves_work = true;
+    }
+
+    /// How many rows are in the outbox; none if the database was never opened or has no outbox.
+    fn rows_left(&self) -> anyhow::Result<i64> {
+        let was_opened = self.folder.as_deref().is_none_or(Path::exists);
+        if !was_opened {
+            return Ok(0);
+        }
+        let url = self.url.clone();
+        on_own_thread(async move {
+            let db = Db::connect(&url, 1).await?;
+            let has_outbox = match db.is_postgres() {
+                true => "select count(*) from pg_tables where tablename = 'outbox'",
+                false => "select count(*) from sqlite_master where name = 'outbox'",
+            };
+            let (tables,): (i64,) = db.read().await?.sql(has_outbox).one().await?;
+            let rows = match tables {
+                0 => 0,
+                _ => outbox::len(&db).await?,
+            };
+            db.close().await;
+            Ok(rows)
+        })
+    }
 }
 
 async fn execute(conn: &mut PgConnection, statement: String) {
@@ -109,27 +155,37 @@ fn server_url() -> Option<String> {
 
 impl Drop for TestDb {
     fn drop(&mut self) {
+        let is_checked = !self.leaves_work && !std::thread::panicking();
+        let left = is_checked.then(|| self.rows_left());
         let removed = match self.folder.take() {
             Some(folder) if folder.exists() => std::fs::remove_dir_all(folder).map_err(Into::into),
             Some(_) => Ok(()),
-            None => drop_database(self.url.clone(), std::mem::take(&mut self.roles)),
+            None => {
+                let (url, roles) = (self.url.clone(), std::mem::take(&mut self.roles));
+                on_own_thread(async move { Ok(postgres::drop_database(&url, &roles).await?) })
+            }
         };
         if let Err(error) = removed {
             eprintln!("a test database is left behind: {error:#}");
         }
+        if let Some(left) = left {
+            let left = left.expect("the outbox can be read");
+            assert_eq!(left, 0, "the test leaves work in the outbox");
+        }
     }
 }
 
-/// On its own thread: the test's runtime may be shutting down.
-fn drop_database(url: String, roles: Vec<String>) -> anyhow::Result<()> {
-    let dropping = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
+/// The test's own runtime may be shutting down.
+fn on_own_thread<T: Send + 'static>(
+    running: impl Future<Output = anyhow::Result<T>> + Send + 'static,
+) -> anyhow::Result<T> {
+    let thread = std::thread::spawn(|| {
+        tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .build()?;
-        runtime.block_on(postgres::drop_database(&url, &roles))?;
-        anyhow::Ok(())
+            .build()?
+            .block_on(running)
     });
-    dropping
+    thread
         .join()
         .unwrap_or_else(|_| Err(anyhow::anyhow!("the thread panicked")))
 }

@@ -21,6 +21,8 @@ mod rail;
 mod rails;
 mod settings;
 mod telemetry;
+#[doc(hidden)]
+pub mod testing;
 mod words;
 
 pub use answer::{

@@ -14,6 +14,7 @@ use chassis::{
     config::Mode,
     money::{Currency, Money},
     shutdown::Shutdown,
+    testing::until,
 };
 use db::{Db, Insert, Tx, testing::TestDb};
 use futures::future::join_all;
@@ -510,15 +511,12 @@ async fn what_was_posted_before_there_were_blocks_is_sealed_first() {
         .await
         .unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(
-        count(&db, "select count(*) from unsealed_postings").await,
-        700
-    );
+    let unsealed = "select count(*) from unsealed_postings";
+    assert_eq!(count(&db, unsealed).await, 700);
     clock.advance(Duration::from_secs(60)).await.unwrap();
     assert_eq!(books::seal(&db, &clock).await.unwrap(), 5);
     let sealed = "select count(*) from sealed_postings";
     assert_eq!(count(&db, sealed).await, 2_300);
-    let unsealed = "select count(*) from unsealed_postings";
     assert_eq!(count(&db, unsealed).await, 0);
     assert_eq!(checked(&db, &clock).await, []);
     db.close().await;
@@ -537,11 +535,11 @@ async fn a_running_service_seals_and_checks_by_itself() {
     // A block that is not full waits for more postings.
     world.clock.advance(Duration::from_secs(60)).await.unwrap();
     let sealed = async || count(&world.db, "select count(*) from sealed_postings").await == 1;
-    world.until("the settlement is sealed", sealed).await;
+    until("the settlement is sealed", sealed).await;
     let checked = "select count(*) from ledger_works
                    where name in ('CHECK', 'WHOLE') and ended_at is not null";
     let checked = async || count(&world.db, checked).await == 2;
-    world.until("the ledger was checked", checked).await;
+    until("the ledger was checked", checked).await;
 }
 
 /// The service runs as this role in the tests that use [`World`].

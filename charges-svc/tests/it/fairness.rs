@@ -6,13 +6,15 @@ use charges_svc::{
     charge::{Charge, Event},
     store,
 };
+use chassis::testing::{
+    fake_server::{FakeServer, Reaction, json},
+    until,
+};
 use db::{Insert, Update};
+use rails::testing::with_tokens;
 use tokio::time::Instant;
 
-use crate::{
-    network::{FakeNetwork, Reaction, json},
-    world::{World, new_charge, new_momo_charge, timing},
-};
+use crate::world::{World, new_charge, new_momo_charge, timing};
 
 /// Writes open charges.
 async fn given(world: &World, charges: impl IntoIterator<Item = Charge>) {
@@ -39,8 +41,8 @@ const PENDING: &str = r#"{"status":"PENDING"}"#;
 
 #[tokio::test]
 async fn a_rail_that_hangs_takes_no_place_of_another() {
-    let hanging = FakeNetwork::start(|_| Reaction::Silence).await;
-    let momo = FakeNetwork::with_tokens(|_| json(200, PENDING)).await;
+    let hanging = FakeServer::start(|_| Reaction::Silence).await;
+    let momo = with_tokens(|_| json(200, PENDING)).await;
     let world = World::start_with(&[
         ("paystack-base-url", &hanging.address()),
         ("paystack-query-timeout", "8s"),
@@ -52,18 +54,18 @@ async fn a_rail_that_hangs_takes_no_place_of_another() {
     let old = world.clock.now() - Duration::from_secs(90);
     given(&world, (0..200).map(|_| new_charge(old))).await;
     let is_hanging = async || hanging.calls().len() >= 32;
-    world.until("all of its places hang", is_hanging).await;
+    until("all of its places hang", is_hanging).await;
     let later = world.clock.now() - Duration::from_secs(20);
     given(&world, [new_momo_charge(later)]).await;
     let is_asked = async || momo.calls().iter().any(|call| call.starts_with("GET"));
-    world.until("the other rail is asked", is_asked).await;
+    until("the other rail is asked", is_asked).await;
 }
 
 #[tokio::test]
 async fn what_exceeds_the_budget_is_delayed_and_not_lost() {
     const CHARGES: usize = 24;
     const PER_SECOND: u32 = 8;
-    let network = FakeNetwork::with_tokens(|_| json(200, PENDING)).await;
+    let network = with_tokens(|_| json(200, PENDING)).await;
     let world = World::start_with(&[
         ("momo-base-url", &network.address()),
         ("momo-queries-per-second", &PER_SECOND.to_string()),
@@ -79,7 +81,7 @@ async fn what_exceeds_the_budget_is_delayed_and_not_lost() {
         calls
     };
     let all = async || asked().len() >= CHARGES;
-    world.until("all were asked about", all).await;
+    until("all were asked about", all).await;
     // One query may have been saved up. Slowness only makes this longer.
     let least = Duration::from_secs(1) * (u32::try_from(CHARGES).unwrap() - 1) / PER_SECOND;
     assert!(begun.elapsed() >= least, "{:?}", begun.elapsed());
@@ -94,7 +96,7 @@ async fn what_exceeds_the_budget_is_delayed_and_not_lost() {
 
 #[tokio::test]
 async fn what_the_rail_called_about_is_asked_first() {
-    let network = FakeNetwork::with_tokens(|_| json(200, PENDING)).await;
+    let network = with_tokens(|_| json(200, PENDING)).await;
     let mut world = World::start_with(&[
         ("momo-base-url", &network.address()),
         ("momo-queries-per-second", "2"),
@@ -116,6 +118,6 @@ async fn what_the_rail_called_about_is_asked_first() {
         hinted.facts.rail_reference
     );
     let is_asked = async || network.calls().contains(&path);
-    world.until("the rail was asked", is_asked).await;
+    until("the rail was asked", is_asked).await;
     assert!(network.calls().len() < 30, "before most of the others");
 }

@@ -10,20 +10,25 @@ use charges_svc::{
     charge::{Charge, Event, State},
     store,
 };
-use chassis::{failure::FailureReason, provider::Provider};
+use chassis::{
+    failure::FailureReason,
+    provider::Provider,
+    testing::{
+        check_refusal,
+        fake_server::{FakeServer, Reaction, json},
+        until,
+    },
+};
 use db::Update;
 use proto::charges::{
     ChargeStatus, GetChargeRequest, ResolveChargeRequest, SubmitOtpRequest,
     resolve_charge_request::Outcome,
 };
-use rails::RailName;
+use rails::{RailName, testing::with_tokens};
 use tokio::sync::watch;
 use tonic::Code;
 
-use crate::{
-    network::{FakeNetwork, Reaction, json},
-    world::{Neighbour, World, charge_of, check_refusal, request},
-};
+use crate::world::{Neighbour, World, charge_of, request};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -41,9 +46,9 @@ impl Says {
         *self.0.lock().unwrap() = reaction;
     }
 
-    async fn network(&self) -> FakeNetwork {
+    async fn network(&self) -> FakeServer {
         let says = self.clone();
-        FakeNetwork::with_tokens(move |_| says.0.lock().unwrap().clone()).await
+        with_tokens(move |_| says.0.lock().unwrap().clone()).await
     }
 }
 
@@ -156,7 +161,7 @@ async fn an_answer_that_came_too_late_still_shows_the_payment() {
         .given_old_charge(&[Event::Unanswered], MINUTE / 2)
         .await;
     let is_asked = async || !network.calls().is_empty();
-    world.until("the rail is being asked", is_asked).await;
+    until("the rail is being asked", is_asked).await;
     let resolve = ResolveChargeRequest {
         reference: charge.facts.reference.to_string(),
         evidence: "statement of 31 January, line 12".to_owned(),
@@ -171,7 +176,7 @@ async fn an_answer_that_came_too_late_still_shows_the_payment() {
             .progress
             .seen_at_rail
     };
-    world.until("the answer is noted", is_shown).await;
+    until("the answer is noted", is_shown).await;
     says.now(not_found());
     let calls = network.calls().len();
     world.clock.advance(HOUR + MINUTE).await.unwrap();
@@ -246,6 +251,7 @@ async fn a_rail_that_calls_a_reference_used_knows_it_whatever_it_says_later() {
         let charge = world.charges.get_charge(get).await.unwrap().into_inner();
         assert_eq!(charge.status(), ChargeStatus::Initiated, "{provider:?}");
         assert!(network.calls().len() > 4, "it was asked");
+        world.end().await;
     }
 }
 
@@ -348,7 +354,7 @@ async fn a_third_code_without_a_reply_ends_with_the_networks_own_time() {
     let says = Says::new(Reaction::Cut);
     let network = {
         let says = says.clone();
-        FakeNetwork::start(move |seen| {
+        FakeServer::start(move |seen| {
             if seen.call.starts_with("GET /charge/") {
                 return paystack(r#"{"status":"send_otp"}"#);
             }
@@ -396,4 +402,5 @@ async fn mtns_longer_time_counts_too() {
     let ended = world.charge(&charge.facts.reference).await;
     let reason = Some(FailureReason::RailUnavailable);
     assert_eq!(failed_with(&ended), (State::Failed, reason));
+    world.end().await;
 }

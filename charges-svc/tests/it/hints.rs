@@ -8,16 +8,17 @@ use charges_svc::{
     charge::{Charge, Event, State},
     store,
 };
-use chassis::failure::FailureReason;
+use chassis::{
+    failure::FailureReason,
+    testing::{fake_server::json, until},
+};
 use db::{Insert, Update};
 use proto::charges::{
     ReceiveCallbackRequest, ResolveChargeRequest, resolve_charge_request::Outcome,
 };
+use rails::testing::with_tokens;
 
-use crate::{
-    network::{FakeNetwork, json},
-    world::{World, new_momo_charge, timing},
-};
+use crate::world::{World, new_momo_charge, timing};
 
 /// MTN's callback, whose address is the secret.
 fn callback(charge: &Charge) -> ReceiveCallbackRequest {
@@ -71,7 +72,7 @@ fn success(charge: &Charge) -> String {
 async fn an_operator_who_ends_a_charge_does_not_end_its_callback() {
     let answer = std::sync::Arc::new(std::sync::Mutex::new(json(500, "{}")));
     let script = answer.clone();
-    let network = FakeNetwork::with_tokens(move |_| script.lock().unwrap().clone()).await;
+    let network = with_tokens(move |_| script.lock().unwrap().clone()).await;
     let mut world = World::start_with(&[("momo-base-url", &network.address())]).await;
     let charge = given(&world, &[Event::Accepted]).await;
     world
@@ -80,7 +81,7 @@ async fn an_operator_who_ends_a_charge_does_not_end_its_callback() {
         .await
         .unwrap();
     let asked = async || queries(&world, &charge).await > 0;
-    world.until("the rail was asked in vain", asked).await;
+    until("the rail was asked in vain", asked).await;
     let resolve = ResolveChargeRequest {
         reference: charge.facts.reference.to_string(),
         evidence: "statement of 31 January, line 12".to_owned(),
@@ -93,7 +94,7 @@ async fn an_operator_who_ends_a_charge_does_not_end_its_callback() {
         let cases = store::cases::list_open(&mut conn).await.unwrap();
         cases.iter().any(|case| case.kind == CaseKind::LateMoney)
     };
-    world.until("the money was found", is_found).await;
+    until("the money was found", is_found).await;
 }
 
 /// Whatever is written by somebody who knew of the callback but had not queried the rail.
@@ -131,7 +132,7 @@ async fn nobody_who_did_not_ask_ends_a_callback() {
         assert_eq!(changed.unwrap(), Update::Updated);
         tx.commit().await.unwrap();
         let asked = async || queries(&world, &charge).await > 0;
-        world.until(&format!("asked after {event:?}"), asked).await;
+        until(&format!("asked after {event:?}"), asked).await;
     }
 }
 
@@ -150,7 +151,7 @@ async fn a_callback_that_gets_no_answer_is_not_done_and_no_storm() {
         .await
         .unwrap();
     let asked = async || queries(&world, &charge).await > 0;
-    world.until("the rail was asked", asked).await;
+    until("the rail was asked", asked).await;
     world.clock.advance(Duration::from_secs(600)).await.unwrap();
     // Without the callback the first query would be due in an hour.
     let asked = queries(&world, &charge).await;
@@ -163,7 +164,7 @@ async fn a_callback_that_gets_no_answer_is_not_done_and_no_storm() {
 
 #[tokio::test]
 async fn a_callback_is_done_with_an_answer() {
-    let network = FakeNetwork::with_tokens(|_| json(200, r#"{"status":"PENDING"}"#)).await;
+    let network = with_tokens(|_| json(200, r#"{"status":"PENDING"}"#)).await;
     let mut world = World::start_with(&[("momo-base-url", &network.address())]).await;
     let charge = given(&world, &[Event::Accepted]).await;
     for _ in 0..3 {
@@ -174,7 +175,7 @@ async fn a_callback_is_done_with_an_answer() {
             .unwrap();
     }
     let asked = async || queries(&world, &charge).await > 0;
-    world.until("the rail was asked", asked).await;
+    until("the rail was asked", asked).await;
     // Stops short of the schedule's first query.
     world.clock.advance(Duration::from_secs(10)).await.unwrap();
     assert!(queries(&world, &charge).await <= 3);

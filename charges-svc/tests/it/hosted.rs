@@ -4,12 +4,12 @@ use charges_svc::{
     charge::{Charge, Event},
     store,
 };
-use chassis::{failure::FailureReason, ids::SessionId};
+use chassis::{failure::FailureReason, ids::SessionId, testing::check_refusal};
 use db::{Insert, Update};
 use proto::charges::{ChargeStatus, GetHostedChargeRequest, HostedCharge};
 use tonic::{Code, Status};
 
-use crate::world::{World, check_refusal, new_charge, timing};
+use crate::world::{World, new_charge, timing};
 
 async fn read(world: &mut World, session_id: &str) -> Result<HostedCharge, Status> {
     let request = GetHostedChargeRequest {

@@ -9,9 +9,9 @@ use charges_svc::{
 };
 use chassis::{
     clock::{Clock, Look},
-    config::Tls,
-    grpc::{self, Channel, Sockets},
+    grpc::Channel,
     shutdown::{Shutdown, Tasks},
+    testing::{ServedService, address, listen},
 };
 use db::{Db, Insert, testing::TestDb};
 use proto::{
@@ -27,7 +27,7 @@ use tokio::{
 use tonic::Code;
 
 use crate::{
-    stalling,
+    neighbour,
     world::{config, lease, new_charge, request},
 };
 
@@ -131,41 +131,35 @@ struct Gated {
     clock: Clock,
     db: Db,
     gate: watch::Sender<bool>,
-    shutdown: Shutdown,
+    service: ServedService,
+    _neighbour: ServedService,
     _tasks: Tasks,
-    _database: TestDb,
+    database: TestDb,
 }
 
 impl Gated {
     async fn start() -> Self {
         let database = TestDb::new("charges-svc").await;
         let clock = clock_off_by(0);
-        let (shutdown, tasks) = (Shutdown::new(), Tasks::new());
-        let listen = || TcpListener::bind("127.0.0.1:0");
-        let (front, back) = (listen().await.unwrap(), listen().await.unwrap());
-        let url = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
-        let config = config(&database.url, &url(&front));
+        let neighbour = neighbour::start(Outcome::Recorded, Duration::ZERO).await;
+        let front = listen().await;
+        let config = config(&database.url, &format!("http://{}", address(&front)));
         let (gate, opened) = watch::channel(false);
-        tasks.spawn(pass_on(front, back.local_addr().unwrap(), opened));
-        tasks.spawn(stalling::serve(
-            back,
-            Outcome::Recorded,
-            Duration::ZERO,
-            shutdown.clone(),
-        ));
-        let grpc = listen().await.unwrap();
-        let channel = grpc::connect(&url(&grpc), &Tls::default(), Duration::from_secs(12));
-        let sockets = Sockets { grpc, admin: None };
-        let served = charges_svc::serve(config, sockets, clock.clone(), shutdown.clone());
-        tasks.spawn(async { served.await.unwrap() });
+        let tasks = Tasks::new();
+        tasks.spawn(pass_on(front, neighbour.address, opened));
+        let service = ServedService::start(|sockets, shutdown| {
+            charges_svc::serve(config, sockets, clock.clone(), shutdown)
+        })
+        .await;
         Self {
-            charges: ChargesClient::new(channel.unwrap()),
+            charges: ChargesClient::new(service.channel()),
             clock,
             db: database.connect().await,
             gate,
-            shutdown,
+            service,
+            _neighbour: neighbour,
             _tasks: tasks,
-            _database: database,
+            database,
         }
     }
 
@@ -210,7 +204,8 @@ impl Gated {
     }
 
     async fn end(self) {
-        self.shutdown.begin();
+        self.database.until_relayed().await;
+        self.service.stop().await;
         self.db.close().await;
     }
 }

@@ -10,14 +10,11 @@ mod finality;
 mod hints;
 mod hosted;
 mod leases;
-#[expect(dead_code, reason = "the rails' own tests need more of it")]
-#[path = "../../../rails/tests/it/network.rs"]
-mod network;
+mod neighbour;
 mod newer;
 mod operate;
 mod rail_away;
 mod resend;
-mod stalling;
 mod started;
 mod store;
 mod world;

@@ -8,7 +8,10 @@ use charges_svc::{
     charge::{Charge, Event, State},
     store,
 };
-use chassis::failure::FailureReason;
+use chassis::{
+    failure::FailureReason,
+    testing::{check_refusal, until},
+};
 use db::{Update, outbox};
 use proto::charges::{
     CloseCaseRequest, GetChargeRequest, ResolveChargeRequest, ShowChargeRequest, SubmitOtpRequest,
@@ -16,7 +19,7 @@ use proto::charges::{
 };
 use tonic::Code;
 
-use crate::world::{Neighbour, World, check_refusal, request};
+use crate::world::{Neighbour, World, request};
 
 const RAIL: &str = "update charges set rail = 'newer' where reference = $1";
 const REASON: &str = "update charges set failure_reason = 'NEWER' where reference = $1";
@@ -48,7 +51,7 @@ async fn check_told(world: World, charge: &Charge) -> World {
         let mut conn = world.db.read().await.unwrap();
         !store::is_in_outbox(&mut conn, row).await.unwrap()
     };
-    world.until("sessions-svc was told", is_told).await;
+    until("sessions-svc was told", is_told).await;
     world
 }
 
@@ -78,6 +81,7 @@ async fn the_answer_about_a_charge_on_a_newer_rail_is_repeated() {
     let again = again.into_inner();
     assert!(again.replayed);
     assert_eq!(again.charge.unwrap().reference, first.reference);
+    world.end().await;
 }
 
 #[tokio::test]
@@ -148,5 +152,5 @@ async fn a_charge_that_failed_for_a_newer_reason_is_read_and_told() {
         let said = store::evidence::list(&mut conn, charge.facts.transaction_id).await;
         !said.unwrap().is_empty()
     };
-    world.until("the rail was asked", is_queried).await;
+    until("the rail was asked", is_queried).await;
 }

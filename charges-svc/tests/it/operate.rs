@@ -5,8 +5,8 @@ use charges_svc::{
     charge::{Charge, Event, State},
     ledger, store,
 };
-use chassis::failure::FailureReason;
 use chassis::money::{Currency, Money};
+use chassis::{failure::FailureReason, testing::check_refusal};
 use db::Insert;
 use futures::future::join_all;
 use proto::charges::{
@@ -16,7 +16,7 @@ use proto::charges::{
 };
 use tonic::{Code, Status};
 
-use crate::world::{World, check_refusal, ghs};
+use crate::world::{World, ghs};
 
 const LATE: Event = Event::Failed(FailureReason::PayerTimeout);
 

@@ -6,13 +6,16 @@ use charges_svc::{
     charge::{Event, State},
     store,
 };
-use chassis::ids::RailReference;
+use chassis::{
+    ids::RailReference,
+    testing::{check_refusal, until},
+};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use proto::charges::{ChargeStatus, ReceiveCallbackRequest, ShowChargeRequest, SubmitOtpRequest};
 use sha2::Sha512;
 use tonic::Code;
 
-use crate::world::{CALLBACK_TOKEN, PAYSTACK_SECRET_KEY, World, check_refusal};
+use crate::world::{CALLBACK_TOKEN, PAYSTACK_SECRET_KEY, World};
 
 fn submit(charge: &charges_svc::charge::Charge, otp: &str) -> SubmitOtpRequest {
     SubmitOtpRequest {
@@ -134,13 +137,12 @@ async fn work_of_a_process_that_died_is_taken_up_after_a_restart() {
     tx.commit().await.unwrap();
     let world = world.restart().await;
     world.clock.advance(Duration::from_secs(20)).await.unwrap();
-    world
-        .until("the rail was asked", async || {
-            let mut conn = world.db.read().await.unwrap();
-            let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id).await;
-            evidence.unwrap().iter().any(|said| said.action == "query")
-        })
-        .await;
+    until("the rail was asked", async || {
+        let mut conn = world.db.read().await.unwrap();
+        let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id).await;
+        evidence.unwrap().iter().any(|said| said.action == "query")
+    })
+    .await;
     assert_eq!(
         world.charge(&charge.facts.reference).await.progress.state,
         State::OtpSubmitting
@@ -191,17 +193,16 @@ async fn a_callback_is_acknowledged_once_the_rail_is_certain_to_be_asked() {
     let show = ShowChargeRequest {
         reference: charge.facts.reference.to_string(),
     };
-    world
-        .until("the rail was asked", async || {
-            let mut operations = world.operations.clone();
-            let shown = operations
-                .show_charge(show.clone())
-                .await
-                .unwrap()
-                .into_inner();
-            shown.evidence.iter().any(|said| said.action == "query")
-        })
-        .await;
+    until("the rail was asked", async || {
+        let mut operations = world.operations.clone();
+        let shown = operations
+            .show_charge(show.clone())
+            .await
+            .unwrap()
+            .into_inner();
+        shown.evidence.iter().any(|said| said.action == "query")
+    })
+    .await;
     // The rail said nothing, so only the count changed.
     let after = world.charge(&charge.facts.reference).await;
     assert_eq!(

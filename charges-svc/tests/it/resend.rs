@@ -10,16 +10,20 @@ use std::{
 };
 
 use charges_svc::charge::{Charge, State};
-use chassis::provider::Provider;
+use chassis::{
+    provider::Provider,
+    testing::{
+        check_refusal,
+        fake_server::{FakeServer, Reaction, empty, json},
+        until,
+    },
+};
 use db::Update;
-use rails::RailName;
+use rails::{RailName, testing::with_tokens};
 use tokio::sync::watch;
 use tonic::Code;
 
-use crate::{
-    network::{FakeNetwork, Reaction, empty, json},
-    world::{Neighbour, World, charge_of, check_refusal, request},
-};
+use crate::world::{Neighbour, World, charge_of, request};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -35,9 +39,9 @@ fn unavailable() -> Reaction {
 
 /// An MTN that answers payment requests with `reaction`, knows no payment before it accepts one,
 /// and then has the money at once.
-async fn mtn(reaction: Reaction) -> FakeNetwork {
+async fn mtn(reaction: Reaction) -> FakeServer {
     let taken = Arc::new(AtomicBool::new(false));
-    FakeNetwork::with_tokens(move |seen| {
+    with_tokens(move |seen| {
         if seen.call == PAY {
             let is_accepted = matches!(reaction, Reaction::Answer { status: 202, .. });
             taken.fetch_or(is_accepted, Ordering::SeqCst);
@@ -58,7 +62,7 @@ async fn mtn(reaction: Reaction) -> FakeNetwork {
 }
 
 /// How often the network was asked to debit.
-fn sent(network: &FakeNetwork) -> usize {
+fn sent(network: &FakeServer) -> usize {
     let calls = network.calls();
     calls.iter().filter(|call| *call == PAY).count()
 }
@@ -87,6 +91,7 @@ async fn the_same_request_goes_out_once_more_and_the_sale_is_made() {
     assert_eq!(pay.json()["payerMessage"], "Ama s Shop");
     assert_eq!(pay.json()["payeeNote"], charge.facts.reference.as_str());
     world.check_books().await;
+    world.end().await;
 }
 
 /// While sessions-svc is away, nothing is sent. When it is back, there is still time.
@@ -105,6 +110,7 @@ async fn nothing_goes_out_before_the_session_has_taken_the_charge() {
     world.clock.advance(60 * SECOND).await.unwrap();
     let settled = world.charge(&charge.facts.reference).await;
     assert_eq!(settled.progress.state, State::Settled);
+    world.end().await;
 }
 
 /// The session has ended meanwhile. It is not certain whether the first process had sent the
@@ -126,6 +132,7 @@ async fn a_session_that_takes_the_charge_no_more_keeps_it_from_being_sent() {
         (State::Failed, reason)
     );
     assert_eq!(sent(&network), 0);
+    world.end().await;
 }
 
 #[tokio::test]
@@ -142,12 +149,13 @@ async fn after_ninety_seconds_nothing_goes_out_any_more() {
         (State::Failed, reason)
     );
     assert_eq!(sent(&network), 0);
+    world.end().await;
 }
 
 /// Paystack does not promise to refuse the second request.
 #[tokio::test]
 async fn no_other_rail_is_asked_twice() {
-    let network = FakeNetwork::start(|_| {
+    let network = FakeServer::start(|_| {
         json(
             400,
             r#"{"status":false,"code":"transaction_not_found","message":"x"}"#,
@@ -170,6 +178,7 @@ async fn no_other_rail_is_asked_twice() {
         !calls.iter().any(|call| call.starts_with("POST")),
         "{calls:?}"
     );
+    world.end().await;
 }
 
 /// The second process dies as well, before or after sending.
@@ -185,6 +194,7 @@ async fn a_second_crash_sends_nothing_again() {
     assert_eq!(sent(&network), 0);
     let open = world.charge(&charge.facts.reference).await;
     assert_eq!(open.progress.state, State::Initiated);
+    world.end().await;
 }
 
 /// What a process writes right before it sends the request again.
@@ -220,6 +230,7 @@ async fn a_refusal_of_the_second_ends_nothing() {
         (ended.progress.state, ended.progress.failure_reason),
         (State::Failed, reason)
     );
+    world.end().await;
 }
 
 /// A charge whose rail replies only after another process has taken it over, by `change`.
@@ -230,9 +241,7 @@ async fn charge_taken_over(reply: Reaction, change: &'static str) -> Charge {
     let (mut charges, waiting) = (world.charges.clone(), &network);
     let asking = charges.create_charge(request());
     let taking_over = async {
-        world
-            .until("the rail is asked", async || sent(waiting) == 1)
-            .await;
+        until("the rail is asked", async || sent(waiting) == 1).await;
         let mut tx = world.db.begin().await.unwrap();
         let changed = tx.sql(change).bind(world.clock.now()).update().await;
         assert_eq!(changed.unwrap(), Update::Updated);
@@ -241,7 +250,9 @@ async fn charge_taken_over(reply: Reaction, change: &'static str) -> Charge {
     };
     let (told, ()) = tokio::join!(asking, taking_over);
     let charge = told.unwrap().into_inner().charge.unwrap();
-    world.charge(&charge.reference.parse().unwrap()).await
+    let charge = world.charge(&charge.reference.parse().unwrap()).await;
+    world.end().await;
+    charge
 }
 
 /// Nor does its reply to the first say anything once the second may be on its way.
@@ -285,17 +296,16 @@ async fn nobody_is_told_that_nothing_was_started_before_that_is_written() {
     let asking = charges.create_charge(request());
     let holding = async {
         let mut tx = None;
-        world
-            .until("the charge is written", async || {
-                let mut conn = world.db.read().await.unwrap();
-                let (count,): (i64,) = conn
-                    .sql("select count(*) from charges")
-                    .one()
-                    .await
-                    .unwrap();
-                count == 1
-            })
-            .await;
+        until("the charge is written", async || {
+            let mut conn = world.db.read().await.unwrap();
+            let (count,): (i64,) = conn
+                .sql("select count(*) from charges")
+                .one()
+                .await
+                .unwrap();
+            count == 1
+        })
+        .await;
         let held = tx.insert(world.db.begin().await.unwrap());
         // On SQLite the transaction alone keeps every other writer out.
         held.sql("update charges set hints = hints")

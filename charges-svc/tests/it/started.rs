@@ -5,7 +5,11 @@ use charges_svc::{
     charge::{Event, State},
     store::idempotency::{self, FirstRequest},
 };
-use chassis::{grpc, ids::MerchantId};
+use chassis::{
+    grpc,
+    ids::MerchantId,
+    testing::{check_refusal, until},
+};
 use db::{
     idempotency::{IdempotencyKey, KeyUse},
     testing::TestDb,
@@ -15,7 +19,7 @@ use tonic::{Code, Response, Status};
 
 use crate::{
     commit_wire::CommitWire,
-    world::{Neighbour, World, check_refusal, config_with, new_charge, request},
+    world::{Neighbour, World, config_with, new_charge, request},
 };
 
 /// A service whose connections to its database can hold up a commit. `None` on SQLite, which runs
@@ -59,7 +63,7 @@ async fn until_landed(world: &World) {
             .unwrap();
         open == 0
     };
-    world.until("no transaction is open", is_quiet).await;
+    until("no transaction is open", is_quiet).await;
 }
 
 async fn count(world: &World, sql: &'static str) -> i64 {
@@ -94,7 +98,7 @@ async fn a_record_whose_commit_came_late_is_taken_back_before_nothing_was_starte
     tokio::pin!(creating);
     let answer: Result<Response<ChargeAnswer>, Status> = tokio::select! {
         answer = &mut creating => answer,
-        () = world.until("it is waited for", || is_waited_for(&world)) => {
+        () = until("it is waited for", || is_waited_for(&world)) => {
             wire.let_go();
             creating.await
         }
@@ -140,7 +144,7 @@ async fn a_try_whose_commit_came_late_is_given_back_before_nothing_was_started()
     tokio::pin!(submitting);
     let answer: Result<Response<ChargeAnswer>, Status> = tokio::select! {
         answer = &mut submitting => answer,
-        () = world.until("it is waited for", || is_waited_for(&world)) => {
+        () = until("it is waited for", || is_waited_for(&world)) => {
             wire.let_go();
             submitting.await
         }
@@ -165,7 +169,7 @@ async fn where_the_record_cannot_be_read_nothing_is_promised() {
     let begin = first.create_charge(request.clone());
     let repeat = async {
         let begun = async || count(&world, KEYS).await == 1;
-        world.until("the first has begun", begun).await;
+        until("the first has begun", begun).await;
         let mut tx = world.db.begin().await.unwrap();
         tx.sql("alter table charges rename to charges_lost")
             .run()

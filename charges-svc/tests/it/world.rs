@@ -11,12 +11,12 @@ use charges_svc::{
 };
 use chassis::{
     clock::{Clock, Timestamp},
-    config::{Database, Mode, Tls},
-    grpc::{self, Channel, Sockets},
+    config::{Database, Mode},
+    grpc::Channel,
     ids::{MerchantId, Reference},
     money::{Currency, Money},
     provider::Provider,
-    shutdown::{Shutdown, Tasks},
+    testing::{ServedService, address, listen},
 };
 use clap::Parser as _;
 use db::{Db, Insert, Update, testing::TestDb};
@@ -29,14 +29,14 @@ use proto::{
 };
 use rails::RailName;
 use tokio::net::TcpListener;
-use tonic::{Code, Status};
 
-use crate::stalling;
+use crate::neighbour;
 
 pub const CALLBACK_TOKEN: &str = "callback-token-configured";
 pub const PAYSTACK_SECRET_KEY: &str = "sk_test_abcdef";
 
-/// How sessions-svc behaves.
+/// How sessions-svc and webhooks-svc behave.
+#[derive(Clone, Copy)]
 pub enum Neighbour {
     /// Nobody listens.
     Away,
@@ -50,12 +50,26 @@ pub enum Neighbour {
     Stalling(Duration),
 }
 
+impl Neighbour {
+    /// The neighbour, if it answers.
+    async fn start(self) -> Option<ServedService> {
+        let (outcome, stall) = match self {
+            Self::Away | Self::Silent => return None,
+            Self::Open => (Outcome::Recorded, Duration::ZERO),
+            Self::Refusing => (Outcome::Refused, Duration::ZERO),
+            Self::Stalling(length) => (Outcome::Recorded, length),
+        };
+        Some(neighbour::start(outcome, stall).await)
+    }
+}
+
 pub struct World {
     pub charges: ChargesClient<Channel>,
     pub operations: ChargeOperationsClient<Channel>,
     pub db: Db,
     pub clock: Clock,
-    running: Running,
+    service: ServedService,
+    _neighbour: Option<ServedService>,
     /// The listener of a silent neighbour.
     _silent: Option<TcpListener>,
     database: (TestDb, Database),
@@ -115,32 +129,22 @@ impl World {
     }
 
     async fn start_on(
-        (database, settings): (TestDb, Database),
+        (mut database, settings): (TestDb, Database),
         folder: tempfile::TempDir,
         neighbour: Neighbour,
         flags: Vec<(String, String)>,
     ) -> Self {
-        let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let sessions_url = format!("http://{}", other.local_addr().unwrap());
-        let (shutdown, tasks) = (Shutdown::new(), Tasks::new());
-        let silent = match neighbour {
-            Neighbour::Silent => Some(other),
-            Neighbour::Away => None,
-            Neighbour::Open | Neighbour::Refusing | Neighbour::Stalling(_) => {
-                let outcome = match neighbour {
-                    Neighbour::Refusing => Outcome::Refused,
-                    _ => Outcome::Recorded,
-                };
-                let stall = match neighbour {
-                    Neighbour::Stalling(length) => length,
-                    _ => Duration::ZERO,
-                };
-                tasks.spawn(stalling::serve(other, outcome, stall, shutdown.clone()));
-                None
-            }
+        if matches!(neighbour, Neighbour::Away | Neighbour::Silent) {
+            // Nobody takes what there is to tell.
+            database.leave_work();
+        }
+        let (running, nobody) = (neighbour.start().await, listen().await);
+        let sessions_url = match &running {
+            Some(running) => running.url(),
+            None => format!("http://{}", address(&nobody)),
         };
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        // A listener on which nothing is accepted is silent; without one, nobody is there.
+        let silent = matches!(neighbour, Neighbour::Silent).then_some(nobody);
         let more: Vec<_> = flags
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
@@ -151,25 +155,17 @@ impl World {
             config.database = settings.clone();
         }
         let clock = Clock::travelling(folder.path().join("clock")).unwrap();
-        let sockets = Sockets {
-            grpc: listener,
-            admin: None,
-        };
-        let served = charges_svc::serve(config, sockets, clock.clone(), shutdown.clone());
-        tasks.spawn(async { served.await.unwrap() });
-        let channel = grpc::connect(&url, &Tls::default(), Duration::from_secs(12)).unwrap();
-        let mut operations = ChargeOperationsClient::new(channel.clone());
-        // The service answers once it has started.
-        operations
-            .list_cases(proto::charges::ListCasesRequest {})
-            .await
-            .unwrap();
+        let service = ServedService::start(|sockets, shutdown| {
+            charges_svc::serve(config, sockets, clock.clone(), shutdown)
+        })
+        .await;
         Self {
-            charges: ChargesClient::new(channel),
-            operations,
+            charges: ChargesClient::new(service.channel()),
+            operations: ChargeOperationsClient::new(service.channel()),
             db: database.connect().await,
             clock,
-            running: Running { shutdown, tasks },
+            service,
+            _neighbour: running,
             _silent: silent,
             database: (database, settings),
             folder,
@@ -179,8 +175,14 @@ impl World {
 
     /// Stops the service, so that nobody takes up what a test writes until another starts.
     pub async fn stop(&self) {
-        self.running.shutdown.begin();
-        self.running.tasks.drain(Duration::from_secs(30)).await;
+        self.service.stop().await;
+    }
+
+    /// Ends the test once the neighbour has been told everything.
+    pub async fn end(self) {
+        self.database.0.until_relayed().await;
+        self.stop().await;
+        self.db.close().await;
     }
 
     /// Stops the service and starts another on the same database.
@@ -244,17 +246,6 @@ impl World {
         found.unwrap()
     }
 
-    /// Waits until `holds` returns true, and panics if that takes too long.
-    pub async fn until<F: Future<Output = bool>>(&self, claim: &str, mut holds: impl FnMut() -> F) {
-        let waiting = async {
-            while !holds().await {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let waited = tokio::time::timeout(Duration::from_secs(20), waiting).await;
-        assert!(waited.is_ok(), "not in time: {claim}");
-    }
-
     /// Checks what holds in every test: the books balance.
     pub async fn check_books(&self) {
         let mut conn = self.db.read().await.unwrap();
@@ -265,18 +256,6 @@ impl World {
                 .unwrap()
                 .is_empty()
         );
-    }
-}
-
-/// The service, which stops when this is dropped.
-struct Running {
-    shutdown: Shutdown,
-    tasks: Tasks,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.shutdown.begin();
     }
 }
 
@@ -366,10 +345,4 @@ pub fn request() -> CreateChargeRequest {
 
 pub fn ghs(minor_units: i64) -> proto::money::Money {
     Money::new(minor_units, Currency::GHS).into()
-}
-
-pub fn check_refusal<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code, reason: &str) {
-    let status = answer.unwrap_err();
-    assert_eq!(status.code(), code, "{status}");
-    assert_eq!(grpc::reason(&status).as_deref(), Some(reason));
 }

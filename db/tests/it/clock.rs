@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-use chassis::{clock::Clock, shutdown::Tasks};
+use chassis::{clock::Clock, shutdown::Tasks, testing::until};
 use db::{Db, Relay, Relayed, Update, outbox};
 
-use crate::{database, relayed, until};
+use crate::{database, relayed};
 
 const LEASE: Duration = Duration::from_secs(30);
 

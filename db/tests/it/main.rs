@@ -10,7 +10,7 @@ mod roles;
 mod store;
 mod work;
 
-use std::{sync::LazyLock, time::Duration};
+use std::sync::LazyLock;
 
 use db::{
     Db,
@@ -52,9 +52,10 @@ fn migrations<const N: usize>(scripts: [(i64, &'static str, &'static str); N]) -
     Migrator::with_migrations(scripts.into())
 }
 
-/// A fresh database with its tables.
+/// A fresh database with its tables, on which no service works.
 async fn database() -> (TestDb, Db) {
-    let test = TestDb::new("db-test").await;
+    let mut test = TestDb::new("db-test").await;
+    test.leave_work();
     let db = test.connect().await;
     db.migrate(&MIGRATOR).await.unwrap();
     (test, db)
@@ -65,15 +66,4 @@ fn relayed(row: &Row) -> EndedRow {
         row: row.clone(),
         due: None,
     }
-}
-
-/// Waits for a condition, with a deadline.
-async fn until<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
-    let waiting = async {
-        while !condition().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let ended = tokio::time::timeout(Duration::from_secs(10), waiting).await;
-    ended.unwrap_or_else(|_| panic!("waited in vain until {what}"));
 }

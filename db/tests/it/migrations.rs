@@ -1,9 +1,10 @@
 //! Migrations while services run, on PostgreSQL.
 
+use chassis::testing::until;
 use db::{Db, testing::TestDb};
 use sqlx::migrate::Migrator;
 
-use crate::{TABLES, migrations, until};
+use crate::{TABLES, migrations};
 
 const COLUMN: &str = "alter table account add column note text";
 

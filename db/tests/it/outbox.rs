@@ -12,6 +12,7 @@ use std::{
 use chassis::{
     clock::Clock,
     shutdown::{Shutdown, Tasks},
+    testing::until,
 };
 use db::{
     Db, Relay, Relayed, Schema, Update,
@@ -21,7 +22,7 @@ use db::{
 use tokio::{sync::Notify, task::JoinSet};
 use uuid::Uuid;
 
-use crate::{database, migrations, relayed, until};
+use crate::{database, migrations, relayed};
 
 const LEASE: Duration = Duration::from_secs(60);
 /// A lease that has expired as soon as it is taken.

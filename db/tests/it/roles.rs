@@ -5,12 +5,13 @@ use std::{sync::LazyLock, time::Duration};
 use chassis::{
     config::{Database, Mode, Refused},
     shutdown::Shutdown,
+    testing::until,
 };
 use db::{Db, Schema, testing::TestDb};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _, postgres::PgConnectOptions};
 use uuid::Uuid;
 
-use crate::{TABLES, migrations, until};
+use crate::{TABLES, migrations};
 
 const LOG: &str = "create table log (line bigint not null primary key);";
 

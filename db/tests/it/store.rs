@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use chassis::clock::{Clock, Timestamp};
+use chassis::{
+    clock::{Clock, Timestamp},
+    testing::until,
+};
 use db::{Conn, Db, Insert, Tx, Update, testing::TestDb};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::{MIGRATOR, database, migrations, until};
+use crate::{MIGRATOR, database, migrations};
 
 #[derive(Debug, PartialEq, sqlx::FromRow)]
 struct Account {

@@ -12,11 +12,10 @@ use std::{
 use chassis::{
     clock::{Clock, Timestamp},
     shutdown::{Shutdown, Tasks},
+    testing::until,
 };
 use db::work::{self, Ends, Running, Work};
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
-
-use crate::until;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 

@@ -5,8 +5,6 @@
 
 mod callback;
 mod momo;
-#[expect(dead_code, reason = "charges-svc's tests need more of it")]
-mod network;
 mod paystack;
 mod token;
 
@@ -23,9 +21,9 @@ use chassis::{
     money::{Currency, Money},
     phone::Phone,
     provider::Provider,
+    testing::fake_server::{FakeServer, json},
 };
 use clap::Parser;
-use network::FakeNetwork;
 use rails::{PaymentRequest, Query, Rail, RailName, RailSettings, Rails, RequestOutcome};
 use tracing::{Dispatch, dispatcher::DefaultGuard};
 use tracing_subscriber::fmt::{MakeWriter, format::FmtSpan};
@@ -74,7 +72,7 @@ fn rails(flags: &[(&str, &str)]) -> anyhow::Result<Rails> {
 }
 
 /// The rail that debits wallets of `provider`, on `network`.
-fn rail(network: &FakeNetwork, provider: Provider, flags: &[(&str, &str)]) -> Rail {
+fn rail(network: &FakeServer, provider: Provider, flags: &[(&str, &str)]) -> Rail {
     let at = network.address();
     let mut all = vec![
         ("momo-base-url", at.as_str()),
@@ -255,8 +253,8 @@ fn secrets_are_printed_nowhere() {
 #[tokio::test]
 async fn calls_and_reasons_that_nobody_knows_are_counted() {
     chassis::metrics::render();
-    let network = FakeNetwork::start(|_| {
-        network::json(
+    let network = FakeServer::start(|_| {
+        json(
             200,
             r#"{"data":{"status":"failed","message":"Mercury is in retrograde"}}"#,
         )

@@ -7,17 +7,17 @@ use chassis::{
     ids::RailReference,
     money::{Currency, Money},
     provider::Provider,
+    testing::fake_server::{
+        FakeServer, Reaction, Seen, answer, closed_port, empty, html, json, redirect,
+    },
 };
 use futures::future::join;
-use rails::{OtpOutcome, QueryOutcome, Rail, RequestOutcome};
-
-use super::{
-    ACCEPTED, API_KEY, Logged, SUBSCRIPTION_KEY,
-    network::{
-        self, FakeNetwork, Reaction, Seen, answer, closed_port, empty, html, json, redirect,
-    },
-    payment, query, rail, rails, refused,
+use rails::{
+    OtpOutcome, QueryOutcome, Rail, RequestOutcome,
+    testing::{token, with_tokens},
 };
+
+use super::{ACCEPTED, API_KEY, Logged, SUBSCRIPTION_KEY, payment, query, rail, rails, refused};
 
 pub const TOKEN: &str = "POST /collection/token/";
 pub const REQUEST_TO_PAY: &str = "POST /collection/v1_0/requesttopay";
@@ -26,11 +26,11 @@ const BASIC: &str = "Basic NmY5YTFjNTQtMWQ2Yy00YTM4LTlhNTYtMGI4YTZjMWY3YTExOmFwa
 /// Short enough to wait for, long enough for a loopback reply.
 pub const SHORT: [(&str, &str); 2] = [("momo-request-timeout", "2s"), ("momo-query-timeout", "2s")];
 
-pub fn momo(network: &FakeNetwork) -> Rail {
+pub fn momo(network: &FakeServer) -> Rail {
     rail(network, Provider::Mtn, &[])
 }
 
-pub async fn request(network: &FakeNetwork) -> RequestOutcome {
+pub async fn request(network: &FakeServer) -> RequestOutcome {
     momo(network)
         .request_payment(&payment(Provider::Mtn))
         .await
@@ -39,12 +39,12 @@ pub async fn request(network: &FakeNetwork) -> RequestOutcome {
 
 /// The outcome of a payment request to a network with this reaction.
 async fn requested(reaction: Reaction) -> RequestOutcome {
-    request(&FakeNetwork::with_tokens(move |_| reaction.clone()).await).await
+    request(&with_tokens(move |_| reaction.clone()).await).await
 }
 
 /// The outcome of a query to a network with this reaction.
 async fn found(reaction: Reaction) -> QueryOutcome {
-    let network = FakeNetwork::with_tokens(move |_| reaction.clone()).await;
+    let network = with_tokens(move |_| reaction.clone()).await;
     momo(&network)
         .query(&query(RailReference::new()))
         .await
@@ -57,7 +57,7 @@ pub fn bearer(seen: &Seen) -> &str {
 
 #[tokio::test]
 async fn a_payment_goes_out_as_mtn_wants_it() {
-    let network = FakeNetwork::with_tokens(|_| empty(202)).await;
+    let network = with_tokens(|_| empty(202)).await;
     let payment = payment(Provider::Mtn);
     let gateway = [("callback-base-url", "https://api.example.com/")];
     let rail = rail(&network, Provider::Mtn, &gateway);
@@ -101,7 +101,7 @@ async fn a_payment_goes_out_as_mtn_wants_it() {
 #[tokio::test]
 async fn a_query_goes_out_as_mtn_wants_it() {
     let rail_reference = RailReference::new();
-    let network = FakeNetwork::with_tokens(move |_| {
+    let network = with_tokens(move |_| {
         json(
             200,
             format!(
@@ -136,15 +136,15 @@ async fn a_query_goes_out_as_mtn_wants_it() {
 
 #[tokio::test]
 async fn without_a_callback_address_none_is_told() {
-    let network = FakeNetwork::with_tokens(|_| empty(202)).await;
+    let network = with_tokens(|_| empty(202)).await;
     assert_eq!(request(&network).await, ACCEPTED);
     assert_eq!(network.seen()[1].header("x-callback-url"), None);
 }
 
 #[tokio::test]
 async fn an_address_with_a_path_is_kept_whole() {
-    let network = FakeNetwork::start(|seen| match seen.call.as_str() {
-        "POST /mtn/collection/token/" => network::token("t", 3600),
+    let network = FakeServer::start(|seen| match seen.call.as_str() {
+        "POST /mtn/collection/token/" => token("t", 3600),
         _ => empty(202),
     })
     .await;
@@ -247,7 +247,7 @@ async fn everything_else_is_unknown_and_sent_once() {
         Reaction::CutInBody { status: 400 },
     ] {
         let shown = format!("{reaction:.200?}");
-        let network = FakeNetwork::with_tokens(move |_| reaction.clone()).await;
+        let network = with_tokens(move |_| reaction.clone()).await;
         assert_eq!(request(&network).await, RequestOutcome::Unknown, "{shown}");
         assert_eq!(network.calls(), [TOKEN, REQUEST_TO_PAY], "{shown}");
     }
@@ -255,7 +255,7 @@ async fn everything_else_is_unknown_and_sent_once() {
 
 #[tokio::test]
 async fn silence_after_a_call_was_sent_is_unknown() {
-    let network = FakeNetwork::with_tokens(|_| Reaction::Silence).await;
+    let network = with_tokens(|_| Reaction::Silence).await;
     let rail = rail(&network, Provider::Mtn, &SHORT);
     let payment = payment(Provider::Mtn);
     let query = query(RailReference::new());
@@ -267,7 +267,7 @@ async fn silence_after_a_call_was_sent_is_unknown() {
 #[tokio::test]
 async fn a_cut_on_a_kept_connection_is_unknown_and_not_sent_again() {
     let paid = AtomicUsize::new(0);
-    let network = FakeNetwork::with_tokens(move |_| match paid.fetch_add(1, Ordering::SeqCst) {
+    let network = with_tokens(move |_| match paid.fetch_add(1, Ordering::SeqCst) {
         0 => empty(202),
         _ => Reaction::Cut,
     })
@@ -290,9 +290,9 @@ async fn a_cut_on_a_kept_connection_is_unknown_and_not_sent_again() {
 
 #[tokio::test]
 async fn no_redirect_is_followed_with_our_keys() {
-    let elsewhere = FakeNetwork::start(|_| empty(202)).await;
+    let elsewhere = FakeServer::start(|_| empty(202)).await;
     let to = format!("{}/x", elsewhere.address());
-    let network = FakeNetwork::with_tokens(move |_| redirect(&to)).await;
+    let network = with_tokens(move |_| redirect(&to)).await;
     assert_eq!(request(&network).await, RequestOutcome::Unknown);
     assert!(elsewhere.calls().is_empty());
 }
@@ -347,7 +347,7 @@ async fn a_query_believes_json_alone() {
 
 #[tokio::test]
 async fn this_rail_takes_no_otp() {
-    let network = FakeNetwork::with_tokens(|_| empty(202)).await;
+    let network = with_tokens(|_| empty(202)).await;
     let otp = "123456".into();
     let outcome = momo(&network)
         .submit_otp(RailReference::new(), &otp)
@@ -365,7 +365,7 @@ async fn no_text_and_no_log_shows_a_secret_or_a_number() {
         {API_KEY} at callback-token-of-this-charge"}}"#
     )
     .replace('\n', " ");
-    let network = FakeNetwork::with_tokens(move |_| json(400, leak.as_str())).await;
+    let network = with_tokens(move |_| json(400, leak.as_str())).await;
     let rail = momo(&network);
     let answer = rail.request_payment(&payment(Provider::Mtn)).await;
     rail.query(&query(RailReference::new())).await;

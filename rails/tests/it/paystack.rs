@@ -7,16 +7,15 @@ use chassis::{
     ids::RailReference,
     money::{Currency, Money},
     provider::Provider,
+    testing::fake_server::{
+        FakeServer, Reaction, answer, closed_port, empty, full_port, html, json, redirect,
+    },
 };
 use futures::future::{join, join_all, join3};
 use rails::{OtpOutcome, Query, QueryOutcome, Rail, RequestOutcome};
 use secrecy::SecretString;
 
-use super::{
-    ACCEPTED, CALLBACK_TOKEN, Logged, SECRET_KEY,
-    network::{FakeNetwork, Reaction, answer, closed_port, empty, full_port, html, json, redirect},
-    payment, query, rail, rails, refused,
-};
+use super::{ACCEPTED, CALLBACK_TOKEN, Logged, SECRET_KEY, payment, query, rail, rails, refused};
 
 const CHARGE: &str = "POST /charge";
 const SHORT: [(&str, &str); 2] = [
@@ -24,7 +23,7 @@ const SHORT: [(&str, &str); 2] = [
     ("paystack-query-timeout", "1s"),
 ];
 
-fn paystack(network: &FakeNetwork) -> Rail {
+fn paystack(network: &FakeServer) -> Rail {
     rail(network, Provider::Telecel, &[])
 }
 
@@ -40,7 +39,7 @@ fn otp() -> SecretString {
     "739184".into()
 }
 
-async fn request(network: &FakeNetwork) -> RequestOutcome {
+async fn request(network: &FakeServer) -> RequestOutcome {
     paystack(network)
         .request_payment(&payment(Provider::Telecel))
         .await
@@ -48,11 +47,11 @@ async fn request(network: &FakeNetwork) -> RequestOutcome {
 }
 
 async fn requested(reaction: Reaction) -> RequestOutcome {
-    request(&FakeNetwork::start(move |_| reaction.clone()).await).await
+    request(&FakeServer::start(move |_| reaction.clone()).await).await
 }
 
 async fn submitted(reaction: Reaction) -> OtpOutcome {
-    let network = FakeNetwork::start(move |_| reaction.clone()).await;
+    let network = FakeServer::start(move |_| reaction.clone()).await;
     paystack(&network)
         .submit_otp(RailReference::new(), &otp())
         .await
@@ -66,7 +65,7 @@ async fn a_charge_goes_out_as_paystack_wants_it() {
         (Provider::At, "atl"),
         (Provider::Mtn, "mtn"),
     ] {
-        let network = FakeNetwork::start(|_| data(r#"{"status":"pay_offline"}"#)).await;
+        let network = FakeServer::start(|_| data(r#"{"status":"pay_offline"}"#)).await;
         let rail = rail(&network, provider, &[("rail-mtn", "paystack")]);
         let payment = payment(provider);
         assert_eq!(rail.request_payment(&payment).await.outcome, ACCEPTED);
@@ -91,7 +90,7 @@ async fn a_charge_goes_out_as_paystack_wants_it() {
 
 #[tokio::test]
 async fn a_payers_own_address_is_used() {
-    let network = FakeNetwork::start(|_| data(r#"{"status":"pay_offline"}"#)).await;
+    let network = FakeServer::start(|_| data(r#"{"status":"pay_offline"}"#)).await;
     let mut payment = payment(Provider::At);
     payment.payer_email = Some("ama@example.com".to_owned());
     paystack(&network).request_payment(&payment).await;
@@ -171,7 +170,7 @@ async fn everything_else_is_unknown_and_sent_once() {
         Reaction::CutInBody { status: 400 },
     ] {
         let shown = format!("{reaction:.200?}");
-        let network = FakeNetwork::start(move |_| reaction.clone()).await;
+        let network = FakeServer::start(move |_| reaction.clone()).await;
         assert_eq!(request(&network).await, RequestOutcome::Unknown, "{shown}");
         assert_eq!(network.calls(), [CHARGE], "{shown}");
     }
@@ -181,7 +180,7 @@ async fn everything_else_is_unknown_and_sent_once() {
 async fn where_no_connection_is_had_nothing_was_sent() {
     let (_socket, closed) = closed_port();
     let (_listener, full) = full_port().await;
-    let plain = FakeNetwork::start(|_| data(r#"{"status":"pending"}"#)).await;
+    let plain = FakeServer::start(|_| data(r#"{"status":"pending"}"#)).await;
     let tls_against_plain = plain.address().replace("http://", "https://");
     // Longer than a label may be, so that every resolver refuses it at once.
     let unresolved = format!("http://{}.invalid", "x".repeat(64));
@@ -205,7 +204,7 @@ async fn nothing_was_sent(address: String) {
 
 #[tokio::test]
 async fn silence_after_a_call_was_sent_is_unknown() {
-    let network = FakeNetwork::start(|_| Reaction::Silence).await;
+    let network = FakeServer::start(|_| Reaction::Silence).await;
     let rail = rail(&network, Provider::At, &SHORT);
     let (payment, otp, query) = (payment(Provider::At), otp(), query(RailReference::new()));
     let (requested, submitted, found) = join3(
@@ -222,7 +221,7 @@ async fn silence_after_a_call_was_sent_is_unknown() {
 #[tokio::test]
 async fn a_cut_on_a_kept_connection_is_unknown_and_not_sent_again() {
     let charged = AtomicUsize::new(0);
-    let network = FakeNetwork::start(move |_| match charged.fetch_add(1, Ordering::SeqCst) {
+    let network = FakeServer::start(move |_| match charged.fetch_add(1, Ordering::SeqCst) {
         0 => data(r#"{"status":"pending"}"#),
         _ => Reaction::Cut,
     })
@@ -239,7 +238,7 @@ async fn a_cut_on_a_kept_connection_is_unknown_and_not_sent_again() {
 
 #[tokio::test]
 async fn a_code_goes_out_as_paystack_wants_it() {
-    let network = FakeNetwork::start(|_| data(r#"{"status":"pending"}"#)).await;
+    let network = FakeServer::start(|_| data(r#"{"status":"pending"}"#)).await;
     let rail_reference = RailReference::new();
     let outcome = paystack(&network)
         .submit_otp(rail_reference, &otp())
@@ -296,7 +295,7 @@ async fn a_submitted_code_is_what_the_answer_says() {
 #[tokio::test]
 async fn a_query_asks_verify() {
     let rail_reference = RailReference::new();
-    let network = FakeNetwork::start(move |_| {
+    let network = FakeServer::start(move |_| {
         data(&format!(
             r#"{{"status":"success","reference":"{rail_reference}","amount":2550,"currency":"GHS","fees":49}}"#
         ))
@@ -321,7 +320,7 @@ async fn a_query_asks_verify() {
 /// The outcome of a query after an OTP, with these answers from verify and from the check of the
 /// charge, and how many calls it took.
 async fn found_after_otp(verify: Reaction, charge: Reaction) -> (QueryOutcome, usize) {
-    let network = FakeNetwork::start(move |seen| {
+    let network = FakeServer::start(move |seen| {
         let is_verify = seen.call.starts_with("GET /transaction/verify/");
         if is_verify {
             verify.clone()
@@ -398,7 +397,7 @@ async fn after_an_otp_the_pending_charge_is_checked_too() {
 async fn a_reference_that_paystack_does_not_know_is_unknown_to_it() {
     let body = r#"{"status":false,"message":"Transaction reference not found.","meta":{"nextStep":"x"},
         "type":"validation_error","code":"transaction_not_found"}"#;
-    let network = FakeNetwork::start(move |_| json(400, body)).await;
+    let network = FakeServer::start(move |_| json(400, body)).await;
     let found = paystack(&network)
         .query(&query(RailReference::new()))
         .await
@@ -409,7 +408,7 @@ async fn a_reference_that_paystack_does_not_know_is_unknown_to_it() {
 #[tokio::test]
 async fn no_text_and_no_log_shows_a_secret_a_code_or_a_number() {
     let (logged, _guard) = Logged::from_now_on();
-    let network = FakeNetwork::start(|_| {
+    let network = FakeServer::start(|_| {
         data(&format!(
             r#"{{"status":"failed","message":"0241234567 declined 739184 with {SECRET_KEY} at {CALLBACK_TOKEN}"}}"#
         ))

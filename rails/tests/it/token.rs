@@ -2,20 +2,27 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use chassis::{failure::FailureReason, ids::RailReference, provider::Provider};
+use chassis::{
+    failure::FailureReason,
+    ids::RailReference,
+    provider::Provider,
+    testing::fake_server::{FakeServer, Reaction, answer, empty, html, json, redirect},
+};
 use futures::future::join_all;
-use rails::{QueryOutcome, RequestOutcome};
+use rails::{
+    QueryOutcome, RequestOutcome,
+    testing::{token, with_tokens},
+};
 
 use super::{
     ACCEPTED,
     momo::{REQUEST_TO_PAY, SHORT, TOKEN, bearer, momo, request},
-    network::{self, FakeNetwork, Reaction, answer, empty, html, json, redirect},
     payment, query, rail, refused,
 };
 
 #[tokio::test]
 async fn a_token_is_minted_once_for_many_calls_at_once() {
-    let network = FakeNetwork::with_tokens(|_| empty(202)).await;
+    let network = with_tokens(|_| empty(202)).await;
     let rail = momo(&network);
     let payments: Vec<_> = (0..30).map(|_| payment(Provider::Mtn)).collect();
     let calls = payments.iter().map(|payment| rail.request_payment(payment));
@@ -32,8 +39,8 @@ async fn a_token_is_minted_once_for_many_calls_at_once() {
 
 #[tokio::test]
 async fn a_token_that_is_about_to_end_is_used_once() {
-    let network = FakeNetwork::start(|seen| match seen.call.as_str() {
-        TOKEN => network::token("t", 60),
+    let network = FakeServer::start(|seen| match seen.call.as_str() {
+        TOKEN => token("t", 60),
         _ => empty(202),
     })
     .await;
@@ -52,7 +59,7 @@ async fn a_token_that_is_about_to_end_is_used_once() {
 
 #[tokio::test]
 async fn a_dead_token_is_replaced_and_the_same_payment_sent_again() {
-    let network = FakeNetwork::with_tokens(|seen| match bearer(seen) {
+    let network = with_tokens(|seen| match bearer(seen) {
         "Bearer token-1" => json(401, r#"{"message":"Unauthorized"}"#),
         _ => empty(202),
     })
@@ -69,7 +76,7 @@ async fn a_dead_token_is_replaced_and_the_same_payment_sent_again() {
 
 #[tokio::test]
 async fn a_token_that_dies_under_many_calls_is_replaced_once() {
-    let network = FakeNetwork::with_tokens(|seen| match bearer(seen) {
+    let network = with_tokens(|seen| match bearer(seen) {
         "Bearer token-2" => empty(202),
         _ => empty(401),
     })
@@ -88,7 +95,7 @@ async fn a_token_that_dies_under_many_calls_is_replaced_once() {
 
 #[tokio::test]
 async fn a_second_401_is_our_configuration() {
-    let network = FakeNetwork::with_tokens(|_| json(401, r#"{"message":"Access denied"}"#)).await;
+    let network = with_tokens(|_| json(401, r#"{"message":"Access denied"}"#)).await;
     assert_eq!(
         request(&network).await,
         refused(FailureReason::RailConfiguration)
@@ -101,7 +108,7 @@ async fn a_second_401_is_our_configuration() {
 
 #[tokio::test]
 async fn a_query_mints_again_once_and_then_knows_nothing() {
-    let network = FakeNetwork::with_tokens(|_| empty(401)).await;
+    let network = with_tokens(|_| empty(401)).await;
     let found = momo(&network)
         .query(&query(RailReference::new()))
         .await
@@ -112,7 +119,7 @@ async fn a_query_mints_again_once_and_then_knows_nothing() {
 
 #[tokio::test]
 async fn a_firewalls_401_is_no_dead_token() {
-    let network = FakeNetwork::with_tokens(|_| html(401)).await;
+    let network = with_tokens(|_| html(401)).await;
     assert_eq!(request(&network).await, RequestOutcome::Unknown);
     assert_eq!(network.calls(), [TOKEN, REQUEST_TO_PAY]);
 }
@@ -146,7 +153,7 @@ async fn without_a_token_nothing_is_sent_and_nothing_is_debited() {
         ),
     ] {
         let shown = format!("{reaction:?}");
-        let network = FakeNetwork::start(move |_| reaction.clone()).await;
+        let network = FakeServer::start(move |_| reaction.clone()).await;
         assert_eq!(request(&network).await, refused(reason), "{shown}");
         assert_eq!(network.calls(), [TOKEN], "{shown}");
     }
@@ -154,7 +161,7 @@ async fn without_a_token_nothing_is_sent_and_nothing_is_debited() {
 
 #[tokio::test]
 async fn a_token_that_does_not_come_leaves_the_payment_unsent() {
-    let network = FakeNetwork::start(|_| Reaction::Silence).await;
+    let network = FakeServer::start(|_| Reaction::Silence).await;
     let rail = rail(&network, Provider::Mtn, &SHORT);
     let outcome = rail.request_payment(&payment(Provider::Mtn)).await.outcome;
     assert_eq!(outcome, refused(FailureReason::RailUnavailable));
@@ -164,9 +171,9 @@ async fn a_token_that_does_not_come_leaves_the_payment_unsent() {
 #[tokio::test]
 async fn a_failed_token_is_tried_again_by_the_next_call() {
     let asked = AtomicUsize::new(0);
-    let network = FakeNetwork::start(move |seen| match seen.call.as_str() {
+    let network = FakeServer::start(move |seen| match seen.call.as_str() {
         TOKEN if asked.fetch_add(1, Ordering::SeqCst) == 0 => html(200),
-        TOKEN => network::token("t", 3600),
+        TOKEN => token("t", 3600),
         _ => empty(202),
     })
     .await;
@@ -179,7 +186,7 @@ async fn a_failed_token_is_tried_again_by_the_next_call() {
 
 #[tokio::test]
 async fn clones_share_the_token() {
-    let network = FakeNetwork::with_tokens(|_| empty(202)).await;
+    let network = with_tokens(|_| empty(202)).await;
     let rail = momo(&network);
     let clone = rail.clone();
     rail.request_payment(&payment(Provider::Mtn)).await;

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use chassis::clock::{Clock, Timestamp};
+use chassis::{
+    clock::{Clock, Timestamp},
+    testing::until,
+};
 use proto::sessions::SessionStatus;
 
-use crate::world::{World, until};
+use crate::world::World;
 
 fn clock_off_by(skew_ms: i64) -> Clock {
     Clock::simulated(Clock::system().host_now(), skew_ms, 0)

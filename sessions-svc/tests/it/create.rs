@@ -5,12 +5,13 @@ use std::time::Duration;
 use chassis::{
     clock::Timestamp,
     ids::{MerchantId, SessionId},
+    testing::{check_invalid, check_refusal},
 };
 use proto::sessions::{CreateSessionRequest, Payer, SessionStatus};
 use tokio::task::JoinSet;
 use tonic::Code;
 
-use crate::world::{DAY, HOUR, World, check_invalid, check_refusal, create_persistently, money};
+use crate::world::{DAY, HOUR, World, create_persistently, money};
 
 fn payer() -> Payer {
     Payer {

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use chassis::testing::check_invalid;
 use proto::sessions::{
     CreateSessionRequest, Customer, ListCustomersRequest, Payer, Session, SessionStatus,
 };
 use tokio::task::JoinSet;
 
-use crate::world::{Charge, HOUR, World, check_invalid, create_persistently, record_persistently};
+use crate::world::{Charge, HOUR, World, create_persistently, record_persistently};
 
 const AMA: &str = "+233241234567";
 const KOFI: &str = "+233201234567";

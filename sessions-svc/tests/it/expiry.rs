@@ -1,13 +1,12 @@
 //! Sessions that end unpaid, and the one event of each.
 
-use std::{collections::HashSet, process::Stdio, time::Duration};
+use std::{collections::HashSet, time::Duration};
 
 use chassis::{
     clock::{Clock, Timestamp},
-    config::Tls,
-    grpc,
     ids::{MerchantId, SessionId},
     shutdown::Tasks,
+    testing::{ServiceProcess, until},
 };
 use clap::Parser as _;
 use db::testing::TestDb;
@@ -16,15 +15,11 @@ use proto::{
     webhooks::{EventType, Payment, PublishRequest, publish_request::Data},
 };
 use sessions_svc::config::Config;
-use tokio::{
-    net::TcpListener,
-    process::{Child, Command},
-    task::JoinSet,
-};
+use tokio::{process::Command, task::JoinSet};
 
 use crate::{
     webhooks::Webhooks,
-    world::{DAY, HOUR, World, create_persistently, money, until},
+    world::{DAY, HOUR, World, create_persistently, money},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -287,54 +282,27 @@ async fn an_event_that_was_not_acknowledged_is_told_again_as_it_was() {
     world.end().await;
 }
 
-/// The service as a process, which can be killed.
-struct Process {
-    child: Child,
-    client: SessionsClient<grpc::Channel>,
-}
-
-impl Process {
-    async fn start(database: &TestDb, webhooks: &str) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = free.local_addr().unwrap();
-        drop(free);
-        let child = Command::new(env!("CARGO_BIN_EXE_sessions-svc"))
-            .args(["--database-url", &database.url])
-            .args(["--webhooks-url", webhooks])
-            .args(["--listen", &address.to_string()])
-            .args(["--session-lifetime", "1s", "--lease", "8s"])
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let url = format!("http://{address}");
-        until("it serves", async || grpc::is_serving(&url).await).await;
-        let channel = grpc::connect(&url, &Tls::default(), Duration::from_secs(10)).unwrap();
-        Self {
-            child,
-            client: SessionsClient::new(channel),
-        }
-    }
-
-    /// `kill -9`.
-    async fn kill(mut self) {
-        self.child.kill().await.unwrap();
-    }
+async fn start_process(database: &TestDb, webhooks: &str) -> ServiceProcess {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sessions-svc"));
+    command
+        .args(["--database-url", &database.url])
+        .args(["--webhooks-url", webhooks])
+        .args(["--session-lifetime", "1s", "--lease", "8s"]);
+    ServiceProcess::start(&mut command).await
 }
 
 #[tokio::test]
 async fn a_killed_service_tells_of_the_expiry_once_it_is_back() {
     let database = TestDb::new("sessions-svc-killed").await;
     let (nobody, webhooks) = ("http://127.0.0.1:9", Webhooks::start().await);
-    let mut process = Process::start(&database, nobody).await;
+    let process = start_process(&database, nobody).await;
     let request = CreateSessionRequest {
         merchant_id: MerchantId::new().to_string(),
         amount: Some(money("GHS", 1)),
         idempotency_key: "c:1".to_owned(),
         ..CreateSessionRequest::default()
     };
-    let created = process
-        .client
+    let created = SessionsClient::new(process.channel())
         .create_session(request)
         .await
         .unwrap()
@@ -346,11 +314,10 @@ async fn a_killed_service_tells_of_the_expiry_once_it_is_back() {
     process.kill().await;
     assert!(Clock::system().now().to_string() >= session.expires_at);
 
-    let process = Process::start(&database, &webhooks.url).await;
-    let is_told = async || db::outbox::len(&db).await.unwrap() == 0;
-    until("the event is told", is_told).await;
+    let process = start_process(&database, &webhooks.url).await;
+    database.until_relayed().await;
     process.kill().await;
-    let process = Process::start(&database, &webhooks.url).await;
+    let process = start_process(&database, &webhooks.url).await;
     let told: Vec<_> = webhooks.taken().iter().map(session_of).collect();
     assert_eq!(told, [session.session_id]);
     process.kill().await;

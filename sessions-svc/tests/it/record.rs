@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use chassis::ids::{ChargeId, MerchantId};
+use chassis::{
+    ids::{ChargeId, MerchantId},
+    testing::{check_invalid, check_refusal},
+};
 use proto::sessions::{
     RecordTransactionRequest, SessionStatus, Settlement, TransactionStatus,
     record_transaction_request::Step, record_transaction_response::Outcome,
@@ -16,7 +19,7 @@ use proto::sessions::{
 use tokio::task::JoinSet;
 use tonic::Code;
 
-use crate::world::{DAY, HOUR, World, check_invalid, check_refusal, money, record_persistently};
+use crate::world::{DAY, HOUR, World, money, record_persistently};
 
 #[tokio::test]
 async fn a_direct_charge_brings_its_session_and_ends_it() {

@@ -5,23 +5,19 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use chassis::shutdown::Tasks;
+use chassis::testing::ServedService;
 use proto::webhooks::{
     Delivery, Endpoint, GetDeliveryRequest, GetEndpointRequest, ListDeliveriesRequest,
     ListDeliveriesResponse, PublishRequest, PublishResponse, RedeliverRequest, RotateSecretRequest,
     SetEndpointEnabledRequest, SetEndpointRequest,
     webhooks_server::{Webhooks as WebhooksService, WebhooksServer},
 };
-use tokio::net::TcpListener;
-use tonic::{
-    Request, Response, Status,
-    transport::{Server, server::TcpIncoming},
-};
+use tonic::{Request, Response, Status, service::Routes};
 
 pub struct Webhooks {
     pub url: String,
     receiver: Receiver,
-    _tasks: Tasks,
+    _service: ServedService,
 }
 
 #[derive(Clone, Default)]
@@ -33,17 +29,13 @@ struct Receiver {
 
 impl Webhooks {
     pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let (receiver, tasks) = (Receiver::default(), Tasks::new());
-        let server = Server::builder()
-            .add_service(WebhooksServer::new(receiver.clone()))
-            .serve_with_incoming(TcpIncoming::from(listener));
-        tasks.spawn(async { server.await.unwrap() });
+        let receiver = Receiver::default();
+        let routes = Routes::new(WebhooksServer::new(receiver.clone()));
+        let service = ServedService::of(routes).await;
         Self {
-            url,
+            url: service.url(),
             receiver,
-            _tasks: tasks,
+            _service: service,
         }
     }
 

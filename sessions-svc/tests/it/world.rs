@@ -1,13 +1,12 @@
 //! The service under test, and the charges that are reported to it.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use chassis::{
     clock::{Clock, Timestamp},
-    config::Tls,
-    grpc::{self, Sockets},
+    grpc::Channel,
     ids::{ChargeId, MerchantId, SessionId, TxIdDisplay},
-    shutdown::{Shutdown, Tasks},
+    testing::ServedService,
 };
 use clap::Parser as _;
 use db::{Db, testing::TestDb};
@@ -23,10 +22,6 @@ use proto::{
 };
 use sessions_svc::config::Config;
 use tempfile::TempDir;
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
-};
 use tonic::{Code, Status};
 
 use crate::webhooks::Webhooks;
@@ -34,7 +29,7 @@ use crate::webhooks::Webhooks;
 pub const HOUR: Duration = Duration::from_secs(3_600);
 pub const DAY: Duration = Duration::from_secs(24 * 3_600);
 
-pub type Client = SessionsClient<grpc::Channel>;
+pub type Client = SessionsClient<Channel>;
 
 pub struct World {
     pub merchant: String,
@@ -42,17 +37,11 @@ pub struct World {
     pub db: Db,
     pub webhooks: Webhooks,
     pub client: Client,
-    running: Running,
+    service: ServedService,
     // Dropped after the fields that use them.
     pub database: TestDb,
     /// The clock's folder.
     _folder: TempDir,
-}
-
-struct Running {
-    admin: SocketAddr,
-    shutdown: Shutdown,
-    tasks: Tasks,
 }
 
 impl World {
@@ -61,28 +50,25 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::travelling(folder.path().join("clock")).unwrap();
         let webhooks = Webhooks::start().await;
-        let (client, running) = serve(&database, &clock, &webhooks.url).await;
-        // The tables exist once it answers.
+        let service = serve(&database, &clock, &webhooks.url).await;
         let db = database.connect().await;
-        let mut world = Self {
+        Self {
             merchant: MerchantId::new().to_string(),
             clock,
             db,
             webhooks,
-            client,
-            running,
+            client: SessionsClient::new(service.channel()),
+            service,
             database,
             _folder: folder,
-        };
-        world.customers().await;
-        world
+        }
     }
 
     /// Stops the service and starts another on the same database.
     pub async fn restart(&mut self) {
-        self.running.stop().await;
-        let started = serve(&self.database, &self.clock, &self.webhooks.url).await;
-        (self.client, self.running) = started;
+        self.service.stop().await;
+        self.service = serve(&self.database, &self.clock, &self.webhooks.url).await;
+        self.client = SessionsClient::new(self.service.channel());
     }
 
     /// Stops the service and starts another on a host with another clock.
@@ -92,16 +78,14 @@ impl World {
     }
 
     /// Another process on the same database, until it is dropped.
-    pub async fn replica(&self) -> Replica {
-        let (_, running) = serve(&self.database, &self.clock, &self.webhooks.url).await;
-        Replica(running)
+    pub async fn replica(&self) -> ServedService {
+        serve(&self.database, &self.clock, &self.webhooks.url).await
     }
 
     /// Stops everything once the outbox is empty.
     pub async fn end(self) {
-        let empty = async || db::outbox::len(&self.db).await.unwrap() == 0;
-        until("the outbox is empty", empty).await;
-        self.running.stop().await;
+        self.database.until_relayed().await;
+        self.service.stop().await;
         self.db.close().await;
     }
 
@@ -181,14 +165,8 @@ impl World {
         answer.into_inner().customers
     }
 
-    /// The admin address's response, head and body.
     pub async fn admin(&self, path: &str) -> String {
-        let mut connection = TcpStream::connect(self.running.admin).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n");
-        connection.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).await.unwrap();
-        answer
+        self.service.ask_admin(path).await
     }
 
     pub async fn advance(&self, by: Duration) {
@@ -238,9 +216,7 @@ impl World {
     }
 }
 
-async fn serve(database: &TestDb, clock: &Clock, webhooks: &str) -> (Client, Running) {
-    let grpc = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", grpc.local_addr().unwrap());
+async fn serve(database: &TestDb, clock: &Clock, webhooks: &str) -> ServedService {
     let config = Config::parse_from([
         "sessions-svc",
         "--database-url",
@@ -248,35 +224,10 @@ async fn serve(database: &TestDb, clock: &Clock, webhooks: &str) -> (Client, Run
         "--webhooks-url",
         webhooks,
     ]);
-    let admin = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let running = Running {
-        admin: admin.local_addr().unwrap(),
-        shutdown: Shutdown::new(),
-        tasks: Tasks::new(),
-    };
-    let sockets = Sockets {
-        grpc,
-        admin: Some(admin),
-    };
-    let served = sessions_svc::serve(config, sockets, clock.clone(), running.shutdown.clone());
-    running.tasks.spawn(async { served.await.unwrap() });
-    let channel = grpc::connect(&url, &Tls::default(), Duration::from_secs(10)).unwrap();
-    (SessionsClient::new(channel), running)
-}
-
-pub struct Replica(Running);
-
-impl Drop for Replica {
-    fn drop(&mut self) {
-        self.0.shutdown.begin();
-    }
-}
-
-impl Running {
-    async fn stop(&self) {
-        self.shutdown.begin();
-        self.tasks.drain(Duration::from_secs(20)).await;
-    }
+    ServedService::start(|sockets, shutdown| {
+        sessions_svc::serve(config, sockets, clock.clone(), shutdown)
+    })
+    .await
 }
 
 /// A charge as charges-svc reports it.
@@ -383,33 +334,4 @@ pub async fn record_persistently(
 fn check_busy(status: &Status) {
     let is_busy = matches!(status.code(), Code::Unavailable | Code::Aborted);
     assert!(is_busy, "{status}");
-}
-
-/// Waits for a condition, with a deadline.
-pub async fn until(what: &str, condition: impl AsyncFn() -> bool) {
-    let waiting = async {
-        while !condition().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let ended = tokio::time::timeout(Duration::from_secs(10), waiting).await;
-    ended.unwrap_or_else(|_| panic!("waited in vain until {what}"));
-}
-
-pub fn check_refusal(answer: Result<impl Sized, Status>, code: Code, reason: &str) {
-    let Err(status) = answer else {
-        panic!("not refused");
-    };
-    assert_eq!(status.code(), code);
-    assert_eq!(grpc::reason(&status).as_deref(), Some(reason));
-}
-
-/// Expects INVALID_ARGUMENT that names the field.
-pub fn check_invalid(answer: Result<impl Sized, Status>, field: &str) {
-    let Err(status) = answer else {
-        panic!("{field} was taken");
-    };
-    assert_eq!(status.code(), Code::InvalidArgument);
-    let fields = grpc::violations(&status);
-    assert_eq!(fields.first().map(|(field, _)| field.as_str()), Some(field));
 }

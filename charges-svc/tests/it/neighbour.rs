@@ -1,0 +1,134 @@
+//! A sessions-svc that gives every charge the same answer, perhaps after its machine, which is
+//! also ours, has stood still. It is a webhooks-svc, too, which takes every event.
+
+use std::time::Duration;
+
+use chassis::testing::ServedService;
+use proto::{
+    sessions::{
+        CreateSessionRequest, CreateSessionResponse, GetSessionRequest, ListCustomersRequest,
+        ListCustomersResponse, RecordTransactionRequest, RecordTransactionResponse, Session,
+        record_transaction_request::Step,
+        record_transaction_response::Outcome,
+        sessions_server::{Sessions, SessionsServer},
+    },
+    webhooks::{
+        Delivery, Endpoint, GetDeliveryRequest, GetEndpointRequest, ListDeliveriesRequest,
+        ListDeliveriesResponse, PublishRequest, PublishResponse, RedeliverRequest,
+        RotateSecretRequest, SetEndpointEnabledRequest, SetEndpointRequest,
+        webhooks_server::{Webhooks, WebhooksServer},
+    },
+};
+use tonic::{Request, Response, Status, service::Routes};
+
+#[derive(Clone, Copy)]
+struct Neighbour {
+    outcome: Outcome,
+    stall: Duration,
+}
+
+pub async fn start(outcome: Outcome, stall: Duration) -> ServedService {
+    let neighbour = Neighbour { outcome, stall };
+    let sessions = SessionsServer::new(neighbour);
+    let routes = Routes::new(sessions).add_service(WebhooksServer::new(neighbour));
+    ServedService::of(routes).await
+}
+
+#[tonic::async_trait]
+impl Sessions for Neighbour {
+    async fn record_transaction(
+        &self,
+        request: Request<RecordTransactionRequest>,
+    ) -> Result<Response<RecordTransactionResponse>, Status> {
+        if matches!(request.get_ref().step, Some(Step::Open(_))) {
+            // Blocks the thread, on which charges-svc also runs, so that nobody notices time
+            // passing.
+            std::thread::sleep(self.stall);
+        }
+        Ok(Response::new(RecordTransactionResponse {
+            outcome: self.outcome.into(),
+            ..RecordTransactionResponse::default()
+        }))
+    }
+
+    async fn create_session(
+        &self,
+        _: Request<CreateSessionRequest>,
+    ) -> Result<Response<CreateSessionResponse>, Status> {
+        Err(not_asked())
+    }
+
+    async fn get_session(
+        &self,
+        _: Request<GetSessionRequest>,
+    ) -> Result<Response<Session>, Status> {
+        Err(not_asked())
+    }
+
+    async fn list_customers(
+        &self,
+        _: Request<ListCustomersRequest>,
+    ) -> Result<Response<ListCustomersResponse>, Status> {
+        Err(not_asked())
+    }
+}
+
+#[tonic::async_trait]
+impl Webhooks for Neighbour {
+    async fn publish(
+        &self,
+        _: Request<PublishRequest>,
+    ) -> Result<Response<PublishResponse>, Status> {
+        Ok(Response::new(PublishResponse {}))
+    }
+
+    async fn set_endpoint(
+        &self,
+        _: Request<SetEndpointRequest>,
+    ) -> Result<Response<Endpoint>, Status> {
+        Err(not_asked())
+    }
+
+    async fn get_endpoint(
+        &self,
+        _: Request<GetEndpointRequest>,
+    ) -> Result<Response<Endpoint>, Status> {
+        Err(not_asked())
+    }
+
+    async fn rotate_secret(
+        &self,
+        _: Request<RotateSecretRequest>,
+    ) -> Result<Response<Endpoint>, Status> {
+        Err(not_asked())
+    }
+
+    async fn set_endpoint_enabled(
+        &self,
+        _: Request<SetEndpointEnabledRequest>,
+    ) -> Result<Response<Endpoint>, Status> {
+        Err(not_asked())
+    }
+
+    async fn list_deliveries(
+        &self,
+        _: Request<ListDeliveriesRequest>,
+    ) -> Result<Response<ListDeliveriesResponse>, Status> {
+        Err(not_asked())
+    }
+
+    async fn get_delivery(
+        &self,
+        _: Request<GetDeliveryRequest>,
+    ) -> Result<Response<Delivery>, Status> {
+        Err(not_asked())
+    }
+
+    async fn redeliver(&self, _: Request<RedeliverRequest>) -> Result<Response<Delivery>, Status> {
+        Err(not_asked())
+    }
+}
+
+fn not_asked() -> Status {
+    Status::unimplemented("not asked by charges-svc")
+}

@@ -1,0 +1,26 @@
+//! What the tests of the rails, and of what stands on them, share.
+
+use std::sync::Mutex;
+
+use chassis::testing::fake_server::{FakeServer, Reaction, Seen, json};
+
+/// MTN's network, which answers every token request itself, and the rest by `script`.
+pub async fn with_tokens(script: impl Fn(&Seen) -> Reaction + Send + Sync + 'static) -> FakeServer {
+    let minted = Mutex::new(0);
+    FakeServer::start(move |seen| {
+        if seen.call != "POST /collection/token/" {
+            return script(seen);
+        }
+        let mut minted = minted.lock().expect("nobody panics with it");
+        *minted += 1;
+        token(&format!("token-{minted}"), 3600)
+    })
+    .await
+}
+
+pub fn token(token: &str, expires_in: u32) -> Reaction {
+    let body = format!(
+        r#"{{"access_token":"{token}","token_type":"access_token","expires_in":{expires_in}}}"#
+    );
+    json(200, body)
+}
