@@ -1,11 +1,11 @@
 //! Hosts whose clocks are wrong.
 
-use chassis::{clock::Clock, ids::MerchantId};
+use chassis::{clock::Clock, ids::MerchantId, testing::until};
 use proto::webhooks::DeliveryStatus;
 
 use crate::{
     receiver::{Answer, Receiver},
-    world::{World, until},
+    world::World,
 };
 
 fn clock_off_by(skew_ms: i64) -> Clock {

@@ -2,14 +2,13 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use chassis::{clock::Timestamp, ids::MerchantId};
+use chassis::{clock::Timestamp, ids::MerchantId, testing::until};
 use db::testing::TestDb;
-use proto::webhooks::DeliveryStatus;
+use proto::webhooks::{DeliveryStatus, webhooks_client::WebhooksClient};
 
 use crate::{
-    process::Process,
     receiver::{Answer, Received, Receiver},
-    world::{MINUTE, World, payment, until},
+    world::{MINUTE, World, payment, start_process},
 };
 
 /// Short leases, for PostgreSQL; on SQLite a start ends them.
@@ -134,8 +133,8 @@ async fn kill_9_loses_nothing_and_changes_no_byte() {
     let merchant_id = MerchantId::new().to_string();
     let mut published = Vec::new();
     for round in 0..ROUNDS {
-        let process = Process::start(&database, &RETRY_SOON, &proxies).await;
-        let mut client = process.client.clone();
+        let process = start_process(&database, &RETRY_SOON, &proxies).await;
+        let mut client = WebhooksClient::new(process.channel());
         let endpoint = proto::webhooks::SetEndpointRequest {
             merchant_id: merchant_id.clone(),
             url: receiver.url(),
@@ -151,8 +150,8 @@ async fn kill_9_loses_nothing_and_changes_no_byte() {
         }
         process.kill().await;
     }
-    let process = Process::start(&database, &RETRY_SOON, &proxies).await;
-    let mut client = process.client.clone();
+    let process = start_process(&database, &RETRY_SOON, &proxies).await;
+    let mut client = WebhooksClient::new(process.channel());
     let list = proto::webhooks::ListDeliveriesRequest {
         merchant_id,
         page_size: 100,

@@ -1,6 +1,9 @@
 //! Endpoints: what they keep, what waits for them, and secrets at rest.
 
-use chassis::ids::MerchantId;
+use chassis::{
+    ids::MerchantId,
+    testing::{check_invalid, check_refusal, until},
+};
 use db::Db;
 use proto::webhooks::{
     DeliveryStatus, Endpoint, EventType, GetEndpointRequest, RotateSecretRequest,
@@ -10,10 +13,7 @@ use tonic::Code;
 
 use crate::{
     receiver::Receiver,
-    world::{
-        HOUR, MINUTE, OTHER_SECRET_KEY, SECRET_KEY, World, check_invalid, check_refusal, config,
-        payment, until,
-    },
+    world::{HOUR, MINUTE, OTHER_SECRET_KEY, SECRET_KEY, World, config, payment},
 };
 
 #[tokio::test]

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use chassis::testing::until;
 use proto::webhooks::DeliveryStatus;
 
 use crate::{
     receiver::{Answer, Receiver},
-    world::{World, payment, until},
+    world::{World, payment},
 };
 
 const HANGING_EVENTS: usize = 100;

@@ -13,6 +13,7 @@ use std::{
 use chassis::{
     clock::Clock,
     ids::{DeliveryId, EndpointId, EventId, MerchantId},
+    testing::check_invalid,
 };
 use proto::webhooks::DeliveryStatus;
 use uuid::Uuid;
@@ -24,7 +25,7 @@ use webhooks_svc::{
 
 use crate::{
     receiver::Receiver,
-    world::{NO_NETS, World, check_invalid},
+    world::{NO_NETS, World},
 };
 
 /// One or more of every IPv4 network that is not public.

@@ -7,7 +7,6 @@ mod crash;
 mod endpoint;
 mod fairness;
 mod guard;
-mod process;
 mod publish;
 mod receiver;
 mod receivers;

@@ -1,6 +1,9 @@
 //! Spec §6.1: what an event looks like, and which events are delivered.
 
-use chassis::ids::{EventId, MerchantId};
+use chassis::{
+    ids::{EventId, MerchantId},
+    testing::{check_invalid, until},
+};
 use proptest::prelude::*;
 use proto::webhooks::{
     DeliveryStatus, EventType, ListDeliveriesRequest, Payment, Payout, PublishRequest,
@@ -11,7 +14,7 @@ use webhooks_svc::event::Number;
 
 use crate::{
     receiver::Receiver,
-    world::{World, check_invalid, money, payment, until},
+    world::{World, money, payment},
 };
 
 const SESSION: &str = "5f0c7a3e-6f0b-4b52-9a53-0d7c9a1f2b3c";

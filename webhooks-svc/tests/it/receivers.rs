@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use chassis::testing::until;
 use proto::webhooks::{Attempt, DeliveryStatus};
 
 use crate::{
     receiver::{Answer, Receiver},
-    world::{MINUTE, World, until},
+    world::{MINUTE, World},
 };
 
 /// One second for each attempt, for tests in which attempts time out.

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use chassis::ids::DeliveryId;
+use chassis::{
+    ids::DeliveryId,
+    testing::{check_refusal, until},
+};
 use proto::webhooks::{DeliveryStatus, GetDeliveryRequest, RedeliverRequest};
 use tonic::Code;
 
 use crate::{
     receiver::{Answer, Receiver},
-    world::{HOUR, MINUTE, World, check_refusal, until},
+    world::{HOUR, MINUTE, World},
 };
 
 #[tokio::test]

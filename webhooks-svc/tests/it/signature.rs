@@ -5,13 +5,14 @@ use std::{
     process::{Command, Stdio},
 };
 
+use chassis::testing::until;
 use proto::webhooks::{DeliveryStatus, Endpoint, RotateSecretRequest};
 use sha2::{Digest as _, Sha256};
 use webhooks_svc::{endpoint::SigningSecrets, signature};
 
 use crate::{
     receiver::{Received, Receiver},
-    world::{HOUR, World, until},
+    world::{HOUR, World},
 };
 
 /// Reads secret, time, signature and body, in hex, a line each; prints how many of them agree.

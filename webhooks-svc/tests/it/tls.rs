@@ -10,16 +10,16 @@ use std::{
     },
 };
 
-use chassis::ids::MerchantId;
+use chassis::{ids::MerchantId, testing::until};
 use db::testing::TestDb;
-use proto::webhooks::{Attempt, GetDeliveryRequest, ListDeliveriesRequest, SetEndpointRequest};
+use proto::webhooks::{
+    Attempt, GetDeliveryRequest, ListDeliveriesRequest, SetEndpointRequest,
+    webhooks_client::WebhooksClient,
+};
 use rcgen::CertifiedKey;
 use rustls::{ServerConfig, ServerConnection, Stream, pki_types::PrivateKeyDer};
 
-use crate::{
-    process::Process,
-    world::{payment, until},
-};
+use crate::world::{payment, start_process};
 
 /// A receiver with the certificate of `name`; counts the requests that it could read.
 struct TlsReceiver {
@@ -78,8 +78,8 @@ async fn attempt(receiver: &TlsReceiver, trusted: &str) -> Attempt {
     let database = TestDb::new("webhooks-svc").await;
     let trust = [("SSL_CERT_FILE", authorities.to_str().unwrap())];
     let flags = ["--webhook-allow-http=false"];
-    let process = Process::start(&database, &flags, &trust).await;
-    let mut client = process.client.clone();
+    let process = start_process(&database, &flags, &trust).await;
+    let mut client = WebhooksClient::new(process.channel());
     let merchant_id = MerchantId::new().to_string();
     let endpoint = SetEndpointRequest {
         merchant_id: merchant_id.clone(),

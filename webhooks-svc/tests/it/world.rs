@@ -4,10 +4,9 @@ use std::{path::PathBuf, time::Duration};
 
 use chassis::{
     clock::{Clock, Timestamp},
-    config::Tls,
-    grpc::{self, Sockets},
+    grpc::Channel,
     ids::{EventId, MerchantId, SessionId},
-    shutdown::Shutdown,
+    testing::{ServedService, ServiceProcess, until},
 };
 use clap::Parser as _;
 use db::testing::TestDb;
@@ -21,7 +20,7 @@ use proto::{
     },
 };
 use tempfile::TempDir;
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::process::Command;
 use tonic::Status;
 use webhooks_svc::config::Config;
 
@@ -35,21 +34,17 @@ pub const NO_NETS: &str = "--webhook-allow-nets=";
 pub const MINUTE: Duration = Duration::from_secs(60);
 pub const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Longest wait for anything.
-const DEADLINE: Duration = Duration::from_secs(20);
-
-pub type Client = WebhooksClient<grpc::Channel>;
+pub type Client = WebhooksClient<Channel>;
 
 /// A running service with its database and the folder of its clock.
 pub struct World {
     pub client: Client,
     pub clock: Clock,
+    services: Vec<ServedService>,
     pub database: TestDb,
     /// In addition to those that every test has.
     pub flags: Vec<String>,
     folder: TempDir,
-    shutdown: Shutdown,
-    running: JoinSet<anyhow::Result<()>>,
 }
 
 impl World {
@@ -83,42 +78,31 @@ impl World {
         folder: TempDir,
         flags: Vec<String>,
     ) -> Self {
-        let shutdown = Shutdown::new();
-        let mut running = JoinSet::new();
-        let config = config(&database.url, &flags);
-        let client = serve(config, &clock, &shutdown, &mut running).await;
+        let service = serve(&database, &flags, &clock).await;
         Self {
-            client,
+            client: WebhooksClient::new(service.channel()),
             clock,
+            services: vec![service],
             database,
             flags,
             folder,
-            shutdown,
-            running,
         }
     }
 
     /// Starts one more process on the same database.
     pub async fn replicate(&mut self) -> Client {
-        let config = config(&self.database.url, &self.flags);
-        serve(config, &self.clock, &self.shutdown, &mut self.running).await
+        let service = serve(&self.database, &self.flags, &self.clock).await;
+        let client = WebhooksClient::new(service.channel());
+        self.services.push(service);
+        client
     }
 
     /// Lets running work end, and starts again.
     pub async fn restart(self) -> Self {
-        let Self {
-            database,
-            flags,
-            folder,
-            shutdown,
-            mut running,
-            ..
-        } = self;
-        shutdown.begin();
-        while let Some(ended) = running.join_next().await {
-            ended.unwrap().unwrap();
+        for service in &self.services {
+            service.stop().await;
         }
-        Self::start_on(database, folder, flags).await
+        Self::start_on(self.database, self.folder, self.flags).await
     }
 
     /// Cuts everything off as a crash would, and starts again.
@@ -129,15 +113,10 @@ impl World {
 
     /// The same, on a host with another clock.
     pub async fn crash_and_start_by(self, clock: Clock) -> Self {
-        let Self {
-            database,
-            flags,
-            folder,
-            mut running,
-            ..
-        } = self;
-        running.shutdown().await;
-        Self::start_by_on(clock, database, folder, flags).await
+        for service in &self.services {
+            service.crash().await;
+        }
+        Self::start_by_on(clock, self.database, self.folder, self.flags).await
     }
 
     pub async fn advance(&self, by: Duration) -> Timestamp {
@@ -237,9 +216,8 @@ impl World {
 
     /// The delivery once this many of its attempts have ended and none runs.
     pub async fn after_attempts(&mut self, delivery_id: &str, count: usize) -> Delivery {
-        let this = tokio::sync::Mutex::new(&mut *self);
         until("the attempts have ended", async || {
-            let attempts = this.lock().await.delivery(delivery_id).await.attempts;
+            let attempts = self.delivery(delivery_id).await.attempts;
             attempts.len() >= count && attempts.iter().all(|attempt| attempt.finished_at.is_some())
         })
         .await;
@@ -251,43 +229,38 @@ impl World {
 
     /// The delivery once it is in this state.
     pub async fn in_state(&mut self, delivery_id: &str, status: DeliveryStatus) -> Delivery {
-        let this = tokio::sync::Mutex::new(&mut *self);
         until("the delivery is in its state", async || {
-            this.lock().await.delivery(delivery_id).await.status() == status
+            self.delivery(delivery_id).await.status() == status
         })
         .await;
         self.delivery(delivery_id).await
     }
 }
 
-async fn serve(
-    config: Config,
-    clock: &Clock,
-    shutdown: &Shutdown,
-    running: &mut JoinSet<anyhow::Result<()>>,
-) -> Client {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let sockets = Sockets {
-        grpc: listener,
-        admin: None,
-    };
-    running.spawn(webhooks_svc::serve(
-        config,
-        sockets,
-        clock.clone(),
-        shutdown.clone(),
-    ));
-    until("it serves", async || grpc::is_serving(&url).await).await;
-    WebhooksClient::new(connect(&url))
+async fn serve(database: &TestDb, flags: &[String], clock: &Clock) -> ServedService {
+    let config = config(&database.url, flags);
+    ServedService::start(|sockets, shutdown| {
+        webhooks_svc::serve(config, sockets, clock.clone(), shutdown)
+    })
+    .await
+}
+
+/// Starts the service as its own process, which can be killed and has its own environment.
+pub async fn start_process(
+    database: &TestDb,
+    flags: &[&str],
+    environment: &[(&str, &str)],
+) -> ServiceProcess {
+    let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_webhooks-svc"));
+    command
+        .args(&arguments(&database.url, &flags)[1..])
+        .envs(environment.iter().copied());
+    ServiceProcess::start(&mut command).await
 }
 
 fn clock_file(folder: &TempDir) -> PathBuf {
     folder.path().join("clock")
-}
-
-pub fn connect(url: &str) -> grpc::Channel {
-    grpc::connect(url, &Tls::default(), Duration::from_secs(10)).unwrap()
 }
 
 /// Settings that allow calls to receivers on this machine.
@@ -341,36 +314,4 @@ pub fn money(minor_units: i64, currency: &str) -> Money {
         minor_units,
         currency,
     }
-}
-
-/// Waits for a condition, with a deadline.
-pub async fn until(what: &str, condition: impl AsyncFn() -> bool) {
-    let waiting = async {
-        while !condition().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let ended = tokio::time::timeout(DEADLINE, waiting).await;
-    ended.unwrap_or_else(|_| panic!("waited in vain until {what}"));
-}
-
-pub fn check_refusal(answer: Result<impl Sized, Status>, code: tonic::Code, reason: &str) {
-    let Err(status) = answer else {
-        panic!("not refused");
-    };
-    assert_eq!(status.code(), code, "{status:?}");
-    assert_eq!(grpc::reason(&status).as_deref(), Some(reason));
-}
-
-/// Expects INVALID_ARGUMENT that names exactly this field.
-pub fn check_invalid(answer: Result<impl Sized, Status>, field: &str) {
-    let Err(status) = answer else {
-        panic!("{field} was not refused");
-    };
-    assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status:?}");
-    let fields: Vec<String> = grpc::violations(&status)
-        .into_iter()
-        .map(|(field, _)| field)
-        .collect();
-    assert_eq!(fields, [field]);
 }
