@@ -1,14 +1,11 @@
 //! Tests merchants-svc over gRPC, on SQLite or, with `TEST_DATABASE_URL`, on PostgreSQL.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::time::Duration;
-
 use chassis::{
     api_key::ApiKey,
     clock::Clock,
-    config::Tls,
-    grpc::{self, Sockets},
-    shutdown::{Shutdown, Tasks},
+    grpc::Channel,
+    testing::{ServedService, check_invalid, check_refusal},
 };
 use clap::Parser as _;
 use db::testing::TestDb;
@@ -18,45 +15,35 @@ use proto::merchants::{
     ListKeysRequest, Merchant, RevokeKeyRequest, UpdateMerchantRequest,
     merchants_client::MerchantsClient,
 };
-use tokio::net::TcpListener;
 use tonic::{Code, Status};
 
-struct Service {
-    client: MerchantsClient<grpc::Channel>,
+struct World {
+    client: MerchantsClient<Channel>,
+    service: ServedService,
     database: TestDb,
-    shutdown: Shutdown,
-    tasks: Tasks,
 }
 
-impl Service {
+impl World {
     async fn start() -> Self {
         Self::start_on(TestDb::new("merchants-svc").await).await
     }
 
     async fn start_on(database: TestDb) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
         let config = Config::parse_from(["merchants-svc", "--database-url", &database.url]);
-        let (shutdown, tasks) = (Shutdown::new(), Tasks::new());
-        let sockets = Sockets {
-            grpc: listener,
-            admin: None,
-        };
-        let served = merchants_svc::serve(config, sockets, Clock::system(), shutdown.clone());
-        tasks.spawn(async { served.await.unwrap() });
-        let channel = grpc::connect(&url, &Tls::default(), Duration::from_secs(10)).unwrap();
+        let service = ServedService::start(|sockets, shutdown| {
+            merchants_svc::serve(config, sockets, Clock::system(), shutdown)
+        })
+        .await;
         Self {
-            client: MerchantsClient::new(channel),
+            client: MerchantsClient::new(service.channel()),
+            service,
             database,
-            shutdown,
-            tasks,
         }
     }
 
     /// Stops the service and starts another on the same database.
     async fn restart(self) -> Self {
-        self.shutdown.begin();
-        self.tasks.drain(Duration::from_secs(20)).await;
+        self.service.stop().await;
         Self::start_on(self.database).await
     }
 
@@ -91,48 +78,35 @@ impl Service {
     }
 }
 
-fn check_refusal(answer: Result<impl Sized, Status>, code: Code, reason: &str) {
-    let Err(status) = answer else {
-        panic!("not refused");
-    };
-    assert_eq!(status.code(), code);
-    assert_eq!(grpc::reason(&status).as_deref(), Some(reason));
-}
-
 #[tokio::test]
 async fn a_key_leads_to_its_merchant_also_after_a_restart() {
-    let mut service = Service::start().await;
-    let merchant = service.merchant().await;
+    let mut world = World::start().await;
+    let merchant = world.merchant().await;
     assert_eq!(merchant.name, "Ama's Shop");
-    let (_, key) = service.key(&merchant.merchant_id).await;
-    assert_eq!(service.authenticate(&key).await.unwrap(), merchant);
-    let mut service = service.restart().await;
-    assert_eq!(service.authenticate(&key).await.unwrap(), merchant);
+    let (_, key) = world.key(&merchant.merchant_id).await;
+    assert_eq!(world.authenticate(&key).await.unwrap(), merchant);
+    let mut world = world.restart().await;
+    assert_eq!(world.authenticate(&key).await.unwrap(), merchant);
 }
 
 #[tokio::test]
 async fn unknown_and_revoked_keys_are_refused_alike() {
-    let mut service = Service::start().await;
-    let merchant = service.merchant().await;
-    let (key_id, key) = service.key(&merchant.merchant_id).await;
-    let (_, other) = service.key(&merchant.merchant_id).await;
+    let mut world = World::start().await;
+    let merchant = world.merchant().await;
+    let (key_id, key) = world.key(&merchant.merchant_id).await;
+    let (_, other) = world.key(&merchant.merchant_id).await;
     let revoke = RevokeKeyRequest { key_id };
-    let revoked = service
+    let revoked = world
         .client
         .revoke_key(revoke.clone())
         .await
         .unwrap()
         .into_inner();
-    let again = service
-        .client
-        .revoke_key(revoke)
-        .await
-        .unwrap()
-        .into_inner();
+    let again = world.client.revoke_key(revoke).await.unwrap().into_inner();
     assert!(revoked.revoked_at.is_some());
     assert_eq!(again, revoked, "revoking again changes nothing");
-    let refused = service.authenticate(&key).await.unwrap_err();
-    let unknown = service.authenticate(&ApiKey::generate()).await.unwrap_err();
+    let refused = world.authenticate(&key).await.unwrap_err();
+    let unknown = world.authenticate(&ApiKey::generate()).await.unwrap_err();
     assert_eq!(refused.message(), unknown.message());
     check_refusal(
         Err::<(), _>(refused),
@@ -144,19 +118,19 @@ async fn unknown_and_revoked_keys_are_refused_alike() {
         Code::Unauthenticated,
         "INVALID_API_KEY",
     );
-    assert!(service.authenticate(&other).await.is_ok());
+    assert!(world.authenticate(&other).await.is_ok());
 }
 
 #[tokio::test]
 async fn only_what_is_given_changes() {
-    let mut service = Service::start().await;
-    let merchant = service.merchant().await;
+    let mut world = World::start().await;
+    let merchant = world.merchant().await;
     let mut update = async |change: UpdateMerchantRequest| {
         let change = UpdateMerchantRequest {
             merchant_id: merchant.merchant_id.clone(),
             ..change
         };
-        service
+        world
             .client
             .update_merchant(change)
             .await
@@ -181,7 +155,7 @@ async fn only_what_is_given_changes() {
     let request = GetMerchantRequest {
         merchant_id: merchant.merchant_id.clone(),
     };
-    let read = service
+    let read = world
         .client
         .get_merchant(request)
         .await
@@ -192,14 +166,14 @@ async fn only_what_is_given_changes() {
 
 #[tokio::test]
 async fn keys_are_listed_newest_first_and_without_their_secrets() {
-    let mut service = Service::start().await;
-    let merchant = service.merchant().await;
-    let (first, _) = service.key(&merchant.merchant_id).await;
-    let (second, secret) = service.key(&merchant.merchant_id).await;
+    let mut world = World::start().await;
+    let merchant = world.merchant().await;
+    let (first, _) = world.key(&merchant.merchant_id).await;
+    let (second, secret) = world.key(&merchant.merchant_id).await;
     let request = ListKeysRequest {
         merchant_id: merchant.merchant_id,
     };
-    let keys = service
+    let keys = world
         .client
         .list_keys(request)
         .await
@@ -215,24 +189,24 @@ async fn keys_are_listed_newest_first_and_without_their_secrets() {
 
 #[tokio::test]
 async fn what_does_not_exist_is_not_found() {
-    let mut service = Service::start().await;
+    let mut world = World::start().await;
     for id in ["", "x", "0190b2c0-f5a9-7c8e-9b1d-2f3a4b5c6d7e"] {
         let request = GetMerchantRequest {
             merchant_id: id.to_owned(),
         };
-        let answer = service.client.get_merchant(request).await;
+        let answer = world.client.get_merchant(request).await;
         check_refusal(answer, Code::NotFound, "MERCHANT_NOT_FOUND");
         let request = RevokeKeyRequest {
             key_id: id.to_owned(),
         };
-        let answer = service.client.revoke_key(request).await;
+        let answer = world.client.revoke_key(request).await;
         check_refusal(answer, Code::NotFound, "KEY_NOT_FOUND");
     }
 }
 
 #[tokio::test]
 async fn bad_fields_are_named() {
-    let mut service = Service::start().await;
+    let mut world = World::start().await;
     let cases = [
         ("name", " ", "a@b.c", 0),
         ("name", &*"x".repeat(201), "a@b.c", 0),
@@ -247,8 +221,6 @@ async fn bad_fields_are_named() {
             kyc_status,
             ..Default::default()
         };
-        let status = service.client.create_merchant(request).await.unwrap_err();
-        assert_eq!(status.code(), Code::InvalidArgument);
-        assert_eq!(grpc::violations(&status)[0].0, field);
+        check_invalid(world.client.create_merchant(request).await, field);
     }
 }
