@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chassis::testing::until;
 use tokio::sync::Notify;
 
 use crate::{
@@ -176,7 +177,7 @@ async fn with_its_services_the_process_is_ready_and_counts_its_requests() {
     };
     // The first scrape starts the count here; a real process starts it at startup.
     assert_eq!(admin("/metrics").await.status, 200);
-    crate::gateway::until("ready", async || admin("/readyz").await.status == 200).await;
+    until("ready", async || admin("/readyz").await.status == 200).await;
     assert_eq!(gateway.initiate(r#"{"amount":1}"#).await.status, 201);
     let metrics = admin("/metrics").await;
     let counted =

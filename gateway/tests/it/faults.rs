@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use chassis::shutdown::{Shutdown, Tasks};
+use chassis::{
+    shutdown::{Shutdown, Tasks},
+    testing::listen,
+};
 use proto::charges::{ChargeAnswer, ChargeStatus};
 use tokio::{
     io::AsyncWriteExt as _,
@@ -19,7 +22,7 @@ use tokio::{
 use tonic::{Code, Status};
 
 use crate::{
-    gateway::{CHARGE, Gateway, NOBODY, SUBMIT_OTP, listen},
+    gateway::{CHARGE, Gateway, NOBODY, SUBMIT_OTP},
     http::Answer,
     services::{REFERENCE, SESSION_ID, charge, money, refusal},
 };
@@ -92,7 +95,7 @@ async fn wired() -> (Gateway, Wire) {
     let wire = Wire::lay(far.subscribe()).await;
     let url = format!("http://{}", wire.address);
     let gateway = Gateway::start_with(&["--charges-url", &url]).await;
-    far.send_replace(Some(gateway.behind));
+    far.send_replace(Some(gateway.behind.address));
     (gateway, wire)
 }
 
@@ -206,7 +209,7 @@ async fn after_a_lost_answer_a_full_service_does_not_say_that_no_session_was_cre
     let wire = Wire::lay(far.subscribe()).await;
     let url = format!("http://{}", wire.address);
     let gateway = Gateway::start_with(&["--sessions-url", &url]).await;
-    far.send_replace(Some(gateway.behind));
+    far.send_replace(Some(gateway.behind.address));
     let (arrived, calls) = arrivals();
     let tell = arrived.clone();
     gateway.services.create_session.answers_late(move |_| {

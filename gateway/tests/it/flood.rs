@@ -3,10 +3,11 @@
 
 use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
+use chassis::testing::until;
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
 use crate::{
-    gateway::{Gateway, INITIATE, until},
+    gateway::{Gateway, INITIATE},
     http::{Request, connect, read},
     services::{SESSION_ID, session},
 };

@@ -1,14 +1,12 @@
 //! A running gateway in front of services whose answers the test gives.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc};
 
 use chassis::{
-    admin::Readiness,
     api_key::ApiKey,
     clock::Clock,
-    config::Tls,
-    grpc,
     shutdown::{Shutdown, Tasks},
+    testing::{ServedService, address, listen},
 };
 use clap::Parser as _;
 use gateway::config::Config;
@@ -16,7 +14,6 @@ use proto::{
     charges::charges_server::ChargesServer, merchants::merchants_server::MerchantsServer,
     ratelimit::rate_limits_server::RateLimitsServer, sessions::sessions_server::SessionsServer,
 };
-use tokio::net::TcpListener;
 use tonic::service::Routes;
 
 use crate::{
@@ -37,8 +34,8 @@ pub struct Gateway {
     /// The address of the hosted checkout.
     pub checkout: SocketAddr,
     pub admin: SocketAddr,
-    /// Where the services listen.
-    pub behind: SocketAddr,
+    /// The services, on one address.
+    pub behind: ServedService,
     pub services: Arc<Services>,
     /// The merchant's key.
     pub key: ApiKey,
@@ -62,11 +59,10 @@ impl Gateway {
     /// Starts a gateway with more flags, which override those of the tests.
     pub async fn start_with(flags: &[&str]) -> Self {
         let services = Arc::new(Services::new());
+        let behind = serve_services(services.clone()).await;
         let shutdown = Shutdown::new();
-        let tasks = Tasks::new();
-        let behind = serve_services(services.clone(), &tasks, shutdown.clone()).await;
-        let url = format!("http://{behind}");
-        let [address, checkout, admin] = serve_gateway(&url, flags, &tasks, shutdown.clone()).await;
+        let url = behind.url();
+        let [address, checkout, admin] = serve_gateway(&url, flags, shutdown.clone()).await;
         Self {
             address,
             checkout,
@@ -108,51 +104,23 @@ impl Gateway {
 }
 
 /// All four services on one address.
-async fn serve_services(services: Arc<Services>, tasks: &Tasks, shutdown: Shutdown) -> SocketAddr {
-    let listener = listen().await;
-    let address = listener.local_addr().expect("a bound address");
+async fn serve_services(services: Arc<Services>) -> ServedService {
     let served = Served(services);
     let routes = Routes::new(MerchantsServer::new(served.clone()))
         .add_service(RateLimitsServer::new(served.clone()))
         .add_service(SessionsServer::new(served.clone()))
         .add_service(ChargesServer::new(served));
-    let serving = grpc::Serving {
-        sockets: grpc::Sockets {
-            grpc: listener,
-            admin: None,
-        },
-        tls: Tls::default(),
-        reflection: false,
-        readiness: Readiness::new(),
-        clock: Clock::system(),
-        shutdown,
-    };
-    tasks.spawn(async {
-        grpc::serve(routes, serving)
-            .await
-            .expect("the services serve")
-    });
-    address
+    ServedService::of(routes).await
 }
 
-async fn serve_gateway(
-    url: &str,
-    flags: &[&str],
-    tasks: &Tasks,
-    shutdown: Shutdown,
-) -> [SocketAddr; 3] {
+async fn serve_gateway(url: &str, flags: &[&str], shutdown: Shutdown) -> [SocketAddr; 3] {
+    let (api, checkout, admin) = (listen().await, listen().await, listen().await);
+    let addresses = [&api, &checkout, &admin].map(address);
     let sockets = gateway::Sockets {
-        api: listen().await,
-        checkout: listen().await,
-        admin: Some(listen().await),
+        api,
+        checkout,
+        admin: Some(admin),
     };
-    let address = |listener: &TcpListener| listener.local_addr().expect("a bound address");
-    let (api, checkout) = (address(&sockets.api), address(&sockets.checkout));
-    let admin = sockets
-        .admin
-        .as_ref()
-        .map(address)
-        .expect("an admin address");
     let settings = [
         ("--merchants-url", url),
         ("--sessions-url", url),
@@ -170,21 +138,6 @@ async fn serve_gateway(
         .chain(flags.iter().copied());
     let config = Config::try_parse_from(arguments).expect("the flags are right");
     let serving = gateway::serve(config, sockets, Clock::system(), shutdown);
-    tasks.spawn(async { serving.await.expect("the gateway serves") });
-    [api, checkout, admin]
-}
-
-pub async fn listen() -> TcpListener {
-    TcpListener::bind("127.0.0.1:0").await.expect("a free port")
-}
-
-/// Waits until something holds; panics after ten seconds.
-pub async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
-    let waiting = async {
-        while !holds().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let waited = tokio::time::timeout(Duration::from_secs(10), waiting).await;
-    waited.unwrap_or_else(|_| panic!("never came true: {what}"));
+    Tasks::new().spawn(async { serving.await.expect("the gateway serves") });
+    addresses
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use chassis::{api_key::ApiKey, clock::Clock};
+use chassis::{api_key::ApiKey, clock::Clock, testing::until};
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use proto::{
     charges::{ChargeAnswer, ChargeStatus},
@@ -19,7 +19,7 @@ use tokio::{sync::Notify, time::Instant};
 use tonic::{Code, Status};
 
 use crate::{
-    gateway::{ALIAS, CHARGE, Gateway, INITIATE, NOBODY, SUBMIT_OTP, until},
+    gateway::{ALIAS, CHARGE, Gateway, INITIATE, NOBODY, SUBMIT_OTP},
     http::{Answer, exchange},
     services::{REFERENCE, SESSION_ID, charge, merchant, money, refusal},
 };

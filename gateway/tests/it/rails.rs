@@ -1,10 +1,11 @@
 //! Callbacks of the rails.
 
+use chassis::testing::until;
 use proto::charges::{ReceiveCallbackRequest, ReceiveCallbackResponse};
 use tonic::Code;
 
 use crate::{
-    gateway::{Gateway, NOBODY, until},
+    gateway::{Gateway, NOBODY},
     services::{rails, refusal},
 };
 
