@@ -217,6 +217,19 @@ fn checks_settings(source: &Source, function: &str) -> bool {
 }
 
 #[test]
+fn only_tests_use_what_is_for_tests() {
+    hold(harness, |_, source| {
+        source.is_one_of(&["testing.rs", "testing/**"])
+    });
+}
+
+/// The paths into the tests' harness.
+fn harness(source: &Source) -> Vec<String> {
+    let paths = source.paths();
+    paths.filter(|path| path.contains("::testing::")).collect()
+}
+
+#[test]
 fn what_clippy_bans_is_done_in_one_place() {
     hold(excepted, |name, source| match name {
         // The time, tasks, HTTP clients, and histograms, which are counted in floats.
