@@ -37,9 +37,9 @@ struct ChargeOrder {
     key: IdempotencyKey,
 }
 
-/// `ChargeAnswered` of the contract: a charge as the two POSTs answer it.
+/// `ChargeReply` of the contract: a charge as the two POSTs answer it.
 #[derive(Debug, Serialize)]
-struct ChargeAnswered {
+struct ChargeReply {
     reference: String,
     transaction_id: String,
     session_id: String,
@@ -86,7 +86,7 @@ pub fn answered(answer: ChargeAnswer) -> Result<Response, Error> {
     let status = status.ok_or_else(|| Error::internal("a charge without status"))?;
     let amount = charge.amount.unwrap_or_default();
     let amount = Money::try_from(&amount).map_err(Error::internal)?;
-    let answered = ChargeAnswered {
+    let answered = ChargeReply {
         reference: charge.reference,
         transaction_id: charge.transaction_id,
         session_id: charge.session_id,

@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(documented("TransactionStatus"), charges);
         // A POST answers before the payer can have paid.
         let answered = charges.into_iter().filter(|status| *status != "SETTLED");
-        assert_eq!(documented("StatusAnswered"), answered.collect());
+        assert_eq!(documented("ChargeReplyStatus"), answered.collect());
         let kyc = KycStatus::all().filter_map(KycStatus::word);
         assert_eq!(documented("KycStatus"), kyc.chain(["null"]).collect());
     }
