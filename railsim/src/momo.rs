@@ -30,7 +30,7 @@ use uuid::{Uuid, Version};
 
 use crate::{
     journal::JournalLost,
-    networks::{Networks, RequestOutcome},
+    networks::{Intake, Networks},
     payment::{self, Payment},
     rail::{Details, Rail},
     request::{Network, PaymentRequest},
@@ -247,14 +247,12 @@ async fn request_to_pay(
     let request = check_request(account, reference, callback_url, request)?;
 
     match networks.request(request).await? {
-        RequestOutcome::New(payment) => match payment.story {
+        Intake::New(payment) => match payment.story {
             Story::CutAtRequest => Err(MomoError::Cut),
             _ => answer(&payment),
         },
-        RequestOutcome::Again(payment) if payment.state == payment::State::Refused => {
-            answer(&payment)
-        }
-        RequestOutcome::Again(_) => Err(MomoError::AlreadyExists),
+        Intake::Again(payment) if payment.state == payment::State::Refused => answer(&payment),
+        Intake::Again(_) => Err(MomoError::AlreadyExists),
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Networks {
 }
 
 /// The outcome of a request to pay.
-pub enum RequestOutcome {
+pub enum Intake {
     New(Payment),
     /// Its reference was used before.
     Again(Payment),
@@ -58,7 +58,7 @@ pub enum PromptAnswer {
 }
 
 impl Networks {
-    pub async fn request(&self, request: PaymentRequest) -> Result<RequestOutcome, JournalLost> {
+    pub async fn request(&self, request: PaymentRequest) -> Result<Intake, JournalLost> {
         let now = self.clock.now();
         self.book
             .update(|pages| take_request(pages, request, now))
@@ -209,17 +209,17 @@ fn begin_callback(pages: &mut Pages, rail: Rail, reference: &str) {
     }
 }
 
-fn take_request(pages: &mut Pages, request: PaymentRequest, now: Timestamp) -> RequestOutcome {
+fn take_request(pages: &mut Pages, request: PaymentRequest, now: Timestamp) -> Intake {
     let (rail, reference) = (request.rail, request.reference.clone());
     if pages.find(rail, &reference).is_some() {
-        return RequestOutcome::Again(pages.record(rail, &reference, Event::RequestedAgain));
+        return Intake::Again(pages.record(rail, &reference, Event::RequestedAgain));
     }
     let payment = pages.open(request, now);
     if payment.story == Story::Instant {
         let event = debit(&payment, now);
-        return RequestOutcome::New(pages.record(rail, &reference, event));
+        return Intake::New(pages.record(rail, &reference, event));
     }
-    RequestOutcome::New(payment)
+    Intake::New(payment)
 }
 
 fn take_code(

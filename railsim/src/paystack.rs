@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use crate::{
     journal::JournalLost,
-    networks::{CodeOutcome, Networks, RequestOutcome},
+    networks::{CodeOutcome, Intake, Networks},
     payment::{self, Payment},
     rail::{Details, Rail},
     request::{Network, PaymentRequest},
@@ -157,15 +157,15 @@ async fn charge(
     let charge: Charge = parse(&headers, &body)?;
     let request = check_charge(&networks.config.accounts.paystack, charge)?;
     match networks.request(request).await? {
-        RequestOutcome::New(payment) => match payment.story {
+        Intake::New(payment) => match payment.story {
             Story::CutAtRequest => Err(PaystackError::Cut),
             Story::Unavailable => Err(PaystackError::Processor),
             _ => Ok(first_answer(&payment)),
         },
-        RequestOutcome::Again(payment) if payment.state == payment::State::Refused => {
+        Intake::Again(payment) if payment.state == payment::State::Refused => {
             Err(PaystackError::Processor)
         }
-        RequestOutcome::Again(_) => Err(PaystackError::Invalid(
+        Intake::Again(_) => Err(PaystackError::Invalid(
             "Duplicate Transaction Reference".to_owned(),
             "duplicate_reference",
         )),

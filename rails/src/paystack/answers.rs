@@ -78,13 +78,13 @@ enum Stage {
 }
 
 /// A parsed answer.
-struct ChargeAnswer {
+struct PaystackAnswer {
     envelope: Envelope,
     transaction: Transaction,
     is_json: bool,
 }
 
-impl ChargeAnswer {
+impl PaystackAnswer {
     fn read(reply: &Reply) -> Self {
         let envelope: Option<Envelope> = reply.object();
         let is_json = envelope.is_some();
@@ -163,7 +163,7 @@ impl ChargeAnswer {
 
 /// The answer to a charge.
 pub fn requested(reply: &Reply) -> RailAnswer<RequestOutcome> {
-    let said = ChargeAnswer::read(reply);
+    let said = PaystackAnswer::read(reply);
     let outcome = match reply.status.as_u16() {
         200 => requested_stage(&said),
         400 if said.is_json => requested_in_vain(&said),
@@ -173,7 +173,7 @@ pub fn requested(reply: &Reply) -> RailAnswer<RequestOutcome> {
     said.answer(reply, outcome)
 }
 
-fn requested_stage(said: &ChargeAnswer) -> RequestOutcome {
+fn requested_stage(said: &PaystackAnswer) -> RequestOutcome {
     match said.stage() {
         Stage::UnderWay => RequestOutcome::Accepted {
             instruction: said.instruction(),
@@ -189,7 +189,7 @@ fn requested_stage(said: &ChargeAnswer) -> RequestOutcome {
 }
 
 /// A 400 is a refusal, unless the reference was used before or the transaction is alive.
-fn requested_in_vain(said: &ChargeAnswer) -> RequestOutcome {
+fn requested_in_vain(said: &PaystackAnswer) -> RequestOutcome {
     if said.is_duplicate_reference() {
         return RequestOutcome::AlreadyKnown;
     }
@@ -206,7 +206,7 @@ fn requested_in_vain(said: &ChargeAnswer) -> RequestOutcome {
 
 /// The answer to a submitted OTP.
 pub fn otp_submitted(reply: &Reply) -> RailAnswer<OtpOutcome> {
-    let said = ChargeAnswer::read(reply);
+    let said = PaystackAnswer::read(reply);
     let outcome = match reply.status.as_u16() {
         200 => otp_stage(&said),
         // Our credentials were refused before the code was tried.
@@ -219,7 +219,7 @@ pub fn otp_submitted(reply: &Reply) -> RailAnswer<OtpOutcome> {
     said.answer(reply, outcome)
 }
 
-fn otp_stage(said: &ChargeAnswer) -> OtpOutcome {
+fn otp_stage(said: &PaystackAnswer) -> OtpOutcome {
     match said.stage() {
         Stage::UnderWay => OtpOutcome::Accepted {
             instruction: said.instruction(),
@@ -237,7 +237,7 @@ fn otp_stage(said: &ChargeAnswer) -> OtpOutcome {
 
 /// The answer to a query, from verify or from the check of a pending charge.
 pub fn found(reply: &Reply, query: &Query) -> RailAnswer<QueryOutcome> {
-    let said = ChargeAnswer::read(reply);
+    let said = PaystackAnswer::read(reply);
     let outcome = match (reply.status.as_u16(), said.envelope.code.code().as_str()) {
         (200, _) => found_stage(&said, query),
         (400 | 404, "TRANSACTION_NOT_FOUND") => QueryOutcome::ReferenceUnknown,
@@ -250,7 +250,7 @@ pub fn found(reply: &Reply, query: &Query) -> RailAnswer<QueryOutcome> {
     said.answer(reply, outcome)
 }
 
-fn found_stage(said: &ChargeAnswer, query: &Query) -> QueryOutcome {
+fn found_stage(said: &PaystackAnswer, query: &Query) -> QueryOutcome {
     match said.stage() {
         Stage::UnderWay | Stage::OtherStep => QueryOutcome::Pending,
         Stage::OtpWanted => QueryOutcome::OtpRequired,
