@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use chassis::{clock::Timestamp, error_chain::chain, ids::CaseId, money::Money, telemetry};
 use db::{
     Tx,
-    work::{Running, Work},
+    work::{TaskSet, Work},
 };
 use rails::{CallOutcome as _, Query, QueryOutcome, Rail, RailAnswer, RailName};
 use tracing::Instrument as _;
@@ -51,38 +51,36 @@ impl Reconciler {
         }
     }
 
-    async fn ask_what_is_due(&mut self, running: &mut Running) -> Result<Option<Timestamp>> {
+    async fn claim_due(&mut self, tasks: &mut TaskSet) -> Result<Option<Timestamp>> {
         let service = &self.service;
-        loop {
-            let mut conn = service.db.read().await?;
-            let real_now = service.clock.real_now();
-            let due = store::charges::next_due(&mut conn, self.rail, real_now).await?;
-            drop(conn);
-            let (now, places) = (service.clock.now(), running.room());
-            if places == 0 || due.is_none_or(|due| due > now) {
-                return Ok(due);
-            }
-            let room = self.budget.available(now).min(places as u64);
-            if room == 0 {
-                return Ok(Some(self.budget.next_at()));
-            }
-            let mut tx = service.db.begin().await?;
-            let limit = i64::try_from(room).unwrap_or(i64::MAX);
-            let (clock, lease) = (&service.clock, service.settings.lease);
-            let claimed =
-                store::charges::claim_due(&mut tx, clock, self.rail, limit, lease).await?;
-            tx.commit().await?;
-            // What only a newer version knows stays claimed, so that the others get their turn.
-            let count = claimed.rows.len() + claimed.unknown;
-            if count == 0 {
-                // Another process was quicker.
-                return Ok(None);
-            }
-            self.budget.spend(claimed.rows.len() as u64);
-            for charge in claimed.rows {
-                running.start(asking(service, self.rail, charge));
-            }
+        let mut conn = service.db.read().await?;
+        let real_now = service.clock.real_now();
+        let due = store::charges::next_due(&mut conn, self.rail, real_now).await?;
+        drop(conn);
+        let now = service.clock.now();
+        if due.is_none_or(|due| due > now) {
+            return Ok(due);
         }
+        let room = self.budget.available(now).min(tasks.room() as u64);
+        if room == 0 {
+            return Ok(Some(self.budget.next_at()));
+        }
+        let mut tx = service.db.begin().await?;
+        let limit = i64::try_from(room).unwrap_or(i64::MAX);
+        let (clock, lease) = (&service.clock, service.settings.lease);
+        let claimed = store::charges::claim_due(&mut tx, clock, self.rail, limit, lease).await?;
+        tx.commit().await?;
+        // What only a newer version knows stays claimed, so that the others get their turn.
+        if claimed.rows.len() + claimed.unknown == 0 {
+            // Another process was quicker.
+            return Ok(None);
+        }
+        self.budget.spend(claimed.rows.len() as u64);
+        for charge in claimed.rows {
+            tasks.start(asking(service, self.rail, charge));
+        }
+        // Past: there may be more.
+        Ok(due)
     }
 }
 
@@ -91,8 +89,8 @@ impl Work for Reconciler {
         RUNNING_MAX
     }
 
-    async fn start_due(&mut self, running: &mut Running) -> anyhow::Result<Option<Timestamp>> {
-        let due = self.ask_what_is_due(running).await;
+    async fn claim(&mut self, tasks: &mut TaskSet) -> anyhow::Result<Option<Timestamp>> {
+        let due = self.claim_due(tasks).await;
         due.context("the charges to ask about cannot be read")
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use chassis::{clock::Timestamp, error_chain::chain};
-use db::work::{Running, Work};
+use db::work::{TaskSet, Work};
 
 use crate::{
     books,
@@ -43,7 +43,7 @@ impl Sweeper {
 }
 
 impl Work for Sweeper {
-    async fn start_due(&mut self, _: &mut Running) -> anyhow::Result<Option<Timestamp>> {
+    async fn claim(&mut self, _: &mut TaskSet) -> anyhow::Result<Option<Timestamp>> {
         let now = self.service.clock.now();
         if self.due <= now {
             self.due = now + SWEEP_EVERY;

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::{
     Db, Result, Update,
     outbox::{self, EndedRow, Row},
-    work::{Ends, Running, Work},
+    work::{Ends, TaskSet, Work},
 };
 
 /// How many handlers the work runs at the same time.
@@ -181,31 +181,22 @@ impl Work for Relay {
         RUNNING_MAX
     }
 
-    async fn start_due(&mut self, running: &mut Running) -> anyhow::Result<Option<Timestamp>> {
-        // An idle loop reads first, so that it writes only when something is due.
-        if running.is_empty() {
-            let due = outbox::next_due(&self.db, &self.clock).await?;
-            if due.is_none_or(|due| due > self.clock.now()) {
-                return Ok(due);
-            }
+    async fn claim(&mut self, tasks: &mut TaskSet) -> anyhow::Result<Option<Timestamp>> {
+        // Reads first, so that it writes only when something is due.
+        let due = outbox::next_due(&self.db, &self.clock).await?;
+        if due.is_none_or(|due| due > self.clock.now()) {
+            return Ok(due);
         }
-        let room = running.room();
-        let limit = i64::try_from(room).unwrap_or(i64::MAX);
+        let limit = i64::try_from(tasks.room()).unwrap_or(i64::MAX);
         let term = self.clock.term(self.lease);
-        let rows = outbox::claim(&self.db, &self.clock, limit, self.lease).await?;
-        let is_full = rows.len() == room;
-        for row in rows {
+        for row in outbox::claim(&self.db, &self.clock, limit, self.lease).await? {
             let relay = self.clone();
-            running.start(async move {
+            tasks.start(async move {
                 relay.hand_on(row, term).await;
             });
         }
-        if is_full {
-            return Ok(None);
-        }
-        // In the past if another process is just claiming the row: then the loop looks again at
-        // once.
-        Ok(outbox::next_due(&self.db, &self.clock).await?)
+        // Past: there may be more, or another process is just claiming the row.
+        Ok(due)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Recurring work, and the one loop that does it: the loop starts whatever is due, each in its own
-//! task, and rests until the next is due.
+//! Recurring work, and the one loop that does it: the work claims a set of what is due, the loop
+//! runs each in its own task and rests until the next is due.
 //!
 //! Promises: a task that fails, panics or hangs affects no other; what it held is free once its
 //! lease ends. When the process stops, the loop starts nothing more and waits for running tasks; a
@@ -29,37 +29,38 @@ pub trait Work: Send + 'static {
         1
     }
 
-    /// Claims what is due, as far as there is room, and starts it, or does it directly if it needs
-    /// no task. Returns when the next is due (moved time). If that is unknown, and after an error,
-    /// the loop looks again within a second.
-    fn start_due(
+    /// Claims a set of what is due, as far as there is room, and starts it, or does it directly if
+    /// it needs no task. Returns when the next is due (moved time): if that is past, because there
+    /// may be more, the loop looks again at once. If it is unknown, and after an error, the loop
+    /// looks again within a second.
+    fn claim(
         &mut self,
-        running: &mut Running,
+        tasks: &mut TaskSet,
     ) -> impl Future<Output = anyhow::Result<Option<Timestamp>>> + Send;
 }
 
 /// Runs a work until the process stops, then waits for its running tasks.
 pub async fn run(mut work: impl Work, mut worker: Worker, clock: Clock, shutdown: Shutdown) {
-    let mut running = Running {
+    let mut tasks = TaskSet {
         work: worker.name(),
         most: work.running_max(),
         clock,
-        tasks: JoinSet::new(),
+        running: JoinSet::new(),
         activities: HashMap::new(),
     };
     while !shutdown.has_begun() {
-        let due = look(&mut work, &mut running).await;
+        let due = look(&mut work, &mut tasks).await;
         tokio::select! {
             () = shutdown.wait() => break,
-            Some(ended) = running.tasks.join_next_with_id() => running.end(ended),
-            () = worker.rest(due), if running.room() > 0 => {}
+            Some(ended) = tasks.running.join_next_with_id() => tasks.end(ended),
+            () = worker.rest(due), if tasks.room() > 0 => {}
         }
-        while let Some(ended) = running.tasks.try_join_next_with_id() {
-            running.end(ended);
+        while let Some(ended) = tasks.running.try_join_next_with_id() {
+            tasks.end(ended);
         }
     }
-    while let Some(ended) = running.tasks.join_next_with_id().await {
-        running.end(ended);
+    while let Some(ended) = tasks.running.join_next_with_id().await {
+        tasks.end(ended);
     }
 }
 
@@ -78,10 +79,10 @@ pub async fn drain(mut works: JoinSet<()>, deadline: Duration) {
     }
 }
 
-/// A panic in `start_due` does not end the loop: nothing else would do this work.
-async fn look(work: &mut impl Work, running: &mut Running) -> Option<Timestamp> {
-    let name = running.work;
-    let looked = AssertUnwindSafe(work.start_due(running)).catch_unwind();
+/// A panic in `claim` does not end the loop: nothing else would do this work.
+async fn look(work: &mut impl Work, tasks: &mut TaskSet) -> Option<Timestamp> {
+    let name = tasks.work;
+    let looked = AssertUnwindSafe(work.claim(tasks)).catch_unwind();
     match looked.await {
         Ok(Ok(due)) => due,
         Ok(Err(error)) => {
@@ -97,29 +98,25 @@ async fn look(work: &mut impl Work, running: &mut Running) -> Option<Timestamp> 
 
 /// The running tasks of one work.
 #[derive(Debug)]
-pub struct Running {
+pub struct TaskSet {
     work: &'static str,
     most: usize,
     clock: Clock,
-    tasks: JoinSet<()>,
+    running: JoinSet<()>,
     /// Each ends only while the loop is awake and about to look for the next due time.
     activities: HashMap<task::Id, Activity>,
 }
 
-impl Running {
+impl TaskSet {
     /// How many more tasks may start.
     pub fn room(&self) -> usize {
-        self.most.saturating_sub(self.tasks.len())
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.tasks.is_empty()
+        self.most.saturating_sub(self.running.len())
     }
 
     /// Starts a task. Time travel waits for it.
     pub fn start(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         let activity = self.clock.activity();
-        let started = self.tasks.spawn(task);
+        let started = self.running.spawn(task);
         self.activities.insert(started.id(), activity);
     }
 
@@ -136,9 +133,9 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for TaskSet {
     fn drop(&mut self) {
-        let (work, left) = (self.work, self.tasks.len());
+        let (work, left) = (self.work, self.running.len());
         if left > 0 {
             tracing::warn!(
                 work,

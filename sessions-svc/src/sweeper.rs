@@ -19,7 +19,7 @@ use chassis::{
 };
 use db::{
     Db, Relay, outbox,
-    work::{Running, Work},
+    work::{TaskSet, Work},
 };
 
 use crate::store;
@@ -70,7 +70,7 @@ pub struct Sweeper {
 }
 
 impl Work for Sweeper {
-    async fn start_due(&mut self, _: &mut Running) -> anyhow::Result<Option<Timestamp>> {
+    async fn claim(&mut self, _: &mut TaskSet) -> anyhow::Result<Option<Timestamp>> {
         // Whatever is committed from here on is either found below or rings the alarm.
         self.wake.waits_for(None);
         let due = self.sweep().await.context("the sweep failed")?;

@@ -13,7 +13,7 @@ use chassis::{
 };
 use db::{
     Db, Result, Update,
-    work::{Running, Work},
+    work::{TaskSet, Work},
 };
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
@@ -60,14 +60,14 @@ impl Work for Attempts {
         self.limits.running_max
     }
 
-    async fn start_due(&mut self, running: &mut Running) -> anyhow::Result<Option<Timestamp>> {
-        let due = self.look(running).await;
+    async fn claim(&mut self, tasks: &mut TaskSet) -> anyhow::Result<Option<Timestamp>> {
+        let due = self.look(tasks).await;
         due.context("deliveries cannot be read")
     }
 }
 
 impl Attempts {
-    async fn look(&mut self, running: &mut Running) -> Result<Option<Timestamp>> {
+    async fn look(&mut self, tasks: &mut TaskSet) -> Result<Option<Timestamp>> {
         let looked = self.looked_for_expired;
         if looked.is_none_or(|then| then.elapsed() >= LOOK_FOR_EXPIRED) {
             self.end_expired().await?;
@@ -80,14 +80,14 @@ impl Attempts {
             .into_iter()
             .partition(|endpoint| endpoint.due_at <= now);
         for endpoint in due {
-            self.begin(running, endpoint).await?;
+            self.begin(tasks, endpoint).await?;
         }
         Ok(later.into_iter().map(|endpoint| endpoint.due_at).min())
     }
 
     /// Starts what is due for one endpoint, as far as there is room.
-    async fn begin(&self, running: &mut Running, waiting: Waiting) -> Result<()> {
-        let room = running.room();
+    async fn begin(&self, tasks: &mut TaskSet, waiting: Waiting) -> Result<()> {
+        let room = tasks.room();
         if room == 0 {
             return Ok(());
         }
@@ -109,7 +109,7 @@ impl Attempts {
                 metrics::histogram!("webhook_delivery_lag_seconds").record(lag);
             }
             let (attempts, endpoint) = (self.clone(), endpoint.clone());
-            running.start(async move { attempts.attempt(attempt, &endpoint, term).await });
+            tasks.start(async move { attempts.attempt(attempt, &endpoint, term).await });
         }
         Ok(())
     }

@@ -14,12 +14,12 @@ use chassis::{
     shutdown::{Shutdown, Tasks},
     testing::until,
 };
-use db::work::{self, Ends, Running, Work};
+use db::work::{self, Ends, TaskSet, Work};
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// What each call of `start_due` does, in order; after these, nothing is due.
+/// What each call of `claim` does, in order; after these, nothing is due.
 enum Look {
     Starts(Task),
     Errs,
@@ -44,9 +44,9 @@ impl Work for Script {
         2
     }
 
-    async fn start_due(&mut self, running: &mut Running) -> anyhow::Result<Option<Timestamp>> {
+    async fn claim(&mut self, tasks: &mut TaskSet) -> anyhow::Result<Option<Timestamp>> {
         self.looked.fetch_add(1, Ordering::SeqCst);
-        assert!(running.room() > 0, "it looks only where there is room");
+        assert!(tasks.room() > 0, "it looks only where there is room");
         let look = self.looks.lock().unwrap().pop_front();
         let task = match look {
             Some(Look::Starts(task)) => task,
@@ -55,7 +55,7 @@ impl Work for Script {
             None => return Ok(None),
         };
         let ended = self.ended.clone();
-        running.start(async move {
+        tasks.start(async move {
             match task {
                 Task::Ends => {}
                 Task::Panics => panic!("on purpose"),
