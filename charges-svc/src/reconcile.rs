@@ -140,7 +140,8 @@ impl Service {
         Ok(())
     }
 
-    /// Writes what follows from the answer, in one transaction. Returns what to send if the
+    /// Writes what follows from the answer, in one transaction, and not in a set with other
+    /// charges: it locks the charge and changes its state, which must wait for no other. Returns what to send if the
     /// payment request is now to go out once more, which `is_taken_again` permits.
     async fn conclude(
         &self,

@@ -31,11 +31,19 @@ pub fn is_retryable(error: &Error) -> bool {
 
 /// Whether the database cannot be reached or cannot keep up: nothing is wrong with the statement.
 pub fn is_unavailable(error: &Error) -> bool {
-    match error {
-        Error::PoolTimedOut | Error::PoolClosed | Error::WorkerCrashed => true,
-        Error::Io(_) | Error::Tls(_) => true,
-        _ => has_code(error, UNAVAILABLE) || is_retryable(error),
-    }
+    is_unreachable(error) || has_code(error, UNAVAILABLE) || is_retryable(error)
+}
+
+/// Whether there was no connection, or it broke.
+pub(crate) fn is_unreachable(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::PoolTimedOut
+            | Error::PoolClosed
+            | Error::WorkerCrashed
+            | Error::Io(_)
+            | Error::Tls(_)
+    )
 }
 
 /// The column whose value this version does not know, if that is the error.

@@ -17,7 +17,7 @@ use chassis::{
 };
 use uuid::Uuid;
 
-use crate::{Conn, Db, Result, Tx, Update};
+use crate::{Conn, Db, Result, Tx, Update, work::End};
 
 /// The table, for a service's migrations.
 pub const DDL: &str = include_str!("outbox.sql");
@@ -110,42 +110,44 @@ pub async fn claim_one(db: &Db, clock: &Clock, id: Uuid, lease: Duration) -> Res
         .await
 }
 
-/// A row whose handler has ended.
+/// How a row's handler ended.
 #[derive(Clone, Debug)]
-pub struct EndedRow {
+pub struct RowEnd {
     pub row: Row,
     /// When to try again; `None` if the row was relayed and leaves the outbox.
     pub due: Option<Timestamp>,
 }
 
-/// Records how these rows ended, and returns a result for each. [`Update::NotThere`] means that
-/// the claim was lost to another.
-pub async fn end(db: &Db, set: &[EndedRow]) -> Result<Vec<Update>> {
-    if let [ended] = set {
-        // One statement commits by itself.
-        return Ok(vec![end_one(&mut db.write().await?, ended).await?]);
+impl End for RowEnd {
+    async fn record(db: &Db, set: &[Self]) -> Result<Vec<Update>> {
+        if let [end] = set {
+            // One statement commits by itself.
+            return Ok(vec![end.write(&mut db.write().await?).await?]);
+        }
+        let mut tx = db.begin().await?;
+        let mut recorded = Vec::new();
+        for end in set {
+            recorded.push(end.write(&mut tx).await?);
+        }
+        tx.commit().await?;
+        Ok(recorded)
     }
-    let mut tx = db.begin().await?;
-    let mut recorded = Vec::new();
-    for ended in set {
-        recorded.push(end_one(&mut tx, ended).await?);
-    }
-    tx.commit().await?;
-    Ok(recorded)
 }
 
-async fn end_one(conn: &mut Conn, ended: &EndedRow) -> Result<Update> {
-    let statement = match ended.due {
-        None => conn.sql("delete from outbox where id = $1 and claim = $2"),
-        Some(_) => conn.sql(
-            "update outbox set claim = null, lease_until = null, due_at = $3
-             where id = $1 and claim = $2",
-        ),
-    };
-    let statement = statement.bind(ended.row.id).bind(ended.row.claim);
-    match ended.due {
-        None => statement.update().await,
-        Some(due) => statement.bind(due).update().await,
+impl RowEnd {
+    async fn write(&self, conn: &mut Conn) -> Result<Update> {
+        let statement = match self.due {
+            None => conn.sql("delete from outbox where id = $1 and claim = $2"),
+            Some(_) => conn.sql(
+                "update outbox set claim = null, lease_until = null, due_at = $3
+                 where id = $1 and claim = $2",
+            ),
+        };
+        let statement = statement.bind(self.row.id).bind(self.row.claim);
+        match self.due {
+            None => statement.update().await,
+            Some(due) => statement.bind(due).update().await,
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::{
     Db, Result, Update,
-    outbox::{self, EndedRow, Row},
+    outbox::{self, Row, RowEnd},
     work::{Ends, TaskSet, Work},
 };
 
@@ -44,7 +44,7 @@ pub struct Relay {
     tasks: Tasks,
     lease: Duration,
     handler: Arc<dyn Fn(Row) -> Handling + Send + Sync>,
-    ends: Arc<Ends<EndedRow>>,
+    ends: Arc<Ends<RowEnd>>,
 }
 
 impl Relay {
@@ -71,7 +71,7 @@ impl Relay {
             tasks: tasks.clone(),
             lease,
             handler: Arc::new(move |row| Box::pin(handler(row))),
-            ends: Arc::default(),
+            ends: Arc::new(Ends::new(db)),
         }
     }
 
@@ -146,32 +146,14 @@ impl Relay {
             tracing::warn!(error = %chain(error.as_ref()), "not relayed, will try again");
             self.clock.now() + outbox::backoff(row.attempts)
         });
-        let record = |set| self.record(set);
-        self.ends.record(EndedRow { row, due }, record).await;
-    }
-
-    /// One row's trouble is not the others': a set that fails is recorded row by row. An end that
-    /// was recorded after all has lost its claim by then.
-    async fn record(&self, set: Vec<EndedRow>) {
-        let recorded = outbox::end(&self.db, &set).await;
-        if recorded.is_err() && set.len() > 1 {
-            for row in set.chunks(1) {
-                log_end(outbox::end(&self.db, row).await);
+        match self.ends.record(RowEnd { row, due }).await {
+            Ok(Update::Updated) => {}
+            Ok(Update::NotThere) => {
+                tracing::info!("a lease ran out and somebody else has the row");
             }
-        } else {
-            log_end(recorded);
-        }
-    }
-}
-
-fn log_end(recorded: Result<Vec<Update>>) {
-    match recorded {
-        Ok(recorded) if recorded.contains(&Update::NotThere) => {
-            tracing::info!("a lease ran out and somebody else has the row");
-        }
-        Ok(_) => {}
-        Err(error) => {
-            tracing::warn!(error = %chain(&error), "not recorded, the rows wait for their leases");
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "not recorded, the row waits for its lease");
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Recurring work, and the one loop that does it: the work claims a set of what is due, the loop
-//! runs each in its own task and rests until the next is due.
+//! runs each in its own task and rests until the next is due. How they end is recorded in sets, too.
 //!
 //! Promises: a task that fails, panics or hangs affects no other; what it held is free once its
 //! lease ends. When the process stops, the loop starts nothing more and waits for running tasks; a
@@ -20,7 +20,12 @@ use chassis::{
     shutdown::Shutdown,
 };
 use futures::FutureExt as _;
-use tokio::task::{self, JoinError, JoinSet};
+use tokio::{
+    sync::oneshot,
+    task::{self, JoinError, JoinSet},
+};
+
+use crate::{Db, Error, Result, Update, error::is_unreachable};
 
 /// Work that is done as it comes due.
 pub trait Work: Send + 'static {
@@ -146,36 +151,76 @@ impl Drop for TaskSet {
     }
 }
 
-/// How tasks ended, recorded in sets: the ends that arrive while one set is being recorded form
-/// the next.
+/// How a task ended, as the store records it.
+pub trait End: Send + Sync + Sized + 'static {
+    /// Records these in one transaction, each only under the claim that its task held. Returns a
+    /// result for each; [`Update::NotThere`] means that the claim was lost to another.
+    fn record(db: &Db, set: &[Self]) -> impl Future<Output = Result<Vec<Update>>> + Send;
+}
+
+/// Records these ends as a set, or each by itself if the set fails: one row's trouble is not the
+/// others'. An end that was recorded after all has lost its claim by then.
+pub async fn record<T: End>(db: &Db, set: &[T]) -> Vec<Result<Update>> {
+    match T::record(db, set).await {
+        Ok(recorded) => return recorded.into_iter().map(Ok).collect(),
+        Err(error) if set.len() == 1 => return vec![Err(error)],
+        Err(_) => {}
+    }
+    let mut each = Vec::new();
+    for end in set.chunks(1) {
+        match T::record(db, end).await {
+            Ok(recorded) => each.extend(recorded.into_iter().map(Ok)),
+            Err(error) => {
+                let is_away = is_unreachable(&error);
+                each.push(Err(error));
+                if is_away {
+                    break;
+                }
+            }
+        }
+    }
+    // Nobody waits for a timeout per end while the database is away.
+    each.resize_with(set.len(), || Err(Error::PoolTimedOut));
+    each
+}
+
+/// Records ends in sets: those that arrive while one set is being recorded form the next.
 #[derive(Debug)]
 pub struct Ends<T> {
-    waiting: Mutex<Vec<T>>,
+    db: Db,
+    waiting: Mutex<Vec<(T, oneshot::Sender<Result<Update>>)>>,
     turn: tokio::sync::Mutex<()>,
 }
 
-impl<T> Default for Ends<T> {
-    fn default() -> Self {
+impl<T: End> Ends<T> {
+    pub fn new(db: &Db) -> Self {
         Self {
+            db: db.clone(),
             waiting: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
         }
     }
-}
 
-impl<T> Ends<T> {
-    /// Returns once this call or another has tried `record` with a set that contains `end`.
-    pub async fn record<F: Future<Output = ()>>(&self, end: T, record: impl FnOnce(Vec<T>) -> F) {
-        self.waiting().push(end);
-        let _turn = self.turn.lock().await;
+    /// Records `end`, in a set that this call or another records.
+    pub async fn record(&self, end: T) -> Result<Update> {
+        let (answer, recorded) = oneshot::channel();
+        self.waiting().push((end, answer));
+        let turn = self.turn.lock().await;
         let set = mem::take(&mut *self.waiting());
+        let (set, answers): (Vec<T>, Vec<_>) = set.into_iter().unzip();
         // Empty if ours was in an earlier set.
         if !set.is_empty() {
-            record(set).await;
+            for (answer, recorded) in answers.into_iter().zip(record(&self.db, &set).await) {
+                // Its task may have been cut off.
+                answer.send(recorded).ok();
+            }
         }
+        drop(turn);
+        // Without an answer, whoever recorded it panicked.
+        recorded.await.unwrap_or(Err(Error::WorkerCrashed))
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Vec<T>> {
+    fn waiting(&self) -> MutexGuard<'_, Vec<(T, oneshot::Sender<Result<Update>>)>> {
         // No code panics while it holds the lock.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

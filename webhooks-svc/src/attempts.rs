@@ -13,13 +13,13 @@ use chassis::{
 };
 use db::{
     Db, Result, Update,
-    work::{TaskSet, Work},
+    work::{self, Ends, TaskSet, Work},
 };
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
 
 use crate::{
-    delivery::{AttemptOutcome, AttemptVerdict, RunningAttempt, Schedule, Status},
+    delivery::{AttemptEnd, AttemptOutcome, AttemptVerdict, RunningAttempt, Schedule},
     endpoint::Endpoint,
     secret::Keyring,
     send::{self, Sender},
@@ -42,6 +42,7 @@ pub struct Attempts {
     pub sender: Sender,
     pub schedule: Schedule,
     pub limits: Limits,
+    pub ends: Arc<Ends<AttemptEnd>>,
     pub looked_for_expired: Option<Instant>,
 }
 
@@ -135,7 +136,7 @@ impl Attempts {
             let span = Span::current();
             span.record("outcome", outcome.verdict.code());
             span.record("http.response.status_code", outcome.http_status);
-            self.record(&attempt, &outcome, term).await;
+            self.record(self.end(attempt, outcome), term).await;
         };
         attempting.instrument(span).await;
     }
@@ -162,12 +163,22 @@ impl Attempts {
         self.sender.send(&endpoint.url, attempt, signature).await
     }
 
-    /// Records the outcome. While the database refuses, tries again for as long as the claim
-    /// holds; after that the attempt counts as interrupted.
-    async fn record(&self, attempt: &RunningAttempt, outcome: &AttemptOutcome, term: Term) {
+    fn end(&self, attempt: RunningAttempt, outcome: AttemptOutcome) -> AttemptEnd {
+        let at = self.clock.now();
+        AttemptEnd {
+            standing: self.schedule.after(&attempt, outcome.verdict, at),
+            attempt,
+            outcome,
+            at,
+        }
+    }
+
+    /// Records the end. While the database refuses, tries again for as long as the claim holds;
+    /// after that the attempt counts as interrupted.
+    async fn record(&self, end: AttemptEnd, term: Term) {
         loop {
-            match self.end(attempt, outcome).await {
-                Ok(()) => return,
+            match self.ends.record(end.clone()).await {
+                Ok(recorded) => return show(&end, recorded),
                 Err(error) if !term.is_over(&self.clock) => {
                     tracing::warn!(error = %chain(&error), "an attempt is not recorded yet");
                     tokio::time::sleep(RECORD_AGAIN).await;
@@ -180,47 +191,61 @@ impl Attempts {
         }
     }
 
-    async fn end(&self, attempt: &RunningAttempt, outcome: &AttemptOutcome) -> Result<()> {
-        let now = self.clock.now();
-        let standing = self.schedule.after(attempt, outcome.verdict, now);
-        let ended = attempts::end(&self.db, attempt, outcome, &standing, now).await?;
-        if ended == Update::NotThere {
-            tracing::warn!(delivery.id = %attempt.delivery_id, "the claim was lost");
+    /// Ends the attempts of processes that died.
+    async fn end_expired(&self) -> Result<()> {
+        let expired = attempts::expired(&self.db, self.clock.real_now()).await?;
+        let ends = expired.into_iter();
+        let ends: Vec<_> = ends
+            .map(|attempt| self.end(attempt, interrupted()))
+            .collect();
+        if ends.is_empty() {
             return Ok(());
         }
-        let outcome_code = outcome.verdict.code();
-        let kind = if attempt.manual_running {
-            "manual"
-        } else {
-            "scheduled"
-        };
-        let labels = [("outcome", outcome_code), ("kind", kind)];
-        metrics::counter!("webhook_attempts_total", &labels).increment(1);
-        metrics::histogram!("webhook_attempt_seconds").record(outcome.duration);
-        tracing::info!(
-            outcome = outcome_code,
-            http_status = outcome.http_status,
-            reason = outcome.error,
-            "webhook attempt ended"
-        );
-        if standing.status == Status::Exhausted && attempt.status != Status::Exhausted {
-            metrics::counter!("webhook_deliveries_exhausted_total").increment(1);
-            tracing::warn!(
-                delivery.id = %attempt.delivery_id,
-                endpoint.id = %attempt.endpoint_id,
-                "a delivery is exhausted"
-            );
+        for (end, recorded) in ends.iter().zip(work::record(&self.db, &ends).await) {
+            match recorded {
+                Ok(recorded) => show(end, recorded),
+                Err(error) => {
+                    tracing::warn!(
+                        error = %chain(&error),
+                        delivery.id = %end.attempt.delivery_id,
+                        "an interrupted attempt is not recorded yet"
+                    );
+                }
+            }
         }
         Ok(())
     }
+}
 
-    /// Ends the attempts of processes that died.
-    async fn end_expired(&self) -> Result<()> {
-        let interrupted = interrupted();
-        for attempt in attempts::expired(&self.db, self.clock.real_now()).await? {
-            self.end(&attempt, &interrupted).await?;
-        }
-        Ok(())
+/// Logs and counts an end that was recorded.
+fn show(end: &AttemptEnd, recorded: Update) {
+    let (attempt, outcome) = (&end.attempt, &end.outcome);
+    if recorded == Update::NotThere {
+        tracing::warn!(delivery.id = %attempt.delivery_id, "the claim was lost");
+        return;
+    }
+    let outcome_code = outcome.verdict.code();
+    let kind = if attempt.manual_running {
+        "manual"
+    } else {
+        "scheduled"
+    };
+    let labels = [("outcome", outcome_code), ("kind", kind)];
+    metrics::counter!("webhook_attempts_total", &labels).increment(1);
+    metrics::histogram!("webhook_attempt_seconds").record(outcome.duration);
+    tracing::info!(
+        outcome = outcome_code,
+        http_status = outcome.http_status,
+        reason = outcome.error,
+        "webhook attempt ended"
+    );
+    if end.is_exhausting() {
+        metrics::counter!("webhook_deliveries_exhausted_total").increment(1);
+        tracing::warn!(
+            delivery.id = %attempt.delivery_id,
+            endpoint.id = %attempt.endpoint_id,
+            "a delivery is exhausted"
+        );
     }
 }
 

@@ -93,6 +93,21 @@ chassis::closed_list! {
     }
 }
 
+/// The end of an attempt, and where it leaves the delivery.
+#[derive(Clone, Debug)]
+pub struct AttemptEnd {
+    pub attempt: RunningAttempt,
+    pub outcome: AttemptOutcome,
+    pub standing: Standing,
+    pub at: Timestamp,
+}
+
+impl AttemptEnd {
+    pub fn is_exhausting(&self) -> bool {
+        self.attempt.status != Status::Exhausted && self.standing.status == Status::Exhausted
+    }
+}
+
 /// The state of a delivery after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {

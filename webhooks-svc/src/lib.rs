@@ -20,8 +20,10 @@ pub mod service;
 pub mod signature;
 mod store;
 
+use std::sync::Arc;
+
 use chassis::{clock::Clock, config::Refused, grpc::Sockets, shutdown::Shutdown};
-use db::{Db, Frame, Schema};
+use db::{Db, Frame, Schema, work::Ends};
 use proto::webhooks::webhooks_server::WebhooksServer;
 use tonic::service::Routes;
 use uuid::Uuid;
@@ -74,6 +76,7 @@ pub async fn serve(
             running_per_endpoint_max: i64::from(config.webhook_endpoint_concurrency),
             lease: config.lease,
         },
+        ends: Arc::new(Ends::new(&db)),
         looked_for_expired: None,
     };
     frame.work(worker, attempts);

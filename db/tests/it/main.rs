@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 
 use db::{
     Db,
-    outbox::{EndedRow, Row},
+    outbox::{Row, RowEnd},
     testing::TestDb,
 };
 use sqlx::{
@@ -61,8 +61,8 @@ async fn database() -> (TestDb, Db) {
     (test, db)
 }
 
-fn relayed(row: &Row) -> EndedRow {
-    EndedRow {
+fn relayed(row: &Row) -> RowEnd {
+    RowEnd {
         row: row.clone(),
         due: None,
     }

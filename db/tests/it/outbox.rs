@@ -16,8 +16,8 @@ use chassis::{
 };
 use db::{
     Db, Relay, Relayed, Schema, Update,
-    outbox::{self, EndedRow, Row},
-    work,
+    outbox::{self, Row, RowEnd},
+    work::{self, End as _},
 };
 use tokio::{sync::Notify, task::JoinSet};
 use uuid::Uuid;
@@ -68,7 +68,7 @@ async fn a_row_is_seen_once_its_transaction_is_committed() {
     assert_eq!(rows[0].event_id, None);
     assert_eq!(outbox::next_due(&db, &clock).await.unwrap(), None);
     assert_eq!(
-        outbox::end(&db, &[relayed(&rows[0])]).await.unwrap(),
+        RowEnd::record(&db, &[relayed(&rows[0])]).await.unwrap(),
         [Update::Updated]
     );
     assert_eq!(outbox::len(&db).await.unwrap(), 0);
@@ -139,16 +139,16 @@ async fn a_claim_whose_lease_ran_out_cannot_complete() {
         .unwrap()
         .remove(0);
     assert_eq!((holder.id, holder.attempts), (id, 2));
-    let again = EndedRow {
+    let again = RowEnd {
         due: Some(clock.now()),
         ..relayed(&late)
     };
     assert_eq!(
-        outbox::end(&db, &[relayed(&late)]).await.unwrap(),
+        RowEnd::record(&db, &[relayed(&late)]).await.unwrap(),
         [Update::NotThere]
     );
     assert_eq!(
-        outbox::end(&db, &[again]).await.unwrap(),
+        RowEnd::record(&db, &[again]).await.unwrap(),
         [Update::NotThere]
     );
     assert!(
@@ -159,7 +159,7 @@ async fn a_claim_whose_lease_ran_out_cannot_complete() {
     );
     let set = [relayed(&late), relayed(&holder)];
     assert_eq!(
-        outbox::end(&db, &set).await.unwrap(),
+        RowEnd::record(&db, &set).await.unwrap(),
         [Update::NotThere, Update::Updated]
     );
     assert_eq!(outbox::len(&db).await.unwrap(), 0);
@@ -204,11 +204,14 @@ async fn a_row_let_go_waits_until_it_is_due_again() {
         .unwrap()
         .remove(0);
     let due = clock.now() + Duration::from_secs(60);
-    let again = EndedRow {
+    let again = RowEnd {
         due: Some(due),
         ..relayed(&row)
     };
-    assert_eq!(outbox::end(&db, &[again]).await.unwrap(), [Update::Updated]);
+    assert_eq!(
+        RowEnd::record(&db, &[again]).await.unwrap(),
+        [Update::Updated]
+    );
     assert_eq!(outbox::next_due(&db, &clock).await.unwrap(), Some(due));
     assert!(
         outbox::claim(&db, &clock, 1, LEASE)
@@ -217,7 +220,7 @@ async fn a_row_let_go_waits_until_it_is_due_again() {
             .is_empty()
     );
     assert_eq!(
-        outbox::end(&db, &[relayed(&row)]).await.unwrap(),
+        RowEnd::record(&db, &[relayed(&row)]).await.unwrap(),
         [Update::NotThere]
     );
     assert_eq!(outbox::len(&db).await.unwrap(), 1);
@@ -244,7 +247,7 @@ async fn leases_of_the_process_before_end_at_start_where_there_is_one_process() 
     } else {
         Update::NotThere
     };
-    let recorded = outbox::end(&db, &[relayed(&before)]).await;
+    let recorded = RowEnd::record(&db, &[relayed(&before)]).await;
     assert_eq!(recorded.unwrap(), [kept]);
 }
 

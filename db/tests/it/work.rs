@@ -14,8 +14,13 @@ use chassis::{
     shutdown::{Shutdown, Tasks},
     testing::until,
 };
-use db::work::{self, Ends, TaskSet, Work};
-use tokio::{sync::Notify, task::JoinSet, time::Instant};
+use db::{
+    Db, Update,
+    work::{self, End, Ends, TaskSet, Work},
+};
+use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
+
+use crate::database;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -147,30 +152,82 @@ async fn a_task_that_hangs_holds_up_the_end_no_longer_than_the_deadline() {
     assert!(!clock.is_busy(), "what hung was cut off");
 }
 
+/// An end that is recorded once it may go on, and in no set with a number that is bad.
+#[derive(Clone)]
+struct Number {
+    number: u32,
+    sets: Arc<Mutex<Vec<Vec<u32>>>>,
+    go_on: Arc<Semaphore>,
+}
+
+const BAD: u32 = 13;
+
+impl Number {
+    fn new(number: u32, recorded_max: usize) -> Self {
+        Self {
+            number,
+            sets: Arc::default(),
+            go_on: Arc::new(Semaphore::new(recorded_max)),
+        }
+    }
+
+    fn sets(&self) -> Vec<Vec<u32>> {
+        self.sets.lock().unwrap().clone()
+    }
+}
+
+impl End for Number {
+    async fn record(_: &Db, set: &[Self]) -> db::Result<Vec<Update>> {
+        let numbers: Vec<u32> = set.iter().map(|end| end.number).collect();
+        let is_bad = numbers.contains(&BAD);
+        set[0].sets.lock().unwrap().push(numbers);
+        if is_bad {
+            return Err(db::Error::RowNotFound);
+        }
+        set[0].go_on.acquire().await.unwrap().forget();
+        Ok(vec![Update::Updated; set.len()])
+    }
+}
+
 #[tokio::test]
 async fn what_ends_while_a_set_is_recorded_is_the_next_set() {
-    let ends = Arc::new(Ends::default());
-    let sets = Arc::new(Mutex::new(Vec::new()));
-    let go_on = Arc::new(Notify::new());
+    let (_test, db) = database().await;
+    let ends = Arc::new(Ends::new(&db));
+    let first = Number::new(1, 0);
     let tasks = Tasks::new();
     for number in 1..=4 {
-        let (ends, sets, go_on) = (ends.clone(), sets.clone(), go_on.clone());
-        let seen = sets.clone();
+        let end = Number {
+            number,
+            ..first.clone()
+        };
+        let ends = ends.clone();
         tasks.spawn(async move {
-            let record = async |set: Vec<u32>| {
-                sets.lock().unwrap().push(set);
-                go_on.notified().await;
-            };
-            ends.record(number, record).await;
+            assert_eq!(ends.record(end).await.unwrap(), Update::Updated);
         });
-        let is_first_seen = async || !seen.lock().unwrap().is_empty();
+        let is_first_seen = async || !first.sets().is_empty();
         until("the first is being recorded", is_first_seen).await;
         // Lets the others start waiting.
         tokio::task::yield_now().await;
     }
-    go_on.notify_one();
-    until("the next set", async || sets.lock().unwrap().len() == 2).await;
-    go_on.notify_one();
-    tasks.drain(Duration::from_secs(10)).await;
-    assert_eq!(*sets.lock().unwrap(), [vec![1], vec![2, 3, 4]]);
+    first.go_on.add_permits(1);
+    until("the next set", async || first.sets().len() == 2).await;
+    first.go_on.add_permits(1);
+    tasks.drain(DEADLINE).await;
+    assert_eq!(first.sets(), [vec![1], vec![2, 3, 4]]);
+}
+
+#[tokio::test]
+async fn an_end_that_cannot_be_recorded_holds_up_no_other() {
+    let (_test, db) = database().await;
+    let first = Number::new(1, 2);
+    let set = [1, BAD, 2].map(|number| Number {
+        number,
+        ..first.clone()
+    });
+    let recorded = work::record(&db, &set).await;
+    let recorded: Vec<_> = recorded.into_iter().map(Result::ok).collect();
+    let updated = Some(Update::Updated);
+    assert_eq!(recorded, [updated, None, updated]);
+    let sets = [vec![1, BAD, 2], vec![1], vec![BAD], vec![2]];
+    assert_eq!(first.sets(), sets);
 }

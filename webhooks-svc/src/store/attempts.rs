@@ -4,13 +4,13 @@
 //! claim. The attempt's row is written in the transaction that claims.
 
 use chassis::{clock::Timestamp, ids::EndpointId};
-use db::{Db, Result, Update};
+use db::{Db, Result, Tx, Update, work::End};
 use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::first_of_all;
 use crate::{
-    delivery::{AttemptOutcome, AttemptVerdict, RunningAttempt, Standing, Status},
+    delivery::{AttemptEnd, AttemptVerdict, RunningAttempt},
     endpoint::Endpoint,
 };
 
@@ -183,16 +183,29 @@ pub async fn expired(db: &Db, real_now: Timestamp) -> Result<Vec<RunningAttempt>
         .await
 }
 
-/// Records how an attempt ended and where that leaves its delivery and endpoint.
-/// [`Update::NotThere`]: the claim was lost, so that somebody else has recorded it.
-pub async fn end(
-    db: &Db,
-    attempt: &RunningAttempt,
-    outcome: &AttemptOutcome,
-    standing: &Standing,
-    now: Timestamp,
-) -> Result<Update> {
-    let mut tx = db.begin().await?;
+impl End for AttemptEnd {
+    async fn record(db: &Db, set: &[Self]) -> Result<Vec<Update>> {
+        let mut tx = db.begin().await?;
+        let mut recorded = Vec::new();
+        for end in set {
+            recorded.push(end_attempt(&mut tx, end).await?);
+        }
+        let ours = set.iter().zip(&recorded);
+        let ours = ours.filter(|(_, recorded)| **recorded == Update::Updated);
+        let mut ours: Vec<&Self> = ours.map(|(end, _)| end).collect();
+        // Every replica locks endpoints in this order, and last, so that none waits in a circle.
+        ours.sort_by_key(|end| end.attempt.endpoint_id.uuid());
+        for end in ours {
+            mark_endpoint(&mut tx, end).await?;
+        }
+        tx.commit().await?;
+        Ok(recorded)
+    }
+}
+
+/// Releases the delivery, in its new state, and completes the attempt's row.
+async fn end_attempt(tx: &mut Tx, end: &AttemptEnd) -> Result<Update> {
+    let (attempt, outcome, standing) = (&end.attempt, &end.outcome, &end.standing);
     let released = tx
         .sql(
             "update deliveries
@@ -221,7 +234,7 @@ pub async fn end(
     )
     .bind(attempt.delivery_id.clone())
     .bind(attempt.attempts_count)
-    .bind(now)
+    .bind(end.at)
     .bind(outcome.verdict == AttemptVerdict::Succeeded)
     .bind(outcome.http_status.map(i64::from))
     .bind(outcome.error.clone())
@@ -229,25 +242,26 @@ pub async fn end(
     .bind(outcome.response_excerpt.clone())
     .run()
     .await?;
-    let exhausted = attempt.status != Status::Exhausted && standing.status == Status::Exhausted;
-    if outcome.verdict == AttemptVerdict::Succeeded {
+    Ok(released)
+}
+
+/// Records since when the endpoint's deliveries are exhausted.
+async fn mark_endpoint(tx: &mut Tx, end: &AttemptEnd) -> Result<()> {
+    let statement = if end.outcome.verdict == AttemptVerdict::Succeeded {
         tx.sql(
             "update endpoints set exhausted_since = null
              where endpoint_id = $1 and exhausted_since is not null",
         )
-        .bind(attempt.endpoint_id)
-        .run()
-        .await?;
-    } else if exhausted {
+        .bind(end.attempt.endpoint_id)
+    } else if end.is_exhausting() {
         tx.sql(
             "update endpoints set exhausted_since = $2
              where endpoint_id = $1 and exhausted_since is null",
         )
-        .bind(attempt.endpoint_id)
-        .bind(now)
-        .run()
-        .await?;
-    }
-    tx.commit().await?;
-    Ok(released)
+        .bind(end.attempt.endpoint_id)
+        .bind(end.at)
+    } else {
+        return Ok(());
+    };
+    statement.run().await
 }
