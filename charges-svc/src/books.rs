@@ -1,23 +1,31 @@
 //! Keeps the books: seals postings in blocks, and checks that the ledger is still as it was
-//! written. One replica at a time does each duty for all, beside serving.
+//! written. One replica at a time does each duty for all.
 //!
 //! Promise: a changed byte of a sealed posting, a missing posting and one that somebody else added
 //! are found and reported. Nothing waits for this: a settlement only queues its posting to be
 //! sealed.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
-use chassis::{clock::Clock, error_chain::chain, money::Money};
-use db::{Db, Update};
+use chassis::{
+    clock::{Clock, Timestamp},
+    error_chain::chain,
+    money::Money,
+    shutdown::Shutdown,
+};
+use db::{
+    Db, Update,
+    work::{TaskSet, Work},
+};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{
     error::Result,
     seal::{self, Block, SealedLine},
-    service::Service,
     store::{
         self,
-        blocks::{Placed, Progress, Work},
+        blocks::{BlockLine, Checkpoint, Duty},
     },
 };
 
@@ -106,52 +114,74 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A duty. Each has a task of its own, so that none waits for another or stops with it.
-#[derive(Clone, Copy, Debug)]
-pub enum Duty {
-    Seal,
-    CheckNew,
-    CheckWhole,
+/// Does one duty, as often as each replica looks whether it is due. Each duty is a work of its own,
+/// so that none waits for another.
+#[derive(Debug)]
+pub struct Bookkeeper {
+    db: Db,
+    clock: Clock,
+    shutdown: Shutdown,
+    duty: Duty,
+    looked_at: Instant,
 }
 
-pub const DUTIES: [Duty; 3] = [Duty::Seal, Duty::CheckNew, Duty::CheckWhole];
-
-/// Does a duty for ever.
-pub async fn keep(duty: Duty, service: Arc<Service>) {
-    loop {
-        tokio::time::sleep(duty.look_every()).await;
-        duty.turn(&service.db, &service.clock).await;
-    }
-}
-
-impl Duty {
-    /// How often each replica checks whether the duty is due.
-    fn look_every(self) -> Duration {
-        match self {
-            Self::Seal => LOOK_TO_SEAL,
-            Self::CheckNew | Self::CheckWhole => LOOK_TO_CHECK,
+impl Bookkeeper {
+    pub fn new(duty: Duty, db: &Db, clock: &Clock, shutdown: &Shutdown) -> Self {
+        Self {
+            db: db.clone(),
+            clock: clock.clone(),
+            shutdown: shutdown.clone(),
+            duty,
+            looked_at: Instant::now(),
         }
     }
 
-    async fn turn(self, db: &Db, clock: &Clock) {
-        let (done, otherwise) = match self {
-            // This can also fail because another replica sealed at the same moment.
-            Self::Seal => (
-                seal(db, clock).await.map(drop),
-                "postings wait to be sealed",
-            ),
-            Self::CheckNew => (
-                check_new(db, clock).await.map(drop),
-                "the ledger's new blocks are not checked",
-            ),
-            Self::CheckWhole => (
-                check_whole(db, clock).await.map(drop),
-                "the whole ledger is not checked",
-            ),
-        };
-        if let Err(error) = done {
-            tracing::warn!(error = %chain(&error), "{otherwise}");
+    fn look_every(&self) -> Duration {
+        match self.duty {
+            Duty::Seal => LOOK_TO_SEAL,
+            Duty::CheckNew | Duty::CheckWhole => LOOK_TO_CHECK,
         }
+    }
+}
+
+impl Work for Bookkeeper {
+    async fn claim(&mut self, tasks: &mut TaskSet) -> anyhow::Result<Option<Timestamp>> {
+        if self.looked_at.elapsed() >= self.look_every() {
+            self.looked_at = Instant::now();
+            let (duty, db, clock) = (self.duty, self.db.clone(), self.clock.clone());
+            let shutdown = self.shutdown.clone();
+            tasks.start(async move {
+                tokio::select! {
+                    // A check of the whole ledger would hold up the end. Another process takes it
+                    // over, from where it stopped.
+                    () = shutdown.wait() => {}
+                    () = turn(duty, &db, &clock) => {}
+                }
+            });
+        }
+        // Its rhythm is that of real time, so time travel need not stop for it.
+        Ok(None)
+    }
+}
+
+async fn turn(duty: Duty, db: &Db, clock: &Clock) {
+    let (done, otherwise) = match duty {
+        // This can also fail because another replica sealed at the same moment.
+        Duty::Seal => (
+            seal(db, clock).await.map(drop),
+            "postings wait to be sealed",
+        ),
+        Duty::CheckNew => (
+            check_new(db, clock).await.map(drop),
+            "the ledger's new blocks are not checked",
+        ),
+        Duty::CheckWhole => (
+            check_whole(db, clock).await.map(drop),
+            "the whole ledger is not checked",
+        ),
+    };
+    if let Err(error) = done {
+        tracing::warn!(error = %chain(&error), "{otherwise}");
     }
 }
 
@@ -174,7 +204,7 @@ pub async fn seal(db: &Db, clock: &Clock) -> Result<u64> {
         }
         let until = clock.real_now() + LOOK_TO_SEAL;
         let mut tx = db.begin().await?;
-        if store::blocks::claim(&mut tx, Work::Seal, due, until).await? == Update::NotThere {
+        if store::blocks::claim(&mut tx, Duty::Seal, due, until).await? == Update::NotThere {
             return Ok(blocks);
         }
         due = until;
@@ -211,7 +241,7 @@ pub async fn seal(db: &Db, clock: &Clock) -> Result<u64> {
 
 /// Checks the blocks since the last check. `None` if it is not due or another replica is doing it.
 pub async fn check_new(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>> {
-    let Some(mut check) = Check::begin(db, clock, Work::Check).await? else {
+    let Some(mut check) = Check::begin(db, clock, Duty::CheckNew).await? else {
         return Ok(None);
     };
     let seen = check.block;
@@ -226,9 +256,9 @@ pub async fn check_new(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>> {
 /// wait to be sealed.
 pub async fn check_whole(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>> {
     let mut conn = db.read().await?;
-    let progress = store::blocks::progress(&mut conn, Work::Whole).await?;
+    let checkpoint = store::blocks::checkpoint(&mut conn, Duty::CheckWhole).await?;
     let has_rested = |ended_at| clock.now().since(ended_at) >= WHOLE_CHECK_EVERY;
-    if progress.next_at > clock.real_now() || !progress.ended_at.is_none_or(has_rested) {
+    if checkpoint.next_at > clock.real_now() || !checkpoint.ended_at.is_none_or(has_rested) {
         return Ok(None);
     }
     let waiting = store::blocks::waiting(&mut conn, BLOCK_MAX).await?;
@@ -236,10 +266,10 @@ pub async fn check_whole(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>>
     if waiting.all_queued_at.is_none() || waiting.count >= BLOCK_MAX {
         return Ok(None);
     }
-    let Some(mut check) = Check::begin(db, clock, Work::Whole).await? else {
+    let Some(mut check) = Check::begin(db, clock, Duty::CheckWhole).await? else {
         return Ok(None);
     };
-    let seen = store::blocks::progress(&mut db.read().await?, Work::Check).await?;
+    let seen = store::blocks::checkpoint(&mut db.read().await?, Duty::CheckNew).await?;
     if !check.blocks(seen.block).await? || !check.sums().await? || !check.unqueued().await? {
         return Ok(None);
     }
@@ -266,41 +296,41 @@ pub fn count_errors(found: u64) {
 struct Check<'a> {
     db: &'a Db,
     clock: &'a Clock,
-    work: Work,
-    /// The stored progress. `next_at`, when the claim ends, also identifies the claim.
-    noted: Progress,
+    duty: Duty,
+    /// As it is stored. `next_at`, when the claim ends, also identifies the claim.
+    noted: Checkpoint,
     /// The last block that was checked.
     block: i64,
     findings: Vec<Finding>,
 }
 
 impl<'a> Check<'a> {
-    async fn begin(db: &'a Db, clock: &'a Clock, work: Work) -> Result<Option<Self>> {
+    async fn begin(db: &'a Db, clock: &'a Clock, duty: Duty) -> Result<Option<Self>> {
         let real_now = clock.real_now();
-        let progress = store::blocks::progress(&mut db.read().await?, work).await?;
-        if progress.next_at > real_now {
+        let checkpoint = store::blocks::checkpoint(&mut db.read().await?, duty).await?;
+        if checkpoint.next_at > real_now {
             return Ok(None);
         }
         let mut tx = db.begin().await?;
         let until = real_now + CHECK_LEASE;
-        if store::blocks::claim(&mut tx, work, real_now, until).await? == Update::NotThere {
+        if store::blocks::claim(&mut tx, duty, real_now, until).await? == Update::NotThere {
             return Ok(None);
         }
-        let noted = store::blocks::progress(&mut tx, work).await?;
+        let noted = store::blocks::checkpoint(&mut tx, duty).await?;
         tx.commit().await?;
         Ok(Some(Self {
             db,
             clock,
-            work,
+            duty,
             block: noted.block,
             noted,
             findings: Vec::new(),
         }))
     }
 
-    /// Extends the claim and stores the progress, from which anybody who takes over continues.
+    /// Extends the claim and stores the checkpoint, from which anybody who takes over continues.
     async fn hold(&mut self) -> Result<bool> {
-        let next = Progress {
+        let next = Checkpoint {
             next_at: self.clock.real_now() + CHECK_LEASE,
             block: self.block,
             ..self.noted
@@ -310,7 +340,7 @@ impl<'a> Check<'a> {
 
     /// `None` if another process has taken the check over.
     async fn end(mut self, block: i64) -> Result<Option<Vec<Finding>>> {
-        let next = Progress {
+        let next = Checkpoint {
             next_at: self.clock.real_now() + CHECK_EVERY,
             block,
             ended_at: Some(self.clock.now()),
@@ -319,17 +349,17 @@ impl<'a> Check<'a> {
             return Ok(None);
         }
         let (block, findings) = (self.block, self.findings.len());
-        match self.work {
-            Work::Whole => tracing::info!(block, findings, "the whole ledger was checked"),
+        match self.duty {
+            Duty::CheckWhole => tracing::info!(block, findings, "the whole ledger was checked"),
             _ => tracing::debug!(block, findings, "the ledger's new blocks were checked"),
         }
         Ok(Some(self.findings))
     }
 
-    async fn note(&mut self, next: Progress) -> Result<bool> {
+    async fn note(&mut self, next: Checkpoint) -> Result<bool> {
         let mut tx = self.db.begin().await?;
         let held = self.noted.next_at;
-        if store::blocks::note(&mut tx, self.work, held, &next).await? == Update::NotThere {
+        if store::blocks::note(&mut tx, self.duty, held, &next).await? == Update::NotThere {
             return Ok(false);
         }
         tx.commit().await?;
@@ -389,7 +419,7 @@ impl<'a> Check<'a> {
         &mut self,
         to: i64,
         blocks: Vec<Block>,
-        placed: Option<Vec<Placed>>,
+        placed: Option<Vec<BlockLine>>,
         previous: &mut String,
     ) {
         let mut blocks: BTreeMap<i64, Block> = blocks

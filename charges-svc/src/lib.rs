@@ -52,11 +52,13 @@ use proto::charges::{
 use tonic::service::Routes;
 
 use alarms::Alarms;
+use books::Bookkeeper;
 use config::{Config, SERVICE_CALL_MAX};
 use grpc::Grpc;
 use rails::Rails;
 use reconcile::Reconciler;
 use service::Service;
+use store::blocks::Duty;
 use tell::Teller;
 use upkeep::Sweeper;
 
@@ -73,7 +75,8 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let mut frame = Frame::open(&config, &config.database, &SCHEMA, clock, shutdown).await?;
+    let mut frame =
+        Frame::open(&config, &config.database, &SCHEMA, clock, shutdown.clone()).await?;
     let rails = Rails::new(&config.rails).context("the rails are not usable")?;
     let names = rails.each().map(|rail| rail.name);
     let asking: Vec<_> = names
@@ -89,8 +92,10 @@ pub async fn serve(
     }
     let sweeping = frame.clock.worker("charges: sweeper");
     frame.work(sweeping, Sweeper::new(&service));
-    for duty in books::DUTIES {
-        frame.beside(books::keep(duty, Arc::clone(&service)));
+    for duty in Duty::ALL {
+        let worker = frame.clock.worker(duty.code());
+        let keeper = Bookkeeper::new(*duty, &frame.db, &frame.clock, &shutdown);
+        frame.work(worker, keeper);
     }
     if sockets.admin.is_some() {
         // Only whoever scrapes the admin address reads these.

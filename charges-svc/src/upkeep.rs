@@ -13,7 +13,7 @@ use crate::{
     error::Result,
     reconcile,
     service::Service,
-    store::{self, blocks},
+    store::{self, blocks::Duty},
 };
 
 /// Keys live for a day, so this is often enough.
@@ -129,8 +129,8 @@ async fn measure_unsealed(service: &Service) -> Result<()> {
 
 async fn measure_checks(service: &Service, started_at: Timestamp) -> Result<()> {
     let mut conn = service.db.read().await?;
-    let new = store::blocks::progress(&mut conn, blocks::Work::Check).await?;
-    let whole = store::blocks::progress(&mut conn, blocks::Work::Whole).await?;
+    let new = store::blocks::checkpoint(&mut conn, Duty::CheckNew).await?;
+    let whole = store::blocks::checkpoint(&mut conn, Duty::CheckWhole).await?;
     let now = service.clock.now();
     let ago = |ended_at| since_check(ended_at, started_at, now);
     metrics::gauge!("ledger_checked_seconds_ago").set(ago(new.ended_at));

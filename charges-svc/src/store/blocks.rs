@@ -7,32 +7,23 @@ use uuid::Uuid;
 
 use crate::seal::{Block, SealedLine};
 
-/// Work that one replica does for all.
-#[derive(Clone, Copy, Debug)]
-pub enum Work {
-    Seal,
-    /// Checks new blocks.
-    Check,
-    /// Checks the whole ledger.
-    Whole,
-}
-
-impl Work {
-    /// Its name in the database.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Seal => "SEAL",
-            Self::Check => "CHECK",
-            Self::Whole => "WHOLE",
-        }
+chassis::closed_list! {
+    /// What keeping the books consists of. One replica does each for all.
+    pub enum Duty: "a duty of the books" {
+        /// Seals the waiting postings.
+        Seal = "SEAL",
+        /// Checks new blocks.
+        CheckNew = "CHECK",
+        /// Checks the whole ledger.
+        CheckWhole = "WHOLE",
     }
 }
 
-/// Claims a work that is due by `due`, until `until`. Returns [`Update::NotThere`] if another
+/// Claims a duty that is due by `due`, until `until`. Returns [`Update::NotThere`] if another
 /// replica has it or has done it.
-pub async fn claim(tx: &mut Tx, work: Work, due: Timestamp, until: Timestamp) -> Result<Update> {
+pub async fn claim(tx: &mut Tx, duty: Duty, due: Timestamp, until: Timestamp) -> Result<Update> {
     tx.sql("update ledger_works set next_at = $3 where name = $1 and next_at <= $2")
-        .bind(work.name())
+        .bind(duty.code())
         .bind(due)
         .bind(until)
         .update()
@@ -41,7 +32,8 @@ pub async fn claim(tx: &mut Tx, work: Work, due: Timestamp, until: Timestamp) ->
 
 /// How far a check has come.
 #[derive(Clone, Debug, FromRow)]
-pub struct Progress {
+pub struct Checkpoint {
+    /// When the duty is next due, or until when it is claimed.
     pub next_at: Timestamp,
     /// The last block that was checked.
     pub block: i64,
@@ -49,25 +41,30 @@ pub struct Progress {
     pub ended_at: Option<Timestamp>,
 }
 
-pub async fn progress(conn: &mut Conn, work: Work) -> Result<Progress> {
+pub async fn checkpoint(conn: &mut Conn, duty: Duty) -> Result<Checkpoint> {
     conn.sql("select next_at, block, ended_at from ledger_works where name = $1")
-        .bind(work.name())
+        .bind(duty.code())
         .one()
         .await
 }
 
-/// Stores the progress of a check whose claim ends at `held`. Returns [`Update::NotThere`] if
+/// Stores the checkpoint of a check whose claim ends at `held`. Returns [`Update::NotThere`] if
 /// another process has taken it over.
-pub async fn note(tx: &mut Tx, work: Work, held: Timestamp, progress: &Progress) -> Result<Update> {
+pub async fn note(
+    tx: &mut Tx,
+    duty: Duty,
+    held: Timestamp,
+    checkpoint: &Checkpoint,
+) -> Result<Update> {
     tx.sql(
         "update ledger_works set next_at = $3, block = $4, ended_at = $5
          where name = $1 and next_at = $2",
     )
-    .bind(work.name())
+    .bind(duty.code())
     .bind(held)
-    .bind(progress.next_at)
-    .bind(progress.block)
-    .bind(progress.ended_at)
+    .bind(checkpoint.next_at)
+    .bind(checkpoint.block)
+    .bind(checkpoint.ended_at)
     .update()
     .await
 }
@@ -118,7 +115,7 @@ pub async fn insert(tx: &mut Tx, block: &Block) -> Result<()> {
 
 /// The postings that wait to be sealed.
 #[derive(Clone, Copy, Debug, FromRow)]
-pub struct Waiting {
+pub struct SealQueue {
     /// How many there are, as far as they were counted.
     pub count: i64,
     /// Since when the oldest of those has waited.
@@ -128,7 +125,7 @@ pub struct Waiting {
 }
 
 /// The postings that wait to be sealed, counted up to `limit`.
-pub async fn waiting(conn: &mut Conn, limit: i64) -> Result<Waiting> {
+pub async fn waiting(conn: &mut Conn, limit: i64) -> Result<SealQueue> {
     conn.sql(
         "select count(*) as count, min(since) as oldest,
              (select ended_at from ledger_works where name = 'QUEUE') as all_queued_at
@@ -222,14 +219,14 @@ pub async fn fill(tx: &mut Tx, number: i64, limit: i64) -> Result<u64> {
 
 /// A line and the block that it is in.
 #[derive(Clone, Debug, FromRow)]
-pub struct Placed {
+pub struct BlockLine {
     pub block: i64,
     #[sqlx(flatten)]
     pub line: SealedLine,
 }
 
 /// The lines of the blocks after `from`, up to `to`, in no particular order.
-pub async fn lines(conn: &mut Conn, from: i64, to: i64) -> Result<Vec<Placed>> {
+pub async fn lines(conn: &mut Conn, from: i64, to: i64) -> Result<Vec<BlockLine>> {
     conn.sql(
         "select sealed_postings.block, sealed_postings.kind, sealed_postings.subject,
              postings.line, postings.account, postings.amount_minor, postings.currency,
