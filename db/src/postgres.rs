@@ -86,18 +86,18 @@ fn program() -> String {
 }
 
 /// Connects for a migration.
-pub(crate) async fn connect_unhurried(options: PgConnectOptions) -> Result<Unhurried> {
+pub(crate) async fn connect_unhurried(options: PgConnectOptions) -> Result<MigrationConnection> {
     options
         .options(MIGRATION_LIMITS)
         .connect()
         .await
-        .map(Unhurried)
+        .map(MigrationConnection)
 }
 
 /// Migrates without holding up running services.
-pub(crate) struct Unhurried(PgConnection);
+pub(crate) struct MigrationConnection(PgConnection);
 
-impl Unhurried {
+impl MigrationConnection {
     pub(crate) async fn close(self) -> Result<()> {
         self.0.close().await
     }
@@ -122,7 +122,7 @@ impl Unhurried {
     }
 }
 
-impl ops::Deref for Unhurried {
+impl ops::Deref for MigrationConnection {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
@@ -130,37 +130,37 @@ impl ops::Deref for Unhurried {
     }
 }
 
-impl ops::DerefMut for Unhurried {
+impl ops::DerefMut for MigrationConnection {
     fn deref_mut(&mut self) -> &mut PgConnection {
         &mut self.0
     }
 }
 
-type Migrating<'e, T> = Pin<Box<dyn Future<Output = Result<T, MigrateError>> + Send + 'e>>;
+type MigrationFuture<'e, T> = Pin<Box<dyn Future<Output = Result<T, MigrateError>> + Send + 'e>>;
 
-impl Migrate for Unhurried {
-    fn create_schema_if_not_exists<'e>(&'e mut self, name: &'e str) -> Migrating<'e, ()> {
+impl Migrate for MigrationConnection {
+    fn create_schema_if_not_exists<'e>(&'e mut self, name: &'e str) -> MigrationFuture<'e, ()> {
         self.0.create_schema_if_not_exists(name)
     }
 
-    fn ensure_migrations_table<'e>(&'e mut self, table: &'e str) -> Migrating<'e, ()> {
+    fn ensure_migrations_table<'e>(&'e mut self, table: &'e str) -> MigrationFuture<'e, ()> {
         self.0.ensure_migrations_table(table)
     }
 
-    fn dirty_version<'e>(&'e mut self, table: &'e str) -> Migrating<'e, Option<i64>> {
+    fn dirty_version<'e>(&'e mut self, table: &'e str) -> MigrationFuture<'e, Option<i64>> {
         self.0.dirty_version(table)
     }
 
     fn list_applied_migrations<'e>(
         &'e mut self,
         table: &'e str,
-    ) -> Migrating<'e, Vec<AppliedMigration>> {
+    ) -> MigrationFuture<'e, Vec<AppliedMigration>> {
         self.0.list_applied_migrations(table)
     }
 
     /// Waits for as long as another process migrates, in short statements: the other may build an
     /// index concurrently, which waits for every statement that began before it.
-    fn lock(&mut self) -> Migrating<'_, ()> {
+    fn lock(&mut self) -> MigrationFuture<'_, ()> {
         Box::pin(async move {
             self.0.execute("set lock_timeout = '200ms'").await?;
             loop {
@@ -177,7 +177,7 @@ impl Migrate for Unhurried {
         })
     }
 
-    fn unlock(&mut self) -> Migrating<'_, ()> {
+    fn unlock(&mut self) -> MigrationFuture<'_, ()> {
         self.0.unlock()
     }
 
@@ -185,7 +185,7 @@ impl Migrate for Unhurried {
         &'e mut self,
         table: &'e str,
         migration: &'e Migration,
-    ) -> Migrating<'e, Duration> {
+    ) -> MigrationFuture<'e, Duration> {
         Box::pin(async move {
             if migration.no_tx {
                 // It waits for others, but nobody waits behind it.
@@ -214,7 +214,7 @@ impl Migrate for Unhurried {
         &'e mut self,
         table: &'e str,
         migration: &'e Migration,
-    ) -> Migrating<'e, Duration> {
+    ) -> MigrationFuture<'e, Duration> {
         self.0.revert(table, migration)
     }
 }

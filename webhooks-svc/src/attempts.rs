@@ -19,12 +19,12 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
 
 use crate::{
-    delivery::{AttemptEnd, AttemptOutcome, AttemptVerdict, RunningAttempt, Schedule},
+    delivery::{AttemptEnd, AttemptOutcome, AttemptRun, AttemptVerdict, Schedule},
     endpoint::Endpoint,
     secret::Keyring,
     send::{self, Sender},
     signature,
-    store::attempts::{self, Waiting, Wanted},
+    store::attempts::{self, ClaimRequest, EndpointQueue},
 };
 
 /// How often expired leases are looked for: not on every pass, because every replica does it.
@@ -76,37 +76,36 @@ impl Attempts {
         }
         let now = self.clock.now();
         let most = self.limits.running_per_endpoint_max;
-        let waiting = attempts::waiting(&self.db, most, now).await?;
-        let (due, later): (Vec<Waiting>, Vec<Waiting>) = waiting
-            .into_iter()
-            .partition(|endpoint| endpoint.due_at <= now);
-        for endpoint in due {
-            self.begin(tasks, endpoint).await?;
+        let queues = attempts::waiting(&self.db, most, now).await?.into_iter();
+        let (due, later): (Vec<EndpointQueue>, Vec<_>) =
+            queues.partition(|queue| queue.due_at <= now);
+        for queue in due {
+            self.begin(tasks, queue).await?;
         }
-        Ok(later.into_iter().map(|endpoint| endpoint.due_at).min())
+        Ok(later.into_iter().map(|queue| queue.due_at).min())
     }
 
     /// Starts what is due for one endpoint, as far as there is room.
-    async fn begin(&self, tasks: &mut TaskSet, waiting: Waiting) -> Result<()> {
+    async fn begin(&self, tasks: &mut TaskSet, queue: EndpointQueue) -> Result<()> {
         let room = tasks.room();
         if room == 0 {
             return Ok(());
         }
         let term = self.clock.term(self.limits.lease);
-        let wanted = Wanted {
-            endpoint_id: waiting.endpoint_id,
+        let request = ClaimRequest {
+            endpoint_id: queue.endpoint_id,
             running_max: self.limits.running_per_endpoint_max,
             limit: i64::try_from(room).unwrap_or(i64::MAX),
             now: self.clock.now(),
             lease_until: term.until,
         };
-        let Some((endpoint, begun)) = attempts::begin(&self.db, wanted).await? else {
+        let Some((endpoint, begun)) = attempts::begin(&self.db, request).await? else {
             return Ok(());
         };
         let endpoint = Arc::new(endpoint);
         for attempt in begun {
             if !attempt.manual_running {
-                let lag = wanted.now.since(attempt.due_at);
+                let lag = request.now.since(attempt.due_at);
                 metrics::histogram!("webhook_delivery_lag_seconds").record(lag);
             }
             let (attempts, endpoint) = (self.clone(), endpoint.clone());
@@ -116,7 +115,7 @@ impl Attempts {
     }
 
     /// Sends one attempt, in the trace of its event, and records how it ended.
-    async fn attempt(&self, attempt: RunningAttempt, endpoint: &Endpoint, term: Term) {
+    async fn attempt(&self, attempt: AttemptRun, endpoint: &Endpoint, term: Term) {
         let span = tracing::info_span!(
             "webhook attempt",
             otel.kind = "client",
@@ -141,12 +140,7 @@ impl Attempts {
         attempting.instrument(span).await;
     }
 
-    async fn send(
-        &self,
-        attempt: &RunningAttempt,
-        endpoint: &Endpoint,
-        term: Term,
-    ) -> AttemptOutcome {
+    async fn send(&self, attempt: &AttemptRun, endpoint: &Endpoint, term: Term) -> AttemptOutcome {
         let secrets = match endpoint.signing_secrets(&self.keyring, self.clock.now()) {
             Ok(secrets) => secrets,
             Err(error) => {
@@ -163,7 +157,7 @@ impl Attempts {
         self.sender.send(&endpoint.url, attempt, signature).await
     }
 
-    fn end(&self, attempt: RunningAttempt, outcome: AttemptOutcome) -> AttemptEnd {
+    fn end(&self, attempt: AttemptRun, outcome: AttemptOutcome) -> AttemptEnd {
         let at = self.clock.now();
         AttemptEnd {
             standing: self.schedule.after(&attempt, outcome.verdict, at),

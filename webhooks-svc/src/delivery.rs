@@ -52,7 +52,7 @@ pub struct Attempt {
 
 /// An attempt that has begun: it is on record, and the holder of `claim` ends it.
 #[derive(Clone, Debug, FromRow)]
-pub struct RunningAttempt {
+pub struct AttemptRun {
     pub delivery_id: DeliveryId,
     pub endpoint_id: EndpointId,
     pub event_id: EventId,
@@ -96,7 +96,7 @@ chassis::closed_list! {
 /// The end of an attempt, and where it leaves the delivery.
 #[derive(Clone, Debug)]
 pub struct AttemptEnd {
-    pub attempt: RunningAttempt,
+    pub attempt: AttemptRun,
     pub outcome: AttemptOutcome,
     pub standing: Standing,
     pub at: Timestamp,
@@ -131,7 +131,7 @@ impl Schedule {
     /// the failure after the last delay exhausts the delivery.
     pub fn after(
         &self,
-        attempt: &RunningAttempt,
+        attempt: &AttemptRun,
         verdict: AttemptVerdict,
         ended_at: Timestamp,
     ) -> Standing {

@@ -12,7 +12,7 @@ use sqlx::FromRow;
 
 use crate::{
     event::EventType,
-    secret::{Keyring, Sealed, SecretError},
+    secret::{Keyring, SealedSecret, SecretError},
 };
 
 /// A merchant's endpoint, its secrets encrypted.
@@ -23,8 +23,8 @@ pub struct Endpoint {
     pub url: String,
     pub events: Subscription,
     pub enabled: bool,
-    pub secret: Sealed,
-    pub previous_secret: Option<Sealed>,
+    pub secret: SealedSecret,
+    pub previous_secret: Option<SealedSecret>,
     pub previous_signs_until: Option<Timestamp>,
     pub exhausted_since: Option<Timestamp>,
     pub created_at: Timestamp,
@@ -57,7 +57,7 @@ impl Endpoint {
     /// Re-encrypts its secrets with the keyring's first key.
     pub fn reseal(&mut self, keyring: &Keyring) -> Result<(), SecretError> {
         let (merchant_id, endpoint_id) = (self.merchant_id, self.endpoint_id);
-        let reseal = |sealed: &Sealed| {
+        let reseal = |sealed: &SealedSecret| {
             let secret = keyring.open(sealed, merchant_id, endpoint_id)?;
             Ok(keyring.seal(&secret, merchant_id, endpoint_id))
         };

@@ -64,7 +64,7 @@ pub async fn serve(
     }
 
     let worker = clock.worker("webhook attempts");
-    let alarm = worker.alarm();
+    let attempts_alarm = worker.alarm();
     let attempts = Attempts {
         db: db.clone(),
         clock: clock.clone(),
@@ -87,7 +87,7 @@ pub async fn serve(
         keyring,
         guard,
         rotation_overlap: config.webhook_rotation_overlap,
-        work: alarm,
+        attempts_alarm,
     };
     let routes = Routes::new(WebhooksServer::new(Grpc(service)));
     frame

@@ -34,7 +34,7 @@ pub fn generate() -> SecretString {
 
 /// An encrypted secret: the id of the key that opens it, a dot, and nonce and ciphertext in base64.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sealed {
+pub struct SealedSecret {
     pub key_id: String,
     nonce: [u8; NONCE_BYTES],
     ciphertext: Vec<u8>,
@@ -50,14 +50,14 @@ pub enum SecretError {
     NotAuthentic,
 }
 
-impl fmt::Display for Sealed {
+impl fmt::Display for SealedSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = [&self.nonce, self.ciphertext.as_slice()].concat();
         write!(f, "{}.{}", self.key_id, STANDARD.encode(bytes))
     }
 }
 
-impl FromStr for Sealed {
+impl FromStr for SealedSecret {
     type Err = SecretError;
 
     fn from_str(text: &str) -> Result<Self, SecretError> {
@@ -72,7 +72,7 @@ impl FromStr for Sealed {
     }
 }
 
-chassis::text_column!(Sealed, |sealed| sealed.to_string());
+chassis::text_column!(SealedSecret, |sealed| sealed.to_string());
 
 /// The keys that encrypt signing secrets: the first one encrypts, all decrypt.
 #[derive(Clone)]
@@ -113,7 +113,7 @@ impl Keyring {
         secret: &SecretString,
         merchant_id: MerchantId,
         endpoint_id: EndpointId,
-    ) -> Sealed {
+    ) -> SealedSecret {
         let (key_id, cipher) = self.first();
         let mut nonce = [0_u8; NONCE_BYTES];
         rand::fill(&mut nonce);
@@ -122,7 +122,7 @@ impl Keyring {
             aad: &binding(merchant_id, endpoint_id, key_id),
         };
         let ciphertext = cipher.encrypt(&XNonce::from(nonce), message);
-        Sealed {
+        SealedSecret {
             key_id: key_id.clone(),
             nonce,
             ciphertext: ciphertext.expect("a short text can be encrypted"),
@@ -131,7 +131,7 @@ impl Keyring {
 
     pub fn open(
         &self,
-        sealed: &Sealed,
+        sealed: &SealedSecret,
         merchant_id: MerchantId,
         endpoint_id: EndpointId,
     ) -> Result<SecretString, SecretError> {

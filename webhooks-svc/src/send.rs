@@ -11,7 +11,7 @@ use chassis::http;
 use reqwest::{Client, Response, Url, header};
 
 use crate::{
-    delivery::{AttemptOutcome, AttemptVerdict, RunningAttempt},
+    delivery::{AttemptOutcome, AttemptRun, AttemptVerdict},
     guard::Guard,
 };
 
@@ -52,12 +52,7 @@ impl Sender {
     }
 
     /// Sends the attempt's body. Any 2xx in time is success, whatever becomes of its body.
-    pub async fn send(
-        &self,
-        url: &str,
-        attempt: &RunningAttempt,
-        signature: String,
-    ) -> AttemptOutcome {
+    pub async fn send(&self, url: &str, attempt: &AttemptRun, signature: String) -> AttemptOutcome {
         let response = match self.guard.check_url(url) {
             Ok(url) => self.post(url, attempt, signature).await,
             Err(refusal) => Err(format!("not sent: the URL {refusal}")),
@@ -84,7 +79,7 @@ impl Sender {
         }
     }
 
-    async fn post(&self, url: Url, attempt: &RunningAttempt, signature: String) -> AttemptResult {
+    async fn post(&self, url: Url, attempt: &AttemptRun, signature: String) -> AttemptResult {
         let request = self
             .client
             .post(url)

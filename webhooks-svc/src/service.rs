@@ -31,7 +31,7 @@ pub struct Service {
     /// How long a replaced secret goes on signing.
     pub rotation_overlap: Duration,
     /// Rung when an attempt may be due.
-    pub work: Alarm,
+    pub attempts_alarm: Alarm,
 }
 
 /// An endpoint as its merchant sees it.
@@ -59,7 +59,7 @@ impl Service {
         tx.commit().await?;
         let label = event.event_type.code();
         metrics::counter!("webhook_events_total", "type" => label).increment(1);
-        self.work.ring();
+        self.attempts_alarm.ring();
         Ok(())
     }
 
@@ -143,7 +143,7 @@ impl Service {
         let found = store::set_enabled(&mut tx, merchant_id, enabled, now).await?;
         let endpoint = found.ok_or(Error::EndpointNotFound)?;
         tx.commit().await?;
-        self.work.ring();
+        self.attempts_alarm.ring();
         self.open(endpoint)
     }
 
@@ -177,7 +177,7 @@ impl Service {
         let found = store::ask_for_attempt(&mut tx, id).await?;
         let delivery = found.ok_or(Error::DeliveryNotFound)?;
         tx.commit().await?;
-        self.work.ring();
+        self.attempts_alarm.ring();
         Ok(delivery)
     }
 }

@@ -261,14 +261,14 @@ fn the_wait_between_tries_doubles_up_to_half_a_minute() {
 }
 
 /// A relay whose loop runs until it is stopped.
-struct Running {
+struct RelayLoop {
     db: Db,
     relay: Relay,
     shutdown: Shutdown,
     tasks: Tasks,
 }
 
-impl Running {
+impl RelayLoop {
     fn start<H, F>(db: &Db, clock: &Clock, lease: Duration, handler: H) -> Self
     where
         H: Fn(Row) -> F + Send + Sync + 'static,
@@ -304,7 +304,7 @@ async fn a_relay_hands_on_everything_and_tries_again_what_failed() {
     let clock = travelling();
     let tries = Arc::new(AtomicUsize::new(0));
     let counted = tries.clone();
-    let running = Running::start(&db, &clock, LEASE, move |row| {
+    let running = RelayLoop::start(&db, &clock, LEASE, move |row| {
         let tries = counted.clone();
         async move {
             tries.fetch_add(1, Ordering::SeqCst);
@@ -335,7 +335,7 @@ async fn a_handler_that_panics_or_hangs_holds_up_nothing_but_its_row() {
         put(&db, &clock, subject).await;
     }
     let lease = Duration::from_millis(300);
-    let running = Running::start(&db, &clock, lease, |row| async move {
+    let running = RelayLoop::start(&db, &clock, lease, |row| async move {
         match (&*row.subject, row.attempts) {
             ("panics", 1) => panic!("on purpose"),
             ("hangs", 1) => std::future::pending().await,
@@ -367,7 +367,7 @@ async fn a_request_relays_its_own_row_at_once() {
 async fn a_row_that_failed_at_once_is_due_for_the_loop_before_the_request_ends() {
     let (_test, db) = database().await;
     let clock = travelling();
-    let running = Running::start(&db, &clock, LEASE, |row| async move {
+    let running = RelayLoop::start(&db, &clock, LEASE, |row| async move {
         anyhow::ensure!(row.attempts > 1, "not yet");
         Ok(())
     });
@@ -417,7 +417,7 @@ async fn a_relay_that_stops_ends_what_it_began() {
     let go_on = Arc::new(Notify::new());
     let (begins, waits) = (begun.clone(), go_on.clone());
     put(&db, &clock, "charge-1").await;
-    let running = Running::start(&db, &clock, LEASE, move |_row| {
+    let running = RelayLoop::start(&db, &clock, LEASE, move |_row| {
         let (begun, go_on) = (begins.clone(), waits.clone());
         async move {
             begun.notify_one();

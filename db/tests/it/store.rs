@@ -103,7 +103,7 @@ chassis::closed_list! {
 chassis::text_column!(Tone);
 
 #[derive(Debug, sqlx::FromRow)]
-struct Named {
+struct NameRow {
     name: Tone,
 }
 
@@ -116,7 +116,7 @@ async fn a_row_with_a_value_of_a_newer_version_is_left_out_and_counted() {
     }
     let mut tx = db.begin().await.unwrap();
     let names = tx.sql("select name from account order by name");
-    let known = names.known::<Named>().await.unwrap();
+    let known = names.known::<NameRow>().await.unwrap();
     assert!(known.rows.iter().map(|row| &row.name).eq(Tone::ALL));
     assert_eq!(known.unknown, 1);
     tx.commit().await.unwrap();
@@ -126,7 +126,7 @@ async fn a_row_with_a_value_of_a_newer_version_is_left_out_and_counted() {
     // Any other value that cannot be decoded is still an error.
     let mut conn = db.read().await.unwrap();
     let broken = conn.sql("select balance as name from account");
-    assert!(broken.known::<Named>().await.is_err());
+    assert!(broken.known::<NameRow>().await.is_err());
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::first_of_all;
 use crate::{
-    delivery::{AttemptEnd, AttemptVerdict, RunningAttempt},
+    delivery::{AttemptEnd, AttemptRun, AttemptVerdict},
     endpoint::Endpoint,
 };
 
@@ -30,7 +30,7 @@ macro_rules! begun_columns {
 
 /// An endpoint with a waiting delivery and room for more attempts.
 #[derive(Clone, Copy, Debug, FromRow)]
-pub struct Waiting {
+pub struct EndpointQueue {
     pub endpoint_id: EndpointId,
     /// When the first of its deliveries is due.
     pub due_at: Timestamp,
@@ -42,7 +42,7 @@ pub struct Waiting {
 ///
 /// Steps from endpoint to endpoint over an index, so that a long queue costs no more than a single
 /// delivery.
-pub async fn waiting(db: &Db, running_max: i64, now: Timestamp) -> Result<Vec<Waiting>> {
+pub async fn waiting(db: &Db, running_max: i64, now: Timestamp) -> Result<Vec<EndpointQueue>> {
     db.read()
         .await?
         .sql(
@@ -81,7 +81,7 @@ pub async fn waiting(db: &Db, running_max: i64, now: Timestamp) -> Result<Vec<Wa
 
 /// What to claim, for which endpoint, and how much of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct ClaimRequest {
     pub endpoint_id: EndpointId,
     /// Most attempts that may run to the endpoint, these included.
     pub running_max: i64,
@@ -95,7 +95,7 @@ pub struct Wanted {
 
 /// Begins attempts of what is due for one endpoint: claims the deliveries and records the
 /// attempts. `None`: the endpoint is switched off, or another process is just claiming for it.
-pub async fn begin(db: &Db, wanted: Wanted) -> Result<Option<(Endpoint, Vec<RunningAttempt>)>> {
+pub async fn begin(db: &Db, request: ClaimRequest) -> Result<Option<(Endpoint, Vec<AttemptRun>)>> {
     let claim = Uuid::new_v4();
     let mut tx = db.begin().await?;
     let endpoint: Option<Endpoint> = tx
@@ -104,7 +104,7 @@ pub async fn begin(db: &Db, wanted: Wanted) -> Result<Option<(Endpoint, Vec<Runn
             super::endpoint_columns!(),
             " from endpoints where endpoint_id = $1 and enabled for no key update skip locked"
         ))
-        .bind(wanted.endpoint_id)
+        .bind(request.endpoint_id)
         .optional()
         .await?;
     let Some(endpoint) = endpoint else {
@@ -113,7 +113,7 @@ pub async fn begin(db: &Db, wanted: Wanted) -> Result<Option<(Endpoint, Vec<Runn
     // The lock on the endpoint keeps this count true until the commit.
     let (running,): (i64,) = tx
         .sql("select count(*) from deliveries where endpoint_id = $1 and claim is not null")
-        .bind(wanted.endpoint_id)
+        .bind(request.endpoint_id)
         .one()
         .await?;
     tx.sql(
@@ -129,11 +129,11 @@ pub async fn begin(db: &Db, wanted: Wanted) -> Result<Option<(Endpoint, Vec<Runn
              manual_waiting = case when manual_waiting > 0 then manual_waiting - 1 else 0 end
          where delivery_id in (select delivery_id from due)",
     )
-    .bind(wanted.endpoint_id)
-    .bind(wanted.now)
-    .bind(wanted.limit.min(wanted.running_max - running).max(0))
+    .bind(request.endpoint_id)
+    .bind(request.now)
+    .bind(request.limit.min(request.running_max - running).max(0))
     .bind(claim)
-    .bind(wanted.lease_until)
+    .bind(request.lease_until)
     .run()
     .await?;
     tx.sql(
@@ -141,9 +141,9 @@ pub async fn begin(db: &Db, wanted: Wanted) -> Result<Option<(Endpoint, Vec<Runn
          select delivery_id, attempts_count, manual_running, $3, $4, 0
          from deliveries where endpoint_id = $1 and claim = $2",
     )
-    .bind(wanted.endpoint_id)
+    .bind(request.endpoint_id)
     .bind(claim)
-    .bind(wanted.now)
+    .bind(request.now)
     .bind(false)
     .run()
     .await?;
@@ -154,7 +154,7 @@ pub async fn begin(db: &Db, wanted: Wanted) -> Result<Option<(Endpoint, Vec<Runn
             " from deliveries d join events e on e.event_id = d.event_id
               where d.endpoint_id = $1 and d.claim = $2"
         ))
-        .bind(wanted.endpoint_id)
+        .bind(request.endpoint_id)
         .bind(claim)
         .all()
         .await?;
@@ -167,7 +167,7 @@ pub const EXPIRE_LEASES: &str =
     "update deliveries set lease_until = '1970-01-01T00:00:00.000Z' where claim is not null";
 
 /// Attempts whose lease is over, so that nobody runs them any more.
-pub async fn expired(db: &Db, real_now: Timestamp) -> Result<Vec<RunningAttempt>> {
+pub async fn expired(db: &Db, real_now: Timestamp) -> Result<Vec<AttemptRun>> {
     db.read()
         .await?
         .sql(concat!(

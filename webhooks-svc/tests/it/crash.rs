@@ -7,7 +7,7 @@ use db::testing::TestDb;
 use proto::webhooks::{DeliveryStatus, webhooks_client::WebhooksClient};
 
 use crate::{
-    receiver::{Answer, Received, Receiver},
+    receiver::{Answer, Arrival, Receiver},
     world::{MINUTE, World, payment, start_process},
 };
 
@@ -183,7 +183,7 @@ async fn kill_9_loses_nothing_and_changes_no_byte() {
 }
 
 /// Checks that every event arrived, with the same body in all its copies.
-fn check_copies(published: &[String], received: &[Received]) {
+fn check_copies(published: &[String], received: &[Arrival]) {
     let mut bodies: HashMap<&str, &[u8]> = HashMap::new();
     for copy in received {
         let body = bodies.entry(copy.event_id()).or_insert(&copy.body);

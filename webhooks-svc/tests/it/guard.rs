@@ -18,7 +18,7 @@ use chassis::{
 use proto::webhooks::DeliveryStatus;
 use uuid::Uuid;
 use webhooks_svc::{
-    delivery::{AttemptVerdict, RunningAttempt, Status},
+    delivery::{AttemptRun, AttemptVerdict, Status},
     guard::{Guard, Lookup},
     send::Sender,
 };
@@ -249,9 +249,9 @@ fn lookup(choose: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static) -> Looku
     })
 }
 
-fn attempt() -> RunningAttempt {
+fn attempt() -> AttemptRun {
     let now = Clock::system().now();
-    RunningAttempt {
+    AttemptRun {
         delivery_id: DeliveryId::new(),
         endpoint_id: EndpointId::new(),
         event_id: EventId::new(),

@@ -19,14 +19,14 @@ use tokio::{
 
 /// A request that arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct Arrival {
     pub head: String,
     /// By lower-case name.
     pub headers: HashMap<String, String>,
     pub body: Vec<u8>,
 }
 
-impl Received {
+impl Arrival {
     pub fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
@@ -60,7 +60,7 @@ pub enum Answer {
     Drip,
 }
 
-type Script = Arc<dyn Fn(usize, &Received) -> Answer + Send + Sync>;
+type Script = Arc<dyn Fn(usize, &Arrival) -> Answer + Send + Sync>;
 
 #[derive(Clone)]
 pub struct Receiver {
@@ -71,7 +71,7 @@ pub struct Receiver {
 
 struct Shared {
     script: Script,
-    received: Mutex<Vec<Received>>,
+    received: Mutex<Vec<Arrival>>,
     connections: AtomicUsize,
     /// Requests that are not answered yet, and the most there were at once.
     open: AtomicUsize,
@@ -82,15 +82,13 @@ struct Shared {
 
 impl Receiver {
     /// The script gets the number of the request, from 1, and chooses the answer.
-    pub async fn start(
-        script: impl Fn(usize, &Received) -> Answer + Send + Sync + 'static,
-    ) -> Self {
+    pub async fn start(script: impl Fn(usize, &Arrival) -> Answer + Send + Sync + 'static) -> Self {
         Self::start_at("127.0.0.1:0", script).await
     }
 
     pub async fn start_at(
         address: &str,
-        script: impl Fn(usize, &Received) -> Answer + Send + Sync + 'static,
+        script: impl Fn(usize, &Arrival) -> Answer + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -128,7 +126,7 @@ impl Receiver {
         format!("http://{}/hook", self.address)
     }
 
-    pub fn received(&self) -> Vec<Received> {
+    pub fn received(&self) -> Vec<Arrival> {
         self.shared.received.lock().unwrap().clone()
     }
 
@@ -227,7 +225,7 @@ async fn still_there(stream: &mut TcpStream, wait: impl Future<Output = ()>) -> 
 }
 
 /// One request with its body; `None` if the other side goes away before it is complete.
-async fn read_request(stream: &mut TcpStream) -> Option<Received> {
+async fn read_request(stream: &mut TcpStream) -> Option<Arrival> {
     let mut bytes = Vec::new();
     let head_end = loop {
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -251,7 +249,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<Received> {
             return None;
         }
     }
-    Some(Received {
+    Some(Arrival {
         head,
         headers,
         body,

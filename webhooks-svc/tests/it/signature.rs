@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use webhooks_svc::{endpoint::SigningSecrets, signature};
 
 use crate::{
-    receiver::{Received, Receiver},
+    receiver::{Arrival, Receiver},
     world::{HOUR, World},
 };
 
@@ -54,7 +54,7 @@ fn parts(header: &str) -> (i64, Vec<String>) {
 }
 
 /// Which of the secrets' signatures the delivery carries, in order.
-fn check_signed_by(received: &Received, secrets: &[&str]) {
+fn check_signed_by(received: &Arrival, secrets: &[&str]) {
     let (t, signatures) = parts(received.header("x-service-signature"));
     let message = [format!("{t}.").as_bytes(), &received.body].concat();
     let expected: Vec<_> = secrets
