@@ -160,7 +160,11 @@ struct Number {
     go_on: Arc<Semaphore>,
 }
 
+/// Cannot be recorded.
 const BAD: u32 = 13;
+
+/// The database is away when this is to be recorded.
+const AWAY: u32 = 14;
 
 impl Number {
     fn new(number: u32, recorded_max: usize) -> Self {
@@ -179,10 +183,12 @@ impl Number {
 impl End for Number {
     async fn record(_: &Db, set: &[Self]) -> db::Result<Vec<Update>> {
         let numbers: Vec<u32> = set.iter().map(|end| end.number).collect();
-        let is_bad = numbers.contains(&BAD);
-        set[0].sets.lock().unwrap().push(numbers);
-        if is_bad {
+        set[0].sets.lock().unwrap().push(numbers.clone());
+        if numbers.contains(&BAD) {
             return Err(db::Error::RowNotFound);
+        }
+        if numbers.contains(&AWAY) {
+            return Err(db::Error::PoolTimedOut);
         }
         set[0].go_on.acquire().await.unwrap().forget();
         Ok(vec![Update::Updated; set.len()])
@@ -216,18 +222,28 @@ async fn what_ends_while_a_set_is_recorded_is_the_next_set() {
     assert_eq!(first.sets(), [vec![1], vec![2, 3, 4]]);
 }
 
-#[tokio::test]
-async fn an_end_that_cannot_be_recorded_holds_up_no_other() {
+/// Checks which of the ends of a set are recorded, and in which sets.
+async fn check_recorded(numbers: [u32; 3], recorded: [bool; 3], sets: &[&[u32]]) {
     let (_test, db) = database().await;
     let first = Number::new(1, 2);
-    let set = [1, BAD, 2].map(|number| Number {
+    let set = numbers.map(|number| Number {
         number,
         ..first.clone()
     });
-    let recorded = work::record(&db, &set).await;
-    let recorded: Vec<_> = recorded.into_iter().map(Result::ok).collect();
-    let updated = Some(Update::Updated);
-    assert_eq!(recorded, [updated, None, updated]);
-    let sets = [vec![1, BAD, 2], vec![1], vec![BAD], vec![2]];
+    let results = work::record(&db, &set).await;
+    let results: Vec<bool> = results.iter().map(Result::is_ok).collect();
+    assert_eq!(results, recorded);
     assert_eq!(first.sets(), sets);
+}
+
+#[tokio::test]
+async fn an_end_that_cannot_be_recorded_holds_up_no_other() {
+    let sets: &[&[u32]] = &[&[1, BAD, 2], &[1], &[BAD], &[2]];
+    check_recorded([1, BAD, 2], [true, false, true], sets).await;
+}
+
+#[tokio::test]
+async fn while_the_database_is_away_no_end_waits_for_another() {
+    let sets: &[&[u32]] = &[&[1, AWAY, 2], &[1], &[AWAY]];
+    check_recorded([1, AWAY, 2], [true, false, false], sets).await;
 }
