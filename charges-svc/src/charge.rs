@@ -17,7 +17,7 @@ mod timer;
 
 pub use claim::{Claim, Lease};
 pub use facts::{Facts, Hosted, METHOD, NewCharge};
-pub use progress::{Event, Illegal, OTP_TRIES_MAX, Progress, State, Status};
+pub use progress::{Event, IllegalTransition, OTP_TRIES_MAX, Progress, State, Status};
 pub use shown::{ShownCharge, Void};
 pub use timer::{START_BY, Timer};
 
@@ -46,7 +46,12 @@ impl Charge {
     }
 
     /// This charge after `event`, with its timer set and nobody holding it.
-    pub fn after(&self, event: Event, now: Timestamp, timing: Timing<'_>) -> Result<Self, Illegal> {
+    pub fn after(
+        &self,
+        event: Event,
+        now: Timestamp,
+        timing: Timing<'_>,
+    ) -> Result<Self, IllegalTransition> {
         let mut after = Self {
             facts: self.facts.clone(),
             progress: self.progress.after(event, now)?,

@@ -9,7 +9,7 @@ use chassis::{
 use rails::CallbackError;
 use tonic::{Code, Status};
 
-use crate::charge::{Illegal, Void};
+use crate::charge::{IllegalTransition, Void};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -64,7 +64,7 @@ pub enum Error {
         message: &'static str,
     },
     #[error("the charge cannot take this step")]
-    Illegal(#[from] Illegal),
+    Illegal(#[from] IllegalTransition),
     #[error("the ledger cannot hold this")]
     Ledger(#[from] MoneyError),
     #[error("the ledger holds this posting already")]

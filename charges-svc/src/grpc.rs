@@ -22,7 +22,7 @@ use crate::{
     operate::File,
     otp::Otp,
     service::{ChargeReply, Service},
-    store::{evidence::Evidence, postings::Written},
+    store::{evidence::Evidence, postings::LedgerLine},
 };
 
 mod parse;
@@ -248,8 +248,8 @@ impl From<Evidence> for RailEvidence {
     }
 }
 
-impl From<Written> for ProtoPosting {
-    fn from(written: Written) -> Self {
+impl From<LedgerLine> for ProtoPosting {
+    fn from(written: LedgerLine) -> Self {
         let amount = written.amount();
         Self {
             at: written.posted_at.to_string(),

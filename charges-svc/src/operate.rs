@@ -20,7 +20,7 @@ use crate::{
     store::{
         self,
         evidence::{Action, Evidence, Note},
-        postings::Written,
+        postings::LedgerLine,
     },
 };
 
@@ -31,7 +31,7 @@ pub struct File {
     pub state: State,
     pub next_query_at: Option<Timestamp>,
     pub evidence: Vec<Evidence>,
-    pub postings: Vec<Written>,
+    pub postings: Vec<LedgerLine>,
 }
 
 impl Service {

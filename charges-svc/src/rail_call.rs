@@ -160,21 +160,21 @@ impl Service {
 
 /// The gate in front of a rail call. Clones are the same gate.
 #[derive(Clone, Debug, Default)]
-struct Gate(Arc<OnceLock<Decision>>);
+struct Gate(Arc<OnceLock<CallPermit>>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Decision {
+enum CallPermit {
     Call,
     Forbid,
 }
 
 impl Gate {
     fn may_call(&self) -> bool {
-        *self.0.get_or_init(|| Decision::Call) == Decision::Call
+        *self.0.get_or_init(|| CallPermit::Call) == CallPermit::Call
     }
 
     fn forbid_call(&self) -> bool {
-        *self.0.get_or_init(|| Decision::Forbid) == Decision::Forbid
+        *self.0.get_or_init(|| CallPermit::Forbid) == CallPermit::Forbid
     }
 }
 

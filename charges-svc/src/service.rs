@@ -157,7 +157,7 @@ impl Service {
         let after = before.after(event, now, timing)?;
         if store::charges::change(tx, &before.progress, &after).await? == Update::NotThere {
             // The charge is locked, so this is a bug, and nothing is committed.
-            return Err(Error::Illegal(crate::charge::Illegal {
+            return Err(Error::Illegal(crate::charge::IllegalTransition {
                 state: before.progress.state,
                 event,
             }));

@@ -38,7 +38,7 @@ use std::{
 use tokio::sync::Notify;
 
 use alignment::Alignment;
-use host::{Host, Reading};
+use host::{Host, HostReading};
 use worker::WorkerState;
 
 pub use alignment::{Look, Term};

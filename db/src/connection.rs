@@ -44,11 +44,11 @@ impl<T> Record for T where
 
 /// A connection. Returns to its pool when dropped.
 pub struct Conn {
-    held: Held,
+    held: StoreConnection,
     state: State,
 }
 
-enum Held {
+enum StoreConnection {
     Postgres(PoolConnection<Postgres>),
     Sqlite(PoolConnection<Sqlite>),
 }
@@ -67,7 +67,7 @@ struct State {
 impl Conn {
     pub(crate) fn postgres(held: PoolConnection<Postgres>) -> Self {
         Self {
-            held: Held::Postgres(held),
+            held: StoreConnection::Postgres(held),
             state: State {
                 answer_max: Some(postgres::STATEMENT_AT_MOST),
                 ..State::default()
@@ -77,21 +77,21 @@ impl Conn {
 
     pub(crate) fn sqlite(held: PoolConnection<Sqlite>) -> Self {
         Self {
-            held: Held::Sqlite(held),
+            held: StoreConnection::Sqlite(held),
             state: State::default(),
         }
     }
 
     pub fn is_postgres(&self) -> bool {
-        matches!(self.held, Held::Postgres(_))
+        matches!(self.held, StoreConnection::Postgres(_))
     }
 
     /// A statement: lowercase, `$1` parameters, named columns. Row locks are written `for update`,
     /// `for update skip locked`, `for no key update` or `for share`.
     pub fn sql(&mut self, text: &'static str) -> Sql<'_> {
         let (on, text) = match &mut self.held {
-            Held::Postgres(held) => (On::Postgres(held, PgArguments::default()), text),
-            Held::Sqlite(held) => {
+            StoreConnection::Postgres(held) => (On::Postgres(held, PgArguments::default()), text),
+            StoreConnection::Sqlite(held) => {
                 let text = sqlite::without_row_locks(text);
                 (On::Sqlite(held, SqliteArguments::default()), text)
             }
@@ -108,11 +108,11 @@ impl Conn {
     async fn control(&mut self, text: &'static str) -> Result<()> {
         let query = sqlx::raw_sql(text);
         let answer = match &mut self.held {
-            Held::Postgres(held) => {
+            StoreConnection::Postgres(held) => {
                 let answer = query.execute(&mut **held);
                 self.state.watch(text, answer).await.map(drop)
             }
-            Held::Sqlite(held) => {
+            StoreConnection::Sqlite(held) => {
                 let answer = query.execute(&mut **held);
                 self.state.watch(text, answer).await.map(drop)
             }
@@ -124,14 +124,14 @@ impl Conn {
 
     /// Whether the answer to a statement is still outstanding and may never come.
     fn is_lost(&self) -> bool {
-        self.state.unanswered && matches!(self.held, Held::Postgres(_))
+        self.state.unanswered && matches!(self.held, StoreConnection::Postgres(_))
     }
 }
 
 impl Drop for Conn {
     fn drop(&mut self) {
         if self.is_lost()
-            && let Held::Postgres(held) = &mut self.held
+            && let StoreConnection::Postgres(held) = &mut self.held
         {
             held.close_on_drop();
         }
@@ -149,9 +149,9 @@ pub struct Tx {
 impl Tx {
     pub(crate) async fn begin(conn: Conn, tasks: &Tasks) -> Result<Self> {
         let begin = match conn.held {
-            Held::Postgres(_) => "begin",
+            StoreConnection::Postgres(_) => "begin",
             // Takes the write lock now: a reader that becomes a writer may fail halfway.
-            Held::Sqlite(_) => "begin immediate",
+            StoreConnection::Sqlite(_) => "begin immediate",
         };
         Self::begin_with(conn, tasks, begin).await
     }
@@ -159,9 +159,9 @@ impl Tx {
     /// See [`crate::Db::survey`].
     pub(crate) async fn survey(conn: Conn, tasks: &Tasks) -> Result<Self> {
         let begin = match conn.held {
-            Held::Postgres(_) => postgres::BEGIN_SURVEY,
+            StoreConnection::Postgres(_) => postgres::BEGIN_SURVEY,
             // A separate reader, which holds up no writer.
-            Held::Sqlite(_) => "begin",
+            StoreConnection::Sqlite(_) => "begin",
         };
         let mut tx = Self::begin_with(conn, tasks, begin).await?;
         let most = tx.state.answer_max.as_mut();

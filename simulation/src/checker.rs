@@ -11,9 +11,9 @@ use uuid::Uuid;
 
 use crate::{
     actors::Account,
-    history::{Decision, Record},
+    history::{CaseDecision, HistoryRecord},
     rails::Payment,
-    receiver::Received,
+    receiver::ReceivedAttempt,
     records::{Charge, Records},
     time::{Millis, Time},
 };
@@ -59,9 +59,9 @@ impl fmt::Display for Violation {
 /// Everything that a run left behind.
 pub struct Evidence {
     pub time: Time,
-    pub history: Record,
+    pub history: HistoryRecord,
     pub book: Vec<Payment>,
-    pub received: Vec<Received>,
+    pub received: Vec<ReceivedAttempt>,
     pub records: Records,
     pub merchants: Vec<Account>,
 }
@@ -163,7 +163,7 @@ impl<'e> Findings<'e> {
     /// Whether an operator ended it as FAILED.
     fn was_decided(&self, charge: &Charge) -> bool {
         let mut acts = self.evidence.history.acts.iter();
-        acts.any(|act| act.reference == charge.reference && act.what == Decision::Failed)
+        acts.any(|act| act.reference == charge.reference && act.what == CaseDecision::Failed)
     }
 }
 

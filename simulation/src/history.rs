@@ -12,12 +12,12 @@ use crate::{driver::lock, time::Millis};
 
 /// Everything that happened, as the actors saw it. Clones share it.
 #[derive(Clone, Default)]
-pub struct History(Arc<Mutex<Record>>);
+pub struct History(Arc<Mutex<HistoryRecord>>);
 
 #[derive(Clone, Debug, Default)]
-pub struct Record {
+pub struct HistoryRecord {
     pub orders: Vec<Order>,
-    pub codes: Vec<Code>,
+    pub codes: Vec<CodeEntry>,
     pub links: Vec<PaymentLink>,
     pub sessions: Vec<SessionTold>,
     pub reads: Vec<Read>,
@@ -61,7 +61,7 @@ pub enum RequestEnd {
 
 /// A code that was entered for a charge, through the API or the checkout.
 #[derive(Clone, Debug)]
-pub struct Code {
+pub struct CodeEntry {
     pub sent_at: Millis,
     pub reference: String,
     pub told: RequestEnd,
@@ -88,12 +88,12 @@ pub struct SessionTold {
 pub struct Read {
     pub asked_at: Millis,
     pub at: Millis,
-    pub of: Thing,
+    pub of: ReadSubject,
     pub status: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Thing {
+pub enum ReadSubject {
     Charge(String),
     Session(String),
 }
@@ -103,11 +103,11 @@ pub enum Thing {
 pub struct Act {
     pub at: Millis,
     pub reference: String,
-    pub what: Decision,
+    pub what: CaseDecision,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum CaseDecision {
     Settled,
     Failed,
     Refund,
@@ -145,7 +145,7 @@ impl History {
         found.expect("the try was written before").told = told;
     }
 
-    pub fn code(&self, code: Code) {
+    pub fn code(&self, code: CodeEntry) {
         lock(&self.0).codes.push(code);
     }
 
@@ -165,13 +165,13 @@ impl History {
         lock(&self.0).acts.push(act);
     }
 
-    pub fn record(&self) -> Record {
+    pub fn record(&self) -> HistoryRecord {
         lock(&self.0).clone()
     }
 }
 
 /// One line per event, in the order in which they happened.
-impl fmt::Display for Record {
+impl fmt::Display for HistoryRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = Vec::new();
         for order in &self.orders {

@@ -33,7 +33,7 @@ use crate::{
     actors::{Stage, chaos, merchant, operator, payer},
     checker::{Evidence, Violation},
     choice::Choices,
-    history::Record,
+    history::HistoryRecord,
     records::Records,
     time::{HOUR, Millis},
     world::World,
@@ -56,7 +56,7 @@ pub struct SeedReport {
     pub events: usize,
     /// How many steps time took.
     pub steps: u64,
-    pub history: Record,
+    pub history: HistoryRecord,
 }
 
 type Actor = Pin<Box<dyn Future<Output = ()>>>;

@@ -189,7 +189,7 @@ impl Line {
     }
 
     async fn hold_until(&self, due: Millis) {
-        let _held = Held::of(&self.held);
+        let _held = CountGuard::of(&self.held);
         self.time.sleep_until(due).await;
     }
 
@@ -264,16 +264,16 @@ pub(crate) fn cut_off() -> io::Error {
 }
 
 /// Counts one more of something for as long as it lives.
-pub(crate) struct Held<'c>(&'c AtomicUsize);
+pub(crate) struct CountGuard<'c>(&'c AtomicUsize);
 
-impl<'c> Held<'c> {
+impl<'c> CountGuard<'c> {
     fn of(count: &'c AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
         Self(count)
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for CountGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -333,11 +333,11 @@ struct Door {
     address: SocketAddr,
     /// Bound but not listening, so that nobody else gets the port.
     _port: TcpSocket,
-    listening: Mutex<Listening>,
+    listening: Mutex<DoorListener>,
 }
 
 #[derive(Default)]
-struct Listening {
+struct DoorListener {
     listener: Option<TcpListener>,
     waiting: Option<Waker>,
 }
@@ -347,7 +347,7 @@ impl Door {
         let port = bound(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let address = port.local_addr()?;
         let listener = Some(bound(address)?.listen(BACKLOG)?);
-        let listening = Mutex::new(Listening {
+        let listening = Mutex::new(DoorListener {
             listener,
             waiting: None,
         });

@@ -244,7 +244,7 @@ struct Exchange {
 }
 
 /// What the server said.
-struct Said {
+struct ServerMessage {
     message: Vec<u8>,
     during: Option<Exchange>,
     /// Whether this ends the exchange.
@@ -305,7 +305,11 @@ impl Connection<'_> {
 
     /// Reads what the server says at once, whatever delays its delivery: from then on the server
     /// no longer works on the exchange.
-    async fn listen(&self, from: ReadHalf<'_>, said: UnboundedSender<Said>) -> io::Result<()> {
+    async fn listen(
+        &self,
+        from: ReadHalf<'_>,
+        said: UnboundedSender<ServerMessage>,
+    ) -> io::Result<()> {
         let mut from = BufReader::new(from);
         while let Some((kind, message)) = read_message(&mut from).await? {
             let is_last = kind == READY;
@@ -313,7 +317,7 @@ impl Connection<'_> {
                 true => self.under_way.end(),
                 false => self.under_way.first(),
             };
-            said.send(Said {
+            said.send(ServerMessage {
                 message,
                 during,
                 is_last,
@@ -326,7 +330,7 @@ impl Connection<'_> {
 
     async fn deliver(
         &self,
-        mut to_deliver: UnboundedReceiver<Said>,
+        mut to_deliver: UnboundedReceiver<ServerMessage>,
         mut to: WriteHalf<'_>,
         mut choices: Choices,
     ) -> io::Result<()> {

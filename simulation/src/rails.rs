@@ -31,17 +31,17 @@ use tokio::{net::TcpListener, sync::Notify};
 
 pub use self::{
     book::RIGHT_CODE,
-    payment::{Asker, Debit, Payment, Rail, Said, Word},
+    payment::{Asker, Debit, Payment, Rail, RailMessage, Word},
 };
 use self::{
-    book::{Asked, Book, Key, View},
-    life::{Fare, Odd, Outage, Taking},
+    book::{Book, DebitRequest, Key, View},
+    life::{EffectTime, Fare, Odd, Outage},
 };
 use crate::time::{Millis, Time};
 
 /// The credentials of our services at the rails.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct RailCredentials {
     pub momo_subscription_key: String,
     pub momo_api_user: String,
     pub momo_api_key: String,
@@ -57,7 +57,7 @@ pub struct Rails(Arc<Shared>);
 struct Shared {
     seed: u64,
     time: Time,
-    settings: Settings,
+    settings: RailCredentials,
     momo: SocketAddr,
     paystack: SocketAddr,
     book: Mutex<Book>,
@@ -98,7 +98,7 @@ impl Rails {
     ///
     /// # Errors
     /// No address to listen on, or no client to call back with.
-    pub async fn start(seed: u64, time: Time, settings: Settings) -> anyhow::Result<Self> {
+    pub async fn start(seed: u64, time: Time, settings: RailCredentials) -> anyhow::Result<Self> {
         let momo = TcpListener::bind("127.0.0.1:0").await?;
         let paystack = TcpListener::bind("127.0.0.1:0").await?;
         let outages = [Rail::Momo, Rail::Paystack].map(|rail| {
@@ -177,7 +177,7 @@ impl Rails {
         base.unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn request(&self, asked: Asked) -> RailReply {
+    async fn request(&self, asked: DebitRequest) -> RailReply {
         let _open = Open::of(self);
         let (mut life, fare) = self.book_mut().arrive(&asked, self.now());
         if self.is_calm() {
@@ -235,17 +235,17 @@ impl Rails {
     async fn travel<T>(&self, fare: Fare, act: impl FnOnce() -> T) -> Option<T> {
         let time = &self.0.time;
         match fare.taken {
-            Taking::Never => {
+            EffectTime::Never => {
                 time.sleep(fare.delay).await;
                 None
             }
-            Taking::After(after) => {
+            EffectTime::After(after) => {
                 time.sleep(after).await;
                 let done = act();
                 time.sleep(fare.delay.saturating_sub(after)).await;
                 Some(done)
             }
-            Taking::AtHangUp => {
+            EffectTime::AtHangUp => {
                 let mut pending = AtLast(Some(act));
                 time.sleep(fare.delay).await;
                 pending.0.take().map(|act| act())
@@ -262,7 +262,7 @@ impl Rails {
             (Some((word, _)), None | Some(Odd::Cut)) => *word,
             _ => Word::Nothing,
         };
-        let said = Said {
+        let said = RailMessage {
             at: self.now(),
             to,
             what,

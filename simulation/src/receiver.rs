@@ -31,7 +31,7 @@ const TOO_SLOW: Millis = 20_000;
 
 /// One attempt as it was received.
 #[derive(Clone, Debug)]
-pub struct Received {
+pub struct ReceivedAttempt {
     pub merchant: usize,
     pub event_id: String,
     /// The signature header: signed time in Unix seconds, and signatures.
@@ -50,7 +50,7 @@ struct Shared {
     time: Time,
     address: SocketAddr,
     calm: AtomicBool,
-    log: Mutex<Vec<Received>>,
+    log: Mutex<Vec<ReceivedAttempt>>,
     // Serves until the world ends.
     _tasks: Tasks,
 }
@@ -99,7 +99,7 @@ impl Receiver {
         self.0.calm.store(true, Ordering::SeqCst);
     }
 
-    pub fn log(&self) -> Vec<Received> {
+    pub fn log(&self) -> Vec<ReceivedAttempt> {
         lock(&self.0.log).clone()
     }
 
@@ -138,7 +138,7 @@ async fn receive(
     let (number, answer) = {
         let mut log = lock(&receiver.0.log);
         let answer = receiver.answer(merchant, log.len());
-        log.push(Received {
+        log.push(ReceivedAttempt {
             merchant,
             event_id: header("x-service-event-id"),
             signature: header("x-service-signature"),

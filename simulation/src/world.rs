@@ -109,7 +109,7 @@ impl World {
         let time = Time::starting_at(Timestamp::from_unix_millis(START_UNIX_MS)?);
         let faults = Faults::off();
         let store = Store::make(server).await?;
-        let settings = rails::Settings {
+        let settings = rails::RailCredentials {
             momo_subscription_key: MOMO_SUBSCRIPTION_KEY.to_owned(),
             momo_api_user: MOMO_API_USER.to_owned(),
             momo_api_key: MOMO_API_KEY.to_owned(),

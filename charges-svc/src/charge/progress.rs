@@ -88,7 +88,7 @@ pub struct Progress {
 /// The event cannot happen to a charge in this state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a charge in state {state} takes no event {event:?}")]
-pub struct Illegal {
+pub struct IllegalTransition {
     pub state: State,
     pub event: Event,
 }
@@ -112,7 +112,7 @@ impl Progress {
     }
 
     /// Makes every legal transition, and refuses the others.
-    pub fn after(&self, event: Event, now: Timestamp) -> Result<Self, Illegal> {
+    pub fn after(&self, event: Event, now: Timestamp) -> Result<Self, IllegalTransition> {
         use State::{Failed, Initiated, OtpRequired, OtpSubmitting, Settled, Submitting, Void};
 
         let to = |state| Self {
@@ -156,7 +156,7 @@ impl Progress {
             (Submitting | Initiated | OtpRequired | OtpSubmitting, Event::Failed(reason)) => {
                 Ok(failed(reason))
             }
-            (state, event) => Err(Illegal { state, event }),
+            (state, event) => Err(IllegalTransition { state, event }),
         }
     }
 }

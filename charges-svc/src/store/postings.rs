@@ -14,7 +14,7 @@ use crate::ledger::{Account, Line, Posting, PostingKind};
 
 /// A line of the ledger as it was written.
 #[derive(Clone, Debug, FromRow)]
-pub struct Written {
+pub struct LedgerLine {
     pub kind: String,
     pub account: String,
     amount_minor: i64,
@@ -22,7 +22,7 @@ pub struct Written {
     pub posted_at: Timestamp,
 }
 
-impl Written {
+impl LedgerLine {
     /// Positive for a credit, negative for a debit.
     pub fn amount(&self) -> Money {
         Money::new(self.amount_minor, self.currency)
@@ -95,7 +95,7 @@ pub async fn balances(conn: &mut Conn, merchant_id: MerchantId) -> Result<Vec<Mo
 }
 
 /// Everything posted for a charge and its cases, oldest first.
-pub async fn list(conn: &mut Conn, id: ChargeId) -> Result<Vec<Written>> {
+pub async fn list(conn: &mut Conn, id: ChargeId) -> Result<Vec<LedgerLine>> {
     conn.sql(
         "select kind, account, amount_minor, currency, posted_at from postings
          where subject = $1 or subject in (select case_id from cases where transaction_id = $1)

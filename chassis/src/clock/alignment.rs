@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Clock, Reading, Timestamp};
+use super::{Clock, HostReading, Timestamp};
 
 /// If host and store are this far apart, one of them is wrong, and the process is not ready.
 const OFFSET_MAX: Duration = Duration::from_secs(2);
@@ -64,35 +64,35 @@ pub(super) struct Alignment {
 
 impl Alignment {
     /// The store's time.
-    pub fn real(&self, host: Reading) -> Timestamp {
+    pub fn real(&self, host: HostReading) -> Timestamp {
         self.measured.map_or(host.wall, |offsets| {
             host.steady.plus_millis(offsets.steady_ms)
         })
     }
 
     /// The same, but never earlier than what was shown before.
-    pub fn shown(&self, host: Reading) -> Timestamp {
+    pub fn shown(&self, host: HostReading) -> Timestamp {
         let real = self.real(host);
         self.held.map_or(real, |held| held.max(real))
     }
 
     /// The store's time by whichever of the host's clocks shows the later one.
-    pub fn latest(&self, host: Reading) -> Timestamp {
+    pub fn latest(&self, host: HostReading) -> Timestamp {
         self.real(host).max(self.by_wall(host))
     }
 
     /// The store's time by the host's wall clock.
-    fn by_wall(&self, host: Reading) -> Timestamp {
+    fn by_wall(&self, host: HostReading) -> Timestamp {
         let wall_ms = self.measured.map_or(0, |offsets| offsets.wall_ms);
         host.wall.plus_millis(wall_ms)
     }
 
     /// How far the host's wall clock and the store's are apart.
-    fn off_by(&self, host: Reading) -> Duration {
+    fn off_by(&self, host: HostReading) -> Duration {
         apart(host.wall, self.real(host))
     }
 
-    fn take(&mut self, (least, most): (i64, i64), host: Reading) {
+    fn take(&mut self, (least, most): (i64, i64), host: HostReading) {
         let shown = self.shown(host);
         let steady_ms = match self.measured {
             Some(known) => known.steady_ms.clamp(least, most),
@@ -205,8 +205,8 @@ mod tests {
     }
 
     /// A host whose clock nobody has set.
-    fn host(since_ms: i64) -> Reading {
-        Reading {
+    fn host(since_ms: i64) -> HostReading {
+        HostReading {
             wall: at(since_ms),
             steady: at(since_ms),
         }

@@ -13,12 +13,12 @@ use super::Timestamp;
 #[derive(Debug)]
 pub(super) enum Host {
     Real { start: Timestamp, since: Instant },
-    Simulated(Simulated),
+    Simulated(SimulatedHost),
 }
 
 /// What a host's two clocks show at the same moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(super) struct HostReading {
     /// The wall clock, which people and time daemons set.
     pub wall: Timestamp,
     /// What the wall clock showed when this process started, plus the monotonic time since. Nobody
@@ -28,7 +28,7 @@ pub(super) struct Reading {
 
 /// See [`super::Clock::simulated`].
 #[derive(Debug)]
-pub(super) struct Simulated {
+pub(super) struct SimulatedHost {
     start: Timestamp,
     offset_ms: i64,
     drift_ppm: i64,
@@ -39,7 +39,7 @@ pub(super) struct Simulated {
 
 impl Host {
     pub fn simulated(start: Timestamp, offset_ms: i64, drift_ppm: i64) -> Self {
-        Self::Simulated(Simulated {
+        Self::Simulated(SimulatedHost {
             start,
             offset_ms,
             drift_ppm,
@@ -64,9 +64,9 @@ impl Host {
         }
     }
 
-    pub fn read(&self) -> Reading {
+    pub fn read(&self) -> HostReading {
         match self {
-            Self::Real { start, since } => Reading {
+            Self::Real { start, since } => HostReading {
                 wall: wall(),
                 steady: *start + since.elapsed(),
             },
@@ -83,11 +83,11 @@ fn wall() -> Timestamp {
     Timestamp::from_datetime(OffsetDateTime::now_utc())
 }
 
-impl Simulated {
-    fn read(&self) -> Reading {
+impl SimulatedHost {
+    fn read(&self) -> HostReading {
         let steady = self.after(self.since.elapsed());
         let stepped_ms = self.stepped_ms.load(Ordering::SeqCst);
-        Reading {
+        HostReading {
             wall: steady.plus_millis(stepped_ms),
             steady,
         }
@@ -114,7 +114,7 @@ mod tests {
             (-60_000, 100, 940_100),
             (60_000, -100, 1_059_900),
         ] {
-            let simulated = Simulated {
+            let simulated = SimulatedHost {
                 start,
                 offset_ms,
                 drift_ppm,

@@ -79,7 +79,7 @@ where
         );
         let traceparent = request.headers().get("traceparent");
         telemetry::set_parent(&span, traceparent.and_then(|value| value.to_str().ok()));
-        let started = Started::new(method);
+        let started = UncountedCall::new(method);
         let longest = deadline::read(request.headers()).unwrap_or(CALL_MAX);
         let ends_at = started.at + longest.min(CALL_MAX);
         let call = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
@@ -104,13 +104,13 @@ where
 }
 
 /// A call that is not counted yet. If it is dropped without an end, its caller is gone.
-struct Started {
+struct UncountedCall {
     method: String,
     at: Instant,
     code: Code,
 }
 
-impl Started {
+impl UncountedCall {
     fn new(method: String) -> Self {
         Self {
             method,
@@ -130,7 +130,7 @@ impl Started {
 }
 
 /// Counts the call, however it ended.
-impl Drop for Started {
+impl Drop for UncountedCall {
     fn drop(&mut self) {
         let mut method = std::mem::take(&mut self.method);
         if self.code == Code::Unimplemented {

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::Stage;
 use crate::{
     choice::Choices,
-    history::{Code, Order, PaymentLink, Read, RequestEnd, SessionTold, Thing, key},
+    history::{CodeEntry, Order, PaymentLink, Read, ReadSubject, RequestEnd, SessionTold, key},
     time::{MINUTE, Millis, SECOND},
 };
 
@@ -50,7 +50,7 @@ pub async fn charge(stage: Stage, number: u64) {
     );
     let id = stage.history.order(order);
     let requests = (0..twins).map(|twin| {
-        let charging = Charging {
+        let charging = ChargeCall {
             stage: stage.clone(),
             choices: Choices::of(stage.world.seed, &format!("order {number} client {twin}")),
             order: id,
@@ -68,7 +68,7 @@ fn major(minor: i64) -> String {
     format!("{}.{:02}", minor / 100, minor % 100)
 }
 
-struct Charging {
+struct ChargeCall {
     stage: Stage,
     choices: Choices,
     order: usize,
@@ -77,7 +77,7 @@ struct Charging {
     body: String,
 }
 
-impl Charging {
+impl ChargeCall {
     async fn run(mut self) {
         let Some(told) = self.begin().await else {
             return;
@@ -207,8 +207,13 @@ impl Charging {
             .body(json!({"reference": reference, "otp": code}).to_string());
         let asked_at = stage.world.time.now();
         let told = stage.ask(request, 30 * SECOND).await;
-        note(stage, Thing::Charge(reference.to_owned()), asked_at, &told);
-        stage.history.code(Code {
+        note(
+            stage,
+            ReadSubject::Charge(reference.to_owned()),
+            asked_at,
+            &told,
+        );
+        stage.history.code(CodeEntry {
             sent_at: asked_at,
             reference: reference.to_owned(),
             told,
@@ -219,7 +224,13 @@ impl Charging {
 /// Reads a charge. Returns its status if the answer had one.
 pub async fn read_charge(stage: &Stage, merchant: usize, reference: &str) -> Option<String> {
     let path = format!("/api/v1/payments/charge/{reference}");
-    read(stage, merchant, &path, Thing::Charge(reference.to_owned())).await
+    read(
+        stage,
+        merchant,
+        &path,
+        ReadSubject::Charge(reference.to_owned()),
+    )
+    .await
 }
 
 /// Reads a session's status.
@@ -229,12 +240,12 @@ pub async fn read_session(stage: &Stage, merchant: usize, session_id: &str) -> O
         stage,
         merchant,
         &path,
-        Thing::Session(session_id.to_owned()),
+        ReadSubject::Session(session_id.to_owned()),
     )
     .await
 }
 
-async fn read(stage: &Stage, merchant: usize, path: &str, of: Thing) -> Option<String> {
+async fn read(stage: &Stage, merchant: usize, path: &str, of: ReadSubject) -> Option<String> {
     let request = stage
         .client
         .get(stage.api(path))
@@ -245,7 +256,7 @@ async fn read(stage: &Stage, merchant: usize, path: &str, of: Thing) -> Option<S
     told.field("status").map(str::to_owned)
 }
 
-fn note(stage: &Stage, of: Thing, asked_at: Millis, told: &RequestEnd) {
+fn note(stage: &Stage, of: ReadSubject, asked_at: Millis, told: &RequestEnd) {
     let RequestEnd::Answer { at, .. } = told else {
         return;
     };

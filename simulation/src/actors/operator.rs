@@ -12,7 +12,7 @@ use tonic::Code;
 use super::Stage;
 use crate::{
     choice::Choices,
-    history::{Act, Decision},
+    history::{Act, CaseDecision},
     rails::Payment,
     service::Service,
     time::{HOUR, MINUTE},
@@ -76,8 +76,8 @@ async fn decide_one(
             return Ok(());
         };
         let decision = match outcome {
-            Outcome::Settled(_) => Decision::Settled,
-            Outcome::FailedReason(_) => Decision::Failed,
+            Outcome::Settled(_) => CaseDecision::Settled,
+            Outcome::FailedReason(_) => CaseDecision::Failed,
         };
         let resolved = operations
             .resolve_charge(ResolveChargeRequest {
@@ -92,24 +92,24 @@ async fn decide_one(
         resolved?;
     }
     let release = choices.weighted(&[
-        (45, Decision::Refund),
-        (50, Decision::Release),
-        (5, Decision::Override),
+        (45, CaseDecision::Refund),
+        (50, CaseDecision::Release),
+        (5, CaseDecision::Override),
     ]);
     let decision = match case.kind() {
         CaseKind::UnknownOutcome | CaseKind::Unspecified => return Ok(()),
         CaseKind::LateMoney => release,
-        CaseKind::Mismatch | CaseKind::Reversed | CaseKind::CreditedTwice => Decision::Refund,
+        CaseKind::Mismatch | CaseKind::Reversed | CaseKind::CreditedTwice => CaseDecision::Refund,
     };
-    let is_override = decision == Decision::Override;
+    let is_override = decision == CaseDecision::Override;
     let mut request = CloseCaseRequest {
         case_id: case.case_id.clone(),
         override_reason: is_override.then(|| "both deliveries were made".to_owned()),
         ..Default::default()
     };
     request.set_action(match decision {
-        Decision::Release | Decision::Override => Action::Release,
-        Decision::Settled | Decision::Failed | Decision::Refund => Action::Refund,
+        CaseDecision::Release | CaseDecision::Override => Action::Release,
+        CaseDecision::Settled | CaseDecision::Failed | CaseDecision::Refund => Action::Refund,
     });
     let closed = operations.close_case(request).await;
     if may_be_done(&closed) {
@@ -154,7 +154,7 @@ fn outcome(
     (debited != 0 || stage.world.rails.is_settled()).then(failed)
 }
 
-fn note(stage: &Stage, reference: &str, what: Decision) {
+fn note(stage: &Stage, reference: &str, what: CaseDecision) {
     stage.history.act(Act {
         at: stage.world.time.now(),
         reference: reference.to_owned(),

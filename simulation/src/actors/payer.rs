@@ -5,7 +5,7 @@ use futures::future::join_all;
 use super::{Stage, merchant};
 use crate::{
     choice::Choices,
-    history::{Code, Order, RequestEnd, SessionTold, phone},
+    history::{CodeEntry, Order, RequestEnd, SessionTold, phone},
     time::{MINUTE, Millis, SECOND},
 };
 
@@ -65,17 +65,17 @@ impl Tab {
         let mut forms = 0;
         for _ in 0..12 {
             let page = self.look().await;
-            match Shown::of(&page) {
-                Shown::Form { attempt, quote } if forms < FORMS_MAX => {
+            match PageOffer::of(&page) {
+                PageOffer::Form { attempt, quote } if forms < FORMS_MAX => {
                     // The payer takes time, while another tab may pay.
                     let most = self.choices.weighted(&[(50, 5 * SECOND), (50, MINUTE)]);
                     time.sleep(self.choices.below(most)).await;
                     self.send_form(forms, &attempt, &quote).await;
                     forms += 1;
                 }
-                Shown::Code { reference } => self.send_code(&reference).await,
-                Shown::Form { .. } => return,
-                Shown::Other => {}
+                PageOffer::Code { reference } => self.send_code(&reference).await,
+                PageOffer::Form { .. } => return,
+                PageOffer::Other => {}
             }
             time.sleep(self.choices.between(2 * SECOND, 60 * SECOND))
                 .await;
@@ -126,7 +126,7 @@ impl Tab {
         let request = posted(request, format!("reference={reference}&otp={code}"));
         let sent_at = self.stage.world.time.now();
         self.stage.ask(request, 30 * SECOND).await;
-        self.stage.history.code(Code {
+        self.stage.history.code(CodeEntry {
             sent_at,
             reference: reference.to_owned(),
             // What the page says about it is for people.
@@ -164,13 +164,13 @@ fn page_of(told: &RequestEnd) -> String {
 }
 
 /// What a page lets the payer do.
-enum Shown {
+enum PageOffer {
     Form { attempt: String, quote: String },
     Code { reference: String },
     Other,
 }
 
-impl Shown {
+impl PageOffer {
     fn of(page: &str) -> Self {
         if let Some(attempt) = field(page, "attempt") {
             let quote = field(page, "quote").unwrap_or_default();

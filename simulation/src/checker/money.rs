@@ -6,8 +6,8 @@ use uuid::Uuid;
 
 use super::{Findings, Promise};
 use crate::{
-    history::Decision,
-    rails::{Asker, Payment, Said, Word},
+    history::CaseDecision,
+    rails::{Asker, Payment, RailMessage, Word},
     records::Charge,
     time::{HOUR, Millis, SECOND},
 };
@@ -122,7 +122,7 @@ fn check_debits(found: &mut Findings<'_>, charge: &Charge) {
 }
 
 /// What the rail answered to queries.
-fn answers(payment: &Payment) -> impl Iterator<Item = &Said> {
+fn answers(payment: &Payment) -> impl Iterator<Item = &RailMessage> {
     payment
         .said
         .iter()
@@ -246,7 +246,7 @@ fn check_sessions(found: &mut Findings<'_>) {
             cases.any(|case| case.kind == "CREDITED_TWICE" && is_charges(case.transaction_id));
         let mut acts = found.evidence.history.acts.iter();
         let is_overridden = acts.any(|act| {
-            act.what == Decision::Override
+            act.what == CaseDecision::Override
                 && charges
                     .iter()
                     .any(|charge| charge.reference == act.reference)

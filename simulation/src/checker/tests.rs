@@ -6,7 +6,7 @@ use chassis::clock::Timestamp;
 
 use super::*;
 use crate::{
-    rails::{Asker, Debit, Rail, Said, Word},
+    rails::{Asker, Debit, Rail, RailMessage, Word},
     records::RailEvidence,
     time::{HOUR, Millis, START_UNIX_MS},
 };
@@ -22,8 +22,8 @@ fn at(millis: Millis) -> Timestamp {
     start + Duration::from_millis(millis)
 }
 
-fn said(at: Millis, to: Asker, what: Word) -> Said {
-    Said {
+fn said(at: Millis, to: Asker, what: Word) -> RailMessage {
+    RailMessage {
         at,
         to,
         what,
@@ -86,7 +86,7 @@ fn debited_and_denied(last: Word, heard_last: &str) -> Evidence {
     ];
     Evidence {
         time: Time::starting_at(at(0)),
-        history: Record::default(),
+        history: HistoryRecord::default(),
         book: vec![payment],
         received: Vec::new(),
         records: Records {

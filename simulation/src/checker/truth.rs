@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::{Findings, Promise};
 use crate::{
-    history::{Order, Read, RequestEnd, Thing, Try},
-    rails::{Asker, Payment, Said, Word},
+    history::{Order, Read, ReadSubject, RequestEnd, Try},
+    rails::{Asker, Payment, RailMessage, Word},
     records::Charge,
     time::Millis,
 };
@@ -204,7 +204,7 @@ fn check_links(found: &mut Findings<'_>) {
 
 /// What has ended for one reader has ended for every later reader.
 fn check_reads(found: &mut Findings<'_>) {
-    let mut reads: HashMap<&Thing, Vec<&Read>> = HashMap::new();
+    let mut reads: HashMap<&ReadSubject, Vec<&Read>> = HashMap::new();
     for read in &found.evidence.history.reads {
         reads.entry(&read.of).or_default().push(read);
     }
@@ -212,8 +212,8 @@ fn check_reads(found: &mut Findings<'_>) {
         reads.sort_by_key(|read| read.at);
         for (number, read) in reads.iter().enumerate() {
             let has_ended = match thing {
-                Thing::Charge(_) => matches!(read.status.as_str(), "SETTLED" | "FAILED"),
-                Thing::Session(_) => read.status == "COMPLETED",
+                ReadSubject::Charge(_) => matches!(read.status.as_str(), "SETTLED" | "FAILED"),
+                ReadSubject::Session(_) => read.status == "COMPLETED",
             };
             let later = reads.iter().skip(number + 1).find(|later| {
                 has_ended && later.asked_at >= read.at && !is_same_end(&read.status, &later.status)
@@ -227,7 +227,7 @@ fn check_reads(found: &mut Findings<'_>) {
             .iter()
             .rev()
             .find(|read| matches!(read.status.as_str(), "SETTLED" | "FAILED"));
-        if let (Thing::Charge(reference), Some(read)) = (thing, last) {
+        if let (ReadSubject::Charge(reference), Some(read)) = (thing, last) {
             let kept = found
                 .by_reference
                 .get(reference.as_str())
@@ -292,7 +292,7 @@ fn was_said(
     payment: &Payment,
     charge: &Charge,
     found: &Findings<'_>,
-    is_such: impl Fn(&Said) -> bool,
+    is_such: impl Fn(&RailMessage) -> bool,
 ) -> bool {
     // Allows a second for an answer that was read while the store was asked for the time.
     let until = found.ended_at(charge) + 1_000;
@@ -300,14 +300,14 @@ fn was_said(
     said.any(|said| said.delivered && said.at <= until && is_such(said))
 }
 
-fn is_waiting_for_code(said: &Said) -> bool {
+fn is_waiting_for_code(said: &RailMessage) -> bool {
     matches!(
         said.what,
         Word::CodeWanted | Word::Pending | Word::Abandoned
     )
 }
 
-fn is_expired_code(said: &Said) -> bool {
+fn is_expired_code(said: &RailMessage) -> bool {
     matches!(said.what, Word::Failed(words) if words.contains("expired"))
 }
 
@@ -320,13 +320,13 @@ fn third_code(found: &Findings<'_>, charge: &Charge) -> Option<Millis> {
     sent_at.get(2).copied()
 }
 
-fn is_wrong_code(said: &Said) -> bool {
+fn is_wrong_code(said: &RailMessage) -> bool {
     said.to == Asker::Otp && matches!(said.what, Word::Failed(_) | Word::CodeWanted)
 }
 
 /// Whether this word of the rail ends a payment; `was_shown` says whether the rail had shown it
 /// before.
-fn is_failure(payment: &Payment, said: &Said, was_shown: bool) -> bool {
+fn is_failure(payment: &Payment, said: &RailMessage, was_shown: bool) -> bool {
     let asked = payment.asked_at.iter().max().copied().unwrap_or_default();
     let window_is_over = said.at >= asked + payment.rail.window();
     match said.what {

@@ -8,8 +8,8 @@ use chassis::money::Money;
 use crate::{
     choice::Choices,
     rails::{
-        life::{Debited, Ending, Entry, Fare, Life, PROCESSOR_ERROR, Stray},
-        payment::{Debit, Failure, PayerNetwork, Payment, Rail, Said, Word},
+        life::{DebitedAmount, Entry, Fare, Life, PROCESSOR_ERROR, PaymentEnd, Stray},
+        payment::{Debit, Failure, PayerNetwork, Payment, Rail, RailMessage, Word},
     },
     time::{Millis, SECOND},
 };
@@ -29,7 +29,7 @@ enum Stage {
 
 /// A request for a debit.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct DebitRequest {
     pub network: PayerNetwork,
     pub reference: String,
     pub phone: String,
@@ -38,7 +38,7 @@ pub struct Asked {
     pub callback: Option<String>,
 }
 
-impl Asked {
+impl DebitRequest {
     pub fn key(&self) -> Key {
         (self.network.rail(), self.reference.clone())
     }
@@ -57,7 +57,7 @@ pub struct View {
     pub callback: Option<String>,
 }
 
-struct Record {
+struct BookEntry {
     payment: Payment,
     /// Its position among all payments that anybody heard of.
     place: usize,
@@ -90,7 +90,7 @@ pub enum Call {
 
 pub struct Book {
     seed: u64,
-    records: BTreeMap<Key, Record>,
+    records: BTreeMap<Key, BookEntry>,
     /// How many requests each phone has made.
     requests: HashMap<String, u64>,
     agenda: BTreeMap<(Millis, u64), (Key, Event)>,
@@ -110,7 +110,7 @@ impl Book {
 
     /// All payments that anybody heard of, in order.
     pub fn payments(&self) -> Vec<Payment> {
-        let mut records: Vec<&Record> = self.records.values().collect();
+        let mut records: Vec<&BookEntry> = self.records.values().collect();
         records.sort_by_key(|record| record.place);
         let payments = records.into_iter().map(|record| record.payment.clone());
         payments.collect()
@@ -130,7 +130,7 @@ impl Book {
     }
 
     /// A request has arrived. Draws its effect, which it does not have yet.
-    pub fn arrive(&mut self, asked: &Asked, now: Millis) -> (Life, Fare) {
+    pub fn arrive(&mut self, asked: &DebitRequest, now: Millis) -> (Life, Fare) {
         let requests = self.requests.entry(asked.phone.clone()).or_default();
         *requests += 1;
         let actor = format!("rail {} {requests}", asked.phone);
@@ -145,7 +145,7 @@ impl Book {
     }
 
     /// The request takes effect, unless an earlier one with the same reference has.
-    pub fn take(&mut self, asked: &Asked, life: Life, now: Millis) -> (Word, View) {
+    pub fn take(&mut self, asked: &DebitRequest, life: Life, now: Millis) -> (Word, View) {
         let key = asked.key();
         let record = self.record(&key);
         if record.stage != Stage::Unknown {
@@ -172,7 +172,7 @@ impl Book {
             self.plan(soon, &key, Event::Call(call));
         }
         let word = match entry {
-            Entry::Instant => self.conclude(&key, Ending::Approved, now),
+            Entry::Instant => self.conclude(&key, PaymentEnd::Approved, now),
             Entry::Code => {
                 self.record(&key).move_to(Stage::Code);
                 self.plan(now + code.window, &key, Event::CodeOver);
@@ -204,7 +204,7 @@ impl Book {
         let (rules, ends_after) = (life.code, life.ends_after);
         if code == RIGHT_CODE {
             if rules.is_instant {
-                return self.conclude(key, Ending::Approved, now);
+                return self.conclude(key, PaymentEnd::Approved, now);
             }
             return self.prompt(key, now + ends_after);
         }
@@ -279,7 +279,7 @@ impl Book {
         Some((word, record.view()))
     }
 
-    pub fn say(&mut self, key: &Key, said: Said) {
+    pub fn say(&mut self, key: &Key, said: RailMessage) {
         self.record(key).payment.said.push(said);
     }
 
@@ -334,7 +334,7 @@ impl Book {
     }
 
     /// The payer, or the network on the payer's behalf, has decided.
-    fn conclude(&mut self, key: &Key, ending: Ending, now: Millis) -> Word {
+    fn conclude(&mut self, key: &Key, ending: PaymentEnd, now: Millis) -> Word {
         let record = self.record(key);
         let life = record.life.clone().expect("what concludes has lived");
         record.payment.decided_at = Some(now);
@@ -345,12 +345,12 @@ impl Book {
             0
         };
         let (after, event, word) = match ending {
-            Ending::Approved => {
+            PaymentEnd::Approved => {
                 record.debit(now);
                 record.stage = Stage::Succeeded;
                 (life.reversed_after, Event::Reverse, Word::Success)
             }
-            Ending::Failed(failure) => {
+            PaymentEnd::Failed(failure) => {
                 record.stage = Stage::Failed(failure);
                 let word = record.last_word(key.0, failure);
                 (life.late_after, Event::Late, word)
@@ -364,7 +364,7 @@ impl Book {
         if let Some(after) = after {
             self.plan(now + lag + after, key, event);
         }
-        if key.0 == Rail::Momo || ending == Ending::Approved {
+        if key.0 == Rail::Momo || ending == PaymentEnd::Approved {
             self.plan_calls(key, &life.calls, now);
         }
         word
@@ -382,14 +382,14 @@ impl Book {
             .insert((due, self.next_event), (key.clone(), event));
     }
 
-    fn record(&mut self, key: &Key) -> &mut Record {
+    fn record(&mut self, key: &Key) -> &mut BookEntry {
         let place = self.records.len();
         let record = self.records.entry(key.clone());
-        record.or_insert_with(|| Record::unknown(key, place))
+        record.or_insert_with(|| BookEntry::unknown(key, place))
     }
 }
 
-impl Record {
+impl BookEntry {
     fn unknown((rail, reference): &Key, place: usize) -> Self {
         Self {
             payment: Payment {
@@ -416,7 +416,7 @@ impl Record {
         }
     }
 
-    fn ask(&mut self, asked: &Asked) {
+    fn ask(&mut self, asked: &DebitRequest) {
         self.callback.clone_from(&asked.callback);
         self.payment.phone.clone_from(&asked.phone);
         self.payment.amount_minor = asked.amount.minor_units();
@@ -433,11 +433,11 @@ impl Record {
         let debited = self
             .life
             .as_ref()
-            .map_or(Debited::Asked, |life| life.debited);
+            .map_or(DebitedAmount::Asked, |life| life.debited);
         let amount_minor = match debited {
-            Debited::Asked => asked,
-            Debited::Less => (asked / 2).max(1),
-            Debited::More => asked + 100,
+            DebitedAmount::Asked => asked,
+            DebitedAmount::Less => (asked / 2).max(1),
+            DebitedAmount::More => asked + 100,
         };
         self.payment.debits.push(Debit { at, amount_minor });
     }

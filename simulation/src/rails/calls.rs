@@ -9,7 +9,7 @@ use reqwest::{Client, RequestBuilder};
 use sha2::Sha512;
 
 use super::{
-    Asker, Open, Rail, Rails, Said, Word,
+    Asker, Open, Rail, RailMessage, Rails, Word,
     book::{Call, Key, View},
     life::Stray,
     momo, paystack,
@@ -84,7 +84,7 @@ impl Calls {
             () = self.rails.0.time.sleep(CALL_MAX) => false,
         };
         if call == Call::Real {
-            let said = Said {
+            let said = RailMessage {
                 at,
                 to: Asker::Callback,
                 what: word,

@@ -12,7 +12,7 @@ use crate::{
 /// What one call goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fare {
-    pub taken: Taking,
+    pub taken: EffectTime,
     /// Delay of the answer.
     pub delay: Millis,
     /// What replaces the answer, if anything.
@@ -21,7 +21,7 @@ pub struct Fare {
 
 /// When a call takes effect, or its query is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taking {
+pub enum EffectTime {
     Never,
     After(Millis),
     /// When the client closes the connection, or else with the answer.
@@ -58,7 +58,7 @@ enum Way {
 impl Fare {
     /// A call to a healthy rail.
     pub const PROMPT: Self = Self {
-        taken: Taking::After(0),
+        taken: EffectTime::After(0),
         delay: 0,
         odd: None,
     };
@@ -127,19 +127,19 @@ impl Fare {
             Way::Endless => choices.between(9 * SECOND, 20 * SECOND),
             Way::Cut | Way::Odd => choices.between(0, 3 * SECOND),
         };
-        let midway = Taking::After(choices.between(0, delay));
-        let or_never = choices.weighted(&[(1, midway), (1, Taking::Never)]);
+        let midway = EffectTime::After(choices.between(0, delay));
+        let or_never = choices.weighted(&[(1, midway), (1, EffectTime::Never)]);
         let endless = [
-            (2, Taking::After(0)),
+            (2, EffectTime::After(0)),
             (2, midway),
-            (1, Taking::After(delay)),
-            (3, Taking::AtHangUp),
-            (2, Taking::Never),
+            (1, EffectTime::After(delay)),
+            (3, EffectTime::AtHangUp),
+            (2, EffectTime::Never),
         ];
         let (taken, odd) = match way {
             Way::Well | Way::Slow => (midway, None),
             Way::Endless => match choices.weighted(&endless) {
-                Taking::Never => (Taking::Never, Some(Odd::Cut)),
+                EffectTime::Never => (EffectTime::Never, Some(Odd::Cut)),
                 taken => (taken, None),
             },
             Way::Cut => (or_never, Some(Odd::Cut)),
@@ -153,8 +153,8 @@ impl Fare {
 #[derive(Clone, Debug)]
 pub struct Life {
     pub entry: Entry,
-    pub code: Code,
-    pub ending: Ending,
+    pub code: CodeRule,
+    pub ending: PaymentEnd,
     /// From the acceptance, or the right code, until the end.
     pub ends_after: Millis,
     /// How long queries still show the state before the end.
@@ -163,7 +163,7 @@ pub struct Life {
     pub unseen: Millis,
     /// How many of a thousand queries reach a part of the rail that has not heard of it.
     pub forgotten: u64,
-    pub debited: Debited,
+    pub debited: DebitedAmount,
     /// How long after a failure was shown the payer is debited after all.
     pub late_after: Option<Millis>,
     /// How long after success was shown the payer gets the money back.
@@ -191,7 +191,7 @@ pub enum Entry {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Code {
+pub struct CodeRule {
     /// How long the network waits for it.
     pub window: Millis,
     /// The first wrong code is treated as expired.
@@ -203,14 +203,14 @@ pub struct Code {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum PaymentEnd {
     Approved,
     Failed(Failure),
 }
 
 /// How much the payer pays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Debited {
+pub enum DebitedAmount {
     Asked,
     Less,
     More,
@@ -245,11 +245,11 @@ impl Life {
         let rail = network.rail();
         let (entry, code) = (entry(choices, network), code(choices));
         let ending = choices.weighted(&[
-            (820, Ending::Approved),
-            (55, Ending::Failed(Failure::Declined)),
-            (45, Ending::Failed(Failure::Funds)),
-            (15, Ending::Failed(Failure::Limit)),
-            (65, Ending::Failed(Failure::TimedOut)),
+            (820, PaymentEnd::Approved),
+            (55, PaymentEnd::Failed(Failure::Declined)),
+            (45, PaymentEnd::Failed(Failure::Funds)),
+            (15, PaymentEnd::Failed(Failure::Limit)),
+            (65, PaymentEnd::Failed(Failure::TimedOut)),
         ]);
         let ends_after = ends_after(choices, ending, rail.window());
         let lag = match choices.below(1_000) {
@@ -272,9 +272,9 @@ impl Life {
             unseen: if is_unseen { unseen } else { 0 },
             forgotten: choices.weighted(&[(92, 0), (8, 400)]),
             debited: choices.weighted(&[
-                (985, Debited::Asked),
-                (8, Debited::Less),
-                (7, Debited::More),
+                (985, DebitedAmount::Asked),
+                (8, DebitedAmount::Less),
+                (7, DebitedAmount::More),
             ]),
             late_after: choices.chance(150).then_some(late_after),
             reversed_after: is_reversed.then_some(reversed_after),
@@ -304,8 +304,8 @@ fn entry(choices: &mut Choices, network: PayerNetwork) -> Entry {
     }
 }
 
-fn code(choices: &mut Choices) -> Code {
-    Code {
+fn code(choices: &mut Choices) -> CodeRule {
+    CodeRule {
         window: choices.between(5 * MINUTE, 30 * MINUTE),
         expires: choices.chance(60),
         wrong_max: choices.weighted(&[(1, Some(3)), (1, None)]),
@@ -314,12 +314,12 @@ fn code(choices: &mut Choices) -> Code {
 }
 
 /// A payer may take until the network gives up, and some do.
-fn ends_after(choices: &mut Choices, ending: Ending, window: Millis) -> Millis {
+fn ends_after(choices: &mut Choices, ending: PaymentEnd, window: Millis) -> Millis {
     let quick = choices.between(SECOND, 30 * SECOND);
     let slow = choices.between(30 * SECOND, window * 5 / 6);
     let last = choices.between(window - 5 * SECOND, window - 1);
     match ending {
-        Ending::Failed(Failure::TimedOut) => window,
+        PaymentEnd::Failed(Failure::TimedOut) => window,
         _ => choices.weighted(&[(70, quick), (22, slow), (8, last)]),
     }
 }
@@ -377,7 +377,7 @@ impl Outage {
             (1, (0, Odd::Cut)),
         ]);
         // Some rails still work behind a broken proxy.
-        let taken = choices.weighted(&[(4, Taking::Never), (1, Taking::After(0))]);
+        let taken = choices.weighted(&[(4, EffectTime::Never), (1, EffectTime::After(0))]);
         Self {
             from,
             to: (from + length).min(OUTAGES_UNTIL),

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::{
     Open, Rail, RailReply, Rails, Word,
-    book::{Asked, View},
+    book::{DebitRequest, View},
     life::Fare,
     payment::PayerNetwork,
     wire,
@@ -147,7 +147,7 @@ async fn request_to_pay(State(rails): State<Rails>, headers: HeaderMap, body: By
 }
 
 /// `None` if it is not a request that this rail accepts.
-fn read(headers: &HeaderMap, body: &[u8]) -> Option<Asked> {
+fn read(headers: &HeaderMap, body: &[u8]) -> Option<DebitRequest> {
     let request: RequestToPay = serde_json::from_slice(body).ok()?;
     let reference = wire::header(headers, "X-Reference-Id").to_owned();
     uuid::Uuid::try_parse(&reference).ok()?;
@@ -157,7 +157,7 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Option<Asked> {
     let callback: Option<Uri> = wire::header(headers, "X-Callback-Url").parse().ok();
     let callback = callback.and_then(|uri| Some(uri.path_and_query()?.to_string()));
     let is_ours = request.external_id == reference && amount.is_positive();
-    is_ours.then(|| Asked {
+    is_ours.then(|| DebitRequest {
         network: PayerNetwork::Momo,
         reference,
         phone: format!("+{}", request.payer.party_id),

@@ -62,7 +62,7 @@ pub struct Payment {
     /// When the payer or the network decided, or the network stopped waiting for the code.
     pub decided_at: Option<Millis>,
     pub reversed_at: Option<Millis>,
-    pub said: Vec<Said>,
+    pub said: Vec<RailMessage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Payment {
 
 /// One answer or callback about a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct RailMessage {
     /// When it was sent.
     pub at: Millis,
     pub to: Asker,

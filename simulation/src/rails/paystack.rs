@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{
     Rail, RailReply, Rails, Word,
-    book::{Asked, View},
+    book::{DebitRequest, View},
     life::PROCESSOR_ERROR,
     payment::PayerNetwork,
     wire,
@@ -86,7 +86,7 @@ async fn charge(State(rails): State<Rails>, headers: HeaderMap, body: Bytes) -> 
 }
 
 /// `None` if it is not a request that this rail accepts.
-fn read(body: &[u8]) -> Option<Asked> {
+fn read(body: &[u8]) -> Option<DebitRequest> {
     let charge: Charge = serde_json::from_slice(body).ok()?;
     let currency: Currency = charge.currency.parse().ok()?;
     let phone = Phone::parse_ghana_mobile(&charge.mobile_money.phone).ok()?;
@@ -100,7 +100,7 @@ fn read(body: &[u8]) -> Option<Asked> {
         && charge.email.contains('@')
         && !charge.reference.is_empty()
         && charge.reference.chars().all(allowed);
-    is_fine.then(|| Asked {
+    is_fine.then(|| DebitRequest {
         network,
         reference: charge.reference,
         phone: phone.as_e164().to_owned(),

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use sha2::Sha512;
 
 use super::{
-    book::{Asked, Book, RIGHT_CODE},
-    life::{Ending, Entry, Fare, Life, Outage, Taking},
+    book::{Book, DebitRequest, RIGHT_CODE},
+    life::{EffectTime, Entry, Fare, Life, Outage, PaymentEnd},
     payment::PayerNetwork,
     *,
 };
@@ -60,8 +60,8 @@ fn seed_without_outages() -> u64 {
     (0..).find(calm).expect("seeds without end")
 }
 
-fn asked(network: PayerNetwork, phone: &str, reference: &str) -> Asked {
-    Asked {
+fn asked(network: PayerNetwork, phone: &str, reference: &str) -> DebitRequest {
+    DebitRequest {
         network,
         reference: reference.to_owned(),
         phone: phone.to_owned(),
@@ -80,9 +80,9 @@ fn calls_are_taken_while_they_are_open_or_never() {
             Fare::of_query(&mut choices),
         ] {
             match fare.taken {
-                Taking::Never => assert!(fare.odd.is_some(), "{fare:?}"),
-                Taking::After(after) => assert!(after <= fare.delay, "{fare:?}"),
-                Taking::AtHangUp => assert!(fare.delay > 8 * SECOND, "{fare:?}"),
+                EffectTime::Never => assert!(fare.odd.is_some(), "{fare:?}"),
+                EffectTime::After(after) => assert!(after <= fare.delay, "{fare:?}"),
+                EffectTime::AtHangUp => assert!(fare.delay > 8 * SECOND, "{fare:?}"),
             }
         }
     }
@@ -111,12 +111,12 @@ fn most_payments_are_ordinary_and_every_payer_keeps_to_the_window() {
             let (life, fare) = drawn(7, &phone(n), network);
             let window = network.rail().window();
             match life.ending {
-                Ending::Approved => assert!(life.ends_after < window, "{life:?}"),
-                Ending::Failed(_) => assert!(life.ends_after <= window, "{life:?}"),
+                PaymentEnd::Approved => assert!(life.ends_after < window, "{life:?}"),
+                PaymentEnd::Failed(_) => assert!(life.ends_after <= window, "{life:?}"),
             }
             assert!(network != PayerNetwork::Momo || life.reversed_after.is_none());
-            let is_told = fare.odd.is_none() && fare.taken != Taking::AtHangUp;
-            let succeeds = life.ending == Ending::Approved && life.lag == 0;
+            let is_told = fare.odd.is_none() && fare.taken != EffectTime::AtHangUp;
+            let succeeds = life.ending == PaymentEnd::Approved && life.lag == 0;
             let is_refused = matches!(life.entry, Entry::Refused(_));
             ordinary += u64::from(is_told && succeeds && !is_refused);
         }
@@ -128,7 +128,7 @@ fn most_payments_are_ordinary_and_every_payer_keeps_to_the_window() {
 }
 
 /// Queries again and again until nothing happens any more. Returns everything that was said.
-fn live_through(book: &mut Book, asked: &Asked, life: Life) -> Vec<Word> {
+fn live_through(book: &mut Book, asked: &DebitRequest, life: Life) -> Vec<Word> {
     let key = asked.key();
     let mut said = vec![book.take(asked, life, 10).0];
     let mut now = 10;
@@ -193,7 +193,7 @@ impl World {
     async fn new(seed: u64) -> Self {
         let start = Timestamp::from_unix_millis(1_800_000_000_000).unwrap();
         let time = Time::starting_at(start);
-        let settings = Settings {
+        let settings = RailCredentials {
             momo_subscription_key: "subscription".to_owned(),
             momo_api_user: "user".to_owned(),
             momo_api_key: "key".to_owned(),
@@ -302,10 +302,10 @@ fn charge(reference: &str, phone: &str, provider: &str) -> Value {
 
 fn is_plain(life: &Life, entry: Entry) -> bool {
     life.entry == entry
-        && life.ending == Ending::Approved
+        && life.ending == PaymentEnd::Approved
         && life.lag + life.unseen + life.forgotten == 0
         && life.ends_after < 30 * SECOND
-        && life.debited == life::Debited::Asked
+        && life.debited == life::DebitedAmount::Asked
         && life.reversed_after.is_none()
         && !life.code.expires
         && !life.code.is_instant
@@ -415,9 +415,10 @@ async fn paystack_takes_a_code_debits_once_and_signs_its_call() {
 async fn a_client_that_hangs_up_ends_its_request_or_has_it_taken_then() {
     let seed = seed_without_outages();
     let network = PayerNetwork::Paystack;
-    let at_hang_up =
-        |life: &Life, fare: &Fare| life.entry == Entry::Prompt && fare.taken == Taking::AtHangUp;
-    let at_last = |_: &Life, fare: &Fare| matches!(fare.taken, Taking::After(after) if after == fare.delay && after > 8 * SECOND);
+    let at_hang_up = |life: &Life, fare: &Fare| {
+        life.entry == Entry::Prompt && fare.taken == EffectTime::AtHangUp
+    };
+    let at_last = |_: &Life, fare: &Fare| matches!(fare.taken, EffectTime::After(after) if after == fare.delay && after > 8 * SECOND);
     let taken = phone_with(seed, network, at_hang_up);
     let ended = phone_with(seed, network, at_last);
     let world = World::new(seed).await;
