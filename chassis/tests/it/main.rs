@@ -7,10 +7,9 @@ mod http;
 mod service;
 mod tls;
 
-use std::{future::Future, time::Duration};
+use std::future::Future;
 
-/// Longest wait for what must happen. No verdict depends on how long it took.
-const PATIENCE: Duration = Duration::from_secs(20);
+use chassis::testing::PATIENCE;
 
 /// The future's output. Fails a test that would wait for ever.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
