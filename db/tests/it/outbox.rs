@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -17,12 +18,13 @@ use chassis::{
 use db::{
     Db, Relay, Relayed, Schema, Update,
     outbox::{self, Row, RowEnd},
+    testing::TestDb,
     work::{self, End as _},
 };
 use tokio::{sync::Notify, task::JoinSet};
 use uuid::Uuid;
 
-use crate::{database, migrations, relayed};
+use crate::{MIGRATOR, database, migrations, relayed};
 
 const LEASE: Duration = Duration::from_secs(60);
 /// A lease that has expired as soon as it is taken.
@@ -100,6 +102,22 @@ async fn a_hundred_rows_are_claimed_once_each_by_8_claimers() {
     let subjects: HashSet<&str> = taken.iter().map(|row| &*row.subject).collect();
     assert_eq!((taken.len(), subjects.len()), (100, 100));
     assert!(taken.iter().all(|row| row.attempts == 1));
+}
+
+#[tokio::test]
+async fn a_test_that_leaves_a_row_fails_unless_it_says_so() {
+    for says_so in [false, true] {
+        let mut test = TestDb::new("db-outbox").await;
+        let db = test.connect().await;
+        db.migrate(&MIGRATOR).await.unwrap();
+        put(&db, &Clock::system(), "charge-1").await;
+        db.close().await;
+        if says_so {
+            test.leave_work();
+        }
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(test)));
+        assert_eq!(dropped.is_ok(), says_so);
+    }
 }
 
 #[tokio::test]
