@@ -138,13 +138,7 @@ impl From<Error> for Status {
                 tracing::error!(error = %chain(&error), "the call failed");
                 told(Code::Internal, Reason::Internal)
             }
-            Error::Database(source) => {
-                tracing::error!(error = %chain(source), "the database failed");
-                if db::is_unavailable(source) {
-                    return told(Code::Unavailable, Reason::DatabaseFailed);
-                }
-                told(Code::Internal, Reason::DatabaseFailed)
-            }
+            Error::Database(source) => db::status(source),
         }
     }
 }

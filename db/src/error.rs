@@ -1,6 +1,11 @@
 //! Database errors, and the cases that callers tell apart.
 
-use chassis::closed_list::UnknownCode;
+use chassis::{
+    closed_list::UnknownCode,
+    error_chain::chain,
+    grpc::{self, Reason},
+};
+use tonic::{Code, Status};
 
 /// A database error. Its text may contain values of a constraint's columns: it is for logs, not
 /// for clients.
@@ -44,6 +49,17 @@ pub(crate) fn is_unreachable(error: &Error) -> bool {
             | Error::Io(_)
             | Error::Tls(_)
     )
+}
+
+/// Logs a database error, and returns what the caller is told.
+pub fn status(error: &Error) -> Status {
+    tracing::error!(error = %chain(error), "the database failed");
+    let code = if is_unavailable(error) {
+        Code::Unavailable
+    } else {
+        Code::Internal
+    };
+    grpc::status(code, Reason::DatabaseFailed, "the database failed")
 }
 
 /// The column whose value this version does not know, if that is the error.

@@ -33,7 +33,7 @@ pub mod work;
 
 pub use connection::{Conn, Insert, KnownRows, Param, Record, Sql, Tx, Update};
 pub use database::Db;
-pub use error::{Error, Result, is_retryable, is_unavailable, is_unique_violation};
+pub use error::{Error, Result, is_retryable, is_unavailable, is_unique_violation, status};
 pub use frame::Frame;
 pub use postgres::create_database_if_missing;
 pub use relay::{Relay, Relayed};

@@ -1,9 +1,6 @@
 //! What can go wrong, and what callers are told.
 
-use chassis::{
-    error_chain::chain,
-    grpc::{self, Reason},
-};
+use chassis::grpc::{self, Reason};
 use tonic::{Code, Status};
 
 #[derive(Debug, thiserror::Error)]
@@ -35,19 +32,7 @@ impl From<Error> for Status {
             }
             Error::KeyNotFound => grpc::status(Code::NotFound, Reason::KeyNotFound, message),
             Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
-            Error::Database(source) => {
-                tracing::error!(
-                    error = %chain(&source),
-                    "the database failed"
-                );
-                let unavailable = db::is_unavailable(&source);
-                let code = if unavailable {
-                    Code::Unavailable
-                } else {
-                    Code::Internal
-                };
-                grpc::status(code, Reason::DatabaseFailed, message)
-            }
+            Error::Database(source) => db::status(&source),
         }
     }
 }

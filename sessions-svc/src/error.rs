@@ -1,9 +1,6 @@
 //! What can go wrong here, and what callers are told.
 
-use chassis::{
-    error_chain::chain,
-    grpc::{self, Reason},
-};
+use chassis::grpc::{self, Reason};
 use tonic::{Code, Status};
 
 #[derive(Debug, thiserror::Error)]
@@ -42,18 +39,7 @@ impl From<Error> for Status {
                 grpc::status(Code::Aborted, Reason::IdempotencyInProgress, message)
             }
             Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
-            Error::Database(source) => {
-                tracing::error!(
-                    error = %chain(&source),
-                    "the database failed"
-                );
-                let code = if db::is_unavailable(&source) {
-                    Code::Unavailable
-                } else {
-                    Code::Internal
-                };
-                grpc::status(code, Reason::DatabaseFailed, message)
-            }
+            Error::Database(source) => db::status(&source),
         }
     }
 }

@@ -40,19 +40,7 @@ impl From<Error> for Status {
                 tracing::error!(error = %chain(&source), "a signing secret cannot be read");
                 grpc::status(Code::Internal, Reason::SecretUnreadable, message)
             }
-            Error::Database(source) => {
-                tracing::error!(
-                    error = %chain(&source),
-                    "the database failed"
-                );
-                let unavailable = db::is_unavailable(&source);
-                let code = if unavailable {
-                    Code::Unavailable
-                } else {
-                    Code::Internal
-                };
-                grpc::status(code, Reason::DatabaseFailed, message)
-            }
+            Error::Database(source) => db::status(&source),
         }
     }
 }
