@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use chassis::{
-    config::{self, Database, Listen, Mode, Refusals, Settings, Telemetry, Tls, duration},
+    config::{self, Mode, Refusals, Settings, duration},
     grpc,
 };
-use clap::{Parser, Subcommand};
+use clap::Parser;
+use db::config::{Command, ServiceConfig};
 
 use crate::service;
 
@@ -20,22 +21,8 @@ pub struct Config {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// How strict the process is: `production` refuses settings that are only for trying things
-    /// out.
-    #[arg(long, env = "MODE", value_enum, default_value_t)]
-    pub mode: Mode,
-
     #[command(flatten)]
-    pub listen: Listen,
-
-    #[command(flatten)]
-    pub database: Database,
-
-    #[command(flatten)]
-    pub tls: Tls,
-
-    #[command(flatten)]
-    pub telemetry: Telemetry,
+    pub service: ServiceConfig,
 
     #[command(flatten)]
     pub rails: rails::RailSettings,
@@ -79,14 +66,6 @@ const OPENING_MAX: Duration = Duration::from_secs(4);
 /// Longest time to write the reply to a slow database.
 const WRITING_MAX: Duration = Duration::from_secs(3);
 
-#[derive(Clone, Copy, Debug, Subcommand)]
-pub enum Command {
-    /// Applies the database's migrations and exits.
-    Migrate,
-    #[command(flatten)]
-    Common(config::Command),
-}
-
 impl Config {
     pub fn settings(&self) -> service::Settings {
         service::Settings {
@@ -101,18 +80,16 @@ impl Config {
 
 impl Settings for Config {
     fn mode(&self) -> Mode {
-        self.mode
+        self.service.mode
     }
 
     fn check(&self, refusals: &mut Refusals) {
-        self.listen.check(refusals);
-        db::check(&self.database, refusals);
-        self.tls.check(refusals);
-        self.telemetry.check(refusals);
+        self.service.check(refusals);
         config::check_authorities(refusals);
         self.rails.check(refusals);
-        grpc::check_url(refusals, "SESSIONS_URL", &self.sessions_url, &self.tls);
-        grpc::check_url(refusals, "WEBHOOKS_URL", &self.webhooks_url, &self.tls);
+        let tls = &self.service.tls;
+        grpc::check_url(refusals, "SESSIONS_URL", &self.sessions_url, tls);
+        grpc::check_url(refusals, "WEBHOOKS_URL", &self.webhooks_url, tls);
         // Work that outlasts its lease is done by two processes.
         let charging = OPENING_MAX + self.rails.longest_call() + WRITING_MAX;
         let telling = 2 * SERVICE_CALL_MAX + WRITING_MAX;

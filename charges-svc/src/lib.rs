@@ -75,8 +75,7 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let mut frame =
-        Frame::open(&config, &config.database, &SCHEMA, clock, shutdown.clone()).await?;
+    let mut frame = Frame::open(&config, &config.service, &SCHEMA, clock, shutdown.clone()).await?;
     let rails = Rails::new(&config.rails).context("the rails are not usable")?;
     let names = rails.each().map(|rail| rail.name);
     let asking: Vec<_> = names
@@ -105,9 +104,7 @@ pub async fn serve(
     let grpc = Grpc(service);
     let routes = Routes::new(ChargesServer::new(grpc.clone()))
         .add_service(ChargeOperationsServer::new(grpc));
-    frame
-        .serve(routes, sockets, &config.listen, config.tls)
-        .await
+    frame.serve(routes, sockets).await
 }
 
 fn service(
@@ -118,7 +115,7 @@ fn service(
     relaying: &Worker,
 ) -> anyhow::Result<Service> {
     let (db, clock, tasks) = (&frame.db, &frame.clock, &frame.tasks);
-    let connect = |url: &str| connect(url, &config.tls, SERVICE_CALL_MAX);
+    let connect = |url: &str| connect(url, &config.service.tls, SERVICE_CALL_MAX);
     let sessions = connect(&config.sessions_url).context("SESSIONS_URL")?;
     let webhooks = connect(&config.webhooks_url).context("WEBHOOKS_URL")?;
     let teller = Teller::new(db, sessions, webhooks);

@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use charges_svc::config::{Command, Config};
+use charges_svc::config::Config;
 use chassis::{clock::Clock, config, grpc::Sockets, shutdown::Shutdown, telemetry};
+use db::config::Command;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -11,10 +12,11 @@ async fn main() -> ExitCode {
 }
 
 async fn run(config: Config) -> anyhow::Result<()> {
-    let _telemetry = telemetry::start("charges-svc", &config.telemetry)?;
+    let service = &config.service;
+    let _telemetry = telemetry::start("charges-svc", &service.telemetry)?;
     if let Some(Command::Migrate) = config.command {
-        return db::migrate(&config.database, config.mode, &charges_svc::SCHEMA).await;
+        return db::migrate(&service.database, service.mode, &charges_svc::SCHEMA).await;
     }
-    let sockets = Sockets::bind(&config.listen).await?;
+    let sockets = Sockets::bind(&service.listen).await?;
     charges_svc::serve(config, sockets, Clock::system(), Shutdown::on_signals()).await
 }

@@ -8,7 +8,6 @@ mod telemetry;
 mod tls;
 
 use std::{
-    fmt,
     io::ErrorKind,
     net::{SocketAddr, TcpListener},
     time::Duration,
@@ -141,33 +140,6 @@ pub fn check_authorities(refusals: &mut Refusals) {
     refusals.unless(is_good, "SSL_CERT_FILE", wants);
 }
 
-/// Which database a service keeps its records in. Its URLs, which may hold passwords, never print.
-#[derive(Clone, Args)]
-pub struct Database {
-    /// `postgres://…`, or `sqlite://` and a file's path.
-    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
-    pub database_url: String,
-
-    /// The same database, as the role that owns its tables. Only `migrate` uses it, and needs it in
-    /// production; it then grants the role of DATABASE_URL what serving needs. A serving process
-    /// should not have it: in production, or if its role may not create tables, it waits until
-    /// `migrate` has run.
-    #[arg(long, env = "MIGRATE_DATABASE_URL", hide_env_values = true)]
-    pub migrate_database_url: Option<String>,
-
-    /// Most connections that this process opens.
-    #[arg(long, env = "DATABASE_MAX_CONNECTIONS", default_value_t = 16)]
-    pub database_max_connections: u32,
-}
-
-impl fmt::Debug for Database {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Database")
-            .field("database_max_connections", &self.database_max_connections)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -179,8 +151,6 @@ mod tests {
         #[command(flatten)]
         listen: Listen,
         #[command(flatten)]
-        database: Database,
-        #[command(flatten)]
         tls: Tls,
         #[command(flatten)]
         telemetry: Telemetry,
@@ -189,8 +159,7 @@ mod tests {
     }
 
     fn parse(flags: &[&str]) -> Result<Config, clap::Error> {
-        let required = ["test", "--database-url=postgres://me:hunter2@host/db"];
-        Config::try_parse_from(required.into_iter().chain(flags.iter().copied()))
+        Config::try_parse_from(["test"].iter().chain(flags))
     }
 
     #[test]
@@ -208,13 +177,6 @@ mod tests {
         for wrong in ["5", "-5s", "s", "1s,,2s", ""] {
             assert!(parse(&["--schedule", wrong]).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn the_databases_password_does_not_print() {
-        let config = parse(&[]).unwrap();
-        assert!(config.database.database_url.contains("hunter2"));
-        assert!(!format!("{config:?}").contains("hunter2"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use chassis::{
     clock::{Clock, Worker},
-    config::{self, Database, Listen, Mode, Settings, Tls},
+    config::{self, Settings, Tls},
     grpc::{self, Serving, Sockets},
     shutdown::{Shutdown, Tasks},
 };
@@ -19,6 +19,7 @@ use tonic::service::Routes;
 
 use crate::{
     Db, Schema,
+    config::ServiceConfig,
     work::{self, Work},
 };
 
@@ -35,7 +36,9 @@ pub struct Frame {
     pub clock: Clock,
     /// Tasks that may outlive the call that started them. They are drained once no call is left.
     pub tasks: Tasks,
-    mode: Mode,
+    /// Whether the service offers gRPC reflection.
+    reflection: bool,
+    tls: Tls,
     shutdown: Shutdown,
     works: JoinSet<()>,
 }
@@ -46,15 +49,14 @@ impl Frame {
     /// # Errors
     /// If the settings are refused, or the database does not open ([`Db::open`]).
     pub async fn open(
-        config: &impl Settings,
-        database: &Database,
+        settings: &impl Settings,
+        config: &ServiceConfig,
         schema: &Schema,
         clock: Clock,
         shutdown: Shutdown,
     ) -> anyhow::Result<Self> {
-        config::check(config)?;
-        let mode = config.mode();
-        let db = Db::open(database, mode, schema, &clock, &shutdown).await?;
+        config::check(settings)?;
+        let db = Db::open(&config.database, config.mode, schema, &clock, &shutdown).await?;
         db.release_leases(schema)
             .await
             .context("old leases are still held")?;
@@ -62,7 +64,8 @@ impl Frame {
             db,
             clock,
             tasks: Tasks::new(),
-            mode,
+            reflection: config.listen.reflection(config.mode),
+            tls: config.tls.clone(),
             shutdown,
             works: JoinSet::new(),
         })
@@ -87,17 +90,11 @@ impl Frame {
     }
 
     /// Serves until the process stops, then shuts down in order.
-    pub async fn serve(
-        self,
-        routes: Routes,
-        sockets: Sockets,
-        listen: &Listen,
-        tls: Tls,
-    ) -> anyhow::Result<()> {
+    pub async fn serve(self, routes: Routes, sockets: Sockets) -> anyhow::Result<()> {
         let serving = Serving {
             sockets,
-            tls,
-            reflection: listen.reflection(self.mode),
+            tls: self.tls,
+            reflection: self.reflection,
             readiness: self.db.readiness(&self.clock),
             clock: self.clock.clone(),
             shutdown: self.shutdown.clone(),

@@ -17,6 +17,7 @@
 //! transaction: on SQLite the caller would wait for itself.
 
 mod alignment;
+pub mod config;
 mod connection;
 mod database;
 mod error;
@@ -37,4 +38,4 @@ pub use error::{Error, Result, is_retryable, is_unavailable, is_unique_violation
 pub use frame::Frame;
 pub use postgres::create_database_if_missing;
 pub use relay::{Relay, Relayed};
-pub use schema::{Schema, check, migrate};
+pub use schema::{Schema, migrate};

@@ -11,17 +11,17 @@ use std::{borrow::Cow, time::Duration};
 use anyhow::{Context as _, bail};
 use chassis::{
     clock::Clock,
-    config::{Database, Mode, Refusals, Refused},
+    config::{Mode, Refused},
     error_chain::chain,
     shutdown::Shutdown,
 };
 use sqlx::{
     AssertSqlSafe, Connection as _, Executor as _, PgConnection, PgPool,
     migrate::{MigrateError, Migration, Migrator},
-    postgres::{PgConnectOptions, PgSslMode},
+    postgres::PgConnectOptions,
 };
 
-use crate::{Db, Error, Result, database::Store, postgres, sqlite};
+use crate::{Db, Error, Result, config::Database, database::Store, postgres};
 
 /// A migration whose description starts with this word (`0003_postgres_append_only.sql`) is for
 /// PostgreSQL alone.
@@ -334,58 +334,4 @@ async fn power(pool: &PgPool) -> Result<Option<String>> {
     .fetch_optional(pool)
     .await?;
     Ok(found.map(|(power,)| power))
-}
-
-/// Refuses database settings that cannot work, or must not be used in production. Does not
-/// connect.
-pub fn check(config: &Database, refusals: &mut Refusals) {
-    let url = &config.database_url;
-    let running = url.parse::<PgConnectOptions>().ok();
-    let is_good = match postgres::is_url(url) {
-        true => running.is_some(),
-        false => sqlite::is_url(url),
-    };
-    let wants = "postgres://user:password@host/database, or sqlite:// and a file's path";
-    refusals.unless(is_good, "DATABASE_URL", wants);
-    refusals.in_production(postgres::is_url(url), "DATABASE_URL", "a postgres:// URL");
-    refusals.password("DATABASE_URL", url);
-    refusals.files("DATABASE_URL", url);
-    let is_safe = running.as_ref().is_none_or(is_tls_checked);
-    refusals.in_production(is_safe, "DATABASE_URL", TLS);
-    let connections = config.database_max_connections;
-    refusals.unless(connections > 0, "DATABASE_MAX_CONNECTIONS", "at least 1");
-
-    let Some(url) = &config.migrate_database_url else {
-        return;
-    };
-    let variable = "MIGRATE_DATABASE_URL";
-    let owner = url.parse::<PgConnectOptions>().ok();
-    let owner = owner.filter(|_| postgres::is_url(url));
-    let is_safe = owner.as_ref().is_none_or(is_tls_checked);
-    let both = owner.zip(running.filter(|_| postgres::is_url(&config.database_url)));
-    let is_same = |(owner, running): &(PgConnectOptions, PgConnectOptions)| {
-        owner.get_database() == running.get_database()
-    };
-    let wants = "postgres://owner:password@host and the database of DATABASE_URL";
-    refusals.unless(both.as_ref().is_some_and(is_same), variable, wants);
-    refusals.password(variable, url);
-    refusals.files(variable, url);
-    let is_another =
-        both.is_none_or(|(owner, running)| owner.get_username() != running.get_username());
-    refusals.in_production(
-        is_another,
-        variable,
-        "another role than that of DATABASE_URL",
-    );
-    refusals.in_production(is_safe, variable, TLS);
-}
-
-/// What production requires of a server's address.
-const TLS: &str = "sslmode=verify-full (or verify-ca), or a socket of this machine,";
-
-/// Whether nobody in between can read along or impersonate the server.
-fn is_tls_checked(options: &PgConnectOptions) -> bool {
-    let is_socket = options.get_socket().is_some() || options.get_host().starts_with('/');
-    let mode = options.get_ssl_mode();
-    is_socket || matches!(mode, PgSslMode::VerifyFull | PgSslMode::VerifyCa)
 }

@@ -6,14 +6,14 @@
 
 use std::path::{Path, PathBuf};
 
-use chassis::{config::Database, testing::until};
+use chassis::testing::until;
 use sqlx::{
     AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection,
     postgres::PgConnectOptions,
 };
 use uuid::Uuid;
 
-use crate::{Db, create_database_if_missing, outbox, postgres};
+use crate::{Db, config::Database, create_database_if_missing, outbox, postgres};
 
 /// A test's database. Keep it for as long as the database is used.
 #[derive(Debug)]

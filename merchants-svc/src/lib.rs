@@ -35,13 +35,11 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let frame = Frame::open(&config, &config.database, &SCHEMA, clock, shutdown).await?;
+    let frame = Frame::open(&config, &config.service, &SCHEMA, clock, shutdown).await?;
     let service = Service {
         db: frame.db.clone(),
         clock: frame.clock.clone(),
     };
     let routes = Routes::new(MerchantsServer::new(Grpc(service)));
-    frame
-        .serve(routes, sockets, &config.listen, config.tls)
-        .await
+    frame.serve(routes, sockets).await
 }

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use chassis::{clock::Clock, config, grpc::Sockets, shutdown::Shutdown, telemetry};
-use merchants_svc::config::{Command, Config};
+use db::config::Command;
+use merchants_svc::config::Config;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -11,10 +12,11 @@ async fn main() -> ExitCode {
 }
 
 async fn run(config: Config) -> anyhow::Result<()> {
-    let _telemetry = telemetry::start("merchants-svc", &config.telemetry)?;
+    let service = &config.service;
+    let _telemetry = telemetry::start("merchants-svc", &service.telemetry)?;
     if let Some(Command::Migrate) = config.command {
-        return db::migrate(&config.database, config.mode, &merchants_svc::SCHEMA).await;
+        return db::migrate(&service.database, service.mode, &merchants_svc::SCHEMA).await;
     }
-    let sockets = Sockets::bind(&config.listen).await?;
+    let sockets = Sockets::bind(&service.listen).await?;
     merchants_svc::serve(config, sockets, Clock::system(), Shutdown::on_signals()).await
 }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use chassis::{
-    config::{self, Database, Listen, Mode, Refusals, Settings, Telemetry, Tls, duration},
+    config::{Mode, Refusals, Settings, duration},
     grpc,
 };
-use clap::{Parser, Subcommand};
+use clap::Parser;
+use db::config::{Command, ServiceConfig};
 
 use crate::expiry_event::PUBLISH_MAX;
 
@@ -17,16 +18,8 @@ pub struct Config {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// How strict the process is: `production` refuses settings that are only for trying things
-    /// out.
-    #[arg(long, env = "MODE", value_enum, default_value_t)]
-    pub mode: Mode,
-
     #[command(flatten)]
-    pub listen: Listen,
-
-    #[command(flatten)]
-    pub database: Database,
+    pub service: ServiceConfig,
 
     /// Address of webhooks-svc, which tells merchants that a session has expired.
     #[arg(long, env = "WEBHOOKS_URL")]
@@ -40,37 +33,21 @@ pub struct Config {
     /// relaying it may take. At least 8s.
     #[arg(long, env = "LEASE", default_value = "30s", value_parser = duration)]
     pub lease: Duration,
-
-    #[command(flatten)]
-    pub tls: Tls,
-
-    #[command(flatten)]
-    pub telemetry: Telemetry,
 }
 
 /// The time that a lease must leave for reading an event and recording that it was sent. If it
 /// ends earlier, another process may send the same event at the same time.
 const RECORDING_MAX: Duration = Duration::from_secs(3);
 
-#[derive(Clone, Copy, Debug, Subcommand)]
-pub enum Command {
-    /// Applies the database's migrations and exits.
-    Migrate,
-    #[command(flatten)]
-    Common(config::Command),
-}
-
 impl Settings for Config {
     fn mode(&self) -> Mode {
-        self.mode
+        self.service.mode
     }
 
     fn check(&self, refusals: &mut Refusals) {
-        self.listen.check(refusals);
-        db::check(&self.database, refusals);
-        self.tls.check(refusals);
-        self.telemetry.check(refusals);
-        grpc::check_url(refusals, "WEBHOOKS_URL", &self.webhooks_url, &self.tls);
+        self.service.check(refusals);
+        let (url, tls) = (&self.webhooks_url, &self.service.tls);
+        grpc::check_url(refusals, "WEBHOOKS_URL", url, tls);
         let lives = !self.session_lifetime.is_zero();
         refusals.unless(lives, "SESSION_LIFETIME", "more than nothing");
         let is_longer = self.lease >= PUBLISH_MAX + RECORDING_MAX;

@@ -51,9 +51,9 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let mut frame = Frame::open(&config, &config.database, &SCHEMA, clock, shutdown).await?;
+    let mut frame = Frame::open(&config, &config.service, &SCHEMA, clock, shutdown).await?;
     let (db, clock) = (frame.db.clone(), frame.clock.clone());
-    let webhooks = connect(&config.webhooks_url, &config.tls, PUBLISH_MAX)
+    let webhooks = connect(&config.webhooks_url, &config.service.tls, PUBLISH_MAX)
         .context("WEBHOOKS_URL is not usable")?;
 
     let relaying = clock.worker("expiry events");
@@ -79,7 +79,5 @@ pub async fn serve(
         wake,
     };
     let routes = Routes::new(SessionsServer::new(Grpc(service)));
-    frame
-        .serve(routes, sockets, &config.listen, config.tls)
-        .await
+    frame.serve(routes, sockets).await
 }

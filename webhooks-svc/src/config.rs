@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use chassis::config::{self, Database, Listen, Mode, Refusals, Settings, Telemetry, Tls};
+use chassis::config::{self, Mode, Refusals, Settings};
 use clap::{ArgAction, Parser, Subcommand};
+use db::config::ServiceConfig;
 use ipnet::IpNet;
 use secrecy::SecretString;
 
@@ -19,22 +20,8 @@ pub struct Config {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// How strict the process is: `production` refuses settings that are only for trying things
-    /// out.
-    #[arg(long, env = "MODE", value_enum, default_value_t)]
-    pub mode: Mode,
-
     #[command(flatten)]
-    pub listen: Listen,
-
-    #[command(flatten)]
-    pub database: Database,
-
-    #[command(flatten)]
-    pub tls: Tls,
-
-    #[command(flatten)]
-    pub telemetry: Telemetry,
+    pub service: ServiceConfig,
 
     /// Key that encrypts signing secrets at rest: 32 bytes in base64. Of several, separated by
     /// commas, the first encrypts and all decrypt.
@@ -100,14 +87,11 @@ pub enum Command {
 
 impl Settings for Config {
     fn mode(&self) -> Mode {
-        self.mode
+        self.service.mode
     }
 
     fn check(&self, refusals: &mut Refusals) {
-        self.listen.check(refusals);
-        db::check(&self.database, refusals);
-        self.tls.check(refusals);
-        self.telemetry.check(refusals);
+        self.service.check(refusals);
         config::check_authorities(refusals);
         let keyring = Keyring::new(&self.webhook_secret_key);
         let wants = "32 bytes in base64, or several of that with commas between them";

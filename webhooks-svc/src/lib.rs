@@ -50,7 +50,7 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let mut frame = Frame::open(&config, &config.database, &SCHEMA, clock, shutdown).await?;
+    let mut frame = Frame::open(&config, &config.service, &SCHEMA, clock, shutdown).await?;
     let (db, clock) = (frame.db.clone(), frame.clock.clone());
     let keyring = Keyring::new(&config.webhook_secret_key)?;
     check_keys(&db, &keyring).await?;
@@ -90,16 +90,16 @@ pub async fn serve(
         attempts_alarm,
     };
     let routes = Routes::new(WebhooksServer::new(Grpc(service)));
-    frame
-        .serve(routes, sockets, &config.listen, config.tls)
-        .await
+    frame.serve(routes, sockets).await
 }
 
 /// Re-encrypts every signing secret with the first key.
 pub async fn reseal(config: &Config) -> anyhow::Result<()> {
+    let service = &config.service;
     let keyring = Keyring::new(&config.webhook_secret_key)?;
     let (clock, shutdown) = (Clock::system(), Shutdown::new());
-    let db = Db::open(&config.database, config.mode, &SCHEMA, &clock, &shutdown).await?;
+    let opening = Db::open(&service.database, service.mode, &SCHEMA, &clock, &shutdown);
+    let db = opening.await?;
     let mut last = Uuid::nil();
     loop {
         let found = store::list_endpoints_after(&mut db.read().await?, last).await?;

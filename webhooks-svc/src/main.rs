@@ -11,14 +11,15 @@ async fn main() -> ExitCode {
 }
 
 async fn run(config: Config) -> anyhow::Result<()> {
-    let _telemetry = telemetry::start("webhooks-svc", &config.telemetry)?;
+    let service = &config.service;
+    let _telemetry = telemetry::start("webhooks-svc", &service.telemetry)?;
     match config.command {
         Some(Command::Migrate) => {
-            db::migrate(&config.database, config.mode, &webhooks_svc::SCHEMA).await
+            db::migrate(&service.database, service.mode, &webhooks_svc::SCHEMA).await
         }
         Some(Command::Reseal) => webhooks_svc::reseal(&config).await,
         Some(Command::Common(_)) | None => {
-            let sockets = Sockets::bind(&config.listen).await?;
+            let sockets = Sockets::bind(&service.listen).await?;
             webhooks_svc::serve(config, sockets, Clock::system(), Shutdown::on_signals()).await
         }
     }

@@ -41,7 +41,8 @@ fn clock_off_by(skew_ms: i64) -> Clock {
 async fn open(database: &TestDb, clock: &Clock) -> Db {
     let config = config(&database.url, "http://127.0.0.1:1");
     let shutdown = Shutdown::new();
-    let opening = Db::open(&config.database, config.mode, &SCHEMA, clock, &shutdown);
+    let service = &config.service;
+    let opening = Db::open(&service.database, service.mode, &SCHEMA, clock, &shutdown);
     opening.await.unwrap()
 }
 

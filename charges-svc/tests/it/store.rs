@@ -42,7 +42,8 @@ impl Bare {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::travelling(folder.path().join("clock")).unwrap();
         let shutdown = Shutdown::new();
-        let opening = Db::open(&config.database, config.mode, &SCHEMA, &clock, &shutdown);
+        let service = &config.service;
+        let opening = Db::open(&service.database, service.mode, &SCHEMA, &clock, &shutdown);
         let db = opening.await.unwrap();
         Self {
             db,

@@ -11,7 +11,7 @@ use charges_svc::{
 };
 use chassis::{
     clock::{Clock, Timestamp},
-    config::{Database, Mode},
+    config::Mode,
     grpc::Channel,
     ids::{MerchantId, Reference},
     money::{Currency, Money},
@@ -19,7 +19,7 @@ use chassis::{
     testing::{ServedService, address, listen},
 };
 use clap::Parser as _;
-use db::{Db, Insert, Update, testing::TestDb};
+use db::{Db, Insert, Update, config::Database, testing::TestDb};
 use proto::{
     charges::{
         CreateChargeRequest, Provider as ProtoProvider,
@@ -150,9 +150,9 @@ impl World {
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
         let mut config = config_with(&database.url, &sessions_url, &more);
-        if config.database.database_url == database.url {
+        if config.service.database.database_url == database.url {
             // It serves as a role that may do nothing but serve.
-            config.database = settings.clone();
+            config.service.database = settings.clone();
         }
         let clock = Clock::travelling(folder.path().join("clock")).unwrap();
         let service = ServedService::start(|sockets, shutdown| {

@@ -3,11 +3,11 @@
 use std::{sync::LazyLock, time::Duration};
 
 use chassis::{
-    config::{Database, Mode, Refused},
+    config::{Mode, Refused},
     shutdown::Shutdown,
     testing::until,
 };
-use db::{Db, Schema, testing::TestDb};
+use db::{Db, Schema, config::Database, testing::TestDb};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _, postgres::PgConnectOptions};
 use uuid::Uuid;
 
