@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     hash::Hash,
+    num::NonZeroU32,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -52,14 +53,14 @@ impl<K: Eq + Hash> FixedWindow<K> {
         }
     }
 
-    /// Counts one for each key, unless any key has reached its limit: then nothing is counted. A
-    /// limit of 0 means no limit.
-    pub fn take<const KEYS: usize>(&self, limited: [(K, u32); KEYS]) -> Decision {
+    /// Counts one for each key that has a limit, unless any key has reached its own: then nothing
+    /// is counted.
+    pub fn take<const KEYS: usize>(&self, limited: [(K, Option<NonZeroU32>); KEYS]) -> Decision {
         let (mut counts, now) = self.current();
         let left = limited.iter().map(|(key, limit)| counts.left(key, *limit));
         let left = left.min().unwrap_or(u32::MAX);
         if left > 0 {
-            for (key, _) in limited.into_iter().filter(|(_, limit)| *limit > 0) {
+            for (key, _) in limited.into_iter().filter(|(_, limit)| limit.is_some()) {
                 counts.add(key, self.keys_max);
             }
         }
@@ -67,7 +68,7 @@ impl<K: Eq + Hash> FixedWindow<K> {
     }
 
     /// Whether this key may pass once more. Counts nothing.
-    pub fn look(&self, key: &K, limit: u32) -> Decision {
+    pub fn look(&self, key: &K, limit: Option<NonZeroU32>) -> Decision {
         let (counts, now) = self.current();
         let left = counts.left(key, limit);
         self.decision(left > 0, left, now)
@@ -113,11 +114,11 @@ impl<K: Eq + Hash> FixedWindow<K> {
 }
 
 impl<K: Eq + Hash> Counts<K> {
-    fn left(&self, key: &K, limit: u32) -> u32 {
-        if limit == 0 {
-            return u32::MAX;
-        }
-        limit.saturating_sub(self.by_key.get(key).copied().unwrap_or_default())
+    fn left(&self, key: &K, limit: Option<NonZeroU32>) -> u32 {
+        limit.map_or(u32::MAX, |limit| {
+            let count = self.by_key.get(key).copied().unwrap_or_default();
+            limit.get().saturating_sub(count)
+        })
     }
 
     fn add(&mut self, key: K, keys_max: usize) {
@@ -134,6 +135,9 @@ mod tests {
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
+    const ONE: Option<NonZeroU32> = NonZeroU32::new(1);
+    const TWO: Option<NonZeroU32> = NonZeroU32::new(2);
+    const THREE: Option<NonZeroU32> = NonZeroU32::new(3);
 
     /// A clock that stands still until it is stepped.
     fn clock(unix_ms: i64) -> Clock {
@@ -154,14 +158,14 @@ mod tests {
             remaining,
             reset_seconds,
         };
-        assert_eq!(window.take([("a", 2)]), decision(true, 1, 42));
-        assert_eq!(window.look(&"a", 2), decision(true, 1, 42));
-        assert_eq!(window.take([("a", 2)]), decision(true, 0, 42));
-        assert_eq!(window.take([("a", 2)]), decision(false, 0, 42));
-        assert_eq!(window.look(&"a", 2), decision(false, 0, 42));
-        assert!(window.take([("b", 2)]).allowed);
+        assert_eq!(window.take([("a", TWO)]), decision(true, 1, 42));
+        assert_eq!(window.look(&"a", TWO), decision(true, 1, 42));
+        assert_eq!(window.take([("a", TWO)]), decision(true, 0, 42));
+        assert_eq!(window.take([("a", TWO)]), decision(false, 0, 42));
+        assert_eq!(window.look(&"a", TWO), decision(false, 0, 42));
+        assert!(window.take([("b", TWO)]).allowed);
         clock.step_host(41_500);
-        assert_eq!(window.take([("a", 2)]), decision(true, 1, 60));
+        assert_eq!(window.take([("a", TWO)]), decision(true, 1, 60));
     }
 
     #[test]
@@ -179,56 +183,59 @@ mod tests {
         ] {
             let clock = clock(now_ms);
             let window = window(&clock);
-            assert!(window.take([("a", 1)]).allowed);
-            let told = window.take([("a", 1)]);
+            assert!(window.take([("a", ONE)]).allowed);
+            let told = window.take([("a", ONE)]);
             assert!(!told.allowed);
             assert!((1..=60).contains(&told.reset_seconds));
             let later_ms = now_ms + i64::from(told.reset_seconds) * 1_000;
             assert_eq!(later_ms / 60_000, now_ms / 60_000 + 1, "{now_ms}");
             clock.step_host(later_ms - now_ms);
-            assert!(window.take([("a", 1)]).allowed, "{now_ms}");
+            assert!(window.take([("a", ONE)]).allowed, "{now_ms}");
         }
     }
 
     #[test]
     fn all_keys_are_counted_or_none() {
         let window = window(&clock(0));
-        assert!(window.take([("a", 1), ("b", 3)]).allowed);
-        assert!(!window.take([("a", 1), ("b", 3)]).allowed);
-        assert_eq!(window.look(&"b", 3).remaining, 2);
+        assert!(window.take([("a", ONE), ("b", THREE)]).allowed);
+        assert!(!window.take([("a", ONE), ("b", THREE)]).allowed);
+        assert_eq!(window.look(&"b", THREE).remaining, 2);
     }
 
     #[test]
     fn what_was_given_back_does_not_count() {
         let window = window(&clock(0));
         for _ in 0..10 {
-            assert!(window.take([("a", 1)]).allowed);
+            assert!(window.take([("a", ONE)]).allowed);
             window.give_back(["a"]);
         }
     }
 
     #[test]
-    fn zero_means_no_limit() {
+    fn a_key_without_a_limit_passes_uncounted() {
         let window = window(&clock(0));
-        assert!(window.take([("a", 0)]).allowed);
-        assert!(window.take([("a", 0)]).allowed);
+        for _ in 0..3 {
+            assert!(window.take([("a", None), ("b", THREE)]).allowed);
+        }
+        assert!(!window.take([("a", None), ("b", THREE)]).allowed);
+        assert!(window.take([("a", ONE)]).allowed);
     }
 
     #[test]
     fn more_keys_than_are_counted_pass() {
         let window = FixedWindow::new(MINUTE, 1, clock(0));
-        assert!(window.take([("counted", 1)]).allowed);
-        assert!(window.take([("beyond", 1)]).allowed);
-        assert!(window.take([("beyond", 1)]).allowed);
-        assert!(!window.take([("counted", 1)]).allowed);
+        assert!(window.take([("counted", ONE)]).allowed);
+        assert!(window.take([("beyond", ONE)]).allowed);
+        assert!(window.take([("beyond", ONE)]).allowed);
+        assert!(!window.take([("counted", ONE)]).allowed);
     }
 
     #[test]
     fn what_was_given_back_takes_no_place_from_others() {
         let window = FixedWindow::new(MINUTE, 1, clock(0));
-        window.take([("given back", 1)]);
+        window.take([("given back", ONE)]);
         window.give_back(["given back"]);
-        assert!(window.take([("counted", 1)]).allowed);
-        assert!(!window.take([("counted", 1)]).allowed);
+        assert!(window.take([("counted", ONE)]).allowed);
+        assert!(!window.take([("counted", ONE)]).allowed);
     }
 }

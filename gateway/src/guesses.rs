@@ -13,6 +13,7 @@
 use std::{
     hash::{BuildHasher as _, Hash, RandomState},
     net::IpAddr,
+    num::NonZeroU32,
     sync::Arc,
     time::Duration,
 };
@@ -46,17 +47,19 @@ const ADDRESS_SHARE: usize = 4;
 const RIGHT_FOR: Duration = Duration::from_secs(60 * 60);
 const RIGHT_MAX: u64 = 100_000;
 
-/// How many wrong guesses one address may make in a window of real time; 0: any number.
+/// How many wrong guesses one address may make in a window of real time.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    pub most: u32,
+    /// `None`: any number.
+    pub most: Option<NonZeroU32>,
     pub window: Duration,
 }
 
 impl Limit {
+    /// 0 means any number.
     pub fn per_minute(most: u32) -> Self {
         Self {
-            most,
+            most: NonZeroU32::new(most),
             window: Duration::from_secs(60),
         }
     }
@@ -65,7 +68,7 @@ impl Limit {
 /// Counts wrong guesses per address and window.
 #[derive(Debug)]
 pub struct Guesses {
-    most: u32,
+    most: Option<NonZeroU32>,
     wrong: FixedWindow<IpAddr>,
     line: Arc<Room>,
     narrow: Semaphore,

@@ -1,7 +1,7 @@
 //! What ratelimit-svc does: it decides, by Redis if Redis answers, otherwise by this process's own
 //! counts.
 
-use std::sync::Arc;
+use std::{num::NonZeroU32, sync::Arc};
 
 use chassis::{
     clock::Clock,
@@ -63,7 +63,8 @@ impl Service {
 
     fn check_own(&self, merchant_id: &str, bucket: Bucket, limit: u32) -> Decision {
         let key = (merchant_id.to_owned(), bucket);
-        self.own.take([(key, limit)])
+        // The settings refuse a limit of 0.
+        self.own.take([(key, NonZeroU32::new(limit))])
     }
 
     async fn check_shared(

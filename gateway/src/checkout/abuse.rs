@@ -3,7 +3,7 @@
 //! Fixed windows in this process. Each replica of the gateway counts for itself, so the real limit
 //! is at most the configured one times the number of replicas. 0 switches a limit off.
 
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, num::NonZeroU32, time::Duration};
 
 use chassis::{
     clock::Clock, config::Refusals, fixed_window::FixedWindow, ids::SessionId, phone::Phone,
@@ -49,7 +49,7 @@ impl AbuseLimits {
     /// How many addresses of nonexistent payments one client address may open.
     pub fn unknown(&self) -> Limit {
         Limit {
-            most: self.checkout_unknown_per_address,
+            most: NonZeroU32::new(self.checkout_unknown_per_address),
             window: self.checkout_limit_window,
         }
     }
@@ -116,9 +116,18 @@ impl Abuse {
     pub fn take(&self, tried: &PaymentTry) -> Result<(), Duration> {
         let [session, address, number] = subjects(tried);
         let decision = self.window.take([
-            (session, self.limits.checkout_tries_per_session),
-            (address, self.limits.checkout_tries_per_address),
-            (number, self.limits.checkout_tries_per_number),
+            (
+                session,
+                NonZeroU32::new(self.limits.checkout_tries_per_session),
+            ),
+            (
+                address,
+                NonZeroU32::new(self.limits.checkout_tries_per_address),
+            ),
+            (
+                number,
+                NonZeroU32::new(self.limits.checkout_tries_per_number),
+            ),
         ]);
         let wait = Duration::from_secs(decision.reset_seconds.into());
         if decision.allowed { Ok(()) } else { Err(wait) }
