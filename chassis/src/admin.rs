@@ -92,7 +92,7 @@ pub async fn beside(
 ///
 /// # Errors
 /// It is not ready, or does not answer.
-pub async fn ask_ready(mut address: SocketAddr) -> anyhow::Result<String> {
+pub(crate) async fn ask_ready(mut address: SocketAddr) -> anyhow::Result<String> {
     if address.ip().is_unspecified() {
         let is_v4 = address.is_ipv4();
         address.set_ip(if is_v4 {

@@ -10,7 +10,7 @@ use rand::RngExt as _;
 use sha2::{Digest as _, Sha256};
 
 /// What every key begins with (spec §5.2).
-pub const PREFIX: &str = "service_sk_";
+const PREFIX: &str = "service_sk_";
 
 /// 40 characters of 62 are 238 bits.
 const RANDOM_CHARACTERS: usize = 40;

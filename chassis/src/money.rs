@@ -56,8 +56,6 @@ pub enum MoneyError {
     TooManyDecimals,
     #[error("amount out of range")]
     OutOfRange,
-    #[error("amounts of two currencies cannot be added")]
-    CurrencyMismatch,
 }
 
 impl Money {
@@ -95,16 +93,6 @@ impl Money {
 
     pub const fn is_positive(self) -> bool {
         self.minor_units > 0
-    }
-
-    pub fn checked_add(self, other: Self) -> Result<Self, MoneyError> {
-        if self.currency != other.currency {
-            return Err(MoneyError::CurrencyMismatch);
-        }
-        self.minor_units
-            .checked_add(other.minor_units)
-            .map(|minor_units| Self::new(minor_units, self.currency))
-            .ok_or(MoneyError::OutOfRange)
     }
 
     pub fn checked_neg(self) -> Result<Self, MoneyError> {

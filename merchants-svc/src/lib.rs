@@ -7,10 +7,10 @@
 //! [`Authenticate`]: proto::merchants::merchants_server::Merchants::authenticate
 
 pub mod config;
-pub mod error;
-pub mod grpc;
-pub mod merchant;
-pub mod service;
+mod error;
+mod grpc;
+mod merchant;
+mod service;
 mod store;
 
 use chassis::{clock::Clock, grpc::Sockets, shutdown::Shutdown};

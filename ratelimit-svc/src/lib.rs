@@ -6,8 +6,8 @@
 
 mod bucket;
 pub mod config;
-pub mod grpc;
-pub mod service;
+mod grpc;
+mod service;
 mod shared;
 
 use anyhow::Context as _;

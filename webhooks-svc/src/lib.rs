@@ -10,13 +10,13 @@ mod attempts;
 pub mod config;
 pub mod delivery;
 pub mod endpoint;
-pub mod error;
+mod error;
 pub mod event;
-pub mod grpc;
+mod grpc;
 pub mod guard;
 pub mod secret;
 pub mod send;
-pub mod service;
+mod service;
 pub mod signature;
 mod store;
 

@@ -22,7 +22,7 @@ pub struct TimestampError;
 
 impl Timestamp {
     /// Truncates to milliseconds.
-    pub fn from_datetime(moment: OffsetDateTime) -> Self {
+    pub(super) fn from_datetime(moment: OffsetDateTime) -> Self {
         let whole = moment.to_offset(time::UtcOffset::UTC);
         let nanosecond = whole.nanosecond() / 1_000_000 * 1_000_000;
         Self(whole.replace_nanosecond(nanosecond).unwrap_or(whole))

@@ -99,7 +99,7 @@ impl Telemetry {
     }
 
     /// Where traces go, if anywhere.
-    pub fn traces_endpoint(&self) -> Option<&str> {
+    pub(crate) fn traces_endpoint(&self) -> Option<&str> {
         let endpoint = self
             .otel_exporter_otlp_traces_endpoint
             .as_deref()

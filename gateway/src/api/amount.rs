@@ -48,9 +48,7 @@ pub fn fault(error: MoneyError) -> Fault {
             FieldCode::TooManyDecimals,
             "has more decimals than its currency",
         ),
-        MoneyError::UnknownCurrency | MoneyError::OutOfRange | MoneyError::CurrencyMismatch => {
-            OUT_OF_RANGE
-        }
+        MoneyError::UnknownCurrency | MoneyError::OutOfRange => OUT_OF_RANGE,
     }
 }
 
