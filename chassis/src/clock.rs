@@ -41,7 +41,7 @@ use alignment::Alignment;
 use host::{Host, HostReading};
 use worker::WorkerState;
 
-pub use alignment::{Look, Term};
+pub use alignment::{StoreReading, Term};
 pub use timestamp::{Timestamp, TimestampError};
 pub use worker::{Activity, Alarm, Worker};
 
@@ -50,9 +50,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A process's clock. Clones show the same time.
 #[derive(Clone)]
-pub struct Clock(Arc<Shared>);
+pub struct Clock(Arc<ClockState>);
 
-struct Shared {
+struct ClockState {
     host: Host,
     alignment: Mutex<Alignment>,
     /// Milliseconds by which moved time is ahead of real time.
@@ -111,7 +111,7 @@ impl Clock {
     }
 
     fn new(host: Host, ahead_ms: i64, kept_in: Option<PathBuf>) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(ClockState {
             host,
             alignment: Mutex::default(),
             ahead_ms: AtomicI64::new(ahead_ms),
@@ -244,7 +244,7 @@ fn keep(file: &std::path::Path, ahead_ms: i64) -> io::Result<()> {
     std::fs::rename(written, file)
 }
 
-impl Shared {
+impl ClockState {
     fn workers(&self) -> MutexGuard<'_, HashMap<u64, WorkerState>> {
         // No code panics while it holds the lock.
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)

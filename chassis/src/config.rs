@@ -16,7 +16,7 @@ use std::{
 use clap::{Args, Subcommand, ValueEnum};
 
 pub use print::{flag, settable, variable};
-pub use refusals::{Refusals, Refused, is_name};
+pub use refusals::{Refusals, SettingsError, is_name};
 pub use start::{REFUSED, Settings, check, main};
 pub use telemetry::Telemetry;
 pub use tls::Tls;

@@ -38,19 +38,19 @@ mod tests {
 
     #[derive(Debug, thiserror::Error)]
     #[error("the record cannot be read")]
-    struct Silent(#[source] io::Error);
+    struct SilentError(#[source] io::Error);
 
     #[derive(Debug, thiserror::Error)]
     #[error("the record cannot be read: {0}")]
-    struct Telling(#[source] io::Error);
+    struct TellingError(#[source] io::Error);
 
     #[test]
     fn says_each_cause_once() {
         let cause = || io::Error::other("the disk is gone");
         let whole = "the record cannot be read: the disk is gone";
-        assert_eq!(chain(&Silent(cause())).to_string(), whole);
-        assert_eq!(chain(&Telling(cause())).to_string(), whole);
-        let error = anyhow::Error::from(Silent(cause())).context("no charge");
+        assert_eq!(chain(&SilentError(cause())).to_string(), whole);
+        assert_eq!(chain(&TellingError(cause())).to_string(), whole);
+        let error = anyhow::Error::from(SilentError(cause())).context("no charge");
         assert_eq!(
             chain(error.as_ref()).to_string(),
             format!("no charge: {whole}")

@@ -28,7 +28,7 @@ struct Counts<K> {
 
 /// Whether one more may pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
+pub struct Admission {
     pub allowed: bool,
     /// How many more may pass in this window.
     pub remaining: u32,
@@ -55,7 +55,7 @@ impl<K: Eq + Hash> FixedWindow<K> {
 
     /// Counts one for each key that has a limit, unless any key has reached its own: then nothing
     /// is counted.
-    pub fn take<const KEYS: usize>(&self, limited: [(K, Option<NonZeroU32>); KEYS]) -> Decision {
+    pub fn take<const KEYS: usize>(&self, limited: [(K, Option<NonZeroU32>); KEYS]) -> Admission {
         let (mut counts, now) = self.current();
         let left = limited.iter().map(|(key, limit)| counts.left(key, *limit));
         let left = left.min().unwrap_or(u32::MAX);
@@ -68,7 +68,7 @@ impl<K: Eq + Hash> FixedWindow<K> {
     }
 
     /// Whether this key may pass once more. Counts nothing.
-    pub fn look(&self, key: &K, limit: Option<NonZeroU32>) -> Decision {
+    pub fn look(&self, key: &K, limit: Option<NonZeroU32>) -> Admission {
         let (counts, now) = self.current();
         let left = counts.left(key, limit);
         self.decision(left > 0, left, now)
@@ -102,10 +102,10 @@ impl<K: Eq + Hash> FixedWindow<K> {
         (counts, now)
     }
 
-    fn decision(&self, allowed: bool, remaining: u32, now: Timestamp) -> Decision {
+    fn decision(&self, allowed: bool, remaining: u32, now: Timestamp) -> Admission {
         let left_ms = self.length_ms - now.unix_millis().rem_euclid(self.length_ms);
         let left_seconds = u64::try_from(left_ms).unwrap_or(1).div_ceil(1_000);
-        Decision {
+        Admission {
             allowed,
             remaining,
             reset_seconds: u32::try_from(left_seconds).unwrap_or(u32::MAX),
@@ -153,7 +153,7 @@ mod tests {
     fn exactly_the_limit_passes_in_a_window() {
         let clock = clock(18_500);
         let window = window(&clock);
-        let decision = |allowed, remaining, reset_seconds| Decision {
+        let decision = |allowed, remaining, reset_seconds| Admission {
             allowed,
             remaining,
             reset_seconds,

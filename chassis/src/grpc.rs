@@ -14,7 +14,7 @@ use tonic_health::server::health_reporter;
 use crate::{
     admin::{self, Readiness},
     clock::Clock,
-    config::{Listen, Refused, Tls},
+    config::{Listen, SettingsError, Tls},
     http::DRAIN_MAX,
     shutdown::Shutdown,
 };
@@ -58,14 +58,14 @@ impl Sockets {
 /// Binds the address that `variable` gives.
 ///
 /// # Errors
-/// [`Refused`], except if the address is in use: the other process may just be ending.
+/// [`SettingsError`], except if the address is in use: the other process may just be ending.
 pub async fn bind(variable: &'static str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|error| {
         if error.kind() == ErrorKind::AddrInUse {
             return anyhow!("{variable}={address} is in use by another process");
         }
         let wants = "an address of this machine that the process may listen on";
-        Refused::new(format!(
+        SettingsError::new(format!(
             "{variable} got \"{address}\"; wants {wants} ({error})"
         ))
         .into()
@@ -81,7 +81,7 @@ pub async fn bind_admin(address: Option<SocketAddr>) -> anyhow::Result<Option<Tc
 }
 
 /// What [`serve`] needs besides the routes.
-pub struct Serving {
+pub struct ServerSetup {
     pub sockets: Sockets,
     pub tls: Tls,
     /// Whether to offer gRPC reflection.
@@ -96,8 +96,8 @@ pub struct Serving {
 /// Each call runs in a span, is counted, keeps time travel waiting, and honours its caller's
 /// deadline. The caller sees a panic as INTERNAL. Also serves health, reflection if wanted, and
 /// the admin address.
-pub async fn serve(routes: Routes, serving: Serving) -> anyhow::Result<()> {
-    let Serving {
+pub async fn serve(routes: Routes, serving: ServerSetup) -> anyhow::Result<()> {
+    let ServerSetup {
         sockets,
         tls,
         reflection,

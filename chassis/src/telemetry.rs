@@ -44,9 +44,9 @@ const OURS: [&str; 12] = [
 ];
 
 /// Sends the remaining spans when dropped.
-pub struct Guard(Option<SdkTracerProvider>);
+pub struct TelemetryGuard(Option<SdkTracerProvider>);
 
-impl Drop for Guard {
+impl Drop for TelemetryGuard {
     fn drop(&mut self) {
         if let Some(provider) = &self.0
             && let Err(error) = provider.shutdown()
@@ -57,7 +57,7 @@ impl Drop for Guard {
 }
 
 /// Starts logs, metrics and, if configured, traces. Call once per process.
-pub fn start(service: &'static str, config: &Telemetry) -> anyhow::Result<Guard> {
+pub fn start(service: &'static str, config: &Telemetry) -> anyhow::Result<TelemetryGuard> {
     metrics::install();
     let wanted = EnvFilter::try_new(&config.log)
         .with_context(|| format!("RUST_LOG is no filter: {}", config.log))?;
@@ -84,7 +84,7 @@ pub fn start(service: &'static str, config: &Telemetry) -> anyhow::Result<Guard>
         .with(traces)
         .try_init()
         .context("telemetry was started before")?;
-    Ok(Guard(provider))
+    Ok(TelemetryGuard(provider))
 }
 
 fn is_ours(metadata: &Metadata<'_>) -> bool {

@@ -19,7 +19,7 @@ use crate::{
     admin::Readiness,
     clock::Clock,
     config::Tls,
-    grpc::{self, Channel, Serving, Sockets},
+    grpc::{self, Channel, ServerSetup, Sockets},
     shutdown::Shutdown,
 };
 
@@ -97,7 +97,7 @@ impl ServedService {
     /// Serves these routes, which stand in for a service.
     pub async fn of(routes: Routes) -> Self {
         Self::start(|sockets, shutdown| {
-            let serving = Serving {
+            let serving = ServerSetup {
                 sockets,
                 tls: Tls::default(),
                 reflection: false,

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use chassis::{
-    clock::{Clock, Look},
+    clock::{Clock, StoreReading},
     error_chain::chain,
     shutdown::{Shutdown, Tasks},
 };
@@ -85,7 +85,7 @@ async fn look(pool: &PgPool, clock: &Clock) -> Result<()> {
         let before = clock.steady_now();
         let (store,) = conn.sql("select clock_timestamp()").one().await?;
         let after = clock.steady_now();
-        looks.push(Look {
+        looks.push(StoreReading {
             before,
             store,
             after,

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use chassis::{
     clock::{Clock, Worker},
     config::{self, Settings, Tls},
-    grpc::{self, Serving, Sockets},
+    grpc::{self, ServerSetup, Sockets},
     shutdown::{Shutdown, Tasks},
 };
 use tokio::task::JoinSet;
@@ -91,7 +91,7 @@ impl Frame {
 
     /// Serves until the process stops, then shuts down in order.
     pub async fn serve(self, routes: Routes, sockets: Sockets) -> anyhow::Result<()> {
-        let serving = Serving {
+        let serving = ServerSetup {
             sockets,
             tls: self.tls,
             reflection: self.reflection,

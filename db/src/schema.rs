@@ -11,7 +11,7 @@ use std::{borrow::Cow, time::Duration};
 use anyhow::{Context as _, bail};
 use chassis::{
     clock::Clock,
-    config::{Mode, Refused},
+    config::{Mode, SettingsError},
     error_chain::chain,
     shutdown::Shutdown,
 };
@@ -50,7 +50,7 @@ impl Db {
     /// is open, and brings it up to date or, if that is another role's job, waits until it is.
     ///
     /// # Errors
-    /// [`Refused`] in production if the running role could change the tables, or what is
+    /// [`SettingsError`] in production if the running role could change the tables, or what is
     /// append-only.
     pub async fn open(
         config: &Database,
@@ -88,7 +88,7 @@ impl Db {
                         "DATABASE_URL wants another role in production, {why}: see \
                          MIGRATE_DATABASE_URL"
                     );
-                    return Err(Refused::new(line).into());
+                    return Err(SettingsError::new(line).into());
                 }
             }
             _ => db
@@ -145,13 +145,13 @@ impl Db {
 /// running role what serving needs. This is what `<service> migrate` does.
 ///
 /// # Errors
-/// [`Refused`] in production if no owner is named.
+/// [`SettingsError`] in production if no owner is named.
 pub async fn migrate(config: &Database, mode: Mode, schema: &Schema) -> anyhow::Result<()> {
     let owner_url = config.migrate_database_url.as_ref();
     if mode == Mode::Production && owner_url.is_none() {
         let wants = "postgres://owner:password@host/database in production";
         let line = format!("MIGRATE_DATABASE_URL is not set; wants {wants}");
-        return Err(Refused::new(line).into());
+        return Err(SettingsError::new(line).into());
     }
     let url = owner_url.unwrap_or(&config.database_url);
     let db = Db::connect(url, 1)

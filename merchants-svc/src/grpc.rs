@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 
 use crate::{
     error::Error,
-    merchant::{Changes, Key, KycStatus, Merchant, NewMerchant},
+    merchant::{ApiKeyRecord, Changes, KycStatus, Merchant, NewMerchant},
     service::Service,
 };
 
@@ -169,8 +169,8 @@ impl From<Merchant> for ProtoMerchant {
     }
 }
 
-impl From<Key> for ApiKey {
-    fn from(key: Key) -> Self {
+impl From<ApiKeyRecord> for ApiKey {
+    fn from(key: ApiKeyRecord) -> Self {
         Self {
             key_id: key.key_id.to_string(),
             merchant_id: key.merchant_id.to_string(),

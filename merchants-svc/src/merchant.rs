@@ -53,7 +53,7 @@ pub struct Changes {
 
 /// An API key as people see it. The secret was shown once, when the key was created.
 #[derive(Clone, Debug, FromRow)]
-pub struct Key {
+pub struct ApiKeyRecord {
     pub key_id: KeyId,
     pub merchant_id: MerchantId,
     pub label: String,

@@ -9,7 +9,7 @@ use db::Db;
 
 use crate::{
     error::Error,
-    merchant::{Changes, Key, Merchant, NewMerchant},
+    merchant::{ApiKeyRecord, Changes, Merchant, NewMerchant},
     store,
 };
 
@@ -78,10 +78,10 @@ impl Service {
         &self,
         merchant_id: MerchantId,
         label: String,
-    ) -> Result<(Key, ApiKey), Error> {
+    ) -> Result<(ApiKeyRecord, ApiKey), Error> {
         let merchant = self.get_merchant(merchant_id).await?;
         let secret = ApiKey::generate();
-        let key = Key {
+        let key = ApiKeyRecord {
             key_id: KeyId::new(),
             merchant_id: merchant.merchant_id,
             label,
@@ -94,7 +94,7 @@ impl Service {
         Ok((key, secret))
     }
 
-    pub async fn revoke_key(&self, id: KeyId) -> Result<Key, Error> {
+    pub async fn revoke_key(&self, id: KeyId) -> Result<ApiKeyRecord, Error> {
         let key = store::revoke_key(&self.db, id, self.clock.now())
             .await?
             .ok_or(Error::KeyNotFound)?;
@@ -102,7 +102,7 @@ impl Service {
         Ok(key)
     }
 
-    pub async fn list_keys(&self, merchant_id: MerchantId) -> Result<Vec<Key>, Error> {
+    pub async fn list_keys(&self, merchant_id: MerchantId) -> Result<Vec<ApiKeyRecord>, Error> {
         let merchant = self.get_merchant(merchant_id).await?;
         Ok(store::list_keys(&self.db, merchant.merchant_id).await?)
     }

@@ -6,7 +6,7 @@ use chassis::{
 };
 use db::{Db, Result};
 
-use crate::merchant::{Key, Merchant};
+use crate::merchant::{ApiKeyRecord, Merchant};
 
 /// Most keys listed at once; nobody has more in use.
 const KEYS_LISTED: i64 = 1_000;
@@ -93,7 +93,7 @@ pub async fn update_merchant(
     Ok(Some(merchant))
 }
 
-pub async fn insert_key(db: &Db, key: &Key, key_sha256: &str) -> Result<()> {
+pub async fn insert_key(db: &Db, key: &ApiKeyRecord, key_sha256: &str) -> Result<()> {
     let mut tx = db.begin().await?;
     tx.sql(
         "insert into api_keys (key_id, merchant_id, key_sha256, label, hint, created_at)
@@ -112,7 +112,7 @@ pub async fn insert_key(db: &Db, key: &Key, key_sha256: &str) -> Result<()> {
 
 /// Sets the revocation time unless it is already set, and returns the key. `None` if there is no
 /// such key.
-pub async fn revoke_key(db: &Db, id: KeyId, now: Timestamp) -> Result<Option<Key>> {
+pub async fn revoke_key(db: &Db, id: KeyId, now: Timestamp) -> Result<Option<ApiKeyRecord>> {
     let mut tx = db.begin().await?;
     let key = tx
         .sql(
@@ -128,7 +128,7 @@ pub async fn revoke_key(db: &Db, id: KeyId, now: Timestamp) -> Result<Option<Key
 }
 
 /// A merchant's keys, newest first, at most `KEYS_LISTED`.
-pub async fn list_keys(db: &Db, merchant: MerchantId) -> Result<Vec<Key>> {
+pub async fn list_keys(db: &Db, merchant: MerchantId) -> Result<Vec<ApiKeyRecord>> {
     db.read()
         .await?
         .sql(

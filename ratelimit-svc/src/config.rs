@@ -31,7 +31,7 @@ pub struct Config {
     pub redis_timeout: Duration,
 
     #[command(flatten)]
-    pub limits: Limits,
+    pub limits: BucketLimits,
 
     #[command(flatten)]
     pub tls: Tls,
@@ -42,7 +42,7 @@ pub struct Config {
 
 /// Requests per merchant and minute (spec §8).
 #[derive(Clone, Copy, Debug, Args)]
-pub struct Limits {
+pub struct BucketLimits {
     /// Most requests of a merchant in a minute in bucket v1/payments: sessions created and read.
     #[arg(long = "limit-payments", env = "LIMIT_PAYMENTS", default_value_t = 60)]
     pub payments: u32,

@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use chassis::{
     admin::Readiness,
     clock::Clock,
-    grpc::{Serving, Sockets},
+    grpc::{ServerSetup, Sockets},
     shutdown::Shutdown,
 };
 use proto::ratelimit::rate_limits_server::RateLimitsServer;
@@ -34,7 +34,7 @@ pub async fn serve(
     chassis::config::check(&config)?;
     let service = Service::new(&config, clock.clone()).context("REDIS_URL is not usable")?;
     let routes = Routes::new(RateLimitsServer::new(Grpc(service)));
-    let serving = Serving {
+    let serving = ServerSetup {
         sockets,
         tls: config.tls,
         reflection: config.listen.reflection(config.mode),

@@ -6,29 +6,29 @@ use std::{num::NonZeroU32, sync::Arc};
 use chassis::{
     clock::Clock,
     error_chain::chain,
-    fixed_window::{Decision, FixedWindow},
+    fixed_window::{Admission, FixedWindow},
 };
 
 use crate::{
     bucket::{Bucket, WINDOW},
-    config::{Config, Limits},
-    shared::{Error, Shared},
+    config::{BucketLimits, Config},
+    shared::{Error, SharedCounts},
 };
 
 #[derive(Clone)]
 pub struct Service {
     /// `None` if this process is the only one, so that its own counts are the truth.
-    shared: Option<Shared>,
+    shared: Option<SharedCounts>,
     /// This process's counts, for the local stack and while Redis is away. At most three entries
     /// for each merchant that is active in one minute.
     own: Arc<FixedWindow<(String, Bucket)>>,
-    limits: Limits,
+    limits: BucketLimits,
 }
 
 impl Service {
     pub fn new(config: &Config, clock: Clock) -> Result<Self, Error> {
         let url = config.redis_url.as_deref();
-        let shared = url.map(|url| Shared::connect(url, config.redis_timeout));
+        let shared = url.map(|url| SharedCounts::connect(url, config.redis_timeout));
         Ok(Self {
             shared: shared.transpose()?,
             own: Arc::new(FixedWindow::new(WINDOW, usize::MAX, clock)),
@@ -45,7 +45,7 @@ impl Service {
     }
 
     /// Counts one request, unless the bucket is full. Always decides.
-    pub async fn check(&self, merchant_id: &str, bucket: Bucket) -> Decision {
+    pub async fn check(&self, merchant_id: &str, bucket: Bucket) -> Admission {
         let limit = self.limit(bucket);
         let decision = match &self.shared {
             Some(shared) => self.check_shared(shared, merchant_id, bucket, limit).await,
@@ -61,7 +61,7 @@ impl Service {
         decision
     }
 
-    fn check_own(&self, merchant_id: &str, bucket: Bucket, limit: u32) -> Decision {
+    fn check_own(&self, merchant_id: &str, bucket: Bucket, limit: u32) -> Admission {
         let key = (merchant_id.to_owned(), bucket);
         // The settings refuse a limit of 0.
         self.own.take([(key, NonZeroU32::new(limit))])
@@ -69,11 +69,11 @@ impl Service {
 
     async fn check_shared(
         &self,
-        shared: &Shared,
+        shared: &SharedCounts,
         merchant_id: &str,
         bucket: Bucket,
         limit: u32,
-    ) -> Decision {
+    ) -> Admission {
         match shared.check(merchant_id, bucket, limit).await {
             Ok(decision) => decision,
             Err(error) => {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use chassis::fixed_window::Decision;
+use chassis::fixed_window::Admission;
 use redis::{
     Client, Script,
     aio::{ConnectionManager, ConnectionManagerConfig},
@@ -29,7 +29,7 @@ const REST_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// Redis as seen by one process.
 #[derive(Clone)]
-pub struct Shared {
+pub struct SharedCounts {
     connection: ConnectionManager,
     script: Arc<Script>,
     answer_max: Duration,
@@ -49,7 +49,7 @@ pub enum Error {
     Redis(#[from] redis::RedisError),
 }
 
-impl Shared {
+impl SharedCounts {
     /// Does not wait for a connection; the first count does.
     pub fn connect(url: &str, answer_max: Duration) -> Result<Self, Error> {
         let config = ConnectionManagerConfig::new()
@@ -72,7 +72,7 @@ impl Shared {
         merchant_id: &str,
         bucket: Bucket,
         limit: u32,
-    ) -> Result<Decision, Error> {
+    ) -> Result<Admission, Error> {
         let Ok(_place) = self.in_flight.acquire().await else {
             return Err(Error::Resting);
         };
@@ -98,7 +98,7 @@ impl Shared {
         merchant_id: &str,
         bucket: Bucket,
         limit: u32,
-    ) -> Result<Decision, Error> {
+    ) -> Result<Admission, Error> {
         let mut connection = self.connection.clone();
         // The braces keep a merchant's keys on one node of a cluster.
         let key = format!("rate:{{{merchant_id}}}:{}", bucket.code());
@@ -108,7 +108,7 @@ impl Shared {
         let (allowed, count, left_ms) = tokio::time::timeout(self.answer_max, answer)
             .await
             .map_err(|_| Error::TimedOut)??;
-        Ok(Decision {
+        Ok(Admission {
             allowed: allowed == 1,
             remaining: limit.saturating_sub(count),
             reset_seconds: left_ms.div_ceil(1_000).max(1),

@@ -16,8 +16,8 @@ use crate::{
     customer::{Customer, Payer},
     report::{ReportOutcome, ReportReply},
     service::Service,
-    session::{Session, SessionStatus, Shown},
-    store::customers::Place,
+    session::{Session, SessionStatus, ShownSession},
+    store::customers::PageStart,
     transaction::{Settlement, Transaction, TransactionStatus},
 };
 
@@ -42,7 +42,7 @@ impl Sessions for Grpc {
     ) -> Result<Response<CreateSessionResponse>, Status> {
         let (new, key) = parse::new_session(request.into_inner())?;
         let (session, replayed) = self.0.create_session(new, &key).await?;
-        let session = Shown {
+        let session = ShownSession {
             status: session.status,
             session,
             transaction: None,
@@ -91,17 +91,17 @@ impl Sessions for Grpc {
     }
 }
 
-fn place_of(customer: &Customer) -> Place {
-    Place {
+fn place_of(customer: &Customer) -> PageStart {
+    PageStart {
         listed_at: customer.listed_at,
         created_at: customer.created_at,
         customer_id: customer.customer_id.to_string(),
     }
 }
 
-impl From<Shown> for ProtoSession {
-    fn from(shown: Shown) -> Self {
-        let Shown {
+impl From<ShownSession> for ProtoSession {
+    fn from(shown: ShownSession) -> Self {
+        let ShownSession {
             session,
             status,
             transaction,

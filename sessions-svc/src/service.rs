@@ -17,10 +17,10 @@ use crate::{
     error::Error,
     fingerprint::fingerprint,
     report::{Report, ReportOutcome, ReportReply, Step},
-    session::{DirectSession, NewSession, Origin, Session, SessionStatus, Shown},
+    session::{DirectSession, NewSession, Origin, Session, SessionStatus, ShownSession},
     store::{
         self,
-        customers::{self, Place},
+        customers::{self, PageStart},
     },
     sweeper::Wake,
     transaction::TransactionStatus,
@@ -116,7 +116,7 @@ impl Service {
         &self,
         id: SessionId,
         merchant: Option<MerchantId>,
-    ) -> Result<Shown, Error> {
+    ) -> Result<ShownSession, Error> {
         store::find_shown(&self.db, id, self.clock.now())
             .await?
             .filter(|shown| merchant.is_none_or(|merchant| merchant == shown.session.merchant_id))
@@ -288,7 +288,7 @@ impl Service {
     pub async fn list_customers(
         &self,
         merchant: MerchantId,
-        place: &Place,
+        place: &PageStart,
         limit: u32,
     ) -> Result<Vec<Customer>, Error> {
         let listed = customers::list_after(&self.db, merchant, place, i64::from(limit));

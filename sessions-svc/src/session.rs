@@ -73,7 +73,7 @@ pub struct Session {
 
 /// A session as it is shown, with its latest charge.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct ShownSession {
     pub session: Session,
     pub status: SessionStatus,
     pub transaction: Option<Transaction>,

@@ -19,7 +19,7 @@ use sqlx::FromRow;
 
 use crate::{
     report::{Report, Step},
-    session::{Session, SessionStatus, Shown, Tally},
+    session::{Session, SessionStatus, ShownSession, Tally},
     transaction::{Settlement, Transaction, TransactionStatus},
 };
 
@@ -84,7 +84,7 @@ pub async fn lock_session(tx: &mut Tx, id: SessionId) -> Result<Option<Session>>
 
 /// A session beside its latest transaction, if it has one.
 #[derive(FromRow)]
-struct ShownRow {
+struct ShownSessionRow {
     #[sqlx(flatten)]
     session: Session,
     #[sqlx(flatten)]
@@ -131,8 +131,8 @@ impl TransactionColumns {
 }
 
 /// The session with its latest charge that was not withdrawn, read in one snapshot.
-pub async fn find_shown(db: &Db, id: SessionId, now: Timestamp) -> Result<Option<Shown>> {
-    let row: Option<ShownRow> = db
+pub async fn find_shown(db: &Db, id: SessionId, now: Timestamp) -> Result<Option<ShownSession>> {
+    let row: Option<ShownSessionRow> = db
         .read()
         .await?
         .sql(
@@ -155,7 +155,7 @@ pub async fn find_shown(db: &Db, id: SessionId, now: Timestamp) -> Result<Option
         .bind(id)
         .optional()
         .await?;
-    Ok(row.map(|row| Shown {
+    Ok(row.map(|row| ShownSession {
         status: row.session.status_at(now),
         session: row.session,
         transaction: row.transaction.transaction(),

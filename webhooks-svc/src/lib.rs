@@ -22,7 +22,7 @@ mod store;
 
 use std::sync::Arc;
 
-use chassis::{clock::Clock, config::Refused, grpc::Sockets, shutdown::Shutdown};
+use chassis::{clock::Clock, config::SettingsError, grpc::Sockets, shutdown::Shutdown};
 use db::{Db, Frame, Schema, work::Ends};
 use proto::webhooks::webhooks_server::WebhooksServer;
 use tonic::service::Routes;
@@ -124,7 +124,7 @@ async fn check_keys(db: &Db, keyring: &Keyring) -> anyhow::Result<()> {
     for key_id in store::list_key_ids(&mut db.read().await?).await? {
         if !keyring.has(&key_id) {
             let why = format!("the key {key_id}, with which signing secrets are encrypted");
-            return Err(Refused::new(format!("WEBHOOK_SECRET_KEY lacks {why}")).into());
+            return Err(SettingsError::new(format!("WEBHOOK_SECRET_KEY lacks {why}")).into());
         }
     }
     Ok(())

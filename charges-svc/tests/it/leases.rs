@@ -8,7 +8,7 @@ use charges_svc::{
     store,
 };
 use chassis::{
-    clock::{Clock, Look},
+    clock::{Clock, StoreReading},
     grpc::Channel,
     shutdown::{Shutdown, Tasks},
     testing::{ServedService, address, listen},
@@ -188,7 +188,7 @@ impl Gated {
         assert_eq!(update.rows_affected().await.unwrap(), 1);
         tx.commit().await.unwrap();
         let host = self.clock.steady_now();
-        let look = Look {
+        let look = StoreReading {
             before: host,
             store: host + MINUTE,
             after: host,

@@ -27,13 +27,13 @@ const LEAP_MIN: Duration = Duration::from_secs(1);
 
 /// One reading of the store's clock between two of the host's ([`Clock::steady_now`]).
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct StoreReading {
     pub before: Timestamp,
     pub store: Timestamp,
     pub after: Timestamp,
 }
 
-impl Look {
+impl StoreReading {
     /// The least and most milliseconds by which the store may be ahead of the host.
     fn bounds(&self) -> (i64, i64) {
         let (before, after) = (self.before.unix_millis(), self.after.unix_millis());
@@ -120,8 +120,8 @@ fn apart(one: Timestamp, other: Timestamp) -> Duration {
 impl Clock {
     /// Aligns this clock with the store's, using the quickest of the readings. Without any,
     /// nothing changes.
-    pub fn align(&self, looks: &[Look]) {
-        let bounds = looks.iter().map(Look::bounds);
+    pub fn align(&self, looks: &[StoreReading]) {
+        let bounds = looks.iter().map(StoreReading::bounds);
         let Some(bounds) = bounds.min_by_key(|(least, most)| most - least) else {
             return;
         };
@@ -196,8 +196,8 @@ mod tests {
     }
 
     /// A reading of a store that is this far ahead, with the given delays there and back.
-    fn look(ahead_ms: i64, [there_ms, back_ms]: [i64; 2]) -> Look {
-        Look {
+    fn look(ahead_ms: i64, [there_ms, back_ms]: [i64; 2]) -> StoreReading {
+        StoreReading {
             before: at(0),
             store: at(there_ms + ahead_ms),
             after: at(there_ms + back_ms),
@@ -212,7 +212,7 @@ mod tests {
         }
     }
 
-    fn take(alignment: &mut Alignment, look: Look) {
+    fn take(alignment: &mut Alignment, look: StoreReading) {
         alignment.take(look.bounds(), host(0));
     }
 

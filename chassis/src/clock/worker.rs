@@ -93,7 +93,7 @@ impl Worker {
     /// Rests until `due` (moved time), a ring of the alarm, or one second of real time. May return
     /// early; the caller looks for work and rests again. Dropping the future keeps a ring.
     pub async fn rest(&mut self, due: Option<Timestamp>) {
-        let resting = Resting::begin(self, due);
+        let resting = Rest::begin(self, due);
         let cap = tokio::time::sleep(REST_AT_MOST);
         tokio::pin!(cap);
         loop {
@@ -123,12 +123,12 @@ impl Drop for Worker {
 }
 
 /// The worker counts as resting while this lives.
-struct Resting {
+struct Rest {
     clock: Clock,
     worker: u64,
 }
 
-impl Resting {
+impl Rest {
     fn begin(worker: &Worker, due: Option<Timestamp>) -> Self {
         let id = worker.alarm.worker;
         if let Some(state) = worker.clock.0.workers().get_mut(&id) {
@@ -143,7 +143,7 @@ impl Resting {
     }
 }
 
-impl Drop for Resting {
+impl Drop for Rest {
     fn drop(&mut self) {
         if let Some(state) = self.clock.0.workers().get_mut(&self.worker) {
             state.resting = false;

@@ -125,13 +125,13 @@ impl Refusals {
 
     /// # Errors
     /// Some setting is refused.
-    pub fn into_result(self) -> Result<(), Refused> {
+    pub fn into_result(self) -> Result<(), SettingsError> {
         if self.found.is_empty() {
             return Ok(());
         }
         let line =
             |refusal: &RefusedSetting| format!("{} wants {}", refusal.variable, refusal.wants);
-        Err(Refused(self.found.iter().map(line).collect()))
+        Err(SettingsError(self.found.iter().map(line).collect()))
     }
 }
 
@@ -149,22 +149,22 @@ fn is_published(secret: &str) -> bool {
 
 /// Settings that the process refuses, one line each. It exits with [`super::REFUSED`].
 #[derive(Debug)]
-pub struct Refused(pub(super) Vec<String>);
+pub struct SettingsError(pub(super) Vec<String>);
 
-impl Refused {
+impl SettingsError {
     /// One line, which names the variable.
     pub fn new(line: impl Into<String>) -> Self {
         Self(vec![line.into()])
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.join("\n"))
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for SettingsError {}
 
 #[cfg(test)]
 mod tests {

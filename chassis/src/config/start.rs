@@ -17,7 +17,7 @@ use clap::{
 use ipnet::IpNet;
 use reqwest::Url;
 
-use super::{Mode, Refusals, Refused, print};
+use super::{Mode, Refusals, SettingsError, print};
 use crate::{admin, clock::Timestamp, money::Currency};
 
 /// The exit code of a process that refuses its settings: EX_CONFIG of sysexits.h.
@@ -50,7 +50,7 @@ pub async fn main<C: Settings>(run: impl AsyncFnOnce(C) -> anyhow::Result<()>) -
                 .print()
                 .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
         }
-        Err(error) => return ended(&name, Err(Refused(lines(&command, &error)).into())),
+        Err(error) => return ended(&name, Err(SettingsError(lines(&command, &error)).into())),
     };
     let mut refusals = Refusals::new(config.mode());
     config.check(&mut refusals);
@@ -67,7 +67,7 @@ pub async fn main<C: Settings>(run: impl AsyncFnOnce(C) -> anyhow::Result<()>) -
         }
     }
     if !refused.is_empty() {
-        return ended(&name, Err(Refused(refused).into()));
+        return ended(&name, Err(SettingsError(refused).into()));
     }
     match asked {
         Some("config") => ExitCode::SUCCESS,
@@ -80,7 +80,7 @@ pub async fn main<C: Settings>(run: impl AsyncFnOnce(C) -> anyhow::Result<()>) -
 ///
 /// # Errors
 /// The process would refuse them.
-pub fn check(config: &impl Settings) -> Result<(), Refused> {
+pub fn check(config: &impl Settings) -> Result<(), SettingsError> {
     let mut refusals = Refusals::new(config.mode());
     config.check(&mut refusals);
     refusals.into_result()
@@ -95,7 +95,7 @@ async fn healthcheck(matches: &ArgMatches) -> anyhow::Result<()> {
     let address = matches.try_get_one::<SocketAddr>("admin_listen");
     let Some(address) = address.ok().flatten() else {
         let wants = "the address to ask, such as 127.0.0.1:9090";
-        return Err(Refused::new(format!("ADMIN_LISTEN is not set; wants {wants}")).into());
+        return Err(SettingsError::new(format!("ADMIN_LISTEN is not set; wants {wants}")).into());
     };
     println!("{}", admin::ask_ready(*address).await?);
     Ok(())
@@ -106,7 +106,7 @@ fn ended(name: &str, result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else {
         return ExitCode::SUCCESS;
     };
-    if let Some(Refused(lines)) = error.downcast_ref() {
+    if let Some(SettingsError(lines)) = error.downcast_ref() {
         for line in lines {
             eprintln!("{name}: {line}");
         }

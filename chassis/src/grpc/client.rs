@@ -417,7 +417,7 @@ mod tests {
     use crate::{
         admin::Readiness,
         clock::Clock,
-        grpc::{Serving, Sockets, serve},
+        grpc::{ServerSetup, Sockets, serve},
         shutdown::{Shutdown, Tasks},
     };
 
@@ -443,7 +443,7 @@ mod tests {
     async fn replica(tasks: &Tasks, shutdown: &Shutdown) -> SocketAddr {
         let grpc = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = grpc.local_addr().unwrap();
-        let serving = Serving {
+        let serving = ServerSetup {
             sockets: Sockets { grpc, admin: None },
             tls: Tls::default(),
             reflection: false,

@@ -6,7 +6,7 @@ use chassis::{
     admin::Readiness,
     clock::Clock,
     config::Tls,
-    grpc::{self, Channel, Reason, Serving, Sockets},
+    grpc::{self, Channel, Reason, ServerSetup, Sockets},
     shutdown::{Shutdown, Tasks},
     telemetry,
 };
@@ -110,7 +110,7 @@ pub fn start_on(listener: TcpListener, tls: Tls, clock: Clock, reflection: Refle
         signals: Arc::default(),
         served: Tasks::new(),
     };
-    let serving = Serving {
+    let serving = ServerSetup {
         sockets: Sockets {
             grpc: listener,
             admin: None,

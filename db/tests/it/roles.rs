@@ -3,7 +3,7 @@
 use std::{sync::LazyLock, time::Duration};
 
 use chassis::{
-    config::{Mode, Refused},
+    config::{Mode, SettingsError},
     shutdown::Shutdown,
     testing::until,
 };
@@ -207,7 +207,7 @@ async fn production_serves_with_no_role_that_owns_its_tables() {
     as_owner.database_url = settings.migrate_database_url.clone().unwrap();
     as_owner.migrate_database_url = None;
     let alone = db::migrate(&as_owner, Mode::Production, &SCHEMA).await;
-    let alone = alone.unwrap_err().downcast::<Refused>().unwrap();
+    let alone = alone.unwrap_err().downcast::<SettingsError>().unwrap();
     assert!(
         alone.to_string().contains("MIGRATE_DATABASE_URL"),
         "{alone}"
@@ -215,7 +215,7 @@ async fn production_serves_with_no_role_that_owns_its_tables() {
     for url in [as_owner.database_url.clone(), test.url.clone()] {
         as_owner.database_url = url;
         let opened = open(&as_owner, Mode::Production, &Shutdown::new()).await;
-        let refused = opened.unwrap_err().downcast::<Refused>().unwrap();
+        let refused = opened.unwrap_err().downcast::<SettingsError>().unwrap();
         assert!(refused.to_string().contains("DATABASE_URL"), "{refused}");
     }
 }
@@ -305,7 +305,7 @@ async fn production_serves_with_no_role_that_could_change_what_is_append_only() 
         superuser.execute(named(given)).await.unwrap();
         let opened = open(&settings, Mode::Production, &Shutdown::new()).await;
         let refused = opened.map(drop).expect_err(given);
-        let refused = refused.downcast::<Refused>().unwrap().to_string();
+        let refused = refused.downcast::<SettingsError>().unwrap().to_string();
         assert!(refused.starts_with("DATABASE_URL"), "{given}: {refused}");
         assert!(refused.contains(told), "{given}: {refused}");
         superuser.execute(named(taken)).await.unwrap();

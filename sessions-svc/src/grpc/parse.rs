@@ -25,7 +25,7 @@ use crate::{
     error::Error,
     report::{Report, Step},
     session::{DirectSession, NewSession},
-    store::customers::Place,
+    store::customers::PageStart,
     transaction::{Settlement, Transaction, TransactionStatus},
 };
 
@@ -215,7 +215,9 @@ fn invalid(field: &'static str, message: &'static str) -> Error {
 }
 
 /// Whose customers to list, after which place, and how many.
-pub fn wanted_customers(request: &ListCustomersRequest) -> Result<(MerchantId, Place, u32), Error> {
+pub fn wanted_customers(
+    request: &ListCustomersRequest,
+) -> Result<(MerchantId, PageStart, u32), Error> {
     let merchant = value("merchant_id", &request.merchant_id)?;
     let page_size = match request.page_size {
         0 => PAGE_SIZE_DEFAULT,
@@ -226,7 +228,7 @@ pub fn wanted_customers(request: &ListCustomersRequest) -> Result<(MerchantId, P
 }
 
 /// A place as a token, which callers return unchanged.
-pub fn page_token(place: &Place) -> String {
+pub fn page_token(place: &PageStart) -> String {
     let (listed_at, created_at) = (
         place.listed_at.unix_millis(),
         place.created_at.unix_millis(),
@@ -235,19 +237,19 @@ pub fn page_token(place: &Place) -> String {
 }
 
 /// An empty token means the place before the first customer.
-fn place(token: &str) -> Result<Place, Error> {
+fn place(token: &str) -> Result<PageStart, Error> {
     let millis = |text: &str| Timestamp::from_unix_millis(text.parse().ok()?).ok();
     let parse = || {
         let (listed_at, rest) = token.split_once('.')?;
         let (created_at, customer_id) = rest.split_once('.')?;
-        Some(Place {
+        Some(PageStart {
             listed_at: millis(listed_at)?,
             created_at: millis(created_at)?,
             customer_id: customer_id.parse::<CustomerId>().ok()?.to_string(),
         })
     };
     if token.is_empty() {
-        return Ok(Place::first());
+        return Ok(PageStart::first());
     }
     parse().ok_or_else(|| invalid("page_token", "must be a token from the previous answer"))
 }

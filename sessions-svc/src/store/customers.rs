@@ -105,16 +105,16 @@ pub async fn count_payment(tx: &mut Tx, id: &CustomerId, settled_at: Timestamp) 
     .await
 }
 
-/// A place in a merchant's list.
+/// Where a page of a merchant's list starts: after this customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PageStart {
     pub listed_at: Timestamp,
     pub created_at: Timestamp,
     pub customer_id: String,
 }
 
-impl Place {
-    /// The place before the first customer.
+impl PageStart {
+    /// Before the first customer.
     pub fn first() -> Self {
         let end = Timestamp::from_unix_millis(END_OF_TIME).expect("it is within the years");
         Self {
@@ -130,7 +130,7 @@ impl Place {
 pub async fn list_after(
     db: &Db,
     merchant: MerchantId,
-    place: &Place,
+    place: &PageStart,
     limit: i64,
 ) -> Result<Vec<Customer>> {
     db.read()
