@@ -3,11 +3,11 @@
 //!
 //! This is the only layer that repeats them: in an attempt, the channels below offer the call to
 //! each replica once, until one takes it. If none does, another attempt follows at once, because
-//! connections that were closed are made anew, and then a few more. An attempt that may have
-//! arrived and whose answer was lost is repeated only if it is a read, or if it carries an
-//! idempotency key, under which the service answers from its record of the first. All repeats but
-//! that free one wait first, and are a small share of all calls. Only if an answer under a key was
-//! lost do they go on until the call's deadline.
+//! connections that were closed are made anew, and then a few more after pauses. An attempt that
+//! may have arrived and whose answer was lost is repeated only if it is a read, or if it carries an
+//! idempotency key, under which the service answers from its record of the first. Such repeats wait
+//! first, and are a small share of all calls. Only if an answer under a key was lost do they go on
+//! until the call's deadline.
 //!
 //! What a service says about one attempt ("nothing was started") does not hold for the call if an
 //! earlier attempt may have arrived: that one may have started it.
@@ -42,6 +42,10 @@ pub const RAIL_DEADLINE: Duration = Duration::from_secs(12);
 /// Most repeats of a call that certainly never reached a service: enough for half a second without
 /// any replica.
 const UNSENT_REPEATS_MAX: u32 = 4;
+
+/// They begin within this time: replicas that do not even refuse a connection have used up more
+/// after the first attempt, and the caller can soon be told that nothing was started.
+const UNSENT_REPEATS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Most repeats of a call that may have arrived, unless an answer under a key was lost.
 const REPEATS_MAX: u32 = 2;
@@ -129,7 +133,8 @@ impl<C: Clone> Backend<C> {
         F: Future<Output = Result<Response<A>, Status>>,
     {
         self.budget.earn();
-        let ends_at = Instant::now() + deadline;
+        let begun = Instant::now();
+        let ends_at = begun + deadline;
         // Whether an attempt may have arrived whose answer never did.
         let mut lost = false;
         for repeats in 0_u32.. {
@@ -143,13 +148,6 @@ impl<C: Clone> Backend<C> {
                 Err(_) => AttemptFailure::Late,
             };
             lost |= matches!(failure, AttemptFailure::Lost | AttemptFailure::Late);
-            let repeats_max = if lost {
-                REPEATS_MAX
-            } else {
-                UNSENT_REPEATS_MAX
-            };
-            // It cost no service anything, and a new connection may succeed.
-            let is_free = !lost && repeats == 0 && matches!(failure, AttemptFailure::Unsent);
             let may_repeat = match failure {
                 AttemptFailure::Unsent => true,
                 AttemptFailure::Lost => effect != Effect::Once,
@@ -163,14 +161,18 @@ impl<C: Clone> Backend<C> {
             };
             // Under a key, the record of a lost attempt is worth waiting for.
             let is_patient = lost && effect == Effect::Keyed;
-            let pause = if is_free {
-                Duration::ZERO
-            } else {
-                pause(repeats)
+            let is_left = match lost {
+                true => repeats < REPEATS_MAX,
+                false => repeats < UNSENT_REPEATS_MAX && begun.elapsed() < UNSENT_REPEATS_WITHIN,
+            };
+            // What was never sent cost no service anything, and a new connection may succeed.
+            let pause = match lost || repeats > 0 {
+                true => pause(repeats),
+                false => Duration::ZERO,
             };
             let has_time = Instant::now() + pause < ends_at;
-            let may_repeat = may_repeat && has_time && (is_patient || repeats < repeats_max);
-            if !(may_repeat && (is_free || self.budget.spend())) {
+            let may_repeat = may_repeat && has_time && (is_patient || is_left);
+            if !(may_repeat && (!lost || self.budget.spend())) {
                 break;
             }
             metrics::counter!("gateway_backend_repeats_total", "backend" => self.name).increment(1);
@@ -268,14 +270,23 @@ mod tests {
     /// How often a call is sent if every attempt fails this way, and the error that its caller
     /// gets.
     async fn sends(effect: Effect, failure: fn() -> Status) -> (usize, Error) {
-        let sent = Arc::new(AtomicUsize::new(0));
-        let backend = Backend::new("any", sent.clone());
+        let backend = Backend::new("any", Arc::default());
+        sends_by(&backend, effect, failure).await
+    }
+
+    async fn sends_by(
+        backend: &Backend<Arc<AtomicUsize>>,
+        effect: Effect,
+        failure: fn() -> Status,
+    ) -> (usize, Error) {
+        let before = backend.client.load(Ordering::SeqCst);
         let send = |sent: Arc<AtomicUsize>, _: Request<()>| {
             sent.fetch_add(1, Ordering::SeqCst);
             ready(Err::<Response<()>, _>(failure()))
         };
         let answer = backend.call(effect, Duration::from_secs(1), (), send).await;
-        (sent.load(Ordering::SeqCst), answer.unwrap_err())
+        let sent = backend.client.load(Ordering::SeqCst);
+        (sent - before, answer.unwrap_err())
     }
 
     fn unsent() -> Status {
@@ -317,6 +328,15 @@ mod tests {
         for effect in [Effect::None, Effect::Keyed, Effect::Once] {
             assert_eq!(sends(effect, late).await.0, 1, "{effect:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn calls_that_were_not_sent_leave_the_budget_to_those_that_may_have_arrived() {
+        let backend = Backend::new("any", Arc::default());
+        let unsent = (0..300).map(|_| sends_by(&backend, Effect::Keyed, unsent));
+        futures::future::join_all(unsent).await;
+        let (keyed, _) = sends_by(&backend, Effect::Keyed, lost).await;
+        assert!(keyed > 3, "goes on while there is time: {keyed}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::{BodyExt as _, Full};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 use tonic::{
     ConnectError, Status, TimeoutExpired,
@@ -154,7 +154,11 @@ impl Channel {
         answer.is_ok_and(|answer| answer.into_inner().status() == ServingStatus::Serving)
     }
 
-    async fn send(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+    async fn send(
+        self,
+        request: Request<Body>,
+        ends_at: Instant,
+    ) -> Result<Response<Body>, BoxError> {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let replicas = self.known_replicas().await;
@@ -164,6 +168,12 @@ impl Channel {
             match replica.send(request).await {
                 Err(error) if was_not_sent(&error) => failure = error.into(),
                 answer => return Ok(answer?),
+            }
+            // If the next replica were silent too, the call's time would end while it is tried, and
+            // its caller could not tell that it was never sent.
+            let left = ends_at.saturating_duration_since(Instant::now());
+            if !replica.may_be_tried() && left < CONNECT_MAX {
+                break;
             }
         }
         Err(ConnectError(failure).into())
@@ -214,7 +224,8 @@ impl tower::Service<Request<Body>> for Channel {
         }
         let channel = self.clone();
         Box::pin(async move {
-            let answer = timeout(answer_max, channel.send(request)).await;
+            let ends_at = Instant::now() + answer_max;
+            let answer = timeout_at(ends_at, channel.send(request, ends_at)).await;
             let answer = answer.unwrap_or_else(|_| Err(TimeoutExpired(()).into()));
             answer.map_err(failure)
         })
@@ -410,7 +421,7 @@ impl Names {
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::{TcpListener, TcpSocket};
+    use tokio::net::{TcpListener, TcpSocket, TcpStream};
     use tonic::service::Routes;
 
     use super::*;
@@ -502,6 +513,29 @@ mod tests {
         shutdown.begin();
         tasks.drain(Duration::MAX).await;
         assert!(!channel.is_serving().await);
+    }
+
+    #[tokio::test]
+    async fn a_call_to_silent_replicas_counts_as_never_sent() {
+        // A full backlog lets further connections wait for ever.
+        let mut full = Vec::new();
+        let addresses = [(); 3].map(|()| {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+            let listener = socket.listen(1).unwrap();
+            let address = listener.local_addr().unwrap();
+            full.push(listener);
+            address
+        });
+        let waiting = addresses.repeat(4).into_iter().map(TcpStream::connect);
+        let waiting = timeout(CONNECT_MAX, futures::future::join_all(waiting)).await;
+        assert!(waiting.is_err(), "the backlogs are full");
+        let mut request = tonic::Request::new(HealthCheckRequest::default());
+        request.set_timeout(CONNECT_MAX * 5 / 2);
+        let mut health = HealthClient::new(channel(&addresses).without_repeats());
+        let failure = health.check(request).await.unwrap_err();
+        let source = failure.source().unwrap();
+        assert!(causes(source).any(|cause| cause.is::<ConnectError>()));
     }
 
     #[tokio::test]
