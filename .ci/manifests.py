@@ -132,6 +132,8 @@ class Overlay:
         values = {}
         for source in container.get("envFrom", []):
             if "secretRef" in source:
+                # What a Secret holds beyond the guide's keys must not override the reviewed settings.
+                expect(not values, where, "the Secret must come before the settings")
                 values |= self.whole_secret(source["secretRef"]["name"], where)
                 continue
             name = source["configMapRef"]["name"]
