@@ -15,7 +15,7 @@ use axum::{
 use chassis::error_chain::chain;
 use http::{
     Extensions, HeaderMap, HeaderValue, Method, StatusCode, Version,
-    header::{ACCEPT_ENCODING, CONTENT_TYPE},
+    header::{ACCEPT_ENCODING, CONTENT_TYPE, VARY},
 };
 use tower::{Layer as _, Service, ServiceExt as _};
 use tower_http::compression::CompressionLayer;
@@ -28,7 +28,12 @@ const PLAIN_AT_LAST: HeaderValue = HeaderValue::from_static("identity;q=0.001");
 pub async fn pages(request: Request, next: Next) -> Response {
     // HEAD states the length of the plain page.
     if request.method() == Method::HEAD {
-        return next.run(request).await;
+        let mut page = next.run(request).await;
+        if is_text(page.headers()) {
+            let header = page.headers_mut().entry(VARY);
+            header.or_insert(HeaderValue::from_static("accept-encoding"));
+        }
+        return page;
     }
     let (parts, body) = negotiate(request, next).await.into_parts();
     match body::to_bytes(body, usize::MAX).await {
@@ -62,6 +67,10 @@ where
 /// Whether to compress: only pages and files. The small answers about a page's state would only
 /// grow.
 fn is_worth_it(_: StatusCode, _: Version, headers: &HeaderMap, _: &Extensions) -> bool {
+    is_text(headers)
+}
+
+fn is_text(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE);
     content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/"))
 }
