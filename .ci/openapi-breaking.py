@@ -79,11 +79,11 @@ class Comparison:
         for name, header in old.get("headers", {}).items():
             there = f"{where} {name}"
             other = new.get("headers", {}).get(name)
+            # Nobody can rely on a header that need not be there.
+            if header.get("required") and not (other or {}).get("required"):
+                self.tell(there, "is no longer always there" if other else "removed")
             if other is None:
-                self.tell(there, "removed")
                 continue
-            if header.get("required") and not other.get("required"):
-                self.tell(there, "is no longer always there")
             self.schema(there, header["schema"], other["schema"], sent_by_us=True)
 
     def body(self, where, old, new, sent_by_us, is_error=False):
