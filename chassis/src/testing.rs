@@ -27,7 +27,7 @@ use crate::{
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Longest wait for a service to stop: it drains its calls, then its work.
-const STOP_MAX: Duration = Duration::from_secs(40);
+const STOP_MAX: Duration = Duration::from_secs(55);
 
 /// Longest that a call to a service takes. Longer than a charge takes.
 const ANSWER_MAX: Duration = Duration::from_secs(12);

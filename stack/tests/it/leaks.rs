@@ -157,6 +157,7 @@ async fn no_process_tells_anybodys_secrets() {
     let charges = processes.charges_db.connect().await;
     story.plant_callback_tokens(&charges).await;
     charges.close().await;
+    processes.charges_db.until_relayed().await;
     let mut metrics = String::new();
     for process in processes.all() {
         if let Some(admin) = &process.admin {
