@@ -117,6 +117,11 @@ impl TestDb {
         self.leaves_work = true;
     }
 
+    /// Checks again, after [`TestDb::leave_work`], that no work is left.
+    pub fn leave_no_work(&mut self) {
+        self.leaves_work = false;
+    }
+
     /// How many rows are in the outbox; none if the database was never opened or has no outbox.
     fn rows_left(&self) -> anyhow::Result<i64> {
         let was_opened = self.folder.as_deref().is_none_or(Path::exists);

@@ -540,6 +540,7 @@ async fn a_running_service_seals_and_checks_by_itself() {
                    where name in ('CHECK', 'WHOLE') and ended_at is not null";
     let checked = async || count(&world.db, checked).await == 2;
     until("the ledger was checked", checked).await;
+    world.end().await;
 }
 
 /// The service runs as this role in the tests that use [`World`].

@@ -39,7 +39,7 @@ async fn left(world: &World) -> Left {
 
 #[tokio::test]
 async fn without_sessions_svc_nothing_is_started_and_only_the_withdrawal_stays() {
-    let mut world = World::start().await;
+    let mut world = World::start_beside(Neighbour::Away).await;
     let request = request();
     for tries in 1..=2 {
         // The same key each time: the first try does not keep it.
@@ -51,7 +51,8 @@ async fn without_sessions_svc_nothing_is_started_and_only_the_withdrawal_stays()
             (tries, 0, 0, tries)
         );
     }
-    world.check_books().await;
+    // Once it is back, it is told.
+    world.restart().await.end().await;
 }
 
 #[tokio::test]
@@ -95,7 +96,7 @@ async fn a_key_is_one_request_however_many_come_at_once() {
 
 #[tokio::test]
 async fn a_void_charge_is_not_there() {
-    let mut world = World::start().await;
+    let mut world = World::start_beside(Neighbour::Away).await;
     let request = request();
     let answer = world.charges.create_charge(request.clone()).await;
     check_refusal(answer, Code::Unavailable, "NOTHING_STARTED");
@@ -214,7 +215,7 @@ async fn bad_input_names_its_field_and_leaves_nothing() {
 
 #[tokio::test]
 async fn a_hosted_charge_debits_its_sessions_amount_at_its_rate() {
-    let mut world = World::start().await;
+    let mut world = World::start_beside(Neighbour::Away).await;
     let usd = |minor| Money::new(minor, Currency::USD);
     for (amount, rate, field) in [
         (usd(100), Some("12.345"), "amount"),
@@ -238,7 +239,7 @@ async fn a_hosted_charge_debits_its_sessions_amount_at_its_rate() {
 /// The limit is one of major units, of which a dinar has a thousand minor ones.
 #[tokio::test]
 async fn a_session_in_a_currency_of_three_decimals_is_paid_up_to_the_same_limit() {
-    let mut world = World::start().await;
+    let mut world = World::start_beside(Neighbour::Away).await;
     let dinars = |minor| Money::new(minor, "IQD".parse().unwrap());
     let mut request = request();
     request.amount = Some(ghs(999_999_999_999));
@@ -251,7 +252,7 @@ async fn a_session_in_a_currency_of_three_decimals_is_paid_up_to_the_same_limit(
 
 #[tokio::test]
 async fn a_session_has_one_open_charge_and_numbers_also_the_void_ones() {
-    let mut world = World::start().await;
+    let mut world = World::start_beside(Neighbour::Away).await;
     let mut request = request();
     request.hosted = hosted(Money::new(100, Currency::USD), Some("25.5"));
     let session_id: SessionId = request.hosted.as_ref().unwrap().session_id.parse().unwrap();

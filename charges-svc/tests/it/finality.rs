@@ -96,7 +96,7 @@ async fn what_the_network_has_not_ended_is_final_only_after_its_own_time() {
         ),
     ] {
         let network = Says::new(said).network().await;
-        let world = World::start_over(&network.address(), Neighbour::Away).await;
+        let world = World::start_over(&network.address(), Neighbour::Open).await;
         world.stop().await;
         let age = Duration::from_secs(190);
         let charge = world.given_old_charge(&events, age).await;
@@ -108,6 +108,7 @@ async fn what_the_network_has_not_ended_is_final_only_after_its_own_time() {
         world.clock.advance(MINUTE).await.unwrap();
         let ended = world.charge(&charge.facts.reference).await;
         assert_eq!(failed_with(&ended), (State::Failed, Some(reason)));
+        world.end().await;
     }
 }
 
@@ -123,7 +124,7 @@ async fn a_look_after_a_failure_counts_only_once_it_is_answered() {
 async fn look_until_answered(silence: Reaction) {
     let says = Says::new(paystack(r#"{"status":"failed","message":"Declined"}"#));
     let network = says.network().await;
-    let world = World::start_over(&network.address(), Neighbour::Away).await;
+    let world = World::start_over(&network.address(), Neighbour::Open).await;
     world.stop().await;
     let declined = Event::Failed(FailureReason::PayerDeclined);
     let charge = world
@@ -143,7 +144,7 @@ async fn look_until_answered(silence: Reaction) {
     // The rail answered after 72 h, so this was the last query.
     let after = world.charge(&charge.facts.reference).await;
     assert_eq!(after.timer.next_query_at, None);
-    world.check_books().await;
+    world.end().await;
 }
 
 /// The answer comes after an operator has ended the charge, so it decides nothing. But it shows
@@ -156,7 +157,7 @@ async fn an_answer_that_came_too_late_still_shows_the_payment() {
         Box::new(paystack(r#"{"status":"pending"}"#)),
     ));
     let network = says.network().await;
-    let mut world = World::start_over(&network.address(), Neighbour::Away).await;
+    let mut world = World::start_over(&network.address(), Neighbour::Open).await;
     let charge = world
         .given_old_charge(&[Event::Unanswered], MINUTE / 2)
         .await;
@@ -187,6 +188,8 @@ async fn an_answer_that_came_too_late_still_shows_the_payment() {
     let cases = store::cases::list_open(&mut conn).await.unwrap();
     let kinds: Vec<_> = cases.iter().map(|case| case.kind).collect();
     assert_eq!(kinds, [CaseKind::LateMoney]);
+    drop(conn);
+    world.end().await;
 }
 
 /// A callback after the last query, while the network gives no answer.
@@ -200,7 +203,7 @@ async fn a_callback_after_a_failure_is_followed_up_until_the_network_answers() {
 async fn follow_up_until_answered(silence: Reaction) {
     let says = Says::new(silence);
     let network = says.network().await;
-    let world = World::start_over(&network.address(), Neighbour::Away).await;
+    let world = World::start_over(&network.address(), Neighbour::Open).await;
     world.stop().await;
     let declined = Event::Failed(FailureReason::PayerDeclined);
     let charge = world
@@ -219,6 +222,8 @@ async fn follow_up_until_answered(silence: Reaction) {
     let mut conn = world.db.read().await.unwrap();
     let cases = store::cases::list_open(&mut conn).await.unwrap();
     assert_eq!(cases.len(), 1, "the money is found");
+    drop(conn);
+    world.end().await;
 }
 
 /// "I have that reference already" means that the rail knows it.
@@ -279,7 +284,7 @@ const TWO_WRONG_CODES: [Event; 5] = [
 async fn only_the_rails_own_word_ends_a_charge_after_the_third_code() {
     let says = Says::new(Reaction::Cut);
     let network = says.network().await;
-    let mut world = World::start_over(&network.address(), Neighbour::Away).await;
+    let mut world = World::start_over(&network.address(), Neighbour::Open).await;
     let charge = world.given_charge(&TWO_WRONG_CODES).await;
     let told = submit(&mut world, &charge).await.unwrap();
     assert_eq!(told, ChargeStatus::Initiated);
@@ -304,13 +309,14 @@ async fn only_the_rails_own_word_ends_a_charge_after_the_third_code() {
     world.clock.advance(10 * MINUTE).await.unwrap();
     let settled = world.charge(&charge.facts.reference).await;
     assert_eq!(settled.progress.state, State::Settled);
+    world.end().await;
 }
 
 #[tokio::test]
 async fn a_third_code_that_the_rail_calls_wrong_ends_the_charge() {
     let says = Says::new(paystack(r#"{"status":"send_otp"}"#));
     let network = says.network().await;
-    let mut world = World::start_over(&network.address(), Neighbour::Away).await;
+    let mut world = World::start_over(&network.address(), Neighbour::Open).await;
     let charge = world.given_charge(&[Event::CodeWanted]).await;
     for told in [
         ChargeStatus::OtpRequired,
@@ -322,6 +328,7 @@ async fn a_third_code_that_the_rail_calls_wrong_ends_the_charge() {
     let ended = world.charge(&charge.facts.reference).await;
     let reason = Some(FailureReason::OtpAttemptsExceeded);
     assert_eq!(failed_with(&ended), (State::Failed, reason));
+    world.end().await;
 }
 
 /// The rail calls two codes wrong, but may still accept the one whose reply was lost.
@@ -329,7 +336,7 @@ async fn a_third_code_that_the_rail_calls_wrong_ends_the_charge() {
 async fn a_third_wrong_code_does_not_end_a_charge_whose_first_may_be_accepted() {
     let says = Says::new(Reaction::Cut);
     let network = says.network().await;
-    let mut world = World::start_over(&network.address(), Neighbour::Away).await;
+    let mut world = World::start_over(&network.address(), Neighbour::Open).await;
     let charge = world.given_charge(&[Event::CodeWanted]).await;
     submit(&mut world, &charge).await.unwrap();
     says.now(paystack(r#"{"status":"send_otp"}"#));
@@ -346,6 +353,7 @@ async fn a_third_wrong_code_does_not_end_a_charge_whose_first_may_be_accepted() 
     world.clock.advance(10 * MINUTE).await.unwrap();
     let settled = world.charge(&charge.facts.reference).await;
     assert_eq!(settled.progress.state, State::Settled);
+    world.end().await;
 }
 
 /// The network gives up on the payer, though it would still take a code.
@@ -362,7 +370,7 @@ async fn a_third_code_without_a_reply_ends_with_the_networks_own_time() {
         })
         .await
     };
-    let mut world = World::start_over(&network.address(), Neighbour::Away).await;
+    let mut world = World::start_over(&network.address(), Neighbour::Open).await;
     let charge = world.given_charge(&TWO_WRONG_CODES).await;
     submit(&mut world, &charge).await.unwrap();
     says.now(abandoned());
@@ -377,6 +385,7 @@ async fn a_third_code_without_a_reply_ends_with_the_networks_own_time() {
     let ended = world.charge(&charge.facts.reference).await;
     let reason = Some(FailureReason::PayerTimeout);
     assert_eq!(failed_with(&ended), (State::Failed, reason));
+    world.end().await;
 }
 
 /// Once a request may no longer be sent again, an unknown reference at MTN is final as late as
@@ -390,7 +399,7 @@ async fn mtns_longer_time_counts_too() {
     let then = world.clock.now() - Duration::from_secs(310);
     let charge = charge_of(Provider::Mtn, RailName::Momo, then);
     let charge = world.given(charge, &[]).await;
-    let world = world.restart_beside(Neighbour::Open).await;
+    let world = world.restart().await;
     world.clock.advance(Duration::from_secs(5)).await.unwrap();
     let asked = world.charge(&charge.facts.reference).await;
     assert!(

@@ -95,6 +95,7 @@ async fn an_operator_who_ends_a_charge_does_not_end_its_callback() {
         cases.iter().any(|case| case.kind == CaseKind::LateMoney)
     };
     until("the money was found", is_found).await;
+    world.end().await;
 }
 
 /// Whatever is written by somebody who knew of the callback but had not queried the rail.
@@ -134,6 +135,7 @@ async fn nobody_who_did_not_ask_ends_a_callback() {
         let asked = async || queries(&world, &charge).await > 0;
         until(&format!("asked after {event:?}"), asked).await;
     }
+    world.end().await;
 }
 
 /// A rail that gives no answer is queried again with doubling waits, not in a tight loop.
@@ -160,6 +162,7 @@ async fn a_callback_that_gets_no_answer_is_not_done_and_no_storm() {
         world.charge(&charge.facts.reference).await.progress.state,
         State::Failed
     );
+    world.end().await;
 }
 
 #[tokio::test]
@@ -179,4 +182,5 @@ async fn a_callback_is_done_with_an_answer() {
     // Stops short of the schedule's first query.
     world.clock.advance(Duration::from_secs(10)).await.unwrap();
     assert!(queries(&world, &charge).await <= 3);
+    world.end().await;
 }

@@ -46,7 +46,7 @@ async fn check_told(world: World, charge: &Charge) -> World {
     let (subject, now) = (charge.facts.transaction_id.to_string(), world.clock.now());
     let row = outbox::put(&mut tx, &subject, None, now).await.unwrap();
     tx.commit().await.unwrap();
-    let world = world.restart_beside(Neighbour::Open).await;
+    let world = world.restart().await;
     let is_told = async || {
         let mut conn = world.db.read().await.unwrap();
         !store::is_in_outbox(&mut conn, row).await.unwrap()
@@ -67,7 +67,7 @@ async fn a_charge_on_a_newer_rail_is_read_and_told() {
     };
     let shown = world.operations.show_charge(show).await.unwrap();
     assert_eq!(shown.into_inner().rail, "newer");
-    check_told(world, &charge).await;
+    check_told(world, &charge).await.end().await;
 }
 
 #[tokio::test]
@@ -98,6 +98,7 @@ async fn a_code_for_a_newer_rail_is_not_tried() {
     check_refusal(answer, Code::Unavailable, "NOTHING_STARTED");
     let after = world.charge(&charge.facts.reference).await.progress;
     assert_eq!((after.state, after.otp_tries), (State::OtpRequired, 0));
+    world.end().await;
 }
 
 #[tokio::test]
@@ -127,7 +128,7 @@ async fn an_operator_decides_about_a_charge_on_a_newer_rail() {
         override_reason: None,
     };
     world.operations.close_case(close).await.unwrap();
-    world.check_books().await;
+    world.end().await;
 }
 
 #[tokio::test]
@@ -153,4 +154,5 @@ async fn a_charge_that_failed_for_a_newer_reason_is_read_and_told() {
         !said.unwrap().is_empty()
     };
     until("the rail was asked", is_queried).await;
+    world.end().await;
 }

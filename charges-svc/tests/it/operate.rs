@@ -16,7 +16,7 @@ use proto::charges::{
 };
 use tonic::{Code, Status};
 
-use crate::world::{World, ghs};
+use crate::world::{Neighbour, World, ghs};
 
 const LATE: Event = Event::Failed(FailureReason::PayerTimeout);
 
@@ -105,7 +105,7 @@ async fn posted(world: &mut World, charge: &Charge) -> Vec<String> {
 
 #[tokio::test]
 async fn a_charge_is_settled_once_however_many_decide_at_once() {
-    let mut world = World::start().await;
+    let mut world = World::start_beside(Neighbour::Away).await;
     let charge = world.given_charge(&[Event::Accepted]).await;
     let answers = join_all((0..16).map(|number| {
         let mut operations = world.operations.clone();
@@ -139,7 +139,7 @@ async fn a_charge_is_settled_once_however_many_decide_at_once() {
         .unwrap();
     assert_eq!(events, 1, "one event tells of its end");
     drop(conn);
-    world.check_books().await;
+    world.restart().await.end().await;
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn an_operators_evidence_settles_a_charge_and_credits_its_merchant() {
     let got = world.charges.get_charge(get).await.unwrap().into_inner();
     assert_eq!(got.status(), proto::charges::ChargeStatus::Settled);
     assert_eq!(got.failure_reason, None);
-    world.check_books().await;
+    world.end().await;
 }
 
 #[tokio::test]
@@ -215,7 +215,7 @@ async fn what_the_rail_reported_otherwise_cannot_be_settled() {
         ]
     );
     assert_eq!(balance(&mut world, &charge).await, []);
-    world.check_books().await;
+    world.end().await;
 }
 
 #[tokio::test]
@@ -249,7 +249,7 @@ async fn late_money_that_is_released_is_the_merchants_and_the_charge_stays_faile
         .unwrap()
         .into_inner();
     assert_eq!(listed.cases, []);
-    world.check_books().await;
+    world.end().await;
 }
 
 async fn open_cases(world: &mut World) -> Vec<proto::charges::Case> {
@@ -284,7 +284,7 @@ async fn late_money_is_not_released_where_the_session_is_paid() {
     assert_eq!(open_cases(&mut world).await.len(), 1);
     close(&mut world, &case, Action::Refund).await.unwrap();
     assert_eq!(balance(&mut world, &failed).await, [ghs(2550)]);
-    world.check_books().await;
+    world.end().await;
 }
 
 #[tokio::test]
@@ -304,7 +304,7 @@ async fn two_charges_of_a_session_are_not_both_released() {
         "RELEASE_WOULD_CREDIT_TWICE",
     );
     assert_eq!(balance(&mut world, &failed).await, [ghs(2550)]);
-    world.check_books().await;
+    world.end().await;
 }
 
 #[tokio::test]
@@ -330,7 +330,7 @@ async fn a_charge_that_settles_after_a_release_opens_a_case() {
     };
     world.operations.close_case(request).await.unwrap();
     assert_eq!(balance(&mut world, &failed).await, [ghs(2550)]);
-    world.check_books().await;
+    world.end().await;
 }
 
 #[tokio::test]
@@ -368,7 +368,7 @@ async fn a_release_over_another_payment_is_recorded_with_its_reason() {
     };
     assert_eq!(said.rail_text.as_deref(), Some("the payer bought two"));
     assert_eq!(open_cases(&mut world).await, []);
-    world.check_books().await;
+    world.end().await;
 }
 
 #[tokio::test]
@@ -387,6 +387,7 @@ async fn a_reason_to_override_is_evidence_only_where_something_was_overridden() 
     };
     let shown = world.operations.show_charge(show).await.unwrap();
     assert_eq!(shown.into_inner().evidence, []);
+    world.end().await;
 }
 
 /// However they interleave, the merchant is credited once or a case is open.
@@ -413,7 +414,7 @@ async fn a_release_and_a_settlement_at_once_never_credit_twice_unseen() {
         assert_eq!(is_told(&second), twice);
         assert_eq!(is_told(&failed), !twice);
     }
-    world.check_books().await;
+    world.end().await;
 }
 
 async fn settle(world: &mut World, charge: &Charge) {
@@ -435,7 +436,7 @@ async fn a_credit_is_taken_back_once_whatever_its_cases_say() {
     close(&mut world, &reversed, Action::Release).await.unwrap();
     assert_eq!(balance(&mut world, &charge).await, [ghs(0)]);
     assert_eq!(open_cases(&mut world).await, []);
-    world.check_books().await;
+    world.end().await;
 }
 
 /// The older version used the case as the posting's subject.
@@ -462,7 +463,7 @@ async fn what_an_older_version_took_back_is_not_taken_back_again() {
     let again = close(&mut world, &twice, Action::Refund).await;
     check_refusal(again, Code::FailedPrecondition, "ALREADY_TAKEN_BACK");
     assert_eq!(balance(&mut world, &charge).await, [ghs(0)]);
-    world.check_books().await;
+    world.end().await;
 }
 
 #[tokio::test]
@@ -485,7 +486,7 @@ async fn released_money_that_the_rail_takes_back_is_taken_from_the_merchant() {
             "REVERSAL rail:paystack:clearing 2550"
         ]
     );
-    world.check_books().await;
+    world.end().await;
 }
 
 #[tokio::test]
@@ -515,7 +516,7 @@ async fn money_that_the_rail_took_back_is_released_only_on_record() {
     );
     close(&mut world, &reversed, Action::Refund).await.unwrap();
     assert_eq!(balance(&mut world, &failed).await, [ghs(0)]);
-    world.check_books().await;
+    world.end().await;
 }
 
 #[tokio::test]
@@ -535,6 +536,7 @@ async fn a_case_about_an_unknown_outcome_ends_with_its_charge() {
         .unwrap()
         .into_inner();
     assert_eq!(listed.cases, []);
+    world.end().await;
 }
 
 #[tokio::test]
@@ -592,4 +594,5 @@ async fn what_is_not_there_or_makes_no_sense_is_refused() {
     };
     let answer = world.charges.submit_otp(submit).await;
     check_refusal(answer, Code::FailedPrecondition, "CHARGE_NOT_AWAITING_OTP");
+    world.end().await;
 }

@@ -49,6 +49,7 @@ async fn a_code_that_could_not_be_sent_costs_no_try() {
         (State::OtpRequired, 0)
     );
     assert_eq!(after.timer.otp_expires_at, charge.timer.otp_expires_at);
+    world.end().await;
 }
 
 #[tokio::test]
@@ -67,6 +68,7 @@ async fn what_is_no_code_is_refused_after_the_reference() {
         world.charge(&charge.facts.reference).await.progress.version,
         charge.progress.version
     );
+    world.end().await;
 }
 
 #[tokio::test]
@@ -105,6 +107,8 @@ async fn no_outcome_is_made_up_and_an_operator_has_a_case_after_a_day() {
     assert_eq!(evidence.len(), 1, "the same answer again is counted");
     // At the start, every 5 minutes (23:53, 23:58), after a day, and an hour later.
     assert_eq!(evidence[0].times, 5);
+    drop(conn);
+    world.end().await;
 }
 
 #[tokio::test]
@@ -120,6 +124,7 @@ async fn a_code_does_not_expire_while_the_rail_cannot_be_asked() {
         .unwrap();
     let after = world.charge(&charge.facts.reference).await;
     assert_eq!(after.progress.state, State::OtpRequired);
+    world.end().await;
 }
 
 #[tokio::test]
@@ -147,6 +152,7 @@ async fn work_of_a_process_that_died_is_taken_up_after_a_restart() {
         world.charge(&charge.facts.reference).await.progress.state,
         State::OtpSubmitting
     );
+    world.end().await;
 }
 
 fn callback(
@@ -210,6 +216,7 @@ async fn a_callback_is_acknowledged_once_the_rail_is_certain_to_be_asked() {
         (State::Initiated, 3)
     );
     assert!(after.timer.next_query_at.is_some());
+    world.end().await;
 }
 
 #[tokio::test]

@@ -207,7 +207,7 @@ async fn where_the_record_could_not_be_written_nothing_was_started() {
 /// Only PostgreSQL lets two write transactions run at once.
 #[tokio::test]
 async fn a_request_whose_key_is_being_used_is_told_so() {
-    let mut world = World::start().await;
+    let mut world = World::start_beside(Neighbour::Away).await;
     if !world.db.is_postgres() {
         return;
     }

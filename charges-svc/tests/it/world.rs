@@ -1,5 +1,8 @@
-//! A running charges-svc on a fresh database. Unless a test says otherwise, its rails and
-//! neighbours cannot be reached.
+//! A running charges-svc on a fresh database. Unless a test says otherwise, its rails cannot be
+//! reached, and its neighbours take what they are told.
+//!
+//! A world that ends with work in its outbox fails its test, unless nobody is there to be told:
+//! beside [`Neighbour::Away`] or [`Neighbour::Silent`].
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -81,7 +84,7 @@ pub struct World {
 
 impl World {
     pub async fn start() -> Self {
-        Self::start_beside(Neighbour::Away).await
+        Self::start_beside(Neighbour::Open).await
     }
 
     pub async fn start_beside(neighbour: Neighbour) -> Self {
@@ -102,7 +105,7 @@ impl World {
     /// Starts a service with these flags, which replace or extend those that every test has.
     pub async fn start_with(flags: &[(&str, &str)]) -> Self {
         let database = TestDb::new("charges-svc").await;
-        Self::start_through(database, Neighbour::Away, flags).await
+        Self::start_through(database, Neighbour::Open, flags).await
     }
 
     /// Starts a service on this database, which a flag may reach in another way.
@@ -134,9 +137,12 @@ impl World {
         neighbour: Neighbour,
         flags: Vec<(String, String)>,
     ) -> Self {
-        if matches!(neighbour, Neighbour::Away | Neighbour::Silent) {
+        match neighbour {
             // Nobody takes what there is to tell.
-            database.leave_work();
+            Neighbour::Away | Neighbour::Silent => database.leave_work(),
+            Neighbour::Open | Neighbour::Refusing | Neighbour::Stalling(_) => {
+                database.leave_no_work();
+            }
         }
         let (running, nobody) = (neighbour.start().await, listen().await);
         let sessions_url = match &running {
@@ -178,16 +184,18 @@ impl World {
         self.service.stop().await;
     }
 
-    /// Ends the test once the neighbour has been told everything.
+    /// Ends the test once the neighbour has been told everything, and checks the books.
     pub async fn end(self) {
         self.database.0.until_relayed().await;
+        self.check_books().await;
         self.stop().await;
         self.db.close().await;
     }
 
-    /// Stops the service and starts another on the same database.
+    /// Stops the service and starts another on the same database, beside neighbours that take what
+    /// they are told.
     pub async fn restart(self) -> Self {
-        self.restart_beside(Neighbour::Away).await
+        self.restart_beside(Neighbour::Open).await
     }
 
     pub async fn restart_beside(self, neighbour: Neighbour) -> Self {
@@ -247,7 +255,7 @@ impl World {
     }
 
     /// Checks what holds in every test: the books balance.
-    pub async fn check_books(&self) {
+    async fn check_books(&self) {
         let mut conn = self.db.read().await.unwrap();
         assert_eq!(store::postings::imbalances(&mut conn).await.unwrap(), []);
         assert!(
