@@ -75,6 +75,6 @@ impl Settings for Config {
         let wants = "development: simulated networks move no money";
         refusals.unless(is_trial, "MODE", wants);
         self.telemetry.check(refusals);
-        self.accounts.paystack.check(refusals);
+        self.accounts.check(refusals);
     }
 }

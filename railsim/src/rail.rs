@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chassis::config::Refusals;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +53,14 @@ pub struct Behaviour {
     pub keeps_unknown_payers: bool,
     /// Its own test number, which is debited before the first reply.
     pub instant_number: Option<&'static str>,
+}
+
+impl Accounts {
+    pub fn check(&self, refusals: &mut Refusals) {
+        // MTN's settings are either all there or do not parse.
+        let Self { momo: _, paystack } = self;
+        paystack.check(refusals);
+    }
 }
 
 impl Rail {
