@@ -163,7 +163,13 @@ fn is_sql(text: &str) -> bool {
     match words.as_slice() {
         ["select", rest @ ..] => rest.contains(&"from"),
         ["update", rest @ ..] => rest.contains(&"set"),
-        ["with", _, "as", ..] => true,
+        ["with", rest @ ..] => {
+            let is_statement = |word: &&str| {
+                let word = word.trim_start_matches('(');
+                ["select", "values", "insert", "update", "delete"].contains(&word)
+            };
+            rest.contains(&"as") && rest.iter().any(is_statement)
+        }
         ["insert", "into", ..] | ["delete", "from", ..] => true,
         [
             "create" | "alter" | "drop",
@@ -187,10 +193,12 @@ fn proto_types_stop_at_the_edge() {
     });
 }
 
-/// The paths into `proto`.
+/// The paths into `proto`, and imports of all of it, which let it be named otherwise.
 fn proto(source: &Source) -> Vec<String> {
-    let paths = source.paths();
-    paths.filter(|path| path.starts_with("proto::")).collect()
+    let whole = source.imports.iter().map(|import| import.path.join("::"));
+    let whole = whole.filter(|path| path == "proto");
+    let paths = source.paths().filter(|path| path.starts_with("proto::"));
+    paths.chain(whole).collect()
 }
 
 #[test]
@@ -226,7 +234,9 @@ fn only_tests_use_what_is_for_tests() {
 /// The paths into the tests' harness.
 fn harness(source: &Source) -> Vec<String> {
     let paths = source.paths();
-    paths.filter(|path| path.contains("::testing::")).collect()
+    paths
+        .filter(|path| path.split("::").any(|name| name == "testing"))
+        .collect()
 }
 
 #[test]
@@ -372,6 +382,7 @@ mod rules {
             "UPDATE charges SET state = $1",
             "-- forget\ndelete from leases",
             "with due as (select 1) select * from due",
+            "with recursive next (n) as (values (1)) select n from next",
         ] {
             let code = format!("const TEXT: &str = {text:?}; fn run() {{ query!({text:?}); }}");
             assert_eq!(sql(&only(&code)).len(), 2, "{text}");
@@ -388,10 +399,26 @@ mod rules {
             "use proto::money::Money;",
             "fn make() -> proto::money::Money { todo!() }",
             "fn run() { json!(proto::DESCRIPTORS) }",
+            "use proto as contracts; fn make() -> contracts::Money { todo!() }",
+            "use proto::*;",
         ] {
             assert_eq!(proto(&only(code)).len(), 1, "{code}");
         }
         assert!(proto(&only("use crate::proto_like::Money;")).is_empty());
+    }
+
+    #[test]
+    fn the_harness_is_found_however_it_is_named() {
+        for code in [
+            "use chassis::testing::until;",
+            "use chassis::testing; fn run() {}",
+            "use chassis::testing as harness;",
+            "fn run() { db::testing::TestDb::new() }",
+        ] {
+            assert_eq!(harness(&only(code)).len(), 1, "{code}");
+        }
+        let code = "use crate::testing_ground; fn run() { testing_ground::run() }";
+        assert!(harness(&only(code)).is_empty());
     }
 
     #[test]
