@@ -325,6 +325,12 @@ mod rules {
     }
 
     #[test]
+    fn a_binary_beside_a_library_is_held_to_them_too() {
+        let mut sources = CRATES["simulation"].iter();
+        assert!(sources.any(|source| source.is_one_of(&["main.rs"])));
+    }
+
+    #[test]
     fn two_files_that_need_each_other_are_a_circle() {
         let files = |one: &str, other: &str| {
             let root = source("lib.rs", &[], "mod one; mod other; pub use one::Thing;");

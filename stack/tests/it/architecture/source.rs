@@ -16,7 +16,8 @@ use syn::{
 pub struct Source {
     /// Path relative to the repository.
     pub path: String,
-    /// Its module path from the crate's root, whose own is empty.
+    /// Its module path from the crate's root, whose own is empty. A binary beside a library is
+    /// `main`.
     pub module: Vec<String>,
     /// Every module that the file is or contains.
     pub modules: Vec<Vec<String>>,
@@ -102,24 +103,18 @@ impl Source {
 /// Every file of the crate in `folder`, except its tests.
 pub fn sources(root: &Path, folder: &str) -> Vec<Source> {
     let src = root.join(folder).join("src");
+    let has_library = src.join("lib.rs").exists();
     let mut sources: Vec<Source> = rust_files(&src)
         .iter()
         .map(|file| {
             let text = fs::read_to_string(file).expect("a source file is readable");
             let path = file.strip_prefix(root).expect("it is in the repository");
             let inner = file.strip_prefix(&src).expect("it is below src");
-            let module = module_of(inner);
+            let module = module_of(inner, has_library);
             let module: Vec<&str> = module.iter().map(String::as_str).collect();
             Source::parse(&path.display().to_string(), &module, &text)
         })
         .collect();
-    // Beside a library, the binary is a separate crate of a dozen lines.
-    if sources
-        .iter()
-        .any(|source| source.path.ends_with("/src/lib.rs"))
-    {
-        sources.retain(|source| !source.path.ends_with("/src/main.rs"));
-    }
     let tests: Vec<_> = sources
         .iter()
         .flat_map(|source| source.tests.clone())
@@ -145,14 +140,14 @@ pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn module_of(path: &Path) -> Vec<String> {
+fn module_of(path: &Path, has_library: bool) -> Vec<String> {
     let path = path.with_extension("");
     let names = path
         .components()
         .map(|name| name.as_os_str().to_string_lossy().into_owned());
     let names: Vec<String> = names.collect();
     match names.as_slice() {
-        [root] if root == "lib" || root == "main" => Vec::new(),
+        [root] if root == "lib" || root == "main" && !has_library => Vec::new(),
         [folder @ .., last] if last == "mod" => folder.to_vec(),
         _ => names,
     }
