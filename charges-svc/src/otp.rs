@@ -16,7 +16,7 @@ use rails::{CallOutcome as _, OtpOutcome, RailAnswer};
 use secrecy::SecretString;
 
 use crate::{
-    charge::{Charge, Event, Lease, State},
+    charge::{Charge, Event, Lease, State, Status},
     error::{Error, Result},
     rail_call::{self, RailCall, Withdrawal},
     service::{ChargeReply, Service},
@@ -46,6 +46,9 @@ impl Service {
     ) -> Result<ChargeReply> {
         let charge = self.get_charge(merchant_id, reference).await?;
         let otp = otp.check()?;
+        if charge.status != Status::OtpRequired {
+            return Err(Error::NotAwaitingOtp);
+        }
         // The newer version that knows its rail takes the code.
         let rail = self.rail_of(&charge.facts).ok_or(Error::NothingStarted)?;
         let submission = Submission {

@@ -40,6 +40,14 @@ async fn get(world: &mut World, charge: &Charge) -> proto::charges::Charge {
     world.charges.get_charge(get).await.unwrap().into_inner()
 }
 
+fn code_for(charge: &Charge) -> SubmitOtpRequest {
+    SubmitOtpRequest {
+        merchant_id: charge.facts.merchant_id.to_string(),
+        reference: charge.facts.reference.to_string(),
+        otp: "123456".to_owned(),
+    }
+}
+
 /// Puts a charge into the outbox, and waits until sessions-svc was told of it.
 async fn check_told(world: World, charge: &Charge) -> World {
     let mut tx = world.db.begin().await.unwrap();
@@ -89,16 +97,23 @@ async fn a_code_for_a_newer_rail_is_not_tried() {
     let mut world = World::start().await;
     let charge = world.given_charge(&[Event::CodeWanted]).await;
     write_newer(&world, RAIL, charge.facts.reference.as_str()).await;
-    let submit = SubmitOtpRequest {
-        merchant_id: charge.facts.merchant_id.to_string(),
-        reference: charge.facts.reference.to_string(),
-        otp: "123456".to_owned(),
-    };
-    let answer = world.charges.submit_otp(submit).await;
+    let answer = world.charges.submit_otp(code_for(&charge)).await;
     check_refusal(answer, Code::Unavailable, "NOTHING_STARTED");
     let after = world.charge(&charge.facts.reference).await.progress;
     assert_eq!((after.state, after.otp_tries), (State::OtpRequired, 0));
     world.end().await;
+}
+
+#[tokio::test]
+async fn a_charge_on_a_newer_rail_that_awaits_no_code_takes_none() {
+    let mut world = World::start().await;
+    let failed = Event::Failed(FailureReason::PayerTimeout);
+    for event in [Event::Accepted, Event::Settled, failed] {
+        let charge = world.given_charge(&[event]).await;
+        write_newer(&world, RAIL, charge.facts.reference.as_str()).await;
+        let answer = world.charges.submit_otp(code_for(&charge)).await;
+        check_refusal(answer, Code::FailedPrecondition, "CHARGE_NOT_AWAITING_OTP");
+    }
 }
 
 #[tokio::test]
