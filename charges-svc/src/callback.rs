@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use chassis::{
     clock::Timestamp,
+    closed_list::count_unknown,
     ids::{ChargeId, is_segment},
 };
 use db::Update;
@@ -60,6 +61,28 @@ impl Service {
         tx.commit().await?;
         self.reconcile_alarms.ring(rail.code());
         Ok(())
+    }
+
+    /// The error for a callback of a rail that this version does not know. If a newer version has
+    /// put charges on it, the rail is to repeat the callback, as many rails do not after "not
+    /// found".
+    pub async fn refuse_callback(&self, rail: &str, token: &str) -> Error {
+        match self.is_newer_rail(rail, token).await {
+            Ok(true) => {
+                count_unknown("rail");
+                Error::NothingStarted
+            }
+            Ok(false) => Error::CallbackNotFound,
+            Err(error) => error,
+        }
+    }
+
+    async fn is_newer_rail(&self, rail: &str, token: &str) -> Result<bool> {
+        if !is_segment(rail) || !is_segment(token) {
+            return Ok(false);
+        }
+        let mut conn = self.db.read().await?;
+        Ok(store::charges::has_rail(&mut conn, rail, token).await?)
     }
 
     async fn find_called_back(

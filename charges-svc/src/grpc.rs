@@ -104,7 +104,10 @@ impl Charges for Grpc {
         request: Request<ReceiveCallbackRequest>,
     ) -> GrpcResult<ReceiveCallbackResponse> {
         let request = request.into_inner();
-        let rail = parse::id(&request.rail, Error::CallbackNotFound)?;
+        let Ok(rail) = request.rail.parse() else {
+            let refused = self.0.refuse_callback(&request.rail, &request.token);
+            return Err(refused.await.into());
+        };
         let callback = parse::callback(rail, request);
         self.0.receive_callback(rail, &callback).await?;
         Ok(Response::new(ReceiveCallbackResponse {}))

@@ -347,6 +347,26 @@ pub async fn find_by_callback_token(
     Ok(found.map(|(id,)| id))
 }
 
+/// Whether a charge with this callback address, or any that is due to be queried, is on this rail.
+/// Others are not looked for, because no index leads to them and anybody can ask.
+pub async fn has_rail(conn: &mut Conn, rail: &str, token: &str) -> Result<bool> {
+    let found: Option<(String,)> = conn
+        .sql(
+            "select rail from charges where callback_token = $2 and rail = $1
+             union all
+             select rail from (
+                 select rail from charges where rail = $1 and next_query_at is not null
+                 order by next_query_at limit 1
+             ) as due
+             limit 1",
+        )
+        .bind(rail)
+        .bind(token)
+        .optional()
+        .await?;
+    Ok(found.is_some())
+}
+
 /// The charge with this reference at its rail, unless it is void.
 pub async fn find_by_rail_reference(
     conn: &mut Conn,

@@ -14,14 +14,16 @@ use chassis::{
 };
 use db::{Update, outbox};
 use proto::charges::{
-    CloseCaseRequest, GetChargeRequest, ResolveChargeRequest, ShowChargeRequest, SubmitOtpRequest,
-    close_case_request::Action, resolve_charge_request::Outcome,
+    CloseCaseRequest, GetChargeRequest, ReceiveCallbackRequest, ResolveChargeRequest,
+    ShowChargeRequest, SubmitOtpRequest, close_case_request::Action,
+    resolve_charge_request::Outcome,
 };
 use tonic::Code;
 
 use crate::world::{Neighbour, World, request};
 
 const RAIL: &str = "update charges set rail = 'newer' where reference = $1";
+const AT_REST: &str = "update charges set next_query_at = null where reference = $1";
 const REASON: &str = "update charges set failure_reason = 'NEWER' where reference = $1";
 
 /// Writes to a charge as a newer version might have.
@@ -114,6 +116,40 @@ async fn a_charge_on_a_newer_rail_that_awaits_no_code_takes_none() {
         let answer = world.charges.submit_otp(code_for(&charge)).await;
         check_refusal(answer, Code::FailedPrecondition, "CHARGE_NOT_AWAITING_OTP");
     }
+}
+
+#[tokio::test]
+async fn a_callback_of_a_newer_rail_is_to_be_repeated() {
+    let mut world = World::start().await;
+    let callback = |rail: &str, token: &str| ReceiveCallbackRequest {
+        rail: rail.to_owned(),
+        token: token.to_owned(),
+        ..Default::default()
+    };
+    // It is no longer looked at for late money, so only its address leads to it.
+    let failed = Event::Failed(FailureReason::PayerTimeout);
+    let ended = world.given_charge(&[failed]).await;
+    let (reference, token) = (&ended.facts.reference, &ended.facts.callback_token);
+    write_newer(&world, RAIL, reference.as_str()).await;
+    write_newer(&world, AT_REST, reference.as_str()).await;
+    let answer = world.charges.receive_callback(callback("newer", token));
+    check_refusal(answer.await, Code::Unavailable, "NOTHING_STARTED");
+    for (rail, token) in [
+        ("newer", "t"),
+        ("other", token),
+        ("newer", "\0"),
+        ("\0", token),
+    ] {
+        let answer = world.charges.receive_callback(callback(rail, token));
+        check_refusal(answer.await, Code::NotFound, "CALLBACK_NOT_FOUND");
+    }
+    // Some rails have one address for all charges.
+    let open = world.given_charge(&[Event::Accepted]).await;
+    write_newer(&world, RAIL, open.facts.reference.as_str()).await;
+    let answer = world.charges.receive_callback(callback("newer", "t"));
+    check_refusal(answer.await, Code::Unavailable, "NOTHING_STARTED");
+    let answer = world.charges.receive_callback(callback("other", "t"));
+    check_refusal(answer.await, Code::NotFound, "CALLBACK_NOT_FOUND");
 }
 
 #[tokio::test]
