@@ -65,7 +65,11 @@ use upkeep::Sweeper;
 /// The schema that `migrate` applies and that serving needs.
 pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
-    release_leases: &[outbox::RELEASE_LEASES, store::charges::RELEASE_LEASES],
+    release_leases: &[
+        outbox::RELEASE_LEASES,
+        store::charges::RELEASE_LEASES,
+        store::blocks::RELEASE_LEASES,
+    ],
 };
 
 /// Serves until `shutdown`.

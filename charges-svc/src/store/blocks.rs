@@ -30,6 +30,10 @@ pub async fn claim(tx: &mut Tx, duty: Duty, due: Timestamp, until: Timestamp) ->
         .await
 }
 
+/// Releases every duty ([`db::Schema::release_leases`]). One that only pauses is due as well, which
+/// does no harm: only what was not checked before is checked.
+pub const RELEASE_LEASES: &str = "update ledger_works set next_at = '1970-01-01T00:00:00.000Z'";
+
 /// How far a check has come.
 #[derive(Clone, Debug, FromRow)]
 pub struct Checkpoint {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use charges_svc::{
-    SCHEMA,
+    SCHEMA, books,
     charge::{Charge, Lease, State},
-    store,
+    store::{self, blocks::Duty},
 };
 use chassis::{
     clock::{Clock, StoreReading},
@@ -13,7 +13,7 @@ use chassis::{
     shutdown::{Shutdown, Tasks},
     testing::{ServedService, address, listen},
 };
-use db::{Db, Insert, testing::TestDb};
+use db::{Db, Insert, Update, testing::TestDb};
 use proto::{
     charges::{ChargeStatus, charges_client::ChargesClient},
     sessions::record_transaction_response::Outcome,
@@ -273,4 +273,23 @@ async fn a_charge_that_somebody_else_has_taken_over_is_theirs_to_end() {
     assert_eq!(charge.claim.fence, Some(theirs.fence));
     assert!(!gated.was_called().await);
     gated.end().await;
+}
+
+#[tokio::test]
+async fn where_no_other_process_can_hold_one_a_dead_ones_check_is_due_at_once() {
+    let database = TestDb::new("charges-svc").await;
+    let clock = clock_off_by(0);
+    let db = open(&database, &clock).await;
+    if db.is_postgres() {
+        return;
+    }
+    let now = clock.real_now();
+    let mut tx = db.begin().await.unwrap();
+    let claimed = store::blocks::claim(&mut tx, Duty::CheckNew, now, now + 15 * MINUTE).await;
+    assert_eq!(claimed.unwrap(), Update::Updated);
+    tx.commit().await.unwrap();
+    assert_eq!(books::check_new(&db, &clock).await.unwrap(), None);
+    db.release_leases(&SCHEMA).await.unwrap();
+    let found = books::check_new(&db, &clock).await.unwrap();
+    assert_eq!(found, Some(Vec::new()));
 }
