@@ -144,6 +144,15 @@ impl Bookkeeper {
     }
 }
 
+/// The name of a duty's work.
+pub fn name(duty: Duty) -> &'static str {
+    match duty {
+        Duty::Seal => "charges: seal",
+        Duty::CheckNew => "charges: check new blocks",
+        Duty::CheckWhole => "charges: check the whole ledger",
+    }
+}
+
 impl Work for Bookkeeper {
     async fn claim(&mut self, tasks: &mut TaskSet) -> anyhow::Result<Option<Timestamp>> {
         if self.looked_at.elapsed() >= self.look_every() {

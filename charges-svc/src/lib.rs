@@ -96,7 +96,7 @@ pub async fn serve(
     let sweeping = frame.clock.worker("charges: sweeper");
     frame.work(sweeping, Sweeper::new(&service));
     for duty in Duty::ALL {
-        let worker = frame.clock.worker(duty.code());
+        let worker = frame.clock.worker(books::name(*duty));
         let keeper = Bookkeeper::new(*duty, &frame.db, &frame.clock, &shutdown);
         frame.work(worker, keeper);
     }
