@@ -190,7 +190,7 @@ impl Service {
                 (Some(change), told)
             }
             None if is_ours => {
-                let timing = self.timing(self.rail_of(&before.facts));
+                let timing = self.timing_of(&before.facts);
                 before.timer.next_query_at = before.query_after(now, timing);
                 let (id, fence) = (before.facts.transaction_id, taken.claim.fence);
                 let _ours =

@@ -179,7 +179,7 @@ impl Service {
             tx.commit().await?;
             return Ok(None);
         }
-        let timing = self.timing(self.rail_of(&charge.facts));
+        let timing = self.timing_of(&charge.facts);
         let verdict = verdict::judge(&charge, found, asked_at, timing);
         if verdict == Verdict::Resend
             && is_taken_again

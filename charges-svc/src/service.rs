@@ -140,6 +140,11 @@ impl Service {
         }
     }
 
+    /// The times that decide about this charge, see [`Self::timing`].
+    pub fn timing_of(&self, charge: &Facts) -> Timing<'_> {
+        self.timing(self.rail_of(charge))
+    }
+
     /// The rail that carries a charge, unless only a newer version knows it.
     pub fn rail_of(&self, charge: &Facts) -> Option<&Rail> {
         let name = charge.rail.parse().ok();
@@ -153,7 +158,7 @@ impl Service {
     /// that becomes true by it.
     pub async fn change(&self, tx: &mut Tx, before: &Charge, event: Event) -> Result<Change> {
         let now = self.clock.now();
-        let timing = self.timing(self.rail_of(&before.facts));
+        let timing = self.timing_of(&before.facts);
         let after = before.after(event, now, timing)?;
         if store::charges::change(tx, &before.progress, &after).await? == Update::NotThere {
             // The charge is locked, so this is a bug, and nothing is committed.
