@@ -19,7 +19,7 @@ use crate::{
     case::{Case, CaseKind, Closing},
     charge::{Event, METHOD, ShownCharge, Status},
     error::Error,
-    operate::File,
+    operate::ChargeFile,
     otp::Otp,
     service::{ChargeReply, Service},
     store::{evidence::Evidence, postings::LedgerLine},
@@ -223,8 +223,8 @@ impl From<ChargeReply> for ChargeAnswer {
     }
 }
 
-impl From<File> for ShowChargeResponse {
-    fn from(file: File) -> Self {
+impl From<ChargeFile> for ShowChargeResponse {
+    fn from(file: ChargeFile) -> Self {
         let charge = file.charge;
         Self {
             state: file.state.code().to_owned(),

@@ -26,7 +26,7 @@ use crate::{
 
 /// A charge and everything that is known about it.
 #[derive(Clone, Debug)]
-pub struct File {
+pub struct ChargeFile {
     pub charge: ShownCharge,
     pub state: State,
     pub next_query_at: Option<Timestamp>,
@@ -35,13 +35,13 @@ pub struct File {
 }
 
 impl Service {
-    pub async fn show_charge(&self, reference: &Reference) -> Result<File> {
+    pub async fn show_charge(&self, reference: &Reference) -> Result<ChargeFile> {
         let mut conn = self.db.read().await?;
         let charge = store::charges::find_by_reference(&mut conn, reference).await?;
         let charge = charge.ok_or(Error::ChargeNotFound)?;
         let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id).await?;
         let postings = store::postings::list(&mut conn, charge.facts.transaction_id).await?;
-        Ok(File {
+        Ok(ChargeFile {
             state: charge.progress.state,
             next_query_at: charge.timer.next_query_at,
             charge: charge.try_into()?,
@@ -56,7 +56,7 @@ impl Service {
         reference: &Reference,
         event: Event,
         evidence: &str,
-    ) -> Result<File> {
+    ) -> Result<ChargeFile> {
         let mut tx = self.db.begin().await?;
         let found = store::charges::find_by_reference(&mut tx, reference).await?;
         let id = found.ok_or(Error::ChargeNotFound)?.facts.transaction_id;
