@@ -114,8 +114,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Does one duty, as often as each replica looks whether it is due. Each duty is a work of its own,
-/// so that none waits for another.
+/// Does one duty whenever it is due, which each replica checks every few seconds. Each duty is a
+/// work of its own, so none waits for another.
 #[derive(Debug)]
 pub struct Bookkeeper {
     db: Db,
@@ -161,14 +161,14 @@ impl Work for Bookkeeper {
             let shutdown = self.shutdown.clone();
             tasks.start(async move {
                 tokio::select! {
-                    // A check of the whole ledger would hold up the end. Another process takes it
-                    // over, from where it stopped.
+                    // A check of the whole ledger would delay the shutdown. Another process
+                    // continues it from where it stopped.
                     () = shutdown.wait() => {}
                     () = turn(duty, &db, &clock) => {}
                 }
             });
         }
-        // Its rhythm is that of real time, so time travel need not stop for it.
+        // It runs by real time, so time travel need not wait for it.
         Ok(None)
     }
 }

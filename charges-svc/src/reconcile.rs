@@ -140,9 +140,9 @@ impl Service {
         Ok(())
     }
 
-    /// Writes what follows from the answer, in one transaction, and not in a set with other
-    /// charges: it locks the charge and changes its state, which must wait for no other. Returns what to send if the
-    /// payment request is now to go out once more, which `is_taken_again` permits.
+    /// Writes what follows from the answer. Each charge has a transaction of its own: it is locked
+    /// while its state changes, and must not wait for others. Returns what to send if the payment
+    /// request now goes out a second time, which `is_taken_again` permits.
     async fn conclude(
         &self,
         claimed: &Charge,

@@ -1,5 +1,4 @@
-//! What a running service does beside its work: removes old keys, and measures how much is
-//! waiting.
+//! Housekeeping: removes old idempotency keys, and measures how much is waiting.
 
 use std::{sync::Arc, time::Duration};
 
