@@ -119,23 +119,23 @@ pub struct RowEnd {
 }
 
 impl End for RowEnd {
-    async fn record(db: &Db, set: &[Self]) -> Result<Vec<Update>> {
+    async fn write(db: &Db, set: &[Self]) -> Result<Vec<Update>> {
         if let [end] = set {
             // One statement commits by itself.
-            return Ok(vec![end.write(&mut db.write().await?).await?]);
+            return Ok(vec![end.write_on(&mut db.write().await?).await?]);
         }
         let mut tx = db.begin().await?;
-        let mut recorded = Vec::new();
+        let mut written = Vec::new();
         for end in set {
-            recorded.push(end.write(&mut tx).await?);
+            written.push(end.write_on(&mut tx).await?);
         }
         tx.commit().await?;
-        Ok(recorded)
+        Ok(written)
     }
 }
 
 impl RowEnd {
-    async fn write(&self, conn: &mut Conn) -> Result<Update> {
+    async fn write_on(&self, conn: &mut Conn) -> Result<Update> {
         let statement = match self.due {
             None => conn.sql("delete from outbox where id = $1 and claim = $2"),
             Some(_) => conn.sql(

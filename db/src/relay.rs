@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::{
     Db, Result, Update,
     outbox::{self, Row, RowEnd},
-    work::{Ends, TaskSet, Work},
+    work::{EndRecorder, TaskSet, Work},
 };
 
 /// How many handlers the work runs at the same time.
@@ -44,7 +44,7 @@ pub struct Relay {
     tasks: Tasks,
     lease: Duration,
     handler: Arc<dyn Fn(Row) -> Handling + Send + Sync>,
-    ends: Arc<Ends<RowEnd>>,
+    ends: Arc<EndRecorder<RowEnd>>,
 }
 
 impl Relay {
@@ -71,7 +71,7 @@ impl Relay {
             tasks: tasks.clone(),
             lease,
             handler: Arc::new(move |row| Box::pin(handler(row))),
-            ends: Arc::new(Ends::new(db)),
+            ends: Arc::new(EndRecorder::new(db)),
         }
     }
 

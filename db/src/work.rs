@@ -153,46 +153,20 @@ impl Drop for TaskSet {
 
 /// How a task ended, as the store records it.
 pub trait End: Send + Sync + Sized + 'static {
-    /// Records these in one transaction, each only under the claim that its task held. Returns a
+    /// Writes these in one transaction, each only under the claim that its task held. Returns a
     /// result for each; [`Update::NotThere`] means that the claim was lost to another.
-    fn record(db: &Db, set: &[Self]) -> impl Future<Output = Result<Vec<Update>>> + Send;
+    fn write(db: &Db, set: &[Self]) -> impl Future<Output = Result<Vec<Update>>> + Send;
 }
 
-/// Records these ends as a set, or each by itself if the set fails: one row's trouble is not the
-/// others'. An end that was recorded after all has lost its claim by then.
-pub async fn record<T: End>(db: &Db, set: &[T]) -> Vec<Result<Update>> {
-    match T::record(db, set).await {
-        Ok(recorded) => return recorded.into_iter().map(Ok).collect(),
-        Err(error) if set.len() == 1 => return vec![Err(error)],
-        Err(_) => {}
-    }
-    let mut each = Vec::new();
-    for end in set.chunks(1) {
-        match T::record(db, end).await {
-            Ok(recorded) => each.extend(recorded.into_iter().map(Ok)),
-            Err(error) => {
-                let is_away = is_unreachable(&error);
-                each.push(Err(error));
-                if is_away {
-                    break;
-                }
-            }
-        }
-    }
-    // Nobody waits for a timeout per end while the database is away.
-    each.resize_with(set.len(), || Err(Error::PoolTimedOut));
-    each
-}
-
-/// Records ends in sets: those that arrive while one set is being recorded form the next.
+/// Records ends in sets: those that arrive while one set is being written form the next.
 #[derive(Debug)]
-pub struct Ends<T> {
+pub struct EndRecorder<T> {
     db: Db,
     waiting: Mutex<Vec<(T, oneshot::Sender<Result<Update>>)>>,
     turn: tokio::sync::Mutex<()>,
 }
 
-impl<T: End> Ends<T> {
+impl<T: End> EndRecorder<T> {
     pub fn new(db: &Db) -> Self {
         Self {
             db: db.clone(),
@@ -201,7 +175,7 @@ impl<T: End> Ends<T> {
         }
     }
 
-    /// Records `end`, in a set that this call or another records.
+    /// Records `end`, in a set that this call or another writes.
     pub async fn record(&self, end: T) -> Result<Update> {
         let (answer, recorded) = oneshot::channel();
         self.waiting().push((end, answer));
@@ -210,7 +184,7 @@ impl<T: End> Ends<T> {
         let (set, answers): (Vec<T>, Vec<_>) = set.into_iter().unzip();
         // Empty if ours was in an earlier set.
         if !set.is_empty() {
-            for (answer, recorded) in answers.into_iter().zip(record(&self.db, &set).await) {
+            for (answer, recorded) in answers.into_iter().zip(self.record_set(&set).await) {
                 // Its task may have been cut off.
                 answer.send(recorded).ok();
             }
@@ -218,6 +192,33 @@ impl<T: End> Ends<T> {
         drop(turn);
         // Without an answer, whoever recorded it panicked.
         recorded.await.unwrap_or(Err(Error::WorkerCrashed))
+    }
+
+    /// Records ends that are at hand as one set, beside those of [`Self::record`]. If the set
+    /// fails, writes each end by itself, so that one that cannot be written holds up no other. If
+    /// the set was committed although its answer was lost, each end finds that its claim is gone.
+    pub async fn record_set(&self, set: &[T]) -> Vec<Result<Update>> {
+        match T::write(&self.db, set).await {
+            Ok(written) => return written.into_iter().map(Ok).collect(),
+            Err(error) if set.len() == 1 => return vec![Err(error)],
+            Err(_) => {}
+        }
+        let mut each = Vec::new();
+        for end in set.chunks(1) {
+            match T::write(&self.db, end).await {
+                Ok(written) => each.extend(written.into_iter().map(Ok)),
+                Err(error) => {
+                    let is_away = is_unreachable(&error);
+                    each.push(Err(error));
+                    if is_away {
+                        break;
+                    }
+                }
+            }
+        }
+        // While the database is away, the rest fails at once: each would only time out.
+        each.resize_with(set.len(), || Err(Error::PoolTimedOut));
+        each
     }
 
     fn waiting(&self) -> MutexGuard<'_, Vec<(T, oneshot::Sender<Result<Update>>)>> {

@@ -13,7 +13,7 @@ use chassis::{
 };
 use db::{
     Db, Result, Update,
-    work::{self, Ends, TaskSet, Work},
+    work::{EndRecorder, TaskSet, Work},
 };
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
@@ -42,7 +42,7 @@ pub struct Attempts {
     pub sender: Sender,
     pub schedule: Schedule,
     pub limits: Limits,
-    pub ends: Arc<Ends<AttemptEnd>>,
+    pub ends: Arc<EndRecorder<AttemptEnd>>,
     pub looked_for_expired: Option<Instant>,
 }
 
@@ -195,7 +195,7 @@ impl Attempts {
         if ends.is_empty() {
             return Ok(());
         }
-        for (end, recorded) in ends.iter().zip(work::record(&self.db, &ends).await) {
+        for (end, recorded) in ends.iter().zip(self.ends.record_set(&ends).await) {
             match recorded {
                 Ok(recorded) => show(end, recorded),
                 Err(error) => {

@@ -23,7 +23,7 @@ mod store;
 use std::sync::Arc;
 
 use chassis::{clock::Clock, config::SettingsError, grpc::Sockets, shutdown::Shutdown};
-use db::{Db, Frame, Schema, work::Ends};
+use db::{Db, Frame, Schema, work::EndRecorder};
 use proto::webhooks::webhooks_server::WebhooksServer;
 use tonic::service::Routes;
 use uuid::Uuid;
@@ -76,7 +76,7 @@ pub async fn serve(
             running_per_endpoint_max: i64::from(config.webhook_endpoint_concurrency),
             lease: config.lease,
         },
-        ends: Arc::new(Ends::new(&db)),
+        ends: Arc::new(EndRecorder::new(&db)),
         looked_for_expired: None,
     };
     frame.work(worker, attempts);

@@ -70,7 +70,7 @@ async fn a_row_is_seen_once_its_transaction_is_committed() {
     assert_eq!(rows[0].event_id, None);
     assert_eq!(outbox::next_due(&db, &clock).await.unwrap(), None);
     assert_eq!(
-        RowEnd::record(&db, &[relayed(&rows[0])]).await.unwrap(),
+        RowEnd::write(&db, &[relayed(&rows[0])]).await.unwrap(),
         [Update::Updated]
     );
     assert_eq!(outbox::len(&db).await.unwrap(), 0);
@@ -162,11 +162,11 @@ async fn a_claim_whose_lease_ran_out_cannot_complete() {
         ..relayed(&late)
     };
     assert_eq!(
-        RowEnd::record(&db, &[relayed(&late)]).await.unwrap(),
+        RowEnd::write(&db, &[relayed(&late)]).await.unwrap(),
         [Update::NotThere]
     );
     assert_eq!(
-        RowEnd::record(&db, &[again]).await.unwrap(),
+        RowEnd::write(&db, &[again]).await.unwrap(),
         [Update::NotThere]
     );
     assert!(
@@ -177,7 +177,7 @@ async fn a_claim_whose_lease_ran_out_cannot_complete() {
     );
     let set = [relayed(&late), relayed(&holder)];
     assert_eq!(
-        RowEnd::record(&db, &set).await.unwrap(),
+        RowEnd::write(&db, &set).await.unwrap(),
         [Update::NotThere, Update::Updated]
     );
     assert_eq!(outbox::len(&db).await.unwrap(), 0);
@@ -227,7 +227,7 @@ async fn a_row_let_go_waits_until_it_is_due_again() {
         ..relayed(&row)
     };
     assert_eq!(
-        RowEnd::record(&db, &[again]).await.unwrap(),
+        RowEnd::write(&db, &[again]).await.unwrap(),
         [Update::Updated]
     );
     assert_eq!(outbox::next_due(&db, &clock).await.unwrap(), Some(due));
@@ -238,7 +238,7 @@ async fn a_row_let_go_waits_until_it_is_due_again() {
             .is_empty()
     );
     assert_eq!(
-        RowEnd::record(&db, &[relayed(&row)]).await.unwrap(),
+        RowEnd::write(&db, &[relayed(&row)]).await.unwrap(),
         [Update::NotThere]
     );
     assert_eq!(outbox::len(&db).await.unwrap(), 1);
@@ -265,7 +265,7 @@ async fn leases_of_the_process_before_end_at_start_where_there_is_one_process() 
     } else {
         Update::NotThere
     };
-    let recorded = RowEnd::record(&db, &[relayed(&before)]).await;
+    let recorded = RowEnd::write(&db, &[relayed(&before)]).await;
     assert_eq!(recorded.unwrap(), [kept]);
 }
 

@@ -16,7 +16,7 @@ use chassis::{
 };
 use db::{
     Db, Update,
-    work::{self, End, Ends, TaskSet, Work},
+    work::{self, End, EndRecorder, TaskSet, Work},
 };
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 
@@ -181,7 +181,7 @@ impl Number {
 }
 
 impl End for Number {
-    async fn record(_: &Db, set: &[Self]) -> db::Result<Vec<Update>> {
+    async fn write(_: &Db, set: &[Self]) -> db::Result<Vec<Update>> {
         let numbers: Vec<u32> = set.iter().map(|end| end.number).collect();
         set[0].sets.lock().unwrap().push(numbers.clone());
         if numbers.contains(&BAD) {
@@ -198,7 +198,7 @@ impl End for Number {
 #[tokio::test]
 async fn what_ends_while_a_set_is_recorded_is_the_next_set() {
     let (_test, db) = database().await;
-    let ends = Arc::new(Ends::new(&db));
+    let ends = Arc::new(EndRecorder::new(&db));
     let first = Number::new(1, 0);
     let tasks = Tasks::new();
     for number in 1..=4 {
@@ -230,7 +230,7 @@ async fn check_recorded(numbers: [u32; 3], recorded: [bool; 3], sets: &[&[u32]])
         number,
         ..first.clone()
     });
-    let results = work::record(&db, &set).await;
+    let results = EndRecorder::new(&db).record_set(&set).await;
     let results: Vec<bool> = results.iter().map(Result::is_ok).collect();
     assert_eq!(results, recorded);
     assert_eq!(first.sets(), sets);

@@ -184,22 +184,22 @@ pub async fn expired(db: &Db, real_now: Timestamp) -> Result<Vec<AttemptRun>> {
 }
 
 impl End for AttemptEnd {
-    async fn record(db: &Db, set: &[Self]) -> Result<Vec<Update>> {
+    async fn write(db: &Db, set: &[Self]) -> Result<Vec<Update>> {
         let mut tx = db.begin().await?;
-        let mut recorded = Vec::new();
+        let mut written = Vec::new();
         for end in set {
-            recorded.push(end_attempt(&mut tx, end).await?);
+            written.push(end_attempt(&mut tx, end).await?);
         }
-        let ours = set.iter().zip(&recorded);
-        let ours = ours.filter(|(_, recorded)| **recorded == Update::Updated);
+        let ours = set.iter().zip(&written);
+        let ours = ours.filter(|(_, written)| **written == Update::Updated);
         let mut ours: Vec<&Self> = ours.map(|(end, _)| end).collect();
-        // Every replica locks endpoints in this order, and last, so that none waits in a circle.
+        // Every replica locks endpoints in this order, and last, so that there is no deadlock.
         ours.sort_by_key(|end| end.attempt.endpoint_id.uuid());
         for end in ours {
             mark_endpoint(&mut tx, end).await?;
         }
         tx.commit().await?;
-        Ok(recorded)
+        Ok(written)
     }
 }
 
