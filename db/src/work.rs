@@ -8,7 +8,6 @@
 
 use std::{
     collections::HashMap,
-    mem,
     panic::AssertUnwindSafe,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -21,7 +20,7 @@ use chassis::{
 };
 use futures::FutureExt as _;
 use tokio::{
-    sync::oneshot,
+    sync::oneshot::{self, error::TryRecvError},
     task::{self, JoinError, JoinSet},
 };
 
@@ -158,7 +157,11 @@ pub trait End: Send + Sync + Sized + 'static {
     fn write(db: &Db, set: &[Self]) -> impl Future<Output = Result<Vec<Update>>> + Send;
 }
 
-/// Records ends in sets: those that arrive while one set is being written form the next.
+/// The most ends in a set: one that cannot be written makes its set slow, but no other.
+const SET_MAX: usize = 32;
+
+/// Records ends in sets: those that arrive while one set is being written form the next, up to
+/// [`SET_MAX`].
 #[derive(Debug)]
 pub struct EndRecorder<T> {
     db: Db,
@@ -177,21 +180,32 @@ impl<T: End> EndRecorder<T> {
 
     /// Records `end`, in a set that this call or another writes.
     pub async fn record(&self, end: T) -> Result<Update> {
-        let (answer, recorded) = oneshot::channel();
+        let (answer, mut recorded) = oneshot::channel();
         self.waiting().push((end, answer));
-        let turn = self.turn.lock().await;
-        let set = mem::take(&mut *self.waiting());
-        let (set, answers): (Vec<T>, Vec<_>) = set.into_iter().unzip();
-        // Empty if ours was in an earlier set.
-        if !set.is_empty() {
-            for (answer, recorded) in answers.into_iter().zip(self.record_set(&set).await) {
-                // Its task may have been cut off.
-                answer.send(recorded).ok();
+        let _turn = self.turn.lock().await;
+        loop {
+            match recorded.try_recv() {
+                Ok(recorded) => return recorded,
+                // Ours still waits, behind others that nobody may be left to record.
+                Err(TryRecvError::Empty) => self.record_next_set().await,
+                // Whoever recorded it panicked or was cut off.
+                Err(TryRecvError::Closed) => return Err(Error::WorkerCrashed),
             }
         }
-        drop(turn);
-        // Without an answer, whoever recorded it panicked.
-        recorded.await.unwrap_or(Err(Error::WorkerCrashed))
+    }
+
+    /// Only for whoever has the turn.
+    async fn record_next_set(&self) {
+        let set: Vec<_> = {
+            let mut waiting = self.waiting();
+            let most = waiting.len().min(SET_MAX);
+            waiting.drain(..most).collect()
+        };
+        let (set, answers): (Vec<T>, Vec<_>) = set.into_iter().unzip();
+        for (answer, recorded) in answers.into_iter().zip(self.record_set(&set).await) {
+            // Its task may have been cut off.
+            answer.send(recorded).ok();
+        }
     }
 
     /// Records ends that are at hand as one set, beside those of [`Self::record`]. If the set

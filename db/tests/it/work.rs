@@ -222,6 +222,31 @@ async fn what_ends_while_a_set_is_recorded_is_the_next_set() {
     assert_eq!(first.sets(), [vec![1], vec![2, 3, 4]]);
 }
 
+#[tokio::test]
+async fn an_end_is_recorded_although_nobody_waits_for_those_before_it_any_more() {
+    let (_test, db) = database().await;
+    let recorder = EndRecorder::new(&db);
+    let first = Number::new(0, 0);
+    let ends = (100..170).map(|number| Number {
+        number,
+        ..first.clone()
+    });
+    let mut waiting: Vec<_> = ends.map(|end| Box::pin(recorder.record(end))).collect();
+    for end in &mut waiting {
+        assert!(futures::poll!(end).is_pending());
+    }
+    let last = waiting.pop().unwrap();
+    drop(waiting);
+    first.go_on.add_permits(4);
+    assert_eq!(last.await.unwrap(), Update::Updated);
+    let sets: Vec<usize> = first.sets().iter().map(Vec::len).collect();
+    assert_eq!(
+        sets,
+        [1, 32, 32, 5],
+        "the first was cut off while it was written"
+    );
+}
+
 /// Checks which of the ends of a set are recorded, and in which sets.
 async fn check_recorded(numbers: [u32; 3], recorded: [bool; 3], sets: &[&[u32]]) {
     let (_test, db) = database().await;
