@@ -194,9 +194,10 @@ impl End for AttemptEnd {
         let ours = ours.filter(|(_, written)| **written == Update::Updated);
         let mut ours: Vec<&Self> = ours.map(|(end, _)| end).collect();
         // Every replica locks endpoints in this order, and last, so that there is no deadlock.
-        ours.sort_by_key(|end| end.attempt.endpoint_id.uuid());
-        for end in ours {
-            mark_endpoint(&mut tx, end).await?;
+        ours.sort_by_key(|end| (end.attempt.endpoint_id.uuid(), end.at));
+        for ends in ours.chunk_by(|a, b| a.attempt.endpoint_id == b.attempt.endpoint_id) {
+            let Some(first) = ends.first() else { continue };
+            mark_endpoint(&mut tx, first.attempt.endpoint_id, ends).await?;
         }
         tx.commit().await?;
         Ok(written)
@@ -245,23 +246,35 @@ async fn end_attempt(tx: &mut Tx, end: &AttemptEnd) -> Result<Update> {
     Ok(released)
 }
 
-/// Records since when the endpoint's deliveries are exhausted.
-async fn mark_endpoint(tx: &mut Tx, end: &AttemptEnd) -> Result<()> {
-    let statement = if end.outcome.verdict == AttemptVerdict::Succeeded {
+/// Records since when the endpoint's deliveries are exhausted: a success clears it, and the first
+/// delivery exhausted after that sets it. `ends` are this endpoint's, in the order of time.
+async fn mark_endpoint(tx: &mut Tx, endpoint_id: EndpointId, ends: &[&AttemptEnd]) -> Result<()> {
+    let (mut has_success, mut exhausted_since) = (false, None);
+    for end in ends {
+        if end.outcome.verdict == AttemptVerdict::Succeeded {
+            (has_success, exhausted_since) = (true, None);
+        } else if end.is_exhausting() {
+            exhausted_since = exhausted_since.or(Some(end.at));
+        }
+    }
+    if has_success {
         tx.sql(
             "update endpoints set exhausted_since = null
              where endpoint_id = $1 and exhausted_since is not null",
         )
-        .bind(end.attempt.endpoint_id)
-    } else if end.is_exhausting() {
+        .bind(endpoint_id)
+        .run()
+        .await?;
+    }
+    if exhausted_since.is_some() {
         tx.sql(
             "update endpoints set exhausted_since = $2
              where endpoint_id = $1 and exhausted_since is null",
         )
-        .bind(end.attempt.endpoint_id)
-        .bind(end.at)
-    } else {
-        return Ok(());
-    };
-    statement.run().await
+        .bind(endpoint_id)
+        .bind(exhausted_since)
+        .run()
+        .await?;
+    }
+    Ok(())
 }
