@@ -10,8 +10,10 @@ use secrecy::SecretString;
 
 use crate::secret::{self, Keyring};
 
-/// The time that a lease must leave for recording an attempt after its timeout.
-const RECORDING_MAX: Duration = Duration::from_secs(1);
+/// The time that a lease must leave for recording an attempt after its timeout. If an endpoint's
+/// row is locked, the set waits for it for 2 s, then that end by itself for 2 s, and the rest of
+/// the set is written within another.
+const RECORDING_MAX: Duration = Duration::from_secs(5);
 
 /// Merchants' webhook endpoints, and the deliveries of events to them.
 #[derive(Clone, Debug, Parser)]
@@ -42,7 +44,7 @@ pub struct Config {
     #[arg(long, env = "WEBHOOK_TIMEOUT", default_value = "10s", value_parser = config::duration)]
     pub webhook_timeout: Duration,
 
-    /// How long the attempt of a process that died waits for another: at least 1s more than
+    /// How long the attempt of a process that died waits for another: at least 5s more than
     /// WEBHOOK_TIMEOUT.
     #[arg(long, env = "LEASE", default_value = "30s", value_parser = config::duration)]
     pub lease: Duration,
@@ -105,7 +107,7 @@ impl Settings for Config {
         let timeout = self.webhook_timeout;
         refusals.unless(!timeout.is_zero(), "WEBHOOK_TIMEOUT", "more than nothing");
         let is_longer = self.lease >= timeout.saturating_add(RECORDING_MAX);
-        let wants = "at least one second more than WEBHOOK_TIMEOUT";
+        let wants = "at least five seconds more than WEBHOOK_TIMEOUT";
         refusals.unless(is_longer, "LEASE", wants);
         let all = self.webhook_concurrency;
         refusals.unless(all > 0, "WEBHOOK_CONCURRENCY", "at least 1");

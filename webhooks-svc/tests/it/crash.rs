@@ -12,12 +12,12 @@ use crate::{
 };
 
 /// Short leases, for PostgreSQL; on SQLite a start ends them.
-const SHORT: &[&str] = &["--webhook-timeout=1s", "--lease=2s"];
+const SHORT: &[&str] = &["--webhook-timeout=1s", "--lease=6s"];
 
 /// For a process whose clock cannot be moved.
 const RETRY_SOON: [&str; 3] = [
     "--webhook-timeout=1s",
-    "--lease=2s",
+    "--lease=6s",
     "--webhook-retry-schedule=100ms,200ms,300ms,1s,1s,1s,1s,1s,1s,1s",
 ];
 

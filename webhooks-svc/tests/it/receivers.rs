@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// One second for each attempt, for tests in which attempts time out.
-const SHORT: &[&str] = &["--webhook-timeout=1s", "--lease=5s"];
+const SHORT: &[&str] = &["--webhook-timeout=1s", "--lease=6s"];
 
 /// The first attempt's record, and the delivery's status.
 async fn attempt(world: &mut World, url: &str) -> (Attempt, DeliveryStatus) {
