@@ -82,7 +82,7 @@ def drain_max(service):
 
     total = seconds("chassis/src/http.rs", "DRAIN_MAX") + seconds("chassis/src/admin.rs", "DRAIN_MAX")
     if "Frame::open" in (ROOT / service / "src/lib.rs").read_text():
-        # Tasks and works drain together, then the database is closed.
+        # Works and tasks drain by one deadline, then the database is closed.
         total += seconds("db/src/frame.rs", "DRAIN_MAX") + seconds("db/src/postgres.rs", "STATEMENT_AT_MOST")
     return total
 

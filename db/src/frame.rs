@@ -14,7 +14,7 @@ use chassis::{
     grpc::{self, ServerSetup, Sockets},
     shutdown::{Shutdown, Tasks},
 };
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::Instant};
 use tonic::service::Routes;
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     work::{self, Work},
 };
 
-/// How long tasks and works may take to end once no call is left. It must not cut off what can
+/// How long works and tasks together may take to end once no call is left. It must not cut off what can
 /// still end: that would be found again only as after a crash, once its lease is over. The longest
 /// is a charge that goes to its rail once more, which takes 24 s: its session is asked (2 s), then
 /// the rail (8 s), the payment request is sent (8 s), and each answer is written (3 s).
@@ -34,7 +34,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(30);
 pub struct Frame {
     pub db: Db,
     pub clock: Clock,
-    /// Tasks that may outlive the call that started them. They are drained once no call is left.
+    /// Tasks that may outlive the call or the work that started them. They are drained last.
     pub tasks: Tasks,
     /// Whether the service offers gRPC reflection.
     reflection: bool,
@@ -77,8 +77,8 @@ impl Frame {
         self.works.spawn(work::run(work, worker, clock, shutdown));
     }
 
-    /// Runs a future beside the service. It must hold nothing, because it is cancelled when the
-    /// process stops. Time travel does not wait for it.
+    /// Runs a future beside the service. It is cancelled when the process stops, so it must be able
+    /// to stop at any point. Time travel does not wait for it.
     pub fn beside(&mut self, running: impl Future<Output = ()> + Send + 'static) {
         let shutdown = self.shutdown.clone();
         self.works.spawn(async move {
@@ -102,10 +102,11 @@ impl Frame {
         let served = grpc::serve(routes, serving).await;
         // Also if serving failed.
         self.shutdown.begin();
-        tokio::join!(
-            self.tasks.drain(DRAIN_MAX),
-            work::drain(self.works, DRAIN_MAX)
-        );
+        let deadline = Instant::now() + DRAIN_MAX;
+        work::drain(self.works, DRAIN_MAX).await;
+        // Only now can no work start another task.
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.tasks.drain(left).await;
         self.db.close().await;
         served
     }
