@@ -14,7 +14,7 @@ use chassis::{
     money::Money,
     shutdown::Tasks,
 };
-use db::{Db, Insert, Relay, Relayed, Tx, Update, outbox};
+use db::{Db, Insert, Relay, RelayOutcome, Tx, Update, outbox};
 use rails::{Rail, Rails};
 use uuid::Uuid;
 
@@ -252,7 +252,7 @@ impl Service {
         self.reconcile_alarms.ring(&change.charge.facts.rail);
         let row = change.outbox_row;
         let telling = async {
-            if self.relay.at_once(row, RELAY_WAIT).await == Relayed::Later {
+            if self.relay.at_once(row, RELAY_WAIT).await == RelayOutcome::Later {
                 // The relay's loop may already have it and be nearly done.
                 self.wait_until_relayed(row).await;
             }

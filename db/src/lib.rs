@@ -37,5 +37,5 @@ pub use database::Db;
 pub use error::{Error, Result, is_retryable, is_unavailable, is_unique_violation, status};
 pub use frame::Frame;
 pub use postgres::create_database_if_missing;
-pub use relay::{Relay, Relayed};
+pub use relay::{Relay, RelayOutcome};
 pub use schema::{Schema, migrate};

@@ -3,7 +3,7 @@
 //! A row leaves the outbox only after its handler has succeeded. If the handler fails, panics or
 //! outlives the lease, the row is tried again later.
 
-use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use chassis::{
     clock::{Alarm, Clock, Term, Timestamp, Worker},
@@ -11,6 +11,7 @@ use chassis::{
     shutdown::Tasks,
     telemetry,
 };
+use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 use uuid::Uuid;
@@ -24,11 +25,9 @@ use crate::{
 /// How many handlers the work runs at the same time.
 const RUNNING_MAX: usize = 16;
 
-type Handling = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
-
 /// What became of a row that a request relays itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Relayed {
+pub enum RelayOutcome {
     /// The receiver has acknowledged it.
     Acknowledged,
     /// It is tried again, or is somebody else's.
@@ -43,7 +42,7 @@ pub struct Relay {
     alarm: Alarm,
     tasks: Tasks,
     lease: Duration,
-    handler: Arc<dyn Fn(Row) -> Handling + Send + Sync>,
+    handler: Arc<dyn Fn(Row) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>,
     ends: Arc<EndRecorder<RowEnd>>,
 }
 
@@ -83,16 +82,16 @@ impl Relay {
 
     /// Relays the row that the caller has just committed, and waits for it for at most `wait`;
     /// after that the relay goes on by itself.
-    pub async fn at_once(&self, id: Uuid, wait: Duration) -> Relayed {
+    pub async fn at_once(&self, id: Uuid, wait: Duration) -> RelayOutcome {
         let activity = self.clock.activity();
         let (answer, relayed) = oneshot::channel();
         let relay = self.clone();
         self.tasks.spawn(async move {
             let relayed = relay.claim_and_hand_on(id).await.unwrap_or_else(|error| {
                 tracing::warn!(error = %chain(&error), "the row cannot be claimed and is left to the loop");
-                Relayed::Later
+                RelayOutcome::Later
             });
-            if relayed == Relayed::Later {
+            if relayed == RelayOutcome::Later {
                 // The row may have a new due time.
                 relay.ring();
             }
@@ -104,19 +103,19 @@ impl Relay {
         relayed
             .ok()
             .and_then(|ended| ended.ok())
-            .unwrap_or(Relayed::Later)
+            .unwrap_or(RelayOutcome::Later)
     }
 
-    async fn claim_and_hand_on(&self, id: Uuid) -> Result<Relayed> {
+    async fn claim_and_hand_on(&self, id: Uuid) -> Result<RelayOutcome> {
         let term = self.clock.term(self.lease);
         match outbox::claim_one(&self.db, &self.clock, id, self.lease).await? {
             Some(row) => Ok(self.hand_on(row, term).await),
-            None => Ok(Relayed::Later),
+            None => Ok(RelayOutcome::Later),
         }
     }
 
     /// Runs the handler in the trace that wrote the row.
-    async fn hand_on(&self, row: Row, term: Term) -> Relayed {
+    async fn hand_on(&self, row: Row, term: Term) -> RelayOutcome {
         let span = tracing::info_span!(
             "relay",
             subject = row.subject,
@@ -127,15 +126,15 @@ impl Relay {
         let handing_on = async {
             if term.is_over(&self.clock) {
                 tracing::warn!("the lease was over before the row was handed on");
-                return Relayed::Later;
+                return RelayOutcome::Later;
             }
             let handling = (self.handler)(row.clone());
             let handled = tokio::time::timeout(term.left(), handling).await;
             let handled = handled.unwrap_or_else(|late| Err(late.into()));
             self.end(row, &handled).await;
             match handled {
-                Ok(()) => Relayed::Acknowledged,
-                Err(_) => Relayed::Later,
+                Ok(()) => RelayOutcome::Acknowledged,
+                Err(_) => RelayOutcome::Later,
             }
         };
         handing_on.instrument(span).await

@@ -160,7 +160,7 @@ impl Attempts {
     fn end(&self, attempt: AttemptRun, outcome: AttemptOutcome) -> AttemptEnd {
         let at = self.clock.now();
         AttemptEnd {
-            standing: self.schedule.after(&attempt, outcome.verdict, at),
+            state: self.schedule.after(&attempt, outcome.verdict, at),
             attempt,
             outcome,
             at,

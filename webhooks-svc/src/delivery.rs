@@ -98,19 +98,19 @@ chassis::closed_list! {
 pub struct AttemptEnd {
     pub attempt: AttemptRun,
     pub outcome: AttemptOutcome,
-    pub standing: Standing,
+    pub state: DeliveryState,
     pub at: Timestamp,
 }
 
 impl AttemptEnd {
     pub fn is_exhausting(&self) -> bool {
-        self.attempt.status != Status::Exhausted && self.standing.status == Status::Exhausted
+        self.attempt.status != Status::Exhausted && self.state.status == Status::Exhausted
     }
 }
 
 /// The state of a delivery after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct DeliveryState {
     pub status: Status,
     pub failures: i64,
     pub next_attempt_at: Option<Timestamp>,
@@ -134,21 +134,21 @@ impl Schedule {
         attempt: &AttemptRun,
         verdict: AttemptVerdict,
         ended_at: Timestamp,
-    ) -> Standing {
-        let unchanged = Standing {
+    ) -> DeliveryState {
+        let unchanged = DeliveryState {
             status: attempt.status,
             failures: attempt.failures,
             next_attempt_at: attempt.next_attempt_at,
             manual_owed: false,
         };
         match verdict {
-            AttemptVerdict::Succeeded => Standing {
+            AttemptVerdict::Succeeded => DeliveryState {
                 status: Status::Delivered,
                 next_attempt_at: None,
                 ..unchanged
             },
             AttemptVerdict::Failed if attempt.manual_running => unchanged,
-            AttemptVerdict::Interrupted if attempt.manual_running => Standing {
+            AttemptVerdict::Interrupted if attempt.manual_running => DeliveryState {
                 manual_owed: true,
                 ..unchanged
             },
@@ -158,10 +158,10 @@ impl Schedule {
         }
     }
 
-    fn after_failure(&self, before: Standing, ended_at: Timestamp) -> Standing {
+    fn after_failure(&self, before: DeliveryState, ended_at: Timestamp) -> DeliveryState {
         let delay = usize::try_from(before.failures).ok();
         let delay = delay.and_then(|past| self.0.get(past));
-        Standing {
+        DeliveryState {
             status: if delay.is_some() {
                 Status::Pending
             } else {

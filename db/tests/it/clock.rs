@@ -10,7 +10,7 @@ use std::{
 
 use chassis::{clock::Clock, shutdown::Tasks, testing::until};
 use db::{
-    Db, Relay, Relayed, Update,
+    Db, Relay, RelayOutcome, Update,
     outbox::{self, RowEnd},
     work::End as _,
 };
@@ -48,10 +48,7 @@ async fn replicas_with_clocks_apart_do_not_steal_each_others_leases() {
         assert!(stolen.unwrap().is_none(), "{skew_ms}");
         assert_eq!(outbox::next_due(&others_db, &others).await.unwrap(), None);
         let end = relayed(&held[0]);
-        assert_eq!(
-            RowEnd::write(&db, &[end]).await.unwrap(),
-            [Update::Updated]
-        );
+        assert_eq!(RowEnd::write(&db, &[end]).await.unwrap(), [Update::Updated]);
     }
 }
 
@@ -172,7 +169,7 @@ async fn a_row_whose_lease_is_over_is_not_handed_on() {
         async { Ok(()) }
     });
     let wait = Duration::from_secs(10);
-    assert_eq!(relay.at_once(id.unwrap(), wait).await, Relayed::Later);
+    assert_eq!(relay.at_once(id.unwrap(), wait).await, RelayOutcome::Later);
     assert!(!handed_on.load(Ordering::SeqCst));
     assert_eq!(outbox::len(&db).await.unwrap(), 1, "it waits for another");
 }

@@ -16,7 +16,7 @@ use chassis::{
     testing::until,
 };
 use db::{
-    Db, Relay, Relayed, Schema, Update,
+    Db, Relay, RelayOutcome, Schema, Update,
     outbox::{self, Row, RowEnd},
     testing::TestDb,
     work::{self, End as _},
@@ -374,11 +374,11 @@ async fn a_request_relays_its_own_row_at_once() {
         Ok(())
     });
     let id = put(&db, &clock, "charge-1").await;
-    assert_eq!(relay.at_once(id, LEASE).await, Relayed::Later);
+    assert_eq!(relay.at_once(id, LEASE).await, RelayOutcome::Later);
     assert_eq!(outbox::len(&db).await.unwrap(), 1);
-    assert_eq!(relay.at_once(id, LEASE).await, Relayed::Acknowledged);
+    assert_eq!(relay.at_once(id, LEASE).await, RelayOutcome::Acknowledged);
     assert_eq!(outbox::len(&db).await.unwrap(), 0);
-    assert_eq!(relay.at_once(id, LEASE).await, Relayed::Later);
+    assert_eq!(relay.at_once(id, LEASE).await, RelayOutcome::Later);
 }
 
 #[tokio::test]
@@ -395,7 +395,7 @@ async fn a_row_that_failed_at_once_is_due_for_the_loop_before_the_request_ends()
     let later = clock.now() + Duration::from_secs(60);
     let id = outbox::put(&mut tx, "charge-1", None, later).await.unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(running.relay.at_once(id, LEASE).await, Relayed::Later);
+    assert_eq!(running.relay.at_once(id, LEASE).await, RelayOutcome::Later);
     drop(request);
     clock.advance(Duration::from_secs(1)).await.unwrap();
     assert!(running.is_empty().await);
@@ -419,7 +419,7 @@ async fn a_relay_goes_on_after_its_request_stopped_waiting() {
     let id = put(&db, &clock, "charge-1").await;
     assert_eq!(
         relay.at_once(id, Duration::from_millis(1)).await,
-        Relayed::Later
+        RelayOutcome::Later
     );
     assert_eq!(outbox::len(&db).await.unwrap(), 1);
     go_on.notify_one();

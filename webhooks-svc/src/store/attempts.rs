@@ -206,7 +206,7 @@ impl End for AttemptEnd {
 
 /// Releases the delivery, in its new state, and completes the attempt's row.
 async fn end_attempt(tx: &mut Tx, end: &AttemptEnd) -> Result<Update> {
-    let (attempt, outcome, standing) = (&end.attempt, &end.outcome, &end.standing);
+    let (attempt, outcome, state) = (&end.attempt, &end.outcome, &end.state);
     let released = tx
         .sql(
             "update deliveries
@@ -217,10 +217,10 @@ async fn end_attempt(tx: &mut Tx, end: &AttemptEnd) -> Result<Update> {
         )
         .bind(attempt.delivery_id.clone())
         .bind(attempt.claim)
-        .bind(standing.status)
-        .bind(standing.failures)
-        .bind(standing.next_attempt_at)
-        .bind(i64::from(standing.manual_owed))
+        .bind(state.status)
+        .bind(state.failures)
+        .bind(state.next_attempt_at)
+        .bind(i64::from(state.manual_owed))
         .bind(first_of_all())
         .update()
         .await?;
