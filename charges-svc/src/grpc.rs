@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use proto::charges::{
     Case as ProtoCase, CaseKind as ProtoCaseKind, Charge as ProtoCharge, ChargeAnswer,
-    ChargeStatus, CloseCaseRequest, CreateChargeRequest, GetBalanceRequest, GetBalanceResponse,
-    GetChargeRequest, GetHostedChargeRequest, HostedCharge, ListCasesRequest, ListCasesResponse,
-    ListRailsRequest, ListRailsResponse, Posting as ProtoPosting, Provider as ProtoProvider,
-    Rail as ProtoRail, RailEvidence, ReceiveCallbackRequest, ReceiveCallbackResponse,
-    ResolveChargeRequest, ShowChargeRequest, ShowChargeResponse, SubmitOtpRequest,
-    charge_operations_server::ChargeOperations, charges_server::Charges,
+    ChargeStatus as ProtoChargeStatus, CloseCaseRequest, CreateChargeRequest, GetBalanceRequest,
+    GetBalanceResponse, GetChargeRequest, GetHostedChargeRequest, HostedCharge, ListCasesRequest,
+    ListCasesResponse, ListRailsRequest, ListRailsResponse, Posting as ProtoPosting,
+    Provider as ProtoProvider, Rail as ProtoRail, RailEvidence, ReceiveCallbackRequest,
+    ReceiveCallbackResponse, ResolveChargeRequest, ShowChargeRequest, ShowChargeResponse,
+    SubmitOtpRequest, charge_operations_server::ChargeOperations, charges_server::Charges,
     close_case_request::Action, resolve_charge_request,
 };
 use rails::RailName;
@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status as GrpcStatus};
 
 use crate::{
     case::{Case, CaseKind, Closing},
-    charge::{Event, METHOD, ShownCharge, Status},
+    charge::{Event, METHOD, ShownCharge},
     error::Error,
     operate::ChargeFile,
     otp::Otp,
@@ -28,10 +28,6 @@ use crate::{
 mod parse;
 
 type GrpcResult<T> = Result<Response<T>, GrpcStatus>;
-
-chassis::proto_list! {
-    Status = ChargeStatus { Initiated, OtpRequired, Settled, Failed }
-}
 
 chassis::proto_list! {
     CaseKind = ProtoCaseKind { UnknownOutcome, Mismatch, LateMoney, Reversed, CreditedTwice }
@@ -201,7 +197,7 @@ impl From<ShownCharge> for ProtoCharge {
             tx_id_display: facts.tx_id_display.to_string(),
             session_id: facts.session_id.to_string(),
             merchant_id: facts.merchant_id.to_string(),
-            status: ChargeStatus::from(charge.status).into(),
+            status: ProtoChargeStatus::from(charge.status).into(),
             amount: Some(facts.amount().into()),
             provider: ProtoProvider::from(facts.provider).into(),
             method: METHOD.to_owned(),
@@ -284,10 +280,6 @@ mod tests {
 
     #[test]
     fn codes_are_the_words_of_the_contract() {
-        for status in Status::ALL {
-            let sent = ChargeStatus::from(*status);
-            assert_eq!(sent.word(), Some(status.code()));
-        }
         for kind in CaseKind::ALL {
             assert_eq!(ProtoCaseKind::from(*kind).word(), Some(kind.code()));
         }

@@ -1,15 +1,17 @@
 //! Messages to people about a charge: the payer's next step, or why it failed.
 
-use chassis::{failure::FailureReason, provider::Provider};
+use chassis::{charge_status::ChargeStatus, failure::FailureReason, provider::Provider};
 
-use crate::charge::{Event, ShownCharge, Status};
+use crate::charge::{Event, ShownCharge};
 
 /// The message that follows from a charge's record. It is true whatever happened on the way.
 pub fn of(charge: &ShownCharge) -> String {
     match charge.status {
-        Status::Initiated | Status::Settled => approve(charge.facts.provider).to_owned(),
-        Status::OtpRequired => wanted(charge, ask_for_code(charge.facts.provider)),
-        Status::Failed => {
+        ChargeStatus::Initiated | ChargeStatus::Settled => {
+            approve(charge.facts.provider).to_owned()
+        }
+        ChargeStatus::OtpRequired => wanted(charge, ask_for_code(charge.facts.provider)),
+        ChargeStatus::Failed => {
             let reason = charge.failure_message();
             reason
                 .unwrap_or(FailureReason::RailError.message())
@@ -23,12 +25,12 @@ pub fn of(charge: &ShownCharge) -> String {
 pub fn after(charge: &ShownCharge, event: Event, instruction: Option<&str>) -> String {
     match (event, charge.status, instruction) {
         (Event::Accepted, _, Some(words)) => sentence(words),
-        (Event::CodeWanted, Status::OtpRequired, Some(words)) => {
+        (Event::CodeWanted, ChargeStatus::OtpRequired, Some(words)) => {
             let words = sentence(words);
             format!("The network tells the payer: {words} Submit the code that the payer gets.")
         }
-        (Event::CodeWrong, Status::OtpRequired, _) => wanted(charge, "The code was wrong."),
-        (Event::CodeNotSent, Status::OtpRequired, _) => wanted(
+        (Event::CodeWrong, ChargeStatus::OtpRequired, _) => wanted(charge, "The code was wrong."),
+        (Event::CodeNotSent, ChargeStatus::OtpRequired, _) => wanted(
             charge,
             "The code could not be sent to the network. Submit it again.",
         ),

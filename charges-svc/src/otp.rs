@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use chassis::{
+    charge_status::ChargeStatus,
     error_chain::chain,
     failure::FailureReason,
     ids::{ChargeId, MerchantId, Reference},
@@ -16,7 +17,7 @@ use rails::{CallOutcome as _, OtpOutcome, RailAnswer};
 use secrecy::SecretString;
 
 use crate::{
-    charge::{Charge, Event, Lease, State, Status},
+    charge::{Charge, Event, Lease, State},
     error::{Error, Result},
     rail_call::{self, RailCall, Withdrawal},
     service::{ChargeReply, Service},
@@ -46,7 +47,7 @@ impl Service {
     ) -> Result<ChargeReply> {
         let charge = self.get_charge(merchant_id, reference).await?;
         let otp = otp.check()?;
-        if charge.status != Status::OtpRequired {
+        if charge.status != ChargeStatus::OtpRequired {
             return Err(Error::NotAwaitingOtp);
         }
         // The newer version that knows its rail takes the code.

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use chassis::{
+    charge_status::ChargeStatus,
     clock::{Clock, Timestamp},
     closed_list::count_unknown,
     ids::{ChargeId, EventId, MerchantId, Reference, SessionId},
@@ -21,7 +22,7 @@ use uuid::Uuid;
 use crate::{
     alarms::Alarms,
     case::CaseKind,
-    charge::{Charge, Claim, Event, Facts, ShownCharge, State, Status},
+    charge::{Charge, Claim, Event, Facts, ShownCharge, State},
     error::{Error, Result},
     ledger, message,
     schedule::{DAY, RESEND_WITHIN, Timing},
@@ -73,7 +74,12 @@ pub struct ChargeReply {
 impl ChargeReply {
     /// The answer for a charge as it stands.
     pub fn new(charge: ShownCharge, message: String) -> Self {
-        let status = charge.status.in_answer();
+        // No answer to a POST says SETTLED (spec §4.3).
+        let status = match charge.status {
+            ChargeStatus::Initiated | ChargeStatus::Settled => ChargeStatus::Initiated,
+            ChargeStatus::OtpRequired => ChargeStatus::OtpRequired,
+            ChargeStatus::Failed => ChargeStatus::Failed,
+        };
         Self {
             charge: charge.told(status),
             message,
@@ -83,7 +89,7 @@ impl ChargeReply {
 
     /// The answer if the rail may have been called and nobody knows its reply.
     pub fn unanswered(charge: ShownCharge) -> Self {
-        Self::new(charge.told(Status::Initiated), message::unanswered())
+        Self::new(charge.told(ChargeStatus::Initiated), message::unanswered())
     }
 
     /// The answer from the record alone, whatever happened on the way.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use chassis::{
+    charge_status::ChargeStatus,
     grpc::{self, Channel, Reason},
     ids::ChargeId,
 };
@@ -25,14 +26,10 @@ use proto::{
 use tonic::{Request, Status as GrpcStatus};
 
 use crate::{
-    charge::{Charge, Facts, METHOD, ShownCharge, Status, Void},
+    charge::{Charge, Facts, METHOD, ShownCharge, Void},
     error::Error,
     store,
 };
-
-chassis::proto_list! {
-    Status = TransactionStatus { Initiated, OtpRequired, Settled, Failed }
-}
 
 /// How long a new charge waits for its session (design §3, step 2).
 const OPEN_MAX: Duration = Duration::from_secs(2);
@@ -179,7 +176,7 @@ fn settlement(charge: &ShownCharge) -> Option<Settlement> {
         .facts
         .rate
         .clone()
-        .filter(|_| charge.status == Status::Settled)?;
+        .filter(|_| charge.status == ChargeStatus::Settled)?;
     Some(Settlement {
         amount: Some(charge.facts.amount().into()),
         rate,
@@ -188,7 +185,7 @@ fn settlement(charge: &ShownCharge) -> Option<Settlement> {
 
 /// The event of a charge that has ended.
 fn event(charge: &ShownCharge, event_id: &str, session: SessionStatus) -> PublishRequest {
-    let is_settled = charge.status == Status::Settled;
+    let is_settled = charge.status == ChargeStatus::Settled;
     let kind = if is_settled {
         EventType::PaymentSuccess
     } else {
@@ -222,7 +219,7 @@ fn event(charge: &ShownCharge, event_id: &str, session: SessionStatus) -> Publis
 /// What the session became by this charge's end. By now another of its charges may be in flight.
 fn session_status(charge: &ShownCharge, session: SessionStatus) -> SessionStatus {
     match (charge.status, charge.facts.hosted, session) {
-        (Status::Settled, _, _) => SessionStatus::Completed,
+        (ChargeStatus::Settled, _, _) => SessionStatus::Completed,
         (_, false, _) => SessionStatus::Failed,
         (_, true, SessionStatus::Expired) => SessionStatus::Expired,
         (_, true, _) => SessionStatus::Pending,

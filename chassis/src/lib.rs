@@ -4,6 +4,7 @@
 
 pub mod admin;
 pub mod api_key;
+pub mod charge_status;
 pub mod clock;
 pub mod closed_list;
 pub mod config;

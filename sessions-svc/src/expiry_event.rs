@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use chassis::{failure::FailureReason, grpc::Channel, ids::SessionId};
+use chassis::{charge_status::ChargeStatus, failure::FailureReason, grpc::Channel, ids::SessionId};
 use db::{Db, outbox::Row};
 use proto::webhooks::{
     EventType, Payment, PublishRequest, publish_request::Data, webhooks_client::WebhooksClient,
@@ -15,7 +15,6 @@ use proto::webhooks::{
 use crate::{
     session::{Session, SessionStatus},
     store,
-    transaction::TransactionStatus,
 };
 
 /// Longest wait for webhooks-svc to take an event.
@@ -48,7 +47,7 @@ fn payment(session: &Session) -> Payment {
         session_id: session.session_id.to_string(),
         amount: Some(session.amount().into()),
         method: None,
-        status: TransactionStatus::Failed.code().to_owned(),
+        status: ChargeStatus::Failed.code().to_owned(),
         failure_reason: Some(reason.code().to_owned()),
         failure_message: Some(reason.message().to_owned()),
         session_status: SessionStatus::Expired.code().to_owned(),

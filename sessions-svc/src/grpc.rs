@@ -18,17 +18,11 @@ use crate::{
     service::Service,
     session::{Session, SessionStatus, ShownSession},
     store::customers::PageStart,
-    transaction::{Settlement, Transaction, TransactionStatus},
+    transaction::{Settlement, Transaction},
 };
 
 chassis::proto_list! {
     SessionStatus = ProtoSessionStatus { Pending, Processing, Completed, Failed, Expired }
-}
-
-chassis::proto_list! {
-    TransactionStatus = ProtoTransactionStatus {
-        Initiated, OtpRequired, Settled, Failed
-    } hidden { Withdrawn }
 }
 
 /// The service, as it is called.
@@ -194,10 +188,6 @@ mod tests {
     fn codes_are_the_words_of_the_contract() {
         for status in SessionStatus::ALL {
             let sent = ProtoSessionStatus::from(*status);
-            assert_eq!(sent.word(), Some(status.code()));
-        }
-        for sent in ProtoTransactionStatus::all() {
-            let status = TransactionStatus::try_from(sent).unwrap();
             assert_eq!(sent.word(), Some(status.code()));
         }
     }

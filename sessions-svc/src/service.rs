@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chassis::{
+    charge_status::ChargeStatus,
     clock::{Clock, Timestamp},
     ids::{CustomerId, MerchantId, SessionId},
 };
@@ -23,7 +24,6 @@ use crate::{
         customers::{self, PageStart},
     },
     sweeper::Wake,
-    transaction::TransactionStatus,
 };
 
 #[derive(Clone, Debug)]
@@ -184,11 +184,7 @@ impl Service {
             return Ok(recorded(status));
         };
         let holder = store::find_holder(tx, report).await?;
-        let is_accepted = status.is_some()
-            && holder.is_some_and(|holder| {
-                holder.transaction_id == Some(transaction.transaction_id)
-                    && holder.status != TransactionStatus::Withdrawn
-            });
+        let is_accepted = status.is_some() && holder == Some(transaction.transaction_id);
         Ok(if is_accepted {
             recorded(status)
         } else {
@@ -251,7 +247,7 @@ impl Service {
         if let Step::Update {
             transaction, payer, ..
         } = &report.step
-            && transaction.status == TransactionStatus::Settled
+            && transaction.status == ChargeStatus::Settled
         {
             // Once per charge: a settled charge is never recorded again.
             self.count_payment(tx, session, payer, transaction.updated_at)

@@ -7,6 +7,7 @@ pub mod customers;
 use std::sync::LazyLock;
 
 use chassis::{
+    charge_status::ChargeStatus,
     clock::Timestamp,
     ids::{ChargeId, SessionId, TxIdDisplay},
     money::{Currency, Money},
@@ -20,7 +21,7 @@ use sqlx::FromRow;
 use crate::{
     report::{Report, Step},
     session::{Session, SessionStatus, ShownSession, Tally},
-    transaction::{Settlement, Transaction, TransactionStatus},
+    transaction::{Settlement, Transaction},
 };
 
 /// The keys of CreateSession, the only operation that takes them.
@@ -95,7 +96,7 @@ struct ShownSessionRow {
 /// may be.
 #[derive(FromRow)]
 struct TransactionColumns {
-    transaction_status: Option<TransactionStatus>,
+    transaction_status: Option<ChargeStatus>,
     transaction_id: Option<ChargeId>,
     tx_id_display: Option<TxIdDisplay>,
     method: Option<String>,
@@ -243,23 +244,19 @@ async fn record_tombstone(tx: &mut Tx, report: &Report) -> Result<Insert> {
     .await
 }
 
-/// The charge that holds a number within its session, and its status. The tombstone of a charge
-/// that was never seen has no id.
-#[derive(FromRow)]
-pub struct Holder {
-    pub transaction_id: Option<ChargeId>,
-    pub status: TransactionStatus,
-}
-
-pub async fn find_holder(conn: &mut Conn, report: &Report) -> Result<Option<Holder>> {
-    conn.sql(
-        "select transaction_id, status from transactions
-         where session_id = $1 and charge_number = $2",
-    )
-    .bind(report.session_id)
-    .bind(i64::from(report.charge_number))
-    .optional()
-    .await
+/// The charge that holds a number within its session, unless it was withdrawn. Only tombstones have
+/// no id.
+pub async fn find_holder(conn: &mut Conn, report: &Report) -> Result<Option<ChargeId>> {
+    let holder: Option<(ChargeId,)> = conn
+        .sql(
+            "select transaction_id from transactions
+             where session_id = $1 and charge_number = $2 and status <> 'WITHDRAWN'",
+        )
+        .bind(report.session_id)
+        .bind(i64::from(report.charge_number))
+        .optional()
+        .await?;
+    Ok(holder.map(|(id,)| id))
 }
 
 pub async fn tally(conn: &mut Conn, id: SessionId) -> Result<Tally> {

@@ -1,31 +1,18 @@
 //! What a charge looks like in its session. No I/O.
 
 use chassis::{
+    charge_status::ChargeStatus,
     clock::Timestamp,
     ids::{ChargeId, TxIdDisplay},
     money::Money,
 };
-
-chassis::closed_list! {
-    /// Transaction status (spec §2.2), and the tombstone, which is never shown.
-    pub enum TransactionStatus: "a transaction's status" {
-        Initiated = "INITIATED",
-        OtpRequired = "OTP_REQUIRED",
-        Settled = "SETTLED",
-        Failed = "FAILED",
-        /// The tombstone: nothing was or will be sent for the charge.
-        Withdrawn = "WITHDRAWN",
-    }
-}
-
-chassis::text_column!(TransactionStatus);
 
 /// A charge as its session shows it. Its amount is the session's.
 #[derive(Clone, Debug)]
 pub struct Transaction {
     pub transaction_id: ChargeId,
     pub tx_id_display: TxIdDisplay,
-    pub status: TransactionStatus,
+    pub status: ChargeStatus,
     pub method: String,
     /// Only on FAILED.
     pub failure_reason: Option<String>,

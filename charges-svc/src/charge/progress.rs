@@ -1,6 +1,6 @@
 //! How far a charge has come: the state machine.
 
-use chassis::{clock::Timestamp, failure::FailureReason};
+use chassis::{charge_status::ChargeStatus, clock::Timestamp, failure::FailureReason};
 use sqlx::FromRow;
 
 /// How many codes a payer may try (design: "OTP").
@@ -27,18 +27,6 @@ chassis::closed_list! {
 }
 
 chassis::text_column!(State);
-
-chassis::closed_list! {
-    /// A charge's status as merchants see it (spec §3.1).
-    pub enum Status: "a charge's status" {
-        Initiated = "INITIATED",
-        OtpRequired = "OTP_REQUIRED",
-        Settled = "SETTLED",
-        Failed = "FAILED",
-    }
-}
-
-chassis::text_column!(Status);
 
 /// What can happen to a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,24 +177,15 @@ impl State {
     }
 
     /// The status that merchants see. A void charge has none.
-    pub fn shown(self) -> Option<Status> {
+    pub fn shown(self) -> Option<ChargeStatus> {
         match self {
-            Self::Submitting | Self::Initiated | Self::OtpSubmitting => Some(Status::Initiated),
-            Self::OtpRequired => Some(Status::OtpRequired),
-            Self::Settled => Some(Status::Settled),
-            Self::Failed => Some(Status::Failed),
+            Self::Submitting | Self::Initiated | Self::OtpSubmitting => {
+                Some(ChargeStatus::Initiated)
+            }
+            Self::OtpRequired => Some(ChargeStatus::OtpRequired),
+            Self::Settled => Some(ChargeStatus::Settled),
+            Self::Failed => Some(ChargeStatus::Failed),
             Self::Void => None,
-        }
-    }
-}
-
-impl Status {
-    /// The status in the answer to a POST, which is never SETTLED (spec §4.3).
-    pub fn in_answer(self) -> Self {
-        match self {
-            Self::Initiated | Self::Settled => Self::Initiated,
-            Self::OtpRequired => Self::OtpRequired,
-            Self::Failed => Self::Failed,
         }
     }
 }

@@ -2,16 +2,19 @@
 //!
 //! Promise: nobody sees a void charge. It cannot be converted to a [`ShownCharge`].
 
-use chassis::{clock::Timestamp, closed_list::count_unknown, failure::FailureReason};
+use chassis::{
+    charge_status::ChargeStatus, clock::Timestamp, closed_list::count_unknown,
+    failure::FailureReason,
+};
 
-use super::{Charge, Facts, OTP_TRIES_MAX, Status};
+use super::{Charge, Facts, OTP_TRIES_MAX};
 
 /// A charge as it is shown.
 #[derive(Clone, Debug)]
 pub struct ShownCharge {
     pub facts: Facts,
     /// May lag behind the charge's state, see [`ShownCharge::told`].
-    pub status: Status,
+    pub status: ChargeStatus,
     /// Present only with FAILED. As it was stored; only a newer version may know it.
     pub failure_reason: Option<String>,
     pub otp_tries: i64,
@@ -57,8 +60,10 @@ impl ShownCharge {
     }
 
     /// The charge as shown to a caller who is told this status, whatever it has become.
-    pub fn told(self, status: Status) -> Self {
-        let failure_reason = self.failure_reason.filter(|_| status == Status::Failed);
+    pub fn told(self, status: ChargeStatus) -> Self {
+        let failure_reason = self
+            .failure_reason
+            .filter(|_| status == ChargeStatus::Failed);
         Self {
             status,
             failure_reason,

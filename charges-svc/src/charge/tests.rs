@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chassis::{
+    charge_status::ChargeStatus,
     failure::FailureReason,
     ids::MerchantId,
     money::{Currency, Money},
@@ -309,7 +310,7 @@ fn a_charge_that_is_not_void_is_shown_as_one_of_the_four_statuses() {
         None,
     ];
     for (state, shown) in State::ALL.iter().zip(shown) {
-        assert_eq!(state.shown().map(Status::code), shown);
+        assert_eq!(state.shown().map(ChargeStatus::code), shown);
     }
     assert_eq!(State::ALL.len(), shown.len());
 }
@@ -332,5 +333,5 @@ fn a_void_charge_is_shown_to_nobody_and_a_reason_only_with_the_failure() {
     let shown = ShownCharge::try_from(failed).expect("not void");
     assert_eq!(shown.failure_reason.as_deref(), Some(reason.code()));
     assert_eq!(shown.failure_message(), Some(reason.message()));
-    assert_eq!(shown.told(Status::Initiated).failure_reason, None);
+    assert_eq!(shown.told(ChargeStatus::Initiated).failure_reason, None);
 }

@@ -3,14 +3,12 @@
 
 use std::sync::LazyLock;
 
-use chassis::{clock::Timestamp, ids::ChargeId};
+use chassis::{charge_status::ChargeStatus, clock::Timestamp, ids::ChargeId};
 use db::{
     Result, Tx, Update,
     idempotency::{Columns, Keys},
 };
 use sqlx::FromRow;
-
-use crate::charge::Status;
 
 pub static KEYS: LazyLock<Keys> = LazyLock::new(|| {
     Keys::new(Columns {
@@ -27,13 +25,18 @@ pub static KEYS: LazyLock<Keys> = LazyLock::new(|| {
 pub struct FirstRequest {
     pub transaction_id: ChargeId,
     pub started_at: Timestamp,
-    pub answer_status: Option<Status>,
+    pub answer_status: Option<ChargeStatus>,
     pub answer_message: Option<String>,
 }
 
 /// Stores an answer. The first one stays. Returns [`Update::NotThere`] if there is one already or
 /// the key is free again.
-pub async fn answer(tx: &mut Tx, id: ChargeId, status: Status, message: &str) -> Result<Update> {
+pub async fn answer(
+    tx: &mut Tx,
+    id: ChargeId,
+    status: ChargeStatus,
+    message: &str,
+) -> Result<Update> {
     tx.sql(
         "update idempotency_keys set answer_status = $2, answer_message = $3
          where transaction_id = $1 and answer_status is null",
@@ -47,7 +50,7 @@ pub async fn answer(tx: &mut Tx, id: ChargeId, status: Status, message: &str) ->
 
 /// Whether somebody was answered. Nobody can be until the transaction ends.
 pub async fn lock_answered(tx: &mut Tx, id: ChargeId) -> Result<bool> {
-    let found: Option<(Option<Status>,)> = tx
+    let found: Option<(Option<ChargeStatus>,)> = tx
         .sql("select answer_status from idempotency_keys where transaction_id = $1 for update")
         .bind(id)
         .optional()

@@ -300,7 +300,7 @@ async fn only_the_rails_own_word_ends_a_charge_after_the_third_code() {
     );
     assert_eq!(
         asked.progress.state.shown(),
-        Some(charges_svc::charge::Status::Initiated)
+        Some(chassis::charge_status::ChargeStatus::Initiated)
     );
     // A fourth code is refused.
     let fourth = submit(&mut world, &charge).await;

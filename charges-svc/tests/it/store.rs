@@ -13,6 +13,7 @@ use charges_svc::{
     },
 };
 use chassis::{
+    charge_status::ChargeStatus,
     clock::{Clock, Timestamp},
     money::{Currency, Money},
     shutdown::Shutdown,
@@ -489,10 +490,10 @@ async fn a_key_is_taken_once_answered_once_and_kept_a_day() {
     };
     let taken = take(&mut tx, id).await;
     assert!(matches!(taken, KeyUse::First), "{taken:?}");
-    let answered = charges_svc::charge::Status::OtpRequired;
+    let answered = ChargeStatus::OtpRequired;
     let kept = idempotency::answer(&mut tx, id, answered, "first").await;
     assert_eq!(kept.unwrap(), Update::Updated);
-    let late = charges_svc::charge::Status::Failed;
+    let late = ChargeStatus::Failed;
     let kept = idempotency::answer(&mut tx, id, late, "second").await;
     assert_eq!(kept.unwrap(), Update::NotThere);
     let again = take(&mut tx, new_charge(now).facts.transaction_id).await;

@@ -4,6 +4,7 @@
 use std::str::FromStr;
 
 use chassis::{
+    charge_status::ChargeStatus,
     clock::Timestamp,
     ids::{CustomerId, MerchantId, SessionId},
     limits::{
@@ -26,7 +27,7 @@ use crate::{
     report::{Report, Step},
     session::{DirectSession, NewSession},
     store::customers::PageStart,
-    transaction::{Settlement, Transaction, TransactionStatus},
+    transaction::{Settlement, Transaction},
 };
 
 /// Most characters of a code, such as a method or a reason, and of a rate.
@@ -111,11 +112,11 @@ fn step(step: ProtoStep) -> Result<Step, Error> {
 /// The transaction and its amount, which must be the session's.
 fn transaction(transaction: Option<ProtoTransaction>) -> Result<(Transaction, Money), Error> {
     let given = transaction.ok_or_else(|| invalid("transaction", "must be given"))?;
-    let status = TransactionStatus::try_from(given.status())
+    let status = ChargeStatus::try_from(given.status())
         .map_err(|_| invalid("transaction.status", "must be one of the statuses"))?;
     let amount = amount(given.amount.as_ref())?;
     let reason = optional_text("transaction.failure_reason", given.failure_reason, CODE_MAX)?;
-    if reason.is_some() && status != TransactionStatus::Failed {
+    if reason.is_some() && status != ChargeStatus::Failed {
         return Err(invalid(
             "transaction.failure_reason",
             "must be given only on FAILED",
