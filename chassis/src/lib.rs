@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod money;
 pub mod phone;
 pub mod provider;
+pub mod rate_bucket;
 pub mod shutdown;
 pub mod telemetry;
 #[doc(hidden)]

@@ -25,14 +25,9 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{MethodRouter, get, post},
 };
+use chassis::rate_bucket::RateBucket;
 
-use crate::{
-    client_address::client_address,
-    edge::Edge,
-    error::Error,
-    limits::{self, RateBucket},
-    merchant::Purpose,
-};
+use crate::{client_address::client_address, edge::Edge, error::Error, limits, merchant::Purpose};
 
 /// All routes of the API.
 pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {

@@ -4,39 +4,14 @@
 //! A limit protects us and promises nothing to anyone. So if ratelimit-svc does not answer at once,
 //! the request passes and a metric counts it.
 
-use chassis::{error_chain::chain, grpc::Channel, ids::MerchantId};
+use chassis::{error_chain::chain, grpc::Channel, ids::MerchantId, rate_bucket::RateBucket};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use proto::ratelimit::{
-    self as contract, CheckRequest, CheckResponse, rate_limits_client::RateLimitsClient,
-};
+use proto::ratelimit::{Bucket, CheckRequest, CheckResponse, rate_limits_client::RateLimitsClient};
 
 use crate::error::Error;
 
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-
-chassis::closed_list! {
-    /// What is counted together (spec §8).
-    pub enum RateBucket: "a bucket" {
-        Payments = "v1/payments",
-        Charge = "v1/payments/charge",
-        ChargeStatus = "v1/payments/charge:status",
-    }
-}
-
-chassis::proto_list! {
-    RateBucket = contract::Bucket { Payments, Charge, ChargeStatus }
-}
-
-impl RateBucket {
-    /// Requests per minute that the specification promises; reported if nobody counts.
-    fn specified_limit(self) -> u32 {
-        match self {
-            Self::Payments | Self::Charge => 60,
-            Self::ChargeStatus => 300,
-        }
-    }
-}
 
 /// Where a merchant stands with a bucket after one request.
 #[derive(Debug)]
@@ -54,7 +29,7 @@ pub async fn check(
 ) -> Quota {
     let request = CheckRequest {
         merchant_id: merchant.to_string(),
-        bucket: contract::Bucket::from(bucket).into(),
+        bucket: Bucket::from(bucket).into(),
     };
     let answer = rate_limits.check(request).await;
     let counted = answer.inspect_err(|error| {
@@ -80,10 +55,10 @@ impl Quota {
 
     /// Writes the headers of draft-ietf-httpapi-ratelimit-headers.
     pub fn write(&self, headers: &mut HeaderMap) {
-        let name = self.bucket.code();
+        let (name, specified_limit) = specified(self.bucket);
         let (limit, window) = match &self.counted {
             Some(counted) => (counted.limit, counted.window_seconds),
-            None => (self.bucket.specified_limit(), 60),
+            None => (specified_limit, 60),
         };
         let policy = format!("\"{name}\";q={limit};w={window}");
         headers.insert(RATE_LIMIT_POLICY, value(policy));
@@ -94,6 +69,16 @@ impl Quota {
                 value(format!("\"{name}\";r={remaining};t={reset}")),
             );
         }
+    }
+}
+
+/// A bucket's name and its requests per minute, as the specification promises them. The number is
+/// reported if nobody counts.
+fn specified(bucket: RateBucket) -> (&'static str, u32) {
+    match bucket {
+        RateBucket::Payments => ("v1/payments", 60),
+        RateBucket::Charge => ("v1/payments/charge", 60),
+        RateBucket::ChargeStatus => ("v1/payments/charge:status", 300),
     }
 }
 

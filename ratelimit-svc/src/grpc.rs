@@ -1,19 +1,10 @@
 //! Converts between proto and domain, and nothing else.
 
-use chassis::grpc;
-use proto::ratelimit::{
-    Bucket as ProtoBucket, CheckRequest, CheckResponse, rate_limits_server::RateLimits,
-};
+use chassis::{grpc, rate_bucket::RateBucket};
+use proto::ratelimit::{CheckRequest, CheckResponse, rate_limits_server::RateLimits};
 use tonic::{Request, Response, Status};
 
-use crate::{
-    bucket::{Bucket, WINDOW},
-    service::Service,
-};
-
-chassis::proto_list! {
-    Bucket = ProtoBucket { Payments, Charge, ChargeStatus }
-}
+use crate::{service::Service, window::WINDOW};
 
 /// The service, as it is called.
 pub struct Grpc(pub Service);
@@ -25,7 +16,7 @@ impl RateLimits for Grpc {
         request: Request<CheckRequest>,
     ) -> Result<Response<CheckResponse>, Status> {
         let request = request.into_inner();
-        let bucket = Bucket::try_from(request.bucket())
+        let bucket = RateBucket::try_from(request.bucket())
             .map_err(|_| grpc::invalid(&[("bucket", "must be one of the buckets")]))?;
         if request.merchant_id.is_empty() {
             return Err(grpc::invalid(&[("merchant_id", "must not be empty")]));

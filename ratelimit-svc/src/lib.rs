@@ -4,11 +4,11 @@
 //! whatever the concurrency and however many replicas, by a single clock, that of Redis. It also
 //! promises always to decide: while Redis is away, each replica counts by itself.
 
-mod bucket;
 pub mod config;
 mod grpc;
 mod service;
 mod shared;
+mod window;
 
 use anyhow::Context as _;
 use chassis::{

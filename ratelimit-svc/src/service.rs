@@ -7,12 +7,13 @@ use chassis::{
     clock::Clock,
     error_chain::chain,
     fixed_window::{Admission, FixedWindow},
+    rate_bucket::RateBucket,
 };
 
 use crate::{
-    bucket::{Bucket, WINDOW},
     config::{BucketLimits, Config},
     shared::{Error, SharedCounts},
+    window::WINDOW,
 };
 
 #[derive(Clone)]
@@ -21,7 +22,7 @@ pub struct Service {
     shared: Option<SharedCounts>,
     /// This process's counts, for the local stack and while Redis is away. At most three entries
     /// for each merchant that is active in one minute.
-    own: Arc<FixedWindow<(String, Bucket)>>,
+    own: Arc<FixedWindow<(String, RateBucket)>>,
     limits: BucketLimits,
 }
 
@@ -36,16 +37,16 @@ impl Service {
         })
     }
 
-    pub fn limit(&self, bucket: Bucket) -> u32 {
+    pub fn limit(&self, bucket: RateBucket) -> u32 {
         match bucket {
-            Bucket::Payments => self.limits.payments,
-            Bucket::Charge => self.limits.charge,
-            Bucket::ChargeStatus => self.limits.charge_status,
+            RateBucket::Payments => self.limits.payments,
+            RateBucket::Charge => self.limits.charge,
+            RateBucket::ChargeStatus => self.limits.charge_status,
         }
     }
 
     /// Counts one request, unless the bucket is full. Always decides.
-    pub async fn check(&self, merchant_id: &str, bucket: Bucket) -> Admission {
+    pub async fn check(&self, merchant_id: &str, bucket: RateBucket) -> Admission {
         let limit = self.limit(bucket);
         let decision = match &self.shared {
             Some(shared) => self.check_shared(shared, merchant_id, bucket, limit).await,
@@ -61,7 +62,7 @@ impl Service {
         decision
     }
 
-    fn check_own(&self, merchant_id: &str, bucket: Bucket, limit: u32) -> Admission {
+    fn check_own(&self, merchant_id: &str, bucket: RateBucket, limit: u32) -> Admission {
         let key = (merchant_id.to_owned(), bucket);
         // The settings refuse a limit of 0.
         self.own.take([(key, NonZeroU32::new(limit))])
@@ -71,7 +72,7 @@ impl Service {
         &self,
         shared: &SharedCounts,
         merchant_id: &str,
-        bucket: Bucket,
+        bucket: RateBucket,
         limit: u32,
     ) -> Admission {
         match shared.check(merchant_id, bucket, limit).await {

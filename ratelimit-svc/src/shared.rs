@@ -8,14 +8,14 @@ use std::{
     time::Duration,
 };
 
-use chassis::fixed_window::Admission;
+use chassis::{fixed_window::Admission, rate_bucket::RateBucket};
 use redis::{
     Client, Script,
     aio::{ConnectionManager, ConnectionManagerConfig},
 };
 use tokio::{sync::Semaphore, time::Instant};
 
-use crate::bucket::{Bucket, WINDOW_MS};
+use crate::window::WINDOW_MS;
 
 /// Longest wait for a connection.
 const CONNECT_MAX: Duration = Duration::from_millis(100);
@@ -70,7 +70,7 @@ impl SharedCounts {
     pub async fn check(
         &self,
         merchant_id: &str,
-        bucket: Bucket,
+        bucket: RateBucket,
         limit: u32,
     ) -> Result<Admission, Error> {
         let Ok(_place) = self.in_flight.acquire().await else {
@@ -96,7 +96,7 @@ impl SharedCounts {
     async fn count(
         &self,
         merchant_id: &str,
-        bucket: Bucket,
+        bucket: RateBucket,
         limit: u32,
     ) -> Result<Admission, Error> {
         let mut connection = self.connection.clone();

@@ -186,7 +186,13 @@ fn proto_types_stop_at_the_edge() {
     let speak_proto = ["gateway", "payctl", "stack", "simulation"];
     hold(proto, |name, source| match name {
         name if speak_proto.contains(&name) => true,
-        "chassis" => source.is_one_of(&["charge_status.rs", "grpc.rs", "money.rs", "provider.rs"]),
+        "chassis" => source.is_one_of(&[
+            "charge_status.rs",
+            "grpc.rs",
+            "money.rs",
+            "provider.rs",
+            "rate_bucket.rs",
+        ]),
         "charges-svc" if source.is_one_of(&["tell.rs"]) => true,
         "sessions-svc" if source.is_one_of(&["expiry_event.rs"]) => true,
         _ => source.module.is_empty() || source.is_one_of(&["grpc.rs", "grpc/**"]),

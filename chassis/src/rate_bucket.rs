@@ -1,0 +1,16 @@
+//! The buckets of the rate limits, which the gateway asks for and ratelimit-svc counts.
+
+use proto::ratelimit::Bucket;
+
+crate::closed_list! {
+    /// What is counted together (spec §8), as Redis and metrics call it.
+    pub enum RateBucket: "a bucket" {
+        Payments = "payments",
+        Charge = "charge",
+        ChargeStatus = "charge:status",
+    }
+}
+
+crate::proto_list! {
+    RateBucket = Bucket { Payments, Charge, ChargeStatus }
+}
