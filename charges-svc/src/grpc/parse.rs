@@ -11,7 +11,7 @@ use chassis::{
     },
     money::{Currency, Money},
     phone::Phone,
-    provider::Provider,
+    provider::{MUST_BE_PROVIDER, Provider},
 };
 use proto::{
     charges::{CreateChargeRequest, HostedSession, ReceiveCallbackRequest},
@@ -45,7 +45,7 @@ pub fn new_charge(request: CreateChargeRequest) -> Result<NewCharge> {
         return Err(invalid("amount", "must be in GHS"));
     }
     let provider = Provider::try_from(request.provider())
-        .map_err(|_| invalid("provider", "must be MTN, TELECEL or AT"))?;
+        .map_err(|_| invalid("provider", MUST_BE_PROVIDER))?;
     let mobile_number = |_| invalid("mobile_number", "must be a Ghana mobile number");
     Ok(NewCharge {
         merchant_id: merchant_id(&request.merchant_id)?,

@@ -6,6 +6,7 @@ use chassis::{
     limits::{EMAIL_CHARACTERS_MAX, OTP_CHARACTERS_MAX, URL_CHARACTERS_MAX, is_visible_ascii},
     money::Currency,
     phone::Phone,
+    provider::MUST_BE_PROVIDER,
 };
 use proto::charges::Provider;
 use serde_json::value::RawValue;
@@ -156,7 +157,7 @@ pub fn charge_currency(value: &RawValue) -> Result<Currency, Fault> {
 
 /// The payer's network, as the merchant names it (spec §4.3).
 pub fn provider(value: &RawValue) -> Result<Provider, Fault> {
-    const FAULT: Fault = Fault::new(FieldCode::UnknownProvider, "must be MTN, TELECEL or AT");
+    const FAULT: Fault = Fault::new(FieldCode::UnknownProvider, MUST_BE_PROVIDER);
     Provider::from_word(&string(value)?).ok_or(FAULT)
 }
 

@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, str::FromStr};
 
+use chassis::provider::MUST_BE_PROVIDER;
 use proto::charges::Provider;
 
 use super::text::{self, Text};
@@ -25,7 +26,7 @@ impl FromStr for Rescue {
             .map_err(|error| format!("must be JSON by network and language: {error}"))?;
         for (network, of_network) in &texts {
             if Provider::from_word(network).is_none() {
-                return Err(format!("{network} is not a network: MTN, TELECEL or AT"));
+                return Err(format!("{network} is not a network: it {MUST_BE_PROVIDER}"));
             }
             // A forgotten language would go on naming the old menu.
             let languages: Vec<&str> = text::LANGUAGES.iter().map(|text| text.code).collect();
