@@ -1,5 +1,7 @@
 //! What can go wrong here, and what callers see of it.
 
+use std::borrow::Cow;
+
 use chassis::{
     error_chain::chain,
     grpc::{self, Reason},
@@ -61,7 +63,7 @@ pub enum Error {
     #[error("invalid {field}")]
     Invalid {
         field: &'static str,
-        message: &'static str,
+        message: Cow<'static, str>,
     },
     #[error("the charge cannot take this step")]
     Illegal(#[from] IllegalTransition),

@@ -158,8 +158,8 @@ impl ChargeOperations for Grpc {
                 Event::Failed(parse::failure_reason(&reason)?)
             }
             Some(resolve_charge_request::Outcome::Settled(false)) | None => {
-                let (field, message) = ("outcome", "must be settled, or a reason for failed");
-                return Err(Error::Invalid { field, message }.into());
+                let message = "must be settled, or a reason for failed";
+                return Err(parse::invalid("outcome", message).into());
             }
         };
         let evidence = parse::evidence(&request.evidence)?;
@@ -177,10 +177,8 @@ impl ChargeOperations for Grpc {
     async fn close_case(&self, request: Request<CloseCaseRequest>) -> GrpcResult<ProtoCase> {
         let request = request.into_inner();
         let id = parse::id(&request.case_id, Error::CaseNotFound)?;
-        let closing = Closing::try_from(request.action()).map_err(|_| Error::Invalid {
-            field: "action",
-            message: "must be refund or release",
-        })?;
+        let closing = Closing::try_from(request.action())
+            .map_err(|_| parse::invalid("action", "must be refund or release"))?;
         let reason = parse::override_reason(closing, request.override_reason)?;
         let case = self.0.close_case(id, closing, reason.as_deref()).await?;
         Ok(Response::new(case.into()))

@@ -30,8 +30,11 @@ pub struct Otp(pub String);
 impl Otp {
     fn check(self) -> Result<SecretString> {
         if !is_visible_ascii(self.0.as_bytes(), OTP_CHARACTERS_MAX) {
-            let (field, message) = ("otp", "must be 1 to 32 visible ASCII characters");
-            return Err(Error::Invalid { field, message });
+            let message = format!("must be 1 to {OTP_CHARACTERS_MAX} visible ASCII characters");
+            return Err(Error::Invalid {
+                field: "otp",
+                message: message.into(),
+            });
         }
         Ok(self.0.into())
     }

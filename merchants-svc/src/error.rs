@@ -1,5 +1,7 @@
 //! What can go wrong, and what callers are told.
 
+use std::borrow::Cow;
+
 use chassis::grpc::{self, Reason};
 use tonic::{Code, Status};
 
@@ -14,7 +16,7 @@ pub enum Error {
     #[error("invalid {field}")]
     Invalid {
         field: &'static str,
-        message: &'static str,
+        message: Cow<'static, str>,
     },
     #[error("the database failed")]
     Database(#[from] db::Error),
@@ -31,7 +33,7 @@ impl From<Error> for Status {
                 grpc::status(Code::NotFound, Reason::MerchantNotFound, message)
             }
             Error::KeyNotFound => grpc::status(Code::NotFound, Reason::KeyNotFound, message),
-            Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
+            Error::Invalid { field, message } => grpc::invalid(&[(field, &message)]),
             Error::Database(source) => db::status(&source),
         }
     }

@@ -1,6 +1,6 @@
 //! Converts between proto and domain, and nothing else.
 
-use std::str::FromStr;
+use std::{borrow::Cow, str::FromStr};
 
 use chassis::limits::{EMAIL_CHARACTERS_MAX, NAME_CHARACTERS_MAX};
 use proto::merchants::{
@@ -122,8 +122,9 @@ fn parse_text(field: &'static str, text: &str, least: usize) -> Result<String, E
     let text = text.trim();
     let characters = text.chars().count();
     if !(least..=NAME_CHARACTERS_MAX).contains(&characters) || text.chars().any(char::is_control) {
-        let message = "must be at most 200 characters, without control characters";
-        return Err(Error::Invalid { field, message });
+        let message =
+            format!("must be at most {NAME_CHARACTERS_MAX} characters, without control characters");
+        return Err(invalid(field, message));
     }
     Ok(text.to_owned())
 }
@@ -136,17 +137,19 @@ fn parse_email(text: &str) -> Result<String, Error> {
             !name.is_empty() && !host.is_empty() && !host.contains('@')
         });
     if !is_email {
-        let (field, message) = ("email", "must be an e-mail address");
-        return Err(Error::Invalid { field, message });
+        return Err(invalid("email", "must be an e-mail address"));
     }
     Ok(text.to_owned())
 }
 
+fn invalid(field: &'static str, message: impl Into<Cow<'static, str>>) -> Error {
+    let message = message.into();
+    Error::Invalid { field, message }
+}
+
 fn parse_kyc_status(status: i32) -> Result<Option<KycStatus>, Error> {
-    let status = ProtoKycStatus::try_from(status).map_err(|_| Error::Invalid {
-        field: "kyc_status",
-        message: "must be one of the statuses",
-    })?;
+    let status = ProtoKycStatus::try_from(status)
+        .map_err(|_| invalid("kyc_status", "must be one of the statuses"))?;
     // UNSPECIFIED means that there is no record.
     Ok(KycStatus::try_from(status).ok())
 }

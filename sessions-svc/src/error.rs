@@ -1,5 +1,7 @@
 //! What can go wrong here, and what callers are told.
 
+use std::borrow::Cow;
+
 use chassis::grpc::{self, Reason};
 use tonic::{Code, Status};
 
@@ -16,7 +18,7 @@ pub enum Error {
     #[error("invalid {field}")]
     Invalid {
         field: &'static str,
-        message: &'static str,
+        message: Cow<'static, str>,
     },
     #[error("the database failed")]
     Database(#[from] db::Error),
@@ -38,7 +40,7 @@ impl From<Error> for Status {
             Error::IdempotencyInProgress => {
                 grpc::status(Code::Aborted, Reason::IdempotencyInProgress, message)
             }
-            Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
+            Error::Invalid { field, message } => grpc::invalid(&[(field, &message)]),
             Error::Database(source) => db::status(&source),
         }
     }

@@ -1,6 +1,6 @@
 //! Parses what callers send. It is checked here, once and never again.
 
-use std::str::FromStr;
+use std::{borrow::Cow, str::FromStr};
 
 use chassis::{
     failure::FailureReason,
@@ -71,7 +71,7 @@ pub fn idempotency_key(key: &str) -> Result<String> {
     if !is_visible_ascii(key.as_bytes(), MARKED_KEY_CHARACTERS_MAX) {
         return Err(invalid(
             "idempotency_key",
-            "must be 1 to 257 visible ASCII characters",
+            format!("must be 1 to {MARKED_KEY_CHARACTERS_MAX} visible ASCII characters"),
         ));
     }
     Ok(key.to_owned())
@@ -150,7 +150,8 @@ fn amount(field: &'static str, money: Option<&ProtoMoney>) -> Result<Money> {
     // Currencies have 0 to 4 decimals, so it is the major units that are limited.
     let most = Decimal::new(AMOUNT_HUNDREDTHS_MAX, 2);
     if !money.is_positive() || money.to_major() > most {
-        return Err(invalid(field, "must be positive and at most 9999999999.99"));
+        let message = format!("must be positive and at most {most}");
+        return Err(invalid(field, message));
     }
     Ok(money)
 }
@@ -170,6 +171,7 @@ fn text(field: &'static str, value: String, most: usize) -> Result<String> {
     Ok(value)
 }
 
-fn invalid(field: &'static str, message: &'static str) -> Error {
+pub fn invalid(field: &'static str, message: impl Into<Cow<'static, str>>) -> Error {
+    let message = message.into();
     Error::Invalid { field, message }
 }

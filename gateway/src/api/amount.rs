@@ -153,6 +153,8 @@ mod tests {
         ] {
             assert_eq!(read(token, currency), Err(code), "{token} {currency}");
         }
+        let most = format!("at most {}, ", Decimal::new(AMOUNT_HUNDREDTHS_MAX, 2));
+        assert!(OUT_OF_RANGE.message.contains(&most));
     }
 
     #[test]

@@ -474,5 +474,8 @@ mod tests {
                 ),
             ],
         );
+        let most = format!("1 to {OTP_CHARACTERS_MAX} ");
+        let fault = otp(&quoted("")).expect_err("no code");
+        assert!(fault.message.contains(&most));
     }
 }

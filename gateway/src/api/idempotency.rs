@@ -85,6 +85,12 @@ mod tests {
     }
 
     #[test]
+    fn callers_are_told_how_long_a_key_may_be() {
+        let most = format!("1 to {IDEMPOTENCY_KEY_CHARACTERS_MAX} ");
+        assert!(FAULT.message.contains(&most));
+    }
+
+    #[test]
     fn callers_cannot_name_a_key_of_the_gateway() {
         let made = read(&[]).expect("a key");
         assert!(matches!(made, IdempotencyKey::Gateways(_)));

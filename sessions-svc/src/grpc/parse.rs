@@ -1,7 +1,7 @@
 //! Proto to domain. The gateway and charges-svc have parsed what people wrote; this checks what
 //! would otherwise corrupt a record.
 
-use std::str::FromStr;
+use std::{borrow::Cow, str::FromStr};
 
 use chassis::{
     charge_status::ChargeStatus,
@@ -211,7 +211,8 @@ fn value<T: FromStr>(field: &'static str, text: &str) -> Result<T, Error> {
         .map_err(|_| invalid(field, "must be in the one form that we write"))
 }
 
-fn invalid(field: &'static str, message: &'static str) -> Error {
+fn invalid(field: &'static str, message: impl Into<Cow<'static, str>>) -> Error {
+    let message = message.into();
     Error::Invalid { field, message }
 }
 
@@ -223,7 +224,10 @@ pub fn wanted_customers(
     let page_size = match request.page_size {
         0 => PAGE_SIZE_DEFAULT,
         size @ 1..=PAGE_SIZE_MAX => size,
-        _ => return Err(invalid("page_size", "must be at most 100")),
+        _ => {
+            let message = format!("must be at most {PAGE_SIZE_MAX}");
+            return Err(invalid("page_size", message));
+        }
     };
     Ok((merchant, place(&request.page_token)?, page_size))
 }
