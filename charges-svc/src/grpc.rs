@@ -277,9 +277,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_the_words_of_the_contract() {
+    fn codes_are_those_of_the_contract() {
         for kind in CaseKind::ALL {
-            assert_eq!(ProtoCaseKind::from(*kind).word(), Some(kind.code()));
+            assert_eq!(ProtoCaseKind::from(*kind).code(), Some(kind.code()));
         }
     }
 }

@@ -201,7 +201,7 @@ fn event(charge: &ShownCharge, event_id: &str, session: SessionStatus) -> Publis
         status: charge.status.code().to_owned(),
         failure_reason: charge.failure_reason.clone(),
         failure_message: charge.failure_message().map(str::to_owned),
-        session_status: session_status.word().unwrap_or_default().to_owned(),
+        session_status: session_status.code().unwrap_or_default().to_owned(),
         settled: settlement
             .as_ref()
             .and_then(|settlement| settlement.amount.clone()),

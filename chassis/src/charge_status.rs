@@ -28,12 +28,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_the_words_of_both_contracts() {
+    fn codes_are_those_of_both_contracts() {
         for status in ChargeStatus::ALL {
             let of_charge = ProtoChargeStatus::from(*status);
-            assert_eq!(of_charge.word(), Some(status.code()));
+            assert_eq!(of_charge.code(), Some(status.code()));
             let of_transaction = TransactionStatus::from(*status);
-            assert_eq!(of_transaction.word(), Some(status.code()));
+            assert_eq!(of_transaction.code(), Some(status.code()));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A closed list of words: the enum, its codes and its parser, written once.
+//! A closed list of values: the enum, its codes and its parser, written once.
 
 /// A text that is none of the list's codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +52,7 @@ macro_rules! closed_list {
             pub const UNKNOWN: $crate::closed_list::UnknownCode =
                 $crate::closed_list::UnknownCode($what);
 
-            /// Its word in SQL, JSON, metrics and logs.
+            /// Its code in SQL, JSON, metrics and logs.
             pub const fn code(self) -> &'static str {
                 match self { $(Self::$variant => $code,)+ }
             }

@@ -24,9 +24,9 @@ chassis::closed_list! {
     }
 }
 
-/// Writes a word of a closed list as JSON.
-pub fn as_word<S: Serializer>(word: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(word)
+/// Writes a code of a closed list as JSON.
+pub fn as_code<S: Serializer>(code: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(code)
 }
 
 /// What is wrong with a field.
@@ -48,7 +48,7 @@ impl Fault {
 pub struct FieldError {
     /// The name of the field or header.
     pub field: Cow<'static, str>,
-    #[serde(serialize_with = "as_word")]
+    #[serde(serialize_with = "as_code")]
     pub code: FieldCode,
     /// For people: continues the field's name.
     pub message: &'static str,

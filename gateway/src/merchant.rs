@@ -34,7 +34,7 @@ impl Merchant {
         }
         if self.kyc_status != KycStatus::Approved {
             // Null if there is no record (spec §3.3).
-            return Err(Error::KycNotApproved(self.kyc_status.word()));
+            return Err(Error::KycNotApproved(self.kyc_status.code()));
         }
         if purpose == Purpose::TakePayment && !self.accepting_payments {
             return Err(Error::MerchantNotAcceptingPayments);

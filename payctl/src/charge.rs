@@ -152,13 +152,13 @@ fn shown_json(shown: ShowChargeResponse) -> Value {
 }
 
 fn charge_json(charge: Charge) -> Value {
-    let provider = charge.provider().word();
+    let provider = charge.provider().code();
     json!({
         "reference": charge.reference,
         "transaction_id": charge.transaction_id,
         "session_id": charge.session_id,
         "merchant_id": charge.merchant_id,
-        "status": charge.status().word(),
+        "status": charge.status().code(),
         "amount": money_json(charge.amount),
         "provider": provider,
         "failure_reason": charge.failure_reason,
@@ -190,7 +190,7 @@ fn posting_json(posting: Posting) -> Value {
 fn case_json(case: Case) -> Value {
     json!({
         "case_id": case.case_id,
-        "kind": case.kind().word(),
+        "kind": case.kind().code(),
         "reference": case.reference,
         "detail": case.detail,
         "suspense": money_json(case.suspense),

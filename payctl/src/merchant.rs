@@ -83,9 +83,9 @@ pub enum KeyCommand {
 
 /// Parses a KYC status as the specification spells it, in either case, or `none`.
 fn kyc_status() -> impl TypedValueParser<Value = KycStatus> {
-    let words = KycStatus::all().filter_map(KycStatus::word);
-    PossibleValuesParser::new(words.chain(["none"]))
-        .map(|word| KycStatus::from_word(&word.to_ascii_uppercase()).unwrap_or_default())
+    let codes = KycStatus::all().filter_map(KycStatus::code);
+    PossibleValuesParser::new(codes.chain(["none"]))
+        .map(|code| KycStatus::from_code(&code.to_ascii_uppercase()).unwrap_or_default())
 }
 
 pub async fn run(services: &Services, command: MerchantCommand) -> Result<Value, Failure> {
@@ -157,7 +157,7 @@ fn merchant_json(merchant: Merchant) -> Value {
         "name": merchant.name,
         "email": merchant.email,
         "email_verified": merchant.email_verified,
-        "kyc_status": merchant.kyc_status().word(),
+        "kyc_status": merchant.kyc_status().code(),
         "accepting_payments": merchant.accepting_payments,
         "created_at": merchant.created_at,
     })

@@ -182,7 +182,7 @@ fn delivery_json(delivery: Delivery) -> Value {
         "merchant_id": delivery.merchant_id,
         "event_id": delivery.event_id,
         "event_type": delivery.event_type().name(),
-        "status": delivery.status().word(),
+        "status": delivery.status().code(),
         "attempts_count": delivery.attempts_count,
         "next_attempt_at": delivery.next_attempt_at,
         "created_at": delivery.created_at,

@@ -1,7 +1,7 @@
 //! The contracts between the services. The `.proto` files beside this crate are the reference
-//! documentation; this is what they generate, and the words of their closed lists.
+//! documentation; this is what they generate, and the codes of their closed lists.
 
-mod words;
+mod codes;
 
 pub use payments::charges::v1 as charges;
 pub use payments::merchants::v1 as merchants;

@@ -185,10 +185,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_the_words_of_the_contract() {
+    fn codes_are_those_of_the_contract() {
         for status in SessionStatus::ALL {
             let sent = ProtoSessionStatus::from(*status);
-            assert_eq!(sent.word(), Some(status.code()));
+            assert_eq!(sent.code(), Some(status.code()));
         }
     }
 }

@@ -323,10 +323,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_the_words_of_the_contract() {
+    fn codes_are_those_of_the_contract() {
         for status in delivery::Status::ALL {
             let sent = wire::DeliveryStatus::from(*status);
-            assert_eq!(sent.word(), Some(status.code()));
+            assert_eq!(sent.code(), Some(status.code()));
         }
         for event_type in EventType::ALL {
             let sent = wire::EventType::from(*event_type);

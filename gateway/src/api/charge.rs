@@ -82,7 +82,7 @@ pub fn answered(answer: ChargeAnswer) -> Result<Response, Error> {
         | ChargeStatus::OtpRequired
         | ChargeStatus::Unspecified) => (StatusCode::ACCEPTED, status),
     };
-    let status = status.word();
+    let status = status.code();
     let status = status.ok_or_else(|| Error::internal("a charge without status"))?;
     let amount = charge.amount.unwrap_or_default();
     let amount = Money::try_from(&amount).map_err(Error::internal)?;

@@ -158,7 +158,7 @@ pub fn charge_currency(value: &RawValue) -> Result<Currency, Fault> {
 /// The payer's network, as the merchant names it (spec §4.3).
 pub fn provider(value: &RawValue) -> Result<Provider, Fault> {
     const FAULT: Fault = Fault::new(FieldCode::UnknownProvider, MUST_BE_PROVIDER);
-    Provider::from_word(&string(value)?).ok_or(FAULT)
+    Provider::from_code(&string(value)?).ok_or(FAULT)
 }
 
 /// The number of a wallet in Ghana (design "Phones").

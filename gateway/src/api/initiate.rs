@@ -24,7 +24,7 @@ use super::{
     idempotency::{self, IdempotencyKey},
 };
 use crate::{
-    backend, checkout::quote::ExchangeRates, edge::Edge, error::Error, field_error::as_word,
+    backend, checkout::quote::ExchangeRates, edge::Edge, error::Error, field_error::as_code,
     merchant::Merchant,
 };
 
@@ -56,7 +56,7 @@ struct SessionCreated {
 /// yet.
 #[derive(Debug, Serialize)]
 struct Warning {
-    #[serde(serialize_with = "as_word")]
+    #[serde(serialize_with = "as_code")]
     code: WarningCode,
     field: &'static str,
     message: &'static str,

@@ -127,18 +127,18 @@ mod tests {
 
     #[test]
     fn closed_lists_are_those_of_the_contracts() {
-        let providers = Provider::all().filter_map(Provider::word);
+        let providers = Provider::all().filter_map(Provider::code);
         assert_eq!(documented("Provider"), providers.collect());
-        let sessions = SessionStatus::all().filter_map(SessionStatus::word);
+        let sessions = SessionStatus::all().filter_map(SessionStatus::code);
         assert_eq!(documented("SessionStatus"), sessions.collect());
-        let transactions = TransactionStatus::all().filter_map(TransactionStatus::word);
+        let transactions = TransactionStatus::all().filter_map(TransactionStatus::code);
         assert_eq!(documented("TransactionStatus"), transactions.collect());
-        let charges: BTreeSet<_> = ChargeStatus::all().filter_map(ChargeStatus::word).collect();
+        let charges: BTreeSet<_> = ChargeStatus::all().filter_map(ChargeStatus::code).collect();
         assert_eq!(documented("TransactionStatus"), charges);
         // A POST answers before the payer can have paid.
         let answered = charges.into_iter().filter(|status| *status != "SETTLED");
         assert_eq!(documented("ChargeReplyStatus"), answered.collect());
-        let kyc = KycStatus::all().filter_map(KycStatus::word);
+        let kyc = KycStatus::all().filter_map(KycStatus::code);
         assert_eq!(documented("KycStatus"), kyc.chain(["null"]).collect());
     }
 

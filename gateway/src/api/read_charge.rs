@@ -57,7 +57,7 @@ impl TryFrom<Charge> for ChargeShown {
     type Error = Error;
 
     fn try_from(charge: Charge) -> Result<Self, Error> {
-        let status = charge.status().word();
+        let status = charge.status().code();
         let status = status.ok_or_else(|| Error::internal("a charge without status"))?;
         let amount = charge.amount.unwrap_or_default();
         let amount = Money::try_from(&amount).map_err(Error::internal)?;

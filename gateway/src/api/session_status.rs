@@ -75,7 +75,7 @@ impl TryFrom<Session> for SessionShown {
     type Error = Error;
 
     fn try_from(session: Session) -> Result<Self, Error> {
-        let status = session.status().word();
+        let status = session.status().code();
         let status = status.ok_or_else(|| Error::internal("a session without status"))?;
         let amount = session.amount.unwrap_or_default();
         let amount = Money::try_from(&amount).map_err(Error::internal)?;
@@ -96,7 +96,7 @@ impl TryFrom<Transaction> for TransactionShown {
     type Error = Error;
 
     fn try_from(transaction: Transaction) -> Result<Self, Error> {
-        let status = transaction.status().word();
+        let status = transaction.status().code();
         let status = status.ok_or_else(|| Error::internal("a transaction without status"))?;
         let amount = transaction.amount.unwrap_or_default();
         let amount = Money::try_from(&amount).map_err(Error::internal)?;

@@ -124,7 +124,7 @@ struct PayerInput {
 impl PayerInput {
     fn read(fields: &FormFields, situation: &Situation, text: &Text) -> Self {
         let network = fields.get("network");
-        let provider = Provider::from_word(network);
+        let provider = Provider::from_code(network);
         let kept = situation.kept_number();
         let other_number = kept.is_none() || fields.get("number") != "kept";
         let typed = fields.get("mobile_number");

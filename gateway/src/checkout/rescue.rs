@@ -25,7 +25,7 @@ impl FromStr for Rescue {
         let texts: Texts = serde_json::from_str(json)
             .map_err(|error| format!("must be JSON by network and language: {error}"))?;
         for (network, of_network) in &texts {
-            if Provider::from_word(network).is_none() {
+            if Provider::from_code(network).is_none() {
                 return Err(format!("{network} is not a network: it {MUST_BE_PROVIDER}"));
             }
             // A forgotten language would go on naming the old menu.
@@ -52,7 +52,7 @@ impl Rescue {
     /// What a payer of this network reads.
     pub fn text<'a>(&'a self, provider: Provider, text: &'a Text) -> &'a str {
         provider
-            .word()
+            .code()
             .and_then(|network| self.0.get(network)?.get(text.code))
             .map_or(text.rescue(provider), |text| text.trim())
     }

@@ -88,7 +88,7 @@ impl SessionView<'_> {
         let rate = quote.rate.as_deref();
         let rate = rate.map(|rate| text.rate(&shown(quote.asked), &debit, rate));
         let networks = Provider::all().filter_map(|provider| {
-            let value = provider.word()?;
+            let value = provider.code()?;
             Some(NetworkChoice {
                 value,
                 name: name(provider),

@@ -30,10 +30,10 @@ fn migrations(service: &str) -> String {
 
 #[test]
 fn columns_may_hold_each_value_of_their_list() {
-    let kyc = KycStatus::all().filter_map(KycStatus::word);
-    let session = SessionStatus::all().filter_map(SessionStatus::word);
-    let transaction = TransactionStatus::all().filter_map(TransactionStatus::word);
-    let delivery = DeliveryStatus::all().filter_map(DeliveryStatus::word);
+    let kyc = KycStatus::all().filter_map(KycStatus::code);
+    let session = SessionStatus::all().filter_map(SessionStatus::code);
+    let transaction = TransactionStatus::all().filter_map(TransactionStatus::code);
+    let delivery = DeliveryStatus::all().filter_map(DeliveryStatus::code);
     let state = State::ALL.iter().map(|state| state.code());
     for (service, column, words) in [
         ("charges-svc", "state", state.collect::<Vec<_>>()),
@@ -56,8 +56,8 @@ fn guides_tell_of_each_value_of_their_list() {
     let reasons = FailureReason::ALL
         .iter()
         .map(|reason| reason.code().to_owned());
-    let sessions = SessionStatus::all().filter_map(SessionStatus::word);
-    let cases = CaseKind::all().filter_map(CaseKind::word);
+    let sessions = SessionStatus::all().filter_map(SessionStatus::code);
+    let cases = CaseKind::all().filter_map(CaseKind::code);
     let events = EventType::all().filter_map(EventType::name);
     for (guide, words) in [
         ("docs/merchants/charges.md", reasons.collect::<Vec<_>>()),

@@ -1,10 +1,10 @@
-//! The words of the contracts' closed lists, for JSON and for people: a value's name in its `.proto`
+//! The codes of the contracts' closed lists, for JSON and for people: a value's name in its `.proto`
 //! file without its list's.
 
 /// Above every number that a closed list gives a value.
 const NUMBERS_END: i32 = 64;
 
-macro_rules! words {
+macro_rules! codes {
     ($($list:ty = $prefix:literal,)+) => {
         $(impl $list {
             /// Every value but UNSPECIFIED.
@@ -14,31 +14,31 @@ macro_rules! words {
 
             /// `None` for UNSPECIFIED, which is also what a value is read as that this version does
             /// not know.
-            pub fn word(self) -> Option<&'static str> {
-                let word = self.as_str_name().strip_prefix($prefix)?;
-                Some(word).filter(|_| self != Self::Unspecified)
+            pub fn code(self) -> Option<&'static str> {
+                let code = self.as_str_name().strip_prefix($prefix)?;
+                Some(code).filter(|_| self != Self::Unspecified)
             }
 
-            pub fn from_word(word: &str) -> Option<Self> {
-                Self::all().find(|value| value.word() == Some(word))
+            pub fn from_code(code: &str) -> Option<Self> {
+                Self::all().find(|value| value.code() == Some(code))
             }
         })+
 
         #[cfg(test)]
         #[test]
-        fn every_value_has_a_word_that_names_it() {
+        fn every_value_has_a_code_that_names_it() {
             $({
-                assert_eq!(<$list>::Unspecified.word(), None);
+                assert_eq!(<$list>::Unspecified.code(), None);
                 assert!(<$list>::all().count() > 1);
                 for value in <$list>::all() {
-                    assert_eq!(value.word().and_then(<$list>::from_word), Some(value));
+                    assert_eq!(value.code().and_then(<$list>::from_code), Some(value));
                 }
             })+
         }
     };
 }
 
-words! {
+codes! {
     crate::charges::CaseKind = "CASE_KIND_",
     crate::charges::ChargeStatus = "CHARGE_STATUS_",
     crate::charges::Provider = "PROVIDER_",
@@ -52,7 +52,7 @@ words! {
 impl crate::webhooks::EventType {
     /// Its name in an event's envelope (spec §6.1): `payment.success`.
     pub fn name(self) -> Option<String> {
-        Some(self.word()?.to_ascii_lowercase().replacen('_', ".", 1))
+        Some(self.code()?.to_ascii_lowercase().replacen('_', ".", 1))
     }
 
     pub fn from_name(name: &str) -> Option<Self> {
