@@ -40,7 +40,7 @@ pub fn is_unavailable(error: &Error) -> bool {
 }
 
 /// Whether there was no connection, or it broke.
-pub(crate) fn is_unreachable(error: &Error) -> bool {
+fn is_unreachable(error: &Error) -> bool {
     matches!(
         error,
         Error::PoolTimedOut

@@ -23,10 +23,11 @@ use crate::{
     work::{self, Work},
 };
 
-/// How long works and tasks together may take to end once no call is left. It must not cut off what can
-/// still end: that would be found again only as after a crash, once its lease is over. The longest
-/// is a charge that goes to its rail once more, which takes 24 s: its session is asked (2 s), then
-/// the rail (8 s), the payment request is sent (8 s), and each answer is written (3 s).
+/// How long works and tasks together may take to end once no call is left. What it cuts off is found
+/// again only as after a crash, once its lease is over. The longest with bounds of its own is a
+/// charge that goes to its rail once more, which takes 24 s: its session is asked (2 s), then the
+/// rail (8 s), the payment request is sent (8 s), and each answer is written (3 s). A webhook
+/// attempt takes longer only if the operator lets it.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 
 /// What a service runs in.

@@ -24,7 +24,7 @@ use tokio::{
     task::{self, JoinError, JoinSet},
 };
 
-use crate::{Db, Error, Result, Update, error::is_unreachable};
+use crate::{Db, Error, Result, Update, is_retryable, is_unavailable};
 
 /// Work that is done as it comes due.
 pub trait Work: Send + 'static {
@@ -222,7 +222,7 @@ impl<T: End> EndRecorder<T> {
             match T::write(&self.db, end).await {
                 Ok(written) => each.extend(written.into_iter().map(Ok)),
                 Err(error) => {
-                    let is_away = is_unreachable(&error);
+                    let is_away = is_unavailable(&error) && !is_retryable(&error);
                     each.push(Err(error));
                     if is_away {
                         break;
@@ -230,7 +230,7 @@ impl<T: End> EndRecorder<T> {
                 }
             }
         }
-        // While the database is away, the rest fails at once: each would only time out.
+        // While the database is away or stalls, the rest fails at once: each would only time out.
         each.resize_with(set.len(), || Err(Error::PoolTimedOut));
         each
     }
