@@ -15,6 +15,7 @@ use http::{
 use moka::future::Cache;
 use sha2::{Digest as _, Sha256};
 use tower::service_fn;
+use tower_http::CompressionLevel;
 
 use super::{encoding, is_known};
 use crate::error::Error;
@@ -89,7 +90,9 @@ pub async fn serve(name: &str, request: Request) -> Result<Response, Error> {
     let known = request.headers().clone();
     let plain = || ([(CONTENT_TYPE, asset.content_type)], asset.plain).into_response();
     let plain = service_fn(|_| ready(Ok(plain())));
-    let (mut head, body) = encoding::negotiate(request, plain).await.into_parts();
+    // Once for each encoding, so the smallest is worth its time.
+    let encoded = encoding::negotiate(request, plain, CompressionLevel::Best).await;
+    let (mut head, body) = encoded.into_parts();
     let encoding = head.headers.get(CONTENT_ENCODING).cloned();
     let encoding = encoding.unwrap_or(PLAIN);
     // To a cache, each encoding is a file of its own.

@@ -18,7 +18,7 @@ use http::{
     header::{ACCEPT_ENCODING, CONTENT_TYPE, VARY},
 };
 use tower::{Layer as _, Service, ServiceExt as _};
-use tower_http::compression::CompressionLayer;
+use tower_http::{CompressionLevel, compression::CompressionLayer};
 
 /// Added to what the browser accepts. It keeps the layer from answering 406 to a request that has
 /// already been carried out.
@@ -35,7 +35,8 @@ pub async fn pages(request: Request, next: Next) -> Response {
         }
         return page;
     }
-    let (parts, body) = negotiate(request, next).await.into_parts();
+    let encoded = negotiate(request, next, CompressionLevel::Default).await;
+    let (parts, body) = encoded.into_parts();
     match body::to_bytes(body, usize::MAX).await {
         Ok(body) => Response::from_parts(parts, Body::from(body)),
         Err(error) => {
@@ -47,7 +48,7 @@ pub async fn pages(request: Request, next: Next) -> Response {
 
 /// The service's answer, in the encoding that the browser prefers. Its body is compressed only as
 /// it is read.
-pub async fn negotiate<S>(mut request: Request, plain: S) -> Response
+pub async fn negotiate<S>(mut request: Request, plain: S, level: CompressionLevel) -> Response
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {
@@ -58,6 +59,7 @@ where
         headers.append(ACCEPT_ENCODING, line);
     }
     let encoded = CompressionLayer::new()
+        .quality(level)
         .compress_when(is_worth_it)
         .layer(plain);
     let Ok(response) = encoded.oneshot(request).await;
@@ -93,7 +95,7 @@ mod tests {
             request.headers_mut().append(ACCEPT_ENCODING, line);
         }
         let page = service_fn(|_| ready(Ok(Html("a page").into_response())));
-        let answer = negotiate(request, page).await;
+        let answer = negotiate(request, page, CompressionLevel::Default).await;
         assert_eq!(answer.status(), StatusCode::OK, "{lines:?}");
         let encoding = answer.headers().get(CONTENT_ENCODING);
         encoding.map(|encoding| encoding.to_str().unwrap().to_owned())
