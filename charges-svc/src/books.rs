@@ -254,7 +254,7 @@ pub async fn check_new(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>> {
         return Ok(None);
     };
     let seen = check.block;
-    if !check.blocks(seen).await? {
+    if check.blocks(seen).await? == CheckClaim::Lost {
         return Ok(None);
     }
     let block = check.block;
@@ -279,7 +279,10 @@ pub async fn check_whole(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>>
         return Ok(None);
     };
     let seen = store::blocks::checkpoint(&mut db.read().await?, Duty::CheckNew).await?;
-    if !check.blocks(seen.block).await? || !check.sums().await? || !check.unqueued().await? {
+    if check.blocks(seen.block).await? == CheckClaim::Lost
+        || check.sums().await? == CheckClaim::Lost
+        || check.unqueued().await? == CheckClaim::Lost
+    {
         return Ok(None);
     }
     // The next check starts from the first block.
@@ -300,8 +303,15 @@ pub fn count_errors(found: u64) {
     metrics::counter!("ledger_errors_total").increment(found);
 }
 
-/// A check that this process has claimed. Its steps return false once another process has taken it
-/// over.
+/// Whether a check is still this process's, after a step of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CheckClaim {
+    Held,
+    /// Another process has taken the check over.
+    Lost,
+}
+
+/// A check that this process has claimed.
 struct Check<'a> {
     db: &'a Db,
     clock: &'a Clock,
@@ -337,8 +347,8 @@ impl<'a> Check<'a> {
         }))
     }
 
-    /// Extends the claim and stores the checkpoint, from which anybody who takes over continues.
-    async fn hold(&mut self) -> Result<bool> {
+    /// Renews the claim and stores the checkpoint, from which anybody who takes over continues.
+    async fn renew(&mut self) -> Result<CheckClaim> {
         let next = Checkpoint {
             next_at: self.clock.real_now() + CHECK_LEASE,
             block: self.block,
@@ -354,7 +364,7 @@ impl<'a> Check<'a> {
             block,
             ended_at: Some(self.clock.now()),
         };
-        if !self.note(next).await? {
+        if self.note(next).await? == CheckClaim::Lost {
             return Ok(None);
         }
         let (block, findings) = (self.block, self.findings.len());
@@ -365,15 +375,15 @@ impl<'a> Check<'a> {
         Ok(Some(self.findings))
     }
 
-    async fn note(&mut self, next: Checkpoint) -> Result<bool> {
+    async fn note(&mut self, next: Checkpoint) -> Result<CheckClaim> {
         let mut tx = self.db.begin().await?;
         let held = self.noted.next_at;
         if store::blocks::note(&mut tx, self.duty, held, &next).await? == Update::NotThere {
-            return Ok(false);
+            return Ok(CheckClaim::Lost);
         }
         tx.commit().await?;
         self.noted = next;
-        Ok(true)
+        Ok(CheckClaim::Held)
     }
 
     fn tell(&mut self, finding: Finding) {
@@ -385,7 +395,7 @@ impl<'a> Check<'a> {
     }
 
     /// Checks the blocks after the last checked one, and that all blocks up to `seen` exist.
-    async fn blocks(&mut self, seen: i64) -> Result<bool> {
+    async fn blocks(&mut self, seen: i64) -> Result<CheckClaim> {
         let mut conn = self.db.read().await?;
         let last = store::blocks::last_number(&mut conn).await?;
         self.block = self.block.min(last);
@@ -415,11 +425,11 @@ impl<'a> Check<'a> {
                 self.block = to;
             }
             drop(conn);
-            if !self.hold().await? {
-                return Ok(false);
+            if self.renew().await? == CheckClaim::Lost {
+                return Ok(CheckClaim::Lost);
             }
         }
-        Ok(true)
+        Ok(CheckClaim::Held)
     }
 
     /// Checks the blocks up to `to`, which follow one with the hash `previous`. `placed` is `None`
@@ -464,24 +474,24 @@ impl<'a> Check<'a> {
     }
 
     /// Checks what no single block shows: sums and balances.
-    async fn sums(&mut self) -> Result<bool> {
-        // A survey each, which may take long, so the claim is extended in between.
+    async fn sums(&mut self) -> Result<CheckClaim> {
+        // A survey each, which may take long, so the claim is renewed in between.
         let sums = store::postings::imbalances(&mut *self.db.survey().await?).await?;
         for sum in sums {
             self.tell(Finding::Sum(sum));
         }
-        if !self.hold().await? {
-            return Ok(false);
+        if self.renew().await? == CheckClaim::Lost {
+            return Ok(CheckClaim::Lost);
         }
         let balances = store::postings::false_balances(&mut *self.db.survey().await?).await?;
         for account in balances {
             self.tell(Finding::Balance { account });
         }
-        self.hold().await
+        self.renew().await
     }
 
     /// Reports postings that are in no block and not queued for one, and queues them.
-    async fn unqueued(&mut self) -> Result<bool> {
+    async fn unqueued(&mut self) -> Result<CheckClaim> {
         let unqueued = store::blocks::unqueued(&mut *self.db.survey().await?, UNQUEUED_MAX).await?;
         if !unqueued.is_empty() {
             let mut tx = self.db.begin().await?;
@@ -491,6 +501,6 @@ impl<'a> Check<'a> {
             }
             tx.commit().await?;
         }
-        self.hold().await
+        self.renew().await
     }
 }

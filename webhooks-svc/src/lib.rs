@@ -40,7 +40,7 @@ use service::Service;
 /// The schema that `migrate` applies and serving needs.
 pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
-    release_leases: &[store::attempts::EXPIRE_LEASES],
+    release_leases: &[store::attempts::RELEASE_LEASES],
 };
 
 /// Serves and delivers until `shutdown`.

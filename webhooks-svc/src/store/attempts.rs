@@ -162,8 +162,8 @@ pub async fn begin(db: &Db, request: ClaimRequest) -> Result<Option<(Endpoint, V
     Ok(Some((endpoint, begun)))
 }
 
-/// Ends every lease ([`db::Schema::release_leases`]), so that its attempt counts as interrupted.
-pub const EXPIRE_LEASES: &str =
+/// Releases every lease ([`db::Schema::release_leases`]), so that its attempt counts as interrupted.
+pub const RELEASE_LEASES: &str =
     "update deliveries set lease_until = '1970-01-01T00:00:00.000Z' where claim is not null";
 
 /// Attempts whose lease is over, so that nobody runs them any more.
