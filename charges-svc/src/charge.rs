@@ -16,7 +16,7 @@ mod shown;
 mod timer;
 
 pub use claim::{Claim, Lease};
-pub use facts::{Facts, Hosted, METHOD, NewCharge};
+pub use facts::{Facts, HostedPayment, METHOD, NewCharge};
 pub use progress::{Event, IllegalTransition, OTP_TRIES_MAX, Progress, State};
 pub use shown::{ShownCharge, Void};
 pub use timer::{START_BY, Timer};

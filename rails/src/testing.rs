@@ -2,10 +2,12 @@
 
 use std::sync::Mutex;
 
-use chassis::testing::fake_server::{FakeServer, Reaction, Seen, json};
+use chassis::testing::fake_server::{FakeServer, Reaction, ReceivedRequest, json};
 
 /// MTN's network, which answers every token request itself, and the rest by `script`.
-pub async fn with_tokens(script: impl Fn(&Seen) -> Reaction + Send + Sync + 'static) -> FakeServer {
+pub async fn with_tokens(
+    script: impl Fn(&ReceivedRequest) -> Reaction + Send + Sync + 'static,
+) -> FakeServer {
     let minted = Mutex::new(0);
     FakeServer::start(move |seen| {
         if seen.call != "POST /collection/token/" {

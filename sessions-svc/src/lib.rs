@@ -36,7 +36,7 @@ use config::Config;
 use expiry_event::PUBLISH_MAX;
 use grpc::Grpc;
 use service::Service;
-use sweeper::{Sweeper, Wake};
+use sweeper::{Sweeper, SweeperAlarm};
 
 /// The schema that `migrate` applies and serving needs.
 pub static SCHEMA: Schema = Schema {
@@ -63,7 +63,7 @@ pub async fn serve(
     frame.work(relaying, relay.clone());
 
     let sweeping = clock.worker("session expiry");
-    let wake = Wake::new(&sweeping);
+    let wake = SweeperAlarm::new(&sweeping);
     let sweeper = Sweeper {
         db: db.clone(),
         clock: clock.clone(),

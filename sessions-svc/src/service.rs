@@ -23,7 +23,7 @@ use crate::{
         self,
         customers::{self, PageStart},
     },
-    sweeper::Wake,
+    sweeper::SweeperAlarm,
 };
 
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub struct Service {
     /// From a session's creation to its expiry.
     pub session_lifetime: Duration,
     /// Tells the sweeper when something will be due.
-    pub wake: Wake,
+    pub wake: SweeperAlarm,
 }
 
 impl Service {

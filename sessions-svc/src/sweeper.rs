@@ -32,14 +32,14 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Tells the sweeper when something will be due. Clones wake the same sweeper.
 #[derive(Clone, Debug)]
-pub struct Wake {
+pub struct SweeperAlarm {
     alarm: Alarm,
     /// The due time that the sweeper waits for, in Unix milliseconds; [`i64::MAX`] while it waits
     /// for none or is about to look.
     waits_for: Arc<AtomicI64>,
 }
 
-impl Wake {
+impl SweeperAlarm {
     pub fn new(worker: &Worker) -> Self {
         Self {
             alarm: worker.alarm(),
@@ -66,7 +66,7 @@ pub struct Sweeper {
     pub clock: Clock,
     /// Relays the events.
     pub relay: Relay,
-    pub wake: Wake,
+    pub wake: SweeperAlarm,
 }
 
 impl Work for Sweeper {

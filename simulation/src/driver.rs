@@ -66,7 +66,7 @@ pub struct Driver {
 }
 
 /// What the driver watches.
-pub struct Watched {
+pub struct DriverInputs {
     pub time: Time,
     pub running: Running,
     /// Exchanges that PostgreSQL is working on.
@@ -82,7 +82,7 @@ pub struct Watched {
 impl Driver {
     /// # Errors
     /// No thread can be started.
-    pub fn start(mut watched: Watched) -> std::io::Result<Self> {
+    pub fn start(mut watched: DriverInputs) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let name = "driver".to_owned();
@@ -143,7 +143,7 @@ impl Stride {
     }
 }
 
-impl Watched {
+impl DriverInputs {
     fn drive(&mut self, stopped: &AtomicBool) -> u64 {
         let mut steps = 0;
         let mut stride = Stride::FIRST;

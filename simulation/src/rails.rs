@@ -72,16 +72,16 @@ struct Shared {
 }
 
 /// A call, until it is answered or its client hangs up.
-struct Open<'r>(&'r Rails);
+struct OpenCall<'r>(&'r Rails);
 
-impl<'r> Open<'r> {
+impl<'r> OpenCall<'r> {
     fn of(rails: &'r Rails) -> Self {
         rails.0.open.fetch_add(1, Ordering::SeqCst);
         Self(rails)
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenCall<'_> {
     fn drop(&mut self) {
         self.0.0.open.fetch_sub(1, Ordering::SeqCst);
     }
@@ -178,7 +178,7 @@ impl Rails {
     }
 
     async fn request(&self, asked: DebitRequest) -> RailReply {
-        let _open = Open::of(self);
+        let _open = OpenCall::of(self);
         let (mut life, fare) = self.book_mut().arrive(&asked, self.now());
         if self.is_calm() {
             life.unseen = 0;
@@ -196,7 +196,7 @@ impl Rails {
     }
 
     async fn submit_code(&self, reference: String, code: String) -> RailReply {
-        let _open = Open::of(self);
+        let _open = OpenCall::of(self);
         let key = (Rail::Paystack, reference);
         let fare = self.book_mut().code_arrives(&key);
         let take = || {
@@ -211,7 +211,7 @@ impl Rails {
 
     /// `checks`: as [`Book::look`].
     async fn query(&self, key: Key, checks: bool) -> RailReply {
-        let _open = Open::of(self);
+        let _open = OpenCall::of(self);
         let (choices, fare) = self.book_mut().query_arrives(&key);
         let look = || self.book_mut().look(&key, checks, choices, self.now());
         let fare = self.fare(key.0, fare);

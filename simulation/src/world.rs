@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     choice::Choices,
-    driver::{Driver, Running, Watched, lock},
+    driver::{Driver, DriverInputs, Running, lock},
     faults::{Faults, Rates},
     link::{Link, Targets},
     postgres_link::PostgresLink,
@@ -171,7 +171,7 @@ impl World {
     /// # Errors
     /// No thread can be started.
     pub fn let_time_run(&self) -> std::io::Result<()> {
-        let driver = Driver::start(Watched {
+        let driver = Driver::start(DriverInputs {
             time: self.time.clone(),
             running: Arc::clone(&self.running),
             statements: Arc::clone(&self.statements),

@@ -60,12 +60,12 @@ pub struct NewCharge {
     pub description: Option<String>,
     pub payer_email: Option<String>,
     pub payer_name: Option<String>,
-    pub hosted: Option<Hosted>,
+    pub hosted: Option<HostedPayment>,
 }
 
 /// The session that a hosted charge pays.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hosted {
+pub struct HostedPayment {
     pub session_id: SessionId,
     /// In the session's currency.
     pub amount: Money,

@@ -22,7 +22,7 @@ use rust_decimal::Decimal;
 
 use crate::{
     case::Closing,
-    charge::{Hosted, NewCharge},
+    charge::{HostedPayment, NewCharge},
     error::{Error, Result},
 };
 
@@ -97,7 +97,7 @@ pub fn override_reason(closing: Closing, reason: Option<String>) -> Result<Optio
 }
 
 /// The session that a hosted charge pays. Its amount at its rate must be the amount debited.
-fn hosted(session: &HostedSession, debited: Money) -> Result<Hosted> {
+fn hosted(session: &HostedSession, debited: Money) -> Result<HostedPayment> {
     let session_id: SessionId = session
         .session_id
         .parse()
@@ -122,7 +122,7 @@ fn hosted(session: &HostedSession, debited: Money) -> Result<Hosted> {
             "must be the session's amount at the rate",
         ));
     }
-    Ok(Hosted {
+    Ok(HostedPayment {
         session_id,
         amount,
         // In the one form that others can read, however it was written.

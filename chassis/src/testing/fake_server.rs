@@ -28,14 +28,14 @@ use crate::shutdown::{Shutdown, Tasks};
 
 /// A request, as it came.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct ReceivedRequest {
     /// Method and path, such as `POST /charge`.
     pub call: String,
     pub headers: http::HeaderMap,
     pub body: String,
 }
 
-impl Seen {
+impl ReceivedRequest {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
@@ -95,17 +95,19 @@ pub fn redirect(to: &str) -> Reaction {
     }
 }
 
-type Script = dyn Fn(&Seen) -> Reaction + Send + Sync;
+type Script = dyn Fn(&ReceivedRequest) -> Reaction + Send + Sync;
 
 /// Runs until it is dropped.
 pub struct FakeServer {
     at: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     shutdown: Shutdown,
 }
 
 impl FakeServer {
-    pub async fn start(script: impl Fn(&Seen) -> Reaction + Send + Sync + 'static) -> Self {
+    pub async fn start(
+        script: impl Fn(&ReceivedRequest) -> Reaction + Send + Sync + 'static,
+    ) -> Self {
         let listener = listen().await;
         let server = Self {
             at: address(&listener),
@@ -138,7 +140,7 @@ impl FakeServer {
         format!("http://{}", self.at)
     }
 
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<ReceivedRequest> {
         lock(&self.seen).clone()
     }
 
@@ -181,11 +183,11 @@ fn bound() -> TcpSocket {
     socket
 }
 
-fn lock(seen: &Mutex<Vec<Seen>>) -> MutexGuard<'_, Vec<Seen>> {
+fn lock(seen: &Mutex<Vec<ReceivedRequest>>) -> MutexGuard<'_, Vec<ReceivedRequest>> {
     seen.lock().expect("nobody panics with it")
 }
 
-async fn serve(stream: TcpStream, script: Arc<Script>, seen: Arc<Mutex<Vec<Seen>>>) {
+async fn serve(stream: TcpStream, script: Arc<Script>, seen: Arc<Mutex<Vec<ReceivedRequest>>>) {
     let service = service_fn(move |request| react(request, script.clone(), seen.clone()));
     let served = http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
@@ -199,11 +201,11 @@ type Body = UnsyncBoxBody<Bytes, io::Error>;
 async fn react(
     request: http::Request<Incoming>,
     script: Arc<Script>,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
 ) -> io::Result<http::Response<Body>> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-    let request = Seen {
+    let request = ReceivedRequest {
         call: format!("{} {}", head.method, head.uri),
         headers: head.headers,
         body: String::from_utf8(body.to_vec()).expect("text"),

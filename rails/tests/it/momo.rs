@@ -8,7 +8,7 @@ use chassis::{
     money::{Currency, Money},
     provider::Provider,
     testing::fake_server::{
-        FakeServer, Reaction, Seen, answer, closed_port, empty, html, json, redirect,
+        FakeServer, Reaction, ReceivedRequest, answer, closed_port, empty, html, json, redirect,
     },
 };
 use futures::future::join;
@@ -51,7 +51,7 @@ async fn found(reaction: Reaction) -> QueryOutcome {
         .outcome
 }
 
-pub fn bearer(seen: &Seen) -> &str {
+pub fn bearer(seen: &ReceivedRequest) -> &str {
     seen.header("authorization").unwrap_or_default()
 }
 

@@ -9,7 +9,7 @@ use reqwest::{Client, RequestBuilder};
 use sha2::Sha512;
 
 use super::{
-    Asker, Open, Rail, RailMessage, Rails, Word,
+    Asker, OpenCall, Rail, RailMessage, Rails, Word,
     book::{Call, Key, View},
     life::Stray,
     momo, paystack,
@@ -46,11 +46,11 @@ impl Calls {
         let mut calling = FuturesUnordered::new();
         loop {
             // Held from before a call leaves the agenda until it is in progress.
-            let open = Open::of(&self.rails);
+            let open = OpenCall::of(&self.rails);
             let due = {
                 let mut book = self.rails.book_mut();
                 for (key, call) in book.pass(shared.time.now()) {
-                    calling.push(self.call(Open::of(&self.rails), key, call));
+                    calling.push(self.call(OpenCall::of(&self.rails), key, call));
                 }
                 book.next_due()
             };
@@ -69,7 +69,7 @@ impl Calls {
         }
     }
 
-    async fn call(&self, _open: Open<'_>, key: Key, call: Call) {
+    async fn call(&self, _open: OpenCall<'_>, key: Key, call: Call) {
         let Some((word, view)) = self.rails.book_mut().call(&key, call) else {
             return;
         };

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Open, Rail, RailReply, Rails, Word,
+    OpenCall, Rail, RailReply, Rails, Word,
     book::{DebitRequest, View},
     life::Fare,
     payment::PayerNetwork,
@@ -86,7 +86,7 @@ async fn token(State(rails): State<Rails>, headers: HeaderMap, body: Bytes) -> R
     if body.is_empty() {
         return StatusCode::LENGTH_REQUIRED.into_response();
     }
-    let _open = Open::of(&rails);
+    let _open = OpenCall::of(&rails);
     let (token, claimed) = rails.0.tokens.mint(&rails);
     let fare = Fare::of_query(&mut Choices::of(rails.0.seed, &format!("minting {token}")));
     let fare = rails.fare(Rail::Momo, fare);
