@@ -75,8 +75,9 @@ fn dependencies_point_one_way() {
     only("gateway", &["proto", "chassis"]);
     only("payctl", &["proto", "chassis"]);
     only("railsim", &["chassis"]);
+    only("loadtest", &["proto", "chassis", "db"]);
     for (name, used) in &members {
-        for nobodys in ["stack", "simulation"] {
+        for nobodys in ["stack", "simulation", "loadtest"] {
             assert!(
                 !used.contains(nobodys),
                 "{name} must not depend on {nobodys}"
@@ -183,7 +184,7 @@ fn is_sql(text: &str) -> bool {
 #[test]
 fn proto_types_stop_at_the_edge() {
     // Clients of the services, and the crates that run or simulate all of them.
-    let speak_proto = ["gateway", "payctl", "stack", "simulation"];
+    let speak_proto = ["gateway", "payctl", "stack", "simulation", "loadtest"];
     hold(proto, |name, source| match name {
         name if speak_proto.contains(&name) => true,
         "chassis" => source.is_one_of(&[

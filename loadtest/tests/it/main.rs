@@ -1,0 +1,3 @@
+//! Tests of the load tester itself.
+
+mod pace;
