@@ -121,6 +121,14 @@ macro_rules! text_column {
                 <String as ::sqlx::Type<::sqlx::Postgres>>::compatible(info)
             }
         }
+        impl ::sqlx::postgres::PgHasArrayType for $name {
+            fn array_type_info() -> ::sqlx::postgres::PgTypeInfo {
+                <String as ::sqlx::postgres::PgHasArrayType>::array_type_info()
+            }
+            fn array_compatible(info: &::sqlx::postgres::PgTypeInfo) -> bool {
+                <String as ::sqlx::postgres::PgHasArrayType>::array_compatible(info)
+            }
+        }
         impl ::sqlx::Type<::sqlx::Sqlite> for $name {
             fn type_info() -> ::sqlx::sqlite::SqliteTypeInfo {
                 <String as ::sqlx::Type<::sqlx::Sqlite>>::type_info()

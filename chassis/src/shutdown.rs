@@ -63,6 +63,11 @@ impl Tasks {
         self.0.spawn(task.in_current_span());
     }
 
+    /// Starts a task that belongs to no caller's trace.
+    pub fn spawn_apart(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(task);
+    }
+
     /// Waits up to `deadline` until every task has ended. Tasks that are left end with the
     /// process, as in a crash.
     pub async fn drain(&self, deadline: Duration) {

@@ -12,7 +12,7 @@ use chassis::{
 use sqlx::PgPool;
 use tokio::time::Instant;
 
-use crate::{Conn, Result};
+use crate::{Conn, Result, connection::Purpose};
 
 /// How often the store's clock is read. A host that drifts by 200 ppm, which is bad, is 2 ms off
 /// by then.
@@ -79,7 +79,7 @@ pub(crate) async fn align(
 }
 
 async fn look(pool: &PgPool, clock: &Clock) -> Result<()> {
-    let mut conn = Conn::postgres(pool.acquire().await?);
+    let mut conn = Conn::postgres(pool.acquire().await?, Purpose::Read);
     let mut looks = Vec::with_capacity(LOOKS);
     for _ in 0..LOOKS {
         let before = clock.steady_now();

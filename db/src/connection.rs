@@ -44,17 +44,28 @@ impl<T> Record for T where
 
 /// A connection. Returns to its pool when dropped.
 pub struct Conn {
-    held: StoreConnection,
-    state: State,
+    pub(crate) held: StoreConnection,
+    pub(crate) state: State,
 }
 
-enum StoreConnection {
+pub(crate) enum StoreConnection {
     Postgres(PoolConnection<Postgres>),
     Sqlite(PoolConnection<Sqlite>),
 }
 
-#[derive(Default)]
-struct State {
+/// What the statements on a connection are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Each commits by itself and only reads.
+    Read,
+    /// Each commits by itself.
+    Write,
+    /// They are parts of a transaction.
+    Transaction,
+}
+
+pub(crate) struct State {
+    purpose: Purpose,
     /// A statement was sent and its answer has not been read.
     unanswered: bool,
     /// A statement was refused or cut off.
@@ -65,20 +76,24 @@ struct State {
 }
 
 impl Conn {
-    pub(crate) fn postgres(held: PoolConnection<Postgres>) -> Self {
-        Self {
-            held: StoreConnection::Postgres(held),
-            state: State {
-                answer_max: Some(postgres::STATEMENT_AT_MOST),
-                ..State::default()
-            },
-        }
+    pub(crate) fn postgres(held: PoolConnection<Postgres>, purpose: Purpose) -> Self {
+        let answer_max = Some(postgres::STATEMENT_AT_MOST);
+        Self::new(StoreConnection::Postgres(held), purpose, answer_max)
     }
 
-    pub(crate) fn sqlite(held: PoolConnection<Sqlite>) -> Self {
+    pub(crate) fn sqlite(held: PoolConnection<Sqlite>, purpose: Purpose) -> Self {
+        Self::new(StoreConnection::Sqlite(held), purpose, None)
+    }
+
+    fn new(held: StoreConnection, purpose: Purpose, answer_max: Option<Duration>) -> Self {
         Self {
-            held: StoreConnection::Sqlite(held),
-            state: State::default(),
+            held,
+            state: State {
+                purpose,
+                unanswered: false,
+                failed: false,
+                answer_max,
+            },
         }
     }
 
@@ -176,6 +191,7 @@ impl Tx {
             conn: Some(conn),
             tasks: tasks.clone(),
         };
+        tx.state.purpose = Purpose::Transaction;
         tx.control(begin).await?;
         Ok(tx)
     }
@@ -188,6 +204,7 @@ impl Tx {
             let text = "a transaction in which a statement failed cannot be committed";
             return Err(Error::Protocol(text.into()));
         }
+        count_transaction("write");
         self.control("commit").await?;
         self.conn = None;
         Ok(())
@@ -305,12 +322,12 @@ impl<'c> Sql<'c> {
         match on {
             On::Postgres(conn, arguments) => {
                 let query = sqlx::query_with::<Postgres, _>(text, arguments);
-                let answer = state.watch(text, query.execute(conn));
+                let answer = state.run(text, query.execute(conn));
                 Ok(answer.await?.rows_affected())
             }
             On::Sqlite(conn, arguments) => {
                 let query = sqlx::query_with::<Sqlite, _>(text, arguments);
-                let answer = state.watch(text, query.execute(conn));
+                let answer = state.run(text, query.execute(conn));
                 Ok(answer.await?.rows_affected())
             }
         }
@@ -327,11 +344,11 @@ impl<'c> Sql<'c> {
         match on {
             On::Postgres(conn, arguments) => {
                 let query = sqlx::query_as_with::<Postgres, T, _>(text, arguments);
-                state.watch(text, query.fetch_optional(conn)).await
+                state.run(text, query.fetch_optional(conn)).await
             }
             On::Sqlite(conn, arguments) => {
                 let query = sqlx::query_as_with::<Sqlite, T, _>(text, arguments);
-                state.watch(text, query.fetch_optional(conn)).await
+                state.run(text, query.fetch_optional(conn)).await
             }
         }
     }
@@ -342,11 +359,11 @@ impl<'c> Sql<'c> {
         match on {
             On::Postgres(conn, arguments) => {
                 let query = sqlx::query_as_with::<Postgres, T, _>(text, arguments);
-                state.watch(text, query.fetch_all(conn)).await
+                state.run(text, query.fetch_all(conn)).await
             }
             On::Sqlite(conn, arguments) => {
                 let query = sqlx::query_as_with::<Sqlite, T, _>(text, arguments);
-                state.watch(text, query.fetch_all(conn)).await
+                state.run(text, query.fetch_all(conn)).await
             }
         }
     }
@@ -358,12 +375,12 @@ impl<'c> Sql<'c> {
         match on {
             On::Postgres(conn, arguments) => {
                 let query = sqlx::query_with::<Postgres, _>(text, arguments);
-                let rows = state.watch(text, query.fetch_all(conn)).await?;
+                let rows = state.run(text, query.fetch_all(conn)).await?;
                 known(rows.iter().map(T::from_row))
             }
             On::Sqlite(conn, arguments) => {
                 let query = sqlx::query_with::<Sqlite, _>(text, arguments);
-                let rows = state.watch(text, query.fetch_all(conn)).await?;
+                let rows = state.run(text, query.fetch_all(conn)).await?;
                 known(rows.iter().map(T::from_row))
             }
         }
@@ -378,6 +395,21 @@ impl<'c> Sql<'c> {
 }
 
 impl State {
+    /// Runs a statement that is not the start or end of a transaction.
+    pub(crate) async fn run<T>(
+        &mut self,
+        text: &str,
+        answer: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        metrics::counter!("db_statements_total").increment(1);
+        match self.purpose {
+            Purpose::Read => count_transaction("read"),
+            Purpose::Write => count_transaction("write"),
+            Purpose::Transaction => {}
+        }
+        self.watch(text, answer).await
+    }
+
     /// Runs a statement in its own span, and records how it ended.
     async fn watch<T>(&mut self, text: &str, answer: impl Future<Output = Result<T>>) -> Result<T> {
         let before = self.failed;
@@ -406,7 +438,12 @@ impl State {
     }
 }
 
-fn known<T>(found: impl Iterator<Item = Result<T>>) -> Result<KnownRows<T>> {
+/// Counts a transaction that is about to be committed.
+fn count_transaction(kind: &'static str) {
+    metrics::counter!("db_transactions_total", "kind" => kind).increment(1);
+}
+
+pub(crate) fn known<T>(found: impl Iterator<Item = Result<T>>) -> Result<KnownRows<T>> {
     let mut unknown = 0;
     let known = found.filter(|row| {
         let column = row.as_ref().err().and_then(unknown_value);

@@ -8,6 +8,8 @@ use sqlx::PgPool;
 use crate::{
     Conn, Result, Tx,
     alignment::{self, Alive},
+    connection::Purpose,
+    joint::Joint,
     postgres, sqlite,
 };
 
@@ -46,8 +48,8 @@ impl Db {
     /// in memory; each statement sees what was committed before it.
     pub async fn read(&self) -> Result<Conn> {
         match &self.store {
-            Store::Postgres(pool) => Ok(Conn::postgres(pool.acquire().await?)),
-            Store::Sqlite(pools) => Ok(Conn::sqlite(pools.read.acquire().await?)),
+            Store::Postgres(pool) => Ok(Conn::postgres(pool.acquire().await?, Purpose::Read)),
+            Store::Sqlite(pools) => Ok(Conn::sqlite(pools.read.acquire().await?, Purpose::Read)),
         }
     }
 
@@ -71,12 +73,18 @@ impl Db {
         Tx::survey(self.read().await?, &self.tasks).await
     }
 
-    /// A connection for a single writing statement, which commits by itself.
-    pub(crate) async fn write(&self) -> Result<Conn> {
+    /// A connection for a single writing statement, which commits by itself. If its answer is lost,
+    /// the outcome is unknown, as after [`Tx::commit`].
+    pub async fn write(&self) -> Result<Conn> {
         match &self.store {
-            Store::Postgres(pool) => Ok(Conn::postgres(pool.acquire().await?)),
-            Store::Sqlite(pools) => Ok(Conn::sqlite(pools.write.acquire().await?)),
+            Store::Postgres(pool) => Ok(Conn::postgres(pool.acquire().await?, Purpose::Write)),
+            Store::Sqlite(pools) => Ok(Conn::sqlite(pools.write.acquire().await?, Purpose::Write)),
         }
+    }
+
+    /// Several writes that become a transaction of their own.
+    pub fn joint(&self) -> Joint<'_> {
+        Joint::alone(self)
     }
 
     /// Succeeds if the database answers.

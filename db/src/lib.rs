@@ -4,6 +4,10 @@
 //! this crate handles the differences: SQLite has one writer, which transactions queue for, and no
 //! row locks, so `for update` is stripped from its statements.
 //!
+//! Work is done in sets: requests that wait at the same moment share a transaction
+//! ([`GroupCommit`]), one statement reads or writes many rows ([`Conn::sql_set`]), and one round
+//! trip carries several writes ([`Conn::joint`]).
+//!
 //! What a caller may rely on:
 //!
 //! - A transaction that is dropped, by an error, a panic or a cancelled request, is rolled back.
@@ -22,11 +26,14 @@ mod connection;
 mod database;
 mod error;
 pub mod frame;
+mod group_commit;
 pub mod idempotency;
+mod joint;
 pub mod outbox;
 mod postgres;
 mod relay;
 mod schema;
+mod set;
 mod sqlite;
 #[doc(hidden)]
 pub mod testing;
@@ -36,6 +43,9 @@ pub use connection::{Conn, Insert, KnownRows, Param, Record, Sql, Tx, Update};
 pub use database::Db;
 pub use error::{Error, Result, is_retryable, is_unavailable, is_unique_violation, status};
 pub use frame::Frame;
+pub use group_commit::{GroupCommit, Grouped};
+pub use joint::Joint;
 pub use postgres::create_database_if_missing;
 pub use relay::{Relay, RelayOutcome};
 pub use schema::{Schema, migrate};
+pub use set::{ColumnValue, SetSql};

@@ -17,7 +17,7 @@ use chassis::{
 };
 use uuid::Uuid;
 
-use crate::{Conn, Db, Result, Tx, Update, work::End};
+use crate::{Conn, Db, Grouped, Result, Tx, Update};
 
 /// The table, for a service's migrations.
 pub const DDL: &str = include_str!("outbox.sql");
@@ -118,7 +118,10 @@ pub struct RowEnd {
     pub due: Option<Timestamp>,
 }
 
-impl End for RowEnd {
+impl Grouped for RowEnd {
+    /// [`Update::NotThere`] means that the claim was lost to another.
+    type Outcome = Update;
+
     async fn write(db: &Db, set: &[Self]) -> Result<Vec<Update>> {
         if let [end] = set {
             // One statement commits by itself.

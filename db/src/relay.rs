@@ -17,9 +17,9 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::{
-    Db, Result, Update,
+    Db, GroupCommit, Result, Update,
     outbox::{self, Row, RowEnd},
-    work::{EndRecorder, TaskSet, Work},
+    work::{TaskSet, Work},
 };
 
 /// How many handlers the work runs at the same time.
@@ -43,7 +43,7 @@ pub struct Relay {
     tasks: Tasks,
     lease: Duration,
     handler: Arc<dyn Fn(Row) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>,
-    ends: Arc<EndRecorder<RowEnd>>,
+    ends: GroupCommit<RowEnd>,
 }
 
 impl Relay {
@@ -70,7 +70,7 @@ impl Relay {
             tasks: tasks.clone(),
             lease,
             handler: Arc::new(move |row| Box::pin(handler(row))),
-            ends: Arc::new(EndRecorder::new(db)),
+            ends: GroupCommit::new(db, tasks),
         }
     }
 
@@ -145,7 +145,7 @@ impl Relay {
             tracing::warn!(error = %chain(error.as_ref()), "not relayed, will try again");
             self.clock.now() + outbox::backoff(row.attempts)
         });
-        match self.ends.record(RowEnd { row, due }).await {
+        match self.ends.write(RowEnd { row, due }).await {
             Ok(Update::Updated) => {}
             Ok(Update::NotThere) => {
                 tracing::info!("a lease ran out and somebody else has the row");

@@ -1,17 +1,13 @@
 //! Recurring work, and the one loop that does it: the work claims a set of what is due, the loop
-//! runs each in its own task and rests until the next is due. How they end is recorded in sets, too.
+//! runs each in its own task and rests until the next is due. How they end is recorded in sets, too
+//! ([`crate::GroupCommit`]).
 //!
 //! Promises: a task that fails, panics or hangs affects no other; what it held is free once its
 //! lease ends. When the process stops, the loop starts nothing more and waits for running tasks; a
 //! deadline is up to whoever waits for the loop ([`drain`]). A dropped loop leaves everything as a
 //! crash would.
 
-use std::{
-    collections::HashMap,
-    panic::AssertUnwindSafe,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, panic::AssertUnwindSafe, time::Duration};
 
 use chassis::{
     clock::{Activity, Clock, Timestamp, Worker},
@@ -19,12 +15,7 @@ use chassis::{
     shutdown::Shutdown,
 };
 use futures::FutureExt as _;
-use tokio::{
-    sync::oneshot::{self, error::TryRecvError},
-    task::{self, JoinError, JoinSet},
-};
-
-use crate::{Db, Error, Result, Update, is_retryable, is_unavailable};
+use tokio::task::{self, JoinError, JoinSet};
 
 /// Work that is done as it comes due.
 pub trait Work: Send + 'static {
@@ -147,96 +138,5 @@ impl Drop for TaskSet {
                 "tasks are cut off, what they hold waits for its lease"
             );
         }
-    }
-}
-
-/// How a task ended, as the store records it.
-pub trait End: Send + Sync + Sized + 'static {
-    /// Writes these in one transaction, each only under the claim that its task held. Returns a
-    /// result for each; [`Update::NotThere`] means that the claim was lost to another.
-    fn write(db: &Db, set: &[Self]) -> impl Future<Output = Result<Vec<Update>>> + Send;
-}
-
-/// The most ends in a set: one that cannot be written makes its set slow, but no other.
-const SET_MAX: usize = 32;
-
-/// Records ends in sets: those that arrive while one set is being written form the next, up to
-/// [`SET_MAX`].
-#[derive(Debug)]
-pub struct EndRecorder<T> {
-    db: Db,
-    waiting: Mutex<Vec<(T, oneshot::Sender<Result<Update>>)>>,
-    turn: tokio::sync::Mutex<()>,
-}
-
-impl<T: End> EndRecorder<T> {
-    pub fn new(db: &Db) -> Self {
-        Self {
-            db: db.clone(),
-            waiting: Mutex::default(),
-            turn: tokio::sync::Mutex::default(),
-        }
-    }
-
-    /// Records `end`, in a set that this call or another writes.
-    pub async fn record(&self, end: T) -> Result<Update> {
-        let (answer, mut recorded) = oneshot::channel();
-        self.waiting().push((end, answer));
-        let _turn = self.turn.lock().await;
-        loop {
-            match recorded.try_recv() {
-                Ok(recorded) => return recorded,
-                // Ours still waits, behind others that nobody may be left to record.
-                Err(TryRecvError::Empty) => self.record_next_set().await,
-                // Whoever recorded it panicked or was cut off.
-                Err(TryRecvError::Closed) => return Err(Error::WorkerCrashed),
-            }
-        }
-    }
-
-    /// Only for whoever has the turn.
-    async fn record_next_set(&self) {
-        let set: Vec<_> = {
-            let mut waiting = self.waiting();
-            let most = waiting.len().min(SET_MAX);
-            waiting.drain(..most).collect()
-        };
-        let (set, answers): (Vec<T>, Vec<_>) = set.into_iter().unzip();
-        for (answer, recorded) in answers.into_iter().zip(self.record_set(&set).await) {
-            // Its task may have been cut off.
-            answer.send(recorded).ok();
-        }
-    }
-
-    /// Records ends that are at hand as one set, beside those of [`Self::record`]. If the set
-    /// fails, writes each end by itself, so that one that cannot be written holds up no other. If
-    /// the set was committed although its answer was lost, each end finds that its claim is gone.
-    pub async fn record_set(&self, set: &[T]) -> Vec<Result<Update>> {
-        match T::write(&self.db, set).await {
-            Ok(written) => return written.into_iter().map(Ok).collect(),
-            Err(error) if set.len() == 1 => return vec![Err(error)],
-            Err(_) => {}
-        }
-        let mut each = Vec::new();
-        for end in set.chunks(1) {
-            match T::write(&self.db, end).await {
-                Ok(written) => each.extend(written.into_iter().map(Ok)),
-                Err(error) => {
-                    let is_away = is_unavailable(&error) && !is_retryable(&error);
-                    each.push(Err(error));
-                    if is_away {
-                        break;
-                    }
-                }
-            }
-        }
-        // While the database is away or stalls, the rest fails at once: each would only time out.
-        each.resize_with(set.len(), || Err(Error::PoolTimedOut));
-        each
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Vec<(T, oneshot::Sender<Result<Update>>)>> {
-        // No code panics while it holds the lock.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

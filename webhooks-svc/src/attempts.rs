@@ -12,8 +12,8 @@ use chassis::{
     telemetry,
 };
 use db::{
-    Db, Result, Update,
-    work::{EndRecorder, TaskSet, Work},
+    Db, GroupCommit, Result, Update,
+    work::{TaskSet, Work},
 };
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
@@ -42,7 +42,7 @@ pub struct Attempts {
     pub sender: Sender,
     pub schedule: Schedule,
     pub limits: Limits,
-    pub ends: Arc<EndRecorder<AttemptEnd>>,
+    pub ends: GroupCommit<AttemptEnd>,
     pub looked_for_expired: Option<Instant>,
 }
 
@@ -171,7 +171,7 @@ impl Attempts {
     /// after that the attempt counts as interrupted.
     async fn record(&self, end: AttemptEnd, term: Term) {
         loop {
-            match self.ends.record(end.clone()).await {
+            match self.ends.write(end.clone()).await {
                 Ok(recorded) => return show(&end, recorded),
                 Err(error) if !term.is_over(&self.clock) => {
                     tracing::warn!(error = %chain(&error), "an attempt is not recorded yet");
@@ -195,7 +195,7 @@ impl Attempts {
         if ends.is_empty() {
             return Ok(());
         }
-        for (end, recorded) in ends.iter().zip(self.ends.record_set(&ends).await) {
+        for (end, recorded) in ends.iter().zip(self.ends.write_set(&ends).await) {
             match recorded {
                 Ok(recorded) => show(end, recorded),
                 Err(error) => {

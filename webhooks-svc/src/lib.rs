@@ -20,10 +20,8 @@ mod service;
 pub mod signature;
 mod store;
 
-use std::sync::Arc;
-
 use chassis::{clock::Clock, config::SettingsError, grpc::Sockets, shutdown::Shutdown};
-use db::{Db, Frame, Schema, work::EndRecorder};
+use db::{Db, Frame, GroupCommit, Schema};
 use proto::webhooks::webhooks_server::WebhooksServer;
 use tonic::service::Routes;
 use uuid::Uuid;
@@ -51,7 +49,7 @@ pub async fn serve(
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let mut frame = Frame::open(&config, &config.service, &SCHEMA, clock, shutdown).await?;
-    let (db, clock) = (frame.db.clone(), frame.clock.clone());
+    let (db, clock, tasks) = (frame.db.clone(), frame.clock.clone(), frame.tasks.clone());
     let keyring = Keyring::new(&config.webhook_secret_key)?;
     check_keys(&db, &keyring).await?;
     let guard = Guard::new(
@@ -76,7 +74,7 @@ pub async fn serve(
             running_per_endpoint_max: i64::from(config.webhook_endpoint_concurrency),
             lease: config.lease,
         },
-        ends: Arc::new(EndRecorder::new(&db)),
+        ends: GroupCommit::new(&db, &tasks),
         looked_for_expired: None,
     };
     frame.work(worker, attempts);

@@ -107,8 +107,11 @@ impl std::str::FromStr for Timestamp {
 #[cfg(feature = "sql")]
 mod sql {
     use sqlx::{
-        Decode, Encode, Postgres, Sqlite, Type, encode::IsNull, error::BoxDynError,
-        postgres::PgArgumentBuffer, sqlite::SqliteArgumentsBuffer,
+        Decode, Encode, Postgres, Sqlite, Type,
+        encode::IsNull,
+        error::BoxDynError,
+        postgres::{PgArgumentBuffer, PgHasArrayType},
+        sqlite::SqliteArgumentsBuffer,
     };
     use time::OffsetDateTime;
 
@@ -118,6 +121,11 @@ mod sql {
     impl Type<Postgres> for Timestamp {
         fn type_info() -> sqlx::postgres::PgTypeInfo {
             <OffsetDateTime as Type<Postgres>>::type_info()
+        }
+    }
+    impl PgHasArrayType for Timestamp {
+        fn array_type_info() -> sqlx::postgres::PgTypeInfo {
+            <OffsetDateTime as PgHasArrayType>::array_type_info()
         }
     }
     impl<'q> Encode<'q, Postgres> for Timestamp {

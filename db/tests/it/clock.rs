@@ -10,9 +10,8 @@ use std::{
 
 use chassis::{clock::Clock, shutdown::Tasks, testing::until};
 use db::{
-    Db, Relay, RelayOutcome, Update,
+    Db, Grouped as _, Relay, RelayOutcome, Update,
     outbox::{self, RowEnd},
-    work::End as _,
 };
 
 use crate::{database, relayed};

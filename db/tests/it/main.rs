@@ -3,10 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod clock;
+mod group_commit;
 mod idempotency;
 mod migrations;
 mod outbox;
 mod roles;
+mod set;
 mod store;
 mod work;
 

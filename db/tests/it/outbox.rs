@@ -16,10 +16,10 @@ use chassis::{
     testing::until,
 };
 use db::{
-    Db, Relay, RelayOutcome, Schema, Update,
+    Db, Grouped as _, Relay, RelayOutcome, Schema, Update,
     outbox::{self, Row, RowEnd},
     testing::TestDb,
-    work::{self, End as _},
+    work,
 };
 use tokio::{sync::Notify, task::JoinSet};
 use uuid::Uuid;

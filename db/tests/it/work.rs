@@ -11,16 +11,11 @@ use std::{
 
 use chassis::{
     clock::{Clock, Timestamp},
-    shutdown::{Shutdown, Tasks},
+    shutdown::Shutdown,
     testing::until,
 };
-use db::{
-    Db, Update,
-    work::{self, End, EndRecorder, TaskSet, Work},
-};
-use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
-
-use crate::database;
+use db::work::{self, TaskSet, Work};
+use tokio::{task::JoinSet, time::Instant};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -150,125 +145,4 @@ async fn a_task_that_hangs_holds_up_the_end_no_longer_than_the_deadline() {
     running.stop().await;
     assert!((DEADLINE..DEADLINE * 2).contains(&begun.elapsed()));
     assert!(!clock.is_busy(), "what hung was cut off");
-}
-
-/// An end that is recorded once it may go on, and in no set with a number that is bad.
-#[derive(Clone)]
-struct Number {
-    number: u32,
-    sets: Arc<Mutex<Vec<Vec<u32>>>>,
-    go_on: Arc<Semaphore>,
-}
-
-/// Cannot be recorded.
-const BAD: u32 = 13;
-
-/// The database is away when this is to be recorded.
-const AWAY: u32 = 14;
-
-impl Number {
-    fn new(number: u32, recorded_max: usize) -> Self {
-        Self {
-            number,
-            sets: Arc::default(),
-            go_on: Arc::new(Semaphore::new(recorded_max)),
-        }
-    }
-
-    fn sets(&self) -> Vec<Vec<u32>> {
-        self.sets.lock().unwrap().clone()
-    }
-}
-
-impl End for Number {
-    async fn write(_: &Db, set: &[Self]) -> db::Result<Vec<Update>> {
-        let numbers: Vec<u32> = set.iter().map(|end| end.number).collect();
-        set[0].sets.lock().unwrap().push(numbers.clone());
-        if numbers.contains(&BAD) {
-            return Err(db::Error::RowNotFound);
-        }
-        if numbers.contains(&AWAY) {
-            return Err(db::Error::PoolTimedOut);
-        }
-        set[0].go_on.acquire().await.unwrap().forget();
-        Ok(vec![Update::Updated; set.len()])
-    }
-}
-
-#[tokio::test]
-async fn what_ends_while_a_set_is_recorded_is_the_next_set() {
-    let (_test, db) = database().await;
-    let ends = Arc::new(EndRecorder::new(&db));
-    let first = Number::new(1, 0);
-    let tasks = Tasks::new();
-    for number in 1..=4 {
-        let end = Number {
-            number,
-            ..first.clone()
-        };
-        let ends = ends.clone();
-        tasks.spawn(async move {
-            assert_eq!(ends.record(end).await.unwrap(), Update::Updated);
-        });
-        let is_first_seen = async || !first.sets().is_empty();
-        until("the first is being recorded", is_first_seen).await;
-        // Lets the others start waiting.
-        tokio::task::yield_now().await;
-    }
-    first.go_on.add_permits(1);
-    until("the next set", async || first.sets().len() == 2).await;
-    first.go_on.add_permits(1);
-    tasks.drain(DEADLINE).await;
-    assert_eq!(first.sets(), [vec![1], vec![2, 3, 4]]);
-}
-
-#[tokio::test]
-async fn an_end_is_recorded_although_nobody_waits_for_those_before_it_any_more() {
-    let (_test, db) = database().await;
-    let recorder = EndRecorder::new(&db);
-    let first = Number::new(0, 0);
-    let ends = (100..170).map(|number| Number {
-        number,
-        ..first.clone()
-    });
-    let mut waiting: Vec<_> = ends.map(|end| Box::pin(recorder.record(end))).collect();
-    for end in &mut waiting {
-        assert!(futures::poll!(end).is_pending());
-    }
-    let last = waiting.pop().unwrap();
-    drop(waiting);
-    first.go_on.add_permits(4);
-    assert_eq!(last.await.unwrap(), Update::Updated);
-    let sets: Vec<usize> = first.sets().iter().map(Vec::len).collect();
-    assert_eq!(
-        sets,
-        [1, 32, 32, 5],
-        "the first was cut off while it was written"
-    );
-}
-
-/// Checks which of the ends of a set are recorded, and in which sets.
-async fn check_recorded(numbers: [u32; 3], recorded: [bool; 3], sets: &[&[u32]]) {
-    let (_test, db) = database().await;
-    let first = Number::new(1, 2);
-    let set = numbers.map(|number| Number {
-        number,
-        ..first.clone()
-    });
-    let results = EndRecorder::new(&db).record_set(&set).await;
-    let results: Vec<bool> = results.iter().map(Result::is_ok).collect();
-    assert_eq!(results, recorded);
-    assert_eq!(first.sets(), sets);
-}
-
-#[tokio::test]
-async fn an_end_that_cannot_be_recorded_holds_up_no_other() {
-    let sets: &[&[u32]] = &[&[1, BAD, 2], &[1], &[BAD], &[2]];
-    check_recorded([1, BAD, 2], [true, false, true], sets).await;
-}
-
-#[tokio::test]
-async fn while_the_database_is_away_no_end_waits_for_another() {
-    let sets: &[&[u32]] = &[&[1, AWAY, 2], &[1], &[AWAY]];
-    check_recorded([1, AWAY, 2], [true, false, false], sets).await;
 }

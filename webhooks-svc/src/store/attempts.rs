@@ -4,7 +4,7 @@
 //! claim. The attempt's row is written in the transaction that claims.
 
 use chassis::{clock::Timestamp, ids::EndpointId};
-use db::{Db, Result, Tx, Update, work::End};
+use db::{Db, Grouped, Result, Tx, Update};
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -183,7 +183,10 @@ pub async fn expired(db: &Db, real_now: Timestamp) -> Result<Vec<AttemptRun>> {
         .await
 }
 
-impl End for AttemptEnd {
+impl Grouped for AttemptEnd {
+    /// [`Update::NotThere`] means that the claim was lost to another.
+    type Outcome = Update;
+
     async fn write(db: &Db, set: &[Self]) -> Result<Vec<Update>> {
         let mut tx = db.begin().await?;
         let mut written = Vec::new();

@@ -1,0 +1,173 @@
+//! Writes that wait at the same moment share a transaction.
+//!
+//! A transaction costs about the same for one row as for many, so what arrives while others are being
+//! written forms the next set. Nothing waits for a timer: a write that comes alone goes alone.
+//!
+//! Promise: each write has an outcome of its own, and learns it only after the commit. A set that
+//! fails is written one by one, so that one that cannot be written holds up no other. Nobody who
+//! stops waiting cuts off the others.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use chassis::{error_chain::chain, shutdown::Tasks};
+use futures::FutureExt as _;
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
+
+use crate::{Db, Error, Result, is_retryable, is_unavailable};
+
+/// The most writes in a set: one that cannot be written makes its set slow, but no other.
+const SET_MAX: usize = 64;
+
+/// How many sets are written at the same time: while one waits for the disk, another computes. More
+/// would only make the sets smaller and hold the connections that others need.
+const WRITERS_MAX: usize = 2;
+
+/// Something that is written together with its like.
+pub trait Grouped: Send + Sync + Sized + 'static {
+    /// What became of one of them, if the transaction was committed: a conflict, too.
+    type Outcome: Send + 'static;
+
+    /// Writes these in one transaction, and returns an outcome for each, in their order. After an
+    /// error each is written again by itself. The error may hide a commit, so a write must
+    /// recognize its own earlier one.
+    ///
+    /// Two sets are written at the same time, here and by other replicas: all of them must lock
+    /// rows in the same order.
+    fn write(db: &Db, set: &[Self]) -> impl Future<Output = Result<Vec<Self::Outcome>>> + Send;
+}
+
+/// Writes in sets. Clones share their queue.
+pub struct GroupCommit<T: Grouped>(Arc<Shared<T>>);
+
+struct Shared<T: Grouped> {
+    db: Db,
+    tasks: Tasks,
+    queue: Mutex<Queue<T>>,
+}
+
+struct Queue<T: Grouped> {
+    waiting: VecDeque<(T, oneshot::Sender<Result<T::Outcome>>)>,
+    writers: usize,
+}
+
+impl<T: Grouped> Clone for GroupCommit<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T: Grouped> GroupCommit<T> {
+    /// `tasks` are drained before the process ends.
+    pub fn new(db: &Db, tasks: &Tasks) -> Self {
+        Self(Arc::new(Shared {
+            db: db.clone(),
+            tasks: tasks.clone(),
+            queue: Mutex::new(Queue {
+                waiting: VecDeque::new(),
+                writers: 0,
+            }),
+        }))
+    }
+
+    /// Writes this in a set. It is written even if the caller stops waiting.
+    pub async fn write(&self, item: T) -> Result<T::Outcome> {
+        let (answer, written) = oneshot::channel();
+        let has_writer = {
+            let mut queue = self.0.queue();
+            queue.waiting.push_back((item, answer));
+            let has_writer = queue.writers == WRITERS_MAX;
+            queue.writers += usize::from(!has_writer);
+            has_writer
+        };
+        if !has_writer {
+            let shared = Arc::clone(&self.0);
+            // It writes for many, so it belongs to no caller's trace.
+            self.0
+                .tasks
+                .spawn_apart(async move { shared.write_sets().await });
+        }
+        let written = written.instrument(tracing::debug_span!("group commit"));
+        // The sender is gone only if the process ends.
+        written.await.unwrap_or(Err(Error::WorkerCrashed))
+    }
+
+    /// Writes what is at hand as one set, beside those of [`Self::write`].
+    pub async fn write_set(&self, set: &[T]) -> Vec<Result<T::Outcome>> {
+        write_set(&self.0.db, set).await
+    }
+}
+
+impl<T: Grouped> Shared<T> {
+    /// Writes until nothing waits.
+    async fn write_sets(&self) {
+        loop {
+            let set: Vec<_> = {
+                let mut queue = self.queue();
+                let most = queue.waiting.len().min(SET_MAX);
+                if most == 0 {
+                    queue.writers -= 1;
+                    return;
+                }
+                queue.waiting.drain(..most).collect()
+            };
+            let (set, answers): (Vec<T>, Vec<_>) = set.into_iter().unzip();
+            let written = AssertUnwindSafe(write_set(&self.db, &set)).catch_unwind();
+            let written = written.await.unwrap_or_else(|_| {
+                tracing::error!("writing a set panicked");
+                Vec::new()
+            });
+            // Those without an outcome learn that they have none, because their sender is dropped.
+            for (answer, outcome) in answers.into_iter().zip(written) {
+                // Its caller may have stopped waiting.
+                answer.send(outcome).ok();
+            }
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue<T>> {
+        // No code panics while it holds the lock.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Grouped> fmt::Debug for GroupCommit<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupCommit").finish_non_exhaustive()
+    }
+}
+
+async fn write_set<T: Grouped>(db: &Db, set: &[T]) -> Vec<Result<T::Outcome>> {
+    if set.is_empty() {
+        return Vec::new();
+    }
+    match T::write(db, set).await {
+        Ok(outcomes) => return outcomes.into_iter().map(Ok).collect(),
+        Err(error) if set.len() == 1 => return vec![Err(error)],
+        Err(error) => {
+            let writes = set.len();
+            tracing::debug!(error = %chain(&error), writes, "a set failed, each is written by itself");
+        }
+    }
+    let mut each = Vec::new();
+    for one in set.chunks(1) {
+        match T::write(db, one).await {
+            Ok(outcomes) => each.extend(outcomes.into_iter().map(Ok)),
+            Err(error) => {
+                let is_away = is_unavailable(&error) && !is_retryable(&error);
+                each.push(Err(error));
+                if is_away {
+                    break;
+                }
+            }
+        }
+    }
+    // While the database is away or stalls, the rest fails at once: each would only time out.
+    each.resize_with(set.len(), || Err(Error::PoolTimedOut));
+    each
+}

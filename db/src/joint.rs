@@ -1,0 +1,232 @@
+//! Several writes in one round trip.
+//!
+//! On PostgreSQL they are one statement, whose parts all see the state from before it; on SQLite they
+//! run one after the other. So no part may read what another writes, no two may touch the same row,
+//! and none returns rows.
+
+use std::{
+    collections::HashMap,
+    mem,
+    sync::{LazyLock, PoisonError, RwLock},
+};
+
+use sqlx::{Arguments as _, Postgres, Row as _, Sqlite, postgres::PgRow, sqlite::SqliteArguments};
+
+use crate::{
+    Conn, Db, Error, Param, Result, Tx,
+    connection::StoreConnection,
+    set::{Bound, ColumnValue, SetStatement, Values, other_store, renumbered},
+    sqlite,
+};
+
+/// Writes that are sent together. Nothing is sent before [`Joint::rows_affected`] or [`Joint::run`]
+/// is awaited.
+#[must_use = "nothing runs before one of its methods is awaited"]
+pub struct Joint<'c> {
+    on: On<'c>,
+    parts: Vec<Part>,
+    /// On SQLite of the last part alone.
+    values: Values,
+    /// A part that is no statement about a set, although it should be.
+    refused: Option<Error>,
+}
+
+enum On<'c> {
+    Tx(&'c mut Tx),
+    Alone(&'c Db),
+}
+
+struct Part {
+    text: &'static str,
+    rows: usize,
+    /// How many parameters the parts before it have, on PostgreSQL.
+    before: usize,
+    /// The values of its rows, on SQLite.
+    sqlite: Vec<SqliteArguments>,
+}
+
+impl Tx {
+    /// Several writes of this transaction in one round trip.
+    pub fn joint(&mut self) -> Joint<'_> {
+        let is_postgres = self.is_postgres();
+        Joint::new(On::Tx(self), is_postgres)
+    }
+}
+
+impl<'c> Joint<'c> {
+    pub(crate) fn alone(db: &'c Db) -> Self {
+        Self::new(On::Alone(db), db.is_postgres())
+    }
+
+    fn new(on: On<'c>, is_postgres: bool) -> Self {
+        Self {
+            on,
+            parts: Vec::new(),
+            values: Values::new(is_postgres, 0),
+            refused: None,
+        }
+    }
+
+    /// Adds a write, as for [`Conn::sql`]. Its values follow.
+    pub fn sql(mut self, text: &'static str) -> Self {
+        let text = match &self.values.bound {
+            Bound::Postgres(_) => text,
+            Bound::Sqlite(_) => sqlite::without_row_locks(text),
+        };
+        self.begin_part(text, 1);
+        self
+    }
+
+    /// Adds a write about a set of this many rows, as for [`Conn::sql_set`]. Its values follow.
+    pub fn sql_set(mut self, text: &'static str, rows: usize) -> Self {
+        match (SetStatement::of(text), &self.values.bound) {
+            (Ok(statement), Bound::Postgres(_)) => self.begin_part(statement.postgres, rows),
+            (Ok(statement), Bound::Sqlite(_)) => self.begin_part(statement.sqlite, rows),
+            (Err(error), _) => {
+                self.refused.get_or_insert(error);
+            }
+        }
+        self
+    }
+
+    fn begin_part(&mut self, text: &'static str, rows: usize) {
+        let before = self.end_part(rows);
+        self.parts.push(Part {
+            text,
+            rows,
+            before,
+            sqlite: Vec::new(),
+        });
+    }
+
+    /// Leaves the last part its values, for a next one of this many rows. Returns the number of
+    /// parameters so far.
+    fn end_part(&mut self, next_rows: usize) -> usize {
+        self.values.rows = next_rows;
+        match &mut self.values.bound {
+            Bound::Postgres(arguments) => arguments.len(),
+            Bound::Sqlite(bound) => {
+                let bound = mem::replace(bound, vec![SqliteArguments::default(); next_rows]);
+                if let Some(last) = self.parts.last_mut() {
+                    last.sqlite = bound;
+                }
+                0
+            }
+        }
+    }
+
+    /// Binds the value of the last part's next parameter; of a set, one that every row shares.
+    pub fn bind<'q, T>(mut self, value: T) -> Self
+    where
+        T: Param<'q>,
+        for<'a> &'a T: Param<'q>,
+    {
+        self.values.bind(value);
+        self
+    }
+
+    /// Binds the values of the next column of the last part's set.
+    pub fn column<'q, T: ColumnValue<'q>>(mut self, column: impl IntoIterator<Item = T>) -> Self {
+        self.values.column(column);
+        self
+    }
+
+    /// For writes that certainly change rows, or for which their number does not matter.
+    pub async fn run(self) -> Result<()> {
+        self.run_parts().await?;
+        Ok(())
+    }
+
+    /// Returns how many rows each part has changed.
+    pub async fn rows_affected<const N: usize>(self) -> Result<[u64; N]> {
+        let affected = self.run_parts().await?;
+        let parts = affected.len();
+        let other = |_| Error::Protocol(format!("{parts} writes were given, not {N}"));
+        affected.try_into().map_err(other)
+    }
+
+    async fn run_parts(mut self) -> Result<Vec<u64>> {
+        if let Some(refused) = self.refused {
+            return Err(refused);
+        }
+        self.end_part(0);
+        let (parts, bound) = (self.parts, self.values.bound()?);
+        match self.on {
+            On::Tx(tx) => run(tx, parts, bound).await,
+            On::Alone(db) if db.is_postgres() => run(&mut db.write().await?, parts, bound).await,
+            On::Alone(db) => {
+                let mut tx = db.begin().await?;
+                let affected = run(&mut tx, parts, bound).await?;
+                tx.commit().await?;
+                Ok(affected)
+            }
+        }
+    }
+}
+
+async fn run(conn: &mut Conn, parts: Vec<Part>, bound: Bound) -> Result<Vec<u64>> {
+    let state = &mut conn.state;
+    let mut affected = Vec::new();
+    match (&mut conn.held, bound) {
+        (StoreConnection::Postgres(conn), Bound::Postgres(arguments)) => {
+            if parts.iter().all(|part| part.rows == 0) {
+                return Ok(vec![0; parts.len()]);
+            }
+            let text = together(&parts);
+            let query = sqlx::query_with::<Postgres, _>(text, arguments);
+            let counts: PgRow = state.run(text, query.fetch_one(&mut **conn)).await?;
+            let mut column = 0;
+            for part in &parts {
+                if part.rows == 0 {
+                    affected.push(0);
+                    continue;
+                }
+                let count: i64 = counts.try_get(column)?;
+                affected.push(count.unsigned_abs());
+                column += 1;
+            }
+        }
+        (StoreConnection::Sqlite(conn), Bound::Sqlite(_)) => {
+            for part in parts {
+                let mut count = 0;
+                for arguments in part.sqlite {
+                    let query = sqlx::query_with::<Sqlite, _>(part.text, arguments);
+                    let answer = state.run(part.text, query.execute(&mut **conn));
+                    count += answer.await?.rows_affected();
+                }
+                affected.push(count);
+            }
+        }
+        (_, Bound::Postgres(_) | Bound::Sqlite(_)) => return Err(other_store()),
+    }
+    Ok(affected)
+}
+
+/// Where the text of a part lies, and its parameters so far.
+type Place = (usize, usize, usize);
+
+/// The parts are static, so each combination is written once.
+static TOGETHER: LazyLock<RwLock<HashMap<Vec<Place>, &str>>> = LazyLock::new(RwLock::default);
+
+/// One statement of PostgreSQL that runs the parts that have rows and returns how many rows each has
+/// changed.
+fn together(parts: &[Part]) -> &'static str {
+    let parts = parts.iter().filter(|part| part.rows > 0);
+    let place = |part: &Part| (part.text.as_ptr().addr(), part.text.len(), part.before);
+    let places: Vec<Place> = parts.clone().map(place).collect();
+    let known = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = known.get(&places) {
+        return known;
+    }
+    drop(known);
+    let mut with = Vec::new();
+    let mut counts = Vec::new();
+    for (number, part) in parts.enumerate() {
+        let text = renumbered(part.text, part.before);
+        with.push(format!("part{number} as ({text} returning 1)"));
+        counts.push(format!("(select count(*) from part{number})"));
+    }
+    let text = format!("with {} select {}", with.join(", "), counts.join(", "));
+    let mut known = TOGETHER.write().unwrap_or_else(PoisonError::into_inner);
+    known.entry(places).or_insert_with(|| text.leak())
+}

@@ -1,0 +1,157 @@
+//! Writes that share a transaction.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use chassis::{shutdown::Tasks, testing::until};
+use db::{Db, GroupCommit, Grouped, testing::TestDb};
+use futures::future::join_all;
+use tokio::sync::Semaphore;
+
+use crate::database;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// A number that is written once it may go on, and in no set with one that is bad.
+#[derive(Clone)]
+struct Number {
+    number: u32,
+    sets: Arc<Mutex<Vec<Vec<u32>>>>,
+    go_on: Arc<Semaphore>,
+}
+
+/// Cannot be written.
+const BAD: u32 = 13;
+
+/// The database is away when this is to be written.
+const AWAY: u32 = 14;
+
+/// Writing this panics.
+const PANICS: u32 = 15;
+
+impl Number {
+    fn new(written_max: usize) -> Self {
+        Self {
+            number: 0,
+            sets: Arc::default(),
+            go_on: Arc::new(Semaphore::new(written_max)),
+        }
+    }
+
+    fn with(&self, number: u32) -> Self {
+        Self {
+            number,
+            ..self.clone()
+        }
+    }
+
+    fn sets(&self) -> Vec<Vec<u32>> {
+        self.sets.lock().unwrap().clone()
+    }
+}
+
+impl Grouped for Number {
+    type Outcome = u32;
+
+    async fn write(_: &Db, set: &[Self]) -> db::Result<Vec<u32>> {
+        let numbers: Vec<u32> = set.iter().map(|item| item.number).collect();
+        set[0].sets.lock().unwrap().push(numbers.clone());
+        if numbers.contains(&BAD) {
+            return Err(db::Error::RowNotFound);
+        }
+        if numbers.contains(&AWAY) {
+            return Err(db::Error::PoolTimedOut);
+        }
+        assert!(!numbers.contains(&PANICS), "as it must");
+        set[0].go_on.acquire().await.unwrap().forget();
+        Ok(numbers)
+    }
+}
+
+async fn group() -> (TestDb, Tasks, GroupCommit<Number>) {
+    let (test, db) = database().await;
+    let tasks = Tasks::new();
+    let group = GroupCommit::new(&db, &tasks);
+    (test, tasks, group)
+}
+
+#[tokio::test]
+async fn what_arrives_while_two_sets_are_written_is_the_next_set() {
+    let (_test, _tasks, group) = group().await;
+    let any = Number::new(0);
+    let mut waiting = Vec::new();
+    for number in [1, 2] {
+        let mut write = Box::pin(group.write(any.with(number)));
+        assert!(futures::poll!(&mut write).is_pending());
+        waiting.push(write);
+        let is_begun = async || any.sets().len() == waiting.len();
+        until("it is being written", is_begun).await;
+    }
+    for number in 3..=6 {
+        let mut write = Box::pin(group.write(any.with(number)));
+        assert!(futures::poll!(&mut write).is_pending());
+        waiting.push(write);
+    }
+    any.go_on.add_permits(3);
+    let written = join_all(waiting).await;
+    let written: Vec<u32> = written.into_iter().map(Result::unwrap).collect();
+    assert_eq!(written, [1, 2, 3, 4, 5, 6]);
+    assert_eq!(any.sets(), [vec![1], vec![2], vec![3, 4, 5, 6]]);
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_any_more_is_written_all_the_same() {
+    let (_test, tasks, group) = group().await;
+    let any = Number::new(0);
+    let writes = (100..240).map(|number| group.write(any.with(number)));
+    let mut waiting: Vec<_> = writes.map(Box::pin).collect();
+    for write in &mut waiting {
+        assert!(futures::poll!(write).is_pending());
+    }
+    let last = waiting.pop().unwrap();
+    drop(waiting);
+    any.go_on.add_permits(140);
+    assert_eq!(last.await.unwrap(), 239);
+    tasks.drain(DEADLINE).await;
+    let mut written: Vec<u32> = any.sets().concat();
+    written.sort_unstable();
+    assert!(written.into_iter().eq(100..240));
+    assert!(any.sets().iter().all(|set| set.len() <= 64));
+}
+
+#[tokio::test]
+async fn after_a_panic_the_next_are_written() {
+    let (_test, _tasks, group) = group().await;
+    let any = Number::new(2);
+    for _ in 0..4 {
+        let lost = group.write(any.with(PANICS)).await;
+        assert!(matches!(lost, Err(db::Error::WorkerCrashed)), "{lost:?}");
+    }
+    assert_eq!(group.write(any.with(1)).await.unwrap(), 1);
+    assert_eq!(group.write(any.with(2)).await.unwrap(), 2);
+}
+
+/// Checks which of a set are written, and in which sets.
+async fn check_written(numbers: [u32; 3], written: [bool; 3], sets: &[&[u32]]) {
+    let (_test, _tasks, group) = group().await;
+    let any = Number::new(3);
+    let set = numbers.map(|number| any.with(number));
+    let outcomes = group.write_set(&set).await;
+    let outcomes: Vec<bool> = outcomes.iter().map(Result::is_ok).collect();
+    assert_eq!(outcomes, written);
+    assert_eq!(any.sets(), sets);
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_written_holds_up_no_other() {
+    let sets: &[&[u32]] = &[&[1, BAD, 2], &[1], &[BAD], &[2]];
+    check_written([1, BAD, 2], [true, false, true], sets).await;
+}
+
+#[tokio::test]
+async fn while_the_database_is_away_none_waits_for_another() {
+    let sets: &[&[u32]] = &[&[1, AWAY, 2], &[1], &[AWAY]];
+    check_written([1, AWAY, 2], [true, false, false], sets).await;
+}
