@@ -15,7 +15,7 @@ use chassis::{
     admin::Readiness,
     clock::Clock,
     grpc::{ServerSetup, Sockets},
-    shutdown::Shutdown,
+    shutdown::{Shutdown, Tasks},
 };
 use proto::ratelimit::rate_limits_server::RateLimitsServer;
 use tonic::service::Routes;
@@ -32,7 +32,9 @@ pub async fn serve(
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     chassis::config::check(&config)?;
-    let service = Service::new(&config, clock.clone()).context("REDIS_URL is not usable")?;
+    let tasks = Tasks::new();
+    let service =
+        Service::new(&config, clock.clone(), &tasks).context("REDIS_URL is not usable")?;
     let routes = Routes::new(RateLimitsServer::new(Grpc(service)));
     let serving = ServerSetup {
         sockets,

@@ -5,14 +5,15 @@ use std::{num::NonZeroU32, sync::Arc};
 
 use chassis::{
     clock::Clock,
-    error_chain::chain,
     fixed_window::{Admission, FixedWindow},
     rate_bucket::RateBucket,
+    shutdown::Tasks,
 };
+use redis::RedisError;
 
 use crate::{
     config::{BucketLimits, Config},
-    shared::{Error, SharedCounts},
+    shared::SharedCounts,
     window::WINDOW,
 };
 
@@ -27,9 +28,9 @@ pub struct Service {
 }
 
 impl Service {
-    pub fn new(config: &Config, clock: Clock) -> Result<Self, Error> {
+    pub fn new(config: &Config, clock: Clock, tasks: &Tasks) -> Result<Self, RedisError> {
         let url = config.redis_url.as_deref();
-        let shared = url.map(|url| SharedCounts::connect(url, config.redis_timeout));
+        let shared = url.map(|url| SharedCounts::connect(url, config.redis_timeout, tasks));
         Ok(Self {
             shared: shared.transpose()?,
             own: Arc::new(FixedWindow::new(WINDOW, usize::MAX, clock)),
@@ -75,18 +76,10 @@ impl Service {
         bucket: RateBucket,
         limit: u32,
     ) -> Admission {
-        match shared.check(merchant_id, bucket, limit).await {
-            Ok(decision) => decision,
-            Err(error) => {
-                metrics::counter!("ratelimit_fallbacks_total").increment(1);
-                if !matches!(error, Error::Resting) {
-                    tracing::warn!(
-                        error = %chain(&error),
-                        "counting in this process until Redis answers"
-                    );
-                }
-                self.check_own(merchant_id, bucket, limit)
-            }
+        if let Some(decision) = shared.check(merchant_id, bucket, limit).await {
+            return decision;
         }
+        metrics::counter!("ratelimit_fallbacks_total").increment(1);
+        self.check_own(merchant_id, bucket, limit)
     }
 }

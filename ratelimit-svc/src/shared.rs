@@ -1,28 +1,34 @@
 //! The counts that all replicas share, in Redis.
 //!
+//! Checks that wait at the same moment are decided by one call, each as if it had come by itself.
 //! Promises that Redis decides within the configured time or not at all. After a failure Redis is
 //! left alone for [`REST_AFTER_FAILURE`], so that an outage costs requests nothing.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, iter, time::Duration};
 
-use chassis::{fixed_window::Admission, rate_bucket::RateBucket};
+use chassis::{
+    error_chain::chain, fixed_window::Admission, rate_bucket::RateBucket, shutdown::Tasks,
+};
 use redis::{
-    Client, Script,
+    Client, RedisError, Script,
     aio::{ConnectionManager, ConnectionManagerConfig},
 };
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::yield_now,
+    time::{Instant, timeout},
+};
 
 use crate::window::WINDOW_MS;
 
 /// Longest wait for a connection.
 const CONNECT_MAX: Duration = Duration::from_millis(100);
 
-/// Most counts that one process may have on their way to Redis. More wait here, where their time
-/// does not run, so that a burst does not look like an outage.
-const IN_FLIGHT_MAX: usize = 64;
+/// Most checks in one call. Redis does nothing else meanwhile, for well under a millisecond.
+const SET_MAX: usize = 256;
+
+/// Most checks that wait for the call before theirs. The callers of more wait to hand theirs in.
+const WAITING_MAX: usize = 1_024;
 
 /// How long Redis is left alone after a failure.
 const REST_AFTER_FAILURE: Duration = Duration::from_secs(1);
@@ -30,88 +36,141 @@ const REST_AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// Redis as seen by one process.
 #[derive(Clone)]
 pub struct SharedCounts {
-    connection: ConnectionManager,
-    script: Arc<Script>,
-    answer_max: Duration,
-    in_flight: Arc<Semaphore>,
-    /// Redis is not asked before this time.
-    resting_until: Arc<Mutex<Option<Instant>>>,
+    waiting: mpsc::Sender<Check>,
+}
+
+/// One request to count, whose caller waits.
+struct Check {
+    /// The bucket's name in Redis.
+    bucket: String,
+    limit: u32,
+    decision: oneshot::Sender<Admission>,
 }
 
 /// Redis did not decide.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("Redis failed a moment ago and is left alone")]
-    Resting,
+enum Error {
     #[error("Redis did not answer in time")]
     TimedOut,
     #[error("Redis failed")]
-    Redis(#[from] redis::RedisError),
+    Redis(#[from] RedisError),
 }
 
 impl SharedCounts {
     /// Does not wait for a connection; the first count does.
-    pub fn connect(url: &str, answer_max: Duration) -> Result<Self, Error> {
+    pub fn connect(url: &str, answer_max: Duration, tasks: &Tasks) -> Result<Self, RedisError> {
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(CONNECT_MAX))
             .set_response_timeout(Some(answer_max))
             .set_number_of_retries(1)
             .set_max_delay(CONNECT_MAX);
-        Ok(Self {
+        let counter = Counter {
             connection: ConnectionManager::new_lazy_with_config(Client::open(url)?, config)?,
-            script: Arc::new(Script::new(include_str!("window.lua"))),
+            script: Script::new(include_str!("window.lua")),
             answer_max,
-            in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
-            resting_until: Arc::default(),
-        })
+        };
+        let (waiting, checks) = mpsc::channel(WAITING_MAX);
+        tasks.spawn(counter.run(checks));
+        Ok(Self { waiting })
     }
 
-    /// Counts one request, unless the bucket is full.
+    /// Counts one request, unless the bucket is full. `None` if Redis did not decide.
     pub async fn check(
         &self,
         merchant_id: &str,
         bucket: RateBucket,
         limit: u32,
-    ) -> Result<Admission, Error> {
-        let Ok(_place) = self.in_flight.acquire().await else {
-            return Err(Error::Resting);
+    ) -> Option<Admission> {
+        let (decision, decided) = oneshot::channel();
+        let check = Check {
+            bucket: ["rate:{", merchant_id, "}:", bucket.code()].concat(),
+            limit,
+            decision,
         };
-        let now = Instant::now();
-        if self.resting_until().is_some_and(|until| now < until) {
-            return Err(Error::Resting);
+        self.waiting.send(check).await.ok()?;
+        decided.await.ok()
+    }
+}
+
+/// What is asked of one bucket at the same moment.
+struct Demand {
+    limit: u32,
+    /// In order of arrival.
+    decisions: Vec<oneshot::Sender<Admission>>,
+}
+
+/// Has Redis decide the checks that wait, by one call at a time. A check that is dropped undecided
+/// tells its caller so.
+struct Counter {
+    connection: ConnectionManager,
+    script: Script,
+    answer_max: Duration,
+}
+
+impl Counter {
+    /// Ends when nobody can check any more.
+    async fn run(mut self, mut waiting: mpsc::Receiver<Check>) {
+        let mut resting_until = None;
+        while let Some(first) = waiting.recv().await {
+            // Requests that have arrived, but not yet here, can still join.
+            yield_now().await;
+            let joining = iter::from_fn(|| waiting.try_recv().ok());
+            let set = iter::once(first).chain(joining).take(SET_MAX);
+            let demands = demands(set);
+            let asked_at = Instant::now();
+            if demands.is_empty() || resting_until.is_some_and(|until| asked_at < until) {
+                continue;
+            }
+            if let Err(error) = self.decide(demands).await {
+                resting_until = Some(asked_at + REST_AFTER_FAILURE);
+                tracing::warn!(
+                    error = %chain(&error),
+                    "counting in this process until Redis answers"
+                );
+            }
         }
-        let decision = self.count(merchant_id, bucket, limit).await;
-        if decision.is_err() {
-            *self.resting_until() = Some(now + REST_AFTER_FAILURE);
-        }
-        decision
     }
 
-    fn resting_until(&self) -> MutexGuard<'_, Option<Instant>> {
-        // No code panics while it holds the lock.
-        let locked = self.resting_until.lock();
-        locked.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn count(
-        &self,
-        merchant_id: &str,
-        bucket: RateBucket,
-        limit: u32,
-    ) -> Result<Admission, Error> {
-        let mut connection = self.connection.clone();
-        // The braces keep a merchant's keys on one node of a cluster.
-        let key = format!("rate:{{{merchant_id}}}:{}", bucket.code());
-        let mut call = self.script.key(key);
-        call.arg(limit).arg(WINDOW_MS);
-        let answer = call.invoke_async::<(u32, u32, u32)>(&mut connection);
-        let (allowed, count, left_ms) = tokio::time::timeout(self.answer_max, answer)
+    async fn decide(&mut self, demands: Vec<(String, Demand)>) -> Result<(), Error> {
+        let mut call = self.script.prepare_invoke();
+        call.arg(WINDOW_MS);
+        for (bucket, demand) in &demands {
+            call.key(bucket)
+                .arg(demand.limit)
+                .arg(demand.decisions.len());
+        }
+        let answer = call.invoke_async::<(u32, Vec<u32>)>(&mut self.connection);
+        let (left_ms, passed) = timeout(self.answer_max, answer)
             .await
             .map_err(|_| Error::TimedOut)??;
-        Ok(Admission {
-            allowed: allowed == 1,
-            remaining: limit.saturating_sub(count),
-            reset_seconds: left_ms.div_ceil(1_000).max(1),
-        })
+        let reset_seconds = left_ms.div_ceil(1_000).max(1);
+        for ((_, demand), passed) in demands.into_iter().zip(passed) {
+            let mut left = demand.limit.saturating_sub(passed);
+            for decision in demand.decisions {
+                let allowed = left > 0;
+                left = left.saturating_sub(1);
+                let admission = Admission {
+                    allowed,
+                    remaining: left,
+                    reset_seconds,
+                };
+                // A caller that has just gone is counted, as if its answer had been lost.
+                decision.send(admission).ok();
+            }
+        }
+        Ok(())
     }
+}
+
+/// Each bucket once. Callers that are gone are not counted.
+fn demands(set: impl Iterator<Item = Check>) -> Vec<(String, Demand)> {
+    let mut by_bucket = HashMap::<String, Demand>::new();
+    for check in set.filter(|check| !check.decision.is_closed()) {
+        let demand = by_bucket.entry(check.bucket).or_insert_with(|| Demand {
+            limit: check.limit,
+            decisions: Vec::new(),
+        });
+        demand.decisions.push(check.decision);
+    }
+    by_bucket.into_iter().collect()
 }

@@ -1,19 +1,25 @@
 //! Tests ratelimit-svc over gRPC, counting by itself or, with `TEST_REDIS_URL`, in that Redis.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::time::Duration;
+mod gate;
+
+use std::{collections::HashMap, time::Duration};
 
 use chassis::{
     clock::Clock,
     grpc::Channel,
-    testing::{ServedService, listen},
+    testing::{PATIENCE, ServedService, listen, until},
 };
 use clap::Parser as _;
 use futures::future::join_all;
+use proptest::{collection, prelude::*};
 use proto::ratelimit::{Bucket, CheckRequest, CheckResponse, rate_limits_client::RateLimitsClient};
 use ratelimit_svc::config::Config;
+use tokio::time::timeout;
 use tonic::Code;
 use uuid::Uuid;
+
+use gate::Gate;
 
 #[expect(clippy::disallowed_methods, reason = "a test has no configuration")]
 fn redis_url() -> Option<String> {
@@ -30,10 +36,15 @@ struct Replica {
 
 impl Replica {
     async fn start(redis_url: Option<String>) -> Self {
-        let url_flag = redis_url.map(|url| format!("--redis-url={url}"));
         // Long, because a machine that is busy with other tests is not an outage.
-        let words = ["ratelimit-svc", "--redis-timeout=5s"].map(ToOwned::to_owned);
-        let config = Config::parse_from(words.into_iter().chain(url_flag));
+        Self::start_with(redis_url, &["--redis-timeout=5s"]).await
+    }
+
+    async fn start_with(redis_url: Option<String>, flags: &[&str]) -> Self {
+        let url_flag = redis_url.map(|url| format!("--redis-url={url}"));
+        let words = ["ratelimit-svc"].iter().chain(flags);
+        let words = words.map(|word| (*word).to_owned()).chain(url_flag);
+        let config = Config::parse_from(words);
         let service = ServedService::start(|sockets, shutdown| {
             ratelimit_svc::serve(config, sockets, Clock::system(), shutdown)
         })
@@ -120,6 +131,112 @@ async fn without_redis_a_replica_counts_by_itself() {
     let calls = (0..200).map(|_| replica.check(&merchant, Bucket::Payments));
     let answers = join_all(calls).await;
     assert_eq!(answers.iter().filter(|answer| answer.allowed).count(), 60);
+}
+
+const BUCKETS: [Bucket; 3] = [Bucket::Payments, Bucket::Charge, Bucket::ChargeStatus];
+
+/// Has replicas with these limits count all that is asked at once: by which replica, for which
+/// merchant, in which bucket.
+async fn every_admission_takes_a_place_of_its_own(limits: [u32; 3], asked: Vec<[usize; 3]>) {
+    let flags = [
+        "--redis-timeout=5s".to_owned(),
+        format!("--limit-payments={}", limits[0]),
+        format!("--limit-charge={}", limits[1]),
+        format!("--limit-charge-status={}", limits[2]),
+    ];
+    let flags = flags.each_ref().map(String::as_str);
+    let shared = redis_url();
+    // Without Redis there may be only one replica.
+    let replicas = if shared.is_some() { 3 } else { 1 };
+    let starting = (0..replicas).map(|_| Replica::start_with(shared.clone(), &flags));
+    let replicas = join_all(starting).await;
+    let merchants: [String; 4] = std::array::from_fn(|_| Uuid::new_v4().to_string());
+    in_one_window(&replicas[0]).await;
+    let checks = asked.iter().map(|[replica, merchant, bucket]| {
+        replicas[replica % replicas.len()].check(&merchants[*merchant], BUCKETS[*bucket])
+    });
+    let answers = join_all(checks).await;
+    let mut by_bucket = HashMap::<_, Vec<_>>::new();
+    for ([_, merchant, bucket], answer) in asked.iter().zip(answers) {
+        let answers = by_bucket.entry((merchant, bucket)).or_default();
+        answers.push((answer.allowed, answer.remaining));
+    }
+    for ((_, bucket), mut answers) in by_bucket {
+        let limit = limits[*bucket];
+        answers.sort_unstable();
+        answers.reverse();
+        let expected = (1..).map(|place| (place <= limit, limit.saturating_sub(place)));
+        let expected: Vec<_> = expected.take(answers.len()).collect();
+        assert_eq!(answers, expected);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn checks_that_go_together_are_counted_one_by_one(
+        limits in [1..40_u32, 1..40_u32, 1..40_u32],
+        asked in collection::vec([0..3_usize, 0..4, 0..3], 1..900),
+    ) {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(every_admission_takes_a_place_of_its_own(limits, asked));
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_count_disturbs_no_other_bucket() {
+    let Some(url) = redis_url() else { return };
+    let replicas = [
+        Replica::start(Some(url.clone())).await,
+        Replica::start(Some(url.clone())).await,
+    ];
+    let merchants: [String; 4] = std::array::from_fn(|_| Uuid::new_v4().to_string());
+    in_one_window(&replicas[0]).await;
+    let client = redis::Client::open(url).unwrap();
+    let mut redis = client.get_multiplexed_async_connection().await.unwrap();
+    let (now, _): (u64, u64) = redis::cmd("TIME").query_async(&mut redis).await.unwrap();
+    for (command, merchant) in [("SET", &merchants[0]), ("RPUSH", &merchants[1])] {
+        let key = format!("rate:{{{merchant}}}:payments:{}", now / 60);
+        let mut wrong = redis::cmd(command);
+        let written = wrong.arg(&key).arg("no count").exec_async(&mut redis);
+        written.await.unwrap();
+    }
+    let asked = (0..400).map(|n| (&replicas[n % 2], &merchants[n / 2 % 4]));
+    let answers = asked.map(async |(replica, merchant)| {
+        let answer = replica.check(merchant, Bucket::Payments).await;
+        (merchant, answer.allowed)
+    });
+    let answers = join_all(answers).await;
+    for merchant in &merchants {
+        let allowed = answers.iter().filter(|answer| **answer == (merchant, true));
+        assert_eq!(allowed.count(), 60);
+    }
+}
+
+#[tokio::test]
+async fn a_redis_that_hangs_holds_nobody_up() {
+    let shared = redis_url();
+    let gate = Gate::before(shared.as_deref()).await;
+    let replica = Replica::start_with(Some(gate.url()), &["--redis-timeout=500ms"]).await;
+    in_one_window(&replica).await;
+    gate.close();
+    let merchant = Uuid::new_v4().to_string();
+    // More than may wait for a call to Redis.
+    let calls = (0..3_000).map(|_| replica.check(&merchant, Bucket::Payments));
+    let answers = timeout(PATIENCE, join_all(calls)).await.unwrap();
+    assert_eq!(answers.iter().filter(|answer| answer.allowed).count(), 60);
+    gate.open();
+    if shared.is_none() {
+        return;
+    }
+    let other = Replica::start(shared).await;
+    until("both count together again", async || {
+        let merchant = Uuid::new_v4().to_string();
+        replica.check(&merchant, Bucket::Payments).await;
+        other.check(&merchant, Bucket::Payments).await.remaining == 58
+    })
+    .await;
 }
 
 #[tokio::test]
