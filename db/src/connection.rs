@@ -107,7 +107,7 @@ impl Conn {
         let (on, text) = match &mut self.held {
             StoreConnection::Postgres(held) => (On::Postgres(held, PgArguments::default()), text),
             StoreConnection::Sqlite(held) => {
-                let text = sqlite::without_row_locks(text);
+                let text = sqlite::translated(text);
                 (On::Sqlite(held, SqliteArguments::default()), text)
             }
         };

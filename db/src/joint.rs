@@ -71,7 +71,7 @@ impl<'c> Joint<'c> {
     pub fn sql(mut self, text: &'static str) -> Self {
         let text = match &self.values.bound {
             Bound::Postgres(_) => text,
-            Bound::Sqlite(_) => sqlite::without_row_locks(text),
+            Bound::Sqlite(_) => sqlite::translated(text),
         };
         self.begin_part(text, 1);
         self

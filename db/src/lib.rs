@@ -2,7 +2,8 @@
 //!
 //! SQL is written once, in the subset that both understand, and runs through [`Conn::sql`]. Only
 //! this crate handles the differences: SQLite has one writer, which transactions queue for, and no
-//! row locks, so `for update` is stripped from its statements.
+//! row locks, so `for update` is stripped from its statements; and no arrays, so there
+//! `id = any(array(select …))`, which PostgreSQL always looks up by index, is `id in (select …)`.
 //!
 //! Work is done in sets: requests that wait at the same moment share a transaction
 //! ([`GroupCommit`]), one statement reads or writes many rows ([`Conn::sql_set`]), and one round

@@ -19,12 +19,17 @@ const ACQUIRE_AT_MOST: Duration = Duration::from_secs(2);
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 
 /// Enforced by the server, which rolls back what it cuts off.
-const SERVER_LIMITS: [(&str, &str); 4] = [
+const SERVER_LIMITS: [(&str, &str); 6] = [
     ("statement_timeout", "5s"),
     ("lock_timeout", "2s"),
     ("idle_in_transaction_session_timeout", "10s"),
     // Ends even a long statement once its client is gone. PostgreSQL 14 and newer.
     ("client_connection_check_interval", "10s"),
+    // A plan is kept, also one that was made while a table was empty and looked best read whole.
+    // Nothing that is served needs to: a table without a fitting index is still read.
+    ("enable_seqscan", "off"),
+    // Would compile such a statement, which takes longer than running it.
+    ("jit", "off"),
 ];
 
 /// Enforced here, for a server that no longer answers. Longer than the server's own limit, so that
@@ -34,7 +39,8 @@ pub(crate) const STATEMENT_AT_MOST: Duration = Duration::from_secs(6);
 /// For statements that scan everything: ten minutes, enforced by the server, and a little longer
 /// here.
 pub(crate) const BEGIN_SURVEY: &str =
-    "begin isolation level repeatable read read only; set local statement_timeout = '10min'";
+    "begin isolation level repeatable read read only; set local statement_timeout = '10min';
+     set local enable_seqscan = on";
 pub(crate) const SURVEY_AT_MOST: Duration = Duration::from_secs(610);
 
 /// How many connections that died unnoticed one `begin` skips.

@@ -288,7 +288,7 @@ impl SetStatement {
                 "with given ({names}) as (select * from unnest({arrays})){statement}"
             )
             .leak(),
-            sqlite: sqlite::without_row_locks(sqlite.leak()),
+            sqlite: sqlite::translated(sqlite.leak()),
         })
     }
 }

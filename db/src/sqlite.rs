@@ -147,26 +147,29 @@ const ROW_LOCKS: [&str; 5] = [
     "for share",
 ];
 
-static WITHOUT_ROW_LOCKS: LazyLock<RwLock<HashMap<&str, &str>>> = LazyLock::new(RwLock::default);
+/// `id = any(array(select …))` makes PostgreSQL look each id up by index, whatever it believes about
+/// the size of the table. SQLite has no arrays.
+const ANY_OF: (&str, &str) = ("= any(array(", "in (select * from (");
 
-/// Statements are static, so each is rewritten once and cached.
-pub(crate) fn without_row_locks(text: &'static str) -> &'static str {
-    if !ROW_LOCKS.iter().any(|lock| text.contains(lock)) {
+static TRANSLATED: LazyLock<RwLock<HashMap<&str, &str>>> = LazyLock::new(RwLock::default);
+
+/// The statement as SQLite understands it. Statements are static, so each is rewritten once and
+/// cached.
+pub(crate) fn translated(text: &'static str) -> &'static str {
+    if !ROW_LOCKS.iter().any(|lock| text.contains(lock)) && !text.contains(ANY_OF.0) {
         return text;
     }
-    let known = WITHOUT_ROW_LOCKS
-        .read()
-        .unwrap_or_else(PoisonError::into_inner);
-    if let Some(stripped) = known.get(text) {
-        return stripped;
+    let known = TRANSLATED.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some(translated) = known.get(text) {
+        return translated;
     }
     drop(known);
-    let stripped = ROW_LOCKS
+    let translated = ROW_LOCKS
         .iter()
-        .fold(text.to_owned(), |text, lock| text.replace(lock, ""));
-    let stripped: &'static str = stripped.leak();
-    let mut known = WITHOUT_ROW_LOCKS
-        .write()
-        .unwrap_or_else(PoisonError::into_inner);
-    known.entry(text).or_insert(stripped)
+        .fold(text.replace(ANY_OF.0, ANY_OF.1), |text, lock| {
+            text.replace(lock, "")
+        });
+    let translated: &'static str = translated.leak();
+    let mut known = TRANSLATED.write().unwrap_or_else(PoisonError::into_inner);
+    known.entry(text).or_insert(translated)
 }

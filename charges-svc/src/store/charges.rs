@@ -401,7 +401,7 @@ macro_rules! claim_by {
              )
              update charges set lease_until = $5, fence = $6,
                  hint_due_at = case when hinted_at is null then null else $7 end
-             where transaction_id in (select transaction_id from due)
+             where transaction_id = any(array(select transaction_id from due))
              returning ",
             columns!()
         )
