@@ -15,7 +15,7 @@ use chassis::{
 };
 use db::{
     Db, Update,
-    work::{TaskSet, Work},
+    work::{Claimed, TaskSet, Work},
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -154,22 +154,25 @@ pub fn name(duty: Duty) -> &'static str {
 }
 
 impl Work for Bookkeeper {
-    async fn claim(&mut self, tasks: &mut TaskSet) -> anyhow::Result<Option<Timestamp>> {
-        if self.looked_at.elapsed() >= self.look_every() {
-            self.looked_at = Instant::now();
-            let (duty, db, clock) = (self.duty, self.db.clone(), self.clock.clone());
-            let shutdown = self.shutdown.clone();
-            tasks.start(async move {
-                tokio::select! {
-                    // A check of the whole ledger would delay the shutdown. Another process
-                    // continues it from where it stopped.
-                    () = shutdown.wait() => {}
-                    () = turn(duty, &db, &clock) => {}
-                }
-            });
-        }
+    async fn next_due(&mut self) -> anyhow::Result<Option<Timestamp>> {
         // It runs by real time, so time travel need not wait for it.
-        Ok(None)
+        let is_due = self.looked_at.elapsed() >= self.look_every();
+        Ok(is_due.then(|| self.clock.now()))
+    }
+
+    async fn claim(&mut self, tasks: &mut TaskSet) -> anyhow::Result<Claimed> {
+        self.looked_at = Instant::now();
+        let (duty, db, clock) = (self.duty, self.db.clone(), self.clock.clone());
+        let shutdown = self.shutdown.clone();
+        tasks.start(async move {
+            tokio::select! {
+                // A check of the whole ledger would delay the shutdown. Another process continues
+                // it from where it stopped.
+                () = shutdown.wait() => {}
+                () = turn(duty, &db, &clock) => {}
+            }
+        });
+        Ok(Claimed::All)
     }
 }
 

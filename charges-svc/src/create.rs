@@ -297,7 +297,7 @@ impl Service {
         let (status, message) = (told.charge.status, &told.message);
         let _first = store::idempotency::answer(&mut tx, id, status, message).await?;
         tx.commit().await?;
-        match &change {
+        match change {
             Some(change) => self.announce_now(change).await,
             None => self.relay.ring(),
         }
@@ -322,8 +322,9 @@ impl Service {
         };
         let change = self.change(&mut tx, &before, event).await?;
         tx.commit().await?;
-        self.announce(&change);
-        Ok(withdrawal(&change.charge))
+        let withdrawal = withdrawal(&change.charge);
+        self.announce(change);
+        Ok(withdrawal)
     }
 }
 

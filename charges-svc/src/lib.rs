@@ -124,7 +124,7 @@ fn service(
     let webhooks = connect(&config.webhooks_url).context("WEBHOOKS_URL")?;
     let teller = Teller::new(db, sessions, webhooks);
     let telling = teller.clone();
-    let hand_on = move |row| telling.clone().hand_on(row);
+    let hand_on = move |row, charge| telling.clone().hand_on(row, charge);
     Ok(Service {
         db: db.clone(),
         clock: clock.clone(),

@@ -77,7 +77,7 @@ impl Service {
         let change = self.change(&mut tx, &charge, event).await?;
         tx.commit().await?;
         tracing::warn!(charge.reference = %reference, outcome, "an operator ended the charge");
-        self.announce_now(&change).await;
+        self.announce_now(change).await;
         self.show_charge(reference).await
     }
 

@@ -127,7 +127,7 @@ impl Service {
             tracing::error!(error = %chain(&error), "nobody knows whether the charge is taken for the code");
             return Err(self.give_back(&taken).await);
         }
-        self.announce(&change);
+        self.announce(change);
         Ok(taken)
     }
 
@@ -158,7 +158,7 @@ impl Service {
         }
         let change = self.change(&mut tx, &before, Event::CodeNotSent).await?;
         tx.commit().await?;
-        self.announce(&change);
+        self.announce(change);
         Ok(Withdrawal::Done)
     }
 
@@ -205,7 +205,7 @@ impl Service {
             Some(_) | None => (None, ChargeReply::from_record(before.try_into()?)),
         };
         tx.commit().await?;
-        match &change {
+        match change {
             Some(change) => self.announce_now(change).await,
             None => self.reconcile_alarms.ring(&taken.facts.rail),
         }

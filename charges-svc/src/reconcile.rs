@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use chassis::{clock::Timestamp, error_chain::chain, ids::CaseId, money::Money, telemetry};
 use db::{
     Tx,
-    work::{TaskSet, Work},
+    work::{Claimed, TaskSet, Work},
 };
 use rails::{CallOutcome as _, Query, QueryOutcome, Rail, RailAnswer, RailName};
 use tracing::Instrument as _;
@@ -51,19 +51,19 @@ impl Reconciler {
         }
     }
 
-    async fn claim_due(&mut self, tasks: &mut TaskSet) -> Result<Option<Timestamp>> {
+    async fn find_next_due(&self) -> Result<Option<Timestamp>> {
         let service = &self.service;
         let mut conn = service.db.read().await?;
         let real_now = service.clock.real_now();
-        let due = store::charges::next_due(&mut conn, self.rail, real_now).await?;
-        drop(conn);
+        Ok(store::charges::next_due(&mut conn, self.rail, real_now).await?)
+    }
+
+    async fn claim_due(&mut self, tasks: &mut TaskSet) -> Result<Claimed> {
+        let service = &self.service;
         let now = service.clock.now();
-        if due.is_none_or(|due| due > now) {
-            return Ok(due);
-        }
         let room = self.budget.available(now).min(tasks.room() as u64);
         if room == 0 {
-            return Ok(Some(self.budget.next_at()));
+            return Ok(Claimed::Part(self.budget.next_at()));
         }
         let mut tx = service.db.begin().await?;
         let limit = i64::try_from(room).unwrap_or(i64::MAX);
@@ -71,16 +71,16 @@ impl Reconciler {
         let claimed = store::charges::claim_due(&mut tx, clock, self.rail, limit, lease).await?;
         tx.commit().await?;
         // What only a newer version knows stays claimed, so that the others get their turn.
-        if claimed.rows.len() + claimed.unknown == 0 {
-            // Another process was quicker.
-            return Ok(None);
-        }
+        let is_all = ((claimed.rows.len() + claimed.unknown) as u64) < room;
         self.budget.spend(claimed.rows.len() as u64);
         for charge in claimed.rows {
             tasks.start(asking(service, self.rail, charge));
         }
-        // Past: there may be more.
-        Ok(due)
+        Ok(if is_all {
+            Claimed::All
+        } else {
+            Claimed::Part(now)
+        })
     }
 }
 
@@ -89,9 +89,14 @@ impl Work for Reconciler {
         RUNNING_MAX
     }
 
-    async fn claim(&mut self, tasks: &mut TaskSet) -> anyhow::Result<Option<Timestamp>> {
-        let due = self.claim_due(tasks).await;
-        due.context("the charges to ask about cannot be read")
+    async fn next_due(&mut self) -> anyhow::Result<Option<Timestamp>> {
+        let due = self.find_next_due().await;
+        due.context("nobody knows when a charge is next due")
+    }
+
+    async fn claim(&mut self, tasks: &mut TaskSet) -> anyhow::Result<Claimed> {
+        let claimed = self.claim_due(tasks).await;
+        claimed.context("the charges to ask about cannot be read")
     }
 }
 
@@ -112,6 +117,8 @@ fn asking(
         if let Err(error) = service.ask(rail, &charge).await {
             tracing::error!(error = %chain(error.as_ref()), "the charge waits for its lease");
         }
+        // It may be due again.
+        service.reconcile_alarms.ring(rail.code());
     };
     asking.instrument(span)
 }
@@ -200,7 +207,7 @@ impl Service {
         }
         tx.commit().await?;
         if let Some(change) = change {
-            self.announce(&change);
+            self.announce(change);
         }
         Ok(None)
     }

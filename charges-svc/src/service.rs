@@ -15,9 +15,8 @@ use chassis::{
     money::Money,
     shutdown::Tasks,
 };
-use db::{Db, Insert, Relay, RelayOutcome, Tx, Update, outbox};
+use db::{Db, Insert, Relay, RelayOutcome, Telling, Tx, UntoldRow, Update};
 use rails::{Rail, Rails};
-use uuid::Uuid;
 
 use crate::{
     alarms::Alarms,
@@ -32,9 +31,6 @@ use crate::{
 
 /// How long an answer waits for sessions-svc to learn of the change (design §3, step 4).
 const RELAY_WAIT: Duration = Duration::from_millis(300);
-
-/// How often to check whether another relay is done with our row.
-const RELAY_LOOK: Duration = Duration::from_millis(10);
 
 /// The configured settings.
 #[derive(Clone, Debug)]
@@ -57,7 +53,7 @@ pub struct Service {
     pub rails: Rails,
     pub settings: Settings,
     pub teller: Teller,
-    pub relay: Relay,
+    pub relay: Relay<Charge>,
     /// Wake the reconcilers after a query's due time was committed.
     pub reconcile_alarms: Alarms,
 }
@@ -100,10 +96,10 @@ impl ChargeReply {
 }
 
 /// A change to a charge that was written in a transaction.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Change {
     pub charge: Charge,
-    pub outbox_row: Uuid,
+    pub outbox_row: UntoldRow<Charge>,
 }
 
 impl Service {
@@ -190,7 +186,8 @@ impl Service {
         };
         let subject = after.facts.transaction_id.to_string();
         let event_id = event_id.as_ref().map(EventId::as_str);
-        let outbox_row = outbox::put(tx, &subject, event_id, now).await?;
+        let outbox_row = self.relay.row(&subject, event_id, now);
+        outbox_row.put(tx).await?;
         Ok(Change {
             charge: after,
             outbox_row,
@@ -243,38 +240,19 @@ impl Service {
         found.ok_or(Error::ChargeNotFound)
     }
 
-    /// After a commit: wakes those for whom the change means work, and counts a charge that has
-    /// ended.
-    pub fn announce(&self, change: &Change) {
-        count(&change.charge);
-        self.relay.ring();
-        self.reconcile_alarms.ring(&change.charge.facts.rail);
+    /// After a commit: tells sessions-svc, wakes those for whom the change means work, and counts a
+    /// charge that has ended.
+    pub fn announce(&self, change: Change) -> Telling {
+        let Change { charge, outbox_row } = change;
+        count(&charge);
+        self.reconcile_alarms.ring(&charge.facts.rail);
+        self.relay.tell(outbox_row, charge)
     }
 
-    /// After a commit: tells sessions-svc at once, and waits a moment for that to be done. The
-    /// relay goes on by itself.
-    pub async fn announce_now(&self, change: &Change) {
-        count(&change.charge);
-        self.reconcile_alarms.ring(&change.charge.facts.rail);
-        let row = change.outbox_row;
-        let telling = async {
-            if self.relay.at_once(row, RELAY_WAIT).await == RelayOutcome::Later {
-                // The relay's loop may already have it and be nearly done.
-                self.wait_until_relayed(row).await;
-            }
-        };
-        if tokio::time::timeout(RELAY_WAIT, telling).await.is_err() {
+    /// The same, and waits a moment for sessions-svc to know. The relay goes on by itself.
+    pub async fn announce_now(&self, change: Change) {
+        if self.announce(change).within(RELAY_WAIT).await == RelayOutcome::Later {
             tracing::info!("sessions-svc has not heard yet, the relay goes on");
-        }
-    }
-
-    async fn wait_until_relayed(&self, row: Uuid) {
-        let is_left = async || {
-            let mut conn = self.db.read().await?;
-            store::is_in_outbox(&mut conn, row).await
-        };
-        while is_left().await.unwrap_or(false) {
-            tokio::time::sleep(RELAY_LOOK).await;
         }
     }
 }

@@ -82,13 +82,18 @@ impl Teller {
         }
     }
 
-    /// The relay's handler, after a change: tells the charge's current status, and the event if
-    /// the change has one.
-    pub async fn hand_on(self, row: Row) -> anyhow::Result<()> {
-        let id: ChargeId = row.subject.parse()?;
-        // The connection is not held while other services are called.
-        let found = store::charges::find(&mut self.db.read().await?, id).await?;
-        let charge = found.ok_or(Error::ChargeNotFound)?;
+    /// The relay's handler, after a change: tells the charge as it was then or later, and the
+    /// event if the change has one. The receivers ignore older states.
+    pub async fn hand_on(self, row: Row, changed: Option<Charge>) -> anyhow::Result<()> {
+        let charge = match changed {
+            Some(charge) => charge,
+            None => {
+                let id: ChargeId = row.subject.parse()?;
+                // The connection is not held while other services are called.
+                let found = store::charges::find(&mut self.db.read().await?, id).await?;
+                found.ok_or(Error::ChargeNotFound)?
+            }
+        };
         self.tell(&charge, row.event_id.as_deref()).await
     }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use chassis::{clock::Timestamp, error_chain::chain};
-use db::work::{TaskSet, Work};
+use db::work::{Claimed, TaskSet, Work};
 
 use crate::{
     books,
@@ -42,15 +42,16 @@ impl Sweeper {
 }
 
 impl Work for Sweeper {
-    async fn claim(&mut self, _: &mut TaskSet) -> anyhow::Result<Option<Timestamp>> {
-        let now = self.service.clock.now();
-        if self.due <= now {
-            self.due = now + SWEEP_EVERY;
-            let swept = sweep_once(&self.service).await;
-            swept.context("old keys are not all forgotten")?;
-        }
+    async fn next_due(&mut self) -> anyhow::Result<Option<Timestamp>> {
         // A key may be removed a second late, so time travel need not stop for it.
-        Ok(None)
+        Ok(Some(self.due).filter(|due| *due <= self.service.clock.now()))
+    }
+
+    async fn claim(&mut self, _: &mut TaskSet) -> anyhow::Result<Claimed> {
+        self.due = self.service.clock.now() + SWEEP_EVERY;
+        let swept = sweep_once(&self.service).await;
+        swept.context("old keys are not all forgotten")?;
+        Ok(Claimed::All)
     }
 }
 

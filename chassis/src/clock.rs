@@ -43,7 +43,7 @@ use worker::WorkerState;
 
 pub use alignment::{StoreReading, Term};
 pub use timestamp::{Timestamp, TimestampError};
-pub use worker::{Activity, Alarm, Worker};
+pub use worker::{Activity, Alarm, Wake, Worker};
 
 /// How long [`Clock::advance`] sleeps between two checks when nothing wakes it sooner.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -187,7 +187,7 @@ impl Clock {
     /// The earliest time that a resting worker waits for, even if it is past.
     pub fn next_due(&self) -> Option<Timestamp> {
         let workers = self.0.workers();
-        workers.values().filter_map(|worker| worker.due).min()
+        workers.values().filter_map(WorkerState::due).min()
     }
 
     /// Waits until nothing is running and nothing is due. Returns what is due next.
@@ -211,7 +211,7 @@ impl Clock {
         let workers = self.0.workers();
         let now = self.now();
         for worker in workers.values() {
-            let is_due = worker.due.is_some_and(|due| due <= now);
+            let is_due = worker.due().is_some_and(|due| due <= now);
             if worker.is_awake() || is_due {
                 return Err(worker.name);
             }
@@ -220,7 +220,7 @@ impl Clock {
         if self.0.activities.load(Ordering::SeqCst) > 0 {
             return Err("an activity");
         }
-        Ok(workers.values().filter_map(|worker| worker.due).min())
+        Ok(workers.values().filter_map(WorkerState::due).min())
     }
 
     fn move_to(&self, target: Timestamp) -> Result<(), TravelError> {

@@ -47,6 +47,6 @@ pub use frame::Frame;
 pub use group_commit::{GroupCommit, Grouped};
 pub use joint::Joint;
 pub use postgres::create_database_if_missing;
-pub use relay::{Relay, RelayOutcome};
+pub use relay::{Relay, RelayOutcome, Telling, UntoldRow};
 pub use schema::{Schema, migrate};
 pub use set::{ColumnValue, SetSql};

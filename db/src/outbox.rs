@@ -4,12 +4,13 @@
 //! sends that, and receivers are idempotent and ignore older states. So rows need no order among
 //! themselves.
 //!
-//! Due rows are claimed under a lease, and only the claim that holds a row may complete it
-//! ([`Row::claim`], a fencing token). Due times are moved time, leases are real time.
+//! A row is written already claimed by the process that tells it from memory ([`Hold`]), or it is
+//! claimed once due. A claim lasts as long as its lease, and only the claim that holds a row may
+//! complete it ([`Row::claim`], a fencing token). Due times are moved time, leases are real time.
 //!
 //! Each service's migrations create the table, as in [`DDL`].
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use chassis::{
     clock::{Clock, Timestamp},
@@ -17,7 +18,7 @@ use chassis::{
 };
 use uuid::Uuid;
 
-use crate::{Conn, Db, Grouped, Result, Tx, Update};
+use crate::{Conn, Db, Grouped, Joint, Result, Tx, Update};
 
 /// The table, for a service's migrations.
 pub const DDL: &str = include_str!("outbox.sql");
@@ -42,26 +43,83 @@ pub struct Row {
     pub claim: Uuid,
 }
 
-/// Writes a row that is due at once, with the caller's trace. Returns its id.
+/// A row to write, due at once, with the trace of the caller who made it.
+#[derive(Clone, Debug)]
+pub struct NewRow {
+    pub id: Uuid,
+    pub subject: String,
+    pub event_id: Option<String>,
+    pub traceparent: Option<String>,
+    pub created_at: Timestamp,
+    /// Who tells it from memory once it is committed ([`crate::Relay::row`]), or nobody.
+    pub hold: Option<Hold>,
+}
+
+/// A claim that a row is written with.
+#[derive(Clone, Copy, Debug)]
+pub struct Hold {
+    pub claim: Uuid,
+    /// Real time.
+    pub lease_until: Timestamp,
+}
+
+impl NewRow {
+    /// A row that nobody holds.
+    pub fn new(subject: &str, event_id: Option<&str>, now: Timestamp) -> Self {
+        Self {
+            id: Uuid::now_v7(),
+            subject: subject.to_owned(),
+            event_id: event_id.map(str::to_owned),
+            traceparent: telemetry::current_traceparent(),
+            created_at: now,
+            hold: None,
+        }
+    }
+
+    /// The claims so far: the one that it is written with counts.
+    pub(crate) fn attempts(&self) -> i64 {
+        i64::from(self.hold.is_some())
+    }
+
+    /// Writes it in this transaction.
+    pub async fn put(&self, tx: &mut Tx) -> Result<()> {
+        put_set(tx.joint(), &[self]).run().await
+    }
+}
+
+/// Adds the writing of these rows to other writes.
+pub fn put_set<'c>(joint: Joint<'c>, rows: &[&NewRow]) -> Joint<'c> {
+    joint
+        .sql_set(
+            "given (id uuid, subject text, event_id text, traceparent text,
+                    created_at timestamptz, attempts bigint, lease_until timestamptz, claim uuid)
+             insert into outbox (id, subject, event_id, traceparent, created_at, due_at, attempts,
+                                 lease_until, claim)
+             select id, subject, event_id, traceparent, created_at, created_at, attempts,
+                    lease_until, claim
+             from given",
+            rows.len(),
+        )
+        .column(rows.iter().map(|row| row.id))
+        .column(rows.iter().map(|row| &*row.subject))
+        .column(rows.iter().map(|row| row.event_id.as_deref()))
+        .column(rows.iter().map(|row| row.traceparent.as_deref()))
+        .column(rows.iter().map(|row| row.created_at))
+        .column(rows.iter().map(|row| row.attempts()))
+        .column(rows.iter().map(|row| row.hold.map(|hold| hold.lease_until)))
+        .column(rows.iter().map(|row| row.hold.map(|hold| hold.claim)))
+}
+
+/// Writes a row that nobody holds and that is due at once, with the caller's trace. Returns its id.
 pub async fn put(
     tx: &mut Tx,
     subject: &str,
     event_id: Option<&str>,
     now: Timestamp,
 ) -> Result<Uuid> {
-    let id = Uuid::now_v7();
-    tx.sql(
-        "insert into outbox (id, subject, event_id, traceparent, created_at, due_at, attempts)
-         values ($1, $2, $3, $4, $5, $5, 0)",
-    )
-    .bind(id)
-    .bind(subject)
-    .bind(event_id)
-    .bind(telemetry::current_traceparent())
-    .bind(now)
-    .run()
-    .await?;
-    Ok(id)
+    let row = NewRow::new(subject, event_id, now);
+    row.put(tx).await?;
+    Ok(row.id)
 }
 
 /// Claims up to `limit` due rows that nobody holds, oldest first.
@@ -78,7 +136,7 @@ pub async fn claim(db: &Db, clock: &Clock, limit: i64, lease: Duration) -> Resul
                  for update skip locked
              )
              update outbox set claim = $4, lease_until = $5, attempts = attempts + 1
-             where id in (select id from due)
+             where id = any(array(select id from due))
              returning id, subject, event_id, traceparent, created_at, attempts, claim",
         )
         .bind(clock.now())
@@ -90,24 +148,6 @@ pub async fn claim(db: &Db, clock: &Clock, limit: i64, lease: Duration) -> Resul
         .await?;
     rows.sort_by_key(|row| (row.created_at, row.id));
     Ok(rows)
-}
-
-/// Claims one row, due or not, unless it is held or completed.
-pub async fn claim_one(db: &Db, clock: &Clock, id: Uuid, lease: Duration) -> Result<Option<Row>> {
-    let real_now = clock.real_now();
-    db.write()
-        .await?
-        .sql(
-            "update outbox set claim = $3, lease_until = $4, attempts = attempts + 1
-             where id = $1 and (lease_until is null or lease_until <= $2)
-             returning id, subject, event_id, traceparent, created_at, attempts, claim",
-        )
-        .bind(id)
-        .bind(real_now)
-        .bind(Uuid::new_v4())
-        .bind(real_now + lease)
-        .optional()
-        .await
 }
 
 /// How a row's handler ended.
@@ -123,35 +163,62 @@ impl Grouped for RowEnd {
     type Outcome = Update;
 
     async fn write(db: &Db, set: &[Self]) -> Result<Vec<Update>> {
-        if let [end] = set {
+        let (again, relayed): (Vec<&Self>, Vec<&Self>) =
+            set.iter().partition(|end| end.due.is_some());
+        let written = if again.is_empty() && (db.is_postgres() || relayed.len() == 1) {
             // One statement commits by itself.
-            return Ok(vec![end.write_on(&mut db.write().await?).await?]);
-        }
-        let mut tx = db.begin().await?;
-        let mut written = Vec::new();
-        for end in set {
-            written.push(end.write_on(&mut tx).await?);
-        }
-        tx.commit().await?;
-        Ok(written)
+            delete(&mut db.write().await?, &relayed).await?
+        } else {
+            let mut tx = db.begin().await?;
+            let mut written = delete(&mut tx, &relayed).await?;
+            for end in again {
+                if let Some(due) = end.due
+                    && release(&mut tx, &end.row, due).await? == Update::Updated
+                {
+                    written.insert((end.row.id, end.row.claim));
+                }
+            }
+            tx.commit().await?;
+            written
+        };
+        let outcome = |end: &Self| match written.contains(&(end.row.id, end.row.claim)) {
+            true => Update::Updated,
+            false => Update::NotThere,
+        };
+        Ok(set.iter().map(outcome).collect())
     }
 }
 
-impl RowEnd {
-    async fn write_on(&self, conn: &mut Conn) -> Result<Update> {
-        let statement = match self.due {
-            None => conn.sql("delete from outbox where id = $1 and claim = $2"),
-            Some(_) => conn.sql(
-                "update outbox set claim = null, lease_until = null, due_at = $3
-                 where id = $1 and claim = $2",
-            ),
-        };
-        let statement = statement.bind(self.row.id).bind(self.row.claim);
-        match self.due {
-            None => statement.update().await,
-            Some(due) => statement.bind(due).update().await,
-        }
-    }
+/// Returns which of them were there, under their claims. Nobody else locks a row under its claim, so
+/// these need no order.
+async fn delete(conn: &mut Conn, relayed: &[&RowEnd]) -> Result<HashSet<(Uuid, Uuid)>> {
+    let deleted: Vec<(Uuid, Uuid)> = conn
+        .sql_set(
+            "given (id uuid, claim uuid)
+             delete from outbox
+             where id = any(array(select id from given))
+               and (id, claim) in (select id, claim from given)
+             returning id, claim",
+            relayed.len(),
+        )
+        .column(relayed.iter().map(|end| end.row.id))
+        .column(relayed.iter().map(|end| end.row.claim))
+        .all()
+        .await?;
+    Ok(deleted.into_iter().collect())
+}
+
+/// Lets a row go that was not relayed.
+async fn release(tx: &mut Tx, row: &Row, due: Timestamp) -> Result<Update> {
+    tx.sql(
+        "update outbox set claim = null, lease_until = null, due_at = $3
+         where id = $1 and claim = $2",
+    )
+    .bind(row.id)
+    .bind(row.claim)
+    .bind(due)
+    .update()
+    .await
 }
 
 /// How long to wait after this many attempts: 0.2 s, doubling up to 30 s.

@@ -1,9 +1,10 @@
-//! Relays outbox rows: at once for a request that waits, or as a work that never gives up.
+//! Relays outbox rows: from memory, by the process that has just written them, or as a work that
+//! never gives up.
 //!
 //! A row leaves the outbox only after its handler has succeeded. If the handler fails, panics or
-//! outlives the lease, the row is tried again later.
+//! outlives the lease, or the process dies first, the row is tried again later.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use chassis::{
     clock::{Alarm, Clock, Term, Timestamp, Worker},
@@ -12,20 +13,24 @@ use chassis::{
     telemetry,
 };
 use futures::future::BoxFuture;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::{
-    Db, GroupCommit, Result, Update,
-    outbox::{self, Row, RowEnd},
-    work::{TaskSet, Work},
+    Db, GroupCommit, Update,
+    outbox::{self, Hold, NewRow, Row, RowEnd},
+    work::{Claimed, TaskSet, Work},
 };
 
 /// How many handlers the work runs at the same time.
 const RUNNING_MAX: usize = 16;
 
-/// What became of a row that a request relays itself.
+/// How many rows the process holds to tell them from memory. More only pile up if the receiver
+/// stalls, and then wait in the store.
+const HELD_MAX: usize = 256;
+
+/// What became of a row that its writer relays itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayOutcome {
     /// The receiver has acknowledged it.
@@ -34,23 +39,30 @@ pub enum RelayOutcome {
     Later,
 }
 
-/// Relays the rows of one outbox. Clones share its state.
-#[derive(Clone)]
-pub struct Relay {
+/// Relays the rows of one outbox. Clones share its state. `T` is what a writer knows about a row's
+/// subject, so that the handler need not read it.
+pub struct Relay<T>(Arc<RelayState<T>>);
+
+struct RelayState<T> {
     db: Db,
     clock: Clock,
     alarm: Alarm,
     tasks: Tasks,
     lease: Duration,
-    handler: Arc<dyn Fn(Row) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>,
+    handler: Box<Handler<T>>,
     ends: GroupCommit<RowEnd>,
+    places: Arc<Semaphore>,
 }
 
-impl Relay {
-    /// `handler` relays one row, and succeeds only once the receiver has acknowledged it. It may
-    /// take at most `lease` (real time), which is also how long a row claimed by a process that
-    /// died waits for another. `worker` is the one that runs this work; `tasks` are drained before
-    /// the process ends.
+type Handler<T> =
+    dyn Fn(Row, Option<T>) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync + 'static;
+
+impl<T: Send + 'static> Relay<T> {
+    /// `handler` relays one row, and succeeds only once the receiver has acknowledged it. It gets
+    /// what the row's writer knew, or `None` for a row that was found in the store. It may take at
+    /// most `lease` (real time), which is also how long a row held by a process that died waits for
+    /// another. `worker` is the one that runs this work; `tasks` are drained before the process
+    /// ends.
     pub fn new<H, F>(
         db: &Db,
         clock: &Clock,
@@ -60,62 +72,69 @@ impl Relay {
         handler: H,
     ) -> Self
     where
-        H: Fn(Row) -> F + Send + Sync + 'static,
+        H: Fn(Row, Option<T>) -> F + Send + Sync + 'static,
         F: Future<Output = anyhow::Result<()>> + Send + 'static,
     {
-        Self {
+        Self(Arc::new(RelayState {
             db: db.clone(),
             clock: clock.clone(),
             alarm: worker.alarm(),
             tasks: tasks.clone(),
             lease,
-            handler: Arc::new(move |row| Box::pin(handler(row))),
+            handler: Box::new(move |row, known| Box::pin(handler(row, known))),
             ends: GroupCommit::new(db, tasks),
-        }
+            places: Arc::new(Semaphore::new(HELD_MAX)),
+        }))
     }
 
-    /// Signals that a transaction that wrote rows has been committed. Without it the work finds
-    /// them within a second.
+    /// Signals that a transaction that wrote rows which nobody holds has been committed. Without it
+    /// the work finds them within a second.
     pub fn ring(&self) {
-        self.alarm.ring();
+        self.0.alarm.ring_at(self.0.clock.now());
     }
 
-    /// Relays the row that the caller has just committed, and waits for it for at most `wait`;
-    /// after that the relay goes on by itself.
-    pub async fn at_once(&self, id: Uuid, wait: Duration) -> RelayOutcome {
-        let activity = self.clock.activity();
-        let (answer, relayed) = oneshot::channel();
-        let relay = self.clone();
-        self.tasks.spawn(async move {
-            let relayed = relay.claim_and_hand_on(id).await.unwrap_or_else(|error| {
-                tracing::warn!(error = %chain(&error), "the row cannot be claimed and is left to the loop");
-                RelayOutcome::Later
+    /// A row for the caller to write and, once that is committed, to [tell](Relay::tell). This
+    /// process holds it from the start, unless it holds too many: then the work finds it.
+    pub fn row(&self, subject: &str, event_id: Option<&str>, now: Timestamp) -> UntoldRow<T> {
+        let mut new = NewRow::new(subject, event_id, now);
+        let place = Arc::clone(&self.0.places).try_acquire_owned().ok();
+        let held = place.map(|place| {
+            let term = self.0.clock.term(self.0.lease);
+            new.hold = Some(Hold {
+                claim: Uuid::new_v4(),
+                lease_until: term.until,
             });
-            if relayed == RelayOutcome::Later {
-                // The row may have a new due time.
-                relay.ring();
-            }
-            drop(activity);
-            // The caller may have stopped waiting.
-            answer.send(relayed).ok();
+            (term, place)
         });
-        let relayed = tokio::time::timeout(wait, relayed).await;
-        relayed
-            .ok()
-            .and_then(|ended| ended.ok())
-            .unwrap_or(RelayOutcome::Later)
+        UntoldRow {
+            new,
+            held,
+            relay: self.clone(),
+        }
     }
 
-    async fn claim_and_hand_on(&self, id: Uuid) -> Result<RelayOutcome> {
-        let term = self.clock.term(self.lease);
-        match outbox::claim_one(&self.db, &self.clock, id, self.lease).await? {
-            Some(row) => Ok(self.hand_on(row, term).await),
-            None => Ok(RelayOutcome::Later),
-        }
+    /// Tells a row that the caller has just committed, and what it knows about its subject. This
+    /// goes on by itself, whether or not anybody waits for it.
+    pub fn tell(&self, mut row: UntoldRow<T>, known: T) -> Telling {
+        let (answer, told) = oneshot::channel();
+        let held = row.held.take().zip(claimed(&row.new));
+        let Some(((term, place), row)) = held else {
+            self.ring();
+            return Telling(told);
+        };
+        let activity = self.0.clock.activity();
+        let relay = self.clone();
+        self.0.tasks.spawn(async move {
+            let outcome = relay.hand_on(row, Some(known), term).await;
+            drop((place, activity));
+            // Nobody may wait any more.
+            answer.send(outcome).ok();
+        });
+        Telling(told)
     }
 
     /// Runs the handler in the trace that wrote the row.
-    async fn hand_on(&self, row: Row, term: Term) -> RelayOutcome {
+    async fn hand_on(&self, row: Row, known: Option<T>, term: Term) -> RelayOutcome {
         let span = tracing::info_span!(
             "relay",
             subject = row.subject,
@@ -124,14 +143,18 @@ impl Relay {
         );
         telemetry::set_parent(&span, row.traceparent.as_deref());
         let handing_on = async {
-            if term.is_over(&self.clock) {
+            if term.is_over(&self.0.clock) {
                 tracing::warn!("the lease was over before the row was handed on");
                 return RelayOutcome::Later;
             }
-            let handling = (self.handler)(row.clone());
+            let handling = (self.0.handler)(row.clone(), known);
             let handled = tokio::time::timeout(term.left(), handling).await;
             let handled = handled.unwrap_or_else(|late| Err(late.into()));
-            self.end(row, &handled).await;
+            let due = handled.as_ref().err().map(|error| {
+                tracing::warn!(error = %chain(error.as_ref()), "not relayed, will try again");
+                self.0.clock.now() + outbox::backoff(row.attempts)
+            });
+            self.end(RowEnd { row, due }).await;
             match handled {
                 Ok(()) => RelayOutcome::Acknowledged,
                 Err(_) => RelayOutcome::Later,
@@ -140,13 +163,14 @@ impl Relay {
         handing_on.instrument(span).await
     }
 
-    async fn end(&self, row: Row, handled: &anyhow::Result<()>) {
-        let due = handled.as_ref().err().map(|error| {
-            tracing::warn!(error = %chain(error.as_ref()), "not relayed, will try again");
-            self.clock.now() + outbox::backoff(row.attempts)
-        });
-        match self.ends.write(RowEnd { row, due }).await {
-            Ok(Update::Updated) => {}
+    async fn end(&self, end: RowEnd) {
+        let due = end.due;
+        match self.0.ends.write(end).await {
+            Ok(Update::Updated) => {
+                if let Some(due) = due {
+                    self.0.alarm.ring_at(due);
+                }
+            }
             Ok(Update::NotThere) => {
                 tracing::info!("a lease ran out and somebody else has the row");
             }
@@ -157,34 +181,115 @@ impl Relay {
     }
 }
 
-impl Work for Relay {
+impl<T: Send + 'static> Work for Relay<T> {
     fn running_max(&self) -> usize {
         RUNNING_MAX
     }
 
-    async fn claim(&mut self, tasks: &mut TaskSet) -> anyhow::Result<Option<Timestamp>> {
-        // Reads first, so that it writes only when something is due.
-        let due = outbox::next_due(&self.db, &self.clock).await?;
-        if due.is_none_or(|due| due > self.clock.now()) {
-            return Ok(due);
-        }
-        let limit = i64::try_from(tasks.room()).unwrap_or(i64::MAX);
-        let term = self.clock.term(self.lease);
-        for row in outbox::claim(&self.db, &self.clock, limit, self.lease).await? {
+    async fn next_due(&mut self) -> anyhow::Result<Option<Timestamp>> {
+        Ok(outbox::next_due(&self.0.db, &self.0.clock).await?)
+    }
+
+    async fn claim(&mut self, tasks: &mut TaskSet) -> anyhow::Result<Claimed> {
+        let room = tasks.room();
+        let limit = i64::try_from(room).unwrap_or(i64::MAX);
+        let (now, term) = (self.0.clock.now(), self.0.clock.term(self.0.lease));
+        let claimed = outbox::claim(&self.0.db, &self.0.clock, limit, self.0.lease).await?;
+        let is_all = claimed.len() < room;
+        for row in claimed {
             let relay = self.clone();
             tasks.start(async move {
-                relay.hand_on(row, term).await;
+                relay.hand_on(row, None, term).await;
             });
         }
-        // Past: there may be more, or another process is just claiming the row.
-        Ok(due)
+        Ok(if is_all {
+            Claimed::All
+        } else {
+            Claimed::Part(now)
+        })
     }
 }
 
-impl fmt::Debug for Relay {
+impl<T> Clone for Relay<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> fmt::Debug for Relay<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Relay")
-            .field("lease", &self.lease)
+            .field("lease", &self.0.lease)
             .finish_non_exhaustive()
+    }
+}
+
+/// A row to write, and to [tell](Relay::tell) after the commit. Derefs to what is written.
+///
+/// Dropped instead, because its transaction was rolled back or nobody knows whether it was
+/// committed, it is let go of, so that the work finds it if it is there.
+#[must_use = "it is to be written, and told after the commit"]
+pub struct UntoldRow<T: Send + 'static> {
+    new: NewRow,
+    /// While this process holds it.
+    held: Option<(Term, OwnedSemaphorePermit)>,
+    relay: Relay<T>,
+}
+
+impl<T: Send + 'static> Deref for UntoldRow<T> {
+    type Target = NewRow;
+
+    fn deref(&self) -> &NewRow {
+        &self.new
+    }
+}
+
+impl<T: Send + 'static> Drop for UntoldRow<T> {
+    fn drop(&mut self) {
+        let Some((held, row)) = self.held.take().zip(claimed(&self.new)) else {
+            return;
+        };
+        let relay = self.relay.clone();
+        let activity = relay.0.clock.activity();
+        self.relay.0.tasks.spawn(async move {
+            let due = Some(row.created_at);
+            relay.end(RowEnd { row, due }).await;
+            drop((held, activity));
+        });
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for UntoldRow<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.new, f)
+    }
+}
+
+/// The row that this process holds once `new` is committed.
+fn claimed(new: &NewRow) -> Option<Row> {
+    let hold = new.hold?;
+    Some(Row {
+        id: new.id,
+        subject: new.subject.clone(),
+        event_id: new.event_id.clone(),
+        traceparent: new.traceparent.clone(),
+        created_at: new.created_at,
+        attempts: new.attempts(),
+        claim: hold.claim,
+    })
+}
+
+/// A row that is being told.
+#[derive(Debug)]
+pub struct Telling(oneshot::Receiver<RelayOutcome>);
+
+impl Telling {
+    /// Waits for the outcome for at most `wait`. A row that the work must find is for later at
+    /// once: so many are only held while the receiver stalls.
+    pub async fn within(self, wait: Duration) -> RelayOutcome {
+        let told = tokio::time::timeout(wait, self.0).await;
+        told.ok()
+            .and_then(|told| told.ok())
+            .unwrap_or(RelayOutcome::Later)
     }
 }

@@ -121,7 +121,7 @@ impl Networks {
                 self.call_back(payment, &tasks);
             }
             tokio::select! {
-                () = worker.rest(next) => {}
+                _ = worker.rest(next) => {}
                 () = shutdown.wait() => {}
             }
         }

@@ -21,11 +21,21 @@ use crate::{
 pub const PUBLISH_MAX: Duration = Duration::from_secs(5);
 
 /// Publishes the event of one outbox row.
-pub async fn publish(db: Db, webhooks: Channel, row: Row) -> anyhow::Result<()> {
-    let id: SessionId = row.subject.parse().context("the subject is no session")?;
+pub async fn publish(
+    db: Db,
+    webhooks: Channel,
+    row: Row,
+    expired: Option<Session>,
+) -> anyhow::Result<()> {
     let event_id = row.event_id.context("an expiry has an event")?;
-    let session = store::find_session(&mut db.read().await?, id).await?;
-    let session = session.context("the session is gone")?;
+    let session = match expired {
+        Some(session) => session,
+        None => {
+            let id: SessionId = row.subject.parse().context("the subject is no session")?;
+            let found = store::find_session(&mut db.read().await?, id).await?;
+            found.context("the session is gone")?
+        }
+    };
     WebhooksClient::new(webhooks)
         .publish(PublishRequest {
             event_id,

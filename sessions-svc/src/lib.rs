@@ -36,7 +36,7 @@ use config::Config;
 use expiry_event::PUBLISH_MAX;
 use grpc::Grpc;
 use service::Service;
-use sweeper::{Sweeper, SweeperAlarm};
+use sweeper::Sweeper;
 
 /// The schema that `migrate` applies and serving needs.
 pub static SCHEMA: Schema = Schema {
@@ -58,17 +58,17 @@ pub async fn serve(
 
     let relaying = clock.worker("expiry events");
     let relayed = db.clone();
-    let publish = move |row| expiry_event::publish(relayed.clone(), webhooks.clone(), row);
+    let publish =
+        move |row, session| expiry_event::publish(relayed.clone(), webhooks.clone(), row, session);
     let relay = Relay::new(&db, &clock, &relaying, &frame.tasks, config.lease, publish);
     frame.work(relaying, relay.clone());
 
     let sweeping = clock.worker("session expiry");
-    let wake = SweeperAlarm::new(&sweeping);
+    let wake = sweeping.alarm();
     let sweeper = Sweeper {
         db: db.clone(),
         clock: clock.clone(),
         relay,
-        wake: wake.clone(),
     };
     frame.work(sweeping, sweeper);
 

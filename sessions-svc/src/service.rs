@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chassis::{
     charge_status::ChargeStatus,
-    clock::{Clock, Timestamp},
+    clock::{Alarm, Clock, Timestamp},
     ids::{CustomerId, MerchantId, SessionId},
 };
 use db::{
@@ -23,7 +23,6 @@ use crate::{
         self,
         customers::{self, PageStart},
     },
-    sweeper::SweeperAlarm,
 };
 
 #[derive(Clone, Debug)]
@@ -33,7 +32,7 @@ pub struct Service {
     /// From a session's creation to its expiry.
     pub session_lifetime: Duration,
     /// Tells the sweeper when something will be due.
-    pub wake: SweeperAlarm,
+    pub wake: Alarm,
 }
 
 impl Service {
@@ -107,7 +106,7 @@ impl Service {
         store::insert_session(&mut tx, &session).await?;
         tx.commit().await?;
         tracing::info!(session.id = %session_id, "session created");
-        self.wake.at(session.expires_at);
+        self.wake.ring_at(session.expires_at);
         Ok(session)
     }
 
@@ -161,9 +160,9 @@ impl Service {
         tx.commit().await?;
         match status {
             Some(SessionStatus::Pending | SessionStatus::Expired) => {
-                self.wake.at(session.expires_at);
+                self.wake.ring_at(session.expires_at);
             }
-            Some(SessionStatus::Completed) => self.wake.at(now + idempotency::KEPT),
+            Some(SessionStatus::Completed) => self.wake.ring_at(now + idempotency::KEPT),
             Some(SessionStatus::Processing | SessionStatus::Failed) | None => {}
         }
         Ok(recorded(status))

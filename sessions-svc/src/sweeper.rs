@@ -4,94 +4,52 @@
 //! event exists once and is never lost. A session with a charge in flight is not PENDING and does
 //! not expire before that charge has failed.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Duration,
-};
-
 use anyhow::Context as _;
 use chassis::{
-    clock::{Alarm, Clock, Timestamp, Worker},
+    clock::{Clock, Timestamp},
     ids::EventId,
 };
 use db::{
     Db, Relay, outbox,
-    work::{TaskSet, Work},
+    work::{Claimed, TaskSet, Work},
 };
 
-use crate::store;
+use crate::{session::Session, store};
 
 /// Rows per transaction, so that none takes long.
 const BATCH: i64 = 100;
-
-/// Pause between two tries at a row that is due but locked by somebody else.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
-
-/// Tells the sweeper when something will be due. Clones wake the same sweeper.
-#[derive(Clone, Debug)]
-pub struct SweeperAlarm {
-    alarm: Alarm,
-    /// The due time that the sweeper waits for, in Unix milliseconds; [`i64::MAX`] while it waits
-    /// for none or is about to look.
-    waits_for: Arc<AtomicI64>,
-}
-
-impl SweeperAlarm {
-    pub fn new(worker: &Worker) -> Self {
-        Self {
-            alarm: worker.alarm(),
-            waits_for: Arc::new(AtomicI64::new(i64::MAX)),
-        }
-    }
-
-    /// Call it after the commit. Costs nothing if the sweeper will be awake by then anyway.
-    pub fn at(&self, due: Timestamp) {
-        if due.unix_millis() < self.waits_for.load(Ordering::SeqCst) {
-            self.alarm.ring();
-        }
-    }
-
-    fn waits_for(&self, due: Option<Timestamp>) {
-        let millis = due.map_or(i64::MAX, Timestamp::unix_millis);
-        self.waits_for.store(millis, Ordering::SeqCst);
-    }
-}
 
 #[derive(Debug)]
 pub struct Sweeper {
     pub db: Db,
     pub clock: Clock,
     /// Relays the events.
-    pub relay: Relay,
-    pub wake: SweeperAlarm,
+    pub relay: Relay<Session>,
 }
 
 impl Work for Sweeper {
-    async fn claim(&mut self, _: &mut TaskSet) -> anyhow::Result<Option<Timestamp>> {
-        // Whatever is committed from here on is either found below or rings the alarm.
-        self.wake.waits_for(None);
-        let due = self.sweep().await.context("the sweep failed")?;
-        self.wake.waits_for(due);
-        Ok(due)
+    async fn next_due(&mut self) -> anyhow::Result<Option<Timestamp>> {
+        let mut conn = self.db.read().await.context("nothing is read")?;
+        let due = store::next_due(&mut conn).await;
+        due.context("nobody knows when a session is next due")
+    }
+
+    async fn claim(&mut self, _: &mut TaskSet) -> anyhow::Result<Claimed> {
+        let due = self.clock.now();
+        let is_all = self.sweep().await.context("the sweep failed")?;
+        Ok(if is_all {
+            Claimed::All
+        } else {
+            Claimed::Part(due)
+        })
     }
 }
 
 impl Sweeper {
-    /// Returns when the next row is due.
-    async fn sweep(&self) -> db::Result<Option<Timestamp>> {
-        loop {
-            let due = store::next_due(&mut self.db.read().await?).await?;
-            if due.is_none_or(|due| due > self.clock.now()) {
-                return Ok(due);
-            }
-            let swept = self.expire_batch().await? + self.forget_batch().await?;
-            if swept == 0 {
-                return Ok(Some(self.clock.now() + LOOK_AGAIN));
-            }
-        }
+    /// Whether that was all that was due.
+    async fn sweep(&self) -> db::Result<bool> {
+        let (expired, forgotten) = (self.expire_batch().await?, self.forget_batch().await?);
+        Ok(expired.max(forgotten) < BATCH.unsigned_abs())
     }
 
     async fn expire_batch(&self) -> db::Result<u64> {

@@ -7,19 +7,19 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use chassis::{
-    clock::{Clock, Term, Timestamp},
+    clock::{Alarm, Clock, Term, Timestamp},
     error_chain::chain,
     telemetry,
 };
 use db::{
     Db, GroupCommit, Result, Update,
-    work::{TaskSet, Work},
+    work::{Claimed, TaskSet, Work},
 };
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
 
 use crate::{
-    delivery::{AttemptEnd, AttemptOutcome, AttemptRun, AttemptVerdict, Schedule},
+    delivery::{AttemptEnd, AttemptOutcome, AttemptRun, AttemptVerdict, DeliveryState, Schedule},
     endpoint::Endpoint,
     secret::Keyring,
     send::{self, Sender},
@@ -43,6 +43,8 @@ pub struct Attempts {
     pub schedule: Schedule,
     pub limits: Limits,
     pub ends: GroupCommit<AttemptEnd>,
+    /// Of this work.
+    pub alarm: Alarm,
     pub looked_for_expired: Option<Instant>,
 }
 
@@ -61,28 +63,38 @@ impl Work for Attempts {
         self.limits.running_max
     }
 
-    async fn claim(&mut self, tasks: &mut TaskSet) -> anyhow::Result<Option<Timestamp>> {
-        let due = self.look(tasks).await;
-        due.context("deliveries cannot be read")
+    async fn next_due(&mut self) -> anyhow::Result<Option<Timestamp>> {
+        let queues = self.look().await.context("deliveries cannot be read")?;
+        Ok(queues.into_iter().map(|queue| queue.due_at).min())
+    }
+
+    async fn claim(&mut self, tasks: &mut TaskSet) -> anyhow::Result<Claimed> {
+        let claimed = self.begin_due(tasks).await;
+        claimed.context("deliveries are not started")
     }
 }
 
 impl Attempts {
-    async fn look(&mut self, tasks: &mut TaskSet) -> Result<Option<Timestamp>> {
+    async fn look(&mut self) -> Result<Vec<EndpointQueue>> {
         let looked = self.looked_for_expired;
         if looked.is_none_or(|then| then.elapsed() >= LOOK_FOR_EXPIRED) {
             self.end_expired().await?;
             self.looked_for_expired = Some(Instant::now());
         }
-        let now = self.clock.now();
         let most = self.limits.running_per_endpoint_max;
-        let queues = attempts::waiting(&self.db, most, now).await?.into_iter();
-        let (due, later): (Vec<EndpointQueue>, Vec<_>) =
-            queues.partition(|queue| queue.due_at <= now);
-        for queue in due {
+        attempts::waiting(&self.db, most, self.clock.now()).await
+    }
+
+    async fn begin_due(&mut self, tasks: &mut TaskSet) -> Result<Claimed> {
+        let queues = self.look().await?.into_iter();
+        let now = self.clock.now();
+        for queue in queues.filter(|queue| queue.due_at <= now) {
+            if tasks.room() == 0 {
+                return Ok(Claimed::Part(now));
+            }
             self.begin(tasks, queue).await?;
         }
-        Ok(later.into_iter().map(|queue| queue.due_at).min())
+        Ok(Claimed::All)
     }
 
     /// Starts what is due for one endpoint, as far as there is room.
@@ -172,7 +184,10 @@ impl Attempts {
     async fn record(&self, end: AttemptEnd, term: Term) {
         loop {
             match self.ends.write(end.clone()).await {
-                Ok(recorded) => return show(&end, recorded),
+                Ok(recorded) => {
+                    show(&end, recorded);
+                    return self.ring(&end.state);
+                }
                 Err(error) if !term.is_over(&self.clock) => {
                     tracing::warn!(error = %chain(&error), "an attempt is not recorded yet");
                     tokio::time::sleep(RECORD_AGAIN).await;
@@ -183,6 +198,14 @@ impl Attempts {
                 }
             }
         }
+    }
+
+    /// The endpoint has a free place, and the next attempt may be due later.
+    fn ring(&self, state: &DeliveryState) {
+        if let Some(due) = state.next_attempt_at {
+            self.alarm.ring_at(due);
+        }
+        self.alarm.ring_at(self.clock.now());
     }
 
     /// Ends the attempts of processes that died.

@@ -75,6 +75,7 @@ pub async fn serve(
             lease: config.lease,
         },
         ends: GroupCommit::new(&db, &tasks),
+        alarm: attempts_alarm.clone(),
         looked_for_expired: None,
     };
     frame.work(worker, attempts);

@@ -59,7 +59,7 @@ impl Service {
         tx.commit().await?;
         let label = event.event_type.code();
         metrics::counter!("webhook_events_total", "type" => label).increment(1);
-        self.attempts_alarm.ring();
+        self.attempts_alarm.ring_at(self.clock.now());
         Ok(())
     }
 

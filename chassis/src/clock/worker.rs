@@ -16,17 +16,35 @@ const REST_AT_MOST: Duration = Duration::from_secs(1);
 pub(super) struct WorkerState {
     pub name: &'static str,
     resting: bool,
-    /// When it wants to be woken. `None` means only by its alarm.
-    pub due: Option<Timestamp>,
-    /// Its alarm has rung and it has not yet looked.
-    rung: bool,
+    /// When it wants to be woken, as it said when it went to rest. `None` means only by its alarm.
+    rests_until: Option<Timestamp>,
+    /// The earliest due time that its alarm was told since it last looked.
+    told: Option<Timestamp>,
+    /// What its alarm has rung for and it has not yet heard.
+    rung: Option<Wake>,
 }
 
 impl WorkerState {
     /// Whether it is looking for work or about to.
     pub fn is_awake(&self) -> bool {
-        !self.resting || self.rung
+        !self.resting || self.rung.is_some()
     }
+
+    /// When it is to be woken.
+    pub fn due(&self) -> Option<Timestamp> {
+        self.rests_until.into_iter().chain(self.told).min()
+    }
+}
+
+/// Why a worker was woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wake {
+    /// Something that its alarm was told is due now ([`Alarm::ring_at`]).
+    Told,
+    /// Its due time has come, or one that its alarm was told earlier. Others may have followed it.
+    Due,
+    /// It is to look for what is due: its alarm has rung ([`Alarm::ring`]), or it has rested long.
+    Look,
 }
 
 impl Clock {
@@ -42,8 +60,9 @@ impl Clock {
         let state = WorkerState {
             name,
             resting: false,
-            due: None,
-            rung: false,
+            rests_until: None,
+            told: None,
+            rung: None,
         };
         self.0.workers().insert(id, state);
         let alarm = Alarm {
@@ -90,28 +109,63 @@ impl Worker {
         self.alarm.clone()
     }
 
-    /// Rests until `due` (moved time), a ring of the alarm, or one second of real time. May return
-    /// early; the caller looks for work and rests again. Dropping the future keeps a ring.
-    pub async fn rest(&mut self, due: Option<Timestamp>) {
-        let resting = Rest::begin(self, due);
+    /// Rests until `due` (moved time) or an earlier time that the alarm was told, a ring of the
+    /// alarm, or one second of real time. Dropping the future keeps a ring.
+    pub async fn rest(&mut self, due: Option<Timestamp>) -> Wake {
+        let _resting = Rest::begin(self, due);
         let cap = tokio::time::sleep(REST_AT_MOST);
         tokio::pin!(cap);
         loop {
             let moved = self.clock.0.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
-            let left = due.map_or(REST_AT_MOST, |due| due.since(self.clock.now()));
-            if left.is_zero() {
-                break;
-            }
+            let left = match self.woken() {
+                Ok(wake) => return wake,
+                Err(left) => left,
+            };
             tokio::select! {
-                () = self.alarm.heard.notified() => break,
-                () = &mut cap => break,
+                () = self.alarm.heard.notified() => {}
+                () = &mut cap => return Wake::Look,
                 () = tokio::time::sleep(left) => {}
                 () = moved => {}
             }
         }
-        drop(resting);
+    }
+
+    /// Why it is to wake now, or how long it may rest.
+    fn woken(&self) -> Result<Wake, Duration> {
+        let now = self.clock.now();
+        let mut workers = self.clock.0.workers();
+        let Some(state) = workers.get_mut(&self.alarm.worker) else {
+            return Err(REST_AT_MOST);
+        };
+        let left = state.due().map_or(REST_AT_MOST, |due| due.since(now));
+        let due = left.is_zero().then_some(Wake::Due);
+        let Some(wake) = state.rung.max(due) else {
+            return Err(left);
+        };
+        // No longer resting when nothing is rung any more, so that it counts as awake throughout.
+        state.resting = false;
+        state.rung = None;
+        Ok(wake)
+    }
+
+    /// What the alarm has rung for since the worker woke.
+    pub fn hear(&self) -> Option<Wake> {
+        let mut workers = self.clock.0.workers();
+        let state = workers.get_mut(&self.alarm.worker);
+        state.and_then(|state| state.rung.take())
+    }
+
+    /// Forgets what the alarm was told. Call it before reading what is due: what is told from then
+    /// on may not be read.
+    pub fn forget_told(&self) {
+        self.change(|state| state.told = None);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut WorkerState)) {
+        let mut workers = self.clock.0.workers();
+        workers.get_mut(&self.alarm.worker).map(change);
     }
 }
 
@@ -130,15 +184,14 @@ struct Rest {
 
 impl Rest {
     fn begin(worker: &Worker, due: Option<Timestamp>) -> Self {
-        let id = worker.alarm.worker;
-        if let Some(state) = worker.clock.0.workers().get_mut(&id) {
+        worker.change(|state| {
             state.resting = true;
-            state.due = due;
-        }
+            state.rests_until = due;
+        });
         worker.clock.0.quieter.notify_waiters();
         Self {
             clock: worker.clock.clone(),
-            worker: id,
+            worker: worker.alarm.worker,
         }
     }
 }
@@ -147,7 +200,6 @@ impl Drop for Rest {
     fn drop(&mut self) {
         if let Some(state) = self.clock.0.workers().get_mut(&self.worker) {
             state.resting = false;
-            state.rung = false;
         }
     }
 }
@@ -161,11 +213,37 @@ pub struct Alarm {
 }
 
 impl Alarm {
+    /// Something is due, or will be: the worker looks. Call it after the commit.
     pub fn ring(&self) {
-        if let Some(state) = self.clock.0.workers().get_mut(&self.worker) {
-            state.rung = true;
+        self.wake(|state| {
+            state.rung = Some(Wake::Look);
+            true
+        });
+    }
+
+    /// This is when something that was just committed is due (moved time). The worker wakes then,
+    /// and need not look before.
+    pub fn ring_at(&self, due: Timestamp) {
+        let is_due = due <= self.clock.now();
+        self.wake(|state| {
+            if is_due {
+                state.rung = state.rung.max(Some(Wake::Told));
+                return true;
+            }
+            let is_earlier = state.due().is_none_or(|known| due < known);
+            // Also if it is not earlier than the end of the last rest, which may be over.
+            state.told = state.told.into_iter().chain([due]).min();
+            is_earlier
+        });
+    }
+
+    fn wake(&self, change: impl FnOnce(&mut WorkerState) -> bool) {
+        let mut workers = self.clock.0.workers();
+        let is_woken = workers.get_mut(&self.worker).is_some_and(change);
+        drop(workers);
+        if is_woken {
+            self.heard.notify_one();
         }
-        self.heard.notify_one();
     }
 }
 

@@ -1,16 +1,10 @@
 //! Replicas whose hosts' clocks differ, on one database.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
-use chassis::{clock::Clock, shutdown::Tasks, testing::until};
+use chassis::{clock::Clock, testing::until};
 use db::{
-    Db, Grouped as _, Relay, RelayOutcome, Update,
+    Db, Grouped as _, Update,
     outbox::{self, RowEnd},
 };
 
@@ -37,14 +31,14 @@ async fn replicas_with_clocks_apart_do_not_steal_each_others_leases() {
         let clock = replica(&db, skew_ms).await;
         let others = replica(&others_db, others_ms).await;
         let mut tx = db.begin().await.unwrap();
-        let id = outbox::put(&mut tx, "charge-1", None, clock.now()).await;
+        outbox::put(&mut tx, "charge-1", None, clock.now())
+            .await
+            .unwrap();
         tx.commit().await.unwrap();
         let held = outbox::claim(&db, &clock, 10, LEASE).await.unwrap();
         assert_eq!(held.len(), 1);
         let stolen = outbox::claim(&others_db, &others, 10, LEASE).await.unwrap();
         assert!(stolen.is_empty(), "{skew_ms}");
-        let stolen = outbox::claim_one(&others_db, &others, id.unwrap(), LEASE).await;
-        assert!(stolen.unwrap().is_none(), "{skew_ms}");
         assert_eq!(outbox::next_due(&others_db, &others).await.unwrap(), None);
         let end = relayed(&held[0]);
         assert_eq!(RowEnd::write(&db, &[end]).await.unwrap(), [Update::Updated]);
@@ -151,24 +145,4 @@ async fn a_store_that_does_not_answer_leaves_the_clock_as_it_is() {
         assert!(again.align(&clock).await.is_err());
     }
     assert_eq!(clock.offset(), offset);
-}
-
-#[tokio::test]
-async fn a_row_whose_lease_is_over_is_not_handed_on() {
-    let (_test, db) = database().await;
-    let clock = Clock::system();
-    let mut tx = db.begin().await.unwrap();
-    let id = outbox::put(&mut tx, "charge-1", None, clock.now()).await;
-    tx.commit().await.unwrap();
-    let handed_on = Arc::new(AtomicBool::new(false));
-    let (worker, seen) = (clock.worker("relay"), handed_on.clone());
-    let over = Duration::ZERO;
-    let relay = Relay::new(&db, &clock, &worker, &Tasks::new(), over, move |_row| {
-        seen.store(true, Ordering::SeqCst);
-        async { Ok(()) }
-    });
-    let wait = Duration::from_secs(10);
-    assert_eq!(relay.at_once(id.unwrap(), wait).await, RelayOutcome::Later);
-    assert!(!handed_on.load(Ordering::SeqCst));
-    assert_eq!(outbox::len(&db).await.unwrap(), 1, "it waits for another");
 }

@@ -7,6 +7,8 @@ mod group_commit;
 mod idempotency;
 mod migrations;
 mod outbox;
+mod plans;
+mod relay;
 mod roles;
 mod set;
 mod store;

@@ -1,27 +1,18 @@
-//! The outbox and its relay.
+//! The outbox.
 
 use std::{
     collections::HashSet,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
     time::Duration,
 };
 
-use chassis::{
-    clock::Clock,
-    shutdown::{Shutdown, Tasks},
-    testing::until,
-};
+use chassis::clock::Clock;
 use db::{
-    Db, Grouped as _, Relay, RelayOutcome, Schema, Update,
+    Db, Grouped as _, Schema, Update,
     outbox::{self, Row, RowEnd},
     testing::TestDb,
-    work,
 };
-use tokio::{sync::Notify, task::JoinSet};
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::{MIGRATOR, database, migrations, relayed};
@@ -37,12 +28,6 @@ async fn put(db: &Db, clock: &Clock, subject: &str) -> Uuid {
         .unwrap();
     tx.commit().await.unwrap();
     id
-}
-
-/// A clock that can be moved.
-fn travelling() -> Clock {
-    let file = std::env::temp_dir().join(format!("clock-{}", Uuid::new_v4()));
-    Clock::travelling(file).unwrap()
 }
 
 #[tokio::test]
@@ -148,10 +133,10 @@ async fn a_claim_whose_lease_ran_out_cannot_complete() {
     let (_test, db) = database().await;
     let clock = Clock::system();
     let id = put(&db, &clock, "charge-1").await;
-    let late = outbox::claim_one(&db, &clock, id, NO_LEASE)
+    let late = outbox::claim(&db, &clock, 1, NO_LEASE)
         .await
         .unwrap()
-        .unwrap();
+        .remove(0);
     let holder = outbox::claim(&db, &clock, 1, LEASE)
         .await
         .unwrap()
@@ -170,10 +155,10 @@ async fn a_claim_whose_lease_ran_out_cannot_complete() {
         [Update::NotThere]
     );
     assert!(
-        outbox::claim_one(&db, &clock, id, LEASE)
+        outbox::claim(&db, &clock, 1, LEASE)
             .await
             .unwrap()
-            .is_none()
+            .is_empty()
     );
     let set = [relayed(&late), relayed(&holder)];
     assert_eq!(
@@ -182,10 +167,48 @@ async fn a_claim_whose_lease_ran_out_cannot_complete() {
     );
     assert_eq!(outbox::len(&db).await.unwrap(), 0);
     assert!(
-        outbox::claim_one(&db, &clock, id, LEASE)
+        outbox::claim(&db, &clock, 1, LEASE)
             .await
             .unwrap()
-            .is_none()
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn in_a_set_each_row_is_completed_under_its_own_claim() {
+    let (_test, db) = database().await;
+    let clock = Clock::system();
+    for subject in ["relayed", "lost", "failed", "lost and failed"] {
+        put(&db, &clock, subject).await;
+    }
+    let late = outbox::claim(&db, &clock, 4, NO_LEASE).await.unwrap();
+    let held = outbox::claim(&db, &clock, 4, LEASE).await.unwrap();
+    let due = clock.now() + Duration::from_secs(60);
+    let end = |row: &Row, due| RowEnd {
+        due,
+        ..relayed(row)
+    };
+    let set = [
+        end(&held[0], None),
+        end(&late[1], None),
+        end(&held[2], Some(due)),
+        end(&late[3], Some(due)),
+    ];
+    assert_eq!(
+        RowEnd::write(&db, &set).await.unwrap(),
+        [
+            Update::Updated,
+            Update::NotThere,
+            Update::Updated,
+            Update::NotThere
+        ]
+    );
+    assert_eq!(outbox::len(&db).await.unwrap(), 3);
+    assert_eq!(outbox::next_due(&db, &clock).await.unwrap(), Some(due));
+    let set = [relayed(&held[1]), relayed(&held[2]), relayed(&held[3])];
+    assert_eq!(
+        RowEnd::write(&db, &set).await.unwrap(),
+        [Update::Updated, Update::NotThere, Update::Updated]
     );
 }
 
@@ -193,21 +216,11 @@ async fn a_claim_whose_lease_ran_out_cannot_complete() {
 async fn one_of_16_claims_of_one_row_wins() {
     let (_test, db) = database().await;
     let clock = Clock::system();
-    let id = put(&db, &clock, "charge-1").await;
+    put(&db, &clock, "charge-1").await;
     let mut claimers = JoinSet::new();
-    for number in 0..16 {
+    for _ in 0..16 {
         let (db, clock) = (db.clone(), clock.clone());
-        claimers.spawn(async move {
-            if number % 2 == 0 {
-                return outbox::claim(&db, &clock, 1, LEASE).await.unwrap().len();
-            }
-            usize::from(
-                outbox::claim_one(&db, &clock, id, LEASE)
-                    .await
-                    .unwrap()
-                    .is_some(),
-            )
-        });
+        claimers.spawn(async move { outbox::claim(&db, &clock, 1, LEASE).await.unwrap().len() });
     }
     assert_eq!(claimers.join_all().await.into_iter().sum::<usize>(), 1);
 }
@@ -276,176 +289,4 @@ fn the_wait_between_tries_doubles_up_to_half_a_minute() {
         waits,
         [200, 400, 800, 1_600, 25_600, 30_000, 30_000, 30_000]
     );
-}
-
-/// A relay whose loop runs until it is stopped.
-struct RelayLoop {
-    db: Db,
-    relay: Relay,
-    shutdown: Shutdown,
-    tasks: Tasks,
-}
-
-impl RelayLoop {
-    fn start<H, F>(db: &Db, clock: &Clock, lease: Duration, handler: H) -> Self
-    where
-        H: Fn(Row) -> F + Send + Sync + 'static,
-        F: Future<Output = anyhow::Result<()>> + Send + 'static,
-    {
-        let (shutdown, tasks) = (Shutdown::new(), Tasks::new());
-        let worker = clock.worker("relay");
-        let relay = Relay::new(db, clock, &worker, &tasks, lease, handler);
-        let working = work::run(relay.clone(), worker, clock.clone(), shutdown.clone());
-        tasks.spawn(working);
-        let db = db.clone();
-        Self {
-            db,
-            relay,
-            shutdown,
-            tasks,
-        }
-    }
-
-    async fn is_empty(&self) -> bool {
-        outbox::len(&self.db).await.unwrap() == 0
-    }
-
-    async fn stop(self) {
-        self.shutdown.begin();
-        self.tasks.drain(Duration::from_secs(10)).await;
-    }
-}
-
-#[tokio::test]
-async fn a_relay_hands_on_everything_and_tries_again_what_failed() {
-    let (_test, db) = database().await;
-    let clock = travelling();
-    let tries = Arc::new(AtomicUsize::new(0));
-    let counted = tries.clone();
-    let running = RelayLoop::start(&db, &clock, LEASE, move |row| {
-        let tries = counted.clone();
-        async move {
-            tries.fetch_add(1, Ordering::SeqCst);
-            anyhow::ensure!(
-                row.subject != "fails 3 times" || row.attempts > 3,
-                "not yet"
-            );
-            Ok(())
-        }
-    });
-    for number in 0..40 {
-        put(&db, &clock, &number.to_string()).await;
-    }
-    put(&db, &clock, "fails 3 times").await;
-    running.relay.ring();
-    // It waits 0.2 + 0.4 + 0.8 s, none of it in real time.
-    clock.advance(Duration::from_secs(5)).await.unwrap();
-    assert!(running.is_empty().await);
-    assert_eq!(tries.load(Ordering::SeqCst), 44);
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn a_handler_that_panics_or_hangs_holds_up_nothing_but_its_row() {
-    let (_test, db) = database().await;
-    let clock = Clock::system();
-    for subject in ["panics", "hangs", "works"] {
-        put(&db, &clock, subject).await;
-    }
-    let lease = Duration::from_millis(300);
-    let running = RelayLoop::start(&db, &clock, lease, |row| async move {
-        match (&*row.subject, row.attempts) {
-            ("panics", 1) => panic!("on purpose"),
-            ("hangs", 1) => std::future::pending().await,
-            _ => Ok(()),
-        }
-    });
-    until("everything is relayed", || running.is_empty()).await;
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn a_request_relays_its_own_row_at_once() {
-    let (_test, db) = database().await;
-    let clock = Clock::system();
-    let (tasks, worker) = (Tasks::new(), clock.worker("relay"));
-    let relay = Relay::new(&db, &clock, &worker, &tasks, LEASE, |row| async move {
-        anyhow::ensure!(row.attempts > 1, "not yet");
-        Ok(())
-    });
-    let id = put(&db, &clock, "charge-1").await;
-    assert_eq!(relay.at_once(id, LEASE).await, RelayOutcome::Later);
-    assert_eq!(outbox::len(&db).await.unwrap(), 1);
-    assert_eq!(relay.at_once(id, LEASE).await, RelayOutcome::Acknowledged);
-    assert_eq!(outbox::len(&db).await.unwrap(), 0);
-    assert_eq!(relay.at_once(id, LEASE).await, RelayOutcome::Later);
-}
-
-#[tokio::test]
-async fn a_row_that_failed_at_once_is_due_for_the_loop_before_the_request_ends() {
-    let (_test, db) = database().await;
-    let clock = travelling();
-    let running = RelayLoop::start(&db, &clock, LEASE, |row| async move {
-        anyhow::ensure!(row.attempts > 1, "not yet");
-        Ok(())
-    });
-    let request = clock.activity();
-    // Not yet due for the loop, so the request tries it first.
-    let mut tx = db.begin().await.unwrap();
-    let later = clock.now() + Duration::from_secs(60);
-    let id = outbox::put(&mut tx, "charge-1", None, later).await.unwrap();
-    tx.commit().await.unwrap();
-    assert_eq!(running.relay.at_once(id, LEASE).await, RelayOutcome::Later);
-    drop(request);
-    clock.advance(Duration::from_secs(1)).await.unwrap();
-    assert!(running.is_empty().await);
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn a_relay_goes_on_after_its_request_stopped_waiting() {
-    let (_test, db) = database().await;
-    let clock = Clock::system();
-    let (tasks, worker) = (Tasks::new(), clock.worker("relay"));
-    let go_on = Arc::new(Notify::new());
-    let waits = go_on.clone();
-    let relay = Relay::new(&db, &clock, &worker, &tasks, LEASE, move |_row| {
-        let go_on = waits.clone();
-        async move {
-            go_on.notified().await;
-            Ok(())
-        }
-    });
-    let id = put(&db, &clock, "charge-1").await;
-    assert_eq!(
-        relay.at_once(id, Duration::from_millis(1)).await,
-        RelayOutcome::Later
-    );
-    assert_eq!(outbox::len(&db).await.unwrap(), 1);
-    go_on.notify_one();
-    tasks.drain(LEASE).await;
-    assert_eq!(outbox::len(&db).await.unwrap(), 0);
-}
-
-#[tokio::test]
-async fn a_relay_that_stops_ends_what_it_began() {
-    let (_test, db) = database().await;
-    let clock = Clock::system();
-    let begun = Arc::new(Notify::new());
-    let go_on = Arc::new(Notify::new());
-    let (begins, waits) = (begun.clone(), go_on.clone());
-    put(&db, &clock, "charge-1").await;
-    let running = RelayLoop::start(&db, &clock, LEASE, move |_row| {
-        let (begun, go_on) = (begins.clone(), waits.clone());
-        async move {
-            begun.notify_one();
-            go_on.notified().await;
-            Ok(())
-        }
-    });
-    begun.notified().await;
-    running.shutdown.begin();
-    go_on.notify_one();
-    running.stop().await;
-    assert_eq!(outbox::len(&db).await.unwrap(), 0);
 }
