@@ -6,9 +6,8 @@ use charges_svc::config::Config;
 use chassis::{clock::Clock, config, grpc::Sockets, shutdown::Shutdown, telemetry};
 use db::config::Command;
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    config::main(run).await
+fn main() -> ExitCode {
+    config::main(run)
 }
 
 async fn run(config: Config) -> anyhow::Result<()> {

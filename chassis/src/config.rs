@@ -17,7 +17,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 pub use print::{flag, settable, variable};
 pub use refusals::{Refusals, SettingsError, is_name};
-pub use start::{REFUSED, Settings, check, main};
+pub use start::{REFUSED, Settings, check, command, main};
 pub use telemetry::Telemetry;
 pub use tls::Tls;
 

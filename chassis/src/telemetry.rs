@@ -6,6 +6,11 @@
 //!
 //! Promise: whatever `RUST_LOG` says, libraries log nothing below INFO, because there they log
 //! what goes over connections, keys and codes included.
+//!
+//! What nobody listens to costs nothing: every filter decides for a call site once and names its
+//! lowest level, so that tracing asks nobody at run time.
+
+mod json_lines;
 
 use std::{collections::HashMap, io::IsTerminal as _};
 
@@ -16,7 +21,7 @@ use opentelemetry::{
 };
 use opentelemetry_otlp::{WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::{Resource, propagation::TraceContextPropagator, trace::SdkTracerProvider};
-use tracing::{Level, Metadata, Span};
+use tracing::{Level, Metadata, Span, level_filters::LevelFilter};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{
     EnvFilter, Layer as _,
@@ -25,6 +30,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
+use self::json_lines::JsonLines;
 use crate::{config::Telemetry, error_chain::chain, metrics};
 
 /// Our own crates. All others are libraries.
@@ -42,6 +48,9 @@ const OURS: [&str; 12] = [
     "stack",
     "webhooks_svc",
 ];
+
+/// The lowest level of our spans.
+const EXPORTED_MOST: LevelFilter = LevelFilter::DEBUG;
 
 /// Sends the remaining spans when dropped.
 pub struct TelemetryGuard(Option<SdkTracerProvider>);
@@ -65,25 +74,27 @@ pub fn start(service: &'static str, config: &Telemetry) -> anyhow::Result<Teleme
         .traces_endpoint()
         .map(|endpoint| exporter(service, endpoint, config))
         .transpose()?;
-    let traces = provider
-        .as_ref()
-        .map(|provider| tracing_opentelemetry::layer().with_tracer(provider.tracer(service)))
-        .map(|layer| layer.with_filter(filter_fn(may_be_exported)));
     let logs = if std::io::stderr().is_terminal() {
         tracing_subscriber::fmt::layer()
             .with_writer(std::io::stderr)
             .boxed()
     } else {
-        tracing_subscriber::fmt::layer()
-            .json()
-            .with_writer(std::io::stderr)
-            .boxed()
+        JsonLines(std::io::stderr).boxed()
     };
-    tracing_subscriber::registry()
-        .with(logs.with_filter(wanted.and(filter_fn(may_be_logged))))
-        .with(traces)
-        .try_init()
-        .context("telemetry was started before")?;
+    let may_be_logged = filter_fn(may_be_logged).with_max_level_hint(LevelFilter::TRACE);
+    let logs = logs.with_filter(wanted.and(may_be_logged));
+    let subscriber = tracing_subscriber::registry().with(logs);
+    // Without an exporter there is no layer for it: even an empty one would make tracing ask at run
+    // time.
+    let started = match &provider {
+        Some(provider) => {
+            let exported = filter_fn(may_be_exported).with_max_level_hint(EXPORTED_MOST);
+            let traces = tracing_opentelemetry::layer().with_tracer(provider.tracer(service));
+            subscriber.with(traces.with_filter(exported)).try_init()
+        }
+        None => subscriber.try_init(),
+    };
+    started.context("telemetry was started before")?;
     Ok(TelemetryGuard(provider))
 }
 
@@ -98,7 +109,7 @@ fn may_be_logged(metadata: &Metadata<'_>) -> bool {
     is_ours(metadata) || *metadata.level() <= most
 }
 
-/// All our spans, and their events at INFO and above.
+/// All our spans down to [`EXPORTED_MOST`], and their events at INFO and above.
 fn may_be_exported(metadata: &Metadata<'_>) -> bool {
     is_ours(metadata) && (metadata.is_span() || *metadata.level() <= Level::INFO)
 }

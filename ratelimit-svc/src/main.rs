@@ -5,9 +5,8 @@ use std::process::ExitCode;
 use chassis::{clock::Clock, config, grpc::Sockets, shutdown::Shutdown, telemetry};
 use ratelimit_svc::config::Config;
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    config::main(run).await
+fn main() -> ExitCode {
+    config::main(run)
 }
 
 async fn run(config: Config) -> anyhow::Result<()> {

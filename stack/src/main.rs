@@ -6,9 +6,8 @@ use anyhow::Context as _;
 use chassis::{config, shutdown::Shutdown, telemetry};
 use stack::{Stack, config::Config, demo};
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    config::main(run).await
+fn main() -> ExitCode {
+    config::main(run)
 }
 
 async fn run(config: Config) -> anyhow::Result<()> {

@@ -5,23 +5,30 @@ use std::{
     any::TypeId,
     io::{self, Write as _},
     net::SocketAddr,
+    num::NonZeroUsize,
     path::PathBuf,
     process::ExitCode,
+    thread,
     time::Duration,
 };
 
 use clap::{
     Arg, ArgMatches, Parser,
     error::{ContextKind, ContextValue, ErrorKind},
+    value_parser,
 };
 use ipnet::IpNet;
 use reqwest::Url;
+use tokio::runtime::{self, Runtime};
 
 use super::{Mode, Refusals, SettingsError, print};
 use crate::{admin, clock::Timestamp, money::Currency};
 
 /// The exit code of a process that refuses its settings: EX_CONFIG of sysexits.h.
 pub const REFUSED: u8 = 78;
+
+/// The argument for the number of threads.
+const WORKER_THREADS: &str = "worker_threads";
 
 /// The settings of a process.
 pub trait Settings: Parser {
@@ -32,13 +39,27 @@ pub trait Settings: Parser {
     fn check(&self, refusals: &mut Refusals);
 }
 
+/// What a process takes on its command line: its settings, and how many threads it runs on.
+pub fn command<C: Settings>() -> clap::Command {
+    let threads = Arg::new(WORKER_THREADS)
+        .long("worker-threads")
+        .env("TOKIO_WORKER_THREADS")
+        .value_parser(value_parser!(NonZeroUsize))
+        .help(
+            "Threads that work on requests. Without it, half as many as the machine, or the \
+             container's limit, has processors: handing work from thread to thread costs more \
+             than a second one gains while the processors are shared with other processes",
+        );
+    C::command().arg(threads)
+}
+
 /// The entry point of every process: reads its settings from flags and environment, handles what
 /// all processes share (`--help`, `config`, `healthcheck`), and otherwise calls `run`.
 ///
 /// Problems go to stderr, one line each, and end the process: with [`REFUSED`] if its settings are
 /// at fault, otherwise with 1.
-pub async fn main<C: Settings>(run: impl AsyncFnOnce(C) -> anyhow::Result<()>) -> ExitCode {
-    let mut command = C::command();
+pub fn main<C: Settings>(run: impl AsyncFnOnce(C) -> anyhow::Result<()>) -> ExitCode {
+    let mut command = command::<C>();
     // Completes the arguments, so that they print.
     command.build();
     let name = command.get_name().to_owned();
@@ -52,27 +73,53 @@ pub async fn main<C: Settings>(run: impl AsyncFnOnce(C) -> anyhow::Result<()>) -
         }
         Err(error) => return ended(&name, Err(SettingsError(lines(&command, &error)).into())),
     };
+    match runtime(&matches) {
+        Ok(runtime) => runtime.block_on(start(&command, &name, config, &matches, run)),
+        Err(error) => ended(&name, Err(error.into())),
+    }
+}
+
+fn runtime(matches: &ArgMatches) -> io::Result<Runtime> {
+    let wanted = matches.get_one(WORKER_THREADS).copied();
+    let threads = wanted.map_or_else(|| processors() / 2, NonZeroUsize::get);
+    runtime::Builder::new_multi_thread()
+        .worker_threads(threads.max(1))
+        .enable_all()
+        .build()
+}
+
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+async fn start<C: Settings>(
+    command: &clap::Command,
+    name: &str,
+    config: C,
+    matches: &ArgMatches,
+    run: impl AsyncFnOnce(C) -> anyhow::Result<()>,
+) -> ExitCode {
     let mut refusals = Refusals::new(config.mode());
     config.check(&mut refusals);
     let found = refusals.found().iter();
     let refused: Vec<String> = found
-        .map(|refusal| print::refusal(&command, &matches, refusal))
+        .map(|refusal| print::refusal(command, matches, refusal))
         .collect();
     let asked = matches.subcommand_name();
     if asked == Some("config") {
-        let text = print::settings(&command, &matches);
+        let text = print::settings(command, matches);
         // `print!` would panic if the reader has closed the pipe.
         if let Err(error) = io::stdout().write_all(text.as_bytes()) {
-            return ended(&name, Err(error.into()));
+            return ended(name, Err(error.into()));
         }
     }
     if !refused.is_empty() {
-        return ended(&name, Err(SettingsError(refused).into()));
+        return ended(name, Err(SettingsError(refused).into()));
     }
     match asked {
         Some("config") => ExitCode::SUCCESS,
-        Some("healthcheck") => ended(&name, healthcheck(&matches).await),
-        _ => ended(&name, run(config).await),
+        Some("healthcheck") => ended(name, healthcheck(matches).await),
+        _ => ended(name, run(config).await),
     }
 }
 
@@ -87,7 +134,7 @@ pub fn check(config: &impl Settings) -> Result<(), SettingsError> {
 }
 
 fn read<C: Settings>() -> Result<(C, ArgMatches), clap::Error> {
-    let matches = C::command().try_get_matches()?;
+    let matches = command::<C>().try_get_matches()?;
     Ok((C::from_arg_matches(&matches)?, matches))
 }
 
@@ -160,6 +207,8 @@ fn wants(arg: &Arg) -> String {
         "true or false"
     } else if is(TypeId::of::<u32>()) || is(TypeId::of::<usize>()) {
         "a whole number"
+    } else if is(TypeId::of::<NonZeroUsize>()) {
+        "a whole number, at least 1"
     } else if is(TypeId::of::<Url>()) {
         "a URL, such as https://pay.example.com"
     } else if is(TypeId::of::<IpNet>()) {

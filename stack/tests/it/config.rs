@@ -8,8 +8,7 @@ mod start;
 
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
-use chassis::config::{REFUSED, settable, variable};
-use clap::CommandFactory;
+use chassis::config::{REFUSED, command, settable, variable};
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -75,14 +74,14 @@ impl Ended {
 /// A binary's own definition of its settings.
 fn definition(name: &str) -> clap::Command {
     let mut command = match name {
-        "gateway" => gateway::config::Config::command(),
-        "merchants-svc" => merchants_svc::config::Config::command(),
-        "sessions-svc" => sessions_svc::config::Config::command(),
-        "charges-svc" => charges_svc::config::Config::command(),
-        "webhooks-svc" => webhooks_svc::config::Config::command(),
-        "ratelimit-svc" => ratelimit_svc::config::Config::command(),
-        "railsim" => railsim::Config::command(),
-        _ => stack::config::Config::command(),
+        "gateway" => command::<gateway::config::Config>(),
+        "merchants-svc" => command::<merchants_svc::config::Config>(),
+        "sessions-svc" => command::<sessions_svc::config::Config>(),
+        "charges-svc" => command::<charges_svc::config::Config>(),
+        "webhooks-svc" => command::<webhooks_svc::config::Config>(),
+        "ratelimit-svc" => command::<ratelimit_svc::config::Config>(),
+        "railsim" => command::<railsim::Config>(),
+        _ => command::<stack::config::Config>(),
     };
     command.build();
     command

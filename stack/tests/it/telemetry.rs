@@ -385,6 +385,50 @@ async fn without_the_variables_nothing_is_exported_and_no_context_is_kept() {
     assert_eq!(kept, [[None], [None]]);
 }
 
+/// Lines are searched by these two, whatever span they were written in.
+#[tokio::test]
+async fn each_log_line_of_a_request_has_its_ids() {
+    let (collector, url) = Collector::start().await;
+    let mut processes = Processes::plan().await;
+    for process in processes.all() {
+        process.env.push((ENDPOINT, url.clone()));
+        process
+            .env
+            .push(("OTEL_BSP_SCHEDULE_DELAY", "100".to_owned()));
+    }
+    processes.start_all().await;
+    pay(&processes).await;
+    let wanted = [("gateway", REQUEST), ("charges-svc", CREATE)];
+    let trace = collector.wait_for_trace(REQUEST, &wanted).await;
+    let request = trace.find("gateway", REQUEST).unwrap();
+    let trace_id: String = request
+        .trace_id
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    // Other tests' processes write to the same files.
+    let lines = |log: &PathBuf, message: &str| -> Vec<Value> {
+        let text = std::fs::read_to_string(log).unwrap();
+        let lines = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        lines
+            .filter(|line: &Value| line["fields"]["message"] == message)
+            .filter(|line| line["trace_id"] == *trace_id)
+            .collect()
+    };
+    let answered = lines(&processes.gateway.log, "answered");
+    let [answered] = &answered[..] else {
+        panic!("{answered:?}");
+    };
+    let request_id = text(&request.attributes, "request.id").unwrap();
+    assert_eq!(answered["request_id"], *request_id);
+    assert_eq!(answered["span"]["request.id"], *request_id);
+    assert!(answered.get("spans").is_none(), "its span is said once");
+    let ended = lines(&processes.charges.log, "the charge has ended");
+    assert_eq!(ended.len(), 1);
+}
+
 async fn traceparents(db: &db::Db, text: &'static str) -> Vec<Option<String>> {
     let mut conn = db.read().await.unwrap();
     let rows: Vec<(Option<String>,)> = conn.sql(text).all().await.unwrap();
