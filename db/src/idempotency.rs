@@ -8,13 +8,14 @@
 //! Each service's migrations create the table `idempotency_keys`, with `merchant_id`, `key` and
 //! `fingerprint`; [`Columns`] names the others.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use chassis::{clock::Timestamp, ids::MerchantId};
 use sha2::{Digest as _, Sha256};
 use sqlx::FromRow;
+use uuid::Uuid;
 
-use crate::{Conn, Insert, Param, Record, Result, Tx};
+use crate::{Conn, Insert, Joint, Param, Record, Result, Tx};
 
 /// How long a key is kept after its subject has ended (design: "Idempotency-Key").
 pub const KEPT: Duration = Duration::from_secs(24 * 3_600);
@@ -42,6 +43,14 @@ pub fn fingerprint<P: AsRef<str>>(parts: impl IntoIterator<Item = Option<P>>) ->
         hash.update(part.unwrap_or_default());
     }
     hex::encode(hash.finalize())
+}
+
+/// A key that is wanted for a subject.
+#[derive(Clone, Copy, Debug)]
+pub struct WantedKey<'a> {
+    pub key: &'a IdempotencyKey,
+    pub subject: Uuid,
+    pub now: Timestamp,
 }
 
 /// The outcome of taking a key. `T` is what the service reads of the key's first request.
@@ -81,6 +90,88 @@ pub struct Keys {
     forget_later: String,
     forget_due: String,
     next_to_forget: String,
+    of_sets: SetTexts,
+}
+
+/// The statements about sets of keys.
+#[derive(Debug)]
+struct SetTexts {
+    take: String,
+    find: String,
+    forget_later: String,
+}
+
+/// The merchant and the operation whose keys these are, in SQL.
+struct Scope {
+    names: &'static str,
+    /// Of the operation, in a list of values.
+    value: String,
+    /// That the operation is this one.
+    condition: String,
+}
+
+impl Scope {
+    fn of(columns: &Columns) -> Self {
+        match columns.operation {
+            Some(name) => Self {
+                names: "merchant_id, operation",
+                value: format!(", '{name}'"),
+                condition: format!(" and operation = '{name}'"),
+            },
+            None => Self {
+                names: "merchant_id",
+                value: String::new(),
+                condition: String::new(),
+            },
+        }
+    }
+}
+
+impl SetTexts {
+    fn new(columns: &Columns, scope: &Scope) -> Self {
+        let Columns {
+            subject,
+            read,
+            forget_at,
+            ..
+        } = columns;
+        let Scope {
+            names,
+            value,
+            condition,
+        } = scope;
+        let (taken_at, now, column) = match columns.taken_at {
+            Some(name) => (
+                format!(", {name}"),
+                ", given.wanted_at",
+                ", wanted_at timestamptz",
+            ),
+            None => (String::new(), "", ""),
+        };
+        Self {
+            take: format!(
+                "given (merchant_id uuid, key text, fingerprint text, wanted_for uuid{column})
+                 insert into idempotency_keys ({names}, key, fingerprint, {subject}{taken_at})
+                 select given.merchant_id{value}, given.key, given.fingerprint,
+                        given.wanted_for{now}
+                 from given where true
+                 on conflict ({names}, key) do nothing
+                 returning {subject}"
+            ),
+            find: format!(
+                "given (place bigint, merchant_id uuid, key text)
+                 select {read}, fingerprint, given.place
+                 from given join idempotency_keys
+                     on idempotency_keys.merchant_id = given.merchant_id{condition}
+                     and idempotency_keys.key = given.key"
+            ),
+            forget_later: format!(
+                "given (ended uuid, kept_until timestamptz)
+                 update idempotency_keys set {forget_at} = given.kept_until
+                 from given where idempotency_keys.{subject} = given.ended"
+            ),
+        }
+    }
 }
 
 #[derive(FromRow)]
@@ -90,37 +181,52 @@ struct FirstUse<T> {
     read: T,
 }
 
+/// See [`Keys::take_set`].
+#[derive(FromRow)]
+struct FoundUse<T> {
+    /// The place in the set.
+    place: i64,
+    #[sqlx(flatten)]
+    first: FirstUse<T>,
+}
+
+impl<T> FirstUse<T> {
+    /// What this use of the key makes of a later one.
+    fn seen_by(self, key: &IdempotencyKey) -> KeyUse<T> {
+        match self.fingerprint == key.fingerprint {
+            true => KeyUse::Repeat(self.read),
+            false => KeyUse::Reuse,
+        }
+    }
+}
+
 impl Keys {
     pub fn new(columns: Columns) -> Self {
+        let scope = Scope::of(&columns);
+        let Scope {
+            names,
+            value,
+            condition,
+        } = &scope;
         let Columns {
-            operation,
             subject,
-            taken_at,
             read,
             forget_at,
+            ..
         } = columns;
-        let (scope, operation, of_operation) = match operation {
-            Some(name) => (
-                "merchant_id, operation",
-                format!(", '{name}'"),
-                format!(" and operation = '{name}'"),
-            ),
-            None => ("merchant_id", String::new(), String::new()),
-        };
-        let (taken_at, now) = match taken_at {
+        let (taken_at, now) = match columns.taken_at {
             Some(column) => (format!(", {column}"), ", $5"),
             None => (String::new(), ""),
         };
         Self {
-            columns,
             take: format!(
-                "insert into idempotency_keys ({scope}, key, fingerprint, {subject}{taken_at})
-                 values ($1{operation}, $2, $3, $4{now})
-                 on conflict ({scope}, key) do nothing"
+                "insert into idempotency_keys ({names}, key, fingerprint, {subject}{taken_at})
+                 values ($1{value}, $2, $3, $4{now})
+                 on conflict ({names}, key) do nothing"
             ),
             find: format!(
                 "select {read}, fingerprint from idempotency_keys
-                 where merchant_id = $1{of_operation} and key = $2"
+                 where merchant_id = $1{condition} and key = $2"
             ),
             free: format!("delete from idempotency_keys where {subject} = $1"),
             forget_later: format!(
@@ -137,6 +243,8 @@ impl Keys {
             next_to_forget: format!(
                 "select min({forget_at}) from idempotency_keys where {forget_at} is not null"
             ),
+            of_sets: SetTexts::new(&columns, &scope),
+            columns,
         }
     }
 
@@ -164,11 +272,63 @@ impl Keys {
         }
         let found = tx.sql(&self.find).bind(key.merchant_id).bind(&key.key);
         let first: Option<FirstUse<T>> = found.optional().await?;
-        Ok(match first {
-            Some(first) if first.fingerprint == key.fingerprint => KeyUse::Repeat(first.read),
-            Some(_) => KeyUse::Reuse,
-            None => KeyUse::Freed,
-        })
+        Ok(first.map_or(KeyUse::Freed, |first| first.seen_by(key)))
+    }
+
+    /// Like [`Keys::take`], for each of a set. Of equal keys the first may take it; the others find
+    /// it taken, as if they had come later.
+    pub async fn take_set<T: Record>(
+        &'static self,
+        tx: &mut Tx,
+        wanted: &[WantedKey<'_>],
+    ) -> Result<Vec<KeyUse<T>>> {
+        // In one order everywhere, so that two sets never wait for each other.
+        let name = |place: usize| (wanted[place].key.merchant_id, &wanted[place].key.key);
+        let mut first: Vec<usize> = (0..wanted.len()).collect();
+        first.sort_by_key(|place| name(*place));
+        first.dedup_by_key(|place| name(*place));
+        let first = first.iter().map(|place| &wanted[*place]);
+        let taking = tx
+            .sql_set(&self.of_sets.take, first.len())
+            .column(first.clone().map(|wanted| wanted.key.merchant_id))
+            .column(first.clone().map(|wanted| &*wanted.key.key))
+            .column(first.clone().map(|wanted| &*wanted.key.fingerprint))
+            .column(first.clone().map(|wanted| wanted.subject));
+        let taking = match self.columns.taken_at {
+            Some(_) => taking.column(first.map(|wanted| wanted.now)),
+            None => taking,
+        };
+        let taken: Vec<(Uuid,)> = taking.all().await?;
+        let taken: HashSet<Uuid> = taken.into_iter().map(|(subject,)| subject).collect();
+        let mut uses: Vec<KeyUse<T>> = wanted
+            .iter()
+            .map(|wanted| match taken.contains(&wanted.subject) {
+                true => KeyUse::First,
+                false => KeyUse::Freed,
+            })
+            .collect();
+        if taken.len() == wanted.len() {
+            return Ok(uses);
+        }
+        let lost = || {
+            (0..)
+                .zip(wanted)
+                .filter(|(_, wanted)| !taken.contains(&wanted.subject))
+        };
+        let found: Vec<FoundUse<T>> = tx
+            .sql_set(&self.of_sets.find, wanted.len() - taken.len())
+            .column(lost().map(|(place, _)| place))
+            .column(lost().map(|(_, wanted)| wanted.key.merchant_id))
+            .column(lost().map(|(_, wanted)| &*wanted.key.key))
+            .all()
+            .await?;
+        for FoundUse { place, first } in found {
+            let place = usize::try_from(place).unwrap_or(usize::MAX);
+            if let (Some(found), Some(wanted)) = (uses.get_mut(place), wanted.get(place)) {
+                *found = first.seen_by(wanted.key);
+            }
+        }
+        Ok(uses)
     }
 
     /// Frees a subject's key, because nothing was started under it.
@@ -185,6 +345,18 @@ impl Keys {
     ) -> Result<()> {
         let forgetting = tx.sql(&self.forget_later).bind(subject);
         forgetting.bind(ended_at + KEPT).run().await
+    }
+
+    /// Like [`Keys::forget_later`], for each of these subjects.
+    pub fn forget_later_set<'c>(
+        &'static self,
+        joint: Joint<'c>,
+        ended: &[(Uuid, Timestamp)],
+    ) -> Joint<'c> {
+        joint
+            .sql_set(&self.of_sets.forget_later, ended.len())
+            .column(ended.iter().map(|(subject, _)| *subject))
+            .column(ended.iter().map(|(_, ended_at)| *ended_at + KEPT))
     }
 
     /// Forgets up to `limit` keys whose time has come, of every operation. Returns how many.
