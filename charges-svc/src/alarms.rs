@@ -1,6 +1,6 @@
 //! The alarms that wake reconcilers.
 
-use chassis::clock::{Alarm, Worker};
+use chassis::clock::{Alarm, Timestamp, Worker};
 use rails::RailName;
 
 /// Wakes the reconcilers, each by its rail.
@@ -13,10 +13,19 @@ impl Alarms {
         Self(each.map(|(rail, worker)| (*rail, worker.alarm())).collect())
     }
 
-    /// A rail that only a newer version knows has no reconciler to wake.
+    /// The reconciler is to look for what is due.
     pub fn ring(&self, rail: &str) {
-        for (_, alarm) in self.0.iter().filter(|(name, _)| name.code() == rail) {
-            alarm.ring();
-        }
+        self.each(rail).for_each(Alarm::ring);
+    }
+
+    /// This is when one of its charges is due.
+    pub fn ring_at(&self, rail: &str, due: Timestamp) {
+        self.each(rail).for_each(|alarm| alarm.ring_at(due));
+    }
+
+    /// A rail that only a newer version knows has no reconciler to wake.
+    fn each(&self, rail: &str) -> impl Iterator<Item = &Alarm> {
+        let each = self.0.iter().filter(move |(name, _)| name.code() == rail);
+        each.map(|(_, alarm)| alarm)
     }
 }

@@ -4,20 +4,18 @@
 
 use std::time::Duration;
 
-use chassis::{
-    clock::Timestamp,
-    closed_list::count_unknown,
-    ids::{ChargeId, is_segment},
-};
+use chassis::{clock::Timestamp, closed_list::count_unknown, ids::is_segment};
 use db::Update;
 use rails::{Callback, CallbackSubject, RailName};
 
 use crate::{
     error::{Error, Result},
+    hint::{Hint, Kept},
     service::Service,
     store::{
         self,
         evidence::{Action, Note},
+        hints::About,
     },
 };
 
@@ -25,6 +23,11 @@ use crate::{
 /// long as the callback is old, so each wait doubles the callback's age.
 const ASK_AGAIN_MIN: Duration = Duration::from_secs(1);
 const ASK_AGAIN_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// How often, and after which wait, a callback looks whether its charge is free again. Then it
+/// waits for it in the database.
+const LOOKS_MAX: u32 = 20;
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// When to query the rail again if it gave no answer `now` and the callback came at `hinted_at`.
 pub fn ask_again(hinted_at: Timestamp, now: Timestamp) -> Timestamp {
@@ -39,28 +42,59 @@ impl Service {
             return Err(Error::CallbackNotFound);
         }
         let subject = self.rails.get(rail).read_callback(callback)?;
-        let found = self.find_called_back(rail, subject, &callback.token);
-        let Some(id) = found.await? else {
-            return match subject {
-                CallbackSubject::Address => Err(Error::CallbackNotFound),
-                CallbackSubject::Reference(_) | CallbackSubject::Nothing => {
-                    // It still comes from the rail, which would only send it again if refused.
-                    let rail = rail.code();
-                    tracing::info!(rail, "a callback is about no charge of ours");
-                    Ok(())
-                }
-            };
+        let about = match subject {
+            CallbackSubject::Address => Some(About::Token(callback.token.clone())),
+            CallbackSubject::Reference(reference) => Some(About::Reference(reference)),
+            CallbackSubject::Nothing => None,
         };
-        let now = self.clock.now();
+        let kept = match about {
+            Some(about) => self.keep_hint(rail, about).await?,
+            None => Kept::NotThere,
+        };
+        match (kept, subject) {
+            (Kept::Done, _) => {
+                let now = self.clock.now();
+                self.reconcile_alarms.ring_at(rail.code(), now);
+                Ok(())
+            }
+            (_, CallbackSubject::Address) => Err(Error::CallbackNotFound),
+            (_, CallbackSubject::Reference(_) | CallbackSubject::Nothing) => {
+                // It still comes from the rail, which would only send it again if refused.
+                let rail = rail.code();
+                tracing::info!(rail, "a callback is about no charge of ours");
+                Ok(())
+            }
+        }
+    }
+
+    /// A rail often calls back while its reply is being written, so the hint waits for its charge
+    /// here, and not in the database with a connection of its own.
+    async fn keep_hint(&self, rail: RailName, about: About) -> Result<Kept> {
+        let at = self.clock.now();
+        for _ in 0..LOOKS_MAX {
+            let hint = Hint {
+                rail,
+                about: about.clone(),
+                at,
+            };
+            match self.hints.write(hint).await? {
+                Kept::Locked => tokio::time::sleep(LOOK_AGAIN).await,
+                kept => return Ok(kept),
+            }
+        }
+        let mut conn = self.db.read().await?;
+        let Some(id) = store::hints::find(&mut conn, rail, &about).await? else {
+            return Ok(Kept::NotThere);
+        };
+        drop(conn);
         let mut tx = self.db.begin().await?;
         // Not there if the charge became void after it was found: there is nothing to query.
-        if store::hints::put(&mut tx, id, now).await? == Update::Updated {
+        if store::hints::put(&mut tx, id, at).await? == Update::Updated {
             let said = (Action::Callback, Note::Received.code());
-            store::evidence::keep(&mut tx, id, said, None, now).await?;
+            store::evidence::keep(&mut tx, id, said, None, at).await?;
         }
         tx.commit().await?;
-        self.reconcile_alarms.ring(rail.code());
-        Ok(())
+        Ok(Kept::Done)
     }
 
     /// The error for a callback of a rail that this version does not know. If a newer version has
@@ -83,23 +117,5 @@ impl Service {
         }
         let mut conn = self.db.read().await?;
         Ok(store::charges::has_rail(&mut conn, rail, token).await?)
-    }
-
-    async fn find_called_back(
-        &self,
-        rail: RailName,
-        subject: CallbackSubject,
-        token: &str,
-    ) -> Result<Option<ChargeId>> {
-        let mut conn = self.db.read().await?;
-        Ok(match subject {
-            CallbackSubject::Address => {
-                store::charges::find_by_callback_token(&mut conn, rail, token).await?
-            }
-            CallbackSubject::Reference(reference) => {
-                store::charges::find_by_rail_reference(&mut conn, rail, reference).await?
-            }
-            CallbackSubject::Nothing => None,
-        })
     }
 }

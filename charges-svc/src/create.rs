@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use chassis::{error_chain::chain, failure::FailureReason, telemetry};
 use db::{
-    Insert, Tx, Update,
+    Tx, Update,
     idempotency::{self, IdempotencyKey, KeyUse},
 };
 use rails::{CallOutcome as _, PaymentRequest, RailAnswer, RequestOutcome};
@@ -18,11 +18,14 @@ use crate::{
     charge::{Charge, Event, Facts, NewCharge, START_BY, ShownCharge, State, Void},
     error::{Error, Result},
     rail_call::{self, RailCall, Withdrawal},
+    record::{Patience, Recorded, Recording},
     service::{ChargeReply, Service},
     store::{
         self,
-        evidence::Action,
-        idempotency::{FirstRequest, KEYS},
+        charges::Held,
+        evidence::{Action, Statement},
+        idempotency::{Answer, FirstRequest, KEYS},
+        steps::{HintEnd, Step},
     },
     tell::OpenOutcome,
 };
@@ -90,7 +93,8 @@ impl Creation {
     /// request with the same key, or the charge's status if it is no longer ours.
     async fn record(&mut self) -> Result<Option<ChargeReply>> {
         let service = &self.call.service;
-        let recorded = service.record_charge(&mut self.charge, &self.key);
+        let patience = Patience::default();
+        let recorded = service.record_charge(&mut self.charge, &self.key, &patience);
         let recorded = timeout_at(self.call.started + RECORD_BY, recorded).await;
         let error: anyhow::Error = match recorded {
             Ok(Err(Error::Database(error))) => error.into(),
@@ -99,6 +103,7 @@ impl Creation {
         };
         tracing::error!(error = %chain(error.as_ref()), "the charge is not written, or not certainly");
         self.call.forbid();
+        patience.end();
         match service.look_for(&self.charge, &self.key).await {
             Ok(None) => self.abandon(Error::NothingStarted).await.map(Some),
             Err(Error::Database(error)) => {
@@ -172,27 +177,33 @@ impl Service {
         &self,
         charge: &mut Charge,
         key: &IdempotencyKey,
+        patience: &Patience,
     ) -> Result<Option<ChargeReply>> {
-        let mut tx = self.db.begin().await?;
-        let (id, now) = (charge.facts.transaction_id, charge.facts.created_at);
-        let taken = KEYS.take(&mut tx, key, id, now).await;
-        match taken.map_err(Error::of_contended_key)? {
-            KeyUse::First => {}
-            KeyUse::Repeat(first) => return self.replay(tx, first).await.map(Some),
-            KeyUse::Reuse => return Err(Error::IdempotencyKeyReused),
-            // Its charge has become void meanwhile.
-            KeyUse::Freed => return Err(Error::NothingStarted),
-        }
-        if charge.facts.hosted {
-            charge.facts.charge_number =
-                store::charges::next_number(&mut tx, charge.facts.session_id).await?;
-        }
         charge.facts.traceparent = telemetry::current_traceparent();
-        if store::charges::insert(&mut tx, charge).await? == Insert::AlreadyThere {
-            return Err(Error::SessionNotPayable);
+        let recording = Recording {
+            charge: charge.clone(),
+            key: key.clone(),
+            patience: patience.clone(),
+        };
+        let recorded = self.recordings.write(recording).await;
+        charge.facts.charge_number = match recorded.map_err(Error::of_contended_key)? {
+            Recorded::Numbered(number) => number,
+            Recorded::Before => {
+                let mut conn = self.db.read().await?;
+                let id = charge.facts.transaction_id;
+                let recorded = store::charges::find(&mut conn, id).await?;
+                recorded.ok_or(Error::ChargeNotFound)?.facts.charge_number
+            }
+            Recorded::Repeat(first) => {
+                return self.replay(self.db.begin().await?, first).await.map(Some);
+            }
+            Recorded::Reuse => return Err(Error::IdempotencyKeyReused),
+            Recorded::Freed | Recorded::GivenUp => return Err(Error::NothingStarted),
+            Recorded::NotPayable => return Err(Error::SessionNotPayable),
+        };
+        if let Some(due) = charge.timer.next_query_at {
+            self.reconcile_alarms.ring_at(&charge.facts.rail, due);
         }
-        tx.commit().await?;
-        self.reconcile_alarms.ring(&charge.facts.rail);
         Ok(None)
     }
 
@@ -269,39 +280,58 @@ impl Service {
         charge: &Charge,
         answer: &RailAnswer<RequestOutcome>,
     ) -> Result<ChargeReply> {
-        let mut tx = self.db.begin().await?;
-        let mut before = self.lock(&mut tx, charge.facts.transaction_id).await?;
-        before.timer.end_call(self.clock.now());
+        let id = charge.facts.transaction_id;
+        let (service, heard) = (Arc::clone(self), answer.clone());
+        let decide = move |held: &Held| service.decide_reply(held, &heard).ok();
+        let step = match self.steps.write(id, decide).await? {
+            Some(step) => step,
+            None => {
+                let mut tx = self.db.begin().await?;
+                let held = self.hold(&mut tx, id).await?;
+                let step = self.decide_reply(&held, answer)?;
+                self.write_step(&mut tx, &step).await?;
+                tx.commit().await?;
+                step
+            }
+        };
+        let told = told_of(&step)?;
+        self.announce_now(step).await;
+        Ok(told)
+    }
+
+    /// What follows from the rail's reply to a payment request.
+    fn decide_reply(&self, held: &Held, answer: &RailAnswer<RequestOutcome>) -> Result<Step> {
+        let now = self.clock.now();
+        let mut before = held.charge.clone();
+        before.timer.end_call(now);
         let is_conclusive = match answer.outcome {
             // Somebody has sent the request again meanwhile, and the rail may have taken that one.
             RequestOutcome::Refused(_) => before.timer.resent_at.is_none(),
             _ => true,
         };
         let event = event_of(&answer.outcome);
-        let (change, told) = if before.progress.state == State::Submitting && is_conclusive {
-            let instruction = instruction_of(&answer.outcome);
-            let written = self.write_reply(&mut tx, &before, event, instruction);
-            let (change, told) = written.await?;
-            (Some(change), told)
+        let (mut step, told) = if before.progress.state == State::Submitting && is_conclusive {
+            self.reply(&before, event, instruction_of(&answer.outcome), now)?
         } else {
             // Somebody was quicker: a query, or our own earlier try whose commit was not
             // confirmed.
-            if event.is_shown_by_rail() {
-                store::charges::mark_seen(&mut tx, before.facts.transaction_id).await?;
-            }
-            (None, ChargeReply::from_record(before.try_into()?))
+            let mut after = held.charge.clone();
+            after.progress.seen_at_rail |= event.is_shown_by_rail();
+            let told = ChargeReply::from_record(after.clone().try_into()?);
+            (Step::new(&held.charge, after, now), told)
         };
-        let evidence = (Action::RequestPayment, answer.outcome.label());
-        let (id, now) = (charge.facts.transaction_id, self.clock.now());
-        store::evidence::keep(&mut tx, id, evidence, answer.rail_text.as_deref(), now).await?;
-        let (status, message) = (told.charge.status, &told.message);
-        let _first = store::idempotency::answer(&mut tx, id, status, message).await?;
-        tx.commit().await?;
-        match change {
-            Some(change) => self.announce_now(change).await,
-            None => self.relay.ring(),
-        }
-        Ok(told)
+        step.end_hint(HintEnd::NotYet, held.hinted_at);
+        step.evidence = Some(Statement {
+            action: Action::RequestPayment,
+            outcome: answer.outcome.label(),
+            rail_text: answer.rail_text.clone(),
+            at: now,
+        });
+        step.answer = Some(Answer {
+            status: told.charge.status,
+            message: told.message,
+        });
+        Ok(step)
     }
 
     /// Ends a charge that was certainly not sent: as void, or as FAILED if a repeated request may
@@ -320,12 +350,26 @@ impl Service {
             Event::Withdrawn if is_told => Event::Failed(FailureReason::RailUnavailable),
             event => event,
         };
-        let change = self.change(&mut tx, &before, event).await?;
+        let step = self.step(&before, event, self.clock.now())?;
+        self.write_step(&mut tx, &step).await?;
         tx.commit().await?;
-        let withdrawal = withdrawal(&change.charge);
-        self.announce(change);
+        let withdrawal = withdrawal(&step.after);
+        self.announce(step);
         Ok(withdrawal)
     }
+}
+
+/// What the request is told once this step, which answers it, is written.
+fn told_of(step: &Step) -> Result<ChargeReply> {
+    let shown = ShownCharge::try_from(step.after.clone())?;
+    Ok(match &step.answer {
+        Some(answer) => ChargeReply {
+            charge: shown.told(answer.status),
+            message: answer.message.clone(),
+            replayed: false,
+        },
+        None => ChargeReply::from_record(shown),
+    })
 }
 
 fn withdrawal(charge: &Charge) -> Withdrawal {

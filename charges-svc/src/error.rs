@@ -69,6 +69,9 @@ pub enum Error {
     Illegal(#[from] IllegalTransition),
     #[error("the ledger cannot hold this")]
     Ledger(#[from] MoneyError),
+    /// It is locked, so this is a bug.
+    #[error("the charge is not as it was read")]
+    NotAsBefore,
     #[error("the ledger holds this posting already")]
     PostedBefore,
     #[error("the database failed")]
@@ -136,7 +139,7 @@ impl From<Error> for Status {
             }
             Error::AlreadyTakenBack => told(Code::FailedPrecondition, Reason::AlreadyTakenBack),
             Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
-            Error::Illegal(_) | Error::Ledger(_) | Error::PostedBefore => {
+            Error::Illegal(_) | Error::Ledger(_) | Error::NotAsBefore | Error::PostedBefore => {
                 tracing::error!(error = %chain(&error), "the call failed");
                 told(Code::Internal, Reason::Internal)
             }

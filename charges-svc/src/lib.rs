@@ -21,16 +21,19 @@ pub mod config;
 mod create;
 mod error;
 mod grpc;
+mod hint;
 pub mod ledger;
 mod message;
 mod operate;
 mod otp;
 mod rail_call;
 mod reconcile;
+mod record;
 mod resend;
 pub mod schedule;
 mod seal;
 mod service;
+mod steps;
 #[doc(hidden)]
 pub mod store;
 mod tell;
@@ -45,7 +48,7 @@ use chassis::{
     grpc::{Sockets, connect},
     shutdown::Shutdown,
 };
-use db::{Frame, Relay, Schema, outbox};
+use db::{Frame, GroupCommit, Relay, Schema, outbox};
 use proto::charges::{
     charge_operations_server::ChargeOperationsServer, charges_server::ChargesServer,
 };
@@ -58,6 +61,7 @@ use grpc::Grpc;
 use rails::Rails;
 use reconcile::Reconciler;
 use service::Service;
+use steps::StepWriter;
 use store::blocks::Duty;
 use tell::Teller;
 use upkeep::Sweeper;
@@ -124,7 +128,7 @@ fn service(
     let webhooks = connect(&config.webhooks_url).context("WEBHOOKS_URL")?;
     let teller = Teller::new(db, sessions, webhooks);
     let telling = teller.clone();
-    let hand_on = move |row, charge| telling.clone().hand_on(row, charge);
+    let hand_on = move |row, known| telling.clone().hand_on(row, known);
     Ok(Service {
         db: db.clone(),
         clock: clock.clone(),
@@ -133,6 +137,9 @@ fn service(
         teller,
         relay: Relay::new(db, clock, relaying, tasks, config.lease, hand_on),
         reconcile_alarms,
+        recordings: GroupCommit::new(db, tasks),
+        hints: GroupCommit::new(db, tasks),
+        steps: StepWriter::new(db, tasks),
         tasks: tasks.clone(),
     })
 }

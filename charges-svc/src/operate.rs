@@ -74,10 +74,11 @@ impl Service {
         }
         let (said, now) = ((Action::Operator, outcome), self.clock.now());
         store::evidence::keep(&mut tx, id, said, Some(evidence), now).await?;
-        let change = self.change(&mut tx, &charge, event).await?;
+        let step = self.step(&charge, event, now)?;
+        self.write_step(&mut tx, &step).await?;
         tx.commit().await?;
         tracing::warn!(charge.reference = %reference, outcome, "an operator ended the charge");
-        self.announce_now(change).await;
+        self.announce_now(step).await;
         self.show_charge(reference).await
     }
 

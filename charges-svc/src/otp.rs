@@ -120,14 +120,15 @@ impl Service {
         if before.progress.state != State::OtpRequired {
             return Err(Error::NotAwaitingOtp);
         }
-        let change = self.change(&mut tx, &before, Event::CodeSent).await?;
-        let mut taken = change.charge.clone();
-        taken.claim = store::charges::claim(&mut tx, id, lease).await?;
+        let mut step = self.step(&before, Event::CodeSent, self.clock.now())?;
+        step.after.claim = lease.into();
+        let taken = step.after.clone();
+        self.write_step(&mut tx, &step).await?;
         if let Err(error) = tx.commit().await {
             tracing::error!(error = %chain(&error), "nobody knows whether the charge is taken for the code");
             return Err(self.give_back(&taken).await);
         }
-        self.announce(change);
+        self.announce(step);
         Ok(taken)
     }
 
@@ -156,9 +157,10 @@ impl Service {
         {
             return Ok(Withdrawal::TooLate);
         }
-        let change = self.change(&mut tx, &before, Event::CodeNotSent).await?;
+        let step = self.step(&before, Event::CodeNotSent, self.clock.now())?;
+        self.write_step(&mut tx, &step).await?;
         tx.commit().await?;
-        self.announce(change);
+        self.announce(step);
         Ok(Withdrawal::Done)
     }
 
@@ -183,15 +185,15 @@ impl Service {
             Some(Event::CodeWrong) if may_be_accepted(&mut tx, &before, evidence).await? => None,
             event => event,
         };
-        let (change, told) = match event {
+        let (step, told) = match event {
             Some(event) if is_ours => {
                 let instruction = match &answer.outcome {
                     OtpOutcome::Accepted { instruction } => instruction.as_deref(),
                     _ => None,
                 };
-                let written = self.write_reply(&mut tx, &before, event, instruction);
-                let (change, told) = written.await?;
-                (Some(change), told)
+                let (step, told) = self.reply(&before, event, instruction, now)?;
+                self.write_step(&mut tx, &step).await?;
+                (Some(step), told)
             }
             None if is_ours => {
                 let timing = self.timing_of(&before.facts);
@@ -205,8 +207,8 @@ impl Service {
             Some(_) | None => (None, ChargeReply::from_record(before.try_into()?)),
         };
         tx.commit().await?;
-        match change {
-            Some(change) => self.announce_now(change).await,
+        match step {
+            Some(step) => self.announce_now(step).await,
             None => self.reconcile_alarms.ring(&taken.facts.rail),
         }
         Ok(told)

@@ -11,8 +11,7 @@ use std::{
     time::Duration,
 };
 
-use chassis::{error_chain::chain, ids::ChargeId};
-use db::Tx;
+use chassis::{clock::Timestamp, error_chain::chain, ids::ChargeId};
 use rails::{Rail, RailName};
 use tokio::{
     sync::oneshot,
@@ -23,8 +22,8 @@ use crate::{
     charge::{Charge, Claim, Event, Lease, START_BY, ShownCharge},
     error::{Error, Result},
     message,
-    service::{Change, ChargeReply, Service},
-    store,
+    service::{ChargeReply, Service},
+    store::{self, steps::Step},
 };
 
 /// Longest time until a request is answered.
@@ -137,24 +136,22 @@ impl Service {
         Ok(found.ok_or(Error::ChargeNotFound)?.try_into()?)
     }
 
-    /// Writes what the rail's reply means for a charge that this transaction has locked. Returns
-    /// the change and what the request is told. `instruction` is the network's own words to the
-    /// payer.
-    pub async fn write_reply(
+    /// What the rail's reply makes of a charge, and what the request is told. `instruction` is the
+    /// network's own words to the payer.
+    pub fn reply(
         &self,
-        tx: &mut Tx,
         before: &Charge,
         event: Event,
         instruction: Option<&str>,
-    ) -> Result<(Change, ChargeReply)> {
-        let change = self.change(tx, before, event).await?;
+        now: Timestamp,
+    ) -> Result<(Step, ChargeReply)> {
+        let mut step = self.step(before, event, now)?;
         if let Event::Accepted | Event::CodeWanted = event {
-            let id = before.facts.transaction_id;
-            store::charges::keep_instruction(tx, id, instruction).await?;
+            step.instruction = Some(instruction.map(str::to_owned));
         }
-        let shown = ShownCharge::try_from(change.charge.clone())?;
+        let shown = ShownCharge::try_from(step.after.clone())?;
         let message = message::after(&shown, event, instruction);
-        Ok((change, ChargeReply::new(shown, message)))
+        Ok((step, ChargeReply::new(shown, message)))
     }
 }
 

@@ -23,12 +23,18 @@ use crate::{
     budget::TokenBucket,
     callback,
     case::{Case, CaseKind},
-    charge::{Charge, Event},
+    charge::{Charge, Claim, Event},
     error::Result,
-    ledger,
+    ledger::{self, Posting},
     resend::Resend,
-    service::{Change, Service},
-    store::{self, evidence::Action},
+    schedule::Timing,
+    service::Service,
+    store::{
+        self,
+        charges::Held,
+        evidence::{Action, Statement},
+        steps::{HintEnd, Step},
+    },
     verdict::{self, Verdict},
 };
 
@@ -65,11 +71,11 @@ impl Reconciler {
         if room == 0 {
             return Ok(Claimed::Part(self.budget.next_at()));
         }
-        let mut tx = service.db.begin().await?;
+        let mut conn = service.db.write().await?;
         let limit = i64::try_from(room).unwrap_or(i64::MAX);
         let (clock, lease) = (&service.clock, service.settings.lease);
-        let claimed = store::charges::claim_due(&mut tx, clock, self.rail, limit, lease).await?;
-        tx.commit().await?;
+        let claimed = store::charges::claim_due(&mut conn, clock, self.rail, limit, lease).await?;
+        drop(conn);
         // What only a newer version knows stays claimed, so that the others get their turn.
         let is_all = ((claimed.rows.len() + claimed.unknown) as u64) < room;
         self.budget.spend(claimed.rows.len() as u64);
@@ -117,8 +123,6 @@ fn asking(
         if let Err(error) = service.ask(rail, &charge).await {
             tracing::error!(error = %chain(error.as_ref()), "the charge waits for its lease");
         }
-        // It may be due again.
-        service.reconcile_alarms.ring(rail.code());
     };
     asking.instrument(span)
 }
@@ -147,21 +151,68 @@ impl Service {
         Ok(())
     }
 
-    /// Writes what follows from the answer. Each charge has a transaction of its own: it is locked
-    /// while its state changes, and must not wait for others. Returns what to send if the payment
-    /// request now goes out a second time, which `is_taken_again` permits.
+    /// Writes what follows from the answer. Returns what to send if the payment request now goes
+    /// out a second time, which `is_taken_again` permits.
     async fn conclude(
-        &self,
+        self: &Arc<Self>,
         claimed: &Charge,
         asked_at: Timestamp,
         answer: &RailAnswer<QueryOutcome>,
         is_taken_again: bool,
     ) -> Result<Option<Resend>> {
-        let (id, now) = (claimed.facts.transaction_id, self.clock.now());
+        let id = claimed.facts.transaction_id;
+        let query = AnsweredQuery {
+            claimed: claimed.clone(),
+            asked_at,
+            answer: answer.clone(),
+            is_taken_again,
+        };
+        let (service, heard) = (Arc::clone(self), query.clone());
+        let decide = move |held: &Held| {
+            let (step, more) = service.decide_conclusion(held, &heard).ok()?;
+            (more == More::Nothing && !Self::is_more_to_write(&step)).then_some(step)
+        };
+        if let Some(step) = self.steps.write(id, decide).await? {
+            self.announce(step);
+            return Ok(None);
+        }
         let mut tx = self.db.begin().await?;
-        let mut charge = self.lock(&mut tx, id).await?;
-        let evidence = (Action::Query, answer.outcome.label());
-        store::evidence::keep(&mut tx, id, evidence, answer.rail_text.as_deref(), now).await?;
+        let held = self.hold(&mut tx, id).await?;
+        let (step, more) = self.decide_conclusion(&held, &query)?;
+        self.write_step(&mut tx, &step).await?;
+        let resending = match more {
+            More::Nothing => None,
+            More::Case(kind, detail, suspense) => {
+                let about = (kind, detail);
+                self.open_case(&mut tx, &step.after, about, suspense, step.at)
+                    .await?;
+                if suspense.is_some()
+                    && let Some(fee) = self.fee(&held.charge, &query.answer.outcome)?
+                {
+                    let _once = store::postings::post(&mut tx, &fee, step.at).await?;
+                }
+                None
+            }
+            More::Resend => {
+                let fence = claimed.claim.fence;
+                self.begin_resend(&mut tx, &step.after, fence).await?
+            }
+        };
+        tx.commit().await?;
+        self.announce(step);
+        Ok(resending)
+    }
+
+    /// What follows from the rail's answer to a query.
+    fn decide_conclusion(&self, held: &Held, query: &AnsweredQuery) -> Result<(Step, More)> {
+        let AnsweredQuery {
+            claimed,
+            asked_at,
+            answer,
+            is_taken_again,
+        } = query;
+        let (asked_at, now) = (*asked_at, self.clock.now());
+        let mut charge = held.charge.clone();
         let is_as_claimed = charge.progress.version == claimed.progress.version
             && charge.progress.mismatched == claimed.progress.mismatched;
         let found = verdict::heard(&charge, &answer.outcome, asked_at);
@@ -169,114 +220,71 @@ impl Service {
             found,
             QueryOutcome::Succeeded { .. } | QueryOutcome::Failed(_) | QueryOutcome::Reversed
         );
-        if is_end && !is_as_claimed {
+        let hint = match held.hinted_at {
             // This outcome is not acted on, so it must be found again.
-            store::hints::put_off(&mut tx, id, now).await?;
-        } else {
-            self.note_hint(&mut tx, claimed, found).await?;
-        }
-        if verdict::shows_reference(found) && !charge.progress.seen_at_rail {
-            store::charges::mark_seen(&mut tx, id).await?;
-            charge.progress.seen_at_rail = true;
-        }
-        // The fence of our claim: whoever has taken the charge over since keeps it.
-        let fence = claimed.claim.fence;
-        if !is_as_claimed {
-            store::charges::release(&mut tx, id, fence).await?;
-            tx.commit().await?;
-            return Ok(None);
-        }
-        let timing = self.timing_of(&charge.facts);
-        let verdict = verdict::judge(&charge, found, asked_at, timing);
-        if verdict == Verdict::Resend
-            && is_taken_again
-            && let Some(resending) = self.begin_resend(&mut tx, &charge, fence).await?
-        {
-            tx.commit().await?;
-            return Ok(Some(resending));
-        }
-        let change = self.act(&mut tx, &charge, found, verdict).await?;
-        if change.is_none() {
-            // An answer says how things stood when it was asked for, however late it arrives.
-            let mut timer = charge.timer;
-            timer.next_query_at = match found {
-                QueryOutcome::Unknown => charge.query_after_silence(asked_at, timing),
-                _ => charge.query_after(asked_at, timing),
-            };
-            let _ours = store::charges::release_until(&mut tx, id, fence, &timer).await?;
-        }
-        tx.commit().await?;
-        if let Some(change) = change {
-            self.announce(change);
-        }
-        Ok(None)
-    }
-
-    /// An answer settles every callback that came before the query. Without an answer, the rail is
-    /// queried again for them.
-    async fn note_hint(&self, tx: &mut Tx, claimed: &Charge, found: &QueryOutcome) -> Result<()> {
-        let (id, seen, now) = (
-            claimed.facts.transaction_id,
-            claimed.timer.hints,
-            self.clock.now(),
-        );
-        if *found != QueryOutcome::Unknown {
-            store::hints::end(tx, id, seen).await?;
-        } else if let Some(hinted_at) = store::hints::waiting_since(tx, id, seen).await? {
-            store::hints::put_off(tx, id, callback::ask_again(hinted_at, now)).await?;
-        }
-        Ok(())
-    }
-
-    /// Does what the verdict says. Returns the change to the charge, if there is one.
-    async fn act(
-        &self,
-        tx: &mut Tx,
-        charge: &Charge,
-        found: &QueryOutcome,
-        verdict: Verdict,
-    ) -> Result<Option<Change>> {
-        let now = self.clock.now();
-        match verdict {
-            Verdict::Change(event) => {
-                let change = self.change(tx, charge, event).await?;
-                if event == Event::Settled {
-                    self.post_fee(tx, charge, found, now).await?;
-                }
-                return Ok(Some(change));
+            Some(_) if is_end && !is_as_claimed => HintEnd::At(now),
+            // Only what came before the query is settled by its answer.
+            Some(hinted_at) if charge.timer.hints == claimed.timer.hints => {
+                hint_end(found, hinted_at, now)
             }
-            Verdict::Open {
-                kind,
-                detail,
-                suspense,
-            } => {
-                self.open_case(tx, charge, (kind, detail), suspense, now)
-                    .await?;
-                if suspense.is_some() {
-                    self.post_fee(tx, charge, found, now).await?;
-                }
-            }
-            Verdict::AskAgain | Verdict::Resend => {}
-        }
-        Ok(None)
-    }
-
-    /// Posts the fee that the rail says it kept, if any, once per charge.
-    async fn post_fee(
-        &self,
-        tx: &mut Tx,
-        charge: &Charge,
-        found: &QueryOutcome,
-        now: Timestamp,
-    ) -> Result<()> {
-        let QueryOutcome::Succeeded { fee: Some(fee), .. } = found else {
-            return Ok(());
+            Some(_) | None => HintEnd::NotYet,
         };
-        if fee.is_positive() {
-            let posting = ledger::rail_fee(&charge.facts, *fee, &self.settings.fee_account)?;
-            let _once = store::postings::post(tx, &posting, now).await?;
+        charge.progress.seen_at_rail |= verdict::shows_reference(found);
+        let timing = self.timing_of(&charge.facts);
+        let judge = || verdict::judge(&charge, found, asked_at, timing);
+        let verdict = is_as_claimed.then(judge);
+        // The fence of our claim: whoever has taken the charge over since keeps it.
+        let is_ours = charge.claim.fence == claimed.claim.fence;
+        let mut more = More::Nothing;
+        let mut step = match verdict {
+            Some(Verdict::Change(event)) => {
+                let mut step = self.step(&charge, event, now)?;
+                if event == Event::Settled {
+                    step.postings.extend(self.fee(&charge, found)?);
+                }
+                step
+            }
+            Some(Verdict::Resend)
+                if *is_taken_again && is_ours && charge.may_be_resent(now, timing) =>
+            {
+                more = More::Resend;
+                Step::new(&held.charge, charge, now)
+            }
+            None => Step::new(&held.charge, released(charge, is_ours), now),
+            Some(verdict) => {
+                if let Verdict::Open {
+                    kind,
+                    detail,
+                    suspense,
+                } = verdict
+                {
+                    more = More::Case(kind, detail, suspense);
+                }
+                if is_ours {
+                    charge.timer.next_query_at = next_query(&charge, found, asked_at, timing);
+                }
+                Step::new(&held.charge, released(charge, is_ours), now)
+            }
+        };
+        step.end_hint(hint, held.hinted_at);
+        step.evidence = Some(Statement {
+            action: Action::Query,
+            outcome: answer.outcome.label(),
+            rail_text: answer.rail_text.clone(),
+            at: now,
+        });
+        Ok((step, more))
+    }
+
+    /// The posting of the fee that the rail says it kept, if any.
+    fn fee(&self, charge: &Charge, found: &QueryOutcome) -> Result<Option<Posting>> {
+        match found {
+            QueryOutcome::Succeeded { fee: Some(fee), .. } if fee.is_positive() => {
+                let account = &self.settings.fee_account;
+                Ok(Some(ledger::rail_fee(&charge.facts, *fee, account)?))
+            }
+            _ => Ok(None),
         }
-        Ok(())
     }
 
     /// Opens an operator's case, once of its kind, and posts its money: now, or later when the
@@ -304,6 +312,58 @@ impl Service {
         warn(case_id, charge, kind);
         Ok(())
     }
+}
+
+/// A query of a charge that this process holds, with its answer.
+#[derive(Clone, Debug)]
+struct AnsweredQuery {
+    claimed: Charge,
+    asked_at: Timestamp,
+    answer: RailAnswer<QueryOutcome>,
+    is_taken_again: bool,
+}
+
+/// What follows from an answer besides the step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum More {
+    Nothing,
+    /// An operator's case, and the money that has arrived with it.
+    Case(CaseKind, String, Option<Money>),
+    /// The payment request goes out a second time.
+    Resend,
+}
+
+/// An answer settles every callback that came before the query. Without an answer, the rail is
+/// queried again for them.
+fn hint_end(found: &QueryOutcome, hinted_at: Timestamp, now: Timestamp) -> HintEnd {
+    if *found != QueryOutcome::Unknown {
+        HintEnd::Answered
+    } else {
+        HintEnd::At(callback::ask_again(hinted_at, now))
+    }
+}
+
+/// When to ask again. An answer says how things stood when it was asked for, however late it
+/// arrives.
+fn next_query(
+    charge: &Charge,
+    found: &QueryOutcome,
+    asked_at: Timestamp,
+    timing: Timing<'_>,
+) -> Option<Timestamp> {
+    match found {
+        QueryOutcome::Unknown => charge.query_after_silence(asked_at, timing),
+        _ => charge.query_after(asked_at, timing),
+    }
+}
+
+/// The charge without our claim.
+fn released(charge: Charge, is_ours: bool) -> Charge {
+    let claim = match is_ours {
+        true => Claim::default(),
+        false => charge.claim,
+    };
+    Charge { claim, ..charge }
 }
 
 /// Logs and counts a case, so that somebody looks into it.

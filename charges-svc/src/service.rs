@@ -15,7 +15,7 @@ use chassis::{
     money::Money,
     shutdown::Tasks,
 };
-use db::{Db, Insert, Relay, RelayOutcome, Telling, Tx, UntoldRow, Update};
+use db::{Db, GroupCommit, Relay, RelayOutcome, Telling, Tx};
 use rails::{Rail, Rails};
 
 use crate::{
@@ -23,9 +23,17 @@ use crate::{
     case::CaseKind,
     charge::{Charge, Claim, Event, Facts, ShownCharge, State},
     error::{Error, Result},
+    hint::Hint,
     ledger, message,
+    record::Recording,
     schedule::{DAY, RESEND_WITHIN, Timing},
-    store::{self, idempotency::KEYS},
+    steps::StepWriter,
+    store::{
+        self,
+        charges::Held,
+        idempotency::KEYS,
+        steps::{Step, Written},
+    },
     tell::Teller,
 };
 
@@ -54,6 +62,9 @@ pub struct Service {
     pub settings: Settings,
     pub teller: Teller,
     pub relay: Relay<Charge>,
+    pub recordings: GroupCommit<Recording>,
+    pub hints: GroupCommit<Hint>,
+    pub steps: StepWriter,
     /// Wake the reconcilers after a query's due time was committed.
     pub reconcile_alarms: Alarms,
 }
@@ -93,13 +104,6 @@ impl ChargeReply {
         let message = message::of(&charge);
         Self::new(charge, message)
     }
-}
-
-/// A change to a charge that was written in a transaction.
-#[derive(Debug)]
-pub struct Change {
-    pub charge: Charge,
-    pub outbox_row: UntoldRow<Charge>,
 }
 
 impl Service {
@@ -156,42 +160,59 @@ impl Service {
         Some(self.rails.get(name?))
     }
 
-    /// Writes the effect of an event on a charge that this transaction has locked, with everything
-    /// that becomes true by it.
-    pub async fn change(&self, tx: &mut Tx, before: &Charge, event: Event) -> Result<Change> {
-        let now = self.clock.now();
+    /// What an event makes true of a charge.
+    pub fn step(&self, before: &Charge, event: Event, now: Timestamp) -> Result<Step> {
         let timing = self.timing_of(&before.facts);
-        let after = before.after(event, now, timing)?;
-        if store::charges::change(tx, &before.progress, &after).await? == Update::NotThere {
-            // The charge is locked, so this is a bug, and nothing is committed.
-            return Err(Error::Illegal(crate::charge::IllegalTransition {
-                state: before.progress.state,
-                event,
-            }));
+        let mut step = Step::new(before, before.after(event, now, timing)?, now);
+        let after = &step.after;
+        if after.progress.state == State::Settled {
+            step.postings.push(ledger::settlement(&after.facts)?);
         }
         let event_id = match after.progress.state {
-            State::Settled => {
-                self.look_for_release(tx, &after, now).await?;
-                self.post_settlement(tx, &after, now).await?;
-                self.end(tx, &after, now).await?
-            }
-            State::Failed => self.end(tx, &after, now).await?,
-            State::Void => {
-                KEYS.free(tx, after.facts.transaction_id).await?;
-                None
-            }
-            State::Submitting | State::Initiated | State::OtpRequired | State::OtpSubmitting => {
-                None
-            }
+            State::Settled | State::Failed => Some(EventId::new()),
+            State::Void
+            | State::Submitting
+            | State::Initiated
+            | State::OtpRequired
+            | State::OtpSubmitting => None,
         };
         let subject = after.facts.transaction_id.to_string();
         let event_id = event_id.as_ref().map(EventId::as_str);
-        let outbox_row = self.relay.row(&subject, event_id, now);
-        outbox_row.put(tx).await?;
-        Ok(Change {
-            charge: after,
-            outbox_row,
-        })
+        step.row = Some(self.relay.row(&subject, event_id, now));
+        Ok(step)
+    }
+
+    /// Writes a step of a charge that this transaction has locked, with everything that becomes
+    /// true by it.
+    pub async fn write_step(&self, tx: &mut Tx, step: &Step) -> Result<()> {
+        let state = step.after.progress.state;
+        if step.is_change() && state == State::Settled {
+            self.look_for_release(tx, &step.after, step.at).await?;
+        }
+        match store::steps::write(tx, &[step]).await? {
+            Written::All => {}
+            Written::NotAsBefore => return Err(Error::NotAsBefore),
+            Written::PostedBefore => return Err(Error::PostedBefore),
+        }
+        if step.is_change() && state == State::Void {
+            KEYS.free(tx, step.after.facts.transaction_id).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether [`Self::write_step`] does more than write this step.
+    pub fn is_more_to_write(step: &Step) -> bool {
+        let may_be_released = step.after.facts.charge_number != 1;
+        step.is_change()
+            && match step.after.progress.state {
+                State::Settled => may_be_released,
+                State::Void => true,
+                State::Failed
+                | State::Submitting
+                | State::Initiated
+                | State::OtpRequired
+                | State::OtpSubmitting => false,
+            }
     }
 
     /// Opens a case if an operator has released the money of an earlier charge of the session. The
@@ -210,23 +231,6 @@ impl Service {
         self.open_case(tx, charge, about, None, now).await
     }
 
-    async fn post_settlement(&self, tx: &mut Tx, charge: &Charge, now: Timestamp) -> Result<()> {
-        let posting = ledger::settlement(&charge.facts)?;
-        if store::postings::post(tx, &posting, now).await? == Insert::Inserted {
-            return Ok(());
-        }
-        Err(Error::PostedBefore)
-    }
-
-    /// Ends a charge: lets its key expire, closes its case of an unknown outcome, and fixes the id
-    /// of its event.
-    async fn end(&self, tx: &mut Tx, charge: &Charge, now: Timestamp) -> Result<Option<EventId>> {
-        let id = charge.facts.transaction_id;
-        KEYS.forget_later(tx, id, now).await?;
-        store::cases::close_unknown_outcome(tx, id, now).await?;
-        Ok(Some(EventId::new()))
-    }
-
     /// Whether a rail call that begins now will be over, and its outcome written, while the charge
     /// is held.
     pub fn outlives_a_call(&self, claim: Claim) -> bool {
@@ -240,20 +244,41 @@ impl Service {
         found.ok_or(Error::ChargeNotFound)
     }
 
-    /// After a commit: tells sessions-svc, wakes those for whom the change means work, and counts a
-    /// charge that has ended.
-    pub fn announce(&self, change: Change) -> Telling {
-        let Change { charge, outbox_row } = change;
-        count(&charge);
-        self.reconcile_alarms.ring(&charge.facts.rail);
-        self.relay.tell(outbox_row, charge)
+    /// The same, with what a rail's answer to a query depends on.
+    pub async fn hold(&self, tx: &mut Tx, id: ChargeId) -> Result<Held> {
+        let found = store::charges::hold(tx, id).await?;
+        found.ok_or(Error::ChargeNotFound)
     }
 
-    /// The same, and waits a moment for sessions-svc to know. The relay goes on by itself.
-    pub async fn announce_now(&self, change: Change) {
-        if self.announce(change).within(RELAY_WAIT).await == RelayOutcome::Later {
+    /// After a commit: wakes those for whom the step means work, tells others of it, and counts a
+    /// charge that has ended.
+    pub fn announce(&self, step: Step) {
+        drop(self.tell(step));
+    }
+
+    /// After a commit: the same, and waits a moment until sessions-svc knows. The relay goes on by
+    /// itself.
+    pub async fn announce_now(&self, step: Step) {
+        if let Some(telling) = self.tell(step)
+            && telling.within(RELAY_WAIT).await == RelayOutcome::Later
+        {
             tracing::info!("sessions-svc has not heard yet, the relay goes on");
         }
+    }
+
+    fn tell(&self, step: Step) -> Option<Telling> {
+        let Step {
+            after, row, due, ..
+        } = step;
+        let rail = &after.facts.rail;
+        match due {
+            Some(due) => self.reconcile_alarms.ring_at(rail, due),
+            None if after.timer.next_query_at.is_some() => self.reconcile_alarms.ring(rail),
+            None => {}
+        }
+        let row = row?;
+        count(&after);
+        Some(self.relay.tell(row, after))
     }
 }
 

@@ -10,6 +10,7 @@ pub mod evidence;
 pub mod hints;
 pub mod idempotency;
 pub mod postings;
+pub mod steps;
 
 use chassis::clock::Timestamp;
 use db::{Conn, Result};

@@ -82,10 +82,10 @@ impl Teller {
         }
     }
 
-    /// The relay's handler, after a change: tells the charge as it was then or later, and the
-    /// event if the change has one. The receivers ignore older states.
-    pub async fn hand_on(self, row: Row, changed: Option<Charge>) -> anyhow::Result<()> {
-        let charge = match changed {
+    /// The relay's handler, after a change: tells the charge's status, and the event if the change
+    /// has one. `known` is the charge as the change left it; without it, the current one is read.
+    pub async fn hand_on(self, row: Row, known: Option<Charge>) -> anyhow::Result<()> {
+        let charge = match known {
             Some(charge) => charge,
             None => {
                 let id: ChargeId = row.subject.parse()?;

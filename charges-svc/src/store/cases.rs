@@ -5,7 +5,7 @@ use chassis::{
     ids::{CaseId, ChargeId},
     money::{Currency, Money},
 };
-use db::{Conn, Result, Tx, Update};
+use db::{Conn, Joint, Result, Tx, Update};
 
 use crate::{
     case::{Case, CaseKind, Closing},
@@ -132,18 +132,22 @@ pub async fn released(tx: &mut Tx, id: ChargeId) -> Result<Option<Money>> {
     Ok(found.map(|(minor_units, currency)| Money::new(minor_units, currency)))
 }
 
-/// Closes the charge's case of an unknown outcome, which is now known.
-pub async fn close_unknown_outcome(tx: &mut Tx, id: ChargeId, now: Timestamp) -> Result<()> {
-    tx.sql(
-        "update cases set closed_at = $3, closing = $4
-         where transaction_id = $1 and kind = $2 and closed_at is null",
-    )
-    .bind(id)
-    .bind(CaseKind::UnknownOutcome)
-    .bind(now)
-    .bind(Closing::OutcomeKnown)
-    .run()
-    .await
+/// Closes these charges' cases of an unknown outcome, which is now known.
+pub(super) fn close_set<'c>(joint: Joint<'c>, ended: &[(ChargeId, Timestamp)]) -> Joint<'c> {
+    joint
+        .sql_set(
+            "given (id uuid, ended_at timestamptz)
+             update cases set closed_at = given.ended_at, closing = $2
+             from given
+             where cases.transaction_id = any(array(select id from given))
+                 and cases.transaction_id = given.id and cases.kind = $1
+                 and cases.closed_at is null",
+            ended.len(),
+        )
+        .bind(CaseKind::UnknownOutcome)
+        .bind(Closing::OutcomeKnown)
+        .column(ended.iter().map(|(id, _)| *id))
+        .column(ended.iter().map(|(_, ended_at)| *ended_at))
 }
 
 /// How many cases are open, counted up to `limit`.

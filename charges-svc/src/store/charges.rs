@@ -1,10 +1,10 @@
 //! Charges, their leases and their timers.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use chassis::{
     clock::{Clock, Timestamp},
-    ids::{ChargeId, MerchantId, RailReference, Reference, SessionId},
+    ids::{ChargeId, MerchantId, Reference, SessionId},
 };
 use db::{Conn, Insert, KnownRows, Result, Tx, Update};
 use rails::RailName;
@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::Backlog;
 use crate::{
     case::Closing,
-    charge::{Charge, Claim, Facts, Lease, Progress, ShownCharge, Timer},
+    charge::{Charge, Claim, Facts, Lease, ShownCharge, Timer},
 };
 
 /// Every column of a [`Charge`], in one place, so that every statement names them all.
@@ -33,70 +33,96 @@ macro_rules! columns {
 /// Writes a new charge. Returns [`Insert::AlreadyThere`] if its session has an open charge or is
 /// being given one.
 pub async fn insert(tx: &mut Tx, charge: &Charge) -> Result<Insert> {
-    let Charge {
-        facts,
-        progress,
-        timer,
-        claim,
-    } = charge;
-    tx.sql(concat!(
-        "insert into charges (",
-        columns!(),
-        ") values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-            $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34,
-            $35, $36, $37, $38)
-         on conflict do nothing"
-    ))
-    .bind(facts.transaction_id)
-    .bind(facts.merchant_id)
-    .bind(&facts.merchant_name)
-    .bind(facts.session_id)
-    .bind(facts.hosted)
-    .bind(facts.charge_number)
-    .bind(&facts.tx_id_display)
-    .bind(&facts.reference)
-    .bind(&facts.rail)
-    .bind(facts.rail_reference)
-    .bind(&facts.callback_token)
-    .bind(facts.amount().minor_units())
-    .bind(facts.amount().currency())
-    .bind(facts.session_amount().minor_units())
-    .bind(facts.session_amount().currency())
-    .bind(&facts.rate)
-    .bind(facts.provider)
-    .bind(&facts.phone)
-    .bind(&facts.description)
-    .bind(&facts.payer_email)
-    .bind(&facts.payer_name)
-    .bind(&facts.traceparent)
-    .bind(facts.created_at)
-    .bind(progress.state)
-    .bind(progress.version)
-    .bind(&progress.failure_reason)
-    .bind(progress.otp_tries)
-    .bind(progress.seen_at_rail)
-    .bind(progress.mismatched)
-    .bind(progress.updated_at)
-    .bind(timer.submitted_at)
-    .bind(timer.taken_by)
-    .bind(timer.resent_at)
-    .bind(timer.otp_expires_at)
-    .bind(timer.next_query_at)
-    .bind(timer.hints)
-    .bind(claim.lease_until)
-    .bind(claim.fence)
-    .insert()
-    .await
+    let number = Some(charge.facts.charge_number);
+    Ok(
+        match insert_set(tx, &[(charge, number)]).await?.is_empty() {
+            true => Insert::AlreadyThere,
+            false => Insert::Inserted,
+        },
+    )
 }
 
-/// The number of a session's next charge. Void charges keep theirs.
-pub async fn next_number(tx: &mut Tx, session_id: SessionId) -> Result<i64> {
-    let (latest,): (i64,) = tx
-        .sql("select coalesce(max(charge_number), 0) from charges where session_id = $1")
-        .bind(session_id)
-        .one()
-        .await?;
-    Ok(latest + 1)
+const INSERT_SET: &str = concat!(
+    "given (new_id uuid, payee uuid, payee_name text, session uuid, is_hosted boolean,
+                 number bigint, shown_id text, shown_reference text, at_rail text,
+                 rail_id uuid, token text, minor bigint, in_currency text, session_minor bigint,
+                 in_session_currency text, at_rate text, network text, number_called text,
+                 about text, email text, payer text, trace text, at timestamptz,
+                 in_state text, in_version bigint, reason text, tries bigint, seen boolean,
+                 is_mismatched boolean, changed_at timestamptz,
+                 sent_at timestamptz, taken timestamptz, sent_again_at timestamptz,
+                 expires_at timestamptz, query_at timestamptz, hinted bigint,
+                 held_until timestamptz, held_by uuid)
+             insert into charges (",
+    columns!(),
+    ")
+             select new_id, payee, payee_name, session, is_hosted,
+                 coalesce(number, (select coalesce(max(charge_number), 0) + 1 from charges
+                                   where session_id = session)),
+                 shown_id, shown_reference, at_rail, rail_id, token, minor, in_currency,
+                 session_minor, in_session_currency, at_rate, network, number_called, about,
+                 email, payer, trace, at,
+                 in_state, in_version, reason, tries, seen, is_mismatched, changed_at,
+                 sent_at, taken, sent_again_at, expires_at, query_at, hinted,
+                 held_until, held_by
+             from given where true order by session
+             on conflict do nothing
+             returning transaction_id, charge_number"
+);
+
+/// Writes new charges, each with this number of its session, or else the next; void charges keep
+/// theirs. Returns the number of each, without those whose session has an open charge or is being
+/// given one.
+pub async fn insert_set(
+    tx: &mut Tx,
+    charges: &[(&Charge, Option<i64>)],
+) -> Result<Vec<(ChargeId, i64)>> {
+    let facts = || charges.iter().map(|(charge, _)| &charge.facts);
+    let progress = || charges.iter().map(|(charge, _)| &charge.progress);
+    let timer = || charges.iter().map(|(charge, _)| &charge.timer);
+    let claim = || charges.iter().map(|(charge, _)| charge.claim);
+    let inserting = tx.sql_set(INSERT_SET, charges.len());
+    inserting
+        .column(facts().map(|facts| facts.transaction_id))
+        .column(facts().map(|facts| facts.merchant_id))
+        .column(facts().map(|facts| facts.merchant_name.as_deref()))
+        .column(facts().map(|facts| facts.session_id))
+        .column(facts().map(|facts| facts.hosted))
+        .column(charges.iter().map(|(_, number)| *number))
+        .column(facts().map(|facts| &facts.tx_id_display))
+        .column(facts().map(|facts| &facts.reference))
+        .column(facts().map(|facts| facts.rail.as_str()))
+        .column(facts().map(|facts| facts.rail_reference))
+        .column(facts().map(|facts| facts.callback_token.as_str()))
+        .column(facts().map(|facts| facts.amount().minor_units()))
+        .column(facts().map(|facts| facts.amount().currency().code()))
+        .column(facts().map(|facts| facts.session_amount().minor_units()))
+        .column(facts().map(|facts| facts.session_amount().currency().code()))
+        .column(facts().map(|facts| facts.rate.as_deref()))
+        .column(facts().map(|facts| facts.provider))
+        .column(facts().map(|facts| &facts.phone))
+        .column(facts().map(|facts| facts.description.as_deref()))
+        .column(facts().map(|facts| facts.payer_email.as_deref()))
+        .column(facts().map(|facts| facts.payer_name.as_deref()))
+        .column(facts().map(|facts| facts.traceparent.as_deref()))
+        .column(facts().map(|facts| facts.created_at))
+        .column(progress().map(|progress| progress.state))
+        .column(progress().map(|progress| progress.version))
+        .column(progress().map(|progress| progress.failure_reason.as_deref()))
+        .column(progress().map(|progress| progress.otp_tries))
+        .column(progress().map(|progress| progress.seen_at_rail))
+        .column(progress().map(|progress| progress.mismatched))
+        .column(progress().map(|progress| progress.updated_at))
+        .column(timer().map(|timer| timer.submitted_at))
+        .column(timer().map(|timer| timer.taken_by))
+        .column(timer().map(|timer| timer.resent_at))
+        .column(timer().map(|timer| timer.otp_expires_at))
+        .column(timer().map(|timer| timer.next_query_at))
+        .column(timer().map(|timer| timer.hints))
+        .column(claim().map(|claim| claim.lease_until))
+        .column(claim().map(|claim| claim.fence))
+        .all()
+        .await
 }
 
 /// A charge by its id, void or not.
@@ -121,6 +147,62 @@ pub async fn find_locked(tx: &mut Tx, id: ChargeId) -> Result<Option<Charge>> {
     .bind(id)
     .optional()
     .await
+}
+
+/// A charge that is locked until the transaction ends, as it stands.
+#[derive(Clone, Debug, FromRow)]
+pub struct Held {
+    #[sqlx(flatten)]
+    pub charge: Charge,
+    /// When the latest waiting callback came, if one waits.
+    pub hinted_at: Option<Timestamp>,
+}
+
+/// Locks a charge and reads what a step of it depends on.
+pub async fn hold(tx: &mut Tx, id: ChargeId) -> Result<Option<Held>> {
+    tx.sql(concat!(
+        "select hinted_at, ",
+        columns!(),
+        " from charges where transaction_id = $1 for update"
+    ))
+    .bind(id)
+    .optional()
+    .await
+}
+
+/// Like [`hold`] for several charges, without those that somebody else has locked, so that nobody
+/// here waits for a charge, and without those that only a newer version knows.
+pub async fn hold_free(
+    tx: &mut Tx,
+    ids: impl ExactSizeIterator<Item = ChargeId>,
+) -> Result<Vec<Held>> {
+    let held = tx.sql_set(
+        concat!(
+            "given (id uuid)
+             select hinted_at, ",
+            columns!(),
+            " from charges where transaction_id = any(array(select id from given))
+              order by transaction_id for update skip locked"
+        ),
+        ids.len(),
+    );
+    Ok(held.column(ids).known().await?.rows)
+}
+
+/// Locks those of these charges that are not void and that nobody else has locked.
+pub async fn lock_free(
+    tx: &mut Tx,
+    ids: impl ExactSizeIterator<Item = ChargeId>,
+) -> Result<HashSet<ChargeId>> {
+    let locking = tx.sql_set(
+        "given (id uuid)
+         select transaction_id from charges
+         where transaction_id = any(array(select id from given)) and state <> 'VOID'
+         order by transaction_id for update skip locked",
+        ids.len(),
+    );
+    let locked: Vec<(ChargeId,)> = locking.column(ids).all().await?;
+    Ok(locked.into_iter().map(|(id,)| id).collect())
 }
 
 /// Every charge of this one's session, locked in the same way and in an order that is the same for
@@ -209,52 +291,6 @@ pub async fn find_hosted(conn: &mut Conn, session_id: SessionId) -> Result<Optio
     .await
 }
 
-/// Stores what the network asks of the payer. `None` removes it.
-pub async fn keep_instruction(tx: &mut Tx, id: ChargeId, instruction: Option<&str>) -> Result<()> {
-    tx.sql("update charges set instruction = $2 where transaction_id = $1")
-        .bind(id)
-        .bind(instruction)
-        .run()
-        .await
-}
-
-/// Changes a charge from `before` to `after` and ends any claim on it. Returns [`Update::NotThere`]
-/// if it is no longer as in `before`. Leaves waiting callbacks alone, see [`super::hints`].
-pub async fn change(tx: &mut Tx, before: &Progress, after: &Charge) -> Result<Update> {
-    let (progress, timer) = (&after.progress, &after.timer);
-    tx.sql(
-        "update charges set
-             state = $5, version = $6, failure_reason = $7, otp_tries = $8, seen_at_rail = $9,
-             updated_at = $10, submitted_at = $11, taken_by = $12, otp_expires_at = $13,
-             next_query_at = $14, lease_until = null, fence = null
-         where transaction_id = $1 and state = $2 and version = $3 and mismatched = $4",
-    )
-    .bind(after.facts.transaction_id)
-    .bind(before.state)
-    .bind(before.version)
-    .bind(before.mismatched)
-    .bind(progress.state)
-    .bind(progress.version)
-    .bind(&progress.failure_reason)
-    .bind(progress.otp_tries)
-    .bind(progress.seen_at_rail)
-    .bind(progress.updated_at)
-    .bind(timer.submitted_at)
-    .bind(timer.taken_by)
-    .bind(timer.otp_expires_at)
-    .bind(timer.next_query_at)
-    .update()
-    .await
-}
-
-/// Records that the rail has shown that it knows our reference.
-pub async fn mark_seen(tx: &mut Tx, id: ChargeId) -> Result<()> {
-    tx.sql("update charges set seen_at_rail = true where transaction_id = $1")
-        .bind(id)
-        .run()
-        .await
-}
-
 /// Writes a lease on a charge, which keeps everybody else away.
 pub async fn claim(tx: &mut Tx, id: ChargeId, lease: Lease) -> Result<Claim> {
     let claim = Claim::from(lease);
@@ -265,18 +301,6 @@ pub async fn claim(tx: &mut Tx, id: ChargeId, lease: Lease) -> Result<Claim> {
         .run()
         .await?;
     Ok(claim)
-}
-
-/// Releases a charge that somebody else has changed meanwhile, without touching their timer.
-pub async fn release(tx: &mut Tx, id: ChargeId, fence: Option<Uuid>) -> Result<()> {
-    tx.sql(
-        "update charges set lease_until = null, fence = null
-         where transaction_id = $1 and fence = $2",
-    )
-    .bind(id)
-    .bind(fence)
-    .run()
-    .await
 }
 
 /// Releases a charge whose state stays, and sets when the rail is queried next. Leaves waiting
@@ -329,24 +353,6 @@ pub async fn mark_mismatched(tx: &mut Tx, id: ChargeId) -> Result<()> {
         .await
 }
 
-/// The charge with this callback address, unless it is void.
-pub async fn find_by_callback_token(
-    conn: &mut Conn,
-    rail: RailName,
-    token: &str,
-) -> Result<Option<ChargeId>> {
-    let found: Option<(ChargeId,)> = conn
-        .sql(
-            "select transaction_id from charges
-             where callback_token = $2 and rail = $1 and state <> 'VOID'",
-        )
-        .bind(rail)
-        .bind(token)
-        .optional()
-        .await?;
-    Ok(found.map(|(id,)| id))
-}
-
 /// Whether a charge with this callback address, or any that is due to be queried, is on this rail.
 /// Others are not looked for, because no index leads to them and anybody can ask.
 pub async fn has_rail(conn: &mut Conn, rail: &str, token: &str) -> Result<bool> {
@@ -367,51 +373,10 @@ pub async fn has_rail(conn: &mut Conn, rail: &str, token: &str) -> Result<bool> 
     Ok(found.is_some())
 }
 
-/// The charge with this reference at its rail, unless it is void.
-pub async fn find_by_rail_reference(
-    conn: &mut Conn,
-    rail: RailName,
-    rail_reference: RailReference,
-) -> Result<Option<ChargeId>> {
-    let found: Option<(ChargeId,)> = conn
-        .sql(
-            "select transaction_id from charges
-             where rail_reference = $2 and rail = $1 and state <> 'VOID'",
-        )
-        .bind(rail)
-        .bind(rail_reference)
-        .optional()
-        .await?;
-    Ok(found.map(|(id,)| id))
-}
-
-/// The statement that claims by the named one of the two timers.
-macro_rules! claim_by {
-    ($timer:literal) => {
-        concat!(
-            "with due as materialized (
-                 select transaction_id from charges
-                 where rail = $1 and ",
-            $timer,
-            " <= $2 and (lease_until is null or lease_until <= $3)
-                 order by ",
-            $timer,
-            " limit $4
-                 for update skip locked
-             )
-             update charges set lease_until = $5, fence = $6,
-                 hint_due_at = case when hinted_at is null then null else $7 end
-             where transaction_id = any(array(select transaction_id from due))
-             returning ",
-            columns!()
-        )
-    };
-}
-
 /// Claims up to `limit` charges that nobody holds and that this rail is due to be queried about:
 /// first those with a callback, then those due by the schedule, each the most overdue first.
 pub async fn claim_due(
-    tx: &mut Tx,
+    conn: &mut Conn,
     clock: &Clock,
     rail: RailName,
     limit: i64,
@@ -420,30 +385,38 @@ pub async fn claim_due(
     let (now, real_now) = (clock.now(), clock.real_now());
     let asked_until = now + lease;
     let lease = Lease::new(clock, lease);
-    let mut claimed = KnownRows {
-        rows: Vec::new(),
-        unknown: 0,
-    };
-    for claim in [claim_by!("hint_due_at"), claim_by!("next_query_at")] {
-        let count = claimed.rows.len() + claimed.unknown;
-        let left = limit - i64::try_from(count).unwrap_or(i64::MAX);
-        if left <= 0 {
-            break;
-        }
-        let more = tx
-            .sql(claim)
-            .bind(rail)
-            .bind(now)
-            .bind(real_now)
-            .bind(left)
-            .bind(lease.term.until)
-            .bind(lease.fence)
-            .bind(asked_until);
-        let more = more.known::<Charge>().await?;
-        claimed.rows.extend(more.rows);
-        claimed.unknown += more.unknown;
-    }
-    Ok(claimed)
+    conn.sql(concat!(
+        "with called_back as materialized (
+             select transaction_id from charges
+             where rail = $1 and hint_due_at <= $2 and (lease_until is null or lease_until <= $3)
+             order by hint_due_at limit $4
+             for update skip locked
+         ), scheduled as materialized (
+             select transaction_id from charges
+             where rail = $1 and next_query_at <= $2
+                 and (lease_until is null or lease_until <= $3)
+                 and transaction_id not in (select transaction_id from called_back)
+             order by next_query_at limit $4 - (select count(*) from called_back)
+             for update skip locked
+         )
+         update charges set lease_until = $5, fence = $6,
+             hint_due_at = case when hinted_at is null then null else $7 end
+         where transaction_id = any(array(
+             select transaction_id from called_back
+             union all select transaction_id from scheduled
+         ))
+         returning ",
+        columns!()
+    ))
+    .bind(rail)
+    .bind(now)
+    .bind(real_now)
+    .bind(limit)
+    .bind(lease.term.until)
+    .bind(lease.fence)
+    .bind(asked_until)
+    .known()
+    .await
 }
 
 /// When this rail is next due to be queried about a charge that nobody holds.

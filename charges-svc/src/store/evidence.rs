@@ -1,7 +1,7 @@
 //! What rails and operators said about charges.
 
 use chassis::{clock::Timestamp, ids::ChargeId};
-use db::{Conn, Result, Tx};
+use db::{Conn, Joint, Result, Tx};
 use sqlx::FromRow;
 
 /// How many different wordings of one action and outcome are stored per charge. More would only
@@ -51,6 +51,49 @@ pub struct Evidence {
     pub times: i64,
 }
 
+/// What was said on one occasion.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    pub action: Action,
+    pub outcome: &'static str,
+    pub rail_text: Option<String>,
+    pub at: Timestamp,
+}
+
+/// Stores a statement about each of several charges, as [`keep`] does.
+pub(super) fn keep_set<'c>(joint: Joint<'c>, said: &[(ChargeId, &Statement)]) -> Joint<'c> {
+    joint
+        .sql_set(
+            "given (id uuid, said_on text, meaning text, words text, said_at timestamptz)
+             insert into rail_evidence
+                 (transaction_id, action, outcome, rail_text, first_at, last_at, times)
+             select id, said_on, meaning, words, said_at, said_at, 1 from given
+             where (select count(*) from rail_evidence
+                    where transaction_id = id and action = said_on and outcome = meaning) < $1
+                or exists (select 1 from rail_evidence
+                    where transaction_id = id and action = said_on and outcome = meaning
+                        and rail_text = words)
+             on conflict (transaction_id, action, outcome, rail_text) do update
+                 set times = rail_evidence.times + 1, last_at = excluded.last_at",
+            said.len(),
+        )
+        .bind(KEPT_MAX)
+        .column(said.iter().map(|(id, _)| *id))
+        .column(said.iter().map(|(_, said)| said.action.code()))
+        .column(said.iter().map(|(_, said)| said.outcome))
+        .column(said.iter().map(|(_, said)| kept(said.rail_text.as_deref())))
+        .column(said.iter().map(|(_, said)| said.at))
+}
+
+/// As much of a text as is stored.
+fn kept(rail_text: Option<&str>) -> String {
+    rail_text
+        .unwrap_or_default()
+        .chars()
+        .take(TEXT_MAX)
+        .collect()
+}
+
 /// Stores a statement, up to a limit, or counts it if it was made before.
 pub async fn keep(
     tx: &mut Tx,
@@ -59,11 +102,6 @@ pub async fn keep(
     rail_text: Option<&str>,
     now: Timestamp,
 ) -> Result<()> {
-    let rail_text: String = rail_text
-        .unwrap_or_default()
-        .chars()
-        .take(TEXT_MAX)
-        .collect();
     tx.sql(
         "insert into rail_evidence
              (transaction_id, action, outcome, rail_text, first_at, last_at, times)
@@ -78,7 +116,7 @@ pub async fn keep(
     .bind(id)
     .bind(action.code())
     .bind(outcome)
-    .bind(rail_text)
+    .bind(kept(rail_text))
     .bind(now)
     .bind(KEPT_MAX)
     .run()

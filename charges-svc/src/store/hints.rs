@@ -4,8 +4,97 @@
 //! without having queried its rail leaves these columns alone. During a query the callback is not
 //! due; if the process dies then, it is due again when the lease ends.
 
-use chassis::{clock::Timestamp, ids::ChargeId};
-use db::{Result, Tx, Update};
+use std::collections::BTreeMap;
+
+use chassis::{
+    clock::Timestamp,
+    ids::{ChargeId, RailReference},
+};
+use db::{Conn, Result, Tx, Update};
+use rails::RailName;
+
+use super::evidence::{self, Action, Note, Statement};
+
+/// How a callback says which charge it is about.
+#[derive(Clone, Debug)]
+pub enum About {
+    /// By its address.
+    Token(String),
+    Reference(RailReference),
+}
+
+impl About {
+    fn token(&self) -> Option<&str> {
+        match self {
+            Self::Token(token) => Some(token),
+            Self::Reference(_) => None,
+        }
+    }
+
+    fn reference(&self) -> Option<RailReference> {
+        match self {
+            Self::Token(_) => None,
+            Self::Reference(reference) => Some(*reference),
+        }
+    }
+}
+
+/// The charge that a callback is about, unless it is void.
+pub async fn find(conn: &mut Conn, rail: RailName, about: &About) -> Result<Option<ChargeId>> {
+    let found = find_set(conn, &[(rail, about)]).await?;
+    Ok(found.first().map(|(_, id)| *id))
+}
+
+/// The charges that these callbacks are about, each with the place of its callback, without void
+/// ones.
+pub async fn find_set(
+    conn: &mut Conn,
+    called: &[(RailName, &About)],
+) -> Result<Vec<(i64, ChargeId)>> {
+    let finding = conn.sql_set(
+        "given (place bigint, from_rail text, token text, reference_there uuid)
+         select place, transaction_id from given join charges on callback_token = token
+         where callback_token = any(array(select token from given))
+             and rail = from_rail and state <> 'VOID'
+         union all
+         select place, transaction_id from given join charges on rail_reference = reference_there
+         where rail_reference = any(array(select reference_there from given))
+             and rail = from_rail and state <> 'VOID'",
+        called.len(),
+    );
+    finding
+        .column((0..).zip(called).map(|(place, _)| place))
+        .column(called.iter().map(|(rail, _)| *rail))
+        .column(called.iter().map(|(_, about)| about.token()))
+        .column(called.iter().map(|(_, about)| about.reference()))
+        .all()
+        .await
+}
+
+/// Like [`put`] for charges that the transaction has locked, with the evidence that their rail
+/// called back.
+pub async fn put_set(tx: &mut Tx, hints: &BTreeMap<ChargeId, Timestamp>) -> Result<()> {
+    let said = |at: &Timestamp| Statement {
+        action: Action::Callback,
+        outcome: Note::Received.code(),
+        rail_text: None,
+        at: *at,
+    };
+    let said: Vec<_> = hints.iter().map(|(id, at)| (*id, said(at))).collect();
+    let said: Vec<_> = said.iter().map(|(id, said)| (*id, said)).collect();
+    let putting = tx.joint().sql_set(
+        "given (id uuid, at timestamptz)
+         update charges set hints = hints + 1, hinted_at = given.at, hint_due_at = given.at
+         from given
+         where transaction_id = any(array(select id from given))
+             and transaction_id = given.id",
+        hints.len(),
+    );
+    let putting = putting
+        .column(hints.keys().copied())
+        .column(hints.values().copied());
+    evidence::keep_set(putting, &said).run().await
+}
 
 /// Makes the rail's query of the charge due at once. Returns [`Update::NotThere`] if the charge is
 /// void.
@@ -17,45 +106,5 @@ pub async fn put(tx: &mut Tx, id: ChargeId, now: Timestamp) -> Result<Update> {
     .bind(id)
     .bind(now)
     .update()
-    .await
-}
-
-/// When the latest waiting callback came. `None` if none waits, or if one came after the `seen`
-/// ones.
-pub async fn waiting_since(tx: &mut Tx, id: ChargeId, seen: i64) -> Result<Option<Timestamp>> {
-    let found: Option<(Timestamp,)> = tx
-        .sql(
-            "select hinted_at from charges
-             where transaction_id = $1 and hints = $2 and hinted_at is not null",
-        )
-        .bind(id)
-        .bind(seen)
-        .optional()
-        .await?;
-    Ok(found.map(|(hinted_at,)| hinted_at))
-}
-
-/// The rail gave no usable answer. It is queried again at `until`, if a callback still waits.
-pub async fn put_off(tx: &mut Tx, id: ChargeId, until: Timestamp) -> Result<()> {
-    tx.sql(
-        "update charges set hint_due_at = $2
-         where transaction_id = $1 and hinted_at is not null",
-    )
-    .bind(id)
-    .bind(until)
-    .run()
-    .await
-}
-
-/// The rail has answered, which ends the waiting callback, unless one came after those `seen` when
-/// the query began.
-pub async fn end(tx: &mut Tx, id: ChargeId, seen: i64) -> Result<()> {
-    tx.sql(
-        "update charges set hinted_at = null, hint_due_at = null
-         where transaction_id = $1 and hints = $2 and hinted_at is not null",
-    )
-    .bind(id)
-    .bind(seen)
-    .run()
     .await
 }

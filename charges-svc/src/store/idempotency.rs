@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use chassis::{charge_status::ChargeStatus, clock::Timestamp, ids::ChargeId};
 use db::{
-    Result, Tx, Update,
+    Joint, Result, Tx, Update,
     idempotency::{Columns, Keys},
 };
 use sqlx::FromRow;
@@ -27,6 +27,44 @@ pub struct FirstRequest {
     pub started_at: Timestamp,
     pub answer_status: Option<ChargeStatus>,
     pub answer_message: Option<String>,
+}
+
+/// What a request is told, and each that repeats it.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: ChargeStatus,
+    pub message: String,
+}
+
+/// Stores the answers to several charges' requests, of which the first stays, and when the keys of
+/// those that have ended may be forgotten.
+pub(super) fn answer_set<'c>(
+    joint: Joint<'c>,
+    keys: &[(ChargeId, Option<&Answer>, Option<Timestamp>)],
+) -> Joint<'c> {
+    joint
+        .sql_set(
+            "given (id uuid, status text, message text, over_at timestamptz)
+             update idempotency_keys set
+                 answer_status = coalesce(answer_status, given.status),
+                 answer_message = case when answer_status is null then given.message
+                     else answer_message end,
+                 forget_at = coalesce(given.over_at, forget_at)
+             from given
+             where transaction_id = any(array(select id from given))
+                 and transaction_id = given.id",
+            keys.len(),
+        )
+        .column(keys.iter().map(|(id, _, _)| *id))
+        .column(
+            keys.iter()
+                .map(|(_, answer, _)| answer.map(|answer| answer.status)),
+        )
+        .column(
+            keys.iter()
+                .map(|(_, answer, _)| answer.map(|answer| answer.message.as_str())),
+        )
+        .column(keys.iter().map(|(_, _, forget_at)| *forget_at))
 }
 
 /// Stores an answer. The first one stays. Returns [`Update::NotThere`] if there is one already or

@@ -1,16 +1,18 @@
 //! The ledger's postings, and merchants' balances.
 
+use std::collections::BTreeMap;
+
 use chassis::{
     clock::Timestamp,
     ids::{ChargeId, MerchantId},
     money::{Currency, Money},
 };
-use db::{Conn, Insert, Result, Tx};
+use db::{Conn, Error, Insert, Joint, Result, Tx};
 use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::blocks;
-use crate::ledger::{Account, Line, Posting, PostingKind};
+use crate::ledger::{Account, Posting, PostingKind};
 
 /// A line of the ledger as it was written.
 #[derive(Clone, Debug, FromRow)]
@@ -59,25 +61,90 @@ pub async fn post(tx: &mut Tx, posting: &Posting, now: Timestamp) -> Result<Inse
     if !tx.is_postgres() {
         blocks::queue(tx, kind, posting.subject, now).await?;
     }
-    for line in posting.lines() {
-        if let Account::Merchant(_) = line.account {
-            add_to_balance(tx, line).await?;
-        }
+    for ((account, currency), amount_minor) in sums([posting])? {
+        tx.sql(
+            "insert into balances (account, currency, amount_minor) values ($1, $2, $3)
+             on conflict (account, currency) do update
+                 set amount_minor = balances.amount_minor + excluded.amount_minor",
+        )
+        .bind(account)
+        .bind(currency)
+        .bind(amount_minor)
+        .run()
+        .await?;
     }
     Ok(written)
 }
 
-async fn add_to_balance(tx: &mut Tx, line: &Line) -> Result<()> {
-    tx.sql(
-        "insert into balances (account, currency, amount_minor) values ($1, $2, $3)
-         on conflict (account, currency) do update
-             set amount_minor = balances.amount_minor + excluded.amount_minor",
-    )
-    .bind(line.account.to_string())
-    .bind(line.amount.currency())
-    .bind(line.amount.minor_units())
-    .run()
-    .await
+/// Writes several postings, two lines each, of which none is there yet.
+pub(super) fn post_set<'c>(joint: Joint<'c>, posted: &[(&Posting, Timestamp)]) -> Joint<'c> {
+    let lines: Vec<_> = posted
+        .iter()
+        .flat_map(|(posting, at)| {
+            let lines = (1_i64..).zip(posting.lines());
+            lines.map(move |(number, line)| (posting, number, line, *at))
+        })
+        .collect();
+    joint
+        .sql_set(
+            "given (of_kind text, about uuid, number bigint, on_account text, minor bigint,
+                 in_currency text, at timestamptz)
+             insert into postings
+                 (kind, subject, line, account, amount_minor, currency, posted_at)
+             select of_kind, about, number, on_account, minor, in_currency, at from given
+             where true
+             on conflict (kind, subject, line) do nothing",
+            lines.len(),
+        )
+        .column(lines.iter().map(|(posting, ..)| posting.kind.code()))
+        .column(lines.iter().map(|(posting, ..)| posting.subject))
+        .column(lines.iter().map(|(_, number, ..)| *number))
+        .column(lines.iter().map(|(_, _, line, _)| line.account.to_string()))
+        .column(
+            lines
+                .iter()
+                .map(|(_, _, line, _)| line.amount.minor_units()),
+        )
+        .column(
+            lines
+                .iter()
+                .map(|(_, _, line, _)| line.amount.currency().code()),
+        )
+        .column(lines.iter().map(|(.., at)| *at))
+}
+
+/// What is added to merchants' balances, by account and currency.
+pub(super) type Sums = BTreeMap<(String, &'static str), i64>;
+
+/// What these postings add to merchants' balances.
+pub(super) fn sums<'p>(postings: impl IntoIterator<Item = &'p Posting>) -> Result<Sums> {
+    let mut sums = Sums::new();
+    for line in postings.into_iter().flat_map(Posting::lines) {
+        if let Account::Merchant(_) = line.account {
+            let balance = (line.account.to_string(), line.amount.currency().code());
+            let sum = sums.entry(balance).or_default();
+            let added = sum.checked_add(line.amount.minor_units());
+            *sum = added.ok_or_else(|| Error::Protocol("no balance can hold this sum".into()))?;
+        }
+    }
+    Ok(sums)
+}
+
+/// Adds to balances, in the order in which everybody locks them.
+pub(super) fn add_set<'c>(joint: Joint<'c>, sums: &Sums) -> Joint<'c> {
+    joint
+        .sql_set(
+            "given (of_account text, in_currency text, added bigint)
+             insert into balances (account, currency, amount_minor)
+             select of_account, in_currency, added from given
+             where true order by of_account, in_currency
+             on conflict (account, currency) do update
+                 set amount_minor = balances.amount_minor + excluded.amount_minor",
+            sums.len(),
+        )
+        .column(sums.keys().map(|(account, _)| account.as_str()))
+        .column(sums.keys().map(|(_, currency)| *currency))
+        .column(sums.values().copied())
 }
 
 /// What a merchant has collected and has not been paid out, with an entry for each currency ever

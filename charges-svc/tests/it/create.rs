@@ -9,7 +9,6 @@ use chassis::{
     money::{Currency, Money},
     testing::{check_invalid, check_refusal, until},
 };
-use db::Insert;
 use futures::future::join_all;
 use proto::charges::{CreateChargeRequest, HostedSession};
 use tonic::Code;
@@ -260,22 +259,10 @@ async fn a_session_has_one_open_charge_and_numbers_also_the_void_ones() {
     let answer = world.charges.create_charge(request.clone()).await;
     check_refusal(answer, Code::Unavailable, "NOTHING_STARTED");
     let mut tx = world.db.begin().await.unwrap();
-    assert_eq!(
-        store::charges::next_number(&mut tx, session_id)
-            .await
-            .unwrap(),
-        2
-    );
     let mut open = crate::world::new_charge(world.clock.now());
-    (
-        open.facts.session_id,
-        open.facts.charge_number,
-        open.facts.hosted,
-    ) = (session_id, 2, true);
-    assert_eq!(
-        store::charges::insert(&mut tx, &open).await.unwrap(),
-        Insert::Inserted
-    );
+    (open.facts.session_id, open.facts.hosted) = (session_id, true);
+    let inserted = store::charges::insert_set(&mut tx, &[(&open, None)]).await;
+    assert_eq!(inserted.unwrap(), [(open.facts.transaction_id, 2)]);
     tx.commit().await.unwrap();
     // Now one is open, and a second is refused before sessions-svc is asked.
     request.idempotency_key = "c:another".to_owned();

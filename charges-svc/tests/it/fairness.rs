@@ -4,17 +4,17 @@ use std::{collections::HashSet, time::Duration};
 
 use charges_svc::{
     charge::{Charge, Event},
-    store,
+    store::{self, steps::Written},
 };
 use chassis::testing::{
     fake_server::{FakeServer, Reaction, json},
     until,
 };
-use db::{Insert, Update};
+use db::Insert;
 use rails::testing::with_tokens;
 use tokio::time::Instant;
 
-use crate::world::{World, new_charge, new_momo_charge, timing};
+use crate::world::{World, change, new_charge, new_momo_charge, timing};
 
 /// Writes open charges.
 async fn given(world: &World, charges: impl IntoIterator<Item = Charge>) {
@@ -28,10 +28,8 @@ async fn given(world: &World, charges: impl IntoIterator<Item = Charge>) {
             .after(Event::Accepted, charge.facts.created_at, timing())
             .unwrap();
         assert_eq!(
-            store::charges::change(&mut tx, &charge.progress, &after)
-                .await
-                .unwrap(),
-            Update::Updated
+            change(&mut tx, &charge, &after).await.unwrap(),
+            Written::All
         );
     }
     tx.commit().await.unwrap();

@@ -6,19 +6,22 @@ use std::time::Duration;
 use charges_svc::{
     case::CaseKind,
     charge::{Charge, Event, State},
-    store,
+    store::{self, steps::Written},
 };
 use chassis::{
     failure::FailureReason,
-    testing::{fake_server::json, until},
+    testing::{
+        fake_server::{Reaction, json},
+        until,
+    },
 };
-use db::{Insert, Update};
+use db::Insert;
 use proto::charges::{
     ReceiveCallbackRequest, ResolveChargeRequest, resolve_charge_request::Outcome,
 };
 use rails::testing::with_tokens;
 
-use crate::world::{World, new_momo_charge, timing};
+use crate::world::{World, change, new_momo_charge, timing};
 
 /// MTN's callback, whose address is the secret.
 fn callback(charge: &Charge) -> ReceiveCallbackRequest {
@@ -41,8 +44,8 @@ async fn given(world: &World, events: &[Event]) -> Charge {
     );
     for event in events {
         let after = charge.after(*event, now, timing()).unwrap();
-        let changed = store::charges::change(&mut tx, &charge.progress, &after).await;
-        assert_eq!(changed.unwrap(), Update::Updated);
+        let changed = change(&mut tx, &charge, &after).await;
+        assert_eq!(changed.unwrap(), Written::All);
         charge = after;
     }
     tx.commit().await.unwrap();
@@ -129,12 +132,41 @@ async fn nobody_who_did_not_ask_ends_a_callback() {
         let before = store::charges::find_locked(&mut tx, charge.facts.transaction_id).await;
         let before = before.unwrap().unwrap();
         let after = before.after(event, world.clock.now(), timing()).unwrap();
-        let changed = store::charges::change(&mut tx, &before.progress, &after).await;
-        assert_eq!(changed.unwrap(), Update::Updated);
+        let changed = change(&mut tx, &before, &after).await;
+        assert_eq!(changed.unwrap(), Written::All);
         tx.commit().await.unwrap();
         let asked = async || queries(&world, &charge).await > 0;
         until(&format!("asked after {event:?}"), asked).await;
     }
+    world.end().await;
+}
+
+/// The rail's answer may be about the time before it called back.
+#[tokio::test]
+async fn a_callback_that_comes_while_the_rail_is_asked_is_not_lost() {
+    let (let_go, held) = tokio::sync::watch::channel(false);
+    let pending = || Box::new(json(200, r#"{"status":"PENDING"}"#));
+    let network = with_tokens(move |_| Reaction::Held(held.clone(), pending())).await;
+    let mut world = World::start_with(&[("momo-base-url", &network.address())]).await;
+    let charge = given(&world, &[Event::Accepted]).await;
+    let asked = || {
+        let mut calls = network.calls();
+        calls.retain(|call| call.starts_with("GET"));
+        calls.len()
+    };
+    for _ in 0..2 {
+        let call = callback(&charge);
+        world.charges.receive_callback(call).await.unwrap();
+        until("the rail is asked", async || asked() == 1).await;
+    }
+    let_go.send(true).unwrap();
+    until("it is asked again", async || asked() == 2).await;
+    until("both answers are kept", async || {
+        queries(&world, &charge).await == 2
+    })
+    .await;
+    // The second answer settles both.
+    assert_eq!(asked(), 2);
     world.end().await;
 }
 

@@ -2,14 +2,17 @@
 
 use charges_svc::{
     charge::{Charge, Event},
-    store,
+    store::{
+        self,
+        steps::{Step, Written},
+    },
 };
 use chassis::{failure::FailureReason, ids::SessionId, testing::check_refusal};
-use db::{Insert, Update};
+use db::Insert;
 use proto::charges::{ChargeStatus, GetHostedChargeRequest, HostedCharge};
 use tonic::{Code, Status};
 
-use crate::world::{World, new_charge, timing};
+use crate::world::{World, change, new_charge, timing};
 
 async fn read(world: &mut World, session_id: &str) -> Result<HostedCharge, Status> {
     let request = GetHostedChargeRequest {
@@ -48,8 +51,8 @@ async fn go_on(world: &World, charge: Charge, events: &[Event]) -> Charge {
     let mut tx = world.db.begin().await.unwrap();
     for event in events {
         let after = charge.after(*event, now, timing()).unwrap();
-        let changed = store::charges::change(&mut tx, &charge.progress, &after).await;
-        assert_eq!(changed.unwrap(), Update::Updated);
+        let changed = change(&mut tx, &charge, &after).await;
+        assert_eq!(changed.unwrap(), Written::All);
         charge = after;
     }
     tx.commit().await.unwrap();
@@ -128,9 +131,10 @@ async fn a_code_is_asked_for_in_the_networks_words_with_the_tries_that_are_left(
 
 async fn keep_instruction(world: &World, charge: &Charge, words: Option<&str>) {
     let mut tx = world.db.begin().await.unwrap();
-    store::charges::keep_instruction(&mut tx, charge.facts.transaction_id, words)
-        .await
-        .unwrap();
+    let mut step = Step::new(charge, charge.clone(), world.clock.now());
+    step.instruction = Some(words.map(str::to_owned));
+    let written = store::steps::write(&mut tx, &[&step]).await;
+    assert_eq!(written.unwrap(), Written::All);
     tx.commit().await.unwrap();
 }
 

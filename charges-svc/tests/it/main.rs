@@ -15,6 +15,7 @@ mod newer;
 mod operate;
 mod rail_away;
 mod resend;
+mod sets;
 mod started;
 mod store;
 mod world;

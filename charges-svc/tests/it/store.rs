@@ -9,7 +9,9 @@ use charges_svc::{
     store::{
         self,
         evidence::Action,
+        hints::About,
         idempotency::{self, FirstRequest, KEYS},
+        steps::Written,
     },
 };
 use chassis::{
@@ -26,7 +28,7 @@ use db::{
 use futures::future::join_all;
 use rails::RailName;
 
-use crate::world::{lease, new_charge, timing};
+use crate::world::{change, lease, new_charge, timing};
 
 /// A database on which no service works.
 pub struct Bare {
@@ -195,9 +197,6 @@ async fn who_lost_the_lease_cannot_set_the_timer() {
     let now = bare.clock.now();
     let mut tx = bare.db.begin().await.unwrap();
     assert_eq!(release_until(&mut tx, &slow, None).await, Update::NotThere);
-    store::charges::release(&mut tx, slow.facts.transaction_id, slow.claim.fence)
-        .await
-        .unwrap();
     tx.commit().await.unwrap();
     assert_eq!(bare.find(&charge).await.claim.fence, quick.claim.fence);
     let mut tx = bare.db.begin().await.unwrap();
@@ -230,58 +229,30 @@ async fn a_payment_request_goes_out_once_more_from_who_holds_the_charge_alone() 
 }
 
 #[tokio::test]
-async fn a_callback_that_comes_while_the_rail_is_asked_is_not_lost() {
+async fn a_change_of_the_charge_ends_no_callback() {
     let bare = Bare::new().await;
-    let charge = due(&bare.clock);
+    let charge = new_charge(bare.clock.now());
     bare.given(&charge).await;
     let now = bare.clock.now();
-    let later = Some(now + Duration::from_secs(300));
-    let hint = async || {
-        let token = &charge.facts.callback_token;
-        let mut conn = bare.db.read().await.unwrap();
-        let found =
-            store::charges::find_by_callback_token(&mut conn, RailName::Paystack, token).await;
-        assert_eq!(found.unwrap(), Some(charge.facts.transaction_id));
-        drop(conn);
-        let mut tx = bare.db.begin().await.unwrap();
-        let hinted = store::hints::put(&mut tx, charge.facts.transaction_id, now).await;
-        assert_eq!(hinted.unwrap(), Update::Updated);
-        tx.commit().await.unwrap();
-    };
-    // The answer that was on its way does not end the callback. The next one does.
-    for still_due in [1, 0] {
-        let claimed = bare.claim(Duration::from_secs(30)).await.remove(0);
-        if still_due == 1 {
-            hint().await;
-        }
-        let mut tx = bare.db.begin().await.unwrap();
-        store::hints::end(&mut tx, charge.facts.transaction_id, claimed.timer.hints)
-            .await
-            .unwrap();
-        assert_eq!(
-            release_until(&mut tx, &claimed, later).await,
-            Update::Updated
-        );
-        tx.commit().await.unwrap();
-        let due_again = bare.claim(Duration::ZERO).await.len();
-        assert_eq!(due_again, still_due);
-    }
-    // The same holds when the answer changes the charge.
-    hint().await;
+    let about = About::Token(charge.facts.callback_token.clone());
+    let mut conn = bare.db.read().await.unwrap();
+    let found = store::hints::find(&mut conn, RailName::Paystack, &about).await;
+    assert_eq!(found.unwrap(), Some(charge.facts.transaction_id));
+    drop(conn);
+    let mut tx = bare.db.begin().await.unwrap();
+    let hinted = store::hints::put(&mut tx, charge.facts.transaction_id, now).await;
+    assert_eq!(hinted.unwrap(), Update::Updated);
+    tx.commit().await.unwrap();
     let before = bare.find(&charge).await;
     let after = before.after(Event::Accepted, now, timing()).unwrap();
     let mut tx = bare.db.begin().await.unwrap();
     assert_eq!(
-        store::charges::change(&mut tx, &before.progress, &after)
-            .await
-            .unwrap(),
-        Update::Updated
+        change(&mut tx, &before, &after).await.unwrap(),
+        Written::All
     );
     assert_eq!(
-        store::charges::change(&mut tx, &before.progress, &after)
-            .await
-            .unwrap(),
-        Update::NotThere,
+        change(&mut tx, &before, &after).await.unwrap(),
+        Written::NotAsBefore,
         "once only"
     );
     tx.commit().await.unwrap();
@@ -302,10 +273,8 @@ async fn money_that_does_not_fit_keeps_a_settlement_out() {
         .after(Event::Settled, bare.clock.now(), timing())
         .unwrap();
     assert_eq!(
-        store::charges::change(&mut tx, &before.progress, &after)
-            .await
-            .unwrap(),
-        Update::NotThere
+        change(&mut tx, &before, &after).await.unwrap(),
+        Written::NotAsBefore
     );
 }
 
@@ -530,8 +499,8 @@ async fn a_session_settles_once() {
         let after = before
             .after(Event::Settled, bare.clock.now(), timing())
             .unwrap();
-        let changed = store::charges::change(&mut tx, &before.progress, &after).await?;
-        assert_eq!(changed, Update::Updated);
+        let changed = change(&mut tx, &before, &after).await?;
+        assert_eq!(changed, Written::All);
         tx.commit().await
     };
     settle(&first).await.unwrap();

@@ -10,7 +10,10 @@ use charges_svc::{
     charge::{Charge, Event, Lease, NewCharge},
     config::Config,
     schedule::Timing,
-    store,
+    store::{
+        self,
+        steps::{Step, Written},
+    },
 };
 use chassis::{
     clock::{Clock, Timestamp},
@@ -22,7 +25,7 @@ use chassis::{
     testing::{ServedService, address, listen},
 };
 use clap::Parser as _;
-use db::{Db, Insert, Update, config::Database, testing::TestDb};
+use db::{Db, Insert, Tx, config::Database, testing::TestDb};
 use proto::{
     charges::{
         CreateChargeRequest, Provider as ProtoProvider,
@@ -235,10 +238,8 @@ impl World {
         for event in events {
             let after = charge.after(*event, then, timing()).unwrap();
             assert_eq!(
-                store::charges::change(&mut tx, &charge.progress, &after)
-                    .await
-                    .unwrap(),
-                Update::Updated
+                change(&mut tx, &charge, &after).await.unwrap(),
+                Written::All
             );
             charge = after;
         }
@@ -293,6 +294,12 @@ pub fn config_with(database_url: &str, neighbour_url: &str, more: &[(&str, &str)
         .into_iter()
         .map(|(name, value)| format!("--{name}={value}"));
     Config::parse_from(std::iter::once("charges-svc".to_owned()).chain(flags))
+}
+
+/// Writes what a charge has become.
+pub async fn change(tx: &mut Tx, before: &Charge, after: &Charge) -> db::Result<Written> {
+    let step = Step::new(before, after.clone(), after.progress.updated_at);
+    store::steps::write(tx, &[&step]).await
 }
 
 pub fn timing() -> Timing<'static> {

@@ -1,0 +1,137 @@
+//! Charges that are recorded at the same moment are recorded together, each with its key.
+//!
+//! Promise: whoever has given up on a record and then finds that its key is free is right: it is
+//! not recorded any more.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use chassis::ids::ChargeId;
+use db::{
+    Db, Error, Grouped, Result,
+    idempotency::{IdempotencyKey, KeyUse, WantedKey},
+};
+
+use crate::{
+    charge::Charge,
+    store::{
+        charges,
+        idempotency::{FirstRequest, KEYS},
+    },
+};
+
+/// A charge to record, and its key.
+#[derive(Debug)]
+pub struct Recording {
+    pub charge: Charge,
+    pub key: IdempotencyKey,
+    pub patience: Patience,
+}
+
+/// Whether somebody still waits for a record. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Patience(Arc<AtomicBool>);
+
+impl Patience {
+    /// What is not about to be committed now will not be.
+    pub fn end(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// What became of a recording.
+#[derive(Clone, Debug)]
+pub enum Recorded {
+    /// It is recorded, under this number of its session.
+    Numbered(i64),
+    /// A try before has recorded it, and its answer was lost.
+    Before,
+    /// The key stands for an earlier request.
+    Repeat(FirstRequest),
+    /// The key was used with another request.
+    Reuse,
+    /// The key's charge has become void meanwhile.
+    Freed,
+    /// The session has an open charge or is being given one.
+    NotPayable,
+    /// Nobody waits any more.
+    GivenUp,
+}
+
+impl Grouped for Recording {
+    type Outcome = Recorded;
+
+    async fn write(db: &Db, set: &[Self]) -> Result<Vec<Recorded>> {
+        if let [one] = set
+            && one.patience.is_over()
+        {
+            return Ok(vec![Recorded::GivenUp]);
+        }
+        let mut tx = db.begin().await?;
+        let wanted: Vec<_> = set.iter().map(Recording::wanted_key).collect();
+        let uses: Vec<KeyUse<FirstRequest>> = KEYS.take_set(&mut tx, &wanted).await?;
+        let new = set.iter().zip(&uses);
+        let new = new.filter(|(_, used)| matches!(used, KeyUse::First));
+        let new: Vec<_> = new
+            .map(|(recording, _)| (&recording.charge, recording.number()))
+            .collect();
+        let inserted = charges::insert_set(&mut tx, &new).await?;
+        let inserted: HashMap<_, _> = inserted.into_iter().collect();
+        for (charge, _) in &new {
+            let id = charge.facts.transaction_id;
+            if !inserted.contains_key(&id) {
+                KEYS.free(&mut tx, id).await?;
+            }
+        }
+        if !inserted.is_empty() {
+            // From here on, whoever gives up waits for this transaction's key.
+            if set.iter().any(|recording| recording.patience.is_over()) {
+                return Err(Error::Protocol("somebody has given up".into()));
+            }
+            tx.commit().await?;
+        }
+        let outcomes = set.iter().zip(uses).map(|(recording, used)| {
+            let id = recording.id();
+            match used {
+                KeyUse::First => {
+                    let number = inserted.get(&id).copied();
+                    number.map_or(Recorded::NotPayable, Recorded::Numbered)
+                }
+                KeyUse::Repeat(first) if first.transaction_id == id => Recorded::Before,
+                KeyUse::Repeat(first) => Recorded::Repeat(first),
+                KeyUse::Reuse => Recorded::Reuse,
+                KeyUse::Freed => Recorded::Freed,
+            }
+        });
+        Ok(outcomes.collect())
+    }
+}
+
+impl Recording {
+    fn id(&self) -> ChargeId {
+        self.charge.facts.transaction_id
+    }
+
+    fn wanted_key(&self) -> WantedKey<'_> {
+        WantedKey {
+            key: &self.key,
+            subject: self.id().uuid(),
+            now: self.charge.facts.created_at,
+        }
+    }
+
+    /// A direct charge is the first of its session.
+    fn number(&self) -> Option<i64> {
+        let facts = &self.charge.facts;
+        (!facts.hosted).then_some(facts.charge_number)
+    }
+}

@@ -1,0 +1,215 @@
+//! Steps of charges: what one event makes true of a charge, for many charges in one round trip.
+//!
+//! Promise: a step is written whole or not at all, and only if the charge is still as it was when
+//! the step was decided.
+//!
+//! Everybody locks in one order: charges, each session's or each set's by a fixed order; then what
+//! belongs to one charge alone, such as its key and its cases; then merchants' balances, by account
+//! and currency. Nobody asks for a charge while holding a balance, so no two wait for each other.
+
+use chassis::{clock::Timestamp, ids::ChargeId};
+use db::{Joint, Result, Tx, UntoldRow, idempotency::KEPT, outbox};
+
+use super::{
+    blocks, cases,
+    evidence::{self, Statement},
+    idempotency::{self, Answer},
+    postings,
+};
+use crate::{
+    charge::{Charge, Progress},
+    ledger::Posting,
+};
+
+/// What an event makes true of a charge.
+#[derive(Debug)]
+pub struct Step {
+    /// The charge is still like this, or nothing is written.
+    pub before: Progress,
+    /// What it becomes: its progress, timer and claim.
+    pub after: Charge,
+    pub hint: HintEnd,
+    /// What the network now asks of the payer. `None` leaves what it asked before.
+    pub instruction: Option<Option<String>>,
+    pub evidence: Option<Statement>,
+    pub answer: Option<Answer>,
+    pub postings: Vec<Posting>,
+    /// Tells others of the change, if it is one.
+    pub row: Option<UntoldRow<Charge>>,
+    /// When the rail is to be queried next, callbacks included, as far as it is known here.
+    pub due: Option<Timestamp>,
+    pub at: Timestamp,
+}
+
+/// What a step means for the callbacks that wait, see [`super::hints`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HintEnd {
+    /// They wait as before.
+    NotYet,
+    /// The rail is queried for them then.
+    At(Timestamp),
+    /// The rail has answered.
+    Answered,
+}
+
+/// Whether steps were written.
+#[must_use = "only what was written may be committed"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    All,
+    /// A charge is no longer as it was. The transaction must not be committed.
+    NotAsBefore,
+    /// The ledger has one of the postings already. The transaction must not be committed.
+    PostedBefore,
+}
+
+impl Step {
+    /// Makes `after` of a charge, and nothing else true.
+    pub fn new(before: &Charge, after: Charge, at: Timestamp) -> Self {
+        Self {
+            before: before.progress.clone(),
+            after,
+            hint: HintEnd::NotYet,
+            instruction: None,
+            evidence: None,
+            answer: None,
+            postings: Vec::new(),
+            row: None,
+            due: None,
+            at,
+        }
+    }
+
+    /// Whether it changes the charge's state, rather than its timer alone.
+    pub fn is_change(&self) -> bool {
+        self.after.progress.version != self.before.version
+    }
+
+    /// Sets what it means for the callbacks that wait, of which the latest came at `hinted_at`.
+    pub fn end_hint(&mut self, hint: HintEnd, hinted_at: Option<Timestamp>) {
+        let hint_due_at = match hint {
+            HintEnd::NotYet => hinted_at,
+            HintEnd::At(due) => Some(due),
+            HintEnd::Answered => None,
+        };
+        let next_query_at = self.after.timer.next_query_at;
+        self.due = next_query_at.into_iter().chain(hint_due_at).min();
+        self.hint = hint;
+    }
+
+    fn id(&self) -> ChargeId {
+        self.after.facts.transaction_id
+    }
+
+    /// When the charge ended, if this step ends it.
+    fn ended_at(&self) -> Option<Timestamp> {
+        let is_end = self.is_change() && self.after.progress.state.is_terminal();
+        is_end.then_some(self.at)
+    }
+}
+
+/// Writes these steps of charges that the transaction has locked, each of another charge.
+pub async fn write(tx: &mut Tx, steps: &[&Step]) -> Result<Written> {
+    let said: Vec<_> = steps
+        .iter()
+        .filter_map(|step| Some((step.id(), step.evidence.as_ref()?)))
+        .collect();
+    let keys: Vec<_> = steps
+        .iter()
+        .filter(|step| step.answer.is_some() || step.ended_at().is_some())
+        .map(|step| {
+            let forget_at = step.ended_at().map(|ended| ended + KEPT);
+            (step.id(), step.answer.as_ref(), forget_at)
+        })
+        .collect();
+    let ended: Vec<_> = steps
+        .iter()
+        .filter_map(|step| Some((step.id(), step.ended_at()?)))
+        .collect();
+    let rows: Vec<_> = steps
+        .iter()
+        .filter_map(|step| step.row.as_deref())
+        .collect();
+    let posted: Vec<_> = steps
+        .iter()
+        .flat_map(|step| step.postings.iter().map(|posting| (posting, step.at)))
+        .collect();
+    let sums = postings::sums(posted.iter().map(|(posting, _)| *posting))?;
+    let joint = change(tx.joint(), steps);
+    let joint = evidence::keep_set(joint, &said);
+    let joint = idempotency::answer_set(joint, &keys);
+    let joint = cases::close_set(joint, &ended);
+    let joint = outbox::put_set(joint, &rows);
+    let joint = postings::post_set(joint, &posted);
+    let joint = postings::add_set(joint, &sums);
+    let [changed, _, _, _, _, lines, _] = joint.rows_affected().await?;
+    if changed != steps.len() as u64 {
+        return Ok(Written::NotAsBefore);
+    }
+    if lines != 2 * posted.len() as u64 {
+        return Ok(Written::PostedBefore);
+    }
+    if !tx.is_postgres() {
+        // On PostgreSQL a trigger queues them, whoever posts.
+        for (posting, at) in posted {
+            blocks::queue(tx, posting.kind.code(), posting.subject, at).await?;
+        }
+    }
+    Ok(Written::All)
+}
+
+/// Changes each charge, and ends or keeps the claim on it, if it is as before.
+fn change<'c>(joint: Joint<'c>, steps: &[&Step]) -> Joint<'c> {
+    let steps = || steps.iter().copied();
+    let before = || steps().map(|step| &step.before);
+    let progress = || steps().map(|step| &step.after.progress);
+    let timer = || steps().map(|step| &step.after.timer);
+    joint
+        .sql_set(
+            "given (id uuid, from_state text, from_version bigint, from_mismatched boolean,
+                 to_state text, to_version bigint, reason text, tries bigint, seen boolean,
+                 changed_at timestamptz, sent_at timestamptz, taken timestamptz,
+                 expires_at timestamptz, query_at timestamptz, held_until timestamptz,
+                 held_by uuid, is_answered boolean, hint_at timestamptz, is_asked boolean,
+                 words text)
+             update charges set
+                 state = given.to_state, version = given.to_version,
+                 failure_reason = given.reason, otp_tries = given.tries,
+                 seen_at_rail = given.seen, updated_at = given.changed_at,
+                 submitted_at = given.sent_at, taken_by = given.taken,
+                 otp_expires_at = given.expires_at, next_query_at = given.query_at,
+                 lease_until = given.held_until, fence = given.held_by,
+                 hinted_at = case when given.is_answered then null else hinted_at end,
+                 hint_due_at = case when given.is_answered then null
+                     else coalesce(given.hint_at, hint_due_at) end,
+                 instruction = case when given.is_asked then given.words else instruction end
+             from given
+             where transaction_id = any(array(select id from given))
+                 and transaction_id = given.id and state = given.from_state
+                 and version = given.from_version and mismatched = given.from_mismatched",
+            steps().count(),
+        )
+        .column(steps().map(Step::id))
+        .column(before().map(|before| before.state))
+        .column(before().map(|before| before.version))
+        .column(before().map(|before| before.mismatched))
+        .column(progress().map(|progress| progress.state))
+        .column(progress().map(|progress| progress.version))
+        .column(progress().map(|progress| progress.failure_reason.as_deref()))
+        .column(progress().map(|progress| progress.otp_tries))
+        .column(progress().map(|progress| progress.seen_at_rail))
+        .column(progress().map(|progress| progress.updated_at))
+        .column(timer().map(|timer| timer.submitted_at))
+        .column(timer().map(|timer| timer.taken_by))
+        .column(timer().map(|timer| timer.otp_expires_at))
+        .column(timer().map(|timer| timer.next_query_at))
+        .column(steps().map(|step| step.after.claim.lease_until))
+        .column(steps().map(|step| step.after.claim.fence))
+        .column(steps().map(|step| step.hint == HintEnd::Answered))
+        .column(steps().map(|step| match step.hint {
+            HintEnd::At(due) => Some(due),
+            HintEnd::NotYet | HintEnd::Answered => None,
+        }))
+        .column(steps().map(|step| step.instruction.is_some()))
+        .column(steps().map(|step| step.instruction.as_ref()?.as_deref()))
+}
