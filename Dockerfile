@@ -5,8 +5,8 @@
 #     docker build --build-arg SERVICE=gateway -t payments/gateway .
 #
 # SERVICE is one of gateway, merchants-svc, sessions-svc, charges-svc, webhooks-svc, ratelimit-svc,
-# railsim, payctl. Everything is compiled once: the argument is only used after that, so all eight
-# images share every layer but the last.
+# railsim, payctl, loadtest. Everything is compiled once: the argument is only used after that, so all
+# nine images share every layer but the last.
 #
 # The base images are pinned by tag. If you mirror them, pin digests too.
 

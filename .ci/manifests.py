@@ -481,6 +481,26 @@ def check_payctl(overlay):
         expect(callee and may_call(overlay, caller, callee, address.port), where, f"may not call {variable}")
 
 
+def check_loadtest(overlay):
+    """Checks the job that is applied beside the overlay with k8s/loadtest.yaml."""
+    objects = list(yaml.load_all((ROOT / "k8s/loadtest.yaml").read_text(), yaml.CSafeLoader))
+    for item in objects:
+        overlay.validate(item)
+    (job,) = [item for item in objects if item["kind"] == "Job"]
+    where, container = f"{overlay.name} k8s/loadtest.yaml", container_of(job)
+    check_pod(where, template_of(job)["spec"])
+    command = [BINARIES / "loadtest", *container["args"], "--help"]
+    done = subprocess.run(command, env={}, capture_output=True, text=True)
+    expect(done.returncode == 0, where, f"loadtest refuses its arguments: {done.stderr.strip()}")
+    both = Overlay.__new__(Overlay)
+    both.name, both.objects = overlay.name, overlay.objects + objects
+    for argument in container["args"]:
+        flag, _, url = argument.partition("=")
+        if flag.endswith("-url"):
+            callee = overlay.get("Deployment", urlsplit(url).hostname)
+            expect(callee and may_call(both, job, callee, urlsplit(url).port), where, f"may not call {url}")
+
+
 def check_overlay(name, file):
     overlay = Overlay(name, file)
     for item in overlay.workloads():
@@ -618,6 +638,7 @@ def check_guide():
 
 
 dev = check_overlay("dev", sys.argv[2])
+check_loadtest(dev)
 production = check_overlay("production", sys.argv[3])
 expect(not production.of("Secret"), "production", "a Secret is in the repository")
 check_ingress(production)

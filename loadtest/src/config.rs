@@ -1,13 +1,16 @@
 //! The command line.
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use chassis::config::duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
+    payers::Kind,
     plan::{Pace, Plan},
-    processes::Ground,
+    processes::{Ground, Service},
+    usage::Watched,
+    work::Work,
 };
 
 /// Measures each service alone and all of them together. Starts what it needs on loopback, on
@@ -21,8 +24,113 @@ pub struct Config {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum Target {
+    /// The gateway, over HTTP as merchants call it, with everything behind it.
+    Gateway(GatewayTarget),
+    /// sessions-svc alone: sessions created.
+    Sessions(SessionsTarget),
+    /// charges-svc: charges created, with what they call.
+    Charges(Common),
+    /// webhooks-svc alone: events published, each until its merchant has received it.
+    Webhooks(WebhooksTarget),
     /// ratelimit-svc alone: checks, each counted.
     Ratelimit(Common),
+    /// merchants-svc alone: authentications.
+    Merchants(Common),
+    /// Whole lives of charges for long: whether memory and queues stay flat.
+    Soak(SoakTarget),
+    /// Whole lives at a rate, then three times as many: what is still done, and how soon the rest
+    /// is refused.
+    Overload(SoakTarget),
+    /// Counts the statements and transactions of a charge's whole life, alone, and looks for
+    /// sequential scans. Fails above the given bounds. Needs PostgreSQL.
+    Statements(StatementsTarget),
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct GatewayTarget {
+    /// What is asked.
+    #[arg(long, value_enum, default_value = "initiate")]
+    pub work: Work,
+    /// Whom requests name as payer.
+    #[arg(long, value_enum, default_value = "none")]
+    pub payers: Kind,
+    #[command(flatten)]
+    pub receiver: Receiving,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct SessionsTarget {
+    /// Whom requests name as payer.
+    #[arg(long, value_enum, default_value = "none")]
+    pub payers: Kind,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct WebhooksTarget {
+    #[command(flatten)]
+    pub receiver: Receiving,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct SoakTarget {
+    /// Lives begun per second.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub rate: u64,
+
+    /// How long is measured.
+    #[arg(long, default_value = "10m", value_parser = duration)]
+    pub duration: Duration,
+
+    /// How long charges are posted before that.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub warm_up: Duration,
+
+    /// Over how many merchants the charges are spread.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub merchants: u16,
+
+    #[command(flatten)]
+    pub receiver: Receiving,
+    #[command(flatten)]
+    pub place: Place,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct StatementsTarget {
+    /// Most statements in a charge's life.
+    #[arg(long, default_value_t = 36)]
+    pub statements_max: u64,
+
+    /// Most transactions that write.
+    #[arg(long, default_value_t = 11)]
+    pub transactions_max: u64,
+
+    #[command(flatten)]
+    pub receiver: Receiving,
+    #[command(flatten)]
+    pub place: Place,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// Where merchants receive webhooks.
+#[derive(Clone, Debug, Args)]
+pub struct Receiving {
+    /// Where the load tester listens for webhooks.
+    #[arg(long = "receiver-listen", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+
+    /// The URL at which webhooks-svc reaches that, if it is not on this machine.
+    #[arg(long = "receiver-url")]
+    pub url: Option<String>,
 }
 
 /// What every measurement is told.
@@ -75,6 +183,34 @@ pub struct Place {
     /// The folder of the services' binaries. By default the load tester's own.
     #[arg(long)]
     pub binaries: Option<PathBuf>,
+
+    /// A running gateway, http://host:port. With an address, nothing is started.
+    #[arg(long, env = "LOADTEST_GATEWAY_URL")]
+    pub gateway_url: Option<String>,
+
+    /// A running merchants-svc, where merchants are made.
+    #[arg(long, env = "LOADTEST_MERCHANTS_URL")]
+    pub merchants_url: Option<String>,
+
+    /// A running sessions-svc.
+    #[arg(long, env = "LOADTEST_SESSIONS_URL")]
+    pub sessions_url: Option<String>,
+
+    /// A running charges-svc.
+    #[arg(long, env = "LOADTEST_CHARGES_URL")]
+    pub charges_url: Option<String>,
+
+    /// A running webhooks-svc, where merchants' endpoints are set.
+    #[arg(long, env = "LOADTEST_WEBHOOKS_URL")]
+    pub webhooks_url: Option<String>,
+
+    /// A running ratelimit-svc.
+    #[arg(long, env = "LOADTEST_RATELIMIT_URL")]
+    pub ratelimit_url: Option<String>,
+
+    /// Admin addresses of running processes, to read what they count.
+    #[arg(long, env = "LOADTEST_ADMIN_URLS", value_delimiter = ',')]
+    pub admin_urls: Vec<String>,
 }
 
 /// Where the report goes besides the terminal.
@@ -111,11 +247,33 @@ impl Offer {
 
 impl Place {
     pub fn ground(&self) -> Ground {
+        let elsewhere = [
+            (Service::Gateway, &self.gateway_url),
+            (Service::Merchants, &self.merchants_url),
+            (Service::Sessions, &self.sessions_url),
+            (Service::Charges, &self.charges_url),
+            (Service::Webhooks, &self.webhooks_url),
+            (Service::Ratelimit, &self.ratelimit_url),
+        ];
+        let elsewhere = elsewhere.into_iter();
         Ground {
             binaries: self.binaries.clone(),
             database_url: self.database_url.clone(),
             redis_url: self.redis_url.clone(),
-            flags: Vec::new(),
+            elsewhere: elsewhere
+                .filter_map(|(service, url)| Some((service, url.clone()?)))
+                .collect(),
+            ..Ground::default()
         }
+    }
+
+    /// The running processes whose counters are read.
+    pub fn watched(&self) -> Vec<Watched> {
+        let watched = self.admin_urls.iter().map(|url| Watched {
+            name: url.clone(),
+            id: None,
+            admin: Some(url.trim_end_matches('/').to_owned()),
+        });
+        watched.collect()
     }
 }

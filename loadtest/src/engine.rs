@@ -44,6 +44,15 @@ pub trait Load: Send + Sync + 'static {
     fn request(&self, n: u64) -> impl Future<Output = Outcome> + Send;
 }
 
+/// The `n`th of those who take turns.
+///
+/// # Panics
+/// If there are none.
+pub fn turn<T>(all: &[T], n: u64) -> &T {
+    let turns = u64::try_from(all.len()).unwrap_or(u64::MAX);
+    &all[usize::try_from(n % turns).unwrap_or(0)]
+}
+
 /// The measurement while it runs.
 struct Measurement<L> {
     load: Arc<L>,

@@ -8,7 +8,7 @@ use chassis::{
 };
 use tonic::Status;
 
-use crate::plan::Code;
+use crate::{engine::turn, plan::Code};
 
 const CONNECTIONS: usize = 4;
 
@@ -26,8 +26,7 @@ impl Channels {
 
     /// The channel of the `n`th request.
     pub fn of(&self, n: u64) -> Channel {
-        let turn = usize::try_from(n).unwrap_or(0) % CONNECTIONS;
-        self.0[turn].clone()
+        turn(&self.0, n).clone()
     }
 }
 

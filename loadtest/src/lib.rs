@@ -3,36 +3,82 @@
 //!
 //! A [`plan`] says at which pace requests are sent, the [`engine`] sends them and counts latencies
 //! into a [`tally`], a [`usage::Meter`] reads what the processes used meanwhile, and a [`report`]
-//! shows it all. [`processes`] starts what a measurement needs. Each target has its own file.
+//! and a [`chart`] show it all. [`processes`] starts what a measurement needs, and a [`bench`] ends
+//! it. Each target has a file of its own.
 
+pub mod api;
+pub mod bench;
+mod charges;
+pub mod chart;
 pub mod config;
 pub mod engine;
+mod gateway;
 pub mod grpc;
 pub mod http;
+pub mod lives;
+mod merchants;
+mod overload;
+pub mod payers;
 pub mod plan;
 pub mod processes;
 mod ratelimit;
+pub mod receiver;
 pub mod report;
+mod sessions;
+pub mod shop;
+mod soak;
+mod statements;
 pub mod store;
 pub mod tally;
 pub mod thousandths;
 pub mod usage;
+mod webhooks;
+pub mod work;
 
-use config::{Common, Config, Target};
+use anyhow::ensure;
+
+use config::{Config, Output, Target};
+use report::{Report, write_json};
 
 /// Measures what the command line says, and prints it.
 pub async fn run(config: Config) -> anyhow::Result<()> {
+    chassis::http::raise_open_files_max();
     match &config.target {
-        Target::Ratelimit(common) => tell(common, &ratelimit::run(common).await?),
+        Target::Gateway(target) => tell(&target.common.output, &gateway::run(target).await?),
+        Target::Sessions(target) => tell(&target.common.output, &sessions::run(target).await?),
+        Target::Charges(common) => tell(&common.output, &charges::run(common).await?),
+        Target::Webhooks(target) => tell(&target.common.output, &webhooks::run(target).await?),
+        Target::Ratelimit(common) => tell(&common.output, &ratelimit::run(common).await?),
+        Target::Merchants(common) => tell(&common.output, &merchants::run(common).await?),
+        Target::Overload(target) => tell(&target.output, &overload::run(target).await?),
+        Target::Soak(target) => {
+            let soak = soak::run(target).await?;
+            println!("{soak}");
+            keep(&target.output, &soak)
+        }
+        Target::Statements(target) => {
+            let statements = statements::run(target).await?;
+            println!("{statements}");
+            keep(&target.output, &statements)?;
+            ensure!(statements.faults.is_empty(), "out of bounds");
+            Ok(())
+        }
     }
 }
 
-fn tell(common: &Common, reports: &[report::Report]) -> anyhow::Result<()> {
+fn tell(output: &Output, reports: &[Report]) -> anyhow::Result<()> {
     for report in reports {
         println!("{report}");
     }
-    if let Some(file) = &common.output.json {
-        report::write_json(file, &reports)?;
+    if let Some(file) = &output.svg {
+        chart::write(file, reports)?;
     }
-    Ok(())
+    keep(output, &reports)
+}
+
+fn keep(output: &Output, found: &impl serde::Serialize) -> anyhow::Result<()> {
+    match &output.json {
+        Some(file) => write_json(file, found),
+        None => Ok(()),
+    }
 }

@@ -96,7 +96,11 @@ pub struct Ground {
     pub database_url: Option<String>,
     /// Without it, ratelimit-svc counts alone.
     pub redis_url: Option<String>,
-    /// More flags of a service, which win.
+    /// Services that run already, with their URLs.
+    pub elsewhere: BTreeMap<Service, String>,
+    /// Makes PostgreSQL scan a table sequentially only where no index serves.
+    pub avoid_sequential_scans: bool,
+    /// More flags of a service.
     pub flags: Vec<(Service, String)>,
 }
 
@@ -117,8 +121,7 @@ struct StartPlan {
     server: Option<Server>,
     /// The databases' names begin with this.
     prefix: String,
-    redis_url: Option<String>,
-    flags: Vec<(Service, String)>,
+    ground: Ground,
     binaries: PathBuf,
     /// SQLite files and logs.
     data: TempDir,
@@ -161,7 +164,11 @@ impl Processes {
         if let Some(server) = &self.plan.server
             && service.has_database()
         {
-            server.create(&self.plan.database(service)).await?;
+            let database = self.plan.database(service);
+            server.create(&database).await?;
+            if self.plan.ground.avoid_sequential_scans {
+                server.avoid_sequential_scans(&database).await?;
+            }
         }
         let child = self.plan.spawn(service)?;
         self.running.push(Process { service, child });
@@ -186,6 +193,11 @@ impl Processes {
     /// Where a service answers.
     pub fn url(&self, service: Service) -> String {
         self.plan.url(service)
+    }
+
+    /// The URL of the database that was made for a service.
+    pub fn database_url(&self, service: Service) -> String {
+        self.plan.database_url(service)
     }
 
     /// The PostgreSQL server, and the name of the service's database there.
@@ -249,8 +261,7 @@ impl StartPlan {
             ports,
             server: server.transpose()?,
             prefix: format!("loadtest_{}", Uuid::new_v4().simple()),
-            redis_url: ground.redis_url.clone(),
-            flags: ground.flags.clone(),
+            ground: ground.clone(),
             binaries,
             data: TempDir::new()?,
         })
@@ -259,7 +270,7 @@ impl StartPlan {
     fn spawn(&self, service: Service) -> anyhow::Result<Child> {
         let binary = self.binaries.join(service.name());
         let log = File::create(self.log(service))?;
-        let more = self.flags.iter().filter(|(of, _)| *of == service);
+        let more = self.ground.flags.iter().filter(|(of, _)| *of == service);
         let spawned = Command::new(&binary)
             .args(self.flags(service))
             .args(more.map(|(_, flag)| flag))
@@ -299,12 +310,7 @@ impl StartPlan {
             flags.push(format!("--admin-listen=127.0.0.1:{admin}"));
         }
         if service.has_database() {
-            let database = self.database(service);
-            let url = match &self.server {
-                Some(server) => server.database(&database),
-                None => format!("sqlite://{}/{database}.db", self.data.path().display()),
-            };
-            flags.push(format!("--database-url={url}"));
+            flags.push(format!("--database-url={}", self.database_url(service)));
         }
         [flags, own].concat()
     }
@@ -338,6 +344,7 @@ impl StartPlan {
         let limits = ["payments", "charge", "charge-status"];
         let limits = limits.map(|bucket| format!("--limit-{bucket}={UNLIMITED}"));
         let redis = self
+            .ground
             .redis_url
             .iter()
             .map(|url| format!("--redis-url={url}"));
@@ -361,6 +368,9 @@ impl StartPlan {
     }
 
     fn url(&self, service: Service) -> String {
+        if let Some(url) = self.ground.elsewhere.get(&service) {
+            return url.trim_end_matches('/').to_owned();
+        }
         format!("http://127.0.0.1:{}", self.ports(service).serving)
     }
 
@@ -372,6 +382,14 @@ impl StartPlan {
 
     fn ports(&self, service: Service) -> Ports {
         self.ports[&service]
+    }
+
+    fn database_url(&self, service: Service) -> String {
+        let database = self.database(service);
+        match &self.server {
+            Some(server) => server.database(&database),
+            None => format!("sqlite://{}/{database}.db", self.data.path().display()),
+        }
     }
 
     fn database(&self, service: Service) -> String {

@@ -1,18 +1,16 @@
 //! ratelimit-svc alone: checks, each counted.
 
-use std::sync::Arc;
-
 use proto::ratelimit::{Bucket, CheckRequest, rate_limits_client::RateLimitsClient};
 use uuid::Uuid;
 
 use crate::{
+    bench::Bench,
     config::Common,
-    engine::{Load, measure},
+    engine::{Load, turn},
     grpc::{self, Channels},
     plan::Outcome,
-    processes::{Processes, Service},
+    processes::Service,
     report::Report,
-    usage::Meter,
 };
 
 struct Checks {
@@ -22,30 +20,25 @@ struct Checks {
 
 impl Load for Checks {
     async fn request(&self, n: u64) -> Outcome {
-        let mut limits = RateLimitsClient::new(self.channels.of(n));
-        let turn = usize::try_from(n).unwrap_or(0) % self.merchants.len();
         let request = CheckRequest {
-            merchant_id: self.merchants[turn].clone(),
+            merchant_id: turn(&self.merchants, n).clone(),
             bucket: Bucket::Payments.into(),
         };
+        let mut limits = RateLimitsClient::new(self.channels.of(n));
         let checked = limits.check(request).await;
         checked.map(drop).map_err(|status| grpc::code(&status))
     }
 }
 
 pub async fn run(common: &Common) -> anyhow::Result<Vec<Report>> {
-    let processes = Processes::start(&common.place.ground(), &[Service::Ratelimit]).await?;
-    let load = Arc::new(Checks {
-        channels: Channels::connect(&processes.url(Service::Ratelimit))?,
-        merchants: (0..common.merchants)
-            .map(|_| Uuid::new_v4().to_string())
-            .collect(),
-    });
-    let meter = Meter::new(processes.watched())?;
-    let mut reports = Vec::new();
-    for plan in common.offer.plans("ratelimit") {
-        reports.push(measure(load.clone(), &plan, &meter).await?);
-    }
-    processes.stop().await?;
-    Ok(reports)
+    let alone = [Service::Ratelimit];
+    Bench::during(&common.place, &alone, &alone, async |bench| {
+        let merchants = 0..common.merchants;
+        let load = Checks {
+            channels: Channels::connect(&bench.processes.url(Service::Ratelimit))?,
+            merchants: merchants.map(|_| Uuid::new_v4().to_string()).collect(),
+        };
+        bench.sweep(&common.offer, "ratelimit", load).await
+    })
+    .await
 }

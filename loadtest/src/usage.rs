@@ -113,6 +113,18 @@ impl ProcessReading {
 }
 
 impl Reading {
+    /// The memory of each process, in bytes.
+    pub fn rss(&self) -> impl Iterator<Item = (&str, u64)> {
+        let processes = self.processes.iter();
+        processes.map(|(name, used)| (name.as_str(), used.rss_bytes))
+    }
+
+    /// SQL statements so far, without begin and commit, and transactions that wrote; `None` if
+    /// nobody counts them.
+    pub fn sent(&self) -> Option<(u64, u64)> {
+        self.statements.zip(self.writes)
+    }
+
     /// What was used from this reading until a later one.
     pub fn until(&self, later: &Self) -> Usage {
         let before: BTreeMap<&str, ProcessReading> = self
