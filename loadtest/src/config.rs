@@ -1,9 +1,17 @@
 //! The command line.
 
+mod baseline;
+mod compare;
+mod growth;
+
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use chassis::config::duration;
 use clap::{Args, Parser, Subcommand};
+
+pub use baseline::{Baseline, Hop, HopKind};
+pub use compare::Compare;
+pub use growth::Growth;
 
 use crate::{
     payers::Kind,
@@ -44,6 +52,20 @@ pub enum Target {
     /// Counts the statements and transactions of a charge's whole life, alone, and looks for
     /// sequential scans. Fails above the given bounds. Needs PostgreSQL.
     Statements(StatementsTarget),
+    /// A bare path: what this machine does at best.
+    Baseline {
+        #[arg(value_enum)]
+        path: Baseline,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Our figures beside the bare paths', against what docs/performance.md asks for.
+    Compare(Compare),
+    /// Our figures on full tables beside those on small ones. Needs PostgreSQL.
+    Growth(Growth),
+    /// One hop of a bare path.
+    #[command(hide = true)]
+    Bare(Hop),
 }
 
 #[derive(Clone, Debug, Args)]

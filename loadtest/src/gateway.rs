@@ -49,7 +49,7 @@ pub async fn run(target: &GatewayTarget) -> anyhow::Result<Vec<Report>> {
     .await
 }
 
-struct Initiations(Api);
+pub struct Initiations(pub Api);
 
 impl Load for Initiations {
     async fn request(&self, n: u64) -> Outcome {
@@ -57,7 +57,7 @@ impl Load for Initiations {
     }
 }
 
-struct Charges(Api);
+pub struct Charges(pub Api);
 
 impl Load for Charges {
     async fn request(&self, n: u64) -> Outcome {
@@ -65,7 +65,7 @@ impl Load for Charges {
     }
 }
 
-struct UnknownPaths(Api);
+pub struct UnknownPaths(pub Api);
 
 impl Load for UnknownPaths {
     async fn request(&self, _n: u64) -> Outcome {
@@ -74,14 +74,19 @@ impl Load for UnknownPaths {
 }
 
 /// Reads what was made beforehand.
-struct Reads {
+pub struct Reads {
     api: Api,
     /// The nth is the nth merchant's.
     paths: Vec<String>,
 }
 
 impl Reads {
-    async fn prepare(api: Api, work: Work) -> anyhow::Result<Self> {
+    /// The nth path is the nth merchant's.
+    pub fn new(api: Api, paths: Vec<String>) -> Self {
+        Self { api, paths }
+    }
+
+    pub async fn prepare(api: Api, work: Work) -> anyhow::Result<Self> {
         let mut paths = Vec::new();
         // A whole number of rounds, so that the nth path stays the nth merchant's.
         let merchants = api.merchants();

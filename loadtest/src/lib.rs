@@ -7,12 +7,15 @@
 //! it. Each target has a file of its own.
 
 pub mod api;
+pub mod baseline;
 pub mod bench;
 mod charges;
 pub mod chart;
+mod compare;
 pub mod config;
 pub mod engine;
 mod gateway;
+mod growth;
 pub mod grpc;
 pub mod http;
 pub mod lives;
@@ -24,6 +27,7 @@ pub mod processes;
 mod ratelimit;
 pub mod receiver;
 pub mod report;
+mod rounds;
 mod sessions;
 pub mod shop;
 mod soak;
@@ -56,6 +60,12 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
             println!("{soak}");
             keep(&target.output, &soak)
         }
+        Target::Baseline { path, common } => {
+            tell(&common.output, &baseline::run(*path, common).await?)
+        }
+        Target::Compare(target) => keep(&target.output, &compare::run(target).await?),
+        Target::Growth(target) => keep(&target.output, &growth::run(target).await?),
+        Target::Bare(hop) => baseline::hop::serve(hop.clone()).await,
         Target::Statements(target) => {
             let statements = statements::run(target).await?;
             println!("{statements}");

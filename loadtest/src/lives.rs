@@ -13,7 +13,7 @@ use crate::{
 };
 
 pub struct Lives {
-    api: Api,
+    pub api: Api,
     pub receiver: Receiver,
 }
 

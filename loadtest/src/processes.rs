@@ -100,8 +100,23 @@ pub struct Ground {
     pub elsewhere: BTreeMap<Service, String>,
     /// Makes PostgreSQL scan a table sequentially only where no index serves.
     pub avoid_sequential_scans: bool,
-    /// More flags of a service.
+    /// More flags of a service, each in place of our own of that name.
     pub flags: Vec<(Service, String)>,
+}
+
+impl Ground {
+    /// The path of a binary.
+    pub fn binary(&self, name: &str) -> anyhow::Result<PathBuf> {
+        Ok(self.folder()?.join(name))
+    }
+
+    fn folder(&self) -> anyhow::Result<PathBuf> {
+        if let Some(folder) = &self.binaries {
+            return Ok(folder.clone());
+        }
+        let own = std::env::current_exe()?;
+        Ok(own.parent().context("a binary is in a folder")?.to_owned())
+    }
 }
 
 /// Running processes, and the databases that were made for them.
@@ -175,6 +190,21 @@ impl Processes {
         Ok(())
     }
 
+    /// Kills a service, which keeps its database.
+    pub async fn kill(&mut self, service: Service) -> anyhow::Result<()> {
+        Ok(running(&mut self.running, service)?.child.kill().await?)
+    }
+
+    /// Starts a killed service again and returns how long it took to be ready.
+    pub async fn revive(&mut self, service: Service) -> anyhow::Result<Duration> {
+        let started = Instant::now();
+        let child = self.plan.spawn(service)?;
+        let process = running(&mut self.running, service)?;
+        process.child = child;
+        process.until_ready(&self.plan).await?;
+        Ok(started.elapsed())
+    }
+
     /// Ends everything and drops the databases.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         for process in &mut self.running {
@@ -218,6 +248,12 @@ impl Processes {
     }
 }
 
+fn running(running: &mut [Process], service: Service) -> anyhow::Result<&mut Process> {
+    let mut running = running.iter_mut();
+    let process = running.find(|process| process.service == service);
+    process.with_context(|| format!("{service} does not run"))
+}
+
 impl Process {
     async fn until_ready(&mut self, plan: &StartPlan) -> anyhow::Result<()> {
         let service = self.service;
@@ -244,13 +280,6 @@ impl Process {
 
 impl StartPlan {
     fn new(ground: &Ground) -> anyhow::Result<Self> {
-        let binaries = match &ground.binaries {
-            Some(folder) => folder.clone(),
-            None => {
-                let own = std::env::current_exe()?;
-                own.parent().context("a binary is in a folder")?.to_owned()
-            }
-        };
         let mut ports = BTreeMap::new();
         for service in Service::ALL {
             let (serving, admin) = (free_port()?, free_port()?);
@@ -262,7 +291,7 @@ impl StartPlan {
             server: server.transpose()?,
             prefix: format!("loadtest_{}", Uuid::new_v4().simple()),
             ground: ground.clone(),
-            binaries,
+            binaries: ground.folder()?,
             data: TempDir::new()?,
         })
     }
@@ -271,9 +300,13 @@ impl StartPlan {
         let binary = self.binaries.join(service.name());
         let log = File::create(self.log(service))?;
         let more = self.ground.flags.iter().filter(|(of, _)| *of == service);
+        let more: Vec<&String> = more.map(|(_, flag)| flag).collect();
+        let name = |flag: &str| flag.split('=').next().map(str::to_owned);
+        let mut own = self.flags(service);
+        own.retain(|flag| more.iter().all(|more| name(more) != name(flag)));
         let spawned = Command::new(&binary)
-            .args(self.flags(service))
-            .args(more.map(|(_, flag)| flag))
+            .args(own)
+            .args(more)
             // Settings come from here alone.
             .env_clear()
             .stdin(Stdio::null())
@@ -419,7 +452,7 @@ fn with_credentials(own: &[String]) -> Vec<String> {
 }
 
 /// A port on which nothing listens now, below those that the system gives to connections.
-fn free_port() -> anyhow::Result<u16> {
+pub fn free_port() -> anyhow::Result<u16> {
     const FROM: u16 = 10_000;
     const PORTS: u16 = 20_000;
     const TRIES: usize = 1_000;

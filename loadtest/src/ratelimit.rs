@@ -13,9 +13,19 @@ use crate::{
     report::Report,
 };
 
-struct Checks {
+pub struct Checks {
     channels: Channels,
     merchants: Vec<String>,
+}
+
+impl Checks {
+    pub fn new(url: &str, merchants: u16) -> anyhow::Result<Self> {
+        let merchants = (0..merchants).map(|_| Uuid::new_v4().to_string());
+        Ok(Self {
+            channels: Channels::connect(url)?,
+            merchants: merchants.collect(),
+        })
+    }
 }
 
 impl Load for Checks {
@@ -33,11 +43,8 @@ impl Load for Checks {
 pub async fn run(common: &Common) -> anyhow::Result<Vec<Report>> {
     let alone = [Service::Ratelimit];
     Bench::during(&common.place, &alone, &alone, async |bench| {
-        let merchants = 0..common.merchants;
-        let load = Checks {
-            channels: Channels::connect(&bench.processes.url(Service::Ratelimit))?,
-            merchants: merchants.map(|_| Uuid::new_v4().to_string()).collect(),
-        };
+        let url = bench.processes.url(Service::Ratelimit);
+        let load = Checks::new(&url, common.merchants)?;
         bench.sweep(&common.offer, "ratelimit", load).await
     })
     .await

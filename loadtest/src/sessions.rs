@@ -11,16 +11,27 @@ use crate::{
     config::SessionsTarget,
     engine::{Load, turn},
     grpc::{self, Channels},
-    payers::Payers,
+    payers::{Kind, Payers},
     plan::Outcome,
     processes::Service,
     report::Report,
 };
 
-struct Creations {
+pub struct Creations {
     channels: Channels,
     merchants: Vec<String>,
     payers: Payers,
+}
+
+impl Creations {
+    pub fn new(url: &str, merchants: u16, payers: Kind) -> anyhow::Result<Self> {
+        let merchants = (0..merchants).map(|_| Uuid::new_v4().to_string());
+        Ok(Self {
+            channels: Channels::connect(url)?,
+            merchants: merchants.collect(),
+            payers: Payers::new(payers),
+        })
+    }
 }
 
 impl Load for Creations {
@@ -49,12 +60,8 @@ pub async fn run(target: &SessionsTarget) -> anyhow::Result<Vec<Report>> {
     let SessionsTarget { common, payers } = target;
     let alone = [Service::Sessions];
     Bench::during(&common.place, &alone, &alone, async |bench| {
-        let merchants = 0..common.merchants;
-        let load = Creations {
-            channels: Channels::connect(&bench.processes.url(Service::Sessions))?,
-            merchants: merchants.map(|_| Uuid::new_v4().to_string()).collect(),
-            payers: Payers::new(*payers),
-        };
+        let url = bench.processes.url(Service::Sessions);
+        let load = Creations::new(&url, common.merchants, *payers)?;
         bench.sweep(&common.offer, "sessions", load).await
     })
     .await

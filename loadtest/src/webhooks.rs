@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::{
     bench::Bench,
-    config::WebhooksTarget,
+    config::{Receiving, WebhooksTarget},
     engine::{Load, turn},
     grpc::{self, Channels},
     plan::Outcome,
@@ -21,11 +21,30 @@ use crate::{
     shop,
 };
 
-struct Deliveries {
+pub struct Deliveries {
     channels: Channels,
     receiver: Receiver,
     merchants: Vec<String>,
     clock: Clock,
+}
+
+impl Deliveries {
+    /// Gives each merchant an endpoint.
+    pub async fn start(url: &str, merchants: u16, receiving: &Receiving) -> anyhow::Result<Self> {
+        let receiver = Receiver::start(receiving.listen, receiving.url.as_deref()).await?;
+        let merchants = (0..merchants).map(|_| Uuid::new_v4().to_string());
+        let merchants: Vec<String> = merchants.collect();
+        for merchant_id in &merchants {
+            let secret = shop::set_endpoint(url, merchant_id, receiver.url(merchant_id)).await?;
+            receiver.expect(merchant_id, secret);
+        }
+        Ok(Self {
+            channels: Channels::connect(url)?,
+            receiver,
+            merchants,
+            clock: Clock::system(),
+        })
+    }
 }
 
 impl Load for Deliveries {
@@ -62,19 +81,7 @@ pub async fn run(target: &WebhooksTarget) -> anyhow::Result<Vec<Report>> {
     let alone = [Service::Webhooks];
     Bench::during(&common.place, &alone, &alone, async |bench| {
         let url = bench.processes.url(Service::Webhooks);
-        let receiver = Receiver::start(receiver.listen, receiver.url.as_deref()).await?;
-        let merchants = 0..common.merchants;
-        let merchants: Vec<String> = merchants.map(|_| Uuid::new_v4().to_string()).collect();
-        for merchant_id in &merchants {
-            let secret = shop::set_endpoint(&url, merchant_id, receiver.url(merchant_id)).await?;
-            receiver.expect(merchant_id, secret);
-        }
-        let load = Deliveries {
-            channels: Channels::connect(&url)?,
-            receiver,
-            merchants,
-            clock: Clock::system(),
-        };
+        let load = Deliveries::start(&url, common.merchants, receiver).await?;
         bench.sweep(&common.offer, "webhooks", load).await
     })
     .await

@@ -1,6 +1,7 @@
 //! Tests of the load tester itself. Their verdicts are on counts, never on how fast a machine is.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod baselines;
 mod chart;
 mod pace;
 mod targets;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Runs the load tester and returns what it reports.
-fn reported(target: &[&str], more: &[&str]) -> Value {
+pub fn reported(target: &[&str], more: &[&str]) -> Value {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("report.json");
     let output = Command::new(env!("CARGO_BIN_EXE_loadtest"))
@@ -22,7 +22,7 @@ fn reported(target: &[&str], more: &[&str]) -> Value {
 }
 
 /// Asserts that the target's requests succeed.
-fn check(target: &[&str]) {
+pub fn check(target: &[&str]) {
     let brief = [
         "--duration=1s",
         "--warm-up=0s",

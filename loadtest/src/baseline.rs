@@ -1,0 +1,269 @@
+//! The bare paths: what this machine does at best along the ways that our services go, measured in
+//! the same minutes, so that every figure of ours can be told as a ratio.
+//!
+//! Each hop is a process of its own, as each service is, with pools as large as theirs. The same
+//! requests measure both.
+
+mod edge;
+pub mod hop;
+pub mod pgbench;
+mod sessions;
+mod store;
+
+use std::{
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use tokio::{
+    net::TcpStream,
+    process::{Child, Command},
+    time::sleep,
+};
+use uuid::Uuid;
+
+use crate::{
+    api::Api,
+    config::{Baseline, Common},
+    gateway::{Charges, Initiations, Reads},
+    payers::Kind,
+    processes::{Ground, free_port},
+    ratelimit::Checks,
+    report::Report,
+    rounds::Probe,
+    sessions::Creations,
+    shop::Shop,
+    store::Server,
+    usage::Watched,
+    work::Work,
+};
+
+/// Longest wait until a hop listens.
+const START_MAX: Duration = Duration::from_secs(10);
+
+/// Over how many merchants requests are spread.
+pub const MERCHANTS: u16 = 20;
+
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// The running hops of a path.
+pub struct Hops {
+    ground: Ground,
+    baseline: Baseline,
+    children: Vec<Hop>,
+    database: Option<(Server, String)>,
+    /// Where its first hop answers.
+    pub url: String,
+}
+
+struct Hop {
+    kind: &'static str,
+    url: String,
+    child: Child,
+}
+
+/// Measures a bare path.
+pub async fn run(baseline: Baseline, common: &Common) -> anyhow::Result<Vec<Report>> {
+    Hops::during([baseline], &common.place.ground(), async |[hops]| {
+        let probe = hops.probe().await?;
+        let mut reports = Vec::new();
+        for plan in common.offer.plans(&baseline.to_string()) {
+            reports.push(probe.measure(plan).await?);
+        }
+        Ok(reports)
+    })
+    .await
+}
+
+impl Hops {
+    /// Starts the hops of these paths, each on an empty table, does the work, and ends them,
+    /// whatever happens.
+    pub async fn during<const N: usize, T>(
+        baselines: [Baseline; N],
+        ground: &Ground,
+        work: impl AsyncFnOnce(&[Self; N]) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let mut paths = baselines.map(|baseline| Self {
+            ground: ground.clone(),
+            baseline,
+            children: Vec::new(),
+            database: None,
+            url: String::new(),
+        });
+        let done = async {
+            for hops in &mut paths {
+                hops.start_all().await?;
+            }
+            work(&paths).await
+        };
+        let done = done.await;
+        for hops in paths {
+            hops.stop().await?;
+        }
+        done
+    }
+
+    async fn start_all(&mut self) -> anyhow::Result<()> {
+        match self.baseline {
+            Baseline::A => self.start_edge(vec![]).await,
+            Baseline::B => {
+                let store = self.store().await?;
+                self.start_edge(vec![store]).await
+            }
+            Baseline::C => {
+                let sessions = self.sessions(vec![]).await?;
+                self.start_edge(vec![sessions]).await
+            }
+            Baseline::D | Baseline::E => {
+                let (redis, store) = (self.redis()?, self.store().await?);
+                let limits = self.limits(vec![redis]).await?;
+                let sessions = self.sessions(vec![store]).await?;
+                self.start_edge(vec![limits, sessions]).await
+            }
+            Baseline::F => {
+                let (redis, store) = (self.redis()?, self.store().await?);
+                let limits = self.limits(vec![redis]).await?;
+                let receiver = self.receiver().await?;
+                let flags = vec![store, receiver, "--updates=2".to_owned()];
+                let sessions = self.sessions(flags).await?;
+                self.start_edge(vec![limits, sessions]).await
+            }
+            Baseline::G => {
+                let limits = self.limits(vec![]).await?;
+                let sessions = self.sessions(vec![]).await?;
+                self.start_edge(vec![limits, sessions]).await
+            }
+            Baseline::H => {
+                let (store, receiver) = (self.store().await?, self.receiver().await?);
+                let flags = vec![store, receiver, "--updates=1".to_owned()];
+                self.sessions(flags).await.map(drop)
+            }
+            Baseline::Incr => {
+                let redis = self.redis()?;
+                self.limits(vec![redis]).await.map(drop)
+            }
+            Baseline::Insert => {
+                let store = self.store().await?;
+                self.sessions(vec![store]).await.map(drop)
+            }
+        }
+    }
+
+    /// Ends the hops and drops their table.
+    async fn stop(mut self) -> anyhow::Result<()> {
+        for hop in &mut self.children {
+            hop.child.kill().await?;
+        }
+        if let Some((server, name)) = &self.database {
+            server.drop(name).await?;
+        }
+        Ok(())
+    }
+
+    /// The running hops, to be metered.
+    pub fn watched(&self) -> Vec<Watched> {
+        let children = self.children.iter();
+        let watched = children.map(|hop| Watched {
+            name: format!("bare {}", hop.kind),
+            id: hop.child.id(),
+            admin: None,
+        });
+        watched.collect()
+    }
+
+    /// Where the last hop of a kind answers.
+    pub fn url_of(&self, kind: &str) -> Option<&str> {
+        let mut hops = self.children.iter().rev();
+        hops.find(|hop| hop.kind == kind)
+            .map(|hop| hop.url.as_str())
+    }
+
+    /// The requests that measure the path: those that measure ours.
+    pub async fn probe(&self) -> anyhow::Result<Probe> {
+        let name = self.baseline.to_string();
+        // Any key will do.
+        let shop = Shop {
+            merchant_id: Uuid::nil().to_string(),
+            api_key: format!("service_sk_{}", "0".repeat(46)),
+        };
+        let api = Api::new(&self.url, vec![shop], Kind::None)?;
+        match self.baseline {
+            Baseline::A | Baseline::B | Baseline::C | Baseline::D | Baseline::G => {
+                Probe::new(&name, Initiations(api), self.watched())
+            }
+            Baseline::E => {
+                let reads = Reads::prepare(api, Work::Status).await?;
+                Probe::new(&name, reads, self.watched())
+            }
+            Baseline::F => Probe::new(&name, Charges(api), self.watched()),
+            Baseline::H | Baseline::Insert => {
+                let creations = Creations::new(&self.url, MERCHANTS, Kind::None)?;
+                Probe::new(&name, creations, self.watched())
+            }
+            Baseline::Incr => Probe::new(&name, Checks::new(&self.url, MERCHANTS)?, self.watched()),
+        }
+    }
+
+    async fn start_edge(&mut self, flags: Vec<String>) -> anyhow::Result<()> {
+        self.add("edge", flags).await
+    }
+
+    async fn receiver(&mut self) -> anyhow::Result<String> {
+        self.add("edge", vec![]).await?;
+        Ok(format!("--post-url={}", self.url))
+    }
+
+    async fn limits(&mut self, flags: Vec<String>) -> anyhow::Result<String> {
+        self.add("limits", flags).await?;
+        Ok(format!("--limits-url={}", self.url))
+    }
+
+    async fn sessions(&mut self, flags: Vec<String>) -> anyhow::Result<String> {
+        self.add("sessions", flags).await?;
+        Ok(format!("--sessions-url={}", self.url))
+    }
+
+    fn redis(&self) -> anyhow::Result<String> {
+        let url = self.ground.redis_url.as_ref();
+        let url = url.context("this bare path needs --redis-url")?;
+        Ok(format!("--redis-url={url}"))
+    }
+
+    async fn store(&mut self) -> anyhow::Result<String> {
+        let url = self.ground.database_url.as_ref();
+        let server = Server::new(url.context("this bare path needs --database-url")?)?;
+        let name = format!("loadtest_{}_bare", Uuid::new_v4().simple());
+        let url = server.database(&name);
+        self.database = Some((server, name));
+        store::prepare(&url).await?;
+        Ok(format!("--database-url={url}"))
+    }
+
+    /// Starts one more hop and waits until it listens.
+    async fn add(&mut self, kind: &'static str, flags: Vec<String>) -> anyhow::Result<()> {
+        let address = format!("127.0.0.1:{}", free_port()?);
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["bare", kind, "--listen", &address])
+            .args(flags)
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        let deadline = Instant::now() + START_MAX;
+        while TcpStream::connect(&address).await.is_err() {
+            let ended = child.try_wait()?;
+            ensure!(ended.is_none(), "the bare {kind} has ended");
+            ensure!(Instant::now() < deadline, "the bare {kind} does not listen");
+            sleep(LOOK_AGAIN).await;
+        }
+        self.url = format!("http://{address}");
+        self.children.push(Hop {
+            kind,
+            url: self.url.clone(),
+            child,
+        });
+        Ok(())
+    }
+}

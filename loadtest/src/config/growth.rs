@@ -1,0 +1,33 @@
+//! What `loadtest growth` is told.
+
+use std::time::Duration;
+
+use chassis::config::duration;
+use clap::Args;
+
+use super::{Output, Place};
+
+#[derive(Clone, Debug, Args)]
+pub struct Growth {
+    /// How many sessions and charges there are at first; the first number is what the others are
+    /// compared with. Ten million take ten minutes to fill in, and 12 GB.
+    #[arg(long, value_delimiter = ',', default_value = "10000,1000000,10000000")]
+    pub rows: Vec<u64>,
+
+    /// How often each thing is measured.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
+    pub rounds: u8,
+
+    /// How long each thing is measured in a round.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub duration: Duration,
+
+    /// How long requests are sent before that.
+    #[arg(long, default_value = "2s", value_parser = duration)]
+    pub warm_up: Duration,
+
+    #[command(flatten)]
+    pub place: Place,
+    #[command(flatten)]
+    pub output: Output,
+}

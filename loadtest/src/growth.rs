@@ -1,0 +1,176 @@
+//! `loadtest growth`: how our figures change as tables grow. Each size has databases of its own,
+//! and all sizes are measured in turn.
+
+mod store;
+
+use anyhow::{Context as _, ensure};
+use serde::Serialize;
+
+use crate::{
+    api::Api,
+    config::Growth,
+    gateway::{Charges, Initiations, Reads},
+    payers::Kind,
+    processes::{Processes, Service},
+    rounds::{Probe, Rounds, Spread},
+    shop::{self, Shop},
+    thousandths::Thousandths,
+};
+use store::{Filling, Setting};
+
+/// How many requests at once.
+const IN_FLIGHT: usize = 64;
+
+const MERCHANTS: u16 = 20;
+
+/// How many of the sessions that were filled in are read in turn.
+const READ: i64 = 2_000;
+
+#[derive(Debug, Serialize)]
+pub struct Grown {
+    /// PostgreSQL's.
+    settings: Vec<Setting>,
+    curve: Vec<Point>,
+}
+
+/// What one kind of request reached on tables of one size.
+#[derive(Debug, Serialize)]
+struct Point {
+    work: &'static str,
+    rows: u64,
+    rate: Spread,
+    p99_ms: Spread,
+    /// How many times the rate on the smallest tables.
+    rate_ratio: Spread,
+    p99_ratio: Spread,
+}
+
+/// The services on tables of one size.
+struct Size {
+    rows: u64,
+    processes: Processes,
+    probes: [(&'static str, Probe); 3],
+}
+
+/// Fills, measures, and prints a line of a table for each figure.
+pub async fn run(growth: &Growth) -> anyhow::Result<Grown> {
+    let ground = growth.place.ground();
+    ensure!(ground.database_url.is_some(), "--database-url is needed");
+    let mut sizes = Vec::new();
+    for rows in &growth.rows {
+        let processes = Processes::start(&ground, &Service::ALL).await?;
+        let size = Size::fill(*rows, processes).await?;
+        eprintln!("{rows} rows are filled in");
+        sizes.push(size);
+    }
+    let first = sizes.first().context("no rows")?;
+    let (server, name) = first
+        .processes
+        .database(Service::Sessions)
+        .context("no database")?;
+    let settings = store::settings(&mut server.connect(&name).await?).await?;
+    for Setting { name, setting } in &settings {
+        println!("{name} = {setting}");
+    }
+    let curve = measure(growth, &sizes).await?;
+    for size in sizes {
+        size.processes.stop().await?;
+    }
+    println!("| Work | Rows | Per second | of the first | p99 ms | of the first |");
+    println!("|---|---|---|---|---|---|");
+    for point in &curve {
+        let Point {
+            work,
+            rows,
+            rate,
+            p99_ms,
+            rate_ratio,
+            p99_ratio,
+        } = point;
+        println!("| {work} | {rows} | {rate:.0} | {rate_ratio} | {p99_ms} | {p99_ratio} |");
+    }
+    Ok(Grown { settings, curve })
+}
+
+async fn measure(growth: &Growth, sizes: &[Size]) -> anyhow::Result<Vec<Point>> {
+    let round = Rounds {
+        rounds: 1,
+        warm_up: growth.warm_up,
+        duration: growth.duration,
+    };
+    let mut curve = Vec::new();
+    for number in 0..3 {
+        let mut found = vec![(Vec::new(), Vec::new()); sizes.len()];
+        for _ in 0..growth.rounds {
+            for (size, (rates, p99s)) in sizes.iter().zip(&mut found) {
+                let (_, probe) = &size.probes[number];
+                let [reports] = round.measure(IN_FLIGHT, [probe]).await?;
+                rates.extend(reports.rates());
+                p99s.extend(reports.p99s());
+            }
+        }
+        let ratios = |ours: &[Thousandths], first: &[Thousandths]| {
+            let rounds = ours.iter().zip(first);
+            let ratios: Vec<_> = rounds.map(|(ours, first)| ours.ratio(*first)).collect();
+            Spread::of(&ratios)
+        };
+        let (first_rates, first_p99s) = found.first().cloned().unwrap_or_default();
+        for (size, (rates, p99s)) in sizes.iter().zip(&found) {
+            curve.push(Point {
+                work: size.probes[number].0,
+                rows: size.rows,
+                rate: Spread::of(rates),
+                p99_ms: Spread::of(p99s),
+                rate_ratio: ratios(rates, &first_rates),
+                p99_ratio: ratios(p99s, &first_p99s),
+            });
+        }
+    }
+    Ok(curve)
+}
+
+impl Size {
+    /// Fills the tables while those who use them are stopped, and starts these again.
+    async fn fill(rows: u64, mut processes: Processes) -> anyhow::Result<Self> {
+        let shops = shop::open(&processes.url(Service::Merchants), MERCHANTS).await?;
+        let merchants: Vec<String> = shops.iter().map(|shop| shop.merchant_id.clone()).collect();
+        let mut paths = Vec::new();
+        for (service, filling) in [
+            (Service::Sessions, Filling::Sessions),
+            (Service::Charges, Filling::Charges),
+        ] {
+            processes.kill(service).await?;
+            let (server, name) = processes.database(service).context("no database")?;
+            let mut database = server.connect(&name).await?;
+            store::fill(&mut database, filling, &merchants, rows).await?;
+            if filling == Filling::Sessions {
+                paths = store::sample(&mut database, &merchants, READ).await?;
+            }
+            processes.revive(service).await?;
+        }
+        let url = processes.url(Service::Gateway);
+        let api = |shops: Vec<Shop>| Api::new(&url, shops, Kind::None);
+        let reads = Reads::new(api(shops)?, paths);
+        let merchants_url = processes.url(Service::Merchants);
+        let initiations = Initiations(api(shop::open(&merchants_url, MERCHANTS).await?)?);
+        let charges = Charges(api(shop::open(&merchants_url, MERCHANTS).await?)?);
+        let name = |work: &str| format!("{work}, {rows} rows");
+        let watched = || processes.watched();
+        let probes = [
+            (
+                "initiate",
+                Probe::new(&name("initiate"), initiations, watched())?,
+            ),
+            (
+                "GET status",
+                Probe::new(&name("GET status"), reads, watched())?,
+            ),
+            ("charge", Probe::new(&name("charge"), charges, watched())?),
+        ];
+        Ok(Self {
+            rows,
+            processes,
+            probes,
+        })
+    }
+}

@@ -1,0 +1,63 @@
+//! Each bare path answers. Those with a store need `TEST_DATABASE_URL` and `TEST_REDIS_URL`.
+
+use crate::targets::{check, reported};
+
+#[test]
+fn paths_without_a_store_answer() {
+    for path in ["a", "c", "g"] {
+        check(&["baseline", path]);
+    }
+}
+
+/// The flags that name the tests' stores, where there are some.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test has no settings but the environment"
+)]
+fn stores() -> Option<[String; 2]> {
+    let database = std::env::var("TEST_DATABASE_URL").ok()?;
+    let redis = std::env::var("TEST_REDIS_URL").ok()?;
+    Some([
+        format!("--database-url={database}"),
+        format!("--redis-url={redis}"),
+    ])
+}
+
+#[test]
+fn paths_with_a_store_answer() {
+    let Some([database, redis]) = stores() else {
+        return;
+    };
+    for path in ["b", "d", "e", "f", "h", "incr", "insert"] {
+        check(&["baseline", path, &database, &redis]);
+    }
+}
+
+#[test]
+fn a_comparison_has_each_row_that_is_asked_for() {
+    let Some([database, redis]) = stores() else {
+        return;
+    };
+    let brief = ["--rounds=2", "--duration=1s", "--warm-up=0s"];
+    let rows = reported(&["compare", "--rows=8,10", &database, &redis], &brief);
+    let numbers = rows.as_array().unwrap().iter().map(|row| &row["number"]);
+    assert_eq!(numbers.collect::<Vec<_>>(), [8, 10, 10]);
+    assert_eq!(rows[0]["beside"]["name"], "tonic + INCR");
+}
+
+#[test]
+fn growth_is_measured_on_tables_of_each_size() {
+    let Some([database, redis]) = stores() else {
+        return;
+    };
+    let brief = ["--rounds=1", "--duration=1s", "--warm-up=0s"];
+    let sizes = "--rows=3000,6000";
+    let grown = reported(&["growth", sizes, &database, &redis], &brief);
+    let curve = grown["curve"].as_array().unwrap();
+    let rows = curve.iter().map(|point| &point["rows"]);
+    assert_eq!(
+        rows.collect::<Vec<_>>(),
+        [3000, 6000, 3000, 6000, 3000, 6000]
+    );
+    assert!(!grown["settings"].as_array().unwrap().is_empty());
+}
