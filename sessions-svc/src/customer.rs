@@ -46,6 +46,14 @@ impl Payer {
     }
 }
 
+/// A payer whom a merchant's session or charge has named.
+#[derive(Clone, Debug)]
+pub struct NamedPayer {
+    pub merchant_id: MerchantId,
+    pub payer: Payer,
+    pub named_at: Timestamp,
+}
+
 /// An entry of a merchant's directory.
 #[derive(Clone, Debug, PartialEq, Eq, FromRow)]
 pub struct Customer {
@@ -86,11 +94,6 @@ impl Matches {
             customer.name.clone_from(&payer.name);
         }
         Some(customer)
-    }
-
-    /// The same customer, as it is recorded.
-    pub fn recorded(&self) -> Option<&Customer> {
-        self.by_phone.as_ref().or(self.by_email.as_ref())
     }
 }
 

@@ -1,77 +1,175 @@
-//! The customer directory: finds the customer that a payer is, or adds one. The rules are in
+//! The customer directory: finds the customers that payers are, or adds them. The rules are in
 //! `customer.rs`.
 //!
-//! Runs inside the transaction that made the payer known.
+//! Runs inside the transaction that made the payers known. Additions need no lock: nobody else can
+//! add the same phone or e-mail, whose columns are unique. Changes are made under the directory's
+//! lock, because they follow from what was read.
 
 use chassis::{
     clock::Timestamp,
     ids::{CustomerId, MerchantId},
 };
-use db::{Insert, Result, Tx};
+use db::{Result, Tx};
 
 use crate::{
-    customer::{Customer, Matches, Payer},
+    contention::{Attempt, Interruption},
+    customer::{Customer, Matches, NamedPayer, Payer},
     store::customers,
 };
 
 /// `listed_at` before the first payment, in Unix milliseconds.
 const NEVER: i64 = 0;
 
-/// Returns the payer's entry, adding or completing it if need be. `None`: there is nothing to
-/// recognise the payer by.
-pub async fn identify(
-    tx: &mut Tx,
-    merchant: MerchantId,
-    payer: &Payer,
-    now: Timestamp,
-) -> Result<Option<CustomerId>> {
-    if !payer.is_identified() {
-        return Ok(None);
+/// Returns the entry of each payer, as if they had been named one after the other, adding or
+/// completing it if need be. `None`: there is nothing to recognise the payer by.
+pub async fn identify(tx: &mut Tx, named: &[NamedPayer]) -> Attempt<Vec<Option<CustomerId>>> {
+    if !named.iter().any(|named| named.payer.is_identified()) {
+        return Ok(vec![None; named.len()]);
     }
-    let matches = customers::find_matches(tx, merchant, payer).await?;
-    if let Some(known) = unchanged(&matches, payer) {
-        return Ok(Some(known));
-    }
-    customers::lock_directory(tx, merchant).await?;
-    // Again: somebody may have added the same payer before this had the lock.
-    let matches = customers::find_matches(tx, merchant, payer).await?;
-    match matches.recognise(payer) {
-        Some(customer) => {
-            customers::update_identity(tx, &customer).await?;
-            Ok(Some(customer.customer_id))
+    let (mut entries, mut ids) = look(tx, named).await?;
+    let mut changing = entries.merchants_with(Entry::is_changed);
+    if !changing.is_empty() {
+        // In one order everywhere, so that two sets never wait for each other.
+        changing.sort();
+        changing.dedup();
+        customers::lock_directories(tx, &changing).await?;
+        // Again: somebody may have changed the same entries before this had the locks.
+        (entries, ids) = look(tx, named).await?;
+        let late = entries.merchants_with(Entry::is_changed);
+        if !late.iter().all(|merchant| changing.contains(merchant)) {
+            return Err(Interruption::Contended);
         }
-        None => add(tx, merchant, payer, now).await.map(Some),
+    }
+    let added = entries.customers_that(Entry::is_added);
+    if !added.is_empty() && customers::insert(tx, &added).await? < added.len() as u64 {
+        return Err(Interruption::Contended);
+    }
+    let changed = entries.customers_that(Entry::is_changed);
+    if !changed.is_empty() {
+        customers::update_identities(tx, &changed).await?;
+    }
+    Ok(ids)
+}
+
+/// Reads the entries that these payers may be, and recognises each.
+async fn look(tx: &mut Tx, named: &[NamedPayer]) -> Result<(Entries, Vec<Option<CustomerId>>)> {
+    let identified: Vec<&NamedPayer> = named
+        .iter()
+        .filter(|named| named.payer.is_identified())
+        .collect();
+    let found = customers::find_alike(tx, &identified).await?;
+    let mut entries = Entries::of(found);
+    let ids = named.iter().map(|named| entries.recognise(named)).collect();
+    Ok((entries, ids))
+}
+
+/// The entries of a few payers, as they become when one payer after the other is recognised.
+#[derive(Debug)]
+struct Entries(Vec<Entry>);
+
+#[derive(Debug)]
+struct Entry {
+    customer: Customer,
+    /// As it is recorded, if it is.
+    recorded: Option<Customer>,
+}
+
+impl Entry {
+    fn is_added(&self) -> bool {
+        self.recorded.is_none()
+    }
+
+    fn is_changed(&self) -> bool {
+        let recorded = self.recorded.as_ref();
+        recorded.is_some_and(|recorded| *recorded != self.customer)
     }
 }
 
-/// The usual case, which needs no lock: a returning payer about whom nothing is new.
-fn unchanged(matches: &Matches, payer: &Payer) -> Option<CustomerId> {
-    let recognised = matches.recognise(payer)?;
-    (matches.recorded() == Some(&recognised)).then_some(recognised.customer_id)
-}
+impl Entries {
+    fn of(found: Vec<Customer>) -> Self {
+        let mut entries: Vec<Entry> = Vec::with_capacity(found.len());
+        for customer in found {
+            // Found by its phone and by its e-mail.
+            if !entries
+                .iter()
+                .any(|entry| entry.customer.customer_id == customer.customer_id)
+            {
+                entries.push(Entry {
+                    recorded: Some(customer.clone()),
+                    customer,
+                });
+            }
+        }
+        Self(entries)
+    }
 
-async fn add(
-    tx: &mut Tx,
-    merchant: MerchantId,
-    payer: &Payer,
-    now: Timestamp,
-) -> Result<CustomerId> {
-    loop {
-        let customer = Customer {
-            customer_id: CustomerId::new(),
-            merchant_id: merchant,
-            phone: payer.phone.clone(),
-            email: payer.email.clone(),
-            email_key: payer.email_key(),
-            name: payer.name.clone(),
-            created_at: now,
-            last_payment_at: None,
-            payments_count: 0,
-            listed_at: Timestamp::from_unix_millis(NEVER).expect("1970 is a time"),
+    fn recognise(&mut self, named: &NamedPayer) -> Option<CustomerId> {
+        let NamedPayer {
+            merchant_id,
+            payer,
+            named_at,
+        } = named;
+        if !payer.is_identified() {
+            return None;
+        }
+        let email_key = payer.email_key();
+        let alike = |is_alike: &dyn Fn(&Customer) -> bool| {
+            let mut customers = self.0.iter().map(|entry| &entry.customer);
+            customers
+                .find(|customer| customer.merchant_id == *merchant_id && is_alike(customer))
+                .cloned()
         };
-        // Another customer may have this id, which has only 50 random bits.
-        if customers::insert(tx, &customer).await? == Insert::Inserted {
-            return Ok(customer.customer_id);
+        let matches = Matches {
+            by_phone: payer
+                .phone
+                .as_ref()
+                .and_then(|phone| alike(&|customer| customer.phone.as_ref() == Some(phone))),
+            by_email: email_key
+                .as_ref()
+                .and_then(|key| alike(&|customer| customer.email_key.as_ref() == Some(key))),
+        };
+        let Some(recognised) = matches.recognise(payer) else {
+            let customer = new_customer(*merchant_id, payer, *named_at);
+            let id = customer.customer_id.clone();
+            self.0.push(Entry {
+                customer,
+                recorded: None,
+            });
+            return Some(id);
+        };
+        let id = recognised.customer_id.clone();
+        let mut entries = self.0.iter_mut();
+        if let Some(entry) = entries.find(|entry| entry.customer.customer_id == id) {
+            entry.customer = recognised;
         }
+        Some(id)
+    }
+
+    fn customers_that(&self, is_meant: impl Fn(&Entry) -> bool) -> Vec<&Customer> {
+        let meant = self.0.iter().filter(|entry| is_meant(entry));
+        meant.map(|entry| &entry.customer).collect()
+    }
+
+    fn merchants_with(&self, is_meant: impl Fn(&Entry) -> bool) -> Vec<MerchantId> {
+        let customers = self.customers_that(is_meant);
+        customers
+            .iter()
+            .map(|customer| customer.merchant_id)
+            .collect()
+    }
+}
+
+fn new_customer(merchant_id: MerchantId, payer: &Payer, created_at: Timestamp) -> Customer {
+    Customer {
+        customer_id: CustomerId::new(),
+        merchant_id,
+        phone: payer.phone.clone(),
+        email: payer.email.clone(),
+        email_key: payer.email_key(),
+        name: payer.name.clone(),
+        created_at,
+        last_payment_at: None,
+        payments_count: 0,
+        listed_at: Timestamp::from_unix_millis(NEVER).expect("1970 is a time"),
     }
 }

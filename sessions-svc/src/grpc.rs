@@ -62,7 +62,7 @@ impl Sessions for Grpc {
         request: Request<RecordTransactionRequest>,
     ) -> Result<Response<RecordTransactionResponse>, Status> {
         let report = parse::report(request.into_inner())?;
-        Ok(Response::new(self.0.record(&report).await?.into()))
+        Ok(Response::new(self.0.record(report).await?.into()))
     }
 
     async fn list_customers(

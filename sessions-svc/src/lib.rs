@@ -8,13 +8,17 @@
 //!   flight.
 //! - A payment counts once for its customer; two customers are never merged.
 
+mod change;
 pub mod config;
+mod contention;
+mod creation;
 mod customer;
 mod directory;
 mod error;
 mod expiry_event;
 mod fingerprint;
 mod grpc;
+mod recording;
 mod report;
 mod service;
 mod session;
@@ -28,7 +32,7 @@ use chassis::{
     grpc::{Sockets, connect},
     shutdown::Shutdown,
 };
-use db::{Frame, Relay, Schema, outbox};
+use db::{Frame, GroupCommit, Relay, Schema, outbox};
 use proto::sessions::sessions_server::SessionsServer;
 use tonic::service::Routes;
 
@@ -73,6 +77,8 @@ pub async fn serve(
     frame.work(sweeping, sweeper);
 
     let service = Service {
+        creations: GroupCommit::new(&db, &frame.tasks),
+        recordings: GroupCommit::new(&db, &frame.tasks),
         db,
         clock,
         session_lifetime: config.session_lifetime,

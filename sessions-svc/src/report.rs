@@ -1,5 +1,7 @@
 //! The reports that charges-svc makes about its charges, and their answers. No I/O.
 
+use std::time::Duration;
+
 use chassis::{
     ids::{MerchantId, SessionId},
     money::Money,
@@ -7,7 +9,7 @@ use chassis::{
 
 use crate::{
     customer::Payer,
-    session::{DirectSession, SessionStatus},
+    session::{DirectSession, Origin, Session, SessionStatus},
     transaction::Transaction,
 };
 
@@ -23,6 +25,27 @@ pub struct Report {
     pub step: Step,
     /// The session to create for a direct charge.
     pub direct: Option<DirectSession>,
+}
+
+impl Report {
+    /// The session that a direct charge brings.
+    pub fn session(&self, lifetime: Duration) -> Option<Session> {
+        let direct = self.direct.as_ref()?;
+        Some(Session {
+            session_id: self.session_id,
+            merchant_id: self.merchant_id,
+            origin: Origin::Direct,
+            amount_minor: direct.amount.minor_units(),
+            currency: direct.amount.currency(),
+            description: direct.description.clone(),
+            redirect_url: None,
+            payer: direct.payer.clone(),
+            customer_id: None,
+            status: SessionStatus::Processing,
+            created_at: direct.created_at,
+            expires_at: direct.created_at + lifetime,
+        })
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -43,6 +66,14 @@ pub enum Step {
 }
 
 impl Step {
+    /// The charge as it becomes; `None` if it is withdrawn.
+    pub fn transaction(&self) -> Option<&Transaction> {
+        match self {
+            Self::Open { transaction, .. } | Self::Update { transaction, .. } => Some(transaction),
+            Self::Withdraw => None,
+        }
+    }
+
     /// The step's name in metrics.
     pub fn name(&self) -> &'static str {
         match self {

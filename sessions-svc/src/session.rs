@@ -4,6 +4,7 @@
 //! in which that became known, so reports may arrive late, twice and in any order.
 
 use chassis::{
+    charge_status::ChargeStatus,
     clock::Timestamp,
     ids::{CustomerId, MerchantId, SessionId},
     money::{Currency, Money},
@@ -85,6 +86,19 @@ pub struct Tally {
     pub settled: i64,
     pub in_flight: i64,
     pub failed: i64,
+}
+
+impl Tally {
+    /// These charges and one with this status; `None` if it was withdrawn.
+    pub fn with(mut self, status: Option<ChargeStatus>) -> Self {
+        match status {
+            Some(ChargeStatus::Settled) => self.settled += 1,
+            Some(ChargeStatus::Initiated | ChargeStatus::OtpRequired) => self.in_flight += 1,
+            Some(ChargeStatus::Failed) => self.failed += 1,
+            None => {}
+        }
+        self
+    }
 }
 
 impl Session {

@@ -1,8 +1,10 @@
 //! All SQL on sessions, their transactions and their idempotency keys.
 //!
-//! Rows are locked in this order: transaction, session, idempotency keys, directory, customer.
+//! Rows are locked in this order: session, transaction, idempotency keys, directory, customer; and
+//! those of one kind by their keys, so that two sets never wait for each other.
 
 pub mod customers;
+pub mod reports;
 
 use std::sync::LazyLock;
 
@@ -13,14 +15,13 @@ use chassis::{
     money::{Currency, Money},
 };
 use db::{
-    Conn, Db, Insert, Result, Tx,
+    Conn, Db, Joint, Result, Tx,
     idempotency::{Columns, Keys},
 };
 use sqlx::FromRow;
 
 use crate::{
-    report::{Report, Step},
-    session::{Session, SessionStatus, ShownSession, Tally},
+    session::{Session, ShownSession},
     transaction::{Settlement, Transaction},
 };
 
@@ -35,29 +36,38 @@ pub static KEYS: LazyLock<Keys> = LazyLock::new(|| {
     })
 });
 
-pub async fn insert_session(tx: &mut Tx, session: &Session) -> Result<()> {
-    tx.sql(
-        "insert into sessions
+/// Adds new sessions.
+pub fn insert_sessions<'c>(joint: Joint<'c>, sessions: &[&Session]) -> Joint<'c> {
+    joint
+        .sql_set(
+            "given (session_id uuid, merchant_id uuid, origin text, amount_minor bigint,
+                currency text, description text, redirect_url text, payer_phone text,
+                payer_email text, payer_name text, customer_id text, status text,
+                created_at timestamptz, expires_at timestamptz)
+         insert into sessions
              (session_id, merchant_id, origin, amount_minor, currency, description, redirect_url,
               payer_phone, payer_email, payer_name, customer_id, status, created_at, expires_at)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
-    )
-    .bind(session.session_id)
-    .bind(session.merchant_id)
-    .bind(session.origin)
-    .bind(session.amount_minor)
-    .bind(session.currency)
-    .bind(session.description.clone())
-    .bind(session.redirect_url.clone())
-    .bind(session.payer.phone.clone())
-    .bind(session.payer.email.clone())
-    .bind(session.payer.name.clone())
-    .bind(session.customer_id.clone())
-    .bind(session.status)
-    .bind(session.created_at)
-    .bind(session.expires_at)
-    .run()
-    .await
+         select given.session_id, given.merchant_id, given.origin, given.amount_minor,
+                given.currency, given.description, given.redirect_url, given.payer_phone,
+                given.payer_email, given.payer_name, given.customer_id, given.status,
+                given.created_at, given.expires_at
+         from given",
+            sessions.len(),
+        )
+        .column(sessions.iter().map(|session| session.session_id))
+        .column(sessions.iter().map(|session| session.merchant_id))
+        .column(sessions.iter().map(|session| session.origin))
+        .column(sessions.iter().map(|session| session.amount_minor))
+        .column(sessions.iter().map(|session| session.currency))
+        .column(sessions.iter().map(|session| session.description.clone()))
+        .column(sessions.iter().map(|session| session.redirect_url.clone()))
+        .column(sessions.iter().map(|session| session.payer.phone.clone()))
+        .column(sessions.iter().map(|session| session.payer.email.clone()))
+        .column(sessions.iter().map(|session| session.payer.name.clone()))
+        .column(sessions.iter().map(|session| session.customer_id.clone()))
+        .column(sessions.iter().map(|session| session.status))
+        .column(sessions.iter().map(|session| session.created_at))
+        .column(sessions.iter().map(|session| session.expires_at))
 }
 
 pub async fn find_session(conn: &mut Conn, id: SessionId) -> Result<Option<Session>> {
@@ -71,15 +81,19 @@ pub async fn find_session(conn: &mut Conn, id: SessionId) -> Result<Option<Sessi
     .await
 }
 
-/// Like [`find_session`], and locks the session until the transaction ends.
-pub async fn lock_session(tx: &mut Tx, id: SessionId) -> Result<Option<Session>> {
-    tx.sql(
-        "select session_id, merchant_id, origin, amount_minor, currency, description, redirect_url,
-                payer_phone, payer_email, payer_name, customer_id, status, created_at, expires_at
-         from sessions where session_id = $1 for update",
+/// Like [`find_session`], for each of these.
+pub async fn find_sessions(conn: &mut Conn, ids: &[SessionId]) -> Result<Vec<Session>> {
+    conn.sql_set(
+        "given (session_id uuid)
+         select sessions.session_id, sessions.merchant_id, sessions.origin, sessions.amount_minor,
+                sessions.currency, sessions.description, sessions.redirect_url,
+                sessions.payer_phone, sessions.payer_email, sessions.payer_name,
+                sessions.customer_id, sessions.status, sessions.created_at, sessions.expires_at
+         from given join sessions on sessions.session_id = given.session_id",
+        ids.len(),
     )
-    .bind(id)
-    .optional()
+    .column(ids.iter().copied())
+    .all()
     .await
 }
 
@@ -163,114 +177,6 @@ pub async fn find_shown(db: &Db, id: SessionId, now: Timestamp) -> Result<Option
     }))
 }
 
-pub async fn update_status(tx: &mut Tx, id: SessionId, status: SessionStatus) -> Result<()> {
-    tx.sql("update sessions set status = $2 where session_id = $1")
-        .bind(id)
-        .bind(status)
-        .run()
-        .await
-}
-
-pub async fn delete_session(tx: &mut Tx, id: SessionId) -> Result<()> {
-    tx.sql("delete from sessions where session_id = $1")
-        .bind(id)
-        .run()
-        .await
-}
-
-/// Records what a report says about its charge. [`Insert::AlreadyThere`]: this version or a newer
-/// one was recorded before, or the charge has settled, so nothing was changed.
-pub async fn record(tx: &mut Tx, report: &Report) -> Result<Insert> {
-    match &report.step {
-        Step::Open { transaction, .. } | Step::Update { transaction, .. } => {
-            record_transaction(tx, report, transaction).await
-        }
-        Step::Withdraw => record_tombstone(tx, report).await,
-    }
-}
-
-async fn record_transaction(
-    tx: &mut Tx,
-    report: &Report,
-    transaction: &Transaction,
-) -> Result<Insert> {
-    let settlement = transaction.settlement.as_ref();
-    tx.sql(
-        "insert into transactions
-             (session_id, charge_number, version, status, transaction_id, tx_id_display, method,
-              failure_reason, failure_message, settled_minor, settled_currency, rate,
-              created_at, updated_at)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-         on conflict (session_id, charge_number) do update
-         set version = excluded.version, status = excluded.status,
-             transaction_id = excluded.transaction_id, tx_id_display = excluded.tx_id_display,
-             method = excluded.method, failure_reason = excluded.failure_reason,
-             failure_message = excluded.failure_message,
-             settled_minor = excluded.settled_minor,
-             settled_currency = excluded.settled_currency, rate = excluded.rate,
-             created_at = excluded.created_at, updated_at = excluded.updated_at
-         where transactions.version < excluded.version and transactions.status <> 'SETTLED'",
-    )
-    .bind(report.session_id)
-    .bind(i64::from(report.charge_number))
-    .bind(i64::from(report.version))
-    .bind(transaction.status)
-    .bind(transaction.transaction_id)
-    .bind(transaction.tx_id_display.clone())
-    .bind(transaction.method.clone())
-    .bind(transaction.failure_reason.clone())
-    .bind(transaction.failure_message.clone())
-    .bind(settlement.map(|settlement| settlement.amount.minor_units()))
-    .bind(settlement.map(|settlement| settlement.amount.currency()))
-    .bind(settlement.map(|settlement| settlement.rate.clone()))
-    .bind(transaction.created_at)
-    .bind(transaction.updated_at)
-    .insert()
-    .await
-}
-
-async fn record_tombstone(tx: &mut Tx, report: &Report) -> Result<Insert> {
-    tx.sql(
-        "insert into transactions (session_id, charge_number, version, status)
-         values ($1, $2, $3, 'WITHDRAWN')
-         on conflict (session_id, charge_number) do update
-         set version = excluded.version, status = excluded.status
-         where transactions.version < excluded.version and transactions.status <> 'SETTLED'",
-    )
-    .bind(report.session_id)
-    .bind(i64::from(report.charge_number))
-    .bind(i64::from(report.version))
-    .insert()
-    .await
-}
-
-/// The charge that holds a number within its session, unless it was withdrawn. Only tombstones have
-/// no id.
-pub async fn find_holder(conn: &mut Conn, report: &Report) -> Result<Option<ChargeId>> {
-    let holder: Option<(ChargeId,)> = conn
-        .sql(
-            "select transaction_id from transactions
-             where session_id = $1 and charge_number = $2 and status <> 'WITHDRAWN'",
-        )
-        .bind(report.session_id)
-        .bind(i64::from(report.charge_number))
-        .optional()
-        .await?;
-    Ok(holder.map(|(id,)| id))
-}
-
-pub async fn tally(conn: &mut Conn, id: SessionId) -> Result<Tally> {
-    conn.sql(
-        "select count(*) filter (where status = 'SETTLED') as settled,
-                count(*) filter (where status in ('INITIATED', 'OTP_REQUIRED')) as in_flight,
-                count(*) filter (where status = 'FAILED') as failed
-         from transactions where session_id = $1",
-    )
-    .bind(id)
-    .one()
-    .await
-}
-
 /// Expires up to `limit` PENDING sessions whose time has passed, except those that somebody else
 /// has locked. Returns their ids.
 pub async fn expire(tx: &mut Tx, now: Timestamp, limit: i64) -> Result<Vec<SessionId>> {
@@ -295,10 +201,12 @@ pub async fn expire(tx: &mut Tx, now: Timestamp, limit: i64) -> Result<Vec<Sessi
 
 /// When the next session expires, or the next key may be forgotten.
 pub async fn next_due(conn: &mut Conn) -> Result<Option<Timestamp>> {
-    let (expiry,): (Option<Timestamp>,) = conn
-        .sql("select min(expires_at) from sessions where status = 'PENDING'")
+    let (expiry, forgetting): (Option<Timestamp>, Option<Timestamp>) = conn
+        .sql(
+            "select (select min(expires_at) from sessions where status = 'PENDING'),
+                    (select min(keep_until) from idempotency_keys where keep_until is not null)",
+        )
         .one()
         .await?;
-    let forgetting = KEYS.next_to_forget(conn).await?;
     Ok([expiry, forgetting].into_iter().flatten().min())
 }

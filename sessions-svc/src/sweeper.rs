@@ -59,8 +59,10 @@ impl Sweeper {
         for id in &expired {
             let event_id = EventId::new();
             outbox::put(&mut tx, &id.to_string(), Some(event_id.as_str()), now).await?;
-            store::KEYS.forget_later(&mut tx, *id, now).await?;
         }
+        let ended: Vec<_> = expired.iter().map(|id| (id.uuid(), now)).collect();
+        let forgetting = store::KEYS.forget_later_set(tx.joint(), &ended);
+        forgetting.run().await?;
         tx.commit().await?;
         let expired = expired.len() as u64;
         if expired > 0 {

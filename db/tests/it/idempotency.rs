@@ -5,7 +5,7 @@ use std::{sync::LazyLock, time::Duration};
 use chassis::{clock::Timestamp, ids::MerchantId};
 use db::{
     Conn, Db, Tx,
-    idempotency::{Columns, IdempotencyKey, KEPT, KeyUse, Keys},
+    idempotency::{Columns, IdempotencyKey, KEPT, KeyUse, Keys, WantedKey},
     testing::TestDb,
 };
 use tokio::task::JoinSet;
@@ -257,4 +257,114 @@ async fn a_table_may_have_one_operation_and_nothing_of_its_own() {
     );
     assert_eq!(PLAIN.forget_due(&mut tx, forget_at, 10).await.unwrap(), 1);
     assert_eq!(count(&mut tx).await, 0);
+}
+
+/// What becomes of these, taken in one set and committed.
+async fn take_set(db: &Db, wanted: &[(&IdempotencyKey, Uuid)]) -> Vec<KeyUse<Taken>> {
+    let wanted: Vec<WantedKey<'_>> = wanted
+        .iter()
+        .map(|(key, subject)| WantedKey {
+            key,
+            subject: *subject,
+            now: now(),
+        })
+        .collect();
+    let mut tx = db.begin().await.unwrap();
+    let taken = BUY.take_set(&mut tx, &wanted).await.unwrap();
+    tx.commit().await.unwrap();
+    taken
+}
+
+#[tokio::test]
+async fn each_key_of_a_set_is_taken_as_if_it_came_alone() {
+    let (_test, db) = database(TABLE).await;
+    let (old, fresh) = (key("old"), key("fresh"));
+    let order = take_committed(&db, &old).await;
+    let reused = IdempotencyKey {
+        fingerprint: "g".to_owned(),
+        ..old.clone()
+    };
+    let elsewhere = IdempotencyKey {
+        merchant_id: MerchantId::new(),
+        ..old.clone()
+    };
+    let ids: [Uuid; 4] = std::array::from_fn(|_| Uuid::now_v7());
+    let wanted = [
+        (&reused, ids[0]),
+        (&fresh, ids[1]),
+        (&old, ids[2]),
+        (&elsewhere, ids[3]),
+    ];
+    let repeat = |order| KeyUse::Repeat((order, now()));
+    let taken = take_set(&db, &wanted).await;
+    assert_eq!(
+        taken,
+        [KeyUse::Reuse, KeyUse::First, repeat(order), KeyUse::First]
+    );
+    let again = take_set(&db, &wanted).await;
+    assert_eq!(
+        again,
+        [KeyUse::Reuse, repeat(ids[1]), repeat(order), repeat(ids[3])],
+        "those whose answer was lost find themselves"
+    );
+    assert_eq!(take_set(&db, &[]).await, []);
+}
+
+#[tokio::test]
+async fn of_equal_keys_in_a_set_the_first_gets_it() {
+    let (_test, db) = database(TABLE).await;
+    let first = key("order-17");
+    let other_request = IdempotencyKey {
+        fingerprint: "g".to_owned(),
+        ..first.clone()
+    };
+    let ids: [Uuid; 3] = std::array::from_fn(|_| Uuid::now_v7());
+    let wanted = [(&first, ids[0]), (&first, ids[1]), (&other_request, ids[2])];
+    let taken = take_set(&db, &wanted).await;
+    let repeat = KeyUse::Repeat((ids[0], now()));
+    assert_eq!(taken, [KeyUse::First, repeat, KeyUse::Reuse]);
+    let mut tx = db.begin().await.unwrap();
+    assert_eq!(count(&mut tx).await, 1);
+}
+
+#[tokio::test]
+async fn two_sets_may_want_the_same_keys_in_any_order() {
+    let (_test, db) = database(TABLE).await;
+    let keys: Vec<IdempotencyKey> = (0..20).map(|number| key(&number.to_string())).collect();
+    let mut takers = JoinSet::new();
+    for taker in 0..8 {
+        let (db, mut keys) = (db.clone(), keys.clone());
+        if taker % 2 == 1 {
+            keys.reverse();
+        }
+        takers.spawn(async move {
+            let wanted: Vec<_> = keys.iter().map(|key| (key, Uuid::now_v7())).collect();
+            let taken = take_set(&db, &wanted).await;
+            taken
+                .iter()
+                .filter(|taken| **taken == KeyUse::First)
+                .count()
+        });
+    }
+    let taken: usize = takers.join_all().await.into_iter().sum();
+    assert_eq!(taken, keys.len());
+}
+
+#[tokio::test]
+async fn the_keys_of_a_set_are_forgotten_each_at_its_time() {
+    let (_test, db) = database(TABLE).await;
+    let mut ended = Vec::new();
+    for days in 0..3 {
+        let order = take_committed(&db, &key(&days.to_string())).await;
+        ended.push((order, now() + DAY * days));
+    }
+    let mut tx = db.begin().await.unwrap();
+    BUY.forget_later_set(tx.joint(), &ended)
+        .run()
+        .await
+        .unwrap();
+    let next = BUY.next_to_forget(&mut tx).await.unwrap();
+    assert_eq!(next, Some(now() + KEPT));
+    let later = now() + KEPT + DAY;
+    assert_eq!(BUY.forget_due(&mut tx, later, 10).await.unwrap(), 2);
 }

@@ -4,105 +4,151 @@ use chassis::{
     clock::Timestamp,
     ids::{CustomerId, MerchantId},
 };
-use db::{Conn, Db, Insert, Result, Tx};
+use db::{Conn, Db, Joint, Result, Tx};
 
-use crate::customer::{Customer, Matches, Payer};
+use crate::customer::{Customer, NamedPayer};
 
 /// Later than any time, in Unix milliseconds: 9999-12-31T23:59:59.999Z.
 const END_OF_TIME: i64 = 253_402_300_799_999;
 
-/// Locks the merchant's directory: until the transaction ends, nobody else adds to it or changes
-/// an identity in it.
-pub async fn lock_directory(tx: &mut Tx, merchant: MerchantId) -> Result<()> {
-    tx.sql(
-        "insert into directories (merchant_id) values ($1) on conflict (merchant_id) do nothing",
-    )
-    .bind(merchant)
-    .run()
-    .await?;
-    let _locked: (MerchantId,) = tx
-        .sql("select merchant_id from directories where merchant_id = $1 for update")
-        .bind(merchant)
-        .one()
+/// Locks these merchants' directories: until the transaction ends, nobody else changes an identity
+/// in them.
+pub async fn lock_directories(tx: &mut Tx, merchants: &[MerchantId]) -> Result<()> {
+    let _locked: Vec<(MerchantId,)> = tx
+        .sql_set(
+            "given (merchant_id uuid)
+             select directories.merchant_id
+             from given join directories on directories.merchant_id = given.merchant_id
+             order by directories.merchant_id for no key update",
+            merchants.len(),
+        )
+        .column(merchants.iter().copied())
+        .all()
         .await?;
     Ok(())
 }
 
-pub async fn find_matches(conn: &mut Conn, merchant: MerchantId, payer: &Payer) -> Result<Matches> {
-    let by_phone = conn
-        .sql(
-            "select customer_id, merchant_id, phone, email, email_key, name, created_at,
-                    last_payment_at, payments_count, listed_at
-             from customers where merchant_id = $1 and phone = $2",
-        )
-        .bind(merchant)
-        .bind(payer.phone.clone())
-        .optional()
-        .await?;
-    let by_email = conn
-        .sql(
-            "select customer_id, merchant_id, phone, email, email_key, name, created_at,
-                    last_payment_at, payments_count, listed_at
-             from customers where merchant_id = $1 and email_key = $2",
-        )
-        .bind(merchant)
-        .bind(payer.email_key())
-        .optional()
-        .await?;
-    Ok(Matches { by_phone, by_email })
-}
-
-/// Adds a customer. [`Insert::AlreadyThere`]: another customer has the id, which is short.
-pub async fn insert(tx: &mut Tx, customer: &Customer) -> Result<Insert> {
-    tx.sql(
-        "insert into customers
-             (customer_id, merchant_id, phone, email, email_key, name, created_at,
-              last_payment_at, payments_count, listed_at)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-         on conflict (customer_id) do nothing",
+/// The customers with the phone or the e-mail of one of these payers.
+pub async fn find_alike(conn: &mut Conn, named: &[&NamedPayer]) -> Result<Vec<Customer>> {
+    conn.sql_set(
+        "given (merchant_id uuid, phone text, email_key text)
+         select customers.customer_id, customers.merchant_id, customers.phone, customers.email,
+                customers.email_key, customers.name, customers.created_at,
+                customers.last_payment_at, customers.payments_count, customers.listed_at
+         from given join customers
+             on customers.merchant_id = given.merchant_id and customers.phone = given.phone
+         union all
+         select customers.customer_id, customers.merchant_id, customers.phone, customers.email,
+                customers.email_key, customers.name, customers.created_at,
+                customers.last_payment_at, customers.payments_count, customers.listed_at
+         from given join customers
+             on customers.merchant_id = given.merchant_id
+             and customers.email_key = given.email_key",
+        named.len(),
     )
-    .bind(customer.customer_id.clone())
-    .bind(customer.merchant_id)
-    .bind(customer.phone.clone())
-    .bind(customer.email.clone())
-    .bind(customer.email_key.clone())
-    .bind(customer.name.clone())
-    .bind(customer.created_at)
-    .bind(customer.last_payment_at)
-    .bind(customer.payments_count)
-    .bind(customer.listed_at)
-    .insert()
+    .column(named.iter().map(|named| named.merchant_id))
+    .column(named.iter().map(|named| named.payer.phone.clone()))
+    .column(named.iter().map(|named| named.payer.email_key()))
+    .all()
     .await
 }
 
-/// Writes what identifies and names a customer.
-pub async fn update_identity(tx: &mut Tx, customer: &Customer) -> Result<()> {
-    tx.sql(
-        "update customers set phone = $2, email = $3, email_key = $4, name = $5
-         where customer_id = $1",
+/// Adds customers, and their merchants' directories. Returns how many: another customer may have
+/// the phone or e-mail of one by now, or its id, which is short.
+pub async fn insert(tx: &mut Tx, added: &[&Customer]) -> Result<u64> {
+    // In one order everywhere, so that two sets never wait for each other.
+    let mut added = added.to_vec();
+    added.sort_by_key(|customer| {
+        (
+            customer.merchant_id,
+            customer.phone.as_ref().map(|phone| phone.as_e164()),
+            &customer.email_key,
+        )
+    });
+    let [_directories, inserted] = tx
+        .joint()
+        .sql_set(
+            "given (merchant_id uuid)
+             insert into directories (merchant_id)
+             select given.merchant_id from given where true
+             on conflict (merchant_id) do nothing",
+            added.len(),
+        )
+        .column(added.iter().map(|customer| customer.merchant_id))
+        .sql_set(
+            "given (customer_id text, merchant_id uuid, phone text, email text, email_key text,
+                    name text, created_at timestamptz, last_payment_at timestamptz,
+                    payments_count bigint, listed_at timestamptz)
+             insert into customers
+                 (customer_id, merchant_id, phone, email, email_key, name, created_at,
+                  last_payment_at, payments_count, listed_at)
+             select given.customer_id, given.merchant_id, given.phone, given.email,
+                    given.email_key, given.name, given.created_at, given.last_payment_at,
+                    given.payments_count, given.listed_at
+             from given where true
+             on conflict do nothing",
+            added.len(),
+        )
+        .column(added.iter().map(|customer| customer.customer_id.clone()))
+        .column(added.iter().map(|customer| customer.merchant_id))
+        .column(added.iter().map(|customer| customer.phone.clone()))
+        .column(added.iter().map(|customer| customer.email.clone()))
+        .column(added.iter().map(|customer| customer.email_key.clone()))
+        .column(added.iter().map(|customer| customer.name.clone()))
+        .column(added.iter().map(|customer| customer.created_at))
+        .column(added.iter().map(|customer| customer.last_payment_at))
+        .column(added.iter().map(|customer| customer.payments_count))
+        .column(added.iter().map(|customer| customer.listed_at))
+        .rows_affected::<2>()
+        .await?;
+    Ok(inserted)
+}
+
+/// Writes what identifies and names these customers. Only under their directories' locks.
+pub async fn update_identities(tx: &mut Tx, changed: &[&Customer]) -> Result<()> {
+    tx.sql_set(
+        "given (customer_id text, phone text, email text, email_key text, name text)
+         update customers set phone = given.phone, email = given.email,
+                email_key = given.email_key, name = given.name
+         from given where customers.customer_id = given.customer_id",
+        changed.len(),
     )
-    .bind(customer.customer_id.clone())
-    .bind(customer.phone.clone())
-    .bind(customer.email.clone())
-    .bind(customer.email_key.clone())
-    .bind(customer.name.clone())
+    .column(changed.iter().map(|customer| customer.customer_id.clone()))
+    .column(changed.iter().map(|customer| customer.phone.clone()))
+    .column(changed.iter().map(|customer| customer.email.clone()))
+    .column(changed.iter().map(|customer| customer.email_key.clone()))
+    .column(changed.iter().map(|customer| customer.name.clone()))
     .run()
     .await
 }
 
-/// Counts a payment. An earlier one that is reported later does not move the time back.
-pub async fn count_payment(tx: &mut Tx, id: &CustomerId, settled_at: Timestamp) -> Result<()> {
-    tx.sql(
-        "update customers
-         set payments_count = payments_count + 1,
-             last_payment_at = case when listed_at < $2 then $2 else last_payment_at end,
-             listed_at = case when listed_at < $2 then $2 else listed_at end
-         where customer_id = $1",
-    )
-    .bind(id.clone())
-    .bind(settled_at)
-    .run()
-    .await
+/// What a customer paid.
+#[derive(Clone, Debug)]
+pub struct PaymentCount {
+    pub customer_id: CustomerId,
+    pub payments: i64,
+    /// When the latest of them settled.
+    pub settled_at: Timestamp,
+}
+
+/// Counts payments, one row for each customer. An earlier one that is reported later does not move
+/// the time back.
+pub fn count_payments<'c>(joint: Joint<'c>, counts: &[PaymentCount]) -> Joint<'c> {
+    joint
+        .sql_set(
+            "given (customer_id text, payments bigint, settled_at timestamptz)
+             update customers
+             set payments_count = payments_count + given.payments,
+                 last_payment_at = case when listed_at < given.settled_at then given.settled_at
+                                        else last_payment_at end,
+                 listed_at = case when listed_at < given.settled_at then given.settled_at
+                                  else listed_at end
+             from given where customers.customer_id = given.customer_id",
+            counts.len(),
+        )
+        .column(counts.iter().map(|count| count.customer_id.clone()))
+        .column(counts.iter().map(|count| count.payments))
+        .column(counts.iter().map(|count| count.settled_at))
 }
 
 /// Where a page of a merchant's list starts: after this customer.

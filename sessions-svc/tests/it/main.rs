@@ -7,5 +7,6 @@ mod customers;
 mod expiry;
 mod history;
 mod record;
+mod sets;
 mod webhooks;
 mod world;

@@ -1,0 +1,170 @@
+//! Records reports in sets: those that wait at the same moment share a transaction, and each keeps
+//! its own outcome.
+
+use std::{collections::HashSet, time::Duration};
+
+use chassis::{clock::Timestamp, ids::CustomerId};
+use db::{Db, Grouped, Tx};
+
+use crate::{
+    change::{Change, Decision, PaidBy, decide},
+    contention::{ATTEMPTS_MAX, Attempt, Interruption, out_of_attempts},
+    customer::NamedPayer,
+    directory,
+    error::Error,
+    report::{Report, ReportReply},
+    store::{customers::PaymentCount, reports},
+};
+
+/// A report that has arrived.
+#[derive(Debug)]
+pub struct Recording {
+    pub report: Report,
+    pub now: Timestamp,
+    /// From a session's creation to its expiry.
+    pub session_lifetime: Duration,
+}
+
+#[derive(Debug)]
+pub struct Recorded {
+    pub reply: ReportReply,
+    /// When the sweeper has something to do because of it.
+    pub due: Option<Timestamp>,
+}
+
+impl Grouped for Recording {
+    type Outcome = Result<Recorded, Error>;
+
+    async fn write(db: &Db, set: &[Self]) -> db::Result<Vec<Self::Outcome>> {
+        let mut is_again = false;
+        for _ in 0..ATTEMPTS_MAX {
+            match record(db, set, is_again).await {
+                Ok(outcomes) => return Ok(outcomes),
+                Err(Interruption::Contended) => is_again = true,
+                Err(Interruption::Failed(error)) => return Err(error),
+            }
+        }
+        Err(out_of_attempts())
+    }
+}
+
+type Outcome = <Recording as Grouped>::Outcome;
+
+async fn record(db: &Db, set: &[Recording], is_again: bool) -> Attempt<Vec<Outcome>> {
+    let mut tx = db.begin().await?;
+    let mut outcomes: Vec<Option<Outcome>> = Vec::new();
+    outcomes.resize_with(set.len(), || None);
+    let mut changes = 0;
+    for turn in turns(set) {
+        changes += record_turn(&mut tx, set, &turn, is_again, &mut outcomes).await?;
+    }
+    if changes > 0 {
+        tx.commit().await?;
+    }
+    let outcomes: Option<Vec<Outcome>> = outcomes.into_iter().collect();
+    Ok(outcomes.ok_or(db::Error::RowNotFound)?)
+}
+
+/// The places of these reports, in turns that have one report of each session: those of one
+/// session follow each other.
+fn turns(set: &[Recording]) -> Vec<Vec<usize>> {
+    let mut turns = Vec::new();
+    let mut left: Vec<usize> = (0..set.len()).collect();
+    while !left.is_empty() {
+        let mut sessions = HashSet::new();
+        let (turn, later) = left
+            .into_iter()
+            .partition(|place| sessions.insert(set[*place].report.session_id));
+        turns.push(turn);
+        left = later;
+    }
+    turns
+}
+
+/// Records one report of each session. Returns how many of them change something.
+async fn record_turn(
+    tx: &mut Tx,
+    set: &[Recording],
+    turn: &[usize],
+    is_again: bool,
+    outcomes: &mut [Option<Outcome>],
+) -> Attempt<usize> {
+    let reports: Vec<&Report> = turn.iter().map(|place| &set[*place].report).collect();
+    if is_again {
+        // What is read from now on is as new as the sessions.
+        reports::lock_sessions(tx, &reports).await?;
+    }
+    let mut changes = Vec::new();
+    for (place, found) in turn.iter().zip(reports::look(tx, &reports).await?) {
+        let Recording {
+            report,
+            now,
+            session_lifetime,
+        } = &set[*place];
+        let brought = report.session(*session_lifetime);
+        outcomes[*place] = Some(match decide(report, brought.as_ref(), found, *now) {
+            Ok(Decision::Answer(reply)) => Ok(Recorded { reply, due: None }),
+            Ok(Decision::Change(change)) => {
+                let (reply, due) = (change.reply, change.due);
+                changes.push(change);
+                Ok(Recorded { reply, due })
+            }
+            Err(error) => Err(error),
+        });
+    }
+    if changes.is_empty() {
+        return Ok(0);
+    }
+    let payments = count_payments(tx, &changes).await?;
+    if !reports::write(tx, &changes, &payments).await? {
+        return Err(Interruption::Contended);
+    }
+    Ok(changes.len())
+}
+
+/// What each customer paid: the one whom the merchant named when it created the session, else the
+/// payer.
+async fn count_payments(tx: &mut Tx, changes: &[Change<'_>]) -> Attempt<Vec<PaymentCount>> {
+    let mut named = Vec::new();
+    let mut paid: Vec<(CustomerId, Timestamp)> = Vec::new();
+    let mut paid_by_named = Vec::new();
+    for change in changes {
+        let Some(payment) = &change.payment else {
+            continue;
+        };
+        match &payment.by {
+            PaidBy::Customer(customer) => paid.push((customer.clone(), payment.settled_at)),
+            PaidBy::Payer(payer) => {
+                named.push(NamedPayer {
+                    merchant_id: change.report.merchant_id,
+                    payer: payer.clone(),
+                    named_at: change.now,
+                });
+                paid_by_named.push(payment.settled_at);
+            }
+        }
+    }
+    let customers = directory::identify(tx, &named).await?;
+    let identified = customers.into_iter().zip(paid_by_named);
+    paid.extend(identified.filter_map(|(customer, at)| Some((customer?, at))));
+    let mut counts: Vec<PaymentCount> = Vec::new();
+    // In one order everywhere, so that two sets never wait for each other.
+    paid.sort();
+    for (customer_id, settled_at) in paid {
+        match counts.last_mut() {
+            Some(count) if count.customer_id == customer_id => {
+                count.payments += 1;
+                count.settled_at = settled_at;
+            }
+            _ => counts.push(PaymentCount {
+                customer_id,
+                payments: 1,
+                settled_at,
+            }),
+        }
+    }
+    Ok(counts)
+}
+
+#[cfg(test)]
+mod tests;

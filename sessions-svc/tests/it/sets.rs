@@ -1,0 +1,241 @@
+//! Requests that are written together: each has the outcome that it would have alone.
+
+use std::time::Duration;
+
+use chassis::{
+    ids::{MerchantId, SessionId},
+    testing::check_refusal,
+};
+use db::Tx;
+use futures::future::join_all;
+use proto::sessions::{
+    CreateSessionRequest, Payer, SessionStatus, record_transaction_response::Outcome,
+    sessions_client::SessionsClient,
+};
+use tokio::task::JoinSet;
+use tonic::Code;
+
+use crate::world::{World, create_persistently, money, record_persistently};
+
+impl World {
+    /// Holds up every write, so that those that arrive meanwhile form a set. Drop it soon.
+    async fn stall(&self) -> Tx {
+        let mut tx = self.db.begin().await.unwrap();
+        if self.db.is_postgres() {
+            let lock = tx.sql("lock table sessions in exclusive mode");
+            lock.run().await.unwrap();
+        }
+        tx
+    }
+
+    /// Makes these requests at the same time, while no write gets through.
+    async fn together<T>(
+        &self,
+        requests: impl IntoIterator<Item = impl Future<Output = T>>,
+    ) -> Vec<T> {
+        let stalled = self.stall().await;
+        let mut answers = std::pin::pin!(join_all(requests));
+        let early = tokio::time::timeout(Duration::from_millis(100), &mut answers).await;
+        assert!(early.is_err(), "none is answered before it is written");
+        drop(stalled);
+        answers.await
+    }
+}
+
+#[tokio::test]
+async fn each_request_of_a_set_has_its_own_outcome() {
+    let mut world = World::start().await;
+    let old = world.request("USD", 2_550);
+    let first = world.create(old.clone()).await.unwrap().session.unwrap();
+    let fresh = CreateSessionRequest {
+        payer: Some(Payer {
+            phone: Some("+233241234567".to_owned()),
+            email: None,
+            name: None,
+        }),
+        ..world.request("USD", 1)
+    };
+    let other_amount = |request: &CreateSessionRequest| CreateSessionRequest {
+        amount: Some(money("USD", 7)),
+        ..request.clone()
+    };
+    let mut requests: Vec<_> = (0..6).map(|_| world.request("GHS", 5)).collect();
+    requests.extend([
+        other_amount(&old),
+        old.clone(),
+        fresh.clone(),
+        fresh.clone(),
+        other_amount(&old),
+    ]);
+    let requests = requests.into_iter().map(|request| world.create(request));
+    let answers = world.together(requests).await;
+    let [others @ .., reused, repeated, one, two, again] = &answers[..] else {
+        panic!("{answers:?}");
+    };
+    for other in others {
+        assert!(!other.as_ref().unwrap().replayed);
+    }
+    for reused in [reused, again] {
+        check_refusal(
+            reused.clone(),
+            Code::AlreadyExists,
+            "IDEMPOTENCY_KEY_REUSED",
+        );
+    }
+    let repeated = repeated.as_ref().unwrap();
+    assert!(repeated.replayed);
+    assert_eq!(repeated.session, Some(first));
+    let (one, two) = (one.as_ref().unwrap(), two.as_ref().unwrap());
+    assert_eq!(one.session, two.session, "equal keys of one set");
+    assert!(one.replayed != two.replayed);
+    assert_eq!(world.customers().await.len(), 1);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn one_payer_in_many_requests_of_a_set_is_one_customer() {
+    let mut world = World::start().await;
+    let of = |phone: &str, email: &str, name: &str| {
+        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        CreateSessionRequest {
+            payer: Some(Payer {
+                phone: given(phone),
+                email: given(email),
+                name: given(name),
+            }),
+            ..world.request("USD", 1)
+        }
+    };
+    let mut requests: Vec<_> = (0..20).map(|_| of("+233241234567", "", "Ama")).collect();
+    requests.extend((0..20).map(|_| of("+233241234567", "ama@example.com", "Ama")));
+    requests.extend((0..20).map(|_| of("", "AMA@example.com", "")));
+    let requests = requests.into_iter().map(|request| world.create(request));
+    let answers = world.together(requests).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    let customers = world.customers().await;
+    let with_phone = customers
+        .iter()
+        .filter(|known| known.phone.is_some())
+        .count();
+    let with_email = customers
+        .iter()
+        .filter(|known| known.email.is_some())
+        .count();
+    assert_eq!((with_phone, with_email), (1, 1), "{customers:?}");
+    world.end().await;
+}
+
+/// Only PostgreSQL lets two transactions run at once.
+#[tokio::test]
+async fn a_key_that_is_being_used_elsewhere_fails_only_its_own_request() {
+    let world = World::start().await;
+    if world.db.is_postgres() {
+        let contended = world.request("USD", 2_550);
+        let mut running = world.db.begin().await.unwrap();
+        running
+            .sql(
+                "insert into idempotency_keys (merchant_id, key, fingerprint, session_id)
+                 values ($1, $2, '', $3)",
+            )
+            .bind(contended.merchant_id.parse::<MerchantId>().unwrap())
+            .bind(contended.idempotency_key.clone())
+            .bind(SessionId::new())
+            .run()
+            .await
+            .unwrap();
+        let mut requests = vec![contended];
+        requests.extend((0..20).map(|_| world.request("USD", 1)));
+        let requests = requests.into_iter().map(|request| world.create(request));
+        let mut answers = world.together(requests).await.into_iter();
+        let contended = answers.next().unwrap();
+        check_refusal(contended, Code::Aborted, "IDEMPOTENCY_IN_PROGRESS");
+        for answer in answers {
+            assert!(!answer.unwrap().replayed);
+        }
+        drop(running);
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn reports_of_a_set_are_recorded_each_with_its_own_answer() {
+    let world = World::start().await;
+    let session = world.hosted().await;
+    let (claim, late) = (
+        world.hosted_charge(&session, 1),
+        world.hosted_charge(&session, 2),
+    );
+    let mut foreign = claim.clone();
+    foreign.merchant_id = MerchantId::new().to_string();
+    let charges: Vec<_> = (0..10).map(|_| world.direct_charge()).collect();
+    let mut reports: Vec<_> = charges.iter().map(|charge| charge.open()).collect();
+    reports.extend([claim.open(), late.open(), foreign.withdraw(5)]);
+    let reports = reports.into_iter().map(|report| world.record(report));
+    let answers = world.together(reports).await;
+    let [opened @ .., one, two, foreign] = &answers[..] else {
+        panic!("{answers:?}");
+    };
+    for opened in opened {
+        let opened = opened.as_ref().unwrap();
+        assert_eq!(opened.outcome(), Outcome::Recorded);
+        assert_eq!(opened.session_status(), SessionStatus::Processing);
+    }
+    let (one, two) = (one.as_ref().unwrap(), two.as_ref().unwrap());
+    assert_ne!(one.outcome(), two.outcome(), "one of two claims wins");
+    check_refusal(
+        foreign.clone(),
+        Code::FailedPrecondition,
+        "SESSION_MISMATCH",
+    );
+    world.end().await;
+}
+
+/// Only PostgreSQL has replicas.
+#[tokio::test]
+async fn replicas_write_sets_beside_each_other() {
+    let mut world = World::start().await;
+    if !world.db.is_postgres() {
+        return world.end().await;
+    }
+    let other = world.replica().await;
+    let clients = [world.client.clone(), SessionsClient::new(other.channel())];
+    let session = world.hosted().await;
+    let request = CreateSessionRequest {
+        payer: Some(Payer {
+            phone: Some("+233241234567".to_owned()),
+            email: Some("ama@example.com".to_owned()),
+            name: None,
+        }),
+        ..world.request("USD", 2_550)
+    };
+    let (mut creating, mut claiming, mut paying) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+    for number in 1..=60 {
+        let client = &clients[number as usize % 2];
+        let fresh = CreateSessionRequest {
+            idempotency_key: format!("g:{}", number / 4),
+            ..request.clone()
+        };
+        creating.spawn(create_persistently(client.clone(), fresh));
+        let claim = world.hosted_charge(&session, number);
+        claiming.spawn(record_persistently(client.clone(), claim.open()));
+        let mut charge = world.direct_charge();
+        charge.payer = request.payer.clone();
+        paying.spawn(record_persistently(client.clone(), charge.settled(2)));
+    }
+    let created = creating.join_all().await;
+    let created = created
+        .iter()
+        .map(|answer| &answer.session.as_ref().unwrap().session_id);
+    let created: std::collections::HashSet<_> = created.collect();
+    assert_eq!(created.len(), 16, "one for each key");
+    let claims = claiming.join_all().await;
+    let won = claims
+        .iter()
+        .filter(|claim| claim.outcome() == Outcome::Recorded);
+    assert_eq!(won.count(), 1);
+    paying.join_all().await;
+    let [customer] = world.customers().await.try_into().unwrap();
+    assert_eq!(customer.payments_count, 60);
+    drop(other);
+    world.end().await;
+}
