@@ -58,6 +58,9 @@ impl Service {
             key,
             fingerprint: fingerprint(&new),
         };
+        if !self.admission.takes(rail.name) && !self.is_taken(&key).await? {
+            return Err(Error::NothingStarted);
+        }
         let begun = charge.clone().try_into()?;
         let creation = Creation {
             call: call.clone(),
@@ -171,6 +174,13 @@ impl Creation {
 }
 
 impl Service {
+    /// Whether an earlier request has this key, so that this one is a repeat.
+    async fn is_taken(&self, key: &IdempotencyKey) -> Result<bool> {
+        let mut conn = self.db.read().await?;
+        let found = KEYS.find::<FirstRequest>(&mut conn, key).await?;
+        Ok(found.is_some())
+    }
+
     /// Writes the charge and sets its number and trace. Returns the answer to an earlier request
     /// with the same key, if there was one.
     async fn record_charge(

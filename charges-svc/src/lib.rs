@@ -10,6 +10,7 @@
 //!   FAILED never change; money that does not fit goes to suspense, with a case for an operator.
 //! - sessions-svc is told of each change first, and webhooks-svc only after that.
 
+mod admission;
 mod alarms;
 #[doc(hidden)]
 pub mod books;
@@ -54,6 +55,7 @@ use proto::charges::{
 };
 use tonic::service::Routes;
 
+use admission::Admission;
 use alarms::Alarms;
 use books::Bookkeeper;
 use config::{Config, SERVICE_CALL_MAX};
@@ -104,6 +106,13 @@ pub async fn serve(
         let keeper = Bookkeeper::new(*duty, &frame.db, &frame.clock, &shutdown);
         frame.work(worker, keeper);
     }
+    let watching = Arc::clone(&service);
+    frame.beside(async move {
+        watching
+            .admission
+            .watch(&watching.db, &watching.clock)
+            .await
+    });
     if sockets.admin.is_some() {
         // Only whoever scrapes the admin address reads these.
         frame.beside(upkeep::measure(Arc::clone(&service)));
@@ -130,6 +139,7 @@ fn service(
     let telling = teller.clone();
     let hand_on = move |row, known| telling.clone().hand_on(row, known);
     Ok(Service {
+        admission: Admission::new(&rails),
         db: db.clone(),
         clock: clock.clone(),
         rails,

@@ -4,7 +4,7 @@
 //! not recorded any more.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -86,11 +86,10 @@ impl Grouped for Recording {
             .collect();
         let inserted = charges::insert_set(&mut tx, &new).await?;
         let inserted: HashMap<_, _> = inserted.into_iter().collect();
-        for (charge, _) in &new {
-            let id = charge.facts.transaction_id;
-            if !inserted.contains_key(&id) {
-                KEYS.free(&mut tx, id).await?;
-            }
+        let new = new.iter().map(|(charge, _)| charge.facts.transaction_id);
+        let refused: HashSet<ChargeId> = new.filter(|id| !inserted.contains_key(id)).collect();
+        for id in &refused {
+            KEYS.free(&mut tx, *id).await?;
         }
         if !inserted.is_empty() {
             // From here on, whoever gives up waits for this transaction's key.
@@ -107,6 +106,10 @@ impl Grouped for Recording {
                     number.map_or(Recorded::NotPayable, Recorded::Numbered)
                 }
                 KeyUse::Repeat(first) if first.transaction_id == id => Recorded::Before,
+                // It took the key in this very set, and gave it back.
+                KeyUse::Repeat(first) if refused.contains(&first.transaction_id) => {
+                    Recorded::NotPayable
+                }
                 KeyUse::Repeat(first) => Recorded::Repeat(first),
                 KeyUse::Reuse => Recorded::Reuse,
                 KeyUse::Freed => Recorded::Freed,

@@ -19,6 +19,7 @@ use db::{Db, GroupCommit, Relay, RelayOutcome, Telling, Tx};
 use rails::{Rail, Rails};
 
 use crate::{
+    admission::Admission,
     alarms::Alarms,
     case::CaseKind,
     charge::{Charge, Claim, Event, Facts, ShownCharge, State},
@@ -65,6 +66,7 @@ pub struct Service {
     pub recordings: GroupCommit<Recording>,
     pub hints: GroupCommit<Hint>,
     pub steps: StepWriter,
+    pub admission: Admission,
     /// Wake the reconcilers after a query's due time was committed.
     pub reconcile_alarms: Alarms,
 }

@@ -9,7 +9,6 @@ use crate::{
     Conn, Result, Tx,
     alignment::{self, Alive},
     connection::Purpose,
-    joint::Joint,
     postgres, sqlite,
 };
 
@@ -80,11 +79,6 @@ impl Db {
             Store::Postgres(pool) => Ok(Conn::postgres(pool.acquire().await?, Purpose::Write)),
             Store::Sqlite(pools) => Ok(Conn::sqlite(pools.write.acquire().await?, Purpose::Write)),
         }
-    }
-
-    /// Several writes that become a transaction of their own.
-    pub fn joint(&self) -> Joint<'_> {
-        Joint::alone(self)
     }
 
     /// Succeeds if the database answers.

@@ -17,7 +17,7 @@ use std::{
 use chassis::{error_chain::chain, shutdown::Tasks};
 use futures::FutureExt as _;
 use tokio::sync::oneshot;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use crate::{Db, Error, Result, is_retryable, is_unavailable};
 
@@ -52,8 +52,15 @@ struct Shared<T: Grouped> {
 }
 
 struct Queue<T: Grouped> {
-    waiting: VecDeque<(T, oneshot::Sender<Result<T::Outcome>>)>,
+    waiting: VecDeque<Waiting<T>>,
     writers: usize,
+}
+
+struct Waiting<T: Grouped> {
+    item: T,
+    /// Of its caller.
+    span: Span,
+    answer: oneshot::Sender<Result<T::Outcome>>,
 }
 
 impl<T: Grouped> Clone for GroupCommit<T> {
@@ -80,14 +87,17 @@ impl<T: Grouped> GroupCommit<T> {
         let (answer, written) = oneshot::channel();
         let has_writer = {
             let mut queue = self.0.queue();
-            queue.waiting.push_back((item, answer));
+            queue.waiting.push_back(Waiting {
+                item,
+                span: Span::current(),
+                answer,
+            });
             let has_writer = queue.writers == WRITERS_MAX;
             queue.writers += usize::from(!has_writer);
             has_writer
         };
         if !has_writer {
             let shared = Arc::clone(&self.0);
-            // It writes for many, so it belongs to no caller's trace.
             self.0
                 .tasks
                 .spawn_apart(async move { shared.write_sets().await });
@@ -116,9 +126,11 @@ impl<T: Grouped> Shared<T> {
                 }
                 queue.waiting.drain(..most).collect()
             };
-            let (set, answers): (Vec<T>, Vec<_>) = set.into_iter().unzip();
+            let span = span_of(&set);
+            let (set, answers): (Vec<T>, Vec<_>) =
+                set.into_iter().map(|one| (one.item, one.answer)).unzip();
             let written = AssertUnwindSafe(write_set(&self.db, &set)).catch_unwind();
-            let written = written.await.unwrap_or_else(|_| {
+            let written = written.instrument(span).await.unwrap_or_else(|_| {
                 tracing::error!("writing a set panicked");
                 Vec::new()
             });
@@ -140,6 +152,21 @@ impl<T: Grouped> fmt::Debug for GroupCommit<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GroupCommit").finish_non_exhaustive()
     }
+}
+
+/// A set of one is written in its caller's trace, a larger one in a trace of its own, which follows
+/// those of its callers.
+fn span_of<T: Grouped>(set: &[Waiting<T>]) -> Span {
+    if let [one] = set {
+        return one.span.clone();
+    }
+    let span = tracing::debug_span!(parent: None, "set", writes = set.len());
+    if !span.is_disabled() {
+        for one in set {
+            span.follows_from(&one.span);
+        }
+    }
+    span
 }
 
 async fn write_set<T: Grouped>(db: &Db, set: &[T]) -> Vec<Result<T::Outcome>> {

@@ -270,9 +270,18 @@ impl Keys {
         if taking.insert().await? == Insert::Inserted {
             return Ok(KeyUse::First);
         }
-        let found = tx.sql(&self.find).bind(key.merchant_id).bind(&key.key);
+        Ok(self.find(tx, key).await?.unwrap_or(KeyUse::Freed))
+    }
+
+    /// What a committed use makes of this one, or `None` if the key is free or just being taken.
+    pub async fn find<T: Record>(
+        &'static self,
+        conn: &mut Conn,
+        key: &IdempotencyKey,
+    ) -> Result<Option<KeyUse<T>>> {
+        let found = conn.sql(&self.find).bind(key.merchant_id).bind(&key.key);
         let first: Option<FirstUse<T>> = found.optional().await?;
-        Ok(first.map_or(KeyUse::Freed, |first| first.seen_by(key)))
+        Ok(first.map(|first| first.seen_by(key)))
     }
 
     /// Like [`Keys::take`], for each of a set. Of equal keys the first may take it; the others find

@@ -53,11 +53,14 @@ impl Tx {
     }
 }
 
-impl<'c> Joint<'c> {
-    pub(crate) fn alone(db: &'c Db) -> Self {
-        Self::new(On::Alone(db), db.is_postgres())
+impl Db {
+    /// Several writes that become a transaction of their own.
+    pub fn joint(&self) -> Joint<'_> {
+        Joint::new(On::Alone(self), self.is_postgres())
     }
+}
 
+impl<'c> Joint<'c> {
     fn new(on: On<'c>, is_postgres: bool) -> Self {
         Self {
             on,

@@ -154,7 +154,9 @@ impl<T: Send + 'static> Relay<T> {
                 tracing::warn!(error = %chain(error.as_ref()), "not relayed, will try again");
                 self.0.clock.now() + outbox::backoff(row.attempts)
             });
-            self.end(RowEnd { row, due }).await;
+            if self.end(RowEnd { row, due }).await == Some(Update::NotThere) {
+                tracing::info!("a lease ran out and somebody else has the row");
+            }
             match handled {
                 Ok(()) => RelayOutcome::Acknowledged,
                 Err(_) => RelayOutcome::Later,
@@ -163,21 +165,16 @@ impl<T: Send + 'static> Relay<T> {
         handing_on.instrument(span).await
     }
 
-    async fn end(&self, end: RowEnd) {
+    /// `None` if it is not recorded: the row waits for its lease.
+    async fn end(&self, end: RowEnd) -> Option<Update> {
         let due = end.due;
-        match self.0.ends.write(end).await {
-            Ok(Update::Updated) => {
-                if let Some(due) = due {
-                    self.0.alarm.ring_at(due);
-                }
-            }
-            Ok(Update::NotThere) => {
-                tracing::info!("a lease ran out and somebody else has the row");
-            }
-            Err(error) => {
-                tracing::warn!(error = %chain(&error), "not recorded, the row waits for its lease");
-            }
+        let ended = self.0.ends.write(end).await.inspect_err(|error| {
+            tracing::warn!(error = %chain(error), "not recorded, the row waits for its lease");
+        });
+        if let (Ok(Update::Updated), Some(due)) = (&ended, due) {
+            self.0.alarm.ring_at(due);
         }
+        ended.ok()
     }
 }
 
@@ -253,7 +250,8 @@ impl<T: Send + 'static> Drop for UntoldRow<T> {
         let activity = relay.0.clock.activity();
         self.relay.0.tasks.spawn(async move {
             let due = Some(row.created_at);
-            relay.end(RowEnd { row, due }).await;
+            // Not there: it was rolled back.
+            let _released = relay.end(RowEnd { row, due }).await;
             drop((held, activity));
         });
     }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod admission;
 mod books;
 mod commit_wire;
 mod create;

@@ -1,0 +1,133 @@
+//! Whether new charges are taken on. They are refused while what was begun before them is late:
+//! each would need the same rail, the same database and the same receivers, and make it later
+//! still.
+//!
+//! Promise: a refusal is immediate, nothing of the charge is recorded, and its caller is told so.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use chassis::{clock::Clock, error_chain::chain};
+use db::{Db, outbox};
+use rails::{RailName, Rails};
+use tokio::time::Instant;
+
+use crate::store;
+
+/// How late the oldest of what is due may be (moved time). Far more than a rail's budget delays
+/// a busy minute's queries, and far less than a payer waits.
+const LATE_MAX: Duration = Duration::from_secs(30);
+
+/// How long it must have been so, in real time: a process that has just started, or a clock that
+/// was moved, finds everything late.
+const LATE_FOR: Duration = Duration::from_secs(5);
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What is due at each rail and for the other services, and whether it is late.
+#[derive(Debug)]
+pub struct Admission {
+    queues: Vec<Queue>,
+    /// Whether anybody has asked since the last look. Nobody looks for nobody.
+    is_asked: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Queue {
+    of: QueueName,
+    is_late: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum QueueName {
+    /// Queries of a rail.
+    Rail(RailName),
+    /// What the other services are to be told.
+    Outbox,
+}
+
+impl QueueName {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Rail(rail) => rail.code(),
+            Self::Outbox => "outbox",
+        }
+    }
+}
+
+impl Admission {
+    pub fn new(rails: &Rails) -> Self {
+        let rails = rails.each().map(|rail| QueueName::Rail(rail.name));
+        let queue = |of| Queue {
+            of,
+            is_late: AtomicBool::default(),
+        };
+        Self {
+            queues: rails.chain([QueueName::Outbox]).map(queue).collect(),
+            is_asked: AtomicBool::default(),
+        }
+    }
+
+    /// Whether a new charge may go to this rail. Counts it if not.
+    pub fn takes(&self, rail: RailName) -> bool {
+        self.is_asked.store(true, Ordering::Relaxed);
+        let ours = [QueueName::Rail(rail), QueueName::Outbox];
+        let mut ours = self.queues.iter().filter(|queue| ours.contains(&queue.of));
+        let late = ours.find(|queue| queue.is_late.load(Ordering::Relaxed));
+        if let Some(late) = late {
+            let behind = late.of.label();
+            metrics::counter!("charges_refused_total", "behind" => behind).increment(1);
+        }
+        late.is_none()
+    }
+
+    /// Looks every second how late each queue is, without end.
+    pub async fn watch(&self, db: &Db, clock: &Clock) {
+        let mut late_since = vec![None; self.queues.len()];
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let is_asked = self.is_asked.swap(false, Ordering::Relaxed);
+            for (queue, late_since) in self.queues.iter().zip(&mut late_since) {
+                if is_asked || late_since.is_some() {
+                    queue.look(late_since, db, clock).await;
+                }
+            }
+        }
+    }
+}
+
+impl Queue {
+    async fn look(&self, late_since: &mut Option<Instant>, db: &Db, clock: &Clock) {
+        match lateness(self.of, db, clock).await {
+            Ok(late) if late <= LATE_MAX => *late_since = None,
+            Ok(_) => {
+                late_since.get_or_insert_with(Instant::now);
+            }
+            // Whoever writes a charge finds out, too.
+            Err(error) => {
+                return tracing::debug!(error = %chain(&error), "nobody knows what is late");
+            }
+        }
+        let is_late = late_since.is_some_and(|since| since.elapsed() >= LATE_FOR);
+        let was_late = self.is_late.swap(is_late, Ordering::Relaxed);
+        let queue = self.of.label();
+        match (was_late, is_late) {
+            (false, true) => tracing::warn!(queue, "late, so new charges are refused"),
+            (true, false) => tracing::info!(queue, "new charges are taken on again"),
+            (false, false) | (true, true) => {}
+        }
+    }
+}
+
+/// How late the oldest is that waits and that nobody holds.
+async fn lateness(queue: QueueName, db: &Db, clock: &Clock) -> db::Result<Duration> {
+    let due = match queue {
+        QueueName::Rail(rail) => {
+            store::charges::next_due(&mut db.read().await?, rail, clock.real_now()).await?
+        }
+        QueueName::Outbox => outbox::next_due(db, clock).await?,
+    };
+    Ok(due.map_or(Duration::ZERO, |due| clock.now().since(due)))
+}

@@ -1,0 +1,86 @@
+//! New charges are refused while those before them are late.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use charges_svc::charge::Event;
+use chassis::{
+    grpc::{Reason, reason},
+    testing::{
+        fake_server::{Reaction, json},
+        until,
+    },
+};
+use proto::charges::{CreateChargeRequest, Provider};
+use rails::testing::with_tokens;
+use tonic::Code;
+
+use crate::world::{World, new_momo_charge, request};
+
+/// Whether a charge is refused, with certainty that nothing was started.
+async fn is_refused(world: &World, request: &CreateChargeRequest) -> bool {
+    let mut charges = world.charges.clone();
+    match charges.create_charge(request.clone()).await {
+        Ok(_) => false,
+        Err(refused) => {
+            assert_eq!(refused.code(), Code::Unavailable, "{refused:?}");
+            assert_eq!(
+                reason(&refused).as_deref(),
+                Some(Reason::NothingStarted.code())
+            );
+            true
+        }
+    }
+}
+
+#[tokio::test]
+async fn while_a_rails_queries_are_late_its_new_charges_are_refused() {
+    let is_silent = Arc::new(AtomicBool::new(true));
+    let silent = is_silent.clone();
+    let network = with_tokens(move |seen| match seen.call.starts_with("GET") {
+        true if silent.load(Ordering::SeqCst) => Reaction::Silence,
+        true => json(200, r#"{"status":"PENDING"}"#),
+        false => json(202, ""),
+    })
+    .await;
+    let world = World::start_with(&[
+        ("momo-base-url", &network.address()),
+        ("momo-query-timeout", "8s"),
+        ("momo-queries-per-second", "1000"),
+    ])
+    .await;
+    let earlier = request();
+    assert!(!is_refused(&world, &earlier).await);
+
+    // More than are asked about at once, so that the others stay late.
+    let old = world.clock.now() - Duration::from_secs(90);
+    for _ in 0..80 {
+        world.given(new_momo_charge(old), &[Event::Accepted]).await;
+    }
+    until("new charges are refused", async || {
+        is_refused(&world, &request()).await
+    })
+    .await;
+    assert!(!is_refused(&world, &earlier).await, "it was taken before");
+    let elsewhere = CreateChargeRequest {
+        mobile_number: "+233201234001".to_owned(),
+        provider: Provider::Telecel.into(),
+        ..request()
+    };
+    assert!(
+        !is_refused(&world, &elsewhere).await,
+        "its rail is not late"
+    );
+
+    is_silent.store(false, Ordering::SeqCst);
+    until("new charges are taken on again", async || {
+        !is_refused(&world, &request()).await
+    })
+    .await;
+    world.end().await;
+}
