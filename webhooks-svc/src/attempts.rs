@@ -1,129 +1,86 @@
-//! Runs attempts: claims what is due, a few per endpoint, and records how each one ended.
+//! Runs attempts: signs and sends each, and records how it ended.
 //!
-//! An endpoint that hangs takes up only its own few places. An attempt is on record before it is
-//! sent; one whose process died is found by its lease and counts as failed.
+//! An attempt is on record before it is sent; one whose process died is found by its lease and counts
+//! as failed.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use anyhow::Context as _;
 use chassis::{
-    clock::{Alarm, Clock, Term, Timestamp},
+    clock::{Clock, Term},
     error_chain::chain,
+    shutdown::{Shutdown, Tasks},
     telemetry,
 };
-use db::{
-    Db, GroupCommit, Result, Update,
-    work::{Claimed, TaskSet, Work},
-};
+use db::{GroupCommit, Update};
+use futures::FutureExt as _;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
 
 use crate::{
-    delivery::{AttemptEnd, AttemptOutcome, AttemptRun, AttemptVerdict, DeliveryState, Schedule},
+    delivery::{AttemptEnd, AttemptOutcome, AttemptRun, AttemptVerdict, Schedule},
     endpoint::Endpoint,
+    queues::{Place, Queues},
     secret::Keyring,
     send::{self, Sender},
     signature,
-    store::attempts::{self, ClaimRequest, EndpointQueue},
 };
 
-/// How often expired leases are looked for: not on every pass, because every replica does it.
-const LOOK_FOR_EXPIRED: Duration = Duration::from_secs(5);
+/// The name of this work in logs.
+pub const WORK: &str = "webhook attempts";
 
 /// Pause before recording again when the database refuses.
 const RECORD_AGAIN: Duration = Duration::from_millis(200);
 
-/// What running attempts needs.
-#[derive(Clone, Debug)]
-pub struct Attempts {
-    pub db: Db,
+/// Runs attempts that have begun.
+#[derive(Debug)]
+pub struct AttemptRunner {
     pub clock: Clock,
     pub keyring: Keyring,
     pub sender: Sender,
     pub schedule: Schedule,
     pub limits: Limits,
     pub ends: GroupCommit<AttemptEnd>,
-    /// Of this work.
-    pub alarm: Alarm,
-    pub looked_for_expired: Option<Instant>,
+    pub queues: Queues,
+    pub tasks: Tasks,
+    /// Begins when attempts are cut off, as in a crash.
+    pub cut_off: Shutdown,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Most attempts that this process runs at the same time.
-    pub running_max: usize,
     /// Most attempts that run to one endpoint at the same time, over all processes.
-    pub running_per_endpoint_max: i64,
+    pub running_per_endpoint_max: usize,
     /// Real time.
     pub lease: Duration,
 }
 
-impl Work for Attempts {
-    fn running_max(&self) -> usize {
-        self.limits.running_max
-    }
-
-    async fn next_due(&mut self) -> anyhow::Result<Option<Timestamp>> {
-        let queues = self.look().await.context("deliveries cannot be read")?;
-        Ok(queues.into_iter().map(|queue| queue.due_at).min())
-    }
-
-    async fn claim(&mut self, tasks: &mut TaskSet) -> anyhow::Result<Claimed> {
-        let claimed = self.begin_due(tasks).await;
-        claimed.context("deliveries are not started")
-    }
-}
-
-impl Attempts {
-    async fn look(&mut self) -> Result<Vec<EndpointQueue>> {
-        let looked = self.looked_for_expired;
-        if looked.is_none_or(|then| then.elapsed() >= LOOK_FOR_EXPIRED) {
-            self.end_expired().await?;
-            self.looked_for_expired = Some(Instant::now());
+impl AttemptRunner {
+    /// Runs an attempt that is on record, in its place. Time travel waits for it.
+    pub fn start(
+        self: &Arc<Self>,
+        attempt: AttemptRun,
+        endpoint: Arc<Endpoint>,
+        term: Term,
+        mut place: Place,
+    ) {
+        if !attempt.manual_running {
+            let lag = self.clock.now().since(attempt.due_at);
+            metrics::histogram!("webhook_delivery_lag_seconds").record(lag);
         }
-        let most = self.limits.running_per_endpoint_max;
-        attempts::waiting(&self.db, most, self.clock.now()).await
-    }
-
-    async fn begin_due(&mut self, tasks: &mut TaskSet) -> Result<Claimed> {
-        let queues = self.look().await?.into_iter();
-        let now = self.clock.now();
-        for queue in queues.filter(|queue| queue.due_at <= now) {
-            if tasks.room() == 0 {
-                return Ok(Claimed::Part(now));
+        place.begin();
+        let (runner, activity) = (self.clone(), self.clock.activity());
+        self.tasks.spawn_apart(async move {
+            let attempting = AssertUnwindSafe(runner.attempt(attempt, &endpoint, term));
+            tokio::select! {
+                biased;
+                () = runner.cut_off.wait() => {}
+                ended = attempting.catch_unwind() => if ended.is_err() {
+                    tracing::error!(work = WORK, "a task panicked, what it held waits for its lease");
+                }
             }
-            self.begin(tasks, queue).await?;
-        }
-        Ok(Claimed::All)
-    }
-
-    /// Starts what is due for one endpoint, as far as there is room.
-    async fn begin(&self, tasks: &mut TaskSet, queue: EndpointQueue) -> Result<()> {
-        let room = tasks.room();
-        if room == 0 {
-            return Ok(());
-        }
-        let term = self.clock.term(self.limits.lease);
-        let request = ClaimRequest {
-            endpoint_id: queue.endpoint_id,
-            running_max: self.limits.running_per_endpoint_max,
-            limit: i64::try_from(room).unwrap_or(i64::MAX),
-            now: self.clock.now(),
-            lease_until: term.until,
-        };
-        let Some((endpoint, begun)) = attempts::begin(&self.db, request).await? else {
-            return Ok(());
-        };
-        let endpoint = Arc::new(endpoint);
-        for attempt in begun {
-            if !attempt.manual_running {
-                let lag = request.now.since(attempt.due_at);
-                metrics::histogram!("webhook_delivery_lag_seconds").record(lag);
-            }
-            let (attempts, endpoint) = (self.clone(), endpoint.clone());
-            tasks.start(async move { attempts.attempt(attempt, &endpoint, term).await });
-        }
-        Ok(())
+            drop(place);
+            drop(activity);
+        });
     }
 
     /// Sends one attempt, in the trace of its event, and records how it ended.
@@ -173,7 +130,7 @@ impl Attempts {
         let at = self.clock.now();
         AttemptEnd {
             state: self.schedule.after(&attempt, outcome.verdict, at),
-            attempt,
+            attempt: Arc::new(attempt),
             outcome,
             at,
         }
@@ -184,10 +141,7 @@ impl Attempts {
     async fn record(&self, end: AttemptEnd, term: Term) {
         loop {
             match self.ends.write(end.clone()).await {
-                Ok(recorded) => {
-                    show(&end, recorded);
-                    return self.ring(&end.state);
-                }
+                Ok(recorded) => return self.show(&end, recorded),
                 Err(error) if !term.is_over(&self.clock) => {
                     tracing::warn!(error = %chain(&error), "an attempt is not recorded yet");
                     tokio::time::sleep(RECORD_AGAIN).await;
@@ -200,27 +154,15 @@ impl Attempts {
         }
     }
 
-    /// The endpoint has a free place, and the next attempt may be due later.
-    fn ring(&self, state: &DeliveryState) {
-        if let Some(due) = state.next_attempt_at {
-            self.alarm.ring_at(due);
-        }
-        self.alarm.ring_at(self.clock.now());
-    }
-
-    /// Ends the attempts of processes that died.
-    async fn end_expired(&self) -> Result<()> {
-        let expired = attempts::expired(&self.db, self.clock.real_now()).await?;
-        let ends = expired.into_iter();
+    /// Ends attempts of processes that died.
+    pub async fn end_interrupted(&self, attempts: Vec<AttemptRun>) {
+        let ends = attempts.into_iter();
         let ends: Vec<_> = ends
             .map(|attempt| self.end(attempt, interrupted()))
             .collect();
-        if ends.is_empty() {
-            return Ok(());
-        }
         for (end, recorded) in ends.iter().zip(self.ends.write_set(&ends).await) {
             match recorded {
-                Ok(recorded) => show(end, recorded),
+                Ok(recorded) => self.show(end, recorded),
                 Err(error) => {
                     tracing::warn!(
                         error = %chain(&error),
@@ -230,7 +172,16 @@ impl Attempts {
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Logs and counts an end that was recorded, and tells when the next attempt is due.
+    fn show(&self, end: &AttemptEnd, recorded: Update) {
+        show(end, recorded);
+        if end.state.manual_owed {
+            self.queues.tell(end.attempt.merchant_id);
+        } else if let Some(at) = end.state.next_attempt_at {
+            self.queues.tell_later(at);
+        }
     }
 }
 

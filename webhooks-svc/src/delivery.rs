@@ -1,6 +1,6 @@
 //! The delivery of one event to one endpoint, and the rules of its attempts (spec §6.2). No I/O.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use chassis::{
     clock::Timestamp,
@@ -8,6 +8,8 @@ use chassis::{
 };
 use sqlx::FromRow;
 use uuid::Uuid;
+
+use crate::event::EventType;
 
 chassis::closed_list! {
     /// How far a delivery has come.
@@ -36,6 +38,18 @@ pub struct Delivery {
     pub created_at: Timestamp,
 }
 
+/// A delivery as it is created. Its first attempt is due now.
+#[derive(Clone, Debug)]
+pub struct NewDelivery {
+    pub delivery_id: DeliveryId,
+    pub event_id: EventId,
+    pub event_type: EventType,
+    pub merchant_id: MerchantId,
+    pub endpoint_id: EndpointId,
+    /// If its first attempt starts at once: who runs it, and until when (real time).
+    pub claim: Option<(Uuid, Timestamp)>,
+}
+
 /// One attempt to deliver, as it was recorded.
 #[derive(Clone, Debug, FromRow)]
 pub struct Attempt {
@@ -55,6 +69,7 @@ pub struct Attempt {
 pub struct AttemptRun {
     pub delivery_id: DeliveryId,
     pub endpoint_id: EndpointId,
+    pub merchant_id: MerchantId,
     pub event_id: EventId,
     /// Only for the trace: a newer version's event is sent like any other.
     pub event_type: String,
@@ -96,13 +111,21 @@ chassis::closed_list! {
 /// The end of an attempt, and where it leaves the delivery.
 #[derive(Clone, Debug)]
 pub struct AttemptEnd {
-    pub attempt: AttemptRun,
+    pub attempt: Arc<AttemptRun>,
     pub outcome: AttemptOutcome,
     pub state: DeliveryState,
     pub at: Timestamp,
 }
 
 impl AttemptEnd {
+    pub fn is_success(&self) -> bool {
+        self.outcome.verdict == AttemptVerdict::Succeeded
+    }
+
+    pub fn duration_ms(&self) -> i64 {
+        i64::try_from(self.outcome.duration.as_millis()).unwrap_or(i64::MAX)
+    }
+
     pub fn is_exhausting(&self) -> bool {
         self.attempt.status != Status::Exhausted && self.state.status == Status::Exhausted
     }

@@ -127,7 +127,31 @@ struct Envelope<'a> {
     data: &'a Data,
 }
 
+/// An event with the body of every attempt to deliver it.
+#[derive(Clone, Debug)]
+pub struct AcceptedEvent {
+    pub event_id: EventId,
+    pub merchant_id: MerchantId,
+    pub event_type: EventType,
+    pub created_at: Timestamp,
+    pub body: String,
+    /// The trace in which it was published.
+    pub traceparent: Option<String>,
+}
+
 impl Event {
+    /// Renders its body, once for all attempts.
+    pub fn accept(self, traceparent: Option<String>) -> AcceptedEvent {
+        AcceptedEvent {
+            body: self.body(),
+            event_id: self.event_id,
+            merchant_id: self.merchant_id,
+            event_type: self.event_type,
+            created_at: self.created_at,
+            traceparent,
+        }
+    }
+
     /// The body of every attempt to deliver this event.
     pub fn body(&self) -> String {
         let envelope = Envelope {

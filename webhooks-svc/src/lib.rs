@@ -9,16 +9,22 @@
 mod attempts;
 pub mod config;
 pub mod delivery;
+mod due;
 pub mod endpoint;
 mod error;
 pub mod event;
 mod grpc;
 pub mod guard;
+mod kept_hosts;
+mod publication;
+mod queues;
 pub mod secret;
 pub mod send;
 mod service;
 pub mod signature;
 mod store;
+
+use std::sync::Arc;
 
 use chassis::{clock::Clock, config::SettingsError, grpc::Sockets, shutdown::Shutdown};
 use db::{Db, Frame, GroupCommit, Schema};
@@ -26,11 +32,13 @@ use proto::webhooks::webhooks_server::WebhooksServer;
 use tonic::service::Routes;
 use uuid::Uuid;
 
-use attempts::{Attempts, Limits};
+use attempts::{AttemptRunner, Limits};
 use config::Config;
 use delivery::Schedule;
+use due::DueAttempts;
 use grpc::Grpc;
 use guard::Guard;
+use queues::Queues;
 use secret::Keyring;
 use send::Sender;
 use service::Service;
@@ -61,35 +69,52 @@ pub async fn serve(
         tracing::warn!(?guard, "webhooks may go where they must not in production");
     }
 
-    let worker = clock.worker("webhook attempts");
-    let attempts_alarm = worker.alarm();
-    let attempts = Attempts {
-        db: db.clone(),
+    let worker = clock.worker(attempts::WORK);
+    let per_endpoint = usize::try_from(config.webhook_endpoint_concurrency)?;
+    let limits = Limits {
+        running_per_endpoint_max: per_endpoint,
+        lease: config.lease,
+    };
+    let cut_off = CutOff::default();
+    let attempts = Arc::new(AttemptRunner {
         clock: clock.clone(),
         keyring: keyring.clone(),
         sender: Sender::new(guard.clone(), config.webhook_timeout)?,
         schedule: Schedule::new(config.webhook_retry_schedule.clone()),
-        limits: Limits {
-            running_max: config.webhook_concurrency,
-            running_per_endpoint_max: i64::from(config.webhook_endpoint_concurrency),
-            lease: config.lease,
-        },
+        limits,
         ends: GroupCommit::new(&db, &tasks),
-        alarm: attempts_alarm.clone(),
-        looked_for_expired: None,
-    };
-    frame.work(worker, attempts);
+        queues: Queues::new(
+            config.webhook_concurrency,
+            per_endpoint,
+            &clock,
+            worker.alarm(),
+        ),
+        tasks: tasks.clone(),
+        cut_off: cut_off.0.clone(),
+    });
+    frame.work(worker, DueAttempts::new(db.clone(), attempts.clone()));
 
     let service = Service {
+        publications: GroupCommit::new(&db, &tasks),
         db,
         clock,
         keyring,
         guard,
         rotation_overlap: config.webhook_rotation_overlap,
-        attempts_alarm,
+        attempts,
     };
     let routes = Routes::new(WebhooksServer::new(Grpc(service)));
     frame.serve(routes, sockets).await
+}
+
+/// Cuts off what is still running once serving has ended, or was itself cut off.
+#[derive(Default)]
+struct CutOff(Shutdown);
+
+impl Drop for CutOff {
+    fn drop(&mut self) {
+        self.0.begin();
+    }
 }
 
 /// Re-encrypts every signing secret with the first key.

@@ -1,18 +1,23 @@
 //! One attempt on the wire: a POST that does not rely on the receiver's good will.
 //!
-//! One timeout for all of it, whatever the receiver does; no redirect, proxy, cookie,
-//! decompression or kept connection; at most about [`BODY_BYTES_READ`] bytes of the answer's body
-//! are read.
+//! One timeout for all of it, whatever the receiver does; no redirect, proxy, cookie or
+//! decompression; at most about [`BODY_BYTES_READ`] bytes of the answer's body are read.
+//!
+//! Connections are kept for the next attempt, for a moment. A request that finds its kept connection
+//! closed before a byte of it was written goes out on a new one; one that may have arrived is not sent
+//! again.
 
-use std::{error::Error as StdError, io, time::Duration};
+use std::{error::Error as StdError, io, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use chassis::http;
 use reqwest::{Client, Response, Url, header};
+use url::Position;
 
 use crate::{
     delivery::{AttemptOutcome, AttemptRun, AttemptVerdict},
     guard::Guard,
+    kept_hosts::{IDLE_MAX, KeptHosts},
 };
 
 /// How much of an answer's body is read, so that it can end.
@@ -26,11 +31,15 @@ const ERROR_BYTES_MAX: usize = 200;
 
 const USER_AGENT: &str = concat!("PaymentService-Webhooks/", env!("CARGO_PKG_VERSION"));
 
+/// Most idle connections to one host: many endpoints may share it.
+const IDLE_PER_HOST_MAX: usize = 32;
+
 /// Sends attempts.
 #[derive(Clone, Debug)]
 pub struct Sender {
     client: Client,
     guard: Guard,
+    kept: Arc<KeptHosts>,
 }
 
 /// What the receiver answered, or why it did not.
@@ -42,13 +51,17 @@ impl Sender {
         let client = http::client_builder(timeout)
             .connect_timeout(timeout)
             .user_agent(USER_AGENT)
-            // A receiver may close a kept connection just as it is reused, which would cost an
-            // attempt.
-            .pool_max_idle_per_host(0)
+            .pool_idle_timeout(IDLE_MAX)
+            .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
             .dns_resolver(guard.clone())
             .build()
             .context("the HTTP client cannot be made")?;
-        Ok(Self { client, guard })
+        let kept = Arc::default();
+        Ok(Self {
+            client,
+            guard,
+            kept,
+        })
     }
 
     /// Sends the attempt's body. Any 2xx in time is success, whatever becomes of its body.
@@ -80,7 +93,8 @@ impl Sender {
     }
 
     async fn post(&self, url: Url, attempt: &AttemptRun, signature: String) -> AttemptResult {
-        let request = self
+        let is_kept = self.kept.keeps(&url[..Position::BeforePath]);
+        let mut request = self
             .client
             .post(url)
             .header(header::CONTENT_TYPE, "application/json")
@@ -89,6 +103,9 @@ impl Sender {
             .header("X-Service-Delivery-Id", attempt.delivery_id.as_str())
             .header("X-Service-Attempt", attempt.attempts_count)
             .body(attempt.body.clone());
+        if !is_kept {
+            request = request.header(header::CONNECTION, "close");
+        }
         request.send().await.map_err(|error| reason(&error))
     }
 }

@@ -1,20 +1,22 @@
 //! What webhooks-svc does when it is called.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use chassis::{
-    clock::{Alarm, Clock},
+    clock::Clock,
     ids::{DeliveryId, EndpointId, MerchantId},
     telemetry,
 };
-use db::{Db, Insert};
+use db::{Db, GroupCommit, Insert};
 
 use crate::{
+    attempts::AttemptRunner,
     delivery::{Attempt, Delivery},
     endpoint::{Endpoint, SigningSecrets, Subscription},
     error::Error,
     event::Event,
     guard::Guard,
+    publication::Publication,
     secret::{self, Keyring},
     store,
 };
@@ -30,8 +32,8 @@ pub struct Service {
     pub guard: Guard,
     /// How long a replaced secret goes on signing.
     pub rotation_overlap: Duration,
-    /// Rung when an attempt may be due.
-    pub attempts_alarm: Alarm,
+    pub attempts: Arc<AttemptRunner>,
+    pub publications: GroupCommit<Publication>,
 }
 
 /// An endpoint as its merchant sees it.
@@ -44,22 +46,12 @@ impl Service {
     /// Accepts an event and, if the merchant's endpoint subscribes to its type, creates its
     /// delivery; both or neither. A known event is left as it is.
     pub async fn publish(&self, event: Event) -> Result<(), Error> {
-        let traceparent = telemetry::current_traceparent();
-        let mut tx = self.db.begin().await?;
-        if store::insert_event(&mut tx, &event, traceparent).await? == Insert::AlreadyThere {
-            return Ok(());
-        }
-        let endpoint = store::find_endpoint(&mut tx, event.merchant_id).await?;
-        let endpoint = endpoint.filter(|endpoint| endpoint.events.includes(event.event_type));
-        if let Some(endpoint) = &endpoint {
-            let id = DeliveryId::new();
-            let now = self.clock.now();
-            store::insert_delivery(&mut tx, &id, &event, endpoint.endpoint_id, now).await?;
-        }
-        tx.commit().await?;
         let label = event.event_type.code();
-        metrics::counter!("webhook_events_total", "type" => label).increment(1);
-        self.attempts_alarm.ring_at(self.clock.now());
+        let event = event.accept(telemetry::current_traceparent());
+        let publication = Publication::new(event, &self.attempts);
+        if self.publications.write(publication).await? == Insert::Inserted {
+            metrics::counter!("webhook_events_total", "type" => label).increment(1);
+        }
         Ok(())
     }
 
@@ -143,7 +135,7 @@ impl Service {
         let found = store::set_enabled(&mut tx, merchant_id, enabled, now).await?;
         let endpoint = found.ok_or(Error::EndpointNotFound)?;
         tx.commit().await?;
-        self.attempts_alarm.ring();
+        self.attempts.queues.tell(merchant_id);
         self.open(endpoint)
     }
 
@@ -177,7 +169,7 @@ impl Service {
         let found = store::ask_for_attempt(&mut tx, id).await?;
         let delivery = found.ok_or(Error::DeliveryNotFound)?;
         tx.commit().await?;
-        self.attempts_alarm.ring();
+        self.attempts.queues.tell(delivery.merchant_id);
         Ok(delivery)
     }
 }

@@ -1,19 +1,19 @@
-//! All SQL of this service: endpoints, events and deliveries as callers see them. Beginning and
-//! ending attempts is in [`attempts`].
+//! All SQL of this service: endpoints and deliveries as callers see them. Accepting events is in
+//! [`publish`], beginning and ending attempts in [`attempts`].
 
 pub mod attempts;
+pub mod publish;
 
 use chassis::{
     clock::Timestamp,
-    ids::{DeliveryId, EndpointId, MerchantId},
+    ids::{DeliveryId, MerchantId},
 };
-use db::{Conn, Insert, Result, Tx};
+use db::{Conn, Result, Tx};
 use uuid::Uuid;
 
 use crate::{
-    delivery::{Attempt, Delivery, Status},
+    delivery::{Attempt, Delivery},
     endpoint::Endpoint,
-    event::Event,
 };
 
 /// Most attempts shown of one delivery. The default schedule makes seven, the rest were requested
@@ -39,52 +39,6 @@ macro_rules! delivery_columns {
         "delivery_id, merchant_id, event_id, event_type, status, attempts_count,
          next_attempt_at, created_at"
     };
-}
-
-pub async fn insert_event(
-    tx: &mut Tx,
-    event: &Event,
-    traceparent: Option<String>,
-) -> Result<Insert> {
-    tx.sql(
-        "insert into events (event_id, merchant_id, event_type, body, traceparent, created_at)
-         values ($1, $2, $3, $4, $5, $6)
-         on conflict (event_id) do nothing",
-    )
-    .bind(event.event_id.clone())
-    .bind(event.merchant_id)
-    .bind(event.event_type)
-    .bind(event.body())
-    .bind(traceparent)
-    .bind(event.created_at)
-    .insert()
-    .await
-}
-
-/// Creates a delivery whose first attempt is due now.
-pub async fn insert_delivery(
-    tx: &mut Tx,
-    id: &DeliveryId,
-    event: &Event,
-    endpoint_id: EndpointId,
-    now: Timestamp,
-) -> Result<()> {
-    tx.sql(
-        "insert into deliveries
-             (delivery_id, event_id, event_type, merchant_id, endpoint_id, status, attempts_count,
-              failures, next_attempt_at, manual_waiting, manual_running, due_at, created_at)
-         values ($1, $2, $3, $4, $5, $6, 0, 0, $7, 0, $8, $7, $7)",
-    )
-    .bind(id.clone())
-    .bind(event.event_id.clone())
-    .bind(event.event_type)
-    .bind(event.merchant_id)
-    .bind(endpoint_id)
-    .bind(Status::Pending)
-    .bind(now)
-    .bind(false)
-    .run()
-    .await
 }
 
 pub async fn find_endpoint(conn: &mut Conn, merchant_id: MerchantId) -> Result<Option<Endpoint>> {

@@ -3,26 +3,31 @@
 //! A delivery has one attempt at a time: whoever sets `claim` runs it, and it ends only under that
 //! claim. The attempt's row is written in the transaction that claims.
 
-use chassis::{clock::Timestamp, ids::EndpointId};
-use db::{Db, Grouped, Result, Tx, Update};
+use std::collections::HashMap;
+
+use chassis::{
+    clock::Timestamp,
+    ids::{EndpointId, MerchantId},
+};
+use db::{Db, Error, Grouped, Result, Tx, Update};
 use sqlx::FromRow;
 use uuid::Uuid;
 
 use super::first_of_all;
 use crate::{
-    delivery::{AttemptEnd, AttemptRun, AttemptVerdict},
+    delivery::{AttemptEnd, AttemptRun},
     endpoint::Endpoint,
 };
 
 /// How many endpoints with work one query finds.
-const ENDPOINTS_FOUND: i64 = 256;
+pub const ENDPOINTS_FOUND: i64 = 256;
 
 /// How many expired claims one query finds.
 const EXPIRED_FOUND: i64 = 256;
 
 macro_rules! begun_columns {
     () => {
-        "d.delivery_id, d.endpoint_id, d.event_id, d.event_type, d.status, d.failures,
+        "d.delivery_id, d.endpoint_id, d.merchant_id, d.event_id, d.event_type, d.status, d.failures,
          d.next_attempt_at, d.due_at, d.attempts_count, d.manual_running, d.claim, e.body,
          e.traceparent"
     };
@@ -31,7 +36,7 @@ macro_rules! begun_columns {
 /// An endpoint with a waiting delivery and room for more attempts.
 #[derive(Clone, Copy, Debug, FromRow)]
 pub struct EndpointQueue {
-    pub endpoint_id: EndpointId,
+    pub merchant_id: MerchantId,
     /// When the first of its deliveries is due.
     pub due_at: Timestamp,
 }
@@ -42,7 +47,7 @@ pub struct EndpointQueue {
 ///
 /// Steps from endpoint to endpoint over an index, so that a long queue costs no more than a single
 /// delivery.
-pub async fn waiting(db: &Db, running_max: i64, now: Timestamp) -> Result<Vec<EndpointQueue>> {
+pub async fn waiting(db: &Db, running_max: usize, now: Timestamp) -> Result<Vec<EndpointQueue>> {
     db.read()
         .await?
         .sql(
@@ -58,7 +63,7 @@ pub async fn waiting(db: &Db, running_max: i64, now: Timestamp) -> Result<Vec<En
                  from waiting w where w.endpoint_id is not null
              ),
              found as (
-                 select e.endpoint_id,
+                 select e.merchant_id,
                         (select d.due_at from deliveries d
                          where d.endpoint_id = e.endpoint_id
                            and d.claim is null and d.due_at is not null
@@ -68,98 +73,212 @@ pub async fn waiting(db: &Db, running_max: i64, now: Timestamp) -> Result<Vec<En
                  from waiting w join endpoints e on e.endpoint_id = w.endpoint_id
                  where e.enabled
              )
-             select endpoint_id, due_at from found
+             select merchant_id, due_at from found
              where due_at is not null and running < $1
              order by case when due_at <= $3 then 0 else 1 end, running, due_at limit $2",
         )
-        .bind(running_max)
+        .bind(bound(running_max))
         .bind(ENDPOINTS_FOUND)
         .bind(now)
         .all()
         .await
 }
 
-/// What to claim, for which endpoint, and how much of it.
-#[derive(Clone, Copy, Debug)]
+/// What to claim, and how much of it.
+#[derive(Clone, Debug)]
 pub struct ClaimRequest {
-    pub endpoint_id: EndpointId,
-    /// Most attempts that may run to the endpoint, these included.
-    pub running_max: i64,
-    /// Most attempts to claim.
-    pub limit: i64,
+    /// For the endpoints of which merchants, and the most attempts to claim for each.
+    pub endpoints: Vec<(MerchantId, usize)>,
+    /// Most attempts that may run to one endpoint, these included.
+    pub running_max: usize,
     /// Moved time.
     pub now: Timestamp,
     /// Real time.
     pub lease_until: Timestamp,
 }
 
-/// Begins attempts of what is due for one endpoint: claims the deliveries and records the
-/// attempts. `None`: the endpoint is switched off, or another process is just claiming for it.
-pub async fn begin(db: &Db, request: ClaimRequest) -> Result<Option<(Endpoint, Vec<AttemptRun>)>> {
-    let claim = Uuid::new_v4();
+/// What was claimed for one endpoint: nothing if it is switched off.
+#[derive(Debug)]
+pub struct EndpointClaim {
+    pub endpoint: Endpoint,
+    /// Attempts that ran to it before, about.
+    pub running: usize,
+    pub attempts: Vec<AttemptRun>,
+}
+
+#[derive(FromRow)]
+struct LockedEndpoint {
+    #[sqlx(flatten)]
+    endpoint: Endpoint,
+    /// Only nearly true: others may have claimed just before the lock.
+    running: i64,
+}
+
+/// Begins attempts of what is due for these endpoints: claims the deliveries and records the
+/// attempts. Leaves out endpoints that others have locked at the moment.
+pub async fn begin(db: &Db, request: &ClaimRequest) -> Result<Vec<EndpointClaim>> {
     let mut tx = db.begin().await?;
-    let endpoint: Option<Endpoint> = tx
-        .sql(concat!(
-            "select ",
-            super::endpoint_columns!(),
-            " from endpoints where endpoint_id = $1 and enabled for no key update skip locked"
-        ))
-        .bind(request.endpoint_id)
-        .optional()
-        .await?;
-    let Some(endpoint) = endpoint else {
-        return Ok(None);
-    };
-    // The lock on the endpoint keeps this count true until the commit.
-    let (running,): (i64,) = tx
-        .sql("select count(*) from deliveries where endpoint_id = $1 and claim is not null")
-        .bind(request.endpoint_id)
-        .one()
-        .await?;
-    tx.sql(
-        "with due as materialized (
-             select delivery_id from deliveries
-             where endpoint_id = $1 and claim is null and due_at is not null and due_at <= $2
-             order by due_at limit $3
-             for update skip locked
-         )
-         update deliveries
-         set claim = $4, lease_until = $5, attempts_count = attempts_count + 1,
-             manual_running = (manual_waiting > 0),
-             manual_waiting = case when manual_waiting > 0 then manual_waiting - 1 else 0 end
-         where delivery_id in (select delivery_id from due)",
-    )
-    .bind(request.endpoint_id)
-    .bind(request.now)
-    .bind(request.limit.min(request.running_max - running).max(0))
-    .bind(claim)
-    .bind(request.lease_until)
-    .run()
-    .await?;
-    tx.sql(
-        "insert into attempts (delivery_id, number, manual, started_at, succeeded, duration_ms)
-         select delivery_id, attempts_count, manual_running, $3, $4, 0
-         from deliveries where endpoint_id = $1 and claim = $2",
-    )
-    .bind(request.endpoint_id)
-    .bind(claim)
-    .bind(request.now)
-    .bind(false)
-    .run()
-    .await?;
-    let begun = tx
-        .sql(concat!(
-            "select ",
-            begun_columns!(),
-            " from deliveries d join events e on e.event_id = d.event_id
-              where d.endpoint_id = $1 and d.claim = $2"
-        ))
-        .bind(request.endpoint_id)
-        .bind(claim)
+    let locked: Vec<LockedEndpoint> = tx
+        .sql_set(
+            concat!(
+                "given (merchant_id uuid)
+                 select ",
+                super::endpoint_columns!(),
+                ", (select count(*) from deliveries d
+                    where d.endpoint_id = endpoints.endpoint_id and d.claim is not null) as running
+                  from endpoints where merchant_id in (select merchant_id from given)
+                  order by endpoint_id for no key update skip locked"
+            ),
+            request.endpoints.len(),
+        )
+        .column(
+            request
+                .endpoints
+                .iter()
+                .map(|(merchant_id, _)| *merchant_id),
+        )
         .all()
         .await?;
+    let most: HashMap<MerchantId, usize> = request.endpoints.iter().copied().collect();
+    let mut claims = Vec::new();
+    let mut limits = Vec::new();
+    for LockedEndpoint { endpoint, running } in locked {
+        let most = most.get(&endpoint.merchant_id).filter(|_| endpoint.enabled);
+        limits.extend(most.map(|most| (endpoint.endpoint_id, bound(*most))));
+        claims.push(EndpointClaim {
+            endpoint,
+            running: usize::try_from(running).unwrap_or_default(),
+            attempts: Vec::new(),
+        });
+    }
+    let begun = if tx.is_postgres() {
+        begin_together(&mut tx, request, &limits).await?
+    } else {
+        begin_each(&mut tx, request, &limits).await?
+    };
     tx.commit().await?;
-    Ok(Some((endpoint, begun)))
+    for attempt in begun {
+        let ours = |claim: &&mut EndpointClaim| claim.endpoint.endpoint_id == attempt.endpoint_id;
+        if let Some(claim) = claims.iter_mut().find(ours) {
+            claim.attempts.push(attempt);
+        }
+    }
+    Ok(claims)
+}
+
+fn bound(most: usize) -> i64 {
+    i64::try_from(most).unwrap_or(i64::MAX)
+}
+
+/// One statement for all endpoints, which only PostgreSQL understands: it spares most of the round
+/// trips of [`begin_each`], to which it is equal. The locks on the endpoints keep the counts true
+/// until the commit.
+async fn begin_together(
+    tx: &mut Tx,
+    request: &ClaimRequest,
+    limits: &[(EndpointId, i64)],
+) -> Result<Vec<AttemptRun>> {
+    tx.sql_set(
+        "given (endpoint_id uuid, most bigint)
+         with due as materialized (
+             select d.delivery_id from given cross join lateral (
+                 select delivery_id from deliveries
+                 where endpoint_id = given.endpoint_id
+                   and claim is null and due_at is not null and due_at <= $1
+                 order by due_at
+                 limit greatest(0, least(given.most, $2 - (
+                     select count(*) from deliveries r
+                     where r.endpoint_id = given.endpoint_id and r.claim is not null)))
+                 for update skip locked
+             ) d
+         ),
+         d as (
+             update deliveries
+             set claim = $3, lease_until = $4, attempts_count = attempts_count + 1,
+                 manual_running = (manual_waiting > 0),
+                 manual_waiting = case when manual_waiting > 0 then manual_waiting - 1 else 0 end
+             where delivery_id in (select delivery_id from due)
+             returning *
+         ),
+         begun as (
+             insert into attempts
+                 (delivery_id, number, manual, started_at, succeeded, duration_ms)
+             select delivery_id, attempts_count, manual_running, $1, $5, 0 from d
+         )
+         select d.delivery_id, d.endpoint_id, d.merchant_id, d.event_id, d.event_type, d.status,
+                d.failures, d.next_attempt_at, d.due_at, d.attempts_count, d.manual_running, d.claim,
+                e.body, e.traceparent
+         from d join events e on e.event_id = d.event_id",
+        limits.len(),
+    )
+    .bind(request.now)
+    .bind(bound(request.running_max))
+    .bind(Uuid::new_v4())
+    .bind(request.lease_until)
+    .bind(false)
+    .column(limits.iter().map(|(endpoint_id, _)| *endpoint_id))
+    .column(limits.iter().map(|(_, most)| *most))
+    .all()
+    .await
+}
+
+/// One endpoint after the other, in four statements each.
+async fn begin_each(
+    tx: &mut Tx,
+    request: &ClaimRequest,
+    limits: &[(EndpointId, i64)],
+) -> Result<Vec<AttemptRun>> {
+    let mut all = Vec::new();
+    for (endpoint_id, most) in limits {
+        let claim = Uuid::new_v4();
+        let (running,): (i64,) = tx
+            .sql("select count(*) from deliveries where endpoint_id = $1 and claim is not null")
+            .bind(*endpoint_id)
+            .one()
+            .await?;
+        tx.sql(
+            "update deliveries
+             set claim = $4, lease_until = $5, attempts_count = attempts_count + 1,
+                 manual_running = (manual_waiting > 0),
+                 manual_waiting = case when manual_waiting > 0 then manual_waiting - 1 else 0 end
+             where delivery_id in (
+                 select delivery_id from deliveries
+                 where endpoint_id = $1 and claim is null and due_at is not null and due_at <= $2
+                 order by due_at limit $3
+             )",
+        )
+        .bind(*endpoint_id)
+        .bind(request.now)
+        .bind((*most).min(bound(request.running_max) - running).max(0))
+        .bind(claim)
+        .bind(request.lease_until)
+        .run()
+        .await?;
+        tx.sql(
+            "insert into attempts (delivery_id, number, manual, started_at, succeeded, duration_ms)
+             select delivery_id, attempts_count, manual_running, $3, $4, 0
+             from deliveries where endpoint_id = $1 and claim = $2",
+        )
+        .bind(*endpoint_id)
+        .bind(claim)
+        .bind(request.now)
+        .bind(false)
+        .run()
+        .await?;
+        let begun: Vec<AttemptRun> = tx
+            .sql(concat!(
+                "select ",
+                begun_columns!(),
+                " from deliveries d join events e on e.event_id = d.event_id
+                  where d.endpoint_id = $1 and d.claim = $2"
+            ))
+            .bind(*endpoint_id)
+            .bind(claim)
+            .all()
+            .await?;
+        all.extend(begun);
+    }
+    Ok(all)
 }
 
 /// Releases every lease ([`db::Schema::release_leases`]), so that its attempt counts as interrupted.
@@ -189,95 +308,122 @@ impl Grouped for AttemptEnd {
 
     async fn write(db: &Db, set: &[Self]) -> Result<Vec<Update>> {
         let mut tx = db.begin().await?;
-        let mut written = Vec::new();
-        for end in set {
-            written.push(end_attempt(&mut tx, end).await?);
+        let [ended, released] = end_attempts(&mut tx, set).await?;
+        if released == ended && released == set.len() as u64 {
+            tx.commit().await?;
+            return Ok(vec![Update::Updated; set.len()]);
         }
-        let ours = set.iter().zip(&written);
-        let ours = ours.filter(|(_, written)| **written == Update::Updated);
-        let mut ours: Vec<&Self> = ours.map(|(end, _)| end).collect();
-        // Every replica locks endpoints in this order, and last, so that there is no deadlock.
-        ours.sort_by_key(|end| (end.attempt.endpoint_id.uuid(), end.at));
-        for ends in ours.chunk_by(|a, b| a.attempt.endpoint_id == b.attempt.endpoint_id) {
-            let Some(first) = ends.first() else { continue };
-            mark_endpoint(&mut tx, first.attempt.endpoint_id, ends).await?;
+        if set.len() == 1 {
+            return Ok(vec![Update::NotThere]);
         }
-        tx.commit().await?;
-        Ok(written)
+        // Whose claim was lost shows when each is written by itself.
+        Err(Error::RowNotFound)
     }
 }
 
-/// Releases the delivery, in its new state, and completes the attempt's row.
-async fn end_attempt(tx: &mut Tx, end: &AttemptEnd) -> Result<Update> {
-    let (attempt, outcome, state) = (&end.attempt, &end.outcome, &end.state);
-    let released = tx
-        .sql(
-            "update deliveries
-             set claim = null, lease_until = null, status = $3, failures = $4,
-                 next_attempt_at = $5, manual_waiting = manual_waiting + $6,
-                 due_at = case when manual_waiting + $6 > 0 then $7 else $5 end
-             where delivery_id = $1 and claim = $2",
+/// Completes the attempts' rows, releases their deliveries, in their new state, and marks their
+/// endpoints. Returns how many rows and deliveries were as expected; if one was not, nothing may be
+/// committed.
+async fn end_attempts(tx: &mut Tx, set: &[AttemptEnd]) -> Result<[u64; 2]> {
+    let marks = EndpointMark::of(set);
+    let [ended, released, _] = tx
+        .joint()
+        .sql_set(
+            "given (delivery_id text, number bigint, finished_at timestamptz, succeeded boolean,
+                    http_status bigint, error text, duration_ms bigint, response_excerpt text)
+             update attempts
+             set finished_at = given.finished_at, succeeded = given.succeeded,
+                 http_status = given.http_status, error = given.error,
+                 duration_ms = given.duration_ms, response_excerpt = given.response_excerpt
+             from given
+             where attempts.delivery_id = given.delivery_id and attempts.number = given.number
+               and attempts.finished_at is null",
+            set.len(),
         )
-        .bind(attempt.delivery_id.clone())
-        .bind(attempt.claim)
-        .bind(state.status)
-        .bind(state.failures)
-        .bind(state.next_attempt_at)
-        .bind(i64::from(state.manual_owed))
+        .column(set.iter().map(|end| end.attempt.delivery_id.clone()))
+        .column(set.iter().map(|end| end.attempt.attempts_count))
+        .column(set.iter().map(|end| end.at))
+        .column(set.iter().map(AttemptEnd::is_success))
+        .column(set.iter().map(|end| end.outcome.http_status.map(i64::from)))
+        .column(set.iter().map(|end| end.outcome.error.clone()))
+        .column(set.iter().map(AttemptEnd::duration_ms))
+        .column(set.iter().map(|end| end.outcome.response_excerpt.clone()))
+        .sql_set(
+            "given (delivery_id text, claim uuid, status text, failures bigint,
+                    next_attempt_at timestamptz, manual_owed bigint)
+             update deliveries
+             set claim = null, lease_until = null, status = given.status,
+                 failures = given.failures, next_attempt_at = given.next_attempt_at,
+                 manual_waiting = deliveries.manual_waiting + given.manual_owed,
+                 due_at = case when deliveries.manual_waiting + given.manual_owed > 0 then $1
+                               else given.next_attempt_at end
+             from given
+             where deliveries.delivery_id = given.delivery_id and deliveries.claim = given.claim",
+            set.len(),
+        )
         .bind(first_of_all())
-        .update()
+        .column(set.iter().map(|end| end.attempt.delivery_id.clone()))
+        .column(set.iter().map(|end| end.attempt.claim))
+        .column(set.iter().map(|end| end.state.status))
+        .column(set.iter().map(|end| end.state.failures))
+        .column(set.iter().map(|end| end.state.next_attempt_at))
+        .column(set.iter().map(|end| i64::from(end.state.manual_owed)))
+        .sql_set(
+            "given (endpoint_id uuid, has_success boolean, exhausted_since timestamptz)
+             update endpoints
+             set exhausted_since = given.exhausted_since
+             from given
+             where endpoints.endpoint_id = given.endpoint_id
+               and ((given.has_success and endpoints.exhausted_since is not null)
+                 or (given.exhausted_since is not null and endpoints.exhausted_since is null))",
+            marks.len(),
+        )
+        .column(marks.iter().map(|mark| mark.endpoint_id))
+        .column(marks.iter().map(|mark| mark.has_success))
+        .column(marks.iter().map(|mark| mark.exhausted_since))
+        .rows_affected()
         .await?;
-    if released == Update::NotThere {
-        return Ok(released);
-    }
-    tx.sql(
-        "update attempts
-         set finished_at = $3, succeeded = $4, http_status = $5, error = $6, duration_ms = $7,
-             response_excerpt = $8
-         where delivery_id = $1 and number = $2",
-    )
-    .bind(attempt.delivery_id.clone())
-    .bind(attempt.attempts_count)
-    .bind(end.at)
-    .bind(outcome.verdict == AttemptVerdict::Succeeded)
-    .bind(outcome.http_status.map(i64::from))
-    .bind(outcome.error.clone())
-    .bind(i64::try_from(outcome.duration.as_millis()).unwrap_or(i64::MAX))
-    .bind(outcome.response_excerpt.clone())
-    .run()
-    .await?;
-    Ok(released)
+    Ok([ended, released])
 }
 
-/// Records since when the endpoint's deliveries are exhausted: a success clears it, and the first
-/// delivery exhausted after that sets it. `ends` are this endpoint's, in the order of time.
-async fn mark_endpoint(tx: &mut Tx, endpoint_id: EndpointId, ends: &[&AttemptEnd]) -> Result<()> {
-    let (mut has_success, mut exhausted_since) = (false, None);
-    for end in ends {
-        if end.outcome.verdict == AttemptVerdict::Succeeded {
-            (has_success, exhausted_since) = (true, None);
-        } else if end.is_exhausting() {
-            exhausted_since = exhausted_since.or(Some(end.at));
+/// Since when an endpoint's deliveries are exhausted: a success clears it, and the first delivery
+/// exhausted after that sets it.
+struct EndpointMark {
+    endpoint_id: EndpointId,
+    has_success: bool,
+    exhausted_since: Option<Timestamp>,
+}
+
+impl EndpointMark {
+    /// What these ends mean for their endpoints, in the order in which every replica locks them.
+    fn of(set: &[AttemptEnd]) -> Vec<Self> {
+        let mut ends: Vec<&AttemptEnd> = set
+            .iter()
+            .filter(|end| end.is_success() || end.is_exhausting())
+            .collect();
+        ends.sort_by_key(|end| (end.attempt.endpoint_id.uuid(), end.at));
+        let mut marks: Vec<Self> = Vec::new();
+        for end in ends {
+            let endpoint_id = end.attempt.endpoint_id;
+            if marks
+                .last()
+                .is_none_or(|mark| mark.endpoint_id != endpoint_id)
+            {
+                marks.push(Self {
+                    endpoint_id,
+                    has_success: false,
+                    exhausted_since: None,
+                });
+            }
+            let Some(mark) = marks.last_mut() else {
+                continue;
+            };
+            if end.is_success() {
+                (mark.has_success, mark.exhausted_since) = (true, None);
+            } else {
+                mark.exhausted_since = mark.exhausted_since.or(Some(end.at));
+            }
         }
+        marks
     }
-    if has_success {
-        tx.sql(
-            "update endpoints set exhausted_since = null
-             where endpoint_id = $1 and exhausted_since is not null",
-        )
-        .bind(endpoint_id)
-        .run()
-        .await?;
-    }
-    if exhausted_since.is_some() {
-        tx.sql(
-            "update endpoints set exhausted_since = $2
-             where endpoint_id = $1 and exhausted_since is null",
-        )
-        .bind(endpoint_id)
-        .bind(exhausted_since)
-        .run()
-        .await?;
-    }
-    Ok(())
 }

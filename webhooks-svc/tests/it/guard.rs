@@ -237,7 +237,7 @@ fn refused_urls(port: u16) -> Vec<String> {
 }
 
 /// A lookup in which `choose` gives each name its addresses.
-fn lookup(choose: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static) -> Lookup {
+pub fn lookup(choose: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static) -> Lookup {
     Arc::new(move |name| {
         let found = choose(&name);
         Box::pin(async move {
@@ -254,6 +254,7 @@ fn attempt() -> AttemptRun {
     AttemptRun {
         delivery_id: DeliveryId::new(),
         endpoint_id: EndpointId::new(),
+        merchant_id: MerchantId::new(),
         event_id: EventId::new(),
         event_type: "payment.success".to_owned(),
         status: Status::Pending,
@@ -268,12 +269,12 @@ fn attempt() -> AttemptRun {
     }
 }
 
-fn sender(guard: &Guard) -> Sender {
+pub fn sender(guard: &Guard) -> Sender {
     Sender::new(guard.clone(), Duration::from_secs(2)).unwrap()
 }
 
 /// Sends to a URL; returns whether it succeeded, and the reason if not.
-async fn send(sender: &Sender, url: &str) -> (AttemptVerdict, String) {
+pub async fn send(sender: &Sender, url: &str) -> (AttemptVerdict, String) {
     let outcome = sender.send(url, &attempt(), "t=0,v1=00".to_owned()).await;
     (outcome.verdict, outcome.error.unwrap_or_default())
 }

@@ -71,6 +71,8 @@ pub struct Receiver {
 
 struct Shared {
     script: Script,
+    /// Whether a connection serves many requests. If not, it is closed after an answer that says so.
+    keeps: bool,
     received: Mutex<Vec<Arrival>>,
     connections: AtomicUsize,
     /// Requests that are not answered yet, and the most there were at once.
@@ -90,10 +92,20 @@ impl Receiver {
         address: &str,
         script: impl Fn(usize, &Arrival) -> Answer + Send + Sync + 'static,
     ) -> Self {
+        Self::listen(address, Arc::new(script), false).await
+    }
+
+    /// Answers 200, and keeps its connections open.
+    pub async fn keeping(address: &str) -> Self {
+        Self::listen(address, Arc::new(|_, _| Answer::Status(200)), true).await
+    }
+
+    async fn listen(address: &str, script: Script, keeps: bool) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
-            script: Arc::new(script),
+            script,
+            keeps,
             received: Mutex::default(),
             connections: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
@@ -154,54 +166,59 @@ impl Receiver {
 
 impl Shared {
     async fn connection(&self, mut stream: TcpStream) {
-        let Some(request) = read_request(&mut stream).await else {
-            return;
-        };
-        let open = self.open.fetch_add(1, Ordering::SeqCst) + 1;
-        self.open_most.fetch_max(open, Ordering::SeqCst);
-        let answer = {
-            let mut received = self.received.lock().unwrap();
-            received.push(request.clone());
-            (self.script)(received.len(), &request)
-        };
-        self.answer(stream, answer).await;
-        self.open.fetch_sub(1, Ordering::SeqCst);
+        while let Some(request) = read_request(&mut stream).await {
+            let open = self.open.fetch_add(1, Ordering::SeqCst) + 1;
+            self.open_most.fetch_max(open, Ordering::SeqCst);
+            let answer = {
+                let mut received = self.received.lock().unwrap();
+                received.push(request.clone());
+                (self.script)(received.len(), &request)
+            };
+            self.answer(&mut stream, answer).await;
+            self.open.fetch_sub(1, Ordering::SeqCst);
+            if !self.keeps {
+                return;
+            }
+        }
     }
 
     /// Ends when the answer is out or the other side has gone.
-    async fn answer(&self, mut stream: TcpStream, answer: Answer) {
-        let ok = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    async fn answer(&self, stream: &mut TcpStream, answer: Answer) {
+        let ok = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
         let endless = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n";
         match answer {
             Answer::Status(status) => {
-                let head = format!("HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\n{{}}");
-                send(&mut stream, head.as_bytes()).await;
+                let connection = if self.keeps { "keep-alive" } else { "close" };
+                let head = format!(
+                    "HTTP/1.1 {status} X\r\nConnection: {connection}\r\nContent-Length: 2\r\n\r\n{{}}"
+                );
+                send(stream, head.as_bytes()).await;
             }
             Answer::Raw(bytes) => {
-                send(&mut stream, &bytes).await;
+                send(stream, &bytes).await;
             }
             Answer::Late(wait) => {
-                if still_there(&mut stream, tokio::time::sleep(wait)).await {
-                    send(&mut stream, ok).await;
+                if still_there(stream, tokio::time::sleep(wait)).await {
+                    send(stream, ok).await;
                 }
             }
             Answer::Held => {
                 let mut released = self.released.subscribe();
                 let released = async { drop(released.wait_for(|released| *released).await) };
-                if still_there(&mut stream, released).await {
-                    send(&mut stream, ok).await;
+                if still_there(stream, released).await {
+                    send(stream, ok).await;
                 }
             }
             Answer::Reset => stream.set_zero_linger().unwrap(),
             Answer::Endless => {
-                send(&mut stream, endless).await;
-                while send(&mut stream, &[b'x'; 1_024]).await {
+                send(stream, endless).await;
+                while send(stream, &[b'x'; 1_024]).await {
                     self.sent.fetch_add(1_024, Ordering::SeqCst);
                 }
             }
             Answer::Drip => {
-                send(&mut stream, endless).await;
-                while send(&mut stream, b"x").await {
+                send(stream, endless).await;
+                while send(stream, b"x").await {
                     self.sent.fetch_add(1, Ordering::SeqCst);
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
