@@ -30,6 +30,15 @@ use tracing_subscriber::{
 /// The field that a request's span has its id in.
 const REQUEST_ID: &str = "request.id";
 
+/// The target of every line that a library logs with the crate `log`. The library's own target is
+/// then the field [`LOG_TARGET`].
+const FROM_LOG: &str = "log";
+
+/// What the fields begin with that only such lines have.
+const LOG_FIELD: &str = "log.";
+
+const LOG_TARGET: &str = "log.target";
+
 /// What most lines fit in.
 const LINE_BYTES: usize = 1_024;
 
@@ -82,9 +91,18 @@ where
     line.push_str("{\"timestamp\":\"");
     SystemTime.format_time(&mut Writer::new(line))?;
     write!(line, "\",\"level\":\"{}\",\"fields\":{{", metadata.level())?;
-    event.record(&mut Members(line));
+    let mut target = None;
+    if metadata.target() == FROM_LOG {
+        let members = Members(line);
+        event.record(&mut LogRecord {
+            members,
+            target: &mut target,
+        });
+    } else {
+        event.record(&mut Members(line));
+    }
     line.push_str("},\"target\":");
-    write_text(line, metadata.target());
+    write_text(line, target.as_deref().unwrap_or(metadata.target()));
     if let Some(span) = context.event_span(event) {
         line.push_str(",\"span\":");
         write_span(line, &span);
@@ -205,6 +223,28 @@ impl Visit for Members<'_> {
     }
 }
 
+/// A line logged with the crate `log`.
+struct LogRecord<'l> {
+    members: Members<'l>,
+    target: &'l mut Option<String>,
+}
+
+impl Visit for LogRecord<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == LOG_TARGET {
+            *self.target = Some(value.to_owned());
+        } else if !field.name().starts_with(LOG_FIELD) {
+            self.members.record_str(field, value);
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if !field.name().starts_with(LOG_FIELD) {
+            self.members.record_debug(field, value);
+        }
+    }
+}
+
 impl Visit for SpanFields {
     fn record_i64(&mut self, field: &Field, value: i64) {
         Members(&mut self.members).record_i64(field, value);
@@ -318,5 +358,24 @@ mod tests {
         assert_eq!(fields["message"], TEXT);
         assert_eq!(lines[1]["fields"], json!({"message": "{"}));
         assert!(lines[1].get("span").is_none() && lines[1].get("request_id").is_none());
+    }
+
+    #[test]
+    fn a_line_of_the_log_crate_has_the_target_of_its_library() {
+        let lines = lines(|| {
+            tracing::warn!(
+                target: "log",
+                {
+                    log.target = "library::part",
+                    log.module_path = "library::part::inner",
+                    log.file = "src/part.rs",
+                    log.line = 7,
+                },
+                "refused"
+            );
+        });
+        assert_eq!(lines[0]["level"], "WARN");
+        assert_eq!(lines[0]["target"], "library::part");
+        assert_eq!(lines[0]["fields"], json!({"message": "refused"}));
     }
 }
