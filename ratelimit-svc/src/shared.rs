@@ -4,11 +4,12 @@
 //! Promises that Redis decides within the configured time or not at all. After a failure Redis is
 //! left alone for [`REST_AFTER_FAILURE`], so that an outage costs requests nothing.
 
-use std::{collections::HashMap, iter, time::Duration};
+use std::{collections::HashMap, iter, panic::AssertUnwindSafe, time::Duration};
 
 use chassis::{
     error_chain::chain, fixed_window::Admission, rate_bucket::RateBucket, shutdown::Tasks,
 };
+use futures::FutureExt as _;
 use redis::{
     Client, RedisError, Script,
     aio::{ConnectionManager, ConnectionManagerConfig},
@@ -117,17 +118,19 @@ impl Counter {
             let joining = iter::from_fn(|| waiting.try_recv().ok());
             let set = iter::once(first).chain(joining).take(SET_MAX);
             let demands = demands(set);
-            let asked_at = Instant::now();
-            if demands.is_empty() || resting_until.is_some_and(|until| asked_at < until) {
+            if demands.is_empty() || resting_until.is_some_and(|until| Instant::now() < until) {
                 continue;
             }
-            if let Err(error) = self.decide(demands).await {
-                resting_until = Some(asked_at + REST_AFTER_FAILURE);
-                tracing::warn!(
+            // A panic fails one call, not all that come after it.
+            match AssertUnwindSafe(self.decide(demands)).catch_unwind().await {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => tracing::warn!(
                     error = %chain(&error),
                     "counting in this process until Redis answers"
-                );
+                ),
+                Err(_) => tracing::error!("counting in Redis panicked"),
             }
+            resting_until = Some(Instant::now() + REST_AFTER_FAILURE);
         }
     }
 

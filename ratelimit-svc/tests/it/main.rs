@@ -15,7 +15,7 @@ use futures::future::join_all;
 use proptest::{collection, prelude::*};
 use proto::ratelimit::{Bucket, CheckRequest, CheckResponse, rate_limits_client::RateLimitsClient};
 use ratelimit_svc::config::Config;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tonic::Code;
 use uuid::Uuid;
 
@@ -236,6 +236,31 @@ async fn a_redis_that_hangs_holds_nobody_up() {
         replica.check(&merchant, Bucket::Payments).await;
         other.check(&merchant, Bucket::Payments).await.remaining == 58
     })
+    .await;
+}
+
+#[tokio::test]
+async fn a_redis_that_hangs_is_left_alone_for_a_while() {
+    const ANSWER_MAX: Duration = Duration::from_secs(1);
+    let Some(url) = redis_url() else { return };
+    let gate = Gate::before(Some(&url)).await;
+    let replica = Replica::start_with(Some(gate.url()), &["--redis-timeout=1s"]).await;
+    let merchant = Uuid::new_v4().to_string();
+    let check = async || {
+        let asked_at = Instant::now();
+        replica.check(&merchant, Bucket::Payments).await;
+        asked_at.elapsed()
+    };
+    until(
+        "one check waits for Redis and the next does not",
+        async || {
+            gate.open();
+            // Connects.
+            check().await;
+            gate.close();
+            check().await >= ANSWER_MAX && check().await < ANSWER_MAX
+        },
+    )
     .await;
 }
 
