@@ -190,13 +190,8 @@ impl Service {
         patience: &Patience,
     ) -> Result<Option<ChargeReply>> {
         charge.facts.traceparent = telemetry::current_traceparent();
-        let recording = Recording {
-            charge: charge.clone(),
-            key: key.clone(),
-            patience: patience.clone(),
-        };
-        let recorded = self.recordings.write(recording).await;
-        charge.facts.charge_number = match recorded.map_err(Error::of_contended_key)? {
+        let recording = Recording::new(charge.clone(), key.clone(), patience.clone());
+        charge.facts.charge_number = match self.recordings.write(recording).await? {
             Recorded::Numbered(number) => number,
             Recorded::Before => {
                 let mut conn = self.db.read().await?;
@@ -208,6 +203,7 @@ impl Service {
                 return self.replay(self.db.begin().await?, first).await.map(Some);
             }
             Recorded::Reuse => return Err(Error::IdempotencyKeyReused),
+            Recorded::Contended => return Err(Error::IdempotencyInProgress),
             Recorded::Freed | Recorded::GivenUp => return Err(Error::NothingStarted),
             Recorded::NotPayable => return Err(Error::SessionNotPayable),
         };

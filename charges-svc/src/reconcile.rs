@@ -76,6 +76,9 @@ impl Reconciler {
         let (clock, lease) = (&service.clock, service.settings.lease);
         let claimed = store::charges::claim_due(&mut conn, clock, self.rail, limit, lease).await?;
         drop(conn);
+        if claimed.rows.len() + claimed.unknown == 0 {
+            return Ok(Claimed::Nothing);
+        }
         // What only a newer version knows stays claimed, so that the others get their turn.
         let is_all = ((claimed.rows.len() + claimed.unknown) as u64) < room;
         self.budget.spend(claimed.rows.len() as u64);

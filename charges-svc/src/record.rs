@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use chassis::ids::ChargeId;
+use chassis::ids::{ChargeId, MerchantId};
 use db::{
     Db, Error, Grouped, Result,
     idempotency::{IdempotencyKey, KeyUse, WantedKey},
@@ -31,6 +31,8 @@ pub struct Recording {
     pub charge: Charge,
     pub key: IdempotencyKey,
     pub patience: Patience,
+    /// Whether a commit of it has been tried, of which nobody knows what became.
+    has_been_tried: AtomicBool,
 }
 
 /// Whether somebody still waits for a record. Clones are the same.
@@ -63,6 +65,8 @@ pub enum Recorded {
     Freed,
     /// The session has an open charge or is being given one.
     NotPayable,
+    /// Somebody else is taking the key, and did not end in time.
+    Contended,
     /// Nobody waits any more.
     GivenUp,
 }
@@ -71,55 +75,92 @@ impl Grouped for Recording {
     type Outcome = Recorded;
 
     async fn write(db: &Db, set: &[Self]) -> Result<Vec<Recorded>> {
-        if let [one] = set
-            && one.patience.is_over()
-        {
-            return Ok(vec![Recorded::GivenUp]);
-        }
-        let mut tx = db.begin().await?;
-        let wanted: Vec<_> = set.iter().map(Recording::wanted_key).collect();
-        let uses: Vec<KeyUse<FirstRequest>> = KEYS.take_set(&mut tx, &wanted).await?;
-        let new = set.iter().zip(&uses);
-        let new = new.filter(|(_, used)| matches!(used, KeyUse::First));
-        let new: Vec<_> = new
-            .map(|(recording, _)| (&recording.charge, recording.number()))
+        let is_awaited: Vec<bool> = set.iter().map(|one| !one.patience.is_over()).collect();
+        let awaited = set.iter().zip(&is_awaited);
+        let awaited: Vec<&Self> = awaited
+            .filter(|(_, is_awaited)| **is_awaited)
+            .map(|(one, _)| one)
             .collect();
-        let inserted = charges::insert_set(&mut tx, &new).await?;
-        let inserted: HashMap<_, _> = inserted.into_iter().collect();
-        let new = new.iter().map(|(charge, _)| charge.facts.transaction_id);
-        let refused: HashSet<ChargeId> = new.filter(|id| !inserted.contains_key(id)).collect();
-        for id in &refused {
-            KEYS.free(&mut tx, *id).await?;
-        }
-        if !inserted.is_empty() {
-            // From here on, whoever gives up waits for this transaction's key.
-            if set.iter().any(|recording| recording.patience.is_over()) {
-                return Err(Error::Protocol("somebody has given up".into()));
-            }
-            tx.commit().await?;
-        }
-        let outcomes = set.iter().zip(uses).map(|(recording, used)| {
-            let id = recording.id();
-            match used {
-                KeyUse::First => {
-                    let number = inserted.get(&id).copied();
-                    number.map_or(Recorded::NotPayable, Recorded::Numbered)
-                }
-                KeyUse::Repeat(first) if first.transaction_id == id => Recorded::Before,
-                // It took the key in this very set, and gave it back.
-                KeyUse::Repeat(first) if refused.contains(&first.transaction_id) => {
-                    Recorded::NotPayable
-                }
-                KeyUse::Repeat(first) => Recorded::Repeat(first),
-                KeyUse::Reuse => Recorded::Reuse,
-                KeyUse::Freed => Recorded::Freed,
-            }
+        let mut recorded = record(db, &awaited).await?.into_iter();
+        let outcomes = is_awaited.into_iter().map(|is_awaited| match is_awaited {
+            true => recorded.next().ok_or(Error::WorkerCrashed),
+            false => Ok(Recorded::GivenUp),
         });
-        Ok(outcomes.collect())
+        outcomes.collect()
     }
 }
 
+/// Records those for whom somebody waits.
+async fn record(db: &Db, set: &[&Recording]) -> Result<Vec<Recorded>> {
+    if set.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut tx = db.begin().await?;
+    let wanted: Vec<_> = set.iter().map(|one| one.wanted_key()).collect();
+    let uses: Vec<KeyUse<FirstRequest>> = match KEYS.take_set(&mut tx, &wanted).await {
+        // After an earlier try it may be its own commit that takes so long.
+        Err(error) if db::is_retryable(&error) && is_first_alone(set) => {
+            return Ok(vec![Recorded::Contended]);
+        }
+        uses => uses?,
+    };
+    let new = set.iter().zip(&uses);
+    let new = new.filter(|(_, used)| matches!(used, KeyUse::First));
+    let new: Vec<_> = new.map(|(one, _)| (&one.charge, one.number())).collect();
+    let inserted = charges::insert_set(&mut tx, &new).await?;
+    let inserted: HashMap<_, _> = inserted.into_iter().collect();
+    let new = new.iter().map(|(charge, _)| charge.facts.transaction_id);
+    let refused: HashSet<ChargeId> = new.filter(|id| !inserted.contains_key(id)).collect();
+    for id in &refused {
+        KEYS.free(&mut tx, *id).await?;
+    }
+    if !inserted.is_empty() {
+        // From here on, whoever gives up waits for this transaction's key.
+        if set.iter().any(|one| one.patience.is_over()) {
+            return Err(Error::Protocol("somebody has given up".into()));
+        }
+        for one in set {
+            one.has_been_tried.store(true, Ordering::SeqCst);
+        }
+        tx.commit().await?;
+    }
+    let given_back = set.iter().filter(|one| refused.contains(&one.id()));
+    let given_back: HashSet<_> = given_back.map(|one| one.name()).collect();
+    let outcomes = set.iter().zip(uses).map(|(one, used)| match used {
+        KeyUse::First => {
+            let number = inserted.get(&one.id()).copied();
+            number.map_or(Recorded::NotPayable, Recorded::Numbered)
+        }
+        KeyUse::Repeat(first) if first.transaction_id == one.id() => Recorded::Before,
+        // Its twin took the key in this very set, and gave it back.
+        KeyUse::Repeat(first) if refused.contains(&first.transaction_id) => Recorded::NotPayable,
+        KeyUse::Reuse if given_back.contains(&one.name()) => Recorded::Freed,
+        KeyUse::Repeat(first) => Recorded::Repeat(first),
+        KeyUse::Reuse => Recorded::Reuse,
+        KeyUse::Freed => Recorded::Freed,
+    });
+    Ok(outcomes.collect())
+}
+
+/// A set of one whose commit has not been tried before.
+fn is_first_alone(set: &[&Recording]) -> bool {
+    matches!(set, [one] if !one.has_been_tried.load(Ordering::SeqCst))
+}
+
 impl Recording {
+    pub fn new(charge: Charge, key: IdempotencyKey, patience: Patience) -> Self {
+        Self {
+            charge,
+            key,
+            patience,
+            has_been_tried: AtomicBool::default(),
+        }
+    }
+
+    fn name(&self) -> (MerchantId, &str) {
+        (self.key.merchant_id, &self.key.key)
+    }
+
     fn id(&self) -> ChargeId {
         self.charge.facts.transaction_id
     }

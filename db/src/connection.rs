@@ -162,8 +162,9 @@ pub struct Tx {
 }
 
 impl Tx {
-    pub(crate) async fn begin(conn: Conn, tasks: &Tasks) -> Result<Self> {
+    pub(crate) async fn begin(conn: Conn, tasks: &Tasks, is_hasty: bool) -> Result<Self> {
         let begin = match conn.held {
+            StoreConnection::Postgres(_) if is_hasty => postgres::BEGIN_HASTY,
             StoreConnection::Postgres(_) => "begin",
             // Takes the write lock now: a reader that becomes a writer may fail halfway.
             StoreConnection::Sqlite(_) => "begin immediate",

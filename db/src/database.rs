@@ -19,6 +19,8 @@ pub struct Db {
     /// Rollbacks of dropped transactions, and the task that reads the store's clock.
     tasks: Tasks,
     alive: Arc<Alive>,
+    /// Whether its transactions wait for locks only for a moment.
+    is_hasty: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -40,6 +42,7 @@ impl Db {
             store,
             tasks: Tasks::new(),
             alive: Arc::default(),
+            is_hasty: false,
         })
     }
 
@@ -56,12 +59,20 @@ impl Db {
     pub async fn begin(&self) -> Result<Tx> {
         let mut tries_left = postgres::DEAD_CONNECTIONS_MAX;
         loop {
-            let begun = Tx::begin(self.write().await?, &self.tasks).await;
+            let begun = Tx::begin(self.write().await?, &self.tasks, self.is_hasty).await;
             match begun {
                 // The connection had died unnoticed. Nothing has been done yet, so take another.
                 Err(error) if postgres::is_lost(&error) && tries_left > 0 => tries_left -= 1,
                 begun => return begun,
             }
+        }
+    }
+
+    /// The same database, whose transactions wait for a lock only for a moment.
+    pub(crate) fn hasty(&self) -> Self {
+        Self {
+            is_hasty: true,
+            ..self.clone()
         }
     }
 

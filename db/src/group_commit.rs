@@ -9,13 +9,17 @@
 
 use std::{
     collections::VecDeque,
-    fmt,
+    fmt, io,
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    slice,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use chassis::{error_chain::chain, shutdown::Tasks};
-use futures::FutureExt as _;
+use futures::{FutureExt as _, StreamExt as _, stream};
 use tokio::sync::oneshot;
 use tracing::{Instrument as _, Span};
 
@@ -27,6 +31,12 @@ const SET_MAX: usize = 64;
 /// How many sets are written at the same time: while one waits for the disk, another computes. More
 /// would only make the sets smaller and hold the connections that others need.
 const WRITERS_MAX: usize = 2;
+
+/// How many may wait. More than two writers clear in any caller's time are not taken on.
+const WAITING_MAX: usize = 1024;
+
+/// How many are written by themselves at the same time after their set has failed.
+const SINGLES_MAX: usize = 4;
 
 /// Something that is written together with its like.
 pub trait Grouped: Send + Sync + Sized + 'static {
@@ -47,6 +57,8 @@ pub struct GroupCommit<T: Grouped>(Arc<Shared<T>>);
 
 struct Shared<T: Grouped> {
     db: Db,
+    /// Waits for locks only for a moment: a set has strangers in it.
+    hasty: Db,
     tasks: Tasks,
     queue: Mutex<Queue<T>>,
 }
@@ -74,6 +86,7 @@ impl<T: Grouped> GroupCommit<T> {
     pub fn new(db: &Db, tasks: &Tasks) -> Self {
         Self(Arc::new(Shared {
             db: db.clone(),
+            hasty: db.hasty(),
             tasks: tasks.clone(),
             queue: Mutex::new(Queue {
                 waiting: VecDeque::new(),
@@ -82,11 +95,15 @@ impl<T: Grouped> GroupCommit<T> {
         }))
     }
 
-    /// Writes this in a set. It is written even if the caller stops waiting.
+    /// Writes this in a set. It may be written even if the caller stops waiting. Fails at once with
+    /// [`Error::PoolTimedOut`] if too many wait.
     pub async fn write(&self, item: T) -> Result<T::Outcome> {
         let (answer, written) = oneshot::channel();
         let has_writer = {
             let mut queue = self.0.queue();
+            if queue.waiting.len() >= WAITING_MAX {
+                return Err(Error::PoolTimedOut);
+            }
             queue.waiting.push_back(Waiting {
                 item,
                 span: Span::current(),
@@ -109,7 +126,7 @@ impl<T: Grouped> GroupCommit<T> {
 
     /// Writes what is at hand as one set, beside those of [`Self::write`].
     pub async fn write_set(&self, set: &[T]) -> Vec<Result<T::Outcome>> {
-        write_set(&self.0.db, set).await
+        self.0.write_set(set).await
     }
 }
 
@@ -117,19 +134,14 @@ impl<T: Grouped> Shared<T> {
     /// Writes until nothing waits.
     async fn write_sets(&self) {
         loop {
-            let set: Vec<_> = {
-                let mut queue = self.queue();
-                let most = queue.waiting.len().min(SET_MAX);
-                if most == 0 {
-                    queue.writers -= 1;
-                    return;
-                }
-                queue.waiting.drain(..most).collect()
-            };
+            let set = self.next_set();
+            if set.is_empty() {
+                return;
+            }
             let span = span_of(&set);
             let (set, answers): (Vec<T>, Vec<_>) =
                 set.into_iter().map(|one| (one.item, one.answer)).unzip();
-            let written = AssertUnwindSafe(write_set(&self.db, &set)).catch_unwind();
+            let written = AssertUnwindSafe(self.write_set(&set)).catch_unwind();
             let written = written.instrument(span).await.unwrap_or_else(|_| {
                 tracing::error!("writing a set panicked");
                 Vec::new()
@@ -138,6 +150,40 @@ impl<T: Grouped> Shared<T> {
             for (answer, outcome) in answers.into_iter().zip(written) {
                 // Its caller may have stopped waiting.
                 answer.send(outcome).ok();
+            }
+        }
+    }
+
+    /// Leaves out those whose callers have gone: after a stall they would only make the others
+    /// late. If nothing waits, the writer ends.
+    fn next_set(&self) -> Vec<Waiting<T>> {
+        let mut queue = self.queue();
+        let mut set = Vec::new();
+        while set.len() < SET_MAX
+            && let Some(waiting) = queue.waiting.pop_front()
+        {
+            if !waiting.answer.is_closed() {
+                set.push(waiting);
+            }
+        }
+        queue.writers -= usize::from(set.is_empty());
+        set
+    }
+
+    async fn write_set(&self, set: &[T]) -> Vec<Result<T::Outcome>> {
+        if set.is_empty() {
+            return Vec::new();
+        }
+        let db = if set.len() > 1 { &self.hasty } else { &self.db };
+        match T::write(db, set).await {
+            Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
+            Err(error) if set.len() == 1 => vec![Err(error)],
+            // No connection was had, and none will be for the next.
+            Err(Error::PoolTimedOut) => set.iter().map(|_| Err(Error::PoolTimedOut)).collect(),
+            Err(error) => {
+                let writes = set.len();
+                tracing::debug!(error = %chain(&error), writes, "a set failed, each is written by itself");
+                write_each(&self.db, set).await
             }
         }
     }
@@ -169,32 +215,31 @@ fn span_of<T: Grouped>(set: &[Waiting<T>]) -> Span {
     span
 }
 
-async fn write_set<T: Grouped>(db: &Db, set: &[T]) -> Vec<Result<T::Outcome>> {
-    if set.is_empty() {
-        return Vec::new();
+/// Writes each by itself, a few at a time: one that waits for a lock holds up no other.
+async fn write_each<T: Grouped>(db: &Db, set: &[T]) -> Vec<Result<T::Outcome>> {
+    let is_away = AtomicBool::new(false);
+    let writes = set.iter().map(|one| write_one(db, one, &is_away));
+    let writes: Vec<_> = writes.collect();
+    stream::iter(writes).buffered(SINGLES_MAX).collect().await
+}
+
+async fn write_one<T: Grouped>(db: &Db, one: &T, is_away: &AtomicBool) -> Result<T::Outcome> {
+    if is_away.load(Ordering::Relaxed) {
+        // It would only time out, too.
+        return Err(Error::PoolTimedOut);
     }
-    match T::write(db, set).await {
-        Ok(outcomes) => return outcomes.into_iter().map(Ok).collect(),
-        Err(error) if set.len() == 1 => return vec![Err(error)],
-        Err(error) => {
-            let writes = set.len();
-            tracing::debug!(error = %chain(&error), writes, "a set failed, each is written by itself");
-        }
+    let written = T::write(db, slice::from_ref(one)).await;
+    let written = written.inspect_err(|error| {
+        is_away.fetch_or(tells_of_outage(error), Ordering::Relaxed);
+    });
+    written?.pop().ok_or(Error::WorkerCrashed)
+}
+
+/// Whether the database is away or stalls, so that nothing else can be written now.
+fn tells_of_outage(error: &Error) -> bool {
+    match error {
+        // A service's own word that others were quicker.
+        Error::Io(error) if error.kind() == io::ErrorKind::Other => false,
+        error => is_unavailable(error) && !is_retryable(error),
     }
-    let mut each = Vec::new();
-    for one in set.chunks(1) {
-        match T::write(db, one).await {
-            Ok(outcomes) => each.extend(outcomes.into_iter().map(Ok)),
-            Err(error) => {
-                let is_away = is_unavailable(&error) && !is_retryable(&error);
-                each.push(Err(error));
-                if is_away {
-                    break;
-                }
-            }
-        }
-    }
-    // While the database is away or stalls, the rest fails at once: each would only time out.
-    each.resize_with(set.len(), || Err(Error::PoolTimedOut));
-    each
 }

@@ -43,6 +43,9 @@ pub(crate) const BEGIN_SURVEY: &str =
      set local enable_seqscan = on";
 pub(crate) const SURVEY_AT_MOST: Duration = Duration::from_secs(610);
 
+/// For sets, in which one write's lock must not hold up the others: those are then written alone.
+pub(crate) const BEGIN_HASTY: &str = "begin; set local lock_timeout = '250ms'";
+
 /// How many connections that died unnoticed one `begin` skips.
 pub(crate) const DEAD_CONNECTIONS_MAX: usize = 32;
 

@@ -192,6 +192,9 @@ impl<T: Send + 'static> Work for Relay<T> {
         let limit = i64::try_from(room).unwrap_or(i64::MAX);
         let (now, term) = (self.0.clock.now(), self.0.clock.term(self.0.lease));
         let claimed = outbox::claim(&self.0.db, &self.0.clock, limit, self.0.lease).await?;
+        if claimed.is_empty() {
+            return Ok(Claimed::Nothing);
+        }
         let is_all = claimed.len() < room;
         for row in claimed {
             let relay = self.clone();

@@ -64,6 +64,8 @@ pub trait Work: Send + 'static {
 pub enum Claimed {
     /// All that was due.
     All,
+    /// Nothing: what was due is somebody else's, perhaps only for a moment.
+    Nothing,
     /// A part. The rest may be claimed from this moment on (moved time); if it is past, as soon as
     /// there is room.
     Part(Timestamp),
@@ -173,6 +175,7 @@ impl<W: Work> Loop<W> {
         let now = self.clock.now();
         match claimed {
             Some(Claimed::All) if looks => return Step::Look { has_claimed: true },
+            Some(Claimed::Nothing) => return Step::Look { has_claimed: true },
             Some(Claimed::All) => {}
             Some(Claimed::Part(rest_from)) if rest_from <= now => return Step::Claim { looks },
             Some(Claimed::Part(rest_from)) => {

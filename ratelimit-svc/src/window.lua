@@ -18,7 +18,7 @@ local passed = {}
 for i, key in ipairs(keys) do
     local limit, asking = tonumber(ARGV[2 * i]), tonumber(ARGV[2 * i + 1])
     -- What is no count is replaced: an error would end the script for all buckets.
-    local count = tonumber(counts[i] or '')
+    local count = tonumber(string.match(counts[i] or '', '^%d%d?%d?%d?%d?%d?%d?%d?%d?$') or '')
     passed[i] = math.min(count or 0, limit)
     local passing = math.min(asking, limit - passed[i])
     if not count then

@@ -12,7 +12,7 @@ use crate::{
     customer::NamedPayer,
     directory,
     error::Error,
-    report::{Report, ReportReply},
+    report::{Report, ReportOutcome, ReportReply},
     store::{customers::PaymentCount, reports},
 };
 
@@ -102,7 +102,12 @@ async fn record_turn(
             session_lifetime,
         } = &set[*place];
         let brought = report.session(*session_lifetime);
-        outcomes[*place] = Some(match decide(report, brought.as_ref(), found, *now) {
+        let decided = decide(report, brought.as_ref(), found, *now);
+        if !is_again && is_refusal(&decided) {
+            // The session may be newer than what was read beside it, its own charge among that.
+            return Err(Interruption::Contended);
+        }
+        outcomes[*place] = Some(match decided {
             Ok(Decision::Answer(reply)) => Ok(Recorded { reply, due: None }),
             Ok(Decision::Change(change)) => {
                 let (reply, due) = (change.reply, change.due);
@@ -120,6 +125,14 @@ async fn record_turn(
         return Err(Interruption::Contended);
     }
     Ok(changes.len())
+}
+
+fn is_refusal(decided: &Result<Decision<'_>, Error>) -> bool {
+    match decided {
+        Ok(Decision::Answer(reply)) => reply.outcome == ReportOutcome::Refused,
+        Ok(Decision::Change(_)) => false,
+        Err(_) => true,
+    }
 }
 
 /// What each customer paid: the one whom the merchant named when it created the session, else the

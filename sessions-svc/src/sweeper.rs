@@ -36,20 +36,20 @@ impl Work for Sweeper {
 
     async fn claim(&mut self, _: &mut TaskSet) -> anyhow::Result<Claimed> {
         let due = self.clock.now();
-        let is_all = self.sweep().await.context("the sweep failed")?;
-        Ok(if is_all {
-            Claimed::All
-        } else {
-            Claimed::Part(due)
+        let swept = self.sweep().await.context("the sweep failed")?;
+        Ok(match swept {
+            0 => Claimed::Nothing,
+            swept if swept < BATCH.unsigned_abs() => Claimed::All,
+            _ => Claimed::Part(due),
         })
     }
 }
 
 impl Sweeper {
-    /// Whether that was all that was due.
-    async fn sweep(&self) -> db::Result<bool> {
+    /// How many were swept of the kind of which there were more.
+    async fn sweep(&self) -> db::Result<u64> {
         let (expired, forgotten) = (self.expire_batch().await?, self.forget_batch().await?);
-        Ok(expired.max(forgotten) < BATCH.unsigned_abs())
+        Ok(expired.max(forgotten))
     }
 
     async fn expire_batch(&self) -> db::Result<u64> {

@@ -34,7 +34,8 @@ pub struct Publication {
     delivery_id: DeliveryId,
     /// Under which its first attempt runs, if it starts at once.
     claim: Uuid,
-    term: Term,
+    /// From its arrival, so that it ends before any lease that is written for it.
+    shortest_term: Term,
     attempts: Arc<AttemptRunner>,
 }
 
@@ -44,7 +45,7 @@ impl Publication {
             event,
             delivery_id: DeliveryId::new(),
             claim: Uuid::new_v4(),
-            term: attempts.clock.term(attempts.limits.lease),
+            shortest_term: attempts.clock.term(attempts.limits.lease),
             attempts: attempts.clone(),
         }
     }
@@ -83,13 +84,21 @@ impl Grouped for Publication {
     }
 }
 
+/// A first attempt that starts once it is committed.
+struct Start<'a> {
+    publication: &'a Publication,
+    endpoint: Arc<Endpoint>,
+    place: Place,
+    term: Term,
+}
+
 /// What a set of publications becomes.
 #[derive(Default)]
 struct Plan<'a> {
     /// New events, in the order of their ids, in which every process inserts them.
     events: BTreeMap<&'a EventId, &'a AcceptedEvent>,
     deliveries: Vec<NewDelivery>,
-    starting: Vec<(&'a Publication, Arc<Endpoint>, Place)>,
+    starting: Vec<Start<'a>>,
     /// Merchants of deliveries that wait.
     waiting: HashSet<MerchantId>,
 }
@@ -107,7 +116,8 @@ async fn write(db: &Db, set: &[Publication]) -> Result<Vec<Insert>> {
     }
     tx.commit().await?;
     let mut outcomes = Vec::with_capacity(set.len());
-    let ours = plan.starting.iter().map(|(ours, ..)| &ours.event.event_id);
+    let ours = plan.starting.iter();
+    let ours = ours.map(|start| &start.publication.event.event_id);
     let mut new: HashSet<&EventId> = plan.events.keys().copied().chain(ours).collect();
     for publication in set {
         outcomes.push(match new.remove(&publication.event.event_id) {
@@ -115,9 +125,15 @@ async fn write(db: &Db, set: &[Publication]) -> Result<Vec<Insert>> {
             false => Insert::AlreadyThere,
         });
     }
-    for (publication, endpoint, place) in plan.starting {
+    for start in plan.starting {
+        let Start {
+            publication,
+            endpoint,
+            place,
+            term,
+        } = start;
         let attempt = publication.first_attempt(endpoint.endpoint_id, now);
-        attempts.start(attempt, endpoint, publication.term, place);
+        attempts.start(attempt, endpoint, term, place);
     }
     for merchant_id in plan.waiting {
         attempts.queues.tell(merchant_id);
@@ -163,6 +179,7 @@ impl<'a> Plan<'a> {
             .iter()
             .map(|state| (&state.event_id, state))
             .collect();
+        let term = attempts.clock.term(attempts.limits.lease);
         let most = attempts.limits.running_per_endpoint_max;
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let mut room: HashMap<EndpointId, i64> = HashMap::new();
@@ -194,7 +211,7 @@ impl<'a> Plan<'a> {
                     let is_first = plan.events.insert(&event.event_id, event).is_none();
                     if let Some(endpoint) = endpoint.filter(|_| is_first) {
                         let room = room.entry(endpoint.endpoint_id).or_default();
-                        plan.deliver(publication, endpoint, attempts, room);
+                        plan.deliver(publication, endpoint, (attempts, term), room);
                     }
                 }
             }
@@ -207,7 +224,7 @@ impl<'a> Plan<'a> {
         &mut self,
         publication: &'a Publication,
         endpoint: &Arc<Endpoint>,
-        attempts: &AttemptRunner,
+        (attempts, term): (&AttemptRunner, Term),
         room: &mut i64,
     ) {
         let event = &publication.event;
@@ -219,14 +236,17 @@ impl<'a> Plan<'a> {
             event_type: event.event_type,
             merchant_id: event.merchant_id,
             endpoint_id: endpoint.endpoint_id,
-            claim: place
-                .is_some()
-                .then_some((publication.claim, publication.term.until)),
+            claim: place.is_some().then_some((publication.claim, term.until)),
         });
         match place {
             Some(place) => {
                 *room -= 1;
-                self.starting.push((publication, endpoint.clone(), place));
+                self.starting.push(Start {
+                    publication,
+                    endpoint: endpoint.clone(),
+                    place,
+                    term,
+                });
             }
             None => {
                 // The next one does not overtake it.
@@ -248,7 +268,12 @@ impl<'a> Plan<'a> {
         let place = attempts.queues.place(publication.event.merchant_id);
         // Without a place it is left to its lease.
         if let Some(place) = place {
-            self.starting.push((publication, endpoint.clone(), place));
+            self.starting.push(Start {
+                publication,
+                endpoint: endpoint.clone(),
+                place,
+                term: publication.shortest_term,
+            });
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     sync::{Arc, Mutex},
+    task::Poll,
     time::Duration,
 };
 
@@ -102,7 +103,7 @@ async fn what_arrives_while_two_sets_are_written_is_the_next_set() {
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_any_more_is_written_all_the_same() {
+async fn what_nobody_waits_for_any_more_is_left_out() {
     let (_test, tasks, group) = group().await;
     let any = Number::new(0);
     let writes = (100..240).map(|number| group.write(any.with(number)));
@@ -110,15 +111,37 @@ async fn what_nobody_waits_for_any_more_is_written_all_the_same() {
     for write in &mut waiting {
         assert!(futures::poll!(write).is_pending());
     }
+    until("two sets are being written", async || any.sets().len() == 2).await;
     let last = waiting.pop().unwrap();
     drop(waiting);
     any.go_on.add_permits(140);
     assert_eq!(last.await.unwrap(), 239);
     tasks.drain(DEADLINE).await;
-    let mut written: Vec<u32> = any.sets().concat();
-    written.sort_unstable();
-    assert!(written.into_iter().eq(100..240));
-    assert!(any.sets().iter().all(|set| set.len() <= 64));
+    let sets: Vec<usize> = any.sets().iter().map(Vec::len).collect();
+    assert_eq!(sets, [64, 64, 1], "whoever goes cuts off no set");
+}
+
+#[tokio::test]
+async fn more_than_may_wait_are_refused_at_once() {
+    let (_test, _tasks, group) = group().await;
+    let any = Number::new(0);
+    let mut waiting = Vec::new();
+    let refused = loop {
+        let mut write = Box::pin(group.write(any.with(1)));
+        match futures::poll!(&mut write) {
+            Poll::Ready(refused) => break refused,
+            Poll::Pending => waiting.push(write),
+        }
+        assert!(waiting.len() < 2_000);
+    };
+    assert!(
+        matches!(refused, Err(db::Error::PoolTimedOut)),
+        "{refused:?}"
+    );
+    any.go_on.add_permits(waiting.len());
+    for written in join_all(waiting).await {
+        assert_eq!(written.unwrap(), 1);
+    }
 }
 
 #[tokio::test]

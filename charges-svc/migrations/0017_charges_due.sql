@@ -1,0 +1,2 @@
+-- For SQLite: on PostgreSQL it is gone.
+drop index if exists charges_due;
