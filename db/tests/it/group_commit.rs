@@ -1,6 +1,7 @@
 //! Writes that share a transaction.
 
 use std::{
+    io,
     sync::{Arc, Mutex},
     task::Poll,
     time::Duration,
@@ -26,8 +27,11 @@ struct Number {
 /// Cannot be written.
 const BAD: u32 = 13;
 
-/// The database is away when this is to be written.
+/// The database stalls when this is to be written.
 const AWAY: u32 = 14;
+
+/// There is no connection when this is to be written.
+const NO_CONNECTION: u32 = 16;
 
 /// Writing this panics.
 const PANICS: u32 = 15;
@@ -63,6 +67,9 @@ impl Grouped for Number {
             return Err(db::Error::RowNotFound);
         }
         if numbers.contains(&AWAY) {
+            return Err(db::Error::Io(io::ErrorKind::TimedOut.into()));
+        }
+        if numbers.contains(&NO_CONNECTION) {
             return Err(db::Error::PoolTimedOut);
         }
         assert!(!numbers.contains(&PANICS), "as it must");
@@ -177,4 +184,10 @@ async fn one_that_cannot_be_written_holds_up_no_other() {
 async fn while_the_database_is_away_none_waits_for_another() {
     let sets: &[&[u32]] = &[&[1, AWAY, 2], &[1], &[AWAY]];
     check_written([1, AWAY, 2], [true, false, false], sets).await;
+}
+
+#[tokio::test]
+async fn without_a_connection_nothing_is_tried_again() {
+    let sets: &[&[u32]] = &[&[1, NO_CONNECTION, 2]];
+    check_written([1, NO_CONNECTION, 2], [false; 3], sets).await;
 }
