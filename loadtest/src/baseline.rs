@@ -28,7 +28,7 @@ use crate::{
     config::{Baseline, Common},
     gateway::{Charges, Initiations, Reads},
     payers::Kind,
-    processes::{Ground, free_port},
+    processes::{Ground, START_TRIES, end, ended, free_ports},
     ratelimit::Checks,
     report::Report,
     rounds::Probe,
@@ -66,19 +66,22 @@ struct Hop {
 /// Measures a bare path.
 pub async fn run(baseline: Baseline, common: &Common) -> anyhow::Result<Vec<Report>> {
     Hops::during([baseline], &common.place.ground(), async |[hops]| {
-        let probe = hops.probe().await?;
-        let mut reports = Vec::new();
-        for plan in common.offer.plans(&baseline.to_string()) {
-            reports.push(probe.measure(plan).await?);
-        }
-        Ok(reports)
+        let measured = async {
+            let probe = hops.probe().await?;
+            let mut reports = Vec::new();
+            for plan in common.offer.plans(&baseline.to_string()) {
+                reports.push(probe.measure(plan).await?);
+            }
+            Ok(reports)
+        };
+        hops.ground.until_signal(measured).await
     })
     .await
 }
 
 impl Hops {
     /// Starts the hops of these paths, each on an empty table, does the work, and ends them,
-    /// whatever happens.
+    /// whatever happens. A signal is the work's own matter.
     pub async fn during<const N: usize, T>(
         baselines: [Baseline; N],
         ground: &Ground,
@@ -97,9 +100,9 @@ impl Hops {
             }
             work(&paths).await
         };
-        let done = done.await;
+        let mut done = done.await;
         for hops in paths {
-            hops.stop().await?;
+            done = ended(done, hops.stop().await);
         }
         done
     }
@@ -152,13 +155,14 @@ impl Hops {
 
     /// Ends the hops and drops their table.
     async fn stop(mut self) -> anyhow::Result<()> {
+        let mut stopped = Ok(());
         for hop in &mut self.children {
-            hop.child.kill().await?;
+            stopped = ended(stopped, end(&mut hop.child).await);
         }
         if let Some((server, name)) = &self.database {
-            server.drop(name).await?;
+            stopped = ended(stopped, server.drop(name).await);
         }
-        Ok(())
+        stopped
     }
 
     /// The running hops, to be metered.
@@ -242,7 +246,26 @@ impl Hops {
 
     /// Starts one more hop and waits until it listens.
     async fn add(&mut self, kind: &'static str, flags: Vec<String>) -> anyhow::Result<()> {
-        let address = format!("127.0.0.1:{}", free_port()?);
+        let mut tries_left = START_TRIES;
+        let hop = loop {
+            let hop = Hop::start(kind, &flags);
+            tries_left -= 1;
+            match self.ground.until_signal(hop).await? {
+                Some(hop) => break hop,
+                None => ensure!(tries_left > 0, "the bare {kind} has ended"),
+            }
+        };
+        self.url.clone_from(&hop.url);
+        self.children.push(hop);
+        Ok(())
+    }
+}
+
+impl Hop {
+    /// `None` if it has ended: somebody else may have taken its port.
+    async fn start(kind: &'static str, flags: &[String]) -> anyhow::Result<Option<Self>> {
+        let [port] = free_ports()?;
+        let address = format!("127.0.0.1:{port}");
         let mut child = Command::new(std::env::current_exe()?)
             .args(["bare", kind, "--listen", &address])
             .args(flags)
@@ -253,17 +276,13 @@ impl Hops {
             .spawn()?;
         let deadline = Instant::now() + START_MAX;
         while TcpStream::connect(&address).await.is_err() {
-            let ended = child.try_wait()?;
-            ensure!(ended.is_none(), "the bare {kind} has ended");
+            if child.try_wait()?.is_some() {
+                return Ok(None);
+            }
             ensure!(Instant::now() < deadline, "the bare {kind} does not listen");
             sleep(LOOK_AGAIN).await;
         }
-        self.url = format!("http://{address}");
-        self.children.push(Hop {
-            kind,
-            url: self.url.clone(),
-            child,
-        });
-        Ok(())
+        let url = format!("http://{address}");
+        Ok(Some(Self { kind, url, child }))
     }
 }

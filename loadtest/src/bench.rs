@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use anyhow::{anyhow, bail};
-use chassis::shutdown::Shutdown;
+use anyhow::bail;
 
 use crate::{
     config::{Offer, Place},
     engine::{Load, measure},
-    processes::{Ground, Processes, Service},
+    processes::{Ground, Processes, Service, ended},
     report::Report,
     usage::{Meter, Watched},
 };
@@ -36,7 +35,7 @@ impl Bench {
             bail!("the address of {missing} is needed too");
         }
         let processes = Processes::start(&ground, &[]).await?;
-        Self::new(processes, place.watched())?.end_after(work).await
+        Self::with(processes, place.watched(), &ground, work).await
     }
 
     /// The same on fresh processes.
@@ -47,25 +46,22 @@ impl Bench {
     ) -> anyhow::Result<T> {
         let processes = Processes::start(ground, services).await?;
         let watched = processes.watched();
-        Self::new(processes, watched)?.end_after(work).await
+        Self::with(processes, watched, ground, work).await
     }
 
-    async fn end_after<T>(
-        self,
+    async fn with<T>(
+        processes: Processes,
+        watched: Vec<Watched>,
+        ground: &Ground,
         work: impl AsyncFnOnce(&Self) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let shutdown = Shutdown::on_signals();
-        let done = tokio::select! {
-            done = work(&self) => done,
-            () = shutdown.wait() => Err(anyhow!("stopped by a signal")),
+        let meter = match Meter::new(watched) {
+            Ok(meter) => meter,
+            Err(error) => return ended(Err(error), processes.stop().await),
         };
-        self.processes.stop().await?;
-        done
-    }
-
-    fn new(processes: Processes, watched: Vec<Watched>) -> anyhow::Result<Self> {
-        let meter = Meter::new(watched)?;
-        Ok(Self { processes, meter })
+        let work = async |bench: &mut Self| work(bench).await;
+        let stop = async |bench: Self| bench.processes.stop().await;
+        ground.during(Self { processes, meter }, work, stop).await
     }
 
     /// Measures one kind of request at each pace that is offered.

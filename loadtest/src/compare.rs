@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     api::Api,
-    baseline::{Hops, MERCHANTS, pgbench},
+    baseline::{Hops, MERCHANTS, pgbench::Pgbench},
     bench::Bench,
     config::{Baseline, Compare, StatementsTarget},
     gateway::{Charges, Initiations, Reads, UnknownPaths},
@@ -20,7 +20,7 @@ use crate::{
     plan::{Pace, Plan},
     processes::{Ground, Service},
     ratelimit::Checks,
-    rounds::{Probe, Reports, Rounds},
+    rounds::{Figures, Probe, Reports, Rounds},
     sessions::Creations,
     shop, statements,
     store::{Queues, Server},
@@ -176,30 +176,30 @@ impl Compare {
     async fn sessions(&self) -> anyhow::Result<Vec<Row>> {
         let server = self.place.database_url.as_deref();
         let server = Server::new(server.context("row 4 needs --database-url")?)?;
-        self.beside(
-            [Baseline::Insert],
-            &[Service::Sessions],
-            async |[insert], bench| {
+        let (path, services) = ([Baseline::Insert], [Service::Sessions]);
+        Pgbench::during(server, async |pgbench| {
+            self.beside(path, &services, async |[insert], bench| {
                 let url = bench.processes.url(Service::Sessions);
                 let load = Creations::new(&url, MERCHANTS, Kind::None)?;
                 let ours = Probe::new("sessions create", load, bench.processes.watched())?;
                 let insert = insert.probe().await?;
-                let (mut rates, mut inserts, mut pgbenches) = (Vec::new(), Vec::new(), Vec::new());
+                let [mut rates, mut inserts] = <[Figures; 2]>::default();
+                let mut pgbenches = Vec::new();
                 for _ in 0..self.rounds {
                     let [ours, insert] = self.one_round().measure(MANY, [&ours, &insert]).await?;
                     rates.extend(ours.rates());
                     inserts.extend(insert.rates());
-                    pgbenches.extend(pgbench::inserts(&server, FEW, self.duration).await?);
+                    pgbenches.extend(pgbench.inserts(FEW, self.duration).await?);
                 }
                 let (work, asked) = ("sessions-svc alone, create", Asked::at_least(100));
-                let beside = match pgbenches.is_empty() {
-                    true => ("tonic + INSERT, as there is no pgbench", &inserts),
-                    false => ("pgbench INSERT", &pgbenches),
+                let (name, beside) = match pgbenches.is_empty() {
+                    true => ("tonic + INSERT, as there is no pgbench", inserts),
+                    false => ("pgbench INSERT", Figures::from(pgbenches)),
                 };
-                let (name, beside) = beside;
-                Ok(vec![Row::ratio(4, work, asked, &rates, (name, beside))])
-            },
-        )
+                Ok(vec![Row::ratio(4, work, asked, &rates, (name, &beside))])
+            })
+            .await
+        })
         .await
     }
 
@@ -213,8 +213,7 @@ impl Compare {
                 let Lives { api, receiver } = lives;
                 let ours = Probe::new("charge", Charges(api), bench.processes.watched())?;
                 let probes = [&d.probe().await?, &f.probe().await?, &ours];
-                let (mut rates, mut p50s) = (Vec::new(), Vec::new());
-                let (mut d_rates, mut f_rates) = (Vec::new(), Vec::new());
+                let [mut rates, mut p50s, mut d_rates, mut f_rates] = <[Figures; 4]>::default();
                 for _ in 0..self.rounds {
                     let [d, f, ours] = self.one_round().measure(MANY, probes).await?;
                     d_rates.extend(d.rates());
@@ -245,16 +244,17 @@ impl Compare {
             output: self.output.clone(),
         };
         let alone = statements::run(&target).await?;
+        let one = |figure: Thousandths| Figures::from(vec![figure]);
         self.beside([], &Service::ALL, async |[], bench| {
             let lives = Lives::start(&bench.processes, MERCHANTS, &self.receiver).await?;
             let lives = Probe::new("whole lives", lives, bench.processes.watched())?;
             let [lives] = self.rounds().measure(MANY, [&lives]).await?;
-            let row = |work, asked: u64, figures: &[Thousandths]| {
+            let row = |work, asked: u64, figures: &Figures| {
                 Row::figure(6, work, Asked::at_most(asked * 100), figures)
             };
             Ok(vec![
-                row("statements of a charge alone", 36, &[alone.statements]),
-                row("its transactions that write", 11, &[alone.transactions]),
+                row("statements of a charge alone", 36, &one(alone.statements)),
+                row("its transactions that write", 11, &one(alone.transactions)),
                 row(
                     "statements of a charge at 64 in flight",
                     10,
@@ -275,7 +275,7 @@ impl Compare {
                 let probes = [&ours, &incr.probe().await?];
                 let [ours, incr] = self.rounds().measure(MANY, probes).await?;
                 let (work, asked) = ("ratelimit-svc on Redis", Asked::at_least(90));
-                let beside = ("tonic + INCR", &*incr.rates());
+                let beside = ("tonic + INCR", &incr.rates());
                 Ok(vec![Row::ratio(8, work, asked, &ours.rates(), beside)])
             },
         )
@@ -288,18 +288,19 @@ impl Compare {
             let load = Deliveries::start(&url, MERCHANTS, &self.receiver).await?;
             let ours = Probe::new("webhooks", load, bench.processes.watched())?;
             let h = h.probe().await?;
-            let (mut rates, mut beside, mut p50s) = (Vec::new(), Vec::new(), Vec::new());
+            let [mut rates, mut beside, mut p50s] = <[Figures; 3]>::default();
             for _ in 0..self.rounds {
                 let [ours_, h] = self.one_round().measure(MANY, [&ours, &h]).await?;
                 rates.extend(ours_.rates());
                 beside.extend(h.rates());
+                let last = rates.rounds.last();
                 let half = Plan {
                     name: "webhooks at half load".to_owned(),
-                    pace: Pace::Rate(rates.last().map_or(1, |rate| rate.0 / 2_000).max(1)),
+                    pace: Pace::Rate(last.map_or(1, |rate| rate.0 / 2_000).max(1)),
                     warm_up: self.warm_up,
                     duration: self.duration,
                 };
-                p50s.push(ours.measure(half).await?.latency.p50);
+                p50s.extend(Reports(vec![ours.measure(half).await?]).p50s());
             }
             let work = "webhooks, published to received";
             Ok(vec![

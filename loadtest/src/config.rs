@@ -6,7 +6,7 @@ mod growth;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use chassis::config::duration;
+use chassis::{config::duration, shutdown::Shutdown};
 use clap::{Args, Parser, Subcommand};
 
 pub use baseline::{Baseline, Hop, HopKind};
@@ -233,6 +233,10 @@ pub struct Place {
     /// Admin addresses of running processes, to read what they count.
     #[arg(long, env = "LOADTEST_ADMIN_URLS", value_delimiter = ',')]
     pub admin_urls: Vec<String>,
+
+    /// Ends every measurement.
+    #[arg(skip)]
+    pub shutdown: Shutdown,
 }
 
 /// Where the report goes besides the terminal.
@@ -245,6 +249,26 @@ pub struct Output {
     /// File for a chart of latency against rate.
     #[arg(long)]
     pub svg: Option<PathBuf>,
+}
+
+impl Target {
+    /// Where it measures. A hop measures nothing.
+    pub fn place_mut(&mut self) -> Option<&mut Place> {
+        match self {
+            Self::Gateway(target) => Some(&mut target.common.place),
+            Self::Sessions(target) => Some(&mut target.common.place),
+            Self::Webhooks(target) => Some(&mut target.common.place),
+            Self::Charges(common)
+            | Self::Ratelimit(common)
+            | Self::Merchants(common)
+            | Self::Baseline { common, .. } => Some(&mut common.place),
+            Self::Soak(target) | Self::Overload(target) => Some(&mut target.place),
+            Self::Statements(target) => Some(&mut target.place),
+            Self::Compare(target) => Some(&mut target.place),
+            Self::Growth(target) => Some(&mut target.place),
+            Self::Bare(_) => None,
+        }
+    }
 }
 
 impl Offer {
@@ -285,6 +309,7 @@ impl Place {
             elsewhere: elsewhere
                 .filter_map(|(service, url)| Some((service, url.clone()?)))
                 .collect(),
+            shutdown: self.shutdown.clone(),
             ..Ground::default()
         }
     }

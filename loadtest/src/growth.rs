@@ -11,7 +11,7 @@ use crate::{
     config::Growth,
     gateway::{Charges, Initiations, Reads},
     payers::Kind,
-    processes::{Processes, Service},
+    processes::{Processes, Service, ended},
     rounds::{Probe, Rounds, Spread},
     shop::{self, Shop},
     thousandths::Thousandths,
@@ -48,7 +48,6 @@ struct Point {
 /// The services on tables of one size.
 struct Size {
     rows: u64,
-    processes: Processes,
     probes: [(&'static str, Probe); 3],
 }
 
@@ -56,29 +55,18 @@ struct Size {
 pub async fn run(growth: &Growth) -> anyhow::Result<Grown> {
     let ground = growth.place.ground();
     ensure!(ground.database_url.is_some(), "--database-url is needed");
-    let mut sizes = Vec::new();
-    for rows in &growth.rows {
-        let processes = Processes::start(&ground, &Service::ALL).await?;
-        let size = Size::fill(*rows, processes).await?;
-        eprintln!("{rows} rows are filled in");
-        sizes.push(size);
+    let mut started = Vec::new();
+    for _ in &growth.rows {
+        match Processes::start(&ground, &Service::ALL).await {
+            Ok(processes) => started.push(processes),
+            Err(error) => return ended(Err(error), stop(started).await),
+        }
     }
-    let first = sizes.first().context("no rows")?;
-    let (server, name) = first
-        .processes
-        .database(Service::Sessions)
-        .context("no database")?;
-    let settings = store::settings(&mut server.connect(&name).await?).await?;
-    for Setting { name, setting } in &settings {
-        println!("{name} = {setting}");
-    }
-    let curve = measure(growth, &sizes).await?;
-    for size in sizes {
-        size.processes.stop().await?;
-    }
+    let work = async |started: &mut Vec<Processes>| grow(growth, started).await;
+    let grown = ground.during(started, work, stop).await?;
     println!("| Work | Rows | Per second | of the first | p99 ms | of the first |");
     println!("|---|---|---|---|---|---|");
-    for point in &curve {
+    for point in &grown.curve {
         let Point {
             work,
             rows,
@@ -89,6 +77,31 @@ pub async fn run(growth: &Growth) -> anyhow::Result<Grown> {
         } = point;
         println!("| {work} | {rows} | {rate:.0} | {rate_ratio} | {p99_ms} | {p99_ratio} |");
     }
+    Ok(grown)
+}
+
+async fn stop(started: Vec<Processes>) -> anyhow::Result<()> {
+    let mut stopped = Ok(());
+    for processes in started {
+        stopped = ended(stopped, processes.stop().await);
+    }
+    stopped
+}
+
+/// Fills the tables of each of these, and measures.
+async fn grow(growth: &Growth, started: &mut [Processes]) -> anyhow::Result<Grown> {
+    let mut sizes = Vec::new();
+    for (rows, processes) in growth.rows.iter().zip(&mut *started) {
+        sizes.push(Size::fill(*rows, processes).await?);
+        eprintln!("{rows} rows are filled in");
+    }
+    let first = started.first().context("no rows")?;
+    let (server, name) = first.database(Service::Sessions).context("no database")?;
+    let settings = store::settings(&mut server.connect(&name).await?).await?;
+    for Setting { name, setting } in &settings {
+        println!("{name} = {setting}");
+    }
+    let curve = measure(growth, &sizes).await?;
     Ok(Grown { settings, curve })
 }
 
@@ -105,8 +118,8 @@ async fn measure(growth: &Growth, sizes: &[Size]) -> anyhow::Result<Vec<Point>> 
             for (size, (rates, p99s)) in sizes.iter().zip(&mut found) {
                 let (_, probe) = &size.probes[number];
                 let [reports] = round.measure(IN_FLIGHT, [probe]).await?;
-                rates.extend(reports.rates());
-                p99s.extend(reports.p99s());
+                rates.extend(reports.rates().rounds);
+                p99s.extend(reports.p99s().rounds);
             }
         }
         let ratios = |ours: &[Thousandths], first: &[Thousandths]| {
@@ -131,7 +144,7 @@ async fn measure(growth: &Growth, sizes: &[Size]) -> anyhow::Result<Vec<Point>> 
 
 impl Size {
     /// Fills the tables while those who use them are stopped, and starts these again.
-    async fn fill(rows: u64, mut processes: Processes) -> anyhow::Result<Self> {
+    async fn fill(rows: u64, processes: &mut Processes) -> anyhow::Result<Self> {
         let shops = shop::open(&processes.url(Service::Merchants), MERCHANTS).await?;
         let merchants: Vec<String> = shops.iter().map(|shop| shop.merchant_id.clone()).collect();
         let mut paths = Vec::new();
@@ -167,10 +180,6 @@ impl Size {
             ),
             ("charge", Probe::new(&name("charge"), charges, watched())?),
         ];
-        Ok(Self {
-            rows,
-            processes,
-            probes,
-        })
+        Ok(Self { rows, probes })
     }
 }

@@ -40,13 +40,18 @@ mod webhooks;
 pub mod work;
 
 use anyhow::ensure;
+use chassis::shutdown::Shutdown;
 
 use config::{Config, Output, Target};
 use report::{Report, write_json};
 
 /// Measures what the command line says, and prints it.
-pub async fn run(config: Config) -> anyhow::Result<()> {
+pub async fn run(mut config: Config) -> anyhow::Result<()> {
     chassis::http::raise_open_files_max();
+    // Before anything is started that a signal would leave behind.
+    if let Some(place) = config.target.place_mut() {
+        place.shutdown = Shutdown::on_signals();
+    }
     match &config.target {
         Target::Gateway(target) => tell(&target.common.output, &gateway::run(target).await?),
         Target::Sessions(target) => tell(&target.common.output, &sessions::run(target).await?),
@@ -63,7 +68,13 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         Target::Baseline { path, common } => {
             tell(&common.output, &baseline::run(*path, common).await?)
         }
-        Target::Compare(target) => keep(&target.output, &compare::run(target).await?),
+        Target::Compare(target) => {
+            let rows = compare::run(target).await?;
+            keep(&target.output, &rows)?;
+            let failed = rows.iter().filter(|row| row.failed > 0).count();
+            ensure!(failed == 0, "requests failed in {failed} rows");
+            Ok(())
+        }
         Target::Growth(target) => keep(&target.output, &growth::run(target).await?),
         Target::Bare(hop) => baseline::hop::serve(hop.clone()).await,
         Target::Statements(target) => {

@@ -11,7 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
+use chassis::shutdown::Shutdown;
 use tempfile::TempDir;
 use tokio::{
     process::{Child, Command},
@@ -25,6 +26,15 @@ use crate::{store::Server, usage::Watched};
 const START_MAX: Duration = Duration::from_secs(30);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// How often a start is tried when somebody else takes a port that was free a moment ago.
+pub const START_TRIES: u8 = 3;
+
+/// What a process says that finds its port taken.
+const PORT_TAKEN: &str = "is in use by another process";
+
+/// Why a measurement ends early.
+pub const STOPPED: &str = "stopped by a signal";
 
 /// High enough to limit nobody.
 const UNLIMITED: u32 = 1_000_000_000;
@@ -102,9 +112,34 @@ pub struct Ground {
     pub avoid_sequential_scans: bool,
     /// More flags of a service, each in place of our own of that name.
     pub flags: Vec<(Service, String)>,
+    /// Ends every measurement.
+    pub shutdown: Shutdown,
 }
 
 impl Ground {
+    /// Does the work, or as much of it as is done before a signal.
+    pub async fn until_signal<T>(
+        &self,
+        work: impl Future<Output = anyhow::Result<T>>,
+    ) -> anyhow::Result<T> {
+        tokio::select! {
+            done = work => done,
+            () = self.shutdown.wait() => Err(anyhow!(STOPPED)),
+        }
+    }
+
+    /// Does the work with what was started, or as much of it as is done before a signal, and ends
+    /// what was started, whatever happened.
+    pub async fn during<S, T>(
+        &self,
+        mut started: S,
+        work: impl AsyncFnOnce(&mut S) -> anyhow::Result<T>,
+        stop: impl AsyncFnOnce(S) -> anyhow::Result<()>,
+    ) -> anyhow::Result<T> {
+        let done = self.until_signal(work(&mut started)).await;
+        ended(done, stop(started).await)
+    }
+
     /// The path of a binary.
     pub fn binary(&self, name: &str) -> anyhow::Result<PathBuf> {
         Ok(self.folder()?.join(name))
@@ -122,6 +157,7 @@ impl Ground {
 /// Running processes, and the databases that were made for them.
 pub struct Processes {
     running: Vec<Process>,
+    databases: Vec<String>,
     plan: StartPlan,
 }
 
@@ -151,28 +187,40 @@ struct Ports {
 impl Processes {
     /// Starts these services, each on a fresh database, and waits until they are ready.
     pub async fn start(ground: &Ground, services: &[Service]) -> anyhow::Result<Self> {
-        let mut processes = Self {
-            running: Vec::new(),
-            plan: StartPlan::new(ground)?,
-        };
-        let started = processes.start_all(services).await;
-        match started {
-            Ok(()) => Ok(processes),
-            Err(error) => {
-                processes.stop().await?;
-                Err(error)
+        let mut tries_left = START_TRIES;
+        loop {
+            let mut processes = Self {
+                running: Vec::new(),
+                databases: Vec::new(),
+                plan: StartPlan::new(ground)?,
+            };
+            let Err(error) = processes.start_all(services).await else {
+                return Ok(processes);
+            };
+            tries_left -= 1;
+            let is_port_taken = error.to_string().contains(PORT_TAKEN);
+            let stopped = processes.stop().await;
+            if !is_port_taken || tries_left == 0 {
+                return ended(Err(error), stopped);
             }
+            stopped?;
         }
     }
 
     async fn start_all(&mut self, services: &[Service]) -> anyhow::Result<()> {
         for service in services {
+            // A signal does not interrupt this: a database that is half made cannot be dropped.
+            ensure!(!self.plan.ground.shutdown.has_begun(), STOPPED);
             self.add(*service).await?;
         }
-        for process in &mut self.running {
-            process.until_ready(&self.plan).await?;
-        }
-        Ok(())
+        let Self { plan, running, .. } = self;
+        let ready = async {
+            for process in running {
+                process.until_ready(plan).await?;
+            }
+            Ok(())
+        };
+        plan.ground.until_signal(ready).await
     }
 
     async fn add(&mut self, service: Service) -> anyhow::Result<()> {
@@ -180,6 +228,7 @@ impl Processes {
             && service.has_database()
         {
             let database = self.plan.database(service);
+            self.databases.push(database.clone());
             server.create(&database).await?;
             if self.plan.ground.avoid_sequential_scans {
                 server.avoid_sequential_scans(&database).await?;
@@ -207,17 +256,16 @@ impl Processes {
 
     /// Ends everything and drops the databases.
     pub async fn stop(mut self) -> anyhow::Result<()> {
+        let mut stopped = Ok(());
         for process in &mut self.running {
-            process.child.kill().await?;
+            stopped = ended(stopped, end(&mut process.child).await);
         }
         if let Some(server) = &self.plan.server {
-            for process in &self.running {
-                if process.service.has_database() {
-                    server.drop(&self.plan.database(process.service)).await?;
-                }
+            for database in &self.databases {
+                stopped = ended(stopped, server.drop(database).await);
             }
         }
-        Ok(())
+        stopped
     }
 
     /// Where a service answers.
@@ -248,6 +296,23 @@ impl Processes {
     }
 }
 
+/// Ends a process, which may have ended by itself.
+pub async fn end(child: &mut Child) -> anyhow::Result<()> {
+    if child.try_wait()?.is_none() {
+        child.kill().await?;
+    }
+    Ok(())
+}
+
+/// What was done, unless something could not be ended afterwards.
+pub fn ended<T>(done: anyhow::Result<T>, stopped: anyhow::Result<()>) -> anyhow::Result<T> {
+    match (done, stopped) {
+        (Err(error), Err(left)) => Err(error.context(format!("something is left over: {left:#}"))),
+        (Ok(_), Err(left)) => Err(left),
+        (done, Ok(())) => done,
+    }
+}
+
 fn running(running: &mut [Process], service: Service) -> anyhow::Result<&mut Process> {
     let mut running = running.iter_mut();
     let process = running.find(|process| process.service == service);
@@ -266,6 +331,8 @@ impl Process {
         loop {
             if let Ok(answer) = client.get(&ready).send().await
                 && answer.status().is_success()
+                // Otherwise somebody else answers at its port.
+                && self.child.try_wait()?.is_none()
             {
                 return Ok(());
             }
@@ -280,14 +347,13 @@ impl Process {
 
 impl StartPlan {
     fn new(ground: &Ground) -> anyhow::Result<Self> {
-        let mut ports = BTreeMap::new();
-        for service in Service::ALL {
-            let (serving, admin) = (free_port()?, free_port()?);
-            ports.insert(service, Ports { serving, admin });
-        }
+        let free = free_ports::<{ 2 * Service::ALL.len() }>()?;
+        let (pairs, _) = free.as_chunks::<2>();
+        let ports = Service::ALL.into_iter().zip(pairs);
+        let ports = ports.map(|(service, &[serving, admin])| (service, Ports { serving, admin }));
         let server = ground.database_url.as_deref().map(Server::new);
         Ok(Self {
-            ports,
+            ports: ports.collect(),
             server: server.transpose()?,
             prefix: format!("loadtest_{}", Uuid::new_v4().simple()),
             ground: ground.clone(),
@@ -451,17 +517,21 @@ fn with_credentials(own: &[String]) -> Vec<String> {
     own.iter().cloned().chain(credentials).collect()
 }
 
-/// A port on which nothing listens now, below those that the system gives to connections.
-pub fn free_port() -> anyhow::Result<u16> {
+/// Ports on which nothing listens now, below those that the system gives to connections. They
+/// differ, because each is held until all are found.
+pub fn free_ports<const N: usize>() -> anyhow::Result<[u16; N]> {
     const FROM: u16 = 10_000;
     const PORTS: u16 = 20_000;
     const TRIES: usize = 1_000;
+    let mut ports = [0; N];
+    let mut held = Vec::new();
     for _ in 0..TRIES {
+        let Some(next) = ports.get_mut(held.len()) else {
+            return Ok(ports);
+        };
         let [high, low, ..] = *Uuid::new_v4().as_bytes();
-        let port = FROM + u16::from_be_bytes([high, low]) % PORTS;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return Ok(port);
-        }
+        *next = FROM + u16::from_be_bytes([high, low]) % PORTS;
+        held.extend(TcpListener::bind(("127.0.0.1", *next)));
     }
-    bail!("no port is free")
+    bail!("too few ports are free")
 }

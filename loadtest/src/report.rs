@@ -85,6 +85,11 @@ impl Report {
             transactions: usage.writes.map(|writes| Thousandths::of(writes, answered)),
         }
     }
+
+    /// How many requests failed.
+    pub fn failed(&self) -> u64 {
+        self.errors.values().map(|failures| failures.requests).sum()
+    }
 }
 
 impl fmt::Display for Report {

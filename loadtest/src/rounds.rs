@@ -31,7 +31,15 @@ pub struct Rounds {
 }
 
 /// The reports of one probe, one for each round.
-pub struct Reports(Vec<Report>);
+pub struct Reports(pub Vec<Report>);
+
+/// A figure of each round.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    pub rounds: Vec<Thousandths>,
+    /// How many requests failed meanwhile.
+    pub failed: u64,
+}
 
 /// A figure in several rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -86,26 +94,45 @@ impl Rounds {
 
 impl Reports {
     /// Requests per second.
-    pub fn rates(&self) -> Vec<Thousandths> {
-        self.0.iter().map(|report| report.rate).collect()
+    pub fn rates(&self) -> Figures {
+        self.figures(|report| Some(report.rate))
     }
 
     /// SQL statements per request, where they are counted.
-    pub fn statements(&self) -> Vec<Thousandths> {
-        self.0
-            .iter()
-            .filter_map(|report| report.statements)
-            .collect()
+    pub fn statements(&self) -> Figures {
+        self.figures(|report| report.statements)
     }
 
     /// Milliseconds.
-    pub fn p50s(&self) -> Vec<Thousandths> {
-        self.0.iter().map(|report| report.latency.p50).collect()
+    pub fn p50s(&self) -> Figures {
+        self.figures(|report| Some(report.latency.p50))
     }
 
     /// Milliseconds.
-    pub fn p99s(&self) -> Vec<Thousandths> {
-        self.0.iter().map(|report| report.latency.p99).collect()
+    pub fn p99s(&self) -> Figures {
+        self.figures(|report| Some(report.latency.p99))
+    }
+
+    fn figures(&self, of: impl Fn(&Report) -> Option<Thousandths>) -> Figures {
+        Figures {
+            rounds: self.0.iter().filter_map(of).collect(),
+            failed: self.0.iter().map(Report::failed).sum(),
+        }
+    }
+}
+
+impl Figures {
+    /// Adds further rounds.
+    pub fn extend(&mut self, more: Self) {
+        self.rounds.extend(more.rounds);
+        self.failed += more.failed;
+    }
+}
+
+/// Figures of what cannot fail in part.
+impl From<Vec<Thousandths>> for Figures {
+    fn from(rounds: Vec<Thousandths>) -> Self {
+        Self { rounds, failed: 0 }
     }
 }
 

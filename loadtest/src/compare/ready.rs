@@ -24,8 +24,8 @@ use crate::{
     config::Compare,
     gateway::{Charges, Initiations},
     payers::Kind,
-    processes::{Ground, Processes, Service},
-    rounds::Probe,
+    processes::{Ground, Processes, STOPPED, Service, end, ended},
+    rounds::{Figures, Probe},
     shop::Shop,
     store::Server,
     tally::micros,
@@ -37,6 +37,8 @@ use crate::{
 const START_MAX: Duration = Duration::from_secs(30);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+const READY_FILE: &str = "ready.json";
 
 /// Nobody is limited, and payers approve at once.
 const ENVIRONMENT: [(&str, &str); 4] = [
@@ -52,18 +54,37 @@ const DATABASES: [&str; 4] = ["merchants", "sessions", "charges", "webhooks"];
 /// The whole service in one process.
 struct Stack {
     child: Child,
+    started: Instant,
+    databases: Option<(Server, String)>,
+    data: TempDir,
+}
+
+/// What a stack tells in its ready file.
+struct Ready {
     url: String,
     api_key: String,
-    /// From its start until it had written its ready file.
-    ready_after: Duration,
-    databases: Option<(Server, String)>,
-    _data: TempDir,
+    /// From its start until it had written the file.
+    after: Duration,
 }
 
 /// How long each service takes to be ready, on a database that has its tables.
 pub async fn rows(compare: &Compare) -> anyhow::Result<Vec<Row>> {
     let ground = compare.place.ground();
-    let mut processes = Processes::start(&ground, &Service::ALL).await?;
+    let processes = Processes::start(&ground, &Service::ALL).await?;
+    let revive = async |processes: &mut Processes| revivals(compare, processes).await;
+    let mut rows = ground.during(processes, revive, Processes::stop).await?;
+    let mut taken = Vec::new();
+    for _ in 0..compare.rounds {
+        let (stack, ready) = Stack::start(&ground, None).await?;
+        stack.stop().await?;
+        taken.push(milliseconds(ready.after));
+    }
+    let asked = Asked::at_most(80_000);
+    rows.push(Row::figure(13, "stack to ready, ms", asked, &taken.into()));
+    Ok(rows)
+}
+
+async fn revivals(compare: &Compare, processes: &mut Processes) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for service in Service::ALL {
         let mut taken = Vec::new();
@@ -73,18 +94,10 @@ pub async fn rows(compare: &Compare) -> anyhow::Result<Vec<Row>> {
         }
         if service != Service::Railsim {
             let work = format!("{service} to ready, ms");
-            rows.push(Row::figure(13, &work, Asked::at_most(15_000), &taken));
+            let asked = Asked::at_most(15_000);
+            rows.push(Row::figure(13, &work, asked, &taken.into()));
         }
     }
-    processes.stop().await?;
-    let mut taken = Vec::new();
-    for _ in 0..compare.rounds {
-        let stack = Stack::start(&ground, None).await?;
-        taken.push(milliseconds(stack.ready_after));
-        stack.stop().await?;
-    }
-    let asked = Asked::at_most(80_000);
-    rows.push(Row::figure(13, "stack to ready, ms", asked, &taken));
     Ok(rows)
 }
 
@@ -94,7 +107,7 @@ pub async fn embedded(compare: &Compare) -> anyhow::Result<Vec<Row>> {
     let server = ground.database_url.as_deref();
     let server = Server::new(server.context("row 14 needs --database-url")?)?;
     let once = compare.one_round();
-    let mut rates = [const { Vec::new() }; 4];
+    let mut rates = <[Figures; 4]>::default();
     let [initiate, initiate_beside, charge, charge_beside] = &mut rates;
     for _ in 0..compare.rounds {
         for (server, initiates, charges) in [
@@ -102,21 +115,24 @@ pub async fn embedded(compare: &Compare) -> anyhow::Result<Vec<Row>> {
             (Some(&server), &mut *initiate_beside, &mut *charge_beside),
         ] {
             // A new one in each round, so that no charges are left of the round before.
-            let stack = Stack::start(&ground, server).await?;
+            let (stack, ready) = Stack::start(&ground, server).await?;
             let store = server.map_or("SQLite", |_| "PostgreSQL");
-            let load = Initiations(stack.api()?);
-            let probe = Probe::new(&format!("initiate, {store}"), load, stack.watched())?;
-            let [found] = once.measure(MANY, [&probe]).await?;
-            initiates.extend(found.rates());
-            let load = Charges(stack.api()?);
-            let probe = Probe::new(&format!("charge, {store}"), load, stack.watched())?;
-            let [found] = once.measure(MANY, [&probe]).await?;
-            charges.extend(found.rates());
-            stack.stop().await?;
+            let work = async |stack: &mut Stack| {
+                let load = Initiations(ready.api()?);
+                let probe = Probe::new(&format!("initiate, {store}"), load, stack.watched())?;
+                let [found] = once.measure(MANY, [&probe]).await?;
+                initiates.extend(found.rates());
+                let load = Charges(ready.api()?);
+                let probe = Probe::new(&format!("charge, {store}"), load, stack.watched())?;
+                let [found] = once.measure(MANY, [&probe]).await?;
+                charges.extend(found.rates());
+                Ok(())
+            };
+            ground.during(stack, work, Stack::stop).await?;
         }
     }
     let [initiate, initiate_beside, charge, charge_beside] = &rates;
-    let row = |work, ours: &[Thousandths], beside: &[Thousandths]| {
+    let row = |work, ours: &Figures, beside: &Figures| {
         Row::ratio(
             14,
             work,
@@ -132,9 +148,18 @@ pub async fn embedded(compare: &Compare) -> anyhow::Result<Vec<Row>> {
 }
 
 impl Stack {
-    async fn start(ground: &Ground, server: Option<&Server>) -> anyhow::Result<Self> {
+    /// A signal does not interrupt this: a database that is half made cannot be dropped.
+    async fn start(ground: &Ground, server: Option<&Server>) -> anyhow::Result<(Self, Ready)> {
+        ensure!(!ground.shutdown.has_begun(), STOPPED);
+        let mut stack = Self::spawn(ground, server)?;
+        match stack.until_ready().await {
+            Ok(ready) => Ok((stack, ready)),
+            Err(error) => ended(Err(error), stack.stop().await),
+        }
+    }
+
+    fn spawn(ground: &Ground, server: Option<&Server>) -> anyhow::Result<Self> {
         let data = TempDir::new()?;
-        let file = data.path().join("ready.json");
         let mut command = Command::new(ground.binary("stack")?);
         for address in ["--api", "--checkout", "--handset"] {
             command.args([address, "127.0.0.1:0"]);
@@ -147,41 +172,38 @@ impl Stack {
             ));
         }
         let started = Instant::now();
-        let mut child = command
+        let child = command
             .args(["--ephemeral", "--log=error", "--ready-file"])
-            .arg(&file)
+            .arg(data.path().join(READY_FILE))
             .env_clear()
             .envs(ENVIRONMENT)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .kill_on_drop(true)
             .spawn()?;
-        while !file.exists() {
-            ensure!(child.try_wait()?.is_none(), "the stack has ended");
-            ensure!(started.elapsed() < START_MAX, "the stack is not ready");
-            sleep(LOOK_AGAIN).await;
-        }
-        let ready_after = started.elapsed();
-        let ready: Value = serde_json::from_slice(&fs::read(&file)?)?;
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        let url = text(&ready["api"]).context("no address")?;
-        let api_key = text(&ready["demo"]["api_key"]).context("no key")?;
         Ok(Self {
             child,
-            url,
-            api_key,
-            ready_after,
+            started,
             databases: server.map(|server| (server.clone(), prefix)),
-            _data: data,
+            data,
         })
     }
 
-    fn api(&self) -> anyhow::Result<Api> {
-        let shop = Shop {
-            merchant_id: String::new(),
-            api_key: self.api_key.clone(),
-        };
-        Api::new(&self.url, vec![shop], Kind::None)
+    async fn until_ready(&mut self) -> anyhow::Result<Ready> {
+        let file = self.data.path().join(READY_FILE);
+        while !file.exists() {
+            ensure!(self.child.try_wait()?.is_none(), "the stack has ended");
+            ensure!(self.started.elapsed() < START_MAX, "the stack is not ready");
+            sleep(LOOK_AGAIN).await;
+        }
+        let after = self.started.elapsed();
+        let ready: Value = serde_json::from_slice(&fs::read(&file)?)?;
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        Ok(Ready {
+            url: text(&ready["api"]).context("no address")?,
+            api_key: text(&ready["demo"]["api_key"]).context("no key")?,
+            after,
+        })
     }
 
     fn watched(&self) -> Vec<Watched> {
@@ -194,13 +216,23 @@ impl Stack {
     }
 
     async fn stop(mut self) -> anyhow::Result<()> {
-        self.child.kill().await?;
+        let mut stopped = end(&mut self.child).await;
         if let Some((server, prefix)) = &self.databases {
             for name in DATABASES {
-                server.drop(&format!("{prefix}{name}")).await?;
+                stopped = ended(stopped, server.drop(&format!("{prefix}{name}")).await);
             }
         }
-        Ok(())
+        stopped
+    }
+}
+
+impl Ready {
+    fn api(&self) -> anyhow::Result<Api> {
+        let shop = Shop {
+            merchant_id: String::new(),
+            api_key: self.api_key.clone(),
+        };
+        Api::new(&self.url, vec![shop], Kind::None)
     }
 }
 

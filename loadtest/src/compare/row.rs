@@ -4,7 +4,10 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::{rounds::Spread, thousandths::Thousandths};
+use crate::{
+    rounds::{Figures, Spread},
+    thousandths::Thousandths,
+};
 
 /// What a row asks for.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +25,8 @@ pub struct Row {
     /// A figure of ours, or how many times the bare path's it is.
     pub reached: Spread,
     pub is_reached: bool,
+    /// Requests that failed, ours and beside.
+    pub failed: u64,
     pub ours: Spread,
     pub beside: Option<Beside>,
 }
@@ -54,14 +59,15 @@ impl Asked {
 
 impl Row {
     /// A figure by itself, such as a time.
-    pub fn figure(number: u8, work: &str, asked: Asked, ours: &[Thousandths]) -> Self {
-        let reached = Spread::of(ours);
+    pub fn figure(number: u8, work: &str, asked: Asked, ours: &Figures) -> Self {
+        let reached = Spread::of(&ours.rounds);
         Self {
             number,
             work: work.to_owned(),
             asked,
             reached,
             is_reached: asked.is_reached(reached.median),
+            failed: ours.failed,
             ours: reached,
             beside: None,
         }
@@ -72,16 +78,19 @@ impl Row {
         number: u8,
         work: &str,
         asked: Asked,
-        ours: &[Thousandths],
-        (name, beside): (&str, &[Thousandths]),
+        ours: &Figures,
+        (name, beside): (&str, &Figures),
     ) -> Self {
-        let rounds = ours.iter().zip(beside);
-        let ratios: Vec<_> = rounds.map(|(ours, beside)| ours.ratio(*beside)).collect();
+        let rounds = ours.rounds.iter().zip(&beside.rounds);
+        let ratios = Figures {
+            rounds: rounds.map(|(ours, beside)| ours.ratio(*beside)).collect(),
+            failed: ours.failed + beside.failed,
+        };
         Self {
-            ours: Spread::of(ours),
+            ours: Spread::of(&ours.rounds),
             beside: Some(Beside {
                 name: name.to_owned(),
-                figure: Spread::of(beside),
+                figure: Spread::of(&beside.rounds),
             }),
             ..Self::figure(number, work, asked, &ratios)
         }
@@ -116,14 +125,18 @@ impl fmt::Display for Row {
             work,
             asked,
             reached,
+            failed,
             ..
         } = self;
         let is_reached = if self.is_reached { "yes" } else { "no" };
         write!(
             f,
-            "| {number} | {work} | {asked} | {reached} | {is_reached} | {:.1} |",
-            self.ours.median
+            "| {number} | {work} | {asked} | {reached} | {is_reached}"
         )?;
+        if *failed > 0 {
+            write!(f, ", {failed} FAILED")?;
+        }
+        write!(f, " | {:.1} |", self.ours.median)?;
         match &self.beside {
             Some(Beside { name, figure }) => write!(f, " {name}: {:.1} |", figure.median),
             None => write!(f, " |"),
@@ -135,8 +148,8 @@ impl fmt::Display for Row {
 mod tests {
     use super::*;
 
-    fn figures(figures: [u64; 3]) -> [Thousandths; 3] {
-        figures.map(|figure| Thousandths(figure * 1_000))
+    fn figures(figures: [u64; 3]) -> Figures {
+        Figures::from(figures.map(|figure| Thousandths(figure * 1_000)).to_vec())
     }
 
     #[test]
@@ -150,6 +163,18 @@ mod tests {
             text,
             "| 1 | work | ≥ 3.00 | 3.00 (2.00–4.50) | yes | 300.0 | d: 100.0 |"
         );
+    }
+
+    #[test]
+    fn a_row_says_that_requests_failed_on_either_side() {
+        let (mut ours, mut beside) = (figures([300, 200, 450]), figures([100, 100, 100]));
+        (ours.failed, beside.failed) = (2, 1);
+        let row = Row::ratio(1, "work", Asked::at_least(300), &ours, ("d", &beside));
+        assert_eq!(
+            row.to_string(),
+            "| 1 | work | ≥ 3.00 | 3.00 (2.00–4.50) | yes, 3 FAILED | 300.0 | d: 100.0 |"
+        );
+        assert_eq!(serde_json::to_value(&row).unwrap()["failed"], 3);
     }
 
     #[test]

@@ -9,14 +9,19 @@ fn paths_without_a_store_answer() {
     }
 }
 
-/// The flags that name the tests' stores, where there are some.
+/// The URLs of the tests' stores, where there are some.
 #[expect(
     clippy::disallowed_methods,
     reason = "a test has no settings but the environment"
 )]
-fn stores() -> Option<[String; 2]> {
+pub fn stores() -> Option<(String, String)> {
     let database = std::env::var("TEST_DATABASE_URL").ok()?;
-    let redis = std::env::var("TEST_REDIS_URL").ok()?;
+    Some((database, std::env::var("TEST_REDIS_URL").ok()?))
+}
+
+/// The flags that name them.
+fn store_flags() -> Option<[String; 2]> {
+    let (database, redis) = stores()?;
     Some([
         format!("--database-url={database}"),
         format!("--redis-url={redis}"),
@@ -25,7 +30,7 @@ fn stores() -> Option<[String; 2]> {
 
 #[test]
 fn paths_with_a_store_answer() {
-    let Some([database, redis]) = stores() else {
+    let Some([database, redis]) = store_flags() else {
         return;
     };
     for path in ["b", "d", "e", "f", "h", "incr", "insert"] {
@@ -35,7 +40,7 @@ fn paths_with_a_store_answer() {
 
 #[test]
 fn a_comparison_has_each_row_that_is_asked_for() {
-    let Some([database, redis]) = stores() else {
+    let Some([database, redis]) = store_flags() else {
         return;
     };
     let brief = ["--rounds=2", "--duration=1s", "--warm-up=0s"];
@@ -47,7 +52,7 @@ fn a_comparison_has_each_row_that_is_asked_for() {
 
 #[test]
 fn growth_is_measured_on_tables_of_each_size() {
-    let Some([database, redis]) = stores() else {
+    let Some([database, redis]) = store_flags() else {
         return;
     };
     let brief = ["--rounds=1", "--duration=1s", "--warm-up=0s"];

@@ -4,4 +4,5 @@
 mod baselines;
 mod chart;
 mod pace;
+mod signals;
 mod targets;
