@@ -25,7 +25,7 @@ use tracing::{Level, Metadata, Span, level_filters::LevelFilter};
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::{
     EnvFilter, Layer as _,
-    filter::{FilterExt as _, filter_fn},
+    filter::{FilterExt as _, dynamic_filter_fn, filter_fn},
     layer::SubscriberExt as _,
     util::SubscriberInitExt as _,
 };
@@ -88,7 +88,10 @@ pub fn start(service: &'static str, config: &Telemetry) -> anyhow::Result<Teleme
     // time.
     let started = match &provider {
         Some(provider) => {
-            let exported = filter_fn(may_be_exported).with_max_level_hint(EXPORTED_MOST);
+            // Asked each time: with two filters that decide for good, one that some library asks in
+            // passing, as sqlx does, would stay decided for whatever is logged next.
+            let exported = dynamic_filter_fn(|metadata, _| may_be_exported(metadata))
+                .with_max_level_hint(EXPORTED_MOST);
             let traces = tracing_opentelemetry::layer().with_tracer(provider.tracer(service));
             subscriber.with(traces.with_filter(exported)).try_init()
         }
