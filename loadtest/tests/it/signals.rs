@@ -24,8 +24,11 @@ fn children(of: &Child) -> Vec<(String, String)> {
         let ids: Vec<String> = children.split_whitespace().map(str::to_owned).collect();
         ids
     });
+    let line_of = |id: &str| fs::read_to_string(format!("/proc/{id}/cmdline")).ok();
+    let own = line_of(&id.to_string());
     let told = children.filter_map(|child| {
-        let line = fs::read_to_string(format!("/proc/{child}/cmdline")).ok()?;
+        // Until it runs another program, a child shows its parent's line.
+        let line = line_of(&child).filter(|line| own.as_ref() != Some(line))?;
         Some((child, line))
     });
     told.collect()
