@@ -252,62 +252,42 @@ const UPSERT_TRANSACTIONS: &str =
      where transactions.version < excluded.version and transactions.status <> 'SETTLED'";
 
 fn upsert_transactions<'c>(joint: Joint<'c>, changes: &[(&Change<'_>, &Transaction)]) -> Joint<'c> {
-    let settled = |transaction: &Transaction| {
-        let settlement = transaction.settlement.as_ref()?;
-        Some((settlement.amount, settlement.rate.clone()))
-    };
-    joint
-        .sql_set(UPSERT_TRANSACTIONS, changes.len())
-        .column(changes.iter().map(|(change, _)| change.report.session_id))
-        .column(
-            changes
-                .iter()
-                .map(|(change, _)| i64::from(change.report.charge_number)),
-        )
-        .column(
-            changes
-                .iter()
-                .map(|(change, _)| i64::from(change.report.version)),
-        )
+    let settlements = || changes.iter().map(|(_, charge)| charge.settlement.as_ref());
+    let joint = joint.sql_set(UPSERT_TRANSACTIONS, changes.len());
+    report_columns(joint, changes.iter().map(|(change, _)| change.report))
         .column(changes.iter().map(|(_, charge)| charge.status))
         .column(changes.iter().map(|(_, charge)| charge.transaction_id))
-        .column(
-            changes
-                .iter()
-                .map(|(_, charge)| charge.tx_id_display.clone()),
-        )
-        .column(changes.iter().map(|(_, charge)| charge.method.clone()))
-        .column(
-            changes
-                .iter()
-                .map(|(_, charge)| charge.failure_reason.clone()),
-        )
-        .column(
-            changes
-                .iter()
-                .map(|(_, charge)| charge.failure_message.clone()),
-        )
-        .column(
-            changes
-                .iter()
-                .map(|(_, charge)| Some(settled(charge)?.0.minor_units())),
-        )
-        .column(
-            changes
-                .iter()
-                .map(|(_, charge)| Some(settled(charge)?.0.currency())),
-        )
-        .column(changes.iter().map(|(_, charge)| Some(settled(charge)?.1)))
+        .column(changes.iter().map(|(_, charge)| &charge.tx_id_display))
+        .column(changes.iter().map(|(_, charge)| &charge.method))
+        .column(changes.iter().map(|(_, charge)| &charge.failure_reason))
+        .column(changes.iter().map(|(_, charge)| &charge.failure_message))
+        .column(settlements().map(|settled| Some(settled?.amount.minor_units())))
+        .column(settlements().map(|settled| Some(settled?.amount.currency())))
+        .column(settlements().map(|settled| Some(&settled?.rate)))
         .column(changes.iter().map(|(_, charge)| charge.created_at))
         .column(changes.iter().map(|(_, charge)| charge.updated_at))
         .column(changes.iter().map(|(change, _)| change.others_versions))
 }
 
+/// Binds which charges these are about, and the versions that they bring.
+fn report_columns<'c, 'r>(
+    joint: Joint<'c>,
+    reports: impl Iterator<Item = &'r Report> + Clone,
+) -> Joint<'c> {
+    joint
+        .column(reports.clone().map(|report| report.session_id))
+        .column(
+            reports
+                .clone()
+                .map(|report| i64::from(report.charge_number)),
+        )
+        .column(reports.map(|report| i64::from(report.version)))
+}
+
 /// Keeps places of charges that were never seen, so that they cannot be opened any more.
 fn insert_tombstones<'c>(joint: Joint<'c>, withdrawn: &[&Change<'_>]) -> Joint<'c> {
-    joint
-        .sql_set(
-            "given (session_id uuid, charge_number bigint, version bigint, others_versions bigint)
+    let joint = joint.sql_set(
+        "given (session_id uuid, charge_number bigint, version bigint, others_versions bigint)
              insert into transactions (session_id, charge_number, version, status)
              select given.session_id, given.charge_number, given.version, 'WITHDRAWN'
              from given
@@ -316,27 +296,16 @@ fn insert_tombstones<'c>(joint: Joint<'c>, withdrawn: &[&Change<'_>]) -> Joint<'
                  where t.session_id = given.session_id and t.charge_number <> given.charge_number
              )
              on conflict (session_id, charge_number) do nothing",
-            withdrawn.len(),
-        )
-        .column(withdrawn.iter().map(|change| change.report.session_id))
-        .column(
-            withdrawn
-                .iter()
-                .map(|change| i64::from(change.report.charge_number)),
-        )
-        .column(
-            withdrawn
-                .iter()
-                .map(|change| i64::from(change.report.version)),
-        )
+        withdrawn.len(),
+    );
+    report_columns(joint, withdrawn.iter().map(|change| change.report))
         .column(withdrawn.iter().map(|change| change.others_versions))
 }
 
 /// Withdraws charges that were recorded before.
 fn withdraw<'c>(joint: Joint<'c>, withdrawn: &[&Change<'_>]) -> Joint<'c> {
-    joint
-        .sql_set(
-            "given (session_id uuid, charge_number bigint, version bigint, was bigint,
+    let joint = joint.sql_set(
+        "given (session_id uuid, charge_number bigint, version bigint, was bigint,
                     others_versions bigint)
              update transactions set version = given.version, status = 'WITHDRAWN'
              from given
@@ -348,19 +317,9 @@ fn withdraw<'c>(joint: Joint<'c>, withdrawn: &[&Change<'_>]) -> Joint<'c> {
                      where t.session_id = given.session_id
                          and t.charge_number <> given.charge_number
                  )",
-            withdrawn.len(),
-        )
-        .column(withdrawn.iter().map(|change| change.report.session_id))
-        .column(
-            withdrawn
-                .iter()
-                .map(|change| i64::from(change.report.charge_number)),
-        )
-        .column(
-            withdrawn
-                .iter()
-                .map(|change| i64::from(change.report.version)),
-        )
+        withdrawn.len(),
+    );
+    report_columns(joint, withdrawn.iter().map(|change| change.report))
         .column(withdrawn.iter().map(|change| change.was))
         .column(withdrawn.iter().map(|change| change.others_versions))
 }
