@@ -1,7 +1,9 @@
 //! Writes that wait at the same moment share a transaction.
 //!
 //! A transaction costs about the same for one row as for many, so what arrives while others are being
-//! written forms the next set. Nothing waits for a timer: a write that comes alone goes alone.
+//! written forms the next set. Nothing waits for a timer: a write that comes alone goes alone. One
+//! set is written at a time, because two would be half as large and cost as much each; only beside
+//! one that stalls, on somebody's lock, others go on.
 //!
 //! Promise: each write has an outcome of its own, and learns it only after the commit. A set that
 //! fails is written one by one, so that one that cannot be written holds up no other. Nobody who
@@ -11,16 +13,18 @@ use std::{
     collections::VecDeque,
     fmt, io,
     panic::AssertUnwindSafe,
+    pin::pin,
     slice,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use chassis::{error_chain::chain, shutdown::Tasks};
 use futures::{FutureExt as _, StreamExt as _, stream};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::timeout};
 use tracing::{Instrument as _, Span};
 
 use crate::{Db, Error, Result, is_retryable, is_unavailable};
@@ -28,11 +32,13 @@ use crate::{Db, Error, Result, is_retryable, is_unavailable};
 /// The most writes in a set: one that cannot be written makes its set slow, but no other.
 const SET_MAX: usize = 64;
 
-/// How many sets are written at the same time: while one waits for the disk, another computes. More
-/// would only make the sets smaller and hold the connections that others need.
+/// How many sets are written at the same time, all but one of them [`STALLED`].
 const WRITERS_MAX: usize = 2;
 
-/// How many may wait. More than two writers clear in any caller's time are not taken on.
+/// A set that takes longer (real time) waits for something, and the next need not wait with it.
+const STALLED: Duration = Duration::from_millis(300);
+
+/// How many may wait. More than a writer clears in any caller's time are not taken on.
 const WAITING_MAX: usize = 1024;
 
 /// How many are written by themselves at the same time after their set has failed.
@@ -47,8 +53,8 @@ pub trait Grouped: Send + Sync + Sized + 'static {
     /// error each is written again by itself. The error may hide a commit, so a write must
     /// recognize its own earlier one.
     ///
-    /// Two sets are written at the same time, here and by other replicas: all of them must lock
-    /// rows in the same order.
+    /// Others are written at the same time, here and by other replicas: all of them must lock rows
+    /// in the same order.
     fn write(db: &Db, set: &[Self]) -> impl Future<Output = Result<Vec<Self::Outcome>>> + Send;
 }
 
@@ -66,6 +72,8 @@ struct Shared<T: Grouped> {
 struct Queue<T: Grouped> {
     waiting: VecDeque<Waiting<T>>,
     writers: usize,
+    /// Of these.
+    stalled: usize,
 }
 
 struct Waiting<T: Grouped> {
@@ -91,6 +99,7 @@ impl<T: Grouped> GroupCommit<T> {
             queue: Mutex::new(Queue {
                 waiting: VecDeque::new(),
                 writers: 0,
+                stalled: 0,
             }),
         }))
     }
@@ -99,7 +108,7 @@ impl<T: Grouped> GroupCommit<T> {
     /// [`Error::PoolTimedOut`] if too many wait.
     pub async fn write(&self, item: T) -> Result<T::Outcome> {
         let (answer, written) = oneshot::channel();
-        let has_writer = {
+        {
             let mut queue = self.0.queue();
             if queue.waiting.len() >= WAITING_MAX {
                 return Err(Error::PoolTimedOut);
@@ -109,16 +118,8 @@ impl<T: Grouped> GroupCommit<T> {
                 span: Span::current(),
                 answer,
             });
-            let has_writer = queue.writers == WRITERS_MAX;
-            queue.writers += usize::from(!has_writer);
-            has_writer
-        };
-        if !has_writer {
-            let shared = Arc::clone(&self.0);
-            self.0
-                .tasks
-                .spawn_apart(async move { shared.write_sets().await });
         }
+        self.0.start_writer();
         let written = written.instrument(tracing::debug_span!("group commit"));
         // The sender is gone only if the process ends.
         written.await.unwrap_or(Err(Error::WorkerCrashed))
@@ -131,35 +132,63 @@ impl<T: Grouped> GroupCommit<T> {
 }
 
 impl<T: Grouped> Shared<T> {
-    /// Writes until nothing waits.
-    async fn write_sets(&self) {
+    /// Starts a writer if something waits for one.
+    fn start_writer(self: &Arc<Self>) {
+        {
+            let mut queue = self.queue();
+            let is_wanted = queue.writers == queue.stalled && queue.writers < WRITERS_MAX;
+            if !is_wanted || queue.waiting.is_empty() {
+                return;
+            }
+            queue.writers += 1;
+        }
+        let shared = Arc::clone(self);
+        self.tasks
+            .spawn_apart(async move { shared.write_sets().await });
+    }
+
+    /// Writes until nothing waits, or somebody else writes.
+    async fn write_sets(self: &Arc<Self>) {
         loop {
             let set = self.next_set();
             if set.is_empty() {
                 return;
             }
-            let span = span_of(&set);
-            let (set, answers): (Vec<T>, Vec<_>) =
-                set.into_iter().map(|one| (one.item, one.answer)).unzip();
-            let written = AssertUnwindSafe(self.write_set(&set)).catch_unwind();
-            let written = written.instrument(span).await.unwrap_or_else(|_| {
-                tracing::error!("writing a set panicked");
-                Vec::new()
-            });
-            // Those without an outcome learn that they have none, because their sender is dropped.
-            for (answer, outcome) in answers.into_iter().zip(written) {
-                // Its caller may have stopped waiting.
-                answer.send(outcome).ok();
+            let mut writing = pin!(self.write_and_answer(set));
+            if timeout(STALLED, &mut writing).await.is_ok() {
+                continue;
             }
+            self.queue().stalled += 1;
+            self.start_writer();
+            writing.await;
+            self.queue().stalled -= 1;
+        }
+    }
+
+    async fn write_and_answer(&self, set: Vec<Waiting<T>>) {
+        let span = span_of(&set);
+        let (set, answers): (Vec<T>, Vec<_>) =
+            set.into_iter().map(|one| (one.item, one.answer)).unzip();
+        let written = AssertUnwindSafe(self.write_set(&set)).catch_unwind();
+        let written = written.instrument(span).await.unwrap_or_else(|_| {
+            tracing::error!("writing a set panicked");
+            Vec::new()
+        });
+        // Those without an outcome learn that they have none, because their sender is dropped.
+        for (answer, outcome) in answers.into_iter().zip(written) {
+            // Its caller may have stopped waiting.
+            answer.send(outcome).ok();
         }
     }
 
     /// Leaves out those whose callers have gone: after a stall they would only make the others
-    /// late. If nothing waits, the writer ends.
+    /// late. If the set is empty, the writer ends.
     fn next_set(&self) -> Vec<Waiting<T>> {
         let mut queue = self.queue();
         let mut set = Vec::new();
-        while set.len() < SET_MAX
+        let has_other = queue.writers - queue.stalled > 1;
+        while !has_other
+            && set.len() < SET_MAX
             && let Some(waiting) = queue.waiting.pop_front()
         {
             if !waiting.answer.is_closed() {

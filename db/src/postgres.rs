@@ -19,7 +19,7 @@ const ACQUIRE_AT_MOST: Duration = Duration::from_secs(2);
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 
 /// Enforced by the server, which rolls back what it cuts off.
-const SERVER_LIMITS: [(&str, &str); 6] = [
+const SERVER_LIMITS: [(&str, &str); 7] = [
     ("statement_timeout", "5s"),
     ("lock_timeout", "2s"),
     ("idle_in_transaction_session_timeout", "10s"),
@@ -30,6 +30,9 @@ const SERVER_LIMITS: [(&str, &str); 6] = [
     ("enable_seqscan", "off"),
     // Would compile such a statement, which takes longer than running it.
     ("jit", "off"),
+    // Statements about sets look costlier without their values than they are, so each would be
+    // planned anew every time. Their plans do not depend on the values.
+    ("plan_cache_mode", "force_generic_plan"),
 ];
 
 /// Enforced here, for a server that no longer answers. Longer than the server's own limit, so that
@@ -40,7 +43,7 @@ pub(crate) const STATEMENT_AT_MOST: Duration = Duration::from_secs(6);
 /// here.
 pub(crate) const BEGIN_SURVEY: &str =
     "begin isolation level repeatable read read only; set local statement_timeout = '10min';
-     set local enable_seqscan = on";
+     set local enable_seqscan = on; set local plan_cache_mode = auto";
 pub(crate) const SURVEY_AT_MOST: Duration = Duration::from_secs(610);
 
 /// For sets, in which one write's lock must not hold up the others: those are then written alone.

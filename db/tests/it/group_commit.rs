@@ -86,27 +86,38 @@ async fn group() -> (TestDb, Tasks, GroupCommit<Number>) {
 }
 
 #[tokio::test]
-async fn what_arrives_while_two_sets_are_written_is_the_next_set() {
+async fn what_arrives_while_a_set_is_written_is_the_next_set() {
     let (_test, _tasks, group) = group().await;
     let any = Number::new(0);
-    let mut waiting = Vec::new();
-    for number in [1, 2] {
-        let mut write = Box::pin(group.write(any.with(number)));
-        assert!(futures::poll!(&mut write).is_pending());
-        waiting.push(write);
-        let is_begun = async || any.sets().len() == waiting.len();
-        until("it is being written", is_begun).await;
-    }
-    for number in 3..=6 {
+    let mut first = Box::pin(group.write(any.with(1)));
+    assert!(futures::poll!(&mut first).is_pending());
+    until("it is being written", async || any.sets().len() == 1).await;
+    let mut waiting = vec![first];
+    for number in 2..=6 {
         let mut write = Box::pin(group.write(any.with(number)));
         assert!(futures::poll!(&mut write).is_pending());
         waiting.push(write);
     }
-    any.go_on.add_permits(3);
+    any.go_on.add_permits(2);
     let written = join_all(waiting).await;
     let written: Vec<u32> = written.into_iter().map(Result::unwrap).collect();
     assert_eq!(written, [1, 2, 3, 4, 5, 6]);
-    assert_eq!(any.sets(), [vec![1], vec![2], vec![3, 4, 5, 6]]);
+    assert_eq!(any.sets(), [vec![1], vec![2, 3, 4, 5, 6]]);
+}
+
+#[tokio::test]
+async fn a_set_that_stalls_holds_up_none_after_it() {
+    let (_test, _tasks, group) = group().await;
+    let stalled = Number::new(0);
+    let mut first = Box::pin(group.write(stalled.clone()));
+    assert!(futures::poll!(&mut first).is_pending());
+    until("it is being written", async || stalled.sets().len() == 1).await;
+    let any = Number::new(2);
+    for number in 1..=2 {
+        assert_eq!(group.write(any.with(number)).await.unwrap(), number);
+    }
+    stalled.go_on.add_permits(1);
+    assert_eq!(first.await.unwrap(), 0);
 }
 
 #[tokio::test]
