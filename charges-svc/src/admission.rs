@@ -1,18 +1,24 @@
-//! Whether new charges are taken on. They are refused while what was begun before them is late:
-//! each would need the same rail, the same database and the same receivers, and make it later
-//! still.
+//! Whether new charges are taken on. They are refused while what was begun before them is late, and
+//! while too many are being started: each would need the same rail, the same database and the same
+//! receivers, and make it later still.
 //!
 //! Promise: a refusal is immediate, nothing of the charge is recorded, and its caller is told so.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use chassis::{clock::Clock, error_chain::chain};
 use db::{Db, outbox};
 use rails::{RailName, Rails};
-use tokio::time::Instant;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 
 use crate::store;
 
@@ -26,13 +32,23 @@ const LATE_FOR: Duration = Duration::from_secs(5);
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What is due at each rail and for the other services, and whether it is late.
+/// How many charges are being recorded, or opened by sessions-svc, at the same time. What a process
+/// does at its fastest in a third of a second; more would only wait, and then be too late.
+const STARTING_MAX: usize = 256;
+
+/// What is due at each rail and for the other services, whether it is late, and how many charges
+/// are being started.
 #[derive(Debug)]
 pub struct Admission {
     queues: Vec<Queue>,
+    starts: Arc<Semaphore>,
     /// Whether anybody has asked since the last look. Nobody looks for nobody.
     is_asked: AtomicBool,
 }
+
+/// Held while a charge is being started.
+#[derive(Debug)]
+pub struct StartPlace(#[expect(dead_code, reason = "freed when dropped")] OwnedSemaphorePermit);
 
 #[derive(Debug)]
 struct Queue {
@@ -66,21 +82,27 @@ impl Admission {
         };
         Self {
             queues: rails.chain([QueueName::Outbox]).map(queue).collect(),
+            starts: Arc::new(Semaphore::new(STARTING_MAX)),
             is_asked: AtomicBool::default(),
         }
     }
 
-    /// Whether a new charge may go to this rail. Counts it if not.
-    pub fn takes(&self, rail: RailName) -> bool {
+    /// The place of a new charge that may go to this rail. Counts it if it may not.
+    pub fn start(&self, rail: RailName) -> Option<StartPlace> {
         self.is_asked.store(true, Ordering::Relaxed);
         let ours = [QueueName::Rail(rail), QueueName::Outbox];
         let mut ours = self.queues.iter().filter(|queue| ours.contains(&queue.of));
         let late = ours.find(|queue| queue.is_late.load(Ordering::Relaxed));
-        if let Some(late) = late {
-            let behind = late.of.label();
-            metrics::counter!("charges_refused_total", "behind" => behind).increment(1);
-        }
-        late.is_none()
+        let place = match late {
+            Some(late) => Err(late.of.label()),
+            None => Arc::clone(&self.starts)
+                .try_acquire_owned()
+                .map_err(|_| "starts"),
+        };
+        let count = |behind: &&'static str| {
+            metrics::counter!("charges_refused_total", "behind" => *behind).increment(1);
+        };
+        place.inspect_err(count).ok().map(StartPlace)
     }
 
     /// Looks every second how late each queue is, without end.

@@ -15,6 +15,7 @@ use rails::{CallOutcome as _, PaymentRequest, RailAnswer, RequestOutcome};
 use tokio::time::timeout_at;
 
 use crate::{
+    admission::StartPlace,
     charge::{Charge, Event, Facts, NewCharge, START_BY, ShownCharge, State, Void},
     error::{Error, Result},
     rail_call::{self, RailCall, Withdrawal},
@@ -58,7 +59,8 @@ impl Service {
             key,
             fingerprint: fingerprint(&new),
         };
-        if !self.admission.takes(rail.name) && !self.is_taken(&key).await? {
+        let place = self.admission.start(rail.name);
+        if place.is_none() && !self.is_taken(&key).await? {
             return Err(Error::NothingStarted);
         }
         let begun = charge.clone().try_into()?;
@@ -66,6 +68,7 @@ impl Service {
             call: call.clone(),
             charge,
             key,
+            place,
         };
         call.answer_in_time(begun, creation.run()).await
     }
@@ -76,6 +79,8 @@ struct Creation {
     call: RailCall,
     charge: Charge,
     key: IdempotencyKey,
+    /// Until the rail is called. A repeat of an earlier request needs none.
+    place: Option<StartPlace>,
 }
 
 impl Creation {
@@ -86,6 +91,7 @@ impl Creation {
         if let Some(told) = self.open_session().await? {
             return Ok(told);
         }
+        self.place = None;
         match self.call_rail().await {
             Some(answer) => self.write_outcome(&answer).await,
             None => self.abandon(Error::NothingStarted).await,

@@ -1,4 +1,4 @@
-//! New charges are refused while those before them are late.
+//! New charges are refused while those before them are late, or too many are being started.
 
 use std::{
     sync::{
@@ -16,11 +16,12 @@ use chassis::{
         until,
     },
 };
+use futures::future::join_all;
 use proto::charges::{CreateChargeRequest, Provider};
 use rails::testing::with_tokens;
 use tonic::Code;
 
-use crate::world::{World, new_momo_charge, request};
+use crate::world::{Neighbour, World, new_momo_charge, request};
 
 /// Whether a charge is refused, with certainty that nothing was started.
 async fn is_refused(world: &World, request: &CreateChargeRequest) -> bool {
@@ -83,4 +84,20 @@ async fn while_a_rails_queries_are_late_its_new_charges_are_refused() {
     })
     .await;
     world.end().await;
+}
+
+#[tokio::test]
+async fn more_than_can_be_started_at_once_are_refused_before_they_are_recorded() {
+    let world = World::start_beside(Neighbour::Silent).await;
+    let requests: Vec<_> = (0..400).map(|_| request()).collect();
+    let refused = join_all(requests.iter().map(|request| is_refused(&world, request))).await;
+    assert!(refused.into_iter().all(|is_refused| is_refused));
+    let mut conn = world.db.read().await.unwrap();
+    let (recorded,): (i64,) = conn
+        .sql("select count(*) from charges")
+        .one()
+        .await
+        .unwrap();
+    // The first ones hold their places until sessions-svc is given up, long after all have come.
+    assert!((256..400).contains(&recorded), "{recorded}");
 }
