@@ -125,16 +125,21 @@ impl<T: Send + 'static> Relay<T> {
         let activity = self.0.clock.activity();
         let relay = self.clone();
         self.0.tasks.spawn(async move {
-            let outcome = relay.hand_on(row, Some(known), term).await;
+            relay.hand_on(row, Some(known), term, Some(answer)).await;
             drop((place, activity));
-            // Nobody may wait any more.
-            answer.send(outcome).ok();
         });
         Telling(told)
     }
 
-    /// Runs the handler in the trace that wrote the row.
-    async fn hand_on(&self, row: Row, known: Option<T>, term: Term) -> RelayOutcome {
+    /// Runs the handler in the trace that wrote the row. Whoever waits is answered as soon as the
+    /// receiver has acknowledged it, and in any other case once that is recorded.
+    async fn hand_on(
+        &self,
+        row: Row,
+        known: Option<T>,
+        term: Term,
+        mut waiting: Option<oneshot::Sender<()>>,
+    ) {
         let span = tracing::info_span!(
             "relay",
             subject = row.subject,
@@ -145,7 +150,7 @@ impl<T: Send + 'static> Relay<T> {
         let handing_on = async {
             if term.is_over(&self.0.clock) {
                 tracing::warn!("the lease was over before the row was handed on");
-                return RelayOutcome::Later;
+                return;
             }
             let handling = (self.0.handler)(row.clone(), known);
             let handled = tokio::time::timeout(term.left(), handling).await;
@@ -154,15 +159,17 @@ impl<T: Send + 'static> Relay<T> {
                 tracing::warn!(error = %chain(error.as_ref()), "not relayed, will try again");
                 self.0.clock.now() + outbox::backoff(row.attempts)
             });
+            if handled.is_ok()
+                && let Some(waiting) = waiting.take()
+            {
+                // It may have stopped waiting.
+                waiting.send(()).ok();
+            }
             if self.end(RowEnd { row, due }).await == Some(Update::NotThere) {
                 tracing::info!("a lease ran out and somebody else has the row");
             }
-            match handled {
-                Ok(()) => RelayOutcome::Acknowledged,
-                Err(_) => RelayOutcome::Later,
-            }
         };
-        handing_on.instrument(span).await
+        handing_on.instrument(span).await;
     }
 
     /// `None` if it is not recorded: the row waits for its lease.
@@ -199,7 +206,7 @@ impl<T: Send + 'static> Work for Relay<T> {
         for row in claimed {
             let relay = self.clone();
             tasks.start(async move {
-                relay.hand_on(row, None, term).await;
+                relay.hand_on(row, None, term, None).await;
             });
         }
         Ok(if is_all {
@@ -282,15 +289,16 @@ fn claimed(new: &NewRow) -> Option<Row> {
 
 /// A row that is being told.
 #[derive(Debug)]
-pub struct Telling(oneshot::Receiver<RelayOutcome>);
+pub struct Telling(oneshot::Receiver<()>);
 
 impl Telling {
     /// Waits for the outcome for at most `wait`. A row that the work must find is for later at
     /// once: so many are only held while the receiver stalls.
     pub async fn within(self, wait: Duration) -> RelayOutcome {
         let told = tokio::time::timeout(wait, self.0).await;
-        told.ok()
-            .and_then(|told| told.ok())
-            .unwrap_or(RelayOutcome::Later)
+        match told {
+            Ok(Ok(())) => RelayOutcome::Acknowledged,
+            Ok(Err(_)) | Err(_) => RelayOutcome::Later,
+        }
     }
 }

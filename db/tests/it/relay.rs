@@ -156,6 +156,7 @@ async fn a_writer_tells_its_own_row_from_memory() {
     );
     let telling = tell(&db, &clock, &relay).await;
     assert_eq!(telling.within(LEASE).await, RelayOutcome::Acknowledged);
+    tasks.drain(LEASE).await;
     assert_eq!(outbox::len(&db).await.unwrap(), 0);
 }
 
@@ -197,6 +198,32 @@ async fn a_relay_goes_on_after_its_request_stopped_waiting() {
     assert_eq!(told, RelayOutcome::Later);
     assert_eq!(outbox::len(&db).await.unwrap(), 1);
     go_on.notify_one();
+    tasks.drain(LEASE).await;
+    assert_eq!(outbox::len(&db).await.unwrap(), 0);
+}
+
+/// Somebody else has the row locked, so that it cannot leave the outbox.
+#[tokio::test]
+async fn whoever_waits_learns_that_it_is_acknowledged_before_it_is_recorded() {
+    let (_test, db) = database().await;
+    let clock = Clock::system();
+    let (tasks, worker) = (Tasks::new(), clock.worker("relay"));
+    let go_on = Arc::new(Notify::new());
+    let waits = go_on.clone();
+    let relay = Relay::new(&db, &clock, &worker, &tasks, LEASE, move |_row, _| {
+        let go_on = waits.clone();
+        async move {
+            go_on.notified().await;
+            Ok(())
+        }
+    });
+    let telling = tell(&db, &clock, &relay).await;
+    let mut tx = db.begin().await.unwrap();
+    let lock = tx.sql("update outbox set attempts = attempts");
+    assert_eq!(lock.rows_affected().await.unwrap(), 1);
+    go_on.notify_one();
+    assert_eq!(telling.within(LEASE).await, RelayOutcome::Acknowledged);
+    drop(tx);
     tasks.drain(LEASE).await;
     assert_eq!(outbox::len(&db).await.unwrap(), 0);
 }
