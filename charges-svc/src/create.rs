@@ -323,7 +323,10 @@ impl Service {
         };
         let event = event_of(&answer.outcome);
         let (mut step, told) = if before.progress.state == State::Submitting && is_conclusive {
-            self.reply(&before, event, instruction_of(&answer.outcome), now)?
+            // Its session has taken it, or the request would not have gone out.
+            let mut step = self.step_of_taken(&before, event, now)?;
+            let told = rail_call::reply(&mut step, event, instruction_of(&answer.outcome))?;
+            (step, told)
         } else {
             // Somebody was quicker: a query, or our own earlier try whose commit was not
             // confirmed.

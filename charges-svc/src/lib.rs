@@ -8,7 +8,7 @@
 //!   INITIATED and the rail is queried.
 //! - What becomes true together (state, postings, event, key) is committed together. SETTLED and
 //!   FAILED never change; money that does not fit goes to suspense, with a case for an operator.
-//! - sessions-svc is told of each change first, and webhooks-svc only after that.
+//! - sessions-svc is told first of whatever is shown differently, and webhooks-svc only after that.
 
 mod admission;
 mod alarms;

@@ -191,7 +191,8 @@ impl Service {
                     OtpOutcome::Accepted { instruction } => instruction.as_deref(),
                     _ => None,
                 };
-                let (step, told) = self.reply(&before, event, instruction, now)?;
+                let mut step = self.step(&before, event, now)?;
+                let told = rail_call::reply(&mut step, event, instruction)?;
                 self.write_step(&mut tx, &step).await?;
                 (Some(step), told)
             }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use chassis::{clock::Timestamp, error_chain::chain, ids::ChargeId};
+use chassis::{error_chain::chain, ids::ChargeId};
 use rails::{Rail, RailName};
 use tokio::{
     sync::oneshot,
@@ -135,24 +135,17 @@ impl Service {
         let found = store::charges::find(&mut conn, id).await?;
         Ok(found.ok_or(Error::ChargeNotFound)?.try_into()?)
     }
+}
 
-    /// What the rail's reply makes of a charge, and what the request is told. `instruction` is the
-    /// network's own words to the payer.
-    pub fn reply(
-        &self,
-        before: &Charge,
-        event: Event,
-        instruction: Option<&str>,
-        now: Timestamp,
-    ) -> Result<(Step, ChargeReply)> {
-        let mut step = self.step(before, event, now)?;
-        if let Event::Accepted | Event::CodeWanted = event {
-            step.instruction = Some(instruction.map(str::to_owned));
-        }
-        let shown = ShownCharge::try_from(step.after.clone())?;
-        let message = message::after(&shown, event, instruction);
-        Ok((step, ChargeReply::new(shown, message)))
+/// What the request is told by the step that the rail's reply led to. The step keeps `instruction`,
+/// the network's own words to the payer.
+pub fn reply(step: &mut Step, event: Event, instruction: Option<&str>) -> Result<ChargeReply> {
+    if let Event::Accepted | Event::CodeWanted = event {
+        step.instruction = Some(instruction.map(str::to_owned));
     }
+    let shown = ShownCharge::try_from(step.after.clone())?;
+    let message = message::after(&shown, event, instruction);
+    Ok(ChargeReply::new(shown, message))
 }
 
 /// The gate in front of a rail call. Clones are the same gate.

@@ -162,14 +162,32 @@ impl Service {
         Some(self.rails.get(name?))
     }
 
-    /// What an event makes true of a charge.
+    /// What an event makes true of a charge. Others are told of it.
     pub fn step(&self, before: &Charge, event: Event, now: Timestamp) -> Result<Step> {
+        Ok(self.told(self.untold_step(before, event, now)?))
+    }
+
+    /// The same for a charge that its session has taken as it is shown: it is told only what is
+    /// shown differently from then on.
+    pub fn step_of_taken(&self, before: &Charge, event: Event, now: Timestamp) -> Result<Step> {
+        let step = self.untold_step(before, event, now)?;
+        let (was, is) = (step.before.state.shown(), step.after.progress.state.shown());
+        Ok(if was == is { step } else { self.told(step) })
+    }
+
+    fn untold_step(&self, before: &Charge, event: Event, now: Timestamp) -> Result<Step> {
         let timing = self.timing_of(&before.facts);
         let mut step = Step::new(before, before.after(event, now, timing)?, now);
         let after = &step.after;
         if after.progress.state == State::Settled {
             step.postings.push(ledger::settlement(&after.facts)?);
         }
+        Ok(step)
+    }
+
+    /// The step with the row from which others are told of it.
+    fn told(&self, mut step: Step) -> Step {
+        let after = &step.after;
         let event_id = match after.progress.state {
             State::Settled | State::Failed => Some(EventId::new()),
             State::Void
@@ -180,8 +198,8 @@ impl Service {
         };
         let subject = after.facts.transaction_id.to_string();
         let event_id = event_id.as_ref().map(EventId::as_str);
-        step.row = Some(self.relay.row(&subject, event_id, now));
-        Ok(step)
+        step.row = Some(self.relay.row(&subject, event_id, step.at));
+        step
     }
 
     /// Writes a step of a charge that this transaction has locked, with everything that becomes

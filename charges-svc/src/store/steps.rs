@@ -34,7 +34,7 @@ pub struct Step {
     pub evidence: Option<Statement>,
     pub answer: Option<Answer>,
     pub postings: Vec<Posting>,
-    /// Tells others of the change, if it is one.
+    /// Tells others of the change, unless it is none for them.
     pub row: Option<UntoldRow<Charge>>,
     /// When the rail is to be queried next, callbacks included, as far as it is known here.
     pub due: Option<Timestamp>,

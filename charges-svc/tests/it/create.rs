@@ -7,10 +7,11 @@ use chassis::{
     grpc,
     ids::SessionId,
     money::{Currency, Money},
-    testing::{check_invalid, check_refusal, until},
+    testing::{check_invalid, check_refusal, fake_server::json, until},
 };
 use futures::future::join_all;
-use proto::charges::{CreateChargeRequest, HostedSession};
+use proto::charges::{ChargeStatus, CreateChargeRequest, HostedSession};
+use rails::testing::with_tokens;
 use tonic::Code;
 
 use crate::world::{Neighbour, World, ghs, request};
@@ -353,4 +354,23 @@ async fn a_process_that_stood_still_does_not_call_the_rail_late() {
     assert_eq!(calls, 0);
     drop(conn);
     world.end().await;
+}
+
+/// The step's state may be another, but what its session shows is not.
+#[tokio::test]
+async fn a_session_that_took_a_charge_is_told_only_what_it_does_not_know() {
+    let accepted = (json(202, "{}"), ChargeStatus::Initiated, 0);
+    let unanswered = (json(500, "{}"), ChargeStatus::Initiated, 0);
+    let refused = (json(400, "{}"), ChargeStatus::Failed, 1);
+    for (reply, status, updates) in [accepted, unanswered, refused] {
+        let network = with_tokens(move |_| reply.clone()).await;
+        let mut world = World::start_with(&[("momo-base-url", &network.address())]).await;
+        let answer = world.charges.create_charge(request()).await.unwrap();
+        assert_eq!(answer.into_inner().charge.unwrap().status(), status);
+        assert_eq!(world.updates.count(), updates, "{status:?}");
+        assert_eq!(left(&world).await.outbox, 0);
+        let updated = world.updates.clone();
+        world.end().await;
+        assert_eq!(updated.count(), updates, "{status:?}");
+    }
 }

@@ -27,7 +27,7 @@ use tokio::{
 use tonic::Code;
 
 use crate::{
-    neighbour,
+    neighbour::{self, Updates},
     world::{config, lease, new_charge, request},
 };
 
@@ -142,7 +142,8 @@ impl Gated {
     async fn start() -> Self {
         let database = TestDb::new("charges-svc").await;
         let clock = clock_off_by(0);
-        let neighbour = neighbour::start(Outcome::Recorded, Duration::ZERO).await;
+        let neighbour =
+            neighbour::start(Outcome::Recorded, Duration::ZERO, Updates::default()).await;
         let front = listen().await;
         let config = config(&database.url, &format!("http://{}", address(&front)));
         let (gate, opened) = watch::channel(false);

@@ -1,7 +1,13 @@
 //! A sessions-svc that gives every charge the same answer, perhaps after its machine, which is
 //! also ours, has stood still. It is a webhooks-svc, too, which takes every event.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use chassis::testing::ServedService;
 use proto::{
@@ -21,15 +27,30 @@ use proto::{
 };
 use tonic::{Request, Response, Status, service::Routes};
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Neighbour {
     outcome: Outcome,
     stall: Duration,
+    updates: Updates,
 }
 
-pub async fn start(outcome: Outcome, stall: Duration) -> ServedService {
-    let neighbour = Neighbour { outcome, stall };
-    let sessions = SessionsServer::new(neighbour);
+/// How many changes of charges it was told. Clones share the count.
+#[derive(Clone, Debug, Default)]
+pub struct Updates(Arc<AtomicUsize>);
+
+impl Updates {
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+pub async fn start(outcome: Outcome, stall: Duration, updates: Updates) -> ServedService {
+    let neighbour = Neighbour {
+        outcome,
+        stall,
+        updates,
+    };
+    let sessions = SessionsServer::new(neighbour.clone());
     let routes = Routes::new(sessions).add_service(WebhooksServer::new(neighbour));
     ServedService::of(routes).await
 }
@@ -40,10 +61,14 @@ impl Sessions for Neighbour {
         &self,
         request: Request<RecordTransactionRequest>,
     ) -> Result<Response<RecordTransactionResponse>, Status> {
-        if matches!(request.get_ref().step, Some(Step::Open(_))) {
+        match request.get_ref().step {
             // Blocks the thread, on which charges-svc also runs, so that nobody notices time
             // passing.
-            std::thread::sleep(self.stall);
+            Some(Step::Open(_)) => std::thread::sleep(self.stall),
+            Some(Step::Update(_)) => {
+                self.updates.0.fetch_add(1, Ordering::SeqCst);
+            }
+            Some(Step::Withdraw(_)) | None => {}
         }
         Ok(Response::new(RecordTransactionResponse {
             outcome: self.outcome.into(),

@@ -36,7 +36,7 @@ use proto::{
 use rails::RailName;
 use tokio::net::TcpListener;
 
-use crate::neighbour;
+use crate::neighbour::{self, Updates};
 
 pub const CALLBACK_TOKEN: &str = "callback-token-configured";
 pub const PAYSTACK_SECRET_KEY: &str = "sk_test_abcdef";
@@ -58,14 +58,14 @@ pub enum Neighbour {
 
 impl Neighbour {
     /// The neighbour, if it answers.
-    async fn start(self) -> Option<ServedService> {
+    async fn start(self, updates: Updates) -> Option<ServedService> {
         let (outcome, stall) = match self {
             Self::Away | Self::Silent => return None,
             Self::Open => (Outcome::Recorded, Duration::ZERO),
             Self::Refusing => (Outcome::Refused, Duration::ZERO),
             Self::Stalling(length) => (Outcome::Recorded, length),
         };
-        Some(neighbour::start(outcome, stall).await)
+        Some(neighbour::start(outcome, stall, updates).await)
     }
 }
 
@@ -74,6 +74,8 @@ pub struct World {
     pub operations: ChargeOperationsClient<Channel>,
     pub db: Db,
     pub clock: Clock,
+    /// What sessions-svc was told.
+    pub updates: Updates,
     service: ServedService,
     _neighbour: Option<ServedService>,
     /// The listener of a silent neighbour.
@@ -147,7 +149,8 @@ impl World {
                 database.leave_no_work();
             }
         }
-        let (running, nobody) = (neighbour.start().await, listen().await);
+        let updates = Updates::default();
+        let (running, nobody) = (neighbour.start(updates.clone()).await, listen().await);
         let sessions_url = match &running {
             Some(running) => running.url(),
             None => format!("http://{}", address(&nobody)),
@@ -173,6 +176,7 @@ impl World {
             operations: ChargeOperationsClient::new(service.channel()),
             db: database.connect().await,
             clock,
+            updates,
             service,
             _neighbour: running,
             _silent: silent,
