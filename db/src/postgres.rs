@@ -19,7 +19,7 @@ const ACQUIRE_AT_MOST: Duration = Duration::from_secs(2);
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 
 /// Enforced by the server, which rolls back what it cuts off.
-const SERVER_LIMITS: [(&str, &str); 7] = [
+const SERVER_LIMITS: [(&str, &str); 8] = [
     ("statement_timeout", "5s"),
     ("lock_timeout", "2s"),
     ("idle_in_transaction_session_timeout", "10s"),
@@ -28,6 +28,10 @@ const SERVER_LIMITS: [(&str, &str); 7] = [
     // A plan is kept, also one that was made while a table was empty and looked best read whole.
     // Nothing that is served needs to: a table without a fitting index is still read.
     ("enable_seqscan", "off"),
+    // Never forgets the dead entries that it meets in an index, as other scans do. An index of what
+    // is running or due is full of them: each row that passed through it would cost every later
+    // statement, until the next vacuum.
+    ("enable_bitmapscan", "off"),
     // Would compile such a statement, which takes longer than running it.
     ("jit", "off"),
     // Statements about sets look costlier without their values than they are, so each would be
@@ -43,7 +47,8 @@ pub(crate) const STATEMENT_AT_MOST: Duration = Duration::from_secs(6);
 /// here.
 pub(crate) const BEGIN_SURVEY: &str =
     "begin isolation level repeatable read read only; set local statement_timeout = '10min';
-     set local enable_seqscan = on; set local plan_cache_mode = auto";
+     set local enable_seqscan = on; set local enable_bitmapscan = on;
+     set local plan_cache_mode = auto";
 pub(crate) const SURVEY_AT_MOST: Duration = Duration::from_secs(610);
 
 /// For sets, in which one write's lock must not hold up the others: those are then written alone.
