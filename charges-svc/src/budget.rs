@@ -44,6 +44,11 @@ impl TokenBucket {
         self.saved = self.saved.saturating_sub(queries.saturating_mul(TOKEN));
     }
 
+    /// Takes back tokens of queries that were not made after all.
+    pub fn give_back(&mut self, queries: u64) {
+        self.saved = self.saved.saturating_add(queries.saturating_mul(TOKEN));
+    }
+
     /// When the next query may be made.
     pub fn next_at(&self) -> Timestamp {
         let missing = TOKEN.saturating_sub(self.saved);

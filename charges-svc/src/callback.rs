@@ -2,15 +2,18 @@
 //!
 //! Promise: once a callback is acknowledged, the rail will be queried, even if this process dies.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use chassis::{clock::Timestamp, closed_list::count_unknown, ids::is_segment};
+use chassis::{closed_list::count_unknown, ids::is_segment};
 use db::Update;
 use rails::{Callback, CallbackSubject, RailName};
+use tokio::sync::oneshot;
 
 use crate::{
+    charge::Lease,
     error::{Error, Result},
     hint::{Hint, Kept},
+    reconcile,
     service::Service,
     store::{
         self,
@@ -19,25 +22,19 @@ use crate::{
     },
 };
 
-/// Bounds of the wait before a rail that gave no answer is queried again. Between them it is as
-/// long as the callback is old, so each wait doubles the callback's age.
-const ASK_AGAIN_MIN: Duration = Duration::from_secs(1);
-const ASK_AGAIN_MAX: Duration = Duration::from_secs(60 * 60);
-
 /// How often, and after which wait, a callback looks whether its charge is free again. Then it
 /// waits for it in the database.
 const LOOKS_MAX: u32 = 20;
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// When to query the rail again if it gave no answer `now` and the callback came at `hinted_at`.
-pub fn ask_again(hinted_at: Timestamp, now: Timestamp) -> Timestamp {
-    now + now.since(hinted_at).clamp(ASK_AGAIN_MIN, ASK_AGAIN_MAX)
-}
-
 impl Service {
     /// Records that the rail wants to be queried about one of its charges. Anybody can call this,
     /// so a callback about no charge of ours costs one read and no write transaction.
-    pub async fn receive_callback(&self, rail: RailName, callback: &Callback) -> Result<()> {
+    pub async fn receive_callback(
+        self: &Arc<Self>,
+        rail: RailName,
+        callback: &Callback,
+    ) -> Result<()> {
         if !is_segment(&callback.token) {
             return Err(Error::CallbackNotFound);
         }
@@ -47,24 +44,51 @@ impl Service {
             CallbackSubject::Reference(reference) => Some(About::Reference(reference)),
             CallbackSubject::Nothing => None,
         };
-        let kept = match about {
-            Some(about) => self.keep_hint(rail, about).await?,
-            None => Kept::NotThere,
+        let is_kept = match about {
+            Some(about) => self.keep_and_ask(rail, about).await?,
+            None => false,
         };
-        match (kept, subject) {
-            (Kept::Done, _) => {
-                let now = self.clock.now();
-                self.reconcile_alarms.ring_at(rail.code(), now);
-                Ok(())
-            }
-            (_, CallbackSubject::Address) => Err(Error::CallbackNotFound),
-            (_, CallbackSubject::Reference(_) | CallbackSubject::Nothing) => {
+        match (is_kept, subject) {
+            (true, _) => Ok(()),
+            (false, CallbackSubject::Address) => Err(Error::CallbackNotFound),
+            (false, CallbackSubject::Reference(_) | CallbackSubject::Nothing) => {
                 // It still comes from the rail, which would only send it again if refused.
                 let rail = rail.code();
                 tracing::info!(rail, "a callback is about no charge of ours");
                 Ok(())
             }
         }
+    }
+
+    /// Records a callback and, once that is told, queries the rail about its charge, or leaves that
+    /// to the reconciler. Goes on by itself, whether or not the rail still waits for its answer.
+    /// Returns whether the callback is about a charge of ours.
+    async fn keep_and_ask(self: &Arc<Self>, rail: RailName, about: About) -> Result<bool> {
+        let (service, activity) = (Arc::clone(self), self.clock.activity());
+        let (done, outcome) = oneshot::channel();
+        self.tasks.spawn(async move {
+            let (kept, asked) = match service.keep_hint(rail, about).await {
+                Ok(Kept::Claimed(charge, turn)) => (Ok(true), Some((charge, turn))),
+                Ok(Kept::Done) => {
+                    let now = service.clock.now();
+                    service.reconcile_alarms.ring_at(rail.code(), now);
+                    (Ok(true), None)
+                }
+                Ok(Kept::NotThere | Kept::Locked) => (Ok(false), None),
+                Err(error) => (Err(error), None),
+            };
+            // Nobody may wait any more.
+            done.send(kept).ok();
+            if let Some((charge, turn)) = asked {
+                reconcile::asking(&service, rail, *charge).await;
+                drop(turn);
+            }
+            drop(activity);
+        });
+        // The sender is gone only after a panic.
+        outcome
+            .await
+            .unwrap_or(Err(db::Error::WorkerCrashed.into()))
     }
 
     /// A rail often calls back while its reply is being written, so the hint waits for its charge
@@ -76,6 +100,9 @@ impl Service {
                 rail,
                 about: about.clone(),
                 at,
+                turns: Arc::clone(self.turns.at(rail)),
+                lease: Lease::new(&self.clock, self.settings.lease),
+                asked_until: self.clock.now() + self.settings.lease,
             };
             match self.hints.write(hint).await? {
                 Kept::Locked => tokio::time::sleep(LOOK_AGAIN).await,

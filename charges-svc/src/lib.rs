@@ -38,6 +38,7 @@ mod steps;
 #[doc(hidden)]
 pub mod store;
 mod tell;
+mod turns;
 mod upkeep;
 mod verdict;
 
@@ -66,6 +67,7 @@ use service::Service;
 use steps::StepWriter;
 use store::blocks::Duty;
 use tell::Teller;
+use turns::Turns;
 use upkeep::Sweeper;
 
 /// The schema that `migrate` applies and that serving needs.
@@ -140,6 +142,7 @@ fn service(
     let hand_on = move |row, known| telling.clone().hand_on(row, known);
     Ok(Service {
         admission: Admission::new(&rails),
+        turns: Turns::new(&rails, clock),
         db: db.clone(),
         clock: clock.clone(),
         rails,

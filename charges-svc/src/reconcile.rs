@@ -13,18 +13,17 @@ use std::{future::Future, sync::Arc};
 use anyhow::Context as _;
 use chassis::{clock::Timestamp, error_chain::chain, ids::CaseId, money::Money, telemetry};
 use db::{
-    Tx,
+    KnownRows, Tx,
     work::{Claimed, TaskSet, Work},
 };
 use rails::{CallOutcome as _, Query, QueryOutcome, Rail, RailAnswer, RailName};
 use tracing::Instrument as _;
 
 use crate::{
-    budget::TokenBucket,
-    callback,
     case::{Case, CaseKind},
     charge::{Charge, Claim, Event},
     error::Result,
+    hint,
     ledger::{self, Posting},
     resend::Resend,
     schedule::Timing,
@@ -35,17 +34,18 @@ use crate::{
         evidence::{Action, Statement},
         steps::{HintEnd, Step},
     },
+    turns::RailTurns,
     verdict::{self, Verdict},
 };
 
-/// Most concurrent queries of one rail.
+/// Most concurrent queries of one rail, beside those for callbacks that have just come.
 const RUNNING_MAX: usize = 32;
 
 /// Queries one rail.
 pub struct Reconciler {
     service: Arc<Service>,
     rail: RailName,
-    budget: TokenBucket,
+    turns: Arc<RailTurns>,
 }
 
 impl Reconciler {
@@ -53,7 +53,7 @@ impl Reconciler {
         Self {
             service: Arc::clone(service),
             rail: rail.name,
-            budget: TokenBucket::new(rail.queries_per_second, service.clock.now()),
+            turns: Arc::clone(service.turns.at(rail.name)),
         }
     }
 
@@ -65,31 +65,38 @@ impl Reconciler {
     }
 
     async fn claim_due(&mut self, tasks: &mut TaskSet) -> Result<Claimed> {
-        let service = &self.service;
-        let now = service.clock.now();
-        let room = self.budget.available(now).min(tasks.room() as u64);
+        let now = self.service.clock.now();
+        let room = self.turns.take_many(tasks.room() as u64);
         if room == 0 {
-            return Ok(Claimed::Part(self.budget.next_at()));
+            return Ok(Claimed::Part(self.turns.next_at()));
         }
-        let mut conn = service.db.write().await?;
-        let limit = i64::try_from(room).unwrap_or(i64::MAX);
-        let (clock, lease) = (&service.clock, service.settings.lease);
-        let claimed = store::charges::claim_due(&mut conn, clock, self.rail, limit, lease).await?;
-        drop(conn);
-        if claimed.rows.len() + claimed.unknown == 0 {
+        let claimed = self.claim_up_to(room).await.inspect_err(|_| {
+            self.turns.give_back(room, true);
+        })?;
+        let found = claimed.rows.len() + claimed.unknown;
+        // What only a newer version knows stays claimed, so that the others get their turn.
+        let is_all = (found as u64) < room;
+        let unused = room.saturating_sub(claimed.rows.len() as u64);
+        self.turns.give_back(unused, !is_all);
+        if found == 0 {
             return Ok(Claimed::Nothing);
         }
-        // What only a newer version knows stays claimed, so that the others get their turn.
-        let is_all = ((claimed.rows.len() + claimed.unknown) as u64) < room;
-        self.budget.spend(claimed.rows.len() as u64);
         for charge in claimed.rows {
-            tasks.start(asking(service, self.rail, charge));
+            tasks.start(asking(&self.service, self.rail, charge));
         }
         Ok(if is_all {
             Claimed::All
         } else {
             Claimed::Part(now)
         })
+    }
+
+    async fn claim_up_to(&self, room: u64) -> Result<KnownRows<Charge>> {
+        let service = &self.service;
+        let mut conn = service.db.write().await?;
+        let limit = i64::try_from(room).unwrap_or(i64::MAX);
+        let (clock, lease) = (&service.clock, service.settings.lease);
+        Ok(store::charges::claim_due(&mut conn, clock, self.rail, limit, lease).await?)
     }
 }
 
@@ -109,14 +116,15 @@ impl Work for Reconciler {
     }
 }
 
-/// Queries one charge, in the trace of the request that created it.
-fn asking(
+/// Queries one charge that this process holds, in the trace of the request that created it.
+pub fn asking(
     service: &Arc<Service>,
     rail: RailName,
     charge: Charge,
 ) -> impl Future<Output = ()> + use<> {
     let service = Arc::clone(service);
     let span = tracing::info_span!(
+        parent: None,
         "reconcile",
         transaction.id = %charge.facts.transaction_id,
         state = charge.progress.state.code(),
@@ -342,7 +350,7 @@ fn hint_end(found: &QueryOutcome, hinted_at: Timestamp, now: Timestamp) -> HintE
     if *found != QueryOutcome::Unknown {
         HintEnd::Answered
     } else {
-        HintEnd::At(callback::ask_again(hinted_at, now))
+        HintEnd::At(hint::ask_again(hinted_at, now))
     }
 }
 

@@ -36,6 +36,7 @@ use crate::{
         steps::{Step, Written},
     },
     tell::Teller,
+    turns::Turns,
 };
 
 /// How long an answer waits for sessions-svc to learn of the change (design §3, step 4).
@@ -67,6 +68,7 @@ pub struct Service {
     pub hints: GroupCommit<Hint>,
     pub steps: StepWriter,
     pub admission: Admission,
+    pub turns: Turns,
     /// Wake the reconcilers after a query's due time was committed.
     pub reconcile_alarms: Alarms,
 }

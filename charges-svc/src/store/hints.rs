@@ -4,8 +4,6 @@
 //! without having queried its rail leaves these columns alone. During a query the callback is not
 //! due; if the process dies then, it is due again when the lease ends.
 
-use std::collections::BTreeMap;
-
 use chassis::{
     clock::Timestamp,
     ids::{ChargeId, RailReference},
@@ -14,6 +12,7 @@ use db::{Conn, Result, Tx, Update};
 use rails::RailName;
 
 use super::evidence::{self, Action, Note, Statement};
+use crate::charge::Claim;
 
 /// How a callback says which charge it is about.
 #[derive(Clone, Debug)]
@@ -71,28 +70,44 @@ pub async fn find_set(
         .await
 }
 
+/// A charge that its rail has called back about.
+#[derive(Clone, Copy, Debug)]
+pub struct Called {
+    pub id: ChargeId,
+    pub at: Timestamp,
+    /// When its rail is to be queried: at once, or when the query that now begins has no end.
+    pub due_at: Timestamp,
+    /// Who holds it from then on.
+    pub claim: Claim,
+}
+
 /// Like [`put`] for charges that the transaction has locked, with the evidence that their rail
 /// called back.
-pub async fn put_set(tx: &mut Tx, hints: &BTreeMap<ChargeId, Timestamp>) -> Result<()> {
-    let said = |at: &Timestamp| Statement {
+pub async fn put_set(tx: &mut Tx, called: &[&Called]) -> Result<()> {
+    let said = |called: &&Called| Statement {
         action: Action::Callback,
         outcome: Note::Received.code(),
         rail_text: None,
-        at: *at,
+        at: called.at,
     };
-    let said: Vec<_> = hints.iter().map(|(id, at)| (*id, said(at))).collect();
+    let said: Vec<_> = called.iter().map(|one| (one.id, said(one))).collect();
     let said: Vec<_> = said.iter().map(|(id, said)| (*id, said)).collect();
     let putting = tx.joint().sql_set(
-        "given (id uuid, at timestamptz)
-         update charges set hints = hints + 1, hinted_at = given.at, hint_due_at = given.at
+        "given (id uuid, at timestamptz, due_at timestamptz, held_until timestamptz,
+                held_by uuid)
+         update charges set hints = hints + 1, hinted_at = given.at, hint_due_at = given.due_at,
+             lease_until = given.held_until, fence = given.held_by
          from given
          where transaction_id = any(array(select id from given))
              and transaction_id = given.id",
-        hints.len(),
+        called.len(),
     );
     let putting = putting
-        .column(hints.keys().copied())
-        .column(hints.values().copied());
+        .column(called.iter().map(|one| one.id))
+        .column(called.iter().map(|one| one.at))
+        .column(called.iter().map(|one| one.due_at))
+        .column(called.iter().map(|one| one.claim.lease_until))
+        .column(called.iter().map(|one| one.claim.fence));
     evidence::keep_set(putting, &said).run().await
 }
 

@@ -1,0 +1,186 @@
+//! Whose turn it is to query a rail: its reconciler's, which asks about what waits in the store, or
+//! a callback's, which may be asked about as soon as it is recorded.
+//!
+//! Promise: both together keep to the rail's budget. While charges wait for their turn, a callback
+//! waits with them, and the reconciler takes the oldest first.
+
+use std::{
+    num::NonZeroU32,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use chassis::clock::{Clock, Timestamp};
+use rails::{RailName, Rails};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{
+    budget::TokenBucket,
+    charge::{Claim, Lease},
+};
+
+/// Most concurrent queries of one rail for callbacks, beside the reconciler's own.
+const CALLED_BACK_MAX: usize = 32;
+
+/// The turns at every rail.
+#[derive(Debug)]
+pub struct Turns(Vec<Arc<RailTurns>>);
+
+/// The turns at one rail.
+#[derive(Debug)]
+pub struct RailTurns {
+    rail: RailName,
+    clock: Clock,
+    places: Arc<Semaphore>,
+    budget: Mutex<Budget>,
+}
+
+#[derive(Debug)]
+struct Budget {
+    tokens: TokenBucket,
+    /// Whether charges may wait for their turn in the store.
+    is_behind: bool,
+}
+
+/// The turn to query the rail once, for a callback. Its place is free again once it is dropped.
+#[derive(Debug)]
+pub struct Turn {
+    _place: OwnedSemaphorePermit,
+}
+
+impl Turns {
+    pub fn new(rails: &Rails, clock: &Clock) -> Self {
+        let each = rails
+            .each()
+            .map(|rail| RailTurns::new(rail.name, rail.queries_per_second, clock))
+            .map(Arc::new);
+        Self(each.collect())
+    }
+
+    pub fn at(&self, rail: RailName) -> &Arc<RailTurns> {
+        let turns = self.0.iter().find(|turns| turns.rail == rail);
+        turns.expect("there is one of each rail")
+    }
+}
+
+impl RailTurns {
+    fn new(rail: RailName, per_second: NonZeroU32, clock: &Clock) -> Self {
+        let tokens = TokenBucket::new(per_second, clock.now());
+        Self {
+            rail,
+            clock: clock.clone(),
+            places: Arc::new(Semaphore::new(CALLED_BACK_MAX)),
+            budget: Mutex::new(Budget {
+                tokens,
+                is_behind: false,
+            }),
+        }
+    }
+
+    /// A turn to query the rail, by this lease, about a charge that it has just called back about.
+    /// `None` if somebody else holds the charge, or others wait for their turn.
+    pub fn take(&self, held: Claim, lease: Lease) -> Option<Turn> {
+        let now = self.clock.real_now();
+        let is_free = held.lease_until.is_none_or(|until| until <= now);
+        // An earlier try has taken it, and the answer to its commit was lost.
+        let is_ours = held.fence == Some(lease.fence);
+        if !is_free && !is_ours {
+            return None;
+        }
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let mut budget = self.budget();
+        let has_token = budget.tokens.available(self.clock.now()) > 0;
+        match place {
+            Ok(place) if has_token && !budget.is_behind => {
+                budget.tokens.spend(1);
+                Some(Turn { _place: place })
+            }
+            Ok(_) | Err(_) => {
+                // The reconciler finds it.
+                budget.is_behind = true;
+                None
+            }
+        }
+    }
+
+    /// Up to `most` turns, for the reconciler.
+    pub fn take_many(&self, most: u64) -> u64 {
+        let mut budget = self.budget();
+        let taken = budget.tokens.available(self.clock.now()).min(most);
+        budget.tokens.spend(taken);
+        budget.is_behind |= taken == 0;
+        taken
+    }
+
+    /// The reconciler has looked for what is due. `unused` turns were too many; `is_behind`: or
+    /// there may be more for which it had none.
+    pub fn give_back(&self, unused: u64, is_behind: bool) {
+        let mut budget = self.budget();
+        budget.tokens.give_back(unused);
+        budget.is_behind = is_behind;
+    }
+
+    /// When the next query may be made.
+    pub fn next_at(&self) -> Timestamp {
+        self.budget().tokens.next_at()
+    }
+
+    fn budget(&self) -> MutexGuard<'_, Budget> {
+        // No code panics while it holds the lock.
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    fn turns(per_second: u32) -> (RailTurns, Clock) {
+        let clock = Clock::system();
+        let rate = NonZeroU32::new(per_second).expect("more than none");
+        (RailTurns::new(RailName::Momo, rate, &clock), clock)
+    }
+
+    #[test]
+    fn a_callback_waits_with_those_that_came_before_it() {
+        let (turns, clock) = turns(1);
+        let take = || turns.take(Claim::default(), Lease::new(&clock, LEASE));
+        let first = take();
+        assert!(first.is_some(), "nobody waits");
+        assert!(take().is_none(), "the budget is spent");
+        turns.budget().tokens.give_back(1);
+        assert!(take().is_none(), "the one before it waits");
+        assert_eq!(turns.take_many(9), 1);
+        turns.give_back(1, true);
+        assert!(take().is_none(), "there may be more");
+        turns.give_back(0, false);
+        assert!(take().is_some(), "all had their turn");
+    }
+
+    #[test]
+    fn a_callback_without_a_place_waits() {
+        let (turns, clock) = turns(1_000_000);
+        let take = || turns.take(Claim::default(), Lease::new(&clock, LEASE));
+        turns.give_back(1_000, false);
+        let taken: Vec<_> = (0..CALLED_BACK_MAX).map(|_| take()).collect();
+        assert!(taken.iter().all(Option::is_some));
+        assert!(take().is_none());
+        drop(taken);
+        turns.give_back(0, false);
+        assert!(take().is_some());
+    }
+
+    #[test]
+    fn a_charge_that_somebody_holds_is_left_to_them() {
+        let (turns, clock) = turns(1_000_000);
+        turns.give_back(1_000, false);
+        let (ours, others) = (Lease::new(&clock, LEASE), Lease::new(&clock, LEASE));
+        let over = Lease::new(&clock, Duration::ZERO);
+        assert!(turns.take(others.into(), ours).is_none());
+        assert!(turns.take(over.into(), ours).is_some());
+        assert!(turns.take(ours.into(), ours).is_some(), "taken before");
+    }
+}
