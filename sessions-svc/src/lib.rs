@@ -18,6 +18,7 @@ mod error;
 mod expiry_event;
 mod fingerprint;
 mod grpc;
+mod reading;
 mod recording;
 mod report;
 mod service;
@@ -78,6 +79,7 @@ pub async fn serve(
 
     let service = Service {
         creations: GroupCommit::new(&db, &frame.tasks),
+        readings: GroupCommit::new(&db, &frame.tasks),
         recordings: GroupCommit::new(&db, &frame.tasks),
         db,
         clock,

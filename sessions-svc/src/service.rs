@@ -13,19 +13,18 @@ use crate::{
     customer::Customer,
     error::Error,
     fingerprint::fingerprint,
+    reading::Reading,
     recording::{Recorded, Recording},
     report::{Report, ReportOutcome, ReportReply},
     session::{NewSession, Origin, Session, SessionStatus, ShownSession},
-    store::{
-        self,
-        customers::{self, PageStart},
-    },
+    store::customers::{self, PageStart},
 };
 
 #[derive(Clone, Debug)]
 pub struct Service {
     pub db: Db,
     pub creations: GroupCommit<Creation>,
+    pub readings: GroupCommit<Reading>,
     pub recordings: GroupCommit<Recording>,
     pub clock: Clock,
     /// From a session's creation to its expiry.
@@ -104,7 +103,12 @@ impl Service {
         id: SessionId,
         merchant: Option<MerchantId>,
     ) -> Result<ShownSession, Error> {
-        store::find_shown(&self.db, id, self.clock.now())
+        let reading = Reading {
+            session_id: id,
+            now: self.clock.now(),
+        };
+        self.readings
+            .write(reading)
             .await?
             .filter(|shown| merchant.is_none_or(|merchant| merchant == shown.session.merchant_id))
             .ok_or(Error::SessionNotFound)

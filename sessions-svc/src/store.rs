@@ -145,13 +145,28 @@ impl TransactionColumns {
     }
 }
 
-/// The session with its latest charge that was not withdrawn, read in one snapshot.
-pub async fn find_shown(db: &Db, id: SessionId, now: Timestamp) -> Result<Option<ShownSession>> {
-    let row: Option<ShownSessionRow> = db
+/// See [`find_shown`].
+#[derive(FromRow)]
+struct FoundSessionRow {
+    /// The place among those that were wanted.
+    place: i64,
+    #[sqlx(flatten)]
+    row: ShownSessionRow,
+}
+
+/// These sessions, each as it is at a time and with its latest charge that was not withdrawn, read in
+/// one snapshot. They come in the order in which they were wanted.
+pub async fn find_shown(
+    db: &Db,
+    wanted: &[(SessionId, Timestamp)],
+) -> Result<Vec<Option<ShownSession>>> {
+    let rows: Vec<FoundSessionRow> = db
         .read()
         .await?
-        .sql(
-            "select s.session_id, s.merchant_id, s.origin, s.amount_minor, s.currency,
+        .sql_set(
+            "given (place bigint, session_id uuid)
+             select given.place,
+                    s.session_id, s.merchant_id, s.origin, s.amount_minor, s.currency,
                     s.description, s.redirect_url, s.payer_phone, s.payer_email, s.payer_name,
                     s.customer_id, s.status, s.created_at, s.expires_at,
                     t.status as transaction_status, t.transaction_id, t.tx_id_display, t.method,
@@ -159,22 +174,31 @@ pub async fn find_shown(db: &Db, id: SessionId, now: Timestamp) -> Result<Option
                     t.settled_minor, t.settled_currency, t.rate,
                     t.created_at as transaction_created_at,
                     t.updated_at as transaction_updated_at
-             from sessions s
+             from given
+             join sessions s on s.session_id = given.session_id
              left join transactions t
                  on t.session_id = s.session_id
                  and t.charge_number = (select max(l.charge_number) from transactions l
                                         where l.session_id = s.session_id
-                                          and l.status <> 'WITHDRAWN')
-             where s.session_id = $1",
+                                          and l.status <> 'WITHDRAWN')",
+            wanted.len(),
         )
-        .bind(id)
-        .optional()
+        .column((0..).take(wanted.len()))
+        .column(wanted.iter().map(|(id, _)| *id))
+        .all()
         .await?;
-    Ok(row.map(|row| ShownSession {
-        status: row.session.status_at(now),
-        session: row.session,
-        transaction: row.transaction.transaction(),
-    }))
+    let mut found: Vec<_> = wanted.iter().map(|_| None).collect();
+    for FoundSessionRow { place, row } in rows {
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        if let (Some(found), Some((_, now))) = (found.get_mut(place), wanted.get(place)) {
+            *found = Some(ShownSession {
+                status: row.session.status_at(*now),
+                session: row.session,
+                transaction: row.transaction.transaction(),
+            });
+        }
+    }
+    Ok(found)
 }
 
 /// Expires up to `limit` PENDING sessions whose time has passed, except those that somebody else

@@ -231,7 +231,8 @@ impl World {
         let mut conn = db.read().await.unwrap();
         let mut known = String::new();
         for session in self.sessions.iter().chain(&self.created) {
-            let shown = crate::store::find_shown(db, *session, at(2)).await.unwrap();
+            let shown = crate::store::find_shown(db, &[(*session, at(2))]).await;
+            let shown = shown.unwrap().pop().unwrap();
             let shown = shown.map(|shown| {
                 let charge = shown.transaction.map(|charge| {
                     let place = self.charges.as_flattened().iter();

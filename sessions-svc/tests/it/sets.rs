@@ -158,6 +158,42 @@ async fn a_key_that_is_being_used_elsewhere_fails_only_its_own_request() {
 }
 
 #[tokio::test]
+async fn sessions_that_are_read_together_are_shown_each_to_its_own_reader() {
+    let world = World::start().await;
+    let mut sessions = Vec::new();
+    for number in 0..20 {
+        let session = world.hosted().await;
+        if number % 2 == 0 {
+            let claim = world.hosted_charge(&session, 1).open();
+            assert_eq!(world.recorded(claim).await, SessionStatus::Processing);
+        }
+        sessions.push(session.session_id);
+    }
+    let unknown = SessionId::new().to_string();
+    let foreign = MerchantId::new().to_string();
+    for _ in 0..5 {
+        let own = sessions.iter().chain([&unknown]).chain(&sessions);
+        let own = own.map(|id| (id, &world.merchant));
+        let wanted: Vec<_> = own.chain([(&sessions[0], &foreign)]).collect();
+        let answers = wanted
+            .iter()
+            .map(|(id, merchant)| world.get_as(id, merchant));
+        let answers = join_all(answers).await;
+        for ((id, merchant), answer) in wanted.into_iter().zip(answers) {
+            let place = sessions.iter().position(|session| session == id);
+            let Some(place) = place.filter(|_| *merchant == world.merchant) else {
+                check_refusal(answer, Code::NotFound, "SESSION_NOT_FOUND");
+                continue;
+            };
+            let shown = answer.unwrap();
+            assert_eq!(shown.session_id, *id);
+            assert_eq!(shown.transaction.is_some(), place % 2 == 0);
+        }
+    }
+    world.end().await;
+}
+
+#[tokio::test]
 async fn reports_of_a_set_are_recorded_each_with_its_own_answer() {
     let world = World::start().await;
     let session = world.hosted().await;

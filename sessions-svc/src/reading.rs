@@ -1,0 +1,23 @@
+//! Reads sessions in sets: the requests that wait at the same moment share a statement.
+
+use chassis::{clock::Timestamp, ids::SessionId};
+use db::{Db, Grouped};
+
+use crate::{session::ShownSession, store};
+
+/// A session to show as it is at a time.
+#[derive(Debug)]
+pub struct Reading {
+    pub session_id: SessionId,
+    pub now: Timestamp,
+}
+
+impl Grouped for Reading {
+    type Outcome = Option<ShownSession>;
+
+    async fn write(db: &Db, set: &[Self]) -> db::Result<Vec<Self::Outcome>> {
+        let wanted = set.iter().map(|reading| (reading.session_id, reading.now));
+        let wanted: Vec<_> = wanted.collect();
+        store::find_shown(db, &wanted).await
+    }
+}
