@@ -18,6 +18,7 @@ use crate::{
     admission::StartPlace,
     charge::{Charge, Event, Facts, NewCharge, START_BY, ShownCharge, State, Void},
     error::{Error, Result},
+    key_look::KeyLook,
     rail_call::{self, RailCall, Withdrawal},
     record::{Patience, Recorded, Recording},
     service::{ChargeReply, Service},
@@ -60,7 +61,7 @@ impl Service {
             fingerprint: fingerprint(&new),
         };
         let place = self.admission.start(rail.name);
-        if place.is_none() && !self.is_taken(&key).await? {
+        if place.is_none() && !self.key_looks.write(KeyLook(key.clone())).await? {
             return Err(Error::NothingStarted);
         }
         let begun = charge.clone().try_into()?;
@@ -180,13 +181,6 @@ impl Creation {
 }
 
 impl Service {
-    /// Whether an earlier request has this key, so that this one is a repeat.
-    async fn is_taken(&self, key: &IdempotencyKey) -> Result<bool> {
-        let mut conn = self.db.read().await?;
-        let found = KEYS.find::<FirstRequest>(&mut conn, key).await?;
-        Ok(found.is_some())
-    }
-
     /// Writes the charge and sets its number and trace. Returns the answer to an earlier request
     /// with the same key, if there was one.
     async fn record_charge(

@@ -23,6 +23,7 @@ mod create;
 mod error;
 mod grpc;
 mod hint;
+mod key_look;
 pub mod ledger;
 mod message;
 mod operate;
@@ -152,6 +153,7 @@ fn service(
         reconcile_alarms,
         recordings: GroupCommit::new(db, tasks),
         hints: GroupCommit::new(db, tasks),
+        key_looks: GroupCommit::new(db, tasks),
         steps: StepWriter::new(db, tasks),
         tasks: tasks.clone(),
     })

@@ -1,12 +1,16 @@
 //! The keys of CreateCharge, this service's only operation that takes them (the API's alias and v1
 //! are the same operation), and the answers to their first requests.
 
-use std::sync::LazyLock;
+use std::{collections::HashSet, sync::LazyLock};
 
-use chassis::{charge_status::ChargeStatus, clock::Timestamp, ids::ChargeId};
+use chassis::{
+    charge_status::ChargeStatus,
+    clock::Timestamp,
+    ids::{ChargeId, MerchantId},
+};
 use db::{
-    Joint, Result, Tx, Update,
-    idempotency::{Columns, Keys},
+    Conn, Joint, Result, Tx, Update,
+    idempotency::{Columns, IdempotencyKey, Keys},
 };
 use sqlx::FromRow;
 
@@ -34,6 +38,25 @@ pub struct FirstRequest {
 pub struct Answer {
     pub status: ChargeStatus,
     pub message: String,
+}
+
+/// Whether each of these keys is taken.
+pub async fn taken_set(conn: &mut Conn, keys: &[&IdempotencyKey]) -> Result<Vec<bool>> {
+    let taken: Vec<(MerchantId, String)> = conn
+        .sql_set(
+            "given (merchant uuid, name text)
+             select merchant_id, key from given
+             join idempotency_keys on merchant_id = merchant and operation = 'create_charge'
+                 and key = name",
+            keys.len(),
+        )
+        .column(keys.iter().map(|key| key.merchant_id))
+        .column(keys.iter().map(|key| key.key.as_str()))
+        .all()
+        .await?;
+    let taken: HashSet<_> = taken.into_iter().collect();
+    let is_taken = |key: &&IdempotencyKey| taken.contains(&(key.merchant_id, key.key.clone()));
+    Ok(keys.iter().map(is_taken).collect())
 }
 
 /// Stores the answers to several charges' requests, of which the first stays, and when the keys of
