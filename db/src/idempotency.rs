@@ -238,7 +238,7 @@ impl Keys {
                      where {forget_at} <= $1 order by {forget_at} limit $2
                      for update skip locked
                  )
-                 delete from idempotency_keys where {subject} in (select {subject} from due)"
+                 delete from idempotency_keys where {subject} = any(array(select {subject} from due))"
             ),
             next_to_forget: format!(
                 "select min({forget_at}) from idempotency_keys where {forget_at} is not null"

@@ -213,7 +213,7 @@ pub async fn expire(tx: &mut Tx, now: Timestamp, limit: i64) -> Result<Vec<Sessi
                  for update skip locked
              )
              update sessions set status = 'EXPIRED'
-             where session_id in (select session_id from due)
+             where session_id = any(array(select session_id from due))
              returning session_id",
         )
         .bind(now)

@@ -61,6 +61,9 @@ pub struct Statement {
 }
 
 /// Stores a statement about each of several charges, as [`keep`] does.
+///
+/// What was said before is looked up for each: PostgreSQL may answer an `exists` for all of them
+/// by reading the whole table.
 pub(super) fn keep_set<'c>(joint: Joint<'c>, said: &[(ChargeId, &Statement)]) -> Joint<'c> {
     joint
         .sql_set(
@@ -70,9 +73,9 @@ pub(super) fn keep_set<'c>(joint: Joint<'c>, said: &[(ChargeId, &Statement)]) ->
              select id, said_on, meaning, words, said_at, said_at, 1 from given
              where (select count(*) from rail_evidence
                     where transaction_id = id and action = said_on and outcome = meaning) < $1
-                or exists (select 1 from rail_evidence
+                or (select times from rail_evidence
                     where transaction_id = id and action = said_on and outcome = meaning
-                        and rail_text = words)
+                        and rail_text = words) is not null
              on conflict (transaction_id, action, outcome, rail_text) do update
                  set times = rail_evidence.times + 1, last_at = excluded.last_at",
             said.len(),

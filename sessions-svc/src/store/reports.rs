@@ -340,7 +340,8 @@ fn delete_sessions<'c>(joint: Joint<'c>, deleted: &[SessionId]) -> Joint<'c> {
     joint
         .sql_set(
             "given (session_id uuid)
-             delete from sessions where session_id in (select given.session_id from given)",
+             delete from sessions
+             where session_id = any(array(select given.session_id from given))",
             deleted.len(),
         )
         .column(deleted.iter().copied())
