@@ -73,7 +73,7 @@ impl Charges for Grpc {
         let request = request.into_inner();
         let merchant_id = parse::id(&request.merchant_id, Error::ChargeNotFound)?;
         let reference = parse::id(&request.reference, Error::ChargeNotFound)?;
-        let charge = self.0.get_charge(merchant_id, &reference).await?;
+        let charge = self.0.get_charge(merchant_id, reference).await?;
         Ok(Response::new(charge.into()))
     }
 

@@ -29,6 +29,7 @@ mod message;
 mod operate;
 mod otp;
 mod rail_call;
+mod reading;
 mod reconcile;
 mod record;
 mod resend;
@@ -151,6 +152,7 @@ fn service(
         teller,
         relay: Relay::new(db, clock, relaying, tasks, config.lease, hand_on),
         reconcile_alarms,
+        readings: GroupCommit::new(db, tasks),
         recordings: GroupCommit::new(db, tasks),
         hints: GroupCommit::new(db, tasks),
         key_looks: GroupCommit::new(db, tasks),

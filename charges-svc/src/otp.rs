@@ -48,7 +48,7 @@ impl Service {
         reference: &Reference,
         otp: Otp,
     ) -> Result<ChargeReply> {
-        let charge = self.get_charge(merchant_id, reference).await?;
+        let charge = self.get_charge(merchant_id, reference.clone()).await?;
         let otp = otp.check()?;
         if charge.status != ChargeStatus::OtpRequired {
             return Err(Error::NotAwaitingOtp);

@@ -27,6 +27,7 @@ use crate::{
     hint::Hint,
     key_look::KeyLook,
     ledger, message,
+    reading::Reading,
     record::Recording,
     schedule::{DAY, RESEND_WITHIN, Timing},
     steps::StepWriter,
@@ -65,6 +66,7 @@ pub struct Service {
     pub settings: Settings,
     pub teller: Teller,
     pub relay: Relay<Charge>,
+    pub readings: GroupCommit<Reading>,
     pub recordings: GroupCommit<Recording>,
     pub hints: GroupCommit<Hint>,
     pub key_looks: GroupCommit<KeyLook>,
@@ -117,10 +119,13 @@ impl Service {
     pub async fn get_charge(
         &self,
         merchant_id: MerchantId,
-        reference: &Reference,
+        reference: Reference,
     ) -> Result<ShownCharge> {
-        let mut conn = self.db.read().await?;
-        let found = store::charges::find_shown(&mut conn, merchant_id, reference).await?;
+        let reading = Reading {
+            merchant_id,
+            reference,
+        };
+        let found = self.readings.write(reading).await?;
         Ok(found.ok_or(Error::ChargeNotFound)?.try_into()?)
     }
 

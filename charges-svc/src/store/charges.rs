@@ -4,7 +4,7 @@ use std::{collections::HashSet, time::Duration};
 
 use chassis::{
     clock::{Clock, Timestamp},
-    ids::{ChargeId, MerchantId, Reference, SessionId},
+    ids::{ChargeId, Reference, SessionId},
 };
 use db::{Conn, Insert, KnownRows, Result, Tx, Update};
 use rails::RailName;
@@ -241,20 +241,19 @@ pub async fn find_credited_beside(tx: &mut Tx, charge: &Facts) -> Result<Option<
     Ok(found.map(|(reference,)| reference))
 }
 
-/// A merchant's charge, unless it is void.
-pub async fn find_shown(
-    conn: &mut Conn,
-    merchant_id: MerchantId,
-    reference: &Reference,
-) -> Result<Option<Charge>> {
-    conn.sql(concat!(
-        "select ",
-        columns!(),
-        " from charges where reference = $1 and merchant_id = $2 and state <> 'VOID'"
-    ))
-    .bind(reference)
-    .bind(merchant_id)
-    .optional()
+/// The charges with these references, of whichever merchant, unless they are void. In no certain
+/// order.
+pub async fn find_shown(conn: &mut Conn, references: &[&Reference]) -> Result<Vec<Charge>> {
+    conn.sql_set(
+        concat!(
+            "given (wanted text) select ",
+            columns!(),
+            " from given join charges on reference = wanted where state <> 'VOID'"
+        ),
+        references.len(),
+    )
+    .column(references.iter().copied())
+    .all()
     .await
 }
 

@@ -17,7 +17,7 @@ use chassis::{
     failure::FailureReason,
     ids::MerchantId,
     money::{Currency, Money},
-    testing::fake_server::empty,
+    testing::{check_refusal, fake_server::empty},
 };
 use db::{
     Insert, Tx,
@@ -25,7 +25,9 @@ use db::{
 };
 use futures::future::join_all;
 use proptest::prelude::*;
+use proto::charges::{ChargeStatus as ProtoStatus, GetChargeRequest};
 use rails::testing::with_tokens;
+use tonic::Code;
 
 use crate::{
     store::Bare,
@@ -382,4 +384,39 @@ async fn a_set_records_one_charge_of_a_session() {
     tx.commit().await.unwrap();
     assert_eq!(inserted.len(), 2);
     assert!(inserted.contains(&(other.facts.transaction_id, 1)));
+}
+
+#[tokio::test]
+async fn charges_that_are_read_together_are_shown_each_to_its_own_reader() {
+    let world = World::start().await;
+    let mut wanted = Vec::new();
+    for events in [&[][..], &[Event::Accepted], &[Event::Withdrawn]] {
+        let charge = world.given_charge(events).await;
+        let shown = charge.progress.state.shown();
+        let (own, foreign) = (charge.facts.merchant_id, MerchantId::new());
+        for (merchant, shown) in [(own, shown), (foreign, None), (own, shown)] {
+            wanted.push((charge.facts.reference.clone(), merchant, shown));
+        }
+    }
+    for _ in 0..5 {
+        let answers = join_all(wanted.iter().map(|(reference, merchant, _)| {
+            let mut charges = world.charges.clone();
+            let get = GetChargeRequest {
+                merchant_id: merchant.to_string(),
+                reference: reference.to_string(),
+            };
+            async move { charges.get_charge(get).await }
+        }))
+        .await;
+        for ((reference, _, shown), answer) in wanted.iter().zip(answers) {
+            let Some(shown) = shown else {
+                check_refusal(answer, Code::NotFound, "CHARGE_NOT_FOUND");
+                continue;
+            };
+            let charge = answer.unwrap().into_inner();
+            assert_eq!(charge.reference, reference.as_str());
+            assert_eq!(charge.status(), ProtoStatus::from(*shown));
+        }
+    }
+    world.end().await;
 }
