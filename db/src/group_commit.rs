@@ -27,7 +27,10 @@ use futures::{FutureExt as _, StreamExt as _, stream};
 use tokio::{sync::oneshot, time::timeout};
 use tracing::{Instrument as _, Span};
 
-use crate::{Db, Error, Result, is_retryable, is_unavailable};
+use crate::{
+    Db, Error, Result, is_retryable, is_unavailable,
+    postgres::{DEAD_CONNECTIONS_MAX, is_lost},
+};
 
 /// The most writes in a set: one that cannot be written makes its set slow, but no other.
 const SET_MAX: usize = 64;
@@ -50,8 +53,8 @@ pub trait Grouped: Send + Sync + Sized + 'static {
     type Outcome: Send + 'static;
 
     /// Writes these in one transaction, and returns an outcome for each, in their order. After an
-    /// error each is written again by itself. The error may hide a commit, so a write must
-    /// recognize its own earlier one.
+    /// error each is written again, with the others or by itself. The error may hide a commit, so a
+    /// write must recognize its own earlier one.
     ///
     /// Others are written at the same time, here and by other replicas: all of them must lock rows
     /// in the same order.
@@ -204,7 +207,18 @@ impl<T: Grouped> Shared<T> {
             return Vec::new();
         }
         let db = if set.len() > 1 { &self.hasty } else { &self.db };
-        match T::write(db, set).await {
+        let mut written = T::write(db, set).await;
+        for _ in 0..DEAD_CONNECTIONS_MAX {
+            // After a failover every connection at hand is dead, and each would cost a whole set.
+            if !written
+                .as_ref()
+                .is_err_and(|error| is_lost(error) && tells_of_outage(error))
+            {
+                break;
+            }
+            written = T::write(db, set).await;
+        }
+        match written {
             Ok(outcomes) => outcomes.into_iter().map(Ok).collect(),
             Err(error) if set.len() == 1 => vec![Err(error)],
             // No connection was had, and none will be for the next.

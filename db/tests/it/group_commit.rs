@@ -33,6 +33,9 @@ const AWAY: u32 = 14;
 /// There is no connection when this is to be written.
 const NO_CONNECTION: u32 = 16;
 
+/// The connection on which this is first to be written is dead.
+const LOST: u32 = 17;
+
 /// Writing this panics.
 const PANICS: u32 = 15;
 
@@ -62,7 +65,14 @@ impl Grouped for Number {
 
     async fn write(_: &Db, set: &[Self]) -> db::Result<Vec<u32>> {
         let numbers: Vec<u32> = set.iter().map(|item| item.number).collect();
-        set[0].sets.lock().unwrap().push(numbers.clone());
+        let sets = {
+            let mut sets = set[0].sets.lock().unwrap();
+            sets.push(numbers.clone());
+            sets.len()
+        };
+        if numbers.contains(&LOST) && sets == 1 {
+            return Err(db::Error::Io(io::ErrorKind::ConnectionReset.into()));
+        }
         if numbers.contains(&BAD) {
             return Err(db::Error::RowNotFound);
         }
@@ -195,6 +205,12 @@ async fn one_that_cannot_be_written_holds_up_no_other() {
 async fn while_the_database_is_away_none_waits_for_another() {
     let sets: &[&[u32]] = &[&[1, AWAY, 2], &[1], &[AWAY]];
     check_written([1, AWAY, 2], [true, false, false], sets).await;
+}
+
+#[tokio::test]
+async fn after_a_dead_connection_the_set_is_written_on_another() {
+    let sets: &[&[u32]] = &[&[1, LOST, 2], &[1, LOST, 2]];
+    check_written([1, LOST, 2], [true; 3], sets).await;
 }
 
 #[tokio::test]
