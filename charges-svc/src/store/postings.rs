@@ -165,7 +165,11 @@ pub async fn balances(conn: &mut Conn, merchant_id: MerchantId) -> Result<Vec<Mo
 pub async fn list(conn: &mut Conn, id: ChargeId) -> Result<Vec<LedgerLine>> {
     conn.sql(
         "select kind, account, amount_minor, currency, posted_at from postings
-         where subject = $1 or subject in (select case_id from cases where transaction_id = $1)
+         where subject = any(array(
+             select transaction_id from charges where transaction_id = $1
+             union all
+             select case_id from cases where transaction_id = $1
+         ))
          order by posted_at, kind, line",
     )
     .bind(id)

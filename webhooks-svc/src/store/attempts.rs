@@ -202,7 +202,7 @@ async fn begin_together(
              set claim = $3, lease_until = $4, attempts_count = attempts_count + 1,
                  manual_running = (manual_waiting > 0),
                  manual_waiting = case when manual_waiting > 0 then manual_waiting - 1 else 0 end
-             where delivery_id in (select delivery_id from due)
+             where delivery_id = any(array(select delivery_id from due))
              returning *
          ),
          begun as (
