@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use chassis::{closed_list::count_unknown, ids::is_segment};
+use chassis::{closed_list::count_unknown, error_chain::chain, ids::is_segment};
 use db::Update;
 use rails::{Callback, CallbackSubject, RailName};
 use tokio::sync::oneshot;
@@ -77,11 +77,11 @@ impl Service {
                 Ok(Kept::NotThere | Kept::Locked) => (Ok(false), None),
                 Err(error) => (Err(error), None),
             };
-            // Nobody may wait any more.
-            done.send(kept).ok();
+            if let Err(Err(error)) = done.send(kept) {
+                tracing::warn!(error = %chain(&error), "not recorded, and the rail waits no more");
+            }
             if let Some((charge, turn)) = asked {
-                reconcile::asking(&service, rail, *charge).await;
-                drop(turn);
+                turn.using(reconcile::asking(&service, rail, *charge)).await;
             }
             drop(activity);
         });

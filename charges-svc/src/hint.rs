@@ -10,7 +10,7 @@ use db::{Db, Grouped, Result};
 use rails::RailName;
 
 use crate::{
-    charge::{Charge, Lease, State},
+    charge::{Charge, Claim, Lease, State},
     store::{
         charges,
         hints::{self, About, Called},
@@ -109,6 +109,9 @@ impl Hint {
         charge.timer.hints += 1;
         if turn.is_some() {
             charge.claim = self.lease.into();
+        } else if charge.claim.fence == Some(self.lease.fence) {
+            // Taken by an earlier try, whose commit was not confirmed, and not to be used.
+            charge.claim = Claim::default();
         }
         let called = Called {
             id: charge.facts.transaction_id,

@@ -2,7 +2,8 @@
 //! a callback's, which may be asked about as soon as it is recorded.
 //!
 //! Promise: both together keep to the rail's budget. While charges wait for their turn, a callback
-//! waits with them, and the reconciler takes the oldest first.
+//! waits with them, and the reconciler takes the most overdue first: of callbacks, then of the
+//! schedule.
 
 use std::{
     num::NonZeroU32,
@@ -41,10 +42,29 @@ struct Budget {
     is_behind: bool,
 }
 
-/// The turn to query the rail once, for a callback. Its place is free again once it is dropped.
+/// The turn to query the rail once, for a callback. Once it is dropped its place is free again, and
+/// so is its part of the budget unless it was [used](Turn::using).
 #[derive(Debug)]
 pub struct Turn {
+    turns: Arc<RailTurns>,
+    is_used: bool,
     _place: OwnedSemaphorePermit,
+}
+
+impl Turn {
+    /// Queries the rail.
+    pub async fn using(mut self, query: impl Future<Output = ()>) {
+        self.is_used = true;
+        query.await;
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.is_used {
+            self.turns.budget().tokens.give_back(1);
+        }
+    }
 }
 
 impl Turns {
@@ -78,7 +98,7 @@ impl RailTurns {
 
     /// A turn to query the rail, by this lease, about a charge that it has just called back about.
     /// `None` if somebody else holds the charge, or others wait for their turn.
-    pub fn take(&self, held: Claim, lease: Lease) -> Option<Turn> {
+    pub fn take(self: &Arc<Self>, held: Claim, lease: Lease) -> Option<Turn> {
         let now = self.clock.real_now();
         let is_free = held.lease_until.is_none_or(|until| until <= now);
         // An earlier try has taken it, and the answer to its commit was lost.
@@ -92,7 +112,11 @@ impl RailTurns {
         match place {
             Ok(place) if has_token && !budget.is_behind => {
                 budget.tokens.spend(1);
-                Some(Turn { _place: place })
+                Some(Turn {
+                    turns: Arc::clone(self),
+                    is_used: false,
+                    _place: place,
+                })
             }
             Ok(_) | Err(_) => {
                 // The reconciler finds it.
@@ -138,10 +162,11 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(30);
 
-    fn turns(per_second: u32) -> (RailTurns, Clock) {
+    fn turns(per_second: u32) -> (Arc<RailTurns>, Clock) {
         let clock = Clock::system();
         let rate = NonZeroU32::new(per_second).expect("more than none");
-        (RailTurns::new(RailName::Momo, rate, &clock), clock)
+        let turns = RailTurns::new(RailName::Momo, rate, &clock);
+        (Arc::new(turns), clock)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Charges, their leases and their timers.
 
-use std::{collections::HashSet, time::Duration};
+use std::time::Duration;
 
 use chassis::{
     clock::{Clock, Timestamp},
@@ -187,22 +187,6 @@ pub async fn hold_free(
         ids.len(),
     );
     Ok(held.column(ids).known().await?.rows)
-}
-
-/// Locks those of these charges that are not void and that nobody else has locked.
-pub async fn lock_free(
-    tx: &mut Tx,
-    ids: impl ExactSizeIterator<Item = ChargeId>,
-) -> Result<HashSet<ChargeId>> {
-    let locking = tx.sql_set(
-        "given (id uuid)
-         select transaction_id from charges
-         where transaction_id = any(array(select id from given)) and state <> 'VOID'
-         order by transaction_id for update skip locked",
-        ids.len(),
-    );
-    let locked: Vec<(ChargeId,)> = locking.column(ids).all().await?;
-    Ok(locked.into_iter().map(|(id,)| id).collect())
 }
 
 /// Every charge of this one's session, locked in the same way and in an order that is the same for
