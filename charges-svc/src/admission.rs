@@ -5,20 +5,18 @@
 //! Promise: a refusal is immediate, nothing of the charge is recorded, and its caller is told so.
 
 use std::{
+    collections::{HashMap, hash_map::Entry},
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use chassis::{clock::Clock, error_chain::chain};
-use db::{Db, outbox};
+use chassis::{clock::Clock, error_chain::chain, ids::MerchantId};
+use db::{Db, idempotency::IdempotencyKey, outbox};
 use rails::{RailName, Rails};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 use crate::store;
 
@@ -36,19 +34,83 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// does at its fastest in a third of a second; more would only wait, and then be too late.
 const STARTING_MAX: usize = 256;
 
+/// The label of what is refused behind too many starts.
+const STARTS: &str = "starts";
+
 /// What is due at each rail and for the other services, whether it is late, and how many charges
 /// are being started.
 #[derive(Debug)]
 pub struct Admission {
     queues: Vec<Queue>,
-    starts: Arc<Semaphore>,
+    starts: Arc<Starts>,
     /// Whether anybody has asked since the last look. Nobody looks for nobody.
     is_asked: AtomicBool,
 }
 
+/// The charges that are being started.
+#[derive(Debug, Default)]
+struct Starts {
+    /// Under which keys, and how many under each.
+    keys: Mutex<HashMap<KeyName, usize>>,
+    places: AtomicUsize,
+    was_full: AtomicBool,
+}
+
+type KeyName = (MerchantId, String);
+
+fn name(key: &IdempotencyKey) -> KeyName {
+    (key.merchant_id, key.key.clone())
+}
+
 /// Held while a charge is being started.
 #[derive(Debug)]
-pub struct StartPlace(#[expect(dead_code, reason = "freed when dropped")] OwnedSemaphorePermit);
+pub struct StartPlace {
+    key: KeyName,
+    starts: Arc<Starts>,
+}
+
+impl Starts {
+    fn enter(self: &Arc<Self>, key: &IdempotencyKey) -> Option<StartPlace> {
+        let mut keys = self.keys();
+        if self.places.load(Ordering::Relaxed) >= STARTING_MAX {
+            if !self.was_full.swap(true, Ordering::Relaxed) {
+                tracing::warn!("too many are being started, so new charges are refused");
+            }
+            return None;
+        }
+        let key = name(key);
+        *keys.entry(key.clone()).or_default() += 1;
+        self.places.fetch_add(1, Ordering::Relaxed);
+        let starts = Arc::clone(self);
+        Some(StartPlace { key, starts })
+    }
+
+    /// Tells of the end of refusals, once it is one.
+    fn look(&self) {
+        let is_relaxed = self.places.load(Ordering::Relaxed) <= STARTING_MAX / 2;
+        if is_relaxed && self.was_full.swap(false, Ordering::Relaxed) {
+            tracing::info!("few are being started, so new charges are taken on again");
+        }
+    }
+
+    fn keys(&self) -> MutexGuard<'_, HashMap<KeyName, usize>> {
+        // No code panics while it holds the lock.
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for StartPlace {
+    fn drop(&mut self) {
+        let mut keys = self.starts.keys();
+        self.starts.places.fetch_sub(1, Ordering::Relaxed);
+        if let Entry::Occupied(mut held) = keys.entry(self.key.clone()) {
+            *held.get_mut() -= 1;
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Queue {
@@ -82,27 +144,35 @@ impl Admission {
         };
         Self {
             queues: rails.chain([QueueName::Outbox]).map(queue).collect(),
-            starts: Arc::new(Semaphore::new(STARTING_MAX)),
+            starts: Arc::default(),
             is_asked: AtomicBool::default(),
         }
     }
 
     /// The place of a new charge that may go to this rail. Counts it if it may not.
-    pub fn start(&self, rail: RailName) -> Option<StartPlace> {
+    pub fn start(&self, rail: RailName, key: &IdempotencyKey) -> Option<StartPlace> {
         self.is_asked.store(true, Ordering::Relaxed);
         let ours = [QueueName::Rail(rail), QueueName::Outbox];
         let mut ours = self.queues.iter().filter(|queue| ours.contains(&queue.of));
         let late = ours.find(|queue| queue.is_late.load(Ordering::Relaxed));
         let place = match late {
             Some(late) => Err(late.of.label()),
-            None => Arc::clone(&self.starts)
-                .try_acquire_owned()
-                .map_err(|_| "starts"),
+            None => self.starts.enter(key).ok_or(STARTS),
         };
-        let count = |behind: &&'static str| {
-            metrics::counter!("charges_refused_total", "behind" => *behind).increment(1);
-        };
-        place.inspect_err(count).ok().map(StartPlace)
+        place.inspect_err(|behind| count_refusals(behind, 1)).ok()
+    }
+
+    /// Whether a charge with this key is being started here.
+    pub fn is_starting(&self, key: &IdempotencyKey) -> bool {
+        self.starts.keys().contains_key(&name(key))
+    }
+
+    /// Registers the refusals at 0, so that their first increase is seen as one.
+    pub fn show_counters(&self) {
+        for queue in &self.queues {
+            count_refusals(queue.of.label(), 0);
+        }
+        count_refusals(STARTS, 0);
     }
 
     /// Looks every second how late each queue is, without end.
@@ -110,6 +180,7 @@ impl Admission {
         let mut late_since = vec![None; self.queues.len()];
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
+            self.starts.look();
             let is_asked = self.is_asked.swap(false, Ordering::Relaxed);
             for (queue, late_since) in self.queues.iter().zip(&mut late_since) {
                 if is_asked || late_since.is_some() {
@@ -141,6 +212,10 @@ impl Queue {
             (false, false) | (true, true) => {}
         }
     }
+}
+
+fn count_refusals(behind: &'static str, count: u64) {
+    metrics::counter!("charges_refused_total", "behind" => behind).increment(count);
 }
 
 /// How late the oldest is that waits and that nobody holds.

@@ -60,9 +60,9 @@ impl Service {
             key,
             fingerprint: fingerprint(&new),
         };
-        let place = self.admission.start(rail.name);
-        if place.is_none() && !self.key_looks.write(KeyLook(key.clone())).await? {
-            return Err(Error::NothingStarted);
+        let place = self.admission.start(rail.name, &key);
+        if place.is_none() {
+            self.check_repeat(&key).await?;
         }
         let begun = charge.clone().try_into()?;
         let creation = Creation {
@@ -181,6 +181,22 @@ impl Creation {
 }
 
 impl Service {
+    /// Refuses a new charge. A repeat of an earlier request may go on.
+    async fn check_repeat(&self, key: &IdempotencyKey) -> Result<()> {
+        // First what is not recorded yet, so that it is not missed while it is being recorded.
+        if self.admission.is_starting(key) {
+            return Err(Error::IdempotencyInProgress);
+        }
+        match self.key_looks.write(KeyLook(key.clone())).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Error::NothingStarted),
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "nobody knows whether it is a repeat");
+                Err(Error::OutcomeUnknown)
+            }
+        }
+    }
+
     /// Writes the charge and sets its number and trace. Returns the answer to an earlier request
     /// with the same key, if there was one.
     async fn record_charge(

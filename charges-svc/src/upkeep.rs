@@ -71,6 +71,7 @@ async fn sweep_once(service: &Service) -> Result<()> {
 /// Measures how much is waiting, every few seconds.
 pub async fn measure(service: Arc<Service>) {
     show_counters();
+    service.admission.show_counters();
     let started_at = service.clock.now();
     loop {
         // Each on its own, so that a failed one does not affect the others.
