@@ -30,8 +30,9 @@ use crate::{
 /// Longest wait for the answer to a request, as for the last answers at the end.
 pub const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// Most requests of an open loop that run at once. Any more wait, and their latency grows.
-const IN_FLIGHT_MAX: usize = 4_096;
+/// Most requests of an open loop that run at once. Any more wait, and their latency grows. Lives
+/// that wait for their webhooks cost nothing, and must not hold up those that are to be refused.
+const IN_FLIGHT_MAX: usize = 65_536;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
