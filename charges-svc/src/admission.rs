@@ -5,10 +5,9 @@
 //! Promise: a refusal is immediate, nothing of the charge is recorded, and its caller is told so.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -50,17 +49,13 @@ pub struct Admission {
 /// The charges that are being started.
 #[derive(Debug, Default)]
 struct Starts {
-    /// Under which keys, and how many under each.
-    keys: Mutex<HashMap<KeyName, usize>>,
-    places: AtomicUsize,
+    /// Under which keys. A key may stand here twice, and the second finds the first when it is
+    /// recorded.
+    keys: Mutex<Vec<KeyName>>,
     was_full: AtomicBool,
 }
 
 type KeyName = (MerchantId, String);
-
-fn name(key: &IdempotencyKey) -> KeyName {
-    (key.merchant_id, key.key.clone())
-}
 
 /// Held while a charge is being started.
 #[derive(Debug)]
@@ -72,28 +67,27 @@ pub struct StartPlace {
 impl Starts {
     fn enter(self: &Arc<Self>, key: &IdempotencyKey) -> Option<StartPlace> {
         let mut keys = self.keys();
-        if self.places.load(Ordering::Relaxed) >= STARTING_MAX {
+        if keys.len() >= STARTING_MAX {
             if !self.was_full.swap(true, Ordering::Relaxed) {
                 tracing::warn!("too many are being started, so new charges are refused");
             }
             return None;
         }
-        let key = name(key);
-        *keys.entry(key.clone()).or_default() += 1;
-        self.places.fetch_add(1, Ordering::Relaxed);
+        let key = (key.merchant_id, key.key.clone());
+        keys.push(key.clone());
         let starts = Arc::clone(self);
         Some(StartPlace { key, starts })
     }
 
     /// Tells of the end of refusals, once it is one.
     fn look(&self) {
-        let is_relaxed = self.places.load(Ordering::Relaxed) <= STARTING_MAX / 2;
+        let is_relaxed = self.keys().len() <= STARTING_MAX / 2;
         if is_relaxed && self.was_full.swap(false, Ordering::Relaxed) {
             tracing::info!("few are being started, so new charges are taken on again");
         }
     }
 
-    fn keys(&self) -> MutexGuard<'_, HashMap<KeyName, usize>> {
+    fn keys(&self) -> MutexGuard<'_, Vec<KeyName>> {
         // No code panics while it holds the lock.
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -102,12 +96,8 @@ impl Starts {
 impl Drop for StartPlace {
     fn drop(&mut self) {
         let mut keys = self.starts.keys();
-        self.starts.places.fetch_sub(1, Ordering::Relaxed);
-        if let Entry::Occupied(mut held) = keys.entry(self.key.clone()) {
-            *held.get_mut() -= 1;
-            if *held.get() == 0 {
-                held.remove();
-            }
+        if let Some(place) = keys.iter().position(|key| *key == self.key) {
+            keys.swap_remove(place);
         }
     }
 }
@@ -164,7 +154,9 @@ impl Admission {
 
     /// Whether a charge with this key is being started here.
     pub fn is_starting(&self, key: &IdempotencyKey) -> bool {
-        self.starts.keys().contains_key(&name(key))
+        let is_it =
+            |(merchant_id, name): &KeyName| *merchant_id == key.merchant_id && *name == key.key;
+        self.starts.keys().iter().any(is_it)
     }
 
     /// Registers the refusals at 0, so that their first increase is seen as one.

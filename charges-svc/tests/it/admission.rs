@@ -101,10 +101,11 @@ async fn more_than_can_be_started_at_once_are_refused_before_they_are_recorded()
         recorded
     };
     let first = request();
-    let starting = tokio::spawn(answer(&first));
-    until("one is being started", async || recorded().await == 1).await;
     let others: Vec<_> = (0..400).map(|_| request()).collect();
-    let answers = join_all(others.iter().chain([&first]).map(answer)).await;
+    let (_, answers) = tokio::join!(answer(&first), async {
+        until("one is being started", async || recorded().await == 1).await;
+        join_all(others.iter().chain([&first]).map(answer)).await
+    });
     let count = |counted: Reason| {
         let is_counted = |status: &&Status| reason(status).as_deref() == Some(counted.code());
         answers.iter().filter(is_counted).count()
@@ -120,5 +121,4 @@ async fn more_than_can_be_started_at_once_are_refused_before_they_are_recorded()
         reason(repeat).as_deref(),
         Some(Reason::IdempotencyInProgress.code())
     );
-    drop(starting);
 }
