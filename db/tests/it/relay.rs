@@ -179,20 +179,25 @@ async fn a_row_that_failed_is_due_for_the_loop_before_the_request_ends() {
     running.stop().await;
 }
 
-#[tokio::test]
-async fn a_relay_goes_on_after_its_request_stopped_waiting() {
-    let (_test, db) = database().await;
-    let clock = Clock::system();
-    let (tasks, worker) = (Tasks::new(), clock.worker("relay"));
-    let go_on = Arc::new(Notify::new());
-    let waits = go_on.clone();
-    let relay = Relay::new(&db, &clock, &worker, &tasks, LEASE, move |_row, _| {
+/// A relay whose receiver acknowledges nothing before it may go on.
+fn waiting_relay(db: &Db, clock: &Clock, tasks: &Tasks, go_on: &Arc<Notify>) -> Relay<Known> {
+    let waits = Arc::clone(go_on);
+    let worker = clock.worker("relay");
+    Relay::new(db, clock, &worker, tasks, LEASE, move |_row, _| {
         let go_on = waits.clone();
         async move {
             go_on.notified().await;
             Ok(())
         }
-    });
+    })
+}
+
+#[tokio::test]
+async fn a_relay_goes_on_after_its_request_stopped_waiting() {
+    let (_test, db) = database().await;
+    let clock = Clock::system();
+    let (tasks, go_on) = (Tasks::new(), Arc::default());
+    let relay = waiting_relay(&db, &clock, &tasks, &go_on);
     let telling = tell(&db, &clock, &relay).await;
     let told = telling.within(Duration::from_millis(1)).await;
     assert_eq!(told, RelayOutcome::Later);
@@ -207,16 +212,8 @@ async fn a_relay_goes_on_after_its_request_stopped_waiting() {
 async fn whoever_waits_learns_that_it_is_acknowledged_before_it_is_recorded() {
     let (_test, db) = database().await;
     let clock = Clock::system();
-    let (tasks, worker) = (Tasks::new(), clock.worker("relay"));
-    let go_on = Arc::new(Notify::new());
-    let waits = go_on.clone();
-    let relay = Relay::new(&db, &clock, &worker, &tasks, LEASE, move |_row, _| {
-        let go_on = waits.clone();
-        async move {
-            go_on.notified().await;
-            Ok(())
-        }
-    });
+    let (tasks, go_on) = (Tasks::new(), Arc::default());
+    let relay = waiting_relay(&db, &clock, &tasks, &go_on);
     let telling = tell(&db, &clock, &relay).await;
     let mut tx = db.begin().await.unwrap();
     let lock = tx.sql("update outbox set attempts = attempts");

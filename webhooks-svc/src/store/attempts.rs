@@ -30,6 +30,27 @@ const EXPIRED_FOUND: i64 = 256;
 const SET_LOCK_TIMEOUT: &str = "250ms";
 const LOCK_TIMEOUT: &str = "2s";
 
+/// What an attempt's row becomes when the attempt ends.
+macro_rules! ended_attempt {
+    () => {
+        "set finished_at = given.finished_at, succeeded = given.succeeded,
+             http_status = given.http_status, error = given.error,
+             duration_ms = given.duration_ms, response_excerpt = given.response_excerpt"
+    };
+}
+
+/// What a delivery becomes when its attempt ends. Its first parameter is when a delivery is due
+/// that somebody asked for by hand.
+macro_rules! released_delivery {
+    () => {
+        "set claim = null, lease_until = null, status = given.status,
+             failures = given.failures, next_attempt_at = given.next_attempt_at,
+             manual_waiting = deliveries.manual_waiting + given.manual_owed,
+             due_at = case when deliveries.manual_waiting + given.manual_owed > 0 then $1
+                           else given.next_attempt_at end"
+    };
+}
+
 macro_rules! begun_columns {
     () => {
         "d.delivery_id, d.endpoint_id, d.merchant_id, d.event_id, d.event_type, d.status, d.failures,
@@ -330,30 +351,24 @@ impl Grouped for AttemptEnd {
 }
 
 /// See [`end_together`].
-const END_TOGETHER: &str =
+const END_TOGETHER: &str = concat!(
     "given (delivery_id text, number bigint, claim uuid, endpoint_id uuid, status text,
             failures bigint, next_attempt_at timestamptz, manual_owed bigint,
             finished_at timestamptz, succeeded boolean, http_status bigint, error text,
             duration_ms bigint, response_excerpt text)
      with patience as materialized (select set_config('lock_timeout', $2, true)),
      released as (
-         update deliveries
-         set claim = null, lease_until = null, status = given.status,
-             failures = given.failures, next_attempt_at = given.next_attempt_at,
-             manual_waiting = deliveries.manual_waiting + given.manual_owed,
-             due_at = case when deliveries.manual_waiting + given.manual_owed > 0 then $1
-                           else given.next_attempt_at end
-         from given, patience
+         update deliveries ",
+    released_delivery!(),
+    " from given, patience
          where deliveries.delivery_id = given.delivery_id
            and deliveries.claim = given.claim
          returning deliveries.delivery_id
      ),
      ended as (
-         update attempts
-         set finished_at = given.finished_at, succeeded = given.succeeded,
-             http_status = given.http_status, error = given.error,
-             duration_ms = given.duration_ms, response_excerpt = given.response_excerpt
-         from given join released on released.delivery_id = given.delivery_id
+         update attempts ",
+    ended_attempt!(),
+    " from given join released on released.delivery_id = given.delivery_id
          where attempts.delivery_id = given.delivery_id and attempts.number = given.number
      ),
      cleared as (
@@ -366,7 +381,8 @@ const END_TOGETHER: &str =
                  where given.succeeded)
              order by endpoint_id for no key update)
      )
-     select delivery_id from released";
+     select delivery_id from released"
+);
 
 /// One statement, which commits by itself and which only PostgreSQL understands: it spares most of
 /// the round trips of [`end_attempts`], to which it is equal for ends that exhaust no delivery. What
@@ -415,15 +431,16 @@ async fn end_attempts(tx: &mut Tx, set: &[AttemptEnd]) -> Result<[u64; 2]> {
     let [ended, released, _] = tx
         .joint()
         .sql_set(
-            "given (delivery_id text, number bigint, finished_at timestamptz, succeeded boolean,
-                    http_status bigint, error text, duration_ms bigint, response_excerpt text)
-             update attempts
-             set finished_at = given.finished_at, succeeded = given.succeeded,
-                 http_status = given.http_status, error = given.error,
-                 duration_ms = given.duration_ms, response_excerpt = given.response_excerpt
-             from given
-             where attempts.delivery_id = given.delivery_id and attempts.number = given.number
-               and attempts.finished_at is null",
+            concat!(
+                "given (delivery_id text, number bigint, finished_at timestamptz,
+                        succeeded boolean, http_status bigint, error text, duration_ms bigint,
+                        response_excerpt text)
+                 update attempts ",
+                ended_attempt!(),
+                " from given
+                 where attempts.delivery_id = given.delivery_id
+                   and attempts.number = given.number and attempts.finished_at is null"
+            ),
             set.len(),
         )
         .column(set.iter().map(|end| end.attempt.delivery_id.clone()))
@@ -435,16 +452,15 @@ async fn end_attempts(tx: &mut Tx, set: &[AttemptEnd]) -> Result<[u64; 2]> {
         .column(set.iter().map(AttemptEnd::duration_ms))
         .column(set.iter().map(|end| end.outcome.response_excerpt.clone()))
         .sql_set(
-            "given (delivery_id text, claim uuid, status text, failures bigint,
-                    next_attempt_at timestamptz, manual_owed bigint)
-             update deliveries
-             set claim = null, lease_until = null, status = given.status,
-                 failures = given.failures, next_attempt_at = given.next_attempt_at,
-                 manual_waiting = deliveries.manual_waiting + given.manual_owed,
-                 due_at = case when deliveries.manual_waiting + given.manual_owed > 0 then $1
-                               else given.next_attempt_at end
-             from given
-             where deliveries.delivery_id = given.delivery_id and deliveries.claim = given.claim",
+            concat!(
+                "given (delivery_id text, claim uuid, status text, failures bigint,
+                        next_attempt_at timestamptz, manual_owed bigint)
+                 update deliveries ",
+                released_delivery!(),
+                " from given
+                 where deliveries.delivery_id = given.delivery_id
+                   and deliveries.claim = given.claim"
+            ),
             set.len(),
         )
         .bind(first_of_all())
