@@ -91,18 +91,28 @@ impl Service {
             .unwrap_or(Err(db::Error::WorkerCrashed.into()))
     }
 
-    /// A rail often calls back while its reply is being written, so the hint waits for its charge
-    /// here, and not in the database with a connection of its own.
+    /// A rail often calls back while its reply is being written, so the hint waits for the reply,
+    /// and then for its charge, here and not in the database with a connection of its own.
     async fn keep_hint(&self, rail: RailName, about: About) -> Result<Kept> {
         let at = self.clock.now();
+        let asked_until = at + self.settings.lease;
+        let lease = Lease::new(&self.clock, self.settings.lease);
+        let turns = self.turns.at(rail);
+        let with_reply = self
+            .awaited
+            .record_with_reply(turns, &about, at, lease, asked_until);
+        if let Some((charge, turn)) = with_reply.await {
+            return Ok(Kept::Claimed(Box::new(charge), turn));
+        }
         for _ in 0..LOOKS_MAX {
             let hint = Hint {
                 rail,
                 about: about.clone(),
                 at,
-                turns: Arc::clone(self.turns.at(rail)),
-                lease: Lease::new(&self.clock, self.settings.lease),
-                asked_until: self.clock.now() + self.settings.lease,
+                turns: Arc::clone(turns),
+                // The same, in case it was written with a reply and nobody was told.
+                lease,
+                asked_until,
             };
             match self.hints.write(hint).await? {
                 Kept::Locked => tokio::time::sleep(LOOK_AGAIN).await,

@@ -17,6 +17,7 @@ use tokio::time::timeout_at;
 use crate::{
     admission::StartPlace,
     charge::{Charge, Event, Facts, NewCharge, START_BY, ShownCharge, State, Void},
+    early::ReplyPlace,
     error::{Error, Result},
     key_look::KeyLook,
     rail_call::{self, RailCall, Withdrawal},
@@ -27,7 +28,7 @@ use crate::{
         charges::Held,
         evidence::{Action, Statement},
         idempotency::{Answer, FirstRequest, KEYS},
-        steps::{HintEnd, Step},
+        steps::{Came, HintEnd, Step},
     },
     tell::OpenOutcome,
 };
@@ -93,8 +94,9 @@ impl Creation {
             return Ok(told);
         }
         self.place = None;
+        let place = self.call.service.awaited.enter(&self.charge.facts);
         match self.call_rail().await {
-            Some(answer) => self.write_outcome(&answer).await,
+            Some(answer) => self.write_outcome(&answer, place).await,
             None => self.abandon(Error::NothingStarted).await,
         }
     }
@@ -151,9 +153,15 @@ impl Creation {
     }
 
     /// Step 4: turns the rail's reply into the charge's state and the answer.
-    async fn write_outcome(self, answer: &RailAnswer<RequestOutcome>) -> Result<ChargeReply> {
+    async fn write_outcome(
+        self,
+        answer: &RailAnswer<RequestOutcome>,
+        place: ReplyPlace,
+    ) -> Result<ChargeReply> {
         let service = &self.call.service;
-        let written = service.write_request_outcome(&self.charge, answer).await;
+        let place = Some(Arc::new(place));
+        let written = service.write_request_outcome(&self.charge, answer, place);
+        let written = written.await;
         rail_call::told_after(written, self.charge)
     }
 
@@ -277,15 +285,18 @@ impl Service {
         })
     }
 
-    /// Writes the rail's reply, with several tries.
+    /// Writes the rail's reply, with several tries, and the callback that waits for it in its
+    /// `place`.
     pub async fn write_request_outcome(
         self: &Arc<Self>,
         charge: &Charge,
         answer: &RailAnswer<RequestOutcome>,
+        place: Option<Arc<ReplyPlace>>,
     ) -> Result<ChargeReply> {
+        let place = &place;
         let mut wait = WRITE_AGAIN;
         for _ in 1..WRITE_TRIES {
-            match self.try_write_request_outcome(charge, answer).await {
+            match self.try_write_request_outcome(charge, answer, place).await {
                 Err(Error::Database(error)) => {
                     tracing::warn!(error = %chain(&error), "the rail's reply is not written yet")
                 }
@@ -294,35 +305,56 @@ impl Service {
             tokio::time::sleep(wait).await;
             wait *= 2;
         }
-        self.try_write_request_outcome(charge, answer).await
+        self.try_write_request_outcome(charge, answer, place).await
     }
 
     async fn try_write_request_outcome(
         self: &Arc<Self>,
         charge: &Charge,
         answer: &RailAnswer<RequestOutcome>,
+        place: &Option<Arc<ReplyPlace>>,
     ) -> Result<ChargeReply> {
         let id = charge.facts.transaction_id;
         let (service, heard) = (Arc::clone(self), answer.clone());
-        let decide = move |held: &Held| service.decide_reply(held, &heard).ok();
+        let (claim, waiting) = (charge.claim, place.clone());
+        let callback = move |held: &Held| {
+            // Not if somebody else has taken the charge over.
+            let is_ours = held.charge.claim.fence == claim.fence;
+            waiting.as_ref().filter(|_| is_ours)?.callback()
+        };
+        let decide = {
+            let callback = callback.clone();
+            move |held: &Held| service.decide_reply(held, &heard, || callback(held)).ok()
+        };
         let step = match self.steps.write(id, decide).await? {
             Some(step) => step,
             None => {
                 let mut tx = self.db.begin().await?;
                 let held = self.hold(&mut tx, id).await?;
-                let step = self.decide_reply(&held, answer)?;
+                let step = self.decide_reply(&held, answer, || callback(&held))?;
                 self.write_step(&mut tx, &step).await?;
                 tx.commit().await?;
                 step
             }
         };
+        match (place, step.came()) {
+            (Some(place), Some(_)) => place.tell(step.after.clone()),
+            (Some(place), None) => place.close(),
+            (None, _) => {}
+        }
         let told = told_of(&step)?;
         self.announce_now(step).await;
         Ok(told)
     }
 
-    /// What follows from the rail's reply to a payment request.
-    fn decide_reply(&self, held: &Held, answer: &RailAnswer<RequestOutcome>) -> Result<Step> {
+    /// What follows from the rail's reply to a payment request, and with it from the callback that
+    /// waits for it.
+    fn decide_reply(
+        &self,
+        held: &Held,
+        answer: &RailAnswer<RequestOutcome>,
+        callback: impl FnOnce() -> Option<Came>,
+    ) -> Result<Step> {
         let now = self.clock.now();
         let mut before = held.charge.clone();
         before.timer.end_call(now);
@@ -332,10 +364,12 @@ impl Service {
             _ => true,
         };
         let event = event_of(&answer.outcome);
+        let mut came = None;
         let (mut step, told) = if before.progress.state == State::Submitting && is_conclusive {
             // Its session has taken it, or the request would not have gone out.
             let mut step = self.step_of_taken(&before, event, now)?;
             let told = rail_call::reply(&mut step, event, instruction_of(&answer.outcome))?;
+            came = callback();
             (step, told)
         } else {
             // Somebody was quicker: a query, or our own earlier try whose commit was not
@@ -345,7 +379,10 @@ impl Service {
             let told = ChargeReply::from_record(after.clone().try_into()?);
             (Step::new(&held.charge, after, now), told)
         };
-        step.end_hint(HintEnd::NotYet, held.hinted_at);
+        match came {
+            Some(came) => step.receive(came),
+            None => step.end_hint(HintEnd::NotYet, held.hinted_at),
+        }
         step.evidence = Some(Statement {
             action: Action::RequestPayment,
             outcome: answer.outcome.label(),

@@ -20,6 +20,7 @@ pub mod case;
 pub mod charge;
 pub mod config;
 mod create;
+mod early;
 mod error;
 mod grpc;
 mod hint;
@@ -145,6 +146,7 @@ fn service(
     Ok(Service {
         admission: Admission::new(&rails),
         turns: Turns::new(&rails, clock),
+        awaited: Arc::default(),
         db: db.clone(),
         clock: clock.clone(),
         rails,

@@ -118,7 +118,7 @@ impl Service {
         if let RequestOutcome::Refused(_) = answer.outcome {
             answer.outcome = RequestOutcome::Unknown;
         }
-        self.write_request_outcome(charge, &answer).await?;
+        self.write_request_outcome(charge, &answer, None).await?;
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 //! Promise: everything that a step makes true (state, postings, event, key) is committed together
 //! or not at all, and no rail or service is called in between.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use chassis::{
     charge_status::ChargeStatus,
@@ -23,6 +23,7 @@ use crate::{
     alarms::Alarms,
     case::CaseKind,
     charge::{Charge, Claim, Event, Facts, ShownCharge, State},
+    early::AwaitedReplies,
     error::{Error, Result},
     hint::Hint,
     key_look::KeyLook,
@@ -73,6 +74,7 @@ pub struct Service {
     pub steps: StepWriter,
     pub admission: Admission,
     pub turns: Turns,
+    pub awaited: Arc<AwaitedReplies>,
     /// Wake the reconcilers after a query's due time was committed.
     pub reconcile_alarms: Alarms,
 }

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Most concurrent queries of one rail for callbacks, beside the reconciler's own.
-const CALLED_BACK_MAX: usize = 32;
+const CALLED_BACK_MAX: usize = 128;
 
 /// The turns at every rail.
 #[derive(Debug)]
@@ -94,6 +94,10 @@ impl RailTurns {
                 is_behind: false,
             }),
         }
+    }
+
+    pub fn rail(&self) -> RailName {
+        self.rail
     }
 
     /// A turn to query the rail, by this lease, about a charge that it has just called back about.

@@ -60,7 +60,19 @@ pub struct Statement {
     pub at: Timestamp,
 }
 
-/// Stores a statement about each of several charges, as [`keep`] does.
+impl Statement {
+    /// That the rail called back.
+    pub fn callback(at: Timestamp) -> Self {
+        Self {
+            action: Action::Callback,
+            outcome: Note::Received.code(),
+            rail_text: None,
+            at,
+        }
+    }
+}
+
+/// Stores statements about charges, as [`keep`] does. Two about one charge differ in their outcome.
 ///
 /// What was said before is looked up for each: PostgreSQL may answer an `exists` for all of them
 /// by reading the whole table.

@@ -11,7 +11,7 @@ use chassis::{
 use db::{Conn, Result, Tx, Update};
 use rails::RailName;
 
-use super::evidence::{self, Action, Note, Statement};
+use super::evidence::{self, Statement};
 use crate::charge::Claim;
 
 /// How a callback says which charge it is about.
@@ -84,13 +84,10 @@ pub struct Called {
 /// Like [`put`] for charges that the transaction has locked, with the evidence that their rail
 /// called back.
 pub async fn put_set(tx: &mut Tx, called: &[&Called]) -> Result<()> {
-    let said = |called: &&Called| Statement {
-        action: Action::Callback,
-        outcome: Note::Received.code(),
-        rail_text: None,
-        at: called.at,
-    };
-    let said: Vec<_> = called.iter().map(|one| (one.id, said(one))).collect();
+    let said = called.iter();
+    let said: Vec<_> = said
+        .map(|one| (one.id, Statement::callback(one.at)))
+        .collect();
     let said: Vec<_> = said.iter().map(|(id, said)| (*id, said)).collect();
     let putting = tx.joint().sql_set(
         "given (id uuid, at timestamptz, due_at timestamptz, held_until timestamptz,

@@ -17,7 +17,7 @@ use super::{
     postings,
 };
 use crate::{
-    charge::{Charge, Progress},
+    charge::{Charge, Lease, Progress},
     ledger::Posting,
 };
 
@@ -42,14 +42,26 @@ pub struct Step {
 }
 
 /// What a step means for the callbacks that wait, see [`super::hints`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum HintEnd {
     /// They wait as before.
     NotYet,
+    /// Another has come, and the rail is now queried for it.
+    Came(Came),
     /// The rail is queried for them then.
     At(Timestamp),
     /// The rail has answered.
     Answered,
+}
+
+/// A callback that is recorded with a step of its charge.
+#[derive(Clone, Copy, Debug)]
+pub struct Came {
+    pub at: Timestamp,
+    /// By which the charge is held while the rail is queried.
+    pub lease: Lease,
+    /// When the callback is due again if that query has no end.
+    pub asked_until: Timestamp,
 }
 
 /// Whether steps were written.
@@ -89,12 +101,28 @@ impl Step {
     pub fn end_hint(&mut self, hint: HintEnd, hinted_at: Option<Timestamp>) {
         let hint_due_at = match hint {
             HintEnd::NotYet => hinted_at,
+            HintEnd::Came(came) => Some(came.asked_until),
             HintEnd::At(due) => Some(due),
             HintEnd::Answered => None,
         };
         let next_query_at = self.after.timer.next_query_at;
         self.due = next_query_at.into_iter().chain(hint_due_at).min();
         self.hint = hint;
+    }
+
+    /// Records a callback with it. The charge is then held.
+    pub fn receive(&mut self, came: Came) {
+        self.after.timer.hints += 1;
+        self.after.claim = came.lease.into();
+        self.end_hint(HintEnd::Came(came), None);
+    }
+
+    /// The callback that is recorded with it.
+    pub fn came(&self) -> Option<Came> {
+        match self.hint {
+            HintEnd::Came(came) => Some(came),
+            HintEnd::NotYet | HintEnd::At(_) | HintEnd::Answered => None,
+        }
     }
 
     fn id(&self) -> ChargeId {
@@ -110,9 +138,14 @@ impl Step {
 
 /// Writes these steps of charges that the transaction has locked, each of another charge.
 pub async fn write(tx: &mut Tx, steps: &[&Step]) -> Result<Written> {
+    let callbacks: Vec<_> = steps
+        .iter()
+        .filter_map(|step| Some((step.id(), Statement::callback(step.came()?.at))))
+        .collect();
     let said: Vec<_> = steps
         .iter()
         .filter_map(|step| Some((step.id(), step.evidence.as_ref()?)))
+        .chain(callbacks.iter().map(|(id, said)| (*id, said)))
         .collect();
     let keys: Vec<_> = steps
         .iter()
@@ -170,8 +203,8 @@ fn change<'c>(joint: Joint<'c>, steps: &[&Step]) -> Joint<'c> {
                  to_state text, to_version bigint, reason text, tries bigint, seen boolean,
                  changed_at timestamptz, sent_at timestamptz, taken timestamptz,
                  expires_at timestamptz, query_at timestamptz, held_until timestamptz,
-                 held_by uuid, is_answered boolean, hint_at timestamptz, is_asked boolean,
-                 words text)
+                 held_by uuid, is_answered boolean, came_at timestamptz, hint_at timestamptz,
+                 is_asked boolean, words text)
              update charges set
                  state = given.to_state, version = given.to_version,
                  failure_reason = given.reason, otp_tries = given.tries,
@@ -179,7 +212,9 @@ fn change<'c>(joint: Joint<'c>, steps: &[&Step]) -> Joint<'c> {
                  submitted_at = given.sent_at, taken_by = given.taken,
                  otp_expires_at = given.expires_at, next_query_at = given.query_at,
                  lease_until = given.held_until, fence = given.held_by,
-                 hinted_at = case when given.is_answered then null else hinted_at end,
+                 hints = hints + case when given.came_at is null then 0 else 1 end,
+                 hinted_at = case when given.is_answered then null
+                     else coalesce(given.came_at, hinted_at) end,
                  hint_due_at = case when given.is_answered then null
                      else coalesce(given.hint_at, hint_due_at) end,
                  instruction = case when given.is_asked then given.words else instruction end
@@ -205,8 +240,10 @@ fn change<'c>(joint: Joint<'c>, steps: &[&Step]) -> Joint<'c> {
         .column(timer().map(|timer| timer.next_query_at))
         .column(steps().map(|step| step.after.claim.lease_until))
         .column(steps().map(|step| step.after.claim.fence))
-        .column(steps().map(|step| step.hint == HintEnd::Answered))
+        .column(steps().map(|step| matches!(step.hint, HintEnd::Answered)))
+        .column(steps().map(|step| step.came().map(|came| came.at)))
         .column(steps().map(|step| match step.hint {
+            HintEnd::Came(came) => Some(came.asked_until),
             HintEnd::At(due) => Some(due),
             HintEnd::NotYet | HintEnd::Answered => None,
         }))

@@ -6,6 +6,7 @@ mod admission;
 mod books;
 mod commit_wire;
 mod create;
+mod early;
 mod fairness;
 mod finality;
 mod hints;
