@@ -20,7 +20,7 @@ pub struct Db {
     tasks: Tasks,
     alive: Arc<Alive>,
     /// Whether its transactions wait for locks only for a moment.
-    is_hasty: bool,
+    pub(crate) is_hasty: bool,
 }
 
 #[derive(Clone, Debug)]

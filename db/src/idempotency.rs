@@ -96,6 +96,7 @@ pub struct Keys {
 /// The statements about sets of keys.
 #[derive(Debug)]
 struct SetTexts {
+    take_free: String,
     take: String,
     find: String,
     forget_later: String,
@@ -148,16 +149,16 @@ impl SetTexts {
             ),
             None => (String::new(), "", ""),
         };
+        let take_free = format!(
+            "given (merchant_id uuid, key text, fingerprint text, wanted_for uuid{column})
+             insert into idempotency_keys ({names}, key, fingerprint, {subject}{taken_at})
+             select given.merchant_id{value}, given.key, given.fingerprint,
+                    given.wanted_for{now}
+             from given where true"
+        );
         Self {
-            take: format!(
-                "given (merchant_id uuid, key text, fingerprint text, wanted_for uuid{column})
-                 insert into idempotency_keys ({names}, key, fingerprint, {subject}{taken_at})
-                 select given.merchant_id{value}, given.key, given.fingerprint,
-                        given.wanted_for{now}
-                 from given where true
-                 on conflict ({names}, key) do nothing
-                 returning {subject}"
-            ),
+            take: format!("{take_free} on conflict ({names}, key) do nothing returning {subject}"),
+            take_free,
             find: format!(
                 "given (place bigint, merchant_id uuid, key text)
                  select {read}, fingerprint, given.place
@@ -172,6 +173,19 @@ impl SetTexts {
             ),
         }
     }
+}
+
+impl<'a> WantedKey<'a> {
+    fn name(&self) -> (MerchantId, &'a str) {
+        (self.key.merchant_id, &self.key.key)
+    }
+}
+
+/// In one order everywhere, so that two sets never wait for each other.
+fn in_order<'w, 'a>(wanted: &'w [WantedKey<'a>]) -> Vec<&'w WantedKey<'a>> {
+    let mut wanted: Vec<&WantedKey<'a>> = wanted.iter().collect();
+    wanted.sort_by_key(|wanted| wanted.name());
+    wanted
 }
 
 #[derive(FromRow)]
@@ -291,12 +305,9 @@ impl Keys {
         tx: &mut Tx,
         wanted: &[WantedKey<'_>],
     ) -> Result<Vec<KeyUse<T>>> {
-        // In one order everywhere, so that two sets never wait for each other.
-        let name = |place: usize| (wanted[place].key.merchant_id, &wanted[place].key.key);
-        let mut first: Vec<usize> = (0..wanted.len()).collect();
-        first.sort_by_key(|place| name(*place));
-        first.dedup_by_key(|place| name(*place));
-        let first = first.iter().map(|place| &wanted[*place]);
+        let mut first = in_order(wanted);
+        first.dedup_by_key(|wanted| wanted.name());
+        let first = first.iter();
         let taking = tx
             .sql_set(&self.of_sets.take, first.len())
             .column(first.clone().map(|wanted| wanted.key.merchant_id))
@@ -338,6 +349,27 @@ impl Keys {
             }
         }
         Ok(uses)
+    }
+
+    /// Takes these keys if all of them are free, else fails with a unique violation, also if two of
+    /// them are equal.
+    pub fn take_free_set<'c>(
+        &'static self,
+        joint: Joint<'c>,
+        wanted: &[WantedKey<'_>],
+    ) -> Joint<'c> {
+        let wanted = in_order(wanted);
+        let wanted = wanted.iter();
+        let taking = joint
+            .sql_set(&self.of_sets.take_free, wanted.len())
+            .column(wanted.clone().map(|wanted| wanted.key.merchant_id))
+            .column(wanted.clone().map(|wanted| &*wanted.key.key))
+            .column(wanted.clone().map(|wanted| &*wanted.key.fingerprint))
+            .column(wanted.clone().map(|wanted| wanted.subject));
+        match self.columns.taken_at {
+            Some(_) => taking.column(wanted.map(|wanted| wanted.now)),
+            None => taking,
+        }
     }
 
     /// Frees a subject's key, because nothing was started under it.

@@ -15,6 +15,7 @@ use sqlx::{Arguments as _, Postgres, Row as _, Sqlite, postgres::PgRow, sqlite::
 use crate::{
     Conn, Db, Error, Param, Result, Tx,
     connection::StoreConnection,
+    postgres,
     set::{Bound, ColumnValue, SetStatement, Values, other_store, renumbered},
     sqlite,
 };
@@ -154,12 +155,16 @@ impl<'c> Joint<'c> {
         }
         self.end_part(0);
         let (parts, bound) = (self.parts, self.values.bound()?);
+        // A transaction's locks were told when it began.
+        let is_hasty = matches!(&self.on, On::Alone(db) if db.is_hasty);
         match self.on {
-            On::Tx(tx) => run(tx, parts, bound).await,
-            On::Alone(db) if db.is_postgres() => run(&mut db.write().await?, parts, bound).await,
+            On::Tx(tx) => run(tx, parts, bound, is_hasty).await,
+            On::Alone(db) if db.is_postgres() => {
+                run(&mut db.write().await?, parts, bound, is_hasty).await
+            }
             On::Alone(db) => {
                 let mut tx = db.begin().await?;
-                let affected = run(&mut tx, parts, bound).await?;
+                let affected = run(&mut tx, parts, bound, is_hasty).await?;
                 tx.commit().await?;
                 Ok(affected)
             }
@@ -167,7 +172,7 @@ impl<'c> Joint<'c> {
     }
 }
 
-async fn run(conn: &mut Conn, parts: Vec<Part>, bound: Bound) -> Result<Vec<u64>> {
+async fn run(conn: &mut Conn, parts: Vec<Part>, bound: Bound, is_hasty: bool) -> Result<Vec<u64>> {
     let state = &mut conn.state;
     let mut affected = Vec::new();
     match (&mut conn.held, bound) {
@@ -175,10 +180,10 @@ async fn run(conn: &mut Conn, parts: Vec<Part>, bound: Bound) -> Result<Vec<u64>
             if parts.iter().all(|part| part.rows == 0) {
                 return Ok(vec![0; parts.len()]);
             }
-            let text = together(&parts);
+            let text = together(&parts, is_hasty);
             let query = sqlx::query_with::<Postgres, _>(text, arguments);
             let counts: PgRow = state.run(text, query.fetch_one(&mut **conn)).await?;
-            let mut column = 0;
+            let mut column = usize::from(is_hasty);
             for part in &parts {
                 if part.rows == 0 {
                     affected.push(0);
@@ -208,28 +213,35 @@ async fn run(conn: &mut Conn, parts: Vec<Part>, bound: Bound) -> Result<Vec<u64>
 /// Where the text of a part lies, and its parameters so far.
 type Place = (usize, usize, usize);
 
+/// The parts, and whether they wait for locks only for a moment.
+type Combination = (Vec<Place>, bool);
+
 /// The parts are static, so each combination is written once.
-static TOGETHER: LazyLock<RwLock<HashMap<Vec<Place>, &str>>> = LazyLock::new(RwLock::default);
+static TOGETHER: LazyLock<RwLock<HashMap<Combination, &str>>> = LazyLock::new(RwLock::default);
 
 /// One statement of PostgreSQL that runs the parts that have rows and returns how many rows each has
 /// changed.
-fn together(parts: &[Part]) -> &'static str {
+fn together(parts: &[Part], is_hasty: bool) -> &'static str {
     let parts = parts.iter().filter(|part| part.rows > 0);
     let place = |part: &Part| (part.text.as_ptr().addr(), part.text.len(), part.before);
-    let places: Vec<Place> = parts.clone().map(place).collect();
+    let combination: Combination = (parts.clone().map(place).collect(), is_hasty);
     let known = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = known.get(&places) {
+    if let Some(known) = known.get(&combination) {
         return known;
     }
     drop(known);
     let mut with = Vec::new();
-    let mut counts = Vec::new();
+    let mut selected = Vec::new();
+    if is_hasty {
+        // First, so that it holds for every part: each runs once its count is asked for.
+        selected.push(postgres::SELECT_HASTY.to_owned());
+    }
     for (number, part) in parts.enumerate() {
         let text = renumbered(part.text, part.before);
         with.push(format!("part{number} as ({text} returning 1)"));
-        counts.push(format!("(select count(*) from part{number})"));
+        selected.push(format!("(select count(*) from part{number})"));
     }
-    let text = format!("with {} select {}", with.join(", "), counts.join(", "));
+    let text = format!("with {} select {}", with.join(", "), selected.join(", "));
     let mut known = TOGETHER.write().unwrap_or_else(PoisonError::into_inner);
-    known.entry(places).or_insert_with(|| text.leak())
+    known.entry(combination).or_insert_with(|| text.leak())
 }

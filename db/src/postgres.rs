@@ -54,6 +54,9 @@ pub(crate) const SURVEY_AT_MOST: Duration = Duration::from_secs(610);
 /// For sets, in which one write's lock must not hold up the others: those are then written alone.
 pub(crate) const BEGIN_HASTY: &str = "begin; set local lock_timeout = '250ms'";
 
+/// The same for a statement that commits by itself: the first value that it selects.
+pub(crate) const SELECT_HASTY: &str = "set_config('lock_timeout', '250ms', true)";
+
 /// How many connections that died unnoticed one `begin` skips.
 pub(crate) const DEAD_CONNECTIONS_MAX: usize = 32;
 

@@ -1,21 +1,26 @@
 //! Creates sessions in sets: the requests that wait at the same moment share a transaction, and
 //! each keeps its own outcome.
+//!
+//! Nearly every key is new, so a set is first written by one statement that commits by itself and
+//! writes nothing if a key is taken. Only then does a transaction, with a round trip for each step,
+//! find out which key stands for what. A repeat costs that statement in vain; looking at the keys
+//! first would cost every set a round trip.
 
 use std::collections::HashMap;
 
-use chassis::ids::SessionId;
+use chassis::ids::{CustomerId, SessionId};
 use db::{
     Db, Grouped, Tx,
     idempotency::{IdempotencyKey, KeyUse, WantedKey},
-    is_retryable,
+    is_retryable, is_unique_violation,
 };
 
 use crate::{
     contention::{ATTEMPTS_MAX, Attempt, Interruption, out_of_attempts},
-    customer::NamedPayer,
+    customer::{Customer, NamedPayer},
     directory,
     session::{Session, SessionStatus},
-    store,
+    store::{self, customers},
 };
 
 /// A session to create under a key.
@@ -45,6 +50,9 @@ impl Grouped for Creation {
     type Outcome = CreationOutcome;
 
     async fn write(db: &Db, set: &[Self]) -> db::Result<Vec<CreationOutcome>> {
+        if let Some(outcomes) = create_at_once(db, set).await? {
+            return Ok(outcomes);
+        }
         for _ in 0..ATTEMPTS_MAX {
             match create(db, set).await {
                 Ok(outcomes) => return Ok(outcomes),
@@ -56,6 +64,31 @@ impl Grouped for Creation {
     }
 }
 
+/// Creates all of them by one statement. `None`: nothing was written, because a key is taken or wanted
+/// twice, or because a customer changes or was added by somebody else.
+async fn create_at_once(db: &Db, set: &[Creation]) -> db::Result<Option<Vec<CreationOutcome>>> {
+    let mut sessions: Vec<Session> = set.iter().map(|one| one.session.clone()).collect();
+    let Some(recognised) = directory::recognise(db, &named_payers(&sessions)).await? else {
+        return Ok(None);
+    };
+    assign_customers(&mut sessions, recognised.customers);
+    let wanted: Vec<WantedKey<'_>> = set.iter().map(Creation::wanted_key).collect();
+    let added: Vec<&Customer> = recognised.added.iter().collect();
+    let sessions: Vec<&Session> = sessions.iter().collect();
+    let joint = store::KEYS.take_free_set(db.joint(), &wanted);
+    let joint = customers::insert(joint, &added);
+    match store::insert_sessions(joint, &sessions).run().await {
+        Ok(()) => Ok(Some(set.iter().map(|_| CreationOutcome::Created).collect())),
+        Err(error) if is_unique_violation(&error) => Ok(None),
+        // It waited in vain for its key, or for a customer that it adds. SQLite's writer is neither.
+        Err(error) if set.len() == 1 && is_retryable(&error) && db.is_postgres() => {
+            Ok(added.is_empty().then(|| vec![CreationOutcome::InProgress]))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Finds out what each key stands for, and creates what is new.
 async fn create(db: &Db, set: &[Creation]) -> Attempt<Vec<CreationOutcome>> {
     let mut tx = db.begin().await?;
     let wanted: Vec<WantedKey<'_>> = set.iter().map(Creation::wanted_key).collect();
@@ -106,21 +139,26 @@ async fn insert_first(tx: &mut Tx, set: &[Creation], uses: &[KeyUse<(SessionId,)
     if first.is_empty() {
         return Ok(());
     }
-    let named: Vec<NamedPayer> = first
-        .iter()
-        .map(|session| NamedPayer {
-            merchant_id: session.merchant_id,
-            payer: session.payer.clone(),
-            named_at: session.created_at,
-        })
-        .collect();
-    let customers = directory::identify(tx, &named).await?;
-    for (session, customer) in first.iter_mut().zip(customers) {
-        session.customer_id = customer;
-    }
+    let customers = directory::identify(tx, &named_payers(&first)).await?;
+    assign_customers(&mut first, customers);
     let first: Vec<&Session> = first.iter().collect();
     store::insert_sessions(tx.joint(), &first).run().await?;
     Ok(())
+}
+
+fn named_payers(sessions: &[Session]) -> Vec<NamedPayer> {
+    let named = sessions.iter().map(|session| NamedPayer {
+        merchant_id: session.merchant_id,
+        payer: session.payer.clone(),
+        named_at: session.created_at,
+    });
+    named.collect()
+}
+
+fn assign_customers(sessions: &mut [Session], customers: Vec<Option<CustomerId>>) {
+    for (session, customer) in sessions.iter_mut().zip(customers) {
+        session.customer_id = customer;
+    }
 }
 
 /// The sessions that keys stand for, as they were created.

@@ -1,15 +1,16 @@
 //! The customer directory: finds the customers that payers are, or adds them. The rules are in
 //! `customer.rs`.
 //!
-//! Runs inside the transaction that made the payers known. Additions need no lock: nobody else can
-//! add the same phone or e-mail, whose columns are unique. Changes are made under the directory's
-//! lock, because they follow from what was read.
+//! Entries change in the transaction that made the payers known, under the directory's lock, because
+//! the change follows from what was read. Additions need no lock: nobody else can add the same phone
+//! or e-mail, whose columns are unique. Nor does finding an entry, whose phone and e-mail never become
+//! another's.
 
 use chassis::{
     clock::Timestamp,
     ids::{CustomerId, MerchantId},
 };
-use db::{Result, Tx};
+use db::{Conn, Db, Result, Tx};
 
 use crate::{
     contention::{Attempt, Interruption},
@@ -41,9 +42,7 @@ pub async fn identify(tx: &mut Tx, named: &[NamedPayer]) -> Attempt<Vec<Option<C
         }
     }
     let added = entries.customers_that(Entry::is_added);
-    if !added.is_empty() && customers::insert(tx, &added).await? < added.len() as u64 {
-        return Err(Interruption::Contended);
-    }
+    customers::insert(tx.joint(), &added).run().await?;
     let changed = entries.customers_that(Entry::is_changed);
     if !changed.is_empty() {
         customers::update_identities(tx, &changed).await?;
@@ -51,13 +50,42 @@ pub async fn identify(tx: &mut Tx, named: &[NamedPayer]) -> Attempt<Vec<Option<C
     Ok(ids)
 }
 
+/// Who payers are, as long as none of them completes an entry.
+#[derive(Debug, Default)]
+pub struct Recognised {
+    /// The entry of each.
+    pub customers: Vec<Option<CustomerId>>,
+    /// To be added with what names them.
+    pub added: Vec<Customer>,
+}
+
+/// Like [`identify`], but leaves adding to the caller, whose write fails if somebody else was
+/// quicker. `None`: an entry changes, which takes its directory's lock.
+pub async fn recognise(db: &Db, named: &[NamedPayer]) -> Result<Option<Recognised>> {
+    if !named.iter().any(|named| named.payer.is_identified()) {
+        return Ok(Some(Recognised {
+            customers: vec![None; named.len()],
+            added: Vec::new(),
+        }));
+    }
+    let (entries, customers) = look(&mut db.read().await?, named).await?;
+    if entries.0.iter().any(Entry::is_changed) {
+        return Ok(None);
+    }
+    let added = entries.0.into_iter().filter(Entry::is_added);
+    Ok(Some(Recognised {
+        customers,
+        added: added.map(|entry| entry.customer).collect(),
+    }))
+}
+
 /// Reads the entries that these payers may be, and recognises each.
-async fn look(tx: &mut Tx, named: &[NamedPayer]) -> Result<(Entries, Vec<Option<CustomerId>>)> {
+async fn look(conn: &mut Conn, named: &[NamedPayer]) -> Result<(Entries, Vec<Option<CustomerId>>)> {
     let identified: Vec<&NamedPayer> = named
         .iter()
         .filter(|named| named.payer.is_identified())
         .collect();
-    let found = customers::find_alike(tx, &identified).await?;
+    let found = customers::find_alike(conn, &identified).await?;
     let mut entries = Entries::of(found);
     let ids = named.iter().map(|named| entries.recognise(named)).collect();
     Ok((entries, ids))

@@ -11,6 +11,7 @@ use chassis::{shutdown::Tasks, testing::until};
 use db::{Db, GroupCommit, Grouped, testing::TestDb};
 use futures::future::join_all;
 use tokio::sync::Semaphore;
+use uuid::Uuid;
 
 use crate::database;
 
@@ -217,4 +218,38 @@ async fn after_a_dead_connection_the_set_is_written_on_another() {
 async fn without_a_connection_nothing_is_tried_again() {
     let sets: &[&[u32]] = &[&[1, NO_CONNECTION, 2]];
     check_written([1, NO_CONNECTION, 2], [false; 3], sets).await;
+}
+
+/// Opens an account in the name of how long its statement waits for a lock.
+struct Patience;
+
+impl Grouped for Patience {
+    type Outcome = ();
+
+    async fn write(db: &Db, set: &[Self]) -> db::Result<Vec<()>> {
+        let wait = db.joint().sql(
+            "insert into account (id, name, balance, is_open)
+             values ($1, current_setting('lock_timeout'), 0, true)",
+        );
+        wait.bind(Uuid::now_v7()).run().await?;
+        Ok(set.iter().map(|_| ()).collect())
+    }
+}
+
+/// Only PostgreSQL has row locks.
+#[tokio::test]
+async fn a_statement_of_strangers_waits_for_a_lock_only_for_a_moment() {
+    let (_test, db) = database().await;
+    if !db.is_postgres() {
+        return;
+    }
+    let group = GroupCommit::new(&db, &Tasks::new());
+    for written in group.write_set(&[Patience, Patience]).await {
+        written.unwrap();
+    }
+    group.write(Patience).await.unwrap();
+    let mut conn = db.read().await.unwrap();
+    let names = conn.sql("select name from account order by name");
+    let names: Vec<(String,)> = names.all().await.unwrap();
+    assert_eq!(names, [("250ms".to_owned(),), ("2s".to_owned(),)]);
 }

@@ -310,6 +310,52 @@ async fn each_key_of_a_set_is_taken_as_if_it_came_alone() {
     assert_eq!(take_set(&db, &[]).await, []);
 }
 
+/// Whether these were taken, all of them, by one write.
+async fn take_free_set(db: &Db, keys: &[&IdempotencyKey]) -> bool {
+    let wanted = keys.iter().map(|key| WantedKey {
+        key,
+        subject: Uuid::now_v7(),
+        now: now(),
+    });
+    let wanted: Vec<WantedKey<'_>> = wanted.collect();
+    match BUY.take_free_set(db.joint(), &wanted).run().await {
+        Ok(()) => true,
+        Err(error) => {
+            assert!(db::is_unique_violation(&error), "{error}");
+            false
+        }
+    }
+}
+
+#[tokio::test]
+async fn free_keys_are_taken_all_or_none() {
+    let (_test, db) = database(TABLE).await;
+    let [old, fresh, other] = ["old", "fresh", "other"].map(key);
+    take_committed(&db, &old).await;
+    assert!(!take_free_set(&db, &[&fresh, &old, &other]).await);
+    assert!(!take_free_set(&db, &[&fresh, &other, &fresh]).await);
+    assert_eq!(count(&mut db.read().await.unwrap()).await, 1);
+    assert!(take_free_set(&db, &[&other, &fresh]).await);
+    assert!(!take_free_set(&db, &[&fresh]).await);
+    assert_eq!(count(&mut db.read().await.unwrap()).await, 3);
+}
+
+#[tokio::test]
+async fn of_sets_of_the_same_free_keys_in_any_order_one_gets_them() {
+    let (_test, db) = database(TABLE).await;
+    let keys: Vec<IdempotencyKey> = (0..20).map(|number| key(&number.to_string())).collect();
+    let mut takers = JoinSet::new();
+    for taker in 0..8 {
+        let (db, mut keys) = (db.clone(), keys.clone());
+        if taker % 2 == 1 {
+            keys.reverse();
+        }
+        takers.spawn(async move { take_free_set(&db, &keys.iter().collect::<Vec<_>>()).await });
+    }
+    let taken = takers.join_all().await;
+    assert_eq!(taken.into_iter().filter(|taken| *taken).count(), 1);
+}
+
 #[tokio::test]
 async fn of_equal_keys_in_a_set_the_first_gets_it() {
     let (_test, db) = database(TABLE).await;

@@ -53,9 +53,9 @@ pub async fn find_alike(conn: &mut Conn, named: &[&NamedPayer]) -> Result<Vec<Cu
     .await
 }
 
-/// Adds customers, and their merchants' directories. Returns how many: another customer may have
-/// the phone or e-mail of one by now, or its id, which is short.
-pub async fn insert(tx: &mut Tx, added: &[&Customer]) -> Result<u64> {
+/// Adds customers, and their merchants' directories. A unique violation tells that another customer
+/// has the phone or e-mail of one by now, or its id, which is short.
+pub fn insert<'c>(joint: Joint<'c>, added: &[&Customer]) -> Joint<'c> {
     // In one order everywhere, so that two sets never wait for each other.
     let mut added = added.to_vec();
     added.sort_by_key(|customer| {
@@ -65,8 +65,7 @@ pub async fn insert(tx: &mut Tx, added: &[&Customer]) -> Result<u64> {
             &customer.email_key,
         )
     });
-    let [_directories, inserted] = tx
-        .joint()
+    joint
         .sql_set(
             "given (merchant_id uuid)
              insert into directories (merchant_id)
@@ -85,8 +84,7 @@ pub async fn insert(tx: &mut Tx, added: &[&Customer]) -> Result<u64> {
              select given.customer_id, given.merchant_id, given.phone, given.email,
                     given.email_key, given.name, given.created_at, given.last_payment_at,
                     given.payments_count, given.listed_at
-             from given where true
-             on conflict do nothing",
+             from given",
             added.len(),
         )
         .column(added.iter().map(|customer| customer.customer_id.clone()))
@@ -99,9 +97,6 @@ pub async fn insert(tx: &mut Tx, added: &[&Customer]) -> Result<u64> {
         .column(added.iter().map(|customer| customer.last_payment_at))
         .column(added.iter().map(|customer| customer.payments_count))
         .column(added.iter().map(|customer| customer.listed_at))
-        .rows_affected::<2>()
-        .await?;
-    Ok(inserted)
 }
 
 /// Writes what identifies and names these customers. Only under their directories' locks.

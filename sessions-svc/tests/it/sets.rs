@@ -125,6 +125,90 @@ async fn one_payer_in_many_requests_of_a_set_is_one_customer() {
     world.end().await;
 }
 
+fn phone(number: usize) -> Payer {
+    Payer {
+        phone: Some(format!("+2332412345{number:02}")),
+        email: None,
+        name: None,
+    }
+}
+
+#[tokio::test]
+async fn of_equal_keys_in_a_set_only_the_winner_names_its_payer() {
+    let mut world = World::start().await;
+    let plain = CreateSessionRequest {
+        payer: Some(phone(0)),
+        ..world.request("USD", 2_550)
+    };
+    let known_better = CreateSessionRequest {
+        payer: Some(Payer {
+            email: Some("ama@example.com".to_owned()),
+            ..phone(0)
+        }),
+        ..plain.clone()
+    };
+    let requests = [plain.clone(), known_better.clone()].into_iter().cycle();
+    let requests = requests.take(10).map(|request| world.create(request));
+    let answers = world.together(requests).await;
+    let created = answers.iter().flatten().filter(|answer| !answer.replayed);
+    assert_eq!(created.count(), 1);
+    let won = answers.iter().flatten().next().unwrap();
+    let won = won.session.clone().unwrap().payer.unwrap();
+    let [customer] = world.customers().await.try_into().unwrap();
+    assert_eq!(
+        customer.email, won.email,
+        "a refused request completes no customer"
+    );
+    world.end().await;
+}
+
+#[tokio::test]
+async fn new_and_returning_payers_of_a_set_are_each_recognised() {
+    let mut world = World::start().await;
+    let of = |number: usize| CreateSessionRequest {
+        payer: Some(phone(number)),
+        ..world.request("USD", 1)
+    };
+    let named: Vec<_> = (0..40).map(|number| of(number % 20)).collect();
+    for answers in [
+        world
+            .together(
+                named[..20]
+                    .iter()
+                    .map(|request| world.create(request.clone())),
+            )
+            .await,
+        // The others of the same payers, and a repeat.
+        world
+            .together(
+                named[19..]
+                    .iter()
+                    .map(|request| world.create(request.clone())),
+            )
+            .await,
+        world
+            .together((0..40).map(|number| world.create(of(number))))
+            .await,
+    ] {
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    }
+    let (sessions, unlike): (i64, i64) = {
+        let mut conn = world.db.read().await.unwrap();
+        conn.sql(
+            "select count(*),
+                    sum(case when customers.phone = sessions.payer_phone then 0 else 1 end)
+             from sessions left join customers
+                 on customers.customer_id = sessions.customer_id",
+        )
+        .one()
+        .await
+        .unwrap()
+    };
+    assert_eq!((sessions, unlike), (80, 0));
+    assert_eq!(world.customers().await.len(), 40);
+    world.end().await;
+}
+
 /// Only PostgreSQL lets two transactions run at once.
 #[tokio::test]
 async fn a_key_that_is_being_used_elsewhere_fails_only_its_own_request() {
