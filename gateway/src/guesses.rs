@@ -10,6 +10,8 @@
 //! requests: a guess that finds no place in it is told to wait, without a look-up. A guess that was
 //! right within the last hour bypasses it.
 
+mod right;
+
 use std::{
     hash::{BuildHasher as _, Hash, RandomState},
     net::IpAddr,
@@ -19,7 +21,6 @@ use std::{
 };
 
 use chassis::{clock::Clock, fixed_window::FixedWindow};
-use moka::future::Cache;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{
@@ -28,6 +29,7 @@ use crate::{
     error::Error,
     room::{RequestPlace, Room},
 };
+use right::RightGuesses;
 
 /// Most addresses counted in one window; any more pass uncounted.
 const ADDRESSES_MAX: usize = 100_000;
@@ -42,10 +44,6 @@ const LINE_SHARE: usize = 8;
 
 /// One address may take 1/`ADDRESS_SHARE` of the queue.
 const ADDRESS_SHARE: usize = 4;
-
-/// How long right guesses are remembered, and how many.
-const RIGHT_FOR: Duration = Duration::from_secs(60 * 60);
-const RIGHT_MAX: u64 = 100_000;
 
 /// How many wrong guesses one address may make in a window of real time.
 #[derive(Clone, Copy, Debug)]
@@ -72,8 +70,7 @@ pub struct Guesses {
     wrong: FixedWindow<IpAddr>,
     line: Arc<Room>,
     narrow: Semaphore,
-    /// Hashes of right guesses.
-    right: Cache<u64, ()>,
+    right: RightGuesses,
     hasher: RandomState,
 }
 
@@ -86,10 +83,7 @@ impl Guesses {
             wrong: FixedWindow::new(limit.window, ADDRESSES_MAX, clock),
             line: Arc::new(Room::new(line_max, line_max.div_ceil(ADDRESS_SHARE))),
             narrow: Semaphore::new(LOOK_UPS_MAX),
-            right: Cache::builder()
-                .max_capacity(RIGHT_MAX)
-                .time_to_live(RIGHT_FOR)
-                .build(),
+            right: RightGuesses::default(),
             hasher: RandomState::new(),
         }
     }
@@ -109,8 +103,8 @@ impl Guesses {
         let _turn = self.turn(address, guess).await?;
         let found = look_up.await;
         match &found {
-            Ok(_) => self.right.insert(guess, ()).await,
-            Err(error) if error.status().is_client_error() => self.right.invalidate(&guess).await,
+            Ok(_) => self.right.remember(guess),
+            Err(error) if error.status().is_client_error() => self.right.forget(guess),
             Err(_) => {}
         }
         found
@@ -124,7 +118,7 @@ impl Guesses {
         guess: u64,
     ) -> Result<Option<(Arc<RequestPlace>, SemaphorePermit<'_>)>, Error> {
         let decision = self.wrong.look(&network(address), self.most);
-        if decision.allowed || self.right.contains_key(&guess) {
+        if decision.allowed || self.right.contains(guess) {
             return Ok(None);
         }
         let place = self.line.enter(address).ok_or(Error::TooManyGuesses {
