@@ -18,7 +18,8 @@ use crate::{
 };
 
 pub struct Api {
-    client: Client,
+    /// One for each gateway.
+    clients: Vec<Client>,
     shops: Vec<Shop>,
     payers: Payers,
 }
@@ -38,9 +39,11 @@ struct Refusal {
 }
 
 impl Api {
-    pub fn new(gateway_url: &str, shops: Vec<Shop>, payers: Kind) -> anyhow::Result<Self> {
+    /// Requests are sent to each of these gateways in turn.
+    pub fn new(gateway_urls: &[String], shops: Vec<Shop>, payers: Kind) -> anyhow::Result<Self> {
+        let clients = gateway_urls.iter().map(|url| Client::new(url));
         Ok(Self {
-            client: Client::new(gateway_url)?,
+            clients: clients.collect::<anyhow::Result<_>>()?,
             shops,
             payers: Payers::new(payers),
         })
@@ -74,14 +77,14 @@ impl Api {
     /// Reads what the `n`th merchant has.
     pub async fn read(&self, n: u64, path: &str) -> Outcome {
         let request = self.authorized(n, Method::GET, path, Bytes::new());
-        let answer = self.client.send(request?).await?;
+        let answer = turn(&self.clients, n).send(request?).await?;
         expect(&answer, StatusCode::OK)
     }
 
     /// Asks for a path that does not exist.
-    pub async fn ask_for_nothing(&self) -> Outcome {
+    pub async fn ask_for_nothing(&self, n: u64) -> Outcome {
         let request = request(Method::GET, "/api/v1/nothing", Bytes::new());
-        let answer = self.client.send(request).await?;
+        let answer = turn(&self.clients, n).send(request).await?;
         expect(&answer, StatusCode::NOT_FOUND)
     }
 
@@ -93,7 +96,7 @@ impl Api {
         wanted: StatusCode,
     ) -> Result<Created, Code> {
         let request = self.authorized(n, Method::POST, path, body.to_string().into());
-        let answer = self.client.send(request?).await?;
+        let answer = turn(&self.clients, n).send(request?).await?;
         expect(&answer, wanted)?;
         serde_json::from_slice(&answer.body).map_err(|_| Code::Borrowed("unreadable answer"))
     }

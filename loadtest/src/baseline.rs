@@ -12,6 +12,7 @@ mod store;
 
 use std::{
     process::Stdio,
+    slice,
     time::{Duration, Instant},
 };
 
@@ -65,7 +66,7 @@ struct Hop {
 
 /// Measures a bare path.
 pub async fn run(baseline: Baseline, common: &Common) -> anyhow::Result<Vec<Report>> {
-    Hops::during([baseline], &common.place.ground(), async |[hops]| {
+    Hops::during([baseline], &common.place.ground()?, async |[hops]| {
         let measured = async {
             let probe = hops.probe().await?;
             let mut reports = Vec::new();
@@ -191,7 +192,7 @@ impl Hops {
             merchant_id: Uuid::nil().to_string(),
             api_key: format!("service_sk_{}", "0".repeat(46)),
         };
-        let api = Api::new(&self.url, vec![shop], Kind::None)?;
+        let api = Api::new(slice::from_ref(&self.url), vec![shop], Kind::None)?;
         match self.baseline {
             Baseline::A | Baseline::B | Baseline::C | Baseline::D | Baseline::G => {
                 Probe::new(&name, Initiations(api), self.watched())

@@ -27,7 +27,7 @@ impl Bench {
         called: &[Service],
         work: impl AsyncFnOnce(&Self) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
-        let ground = place.ground();
+        let ground = place.ground()?;
         if ground.elsewhere.is_empty() {
             return Self::on(&ground, services, work).await;
         }

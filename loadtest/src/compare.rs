@@ -100,7 +100,7 @@ impl Compare {
         services: &[Service],
         work: impl AsyncFnOnce(&[Hops; N], &Bench) -> anyhow::Result<Vec<Row>>,
     ) -> anyhow::Result<Vec<Row>> {
-        let ground = self.place.ground();
+        let ground = self.place.ground()?;
         Hops::during(baselines, &ground, async |hops| {
             Bench::on(&ground, services, async |bench| work(hops, bench).await).await
         })
@@ -318,7 +318,7 @@ impl Compare {
 
     async fn gateway(&self) -> anyhow::Result<Vec<Row>> {
         let paths = [Baseline::A, Baseline::G];
-        Hops::during(paths, &self.place.ground(), async |[a, g]| {
+        Hops::during(paths, &self.place.ground()?, async |[a, g]| {
             // The gateway calls the same services without I/O that g calls.
             let instead = |hop, flag| {
                 let url = g.url_of(hop).context("g has both hops")?;
@@ -329,7 +329,7 @@ impl Compare {
                     instead("sessions", "sessions-url")?,
                     instead("limits", "ratelimit-url")?,
                 ],
-                ..self.place.ground()
+                ..self.place.ground()?
             };
             Bench::on(&ground, &Service::ALL, async |bench| {
                 let ours = async |work| {
@@ -368,7 +368,7 @@ impl Compare {
 /// The merchants' API, with merchants of its own.
 async fn api(bench: &Bench, payers: Kind) -> anyhow::Result<Api> {
     let shops = shop::open(&bench.processes.url(Service::Merchants), MERCHANTS).await?;
-    Api::new(&bench.processes.url(Service::Gateway), shops, payers)
+    Api::new(&bench.processes.gateway_urls(), shops, payers)
 }
 
 /// Waits until every charge has ended and every event has been delivered.

@@ -4,8 +4,9 @@ mod baseline;
 mod compare;
 mod growth;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
+use anyhow::{bail, ensure};
 use chassis::{config::duration, shutdown::Shutdown};
 use clap::{Args, Parser, Subcommand};
 
@@ -16,7 +17,7 @@ pub use growth::Growth;
 use crate::{
     payers::Kind,
     plan::{Pace, Plan},
-    processes::{Ground, Service},
+    processes::{Ground, Host, Service},
     usage::Watched,
     work::Work,
 };
@@ -206,6 +207,11 @@ pub struct Place {
     #[arg(long)]
     pub binaries: Option<PathBuf>,
 
+    /// How many processes are started of each service, on the same databases: several need a name
+    /// in /etc/hosts. `growth` compares several numbers, such as 1,2,3.
+    #[arg(long, value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u8).range(1..=9))]
+    pub replicas: Vec<u8>,
+
     /// A running gateway, http://host:port. With an address, nothing is started.
     #[arg(long, env = "LOADTEST_GATEWAY_URL")]
     pub gateway_url: Option<String>,
@@ -292,7 +298,23 @@ impl Offer {
 }
 
 impl Place {
-    pub fn ground(&self) -> Ground {
+    /// The ground of a measurement that does not compare several.
+    pub fn ground(&self) -> anyhow::Result<Ground> {
+        match self.grounds()?.as_slice() {
+            [ground] => Ok(ground.clone()),
+            _ => bail!("only growth takes several numbers of replicas"),
+        }
+    }
+
+    /// One ground for each number of replicas.
+    pub fn grounds(&self) -> anyhow::Result<Vec<Ground>> {
+        let replicas = self.replicas.iter();
+        replicas
+            .map(|replicas| self.ground_with(*replicas))
+            .collect()
+    }
+
+    fn ground_with(&self, replicas: u8) -> anyhow::Result<Ground> {
         let elsewhere = [
             (Service::Gateway, &self.gateway_url),
             (Service::Merchants, &self.merchants_url),
@@ -301,17 +323,27 @@ impl Place {
             (Service::Webhooks, &self.webhooks_url),
             (Service::Ratelimit, &self.ratelimit_url),
         ];
-        let elsewhere = elsewhere.into_iter();
-        Ground {
+        let elsewhere = elsewhere
+            .into_iter()
+            .filter_map(|(service, url)| Some((service, url.clone()?)));
+        let elsewhere: BTreeMap<_, _> = elsewhere.collect();
+        if replicas > 1 {
+            ensure!(elsewhere.is_empty(), "what runs already gets no replicas");
+            let have_stores = self.database_url.is_some() && self.redis_url.is_some();
+            ensure!(
+                have_stores,
+                "several replicas need --database-url and --redis-url"
+            );
+        }
+        Ok(Ground {
             binaries: self.binaries.clone(),
             database_url: self.database_url.clone(),
             redis_url: self.redis_url.clone(),
-            elsewhere: elsewhere
-                .filter_map(|(service, url)| Some((service, url.clone()?)))
-                .collect(),
+            host: Host::with(replicas)?,
+            elsewhere,
             shutdown: self.shutdown.clone(),
             ..Ground::default()
-        }
+        })
     }
 
     /// The running processes whose counters are read.

@@ -35,7 +35,7 @@ pub async fn run(target: &GatewayTarget) -> anyhow::Result<Vec<Report>> {
             Work::UnknownPath => Vec::new(),
             _ => shop::open(&bench.processes.url(Service::Merchants), common.merchants).await?,
         };
-        let api = Api::new(&bench.processes.url(Service::Gateway), shops, *payers)?;
+        let api = Api::new(&bench.processes.gateway_urls(), shops, *payers)?;
         match work {
             Work::Initiate => bench.sweep(&common.offer, &name, Initiations(api)).await,
             Work::Charge => bench.sweep(&common.offer, &name, Charges(api)).await,
@@ -68,8 +68,8 @@ impl Load for Charges {
 pub struct UnknownPaths(pub Api);
 
 impl Load for UnknownPaths {
-    async fn request(&self, _n: u64) -> Outcome {
-        self.0.ask_for_nothing().await
+    async fn request(&self, n: u64) -> Outcome {
+        self.0.ask_for_nothing(n).await
     }
 }
 

@@ -1,5 +1,5 @@
-//! `loadtest growth`: how our figures change as tables grow. Each size has databases of its own,
-//! and all sizes are measured in turn.
+//! `loadtest growth`: how our figures change as tables grow, and with several replicas of each
+//! service. Each size has databases of its own, and all sizes are measured in turn.
 
 mod store;
 
@@ -33,69 +33,77 @@ pub struct Grown {
     curve: Vec<Point>,
 }
 
-/// What one kind of request reached on tables of one size.
+/// What one kind of request reached at one size.
 #[derive(Debug, Serialize)]
 struct Point {
     work: &'static str,
     rows: u64,
+    replicas: u8,
     rate: Spread,
     p99_ms: Spread,
-    /// How many times the rate on the smallest tables.
+    /// How many times the rate of the first size.
     rate_ratio: Spread,
     p99_ratio: Spread,
 }
 
-/// The services on tables of one size.
+/// So many replicas of the services, on tables with so many rows.
 struct Size {
     rows: u64,
+    replicas: u8,
     probes: [(&'static str, Probe); 3],
 }
 
 /// Fills, measures, and prints a line of a table for each figure.
 pub async fn run(growth: &Growth) -> anyhow::Result<Grown> {
-    let ground = growth.place.ground();
+    let grounds = growth.place.grounds()?;
+    let ground = grounds.first().context("no number of replicas")?;
     ensure!(ground.database_url.is_some(), "--database-url is needed");
     let mut started = Vec::new();
-    for _ in &growth.rows {
-        match Processes::start(&ground, &Service::ALL).await {
-            Ok(processes) => started.push(processes),
-            Err(error) => return ended(Err(error), stop(started).await),
+    for rows in &growth.rows {
+        for ground in &grounds {
+            match Processes::start(ground, &Service::ALL).await {
+                Ok(processes) => started.push((*rows, processes)),
+                Err(error) => return ended(Err(error), stop(started).await),
+            }
         }
     }
-    let work = async |started: &mut Vec<Processes>| grow(growth, started).await;
+    let work = async |started: &mut Vec<_>| grow(growth, started).await;
     let grown = ground.during(started, work, stop).await?;
-    println!("| Work | Rows | Per second | of the first | p99 ms | of the first |");
-    println!("|---|---|---|---|---|---|");
+    println!("| Work | Rows | Replicas | Per second | of the first | p99 ms | of the first |");
+    println!("|---|---|---|---|---|---|---|");
     for point in &grown.curve {
         let Point {
             work,
             rows,
+            replicas,
             rate,
             p99_ms,
             rate_ratio,
             p99_ratio,
         } = point;
-        println!("| {work} | {rows} | {rate:.0} | {rate_ratio} | {p99_ms} | {p99_ratio} |");
+        println!(
+            "| {work} | {rows} | {replicas} | {rate:.0} | {rate_ratio} | {p99_ms} | {p99_ratio} |"
+        );
     }
     Ok(grown)
 }
 
-async fn stop(started: Vec<Processes>) -> anyhow::Result<()> {
+async fn stop(started: Vec<(u64, Processes)>) -> anyhow::Result<()> {
     let mut stopped = Ok(());
-    for processes in started {
+    for (_, processes) in started {
         stopped = ended(stopped, processes.stop().await);
     }
     stopped
 }
 
 /// Fills the tables of each of these, and measures.
-async fn grow(growth: &Growth, started: &mut [Processes]) -> anyhow::Result<Grown> {
+async fn grow(growth: &Growth, started: &mut [(u64, Processes)]) -> anyhow::Result<Grown> {
     let mut sizes = Vec::new();
-    for (rows, processes) in growth.rows.iter().zip(&mut *started) {
+    for (rows, processes) in &mut *started {
         sizes.push(Size::fill(*rows, processes).await?);
         eprintln!("{rows} rows are filled in");
     }
-    let first = started.first().context("no rows")?;
+    let (_, first) = started.first().context("no rows")?;
     let (server, name) = first.database(Service::Sessions).context("no database")?;
     let settings = store::settings(&mut server.connect(&name).await?).await?;
     for Setting { name, setting } in &settings {
@@ -132,6 +140,7 @@ async fn measure(growth: &Growth, sizes: &[Size]) -> anyhow::Result<Vec<Point>> 
             curve.push(Point {
                 work: size.probes[number].0,
                 rows: size.rows,
+                replicas: size.replicas,
                 rate: Spread::of(rates),
                 p99_ms: Spread::of(p99s),
                 rate_ratio: ratios(rates, &first_rates),
@@ -161,13 +170,14 @@ impl Size {
             }
             processes.revive(service).await?;
         }
-        let url = processes.url(Service::Gateway);
-        let api = |shops: Vec<Shop>| Api::new(&url, shops, Kind::None);
+        let replicas = processes.replicas();
+        let urls = processes.gateway_urls();
+        let api = |shops: Vec<Shop>| Api::new(&urls, shops, Kind::None);
         let reads = Reads::new(api(shops)?, paths);
         let merchants_url = processes.url(Service::Merchants);
         let initiations = Initiations(api(shop::open(&merchants_url, MERCHANTS).await?)?);
         let charges = Charges(api(shop::open(&merchants_url, MERCHANTS).await?)?);
-        let name = |work: &str| format!("{work}, {rows} rows");
+        let name = |work: &str| format!("{work}, {rows} rows, replicas {replicas}");
         let watched = || processes.watched();
         let probes = [
             (
@@ -180,6 +190,10 @@ impl Size {
             ),
             ("charge", Probe::new(&name("charge"), charges, watched())?),
         ];
-        Ok(Self { rows, probes })
+        Ok(Self {
+            rows,
+            replicas,
+            probes,
+        })
     }
 }

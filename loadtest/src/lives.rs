@@ -31,7 +31,7 @@ impl Lives {
             let secret = shop::set_endpoint(&webhooks, &shop.merchant_id, url).await?;
             receiver.expect(&shop.merchant_id, secret);
         }
-        let api = Api::new(&processes.url(Service::Gateway), shops, Kind::New)?;
+        let api = Api::new(&processes.gateway_urls(), shops, Kind::New)?;
         Ok(Self { api, receiver })
     }
 }

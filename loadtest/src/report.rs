@@ -120,7 +120,7 @@ impl fmt::Display for Report {
             } = process;
             writeln!(
                 f,
-                "  {name:<14} {cpu_ms:>8} CPU ms per request  {rss_mib:>7.1} MiB"
+                "  {name:<15} {cpu_ms:>8} CPU ms per request  {rss_mib:>7.1} MiB"
             )?;
         }
         if let Some(statements) = self.statements {

@@ -81,7 +81,7 @@ pub async fn run(target: &StatementsTarget) -> anyhow::Result<Statements> {
         place.database_url.is_some(),
         "--database-url is needed: only PostgreSQL counts scans"
     );
-    let mut ground = place.ground();
+    let mut ground = place.ground()?;
     ground.avoid_sequential_scans = true;
     Bench::on(&ground, &Service::ALL, async |bench| {
         let merchants = 1;

@@ -3,6 +3,7 @@
 use std::{
     fs,
     process::Stdio,
+    slice,
     time::{Duration, Instant},
 };
 
@@ -69,7 +70,7 @@ struct Ready {
 
 /// How long each service takes to be ready, on a database that has its tables.
 pub async fn rows(compare: &Compare) -> anyhow::Result<Vec<Row>> {
-    let ground = compare.place.ground();
+    let ground = compare.place.ground()?;
     let processes = Processes::start(&ground, &Service::ALL).await?;
     let revive = async |processes: &mut Processes| revivals(compare, processes).await;
     let mut rows = ground.during(processes, revive, Processes::stop).await?;
@@ -103,7 +104,7 @@ async fn revivals(compare: &Compare, processes: &mut Processes) -> anyhow::Resul
 
 /// The stack on SQLite beside the stack on PostgreSQL.
 pub async fn embedded(compare: &Compare) -> anyhow::Result<Vec<Row>> {
-    let ground = compare.place.ground();
+    let ground = compare.place.ground()?;
     let server = ground.database_url.as_deref();
     let server = Server::new(server.context("row 14 needs --database-url")?)?;
     let once = compare.one_round();
@@ -232,7 +233,7 @@ impl Ready {
             merchant_id: String::new(),
             api_key: self.api_key.clone(),
         };
-        Api::new(&self.url, vec![shop], Kind::None)
+        Api::new(slice::from_ref(&self.url), vec![shop], Kind::None)
     }
 }
 

@@ -9,8 +9,9 @@ use super::{Output, Place};
 
 #[derive(Clone, Debug, Args)]
 pub struct Growth {
-    /// How many sessions and charges there are at first; the first number is what the others are
-    /// compared with. Ten million take ten minutes to fill in, and 12 GB.
+    /// How many sessions and charges there are at first. Each number is measured with each number
+    /// of replicas, on databases of its own, and compared with the first of both. Ten million take
+    /// ten minutes to fill in, and 12 GB.
     #[arg(long, value_delimiter = ',', default_value = "10000,1000000,10000000")]
     pub rows: Vec<u64>,
 

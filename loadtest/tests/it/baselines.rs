@@ -20,7 +20,7 @@ pub fn stores() -> Option<(String, String)> {
 }
 
 /// The flags that name them.
-fn store_flags() -> Option<[String; 2]> {
+pub fn store_flags() -> Option<[String; 2]> {
     let (database, redis) = stores()?;
     Some([
         format!("--database-url={database}"),

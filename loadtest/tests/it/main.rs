@@ -4,5 +4,6 @@
 mod baselines;
 mod chart;
 mod pace;
+mod replicas;
 mod signals;
 mod targets;
