@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use chassis::{admin::Readiness, clock::Clock, shutdown::Tasks};
-use sqlx::PgPool;
+use futures::{FutureExt as _, future::BoxFuture};
+use sqlx::{Database, PgPool, Pool, pool::PoolConnection};
 
 use crate::{
     Conn, Result, Tx,
@@ -50,8 +51,8 @@ impl Db {
     /// in memory; each statement sees what was committed before it.
     pub async fn read(&self) -> Result<Conn> {
         match &self.store {
-            Store::Postgres(pool) => Ok(Conn::postgres(pool.acquire().await?, Purpose::Read)),
-            Store::Sqlite(pools) => Ok(Conn::sqlite(pools.read.acquire().await?, Purpose::Read)),
+            Store::Postgres(pool) => Ok(Conn::postgres(acquire(pool).await?, Purpose::Read)),
+            Store::Sqlite(pools) => Ok(Conn::sqlite(acquire(&pools.read).await?, Purpose::Read)),
         }
     }
 
@@ -87,8 +88,8 @@ impl Db {
     /// the outcome is unknown, as after [`Tx::commit`].
     pub async fn write(&self) -> Result<Conn> {
         match &self.store {
-            Store::Postgres(pool) => Ok(Conn::postgres(pool.acquire().await?, Purpose::Write)),
-            Store::Sqlite(pools) => Ok(Conn::sqlite(pools.write.acquire().await?, Purpose::Write)),
+            Store::Postgres(pool) => Ok(Conn::postgres(acquire(pool).await?, Purpose::Write)),
+            Store::Sqlite(pools) => Ok(Conn::sqlite(acquire(&pools.write).await?, Purpose::Write)),
         }
     }
 
@@ -134,4 +135,10 @@ impl Db {
             Store::Sqlite(pools) => pools.close().await,
         }
     }
+}
+
+/// Boxed: it may have to connect, which takes 14 KB of state, and every charge in flight would carry
+/// that several times.
+fn acquire<DB: Database>(pool: &Pool<DB>) -> BoxFuture<'static, Result<PoolConnection<DB>>> {
+    pool.acquire().boxed()
 }

@@ -29,6 +29,11 @@ pub fn is_unique_violation(error: &Error) -> bool {
         .is_some_and(|error| error.is_unique_violation())
 }
 
+/// Whether a part of a joint write, which had to be [`whole`](crate::Joint::whole), was not.
+pub fn is_incomplete(error: &Error) -> bool {
+    matches!(error, Error::RowNotFound)
+}
+
 /// Whether the same transaction may succeed if it is run again from its start.
 pub fn is_retryable(error: &Error) -> bool {
     has_code(error, RETRYABLE)
@@ -72,7 +77,7 @@ pub fn unknown_value(error: &Error) -> Option<&str> {
     }
 }
 
-fn has_code(error: &Error, codes: &[&str]) -> bool {
+pub(crate) fn has_code(error: &Error, codes: &[&str]) -> bool {
     error
         .as_database_error()
         .and_then(|error| error.code())

@@ -154,10 +154,11 @@ impl SetTexts {
              insert into idempotency_keys ({names}, key, fingerprint, {subject}{taken_at})
              select given.merchant_id{value}, given.key, given.fingerprint,
                     given.wanted_for{now}
-             from given where true"
+             from given where true
+             on conflict ({names}, key) do nothing"
         );
         Self {
-            take: format!("{take_free} on conflict ({names}, key) do nothing returning {subject}"),
+            take: format!("{take_free} returning {subject}"),
             take_free,
             find: format!(
                 "given (place bigint, merchant_id uuid, key text)
@@ -351,8 +352,7 @@ impl Keys {
         Ok(uses)
     }
 
-    /// Takes these keys if all of them are free, else fails with a unique violation, also if two of
-    /// them are equal.
+    /// Takes these keys if all of them are free and no two are equal, else nothing is written.
     pub fn take_free_set<'c>(
         &'static self,
         joint: Joint<'c>,
@@ -370,6 +370,7 @@ impl Keys {
             Some(_) => taking.column(wanted.map(|wanted| wanted.now)),
             None => taking,
         }
+        .whole()
     }
 
     /// Frees a subject's key, because nothing was started under it.

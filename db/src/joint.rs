@@ -15,6 +15,7 @@ use sqlx::{Arguments as _, Postgres, Row as _, Sqlite, postgres::PgRow, sqlite::
 use crate::{
     Conn, Db, Error, Param, Result, Tx,
     connection::StoreConnection,
+    error::has_code,
     postgres,
     set::{Bound, ColumnValue, SetStatement, Values, other_store, renumbered},
     sqlite,
@@ -42,6 +43,10 @@ struct Part {
     rows: usize,
     /// How many parameters the parts before it have, on PostgreSQL.
     before: usize,
+    /// The number of its last parameter, on PostgreSQL.
+    last: usize,
+    /// Whether nothing is written unless it changes as many rows as its set has.
+    is_whole: bool,
     /// The values of its rows, on SQLite.
     sqlite: Vec<SqliteArguments>,
 }
@@ -99,6 +104,8 @@ impl<'c> Joint<'c> {
             text,
             rows,
             before,
+            last: before,
+            is_whole: false,
             sqlite: Vec::new(),
         });
     }
@@ -108,7 +115,13 @@ impl<'c> Joint<'c> {
     fn end_part(&mut self, next_rows: usize) -> usize {
         self.values.rows = next_rows;
         match &mut self.values.bound {
-            Bound::Postgres(arguments) => arguments.len(),
+            Bound::Postgres(arguments) => {
+                let last = arguments.len();
+                if let Some(part) = self.parts.last_mut() {
+                    part.last = last;
+                }
+                last
+            }
             Bound::Sqlite(bound) => {
                 let bound = mem::replace(bound, vec![SqliteArguments::default(); next_rows]);
                 if let Some(last) = self.parts.last_mut() {
@@ -132,6 +145,16 @@ impl<'c> Joint<'c> {
     /// Binds the values of the next column of the last part's set.
     pub fn column<'q, T: ColumnValue<'q>>(mut self, column: impl IntoIterator<Item = T>) -> Self {
         self.values.column(column);
+        self
+    }
+
+    /// Nothing at all is written unless the last part changes a row for each of its set: the whole
+    /// then fails with [`is_incomplete`](crate::is_incomplete). A violated constraint does that,
+    /// too, but PostgreSQL would write the values into its log.
+    pub fn whole(mut self) -> Self {
+        if let Some(part) = self.parts.last_mut() {
+            part.is_whole = true;
+        }
         self
     }
 
@@ -182,7 +205,11 @@ async fn run(conn: &mut Conn, parts: Vec<Part>, bound: Bound, is_hasty: bool) ->
             }
             let text = together(&parts, is_hasty);
             let query = sqlx::query_with::<Postgres, _>(text, arguments);
-            let counts: PgRow = state.run(text, query.fetch_one(&mut **conn)).await?;
+            let counted = state.run(text, query.fetch_one(&mut **conn)).await;
+            let counts: PgRow = counted.map_err(|error| match has_code(&error, &[INCOMPLETE]) {
+                true => Error::RowNotFound,
+                false => error,
+            })?;
             let mut column = usize::from(is_hasty);
             for part in &parts {
                 if part.rows == 0 {
@@ -202,6 +229,9 @@ async fn run(conn: &mut Conn, parts: Vec<Part>, bound: Bound, is_hasty: bool) ->
                     let answer = state.run(part.text, query.execute(&mut **conn));
                     count += answer.await?.rows_affected();
                 }
+                if part.is_whole && count < part.rows as u64 {
+                    return Err(Error::RowNotFound);
+                }
                 affected.push(count);
             }
         }
@@ -210,8 +240,11 @@ async fn run(conn: &mut Conn, parts: Vec<Part>, bound: Bound, is_hasty: bool) ->
     Ok(affected)
 }
 
-/// Where the text of a part lies, and its parameters so far.
-type Place = (usize, usize, usize);
+/// PostgreSQL's division by zero, by which a part that must be whole ends the statement.
+const INCOMPLETE: &str = "22012";
+
+/// Where the text of a part lies, its parameters so far, and whether it must be whole.
+type Place = (usize, usize, usize, bool);
 
 /// The parts, and whether they wait for locks only for a moment.
 type Combination = (Vec<Place>, bool);
@@ -223,7 +256,10 @@ static TOGETHER: LazyLock<RwLock<HashMap<Combination, &str>>> = LazyLock::new(Rw
 /// changed.
 fn together(parts: &[Part], is_hasty: bool) -> &'static str {
     let parts = parts.iter().filter(|part| part.rows > 0);
-    let place = |part: &Part| (part.text.as_ptr().addr(), part.text.len(), part.before);
+    let place = |part: &Part| {
+        let text = (part.text.as_ptr().addr(), part.text.len());
+        (text.0, text.1, part.before, part.is_whole)
+    };
     let combination: Combination = (parts.clone().map(place).collect(), is_hasty);
     let known = TOGETHER.read().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = known.get(&combination) {
@@ -239,7 +275,12 @@ fn together(parts: &[Part], is_hasty: bool) -> &'static str {
     for (number, part) in parts.enumerate() {
         let text = renumbered(part.text, part.before);
         with.push(format!("part{number} as ({text} returning 1)"));
-        selected.push(format!("(select count(*) from part{number})"));
+        let count = match part.is_whole {
+            // The last parameter is a column of its set.
+            true => format!("count(*) / (count(*) = cardinality(${}))::int", part.last),
+            false => "count(*)".to_owned(),
+        };
+        selected.push(format!("(select {count} from part{number})"));
     }
     let text = format!("with {} select {}", with.join(", "), selected.join(", "));
     let mut known = TOGETHER.write().unwrap_or_else(PoisonError::into_inner);

@@ -42,7 +42,9 @@ pub mod work;
 
 pub use connection::{Conn, Insert, KnownRows, Param, Record, Sql, Tx, Update};
 pub use database::Db;
-pub use error::{Error, Result, is_retryable, is_unavailable, is_unique_violation, status};
+pub use error::{
+    Error, Result, is_incomplete, is_retryable, is_unavailable, is_unique_violation, status,
+};
 pub use frame::Frame;
 pub use group_commit::{GroupCommit, Grouped};
 pub use joint::Joint;

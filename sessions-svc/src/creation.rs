@@ -12,7 +12,7 @@ use chassis::ids::{CustomerId, SessionId};
 use db::{
     Db, Grouped, Tx,
     idempotency::{IdempotencyKey, KeyUse, WantedKey},
-    is_retryable, is_unique_violation,
+    is_incomplete, is_retryable, is_unique_violation,
 };
 
 use crate::{
@@ -79,7 +79,7 @@ async fn create_at_once(db: &Db, set: &[Creation]) -> db::Result<Option<Vec<Crea
     let joint = customers::insert(joint, &added);
     match store::insert_sessions(joint, &sessions).run().await {
         Ok(()) => Ok(Some(set.iter().map(|_| CreationOutcome::Created).collect())),
-        Err(error) if is_unique_violation(&error) => Ok(None),
+        Err(error) if is_incomplete(&error) || is_unique_violation(&error) => Ok(None),
         // It waited in vain for its key, or for a customer that it adds. SQLite's writer is neither.
         Err(error) if set.len() == 1 && is_retryable(&error) && db.is_postgres() => {
             Ok(added.is_empty().then(|| vec![CreationOutcome::InProgress]))

@@ -10,7 +10,7 @@ use chassis::{
     clock::Timestamp,
     ids::{CustomerId, MerchantId},
 };
-use db::{Conn, Db, Result, Tx};
+use db::{Conn, Db, Result, Tx, is_incomplete};
 
 use crate::{
     contention::{Attempt, Interruption},
@@ -42,7 +42,10 @@ pub async fn identify(tx: &mut Tx, named: &[NamedPayer]) -> Attempt<Vec<Option<C
         }
     }
     let added = entries.customers_that(Entry::is_added);
-    customers::insert(tx.joint(), &added).run().await?;
+    match customers::insert(tx.joint(), &added).run().await {
+        Err(error) if is_incomplete(&error) => return Err(Interruption::Contended),
+        inserted => inserted?,
+    }
     let changed = entries.customers_that(Entry::is_changed);
     if !changed.is_empty() {
         customers::update_identities(tx, &changed).await?;

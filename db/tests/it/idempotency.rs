@@ -321,7 +321,7 @@ async fn take_free_set(db: &Db, keys: &[&IdempotencyKey]) -> bool {
     match BUY.take_free_set(db.joint(), &wanted).run().await {
         Ok(()) => true,
         Err(error) => {
-            assert!(db::is_unique_violation(&error), "{error}");
+            assert!(db::is_incomplete(&error), "{error}");
             false
         }
     }

@@ -181,6 +181,30 @@ async fn several_writes_alone_are_a_transaction() {
         .sql("update account set id = null");
     assert!(failing.run().await.is_err());
     assert_eq!(all(&db).await[0].name, "ama");
+    let open_whole = |others: &[Account]| {
+        let paying = db
+            .joint()
+            .sql("update account set balance = $1")
+            .bind(0_i64);
+        let opening = paying.sql_set(
+            "given (id uuid, name text)
+             insert into account (id, name, balance, is_open) select id, name, $1, true from given
+             where true on conflict (name) do nothing",
+            others.len(),
+        );
+        let opening = opening.bind(7_i64);
+        let opening = opening.column(others.iter().map(|other| other.id));
+        let opening = opening.column(others.iter().map(|other| other.name.clone()));
+        opening.whole().run()
+    };
+    let more = accounts(&["ama", "yaw", "adwoa"]);
+    let refused = open_whole(&more).await.unwrap_err();
+    assert!(db::is_incomplete(&refused), "{refused}");
+    let unchanged = all(&db).await;
+    assert_eq!(unchanged.len(), 1);
+    assert_eq!(unchanged[0].balance, 7);
+    open_whole(&more[1..]).await.unwrap();
+    assert_eq!(all(&db).await.len(), 3);
     let counted = db.joint().sql("delete from account").rows_affected::<2>();
     assert!(matches!(counted.await, Err(db::Error::Protocol(_))));
 }

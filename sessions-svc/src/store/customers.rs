@@ -53,8 +53,8 @@ pub async fn find_alike(conn: &mut Conn, named: &[&NamedPayer]) -> Result<Vec<Cu
     .await
 }
 
-/// Adds customers, and their merchants' directories. A unique violation tells that another customer
-/// has the phone or e-mail of one by now, or its id, which is short.
+/// Adds customers, and their merchants' directories. Nothing is written if another customer has the
+/// phone or e-mail of one by now, or its id, which is short.
 pub fn insert<'c>(joint: Joint<'c>, added: &[&Customer]) -> Joint<'c> {
     // In one order everywhere, so that two sets never wait for each other.
     let mut added = added.to_vec();
@@ -84,7 +84,8 @@ pub fn insert<'c>(joint: Joint<'c>, added: &[&Customer]) -> Joint<'c> {
              select given.customer_id, given.merchant_id, given.phone, given.email,
                     given.email_key, given.name, given.created_at, given.last_payment_at,
                     given.payments_count, given.listed_at
-             from given",
+             from given where true
+             on conflict do nothing",
             added.len(),
         )
         .column(added.iter().map(|customer| customer.customer_id.clone()))
@@ -97,6 +98,7 @@ pub fn insert<'c>(joint: Joint<'c>, added: &[&Customer]) -> Joint<'c> {
         .column(added.iter().map(|customer| customer.last_payment_at))
         .column(added.iter().map(|customer| customer.payments_count))
         .column(added.iter().map(|customer| customer.listed_at))
+        .whole()
 }
 
 /// Writes what identifies and names these customers. Only under their directories' locks.
