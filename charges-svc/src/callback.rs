@@ -19,6 +19,7 @@ use crate::{
         self,
         evidence::{Action, Note},
         hints::About,
+        steps::ReceivedCallback,
     },
 };
 
@@ -95,12 +96,13 @@ impl Service {
     /// and then for its charge, here and not in the database with a connection of its own.
     async fn keep_hint(&self, rail: RailName, about: About) -> Result<Kept> {
         let at = self.clock.now();
-        let asked_until = at + self.settings.lease;
-        let lease = Lease::new(&self.clock, self.settings.lease);
+        let callback = ReceivedCallback {
+            at,
+            lease: Lease::new(&self.clock, self.settings.lease),
+            asked_until: at + self.settings.lease,
+        };
         let turns = self.turns.at(rail);
-        let with_reply = self
-            .awaited
-            .record_with_reply(turns, &about, at, lease, asked_until);
+        let with_reply = self.awaited.record_with_reply(turns, &about, callback);
         if let Some((charge, turn)) = with_reply.await {
             return Ok(Kept::Claimed(Box::new(charge), turn));
         }
@@ -111,8 +113,8 @@ impl Service {
                 at,
                 turns: Arc::clone(turns),
                 // The same, in case it was written with a reply and nobody was told.
-                lease,
-                asked_until,
+                lease: callback.lease,
+                asked_until: callback.asked_until,
             };
             match self.hints.write(hint).await? {
                 Kept::Locked => tokio::time::sleep(LOOK_AGAIN).await,

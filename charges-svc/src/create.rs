@@ -28,7 +28,7 @@ use crate::{
         charges::Held,
         evidence::{Action, Statement},
         idempotency::{Answer, FirstRequest, KEYS},
-        steps::{Came, HintEnd, Step},
+        steps::{HintEnd, ReceivedCallback, Step},
     },
     tell::OpenOutcome,
 };
@@ -160,8 +160,8 @@ impl Creation {
     ) -> Result<ChargeReply> {
         let service = &self.call.service;
         let place = Some(Arc::new(place));
-        let written = service.write_request_outcome(&self.charge, answer, place);
-        let written = written.await;
+        let writing = service.write_request_outcome(&self.charge, answer, place);
+        let written = writing.await;
         rail_call::told_after(written, self.charge)
     }
 
@@ -337,7 +337,7 @@ impl Service {
                 step
             }
         };
-        match (place, step.came()) {
+        match (place, step.received()) {
             (Some(place), Some(_)) => place.tell(step.after.clone()),
             (Some(place), None) => place.close(),
             (None, _) => {}
@@ -353,7 +353,7 @@ impl Service {
         &self,
         held: &Held,
         answer: &RailAnswer<RequestOutcome>,
-        callback: impl FnOnce() -> Option<Came>,
+        callback: impl FnOnce() -> Option<ReceivedCallback>,
     ) -> Result<Step> {
         let now = self.clock.now();
         let mut before = held.charge.clone();

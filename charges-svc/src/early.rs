@@ -11,35 +11,35 @@ use std::{
     time::Duration,
 };
 
-use chassis::{clock::Timestamp, ids::RailReference};
+use chassis::ids::RailReference;
 use tokio::{sync::oneshot, time::timeout};
 
 use crate::{
-    charge::{Charge, Claim, Facts, Lease},
-    store::{hints::About, steps::Came},
+    charge::{Charge, Claim, Facts},
+    store::{hints::About, steps::ReceivedCallback},
     turns::{RailTurns, Turn},
 };
 
-/// How long a callback waits for the reply. Most rails reply and call back within this, or call
-/// back long after they have replied.
-const WAIT_MAX: Duration = Duration::from_secs(1);
+/// How long a callback waits for the reply. It races the reply's record, or comes long after it; and
+/// meanwhile it holds its place at the gateway.
+const WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// The requests of this process to whose replies nothing is recorded yet, by the address of their
 /// charges' callbacks.
 #[derive(Debug, Default)]
-pub struct AwaitedReplies(Mutex<HashMap<String, Awaited>>);
+pub struct AwaitedReplies(Mutex<HashMap<String, AwaitedReply>>);
 
 #[derive(Debug)]
-struct Awaited {
+struct AwaitedReply {
     rail: String,
     reference: RailReference,
-    early: Option<Early>,
+    early: Option<WaitingCallback>,
 }
 
 /// A callback that waits for the reply.
 #[derive(Debug)]
-struct Early {
-    came: Came,
+struct WaitingCallback {
+    callback: ReceivedCallback,
     turns: Arc<RailTurns>,
     /// Taken when the callback becomes part of a step that is being written.
     turn: Option<Turn>,
@@ -57,7 +57,7 @@ impl AwaitedReplies {
     /// The rail is about to be asked to take this charge.
     pub fn enter(self: &Arc<Self>, charge: &Facts) -> ReplyPlace {
         let token = charge.callback_token.clone();
-        let awaited = Awaited {
+        let awaited = AwaitedReply {
             rail: charge.rail.clone(),
             reference: charge.rail_reference,
             early: None,
@@ -76,17 +76,11 @@ impl AwaitedReplies {
         &self,
         turns: &Arc<RailTurns>,
         about: &About,
-        at: Timestamp,
-        lease: Lease,
-        asked_until: Timestamp,
+        callback: ReceivedCallback,
     ) -> Option<(Charge, Turn)> {
         let (recorded, mut told) = oneshot::channel();
-        let early = Early {
-            came: Came {
-                at,
-                lease,
-                asked_until,
-            },
+        let early = WaitingCallback {
+            callback,
             turns: Arc::clone(turns),
             turn: None,
             recorded,
@@ -101,7 +95,7 @@ impl AwaitedReplies {
     }
 
     /// Returns the token of the charge. One callback of a charge waits at a time.
-    fn wait_for(&self, about: &About, early: Early) -> Option<String> {
+    fn wait_for(&self, about: &About, early: WaitingCallback) -> Option<String> {
         let mut awaited = self.awaited();
         let rail = early.turns.rail().code();
         let (token, charge) = match about {
@@ -128,7 +122,7 @@ impl AwaitedReplies {
         charge.early.is_none()
     }
 
-    fn awaited(&self) -> MutexGuard<'_, HashMap<String, Awaited>> {
+    fn awaited(&self) -> MutexGuard<'_, HashMap<String, AwaitedReply>> {
         // No code panics while it holds the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -136,14 +130,14 @@ impl AwaitedReplies {
 
 impl ReplyPlace {
     /// The callback that waits, to be recorded with the reply, if its rail may be queried then.
-    pub fn callback(&self) -> Option<Came> {
+    pub fn callback(&self) -> Option<ReceivedCallback> {
         let mut awaited = self.replies.awaited();
         let early = awaited.get_mut(&self.token)?.early.as_mut()?;
         if early.turn.is_none() {
             // The reply ends the claim of the request.
-            early.turn = early.turns.take(Claim::default(), early.came.lease);
+            early.turn = early.turns.take(Claim::default(), early.callback.lease);
         }
-        early.turn.as_ref().map(|_| early.came)
+        early.turn.as_ref().map(|_| early.callback)
     }
 
     /// The reply is recorded, and the callback with it: the charge is now like this.
@@ -162,7 +156,7 @@ impl ReplyPlace {
         drop(self.leave());
     }
 
-    fn leave(&self) -> Option<Early> {
+    fn leave(&self) -> Option<WaitingCallback> {
         self.replies.awaited().remove(&self.token)?.early
     }
 }

@@ -19,7 +19,8 @@ use crate::{
     charge::{Claim, Lease},
 };
 
-/// Most concurrent queries of one rail for callbacks, beside the reconciler's own.
+/// Most concurrent queries of one rail for callbacks, beside the reconciler's own. A callback beyond
+/// them costs its charge two more changes; the budget bounds how many there are in a second.
 const CALLED_BACK_MAX: usize = 128;
 
 /// The turns at every rail.

@@ -69,7 +69,7 @@ pub(crate) struct State {
     /// A statement was sent and its answer has not been read.
     unanswered: bool,
     /// A statement was refused or cut off.
-    failed: bool,
+    pub(crate) failed: bool,
     /// Longest wait for an answer from a server that may no longer give one. Its own statement
     /// timeout is shorter.
     answer_max: Option<Duration>,

@@ -206,10 +206,14 @@ async fn run(conn: &mut Conn, parts: Vec<Part>, bound: Bound, is_hasty: bool) ->
             let text = together(&parts, is_hasty);
             let query = sqlx::query_with::<Postgres, _>(text, arguments);
             let counted = state.run(text, query.fetch_one(&mut **conn)).await;
-            let counts: PgRow = counted.map_err(|error| match has_code(&error, &[INCOMPLETE]) {
-                true => Error::RowNotFound,
-                false => error,
-            })?;
+            let is_guarded = parts.iter().any(|part| part.is_whole);
+            let counts: PgRow =
+                counted.map_err(
+                    |error| match is_guarded && has_code(&error, &[INCOMPLETE]) {
+                        true => Error::RowNotFound,
+                        false => error,
+                    },
+                )?;
             let mut column = usize::from(is_hasty);
             for part in &parts {
                 if part.rows == 0 {
@@ -230,6 +234,8 @@ async fn run(conn: &mut Conn, parts: Vec<Part>, bound: Bound, is_hasty: bool) ->
                     count += answer.await?.rows_affected();
                 }
                 if part.is_whole && count < part.rows as u64 {
+                    // As PostgreSQL does, so that its transaction cannot be committed.
+                    state.failed = true;
                     return Err(Error::RowNotFound);
                 }
                 affected.push(count);

@@ -149,6 +149,7 @@ impl Processes {
 
     /// Kills a service's processes. Its database stays.
     pub async fn kill(&mut self, service: Service) -> anyhow::Result<()> {
+        self.ensure_started(service)?;
         for process in running(&mut self.running, service) {
             process.child.kill().await?;
         }
@@ -157,6 +158,7 @@ impl Processes {
 
     /// Starts a killed service again and returns how long it took to be ready.
     pub async fn revive(&mut self, service: Service) -> anyhow::Result<Duration> {
+        self.ensure_started(service)?;
         let started = Instant::now();
         for process in running(&mut self.running, service) {
             process.child = self.plan.spawn(process.replica)?;
@@ -165,6 +167,12 @@ impl Processes {
             process.until_ready(&self.plan).await?;
         }
         Ok(started.elapsed())
+    }
+
+    fn ensure_started(&mut self, service: Service) -> anyhow::Result<()> {
+        let is_started = running(&mut self.running, service).next().is_some();
+        ensure!(is_started, "{service:?} was not started");
+        Ok(())
     }
 
     /// Ends everything and drops the databases.

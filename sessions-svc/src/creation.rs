@@ -79,11 +79,10 @@ async fn create_at_once(db: &Db, set: &[Creation]) -> db::Result<Option<Vec<Crea
     let joint = customers::insert(joint, &added);
     match store::insert_sessions(joint, &sessions).run().await {
         Ok(()) => Ok(Some(set.iter().map(|_| CreationOutcome::Created).collect())),
+        // In whichever order the parts run: a session whose answer was lost is there with its key.
         Err(error) if is_incomplete(&error) || is_unique_violation(&error) => Ok(None),
-        // It waited in vain for its key, or for a customer that it adds. SQLite's writer is neither.
-        Err(error) if set.len() == 1 && is_retryable(&error) && db.is_postgres() => {
-            Ok(added.is_empty().then(|| vec![CreationOutcome::InProgress]))
-        }
+        // It waited in vain. The transaction finds out whether for its key.
+        Err(error) if set.len() == 1 && is_retryable(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -1,6 +1,8 @@
 //! A link between one caller and a PostgreSQL server. It understands enough of the protocol to
 //! delay, lose and cut whole exchanges: what a caller sends until the server is ready again.
 
+mod transactions;
+
 use std::{
     collections::VecDeque,
     io,
@@ -28,6 +30,7 @@ use crate::{
     line::{AnswerFate, Caller, Line, Socket, When, cut_off},
     time::{Millis, Time},
 };
+use transactions::Transactions;
 
 /// Codes in place of the protocol version, in a connection's first message.
 const CANCEL: u32 = 80_877_102;
@@ -228,11 +231,6 @@ fn starting_up() -> Vec<u8> {
     [b"E", &length.to_be_bytes()[..], fields].concat()
 }
 
-fn is_commit(message: &[u8]) -> bool {
-    let text = message.get(5..).unwrap_or_default();
-    text.trim_ascii_end().eq_ignore_ascii_case(b"commit\0")
-}
-
 /// What a caller sends until the server is ready again.
 #[derive(Clone, Copy, Debug)]
 struct Exchange {
@@ -266,11 +264,12 @@ impl Connection<'_> {
     ) -> io::Result<()> {
         let mut from = BufReader::new(from);
         let mut batch = Vec::new();
+        let mut transactions = Transactions::default();
         while let Some((kind, message)) = read_message(&mut from).await? {
             batch.extend_from_slice(&message);
+            let is_commit = transactions.take_in(kind, &message);
             match kind {
                 QUERY | SYNC | FUNCTION_CALL => {
-                    let is_commit = kind == QUERY && is_commit(&message);
                     let exchange = self.prepare(is_commit, &mut choices).await?;
                     self.under_way.begin(exchange);
                 }

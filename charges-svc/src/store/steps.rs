@@ -47,7 +47,7 @@ pub enum HintEnd {
     /// They wait as before.
     NotYet,
     /// Another has come, and the rail is now queried for it.
-    Came(Came),
+    Received(ReceivedCallback),
     /// The rail is queried for them then.
     At(Timestamp),
     /// The rail has answered.
@@ -56,7 +56,7 @@ pub enum HintEnd {
 
 /// A callback that is recorded with a step of its charge.
 #[derive(Clone, Copy, Debug)]
-pub struct Came {
+pub struct ReceivedCallback {
     pub at: Timestamp,
     /// By which the charge is held while the rail is queried.
     pub lease: Lease,
@@ -101,7 +101,7 @@ impl Step {
     pub fn end_hint(&mut self, hint: HintEnd, hinted_at: Option<Timestamp>) {
         let hint_due_at = match hint {
             HintEnd::NotYet => hinted_at,
-            HintEnd::Came(came) => Some(came.asked_until),
+            HintEnd::Received(callback) => Some(callback.asked_until),
             HintEnd::At(due) => Some(due),
             HintEnd::Answered => None,
         };
@@ -111,16 +111,16 @@ impl Step {
     }
 
     /// Records a callback with it. The charge is then held.
-    pub fn receive(&mut self, came: Came) {
+    pub fn receive(&mut self, callback: ReceivedCallback) {
         self.after.timer.hints += 1;
-        self.after.claim = came.lease.into();
-        self.end_hint(HintEnd::Came(came), None);
+        self.after.claim = callback.lease.into();
+        self.end_hint(HintEnd::Received(callback), None);
     }
 
     /// The callback that is recorded with it.
-    pub fn came(&self) -> Option<Came> {
+    pub fn received(&self) -> Option<ReceivedCallback> {
         match self.hint {
-            HintEnd::Came(came) => Some(came),
+            HintEnd::Received(callback) => Some(callback),
             HintEnd::NotYet | HintEnd::At(_) | HintEnd::Answered => None,
         }
     }
@@ -140,7 +140,7 @@ impl Step {
 pub async fn write(tx: &mut Tx, steps: &[&Step]) -> Result<Written> {
     let callbacks: Vec<_> = steps
         .iter()
-        .filter_map(|step| Some((step.id(), Statement::callback(step.came()?.at))))
+        .filter_map(|step| Some((step.id(), Statement::callback(step.received()?.at))))
         .collect();
     let said: Vec<_> = steps
         .iter()
@@ -241,9 +241,9 @@ fn change<'c>(joint: Joint<'c>, steps: &[&Step]) -> Joint<'c> {
         .column(steps().map(|step| step.after.claim.lease_until))
         .column(steps().map(|step| step.after.claim.fence))
         .column(steps().map(|step| matches!(step.hint, HintEnd::Answered)))
-        .column(steps().map(|step| step.came().map(|came| came.at)))
+        .column(steps().map(|step| step.received().map(|callback| callback.at)))
         .column(steps().map(|step| match step.hint {
-            HintEnd::Came(came) => Some(came.asked_until),
+            HintEnd::Received(callback) => Some(callback.asked_until),
             HintEnd::At(due) => Some(due),
             HintEnd::NotYet | HintEnd::Answered => None,
         }))

@@ -93,10 +93,9 @@ async fn a_callback_that_comes_before_the_reply_is_recorded_with_it() {
     let calling_back = async {
         let charge = the_charge(&world, &network).await;
         let replying = async {
-            // Meanwhile the callback arrives.
+            // Usually the callback waits by then. If not, all of this is true all the same.
             tokio::time::sleep(Duration::from_millis(100)).await;
-            let waiting = world.charge(&charge.facts.reference).await;
-            assert_eq!((waiting.timer.hints, queries(&network)), (0, 0));
+            assert_eq!(queries(&network), 0);
             gate.send(true).unwrap();
         };
         tokio::join!(call_back(&world, &charge), replying);

@@ -168,6 +168,42 @@ async fn several_writes_are_one_round_trip_and_each_tells_its_rows() {
     assert_eq!(names, ["adwoa", "esi", "kofi", "yaw"]);
 }
 
+/// Empties every account, and opens these, of which none may exist.
+async fn open_new(joint: db::Joint<'_>, others: &[Account]) -> db::Result<()> {
+    joint
+        .sql("update account set balance = $1")
+        .bind(0_i64)
+        .sql_set(
+            "given (id uuid, name text)
+             insert into account (id, name, balance, is_open) select id, name, $1, true from given
+             where true on conflict (name) do nothing",
+            others.len(),
+        )
+        .bind(7_i64)
+        .column(others.iter().map(|other| other.id))
+        .column(others.iter().map(|other| other.name.clone()))
+        .whole()
+        .run()
+        .await
+}
+
+#[tokio::test]
+async fn nothing_is_written_unless_a_part_is_whole() {
+    let (_test, db) = database().await;
+    let all_three = accounts(&["ama", "yaw", "adwoa"]);
+    open_new(db.joint(), &all_three[..1]).await.unwrap();
+    let refused = open_new(db.joint(), &all_three).await.unwrap_err();
+    assert!(db::is_incomplete(&refused), "{refused}");
+    let mut tx = db.begin().await.unwrap();
+    let refused = open_new(tx.joint(), &all_three).await.unwrap_err();
+    assert!(db::is_incomplete(&refused), "{refused}");
+    assert!(tx.commit().await.is_err());
+    let unchanged = all(&db).await;
+    assert_eq!((unchanged.len(), unchanged[0].balance), (1, 7));
+    open_new(db.joint(), &all_three[1..]).await.unwrap();
+    assert_eq!(all(&db).await.len(), 3);
+}
+
 #[tokio::test]
 async fn several_writes_alone_are_a_transaction() {
     let (_test, db) = database().await;
@@ -181,30 +217,6 @@ async fn several_writes_alone_are_a_transaction() {
         .sql("update account set id = null");
     assert!(failing.run().await.is_err());
     assert_eq!(all(&db).await[0].name, "ama");
-    let open_whole = |others: &[Account]| {
-        let paying = db
-            .joint()
-            .sql("update account set balance = $1")
-            .bind(0_i64);
-        let opening = paying.sql_set(
-            "given (id uuid, name text)
-             insert into account (id, name, balance, is_open) select id, name, $1, true from given
-             where true on conflict (name) do nothing",
-            others.len(),
-        );
-        let opening = opening.bind(7_i64);
-        let opening = opening.column(others.iter().map(|other| other.id));
-        let opening = opening.column(others.iter().map(|other| other.name.clone()));
-        opening.whole().run()
-    };
-    let more = accounts(&["ama", "yaw", "adwoa"]);
-    let refused = open_whole(&more).await.unwrap_err();
-    assert!(db::is_incomplete(&refused), "{refused}");
-    let unchanged = all(&db).await;
-    assert_eq!(unchanged.len(), 1);
-    assert_eq!(unchanged[0].balance, 7);
-    open_whole(&more[1..]).await.unwrap();
-    assert_eq!(all(&db).await.len(), 3);
     let counted = db.joint().sql("delete from account").rows_affected::<2>();
     assert!(matches!(counted.await, Err(db::Error::Protocol(_))));
 }

@@ -15,7 +15,7 @@ const GENERATION: Duration = Duration::from_secs(60 * 60);
 const GENERATION_MAX: usize = 50_000;
 
 /// Hashes of right guesses. They are forgotten by generations.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct RightGuesses(Mutex<Generations>);
 
 #[derive(Debug)]
@@ -26,13 +26,13 @@ struct Generations {
     young_since: Instant,
 }
 
-impl Default for RightGuesses {
+impl Default for Generations {
     fn default() -> Self {
-        Self(Mutex::new(Generations {
+        Self {
             young: HashSet::new(),
             old: HashSet::new(),
             young_since: Instant::now(),
-        }))
+        }
     }
 }
 
@@ -40,7 +40,11 @@ impl RightGuesses {
     pub(super) fn remember(&self, guess: u64) {
         let mut generations = self.current();
         if generations.young.len() >= GENERATION_MAX && !generations.young.contains(&guess) {
-            generations.turn();
+            let young = mem::take(&mut generations.young);
+            *generations = Generations {
+                old: young,
+                ..Generations::default()
+            };
         }
         generations.young.insert(guess);
     }
@@ -60,25 +64,20 @@ impl RightGuesses {
         // No code panics while it holds the lock.
         let mut generations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let age = generations.young_since.elapsed();
-        if age >= GENERATION {
-            generations.turn();
-        }
         if age >= GENERATION * 2 {
-            generations.old.clear();
+            *generations = Generations::default();
+        } else if age >= GENERATION {
+            generations.old = mem::take(&mut generations.young);
+            generations.young_since += GENERATION;
         }
         generations
     }
 }
 
-impl Generations {
-    fn turn(&mut self) {
-        self.old = mem::take(&mut self.young);
-        self.young_since = Instant::now();
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use tokio::time::advance;
 
     use super::*;
@@ -90,8 +89,8 @@ mod tests {
         right.remember(1);
         advance(GENERATION).await;
         assert!(right.contains(1));
-        advance(GENERATION).await;
-        assert!(!right.contains(1));
+        advance(GENERATION / 2).await;
+        assert!(!right.contains(1), "two hours after the generation began");
         right.remember(1);
         advance(GENERATION * 2).await;
         assert!(!right.contains(1));
@@ -108,15 +107,12 @@ mod tests {
     #[tokio::test]
     async fn many_make_the_oldest_forgotten() {
         let right = RightGuesses::default();
-        let count = |guesses: std::ops::Range<usize>| {
-            for guess in guesses {
-                right.remember(u64::try_from(guess).unwrap_or(u64::MAX));
-            }
-        };
-        count(0..GENERATION_MAX);
-        count(0..GENERATION_MAX + 1);
+        let remember = |guesses: Range<u64>| guesses.for_each(|guess| right.remember(guess));
+        let most = 50_000;
+        remember(0..most);
+        remember(0..most + 1);
         assert!(right.contains(0));
-        count(GENERATION_MAX + 1..GENERATION_MAX * 2 + 1);
+        remember(most + 1..most * 2 + 1);
         assert!(!right.contains(0));
     }
 }
