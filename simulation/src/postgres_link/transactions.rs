@@ -8,8 +8,8 @@ use super::{QUERY, SYNC};
 const PARSE: u8 = b'P';
 const BIND: u8 = b'B';
 
-/// What the statements that write, and no others, contain.
-const WRITES: [&str; 3] = ["insert into ", "delete from ", " set "];
+/// A word of each statement that writes, and of no other.
+const WRITES: [&str; 3] = ["insert", "delete", "set"];
 
 /// The transactions of one connection.
 #[derive(Debug, Default)]
@@ -65,5 +65,5 @@ impl Transactions {
 
 fn writes(text: &[u8]) -> bool {
     let text = String::from_utf8_lossy(text);
-    WRITES.iter().any(|write| text.contains(write))
+    text.split_whitespace().any(|word| WRITES.contains(&word))
 }
