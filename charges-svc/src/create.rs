@@ -11,7 +11,7 @@ use db::{
     Tx, Update,
     idempotency::{self, IdempotencyKey, KeyUse},
 };
-use rails::{CallOutcome as _, PaymentRequest, RailAnswer, RequestOutcome};
+use rails::{PaymentRequest, RailAnswer, RequestOutcome};
 use tokio::time::timeout_at;
 
 use crate::{
@@ -25,10 +25,7 @@ use crate::{
     service::{ChargeReply, Service},
     store::{
         self,
-        charges::Held,
-        evidence::{Action, Statement},
-        idempotency::{Answer, FirstRequest, KEYS},
-        steps::{HintEnd, ReceivedCallback, Step},
+        idempotency::{FirstRequest, KEYS},
     },
     tell::OpenOutcome,
 };
@@ -38,11 +35,6 @@ const RECORD_BY: Duration = Duration::from_secs(5);
 
 /// How long a request without an answer counts as running.
 const RUNNING: Duration = Duration::from_secs(15);
-
-/// How often to try to write the rail's reply, and the wait before the second try. If all of them
-/// fail, the reconciler queries the rail later.
-const WRITE_TRIES: u32 = 4;
-const WRITE_AGAIN: Duration = Duration::from_millis(100);
 
 impl Service {
     /// Debits a wallet. Answers as [`RailCall::answer_in_time`] does.
@@ -159,7 +151,6 @@ impl Creation {
         place: ReplyPlace,
     ) -> Result<ChargeReply> {
         let service = &self.call.service;
-        let place = Some(Arc::new(place));
         let writing = service.write_request_outcome(&self.charge, answer, place);
         let written = writing.await;
         rail_call::told_after(written, self.charge)
@@ -285,117 +276,6 @@ impl Service {
         })
     }
 
-    /// Writes the rail's reply, with several tries, and the callback that waits for it in its
-    /// `place`.
-    pub async fn write_request_outcome(
-        self: &Arc<Self>,
-        charge: &Charge,
-        answer: &RailAnswer<RequestOutcome>,
-        place: Option<Arc<ReplyPlace>>,
-    ) -> Result<ChargeReply> {
-        let place = &place;
-        let mut wait = WRITE_AGAIN;
-        for _ in 1..WRITE_TRIES {
-            match self.try_write_request_outcome(charge, answer, place).await {
-                Err(Error::Database(error)) => {
-                    tracing::warn!(error = %chain(&error), "the rail's reply is not written yet")
-                }
-                done => return done,
-            }
-            tokio::time::sleep(wait).await;
-            wait *= 2;
-        }
-        self.try_write_request_outcome(charge, answer, place).await
-    }
-
-    async fn try_write_request_outcome(
-        self: &Arc<Self>,
-        charge: &Charge,
-        answer: &RailAnswer<RequestOutcome>,
-        place: &Option<Arc<ReplyPlace>>,
-    ) -> Result<ChargeReply> {
-        let id = charge.facts.transaction_id;
-        let (service, heard) = (Arc::clone(self), answer.clone());
-        let (claim, waiting) = (charge.claim, place.clone());
-        let callback = move |held: &Held| {
-            // Not if somebody else has taken the charge over.
-            let is_ours = held.charge.claim.fence == claim.fence;
-            waiting.as_ref().filter(|_| is_ours)?.callback()
-        };
-        let decide = {
-            let callback = callback.clone();
-            move |held: &Held| service.decide_reply(held, &heard, || callback(held)).ok()
-        };
-        let step = match self.steps.write(id, decide).await? {
-            Some(step) => step,
-            None => {
-                let mut tx = self.db.begin().await?;
-                let held = self.hold(&mut tx, id).await?;
-                let step = self.decide_reply(&held, answer, || callback(&held))?;
-                self.write_step(&mut tx, &step).await?;
-                tx.commit().await?;
-                step
-            }
-        };
-        match (place, step.received()) {
-            (Some(place), Some(_)) => place.tell(step.after.clone()),
-            (Some(place), None) => place.close(),
-            (None, _) => {}
-        }
-        let told = told_of(&step)?;
-        self.announce_now(step).await;
-        Ok(told)
-    }
-
-    /// What follows from the rail's reply to a payment request, and with it from the callback that
-    /// waits for it.
-    fn decide_reply(
-        &self,
-        held: &Held,
-        answer: &RailAnswer<RequestOutcome>,
-        callback: impl FnOnce() -> Option<ReceivedCallback>,
-    ) -> Result<Step> {
-        let now = self.clock.now();
-        let mut before = held.charge.clone();
-        before.timer.end_call(now);
-        let is_conclusive = match answer.outcome {
-            // Somebody has sent the request again meanwhile, and the rail may have taken that one.
-            RequestOutcome::Refused(_) => before.timer.resent_at.is_none(),
-            _ => true,
-        };
-        let event = event_of(&answer.outcome);
-        let mut came = None;
-        let (mut step, told) = if before.progress.state == State::Submitting && is_conclusive {
-            // Its session has taken it, or the request would not have gone out.
-            let mut step = self.step_of_taken(&before, event, now)?;
-            let told = rail_call::reply(&mut step, event, instruction_of(&answer.outcome))?;
-            came = callback();
-            (step, told)
-        } else {
-            // Somebody was quicker: a query, or our own earlier try whose commit was not
-            // confirmed.
-            let mut after = held.charge.clone();
-            after.progress.seen_at_rail |= event.is_shown_by_rail();
-            let told = ChargeReply::from_record(after.clone().try_into()?);
-            (Step::new(&held.charge, after, now), told)
-        };
-        match came {
-            Some(came) => step.receive(came),
-            None => step.end_hint(HintEnd::NotYet, held.hinted_at),
-        }
-        step.evidence = Some(Statement {
-            action: Action::RequestPayment,
-            outcome: answer.outcome.label(),
-            rail_text: answer.rail_text.clone(),
-            at: now,
-        });
-        step.answer = Some(Answer {
-            status: told.charge.status,
-            message: told.message,
-        });
-        Ok(step)
-    }
-
     /// Ends a charge that was certainly not sent: as void, or as FAILED if a repeated request may
     /// have been answered from its record. Leaves alone what somebody else, who may send it, has
     /// taken over.
@@ -421,19 +301,6 @@ impl Service {
     }
 }
 
-/// What the request is told once this step, which answers it, is written.
-fn told_of(step: &Step) -> Result<ChargeReply> {
-    let shown = ShownCharge::try_from(step.after.clone())?;
-    Ok(match &step.answer {
-        Some(answer) => ChargeReply {
-            charge: shown.told(answer.status),
-            message: answer.message.clone(),
-            replayed: false,
-        },
-        None => ChargeReply::from_record(shown),
-    })
-}
-
 fn withdrawal(charge: &Charge) -> Withdrawal {
     match charge.progress.state {
         State::Void => Withdrawal::Done,
@@ -453,30 +320,6 @@ pub fn request(charge: &Facts) -> PaymentRequest {
         merchant_name: charge.merchant_name.clone().unwrap_or_default(),
         description: charge.description.clone(),
         callback_token: charge.callback_token.clone(),
-    }
-}
-
-fn event_of(outcome: &RequestOutcome) -> Event {
-    match outcome {
-        RequestOutcome::Accepted { .. } => Event::Accepted,
-        RequestOutcome::Succeeded => Event::Approved,
-        RequestOutcome::OtpRequired { .. } => Event::CodeWanted,
-        RequestOutcome::Refused(reason) => Event::Failed(*reason),
-        RequestOutcome::AlreadyKnown => Event::AlreadyKnown,
-        RequestOutcome::Unknown => Event::Unanswered,
-    }
-}
-
-/// The network's own words to the payer.
-fn instruction_of(outcome: &RequestOutcome) -> Option<&str> {
-    match outcome {
-        RequestOutcome::Accepted { instruction } | RequestOutcome::OtpRequired { instruction } => {
-            instruction.as_deref()
-        }
-        RequestOutcome::Succeeded
-        | RequestOutcome::Refused(_)
-        | RequestOutcome::AlreadyKnown
-        | RequestOutcome::Unknown => None,
     }
 }
 

@@ -33,6 +33,7 @@ mod rail_call;
 mod reading;
 mod reconcile;
 mod record;
+mod reply;
 mod resend;
 pub mod schedule;
 mod seal;

@@ -113,12 +113,13 @@ impl Service {
             charge.reference = %charge.facts.reference,
             "its process died before the rail's reply, the payment request goes out once more"
         );
+        let place = self.awaited.enter(&charge.facts);
         let mut answer = rail.request_payment(&create::request(&charge.facts)).await;
         // A refusal is about this request alone. The first may still be on its way.
         if let RequestOutcome::Refused(_) = answer.outcome {
             answer.outcome = RequestOutcome::Unknown;
         }
-        self.write_request_outcome(charge, &answer, None).await?;
+        self.write_request_outcome(charge, &answer, place).await?;
         Ok(())
     }
 }
