@@ -189,18 +189,7 @@ async fn a_request_whose_key_is_being_used_is_told_so() {
     let world = World::start().await;
     if world.db.is_postgres() {
         let request = world.request("USD", 2_550);
-        let mut running = world.db.begin().await.unwrap();
-        running
-            .sql(
-                "insert into idempotency_keys (merchant_id, key, fingerprint, session_id)
-                 values ($1, $2, '', $3)",
-            )
-            .bind(request.merchant_id.parse::<MerchantId>().unwrap())
-            .bind(request.idempotency_key.clone())
-            .bind(SessionId::new())
-            .run()
-            .await
-            .unwrap();
+        let running = world.take_key(&request).await;
         let answer = world.create(request.clone()).await;
         check_refusal(answer, Code::Aborted, "IDEMPOTENCY_IN_PROGRESS");
         drop(running);

@@ -8,5 +8,6 @@ mod expiry;
 mod history;
 mod record;
 mod sets;
+mod unconfirmed;
 mod webhooks;
 mod world;

@@ -215,18 +215,7 @@ async fn a_key_that_is_being_used_elsewhere_fails_only_its_own_request() {
     let world = World::start().await;
     if world.db.is_postgres() {
         let contended = world.request("USD", 2_550);
-        let mut running = world.db.begin().await.unwrap();
-        running
-            .sql(
-                "insert into idempotency_keys (merchant_id, key, fingerprint, session_id)
-                 values ($1, $2, '', $3)",
-            )
-            .bind(contended.merchant_id.parse::<MerchantId>().unwrap())
-            .bind(contended.idempotency_key.clone())
-            .bind(SessionId::new())
-            .run()
-            .await
-            .unwrap();
+        let running = world.take_key(&contended).await;
         let mut requests = vec![contended];
         requests.extend((0..20).map(|_| world.request("USD", 1)));
         let requests = requests.into_iter().map(|request| world.create(request));

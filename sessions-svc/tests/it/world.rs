@@ -9,7 +9,7 @@ use chassis::{
     testing::ServedService,
 };
 use clap::Parser as _;
-use db::{Db, testing::TestDb};
+use db::{Db, Tx, testing::TestDb};
 use proto::{
     money::Money,
     sessions::{
@@ -47,10 +47,16 @@ pub struct World {
 impl World {
     pub async fn start() -> Self {
         let database = TestDb::new("sessions-svc").await;
+        let url = database.url.clone();
+        Self::start_through(database, &url).await
+    }
+
+    /// Starts a service that reaches this database by another URL.
+    pub async fn start_through(database: TestDb, url: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::travelling(folder.path().join("clock")).unwrap();
         let webhooks = Webhooks::start().await;
-        let service = serve(&database, &clock, &webhooks.url).await;
+        let service = serve(url, &clock, &webhooks.url).await;
         let db = database.connect().await;
         Self {
             merchant: MerchantId::new().to_string(),
@@ -67,7 +73,7 @@ impl World {
     /// Stops the service and starts another on the same database.
     pub async fn restart(&mut self) {
         self.service.stop().await;
-        self.service = serve(&self.database, &self.clock, &self.webhooks.url).await;
+        self.service = serve(&self.database.url, &self.clock, &self.webhooks.url).await;
         self.client = SessionsClient::new(self.service.channel());
     }
 
@@ -79,7 +85,7 @@ impl World {
 
     /// Another process on the same database, until it is dropped.
     pub async fn replica(&self) -> ServedService {
-        serve(&self.database, &self.clock, &self.webhooks.url).await
+        serve(&self.database.url, &self.clock, &self.webhooks.url).await
     }
 
     /// Stops everything once the outbox is empty.
@@ -113,6 +119,22 @@ impl World {
             payer: None,
             idempotency_key: format!("g:{}", SessionId::new()),
         }
+    }
+
+    /// Takes the key of this request, in a transaction that has not ended.
+    pub async fn take_key(&self, request: &CreateSessionRequest) -> Tx {
+        let mut tx = self.db.begin().await.unwrap();
+        tx.sql(
+            "insert into idempotency_keys (merchant_id, key, fingerprint, session_id)
+             values ($1, $2, '', $3)",
+        )
+        .bind(request.merchant_id.parse::<MerchantId>().unwrap())
+        .bind(request.idempotency_key.clone())
+        .bind(SessionId::new())
+        .run()
+        .await
+        .unwrap();
+        tx
     }
 
     pub async fn get(&self, session_id: &str) -> Result<Session, Status> {
@@ -216,11 +238,11 @@ impl World {
     }
 }
 
-async fn serve(database: &TestDb, clock: &Clock, webhooks: &str) -> ServedService {
+async fn serve(database_url: &str, clock: &Clock, webhooks: &str) -> ServedService {
     let config = Config::parse_from([
         "sessions-svc",
         "--database-url",
-        &database.url,
+        database_url,
         "--webhooks-url",
         webhooks,
     ]);
