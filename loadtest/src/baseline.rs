@@ -6,6 +6,7 @@
 
 mod edge;
 pub mod hop;
+pub mod limitador;
 pub mod pgbench;
 mod sessions;
 mod store;

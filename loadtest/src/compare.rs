@@ -11,14 +11,14 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     api::Api,
-    baseline::{Hops, MERCHANTS, pgbench::Pgbench},
+    baseline::{Hops, MERCHANTS, limitador::Limitador, pgbench::Pgbench},
     bench::Bench,
     config::{Baseline, Compare, StatementsTarget},
     gateway::{Charges, Initiations, Reads, UnknownPaths},
     lives::Lives,
     payers::Kind,
     plan::{Pace, Plan},
-    processes::{Ground, Service},
+    processes::{Ground, Service, ended},
     ratelimit::Checks,
     rounds::{Figures, Probe, Reports, Rounds},
     sessions::Creations,
@@ -266,19 +266,31 @@ impl Compare {
     }
 
     async fn ratelimit(&self) -> anyhow::Result<Vec<Row>> {
-        self.beside(
-            [Baseline::Incr],
-            &[Service::Ratelimit],
-            async |[incr], bench| {
-                let load = Checks::new(&bench.processes.url(Service::Ratelimit), MERCHANTS)?;
-                let ours = Probe::new("ratelimit", load, bench.processes.watched())?;
-                let probes = [&ours, &incr.probe().await?];
-                let [ours, incr] = self.rounds().measure(MANY, probes).await?;
-                let (work, asked) = ("ratelimit-svc on Redis", Asked::at_least(90));
-                let beside = ("tonic + INCR", &incr.rates());
-                Ok(vec![Row::ratio(8, work, asked, &ours.rates(), beside)])
-            },
-        )
+        let (path, services) = ([Baseline::Incr], [Service::Ratelimit]);
+        self.beside(path, &services, async |[incr], bench| {
+            let load = Checks::new(&bench.processes.url(Service::Ratelimit), MERCHANTS)?;
+            let ours = Probe::new("ratelimit", load, bench.processes.watched())?;
+            let incr = incr.probe().await?;
+            let Some(limitador) = Limitador::start(&self.place.ground()?).await? else {
+                let [ours, incr] = self.rounds().measure(MANY, [&ours, &incr]).await?;
+                return Ok(vec![beside_incr(&ours, &incr)]);
+            };
+            let measured = async {
+                let probes = [&ours, &incr, &limitador.probe()?];
+                let [ours, incr, limitador] = self.rounds().measure(MANY, probes).await?;
+                let row = |work, asked, ours: &Figures, beside: &Figures| {
+                    Row::ratio(8, work, asked, ours, ("limitador", beside))
+                };
+                let (rates, p99s) = (Asked::at_least(220), Asked::at_most(60));
+                Ok(vec![
+                    beside_incr(&ours, &incr),
+                    row("the same", rates, &ours.rates(), &limitador.rates()),
+                    row("the same, p99 ms", p99s, &ours.p99s(), &limitador.p99s()),
+                ])
+            };
+            let measured = measured.await;
+            ended(measured, limitador.stop().await)
+        })
         .await
     }
 
@@ -363,6 +375,18 @@ impl Compare {
         })
         .await
     }
+}
+
+/// The limiter beside a limit that counts and does nothing else.
+fn beside_incr(ours: &Reports, incr: &Reports) -> Row {
+    let (work, asked) = ("ratelimit-svc on Redis", Asked::at_least(90));
+    Row::ratio(
+        8,
+        work,
+        asked,
+        &ours.rates(),
+        ("tonic + INCR", &incr.rates()),
+    )
 }
 
 /// The merchants' API, with merchants of its own.
