@@ -1,5 +1,5 @@
 //! Whether new charges are taken on. They are refused while what was begun before them is late, and
-//! while too many are being started: each would need the same rail, the same database and the same
+//! while too much is in hand: each would need the same rail, the same database and the same
 //! receivers, and make it later still.
 //!
 //! Promise: a refusal is immediate, nothing of the charge is recorded, and its caller is told so.
@@ -7,7 +7,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -17,31 +17,42 @@ use db::{Db, idempotency::IdempotencyKey, outbox};
 use rails::{RailName, Rails};
 use tokio::time::Instant;
 
-use crate::store;
+use crate::{store, turns::Turns};
 
-/// How late the oldest of what is due may be (moved time). Far more than a rail's budget delays
-/// a busy minute's queries, and far less than a payer waits.
-const LATE_MAX: Duration = Duration::from_secs(30);
+/// How late the oldest of what is due may be (moved time): a buyer still waits for what comes so
+/// late.
+const LATE_MAX: Duration = Duration::from_secs(5);
+
+/// How many queries of a rail may be due before one that is due now. A sale's first burst is, and
+/// with a small budget they take their time, which is no sign of too much work.
+const QUERIES_MAX: u32 = 300;
+
+/// How late the oldest query may be, however small the budget: far less than a payer waits.
+const QUERY_LATE_MAX: Duration = Duration::from_secs(30);
 
 /// How long it must have been so, in real time: a process that has just started, or a clock that
 /// was moved, finds everything late.
-const LATE_FOR: Duration = Duration::from_secs(5);
+const LATE_FOR: Duration = Duration::from_secs(2);
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How many charges are being recorded, or opened by sessions-svc, at the same time. What a process
-/// does at its fastest in a third of a second; more would only wait, and then be too late.
-const STARTING_MAX: usize = 256;
+/// How much a process has in hand before it starts no more: charges that it records, or that
+/// sessions-svc opens, and steps of earlier ones that are to be written. What it does at its fastest
+/// in a third of a second; more would only wait, and then be too late.
+const IN_HAND_MAX: usize = 256;
 
-/// The label of what is refused behind too many starts.
+/// The label of what is refused because too much is in hand.
 const STARTS: &str = "starts";
 
-/// What is due at each rail and for the other services, whether it is late, and how many charges
-/// are being started.
+/// What is due at each rail and for the other services, whether it is late, and what this process
+/// has in hand.
 #[derive(Debug)]
 pub struct Admission {
     queues: Vec<Queue>,
     starts: Arc<Starts>,
+    /// Steps of earlier charges that are being written.
+    settling: Arc<AtomicUsize>,
+    turns: Turns,
     /// Whether anybody has asked since the last look. Nobody looks for nobody.
     is_asked: AtomicBool,
 }
@@ -65,11 +76,12 @@ pub struct StartPlace {
 }
 
 impl Starts {
-    fn enter(self: &Arc<Self>, key: &IdempotencyKey) -> Option<StartPlace> {
+    /// A place beside what else is in hand.
+    fn enter(self: &Arc<Self>, key: &IdempotencyKey, in_hand: usize) -> Option<StartPlace> {
         let mut keys = self.keys();
-        if keys.len() >= STARTING_MAX {
+        if keys.len() + in_hand >= IN_HAND_MAX {
             if !self.was_full.swap(true, Ordering::Relaxed) {
-                tracing::warn!("too many are being started, so new charges are refused");
+                tracing::warn!("too much is in hand, so new charges are refused");
             }
             return None;
         }
@@ -80,16 +92,26 @@ impl Starts {
     }
 
     /// Tells of the end of refusals, once it is one.
-    fn look(&self) {
-        let is_relaxed = self.keys().len() <= STARTING_MAX / 2;
+    fn look(&self, in_hand: usize) {
+        let is_relaxed = self.keys().len() + in_hand <= IN_HAND_MAX / 2;
         if is_relaxed && self.was_full.swap(false, Ordering::Relaxed) {
-            tracing::info!("few are being started, so new charges are taken on again");
+            tracing::info!("little is in hand, so new charges are taken on again");
         }
     }
 
     fn keys(&self) -> MutexGuard<'_, Vec<KeyName>> {
         // No code panics while it holds the lock.
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Held while a step of an earlier charge is being written.
+#[derive(Debug)]
+pub struct SettlePlace(Arc<AtomicUsize>);
+
+impl Drop for SettlePlace {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -105,6 +127,7 @@ impl Drop for StartPlace {
 #[derive(Debug)]
 struct Queue {
     of: QueueName,
+    late_max: Duration,
     is_late: AtomicBool,
 }
 
@@ -126,15 +149,22 @@ impl QueueName {
 }
 
 impl Admission {
-    pub fn new(rails: &Rails) -> Self {
-        let rails = rails.each().map(|rail| QueueName::Rail(rail.name));
-        let queue = |of| Queue {
+    pub fn new(rails: &Rails, turns: &Turns) -> Self {
+        let queue = |of, late_max| Queue {
             of,
+            late_max,
             is_late: AtomicBool::default(),
         };
+        let rails = rails.each().map(|rail| {
+            let queried = Duration::from_secs(1) * QUERIES_MAX / rail.queries_per_second.get();
+            let late_max = queried.clamp(LATE_MAX, QUERY_LATE_MAX);
+            queue(QueueName::Rail(rail.name), late_max)
+        });
         Self {
-            queues: rails.chain([QueueName::Outbox]).map(queue).collect(),
+            queues: rails.chain([queue(QueueName::Outbox, LATE_MAX)]).collect(),
             starts: Arc::default(),
+            settling: Arc::default(),
+            turns: turns.clone(),
             is_asked: AtomicBool::default(),
         }
     }
@@ -147,9 +177,23 @@ impl Admission {
         let late = ours.find(|queue| queue.is_late.load(Ordering::Relaxed));
         let place = match late {
             Some(late) => Err(late.of.label()),
-            None => self.starts.enter(key).ok_or(STARTS),
+            None => {
+                let in_hand = self.settling() + self.turns.at(rail).waiting();
+                self.starts.enter(key, in_hand).ok_or(STARTS)
+            }
         };
         place.inspect_err(|behind| count_refusals(behind, 1)).ok()
+    }
+
+    /// The place of a step of an earlier charge. There always is one, and new charges have one
+    /// fewer.
+    pub fn settle(&self) -> SettlePlace {
+        self.settling.fetch_add(1, Ordering::Relaxed);
+        SettlePlace(Arc::clone(&self.settling))
+    }
+
+    fn settling(&self) -> usize {
+        self.settling.load(Ordering::Relaxed)
     }
 
     /// Whether a charge with this key is being started here.
@@ -172,7 +216,8 @@ impl Admission {
         let mut late_since = vec![None; self.queues.len()];
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            self.starts.look();
+            self.starts
+                .look(self.settling() + self.turns.most_waiting());
             let is_asked = self.is_asked.swap(false, Ordering::Relaxed);
             for (queue, late_since) in self.queues.iter().zip(&mut late_since) {
                 if is_asked || late_since.is_some() {
@@ -186,7 +231,7 @@ impl Admission {
 impl Queue {
     async fn look(&self, late_since: &mut Option<Instant>, db: &Db, clock: &Clock) {
         match lateness(self.of, db, clock).await {
-            Ok(late) if late <= LATE_MAX => *late_since = None,
+            Ok(late) if late <= self.late_max => *late_since = None,
             Ok(_) => {
                 late_since.get_or_insert_with(Instant::now);
             }

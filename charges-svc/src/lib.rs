@@ -144,9 +144,10 @@ fn service(
     let teller = Teller::new(db, sessions, webhooks);
     let telling = teller.clone();
     let hand_on = move |row, known| telling.clone().hand_on(row, known);
+    let turns = Turns::new(&rails, clock);
     Ok(Service {
-        admission: Admission::new(&rails),
-        turns: Turns::new(&rails, clock),
+        admission: Admission::new(&rails, &turns),
+        turns,
         awaited: Arc::default(),
         db: db.clone(),
         clock: clock.clone(),

@@ -71,13 +71,13 @@ impl Reconciler {
             return Ok(Claimed::Part(self.turns.next_at()));
         }
         let claimed = self.claim_up_to(room).await.inspect_err(|_| {
-            self.turns.give_back(room, true);
+            self.turns.give_back(room, 0, true);
         })?;
         let found = claimed.rows.len() + claimed.unknown;
         // What only a newer version knows stays claimed, so that the others get their turn.
         let is_all = (found as u64) < room;
-        let unused = room.saturating_sub(claimed.rows.len() as u64);
-        self.turns.give_back(unused, !is_all);
+        let used = claimed.rows.len() as u64;
+        self.turns.give_back(room, used, !is_all);
         if found == 0 {
             return Ok(Claimed::Nothing);
         }
@@ -171,6 +171,7 @@ impl Service {
         answer: &RailAnswer<QueryOutcome>,
         is_taken_again: bool,
     ) -> Result<Option<Resend>> {
+        let _place = self.admission.settle();
         let id = claimed.facts.transaction_id;
         let query = AnsweredQuery {
             claimed: claimed.clone(),

@@ -24,7 +24,7 @@ use crate::{
 const CALLED_BACK_MAX: usize = 128;
 
 /// The turns at every rail.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Turns(Vec<Arc<RailTurns>>);
 
 /// The turns at one rail.
@@ -41,6 +41,9 @@ struct Budget {
     tokens: TokenBucket,
     /// Whether charges may wait for their turn in the store.
     is_behind: bool,
+    /// Callbacks for which the reconciler finds no time, though the budget would let it ask. About
+    /// as many: one that is tried twice counts twice, until the reconciler is through.
+    waiting: usize,
 }
 
 /// The turn to query the rail once, for a callback. Once it is dropped its place is free again, and
@@ -77,6 +80,12 @@ impl Turns {
         Self(each.collect())
     }
 
+    /// How many callbacks wait at the rail where most do.
+    pub fn most_waiting(&self) -> usize {
+        let waiting = self.0.iter().map(|turns| turns.waiting());
+        waiting.max().unwrap_or(0)
+    }
+
     pub fn at(&self, rail: RailName) -> &Arc<RailTurns> {
         let turns = self.0.iter().find(|turns| turns.rail == rail);
         turns.expect("there is one of each rail")
@@ -93,12 +102,18 @@ impl RailTurns {
             budget: Mutex::new(Budget {
                 tokens,
                 is_behind: false,
+                waiting: 0,
             }),
         }
     }
 
     pub fn rail(&self) -> RailName {
         self.rail
+    }
+
+    /// How many callbacks wait for this process, and not for the budget.
+    pub fn waiting(&self) -> usize {
+        self.budget().waiting
     }
 
     /// A turn to query the rail, by this lease, about a charge that it has just called back about.
@@ -126,6 +141,7 @@ impl RailTurns {
             Ok(_) | Err(_) => {
                 // The reconciler finds it.
                 budget.is_behind = true;
+                budget.waiting += usize::from(has_token);
                 None
             }
         }
@@ -140,12 +156,18 @@ impl RailTurns {
         taken
     }
 
-    /// The reconciler has looked for what is due. `unused` turns were too many; `is_behind`: or
-    /// there may be more for which it had none.
-    pub fn give_back(&self, unused: u64, is_behind: bool) {
+    /// The reconciler has looked for what is due. Of the turns that it took it `used` some;
+    /// `is_behind`: there may be more that is due.
+    pub fn give_back(&self, taken: u64, used: u64, is_behind: bool) {
         let mut budget = self.budget();
-        budget.tokens.give_back(unused);
+        budget.tokens.give_back(taken.saturating_sub(used));
         budget.is_behind = is_behind;
+        budget.waiting = match is_behind {
+            true => budget
+                .waiting
+                .saturating_sub(usize::try_from(used).unwrap_or(usize::MAX)),
+            false => 0,
+        };
     }
 
     /// When the next query may be made.
@@ -181,12 +203,13 @@ mod tests {
         let first = take();
         assert!(first.is_some(), "nobody waits");
         assert!(take().is_none(), "the budget is spent");
+        assert_eq!(turns.waiting(), 0, "that one waits for the budget");
         turns.budget().tokens.give_back(1);
         assert!(take().is_none(), "the one before it waits");
         assert_eq!(turns.take_many(9), 1);
-        turns.give_back(1, true);
+        turns.give_back(1, 0, true);
         assert!(take().is_none(), "there may be more");
-        turns.give_back(0, false);
+        turns.give_back(0, 0, false);
         assert!(take().is_some(), "all had their turn");
     }
 
@@ -194,19 +217,25 @@ mod tests {
     fn a_callback_without_a_place_waits() {
         let (turns, clock) = turns(1_000_000);
         let take = || turns.take(Claim::default(), Lease::new(&clock, LEASE));
-        turns.give_back(1_000, false);
+        turns.give_back(1_000, 0, false);
         let taken: Vec<_> = (0..CALLED_BACK_MAX).map(|_| take()).collect();
         assert!(taken.iter().all(Option::is_some));
         assert!(take().is_none());
+        assert!(take().is_none());
+        assert_eq!(turns.waiting(), 2);
         drop(taken);
-        turns.give_back(0, false);
+        assert_eq!(turns.take_many(9), 9);
+        turns.give_back(9, 1, true);
+        assert_eq!(turns.waiting(), 1);
+        turns.give_back(0, 0, false);
+        assert_eq!(turns.waiting(), 0);
         assert!(take().is_some());
     }
 
     #[test]
     fn a_charge_that_somebody_holds_is_left_to_them() {
         let (turns, clock) = turns(1_000_000);
-        turns.give_back(1_000, false);
+        turns.give_back(1_000, 0, false);
         let (ours, others) = (Lease::new(&clock, LEASE), Lease::new(&clock, LEASE));
         let over = Lease::new(&clock, Duration::ZERO);
         assert!(turns.take(others.into(), ours).is_none());

@@ -24,7 +24,10 @@ pub struct CallbackSender {
 impl CallbackSender {
     pub fn new(config: &Config) -> anyhow::Result<Self> {
         Ok(Self {
-            client: chassis::http::client(config.callback_timeout)?,
+            client: chassis::http::client_builder(config.callback_timeout)
+                .local_address(config.callbacks_from)
+                .build()
+                .context("the client of callbacks cannot be made")?,
             accounts: config.accounts.clone(),
         })
     }

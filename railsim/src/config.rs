@@ -1,6 +1,10 @@
 //! Settings, from flags or the environment.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use chassis::config::{Mode, Refusals, Settings, Telemetry, duration};
 use clap::Parser;
@@ -48,6 +52,10 @@ pub struct Config {
         value_parser = duration
     )]
     pub(crate) callback_timeout: Duration,
+
+    /// Address of this machine to send callbacks from, as a network has its own.
+    #[arg(long, env = "RAILSIM_CALLBACKS_FROM")]
+    pub(crate) callbacks_from: Option<IpAddr>,
 
     #[command(flatten)]
     pub(crate) accounts: Accounts,

@@ -17,8 +17,8 @@ use chassis::{
     },
 };
 use futures::future::join_all;
-use proto::charges::{CreateChargeRequest, Provider};
-use rails::testing::with_tokens;
+use proto::charges::{CreateChargeRequest, Provider, ReceiveCallbackRequest};
+use rails::{RailName, testing::with_tokens};
 use tonic::{Code, Status};
 
 use crate::world::{Neighbour, World, new_momo_charge, request};
@@ -83,6 +83,47 @@ async fn while_a_rails_queries_are_late_its_new_charges_are_refused() {
         !is_refused(&world, &request()).await
     })
     .await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn while_callbacks_wait_for_the_process_new_charges_of_their_rail_are_refused() {
+    let network = with_tokens(|seen| match seen.call.starts_with("GET") {
+        true => Reaction::Silence,
+        false => json(202, ""),
+    })
+    .await;
+    let world = World::start_with(&[
+        ("momo-base-url", &network.address()),
+        ("momo-query-timeout", "8s"),
+        ("momo-queries-per-second", "10000"),
+    ])
+    .await;
+    // More than are asked about at once and than may be in hand. None of it is late yet.
+    let mut callbacks = Vec::new();
+    for _ in 0..500 {
+        let charge = new_momo_charge(world.clock.now());
+        let charge = world.given(charge, &[Event::Accepted]).await;
+        callbacks.push(ReceiveCallbackRequest {
+            rail: RailName::Momo.code().to_owned(),
+            token: charge.facts.callback_token,
+            ..Default::default()
+        });
+    }
+    let received = callbacks.into_iter().map(|callback| {
+        let mut charges = world.charges.clone();
+        async move { charges.receive_callback(callback).await }
+    });
+    for received in join_all(received).await {
+        received.unwrap();
+    }
+    assert!(is_refused(&world, &request()).await);
+    let elsewhere = CreateChargeRequest {
+        mobile_number: "+233201234001".to_owned(),
+        provider: Provider::Telecel.into(),
+        ..request()
+    };
+    assert!(!is_refused(&world, &elsewhere).await, "nothing waits there");
     world.end().await;
 }
 

@@ -160,6 +160,8 @@ impl StartPlan {
         let own = [
             // Its fastest: a payer approves at once, and the callback follows.
             "--approve-delay=0s".to_owned(),
+            // A network's callbacks share no client's places with its payers' merchants.
+            "--callbacks-from=127.0.0.2".to_owned(),
             format!("--paystack-callback-url={gateway}/rails/paystack/loadtest"),
         ];
         with_credentials(&own)
