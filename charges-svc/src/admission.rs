@@ -19,26 +19,20 @@ use tokio::time::Instant;
 
 use crate::{store, turns::Turns};
 
-/// How late the oldest of what is due may be (moved time): a buyer still waits for what comes so
-/// late.
-const LATE_MAX: Duration = Duration::from_secs(5);
-
-/// How many queries of a rail may be due before one that is due now. A sale's first burst is, and
-/// with a small budget they take their time, which is no sign of too much work.
-const QUERIES_MAX: u32 = 300;
-
-/// How late the oldest query may be, however small the budget: far less than a payer waits.
-const QUERY_LATE_MAX: Duration = Duration::from_secs(30);
+/// How late the oldest of what is due may be (moved time). Far more than a rail's budget delays
+/// a busy minute's queries, and far less than a payer waits.
+const LATE_MAX: Duration = Duration::from_secs(30);
 
 /// How long it must have been so, in real time: a process that has just started, or a clock that
 /// was moved, finds everything late.
-const LATE_FOR: Duration = Duration::from_secs(2);
+const LATE_FOR: Duration = Duration::from_secs(5);
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// How much a process has in hand before it starts no more: charges that it records, or that
-/// sessions-svc opens, and steps of earlier ones that are to be written. What it does at its fastest
-/// in a third of a second; more would only wait, and then be too late.
+/// sessions-svc opens; answers to queries that it writes; and callbacks of the new charge's rail that
+/// it has no time to ask about. What it does at its fastest in a third of a second; more would
+/// only wait, and then be too late.
 const IN_HAND_MAX: usize = 256;
 
 /// The label of what is refused because too much is in hand.
@@ -50,8 +44,9 @@ const STARTS: &str = "starts";
 pub struct Admission {
     queues: Vec<Queue>,
     starts: Arc<Starts>,
-    /// Steps of earlier charges that are being written.
-    settling: Arc<AtomicUsize>,
+    /// How many steps of earlier charges are being written after a query.
+    steps: Arc<AtomicUsize>,
+    /// They know how many callbacks wait.
     turns: Turns,
     /// Whether anybody has asked since the last look. Nobody looks for nobody.
     is_asked: AtomicBool,
@@ -105,16 +100,6 @@ impl Starts {
     }
 }
 
-/// Held while a step of an earlier charge is being written.
-#[derive(Debug)]
-pub struct SettlePlace(Arc<AtomicUsize>);
-
-impl Drop for SettlePlace {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Drop for StartPlace {
     fn drop(&mut self) {
         let mut keys = self.starts.keys();
@@ -124,10 +109,19 @@ impl Drop for StartPlace {
     }
 }
 
+/// Held while a step of an earlier charge is being written after a query.
+#[derive(Debug)]
+pub struct StepPlace(Arc<AtomicUsize>);
+
+impl Drop for StepPlace {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 #[derive(Debug)]
 struct Queue {
     of: QueueName,
-    late_max: Duration,
     is_late: AtomicBool,
 }
 
@@ -150,20 +144,15 @@ impl QueueName {
 
 impl Admission {
     pub fn new(rails: &Rails, turns: &Turns) -> Self {
-        let queue = |of, late_max| Queue {
+        let rails = rails.each().map(|rail| QueueName::Rail(rail.name));
+        let queue = |of| Queue {
             of,
-            late_max,
             is_late: AtomicBool::default(),
         };
-        let rails = rails.each().map(|rail| {
-            let queried = Duration::from_secs(1) * QUERIES_MAX / rail.queries_per_second.get();
-            let late_max = queried.clamp(LATE_MAX, QUERY_LATE_MAX);
-            queue(QueueName::Rail(rail.name), late_max)
-        });
         Self {
-            queues: rails.chain([queue(QueueName::Outbox, LATE_MAX)]).collect(),
+            queues: rails.chain([QueueName::Outbox]).map(queue).collect(),
             starts: Arc::default(),
-            settling: Arc::default(),
+            steps: Arc::default(),
             turns: turns.clone(),
             is_asked: AtomicBool::default(),
         }
@@ -178,8 +167,13 @@ impl Admission {
         let place = match late {
             Some(late) => Err(late.of.label()),
             None => {
-                let in_hand = self.settling() + self.turns.at(rail).waiting();
-                self.starts.enter(key, in_hand).ok_or(STARTS)
+                let waiting = self.turns.at(rail).waiting();
+                let behind = if waiting > IN_HAND_MAX / 2 {
+                    rail.code()
+                } else {
+                    STARTS
+                };
+                self.starts.enter(key, self.steps() + waiting).ok_or(behind)
             }
         };
         place.inspect_err(|behind| count_refusals(behind, 1)).ok()
@@ -187,13 +181,13 @@ impl Admission {
 
     /// The place of a step of an earlier charge. There always is one, and new charges have one
     /// fewer.
-    pub fn settle(&self) -> SettlePlace {
-        self.settling.fetch_add(1, Ordering::Relaxed);
-        SettlePlace(Arc::clone(&self.settling))
+    pub fn enter_step(&self) -> StepPlace {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        StepPlace(Arc::clone(&self.steps))
     }
 
-    fn settling(&self) -> usize {
-        self.settling.load(Ordering::Relaxed)
+    fn steps(&self) -> usize {
+        self.steps.load(Ordering::Relaxed)
     }
 
     /// Whether a charge with this key is being started here.
@@ -216,8 +210,7 @@ impl Admission {
         let mut late_since = vec![None; self.queues.len()];
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            self.starts
-                .look(self.settling() + self.turns.most_waiting());
+            self.starts.look(self.steps() + self.turns.most_waiting());
             let is_asked = self.is_asked.swap(false, Ordering::Relaxed);
             for (queue, late_since) in self.queues.iter().zip(&mut late_since) {
                 if is_asked || late_since.is_some() {
@@ -231,7 +224,7 @@ impl Admission {
 impl Queue {
     async fn look(&self, late_since: &mut Option<Instant>, db: &Db, clock: &Clock) {
         match lateness(self.of, db, clock).await {
-            Ok(late) if late <= self.late_max => *late_since = None,
+            Ok(late) if late <= LATE_MAX => *late_since = None,
             Ok(_) => {
                 late_since.get_or_insert_with(Instant::now);
             }

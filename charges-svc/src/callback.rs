@@ -67,7 +67,6 @@ impl Service {
     async fn keep_and_ask(self: &Arc<Self>, rail: RailName, about: About) -> Result<bool> {
         let (service, activity) = (Arc::clone(self), self.clock.activity());
         let (done, outcome) = oneshot::channel();
-        let place = self.admission.settle();
         self.tasks.spawn(async move {
             let (kept, asked) = match service.keep_hint(rail, about).await {
                 Ok(Kept::Claimed(charge, turn)) => (Ok(true), Some((charge, turn))),
@@ -79,7 +78,6 @@ impl Service {
                 Ok(Kept::NotThere | Kept::Locked) => (Ok(false), None),
                 Err(error) => (Err(error), None),
             };
-            drop(place);
             if let Err(Err(error)) = done.send(kept) {
                 tracing::warn!(error = %chain(&error), "not recorded, and the rail waits no more");
             }

@@ -61,7 +61,12 @@ impl Reconciler {
         let service = &self.service;
         let mut conn = service.db.read().await?;
         let real_now = service.clock.real_now();
-        Ok(store::charges::next_due(&mut conn, self.rail, real_now).await?)
+        let due = store::charges::next_due(&mut conn, self.rail, real_now).await?;
+        if due.is_none_or(|due| due > service.clock.now()) {
+            // Perhaps somebody else has asked about what waited here.
+            self.turns.looked(0, 0, false);
+        }
+        Ok(due)
     }
 
     async fn claim_due(&mut self, tasks: &mut TaskSet) -> Result<Claimed> {
@@ -71,13 +76,13 @@ impl Reconciler {
             return Ok(Claimed::Part(self.turns.next_at()));
         }
         let claimed = self.claim_up_to(room).await.inspect_err(|_| {
-            self.turns.give_back(room, 0, true);
+            self.turns.give_back(room);
         })?;
         let found = claimed.rows.len() + claimed.unknown;
         // What only a newer version knows stays claimed, so that the others get their turn.
         let is_all = (found as u64) < room;
         let used = claimed.rows.len() as u64;
-        self.turns.give_back(room, used, !is_all);
+        self.turns.looked(room, used, !is_all);
         if found == 0 {
             return Ok(Claimed::Nothing);
         }
@@ -171,7 +176,7 @@ impl Service {
         answer: &RailAnswer<QueryOutcome>,
         is_taken_again: bool,
     ) -> Result<Option<Resend>> {
-        let _place = self.admission.settle();
+        let _place = self.admission.enter_step();
         let id = claimed.facts.transaction_id;
         let query = AnsweredQuery {
             claimed: claimed.clone(),

@@ -1,5 +1,5 @@
-//! What follows from the rail's reply to a payment request, the fourth step of design §3, also of
-//! one that went out a second time.
+//! What follows from the rail's reply to a payment request, the first or the second: the fourth step
+//! of design §3.
 //!
 //! Promise: one step records what the rail said, what the request is told, and the callback that
 //! came before it.

@@ -41,8 +41,8 @@ struct Budget {
     tokens: TokenBucket,
     /// Whether charges may wait for their turn in the store.
     is_behind: bool,
-    /// Callbacks for which the reconciler finds no time, though the budget would let it ask. About
-    /// as many: one that is tried twice counts twice, until the reconciler is through.
+    /// Callbacks that were left to the reconciler although the budget had room. An estimate: one
+    /// that is tried twice counts twice until the reconciler has caught up.
     waiting: usize,
 }
 
@@ -156,18 +156,20 @@ impl RailTurns {
         taken
     }
 
-    /// The reconciler has looked for what is due. Of the turns that it took it `used` some;
-    /// `is_behind`: there may be more that is due.
-    pub fn give_back(&self, taken: u64, used: u64, is_behind: bool) {
+    /// The reconciler has looked for what is due: it took `taken` turns and used `used`.
+    /// `is_behind`: more may be due.
+    pub fn looked(&self, taken: u64, used: u64, is_behind: bool) {
         let mut budget = self.budget();
         budget.tokens.give_back(taken.saturating_sub(used));
         budget.is_behind = is_behind;
-        budget.waiting = match is_behind {
-            true => budget
-                .waiting
-                .saturating_sub(usize::try_from(used).unwrap_or(usize::MAX)),
-            false => 0,
-        };
+        let used = usize::try_from(used).unwrap_or(usize::MAX);
+        let waiting = budget.waiting.saturating_sub(used);
+        budget.waiting = if is_behind { waiting } else { 0 };
+    }
+
+    /// The reconciler could not look: nobody knows what is due.
+    pub fn give_back(&self, taken: u64) {
+        self.looked(taken, 0, true);
     }
 
     /// When the next query may be made.
@@ -207,9 +209,9 @@ mod tests {
         turns.budget().tokens.give_back(1);
         assert!(take().is_none(), "the one before it waits");
         assert_eq!(turns.take_many(9), 1);
-        turns.give_back(1, 0, true);
+        turns.give_back(1);
         assert!(take().is_none(), "there may be more");
-        turns.give_back(0, 0, false);
+        turns.looked(0, 0, false);
         assert!(take().is_some(), "all had their turn");
     }
 
@@ -217,7 +219,7 @@ mod tests {
     fn a_callback_without_a_place_waits() {
         let (turns, clock) = turns(1_000_000);
         let take = || turns.take(Claim::default(), Lease::new(&clock, LEASE));
-        turns.give_back(1_000, 0, false);
+        turns.looked(1_000, 0, false);
         let taken: Vec<_> = (0..CALLED_BACK_MAX).map(|_| take()).collect();
         assert!(taken.iter().all(Option::is_some));
         assert!(take().is_none());
@@ -225,9 +227,9 @@ mod tests {
         assert_eq!(turns.waiting(), 2);
         drop(taken);
         assert_eq!(turns.take_many(9), 9);
-        turns.give_back(9, 1, true);
+        turns.looked(9, 1, true);
         assert_eq!(turns.waiting(), 1);
-        turns.give_back(0, 0, false);
+        turns.looked(0, 0, false);
         assert_eq!(turns.waiting(), 0);
         assert!(take().is_some());
     }
@@ -235,7 +237,7 @@ mod tests {
     #[test]
     fn a_charge_that_somebody_holds_is_left_to_them() {
         let (turns, clock) = turns(1_000_000);
-        turns.give_back(1_000, 0, false);
+        turns.looked(1_000, 0, false);
         let (ours, others) = (Lease::new(&clock, LEASE), Lease::new(&clock, LEASE));
         let over = Lease::new(&clock, Duration::ZERO);
         assert!(turns.take(others.into(), ours).is_none());

@@ -34,7 +34,8 @@ const TRIES: usize = 10;
 
 const PAY: &str = "POST /collection/v1_0/requesttopay";
 
-/// Longer than a callback waits for a reply.
+/// Longer than the half second that a callback waits for a reply. Nothing tells of its end while the
+/// commit is held up, so it must pass.
 const LONGER_THAN_IT_WAITS: Duration = Duration::from_secs(1);
 
 /// A service, and an MTN that keeps back its reply to a payment request, and has the money at once.

@@ -160,7 +160,8 @@ impl StartPlan {
         let own = [
             // Its fastest: a payer approves at once, and the callback follows.
             "--approve-delay=0s".to_owned(),
-            // A network's callbacks share no client's places with its payers' merchants.
+            // The gateway limits each address. Callbacks come from another one than merchants'
+            // requests do, as in reality.
             "--callbacks-from=127.0.0.2".to_owned(),
             format!("--paystack-callback-url={gateway}/rails/paystack/loadtest"),
         ];

@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Planted {
     fault: String,
     file: String,
@@ -12,6 +13,11 @@ struct Planted {
     to: String,
     /// `module::name` of an integration test of any crate.
     test: Option<String>,
+    /// It breaks none of the promises that the simulation checks.
+    #[serde(default)]
+    only_test: bool,
+    #[serde(default, rename = "needs_postgres")]
+    _needs_postgres: bool,
 }
 
 #[test]
@@ -27,11 +33,14 @@ fn every_planted_fault_has_its_place_in_the_code_and_its_test() {
         from,
         to,
         test,
+        only_test,
+        ..
     } in planted
     {
         let code = fs::read_to_string(root.join(&file)).expect("its file");
         assert_eq!(code.matches(&from).count(), 1, "{fault}: {file}");
         assert_ne!(from, to, "{fault}");
+        assert!(!only_test || test.is_some(), "{fault}: nothing finds it");
         let is_there = test.is_none_or(|test| has_test(root, &test));
         assert!(is_there, "{fault}: its test");
     }
