@@ -76,7 +76,12 @@ impl Starts {
         let mut keys = self.keys();
         if keys.len() + in_hand >= IN_HAND_MAX {
             if !self.was_full.swap(true, Ordering::Relaxed) {
-                tracing::warn!("too much is in hand, so new charges are refused");
+                let starting = keys.len();
+                tracing::warn!(
+                    starting,
+                    others = in_hand,
+                    "too much is in hand, so new charges are refused"
+                );
             }
             return None;
         }

@@ -71,6 +71,7 @@ impl Service {
             let (kept, asked) = match service.keep_hint(rail, about).await {
                 Ok(Kept::Claimed(charge, turn)) => (Ok(true), Some((charge, turn))),
                 Ok(Kept::Done) => {
+                    service.turns.at(rail).leave();
                     let now = service.clock.now();
                     service.reconcile_alarms.ring_at(rail.code(), now);
                     (Ok(true), None)

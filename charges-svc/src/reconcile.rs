@@ -34,12 +34,13 @@ use crate::{
         evidence::{Action, Statement},
         steps::{HintEnd, Step},
     },
-    turns::RailTurns,
+    turns::{CALLED_BACK_MAX, RailTurns},
     verdict::{self, Verdict},
 };
 
-/// Most concurrent queries of one rail, beside those for callbacks that have just come.
-const RUNNING_MAX: usize = 32;
+/// Most concurrent queries of one rail, beside those for callbacks that have just come. As many, so
+/// that callbacks which wait for the reconciler are not asked about more slowly than the others.
+const RUNNING_MAX: usize = CALLED_BACK_MAX;
 
 /// Queries one rail.
 pub struct Reconciler {
