@@ -132,6 +132,7 @@ impl Charges for Grpc {
         let available = self.0.get_balance(merchant_id).await?;
         Ok(Response::new(GetBalanceResponse {
             available: available.into_iter().map(Into::into).collect(),
+            reserved: Vec::new(),
         }))
     }
 }

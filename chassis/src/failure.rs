@@ -96,6 +96,19 @@ reasons! {
         twi: "Network no nyaa ɔhaw.",
         is_uncharged: false,
     }
+    // Only of payouts and refunds, as the next.
+    PayeeNotFound = "PAYEE_NOT_FOUND" {
+        message: "The account to be paid does not exist at this network or bank.",
+        english: "The network reported a problem.",
+        twi: "Network no nyaa ɔhaw.",
+        is_uncharged: false,
+    }
+    PayeeLimitReached = "PAYEE_LIMIT_REACHED" {
+        message: "The amount exceeds a limit of the account to be paid.",
+        english: "The network reported a problem.",
+        twi: "Network no nyaa ɔhaw.",
+        is_uncharged: false,
+    }
     PaymentInProgress = "PAYMENT_IN_PROGRESS" {
         message: "Another payment of this payer is still waiting for approval.",
         english: "Another payment from this number waits for approval. Finish it first.",

@@ -181,7 +181,12 @@ uuid_id!(
     Uuid::now_v7()
 );
 uuid_id!(
-    /// Our reference for a debit at a rail, fixed before the rail is called. Rails want version 4.
+    /// A disbursement: a payout or a refund.
+    DisbursementId,
+    Uuid::now_v7()
+);
+uuid_id!(
+    /// Our reference for a debit or a credit at a rail, fixed before the rail is called. Rails want version 4.
     RailReference,
     Uuid::new_v4()
 );
@@ -213,6 +218,14 @@ text_id!(
     DeliveryId, "dlv_", [26]
 );
 text_id!(
+    /// `PO-` and ten characters: a payout, as merchants know it.
+    PayoutId, "PO-", [10]
+);
+text_id!(
+    /// `RF-` and ten characters: a refund, as merchants know it.
+    RefundId, "RF-", [10]
+);
+text_id!(
     /// `CUS-` and ten characters: an entry of a merchant's customer directory.
     CustomerId, "CUS-", [10]
 );
@@ -241,6 +254,20 @@ impl DeliveryId {
     #[expect(clippy::new_without_default, reason = "each one is another")]
     pub fn new() -> Self {
         Self(format!("dlv_{}", time_ordered()))
+    }
+}
+
+impl PayoutId {
+    #[expect(clippy::new_without_default, reason = "each one is another")]
+    pub fn new() -> Self {
+        Self(format!("PO-{}", random(10)))
+    }
+}
+
+impl RefundId {
+    #[expect(clippy::new_without_default, reason = "each one is another")]
+    pub fn new() -> Self {
+        Self(format!("RF-{}", random(10)))
     }
 }
 

@@ -41,6 +41,8 @@ macro_rules! codes {
 codes! {
     crate::charges::CaseKind = "CASE_KIND_",
     crate::charges::ChargeStatus = "CHARGE_STATUS_",
+    crate::charges::DestinationType = "DESTINATION_TYPE_",
+    crate::charges::DisbursementStatus = "DISBURSEMENT_STATUS_",
     crate::charges::Provider = "PROVIDER_",
     crate::merchants::KycStatus = "KYC_STATUS_",
     crate::sessions::SessionStatus = "SESSION_STATUS_",

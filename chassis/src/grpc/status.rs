@@ -32,6 +32,19 @@ crate::closed_list! {
         ReleaseWouldCreditTwice = "RELEASE_WOULD_CREDIT_TWICE",
         ReleaseAfterReversal = "RELEASE_AFTER_REVERSAL",
         AlreadyTakenBack = "ALREADY_TAKEN_BACK",
+        ChargeNotSettled = "CHARGE_NOT_SETTLED",
+        RefundExceedsCharge = "REFUND_EXCEEDS_CHARGE",
+        InsufficientBalance = "INSUFFICIENT_BALANCE",
+        PayoutsNotEnabled = "PAYOUTS_NOT_ENABLED",
+        PayoutAccountNotFound = "PAYOUT_ACCOUNT_NOT_FOUND",
+        PayoutAccountNotConfirmed = "PAYOUT_ACCOUNT_NOT_CONFIRMED",
+        PayoutAccountOnHold = "PAYOUT_ACCOUNT_ON_HOLD",
+        HolderMismatch = "HOLDER_MISMATCH",
+        PayoutNotFound = "PAYOUT_NOT_FOUND",
+        RefundNotFound = "REFUND_NOT_FOUND",
+        DisbursementNotFound = "DISBURSEMENT_NOT_FOUND",
+        DisbursementAlreadyTerminal = "DISBURSEMENT_ALREADY_TERMINAL",
+        FloatMoveReused = "FLOAT_MOVE_REUSED",
         EndpointNotFound = "ENDPOINT_NOT_FOUND",
         DeliveryNotFound = "DELIVERY_NOT_FOUND",
         SecretUnreadable = "SECRET_UNREADABLE",
@@ -42,7 +55,18 @@ crate::closed_list! {
 
 /// A status with a machine-readable reason (`google.rpc.ErrorInfo`).
 pub fn status(code: Code, reason: Reason, message: impl Into<String>) -> Status {
-    let details = ErrorDetails::with_error_info(reason.code(), DOMAIN, []);
+    status_with(code, reason, message, [])
+}
+
+/// The same, with what else the contract says that the reason carries, by name.
+pub fn status_with<const N: usize>(
+    code: Code,
+    reason: Reason,
+    message: impl Into<String>,
+    metadata: [(&str, String); N],
+) -> Status {
+    let metadata = metadata.map(|(name, value)| (name.to_owned(), value));
+    let details = ErrorDetails::with_error_info(reason.code(), DOMAIN, metadata);
     Status::with_error_details(code, message, details)
 }
 
@@ -60,6 +84,12 @@ pub fn invalid(violations: &[(&str, &str)]) -> Status {
 pub fn reason(status: &Status) -> Option<String> {
     let info = status.get_details_error_info()?;
     (info.domain == DOMAIN).then_some(info.reason)
+}
+
+/// What a status of our domain carries beside its reason, under this name.
+pub fn metadata(status: &Status, name: &str) -> Option<String> {
+    let mut info = status.get_details_error_info()?;
+    (info.domain == DOMAIN).then(|| info.metadata.remove(name))?
 }
 
 /// The fields at fault, each with what it must be.
