@@ -26,7 +26,7 @@ mod linger;
 mod status;
 
 pub use client::{Channel, check_url, connect, is_serving};
-pub use status::{Reason, invalid, reason, status, violations};
+pub use status::{Reason, invalid, metadata, reason, status, status_with, violations};
 
 /// Concurrent calls on one connection.
 const STREAMS_MAX: u32 = 1_024;
