@@ -46,7 +46,10 @@ impl Service {
             CallbackSubject::Nothing => None,
         };
         let is_kept = match about {
-            Some(about) => self.keep_and_ask(rail, about).await?,
+            Some(about) => {
+                self.keep_and_ask(rail, about.clone()).await?
+                    || self.keep_transfer_hint(rail, &about).await?
+            }
             None => false,
         };
         match (is_kept, subject) {
@@ -131,7 +134,7 @@ impl Service {
         // Not there if the charge became void after it was found: there is nothing to query.
         if store::hints::put(&mut tx, id, at).await? == Update::Updated {
             let said = (Action::Callback, Note::Received.code());
-            store::evidence::keep(&mut tx, id, said, None, at).await?;
+            store::evidence::keep(&mut tx, id.uuid(), said, None, at).await?;
         }
         tx.commit().await?;
         Ok(Kept::Done)

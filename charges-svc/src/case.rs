@@ -6,9 +6,13 @@ use chassis::{
     money::{Currency, Money},
 };
 use sqlx::FromRow;
+use uuid::Uuid;
+
+use crate::disbursement::Disbursement;
 
 chassis::closed_list! {
-    /// Why a person must decide. A charge has at most one case of each kind.
+    /// Why a person must decide. A charge or a disbursement has at most one
+    /// case of each kind.
     pub enum CaseKind: "a kind of case" {
         /// The rail has given no outcome for a day.
         UnknownOutcome = "UNKNOWN_OUTCOME",
@@ -21,6 +25,14 @@ chassis::closed_list! {
         /// The charge settled although a release had already credited the merchant for its
         /// session.
         CreditedTwice = "CREDITED_TWICE",
+        /// A disbursement waits for, or failed because of, a rail's empty float.
+        FloatEmpty = "FLOAT_EMPTY",
+        /// The rail has taken nothing of a disbursement for a day.
+        NotSent = "NOT_SENT",
+        /// The rail paid a disbursement that had failed.
+        PaidLate = "PAID_LATE",
+        /// The rail took back a disbursement that it had paid.
+        TakenBack = "TAKEN_BACK",
     }
 }
 
@@ -44,8 +56,11 @@ chassis::text_column!(Closing);
 #[derive(Clone, Debug, FromRow)]
 pub struct Case {
     pub case_id: CaseId,
-    pub transaction_id: ChargeId,
-    pub reference: Reference,
+    /// The charge or the disbursement. The column has its name from when only charges had cases.
+    #[sqlx(rename = "transaction_id")]
+    pub subject: Uuid,
+    /// What people call it: a charge's reference, or `PO-…` or `RF-…`.
+    pub reference: String,
     pub kind: CaseKind,
     /// What happened, for operators.
     pub detail: String,
@@ -65,12 +80,31 @@ impl Case {
     ) -> Self {
         Self {
             case_id: CaseId::new(),
-            transaction_id: charge.0,
-            reference: charge.1.clone(),
+            subject: charge.0.uuid(),
+            reference: charge.1.to_string(),
             kind,
             detail,
             suspense_minor: suspense.map(Money::minor_units),
             suspense_currency: suspense.map(Money::currency),
+            opened_at: now,
+            closed_at: None,
+        }
+    }
+
+    pub fn of_disbursement(
+        about: &Disbursement,
+        kind: CaseKind,
+        detail: String,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            case_id: CaseId::new(),
+            subject: about.disbursement_id.uuid(),
+            reference: about.shown_id.clone(),
+            kind,
+            detail,
+            suspense_minor: None,
+            suspense_currency: None,
             opened_at: now,
             closed_at: None,
         }

@@ -5,11 +5,13 @@ use std::time::Duration;
 use chassis::{
     config::{self, Mode, Refusals, Settings, duration},
     grpc,
+    money::{Currency, Money},
 };
 use clap::Parser;
 use db::config::{Command, ServiceConfig};
+use rust_decimal::Decimal;
 
-use crate::service;
+use crate::{schedule::DAY, service};
 
 /// Longest wait for another service's answer.
 pub const SERVICE_CALL_MAX: Duration = Duration::from_secs(5);
@@ -57,6 +59,30 @@ pub struct Config {
     /// Name of the account that the rails' fees are posted to: `fees:<name>`.
     #[arg(long, env = "FEE_ACCOUNT", default_value = "rails")]
     pub fee_account: String,
+
+    /// How long payouts wait after a merchant's payout account was changed.
+    #[arg(long, env = "PAYOUT_ACCOUNT_HOLD", default_value = "24h", value_parser = duration)]
+    pub payout_account_hold: Duration,
+
+    /// When the daily settlement begins, counted from midnight UTC, which is Ghana's time.
+    #[arg(long, env = "SETTLEMENT_TIME", default_value = "6h", value_parser = duration)]
+    pub settlement_time: Duration,
+
+    /// The least that the daily settlement pays out, in GHS.
+    #[arg(long, env = "SETTLEMENT_MINIMUM", default_value = "10.00", value_parser = cedis)]
+    pub settlement_minimum: Money,
+
+    /// What the daily settlement leaves on each merchant's balance, in GHS.
+    #[arg(long, env = "SETTLEMENT_RESERVE", default_value = "0.00", value_parser = cedis)]
+    pub settlement_reserve: Money,
+}
+
+/// An amount of GHS that is not negative.
+fn cedis(text: &str) -> Result<Money, &'static str> {
+    let amount: Option<Decimal> = text.parse().ok();
+    let amount = amount.filter(|amount| !amount.is_sign_negative());
+    let money = amount.and_then(|amount| Money::from_major(amount, Currency::GHS).ok());
+    money.ok_or("must be an amount of GHS, such as 10.00")
 }
 
 /// Longest time from taking a charge to calling its rail, with sessions-svc and two commits in
@@ -74,6 +100,10 @@ impl Config {
             lease: self.lease,
             call_and_write_max: self.rails.longest_call() + WRITING_MAX,
             fee_account: self.fee_account.clone(),
+            payout_account_hold: self.payout_account_hold,
+            settlement_time: self.settlement_time,
+            settlement_minimum: self.settlement_minimum,
+            settlement_reserve: self.settlement_reserve,
         }
     }
 }
@@ -97,6 +127,8 @@ impl Settings for Config {
         refusals.unless(self.lease >= charging.max(telling), "LEASE", wants);
         let lives = !self.otp_lifetime.is_zero();
         refusals.unless(lives, "OTP_LIFETIME", "more than nothing");
+        let is_of_a_day = self.settlement_time < DAY;
+        refusals.unless(is_of_a_day, "SETTLEMENT_TIME", "less than 24h");
         let is_name = config::is_name(&self.fee_account);
         refusals.unless(is_name, "FEE_ACCOUNT", "letters, digits, dots and dashes");
     }

@@ -3,15 +3,19 @@
 use std::borrow::Cow;
 
 use chassis::{
+    clock::Timestamp,
     error_chain::chain,
     grpc::{self, Reason},
     ids::Reference,
-    money::MoneyError,
+    money::{Money, MoneyError},
 };
 use rails::CallbackError;
 use tonic::{Code, Status};
 
-use crate::charge::{IllegalTransition, Void};
+use crate::{
+    charge::{IllegalTransition, Void},
+    disbursement::{IllegalEvent, Kind},
+};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -60,6 +64,33 @@ pub enum Error {
          nothing"
     )]
     AlreadyTakenBack,
+    #[error("the charge is not settled")]
+    ChargeNotSettled,
+    #[error("{} is left to refund", shown(*.0))]
+    RefundExceedsCharge(Money),
+    #[error("{} is available", shown(*.0))]
+    InsufficientBalance(Money),
+    #[error("payouts on request are not enabled for this merchant")]
+    PayoutsNotEnabled,
+    #[error("the merchant has no payout account")]
+    PayoutAccountNotFound,
+    #[error("the merchant has no confirmed payout account")]
+    PayoutAccountNotConfirmed,
+    #[error("the payout account was changed: payouts wait until {0}")]
+    PayoutAccountOnHold(Timestamp),
+    /// Carries the name that the rail knows, if it told one.
+    #[error("the rail does not confirm the holder of this account")]
+    HolderMismatch(Option<String>),
+    #[error("the id was used for another move")]
+    FloatMoveReused,
+    #[error("no such payout")]
+    PayoutNotFound,
+    #[error("no such refund")]
+    RefundNotFound,
+    #[error("no such disbursement")]
+    DisbursementNotFound,
+    #[error("the disbursement has ended")]
+    DisbursementAlreadyTerminal,
     #[error("invalid {field}")]
     Invalid {
         field: &'static str,
@@ -67,6 +98,8 @@ pub enum Error {
     },
     #[error("the charge cannot take this step")]
     Illegal(#[from] IllegalTransition),
+    #[error("the disbursement cannot take this step")]
+    IllegalEvent(#[from] IllegalEvent),
     #[error("the ledger cannot hold this")]
     Ledger(#[from] MoneyError),
     /// It is locked, so this is a bug.
@@ -81,6 +114,15 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    /// The error as the caller of a call about this kind of disbursement knows it.
+    pub fn of(self, kind: Kind) -> Self {
+        match (self, kind) {
+            (Self::DisbursementNotFound, Kind::Payout) => Self::PayoutNotFound,
+            (Self::DisbursementNotFound, Kind::Refund) => Self::RefundNotFound,
+            (other, _) => other,
+        }
+    }
+
     /// The error of a statement that waits for other users of the same key.
     pub fn of_contended_key(error: db::Error) -> Self {
         if db::is_retryable(&error) {
@@ -89,6 +131,19 @@ impl Error {
             error.into()
         }
     }
+}
+
+/// A refusal that says which amount there is.
+fn told_amount(reason: Reason, message: &str, name: &str, amount: Money) -> Status {
+    let metadata = [
+        (name, amount.minor_units().to_string()),
+        ("currency", amount.currency().code().to_owned()),
+    ];
+    grpc::status_with(Code::FailedPrecondition, reason, message, metadata)
+}
+
+fn shown(amount: Money) -> String {
+    format!("{} {}", amount.currency().code(), amount.to_major())
 }
 
 impl From<CallbackError> for Error {
@@ -138,8 +193,50 @@ impl From<Error> for Status {
                 told(Code::FailedPrecondition, Reason::ReleaseAfterReversal)
             }
             Error::AlreadyTakenBack => told(Code::FailedPrecondition, Reason::AlreadyTakenBack),
+            Error::ChargeNotSettled => told(Code::FailedPrecondition, Reason::ChargeNotSettled),
+            Error::RefundExceedsCharge(left) => told_amount(
+                Reason::RefundExceedsCharge,
+                &message,
+                "refundable_minor",
+                *left,
+            ),
+            Error::InsufficientBalance(available) => told_amount(
+                Reason::InsufficientBalance,
+                &message,
+                "available_minor",
+                *available,
+            ),
+            Error::PayoutsNotEnabled => told(Code::PermissionDenied, Reason::PayoutsNotEnabled),
+            Error::PayoutAccountNotFound => told(Code::NotFound, Reason::PayoutAccountNotFound),
+            Error::PayoutAccountNotConfirmed => {
+                told(Code::FailedPrecondition, Reason::PayoutAccountNotConfirmed)
+            }
+            Error::PayoutAccountOnHold(until) => grpc::status_with(
+                Code::FailedPrecondition,
+                Reason::PayoutAccountOnHold,
+                message.clone(),
+                [("held_until", until.to_string())],
+            ),
+            Error::HolderMismatch(told) => grpc::status_with(
+                Code::FailedPrecondition,
+                Reason::HolderMismatch,
+                message.clone(),
+                [("rail_holder_name", told.clone().unwrap_or_default())],
+            ),
+            Error::FloatMoveReused => told(Code::AlreadyExists, Reason::FloatMoveReused),
+            Error::PayoutNotFound => told(Code::NotFound, Reason::PayoutNotFound),
+            Error::RefundNotFound => told(Code::NotFound, Reason::RefundNotFound),
+            Error::DisbursementNotFound => told(Code::NotFound, Reason::DisbursementNotFound),
+            Error::DisbursementAlreadyTerminal => told(
+                Code::FailedPrecondition,
+                Reason::DisbursementAlreadyTerminal,
+            ),
             Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
-            Error::Illegal(_) | Error::Ledger(_) | Error::NotAsBefore | Error::PostedBefore => {
+            Error::Illegal(_)
+            | Error::IllegalEvent(_)
+            | Error::Ledger(_)
+            | Error::NotAsBefore
+            | Error::PostedBefore => {
                 tracing::error!(error = %chain(&error), "the call failed");
                 told(Code::Internal, Reason::Internal)
             }

@@ -25,12 +25,17 @@ use crate::{
     store::{evidence::Evidence, postings::LedgerLine},
 };
 
+mod disbursements;
 mod parse;
+mod treasury;
 
 type GrpcResult<T> = Result<Response<T>, GrpcStatus>;
 
 chassis::proto_list! {
-    CaseKind = ProtoCaseKind { UnknownOutcome, Mismatch, LateMoney, Reversed, CreditedTwice }
+    CaseKind = ProtoCaseKind {
+        UnknownOutcome, Mismatch, LateMoney, Reversed, CreditedTwice, FloatEmpty, NotSent,
+        PaidLate, TakenBack,
+    }
 }
 
 chassis::proto_list! {
@@ -129,10 +134,10 @@ impl Charges for Grpc {
         request: Request<GetBalanceRequest>,
     ) -> GrpcResult<GetBalanceResponse> {
         let merchant_id = parse::merchant_id(&request.get_ref().merchant_id)?;
-        let available = self.0.get_balance(merchant_id).await?;
+        let balances = self.0.get_balance(merchant_id).await?;
         Ok(Response::new(GetBalanceResponse {
-            available: available.into_iter().map(Into::into).collect(),
-            reserved: Vec::new(),
+            available: balances.available.into_iter().map(Into::into).collect(),
+            reserved: balances.reserved.into_iter().map(Into::into).collect(),
         }))
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use chassis::{
-    ids::MerchantId,
+    ids::{CaseId, MerchantId},
     money::{Money, MoneyError},
 };
 use uuid::Uuid;
@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::{
     case::{Case, CaseKind, Closing},
     charge::{Charge, Facts, State},
+    disbursement::Disbursement,
 };
 
 /// An account that money is posted to.
@@ -21,18 +22,27 @@ use crate::{
 pub enum Account {
     /// What a merchant has collected and has not been paid out.
     Merchant(MerchantId),
+    /// What is reserved of a merchant's money for disbursements on their way.
+    Reserved(MerchantId),
     /// What a rail has collected for us and still holds.
     Clearing { rail: String },
+    /// What a rail holds for disbursements.
+    Float { rail: String },
     /// Money that has arrived and whose owner an operator must determine.
     Suspense,
     /// What rails keep of what they collect, under the configured name.
     Fees(String),
+    /// What is the operator's own.
+    House,
 }
 
 impl fmt::Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Merchant(merchant_id) => write!(f, "merchant:{merchant_id}"),
+            Self::Reserved(merchant_id) => write!(f, "merchant:{merchant_id}:reserved"),
+            Self::Float { rail } => write!(f, "rail:{rail}:float"),
+            Self::House => f.write_str("house"),
             Self::Clearing { rail } => write!(f, "rail:{rail}:clearing"),
             Self::Suspense => f.write_str("suspense"),
             Self::Fees(name) => write!(f, "fees:{name}"),
@@ -56,6 +66,24 @@ chassis::closed_list! {
         /// What a merchant was credited went back to the payer. Once per transaction, which is the
         /// subject. Versions that knew only one reason used its case as the subject.
         Reversal = "REVERSAL",
+        /// A disbursement was recorded. The subject of this and the next is the disbursement.
+        Reserve = "RESERVE",
+        /// It was paid.
+        Disbursement = "DISBURSEMENT",
+        /// It failed, and its money is the merchant's again.
+        Return = "RETURN",
+        /// The rail took it back after it was paid.
+        DisbursementReversal = "DISBURSEMENT_REVERSAL",
+        /// The rail paid it after it had failed.
+        LateDisbursement = "LATE_DISBURSEMENT",
+        /// What the rail took for it.
+        DisbursementFee = "DISBURSEMENT_FEE",
+        /// The merchant gave back what was paid late. The subject is the case.
+        Recovery = "RECOVERY",
+        /// The house bears what was paid late. The subject is the case.
+        WriteOff = "WRITE_OFF",
+        /// Treasury moved money by hand. The subject is the move.
+        FloatMove = "FLOAT_MOVE",
     }
 }
 
@@ -129,6 +157,111 @@ pub fn suspense(charge: &Facts, amount: Money) -> Result<Posting, MoneyError> {
     Posting::transfer(PostingKind::Suspense, subject, accounts, amount)
 }
 
+/// A merchant's money is reserved for a disbursement. A refund of suspense reserves nothing.
+pub fn reserve(disbursement: &Disbursement) -> Result<Option<Posting>, MoneyError> {
+    let merchant = Account::Merchant(disbursement.merchant_id);
+    of_merchant(PostingKind::Reserve, disbursement, |reserved| {
+        (merchant, reserved)
+    })
+}
+
+/// A disbursement was paid out of the rail's float.
+pub fn disbursement(disbursement: &Disbursement) -> Result<Posting, MoneyError> {
+    let accounts = (source(disbursement), float(disbursement));
+    outward(PostingKind::Disbursement, disbursement, accounts)
+}
+
+/// What was reserved for a disbursement that failed is the merchant's again.
+pub fn returned(disbursement: &Disbursement) -> Result<Option<Posting>, MoneyError> {
+    let merchant = Account::Merchant(disbursement.merchant_id);
+    of_merchant(PostingKind::Return, disbursement, |reserved| {
+        (reserved, merchant)
+    })
+}
+
+/// The rail took back what it had paid: it is in the float, and its owner's again.
+pub fn disbursement_reversal(disbursement: &Disbursement) -> Result<Posting, MoneyError> {
+    let owner = match disbursement.refunded.case_id {
+        Some(_) => Account::Suspense,
+        None => Account::Merchant(disbursement.merchant_id),
+    };
+    let accounts = (float(disbursement), owner);
+    outward(PostingKind::DisbursementReversal, disbursement, accounts)
+}
+
+/// The float is short of what was paid after it had failed. An operator determines who bears it.
+pub fn late_disbursement(disbursement: &Disbursement) -> Result<Posting, MoneyError> {
+    let accounts = (Account::Suspense, float(disbursement));
+    outward(PostingKind::LateDisbursement, disbursement, accounts)
+}
+
+/// What the rail took from the float for a disbursement, which the house bears.
+pub fn disbursement_fee(disbursement: &Disbursement, fee: Money) -> Result<Posting, MoneyError> {
+    let accounts = (Account::House, float(disbursement));
+    let subject = disbursement.disbursement_id.uuid();
+    Posting::transfer(PostingKind::DisbursementFee, subject, accounts, fee)
+}
+
+/// Who bears what was paid late: the merchant, who has it twice, or the house.
+pub fn paid_late(
+    case_id: CaseId,
+    disbursement: &Disbursement,
+    closing: Closing,
+) -> Result<Posting, MoneyError> {
+    let (kind, bearer) = match closing {
+        Closing::Refund => (
+            PostingKind::Recovery,
+            Account::Merchant(disbursement.merchant_id),
+        ),
+        Closing::Release | Closing::OutcomeKnown => (PostingKind::WriteOff, Account::House),
+    };
+    let accounts = (bearer, Account::Suspense);
+    Posting::transfer(kind, case_id.uuid(), accounts, disbursement.amount())
+}
+
+/// What treasury moved by hand, from the first account to the second.
+pub fn float_move(
+    move_id: Uuid,
+    accounts: (Account, Account),
+    amount: Money,
+) -> Result<Posting, MoneyError> {
+    Posting::transfer(PostingKind::FloatMove, move_id, accounts, amount)
+}
+
+fn of_merchant(
+    kind: PostingKind,
+    disbursement: &Disbursement,
+    accounts: impl FnOnce(Account) -> (Account, Account),
+) -> Result<Option<Posting>, MoneyError> {
+    if disbursement.refunded.case_id.is_some() {
+        return Ok(None);
+    }
+    let reserved = Account::Reserved(disbursement.merchant_id);
+    outward(kind, disbursement, accounts(reserved)).map(Some)
+}
+
+fn outward(
+    kind: PostingKind,
+    disbursement: &Disbursement,
+    accounts: (Account, Account),
+) -> Result<Posting, MoneyError> {
+    let subject = disbursement.disbursement_id.uuid();
+    Posting::transfer(kind, subject, accounts, disbursement.amount())
+}
+
+/// What a disbursement is paid from.
+fn source(disbursement: &Disbursement) -> Account {
+    match disbursement.refunded.case_id {
+        Some(_) => Account::Suspense,
+        None => Account::Reserved(disbursement.merchant_id),
+    }
+}
+
+fn float(disbursement: &Disbursement) -> Account {
+    let rail = disbursement.rail.clone();
+    Account::Float { rail }
+}
+
 /// Where a case's money went. `None` if there is nothing to post. `released` is what the merchant
 /// was given of the charge's suspense.
 pub fn closing(
@@ -178,7 +311,11 @@ fn taken_back(case: &Case, charge: &Charge, released: Option<Money>) -> Option<M
         CaseKind::CreditedTwice
         | CaseKind::UnknownOutcome
         | CaseKind::Mismatch
-        | CaseKind::LateMoney => None,
+        | CaseKind::LateMoney
+        | CaseKind::FloatEmpty
+        | CaseKind::NotSent
+        | CaseKind::PaidLate
+        | CaseKind::TakenBack => None,
     }
 }
 

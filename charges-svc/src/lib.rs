@@ -1,4 +1,5 @@
-//! Charges, each a single attempt to debit a payer's wallet, and the ledger of what was collected.
+//! Charges, each a single attempt to debit a payer's wallet; disbursements, each a single attempt to
+//! credit an account outside; and the ledger of both.
 //!
 //! Owns the database `charges`. Promises (design §3):
 //!
@@ -8,6 +9,8 @@
 //!   INITIATED and the rail is queried.
 //! - What becomes true together (state, postings, event, key) is committed together. SETTLED and
 //!   FAILED never change; money that does not fit goes to suspense, with a case for an operator.
+//! - A disbursement is recorded with what is reserved for it, and never overdraws a merchant's
+//!   balance. It goes out under one reference, and what may have gone out is never taken for failed.
 //! - sessions-svc is told first of whatever is shown differently, and webhooks-svc only after that.
 
 mod admission;
@@ -20,6 +23,9 @@ pub mod case;
 pub mod charge;
 pub mod config;
 mod create;
+mod daily;
+mod disburse;
+pub mod disbursement;
 mod early;
 mod error;
 mod grpc;
@@ -29,10 +35,13 @@ pub mod ledger;
 mod message;
 mod operate;
 mod otp;
+mod payout;
+pub mod payout_account;
 mod rail_call;
 mod reading;
 mod reconcile;
 mod record;
+mod refund;
 mod reply;
 mod resend;
 pub mod schedule;
@@ -42,6 +51,7 @@ mod steps;
 #[doc(hidden)]
 pub mod store;
 mod tell;
+mod treasury;
 mod turns;
 mod upkeep;
 mod verdict;
@@ -57,6 +67,8 @@ use chassis::{
 use db::{Frame, GroupCommit, Relay, Schema, outbox};
 use proto::charges::{
     charge_operations_server::ChargeOperationsServer, charges_server::ChargesServer,
+    disbursement_operations_server::DisbursementOperationsServer,
+    disbursements_server::DisbursementsServer,
 };
 use tonic::service::Routes;
 
@@ -64,6 +76,8 @@ use admission::Admission;
 use alarms::Alarms;
 use books::Bookkeeper;
 use config::{Config, SERVICE_CALL_MAX};
+use daily::DailySettlement;
+use disburse::Disburser;
 use grpc::Grpc;
 use rails::Rails;
 use reconcile::Reconciler;
@@ -80,6 +94,7 @@ pub static SCHEMA: Schema = Schema {
     release_leases: &[
         outbox::RELEASE_LEASES,
         store::charges::RELEASE_LEASES,
+        store::disbursements::RELEASE_LEASES,
         store::blocks::RELEASE_LEASES,
     ],
 };
@@ -98,13 +113,29 @@ pub async fn serve(
         .map(|rail| (rail, frame.clock.worker(rail.code())))
         .collect();
     let alarms = Alarms::of(&asking);
+    let paying: Vec<_> = rails
+        .each()
+        .map(|rail| (rail.name, frame.clock.worker(disburse::name(rail.name))))
+        .collect();
+    let disburse_alarms = Alarms::of(&paying);
     let relaying = frame.clock.worker("charges: relay");
-    let service = Arc::new(service(&frame, &config, rails, alarms, &relaying)?);
+    let service = Arc::new(service(
+        &frame,
+        &config,
+        rails,
+        (alarms, disburse_alarms),
+        &relaying,
+    )?);
 
     frame.work(relaying, service.relay.clone());
     for ((_, worker), rail) in asking.into_iter().zip(service.rails.each()) {
         frame.work(worker, Reconciler::new(rail, &service));
     }
+    for ((_, worker), rail) in paying.into_iter().zip(service.rails.each()) {
+        frame.work(worker, Disburser::new(rail, &service));
+    }
+    let settling = frame.clock.worker("charges: daily settlement");
+    frame.work(settling, DailySettlement::new(&service));
     let sweeping = frame.clock.worker("charges: sweeper");
     frame.work(sweeping, Sweeper::new(&service));
     for duty in Duty::ALL {
@@ -126,7 +157,9 @@ pub async fn serve(
 
     let grpc = Grpc(service);
     let routes = Routes::new(ChargesServer::new(grpc.clone()))
-        .add_service(ChargeOperationsServer::new(grpc));
+        .add_service(ChargeOperationsServer::new(grpc.clone()))
+        .add_service(DisbursementsServer::new(grpc.clone()))
+        .add_service(DisbursementOperationsServer::new(grpc));
     frame.serve(routes, sockets).await
 }
 
@@ -134,7 +167,7 @@ fn service(
     frame: &Frame,
     config: &Config,
     rails: Rails,
-    reconcile_alarms: Alarms,
+    (reconcile_alarms, disburse_alarms): (Alarms, Alarms),
     relaying: &Worker,
 ) -> anyhow::Result<Service> {
     let (db, clock, tasks) = (&frame.db, &frame.clock, &frame.tasks);
@@ -156,6 +189,7 @@ fn service(
         teller,
         relay: Relay::new(db, clock, relaying, tasks, config.lease, hand_on),
         reconcile_alarms,
+        disburse_alarms,
         readings: GroupCommit::new(db, tasks),
         recordings: GroupCommit::new(db, tasks),
         hints: GroupCommit::new(db, tasks),

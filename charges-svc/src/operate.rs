@@ -39,7 +39,7 @@ impl Service {
         let mut conn = self.db.read().await?;
         let charge = store::charges::find_by_reference(&mut conn, reference).await?;
         let charge = charge.ok_or(Error::ChargeNotFound)?;
-        let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id).await?;
+        let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id.uuid()).await?;
         let postings = store::postings::list(&mut conn, charge.facts.transaction_id).await?;
         Ok(ChargeFile {
             state: charge.progress.state,
@@ -73,7 +73,7 @@ impl Service {
             return Err(Error::EvidenceMismatch);
         }
         let (said, now) = ((Action::Operator, outcome), self.clock.now());
-        store::evidence::keep(&mut tx, id, said, Some(evidence), now).await?;
+        store::evidence::keep(&mut tx, id.uuid(), said, Some(evidence), now).await?;
         let step = self.step(&charge, event, now)?;
         self.write_step(&mut tx, &step).await?;
         tx.commit().await?;
@@ -99,12 +99,16 @@ impl Service {
     ) -> Result<Case> {
         let mut tx = self.db.begin().await?;
         let found = store::cases::find(&mut tx, id).await?;
-        let transaction_id = found.ok_or(Error::CaseNotFound)?.transaction_id;
+        let found = found.ok_or(Error::CaseNotFound)?;
         // A settlement of another charge of the session comes entirely before or after this.
-        let session = store::charges::lock_session(&mut tx, transaction_id).await?;
+        let session = store::charges::lock_session(&mut tx, found.subject).await?;
         let mut session = session.into_iter();
-        let charge = session.find(|charge| charge.facts.transaction_id == transaction_id);
-        let charge = charge.ok_or(Error::ChargeNotFound)?;
+        let charge = session.find(|charge| charge.facts.transaction_id.uuid() == found.subject);
+        let Some(charge) = charge else {
+            drop(tx);
+            return self.close_disbursement_case(found, closing).await;
+        };
+        let transaction_id = charge.facts.transaction_id;
         if !charge.progress.state.is_terminal() {
             return Err(Error::CaseNeedsChargeResolved);
         }
@@ -131,7 +135,8 @@ impl Service {
             match (over, override_reason) {
                 (Some((over, _)), Some(reason)) => {
                     let said = (Action::Operator, over.code());
-                    store::evidence::keep(&mut tx, transaction_id, said, Some(reason), now).await?;
+                    store::evidence::keep(&mut tx, transaction_id.uuid(), said, Some(reason), now)
+                        .await?;
                     is_overridden = true;
                 }
                 (Some((_, refusal)), None) => return Err(refusal),

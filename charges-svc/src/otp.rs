@@ -180,7 +180,14 @@ impl Service {
         }
         let evidence = (Action::SubmitOtp, answer.outcome.label());
         let words = answer.rail_text.as_deref();
-        store::evidence::keep(&mut tx, taken.facts.transaction_id, evidence, words, now).await?;
+        store::evidence::keep(
+            &mut tx,
+            taken.facts.transaction_id.uuid(),
+            evidence,
+            words,
+            now,
+        )
+        .await?;
         let event = match event_of(&answer.outcome) {
             Some(Event::CodeWrong) if may_be_accepted(&mut tx, &before, evidence).await? => None,
             event => event,

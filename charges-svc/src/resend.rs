@@ -94,7 +94,7 @@ impl Service {
         let lease = Lease::new(&self.clock, self.settings.lease);
         resent.claim = store::charges::claim(tx, id, lease).await?;
         let said = (Action::RequestPayment, Note::SentAgain.code());
-        store::evidence::keep(tx, id, said, None, now).await?;
+        store::evidence::keep(tx, id.uuid(), said, None, now).await?;
         Ok(Some(Resend {
             charge: resent,
             lease,

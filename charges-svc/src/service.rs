@@ -56,6 +56,13 @@ pub struct Settings {
     pub call_and_write_max: Duration,
     /// Name of the account for the fees that rails keep: `fees:<name>`.
     pub fee_account: String,
+    /// How long payouts wait after a change of the payout account.
+    pub payout_account_hold: Duration,
+    /// Since midnight, UTC. When the daily settlement begins.
+    pub settlement_time: Duration,
+    /// The least that it pays out, and what it leaves on the balance.
+    pub settlement_minimum: Money,
+    pub settlement_reserve: Money,
 }
 
 /// The use cases, and what they need.
@@ -77,6 +84,8 @@ pub struct Service {
     pub awaited: Arc<AwaitedReplies>,
     /// Wake the reconcilers after a query's due time was committed.
     pub reconcile_alarms: Alarms,
+    /// Wake the disbursers after a disbursement's due time was committed.
+    pub disburse_alarms: Alarms,
 }
 
 /// The answer to a POST on a charge.
@@ -141,8 +150,8 @@ impl Service {
         found.ok_or(Error::ChargeNotFound)
     }
 
-    /// What a merchant has collected and has not been paid out.
-    pub async fn get_balance(&self, merchant_id: MerchantId) -> Result<Vec<Money>> {
+    /// What a merchant has available and reserved.
+    pub async fn get_balance(&self, merchant_id: MerchantId) -> Result<store::postings::Balances> {
         let mut conn = self.db.read().await?;
         Ok(store::postings::balances(&mut conn, merchant_id).await?)
     }

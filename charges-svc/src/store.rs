@@ -6,9 +6,12 @@
 pub mod blocks;
 pub mod cases;
 pub mod charges;
+pub mod disbursements;
 pub mod evidence;
+pub mod float_moves;
 pub mod hints;
 pub mod idempotency;
+pub mod payout_accounts;
 pub mod postings;
 pub mod steps;
 

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use chassis::{
     charge_status::ChargeStatus,
     grpc::{self, Channel, Reason},
-    ids::ChargeId,
+    ids::{ChargeId, DisbursementId},
 };
 use db::{Db, outbox::Row};
 use proto::{
@@ -20,13 +20,15 @@ use proto::{
         record_transaction_response::Outcome, sessions_client::SessionsClient,
     },
     webhooks::{
-        EventType, Payment, PublishRequest, publish_request, webhooks_client::WebhooksClient,
+        EventType, Payment, Payout, PublishRequest, Refund, publish_request,
+        webhooks_client::WebhooksClient,
     },
 };
 use tonic::{Request, Status as GrpcStatus};
 
 use crate::{
     charge::{Charge, Facts, METHOD, ShownCharge, Void},
+    disbursement::{Disbursement, Kind, State},
     error::Error,
     store,
 };
@@ -85,6 +87,9 @@ impl Teller {
     /// The relay's handler, after a change: tells the charge's status, and the event if the change
     /// has one. `known` is the charge as the change left it; without it, the current one is read.
     pub async fn hand_on(self, row: Row, known: Option<Charge>) -> anyhow::Result<()> {
+        if let Some(id) = row.subject.strip_prefix(DISBURSEMENT) {
+            return self.tell_disbursement(id.parse()?, row.event_id).await;
+        }
         let charge = match known {
             Some(charge) => charge,
             None => {
@@ -95,6 +100,23 @@ impl Teller {
             }
         };
         self.tell(&charge, row.event_id.as_deref()).await
+    }
+
+    /// Tells webhooks-svc that a disbursement has ended.
+    async fn tell_disbursement(
+        &self,
+        id: DisbursementId,
+        event_id: Option<String>,
+    ) -> anyhow::Result<()> {
+        let found = store::disbursements::find(&mut self.db.read().await?, id).await?;
+        let ended = found.ok_or(Error::DisbursementNotFound)?;
+        let Some(event) = event_id.and_then(|event_id| disbursement_event(ended, event_id)) else {
+            return Ok(());
+        };
+        let mut webhooks = self.webhooks.clone();
+        let told = webhooks.publish(event).await;
+        told.context("webhooks-svc was not told")?;
+        Ok(())
     }
 
     async fn tell(&self, charge: &Charge, event_id: Option<&str>) -> anyhow::Result<()> {
@@ -121,6 +143,89 @@ impl Teller {
             .await
             .context("webhooks-svc was not told")?;
         Ok(())
+    }
+}
+
+/// What an outbox row of a disbursement begins with. A charge's is its id alone.
+const DISBURSEMENT: &str = "disbursement:";
+
+/// The subject of a disbursement's outbox rows.
+pub fn subject_of(id: DisbursementId) -> String {
+    format!("{DISBURSEMENT}{id}")
+}
+
+/// The event of a disbursement that has ended.
+fn disbursement_event(ended: Disbursement, event_id: String) -> Option<PublishRequest> {
+    let is_paid = match ended.progress.state {
+        State::Completed => true,
+        State::Failed => false,
+        State::Pending | State::Processing => return None,
+    };
+    let merchant_id = ended.merchant_id.to_string();
+    // A reversal changes the record later, and no event.
+    let progress = &ended.progress;
+    let created_at = progress
+        .completed_at
+        .unwrap_or(progress.updated_at)
+        .to_string();
+    let (kind, data) = match ended.kind {
+        Kind::Payout => {
+            let kind = match is_paid {
+                true => EventType::PayoutSuccess,
+                false => EventType::PayoutFailed,
+            };
+            (kind, publish_request::Data::Payout(payout(ended)))
+        }
+        Kind::Refund => {
+            let kind = match is_paid {
+                true => EventType::RefundSuccess,
+                false => EventType::RefundFailed,
+            };
+            (kind, publish_request::Data::Refund(refund(ended)))
+        }
+    };
+    Some(PublishRequest {
+        event_id,
+        merchant_id,
+        r#type: kind.into(),
+        created_at,
+        data: Some(data),
+    })
+}
+
+fn payout(ended: Disbursement) -> Payout {
+    let method = ended.destination.destination_type.code().to_owned();
+    Payout {
+        amount: Some(ended.amount().into()),
+        method: method.clone(),
+        status: ended.progress.state.code().to_owned(),
+        destination_type: method,
+        destination_account: ended.destination.masked(),
+        destination_provider: ended.destination.provider,
+        payout_id: ended.shown_id,
+        failure_reason: ended.progress.failure_reason,
+        created_at: ended.created_at.to_string(),
+        completed_at: ended.progress.completed_at.map(|at| at.to_string()),
+    }
+}
+
+fn refund(ended: Disbursement) -> Refund {
+    Refund {
+        reference: ended.refunded.reference.clone().unwrap_or_default(),
+        tx_id_display: ended.tx_id_display().unwrap_or_default(),
+        session_id: ended
+            .refunded
+            .session_id
+            .map(|id| id.to_string())
+            .unwrap_or_default(),
+        amount: Some(ended.amount().into()),
+        method: ended.destination.destination_type.code().to_owned(),
+        status: ended.progress.state.code().to_owned(),
+        failure_message: ended.failure_message().map(str::to_owned),
+        failure_reason: ended.progress.failure_reason,
+        refund_id: ended.shown_id,
+        created_at: ended.created_at.to_string(),
+        completed_at: ended.progress.completed_at.map(|at| at.to_string()),
     }
 }
 

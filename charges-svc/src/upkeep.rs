@@ -76,6 +76,7 @@ pub async fn measure(service: Arc<Service>) {
     loop {
         // Each on its own, so that a failed one does not affect the others.
         log(measure_charges(&service).await, "open charges");
+        log(measure_disbursements(&service).await, "open disbursements");
         log(measure_cases(&service).await, "open cases");
         log(measure_outbox(&service).await, "the outbox");
         log(measure_unsealed(&service).await, "unsealed postings");
@@ -103,6 +104,14 @@ async fn measure_charges(service: &Service) -> Result<()> {
     let backlog = store::charges::backlog(&mut conn, COUNTED_MAX).await?;
     metrics::gauge!("charges_open").set(gauged(backlog.count));
     metrics::gauge!("charges_open_oldest_seconds").set(age(service, backlog.oldest));
+    Ok(())
+}
+
+async fn measure_disbursements(service: &Service) -> Result<()> {
+    let mut conn = service.db.read().await?;
+    let backlog = store::disbursements::backlog(&mut conn, COUNTED_MAX).await?;
+    metrics::gauge!("disbursements_open").set(gauged(backlog.count));
+    metrics::gauge!("disbursements_open_oldest_seconds").set(age(service, backlog.oldest));
     Ok(())
 }
 

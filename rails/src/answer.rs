@@ -115,7 +115,7 @@ impl<T> RailAnswer<T> {
     }
 }
 
-/// What the three outcomes have in common.
+/// What all outcomes have in common.
 pub trait CallOutcome {
     /// Its name in metrics and spans.
     fn label(&self) -> &'static str;

@@ -1,4 +1,4 @@
-//! Rails carry debits. Each is one folder that knows its settings, its wire format, what its
+//! Rails carry debits, and credits the other way. Each is one folder that knows its settings, its wire format, what its
 //! answers mean and what its callbacks are trusted for. Everything else knows only what is
 //! exported here.
 //!
@@ -23,6 +23,7 @@ mod settings;
 mod telemetry;
 #[doc(hidden)]
 pub mod testing;
+mod transfer;
 mod words;
 
 pub use answer::{
@@ -34,3 +35,6 @@ pub use name::{RailName, Terms};
 pub use rail::Rail;
 pub use rails::Rails;
 pub use settings::RailSettings;
+pub use transfer::{
+    Destination, FloatOutcome, HolderOutcome, SendOutcome, TransferOutcome, TransferRequest,
+};

@@ -29,6 +29,8 @@ pub struct Terms {
     /// Whether it promises to refuse a reference's second use, so that sending a request again
     /// debits nobody twice.
     pub refuses_second_use: bool,
+    /// The same for a transfer's reference.
+    pub refuses_second_transfer: bool,
     /// The headers, in lower case, that authenticate its callbacks.
     pub callback_headers: &'static [&'static str],
 }

@@ -1,11 +1,12 @@
-//! Paystack Charge API, for Ghana mobile money (rails §4.2).
+//! Paystack for Ghana: the Charge API for mobile money (rails §4.2), and transfers (payouts P.2).
 //!
-//! Promise: a charge goes out once, under the caller's reference. A callback is accepted only with
+//! Promise: a charge or a transfer goes out once, under the caller's reference. A callback is accepted only with
 //! our token and Paystack's signature, and even then only as a hint.
 
 mod answers;
 mod callback;
 mod settings;
+mod transfers;
 mod wire;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -24,9 +25,13 @@ use crate::{
     callback::{Callback, CallbackError, CallbackSubject},
     client::{RailClient, Reply, SendError, secret_header},
     name::Terms,
+    transfer::{
+        Destination, FloatOutcome, HolderOutcome, SendOutcome, TransferOutcome, TransferRequest,
+    },
 };
 
 pub use settings::PaystackSettings;
+use transfers::{Recipient, Transfer};
 use wire::{Charge, Otp};
 
 pub const TERMS: Terms = Terms {
@@ -34,6 +39,7 @@ pub const TERMS: Terms = Terms {
     asks_for_codes: &[Provider::Telecel],
     approval_window: Duration::from_secs(180),
     refuses_second_use: false,
+    refuses_second_transfer: true,
     callback_headers: &[callback::SIGNATURE],
 };
 
@@ -71,7 +77,7 @@ impl Paystack {
     pub async fn request_payment(&self, request: &PaymentRequest) -> RailAnswer<RequestOutcome> {
         let charge = Charge::new(request, &self.0.email_domain);
         let made = self.request(Method::POST, "/charge").json(&charge);
-        match self.send(made, self.request_deadline()).await {
+        match self.send_by(made, self.request_deadline()).await {
             Ok(reply) => answers::requested(&reply),
             Err(SendError::NotSent) => {
                 RailAnswer::silent(RequestOutcome::Refused(FailureReason::RailUnavailable))
@@ -90,7 +96,7 @@ impl Paystack {
             reference: rail_reference.to_string(),
         };
         let made = self.request(Method::POST, "/charge/submit_otp").json(&body);
-        match self.send(made, self.request_deadline()).await {
+        match self.send_by(made, self.request_deadline()).await {
             Ok(reply) => answers::otp_submitted(&reply),
             Err(SendError::NotSent) => RailAnswer::silent(OtpOutcome::NotSent),
             Err(SendError::Lost) => RailAnswer::silent(OtpOutcome::Unknown),
@@ -127,12 +133,68 @@ impl Paystack {
         }
     }
 
+    /// Makes the payee known, which pays nothing and may be repeated, and then sends the transfer.
+    pub async fn send(&self, request: &TransferRequest) -> RailAnswer<SendOutcome> {
+        let deadline = self.request_deadline();
+        // The other half is for the transfer: one that is sent too late has an unknown outcome.
+        let known_by = Instant::now() + self.0.request_timeout / 2;
+        let unavailable = SendOutcome::NotSent(FailureReason::RailUnavailable);
+        let made = self.request(Method::POST, "/transferrecipient");
+        let made = made.json(&Recipient::new(request));
+        let recipient = match self.send_by(made, known_by).await {
+            Ok(reply) => match transfers::recipient(&reply) {
+                Ok(recipient) => recipient,
+                Err(answer) => return answer,
+            },
+            Err(SendError::NotSent | SendError::Lost) => return RailAnswer::silent(unavailable),
+        };
+        let made = self.request(Method::POST, "/transfer");
+        let made = made.json(&Transfer::new(request, &recipient));
+        match self.send_by(made, deadline).await {
+            Ok(reply) => transfers::sent(&reply, request),
+            Err(SendError::NotSent) => RailAnswer::silent(unavailable),
+            Err(SendError::Lost) => RailAnswer::silent(SendOutcome::Unknown),
+        }
+    }
+
+    pub async fn query_transfer(&self, reference: RailReference) -> RailAnswer<TransferOutcome> {
+        match self.look(&format!("/transfer/verify/{reference}")).await {
+            Ok(reply) => transfers::found(&reply, reference),
+            Err(_) => RailAnswer::silent(TransferOutcome::Unknown),
+        }
+    }
+
+    pub async fn float(&self) -> RailAnswer<FloatOutcome> {
+        match self.look("/balance").await {
+            Ok(reply) => transfers::float(&reply),
+            Err(_) => RailAnswer::silent(FloatOutcome::Unknown),
+        }
+    }
+
+    pub async fn holder(&self, destination: &Destination) -> RailAnswer<HolderOutcome> {
+        let asked = self.request(Method::GET, &transfers::resolve_path(destination));
+        let deadline = Instant::now() + self.0.query_timeout;
+        match self.send_by(asked, deadline).await {
+            Ok(reply) => transfers::named(&reply),
+            Err(_) => RailAnswer::silent(HolderOutcome::Unknown),
+        }
+    }
+
+    async fn look(&self, path: &str) -> Result<Reply, SendError> {
+        let deadline = Instant::now() + self.0.query_timeout;
+        self.send_by(self.request(Method::GET, path), deadline)
+            .await
+    }
+
     pub fn read_callback(&self, callback: &Callback) -> Result<CallbackSubject, CallbackError> {
         callback::read(callback, &self.0.secret_key, &self.0.callback_token)
     }
 
     async fn ask(&self, path: &str, query: &Query, deadline: Instant) -> RailAnswer<QueryOutcome> {
-        match self.send(self.request(Method::GET, path), deadline).await {
+        match self
+            .send_by(self.request(Method::GET, path), deadline)
+            .await
+        {
             Ok(reply) => answers::found(&reply, query),
             Err(SendError::NotSent | SendError::Lost) => RailAnswer::silent(QueryOutcome::Unknown),
         }
@@ -150,7 +212,11 @@ impl Paystack {
         Instant::now() + self.0.request_timeout
     }
 
-    async fn send(&self, request: RequestBuilder, deadline: Instant) -> Result<Reply, SendError> {
+    async fn send_by(
+        &self,
+        request: RequestBuilder,
+        deadline: Instant,
+    ) -> Result<Reply, SendError> {
         self.0.client.send(request, deadline).await
     }
 }

@@ -18,6 +18,9 @@ use crate::{
     name::{RailName, Terms},
     paystack::{self, Paystack, PaystackSettings},
     telemetry::observed,
+    transfer::{
+        Destination, FloatOutcome, HolderOutcome, SendOutcome, TransferOutcome, TransferRequest,
+    },
     words,
 };
 
@@ -164,6 +167,68 @@ impl Rail {
             }
         };
         let answer = observed(name, "query", span, call).await;
+        cleaned(answer, &self.secrets, &[])
+    }
+
+    /// Asks for a transfer. Takes 8 s at most.
+    pub async fn send(&self, request: &TransferRequest) -> RailAnswer<SendOutcome> {
+        let name = self.name;
+        let span = call_span!("rail.send", name);
+        let call = async {
+            match &self.adapter {
+                Adapter::Momo(rail) => rail.send(request).await,
+                Adapter::Paystack(rail) => rail.send(request).await,
+            }
+        };
+        let answer = observed(name, "send", span, call).await;
+        let holder = request.destination.holder_name();
+        let ours = [Some(request.callback_token.as_str()), holder];
+        let ours: Vec<&str> = ours.into_iter().flatten().collect();
+        cleaned(answer, &self.secrets, &ours)
+    }
+
+    /// Asks what became of a transfer.
+    pub async fn query_transfer(
+        &self,
+        rail_reference: RailReference,
+    ) -> RailAnswer<TransferOutcome> {
+        let name = self.name;
+        let span = call_span!("rail.query_transfer", name);
+        let call = async {
+            match &self.adapter {
+                Adapter::Momo(rail) => rail.query_transfer(rail_reference).await,
+                Adapter::Paystack(rail) => rail.query_transfer(rail_reference).await,
+            }
+        };
+        let answer = observed(name, "query_transfer", span, call).await;
+        cleaned(answer, &self.secrets, &[])
+    }
+
+    /// Asks what the rail holds for transfers.
+    pub async fn float(&self) -> RailAnswer<FloatOutcome> {
+        let name = self.name;
+        let span = call_span!("rail.float", name);
+        let call = async {
+            match &self.adapter {
+                Adapter::Momo(rail) => rail.float().await,
+                Adapter::Paystack(rail) => rail.float().await,
+            }
+        };
+        let answer = observed(name, "float", span, call).await;
+        cleaned(answer, &self.secrets, &[])
+    }
+
+    /// Asks whose account this is.
+    pub async fn holder(&self, destination: &Destination) -> RailAnswer<HolderOutcome> {
+        let name = self.name;
+        let span = call_span!("rail.holder", name);
+        let call = async {
+            match &self.adapter {
+                Adapter::Momo(rail) => rail.holder(destination).await,
+                Adapter::Paystack(rail) => rail.holder(destination).await,
+            }
+        };
+        let answer = observed(name, "holder", span, call).await;
         cleaned(answer, &self.secrets, &[])
     }
 

@@ -7,6 +7,7 @@ use crate::{
     name::RailName,
     rail::Rail,
     settings::{RailSettings, Routes},
+    transfer::Destination,
 };
 
 /// Every rail, ready to be called.
@@ -36,6 +37,14 @@ impl Rails {
 
     pub fn for_provider(&self, provider: Provider) -> &Rail {
         self.get(self.routes.rail_for(provider))
+    }
+
+    /// The rail that pays this account: a wallet's network has one, and Paystack pays banks.
+    pub fn for_destination(&self, destination: &Destination) -> &Rail {
+        match destination {
+            Destination::Wallet { provider, .. } => self.for_provider(*provider),
+            Destination::Bank { .. } => self.get(RailName::Paystack),
+        }
     }
 
     pub fn get(&self, name: RailName) -> &Rail {

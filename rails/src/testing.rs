@@ -4,13 +4,14 @@ use std::sync::Mutex;
 
 use chassis::testing::fake_server::{FakeServer, Reaction, ReceivedRequest, json};
 
-/// MTN's network, which answers every token request itself, and the rest by `script`.
+/// MTN's network, which answers the token requests of both products itself, and the rest by `script`.
 pub async fn with_tokens(
     script: impl Fn(&ReceivedRequest) -> Reaction + Send + Sync + 'static,
 ) -> FakeServer {
     let minted = Mutex::new(0);
     FakeServer::start(move |seen| {
-        if seen.call != "POST /collection/token/" {
+        let token_calls = ["POST /collection/token/", "POST /disbursement/token/"];
+        if !token_calls.contains(&seen.call.as_str()) {
             return script(seen);
         }
         let mut minted = minted.lock().expect("nobody panics with it");

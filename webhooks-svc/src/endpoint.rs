@@ -76,7 +76,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// No types mean every type.
+    /// No types mean those of the specification.
     pub fn new(mut types: Vec<EventType>) -> Self {
         types.sort_unstable();
         types.dedup();
@@ -87,11 +87,14 @@ impl Subscription {
     }
 
     pub fn includes(&self, event_type: EventType) -> bool {
-        let is_every_type = self.types.is_empty() && !self.names_unknown;
-        is_every_type || self.types.contains(&event_type)
+        let names_none = self.types.is_empty() && !self.names_unknown;
+        match names_none {
+            true => EventType::SPECIFIED.contains(&event_type),
+            false => self.types.contains(&event_type),
+        }
     }
 
-    /// The types that it names, or none for every type. `None`: types that only a newer version
+    /// The types that it names, or none for those of the specification. `None`: types that only a newer version
     /// knows.
     pub fn types(&self) -> impl Iterator<Item = Option<EventType>> {
         let known = self.types.iter().copied().map(Some);

@@ -21,10 +21,23 @@ chassis::closed_list! {
         PaymentFailed = "payment.failed",
         PayoutSuccess = "payout.success",
         PayoutFailed = "payout.failed",
+        /// This and the next go only to endpoints that name them.
+        RefundSuccess = "refund.success",
+        RefundFailed = "refund.failed",
     }
 }
 
 chassis::text_column!(EventType);
+
+impl EventType {
+    /// The events of the specification, which an endpoint without a list gets.
+    pub const SPECIFIED: [Self; 4] = [
+        Self::PaymentSuccess,
+        Self::PaymentFailed,
+        Self::PayoutSuccess,
+        Self::PayoutFailed,
+    ];
+}
 
 /// An event for a merchant.
 #[derive(Debug)]
@@ -41,6 +54,7 @@ pub struct Event {
 pub enum Data {
     Payment(Payment),
     Payout(Payout),
+    Refund(Refund),
 }
 
 /// `data` of payment events. Merchants get the fields in this order.
@@ -74,6 +88,23 @@ pub struct Payout {
     pub status: String,
     pub destination: Destination,
     pub failure_reason: Option<String>,
+    pub created_at: String,
+    pub completed_at: Option<String>,
+}
+
+/// `data` of refund events.
+#[derive(Debug, Serialize)]
+pub struct Refund {
+    pub refund_id: String,
+    pub reference: String,
+    pub tx_id_display: String,
+    pub session_id: String,
+    pub amount: Number,
+    pub currency: &'static str,
+    pub method: String,
+    pub status: String,
+    pub failure_reason: Option<String>,
+    pub failure_message: Option<String>,
     pub created_at: String,
     pub completed_at: Option<String>,
 }

@@ -21,7 +21,7 @@ use crate::{
     delivery::{self, Attempt, Delivery},
     endpoint::Subscription,
     error::Error,
-    event::{Data, Destination, Event, EventType, Number, Payment, Payout},
+    event::{Data, Destination, Event, EventType, Number, Payment, Payout, Refund},
     service::{OpenEndpoint, Service},
 };
 
@@ -30,7 +30,9 @@ chassis::proto_list! {
 }
 
 chassis::proto_list! {
-    EventType = wire::EventType { PaymentSuccess, PaymentFailed, PayoutSuccess, PayoutFailed }
+    EventType = wire::EventType {
+        PaymentSuccess, PaymentFailed, PayoutSuccess, PayoutFailed, RefundSuccess, RefundFailed,
+    }
 }
 
 /// The service, as it is called.
@@ -198,11 +200,15 @@ fn parse_data(
     match event_type {
         EventType::PaymentSuccess | EventType::PaymentFailed => match data {
             Some(Wire::Payment(payment)) => parse_payment(payment).map(Data::Payment),
-            Some(Wire::Payout(_)) | None => wrong(),
+            Some(Wire::Payout(_) | Wire::Refund(_)) | None => wrong(),
         },
         EventType::PayoutSuccess | EventType::PayoutFailed => match data {
             Some(Wire::Payout(payout)) => parse_payout(payout).map(Data::Payout),
-            Some(Wire::Payment(_)) | None => wrong(),
+            Some(Wire::Payment(_) | Wire::Refund(_)) | None => wrong(),
+        },
+        EventType::RefundSuccess | EventType::RefundFailed => match data {
+            Some(Wire::Refund(refund)) => parse_refund(refund).map(Data::Refund),
+            Some(Wire::Payment(_) | Wire::Payout(_)) | None => wrong(),
         },
     }
 }
@@ -227,6 +233,24 @@ fn parse_payment(payment: wire::Payment) -> Result<Payment, Error> {
         settled_amount: settled.map(Number::from),
         settled_currency: settled.map(|settled| settled.currency().code()),
         rate: rate.map(|rate| parse("payment.rate", rate)).transpose()?,
+    })
+}
+
+fn parse_refund(refund: wire::Refund) -> Result<Refund, Error> {
+    let amount = parse_money("refund.amount", refund.amount.as_ref())?;
+    Ok(Refund {
+        refund_id: refund.refund_id,
+        reference: refund.reference,
+        tx_id_display: refund.tx_id_display,
+        session_id: refund.session_id,
+        amount: amount.into(),
+        currency: amount.currency().code(),
+        method: refund.method,
+        status: refund.status,
+        failure_reason: refund.failure_reason,
+        failure_message: refund.failure_message,
+        created_at: refund.created_at,
+        completed_at: refund.completed_at,
     })
 }
 

@@ -14,7 +14,9 @@ use chassis::{
     provider::{MUST_BE_PROVIDER, Provider},
 };
 use proto::{
-    charges::{CreateChargeRequest, HostedSession, ReceiveCallbackRequest},
+    charges::{
+        CreateChargeRequest, HostedSession, ReceiveCallbackRequest, SetPayoutAccountRequest,
+    },
     money::Money as ProtoMoney,
 };
 use rails::{Callback, RailName};
@@ -23,6 +25,7 @@ use rust_decimal::Decimal;
 use crate::{
     case::Closing,
     charge::{HostedPayment, NewCharge},
+    disbursement::{Destination, DestinationType},
     error::{Error, Result},
 };
 
@@ -40,10 +43,7 @@ pub fn merchant_id(text: &str) -> Result<MerchantId> {
 }
 
 pub fn new_charge(request: CreateChargeRequest) -> Result<NewCharge> {
-    let amount = amount("amount", request.amount.as_ref())?;
-    if amount.currency() != Currency::GHS {
-        return Err(invalid("amount", "must be in GHS"));
-    }
+    let amount = cedis("amount", request.amount.as_ref())?;
     let provider = Provider::try_from(request.provider())
         .map_err(|_| invalid("provider", MUST_BE_PROVIDER))?;
     let mobile_number = |_| invalid("mobile_number", "must be a Ghana mobile number");
@@ -65,6 +65,60 @@ pub fn new_charge(request: CreateChargeRequest) -> Result<NewCharge> {
             .map(|session| hosted(&session, amount))
             .transpose()?,
     })
+}
+
+/// A positive amount of GHS.
+pub fn cedis(field: &'static str, money: Option<&ProtoMoney>) -> Result<Money> {
+    let amount = amount(field, money)?;
+    if amount.currency() != Currency::GHS {
+        return Err(invalid(field, "must be in GHS"));
+    }
+    Ok(amount)
+}
+
+/// Where payouts go.
+pub fn destination(request: SetPayoutAccountRequest) -> Result<Destination> {
+    let holder_name = text(
+        "holder_name",
+        request.holder_name.clone(),
+        NAME_CHARACTERS_MAX,
+    )?;
+    let account = request.account.trim();
+    let destination_type = DestinationType::try_from(request.r#type())
+        .map_err(|_| invalid("type", "must be mobile money or a bank"))?;
+    let (provider, account) = match destination_type {
+        DestinationType::MobileMoney => {
+            let provider = Provider::try_from(request.provider())
+                .map_err(|_| invalid("provider", MUST_BE_PROVIDER))?;
+            let phone = Phone::parse_ghana_mobile(account)
+                .map_err(|_| invalid("account", "must be a Ghana mobile number"))?;
+            (provider.code().to_owned(), phone.as_e164().to_owned())
+        }
+        DestinationType::Bank => {
+            let code = request.bank_code.trim();
+            let is_plain = |text: &str, most: usize| {
+                (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
+            };
+            if !is_plain(code, 20) {
+                return Err(invalid("bank_code", "must be a bank's code"));
+            }
+            if !is_plain(account, 34) {
+                return Err(invalid("account", "must be an account number"));
+            }
+            (code.to_owned(), account.to_owned())
+        }
+    };
+    Ok(Destination {
+        destination_type,
+        provider,
+        account,
+        holder_name: Some(holder_name),
+    })
+}
+
+/// What treasury did.
+pub fn note(note: &str) -> Result<String> {
+    text("note", note.trim().to_owned(), EVIDENCE_MAX)
 }
 
 pub fn idempotency_key(key: &str) -> Result<String> {

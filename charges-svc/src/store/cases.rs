@@ -6,6 +6,7 @@ use chassis::{
     money::{Currency, Money},
 };
 use db::{Conn, Joint, Result, Tx, Update};
+use uuid::Uuid;
 
 use crate::{
     case::{Case, CaseKind, Closing},
@@ -17,7 +18,8 @@ const LISTED_MAX: i64 = 1_000;
 
 macro_rules! columns {
     () => {
-        "cases.case_id, cases.transaction_id, charges.reference, cases.kind, cases.detail,
+        "cases.case_id, cases.transaction_id,
+         coalesce(charges.reference, disbursements.shown_id) as reference, cases.kind, cases.detail,
          cases.suspense_minor, cases.suspense_currency, cases.opened_at, cases.closed_at"
     };
 }
@@ -39,7 +41,7 @@ pub async fn open(tx: &mut Tx, case: &Case) -> Result<Option<CaseId>> {
              returning case_id",
         )
         .bind(case.case_id)
-        .bind(case.transaction_id)
+        .bind(case.subject)
         .bind(case.kind)
         .bind(&case.detail)
         .bind(suspense.map(|money| money.minor_units()))
@@ -55,7 +57,9 @@ pub async fn list_open(conn: &mut Conn) -> Result<Vec<Case>> {
     let open = conn.sql(concat!(
         "select ",
         columns!(),
-        " from cases join charges on charges.transaction_id = cases.transaction_id
+        " from cases
+         left join charges on charges.transaction_id = cases.transaction_id
+         left join disbursements on disbursements.disbursement_id = cases.transaction_id
          where cases.closed_at is null order by cases.opened_at, cases.case_id limit $1"
     ));
     Ok(open.bind(LISTED_MAX).known().await?.rows)
@@ -65,7 +69,9 @@ pub async fn find(conn: &mut Conn, id: CaseId) -> Result<Option<Case>> {
     conn.sql(concat!(
         "select ",
         columns!(),
-        " from cases join charges on charges.transaction_id = cases.transaction_id
+        " from cases
+         left join charges on charges.transaction_id = cases.transaction_id
+         left join disbursements on disbursements.disbursement_id = cases.transaction_id
          where cases.case_id = $1"
     ))
     .bind(id)
@@ -83,6 +89,26 @@ pub async fn close(tx: &mut Tx, id: CaseId, closing: Closing, now: Timestamp) ->
     .bind(now)
     .bind(closing)
     .update()
+    .await
+}
+
+/// Closes the open case of this kind, if there is one.
+pub async fn close_of(
+    tx: &mut Tx,
+    subject: Uuid,
+    kind: CaseKind,
+    closing: Closing,
+    now: Timestamp,
+) -> Result<()> {
+    tx.sql(
+        "update cases set closed_at = $4, closing = $3
+         where transaction_id = $1 and kind = $2 and closed_at is null",
+    )
+    .bind(subject)
+    .bind(kind)
+    .bind(closing)
+    .bind(now)
+    .run()
     .await
 }
 

@@ -189,9 +189,9 @@ pub async fn hold_free(
     Ok(held.column(ids).known().await?.rows)
 }
 
-/// Every charge of this one's session, locked in the same way and in an order that is the same for
+/// Every charge of this one's session (none, if it is no charge's id), locked in the same way and in an order that is the same for
 /// all.
-pub async fn lock_session(tx: &mut Tx, id: ChargeId) -> Result<Vec<Charge>> {
+pub async fn lock_session(tx: &mut Tx, id: Uuid) -> Result<Vec<Charge>> {
     tx.sql(concat!(
         "select ",
         columns!(),

@@ -1,8 +1,10 @@
-//! What rails and operators said about charges.
+//! What rails and operators said about charges and disbursements. The column `transaction_id` has
+//! its name from when there were only charges.
 
 use chassis::{clock::Timestamp, ids::ChargeId};
 use db::{Conn, Joint, Result, Tx};
 use sqlx::FromRow;
+use uuid::Uuid;
 
 /// How many different wordings of one action and outcome are stored per charge. More would only
 /// repeat.
@@ -19,6 +21,8 @@ chassis::closed_list! {
         Query = "query",
         Callback = "callback",
         Operator = "operator",
+        /// A disbursement was sent.
+        Send = "send",
     }
 }
 
@@ -112,7 +116,7 @@ fn kept(rail_text: Option<&str>) -> String {
 /// Stores a statement, up to a limit, or counts it if it was made before.
 pub async fn keep(
     tx: &mut Tx,
-    id: ChargeId,
+    subject: Uuid,
     (action, outcome): (Action, &'static str),
     rail_text: Option<&str>,
     now: Timestamp,
@@ -128,7 +132,7 @@ pub async fn keep(
          on conflict (transaction_id, action, outcome, rail_text) do update
              set times = rail_evidence.times + 1, last_at = excluded.last_at",
     )
-    .bind(id)
+    .bind(subject)
     .bind(action.code())
     .bind(outcome)
     .bind(kept(rail_text))
@@ -157,14 +161,14 @@ pub async fn times(
     Ok(times)
 }
 
-/// A charge's evidence, oldest first.
-pub async fn list(conn: &mut Conn, id: ChargeId) -> Result<Vec<Evidence>> {
+/// A charge's or a disbursement's evidence, oldest first.
+pub async fn list(conn: &mut Conn, subject: Uuid) -> Result<Vec<Evidence>> {
     conn.sql(
         "select action, outcome, rail_text, first_at, last_at, times
          from rail_evidence where transaction_id = $1
          order by first_at, last_at, action, outcome",
     )
-    .bind(id)
+    .bind(subject)
     .all()
     .await
 }

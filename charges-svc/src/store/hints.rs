@@ -23,14 +23,14 @@ pub enum About {
 }
 
 impl About {
-    fn token(&self) -> Option<&str> {
+    pub(super) fn token(&self) -> Option<&str> {
         match self {
             Self::Token(token) => Some(token),
             Self::Reference(_) => None,
         }
     }
 
-    fn reference(&self) -> Option<RailReference> {
+    pub(super) fn reference(&self) -> Option<RailReference> {
         match self {
             Self::Token(_) => None,
             Self::Reference(reference) => Some(*reference),

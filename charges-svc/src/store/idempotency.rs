@@ -1,12 +1,12 @@
-//! The keys of CreateCharge, this service's only operation that takes them (the API's alias and v1
-//! are the same operation), and the answers to their first requests.
+//! The keys of CreateCharge (the API's alias and v1 are the same operation), and the answers to
+//! their first requests; and the keys of disbursements, whose answers follow from their records.
 
 use std::{collections::HashSet, sync::LazyLock};
 
 use chassis::{
     charge_status::ChargeStatus,
     clock::Timestamp,
-    ids::{ChargeId, MerchantId},
+    ids::{ChargeId, DisbursementId, MerchantId},
 };
 use db::{
     Conn, Joint, Result, Tx, Update,
@@ -23,6 +23,34 @@ pub static KEYS: LazyLock<Keys> = LazyLock::new(|| {
         forget_at: "forget_at",
     })
 });
+
+pub static PAYOUT_KEYS: LazyLock<Keys> = LazyLock::new(|| disbursement_keys("create_payout"));
+
+pub static REFUND_KEYS: LazyLock<Keys> = LazyLock::new(|| disbursement_keys("create_refund"));
+
+/// The column has its name from when only charges had keys.
+fn disbursement_keys(operation: &'static str) -> Keys {
+    Keys::new(Columns {
+        operation: Some(operation),
+        subject: "transaction_id",
+        taken_at: Some("started_at"),
+        read: "transaction_id",
+        forget_at: "forget_at",
+    })
+}
+
+/// The disbursement that a key stands for.
+#[derive(Clone, Copy, Debug, FromRow)]
+pub struct TakenKey {
+    #[sqlx(rename = "transaction_id")]
+    disbursement_id: DisbursementId,
+}
+
+impl TakenKey {
+    pub fn disbursement_id(self) -> DisbursementId {
+        self.disbursement_id
+    }
+}
 
 /// The first request with a key, and its answer once there is one.
 #[derive(Clone, Debug, FromRow)]

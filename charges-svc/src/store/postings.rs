@@ -120,7 +120,7 @@ pub(super) type Sums = BTreeMap<(String, &'static str), i64>;
 pub(super) fn sums<'p>(postings: impl IntoIterator<Item = &'p Posting>) -> Result<Sums> {
     let mut sums = Sums::new();
     for line in postings.into_iter().flat_map(Posting::lines) {
-        if let Account::Merchant(_) = line.account {
+        if let Account::Merchant(_) | Account::Reserved(_) = line.account {
             let balance = (line.account.to_string(), line.amount.currency().code());
             let sum = sums.entry(balance).or_default();
             let added = sum.checked_add(line.amount.minor_units());
@@ -147,18 +147,57 @@ pub(super) fn add_set<'c>(joint: Joint<'c>, sums: &Sums) -> Joint<'c> {
         .column(sums.values().copied())
 }
 
-/// What a merchant has collected and has not been paid out, with an entry for each currency ever
-/// held.
-pub async fn balances(conn: &mut Conn, merchant_id: MerchantId) -> Result<Vec<Money>> {
-    let rows: Vec<(i64, Currency)> = conn
-        .sql("select amount_minor, currency from balances where account = $1 order by currency")
-        .bind(Account::Merchant(merchant_id).to_string())
+/// What a merchant has.
+#[derive(Clone, Debug, Default)]
+pub struct Balances {
+    /// What was collected and has not been paid out or reserved, with an entry for each currency
+    /// ever held.
+    pub available: Vec<Money>,
+    /// What is reserved for disbursements on their way, with an entry for each currency ever
+    /// reserved.
+    pub reserved: Vec<Money>,
+}
+
+/// What a merchant has, as of one moment.
+pub async fn balances(conn: &mut Conn, merchant_id: MerchantId) -> Result<Balances> {
+    let available = Account::Merchant(merchant_id).to_string();
+    let rows: Vec<(String, i64, Currency)> = conn
+        .sql(
+            "select account, amount_minor, currency from balances
+             where account = $1 or account = $2 order by currency",
+        )
+        .bind(&available)
+        .bind(Account::Reserved(merchant_id).to_string())
         .all()
         .await?;
-    Ok(rows
-        .into_iter()
-        .map(|(minor, currency)| Money::new(minor, currency))
-        .collect())
+    let mut balances = Balances::default();
+    for (account, minor, currency) in rows {
+        let of_account = match account == available {
+            true => &mut balances.available,
+            false => &mut balances.reserved,
+        };
+        of_account.push(Money::new(minor, currency));
+    }
+    Ok(balances)
+}
+
+/// What a merchant has available, locked against every other posting until the transaction ends.
+pub async fn lock_available(
+    tx: &mut Tx,
+    merchant_id: MerchantId,
+    currency: Currency,
+) -> Result<Money> {
+    let found: Option<(i64,)> = tx
+        .sql(
+            "select amount_minor from balances where account = $1 and currency = $2
+             for update",
+        )
+        .bind(Account::Merchant(merchant_id).to_string())
+        .bind(currency)
+        .optional()
+        .await?;
+    let minor = found.map_or(0, |(minor,)| minor);
+    Ok(Money::new(minor, currency))
 }
 
 /// Everything posted for a charge and its cases, oldest first.
@@ -175,6 +214,31 @@ pub async fn list(conn: &mut Conn, id: ChargeId) -> Result<Vec<LedgerLine>> {
     .bind(id)
     .all()
     .await
+}
+
+/// Everything posted for a disbursement, oldest first.
+pub async fn list_of(conn: &mut Conn, subject: Uuid) -> Result<Vec<LedgerLine>> {
+    conn.sql(
+        "select kind, account, amount_minor, currency, posted_at from postings
+         where subject = $1 order by posted_at, kind, line",
+    )
+    .bind(subject)
+    .all()
+    .await
+}
+
+/// What a rail holds in one of its accounts, whose debits are what it holds.
+pub async fn held(conn: &mut Conn, account: &Account, currency: Currency) -> Result<Money> {
+    let (minor,) = conn
+        .sql(
+            "select cast(coalesce(-sum(amount_minor), 0) as bigint) from postings
+             where account = $1 and currency = $2",
+        )
+        .bind(account.to_string())
+        .bind(currency)
+        .one::<(i64,)>()
+        .await?;
+    Ok(Money::new(minor, currency))
 }
 
 /// Whether an older version, which used the case as the subject, took the charge's credit back.

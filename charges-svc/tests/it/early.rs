@@ -203,7 +203,7 @@ impl Shop {
         };
         until("the charge is settled", is_settled).await;
         let mut conn = self.world.db.read().await.unwrap();
-        let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id).await;
+        let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id.uuid()).await;
         let said = evidence.unwrap().into_iter();
         let callbacks: i64 = said
             .filter(|said| said.action == "callback")

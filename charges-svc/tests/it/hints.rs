@@ -54,7 +54,7 @@ async fn given(world: &World, events: &[Event]) -> Charge {
 
 async fn queries(world: &World, charge: &Charge) -> i64 {
     let mut conn = world.db.read().await.unwrap();
-    let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id).await;
+    let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id.uuid()).await;
     let said = evidence.unwrap().into_iter();
     said.filter(|said| said.action == "query")
         .map(|said| said.times)

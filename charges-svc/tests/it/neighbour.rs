@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -34,13 +34,20 @@ struct Neighbour {
     updates: Updates,
 }
 
-/// How many changes of charges it was told. Clones share the count.
+/// What it was told: how many changes of charges, and which events. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Updates(Arc<AtomicUsize>);
+pub struct Updates {
+    changes: Arc<AtomicUsize>,
+    events: Arc<Mutex<Vec<PublishRequest>>>,
+}
 
 impl Updates {
     pub fn count(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    pub fn events(&self) -> Vec<PublishRequest> {
+        self.events.lock().unwrap().clone()
     }
 }
 
@@ -66,7 +73,7 @@ impl Sessions for Neighbour {
             // passing.
             Some(Step::Open(_)) => std::thread::sleep(self.stall),
             Some(Step::Update(_)) => {
-                self.updates.0.fetch_add(1, Ordering::SeqCst);
+                self.updates.changes.fetch_add(1, Ordering::SeqCst);
             }
             Some(Step::Withdraw(_)) | None => {}
         }
@@ -102,8 +109,13 @@ impl Sessions for Neighbour {
 impl Webhooks for Neighbour {
     async fn publish(
         &self,
-        _: Request<PublishRequest>,
+        request: Request<PublishRequest>,
     ) -> Result<Response<PublishResponse>, Status> {
+        self.updates
+            .events
+            .lock()
+            .unwrap()
+            .push(request.into_inner());
         Ok(Response::new(PublishResponse {}))
     }
 

@@ -201,7 +201,7 @@ async fn a_charge_that_failed_for_a_newer_reason_is_read_and_told() {
         .unwrap();
     let is_queried = async || {
         let mut conn = world.db.read().await.unwrap();
-        let said = store::evidence::list(&mut conn, charge.facts.transaction_id).await;
+        let said = store::evidence::list(&mut conn, charge.facts.transaction_id.uuid()).await;
         !said.unwrap().is_empty()
     };
     until("the rail was asked", is_queried).await;

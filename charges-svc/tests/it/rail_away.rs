@@ -101,7 +101,7 @@ async fn no_outcome_is_made_up_and_an_operator_has_a_case_after_a_day() {
     let cases = store::cases::list_open(&mut conn).await.unwrap();
     assert_eq!(cases.len(), 1);
     assert_eq!(cases[0].kind, charges_svc::case::CaseKind::UnknownOutcome);
-    let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id)
+    let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id.uuid())
         .await
         .unwrap();
     assert_eq!(evidence.len(), 1, "the same answer again is counted");
@@ -144,7 +144,7 @@ async fn work_of_a_process_that_died_is_taken_up_after_a_restart() {
     world.clock.advance(Duration::from_secs(20)).await.unwrap();
     until("the rail was asked", async || {
         let mut conn = world.db.read().await.unwrap();
-        let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id).await;
+        let evidence = store::evidence::list(&mut conn, charge.facts.transaction_id.uuid()).await;
         evidence.unwrap().iter().any(|said| said.action == "query")
     })
     .await;

@@ -311,7 +311,7 @@ async fn a_posting_is_written_once_and_the_books_balance() {
     let balances = store::postings::balances(&mut conn, charge.facts.merchant_id)
         .await
         .unwrap();
-    assert_eq!(balances, [charge.facts.amount()]);
+    assert_eq!(balances.available, [charge.facts.amount()]);
     assert_eq!(store::postings::imbalances(&mut conn).await.unwrap(), []);
     assert!(
         store::postings::false_balances(&mut conn)
@@ -520,7 +520,7 @@ async fn a_talkative_rail_leaves_room_for_what_decides() {
     for number in 0..300 {
         let text = format!("HTTP 500 at {number}");
         let said = (Action::Query, "unknown");
-        store::evidence::keep(&mut tx, id, said, Some(&text), now)
+        store::evidence::keep(&mut tx, id.uuid(), said, Some(&text), now)
             .await
             .unwrap();
     }
@@ -529,13 +529,13 @@ async fn a_talkative_rail_leaves_room_for_what_decides() {
         ((Action::Query, "succeeded"), "HTTP 200"),
         ((Action::Operator, "failed"), "statement, line 12"),
     ] {
-        store::evidence::keep(&mut tx, id, said, Some(text), now)
+        store::evidence::keep(&mut tx, id.uuid(), said, Some(text), now)
             .await
             .unwrap();
     }
     tx.commit().await.unwrap();
     let mut conn = bare.db.read().await.unwrap();
-    let kept = store::evidence::list(&mut conn, id).await.unwrap();
+    let kept = store::evidence::list(&mut conn, id.uuid()).await.unwrap();
     assert_eq!(kept.len(), 202);
     let find = |action: &str, text: &str| {
         let mut said = kept.iter();

@@ -30,6 +30,8 @@ use proto::{
     charges::{
         CreateChargeRequest, Provider as ProtoProvider,
         charge_operations_client::ChargeOperationsClient, charges_client::ChargesClient,
+        disbursement_operations_client::DisbursementOperationsClient,
+        disbursements_client::DisbursementsClient,
     },
     sessions::record_transaction_response::Outcome,
 };
@@ -72,6 +74,8 @@ impl Neighbour {
 pub struct World {
     pub charges: ChargesClient<Channel>,
     pub operations: ChargeOperationsClient<Channel>,
+    pub disbursements: DisbursementsClient<Channel>,
+    pub treasury: DisbursementOperationsClient<Channel>,
     pub db: Db,
     pub clock: Clock,
     /// What sessions-svc was told.
@@ -174,6 +178,8 @@ impl World {
         Self {
             charges: ChargesClient::new(service.channel()),
             operations: ChargeOperationsClient::new(service.channel()),
+            disbursements: DisbursementsClient::new(service.channel()),
+            treasury: DisbursementOperationsClient::new(service.channel()),
             db: database.connect().await,
             clock,
             updates,
@@ -287,6 +293,12 @@ pub fn config_with(database_url: &str, neighbour_url: &str, more: &[(&str, &str)
         ("momo-subscription-key", "subscription-key"),
         ("momo-api-user", "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11"),
         ("momo-api-key", "api-key"),
+        ("momo-disbursement-subscription-key", "disbursement-key"),
+        (
+            "momo-disbursement-api-user",
+            "0b6a6b3c-7a0e-4f43-8f4d-5d3f6f0f1b77",
+        ),
+        ("momo-disbursement-api-key", "disbursement-api-key"),
         ("momo-target-environment", "mtnghana"),
         ("paystack-base-url", "http://127.0.0.1:1"),
         ("paystack-secret-key", PAYSTACK_SECRET_KEY),

@@ -54,7 +54,7 @@ const REASONS: &[(&str, FailureReason)] = &[
 
 /// The body of an error; also a reason that is an object.
 #[derive(Default, Deserialize)]
-struct Problem {
+pub struct Problem {
     #[serde(default)]
     code: Member,
     #[serde(default)]
@@ -78,14 +78,18 @@ struct Payment {
 
 impl Problem {
     /// From the `reason` of a failed payment: an object in the schema, a string in practice.
-    fn from_reason(reason: Member) -> Self {
+    pub fn from_reason(reason: Member) -> Self {
         reason.object().unwrap_or_else(|| Self {
             code: reason,
             message: Member::default(),
         })
     }
 
-    fn words(&self) -> String {
+    pub fn code(&self) -> String {
+        self.code.code()
+    }
+
+    pub fn words(&self) -> String {
         let message = self.message.text().unwrap_or_default();
         format!("{} {message}", self.code.code()).trim().to_owned()
     }

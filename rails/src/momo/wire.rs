@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use crate::answer::PaymentRequest;
+use crate::{
+    answer::PaymentRequest,
+    transfer::{Destination, TransferRequest},
+};
 
 /// Most characters of MTN's texts for people. MTN answers texts that it does not allow with a 400.
 const TEXT_CHARS_MAX: usize = 100;
@@ -42,6 +45,39 @@ impl RequestToPay {
             payer_message,
             payee_note: text(&[reference]),
         }
+    }
+}
+
+/// `POST …/transfer`. Every value is a string.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Transfer {
+    amount: String,
+    currency: &'static str,
+    external_id: String,
+    payee: Party,
+    payer_message: String,
+    payee_note: String,
+}
+
+impl Transfer {
+    /// `None` if it does not go to a wallet.
+    pub fn new(request: &TransferRequest) -> Option<Self> {
+        let Destination::Wallet { phone, .. } = &request.destination else {
+            return None;
+        };
+        let note = text(&[&request.shown_id]);
+        Some(Self {
+            amount: request.amount.to_major().to_string(),
+            currency: request.amount.currency().code(),
+            external_id: request.rail_reference.to_string(),
+            payee: Party {
+                party_id_type: "MSISDN",
+                party_id: phone.without_plus().to_owned(),
+            },
+            payer_message: note.clone(),
+            payee_note: note,
+        })
     }
 }
 

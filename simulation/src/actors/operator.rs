@@ -97,7 +97,13 @@ async fn decide_one(
         (5, CaseDecision::Override),
     ]);
     let decision = match case.kind() {
-        CaseKind::UnknownOutcome | CaseKind::Unspecified => return Ok(()),
+        // Those of disbursements, which no actor makes, among them.
+        CaseKind::UnknownOutcome
+        | CaseKind::FloatEmpty
+        | CaseKind::NotSent
+        | CaseKind::PaidLate
+        | CaseKind::TakenBack
+        | CaseKind::Unspecified => return Ok(()),
         CaseKind::LateMoney => release,
         CaseKind::Mismatch | CaseKind::Reversed | CaseKind::CreditedTwice => CaseDecision::Refund,
     };

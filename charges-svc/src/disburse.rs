@@ -1,0 +1,488 @@
+//! The disburser: sends disbursements to their rails when they are due, asks what became of them,
+//! and acts on the answers.
+//!
+//! Promise: a disbursement goes out once, under a reference that was durable before. It goes out a
+//! second time only under the same reference, on a rail that refuses a reference's second use, and
+//! only once the rail has known nothing of it for a while. What may have been sent is never returned
+//! to the merchant unless the rail, or an operator, says that it failed.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use chassis::{
+    clock::Timestamp, error_chain::chain, failure::FailureReason, ids::EventId, money::Money,
+    telemetry,
+};
+use db::{
+    Insert, Tx, Update,
+    work::{Claimed, TaskSet, Work},
+};
+use rails::{
+    CallOutcome, FloatOutcome, Rail, RailAnswer, RailName, SendOutcome, TransferOutcome,
+    TransferRequest,
+};
+use tokio::sync::Mutex;
+use tracing::Instrument as _;
+
+use crate::{
+    budget::TokenBucket,
+    case::{Case, CaseKind, Closing},
+    charge::Claim,
+    disbursement::{
+        Destination, Disbursement, Event, State, Verdict, judge, next_query, next_send,
+    },
+    error::{Error, Result},
+    ledger::{self, Posting},
+    reconcile::count_case,
+    schedule::DAY,
+    service::Service,
+    store::{
+        self,
+        evidence::Action,
+        idempotency::{PAYOUT_KEYS, REFUND_KEYS},
+    },
+    tell,
+};
+
+/// Most disbursements of one rail that are sent or asked about at the same time.
+const RUNNING_MAX: usize = 16;
+
+/// Pays out over one rail.
+pub struct Disburser {
+    service: Arc<Service>,
+    rail: RailName,
+    budget: TokenBucket,
+    /// Held while the float is compared with what is about to leave it.
+    sending: Arc<Mutex<()>>,
+}
+
+/// The name of a rail's work.
+pub fn name(rail: RailName) -> &'static str {
+    match rail {
+        RailName::Momo => "disburse: momo",
+        RailName::Paystack => "disburse: paystack",
+    }
+}
+
+impl Disburser {
+    pub fn new(rail: &Rail, service: &Arc<Service>) -> Self {
+        Self {
+            service: Arc::clone(service),
+            rail: rail.name,
+            budget: TokenBucket::new(rail.queries_per_second, service.clock.now()),
+            sending: Arc::default(),
+        }
+    }
+
+    async fn claim_due(&mut self, tasks: &mut TaskSet) -> Result<Claimed> {
+        let service = &self.service;
+        let now = service.clock.now();
+        let room = self.budget.available(now).min(tasks.room() as u64);
+        if room == 0 {
+            return Ok(Claimed::Part(self.budget.next_at()));
+        }
+        let limit = i64::try_from(room).unwrap_or(i64::MAX);
+        let mut conn = service.db.write().await?;
+        let lease = service.settings.lease;
+        let claimed =
+            store::disbursements::claim_due(&mut conn, &service.clock, self.rail, limit, lease);
+        let claimed = claimed.await?;
+        drop(conn);
+        let found = (claimed.rows.len() + claimed.unknown) as u64;
+        self.budget.spend(found);
+        for disbursement in claimed.rows {
+            tasks.start(self.advancing(disbursement));
+        }
+        Ok(match found {
+            0 => Claimed::Nothing,
+            found if found < room => Claimed::All,
+            _ => Claimed::Part(now),
+        })
+    }
+
+    /// Sends a disbursement that this process holds, or asks about it, in the trace of the request
+    /// that created it.
+    fn advancing(&self, disbursement: Disbursement) -> impl Future<Output = ()> + use<> {
+        let (service, sending) = (Arc::clone(&self.service), Arc::clone(&self.sending));
+        let rail = self.rail;
+        let span = tracing::info_span!(
+            parent: None,
+            "disburse",
+            disbursement.id = %disbursement.shown_id,
+            state = disbursement.progress.state.code(),
+        );
+        telemetry::set_parent(&span, disbursement.traceparent.as_deref());
+        let advancing = async move {
+            let rail = service.rails.get(rail);
+            let done = match disbursement.progress.state {
+                State::Pending => service.send_first(rail, disbursement, &sending).await,
+                State::Processing | State::Completed | State::Failed => {
+                    service.ask_about(rail, disbursement).await
+                }
+            };
+            if let Err(error) = done {
+                tracing::error!(error = %chain(&error), "the disbursement waits for its lease");
+            }
+        };
+        advancing.instrument(span)
+    }
+}
+
+impl Work for Disburser {
+    fn running_max(&self) -> usize {
+        RUNNING_MAX
+    }
+
+    async fn next_due(&mut self) -> anyhow::Result<Option<Timestamp>> {
+        let due = async {
+            let real_now = self.service.clock.real_now();
+            let mut conn = self.service.db.read().await?;
+            store::disbursements::next_due(&mut conn, self.rail, real_now).await
+        };
+        due.await
+            .context("nobody knows when a disbursement is next due")
+    }
+
+    async fn claim(&mut self, tasks: &mut TaskSet) -> anyhow::Result<Claimed> {
+        let claimed = self.claim_due(tasks).await;
+        claimed.context("the due disbursements cannot be read")
+    }
+}
+
+/// What is written about a disbursement that this process holds.
+struct Change {
+    before: Disbursement,
+    after: Disbursement,
+    postings: Vec<Posting>,
+    said: Option<(Action, &'static str, Option<String>)>,
+    case: Option<(CaseKind, String)>,
+    at: Timestamp,
+}
+
+impl Change {
+    fn new(before: Disbursement, after: Disbursement, at: Timestamp) -> Self {
+        Self {
+            before,
+            after,
+            postings: Vec::new(),
+            said: None,
+            case: None,
+            at,
+        }
+    }
+
+    fn heard<T: CallOutcome>(&mut self, action: Action, answer: &RailAnswer<T>) {
+        self.said = Some((action, answer.outcome.label(), answer.rail_text.clone()));
+    }
+}
+
+impl Service {
+    /// The rail that pays this destination.
+    pub fn rail_to(&self, destination: &Destination) -> Result<RailName> {
+        let at_rail = destination.at_rail().ok_or(Error::Invalid {
+            field: "destination",
+            message: "is not known to this version".into(),
+        })?;
+        Ok(self.rails.for_destination(&at_rail).name)
+    }
+
+    /// Sends a PENDING disbursement, unless the float cannot cover it.
+    async fn send_first(
+        self: &Arc<Self>,
+        rail: &Rail,
+        held: Disbursement,
+        sending: &Mutex<()>,
+    ) -> Result<()> {
+        let turn = sending.lock().await;
+        let now = self.clock.now();
+        if let Some(lacking) = self.lacking(rail, &held).await? {
+            let mut change = Change::new(held.clone(), self.released(held, now, true), now);
+            change.case = Some((CaseKind::FloatEmpty, lacking));
+            return self.write(change).await;
+        }
+        let mut sent = held.after(Event::Sending, now)?;
+        sent.next_due_at = next_query(&sent, &self.settings.reconcile_schedule, true, now);
+        if !self.outlives_a_call(held.claim) {
+            // Whoever takes it next has time to send it.
+            return self
+                .write(Change::new(
+                    held.clone(),
+                    self.released(held, now, true),
+                    now,
+                ))
+                .await;
+        }
+        self.write(Change::new(held, sent.clone(), now)).await?;
+        drop(turn);
+        self.hand_over(rail, sent).await
+    }
+
+    /// Sends a disbursement that is recorded as sent, and writes what the rail says to that.
+    async fn hand_over(self: &Arc<Self>, rail: &Rail, sent: Disbursement) -> Result<()> {
+        let Some(request) = request(&sent) else {
+            tracing::error!("the destination is not known to this version");
+            return Ok(());
+        };
+        let answer = rail.send(&request).await;
+        let now = self.clock.now();
+        let is_first = sent.resent_at.is_none();
+        let event = match &answer.outcome {
+            // A refusal of the second says nothing about the first.
+            SendOutcome::NotSent(_) | SendOutcome::FloatEmpty if is_first => Some(Event::NotSent),
+            SendOutcome::Refused(reason) if is_first => Some(Event::Failed(*reason)),
+            _ => None,
+        };
+        let after = match event {
+            Some(event) => sent.after(event, now)?,
+            None => sent.clone(),
+        };
+        let mut change = Change::new(sent, self.released(after, now, true), now);
+        change.heard(Action::Send, &answer);
+        change.case = match &answer.outcome {
+            SendOutcome::FloatEmpty if is_first => Some((
+                CaseKind::FloatEmpty,
+                "the rail says that the float is empty".to_owned(),
+            )),
+            SendOutcome::NotSent(_) if is_first => stuck(&change.after, now),
+            _ => None,
+        };
+        self.write(change).await
+    }
+
+    /// Asks the rail about a disbursement, and acts on the answer.
+    async fn ask_about(self: &Arc<Self>, rail: &Rail, held: Disbursement) -> Result<()> {
+        let asked_at = self.clock.now();
+        let answer = rail.query_transfer(held.rail_reference).await;
+        let now = self.clock.now();
+        let may_resend = rail.name.terms().refuses_second_transfer;
+        let verdict = judge(&held, &answer.outcome, asked_at, may_resend);
+        let is_answered = answer.outcome != TransferOutcome::Unknown;
+        let mut case = None;
+        let event = match &verdict {
+            Verdict::Complete { .. } => Some(Event::Completed),
+            Verdict::Fail(reason) => Some(Event::Failed(*reason)),
+            Verdict::FailOfEmptyFloat => {
+                let detail = "the rail ended it because the float was empty";
+                case = Some((CaseKind::FloatEmpty, detail.to_owned()));
+                Some(Event::Failed(FailureReason::RailUnavailable))
+            }
+            Verdict::TakeBack => {
+                let detail = "the rail took back what it had paid";
+                case = Some((CaseKind::TakenBack, detail.to_owned()));
+                Some(Event::Reversed)
+            }
+            Verdict::PaidLate => {
+                let detail = "the rail paid it after it had failed";
+                case = Some((CaseKind::PaidLate, detail.to_owned()));
+                None
+            }
+            Verdict::Open(kind, detail) => {
+                case = Some((*kind, detail.clone()));
+                None
+            }
+            Verdict::SendAgain | Verdict::Wait => None,
+        };
+        let mut after = match event {
+            Some(event) => held.after(event, now)?,
+            None => held.clone(),
+        };
+        let sends_again = verdict == Verdict::SendAgain && self.outlives_a_call(held.claim);
+        if sends_again {
+            after.resent_at = Some(now);
+            after.next_due_at = next_query(&after, &self.settings.reconcile_schedule, true, now);
+        } else {
+            after = self.released(after, now, is_answered);
+        }
+        let mut change = Change::new(held, after.clone(), now);
+        change.heard(Action::Query, &answer);
+        change.case = case;
+        change.postings = postings(&after, &verdict)?;
+        self.write(change).await?;
+        if sends_again {
+            self.hand_over(rail, after).await?;
+        }
+        Ok(())
+    }
+
+    /// How a disbursement is left by who held it: due again at its time, and held by nobody.
+    fn released(&self, mut left: Disbursement, now: Timestamp, is_answered: bool) -> Disbursement {
+        left.next_due_at = match left.progress.state {
+            State::Pending => Some(next_send(&left, now)),
+            _ => next_query(&left, &self.settings.reconcile_schedule, is_answered, now),
+        };
+        left.claim = Claim::default();
+        left
+    }
+
+    /// What the float lacks for a disbursement, in words, if the rail says how much there is.
+    async fn lacking(&self, rail: &Rail, wanted: &Disbursement) -> Result<Option<String>> {
+        let FloatOutcome::Held(held) = rail.float().await.outcome else {
+            return Ok(None);
+        };
+        let amount = wanted.amount();
+        if held.currency() != amount.currency() {
+            return Ok(None);
+        }
+        let mut conn = self.db.read().await?;
+        let id = wanted.disbursement_id;
+        let leaving =
+            store::disbursements::on_their_way(&mut conn, rail.name, amount.currency(), id).await?;
+        let free = held.minor_units().saturating_sub(leaving.minor_units());
+        if free >= amount.minor_units() {
+            return Ok(None);
+        }
+        let shown = |minor| Money::new(minor, amount.currency()).to_major();
+        Ok(Some(format!(
+            "the float holds {}, of which {} is on its way, and {} is to be paid",
+            held.to_major(),
+            shown(leaving.minor_units()),
+            amount.to_major(),
+        )))
+    }
+
+    /// Writes a change, tells others of it, and logs it. Somebody who has taken the disbursement
+    /// over meanwhile keeps it.
+    async fn write(self: &Arc<Self>, change: Change) -> Result<()> {
+        let mut tx = self.db.begin().await?;
+        if store::disbursements::update(&mut tx, &change.before, &change.after).await?
+            == Update::NotThere
+        {
+            tracing::warn!("somebody else has taken the disbursement over");
+            return Ok(());
+        }
+        let is_told = self.write_rest(&mut tx, &change).await?;
+        tx.commit().await?;
+        if is_told {
+            self.relay.ring();
+        }
+        if let Some(due) = change.after.next_due_at {
+            self.disburse_alarms.ring_at(&change.after.rail, due);
+        }
+        Ok(())
+    }
+
+    /// Writes what becomes true with a change. Returns whether others are to be told.
+    async fn write_rest(&self, tx: &mut Tx, change: &Change) -> Result<bool> {
+        let (after, now) = (&change.after, change.at);
+        let id = after.disbursement_id;
+        if let Some((action, outcome, rail_text)) = &change.said {
+            let (said, text) = ((*action, *outcome), rail_text.as_deref());
+            store::evidence::keep(tx, id.uuid(), said, text, now).await?;
+        }
+        let is_new_state = after.progress.state != change.before.progress.state;
+        if let Some((kind, detail)) = &change.case {
+            let case = Case::of_disbursement(after, *kind, detail.clone(), now);
+            if let Some(case_id) = store::cases::open(tx, &case).await? {
+                let (id, kind) = (&after.shown_id, kind.code());
+                tracing::error!(case.id = %case_id, disbursement.id = %id, kind, "an operator's case is opened");
+                count_case(case.kind, 1);
+            }
+        }
+        let is_end = is_new_state && after.progress.state.is_terminal();
+        if is_end {
+            self.end(tx, after, now).await?;
+        }
+        for posting in &change.postings {
+            if store::postings::post(tx, posting, now).await? == Insert::AlreadyThere {
+                tracing::info!(kind = posting.kind.code(), "it is in the ledger already");
+            }
+        }
+        Ok(is_end)
+    }
+
+    /// What becomes true when a disbursement ends: its money is returned if it failed, others are
+    /// told, and its key and its case of an unknown outcome end.
+    pub async fn end(&self, tx: &mut Tx, ended: &Disbursement, now: Timestamp) -> Result<()> {
+        let id = ended.disbursement_id;
+        if ended.progress.state == State::Failed
+            && let Some(posting) = ledger::returned(ended)?
+            && store::postings::post(tx, &posting, now).await? == Insert::AlreadyThere
+        {
+            return Err(Error::PostedBefore);
+        }
+        let over = [
+            CaseKind::UnknownOutcome,
+            CaseKind::NotSent,
+            CaseKind::FloatEmpty,
+        ];
+        for kind in over {
+            store::cases::close_of(tx, id.uuid(), kind, Closing::OutcomeKnown, now).await?;
+        }
+        for keys in [&PAYOUT_KEYS, &REFUND_KEYS] {
+            keys.forget_later(tx, id, now).await?;
+        }
+        let event_id = EventId::new();
+        db::outbox::put(tx, &tell::subject_of(id), Some(event_id.as_str()), now).await?;
+        let (state, reason) = (ended.progress.state.code(), &ended.progress.failure_reason);
+        tracing::info!(disbursement.id = %ended.shown_id, state, ?reason, "the disbursement has ended");
+        metrics::counter!(
+            "disbursements_ended_total",
+            "kind" => ended.kind.code(),
+            "state" => state,
+            "reason" => reason.clone().unwrap_or_default()
+        )
+        .increment(1);
+        Ok(())
+    }
+
+    /// Records a callback that is about no charge. Returns whether it is about a disbursement.
+    pub async fn keep_transfer_hint(
+        &self,
+        rail: RailName,
+        about: &store::hints::About,
+    ) -> Result<bool> {
+        let now = self.clock.now();
+        // Anybody can call this, so what is about nothing of ours costs one read more.
+        let mut conn = self.db.read().await?;
+        let found = store::disbursements::find_called(&mut conn, rail, about).await?;
+        drop(conn);
+        let Some(id) = found else {
+            return Ok(false);
+        };
+        let mut tx = self.db.begin().await?;
+        store::disbursements::put_hint(&mut tx, id, now).await?;
+        let said = (Action::Callback, store::evidence::Note::Received.code());
+        store::evidence::keep(&mut tx, id.uuid(), said, None, now).await?;
+        tx.commit().await?;
+        self.disburse_alarms.ring_at(rail.code(), now);
+        Ok(true)
+    }
+}
+
+/// What a verdict posts, besides the return of what failed.
+fn postings(after: &Disbursement, verdict: &Verdict) -> Result<Vec<Posting>> {
+    Ok(match verdict {
+        Verdict::Complete { fee } => {
+            let mut postings = vec![ledger::disbursement(after)?];
+            if let Some(fee) = fee {
+                postings.push(ledger::disbursement_fee(after, *fee)?);
+            }
+            postings
+        }
+        Verdict::TakeBack => vec![ledger::disbursement_reversal(after)?],
+        Verdict::PaidLate => vec![ledger::late_disbursement(after)?],
+        Verdict::Wait
+        | Verdict::Fail(_)
+        | Verdict::FailOfEmptyFloat
+        | Verdict::SendAgain
+        | Verdict::Open(..) => Vec::new(),
+    })
+}
+
+/// A case for a disbursement that a rail has not taken for a day.
+fn stuck(waiting: &Disbursement, now: Timestamp) -> Option<(CaseKind, String)> {
+    let is_old = now.since(waiting.created_at) >= DAY;
+    let detail = "the rail has taken nothing of a disbursement for a day";
+    is_old.then(|| (CaseKind::NotSent, detail.to_owned()))
+}
+
+/// What the rail is asked to pay. `None` if only a newer version knows the destination.
+fn request(sent: &Disbursement) -> Option<TransferRequest> {
+    Some(TransferRequest {
+        rail_reference: sent.rail_reference,
+        shown_id: sent.shown_id.clone(),
+        amount: sent.amount(),
+        destination: sent.destination.at_rail()?,
+        callback_token: sent.callback_token.clone(),
+    })
+}

@@ -1,0 +1,153 @@
+//! Every way in which a disbursement can change, and no other.
+
+use chassis::phone::Phone;
+use proptest::{prelude::*, sample::select};
+use rails::TransferOutcome;
+
+use super::*;
+use crate::case::CaseKind;
+
+fn now() -> Timestamp {
+    "2026-01-31T09:00:00.000Z".parse().expect("a timestamp")
+}
+
+fn payout() -> Disbursement {
+    let destination = Destination {
+        provider: "MTN".to_owned(),
+        account: "+233241234567".to_owned(),
+        holder_name: Some("Ama Mensah".to_owned()),
+        ..Destination::default()
+    };
+    let amount = Money::new(2550, Currency::GHS);
+    let merchant_id = MerchantId::new();
+    Disbursement::payout(
+        merchant_id,
+        amount,
+        destination,
+        RailName::Momo,
+        false,
+        now(),
+    )
+}
+
+fn sent() -> Disbursement {
+    payout().after(Event::Sending, now()).expect("legal")
+}
+
+fn paid(disbursement: &Disbursement, amount: Option<Money>) -> TransferOutcome {
+    TransferOutcome::Succeeded {
+        rail_reference: disbursement.rail_reference.to_string(),
+        amount,
+        fee: None,
+    }
+}
+
+const MINUTE: std::time::Duration = std::time::Duration::from_secs(60);
+
+#[test]
+fn only_a_success_that_is_ours_completes() {
+    let sent = sent();
+    let ours = Some(sent.amount());
+    let complete = Verdict::Complete { fee: None };
+    assert_eq!(judge(&sent, &paid(&sent, ours), now(), true), complete);
+    let other = TransferOutcome::Succeeded {
+        rail_reference: RailReference::new().to_string(),
+        amount: ours,
+        fee: None,
+    };
+    let dollars = Some(Money::new(2550, Currency::USD));
+    let less = Some(Money::new(2549, Currency::GHS));
+    for wrong in [
+        other,
+        paid(&sent, dollars),
+        paid(&sent, less),
+        paid(&sent, None),
+    ] {
+        let verdict = judge(&sent, &wrong, now(), true);
+        let is_case = matches!(verdict, Verdict::Open(CaseKind::Mismatch, _));
+        assert!(is_case, "{verdict:?}");
+    }
+}
+
+#[test]
+fn what_the_rail_never_saw_goes_out_once_more_after_a_quarter_of_an_hour() {
+    let mut sent = sent();
+    let unknown = TransferOutcome::ReferenceUnknown;
+    assert_eq!(
+        judge(&sent, &unknown, now() + 14 * MINUTE, true),
+        Verdict::Wait
+    );
+    let at = now() + 15 * MINUTE;
+    assert_eq!(judge(&sent, &unknown, at, true), Verdict::SendAgain);
+    assert_eq!(judge(&sent, &unknown, at, false), Verdict::Wait);
+    sent.resent_at = Some(at);
+    assert_eq!(
+        judge(&sent, &unknown, at + 60 * MINUTE, true),
+        Verdict::Wait
+    );
+    let days_later = judge(&sent, &unknown, at + 24 * 60 * MINUTE, true);
+    assert!(matches!(
+        days_later,
+        Verdict::Open(CaseKind::UnknownOutcome, _)
+    ));
+}
+
+#[test]
+fn what_was_sent_again_is_never_pending_again() {
+    let mut sent = sent();
+    assert!(sent.after(Event::NotSent, now()).is_ok());
+    sent.resent_at = Some(now());
+    assert!(sent.after(Event::NotSent, now()).is_err());
+}
+
+#[test]
+fn a_destination_shows_only_what_its_owner_knows() {
+    let payout = payout();
+    let phone = Phone::parse_ghana_mobile("0241234567").expect("a number");
+    assert_eq!(payout.destination.masked(), phone.masked());
+    let bank = |account: &str| Destination {
+        destination_type: DestinationType::Bank,
+        account: account.to_owned(),
+        ..Destination::default()
+    };
+    assert_eq!(bank("1234567890123").masked(), "••• 0123");
+    assert_eq!(bank("123456").masked(), "••• 56");
+    assert_eq!(bank("1234").masked(), "••• ");
+    let debug = format!("{payout:?}");
+    assert!(
+        !debug.contains("241234567") && !debug.contains("Mensah"),
+        "{debug}"
+    );
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    select(vec![
+        Event::Sending,
+        Event::NotSent,
+        Event::Completed,
+        Event::Failed(FailureReason::PayeeNotFound),
+        Event::Reversed,
+    ])
+}
+
+proptest! {
+    #[test]
+    fn an_end_is_final_and_versions_only_grow(events in prop::collection::vec(any_event(), 0..12)) {
+        let mut disbursement = payout();
+        for event in events {
+            let Ok(after) = disbursement.after(event, now()) else { continue };
+            let (was, is) = (&disbursement.progress, &after.progress);
+            prop_assert_eq!(is.version, was.version + 1);
+            if was.state.is_terminal() {
+                prop_assert_eq!(is.state, was.state);
+                prop_assert_eq!(&is.failure_reason, &was.failure_reason);
+                prop_assert_eq!(is.completed_at, was.completed_at);
+            }
+            prop_assert_eq!(is.state == State::Failed, is.failure_reason.is_some());
+            prop_assert_eq!(is.state == State::Completed, is.completed_at.is_some());
+            prop_assert!(is.reversed_at.is_none() || is.state == State::Completed);
+            prop_assert_eq!(is.state == State::Pending, after.sent_at.is_none() && !is.state.is_terminal());
+            disbursement = after;
+        }
+    }
+}

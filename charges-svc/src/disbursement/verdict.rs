@@ -1,0 +1,114 @@
+//! What a rail's answer to a query means for a disbursement.
+
+use chassis::{clock::Timestamp, failure::FailureReason, money::Money};
+use rails::TransferOutcome;
+
+use super::{Disbursement, RESEND_AFTER, State};
+use crate::{case::CaseKind, schedule::DAY};
+
+/// What follows from a rail's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing but the next query.
+    Wait,
+    /// It was paid. `fee`: what the rail took for it from the float.
+    Complete {
+        fee: Option<Money>,
+    },
+    Fail(FailureReason),
+    /// It failed because our float is empty, which a person must fill.
+    FailOfEmptyFloat,
+    /// It goes out once more, under the same reference.
+    SendAgain,
+    /// The rail took it back after it was COMPLETED.
+    TakeBack,
+    /// The rail paid it after it had FAILED.
+    PaidLate,
+    /// A person must decide.
+    Open(CaseKind, String),
+}
+
+/// What an answer that was asked for at `asked_at` means. `may_resend`: the rail promises to refuse
+/// a reference's second use.
+pub fn judge(
+    disbursement: &Disbursement,
+    found: &TransferOutcome,
+    asked_at: Timestamp,
+    may_resend: bool,
+) -> Verdict {
+    let state = disbursement.progress.state;
+    match (state, found) {
+        // Nothing was sent, so the rail cannot know it.
+        (State::Pending, _) => Verdict::Wait,
+        (State::Processing, TransferOutcome::Succeeded { fee, .. }) => {
+            match mismatch(disbursement, found) {
+                Some(detail) => Verdict::Open(CaseKind::Mismatch, detail),
+                None => Verdict::Complete {
+                    fee: fee.filter(|fee| {
+                        fee.is_positive() && fee.currency() == disbursement.amount().currency()
+                    }),
+                },
+            }
+        }
+        (State::Processing, TransferOutcome::Failed(reason)) => Verdict::Fail(*reason),
+        (State::Processing, TransferOutcome::FloatEmpty) => Verdict::FailOfEmptyFloat,
+        // Paid and taken back before anybody knew: the money is in the float.
+        (State::Processing, TransferOutcome::Reversed) => Verdict::Fail(FailureReason::RailError),
+        (State::Processing, TransferOutcome::ReferenceUnknown) => {
+            let sent_at = disbursement.sent_at.unwrap_or(disbursement.created_at);
+            let is_over = asked_at.since(sent_at) >= RESEND_AFTER;
+            if is_over && may_resend && disbursement.resent_at.is_none() {
+                Verdict::SendAgain
+            } else {
+                unknown(disbursement, asked_at)
+            }
+        }
+        (State::Processing, TransferOutcome::Pending | TransferOutcome::Unknown) => {
+            unknown(disbursement, asked_at)
+        }
+        (State::Completed, TransferOutcome::Reversed) => Verdict::TakeBack,
+        (State::Completed, TransferOutcome::Failed(_) | TransferOutcome::FloatEmpty) => {
+            let detail = "the rail reports a failure after it reported success";
+            Verdict::Open(CaseKind::Mismatch, detail.to_owned())
+        }
+        (State::Failed, TransferOutcome::Succeeded { .. }) => match mismatch(disbursement, found) {
+            Some(detail) => Verdict::Open(CaseKind::Mismatch, detail),
+            None => Verdict::PaidLate,
+        },
+        (State::Completed | State::Failed, _) => Verdict::Wait,
+    }
+}
+
+/// Nobody knows the outcome. After a day, a person must ask the rail.
+fn unknown(disbursement: &Disbursement, asked_at: Timestamp) -> Verdict {
+    if asked_at.since(disbursement.created_at) < DAY {
+        return Verdict::Wait;
+    }
+    let detail = "the rail has given no outcome of a disbursement for a day";
+    Verdict::Open(CaseKind::UnknownOutcome, detail.to_owned())
+}
+
+/// How a success differs from what we sent.
+fn mismatch(disbursement: &Disbursement, found: &TransferOutcome) -> Option<String> {
+    let TransferOutcome::Succeeded {
+        rail_reference,
+        amount,
+        ..
+    } = found
+    else {
+        return None;
+    };
+    let ours = disbursement.rail_reference.to_string();
+    if *rail_reference != ours {
+        return Some("the rail reports success for another reference".to_owned());
+    }
+    match amount {
+        Some(amount) if *amount == disbursement.amount() => None,
+        Some(amount) => Some(format!("the rail reports that it paid {}", shown(*amount))),
+        None => Some("the rail reports success without an amount".to_owned()),
+    }
+}
+
+fn shown(amount: Money) -> String {
+    format!("{} {}", amount.to_major(), amount.currency().code())
+}

@@ -1,0 +1,204 @@
+//! Converts proto to domain and back, for disbursements.
+
+use chassis::ids::DisbursementId;
+use proto::charges::{
+    CreatePayoutRequest, CreateRefundRequest, Destination as ProtoDestination,
+    DestinationType as ProtoDestinationType, DisbursementStatus, GetPayoutRequest,
+    GetRefundRequest, ListPayoutsRequest, ListPayoutsResponse, ListRefundsRequest,
+    ListRefundsResponse, Payout, PayoutAnswer, Refund, RefundAnswer,
+    disbursements_server::Disbursements,
+};
+use tonic::{Request, Response};
+
+use super::{Grpc, GrpcResult, parse};
+use crate::{
+    disbursement::{Destination, DestinationType, Disbursement, Kind, State},
+    error::Error,
+};
+
+const PAGE_SIZE_DEFAULT: u32 = 20;
+const PAGE_SIZE_MAX: u32 = 100;
+
+chassis::proto_list! {
+    State = DisbursementStatus { Pending, Processing, Completed, Failed }
+}
+chassis::proto_list! {
+    DestinationType = ProtoDestinationType { MobileMoney, Bank }
+}
+
+#[tonic::async_trait]
+impl Disbursements for Grpc {
+    async fn create_payout(
+        &self,
+        request: Request<CreatePayoutRequest>,
+    ) -> GrpcResult<PayoutAnswer> {
+        let request = request.into_inner();
+        let merchant_id = parse::merchant_id(&request.merchant_id)?;
+        let amount = parse::cedis("amount", request.amount.as_ref())?;
+        let key = parse::idempotency_key(&request.idempotency_key)?;
+        let reply = self.0.create_payout(merchant_id, amount, key).await?;
+        Ok(Response::new(PayoutAnswer {
+            payout: Some(reply.disbursement.into()),
+            replayed: reply.replayed,
+        }))
+    }
+
+    async fn get_payout(&self, request: Request<GetPayoutRequest>) -> GrpcResult<Payout> {
+        let request = request.into_inner();
+        let merchant_id = parse::id(&request.merchant_id, Error::PayoutNotFound)?;
+        let found = self
+            .0
+            .get_disbursement(merchant_id, Kind::Payout, &request.payout_id);
+        let found = found.await.map_err(|error| error.of(Kind::Payout))?;
+        Ok(Response::new(found.into()))
+    }
+
+    async fn list_payouts(
+        &self,
+        request: Request<ListPayoutsRequest>,
+    ) -> GrpcResult<ListPayoutsResponse> {
+        let request = request.into_inner();
+        let merchant_id = parse::merchant_id(&request.merchant_id)?;
+        let (before, size) = page(&request.page_token, request.page_size)?;
+        let listed = self
+            .0
+            .list_disbursements(merchant_id, Kind::Payout, before, None, size);
+        let page = listed.await?;
+        Ok(Response::new(ListPayoutsResponse {
+            next_page_token: page.last.map_or_else(String::new, |last| last.to_string()),
+            payouts: page.disbursements.into_iter().map(Into::into).collect(),
+        }))
+    }
+
+    async fn create_refund(
+        &self,
+        request: Request<CreateRefundRequest>,
+    ) -> GrpcResult<RefundAnswer> {
+        let request = request.into_inner();
+        let merchant_id = parse::id(&request.merchant_id, Error::ChargeNotFound)?;
+        let reference = parse::id(&request.reference, Error::ChargeNotFound)?;
+        let amount = request.amount.as_ref();
+        let amount = amount
+            .map(|amount| parse::cedis("amount", Some(amount)))
+            .transpose()?;
+        let key = parse::idempotency_key(&request.idempotency_key)?;
+        let reply = self
+            .0
+            .create_refund(merchant_id, &reference, amount, key)
+            .await?;
+        Ok(Response::new(RefundAnswer {
+            refund: Some(reply.disbursement.into()),
+            replayed: reply.replayed,
+        }))
+    }
+
+    async fn get_refund(&self, request: Request<GetRefundRequest>) -> GrpcResult<Refund> {
+        let request = request.into_inner();
+        let merchant_id = parse::id(&request.merchant_id, Error::RefundNotFound)?;
+        let found = self
+            .0
+            .get_disbursement(merchant_id, Kind::Refund, &request.refund_id);
+        let found = found.await.map_err(|error| error.of(Kind::Refund))?;
+        Ok(Response::new(found.into()))
+    }
+
+    async fn list_refunds(
+        &self,
+        request: Request<ListRefundsRequest>,
+    ) -> GrpcResult<ListRefundsResponse> {
+        let request = request.into_inner();
+        let merchant_id = parse::merchant_id(&request.merchant_id)?;
+        let (before, size) = page(&request.page_token, request.page_size)?;
+        let reference = Some(request.reference.as_str()).filter(|text| !text.is_empty());
+        let listed = self
+            .0
+            .list_disbursements(merchant_id, Kind::Refund, before, reference, size);
+        let page = listed.await?;
+        Ok(Response::new(ListRefundsResponse {
+            next_page_token: page.last.map_or_else(String::new, |last| last.to_string()),
+            refunds: page.disbursements.into_iter().map(Into::into).collect(),
+        }))
+    }
+}
+
+/// Where a page begins, and how long it is.
+fn page(token: &str, size: u32) -> Result<(Option<DisbursementId>, i64), Error> {
+    let before = match token {
+        "" => None,
+        token => Some(token.parse().map_err(|_| {
+            parse::invalid("page_token", "must be a token from the previous answer")
+        })?),
+    };
+    let size = match size {
+        0 => PAGE_SIZE_DEFAULT,
+        size @ 1..=PAGE_SIZE_MAX => size,
+        _ => {
+            let message = format!("must be at most {PAGE_SIZE_MAX}");
+            return Err(parse::invalid("page_size", message));
+        }
+    };
+    Ok((before, size.into()))
+}
+
+impl From<Destination> for ProtoDestination {
+    fn from(destination: Destination) -> Self {
+        Self {
+            r#type: ProtoDestinationType::from(destination.destination_type).into(),
+            account_masked: destination.masked(),
+            provider: destination.provider,
+        }
+    }
+}
+
+impl From<Disbursement> for Payout {
+    fn from(payout: Disbursement) -> Self {
+        let failure_message = payout.failure_message().map(str::to_owned);
+        let amount = payout.amount();
+        let progress = payout.progress;
+        Self {
+            payout_id: payout.shown_id,
+            merchant_id: payout.merchant_id.to_string(),
+            amount: Some(amount.into()),
+            method: payout.destination.destination_type.code().to_owned(),
+            status: DisbursementStatus::from(progress.state).into(),
+            destination: Some(payout.destination.into()),
+            failure_reason: progress.failure_reason,
+            failure_message,
+            created_at: payout.created_at.to_string(),
+            updated_at: progress.updated_at.to_string(),
+            completed_at: progress.completed_at.map(|at| at.to_string()),
+            reversed_at: progress.reversed_at.map(|at| at.to_string()),
+            scheduled: payout.scheduled,
+        }
+    }
+}
+
+impl From<Disbursement> for Refund {
+    fn from(refund: Disbursement) -> Self {
+        let failure_message = refund.failure_message().map(str::to_owned);
+        let amount = refund.amount();
+        let tx_id_display = refund.tx_id_display().unwrap_or_default();
+        let progress = refund.progress;
+        let refunded = refund.refunded;
+        Self {
+            refund_id: refund.shown_id,
+            merchant_id: refund.merchant_id.to_string(),
+            reference: refunded.reference.unwrap_or_default(),
+            tx_id_display,
+            session_id: refunded
+                .session_id
+                .map(|id| id.to_string())
+                .unwrap_or_default(),
+            amount: Some(amount.into()),
+            method: refund.destination.destination_type.code().to_owned(),
+            status: DisbursementStatus::from(progress.state).into(),
+            destination: Some(refund.destination.into()),
+            failure_reason: progress.failure_reason,
+            failure_message,
+            created_at: refund.created_at.to_string(),
+            updated_at: progress.updated_at.to_string(),
+            completed_at: progress.completed_at.map(|at| at.to_string()),
+            reversed_at: progress.reversed_at.map(|at| at.to_string()),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Where a merchant's payouts go.
+
+use chassis::{clock::Timestamp, ids::MerchantId};
+use sqlx::FromRow;
+
+use crate::disbursement::Destination;
+
+/// A merchant's payout account.
+#[derive(Clone, Debug, FromRow)]
+pub struct PayoutAccount {
+    pub merchant_id: MerchantId,
+    #[sqlx(flatten)]
+    pub destination: Destination,
+    /// The holder's name as the rail told it.
+    pub rail_holder_name: Option<String>,
+    /// Whether the merchant may ask for payouts.
+    pub payouts_on_request: bool,
+    pub daily_settlement: bool,
+    /// Payouts wait until then.
+    pub held_until: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// Whether two spellings are one name: the same words in any order, whatever their case. A rail
+/// often leaves out middle names, so the shorter one may lack words.
+pub fn is_same_name(ours: &str, theirs: &str) -> bool {
+    let words = |name: &str| -> Vec<String> {
+        let lower = name.to_lowercase();
+        let words = lower.split(|c: char| !c.is_alphanumeric());
+        words
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
+    let (ours, theirs) = (words(ours), words(theirs));
+    let (fewer, more) = match ours.len() <= theirs.len() {
+        true => (ours, theirs),
+        false => (theirs, ours),
+    };
+    !fewer.is_empty() && fewer.iter().all(|word| more.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same_name;
+
+    #[test]
+    fn names_are_compared_by_their_words() {
+        for (ours, theirs, is_same) in [
+            ("Ama Mensah", "MENSAH AMA", true),
+            ("Ama K. Mensah", "Ama Mensah", true),
+            ("Ama Mensah", "Kofi Mensah", false),
+            ("Ama", "", false),
+            ("Akua's Shop Ltd.", "AKUA S SHOP LTD", true),
+        ] {
+            assert_eq!(is_same_name(ours, theirs), is_same, "{ours} {theirs}");
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Disbursements, their leases and their timers.
+
+use std::time::Duration;
+
+use chassis::{
+    clock::{Clock, Timestamp},
+    ids::{ChargeId, DisbursementId, MerchantId},
+    money::{Currency, Money},
+};
+use db::{Conn, Insert, KnownRows, Result, Tx, Update};
+use rails::RailName;
+
+use super::{Backlog, hints::About};
+use crate::{
+    charge::Lease,
+    disbursement::{Disbursement, Kind},
+};
+
+macro_rules! columns {
+    () => {
+        "disbursement_id, kind, shown_id, merchant_id, amount_minor, currency, transaction_id,
+         reference, session_id, case_id, scheduled, destination_type, provider, account,
+         holder_name, rail, rail_reference, callback_token, traceparent, created_at,
+         state, version, failure_reason, updated_at, completed_at, reversed_at,
+         sent_at, resent_at, next_due_at, hints, lease_until, fence"
+    };
+}
+
+/// Writes a new disbursement. Returns [`Insert::AlreadyThere`] if its case has one that has not
+/// failed.
+pub async fn insert(tx: &mut Tx, new: &Disbursement) -> Result<Insert> {
+    let (refunded, to) = (&new.refunded, &new.destination);
+    tx.sql(concat!(
+        "insert into disbursements (",
+        columns!(),
+        ") values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
+             $19, $20, $21, $22, null, $20, null, null, null, null, $23, 0, null, null)
+         on conflict do nothing"
+    ))
+    .bind(new.disbursement_id)
+    .bind(new.kind)
+    .bind(&new.shown_id)
+    .bind(new.merchant_id)
+    .bind(new.amount().minor_units())
+    .bind(new.amount().currency())
+    .bind(refunded.transaction_id)
+    .bind(refunded.reference.as_deref())
+    .bind(refunded.session_id)
+    .bind(refunded.case_id)
+    .bind(new.scheduled)
+    .bind(to.destination_type)
+    .bind(&to.provider)
+    .bind(&to.account)
+    .bind(to.holder_name.as_deref())
+    .bind(&new.rail)
+    .bind(new.rail_reference)
+    .bind(&new.callback_token)
+    .bind(new.traceparent.as_deref())
+    .bind(new.created_at)
+    .bind(new.progress.state)
+    .bind(new.progress.version)
+    .bind(new.next_due_at)
+    .insert()
+    .await
+}
+
+/// Writes what became of a disbursement, and releases it if `after` is held by nobody. A callback
+/// that came after `before` was read keeps it due. Returns [`Update::NotThere`] if it is no longer
+/// as it was, or somebody else holds it.
+pub async fn update(tx: &mut Tx, before: &Disbursement, after: &Disbursement) -> Result<Update> {
+    let progress = &after.progress;
+    tx.sql(
+        "update disbursements set
+             state = $4, version = $5, failure_reason = $6, updated_at = $7, completed_at = $8,
+             reversed_at = $9, sent_at = $10, resent_at = $11,
+             next_due_at = case when hints = $12 then $13 else next_due_at end,
+             lease_until = $14, fence = $15
+         where disbursement_id = $1 and version = $2
+             and (fence = $3 or (fence is null and $3 is null))",
+    )
+    .bind(before.disbursement_id)
+    .bind(before.progress.version)
+    .bind(before.claim.fence)
+    .bind(progress.state)
+    .bind(progress.version)
+    .bind(progress.failure_reason.as_deref())
+    .bind(progress.updated_at)
+    .bind(progress.completed_at)
+    .bind(progress.reversed_at)
+    .bind(after.sent_at)
+    .bind(after.resent_at)
+    .bind(before.hints)
+    .bind(after.next_due_at)
+    .bind(after.claim.lease_until)
+    .bind(after.claim.fence)
+    .update()
+    .await
+}
+
+pub async fn find(conn: &mut Conn, id: DisbursementId) -> Result<Option<Disbursement>> {
+    conn.sql(concat!(
+        "select ",
+        columns!(),
+        " from disbursements where disbursement_id = $1"
+    ))
+    .bind(id)
+    .optional()
+    .await
+}
+
+/// Any merchant's, for operators.
+pub async fn find_shown(conn: &mut Conn, shown_id: &str) -> Result<Option<Disbursement>> {
+    conn.sql(concat!(
+        "select ",
+        columns!(),
+        " from disbursements where shown_id = $1"
+    ))
+    .bind(shown_id)
+    .optional()
+    .await
+}
+
+/// Like [`find`], and locks it until the transaction ends.
+pub async fn find_locked(tx: &mut Tx, id: DisbursementId) -> Result<Option<Disbursement>> {
+    tx.sql(concat!(
+        "select ",
+        columns!(),
+        " from disbursements where disbursement_id = $1 for update"
+    ))
+    .bind(id)
+    .optional()
+    .await
+}
+
+/// A merchant's, newest first, up to `limit`: those before `before`, and of this charge alone.
+pub async fn list(
+    conn: &mut Conn,
+    merchant_id: MerchantId,
+    kind: Kind,
+    before: Option<DisbursementId>,
+    reference: Option<&str>,
+    limit: i64,
+) -> Result<KnownRows<Disbursement>> {
+    let listing = match reference {
+        None => conn
+            .sql(concat!(
+                "select ",
+                columns!(),
+                " from disbursements
+                 where merchant_id = $1 and kind = $2
+                     and (cast($3 as uuid) is null or disbursement_id < $3)
+                 order by disbursement_id desc limit $4"
+            ))
+            .bind(merchant_id),
+        Some(_) => conn
+            .sql(concat!(
+                "select ",
+                columns!(),
+                " from disbursements
+                 where merchant_id = $1 and kind = $2
+                     and (cast($3 as uuid) is null or disbursement_id < $3)
+                     and transaction_id = (select transaction_id from charges where reference = $5)
+                 order by disbursement_id desc limit $4"
+            ))
+            .bind(merchant_id),
+    };
+    let listing = listing.bind(kind).bind(before).bind(limit);
+    match reference {
+        None => listing.known().await,
+        Some(reference) => listing.bind(reference).known().await,
+    }
+}
+
+/// What is refunded of a charge or on its way, of what its merchant was credited. Stable while the
+/// charge is locked.
+pub async fn refunded(tx: &mut Tx, charge: ChargeId, currency: Currency) -> Result<Money> {
+    let (minor,) = tx
+        .sql(
+            "select cast(coalesce(sum(amount_minor), 0) as bigint) from disbursements
+             where transaction_id = $1 and currency = $2 and case_id is null
+                 and state <> 'FAILED' and reversed_at is null",
+        )
+        .bind(charge)
+        .bind(currency)
+        .one::<(i64,)>()
+        .await?;
+    Ok(Money::new(minor, currency))
+}
+
+/// What may still leave a rail's float for other disbursements that are on their way.
+pub async fn on_their_way(
+    conn: &mut Conn,
+    rail: RailName,
+    currency: Currency,
+    without: DisbursementId,
+) -> Result<Money> {
+    let (minor,) = conn
+        .sql(
+            "select cast(coalesce(sum(amount_minor), 0) as bigint) from disbursements
+             where rail = $1 and state = 'PROCESSING' and currency = $2
+                 and disbursement_id <> $3",
+        )
+        .bind(rail)
+        .bind(currency)
+        .bind(without)
+        .one::<(i64,)>()
+        .await?;
+    Ok(Money::new(minor, currency))
+}
+
+/// Claims up to `limit` due ones that nobody holds, the most overdue first.
+pub async fn claim_due(
+    conn: &mut Conn,
+    clock: &Clock,
+    rail: RailName,
+    limit: i64,
+    lease: Duration,
+) -> Result<KnownRows<Disbursement>> {
+    let (now, real_now, lease) = (clock.now(), clock.real_now(), Lease::new(clock, lease));
+    conn.sql(concat!(
+        "with due as materialized (
+             select disbursement_id from disbursements
+             where rail = $1 and next_due_at <= $2 and (lease_until is null or lease_until <= $3)
+             order by next_due_at limit $4
+             for update skip locked
+         )
+         update disbursements set lease_until = $5, fence = $6
+         where disbursement_id = any(array(select disbursement_id from due))
+         returning ",
+        columns!()
+    ))
+    .bind(rail)
+    .bind(now)
+    .bind(real_now)
+    .bind(limit)
+    .bind(lease.term.until)
+    .bind(lease.fence)
+    .known()
+    .await
+}
+
+/// When the next one that nobody holds is due.
+pub async fn next_due(
+    conn: &mut Conn,
+    rail: RailName,
+    real_now: Timestamp,
+) -> Result<Option<Timestamp>> {
+    let (due,) = conn
+        .sql(
+            "select min(next_due_at) from disbursements
+             where rail = $1 and next_due_at is not null
+                 and (lease_until is null or lease_until <= $2)",
+        )
+        .bind(rail)
+        .bind(real_now)
+        .one::<(Option<Timestamp>,)>()
+        .await?;
+    Ok(due)
+}
+
+/// The disbursement that a callback is about.
+pub async fn find_called(
+    conn: &mut Conn,
+    rail: RailName,
+    about: &About,
+) -> Result<Option<DisbursementId>> {
+    let found: Option<(DisbursementId,)> = conn
+        .sql(
+            "select disbursement_id from disbursements
+             where rail = $1 and (callback_token = $2 or rail_reference = $3)",
+        )
+        .bind(rail)
+        .bind(about.token())
+        .bind(about.reference())
+        .optional()
+        .await?;
+    Ok(found.map(|(id,)| id))
+}
+
+/// Records a callback: its rail is asked at once, unless nothing was sent.
+pub async fn put_hint(tx: &mut Tx, id: DisbursementId, now: Timestamp) -> Result<()> {
+    tx.sql(
+        "update disbursements set hints = hints + 1,
+             next_due_at = case when state = 'PENDING' then next_due_at else $2 end
+         where disbursement_id = $1",
+    )
+    .bind(id)
+    .bind(now)
+    .run()
+    .await
+}
+
+/// Releases every disbursement ([`db::Schema::release_leases`]).
+pub const RELEASE_LEASES: &str =
+    "update disbursements set lease_until = null, fence = null where fence is not null";
+
+/// Those that have not ended, counted up to `limit`.
+pub async fn backlog(conn: &mut Conn, limit: i64) -> Result<Backlog> {
+    conn.sql(
+        "select count(*) as count, min(created_at) as oldest from (
+             select created_at from disbursements where state in ('PENDING', 'PROCESSING')
+             order by created_at limit $1
+         ) as counted",
+    )
+    .bind(limit)
+    .one()
+    .await
+}

@@ -1,0 +1,139 @@
+//! Where merchants' payouts go, and what the daily settlement has done.
+
+use chassis::{
+    clock::Timestamp,
+    ids::{DisbursementId, MerchantId},
+};
+use db::{Conn, Insert, Result, Tx, Update};
+use uuid::Uuid;
+
+use crate::payout_account::PayoutAccount;
+
+macro_rules! columns {
+    () => {
+        "merchant_id, destination_type, provider, account, holder_name, rail_holder_name,
+         payouts_on_request, daily_settlement, held_until, updated_at"
+    };
+}
+
+pub async fn find(conn: &mut Conn, merchant_id: MerchantId) -> Result<Option<PayoutAccount>> {
+    conn.sql(concat!(
+        "select ",
+        columns!(),
+        " from payout_accounts where merchant_id = $1"
+    ))
+    .bind(merchant_id)
+    .optional()
+    .await
+}
+
+/// Writes where payouts go. The switches of an account that is there stay.
+pub async fn put(tx: &mut Tx, account: &PayoutAccount) -> Result<()> {
+    let to = &account.destination;
+    tx.sql(concat!(
+        "insert into payout_accounts (",
+        columns!(),
+        ") values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+         on conflict (merchant_id) do update set
+             destination_type = excluded.destination_type, provider = excluded.provider,
+             account = excluded.account, holder_name = excluded.holder_name,
+             rail_holder_name = excluded.rail_holder_name, held_until = excluded.held_until,
+             updated_at = excluded.updated_at"
+    ))
+    .bind(account.merchant_id)
+    .bind(to.destination_type)
+    .bind(&to.provider)
+    .bind(&to.account)
+    .bind(to.holder_name.as_deref().unwrap_or_default())
+    .bind(account.rail_holder_name.as_deref())
+    .bind(account.payouts_on_request)
+    .bind(account.daily_settlement)
+    .bind(account.held_until)
+    .bind(account.updated_at)
+    .run()
+    .await
+}
+
+/// Sets the switches that are given.
+pub async fn switch(
+    tx: &mut Tx,
+    merchant_id: MerchantId,
+    payouts_on_request: Option<bool>,
+    daily_settlement: Option<bool>,
+) -> Result<Update> {
+    tx.sql(
+        "update payout_accounts set
+             payouts_on_request = coalesce($2, payouts_on_request),
+             daily_settlement = coalesce($3, daily_settlement)
+         where merchant_id = $1",
+    )
+    .bind(merchant_id)
+    .bind(payouts_on_request)
+    .bind(daily_settlement)
+    .update()
+    .await
+}
+
+/// Queues a notice that mail is to take to the merchant.
+pub async fn notify(
+    tx: &mut Tx,
+    merchant_id: MerchantId,
+    kind: &str,
+    now: Timestamp,
+) -> Result<()> {
+    tx.sql("insert into notices (notice_id, merchant_id, kind, created_at) values ($1, $2, $3, $4)")
+        .bind(Uuid::now_v7())
+        .bind(merchant_id)
+        .bind(kind)
+        .bind(now)
+        .run()
+        .await
+}
+
+/// Merchants whose daily settlement has not been looked at on this day, up to `limit`.
+pub async fn list_unsettled(
+    conn: &mut Conn,
+    day: &str,
+    now: Timestamp,
+    limit: i64,
+) -> Result<Vec<MerchantId>> {
+    let found: Vec<(MerchantId,)> = conn
+        .sql(
+            "select merchant_id from payout_accounts
+             where daily_settlement and held_until <= $2 and not exists (
+                 select 1 from daily_settlements
+                 where daily_settlements.merchant_id = payout_accounts.merchant_id and day = $1
+             )
+             order by merchant_id limit $3",
+        )
+        .bind(day)
+        .bind(now)
+        .bind(limit)
+        .all()
+        .await?;
+    Ok(found
+        .into_iter()
+        .map(|(merchant_id,)| merchant_id)
+        .collect())
+}
+
+/// Marks a merchant's day as settled, with its payout if there is one. Returns
+/// [`Insert::AlreadyThere`] if somebody else has settled it.
+pub async fn settle_day(
+    tx: &mut Tx,
+    merchant_id: MerchantId,
+    day: &str,
+    payout: Option<DisbursementId>,
+    now: Timestamp,
+) -> Result<Insert> {
+    tx.sql(
+        "insert into daily_settlements (merchant_id, day, disbursement_id, settled_at)
+         values ($1, $2, $3, $4) on conflict (merchant_id, day) do nothing",
+    )
+    .bind(merchant_id)
+    .bind(day)
+    .bind(payout)
+    .bind(now)
+    .insert()
+    .await
+}

@@ -1,0 +1,368 @@
+//! What operators do with money that goes out: where payouts go, how disbursements that nobody
+//! knows the end of have ended, and what treasury moved by hand.
+//!
+//! Promise: an operator cannot end a disbursement twice, or set a payout account whose holder
+//! neither the rail nor the operator has confirmed.
+
+use std::sync::Arc;
+
+use chassis::{
+    clock::Timestamp,
+    ids::{DisbursementId, MerchantId},
+    money::{Currency, Money},
+};
+use db::{Insert, Update};
+use rails::{FloatOutcome, HolderOutcome, RailName};
+use uuid::Uuid;
+
+use crate::{
+    case::{Case, CaseKind, Closing},
+    charge::Claim,
+    disbursement::{Destination, Disbursement, Event, State},
+    error::{Error, Result},
+    ledger::{self, Account},
+    payout_account::{PayoutAccount, is_same_name},
+    service::Service,
+    store::{
+        self,
+        evidence::{Action, Evidence, Note},
+        postings::LedgerLine,
+    },
+};
+
+chassis::closed_list! {
+    /// Between which accounts treasury moved money.
+    pub enum Direction: "a direction" {
+        ClearingToFloat = "CLEARING_TO_FLOAT",
+        HouseToFloat = "HOUSE_TO_FLOAT",
+        FloatToHouse = "FLOAT_TO_HOUSE",
+        ClearingToHouse = "CLEARING_TO_HOUSE",
+    }
+}
+
+chassis::text_column!(Direction);
+
+/// What treasury moved by hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FloatMove {
+    pub move_id: Uuid,
+    pub rail: RailName,
+    pub direction: Direction,
+    pub amount: Money,
+    pub note: String,
+}
+
+/// What a rail holds.
+#[derive(Clone, Debug)]
+pub struct RailHoldings {
+    pub rail: RailName,
+    /// What it has collected and still holds, by the ledger.
+    pub clearing: Money,
+    /// What is there for disbursements, by the ledger.
+    pub float: Money,
+    /// The same by the rail's word, if it answered.
+    pub rail_balance: Option<Money>,
+}
+
+/// A disbursement and everything that is known about it.
+#[derive(Clone, Debug)]
+pub struct DisbursementFile {
+    pub disbursement: Disbursement,
+    pub evidence: Vec<Evidence>,
+    pub postings: Vec<LedgerLine>,
+}
+
+impl Service {
+    /// Sets where a merchant's payouts go. `is_confirmed`: the operator vouches for the holder,
+    /// whatever the rail says.
+    pub async fn set_payout_account(
+        &self,
+        merchant_id: MerchantId,
+        destination: Destination,
+        is_confirmed: bool,
+    ) -> Result<PayoutAccount> {
+        let rail = self.rail_to(&destination)?;
+        let at_rail = destination.at_rail().ok_or(Error::Invalid {
+            field: "account",
+            message: "is not known to this version".into(),
+        })?;
+        let holder = self.rails.get(rail).holder(&at_rail).await.outcome;
+        let ours = destination.holder_name.as_deref().unwrap_or_default();
+        let told = match &holder {
+            HolderOutcome::Named(name) => Some(name.clone()),
+            HolderOutcome::Active | HolderOutcome::NotThere | HolderOutcome::Unknown => None,
+        };
+        let is_known = told.as_deref().is_some_and(|told| is_same_name(ours, told));
+        if !is_known && !is_confirmed {
+            return Err(Error::HolderMismatch(told));
+        }
+        let now = self.clock.now();
+        let mut tx = self.db.begin().await?;
+        let before = store::payout_accounts::find(&mut tx, merchant_id).await?;
+        let is_change = before
+            .as_ref()
+            .is_some_and(|before| before.destination != destination);
+        let held_until = match (&before, is_change) {
+            (_, true) => now + self.settings.payout_account_hold,
+            (Some(before), false) => before.held_until,
+            // There was no account that somebody could have changed.
+            (None, _) => now,
+        };
+        let account = PayoutAccount {
+            merchant_id,
+            destination,
+            rail_holder_name: told,
+            payouts_on_request: before
+                .as_ref()
+                .is_some_and(|before| before.payouts_on_request),
+            daily_settlement: before
+                .as_ref()
+                .is_some_and(|before| before.daily_settlement),
+            held_until,
+            updated_at: now,
+        };
+        store::payout_accounts::put(&mut tx, &account).await?;
+        store::payout_accounts::notify(&mut tx, merchant_id, "PAYOUT_ACCOUNT_SET", now).await?;
+        tx.commit().await?;
+        let to = &account.destination;
+        tracing::warn!(merchant.id = %merchant_id, ?to, "an operator set a payout account");
+        Ok(account)
+    }
+
+    pub async fn get_payout_account(&self, merchant_id: MerchantId) -> Result<PayoutAccount> {
+        let mut conn = self.db.read().await?;
+        let found = store::payout_accounts::find(&mut conn, merchant_id).await?;
+        found.ok_or(Error::PayoutAccountNotFound)
+    }
+
+    /// Sets the switches that are given.
+    pub async fn switch_payouts(
+        &self,
+        merchant_id: MerchantId,
+        payouts_on_request: Option<bool>,
+        daily_settlement: Option<bool>,
+    ) -> Result<PayoutAccount> {
+        let mut tx = self.db.begin().await?;
+        let switched = store::payout_accounts::switch(
+            &mut tx,
+            merchant_id,
+            payouts_on_request,
+            daily_settlement,
+        );
+        if switched.await? == Update::NotThere {
+            return Err(Error::PayoutAccountNotFound);
+        }
+        tx.commit().await?;
+        self.get_payout_account(merchant_id).await
+    }
+
+    pub async fn show_disbursement(&self, shown_id: &str) -> Result<DisbursementFile> {
+        let mut conn = self.db.read().await?;
+        let found = store::disbursements::find_shown(&mut conn, shown_id).await?;
+        let disbursement = found.ok_or(Error::DisbursementNotFound)?;
+        let id = disbursement.disbursement_id.uuid();
+        Ok(DisbursementFile {
+            disbursement,
+            evidence: store::evidence::list(&mut conn, id).await?,
+            postings: store::postings::list_of(&mut conn, id).await?,
+        })
+    }
+
+    /// Ends a disbursement as COMPLETED or FAILED, on evidence that an operator has.
+    pub async fn resolve_disbursement(
+        self: &Arc<Self>,
+        shown_id: &str,
+        event: Event,
+        evidence: &str,
+    ) -> Result<DisbursementFile> {
+        let mut tx = self.db.begin().await?;
+        let found = store::disbursements::find_shown(&mut tx, shown_id).await?;
+        let id = found.ok_or(Error::DisbursementNotFound)?.disbursement_id;
+        let held = self.lock_disbursement(&mut tx, id).await?;
+        if held.progress.state.is_terminal() {
+            return Err(Error::DisbursementAlreadyTerminal);
+        }
+        let now = self.clock.now();
+        let mut after = held.after(event, now)?;
+        // Whoever holds it finds that it has changed.
+        after.claim = Claim::default();
+        after.next_due_at = Some(now);
+        let outcome = match event {
+            Event::Completed => Note::Succeeded,
+            _ => Note::Failed,
+        };
+        let said = (Action::Operator, outcome.code());
+        store::evidence::keep(&mut tx, id.uuid(), said, Some(evidence), now).await?;
+        if store::disbursements::update(&mut tx, &held, &after).await? == Update::NotThere {
+            return Err(Error::NotAsBefore);
+        }
+        self.end(&mut tx, &after, now).await?;
+        if after.progress.state == State::Completed {
+            let posting = ledger::disbursement(&after)?;
+            if store::postings::post(&mut tx, &posting, now).await? == Insert::AlreadyThere {
+                return Err(Error::PostedBefore);
+            }
+        }
+        tx.commit().await?;
+        self.relay.ring();
+        let outcome = outcome.code();
+        tracing::warn!(disbursement.id = %shown_id, outcome, "an operator ended the disbursement");
+        self.show_disbursement(shown_id).await
+    }
+
+    async fn lock_disbursement(&self, tx: &mut db::Tx, id: DisbursementId) -> Result<Disbursement> {
+        let found = store::disbursements::find_locked(tx, id).await?;
+        found.ok_or(Error::DisbursementNotFound)
+    }
+
+    /// What each rail holds for us.
+    pub async fn show_float(&self) -> Result<Vec<RailHoldings>> {
+        let mut holdings = Vec::new();
+        for rail in self.rails.each() {
+            let said = rail.float().await.outcome;
+            let code = rail.name.code().to_owned();
+            let clearing = Account::Clearing { rail: code.clone() };
+            let float = Account::Float { rail: code };
+            let mut conn = self.db.read().await?;
+            holdings.push(RailHoldings {
+                rail: rail.name,
+                clearing: store::postings::held(&mut conn, &clearing, Currency::GHS).await?,
+                float: store::postings::held(&mut conn, &float, Currency::GHS).await?,
+                rail_balance: match said {
+                    FloatOutcome::Held(held) => Some(held),
+                    FloatOutcome::Unknown => None,
+                },
+            });
+        }
+        Ok(holdings)
+    }
+
+    /// Posts what treasury moved by hand, once.
+    pub async fn move_float(&self, moved: &FloatMove) -> Result<()> {
+        let now = self.clock.now();
+        let mut tx = self.db.begin().await?;
+        if store::float_moves::insert(&mut tx, moved, now).await? == Insert::AlreadyThere {
+            let before = store::float_moves::is_same(&mut tx, moved).await?;
+            return match before {
+                true => Ok(()),
+                false => Err(Error::FloatMoveReused),
+            };
+        }
+        let rail = || moved.rail.code().to_owned();
+        let clearing = || Account::Clearing { rail: rail() };
+        let float = || Account::Float { rail: rail() };
+        // What a rail holds is a debit, so what it gains is taken from its account.
+        let accounts = match moved.direction {
+            Direction::ClearingToFloat => (float(), clearing()),
+            Direction::HouseToFloat => (float(), Account::House),
+            Direction::FloatToHouse => (Account::House, float()),
+            Direction::ClearingToHouse => (Account::House, clearing()),
+        };
+        let posting = ledger::float_move(moved.move_id, accounts, moved.amount)?;
+        if store::postings::post(&mut tx, &posting, now).await? == Insert::AlreadyThere {
+            return Err(Error::PostedBefore);
+        }
+        tx.commit().await?;
+        let (rail, direction) = (moved.rail.code(), moved.direction.code());
+        tracing::warn!(move.id = %moved.move_id, rail, direction, "treasury moved money");
+        Ok(())
+    }
+
+    /// Closes a case about a disbursement. What was paid late is borne by the merchant, who has it
+    /// twice ([`Closing::Refund`]), or by the house.
+    pub async fn close_disbursement_case(&self, case: Case, closing: Closing) -> Result<Case> {
+        let now = self.clock.now();
+        let id: DisbursementId = case
+            .subject
+            .to_string()
+            .parse()
+            .map_err(|_| Error::CaseNotFound)?;
+        let mut tx = self.db.begin().await?;
+        let about = self.lock_disbursement(&mut tx, id).await?;
+        let is_paid_late = case.kind == CaseKind::PaidLate;
+        let is_about_end = matches!(case.kind, CaseKind::UnknownOutcome | CaseKind::Mismatch);
+        if is_about_end && !about.progress.state.is_terminal() {
+            return Err(Error::CaseNeedsChargeResolved);
+        }
+        if closing == Closing::Refund && !is_paid_late {
+            return Err(Error::Invalid {
+                field: "action",
+                message: "must be release: no money waits with this case".into(),
+            });
+        }
+        if store::cases::close(&mut tx, case.case_id, closing, now).await? == Update::NotThere {
+            return Err(Error::CaseClosed);
+        }
+        if is_paid_late {
+            let amount = about.amount();
+            if closing == Closing::Refund {
+                let currency = amount.currency();
+                let available =
+                    store::postings::lock_available(&mut tx, about.merchant_id, currency).await?;
+                if available.minor_units() < amount.minor_units() {
+                    return Err(Error::InsufficientBalance(available));
+                }
+            }
+            let posting = ledger::paid_late(case.case_id, &about, closing)?;
+            if store::postings::post(&mut tx, &posting, now).await? == Insert::AlreadyThere {
+                return Err(Error::PostedBefore);
+            }
+        }
+        let closed = store::cases::find(&mut tx, case.case_id).await?;
+        tx.commit().await?;
+        let (id, closing) = (case.case_id, closing.code());
+        tracing::warn!(case.id = %id, closing, "an operator closed the case");
+        closed.ok_or(Error::CaseNotFound)
+    }
+
+    /// Pays out what merchants with a daily settlement have available, for those whose day has not
+    /// been settled. Returns whether more may be left.
+    pub async fn settle_day(&self, day: &str, limit: i64) -> Result<bool> {
+        let now = self.clock.now();
+        let mut conn = self.db.read().await?;
+        let unsettled = store::payout_accounts::list_unsettled(&mut conn, day, now, limit);
+        let unsettled = unsettled.await?;
+        drop(conn);
+        let found = i64::try_from(unsettled.len()).unwrap_or(i64::MAX);
+        for merchant_id in unsettled {
+            self.settle_merchant(merchant_id, day, now).await?;
+        }
+        Ok(found == limit)
+    }
+
+    async fn settle_merchant(
+        &self,
+        merchant_id: MerchantId,
+        day: &str,
+        now: Timestamp,
+    ) -> Result<()> {
+        let mut tx = self.db.begin().await?;
+        let Some(account) = store::payout_accounts::find(&mut tx, merchant_id).await? else {
+            return Ok(());
+        };
+        let available =
+            store::postings::lock_available(&mut tx, merchant_id, Currency::GHS).await?;
+        let settings = &self.settings;
+        let kept = settings.settlement_reserve.minor_units();
+        let amount = Money::new(available.minor_units().saturating_sub(kept), Currency::GHS);
+        let is_enough = amount.minor_units() >= settings.settlement_minimum.minor_units();
+        let payout = match is_enough && amount.is_positive() {
+            true => Some(self.payout_to(&account, amount, true, now)?),
+            false => None,
+        };
+        let id = payout.as_ref().map(|payout| payout.disbursement_id);
+        let settled =
+            store::payout_accounts::settle_day(&mut tx, merchant_id, day, id, now).await?;
+        if settled == Insert::AlreadyThere {
+            return Ok(());
+        }
+        if let Some(payout) = &payout {
+            self.reserve(&mut tx, payout).await?;
+        }
+        tx.commit().await?;
+        if let Some(payout) = &payout {
+            self.announce_new(payout);
+        }
+        Ok(())
+    }
+}

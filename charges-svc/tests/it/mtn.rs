@@ -1,0 +1,104 @@
+//! MTN's disbursement product as far as these tests need it: a float, and what becomes of each
+//! transfer, by the script of its test.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use chassis::testing::fake_server::{FakeServer, Reaction, ReceivedRequest, empty, json};
+use rails::testing::with_tokens;
+use serde_json::Value;
+
+/// What MTN does with transfers. Clones share it.
+#[derive(Clone)]
+pub struct Mtn(Arc<Mutex<State>>);
+
+struct State {
+    /// As MTN writes it.
+    float: String,
+    /// The answer to a transfer.
+    sent: Reaction,
+    /// Whether MTN takes a transfer, whatever it answers.
+    takes: bool,
+    /// The `status` of every transfer, and its `reason`.
+    outcome: (String, Option<String>),
+    taken: HashMap<String, Value>,
+}
+
+impl Mtn {
+    /// Has a float of this many cedis and pays everything.
+    pub fn with_float(float: &str) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            float: float.to_owned(),
+            sent: empty(202),
+            takes: true,
+            outcome: ("SUCCESSFUL".to_owned(), None),
+            taken: HashMap::new(),
+        })))
+    }
+
+    pub async fn start(&self) -> FakeServer {
+        let mtn = self.clone();
+        with_tokens(move |seen| mtn.answer(seen)).await
+    }
+
+    pub fn set_float(&self, float: &str) {
+        float.clone_into(&mut self.0.lock().unwrap().float);
+    }
+
+    pub fn answers(&self, sent: Reaction, takes: bool) {
+        let mut state = self.0.lock().unwrap();
+        (state.sent, state.takes) = (sent, takes);
+    }
+
+    pub fn ends(&self, status: &str, reason: Option<&str>) {
+        self.0.lock().unwrap().outcome = (status.to_owned(), reason.map(str::to_owned));
+    }
+
+    fn answer(&self, seen: &ReceivedRequest) -> Reaction {
+        let mut state = self.0.lock().unwrap();
+        if seen.call == "POST /disbursement/v1_0/transfer" {
+            let reference = seen.header("x-reference-id").unwrap_or_default().to_owned();
+            if state.takes {
+                state.taken.insert(reference, seen.json());
+            }
+            return state.sent.clone();
+        }
+        if let Some(reference) = seen.call.strip_prefix("GET /disbursement/v1_0/transfer/") {
+            let Some(taken) = state.taken.get(reference) else {
+                return json(404, r#"{"code":"RESOURCE_NOT_FOUND","message":"none"}"#);
+            };
+            let mut shown = taken.clone();
+            let (status, reason) = &state.outcome;
+            shown["status"] = Value::from(status.as_str());
+            if let Some(reason) = reason {
+                shown["reason"] = Value::from(reason.as_str());
+            }
+            return json(200, shown.to_string());
+        }
+        if seen.call == "GET /disbursement/v1_0/account/balance" {
+            let float = &state.float;
+            return json(
+                200,
+                format!(r#"{{"availableBalance":"{float}","currency":"GHS"}}"#),
+            );
+        }
+        if seen.call.ends_with("/active") {
+            return json(200, r#"{"result":true}"#);
+        }
+        if seen.call.ends_with("/basicuserinfo") {
+            return json(200, r#"{"name":"Ama Mensah"}"#);
+        }
+        empty(404)
+    }
+}
+
+/// How many transfers were sent to it.
+pub fn transfers(network: &FakeServer) -> usize {
+    let calls = network.calls();
+    let sent = calls
+        .iter()
+        .filter(|call| *call == "POST /disbursement/v1_0/transfer");
+    sent.count()
+}
