@@ -133,13 +133,35 @@ impl Error {
     }
 }
 
-/// A refusal that says which amount there is.
-fn told_amount(reason: Reason, message: &str, name: &str, amount: Money) -> Status {
-    let metadata = [
-        (name, amount.minor_units().to_string()),
-        ("currency", amount.currency().code().to_owned()),
-    ];
-    grpc::status_with(Code::FailedPrecondition, reason, message, metadata)
+/// A refusal that says what there is.
+fn refused_with(error: &Error, message: String) -> Status {
+    let of_amount = |name, amount: &Money| {
+        let minor = amount.minor_units().to_string();
+        [
+            (name, minor),
+            ("currency", amount.currency().code().to_owned()),
+        ]
+    };
+    let refused = Code::FailedPrecondition;
+    match error {
+        Error::RefundExceedsCharge(left) => {
+            let left = of_amount("refundable_minor", left);
+            grpc::status_with(refused, Reason::RefundExceedsCharge, message, left)
+        }
+        Error::InsufficientBalance(available) => {
+            let available = of_amount("available_minor", available);
+            grpc::status_with(refused, Reason::InsufficientBalance, message, available)
+        }
+        Error::PayoutAccountOnHold(until) => {
+            let until = [("held_until", until.to_string())];
+            grpc::status_with(refused, Reason::PayoutAccountOnHold, message, until)
+        }
+        Error::HolderMismatch(told) => {
+            let told = [("rail_holder_name", told.clone().unwrap_or_default())];
+            grpc::status_with(refused, Reason::HolderMismatch, message, told)
+        }
+        _ => grpc::status(Code::Internal, Reason::Internal, message),
+    }
 }
 
 fn shown(amount: Money) -> String {
@@ -194,35 +216,11 @@ impl From<Error> for Status {
             }
             Error::AlreadyTakenBack => told(Code::FailedPrecondition, Reason::AlreadyTakenBack),
             Error::ChargeNotSettled => told(Code::FailedPrecondition, Reason::ChargeNotSettled),
-            Error::RefundExceedsCharge(left) => told_amount(
-                Reason::RefundExceedsCharge,
-                &message,
-                "refundable_minor",
-                *left,
-            ),
-            Error::InsufficientBalance(available) => told_amount(
-                Reason::InsufficientBalance,
-                &message,
-                "available_minor",
-                *available,
-            ),
             Error::PayoutsNotEnabled => told(Code::PermissionDenied, Reason::PayoutsNotEnabled),
             Error::PayoutAccountNotFound => told(Code::NotFound, Reason::PayoutAccountNotFound),
             Error::PayoutAccountNotConfirmed => {
                 told(Code::FailedPrecondition, Reason::PayoutAccountNotConfirmed)
             }
-            Error::PayoutAccountOnHold(until) => grpc::status_with(
-                Code::FailedPrecondition,
-                Reason::PayoutAccountOnHold,
-                message.clone(),
-                [("held_until", until.to_string())],
-            ),
-            Error::HolderMismatch(told) => grpc::status_with(
-                Code::FailedPrecondition,
-                Reason::HolderMismatch,
-                message.clone(),
-                [("rail_holder_name", told.clone().unwrap_or_default())],
-            ),
             Error::FloatMoveReused => told(Code::AlreadyExists, Reason::FloatMoveReused),
             Error::PayoutNotFound => told(Code::NotFound, Reason::PayoutNotFound),
             Error::RefundNotFound => told(Code::NotFound, Reason::RefundNotFound),
@@ -231,6 +229,10 @@ impl From<Error> for Status {
                 Code::FailedPrecondition,
                 Reason::DisbursementAlreadyTerminal,
             ),
+            Error::RefundExceedsCharge(_)
+            | Error::InsufficientBalance(_)
+            | Error::PayoutAccountOnHold(_)
+            | Error::HolderMismatch(_) => refused_with(&error, message),
             Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
             Error::Illegal(_)
             | Error::IllegalEvent(_)

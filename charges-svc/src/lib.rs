@@ -28,6 +28,7 @@ mod disburse;
 pub mod disbursement;
 mod early;
 mod error;
+mod float_move;
 mod grpc;
 mod hint;
 mod key_look;

@@ -13,13 +13,13 @@ use chassis::{
 };
 use db::{Insert, Update};
 use rails::{FloatOutcome, HolderOutcome, RailName};
-use uuid::Uuid;
 
 use crate::{
     case::{Case, CaseKind, Closing},
     charge::Claim,
     disbursement::{Destination, Disbursement, Event, State},
     error::{Error, Result},
+    float_move::{Direction, FloatMove},
     ledger::{self, Account},
     payout_account::{PayoutAccount, is_same_name},
     service::Service,
@@ -29,28 +29,6 @@ use crate::{
         postings::LedgerLine,
     },
 };
-
-chassis::closed_list! {
-    /// Between which accounts treasury moved money.
-    pub enum Direction: "a direction" {
-        ClearingToFloat = "CLEARING_TO_FLOAT",
-        HouseToFloat = "HOUSE_TO_FLOAT",
-        FloatToHouse = "FLOAT_TO_HOUSE",
-        ClearingToHouse = "CLEARING_TO_HOUSE",
-    }
-}
-
-chassis::text_column!(Direction);
-
-/// What treasury moved by hand.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FloatMove {
-    pub move_id: Uuid,
-    pub rail: RailName,
-    pub direction: Direction,
-    pub amount: Money,
-    pub note: String,
-}
 
 /// What a rail holds.
 #[derive(Clone, Debug)]

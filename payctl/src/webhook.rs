@@ -20,7 +20,7 @@ pub enum WebhookCommand {
         merchant_id: String,
         #[arg(long)]
         url: String,
-        /// Event types, separated by commas. Without it, every type.
+        /// Event types, separated by commas. Without it, the four of the specification.
         #[arg(long, value_delimiter = ',')]
         events: Vec<String>,
     },

@@ -14,8 +14,9 @@ use uuid::Uuid;
 use super::{Grpc, GrpcResult, parse};
 use crate::{
     disbursement::{Event, Kind},
+    float_move::{Direction, FloatMove},
     payout_account::PayoutAccount,
-    treasury::{Direction, DisbursementFile, FloatMove, RailHoldings},
+    treasury::{DisbursementFile, RailHoldings},
 };
 
 chassis::proto_list! {

@@ -3,7 +3,7 @@
 use chassis::clock::Timestamp;
 use db::{Insert, Result, Tx};
 
-use crate::treasury::FloatMove;
+use crate::float_move::FloatMove;
 
 /// Records a move. Returns [`Insert::AlreadyThere`] if its id was used before.
 pub async fn insert(tx: &mut Tx, moved: &FloatMove, now: Timestamp) -> Result<Insert> {

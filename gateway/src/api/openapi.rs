@@ -151,7 +151,7 @@ mod tests {
             described.map(str::to_owned).collect::<BTreeSet<_>>(),
             events
         );
-        let typed = ["PaymentEventType", "PayoutEventType"]
+        let typed = ["PaymentEventType", "PayoutEventType", "RefundEventType"]
             .into_iter()
             .flat_map(documented);
         assert_eq!(typed.map(str::to_owned).collect::<BTreeSet<_>>(), events);

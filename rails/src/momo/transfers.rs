@@ -210,3 +210,6 @@ fn about_payee(code: &str) -> Option<FailureReason> {
     let known = PAYEE.iter().find(|(known, _)| *known == code);
     known.map(|(_, reason)| *reason)
 }
+
+#[cfg(test)]
+mod tests;

@@ -365,3 +365,6 @@ pub fn named(reply: &Reply) -> RailAnswer<HolderOutcome> {
         rail_text: reply.describe(""),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,6 +87,22 @@ fn definition(name: &str) -> clap::Command {
     command
 }
 
+/// MTN's disbursement product has credentials of its own.
+fn disbursement_keys() -> [(&'static str, String); 3] {
+    let user = "0e6e5a7e-6d0e-4b0e-9d43-1f2f3a4b5c6e";
+    [
+        (
+            "MOMO_DISBURSEMENT_SUBSCRIPTION_KEY",
+            format!("{CANARY}4f9e8d7c6b5a4"),
+        ),
+        ("MOMO_DISBURSEMENT_API_USER", user.to_owned()),
+        (
+            "MOMO_DISBURSEMENT_API_KEY",
+            format!("{CANARY}5f9e8d7c6b5a4"),
+        ),
+    ]
+}
+
 /// Settings that production accepts.
 fn good(name: &str, folder: &TempDir) -> Settings {
     let mut settings = vec![("MODE", "production".to_owned())];
@@ -146,6 +162,9 @@ fn good(name: &str, folder: &TempDir) -> Settings {
         _ => vec![("MODE", "development".to_owned())],
     };
     settings.extend(own);
+    if name == "charges-svc" {
+        settings.extend(disbursement_keys());
+    }
     let mut settings: Settings = settings
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))

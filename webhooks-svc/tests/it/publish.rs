@@ -6,7 +6,7 @@ use chassis::{
 };
 use proptest::prelude::*;
 use proto::webhooks::{
-    DeliveryStatus, EventType, ListDeliveriesRequest, Payment, Payout, PublishRequest,
+    DeliveryStatus, EventType, ListDeliveriesRequest, Payment, Payout, PublishRequest, Refund,
     SetEndpointRequest, publish_request::Data,
 };
 use tokio::task::JoinSet;
@@ -23,7 +23,13 @@ const SESSION: &str = "5f0c7a3e-6f0b-4b52-9a53-0d7c9a1f2b3c";
 async fn check_body(event_type: EventType, type_code: &str, data: Data, expected: &str) {
     let receiver = Receiver::always(200).await;
     let mut world = World::start().await;
-    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
+    let endpoint = SetEndpointRequest {
+        merchant_id: MerchantId::new().to_string(),
+        url: receiver.url(),
+        events: vec![event_type.into()],
+    };
+    let merchant_id = endpoint.merchant_id.clone();
+    world.client.set_endpoint(endpoint).await.unwrap();
     let event = PublishRequest {
         r#type: event_type.into(),
         data: Some(data),
@@ -125,6 +131,31 @@ async fn a_payout_is_told_with_its_destination() {
     .await;
 }
 
+#[tokio::test]
+async fn a_refund_is_told_with_its_charge() {
+    let refund = Refund {
+        refund_id: "RF-0123456789".to_owned(),
+        reference: "TX-0123456789-ABCDEF".to_owned(),
+        tx_id_display: "TX-0123456789".to_owned(),
+        session_id: "5f0c7a3e-6f0b-4b52-9a53-0d7c9a1f2b3c".to_owned(),
+        amount: Some(money(1_050, "GHS")),
+        method: "MOBILE_MONEY".to_owned(),
+        status: "FAILED".to_owned(),
+        failure_reason: Some("PAYEE_NOT_FOUND".to_owned()),
+        failure_message: Some("There is no such account.".to_owned()),
+        created_at: "2026-01-31T08:00:00.000Z".to_owned(),
+        completed_at: None,
+    };
+    let expected = r#"{"refund_id":"RF-0123456789","reference":"TX-0123456789-ABCDEF","tx_id_display":"TX-0123456789","session_id":"5f0c7a3e-6f0b-4b52-9a53-0d7c9a1f2b3c","amount":10.50,"currency":"GHS","method":"MOBILE_MONEY","status":"FAILED","failure_reason":"PAYEE_NOT_FOUND","failure_message":"There is no such account.","created_at":"2026-01-31T08:00:00.000Z","completed_at":null}"#;
+    check_body(
+        EventType::RefundFailed,
+        "refund.failed",
+        Data::Refund(refund),
+        expected,
+    )
+    .await;
+}
+
 proptest! {
     #[test]
     fn amounts_are_written_digit_for_digit(minor in 0_i64..=i64::MAX, code in "GHS|JPY|BHD") {
@@ -178,6 +209,44 @@ async fn of_two_events_with_one_id_the_first_counts() {
     let seen = receiver.received();
     assert_eq!(seen.len(), 1);
     assert!(seen[0].text().contains("2026-01-31T09:00:00.000Z"));
+}
+
+#[tokio::test]
+async fn an_endpoint_without_a_list_gets_the_four_of_the_specification() {
+    let receiver = Receiver::always(200).await;
+    let mut world = World::start().await;
+    let merchant_id = world.endpoint(&receiver.url()).await.merchant_id;
+    let amount = Some(money(1_050, "GHS"));
+    let refund = PublishRequest {
+        r#type: EventType::RefundSuccess.into(),
+        data: Some(Data::Refund(Refund {
+            amount: amount.clone(),
+            ..Refund::default()
+        })),
+        ..payment(&merchant_id)
+    };
+    world.publish(refund).await;
+    let payout = PublishRequest {
+        r#type: EventType::PayoutFailed.into(),
+        data: Some(Data::Payout(Payout {
+            amount,
+            ..Payout::default()
+        })),
+        ..payment(&merchant_id)
+    };
+    world.publish(payout.clone()).await;
+    until("the payout's arrives", async || {
+        !receiver.received().is_empty()
+    })
+    .await;
+    let request = ListDeliveriesRequest {
+        merchant_id,
+        ..ListDeliveriesRequest::default()
+    };
+    let listed = world.client.list_deliveries(request).await.unwrap();
+    let listed: Vec<_> = listed.into_inner().deliveries;
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].event_id, payout.event_id);
 }
 
 #[tokio::test]
