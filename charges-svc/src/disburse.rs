@@ -198,23 +198,21 @@ impl Service {
         if let Some(lacking) = self.lacking(rail, &held).await? {
             let mut change = Change::new(held.clone(), self.released(held, now, true), now);
             change.case = Some((CaseKind::FloatEmpty, lacking));
-            return self.write(change).await;
+            return self.write(change).await.map(drop);
         }
         let mut sent = held.after(Event::Sending, now)?;
         sent.next_due_at = next_query(&sent, &self.settings.reconcile_schedule, true, now);
         if !self.outlives_a_call(held.claim) {
             // Whoever takes it next has time to send it.
-            return self
-                .write(Change::new(
-                    held.clone(),
-                    self.released(held, now, true),
-                    now,
-                ))
-                .await;
+            let released = self.released(held.clone(), now, true);
+            return self.write(Change::new(held, released, now)).await.map(drop);
         }
-        self.write(Change::new(held, sent.clone(), now)).await?;
+        let is_ours = self.write(Change::new(held, sent.clone(), now)).await?;
         drop(turn);
-        self.hand_over(rail, sent).await
+        match is_ours {
+            Update::Updated => self.hand_over(rail, sent).await,
+            Update::NotThere => Ok(()),
+        }
     }
 
     /// Sends a disbursement that is recorded as sent, and writes what the rail says to that.
@@ -246,7 +244,7 @@ impl Service {
             SendOutcome::NotSent(_) if is_first => stuck(&change.after, now),
             _ => None,
         };
-        self.write(change).await
+        self.write(change).await.map(drop)
     }
 
     /// Asks the rail about a disbursement, and acts on the answer.
@@ -297,8 +295,8 @@ impl Service {
         change.heard(Action::Query, &answer);
         change.case = case;
         change.postings = postings(&after, &verdict)?;
-        self.write(change).await?;
-        if sends_again {
+        let is_ours = self.write(change).await?;
+        if sends_again && is_ours == Update::Updated {
             self.hand_over(rail, after).await?;
         }
         Ok(())
@@ -340,15 +338,15 @@ impl Service {
         )))
     }
 
-    /// Writes a change, tells others of it, and logs it. Somebody who has taken the disbursement
-    /// over meanwhile keeps it.
-    async fn write(self: &Arc<Self>, change: Change) -> Result<()> {
+    /// Writes a change and tells others of it. Returns [`Update::NotThere`], and writes nothing, if
+    /// somebody else has taken the disbursement over: it is theirs to send.
+    async fn write(self: &Arc<Self>, change: Change) -> Result<Update> {
         let mut tx = self.db.begin().await?;
         if store::disbursements::update(&mut tx, &change.before, &change.after).await?
             == Update::NotThere
         {
             tracing::warn!("somebody else has taken the disbursement over");
-            return Ok(());
+            return Ok(Update::NotThere);
         }
         let is_told = self.write_rest(&mut tx, &change).await?;
         tx.commit().await?;
@@ -358,7 +356,7 @@ impl Service {
         if let Some(due) = change.after.next_due_at {
             self.disburse_alarms.ring_at(&change.after.rail, due);
         }
-        Ok(())
+        Ok(Update::Updated)
     }
 
     /// Writes what becomes true with a change. Returns whether others are to be told.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use chassis::{
     clock::Timestamp,
+    error_chain::chain,
     ids::{DisbursementId, MerchantId},
     money::{Currency, Money},
 };
@@ -160,6 +161,12 @@ impl Service {
         if held.progress.state.is_terminal() {
             return Err(Error::DisbursementAlreadyTerminal);
         }
+        if held.progress.state == State::Pending && event == Event::Completed {
+            return Err(Error::Invalid {
+                field: "outcome",
+                message: "must be a failure: nothing was sent".into(),
+            });
+        }
         let now = self.clock.now();
         let mut after = held.after(event, now)?;
         // Whoever holds it finds that it has changed.
@@ -301,11 +308,18 @@ impl Service {
         let unsettled = store::payout_accounts::list_unsettled(&mut conn, day, now, limit);
         let unsettled = unsettled.await?;
         drop(conn);
-        let found = i64::try_from(unsettled.len()).unwrap_or(i64::MAX);
+        let mut settled = 0;
         for merchant_id in unsettled {
-            self.settle_merchant(merchant_id, day, now).await?;
+            // One that cannot be settled does not keep the others from it.
+            match self.settle_merchant(merchant_id, day, now).await {
+                Ok(()) => settled += 1,
+                Err(error) => {
+                    let error = chain(&error);
+                    tracing::error!(merchant.id = %merchant_id, %error, "the day is not settled");
+                }
+            }
         }
-        Ok(found == limit)
+        Ok(settled == limit)
     }
 
     async fn settle_merchant(
@@ -318,6 +332,9 @@ impl Service {
         let Some(account) = store::payout_accounts::find(&mut tx, merchant_id).await? else {
             return Ok(());
         };
+        if !account.daily_settlement || account.held_until > now {
+            return Ok(());
+        }
         let available =
             store::postings::lock_available(&mut tx, merchant_id, Currency::GHS).await?;
         let settings = &self.settings;

@@ -558,3 +558,77 @@ async fn a_merchant_sees_only_its_own() {
     until("all are paid", async || shop.balance().await == (2050, 0)).await;
     shop.end().await;
 }
+
+/// A second process has taken the payout over while the first was kept waiting.
+#[tokio::test]
+async fn who_has_lost_a_payout_does_not_send_it() {
+    let (open, gate) = tokio::sync::watch::channel(false);
+    let mtn = Mtn::with_float("1000");
+    mtn.holds_balance(gate);
+    let mut shop = Shop::open(&mtn).await;
+    shop.enable_payouts().await;
+    let payout = shop.pay_out(1000).await.unwrap();
+    until("the float is asked for", async || {
+        let calls = shop.network.calls();
+        calls.iter().any(|call| call.ends_with("/account/balance"))
+    })
+    .await;
+    let mut tx = shop.world.db.begin().await.unwrap();
+    let found = store::disbursements::find_shown(&mut tx, &payout.payout_id).await;
+    let held = found.unwrap().unwrap();
+    assert!(held.claim.fence.is_some());
+    let mut taken = held.clone();
+    taken.claim.fence = Some(uuid::Uuid::new_v4());
+    let written = store::disbursements::update(&mut tx, &held, &taken).await;
+    assert_eq!(written.unwrap(), db::Update::Updated);
+    tx.commit().await.unwrap();
+    open.send_replace(true);
+    // The one that holds it gives it back.
+    let mut freed = taken.clone();
+    freed.claim = charges_svc::charge::Claim::default();
+    let mut tx = shop.world.db.begin().await.unwrap();
+    let written = store::disbursements::update(&mut tx, &taken, &freed).await;
+    assert_eq!(
+        written.unwrap(),
+        db::Update::Updated,
+        "nobody else has changed it"
+    );
+    tx.commit().await.unwrap();
+    shop.until_payout(&payout, DisbursementStatus::Completed)
+        .await;
+    assert_eq!(transfers(&shop.network), 1);
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn the_daily_settlement_pays_what_is_there_once_a_day() {
+    let mut shop = Shop::open(&Mtn::with_float("1000")).await;
+    shop.enable_payouts().await;
+    let switches = SetPayoutSwitchesRequest {
+        merchant_id: shop.merchant(),
+        payouts_on_request: None,
+        daily_settlement: Some(true),
+    };
+    shop.world
+        .treasury
+        .set_payout_switches(switches)
+        .await
+        .unwrap();
+    // Whatever time of day it is now, the next day's time comes.
+    let day = std::time::Duration::from_secs(24 * 3_600);
+    shop.world.clock.advance(day).await.unwrap();
+    until("all is paid out", async || shop.balance().await == (0, 0)).await;
+    let request = ListPayoutsRequest {
+        merchant_id: shop.merchant(),
+        ..ListPayoutsRequest::default()
+    };
+    let mut disbursements = shop.world.disbursements.clone();
+    let listed = disbursements
+        .list_payouts(request)
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(listed.payouts.len(), 1);
+    assert!(listed.payouts[0].scheduled);
+    shop.end().await;
+}

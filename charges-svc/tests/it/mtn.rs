@@ -9,6 +9,7 @@ use std::{
 use chassis::testing::fake_server::{FakeServer, Reaction, ReceivedRequest, empty, json};
 use rails::testing::with_tokens;
 use serde_json::Value;
+use tokio::sync::watch;
 
 /// What MTN does with transfers. Clones share it.
 #[derive(Clone)]
@@ -24,6 +25,8 @@ struct State {
     /// The `status` of every transfer, and its `reason`.
     outcome: (String, Option<String>),
     taken: HashMap<String, Value>,
+    /// Answers for the balance wait for it.
+    gate: Option<watch::Receiver<bool>>,
 }
 
 impl Mtn {
@@ -35,6 +38,7 @@ impl Mtn {
             takes: true,
             outcome: ("SUCCESSFUL".to_owned(), None),
             taken: HashMap::new(),
+            gate: None,
         })))
     }
 
@@ -54,6 +58,11 @@ impl Mtn {
 
     pub fn ends(&self, status: &str, reason: Option<&str>) {
         self.0.lock().unwrap().outcome = (status.to_owned(), reason.map(str::to_owned));
+    }
+
+    /// Does not tell the balance before the gate opens.
+    pub fn holds_balance(&self, gate: watch::Receiver<bool>) {
+        self.0.lock().unwrap().gate = Some(gate);
     }
 
     fn answer(&self, seen: &ReceivedRequest) -> Reaction {
@@ -79,10 +88,12 @@ impl Mtn {
         }
         if seen.call == "GET /disbursement/v1_0/account/balance" {
             let float = &state.float;
-            return json(
-                200,
-                format!(r#"{{"availableBalance":"{float}","currency":"GHS"}}"#),
-            );
+            let told = format!(r#"{{"availableBalance":"{float}","currency":"GHS"}}"#);
+            let told = json(200, told);
+            return match state.gate.clone() {
+                Some(gate) => Reaction::Held(gate, Box::new(told)),
+                None => told,
+            };
         }
         if seen.call.ends_with("/active") {
             return json(200, r#"{"result":true}"#);
