@@ -161,7 +161,7 @@ impl ChargeOperations for Grpc {
         let event = match request.outcome {
             Some(resolve_charge_request::Outcome::Settled(true)) => Event::Settled,
             Some(resolve_charge_request::Outcome::FailedReason(reason)) => {
-                Event::Failed(parse::failure_reason(&reason)?)
+                Event::Failed(parse::charge_failure_reason(&reason)?)
             }
             Some(resolve_charge_request::Outcome::Settled(false)) | None => {
                 let message = "must be settled, or a reason for failed";

@@ -162,5 +162,13 @@ reasons! {
     }
 }
 
+impl FailureReason {
+    /// Whether only payouts and refunds fail for it. Merchants' code that reads charges was written
+    /// without it.
+    pub const fn is_of_disbursements(self) -> bool {
+        matches!(self, Self::PayeeNotFound | Self::PayeeLimitReached)
+    }
+}
+
 #[cfg(feature = "sql")]
 crate::text_column!(FailureReason);

@@ -136,6 +136,15 @@ pub fn failure_reason(code: &str) -> Result<FailureReason> {
         .map_err(|_| invalid("failed_reason", "must be one of the failure reasons"))
 }
 
+/// The same for a charge, which has a payer but no payee of ours.
+pub fn charge_failure_reason(code: &str) -> Result<FailureReason> {
+    let reason = failure_reason(code)?;
+    match reason.is_of_disbursements() {
+        true => Err(invalid("failed_reason", "must be a reason of charges")),
+        false => Ok(reason),
+    }
+}
+
 pub fn evidence(evidence: &str) -> Result<String> {
     text("evidence", evidence.trim().to_owned(), EVIDENCE_MAX)
 }
