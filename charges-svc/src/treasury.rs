@@ -314,8 +314,11 @@ impl Service {
             match self.settle_merchant(merchant_id, day, now).await {
                 Ok(()) => settled += 1,
                 Err(error) => {
-                    let error = chain(&error);
-                    tracing::error!(merchant.id = %merchant_id, %error, "the day is not settled");
+                    tracing::error!(
+                        merchant.id = %merchant_id,
+                        error = %chain(&error),
+                        "the day is not settled"
+                    );
                 }
             }
         }

@@ -1,160 +1,32 @@
 //! Money that goes out: payouts and refunds, through the service's own interface and MTN's wire.
 
-use charges_svc::{
-    charge::{Charge, Event},
-    ledger, store,
-};
+use charges_svc::store;
 use chassis::{
     grpc,
     ids::MerchantId,
     testing::{
         check_refusal,
-        fake_server::{FakeServer, Reaction, json},
+        fake_server::{Reaction, json},
         until,
     },
 };
-use db::Insert;
 use futures::future::join_all;
 use proto::{
     charges::{
-        Case, CaseKind, CreatePayoutRequest, CreateRefundRequest, DestinationType,
-        DisbursementStatus, GetBalanceRequest, GetPayoutRequest, GetRefundRequest,
-        ListCasesRequest, ListPayoutsRequest, Payout, Provider, ReceiveCallbackRequest, Refund,
+        CaseKind, CreatePayoutRequest, CreateRefundRequest, DestinationType, DisbursementStatus,
+        GetPayoutRequest, GetRefundRequest, ListPayoutsRequest, Provider, ReceiveCallbackRequest,
         SetPayoutAccountRequest, SetPayoutSwitchesRequest, ShowDisbursementRequest,
     },
     webhooks::EventType,
 };
-use tonic::{Code, Status};
+use tonic::Code;
 
 use crate::{
     mtn::{Mtn, transfers},
     neighbour::Updates,
-    world::{Neighbour, World, ghs, new_momo_charge},
+    shop::Shop,
+    world::ghs,
 };
-
-/// A service over this MTN, with a merchant that has 25.50 cedis.
-struct Shop {
-    world: World,
-    network: FakeServer,
-    charge: Charge,
-}
-
-impl Shop {
-    async fn open(mtn: &Mtn) -> Self {
-        let network = mtn.start().await;
-        let url = network.address();
-        let database = db::testing::TestDb::new("charges-svc").await;
-        let flags = [
-            ("momo-base-url", url.as_str()),
-            ("reconcile-schedule", "100ms,200ms,400ms,800ms,1600ms"),
-        ];
-        let world = World::start_through(database, Neighbour::Open, &flags).await;
-        let mut charge = new_momo_charge(world.clock.now());
-        charge.facts.phone = "+233241234001".parse().unwrap();
-        let charge = world
-            .given(charge, &[Event::Accepted, Event::Settled])
-            .await;
-        let mut tx = world.db.begin().await.unwrap();
-        let settled = ledger::settlement(&charge.facts).unwrap();
-        let posted = store::postings::post(&mut tx, &settled, world.clock.now()).await;
-        assert_eq!(posted.unwrap(), Insert::Inserted);
-        tx.commit().await.unwrap();
-        Self {
-            world,
-            network,
-            charge,
-        }
-    }
-
-    fn merchant(&self) -> String {
-        self.charge.facts.merchant_id.to_string()
-    }
-
-    /// Sets a payout account and lets the merchant ask for payouts.
-    async fn enable_payouts(&mut self) {
-        let treasury = &mut self.world.treasury;
-        let merchant_id = self.charge.facts.merchant_id.to_string();
-        let account = SetPayoutAccountRequest {
-            merchant_id: merchant_id.clone(),
-            r#type: DestinationType::MobileMoney.into(),
-            provider: Provider::Mtn.into(),
-            account: "024 123 4567".to_owned(),
-            holder_name: "MENSAH Ama".to_owned(),
-            ..SetPayoutAccountRequest::default()
-        };
-        treasury.set_payout_account(account).await.unwrap();
-        let switches = SetPayoutSwitchesRequest {
-            merchant_id,
-            payouts_on_request: Some(true),
-            daily_settlement: None,
-        };
-        treasury.set_payout_switches(switches).await.unwrap();
-    }
-
-    async fn pay_out(&mut self, minor: i64) -> Result<Payout, Status> {
-        let request = self.payout(minor);
-        let answer = self.world.disbursements.create_payout(request).await?;
-        Ok(answer.into_inner().payout.unwrap())
-    }
-
-    fn payout(&self, minor: i64) -> CreatePayoutRequest {
-        CreatePayoutRequest {
-            merchant_id: self.merchant(),
-            amount: Some(ghs(minor)),
-            idempotency_key: format!("c:{}", MerchantId::new()),
-        }
-    }
-
-    async fn refund(&mut self, minor: Option<i64>) -> Result<Refund, Status> {
-        let request = CreateRefundRequest {
-            merchant_id: self.merchant(),
-            reference: self.charge.facts.reference.to_string(),
-            amount: minor.map(ghs),
-            idempotency_key: format!("c:{}", MerchantId::new()),
-        };
-        let answer = self.world.disbursements.create_refund(request).await?;
-        Ok(answer.into_inner().refund.unwrap())
-    }
-
-    async fn shown(&self, payout: &Payout) -> Payout {
-        let request = GetPayoutRequest {
-            merchant_id: self.merchant(),
-            payout_id: payout.payout_id.clone(),
-        };
-        let mut disbursements = self.world.disbursements.clone();
-        disbursements
-            .get_payout(request)
-            .await
-            .unwrap()
-            .into_inner()
-    }
-
-    async fn until_payout(&self, payout: &Payout, status: DisbursementStatus) -> Payout {
-        let what = format!("the payout is {status:?}");
-        until(&what, async || self.shown(payout).await.status() == status).await;
-        self.shown(payout).await
-    }
-
-    /// Available and reserved pesewas.
-    async fn balance(&self) -> (i64, i64) {
-        let merchant_id = self.merchant();
-        let mut charges = self.world.charges.clone();
-        let balance = charges.get_balance(GetBalanceRequest { merchant_id }).await;
-        let balance = balance.unwrap().into_inner();
-        let minor = |of: &[proto::money::Money]| of.first().map_or(0, |money| money.minor_units);
-        (minor(&balance.available), minor(&balance.reserved))
-    }
-
-    async fn open_cases(&self) -> Vec<Case> {
-        let mut operations = self.world.operations.clone();
-        let cases = operations.list_cases(ListCasesRequest {}).await;
-        cases.unwrap().into_inner().cases
-    }
-
-    async fn end(self) {
-        self.world.end().await;
-    }
-}
 
 fn events(updates: &Updates) -> Vec<EventType> {
     updates

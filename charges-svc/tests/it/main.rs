@@ -20,6 +20,7 @@ mod operate;
 mod rail_away;
 mod resend;
 mod sets;
+mod shop;
 mod started;
 mod store;
 mod world;
