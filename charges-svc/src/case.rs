@@ -52,6 +52,27 @@ chassis::closed_list! {
 
 chassis::text_column!(Closing);
 
+/// What an operator decides about a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Its money goes back to the payer.
+    Refund,
+    /// Its money is back with the payer already. Carries how, and where that can be seen.
+    Refunded(String),
+    /// Its money is the merchant's. Carries why, if something speaks against it.
+    Release(Option<String>),
+}
+
+impl Decision {
+    /// How the case is closed in the end.
+    pub fn closing(&self) -> Closing {
+        match self {
+            Self::Refund | Self::Refunded(_) => Closing::Refund,
+            Self::Release(_) => Closing::Release,
+        }
+    }
+}
+
 /// An operator's case.
 #[derive(Clone, Debug, FromRow)]
 pub struct Case {
@@ -68,6 +89,8 @@ pub struct Case {
     suspense_currency: Option<Currency>,
     pub opened_at: Timestamp,
     pub closed_at: Option<Timestamp>,
+    /// What the refund is called that sends its suspense to the payer, unless it failed.
+    pub refund_id: Option<String>,
 }
 
 impl Case {
@@ -88,6 +111,7 @@ impl Case {
             suspense_currency: suspense.map(Money::currency),
             opened_at: now,
             closed_at: None,
+            refund_id: None,
         }
     }
 
@@ -107,6 +131,7 @@ impl Case {
             suspense_currency: None,
             opened_at: now,
             closed_at: None,
+            refund_id: None,
         }
     }
 

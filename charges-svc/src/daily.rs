@@ -3,10 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use chassis::clock::Timestamp;
-use db::work::{Claimed, TaskSet, Work};
+use chassis::{
+    clock::Timestamp,
+    error_chain::chain,
+    ids::MerchantId,
+    money::{Currency, Money},
+};
+use db::{
+    Insert,
+    work::{Claimed, TaskSet, Work},
+};
 
-use crate::{schedule::DAY, service::Service};
+use crate::{error::Result, service::Service, store};
 
 /// Merchants per turn.
 const SETTLED_MAX: i64 = 100;
@@ -29,15 +37,6 @@ impl DailySettlement {
             due: service.clock.now(),
         }
     }
-
-    /// The day that is settled now, if its time has come.
-    fn day(&self, now: Timestamp) -> Option<String> {
-        let at = now.datetime();
-        let midnight = u64::from(at.hour()) * 3_600 + u64::from(at.minute()) * 60;
-        let since_midnight = Duration::from_secs(midnight);
-        let has_begun = since_midnight >= self.service.settings.settlement_time.min(DAY);
-        has_begun.then(|| at.date().to_string())
-    }
 }
 
 impl Work for DailySettlement {
@@ -49,7 +48,8 @@ impl Work for DailySettlement {
     async fn claim(&mut self, _: &mut TaskSet) -> anyhow::Result<Claimed> {
         let now = self.service.clock.now();
         self.due = now + LOOK_EVERY;
-        let Some(day) = self.day(now) else {
+        let begins = self.service.settings.settlement_time;
+        let Some(day) = begun_day(now, begins) else {
             return Ok(Claimed::All);
         };
         let settled = self.service.settle_day(&day, SETTLED_MAX).await;
@@ -57,5 +57,99 @@ impl Work for DailySettlement {
             self.due = now;
         }
         Ok(Claimed::All)
+    }
+}
+
+/// The UTC day that is settled now, if it is as long after midnight as the settlement begins.
+fn begun_day(now: Timestamp, begins: Duration) -> Option<String> {
+    let at = now.datetime();
+    let seconds = u64::from(at.hour()) * 3_600 + u64::from(at.minute()) * 60;
+    (Duration::from_secs(seconds) >= begins).then(|| at.date().to_string())
+}
+
+impl Service {
+    /// Pays out what merchants with a daily settlement have available, for those whose day has not
+    /// been settled. Returns whether more may be left.
+    async fn settle_day(&self, day: &str, limit: i64) -> Result<bool> {
+        let now = self.clock.now();
+        let mut conn = self.db.read().await?;
+        let unsettled = store::payout_accounts::list_unsettled(&mut conn, day, now, limit);
+        let unsettled = unsettled.await?;
+        drop(conn);
+        let mut settled = 0;
+        for merchant_id in unsettled {
+            // One that cannot be settled does not keep the others from it.
+            match self.settle_merchant(merchant_id, day, now).await {
+                Ok(()) => settled += 1,
+                Err(error) => {
+                    tracing::error!(
+                        merchant.id = %merchant_id,
+                        error = %chain(&error),
+                        "the day is not settled"
+                    );
+                }
+            }
+        }
+        Ok(settled == limit)
+    }
+
+    async fn settle_merchant(
+        &self,
+        merchant_id: MerchantId,
+        day: &str,
+        now: Timestamp,
+    ) -> Result<()> {
+        let mut tx = self.db.begin().await?;
+        let Some(account) = store::payout_accounts::find(&mut tx, merchant_id).await? else {
+            return Ok(());
+        };
+        if !account.daily_settlement || account.held_until > now {
+            return Ok(());
+        }
+        let available =
+            store::postings::lock_available(&mut tx, merchant_id, Currency::GHS).await?;
+        let settings = &self.settings;
+        let kept = settings.settlement_reserve.minor_units();
+        let amount = Money::new(available.minor_units().saturating_sub(kept), Currency::GHS);
+        let is_enough = amount.minor_units() >= settings.settlement_minimum.minor_units();
+        let payout = match is_enough && amount.is_positive() {
+            true => Some(self.payout_to(&account, amount, true, now)?),
+            false => None,
+        };
+        let id = payout.as_ref().map(|payout| payout.disbursement_id);
+        let settled =
+            store::payout_accounts::settle_day(&mut tx, merchant_id, day, id, now).await?;
+        if settled == Insert::AlreadyThere {
+            return Ok(());
+        }
+        if let Some(payout) = &payout {
+            self.reserve(&mut tx, payout).await?;
+        }
+        tx.commit().await?;
+        if let Some(payout) = &payout {
+            self.announce_new(payout);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_is_settled_from_its_time_on() {
+        let begins = Duration::from_secs(6 * 3_600);
+        for (now, day) in [
+            ("2026-11-24T05:59:59.999Z", None),
+            ("2026-11-24T06:00:00.000Z", Some("2026-11-24")),
+            ("2026-11-24T23:59:59.999Z", Some("2026-11-24")),
+            ("2026-11-25T00:00:00.000Z", None),
+        ] {
+            let at: Timestamp = now.parse().unwrap();
+            assert_eq!(begun_day(at, begins).as_deref(), day, "{now}");
+        }
+        let midnight: Timestamp = "2026-11-25T00:00:00.000Z".parse().unwrap();
+        assert!(begun_day(midnight, Duration::ZERO).is_some());
     }
 }

@@ -193,6 +193,10 @@ impl Service {
         held: Disbursement,
         sending: &Mutex<()>,
     ) -> Result<()> {
+        let Some(request) = request(&held) else {
+            tracing::error!("the destination is not known to this version");
+            return Ok(());
+        };
         let turn = sending.lock().await;
         let now = self.clock.now();
         if let Some(lacking) = self.lacking(rail, &held).await? {
@@ -210,18 +214,19 @@ impl Service {
         let is_ours = self.write(Change::new(held, sent.clone(), now)).await?;
         drop(turn);
         match is_ours {
-            Update::Updated => self.hand_over(rail, sent).await,
+            Update::Updated => self.hand_over(rail, sent, &request).await,
             Update::NotThere => Ok(()),
         }
     }
 
     /// Sends a disbursement that is recorded as sent, and writes what the rail says to that.
-    async fn hand_over(self: &Arc<Self>, rail: &Rail, sent: Disbursement) -> Result<()> {
-        let Some(request) = request(&sent) else {
-            tracing::error!("the destination is not known to this version");
-            return Ok(());
-        };
-        let answer = rail.send(&request).await;
+    async fn hand_over(
+        self: &Arc<Self>,
+        rail: &Rail,
+        sent: Disbursement,
+        request: &TransferRequest,
+    ) -> Result<()> {
+        let answer = rail.send(request).await;
         let now = self.clock.now();
         let is_first = sent.resent_at.is_none();
         let event = match &answer.outcome {
@@ -230,10 +235,14 @@ impl Service {
             SendOutcome::Refused(reason) if is_first => Some(Event::Failed(*reason)),
             _ => None,
         };
-        let after = match event {
+        let mut after = match event {
             Some(event) => sent.after(event, now)?,
             None => sent.clone(),
         };
+        if !is_first && matches!(answer.outcome, SendOutcome::NotSent(_)) {
+            // So it may be sent again, under the same reference.
+            after.resent_at = None;
+        }
         let mut change = Change::new(sent, self.released(after, now, true), now);
         change.heard(Action::Send, &answer);
         change.case = match &answer.outcome {
@@ -284,8 +293,11 @@ impl Service {
             Some(event) => held.after(event, now)?,
             None => held.clone(),
         };
-        let sends_again = verdict == Verdict::SendAgain && self.outlives_a_call(held.claim);
-        if sends_again {
+        let again = match verdict {
+            Verdict::SendAgain if self.outlives_a_call(held.claim) => request(&held),
+            _ => None,
+        };
+        if again.is_some() {
             after.resent_at = Some(now);
             after.next_due_at = next_query(&after, &self.settings.reconcile_schedule, true, now);
         } else {
@@ -296,10 +308,12 @@ impl Service {
         change.case = case;
         change.postings = postings(&after, &verdict)?;
         let is_ours = self.write(change).await?;
-        if sends_again && is_ours == Update::Updated {
-            self.hand_over(rail, after).await?;
+        match again {
+            Some(request) if is_ours == Update::Updated => {
+                self.hand_over(rail, after, &request).await
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// How a disbursement is left by who held it: due again at its time, and held by nobody.
@@ -367,18 +381,15 @@ impl Service {
             let (said, text) = ((*action, *outcome), rail_text.as_deref());
             store::evidence::keep(tx, id.uuid(), said, text, now).await?;
         }
-        let is_new_state = after.progress.state != change.before.progress.state;
         if let Some((kind, detail)) = &change.case {
-            let case = Case::of_disbursement(after, *kind, detail.clone(), now);
-            if let Some(case_id) = store::cases::open(tx, &case).await? {
-                let (id, kind) = (&after.shown_id, kind.code());
-                tracing::error!(case.id = %case_id, disbursement.id = %id, kind, "an operator's case is opened");
-                count_case(case.kind, 1);
-            }
+            self.open_disbursement_case(tx, after, *kind, detail, now)
+                .await?;
         }
+        let is_new_state = after.progress.state != change.before.progress.state;
         let is_end = is_new_state && after.progress.state.is_terminal();
         if is_end {
-            self.end(tx, after, now).await?;
+            let opened = change.case.as_ref().map(|(kind, _)| *kind);
+            self.end(tx, after, opened, now).await?;
         }
         for posting in &change.postings {
             if store::postings::post(tx, posting, now).await? == Insert::AlreadyThere {
@@ -388,9 +399,50 @@ impl Service {
         Ok(is_end)
     }
 
+    /// Opens a case, and settles what the disbursement means for the case whose suspense it pays.
+    async fn open_disbursement_case(
+        &self,
+        tx: &mut Tx,
+        about: &Disbursement,
+        kind: CaseKind,
+        detail: &str,
+        now: Timestamp,
+    ) -> Result<()> {
+        if let Some(refunded) = about.refunded.case_id {
+            match kind {
+                // The suspense is there again.
+                CaseKind::TakenBack => store::cases::reopen(tx, refunded).await?,
+                // It has done what it was for, unless that was done otherwise meanwhile.
+                CaseKind::PaidLate
+                    if store::cases::lock_open(tx, refunded).await?
+                        && !store::disbursements::is_refunding(tx, refunded).await? =>
+                {
+                    return match store::cases::close(tx, refunded, Closing::Refund, now).await? {
+                        Update::Updated => Ok(()),
+                        Update::NotThere => Err(Error::NotAsBefore),
+                    };
+                }
+                _ => {}
+            }
+        }
+        let case = Case::of_disbursement(about, kind, detail.to_owned(), now);
+        if let Some(case_id) = store::cases::open(tx, &case).await? {
+            let (id, kind) = (&about.shown_id, kind.code());
+            tracing::error!(case.id = %case_id, disbursement.id = %id, kind, "an operator's case is opened");
+            count_case(case.kind, 1);
+        }
+        Ok(())
+    }
+
     /// What becomes true when a disbursement ends: its money is returned if it failed, others are
-    /// told, and its key and its case of an unknown outcome end.
-    pub async fn end(&self, tx: &mut Tx, ended: &Disbursement, now: Timestamp) -> Result<()> {
+    /// told, and its key and its cases end, but for the one that was `opened` with its end.
+    pub async fn end(
+        &self,
+        tx: &mut Tx,
+        ended: &Disbursement,
+        opened: Option<CaseKind>,
+        now: Timestamp,
+    ) -> Result<()> {
         let id = ended.disbursement_id;
         if ended.progress.state == State::Failed
             && let Some(posting) = ledger::returned(ended)?
@@ -403,8 +455,13 @@ impl Service {
             CaseKind::NotSent,
             CaseKind::FloatEmpty,
         ];
-        for kind in over {
+        for kind in over.into_iter().filter(|kind| Some(*kind) != opened) {
             store::cases::close_of(tx, id.uuid(), kind, Closing::OutcomeKnown, now).await?;
+        }
+        if let (State::Completed, Some(case_id)) = (ended.progress.state, ended.refunded.case_id)
+            && store::cases::close(tx, case_id, Closing::Refund, now).await? == Update::NotThere
+        {
+            tracing::error!(case.id = %case_id, "the case whose suspense was refunded is closed");
         }
         for keys in [&PAYOUT_KEYS, &REFUND_KEYS] {
             keys.forget_later(tx, id, now).await?;

@@ -64,6 +64,10 @@ pub enum Error {
          nothing"
     )]
     AlreadyTakenBack,
+    #[error("the money of this case is on its way to the payer")]
+    CaseBeingRefunded,
+    #[error("the rail took this payment back, so there is nothing to send: close it as refunded")]
+    RefundAfterReversal,
     #[error("the charge is not settled")]
     ChargeNotSettled,
     #[error("{} is left to refund", shown(*.0))]
@@ -215,6 +219,10 @@ impl From<Error> for Status {
                 told(Code::FailedPrecondition, Reason::ReleaseAfterReversal)
             }
             Error::AlreadyTakenBack => told(Code::FailedPrecondition, Reason::AlreadyTakenBack),
+            Error::CaseBeingRefunded => told(Code::FailedPrecondition, Reason::CaseBeingRefunded),
+            Error::RefundAfterReversal => {
+                told(Code::FailedPrecondition, Reason::RefundAfterReversal)
+            }
             Error::ChargeNotSettled => told(Code::FailedPrecondition, Reason::ChargeNotSettled),
             Error::PayoutsNotEnabled => told(Code::PermissionDenied, Reason::PayoutsNotEnabled),
             Error::PayoutAccountNotFound => told(Code::NotFound, Reason::PayoutAccountNotFound),

@@ -10,13 +10,13 @@ use proto::charges::{
     Provider as ProtoProvider, Rail as ProtoRail, RailEvidence, ReceiveCallbackRequest,
     ReceiveCallbackResponse, ResolveChargeRequest, ShowChargeRequest, ShowChargeResponse,
     SubmitOtpRequest, charge_operations_server::ChargeOperations, charges_server::Charges,
-    close_case_request::Action, resolve_charge_request,
+    resolve_charge_request,
 };
 use rails::RailName;
 use tonic::{Request, Response, Status as GrpcStatus};
 
 use crate::{
-    case::{Case, CaseKind, Closing},
+    case::{Case, CaseKind},
     charge::{Event, METHOD, ShownCharge},
     error::Error,
     operate::ChargeFile,
@@ -36,10 +36,6 @@ chassis::proto_list! {
         UnknownOutcome, Mismatch, LateMoney, Reversed, CreditedTwice, FloatEmpty, NotSent,
         PaidLate, TakenBack,
     }
-}
-
-chassis::proto_list! {
-    Closing = Action { Refund, Release } hidden { OutcomeKnown }
 }
 
 /// The methods of both services.
@@ -183,10 +179,7 @@ impl ChargeOperations for Grpc {
     async fn close_case(&self, request: Request<CloseCaseRequest>) -> GrpcResult<ProtoCase> {
         let request = request.into_inner();
         let id = parse::id(&request.case_id, Error::CaseNotFound)?;
-        let closing = Closing::try_from(request.action())
-            .map_err(|_| parse::invalid("action", "must be refund or release"))?;
-        let reason = parse::override_reason(closing, request.override_reason)?;
-        let case = self.0.close_case(id, closing, reason.as_deref()).await?;
+        let case = self.0.close_case(id, parse::decision(request)?).await?;
         Ok(Response::new(case.into()))
     }
 }
@@ -274,6 +267,7 @@ impl From<Case> for ProtoCase {
             suspense: suspense.map(Into::into),
             opened_at: case.opened_at.to_string(),
             closed_at: case.closed_at.map(|at| at.to_string()),
+            refund_id: case.refund_id,
         }
     }
 }

@@ -157,12 +157,14 @@ pub fn suspense(charge: &Facts, amount: Money) -> Result<Posting, MoneyError> {
     Posting::transfer(PostingKind::Suspense, subject, accounts, amount)
 }
 
-/// A merchant's money is reserved for a disbursement. A refund of suspense reserves nothing.
-pub fn reserve(disbursement: &Disbursement) -> Result<Option<Posting>, MoneyError> {
-    let merchant = Account::Merchant(disbursement.merchant_id);
-    of_merchant(PostingKind::Reserve, disbursement, |reserved| {
-        (merchant, reserved)
-    })
+/// A merchant's money is reserved for a disbursement.
+pub fn reserve(disbursement: &Disbursement) -> Result<Posting, MoneyError> {
+    let merchant_id = disbursement.merchant_id;
+    let accounts = (
+        Account::Merchant(merchant_id),
+        Account::Reserved(merchant_id),
+    );
+    outward(PostingKind::Reserve, disbursement, accounts)
 }
 
 /// A disbursement was paid out of the rail's float.
@@ -171,12 +173,18 @@ pub fn disbursement(disbursement: &Disbursement) -> Result<Posting, MoneyError> 
     outward(PostingKind::Disbursement, disbursement, accounts)
 }
 
-/// What was reserved for a disbursement that failed is the merchant's again.
+/// What was reserved for a disbursement that failed is the merchant's again. `None` for a refund of
+/// suspense, for which nothing was reserved.
 pub fn returned(disbursement: &Disbursement) -> Result<Option<Posting>, MoneyError> {
-    let merchant = Account::Merchant(disbursement.merchant_id);
-    of_merchant(PostingKind::Return, disbursement, |reserved| {
-        (reserved, merchant)
-    })
+    if disbursement.refunded.case_id.is_some() {
+        return Ok(None);
+    }
+    let merchant_id = disbursement.merchant_id;
+    let accounts = (
+        Account::Reserved(merchant_id),
+        Account::Merchant(merchant_id),
+    );
+    outward(PostingKind::Return, disbursement, accounts).map(Some)
 }
 
 /// The rail took back what it had paid: it is in the float, and its owner's again.
@@ -226,18 +234,6 @@ pub fn float_move(
     amount: Money,
 ) -> Result<Posting, MoneyError> {
     Posting::transfer(PostingKind::FloatMove, move_id, accounts, amount)
-}
-
-fn of_merchant(
-    kind: PostingKind,
-    disbursement: &Disbursement,
-    accounts: impl FnOnce(Account) -> (Account, Account),
-) -> Result<Option<Posting>, MoneyError> {
-    if disbursement.refunded.case_id.is_some() {
-        return Ok(None);
-    }
-    let reserved = Account::Reserved(disbursement.merchant_id);
-    outward(kind, disbursement, accounts(reserved)).map(Some)
 }
 
 fn outward(

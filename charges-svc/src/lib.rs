@@ -45,6 +45,7 @@ mod record;
 mod refund;
 mod reply;
 mod resend;
+mod reserve;
 pub mod schedule;
 mod seal;
 mod service;

@@ -9,11 +9,11 @@ use chassis::{
     clock::Timestamp,
     ids::{CaseId, Reference},
 };
-use db::{Insert, Update};
+use db::{Insert, Tx, Update};
 
 use crate::{
-    case::{Case, Closing},
-    charge::{Event, ShownCharge, State},
+    case::{Case, CaseKind, Decision},
+    charge::{Charge, Event, ShownCharge, State},
     error::{Error, Result},
     ledger::{self, PostingKind},
     service::Service,
@@ -88,15 +88,10 @@ impl Service {
         Ok(store::cases::list_open(&mut conn).await?)
     }
 
-    /// Closes a case and posts where its money went. Money is released to a merchant who was
-    /// already credited for the same session, or after the rail took it back, only if the operator
-    /// says why.
-    pub async fn close_case(
-        &self,
-        id: CaseId,
-        closing: Closing,
-        override_reason: Option<&str>,
-    ) -> Result<Case> {
+    /// Closes a case and posts where its money went, or sends its money to the payer first. Money is
+    /// released to a merchant who was already credited for the same session, or after the rail took
+    /// it back, only if the operator says why.
+    pub async fn close_case(&self, id: CaseId, decision: Decision) -> Result<Case> {
         let mut tx = self.db.begin().await?;
         let found = store::cases::find(&mut tx, id).await?;
         let found = found.ok_or(Error::CaseNotFound)?;
@@ -106,50 +101,48 @@ impl Service {
         let charge = session.find(|charge| charge.facts.transaction_id.uuid() == found.subject);
         let Some(charge) = charge else {
             drop(tx);
-            return self.close_disbursement_case(found, closing).await;
+            return self.close_disbursement_case(found, decision).await;
         };
-        let transaction_id = charge.facts.transaction_id;
         if !charge.progress.state.is_terminal() {
             return Err(Error::CaseNeedsChargeResolved);
         }
         let now = self.clock.now();
+        match (&decision, found.suspense()) {
+            (Decision::Refund, Some(suspense)) => {
+                return self
+                    .refund_suspense(tx, &charge, found, suspense, now)
+                    .await;
+            }
+            (Decision::Refunded(_), None) => {
+                return Err(Error::Invalid {
+                    field: "action",
+                    message: "must be refund or release: no money waits with this case".into(),
+                });
+            }
+            _ => {}
+        }
+        let closing = decision.closing();
         // This also holds off a charge that is only just being created, see `is_released_beside`.
         if store::cases::close(&mut tx, id, closing, now).await? == Update::NotThere {
             return Err(Error::CaseClosed);
         }
+        if store::disbursements::is_refunding(&mut tx, id).await? {
+            return Err(Error::CaseBeingRefunded);
+        }
         let case = store::cases::find(&mut tx, id)
             .await?
             .ok_or(Error::CaseNotFound)?;
-        let mut is_overridden = false;
-        if closing == Closing::Release && case.suspense().is_some() {
-            let credited = store::charges::find_credited_beside(&mut tx, &charge.facts).await?;
-            let is_reversed = store::cases::is_reversed(&mut tx, transaction_id).await?;
-            let over = match credited {
-                _ if is_reversed => Some((Note::ReleasedOverReversal, Error::ReleaseAfterReversal)),
-                Some(other) => {
-                    let refusal = Error::ReleaseWouldCreditTwice(other);
-                    Some((Note::ReleasedOverPayment, refusal))
-                }
-                None => None,
-            };
-            match (over, override_reason) {
-                (Some((over, _)), Some(reason)) => {
-                    let said = (Action::Operator, over.code());
-                    store::evidence::keep(&mut tx, transaction_id.uuid(), said, Some(reason), now)
-                        .await?;
-                    is_overridden = true;
-                }
-                (Some((_, refusal)), None) => return Err(refusal),
-                // Nothing was overridden, even if a reason was given.
-                (None, _) => {}
-            }
-        }
+        let is_overridden = self
+            .check_decision(&mut tx, &charge, &case, &decision, now)
+            .await?;
+        let transaction_id = charge.facts.transaction_id;
         let released = store::cases::released(&mut tx, transaction_id).await?;
         if let Some(posting) = ledger::closing(&case, &charge, closing, released)? {
             let is_reversal = posting.kind == PostingKind::Reversal;
-            let is_posted = is_reversal
-                && store::postings::is_reversed_for_a_case(&mut tx, transaction_id).await?;
-            if is_posted
+            let is_taken_back = is_reversal
+                && (store::postings::is_taken_back(&mut tx, transaction_id).await?
+                    || is_refunded(&mut tx, &charge, &case).await?);
+            if is_taken_back
                 || store::postings::post(&mut tx, &posting, now).await? == Insert::AlreadyThere
             {
                 return Err(if is_reversal {
@@ -164,4 +157,61 @@ impl Service {
         tracing::warn!(case.id = %id, closing, is_overridden, "an operator closed the case");
         Ok(case)
     }
+
+    /// Refuses a release that something speaks against, unless the operator says why, and keeps
+    /// what the operator says. Returns whether something was overridden.
+    async fn check_decision(
+        &self,
+        tx: &mut Tx,
+        charge: &Charge,
+        case: &Case,
+        decision: &Decision,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let transaction_id = charge.facts.transaction_id;
+        let reason = match decision {
+            Decision::Refund => return Ok(false),
+            Decision::Refunded(evidence) => {
+                let said = (Action::Operator, Note::Refunded.code());
+                store::evidence::keep(tx, transaction_id.uuid(), said, Some(evidence), now).await?;
+                return Ok(false);
+            }
+            Decision::Release(_) if case.suspense().is_none() => return Ok(false),
+            Decision::Release(reason) => reason.as_deref(),
+        };
+        let credited = store::charges::find_credited_beside(tx, &charge.facts).await?;
+        let is_reversed = store::cases::is_reversed(tx, transaction_id).await?;
+        let over = match credited {
+            _ if is_reversed => Some((Note::ReleasedOverReversal, Error::ReleaseAfterReversal)),
+            Some(other) => {
+                let refusal = Error::ReleaseWouldCreditTwice(other);
+                Some((Note::ReleasedOverPayment, refusal))
+            }
+            None => None,
+        };
+        match (over, reason) {
+            (Some((over, _)), Some(reason)) => {
+                let said = (Action::Operator, over.code());
+                store::evidence::keep(tx, transaction_id.uuid(), said, Some(reason), now).await?;
+                Ok(true)
+            }
+            (Some((_, refusal)), None) => Err(refusal),
+            // Nothing was overridden, even if a reason was given.
+            (None, _) => Ok(false),
+        }
+    }
+}
+
+/// Whether the merchant has already sent back, by a refund, what it was credited twice. What the
+/// rail took back is another matter: then the merchant has paid twice, and has to.
+async fn is_refunded(tx: &mut Tx, charge: &Charge, case: &Case) -> Result<bool> {
+    if case.kind != CaseKind::CreditedTwice {
+        return Ok(false);
+    }
+    let (id, currency) = (
+        charge.facts.transaction_id,
+        charge.facts.amount().currency(),
+    );
+    let refunded = store::disbursements::refunded(tx, id, currency).await?;
+    Ok(refunded.is_positive())
 }

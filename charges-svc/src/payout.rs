@@ -1,44 +1,23 @@
 //! Payouts: what a merchant has collected goes to its payout account.
 //!
-//! Promise: a payout and what is reserved for it are recorded together, under the lock of the
-//! merchant's balance, so payouts and refunds never overdraw it.
+//! Promise: a merchant's payouts go to the account that an operator confirmed, and none while a
+//! change of it is held.
 
 use chassis::{
     clock::Timestamp,
     ids::{DisbursementId, MerchantId},
     money::Money,
 };
-use db::{
-    Insert, Tx,
-    idempotency::{IdempotencyKey, KeyUse, Keys, fingerprint},
-};
+use db::idempotency::{IdempotencyKey, fingerprint};
 
 use crate::{
-    disbursement::{Disbursement, Kind},
+    disbursement::Disbursement,
     error::{Error, Result},
-    ledger,
     payout_account::PayoutAccount,
+    reserve::DisbursementReply,
     service::Service,
-    store::{
-        self,
-        idempotency::{PAYOUT_KEYS, TakenKey},
-    },
+    store::{self, idempotency::PAYOUT_KEYS},
 };
-
-/// The answer to a request that creates a disbursement.
-#[derive(Clone, Debug)]
-pub struct DisbursementReply {
-    pub disbursement: Disbursement,
-    /// Whether this repeats the answer to an earlier request.
-    pub replayed: bool,
-}
-
-/// A page of a merchant's disbursements, and the last one if there may be more.
-#[derive(Clone, Debug)]
-pub struct DisbursementPage {
-    pub disbursements: Vec<Disbursement>,
-    pub last: Option<DisbursementId>,
-}
 
 impl Service {
     /// Records a payout that a merchant asks for.
@@ -104,96 +83,5 @@ impl Service {
             scheduled,
             now,
         ))
-    }
-
-    /// Takes the key for a new disbursement, or answers as the first request with it was answered.
-    pub async fn replay_disbursement(
-        &self,
-        tx: &mut Tx,
-        keys: &'static Keys,
-        key: &IdempotencyKey,
-        id: DisbursementId,
-        now: Timestamp,
-    ) -> Result<Option<DisbursementReply>> {
-        let used: KeyUse<TakenKey> = keys
-            .take(tx, key, id, now)
-            .await
-            .map_err(Error::of_contended_key)?;
-        match used {
-            KeyUse::First => Ok(None),
-            KeyUse::Repeat(first) => {
-                let found = store::disbursements::find(tx, first.disbursement_id()).await?;
-                let disbursement = found.ok_or(Error::DisbursementNotFound)?.as_created();
-                Ok(Some(DisbursementReply {
-                    disbursement,
-                    replayed: true,
-                }))
-            }
-            KeyUse::Reuse => Err(Error::IdempotencyKeyReused),
-            KeyUse::Freed => Err(Error::IdempotencyInProgress),
-        }
-    }
-
-    /// Records a new disbursement with what is reserved for it, unless the merchant has not enough.
-    pub async fn reserve(&self, tx: &mut Tx, new: &Disbursement) -> Result<()> {
-        let amount = new.amount();
-        let available =
-            store::postings::lock_available(tx, new.merchant_id, amount.currency()).await?;
-        if available.minor_units() < amount.minor_units() {
-            return Err(Error::InsufficientBalance(available));
-        }
-        if store::disbursements::insert(tx, new).await? == Insert::AlreadyThere {
-            return Err(Error::NotAsBefore);
-        }
-        if let Some(posting) = ledger::reserve(new)?
-            && store::postings::post(tx, &posting, new.created_at).await? == Insert::AlreadyThere
-        {
-            return Err(Error::PostedBefore);
-        }
-        Ok(())
-    }
-
-    /// After the commit: its rail is due to be called.
-    pub fn announce_new(&self, new: &Disbursement) {
-        let (kind, id, rail) = (new.kind.code(), &new.shown_id, &new.rail);
-        tracing::info!(disbursement.id = %id, kind, rail, "a disbursement is recorded");
-        self.disburse_alarms.ring_at(&new.rail, new.created_at);
-    }
-
-    /// A merchant's payout or refund.
-    pub async fn get_disbursement(
-        &self,
-        merchant_id: MerchantId,
-        kind: Kind,
-        shown_id: &str,
-    ) -> Result<Disbursement> {
-        let mut conn = self.db.read().await?;
-        let found = store::disbursements::find_shown(&mut conn, shown_id).await?;
-        let ours = found.filter(|one| one.merchant_id == merchant_id && one.kind == kind);
-        ours.ok_or(Error::DisbursementNotFound)
-    }
-
-    /// A merchant's payouts or refunds, newest first.
-    pub async fn list_disbursements(
-        &self,
-        merchant_id: MerchantId,
-        kind: Kind,
-        before: Option<DisbursementId>,
-        reference: Option<&str>,
-        size: i64,
-    ) -> Result<DisbursementPage> {
-        let mut conn = self.db.read().await?;
-        // One more than asked for tells whether this is the last page.
-        let found =
-            store::disbursements::list(&mut conn, merchant_id, kind, before, reference, size + 1);
-        let mut disbursements = found.await?.rows;
-        let size = usize::try_from(size).unwrap_or(usize::MAX);
-        let is_last = disbursements.len() <= size;
-        disbursements.truncate(size);
-        let last = disbursements.last().filter(|_| !is_last);
-        Ok(DisbursementPage {
-            last: last.map(|last| last.disbursement_id),
-            disbursements,
-        })
     }
 }

@@ -1,19 +1,25 @@
-//! Refunds: what was collected goes back to the wallet that paid.
+//! Refunds: what was collected goes back to the wallet that paid, from the merchant's balance or,
+//! if it never got there, from suspense.
 //!
 //! Promise: a charge's refunds never exceed what was collected for it, because each is recorded
-//! under the lock of its charge.
+//! under the lock of its charge. A case's suspense is sent back once.
 
 use chassis::{
+    clock::Timestamp,
     ids::{DisbursementId, MerchantId, Reference},
     money::Money,
 };
-use db::idempotency::{IdempotencyKey, fingerprint};
+use db::{
+    Insert, Tx,
+    idempotency::{IdempotencyKey, fingerprint},
+};
 
 use crate::{
+    case::Case,
     charge::{Charge, State},
     disbursement::Disbursement,
     error::{Error, Result},
-    payout::DisbursementReply,
+    reserve::DisbursementReply,
     service::Service,
     store::{self, idempotency::REFUND_KEYS},
 };
@@ -66,13 +72,50 @@ impl Service {
         })
     }
 
+    /// Records a refund of what a case of this locked charge holds in suspense. The case closes when
+    /// the refund has arrived.
+    pub async fn refund_suspense(
+        &self,
+        mut tx: Tx,
+        charge: &Charge,
+        case: Case,
+        suspense: Money,
+        now: Timestamp,
+    ) -> Result<Case> {
+        let id = case.case_id;
+        if !store::cases::lock_open(&mut tx, id).await? {
+            return Err(Error::CaseClosed);
+        }
+        if store::cases::is_reversed(&mut tx, charge.facts.transaction_id).await? {
+            return Err(Error::RefundAfterReversal);
+        }
+        if suspense.currency() != charge.facts.amount().currency() {
+            return Err(Error::Invalid {
+                field: "action",
+                message: "must be refunded: the wallet takes another currency".into(),
+            });
+        }
+        let rail = self.rails.for_provider(charge.facts.provider).name;
+        let refund = Disbursement::refund(&charge.facts, Some(id), suspense, rail, now);
+        if store::disbursements::insert(&mut tx, &refund).await? == Insert::AlreadyThere {
+            return Err(Error::CaseBeingRefunded);
+        }
+        let case = store::cases::find(&mut tx, id).await?;
+        tx.commit().await?;
+        self.announce_new(&refund);
+        tracing::warn!(case.id = %id, refund.id = %refund.shown_id, "an operator refunds suspense");
+        case.ok_or(Error::CaseNotFound)
+    }
+
     /// What was collected for a locked charge and is not refunded, nor on its way back. Nothing, if
-    /// the rail took the payment back.
-    async fn refundable(&self, tx: &mut db::Tx, charge: &Charge) -> Result<Money> {
+    /// the rail took the payment back, or an operator took the credit back.
+    async fn refundable(&self, tx: &mut Tx, charge: &Charge) -> Result<Money> {
         let collected = charge.facts.amount();
         let id = charge.facts.transaction_id;
         let nothing = Money::new(0, collected.currency());
-        if store::cases::is_reversed(tx, id).await? {
+        if store::cases::is_reversed(tx, id).await?
+            || store::postings::is_taken_back(tx, id).await?
+        {
             return Ok(nothing);
         }
         let refunded = store::disbursements::refunded(tx, id, collected.currency()).await?;

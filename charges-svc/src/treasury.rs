@@ -7,8 +7,6 @@
 use std::sync::Arc;
 
 use chassis::{
-    clock::Timestamp,
-    error_chain::chain,
     ids::{DisbursementId, MerchantId},
     money::{Currency, Money},
 };
@@ -16,7 +14,7 @@ use db::{Insert, Update};
 use rails::{FloatOutcome, HolderOutcome, RailName};
 
 use crate::{
-    case::{Case, CaseKind, Closing},
+    case::{Case, CaseKind, Closing, Decision},
     charge::Claim,
     disbursement::{Destination, Disbursement, Event, State},
     error::{Error, Result},
@@ -181,7 +179,7 @@ impl Service {
         if store::disbursements::update(&mut tx, &held, &after).await? == Update::NotThere {
             return Err(Error::NotAsBefore);
         }
-        self.end(&mut tx, &after, now).await?;
+        self.end(&mut tx, &after, None, now).await?;
         if after.progress.state == State::Completed {
             let posting = ledger::disbursement(&after)?;
             if store::postings::post(&mut tx, &posting, now).await? == Insert::AlreadyThere {
@@ -254,26 +252,35 @@ impl Service {
     }
 
     /// Closes a case about a disbursement. What was paid late is borne by the merchant, who has it
-    /// twice ([`Closing::Refund`]), or by the house.
-    pub async fn close_disbursement_case(&self, case: Case, closing: Closing) -> Result<Case> {
+    /// twice ([`Decision::Refund`]), or by the house.
+    pub async fn close_disbursement_case(&self, case: Case, decision: Decision) -> Result<Case> {
+        let refuse = |message: &'static str| {
+            Err(Error::Invalid {
+                field: "action",
+                message: message.into(),
+            })
+        };
         let now = self.clock.now();
-        let id: DisbursementId = case
-            .subject
-            .to_string()
-            .parse()
-            .map_err(|_| Error::CaseNotFound)?;
         let mut tx = self.db.begin().await?;
-        let about = self.lock_disbursement(&mut tx, id).await?;
+        let about = self.lock_disbursement(&mut tx, case.subject.into()).await?;
         let is_paid_late = case.kind == CaseKind::PaidLate;
         let is_about_end = matches!(case.kind, CaseKind::UnknownOutcome | CaseKind::Mismatch);
         if is_about_end && !about.progress.state.is_terminal() {
             return Err(Error::CaseNeedsChargeResolved);
         }
-        if closing == Closing::Refund && !is_paid_late {
-            return Err(Error::Invalid {
-                field: "action",
-                message: "must be release: no money waits with this case".into(),
-            });
+        let closing = decision.closing();
+        match decision {
+            Decision::Release(_) => {}
+            Decision::Refund if is_paid_late => {
+                if let Some(of_case) = about.refunded.case_id
+                    && store::cases::closing(&mut tx, of_case).await? != Some(Closing::Release)
+                {
+                    return refuse("must be release: the merchant was not given this money");
+                }
+            }
+            Decision::Refund | Decision::Refunded(_) => {
+                return refuse("must be release: no money waits with this case");
+            }
         }
         if store::cases::close(&mut tx, case.case_id, closing, now).await? == Update::NotThere {
             return Err(Error::CaseClosed);
@@ -298,69 +305,5 @@ impl Service {
         let (id, closing) = (case.case_id, closing.code());
         tracing::warn!(case.id = %id, closing, "an operator closed the case");
         closed.ok_or(Error::CaseNotFound)
-    }
-
-    /// Pays out what merchants with a daily settlement have available, for those whose day has not
-    /// been settled. Returns whether more may be left.
-    pub async fn settle_day(&self, day: &str, limit: i64) -> Result<bool> {
-        let now = self.clock.now();
-        let mut conn = self.db.read().await?;
-        let unsettled = store::payout_accounts::list_unsettled(&mut conn, day, now, limit);
-        let unsettled = unsettled.await?;
-        drop(conn);
-        let mut settled = 0;
-        for merchant_id in unsettled {
-            // One that cannot be settled does not keep the others from it.
-            match self.settle_merchant(merchant_id, day, now).await {
-                Ok(()) => settled += 1,
-                Err(error) => {
-                    tracing::error!(
-                        merchant.id = %merchant_id,
-                        error = %chain(&error),
-                        "the day is not settled"
-                    );
-                }
-            }
-        }
-        Ok(settled == limit)
-    }
-
-    async fn settle_merchant(
-        &self,
-        merchant_id: MerchantId,
-        day: &str,
-        now: Timestamp,
-    ) -> Result<()> {
-        let mut tx = self.db.begin().await?;
-        let Some(account) = store::payout_accounts::find(&mut tx, merchant_id).await? else {
-            return Ok(());
-        };
-        if !account.daily_settlement || account.held_until > now {
-            return Ok(());
-        }
-        let available =
-            store::postings::lock_available(&mut tx, merchant_id, Currency::GHS).await?;
-        let settings = &self.settings;
-        let kept = settings.settlement_reserve.minor_units();
-        let amount = Money::new(available.minor_units().saturating_sub(kept), Currency::GHS);
-        let is_enough = amount.minor_units() >= settings.settlement_minimum.minor_units();
-        let payout = match is_enough && amount.is_positive() {
-            true => Some(self.payout_to(&account, amount, true, now)?),
-            false => None,
-        };
-        let id = payout.as_ref().map(|payout| payout.disbursement_id);
-        let settled =
-            store::payout_accounts::settle_day(&mut tx, merchant_id, day, id, now).await?;
-        if settled == Insert::AlreadyThere {
-            return Ok(());
-        }
-        if let Some(payout) = &payout {
-            self.reserve(&mut tx, payout).await?;
-        }
-        tx.commit().await?;
-        if let Some(payout) = &payout {
-            self.announce_new(payout);
-        }
-        Ok(())
     }
 }

@@ -41,24 +41,28 @@ pub struct Resolve {
 
 #[derive(Debug, Subcommand)]
 pub enum CaseCommand {
-    /// Closes a case. Says where money in suspense went, and posts it.
+    /// Closes a case. Says where money in suspense goes, and posts it.
     Close(Close),
 }
 
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("action").required(true).args(["refund", "release"])))]
+#[command(group(ArgGroup::new("action").required(true).args(["refund", "refunded", "release"])))]
 pub struct Close {
     /// The case's id.
     case_id: String,
-    /// The money went back to the payer.
+    /// Sends money in suspense back to the payer; the case closes when it has arrived. For a payment
+    /// that the network took back, takes it from the merchant's balance.
     #[arg(long)]
     refund: bool,
+    /// Money in suspense is back with the payer already: how, and where that can be seen.
+    #[arg(long, value_name = "EVIDENCE")]
+    refunded: Option<String>,
     /// The money is the merchant's.
     #[arg(long)]
     release: bool,
     /// Releases for this reason, although another charge of the session credited the merchant or
     /// the network took the payment back.
-    #[arg(long = "override", value_name = "REASON", conflicts_with = "refund")]
+    #[arg(long = "override", value_name = "REASON", requires = "release")]
     override_reason: Option<String>,
 }
 
@@ -86,15 +90,16 @@ pub async fn list_cases(services: &Services) -> Result<Value, Failure> {
 
 pub async fn run_case(services: &Services, command: CaseCommand) -> Result<Value, Failure> {
     let CaseCommand::Close(close) = command;
-    let action = if close.refund {
-        Action::Refund
-    } else {
-        Action::Release
+    let action = match (close.refund, &close.refunded) {
+        (true, _) => Action::Refund,
+        (false, Some(_)) => Action::Refunded,
+        (false, None) => Action::Release,
     };
     let request = CloseCaseRequest {
         case_id: close.case_id,
         action: action.into(),
         override_reason: close.override_reason,
+        evidence: close.refunded,
     };
     let mut operations = ChargeOperationsClient::new(services.charges()?);
     let answer = operations.close_case(request).await;
@@ -104,11 +109,13 @@ pub async fn run_case(services: &Services, command: CaseCommand) -> Result<Value
 pub async fn balance(services: &Services, merchant_id: String) -> Result<Value, Failure> {
     let mut charges = ChargesClient::new(services.charges()?);
     let answer = charges.get_balance(GetBalanceRequest { merchant_id }).await;
-    let available = answer.map_err(refusal)?.into_inner().available;
-    Ok(available
-        .into_iter()
-        .map(|money| money_json(Some(money)))
-        .collect())
+    let balance = answer.map_err(refusal)?.into_inner();
+    let shown = |of: Vec<proto::money::Money>| -> Value {
+        of.into_iter()
+            .map(|money| money_json(Some(money)))
+            .collect()
+    };
+    Ok(json!({ "available": shown(balance.available), "reserved": shown(balance.reserved) }))
 }
 
 fn resolve_request(resolve: Resolve) -> ResolveChargeRequest {
@@ -124,7 +131,7 @@ fn resolve_request(resolve: Resolve) -> ResolveChargeRequest {
 }
 
 /// `{"amount": "25.50", "currency": "GHS"}`; the amount as text, so that no reader rounds it.
-fn money_json(money: Option<proto::money::Money>) -> Value {
+pub fn money_json(money: Option<proto::money::Money>) -> Value {
     let Some(money) = money else {
         return Value::Null;
     };
@@ -167,7 +174,7 @@ fn charge_json(charge: Charge) -> Value {
     })
 }
 
-fn evidence_json(evidence: RailEvidence) -> Value {
+pub fn evidence_json(evidence: RailEvidence) -> Value {
     json!({
         "at": evidence.at,
         "action": evidence.action,
@@ -178,7 +185,7 @@ fn evidence_json(evidence: RailEvidence) -> Value {
     })
 }
 
-fn posting_json(posting: Posting) -> Value {
+pub fn posting_json(posting: Posting) -> Value {
     json!({
         "at": posting.at,
         "kind": posting.kind,
@@ -196,5 +203,6 @@ fn case_json(case: Case) -> Value {
         "suspense": money_json(case.suspense),
         "opened_at": case.opened_at,
         "closed_at": case.closed_at,
+        "refund_id": case.refund_id,
     })
 }

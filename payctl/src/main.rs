@@ -5,6 +5,7 @@ mod charge;
 mod clock;
 mod merchant;
 mod services;
+mod treasury;
 mod webhook;
 
 use std::{
@@ -17,7 +18,8 @@ use serde_json::Value;
 
 use services::{Failure, Services};
 
-/// Operates the payment service: merchants, keys, webhooks, charges and cases. Prints JSON.
+/// Operates the payment service: merchants, keys, webhooks, charges, payouts, refunds
+/// and cases. Prints JSON.
 #[derive(Debug, Parser)]
 #[command(name = "payctl", version)]
 struct Cli {
@@ -52,6 +54,15 @@ enum Command {
         /// The merchant's id.
         merchant_id: String,
     },
+    /// Where merchants' payouts go.
+    #[command(subcommand)]
+    PayoutAccount(treasury::PayoutAccountCommand),
+    /// Payouts and refunds, with everything that their rail said.
+    #[command(subcommand)]
+    Disbursement(treasury::DisbursementCommand),
+    /// What the rails hold for payouts and refunds.
+    #[command(subcommand)]
+    Float(treasury::FloatCommand),
     /// The local stack's clock.
     #[command(subcommand)]
     Clock(clock::ClockCommand),
@@ -90,6 +101,9 @@ async fn run(cli: Cli) -> Result<Value, Failure> {
         Command::Cases => charge::list_cases(services).await,
         Command::Case(command) => charge::run_case(services, command).await,
         Command::Balance { merchant_id } => charge::balance(services, merchant_id).await,
+        Command::PayoutAccount(command) => treasury::run_account(services, command).await,
+        Command::Disbursement(command) => treasury::run_disbursement(services, command).await,
+        Command::Float(command) => treasury::run_float(services, command).await,
         Command::Clock(command) => clock::run(services, command).await,
     }
 }

@@ -15,7 +15,8 @@ use chassis::{
 };
 use proto::{
     charges::{
-        CreateChargeRequest, HostedSession, ReceiveCallbackRequest, SetPayoutAccountRequest,
+        CloseCaseRequest, CreateChargeRequest, HostedSession, ReceiveCallbackRequest,
+        SetPayoutAccountRequest, close_case_request::Action,
     },
     money::Money as ProtoMoney,
 };
@@ -23,7 +24,7 @@ use rails::{Callback, RailName};
 use rust_decimal::Decimal;
 
 use crate::{
-    case::Closing,
+    case::Decision,
     charge::{HostedPayment, NewCharge},
     disbursement::{Destination, DestinationType},
     error::{Error, Result},
@@ -149,14 +150,30 @@ pub fn evidence(evidence: &str) -> Result<String> {
     text("evidence", evidence.trim().to_owned(), EVIDENCE_MAX)
 }
 
-/// Why money is released despite an objection. Only a release may have a reason.
-pub fn override_reason(closing: Closing, reason: Option<String>) -> Result<Option<String>> {
-    const FIELD: &str = "override_reason";
-    if closing != Closing::Release && reason.is_some() {
-        return Err(invalid(FIELD, "is for a release alone"));
+/// What an operator decides about a case. Only a release may have a reason to override, and only
+/// what was refunded already has evidence.
+pub fn decision(request: CloseCaseRequest) -> Result<Decision> {
+    const REASON: &str = "override_reason";
+    let action = request.action();
+    if action != Action::Release && request.override_reason.is_some() {
+        return Err(invalid(REASON, "is for a release alone"));
     }
-    let reason = reason.map(|reason| reason.trim().to_owned());
-    optional(FIELD, reason, EVIDENCE_MAX)
+    if action != Action::Refunded && request.evidence.is_some() {
+        return Err(invalid("evidence", "is for what was refunded already"));
+    }
+    match action {
+        Action::Refund => Ok(Decision::Refund),
+        Action::Refunded => evidence(&request.evidence.unwrap_or_default()).map(Decision::Refunded),
+        Action::Release => {
+            let reason = request.override_reason;
+            let reason = reason.map(|reason| reason.trim().to_owned());
+            optional(REASON, reason, EVIDENCE_MAX).map(Decision::Release)
+        }
+        Action::Unspecified => {
+            let message = "must be refund, refunded or release";
+            Err(invalid("action", message))
+        }
+    }
 }
 
 /// The session that a hosted charge pays. Its amount at its rate must be the amount debited.

@@ -20,7 +20,8 @@ macro_rules! columns {
     () => {
         "cases.case_id, cases.transaction_id,
          coalesce(charges.reference, disbursements.shown_id) as reference, cases.kind, cases.detail,
-         cases.suspense_minor, cases.suspense_currency, cases.opened_at, cases.closed_at"
+         cases.suspense_minor, cases.suspense_currency, cases.opened_at, cases.closed_at,
+         refunds.shown_id as refund_id"
     };
 }
 
@@ -60,6 +61,8 @@ pub async fn list_open(conn: &mut Conn) -> Result<Vec<Case>> {
         " from cases
          left join charges on charges.transaction_id = cases.transaction_id
          left join disbursements on disbursements.disbursement_id = cases.transaction_id
+         left join disbursements as refunds on refunds.case_id = cases.case_id
+             and refunds.state <> 'FAILED' and refunds.reversed_at is null
          where cases.closed_at is null order by cases.opened_at, cases.case_id limit $1"
     ));
     Ok(open.bind(LISTED_MAX).known().await?.rows)
@@ -72,11 +75,41 @@ pub async fn find(conn: &mut Conn, id: CaseId) -> Result<Option<Case>> {
         " from cases
          left join charges on charges.transaction_id = cases.transaction_id
          left join disbursements on disbursements.disbursement_id = cases.transaction_id
+         left join disbursements as refunds on refunds.case_id = cases.case_id
+             and refunds.state <> 'FAILED' and refunds.reversed_at is null
          where cases.case_id = $1"
     ))
     .bind(id)
     .optional()
     .await
+}
+
+/// Locks a case until the transaction ends. Returns whether it is open.
+pub async fn lock_open(tx: &mut Tx, id: CaseId) -> Result<bool> {
+    let found: Option<(CaseId,)> = tx
+        .sql("select case_id from cases where case_id = $1 and closed_at is null for update")
+        .bind(id)
+        .optional()
+        .await?;
+    Ok(found.is_some())
+}
+
+/// Opens a case again whose refund came back.
+pub async fn reopen(tx: &mut Tx, id: CaseId) -> Result<()> {
+    tx.sql("update cases set closed_at = null, closing = null where case_id = $1")
+        .bind(id)
+        .run()
+        .await
+}
+
+/// How a case was closed, if it was.
+pub async fn closing(conn: &mut Conn, id: CaseId) -> Result<Option<Closing>> {
+    let found: Option<(Closing,)> = conn
+        .sql("select closing from cases where case_id = $1 and closing is not null")
+        .bind(id)
+        .optional()
+        .await?;
+    Ok(found.map(|(closing,)| closing))
 }
 
 /// Closes an open case. Returns [`Update::NotThere`] if it was already closed.

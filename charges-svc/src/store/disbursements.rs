@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chassis::{
     clock::{Clock, Timestamp},
-    ids::{ChargeId, DisbursementId, MerchantId},
+    ids::{CaseId, ChargeId, DisbursementId, MerchantId},
     money::{Currency, Money},
 };
 use db::{Conn, Insert, KnownRows, Result, Tx, Update};
@@ -185,6 +185,19 @@ pub async fn refunded(tx: &mut Tx, charge: ChargeId, currency: Currency) -> Resu
         .one::<(i64,)>()
         .await?;
     Ok(Money::new(minor, currency))
+}
+
+/// Whether a case's suspense is on its way to the payer, or has arrived.
+pub async fn is_refunding(conn: &mut Conn, case_id: CaseId) -> Result<bool> {
+    let found: Option<(DisbursementId,)> = conn
+        .sql(
+            "select disbursement_id from disbursements
+             where case_id = $1 and state <> 'FAILED' and reversed_at is null",
+        )
+        .bind(case_id)
+        .optional()
+        .await?;
+    Ok(found.is_some())
 }
 
 /// What may still leave a rail's float for other disbursements that are on their way.

@@ -39,6 +39,8 @@ chassis::closed_list! {
         /// An operator released money all the same.
         ReleasedOverReversal = "released over a reversal",
         ReleasedOverPayment = "released over another payment",
+        /// An operator says that money in suspense is back with the payer.
+        Refunded = "refunded",
     }
 }
 

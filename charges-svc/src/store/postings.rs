@@ -241,12 +241,17 @@ pub async fn held(conn: &mut Conn, account: &Account, currency: Currency) -> Res
     Ok(Money::new(minor, currency))
 }
 
-/// Whether an older version, which used the case as the subject, took the charge's credit back.
-pub async fn is_reversed_for_a_case(conn: &mut Conn, id: ChargeId) -> Result<bool> {
+/// Whether what the merchant was credited for a charge was taken back. Older versions used the case
+/// as the subject.
+pub async fn is_taken_back(conn: &mut Conn, id: ChargeId) -> Result<bool> {
     let found: Option<(Uuid,)> = conn
         .sql(
             "select subject from postings
-             where kind = $2 and subject in (select case_id from cases where transaction_id = $1)
+             where kind = $2 and line = 1 and subject = any(array(
+                 select transaction_id from charges where transaction_id = $1
+                 union all
+                 select case_id from cases where transaction_id = $1
+             ))
              limit 1",
         )
         .bind(id)

@@ -4,6 +4,7 @@
 
 mod admission;
 mod books;
+mod cases;
 mod commit_wire;
 mod create;
 mod disbursements;
@@ -23,4 +24,5 @@ mod sets;
 mod shop;
 mod started;
 mod store;
+mod suspense_refunds;
 mod world;

@@ -177,6 +177,7 @@ async fn an_operator_decides_about_a_charge_on_a_newer_rail() {
         case_id: case.case_id.to_string(),
         action: Action::Refund.into(),
         override_reason: None,
+        evidence: None,
     };
     world.operations.close_case(close).await.unwrap();
     world.end().await;

@@ -3,20 +3,24 @@
 use charges_svc::{
     case::{Case, CaseKind},
     charge::{Charge, Event, State},
-    ledger, store,
 };
-use chassis::money::{Currency, Money};
-use chassis::{failure::FailureReason, testing::check_refusal};
-use db::Insert;
+use chassis::{
+    failure::FailureReason,
+    money::{Currency, Money},
+    testing::check_refusal,
+};
 use futures::future::join_all;
 use proto::charges::{
     CloseCaseRequest, GetBalanceRequest, GetChargeRequest, ListCasesRequest, ResolveChargeRequest,
     ShowChargeRequest, SubmitOtpRequest, close_case_request::Action,
     resolve_charge_request::Outcome,
 };
-use tonic::{Code, Status};
+use tonic::Code;
 
-use crate::world::{Neighbour, World, ghs};
+use crate::{
+    cases::{close, given_case, posted},
+    world::{Neighbour, World, ghs},
+};
 
 const LATE: Event = Event::Failed(FailureReason::PayerTimeout);
 
@@ -43,64 +47,6 @@ async fn balance(world: &mut World, charge: &Charge) -> Vec<proto::money::Money>
         .unwrap()
         .into_inner()
         .available
-}
-
-/// A case, with its money in suspense if there is any, as the reconciler opens it.
-async fn given_case(world: &World, charge: &Charge, kind: CaseKind, money: Option<Money>) -> Case {
-    let mut tx = world.db.begin().await.unwrap();
-    let about = (charge.facts.transaction_id, &charge.facts.reference);
-    let case = Case::new(about, kind, "as seen".to_owned(), money, world.clock.now());
-    let opened = store::cases::open(&mut tx, &case).await.unwrap();
-    assert_eq!(opened, Some(case.case_id));
-    if kind == CaseKind::Mismatch {
-        store::charges::mark_mismatched(&mut tx, charge.facts.transaction_id)
-            .await
-            .unwrap();
-    }
-    if let Some(money) = money {
-        let posting = ledger::suspense(&charge.facts, money).unwrap();
-        assert_eq!(
-            store::postings::post(&mut tx, &posting, world.clock.now())
-                .await
-                .unwrap(),
-            Insert::Inserted
-        );
-    }
-    tx.commit().await.unwrap();
-    case
-}
-
-async fn close(world: &mut World, case: &Case, action: Action) -> Result<(), Status> {
-    let request = CloseCaseRequest {
-        case_id: case.case_id.to_string(),
-        action: action.into(),
-        override_reason: None,
-    };
-    world.operations.close_case(request).await.map(drop)
-}
-
-/// What was posted for a charge, as "kind account amount".
-async fn posted(world: &mut World, charge: &Charge) -> Vec<String> {
-    let request = ShowChargeRequest {
-        reference: charge.facts.reference.to_string(),
-    };
-    let shown = world
-        .operations
-        .show_charge(request)
-        .await
-        .unwrap()
-        .into_inner();
-    let line = |posting: proto::charges::Posting| {
-        let account = posting
-            .account
-            .replace(&charge.facts.merchant_id.to_string(), "M");
-        format!(
-            "{} {account} {}",
-            posting.kind,
-            posting.amount.unwrap().minor_units
-        )
-    };
-    shown.postings.into_iter().map(line).collect()
 }
 
 #[tokio::test]
@@ -189,7 +135,7 @@ async fn what_the_rail_reported_otherwise_cannot_be_settled() {
         .resolve_charge(resolve(&charge, Outcome::Settled(true)))
         .await;
     check_refusal(answer, Code::FailedPrecondition, "EVIDENCE_MISMATCH");
-    let refused = close(&mut world, &case, Action::Refund).await;
+    let refused = close(&mut world, &case, Action::Refunded).await;
     check_refusal(
         refused,
         Code::FailedPrecondition,
@@ -200,7 +146,7 @@ async fn what_the_rail_reported_otherwise_cannot_be_settled() {
         .resolve_charge(resolve(&charge, failed()))
         .await
         .unwrap();
-    close(&mut world, &case, Action::Refund).await.unwrap();
+    close(&mut world, &case, Action::Refunded).await.unwrap();
     let again = close(&mut world, &case, Action::Release).await;
     check_refusal(again, Code::FailedPrecondition, "CASE_CLOSED");
     let mut posted = posted(&mut world, &charge).await;
@@ -282,7 +228,7 @@ async fn late_money_is_not_released_where_the_session_is_paid() {
     );
     assert_eq!(balance(&mut world, &failed).await, [ghs(2550)]);
     assert_eq!(open_cases(&mut world).await.len(), 1);
-    close(&mut world, &case, Action::Refund).await.unwrap();
+    close(&mut world, &case, Action::Refunded).await.unwrap();
     assert_eq!(balance(&mut world, &failed).await, [ghs(2550)]);
     world.end().await;
 }
@@ -327,6 +273,7 @@ async fn a_charge_that_settles_after_a_release_opens_a_case() {
         case_id: opened.case_id.clone(),
         action: Action::Refund.into(),
         override_reason: None,
+        evidence: None,
     };
     world.operations.close_case(request).await.unwrap();
     assert_eq!(balance(&mut world, &failed).await, [ghs(2550)]);
@@ -344,6 +291,7 @@ async fn a_release_over_another_payment_is_recorded_with_its_reason() {
         case_id: case.case_id.to_string(),
         action: Action::Refund.into(),
         override_reason: Some("the payer bought two".to_owned()),
+        evidence: None,
     };
     let of_a_refund = world.operations.close_case(request.clone()).await;
     assert_eq!(of_a_refund.unwrap_err().code(), Code::InvalidArgument);
@@ -379,6 +327,7 @@ async fn a_reason_to_override_is_evidence_only_where_something_was_overridden() 
         case_id: case.case_id.to_string(),
         action: Action::Release.into(),
         override_reason: Some("the payer bought two".to_owned()),
+        evidence: None,
     };
     world.operations.close_case(request).await.unwrap();
     assert_eq!(balance(&mut world, &failed).await, [ghs(2550)]);
@@ -501,6 +450,7 @@ async fn money_that_the_rail_took_back_is_released_only_on_record() {
         case_id: late.case_id.to_string(),
         action: Action::Release.into(),
         override_reason: Some("the network paid it again".to_owned()),
+        evidence: None,
     };
     world.operations.close_case(request).await.unwrap();
     assert_eq!(balance(&mut world, &failed).await, [ghs(2550)]);
@@ -571,6 +521,7 @@ async fn what_is_not_there_or_makes_no_sense_is_refused() {
         case_id: "x".to_owned(),
         action: Action::Refund.into(),
         override_reason: None,
+        evidence: None,
     };
     check_refusal(
         world.operations.close_case(close).await,

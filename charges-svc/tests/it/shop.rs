@@ -36,6 +36,7 @@ impl Shop {
         let flags = [
             ("momo-base-url", url.as_str()),
             ("reconcile-schedule", "100ms,200ms,400ms,800ms,1600ms"),
+            ("settlement-time", "0s"),
         ];
         let world = World::start_through(database, Neighbour::Open, &flags).await;
         let mut charge = new_momo_charge(world.clock.now());

@@ -32,6 +32,8 @@ crate::closed_list! {
         ReleaseWouldCreditTwice = "RELEASE_WOULD_CREDIT_TWICE",
         ReleaseAfterReversal = "RELEASE_AFTER_REVERSAL",
         AlreadyTakenBack = "ALREADY_TAKEN_BACK",
+        CaseBeingRefunded = "CASE_BEING_REFUNDED",
+        RefundAfterReversal = "REFUND_AFTER_REVERSAL",
         ChargeNotSettled = "CHARGE_NOT_SETTLED",
         RefundExceedsCharge = "REFUND_EXCEEDS_CHARGE",
         InsufficientBalance = "INSUFFICIENT_BALANCE",

@@ -113,10 +113,15 @@ async fn decide_one(
         override_reason: is_override.then(|| "both deliveries were made".to_owned()),
         ..Default::default()
     };
-    request.set_action(match decision {
+    let action = match decision {
         CaseDecision::Release | CaseDecision::Override => Action::Release,
+        _ if case.suspense.is_some() => Action::Refunded,
         CaseDecision::Settled | CaseDecision::Failed | CaseDecision::Refund => Action::Refund,
-    });
+    };
+    if action == Action::Refunded {
+        request.evidence = Some("sent back in the network's portal".to_owned());
+    }
+    request.set_action(action);
     let closed = operations.close_case(request).await;
     if may_be_done(&closed) {
         note(stage, &reference, decision);

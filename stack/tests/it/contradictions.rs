@@ -202,11 +202,17 @@ async fn begin(shop: &Shop) -> String {
     answer.text("reference").unwrap().to_owned()
 }
 
+/// What an operator says about money that is back with the payer.
+fn evidence(action: Action) -> Option<String> {
+    (action == Action::Refunded).then(|| "the network's portal, R-1001".to_owned())
+}
+
 async fn close(shop: &Shop, case: &Case, action: Action) {
     let request = CloseCaseRequest {
         case_id: case.case_id.clone(),
         action: action.into(),
         override_reason: None,
+        evidence: evidence(action),
     };
     shop.operations().close_case(request).await.unwrap();
 }
@@ -292,7 +298,7 @@ async fn late_money_whose_amount_is_told_later_goes_to_suspense_once() {
     let suspended = shop.wait_for_case(&reference).await;
     assert_eq!(suspended.case_id, case.case_id, "the same case");
     assert_eq!(suspended.suspense.as_ref().unwrap().minor_units, 2_550);
-    close(&shop, &suspended, Action::Refund).await;
+    close(&shop, &suspended, Action::Refunded).await;
     led.call_back(&shop, &rail_reference).await;
     shop.advance(HOUR).await;
     assert!(shop.cases().await.is_empty());
@@ -471,10 +477,11 @@ async fn an_operator_and_the_network_decide_at_once_and_the_books_hold() {
                 case_id: case.case_id.clone(),
                 action: action.into(),
                 override_reason: None,
+                evidence: evidence(action),
             };
             let (mut one, mut other) = (shop.operations(), shop.operations());
             let (refunded, released) = tokio::join!(
-                one.close_case(request(Action::Refund)),
+                one.close_case(request(Action::Refunded)),
                 other.close_case(request(Action::Release)),
             );
             assert_ne!(refunded.is_ok(), released.is_ok(), "once, one way");

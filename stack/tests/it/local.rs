@@ -221,7 +221,8 @@ async fn payctl_takes_a_merchant_from_its_creation_to_its_first_delivery() {
     assert!(!shown["evidence"].as_array().unwrap().is_empty());
     assert_eq!(shown["postings"].as_array().unwrap().len(), 2);
     let balance = run(format!("balance {merchant}")).await;
-    assert_eq!(balance, json!([{ "amount": "3.00", "currency": "GHS" }]));
+    let available = json!([{ "amount": "3.00", "currency": "GHS" }]);
+    assert_eq!(balance, json!({ "available": available, "reserved": [] }));
     let listed = run(format!("webhook deliveries {merchant}")).await;
     let delivery = listed[0]["delivery_id"].as_str().unwrap();
     run(format!("webhook redeliver {delivery}")).await;

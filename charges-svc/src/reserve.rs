@@ -1,0 +1,128 @@
+//! What payouts and refunds share: each is recorded with what is reserved for it, once for its key.
+//!
+//! Promise: both happen together, under the lock of the merchant's balance, so payouts and refunds
+//! never overdraw it.
+
+use chassis::{
+    clock::Timestamp,
+    ids::{DisbursementId, MerchantId},
+};
+use db::{
+    Insert, Tx,
+    idempotency::{IdempotencyKey, KeyUse, Keys},
+};
+
+use crate::{
+    disbursement::{Disbursement, Kind},
+    error::{Error, Result},
+    ledger,
+    service::Service,
+    store::{self, idempotency::TakenKey},
+};
+
+/// The answer to a request that creates a disbursement.
+#[derive(Clone, Debug)]
+pub struct DisbursementReply {
+    pub disbursement: Disbursement,
+    /// Whether this repeats the answer to an earlier request.
+    pub replayed: bool,
+}
+
+/// A page of a merchant's disbursements, and the last one if there may be more.
+#[derive(Clone, Debug)]
+pub struct DisbursementPage {
+    pub disbursements: Vec<Disbursement>,
+    pub last: Option<DisbursementId>,
+}
+
+impl Service {
+    /// Takes the key for a new disbursement, or answers as the first request with it was answered.
+    pub async fn replay_disbursement(
+        &self,
+        tx: &mut Tx,
+        keys: &'static Keys,
+        key: &IdempotencyKey,
+        id: DisbursementId,
+        now: Timestamp,
+    ) -> Result<Option<DisbursementReply>> {
+        let used: KeyUse<TakenKey> = keys
+            .take(tx, key, id, now)
+            .await
+            .map_err(Error::of_contended_key)?;
+        match used {
+            KeyUse::First => Ok(None),
+            KeyUse::Repeat(first) => {
+                let found = store::disbursements::find(tx, first.disbursement_id()).await?;
+                let disbursement = found.ok_or(Error::DisbursementNotFound)?.as_created();
+                Ok(Some(DisbursementReply {
+                    disbursement,
+                    replayed: true,
+                }))
+            }
+            KeyUse::Reuse => Err(Error::IdempotencyKeyReused),
+            KeyUse::Freed => Err(Error::IdempotencyInProgress),
+        }
+    }
+
+    /// Records a new disbursement with what is reserved for it, unless the merchant has not enough.
+    pub async fn reserve(&self, tx: &mut Tx, new: &Disbursement) -> Result<()> {
+        let amount = new.amount();
+        let available =
+            store::postings::lock_available(tx, new.merchant_id, amount.currency()).await?;
+        if available.minor_units() < amount.minor_units() {
+            return Err(Error::InsufficientBalance(available));
+        }
+        if store::disbursements::insert(tx, new).await? == Insert::AlreadyThere {
+            return Err(Error::NotAsBefore);
+        }
+        let posting = ledger::reserve(new)?;
+        match store::postings::post(tx, &posting, new.created_at).await? {
+            Insert::Inserted => Ok(()),
+            Insert::AlreadyThere => Err(Error::PostedBefore),
+        }
+    }
+
+    /// After the commit: its rail is due to be called.
+    pub fn announce_new(&self, new: &Disbursement) {
+        let (kind, id, rail) = (new.kind.code(), &new.shown_id, &new.rail);
+        tracing::info!(disbursement.id = %id, kind, rail, "a disbursement is recorded");
+        self.disburse_alarms.ring_at(&new.rail, new.created_at);
+    }
+
+    /// A merchant's payout or refund.
+    pub async fn get_disbursement(
+        &self,
+        merchant_id: MerchantId,
+        kind: Kind,
+        shown_id: &str,
+    ) -> Result<Disbursement> {
+        let mut conn = self.db.read().await?;
+        let found = store::disbursements::find_shown(&mut conn, shown_id).await?;
+        let ours = found.filter(|one| one.merchant_id == merchant_id && one.kind == kind);
+        ours.ok_or(Error::DisbursementNotFound)
+    }
+
+    /// A merchant's payouts or refunds, newest first.
+    pub async fn list_disbursements(
+        &self,
+        merchant_id: MerchantId,
+        kind: Kind,
+        before: Option<DisbursementId>,
+        reference: Option<&str>,
+        size: i64,
+    ) -> Result<DisbursementPage> {
+        let mut conn = self.db.read().await?;
+        // One more than asked for tells whether this is the last page.
+        let found =
+            store::disbursements::list(&mut conn, merchant_id, kind, before, reference, size + 1);
+        let mut disbursements = found.await?.rows;
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let is_last = disbursements.len() <= size;
+        disbursements.truncate(size);
+        let last = disbursements.last().filter(|_| !is_last);
+        Ok(DisbursementPage {
+            last: last.map(|last| last.disbursement_id),
+            disbursements,
+        })
+    }
+}
