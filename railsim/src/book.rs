@@ -1,5 +1,5 @@
-//! The book: every payment that the networks ever took, in memory and, if there is a data folder,
-//! on disk.
+//! The book: every payment and credit that the networks ever took, in memory and, if there is a
+//! data folder, on disk.
 //!
 //! Promise: a crash does not change what anyone was told. [`Book::update`] returns only once
 //! everything that its caller saw is durable.
@@ -14,6 +14,8 @@ use chassis::clock::{Alarm, Timestamp};
 use uuid::Uuid;
 
 use crate::{
+    credit::{self, Credit, CreditRequest},
+    credits::{Credits, Recipient, Terms},
     journal::{Durability, Journal, JournalLine, JournalLost},
     payment::{Event, Payment, Step, Timing},
     rail::Rail,
@@ -35,31 +37,32 @@ pub struct Pages {
     /// The next step that each payment takes by itself.
     due: BTreeSet<(Timestamp, usize)>,
     timing: Timing,
+    credits: Credits,
     journal: Option<Journal>,
     changes: u64,
 }
 
 impl Book {
     /// Makes a book that is lost with the process. `alarm` rings on every change.
-    pub fn in_memory(timing: Timing, alarm: Alarm) -> Self {
+    pub fn in_memory(timing: Timing, terms: Terms, alarm: Alarm) -> Self {
         Self {
-            pages: Mutex::new(Pages::empty(timing)),
+            pages: Mutex::new(Pages::empty(timing, terms)),
             durable: None,
             alarm,
         }
     }
 
     /// Opens the book stored in `folder`. `alarm` rings on every change.
-    pub fn in_folder(folder: &Path, timing: Timing, alarm: Alarm) -> anyhow::Result<Self> {
+    pub fn in_folder(
+        folder: &Path,
+        timing: Timing,
+        terms: Terms,
+        alarm: Alarm,
+    ) -> anyhow::Result<Self> {
         let (journal, durable, lines) = Journal::open(folder)?;
-        let mut pages = Pages::empty(timing);
-        for line in lines {
-            let JournalLine {
-                rail,
-                reference,
-                event,
-            } = line;
-            pages.apply(rail, &reference, &event);
+        let mut pages = Pages::empty(timing, terms);
+        for line in &lines {
+            pages.replay(line);
         }
         pages.journal = Some(journal);
         Ok(Self {
@@ -91,13 +94,14 @@ impl Book {
 }
 
 impl Pages {
-    fn empty(timing: Timing) -> Self {
+    fn empty(timing: Timing, terms: Terms) -> Self {
         Self {
             payments: Vec::new(),
             by_reference: HashMap::new(),
             by_prompt: HashMap::new(),
             due: BTreeSet::new(),
             timing,
+            credits: Credits::empty(terms),
             journal: None,
             changes: 0,
         }
@@ -139,17 +143,93 @@ impl Pages {
     /// If the book does not contain the reference; only [`Pages::open`] may add one.
     pub fn record(&mut self, rail: Rail, reference: &str, event: Event) -> Payment {
         self.apply(rail, reference, &event);
-        if let Some(journal) = &mut self.journal {
-            let reference = reference.to_owned();
-            journal.append(&JournalLine {
-                rail,
-                reference,
-                event,
-            });
-        }
+        self.keep(&JournalLine::Payment {
+            rail,
+            reference: reference.to_owned(),
+            event,
+        });
         self.find(rail, reference)
             .expect("only a payment that was found is changed")
             .clone()
+    }
+
+    /// The pages about credits.
+    pub fn credits(&self) -> &Credits {
+        &self.credits
+    }
+
+    /// Records a request while no credit with its reference was taken.
+    pub fn request_credit(&mut self, request: CreditRequest, at: Timestamp) -> Credit {
+        let (rail, reference) = (request.rail, request.reference.clone());
+        let request = Box::new(request);
+        self.record_credit(rail, &reference, credit::Event::Requested { request, at })
+    }
+
+    /// Records what happened to a credit, and returns its new state.
+    ///
+    /// # Panics
+    /// If the book does not contain the reference; only [`Pages::request_credit`] may add one.
+    pub fn record_credit(&mut self, rail: Rail, reference: &str, event: credit::Event) -> Credit {
+        self.credits.apply(rail, reference, &event);
+        self.changes += 1;
+        self.keep(&JournalLine::Credit {
+            rail,
+            reference: reference.to_owned(),
+            credit: event,
+        });
+        let credit = self.credits.find(rail, reference);
+        credit
+            .expect("only a credit that was found is changed")
+            .clone()
+    }
+
+    /// Marks whether a callback of the credit is being sent.
+    pub fn set_calling_credit(&mut self, rail: Rail, reference: &str, calling: bool) {
+        self.credits.set_calling(rail, reference, calling);
+        self.changes += 1;
+    }
+
+    /// Makes a payee known. Returns the one with this code, which may have been known before.
+    pub fn know_recipient(&mut self, recipient: Recipient) -> Recipient {
+        if let Some(known) = self.credits.find_recipient(&recipient.code) {
+            return known.clone();
+        }
+        self.credits.add_recipient(&recipient);
+        self.keep(&JournalLine::Recipient {
+            recipient: recipient.clone(),
+        });
+        recipient
+    }
+
+    /// Adds to a rail's float, or takes from it.
+    pub fn add_float(&mut self, rail: Rail, added_minor: i64) {
+        self.credits.add_float(rail, added_minor);
+        self.keep(&JournalLine::Float { rail, added_minor });
+    }
+
+    fn keep(&mut self, line: &JournalLine) {
+        if let Some(journal) = &mut self.journal {
+            journal.append(line);
+        }
+    }
+
+    fn replay(&mut self, line: &JournalLine) {
+        match line {
+            JournalLine::Payment {
+                rail,
+                reference,
+                event,
+            } => self.apply(*rail, reference, event),
+            JournalLine::Credit {
+                rail,
+                reference,
+                credit,
+            } => self.credits.apply(*rail, reference, credit),
+            JournalLine::Recipient { recipient } => self.credits.add_recipient(recipient),
+            JournalLine::Float { rail, added_minor } => {
+                self.credits.add_float(*rail, *added_minor);
+            }
+        }
     }
 
     /// The first payment that is due by `now`, and its step.
@@ -160,9 +240,11 @@ impl Pages {
         Some((payment, step))
     }
 
-    /// When the next step is due.
+    /// When the next step of a payment or a credit is due.
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.due.first().map(|(due, _)| *due)
+        let of_payments = self.due.first().map(|(due, _)| *due);
+        let of_credits = self.credits.next_due();
+        of_payments.into_iter().chain(of_credits).min()
     }
 
     /// Marks whether a callback of the payment is being sent.

@@ -6,12 +6,17 @@
 use anyhow::Context as _;
 use chassis::error_chain::chain;
 use http::{Method, StatusCode, header};
+use reqwest::RequestBuilder;
 
 use crate::{
     config::Config,
+    credit::Credit,
     momo::body::{StatusBody, Variant},
     payment::Payment,
-    paystack::body::{signature, webhook_body},
+    paystack::{
+        body::{signature, webhook_body},
+        transfer_body,
+    },
     rail::{Accounts, Rail},
 };
 
@@ -34,42 +39,69 @@ impl CallbackSender {
 
     /// Sends one callback. Returns whether it was answered with 200.
     pub async fn send(&self, payment: &Payment) -> bool {
-        match self.status(payment).await {
-            Ok(status) => status == StatusCode::OK,
-            Err(error) => {
-                tracing::warn!(error = %chain(error.as_ref()), "a callback failed");
-                false
+        let request = &payment.request;
+        let made = match request.rail {
+            Rail::Momo => {
+                let variant = Variant::of(payment);
+                self.momo(&request.callback_url, &variant, &StatusBody::of(payment))
             }
-        }
+            Rail::Paystack => self.paystack(&request.callback_url, webhook_body(payment)),
+        };
+        answered(made).await
     }
 
-    async fn status(&self, payment: &Payment) -> anyhow::Result<StatusCode> {
-        let url = payment.request.callback_url.as_deref().unwrap_or_default();
-        let request = match payment.request.rail {
+    /// Sends one callback about a credit, as it is now. Returns whether it was answered with 200.
+    pub async fn send_about_credit(&self, credit: &Credit) -> bool {
+        let request = &credit.request;
+        let made = match request.rail {
             Rail::Momo => {
-                let by_put = Variant::of(payment).calls_by_put();
-                let method = if by_put { Method::PUT } else { Method::POST };
-                let body = serde_json::to_vec(&StatusBody::of(payment))?;
-                self.client.request(method, url).body(body)
+                let variant = Variant::of_reference(&request.reference);
+                let body = StatusBody::of_credit(credit);
+                self.momo(&request.callback_url, &variant, &body)
             }
             Rail::Paystack => {
-                let body = webhook_body(payment);
-                self.client
-                    .post(url)
-                    .header(
-                        "x-paystack-signature",
-                        signature(&self.accounts.paystack.paystack_secret_key, &body),
-                    )
-                    .body(body)
+                let body = transfer_body::webhook_body(credit);
+                self.paystack(&request.callback_url, body)
             }
         };
-        let answer = request
-            .header(header::CONTENT_TYPE, "application/json")
-            .send()
-            .await
-            // The URL contains the callback's token.
-            .map_err(reqwest::Error::without_url)
-            .context("the callback address gave no answer")?;
-        Ok(answer.status())
+        answered(made).await
+    }
+
+    fn momo(
+        &self,
+        url: &Option<String>,
+        variant: &Variant,
+        body: &StatusBody<'_>,
+    ) -> RequestBuilder {
+        let method = match variant.calls_by_put() {
+            true => Method::PUT,
+            false => Method::POST,
+        };
+        let body = serde_json::to_vec(body).expect("a status has string keys only");
+        self.client.request(method, address(url)).body(body)
+    }
+
+    fn paystack(&self, url: &Option<String>, body: Vec<u8>) -> RequestBuilder {
+        let key = &self.accounts.paystack.paystack_secret_key;
+        self.client
+            .post(address(url))
+            .header("x-paystack-signature", signature(key, &body))
+            .body(body)
+    }
+}
+
+fn address(url: &Option<String>) -> &str {
+    url.as_deref().unwrap_or_default()
+}
+
+async fn answered(request: RequestBuilder) -> bool {
+    let request = request.header(header::CONTENT_TYPE, "application/json");
+    // The URL contains the callback's token.
+    match request.send().await.map_err(reqwest::Error::without_url) {
+        Ok(answer) => answer.status() == StatusCode::OK,
+        Err(error) => {
+            tracing::warn!(error = %chain(&error), "a callback failed");
+            false
+        }
     }
 }

@@ -6,10 +6,14 @@ use std::{
     time::Duration,
 };
 
-use chassis::config::{Mode, Refusals, Settings, Telemetry, duration};
+use chassis::{
+    config::{Mode, Refusals, Settings, Telemetry, duration},
+    money::{Currency, Money},
+};
 use clap::Parser;
+use rust_decimal::Decimal;
 
-use crate::{payment::Timing, rail::Accounts};
+use crate::{credits::Terms, payment::Timing, rail::Accounts};
 
 /// Simulated mobile-money networks: MTN MoMo and Paystack on one address, with a handset page.
 #[derive(Clone, Parser)]
@@ -23,7 +27,7 @@ pub struct Config {
     #[arg(long, env = "RAILSIM_LISTEN", default_value = "127.0.0.1:8083")]
     pub listen: SocketAddr,
 
-    /// Folder for the book of debits. Without it, the book is lost with the process.
+    /// Folder for the book of debits and credits. Without it, the book is lost with the process.
     #[arg(long, env = "RAILSIM_DATA")]
     pub(crate) data: Option<PathBuf>,
 
@@ -35,7 +39,7 @@ pub struct Config {
     )]
     pub(crate) prompt_timeout: Option<Duration>,
 
-    /// How long a payer takes to answer a prompt.
+    /// How long a payer takes to answer a prompt, and a rail to pay a credit.
     #[arg(
         long,
         env = "RAILSIM_APPROVE_DELAY",
@@ -43,6 +47,15 @@ pub struct Config {
         value_parser = duration
     )]
     pub(crate) approve_delay: Duration,
+
+    /// What the float of each rail holds before anything is paid out, in GHS.
+    #[arg(
+        long,
+        env = "RAILSIM_FLOAT",
+        default_value = "1000000.00",
+        value_parser = cedis
+    )]
+    pub(crate) float: Money,
 
     /// How long the receiver of a callback may take to answer.
     #[arg(
@@ -71,6 +84,21 @@ impl Config {
             prompt: self.prompt_timeout,
         }
     }
+
+    pub(crate) fn terms(&self) -> Terms {
+        Terms {
+            delay: self.approve_delay,
+            opening_minor: self.float.minor_units(),
+        }
+    }
+}
+
+/// An amount of GHS that is not negative.
+fn cedis(text: &str) -> Result<Money, &'static str> {
+    let amount: Option<Decimal> = text.parse().ok();
+    let amount = amount.filter(|amount| !amount.is_sign_negative());
+    let money = amount.and_then(|amount| Money::from_major(amount, Currency::GHS).ok());
+    money.ok_or("must be an amount of GHS, such as 10.00")
 }
 
 impl Settings for Config {

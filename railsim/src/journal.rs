@@ -1,4 +1,5 @@
-//! The journal file: an append-only JSON line for every event of every payment.
+//! The journal file: an append-only JSON line for every event of every payment and
+//! credit.
 //!
 //! Promise: once [`Durability::reached`] returns for a number of lines, they are on disk. Lines that
 //! wait at the same time share one sync. A last line that a crash tore is cut off at the next
@@ -16,19 +17,31 @@ use chassis::error_chain::chain;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::{payment::Event, rail::Rail};
+use crate::{credit, credits::Recipient, payment, rail::Rail};
 
 const FILE_NAME: &str = "journal.jsonl";
 
 /// Approximate limit on the bytes that share one sync.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// One line: an event and the payment it belongs to.
+/// One line: what happened, and what it belongs to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct JournalLine {
-    pub rail: Rail,
-    pub reference: String,
-    pub event: Event,
+#[serde(untagged)]
+pub enum JournalLine {
+    Payment {
+        rail: Rail,
+        reference: String,
+        event: payment::Event,
+    },
+    Credit {
+        rail: Rail,
+        reference: String,
+        credit: credit::Event,
+    },
+    /// A payee became known.
+    Recipient { recipient: Recipient },
+    /// Somebody added to a float, or took from it.
+    Float { rail: Rail, added_minor: i64 },
 }
 
 /// Writes lines in the order of the calls.

@@ -1,18 +1,23 @@
 //! Simulated mobile-money networks: MTN MoMo and Paystack with their real wire formats, the
-//! payers' handsets, and the networks' own book of debits.
+//! payers' handsets, and the networks' own book of debits and credits.
 //!
-//! Promises: a wallet is debited at most once per reference; what anyone was told survives
-//! `kill -9`; the payer's number alone chooses the story, so every outcome is available on demand.
+//! Promises: a wallet is debited at most once per reference, and credited at most once; what anyone
+//! was told survives `kill -9`; the number of the payer or payee alone chooses the story, so every outcome is available on demand.
 //! Knows nothing of the services that call it: the wire formats are implemented a second time here.
 
 mod as_text;
 mod book;
+mod call_plan;
 mod callback;
 mod config;
+mod credit;
+mod credits;
 mod handset;
 mod journal;
 mod momo;
 mod networks;
+mod payees;
+mod paying;
 mod payment;
 mod paystack;
 mod rail;
@@ -56,8 +61,8 @@ pub async fn serve(
     chassis::config::check(&config)?;
     let worker = clock.worker("railsim");
     let book = match &config.data {
-        Some(folder) => Book::in_folder(folder, config.timing(), worker.alarm())?,
-        None => Book::in_memory(config.timing(), worker.alarm()),
+        Some(folder) => Book::in_folder(folder, config.timing(), config.terms(), worker.alarm())?,
+        None => Book::in_memory(config.timing(), config.terms(), worker.alarm()),
     };
     let callbacks = CallbackSender::new(&config)?;
     let networks = Arc::new(Networks {
@@ -82,6 +87,7 @@ fn router(networks: Arc<Networks>) -> Router {
         .merge(momo::routes())
         .merge(paystack::routes())
         .merge(handset::routes())
+        .merge(payees::routes())
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(networks.clone(), hold_clock))
         .with_state(networks)

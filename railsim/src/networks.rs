@@ -1,7 +1,7 @@
 //! What the networks do: accept requests and codes, answer queries, debit wallets, time out
-//! prompts and call back.
+//! prompts, pay credits and call back.
 //!
-//! Promise: a wallet is debited at most once per reference. Every decision is made under the
+//! Promise: a wallet is debited at most once per reference, and credited at most once. Every decision is made under the
 //! book's lock, on the state that it changes, and is on disk before anyone learns of it.
 
 use std::sync::Arc;
@@ -17,7 +17,10 @@ use crate::{
     book::{Book, Pages},
     callback::CallbackSender,
     config::Config,
+    credit::{self, Credit, CreditRequest},
+    credits::Recipient,
     journal::JournalLost,
+    paying::{self, Taking},
     payment::{Event, Payment, State, Step},
     rail::Rail,
     request::PaymentRequest,
@@ -55,6 +58,12 @@ pub enum CodeOutcome {
 pub enum PromptAnswer {
     Approve,
     Decline,
+}
+
+/// What a callback is about.
+enum Subject {
+    Payment(Box<Payment>),
+    Credit(Box<Credit>),
 }
 
 impl Networks {
@@ -108,6 +117,45 @@ impl Networks {
             .await
     }
 
+    pub async fn request_credit(&self, request: CreditRequest) -> Result<Taking, JournalLost> {
+        let now = self.clock.now();
+        self.book
+            .update(|pages| paying::take(pages, request, now))
+            .await
+    }
+
+    /// What a query returns: `None` for a reference that was not taken.
+    pub async fn query_credit(
+        &self,
+        rail: Rail,
+        reference: &str,
+    ) -> Result<Option<Credit>, JournalLost> {
+        let now = self.clock.now();
+        self.book
+            .update(|pages| paying::tell(pages, rail, reference, now))
+            .await
+    }
+
+    /// What a rail's float holds, in minor units.
+    pub async fn float_minor(&self, rail: Rail) -> Result<i64, JournalLost> {
+        self.book
+            .update(|pages| pages.credits().float_minor(rail))
+            .await
+    }
+
+    /// Makes a payee known. Returns the one with this code, which may have been known before.
+    pub async fn know_recipient(&self, recipient: Recipient) -> Result<Recipient, JournalLost> {
+        self.book
+            .update(|pages| pages.know_recipient(recipient))
+            .await
+    }
+
+    pub async fn find_recipient(&self, code: &str) -> Result<Option<Recipient>, JournalLost> {
+        self.book
+            .update(|pages| pages.credits().find_recipient(code).cloned())
+            .await
+    }
+
     /// Does whatever is due until `shutdown`.
     pub async fn run(
         self: Arc<Self>,
@@ -117,8 +165,8 @@ impl Networks {
     ) -> Result<(), JournalLost> {
         while !shutdown.has_begun() {
             let (callbacks, next) = self.play_due().await?;
-            for payment in callbacks {
-                self.call_back(payment, &tasks);
+            for subject in callbacks {
+                self.call_back(subject, &tasks);
             }
             tokio::select! {
                 _ = worker.rest(next) => {}
@@ -129,7 +177,7 @@ impl Networks {
     }
 
     /// Does what is due now. Returns the callbacks to send, and when the next step is due.
-    async fn play_due(&self) -> Result<(Vec<Payment>, Option<Timestamp>), JournalLost> {
+    async fn play_due(&self) -> Result<(Vec<Subject>, Option<Timestamp>), JournalLost> {
         let now = self.clock.now();
         self.book
             .update(|pages| {
@@ -145,24 +193,34 @@ impl Networks {
                             pages.record(rail, &reference, fail(failure, now));
                         }
                         Step::CallBack => {
-                            callbacks.push(payment.clone());
+                            callbacks.push(Subject::Payment(Box::new(payment.clone())));
                             begin_callback(pages, rail, &reference);
                         }
                     }
                 }
+                let credits = paying::play_due(pages, now).into_iter();
+                callbacks.extend(credits.map(|credit| Subject::Credit(Box::new(credit))));
                 (callbacks, pages.next_due())
             })
             .await
     }
 
     /// Starts a callback. Time travel waits for it.
-    fn call_back(self: &Arc<Self>, payment: Payment, tasks: &Tasks) {
+    fn call_back(self: &Arc<Self>, subject: Subject, tasks: &Tasks) {
         let networks = self.clone();
         let activity = self.clock.activity();
         tasks.spawn(async move {
-            let answered = networks.callbacks.send(&payment).await;
-            if payment.request.rail.behaviour().repeats_callbacks
-                && let Err(error) = networks.end_callback(&payment, answered).await
+            let (rail, answered) = match &subject {
+                Subject::Payment(payment) => {
+                    (payment.request.rail, networks.callbacks.send(payment).await)
+                }
+                Subject::Credit(credit) => {
+                    let answered = networks.callbacks.send_about_credit(credit).await;
+                    (credit.request.rail, answered)
+                }
+            };
+            if rail.behaviour().repeats_callbacks
+                && let Err(error) = networks.end_callback(&subject, answered).await
             {
                 tracing::error!(error = %chain(&error), "a callback's outcome is not kept");
             }
@@ -170,18 +228,30 @@ impl Networks {
         });
     }
 
-    async fn end_callback(&self, payment: &Payment, answered: bool) -> Result<(), JournalLost> {
+    async fn end_callback(&self, subject: &Subject, answered: bool) -> Result<(), JournalLost> {
         let at = self.clock.now();
-        let (rail, reference) = key(payment);
         self.book
-            .update(|pages| {
-                pages.set_calling(rail, &reference, false);
-                let event = if answered {
-                    Event::CalledBack
-                } else {
-                    Event::CallbackFailed { at }
-                };
-                pages.record(rail, &reference, event);
+            .update(|pages| match subject {
+                Subject::Payment(payment) => {
+                    let (rail, reference) = key(payment);
+                    pages.set_calling(rail, &reference, false);
+                    let event = if answered {
+                        Event::CalledBack
+                    } else {
+                        Event::CallbackFailed { at }
+                    };
+                    pages.record(rail, &reference, event);
+                }
+                Subject::Credit(credit) => {
+                    let (rail, reference) = (credit.request.rail, &credit.request.reference);
+                    pages.set_calling_credit(rail, reference, false);
+                    let event = if answered {
+                        credit::Event::CalledBack
+                    } else {
+                        credit::Event::CallbackFailed { at }
+                    };
+                    pages.record_credit(rail, reference, event);
+                }
             })
             .await
     }

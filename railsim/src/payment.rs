@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
+    call_plan::CallPlan,
     rail::Rail,
     request::PaymentRequest,
     story::{Ending, Failure, Story},
@@ -16,13 +17,6 @@ use crate::{
 
 /// In story 010 the money arrives this long after a query first reported the payment as failed.
 const LATE_MONEY_AFTER: Duration = Duration::from_secs(5);
-
-/// Paystack repeats an unanswered webhook four times at this interval …
-const WEBHOOK_RETRY_FIRST: Duration = Duration::from_secs(3 * 60);
-const WEBHOOK_RETRIES_FIRST: u32 = 4;
-/// … then at this interval, until the payment's result is as old as that (rails §4.2).
-const WEBHOOK_RETRY_LATER: Duration = Duration::from_secs(60 * 60);
-const WEBHOOK_RETRY_UNTIL: Duration = Duration::from_secs(72 * 60 * 60);
 
 /// Something that happened to a payment; a line of the journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -122,11 +116,7 @@ pub struct Payment {
     pub debits: u32,
     /// The sum of those debits.
     pub debited_minor: i64,
-    callbacks_left: u32,
-    callback_failures: u32,
-    callback_due: Option<Timestamp>,
-    /// Whether a callback is being sent now. Not stored, so that a restart sends it again.
-    calling: bool,
+    calls: CallPlan,
 }
 
 impl Payment {
@@ -143,10 +133,7 @@ impl Payment {
             requests: 1,
             debits: 0,
             debited_minor: 0,
-            callbacks_left: 0,
-            callback_failures: 0,
-            callback_due: None,
-            calling: false,
+            calls: CallPlan::default(),
         }
     }
 
@@ -179,17 +166,8 @@ impl Payment {
                     told.get_or_insert(*at);
                 }
             }
-            Event::CalledBack => {
-                self.callbacks_left = self.callbacks_left.saturating_sub(1);
-                self.callback_failures = 0;
-                if self.callbacks_left == 0 {
-                    self.callback_due = None;
-                }
-            }
-            Event::CallbackFailed { at } => {
-                self.callback_failures += 1;
-                self.callback_due = self.retry_at(*at);
-            }
+            Event::CalledBack => self.calls.done(),
+            Event::CallbackFailed { at } => self.calls.failed(*at),
         }
     }
 
@@ -200,24 +178,13 @@ impl Payment {
 
     fn plan_callbacks(&mut self, count: u32, at: Timestamp) {
         if self.request.callback_url.is_some() && count > 0 {
-            self.callbacks_left = count;
-            self.callback_due = Some(at);
+            self.calls.plan(count, at);
         }
-    }
-
-    fn retry_at(&self, failed_at: Timestamp) -> Option<Timestamp> {
-        let wait = if self.callback_failures <= WEBHOOK_RETRIES_FIRST {
-            WEBHOOK_RETRY_FIRST
-        } else {
-            WEBHOOK_RETRY_LATER
-        };
-        let due = failed_at + wait;
-        Some(due).filter(|due| due.since(self.updated_at) <= WEBHOOK_RETRY_UNTIL)
     }
 
     /// Sets whether a callback is being sent.
     pub fn set_calling(&mut self, calling: bool) {
-        self.calling = calling;
+        self.calls.set_calling(calling);
     }
 
     /// The next step that this payment takes by itself, and when.
@@ -255,8 +222,7 @@ impl Payment {
     }
 
     fn next_callback(&self) -> Option<(Timestamp, Step)> {
-        let due = self.callback_due.filter(|_| !self.calling)?;
-        Some((due, Step::CallBack))
+        Some((self.calls.next()?, Step::CallBack))
     }
 
     /// The amount that the network debits and reports.

@@ -1,9 +1,12 @@
-//! The Paystack Charge API for mobile money in Ghana (rails §4.2), as strict as the real one.
+//! Paystack in Ghana, as strict as the real one: the Charge API for mobile money (rails §4.2), and
+//! transfers (payouts P.2) in a file of their own.
 //!
 //! Charge and verify answer HTTP 200 whatever the payment's outcome, which is in `data.status`.
 
 pub mod body;
 pub mod settings;
+mod transfer;
+pub mod transfer_body;
 
 use std::sync::Arc;
 
@@ -43,6 +46,7 @@ pub fn routes() -> Router<Arc<Networks>> {
         .route("/charge/submit_otp", post(submit_otp))
         .route("/charge/{reference}", get(check))
         .route("/transaction/verify/{reference}", get(verify))
+        .merge(transfer::routes())
 }
 
 enum PaystackError {

@@ -55,10 +55,31 @@ pub struct Behaviour {
     pub instant_number: Option<&'static str>,
 }
 
+/// How a rail pays credits (payouts P.1, P.2).
+pub struct Pays {
+    /// Whether amount and fee leave the float when a credit is taken, or the amount when it is
+    /// paid.
+    pub takes_first: bool,
+    /// What it takes for a credit to a wallet, and to a bank account, in minor units.
+    fees_minor: [i64; 2],
+    /// Whether it can take back what it paid.
+    pub reverses: bool,
+    /// Whether it calls back about every change, or once.
+    pub repeats_reports: bool,
+}
+
+impl Pays {
+    /// What the rail takes for a credit, in minor units. A credit that failed costs nothing.
+    pub fn fee_minor(&self, is_bank: bool) -> i64 {
+        let [wallet, bank] = self.fees_minor;
+        if is_bank { bank } else { wallet }
+    }
+}
+
 impl Accounts {
     pub fn check(&self, refusals: &mut Refusals) {
-        // MTN's settings are either all there or do not parse.
-        let Self { momo: _, paystack } = self;
+        let Self { momo, paystack } = self;
+        momo.check(refusals);
         paystack.check(refusals);
     }
 }
@@ -81,6 +102,23 @@ impl Rail {
                 repeats_callbacks: true,
                 keeps_unknown_payers: true,
                 instant_number: Some("+233551234987"),
+            },
+        }
+    }
+
+    pub fn pays(self) -> Pays {
+        match self {
+            Self::Momo => Pays {
+                takes_first: false,
+                fees_minor: [0, 0],
+                reverses: false,
+                repeats_reports: false,
+            },
+            Self::Paystack => Pays {
+                takes_first: true,
+                fees_minor: [100, 800],
+                reverses: true,
+                repeats_reports: true,
             },
         }
     }

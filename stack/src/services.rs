@@ -22,10 +22,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The credentials between the embedded networks and their clients. They are not secret: the
 /// networks are simulated and only listen on this machine.
-const RAIL_CREDENTIALS: [&str; 5] = [
+const RAIL_CREDENTIALS: [&str; 8] = [
     "--momo-subscription-key=stack-momo-subscription-key",
     "--momo-api-user=6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11",
     "--momo-api-key=stack-momo-api-key",
+    "--momo-disbursement-subscription-key=stack-momo-disbursement-key",
+    "--momo-disbursement-api-user=6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a12",
+    "--momo-disbursement-api-key=stack-momo-disbursement-api-key",
     "--momo-target-environment=mtnghana",
     "--paystack-secret-key=sk_test_stack",
 ];

@@ -270,6 +270,48 @@ async fn a_webhook_that_was_not_answered_is_sent_again_after_a_restart() {
 }
 
 #[tokio::test]
+async fn credits_recipients_and_floats_survive_kill_9() {
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = "http://127.0.0.1:9/";
+    let (paid, waiting) = (reference(0), reference(0));
+    let process = Process::start(folder.path(), &["--approve-delay=10m"]).await;
+    let wires = process.wires.clone();
+    let recipient = wires.recipient("0271234201", "ATL").await;
+    wires.paystack_transfer(&paid, "0271234201").await.unwrap();
+    let momo = async |reference: &str| {
+        let sent = wires.momo_transfer(reference, "233241234201", nowhere);
+        sent.await.unwrap()
+    };
+    momo(&waiting).await;
+    wires.add_float("momo", 700).await;
+    process.kill().await;
+
+    let process = Process::start(folder.path(), &["--approve-delay=0s"]).await;
+    let wires = process.wires.clone();
+    for reference in [&paid, &waiting] {
+        let until = tokio::time::Instant::now() + Duration::from_secs(10);
+        while wires.credit(reference).await["credits"] != 1 {
+            assert!(tokio::time::Instant::now() < until, "it is paid in the end");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    assert_eq!(wires.recipient("0271234201", "ATL").await, recipient);
+    process.kill().await;
+
+    let process = Process::start(folder.path(), &["--approve-delay=0s"]).await;
+    let wires = process.wires.clone();
+    for reference in [&paid, &waiting] {
+        assert_eq!(wires.credit(reference).await["credits"], 1);
+    }
+    assert_eq!(wires.float("momo").await, 100_000_000 + 700 - 2_550);
+    assert_eq!(wires.float("paystack").await, 100_000_000 - 2_650);
+    let again = wires.momo_transfer(&waiting, "233241234201", nowhere);
+    assert_eq!(again.await.unwrap().status(), 409);
+    let again = wires.paystack_transfer(&paid, "0271234201").await.unwrap();
+    assert_eq!(again.status(), 400);
+}
+
+#[tokio::test]
 async fn without_a_folder_the_book_is_kept_in_memory() {
     let world = World::start_in_memory().await;
     world

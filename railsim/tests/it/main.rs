@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod credits;
+mod credits_momo;
+mod credits_paystack;
 mod durability;
 mod handset;
 mod momo;

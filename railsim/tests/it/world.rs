@@ -24,6 +24,17 @@ use uuid::Uuid;
 pub const SUBSCRIPTION: &str = "subscription-key";
 pub const API_USER: &str = "5f1b7d6e-0000-4000-8000-000000000001";
 pub const API_KEY: &str = "api-key";
+pub const DISBURSEMENT: [(&str, &str); 3] = [
+    (
+        "--momo-disbursement-subscription-key",
+        "disbursement-subscription-key",
+    ),
+    (
+        "--momo-disbursement-api-user",
+        "5f1b7d6e-0000-4000-8000-000000000002",
+    ),
+    ("--momo-disbursement-api-key", "disbursement-api-key"),
+];
 pub const SECRET: &str = "sk_test_secret";
 
 /// A callback as received.
@@ -67,6 +78,7 @@ pub fn credentials() -> Vec<String> {
         ("--paystack-secret-key", SECRET),
     ]
     .iter()
+    .chain(&DISBURSEMENT)
     .map(|(flag, value)| format!("{flag}={value}"))
     .collect()
 }

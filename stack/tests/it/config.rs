@@ -43,11 +43,14 @@ const SERVICES: [&str; 6] = [
 const CANARY: &str = "c4N4Ry";
 
 /// Settings that accept any text.
-const FREE: [&str; 7] = [
+const FREE: [&str; 10] = [
     "RAILSIM_DATA",
     "MOMO_SUBSCRIPTION_KEY",
     "MOMO_API_USER",
     "MOMO_API_KEY",
+    "MOMO_DISBURSEMENT_SUBSCRIPTION_KEY",
+    "MOMO_DISBURSEMENT_API_USER",
+    "MOMO_DISBURSEMENT_API_KEY",
     "MOMO_TARGET_ENVIRONMENT",
     "MOMO_CALLBACK_HOST",
     "PAYSTACK_SECRET_KEY",
@@ -162,7 +165,7 @@ fn good(name: &str, folder: &TempDir) -> Settings {
         _ => vec![("MODE", "development".to_owned())],
     };
     settings.extend(own);
-    if name == "charges-svc" {
+    if matches!(name, "charges-svc" | "railsim") {
         settings.extend(disbursement_keys());
     }
     let mut settings: Settings = settings

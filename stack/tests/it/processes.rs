@@ -358,10 +358,13 @@ fn free_port() -> u16 {
     }
 }
 
-const CREDENTIALS: [&str; 4] = [
+const CREDENTIALS: [&str; 7] = [
     "--momo-subscription-key=subscription",
     "--momo-api-user=6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11",
     "--momo-api-key=api-key",
+    "--momo-disbursement-subscription-key=disbursement-subscription",
+    "--momo-disbursement-api-user=6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a12",
+    "--momo-disbursement-api-key=disbursement-api-key",
     "--paystack-secret-key=sk_test_processes",
 ];
 
