@@ -110,14 +110,15 @@ impl Receiver {
             .with_context(|| format!("no event of {tx_id_display} arrived in time"))?
     }
 
-    /// Checks that each transaction has only one event. The same event may be delivered again.
+    /// Checks that each transaction, payout and refund has only one event. The same event may be delivered again.
     pub fn check_no_event_came_twice(&self) -> anyhow::Result<()> {
         let mut events = BTreeMap::<String, String>::new();
         for delivery in self.deliveries() {
             let event = delivery.json()?;
             let data = &event["data"];
             // A session that is paid again after a failure has a transaction for each attempt.
-            let subject = format!("{} {}", data["session_id"], data["tx_id_display"]);
+            let parts = ["session_id", "tx_id_display", "payout_id", "refund_id"];
+            let subject = parts.map(|part| data[part].to_string()).join(" ");
             let id = event["id"].to_string();
             if let Some(known) = events.insert(subject.clone(), id.clone()) {
                 ensure!(known == id, "{subject} has two events, {known} and {id}");

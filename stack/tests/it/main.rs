@@ -17,6 +17,7 @@ mod leaks;
 mod limits;
 mod lists;
 mod local;
+mod money_out;
 mod openapi;
 mod otp;
 mod processes;

@@ -16,7 +16,8 @@ use proto::{
         merchants_client::MerchantsClient,
     },
     webhooks::{
-        Delivery, ListDeliveriesRequest, SetEndpointRequest, webhooks_client::WebhooksClient,
+        Delivery, EventType, ListDeliveriesRequest, SetEndpointRequest,
+        webhooks_client::WebhooksClient,
     },
 };
 use serde_json::{Value, json};
@@ -122,6 +123,16 @@ impl Shop {
             .await
     }
 
+    /// Lets the merchant's receiver be told these events and no others.
+    pub async fn listen_for(&self, events: &[EventType]) {
+        let request = SetEndpointRequest {
+            merchant_id: self.ready.demo.merchant_id.clone(),
+            url: self.receiver.url.clone(),
+            events: events.iter().map(|event| (*event).into()).collect(),
+        };
+        self.webhooks().set_endpoint(request).await.unwrap();
+    }
+
     pub async fn set_endpoint_of(&self, merchant_id: &str, url: &str) -> String {
         let request = SetEndpointRequest {
             merchant_id: merchant_id.to_owned(),
@@ -167,6 +178,11 @@ impl Shop {
 
     pub fn webhooks(&self) -> WebhooksClient<grpc::Channel> {
         WebhooksClient::new(connect(&self.ready.grpc.webhooks))
+    }
+
+    /// For the other interfaces of charges-svc.
+    pub fn charges_channel(&self) -> grpc::Channel {
+        connect(&self.ready.grpc.charges)
     }
 
     pub fn charges(&self) -> ChargesClient<grpc::Channel> {
@@ -309,7 +325,7 @@ impl Shop {
         assert!(answer["now"].is_string());
     }
 
-    /// Ends the test: the outboxes are empty, no wallet was debited twice, no transaction has two
+    /// Ends the test: the outboxes are empty, no wallet was debited or credited twice, no transaction has two
     /// events, and the ledger is balanced.
     pub async fn close(self) {
         for (service, database) in &self.databases {
@@ -321,6 +337,12 @@ impl Shop {
             assert!(
                 entry["debits"].as_u64().unwrap() <= 1,
                 "debited twice: {entry}"
+            );
+        }
+        for entry in credits(&self.ready.handset).await {
+            assert!(
+                entry["credits"].as_u64().unwrap() <= 1,
+                "credited twice: {entry}"
             );
         }
         self.receiver.check_no_event_came_twice().unwrap();
@@ -346,9 +368,17 @@ pub async fn check_ledger(db: &db::Db) {
 }
 
 pub async fn book(handset: &str) -> Vec<Value> {
+    lines(&format!("{handset}/book")).await
+}
+
+/// The networks' book of credits.
+pub async fn credits(handset: &str) -> Vec<Value> {
+    lines(&format!("{handset}/credits")).await
+}
+
+async fn lines(url: &str) -> Vec<Value> {
     let client = chassis::http::client(Duration::from_secs(10)).unwrap();
-    let answer = client.get(format!("{handset}/book")).send().await.unwrap();
-    answer.json().await.unwrap()
+    client.get(url).send().await.unwrap().json().await.unwrap()
 }
 
 fn connect(url: &str) -> grpc::Channel {
