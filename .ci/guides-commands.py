@@ -380,7 +380,7 @@ def check_nothing_is_missing():
     kinds = part("gateway/src/error.rs", "fn kind", "fn ")
     fields = part("gateway/src/field_error.rs", "enum FieldCode", "}")
     reasons = part("chassis/src/failure.rs", "\nreasons! {", "\n}")
-    stories = part("railsim/src/story.rs", "fn of", "fn ")
+    stories = part("railsim/src/story.rs", "fn of", "fn ") + part("railsim/src/credit/story.rs", "fn of", "fn ")
     wanted = {
         "errors.md": re.findall(r'"([A-Z_]+)"', kinds)
         + re.findall(r'= "([A-Z_]+)"', fields),

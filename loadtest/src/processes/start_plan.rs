@@ -26,10 +26,13 @@ const UNLIMITED: u32 = 1_000_000_000;
 const WEBHOOK_SECRET_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
 /// Between charges-svc and the simulated networks, which listen on loopback only.
-const RAIL_CREDENTIALS: [&str; 5] = [
+const RAIL_CREDENTIALS: [&str; 8] = [
     "--momo-subscription-key=loadtest",
     "--momo-api-user=6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11",
     "--momo-api-key=loadtest",
+    "--momo-disbursement-subscription-key=loadtest",
+    "--momo-disbursement-api-user=6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a12",
+    "--momo-disbursement-api-key=loadtest",
     "--momo-target-environment=mtnghana",
     "--paystack-secret-key=sk_test_loadtest",
 ];
