@@ -8,9 +8,11 @@ crate::closed_list! {
         Payments = "payments",
         Charge = "charge",
         ChargeStatus = "charge:status",
+        Read = "read",
+        Write = "write",
     }
 }
 
 crate::proto_list! {
-    RateBucket = Bucket { Payments, Charge, ChargeStatus }
+    RateBucket = Bucket { Payments, Charge, ChargeStatus, Read, Write }
 }

@@ -6,13 +6,17 @@
 
 pub mod alias;
 pub mod amount;
+pub mod balance;
 pub mod body;
 pub mod charge;
 pub mod fields;
 pub mod idempotency;
 pub mod initiate;
+pub mod list;
 pub mod openapi;
+pub mod payouts;
 pub mod read_charge;
+pub mod refunds;
 pub mod session_status;
 pub mod submit_otp;
 
@@ -61,6 +65,28 @@ pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
         .route(
             "/api/v1/payments/charge/{reference}",
             gated(get(read_charge::read_charge), ChargeStatus, Other),
+        )
+        .route(
+            "/api/v1/payments/charge/{reference}/refunds",
+            gated(post(refunds::create), Write, Other),
+        )
+        .route("/api/v1/refunds", gated(get(refunds::list), Read, Other))
+        .route(
+            "/api/v1/refunds/{refund_id}",
+            gated(get(refunds::read), Read, Other),
+        )
+        .route("/api/v1/balance", gated(get(balance::balance), Read, Other))
+        .route(
+            "/api/v1/payouts",
+            gated(get(payouts::list), Read, Other).merge(gated(
+                post(payouts::create),
+                Write,
+                Other,
+            )),
+        )
+        .route(
+            "/api/v1/payouts/{payout_id}",
+            gated(get(payouts::read), Read, Other),
         )
 }
 

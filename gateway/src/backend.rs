@@ -21,7 +21,8 @@ use std::{
 
 use chassis::grpc::Channel;
 use proto::{
-    charges::charges_client::ChargesClient, merchants::merchants_client::MerchantsClient,
+    charges::{charges_client::ChargesClient, disbursements_client::DisbursementsClient},
+    merchants::merchants_client::MerchantsClient,
     sessions::sessions_client::SessionsClient,
 };
 use tokio::time::Instant;
@@ -32,6 +33,7 @@ use crate::error::Error;
 pub type Merchants = Backend<MerchantsClient<Channel>>;
 pub type Sessions = Backend<SessionsClient<Channel>>;
 pub type Charges = Backend<ChargesClient<Channel>>;
+pub type Disbursements = Backend<DisbursementsClient<Channel>>;
 
 /// For calls that at most touch a database.
 pub const DEADLINE: Duration = Duration::from_secs(5);

@@ -3,14 +3,16 @@
 use chassis::{clock::Clock, config::Mode, grpc::Channel};
 use ipnet::IpNet;
 use proto::{
-    charges::charges_client::ChargesClient, merchants::merchants_client::MerchantsClient,
-    ratelimit::rate_limits_client::RateLimitsClient, sessions::sessions_client::SessionsClient,
+    charges::{charges_client::ChargesClient, disbursements_client::DisbursementsClient},
+    merchants::merchants_client::MerchantsClient,
+    ratelimit::rate_limits_client::RateLimitsClient,
+    sessions::sessions_client::SessionsClient,
 };
 
 use crate::{
     api::alias::Alias,
     auth::MerchantKeys,
-    backend::{Backend, Charges, Sessions},
+    backend::{Backend, Charges, Disbursements, Sessions},
     callback_headers::CallbackHeaders,
     channels::Channels,
     checkout::quote::ExchangeRates,
@@ -24,6 +26,7 @@ pub struct Edge {
     pub rate_limits: RateLimitsClient<Channel>,
     pub sessions: Sessions,
     pub charges: Charges,
+    pub disbursements: Disbursements,
     pub callback_guesses: Guesses,
     pub callback_headers: CallbackHeaders,
     /// Which currencies can be paid at the checkout.
@@ -43,12 +46,14 @@ impl Edge {
         let key_guesses = guesses(config.auth_failures_per_minute);
         let callback_guesses = guesses(config.callback_failures_per_minute);
         let sessions = SessionsClient::new(channels.sessions);
-        let charges = ChargesClient::new(channels.charges);
+        let charges = ChargesClient::new(channels.charges.clone());
+        let disbursements = DisbursementsClient::new(channels.charges);
         Ok(Self {
             keys: MerchantKeys::new(merchants, key_guesses),
             rate_limits: RateLimitsClient::new(channels.rate_limits),
             sessions: Backend::new("sessions", sessions),
             charges: Backend::new("charges", charges),
+            disbursements: Backend::new("disbursements", disbursements),
             callback_guesses,
             callback_headers: CallbackHeaders::new(),
             rates: ExchangeRates::new(&config.checkout_rates),

@@ -7,15 +7,22 @@
 use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
-use chassis::grpc::{self, Reason};
+use chassis::{
+    grpc::{self, Reason},
+    money::Money,
+};
 use http::{
     HeaderValue, StatusCode,
     header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use serde::Serialize;
+use serde_json::value::RawValue;
 use tonic::{Code, Status};
 
-use crate::field_error::{FieldCode, FieldError};
+use crate::{
+    api::amount,
+    field_error::{FieldCode, FieldError},
+};
 
 /// Why a request failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -61,6 +68,22 @@ pub enum Error {
     SessionNotPayable,
     #[error("charge not awaiting an otp")]
     ChargeNotAwaitingOtp,
+    /// No operator has enabled payouts on request for the merchant.
+    #[error("payouts not enabled")]
+    PayoutsNotEnabled,
+    #[error("payout account not confirmed")]
+    PayoutAccountNotConfirmed,
+    /// Until then, because the account was changed. RFC 3339.
+    #[error("payout account on hold")]
+    PayoutAccountOnHold(String),
+    /// Carries what is available.
+    #[error("insufficient balance")]
+    InsufficientBalance(Money),
+    #[error("charge not settled")]
+    ChargeNotSettled,
+    /// Carries what is left to refund.
+    #[error("refund exceeds charge")]
+    RefundExceedsCharge(Money),
     #[error("idempotency key in progress")]
     IdempotencyInProgress,
     #[error("idempotency key reused")]
@@ -112,6 +135,14 @@ impl Error {
             Self::Validation(_) => (S::BAD_REQUEST, "VALIDATION_ERROR"),
             Self::SessionNotPayable => (S::CONFLICT, "SESSION_NOT_PAYABLE"),
             Self::ChargeNotAwaitingOtp => (S::CONFLICT, "CHARGE_NOT_AWAITING_OTP"),
+            Self::PayoutsNotEnabled => (S::FORBIDDEN, "PAYOUTS_NOT_ENABLED"),
+            Self::PayoutAccountNotConfirmed => {
+                (S::UNPROCESSABLE_ENTITY, "PAYOUT_ACCOUNT_NOT_CONFIRMED")
+            }
+            Self::PayoutAccountOnHold(_) => (S::UNPROCESSABLE_ENTITY, "PAYOUT_ACCOUNT_ON_HOLD"),
+            Self::InsufficientBalance(_) => (S::UNPROCESSABLE_ENTITY, "INSUFFICIENT_BALANCE"),
+            Self::ChargeNotSettled => (S::UNPROCESSABLE_ENTITY, "CHARGE_NOT_SETTLED"),
+            Self::RefundExceedsCharge(_) => (S::UNPROCESSABLE_ENTITY, "REFUND_EXCEEDS_CHARGE"),
             Self::IdempotencyInProgress => (S::CONFLICT, "IDEMPOTENCY_IN_PROGRESS"),
             Self::IdempotencyKeyReused => (S::CONFLICT, "IDEMPOTENCY_KEY_REUSED"),
             Self::CallbackSignatureInvalid => (S::UNAUTHORIZED, "INVALID_SIGNATURE"),
@@ -147,6 +178,14 @@ impl Error {
             Self::Validation(_) => "The request is not valid; see fields.",
             Self::SessionNotPayable => "The payment session cannot be paid.",
             Self::ChargeNotAwaitingOtp => "The charge is not awaiting an OTP.",
+            Self::PayoutsNotEnabled => "Payouts on request are not enabled for this merchant.",
+            Self::PayoutAccountNotConfirmed => "The merchant has no confirmed payout account.",
+            Self::PayoutAccountOnHold(_) => {
+                "The payout account was changed; payouts wait until held_until."
+            }
+            Self::InsufficientBalance(_) => "The balance does not cover this; see available.",
+            Self::ChargeNotSettled => "Only a settled charge can be refunded.",
+            Self::RefundExceedsCharge(_) => "Less is left of this charge; see refundable.",
             Self::IdempotencyInProgress => "A request with this Idempotency-Key is still running.",
             Self::IdempotencyKeyReused => "This Idempotency-Key was used with another request.",
             Self::CallbackSignatureInvalid => "The signature does not match the body.",
@@ -211,6 +250,24 @@ impl Error {
                 Self::Validation(fields) => Some(fields),
                 _ => None,
             },
+            available: match self {
+                Self::InsufficientBalance(available) => Some(amount::to_json(*available)),
+                _ => None,
+            },
+            refundable: match self {
+                Self::RefundExceedsCharge(left) => Some(amount::to_json(*left)),
+                _ => None,
+            },
+            currency: match self {
+                Self::InsufficientBalance(of) | Self::RefundExceedsCharge(of) => {
+                    Some(of.currency().code())
+                }
+                _ => None,
+            },
+            held_until: match self {
+                Self::PayoutAccountOnHold(until) => Some(until),
+                _ => None,
+            },
         }
     }
 }
@@ -230,6 +287,18 @@ pub struct ErrorBody<'a> {
     /// With VALIDATION_ERROR only: all faults at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     fields: Option<&'a [FieldError]>,
+    /// With INSUFFICIENT_BALANCE only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    available: Option<Box<RawValue>>,
+    /// With REFUND_EXCEEDS_CHARGE only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refundable: Option<Box<RawValue>>,
+    /// Of `available` or `refundable`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    currency: Option<&'static str>,
+    /// With PAYOUT_ACCOUNT_ON_HOLD only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_until: Option<&'a str>,
 }
 
 /// Marks the answer as this error; the front completes it.
@@ -253,12 +322,20 @@ impl From<Status> for Error {
             }
             (
                 Code::NotFound,
-                Some(Reason::SessionNotFound | Reason::ChargeNotFound | Reason::CallbackNotFound),
+                Some(
+                    Reason::SessionNotFound
+                    | Reason::ChargeNotFound
+                    | Reason::CallbackNotFound
+                    | Reason::PayoutNotFound
+                    | Reason::RefundNotFound,
+                ),
             ) => Self::NotFound,
             (Code::FailedPrecondition, Some(Reason::SessionNotPayable)) => Self::SessionNotPayable,
             (Code::FailedPrecondition, Some(Reason::ChargeNotAwaitingOtp)) => {
                 Self::ChargeNotAwaitingOtp
             }
+            (Code::PermissionDenied, Some(Reason::PayoutsNotEnabled)) => Self::PayoutsNotEnabled,
+            (Code::FailedPrecondition, Some(reason)) => refused_disbursement(reason, status),
             (Code::Aborted, Some(Reason::IdempotencyInProgress)) => Self::IdempotencyInProgress,
             (Code::AlreadyExists, Some(Reason::IdempotencyKeyReused)) => Self::IdempotencyKeyReused,
             (Code::Unavailable, Some(Reason::NothingStarted)) => Self::NothingStarted,
@@ -268,6 +345,24 @@ impl From<Status> for Error {
             _ => Self::internal(status),
         }
     }
+}
+
+/// Why money cannot go out.
+fn refused_disbursement(reason: Reason, status: Status) -> Error {
+    let told = |name: &str| grpc::metadata(&status, name);
+    let amount = |name: &str| {
+        let currency = told("currency")?.parse().ok()?;
+        Some(Money::new(told(name)?.parse().ok()?, currency))
+    };
+    let refusal = match reason {
+        Reason::PayoutAccountNotConfirmed => Some(Error::PayoutAccountNotConfirmed),
+        Reason::PayoutAccountOnHold => told("held_until").map(Error::PayoutAccountOnHold),
+        Reason::InsufficientBalance => amount("available_minor").map(Error::InsufficientBalance),
+        Reason::ChargeNotSettled => Some(Error::ChargeNotSettled),
+        Reason::RefundExceedsCharge => amount("refundable_minor").map(Error::RefundExceedsCharge),
+        _ => None,
+    };
+    refusal.unwrap_or_else(|| Error::internal(status))
 }
 
 /// A service is stricter than the edge. The caller learns which field it was; the service's words

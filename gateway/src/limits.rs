@@ -72,13 +72,16 @@ impl Quota {
     }
 }
 
-/// A bucket's name and its requests per minute, as the specification promises them. The number is
+/// A bucket's name and its requests per minute, as the specification promises them, and the design
+/// for what is additive. The number is
 /// reported if nobody counts.
 fn specified(bucket: RateBucket) -> (&'static str, u32) {
     match bucket {
         RateBucket::Payments => ("v1/payments", 60),
         RateBucket::Charge => ("v1/payments/charge", 60),
         RateBucket::ChargeStatus => ("v1/payments/charge:status", 300),
+        RateBucket::Read => ("v1/read", 300),
+        RateBucket::Write => ("v1/write", 60),
     }
 }
 

@@ -62,7 +62,7 @@ pub struct Close {
     release: bool,
     /// Releases for this reason, although another charge of the session credited the merchant or
     /// the network took the payment back.
-    #[arg(long = "override", value_name = "REASON", requires = "release")]
+    #[arg(long = "override", value_name = "REASON", conflicts_with_all = ["refund", "refunded"])]
     override_reason: Option<String>,
 }
 

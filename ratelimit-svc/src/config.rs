@@ -58,6 +58,14 @@ pub struct BucketLimits {
         default_value_t = 300
     )]
     pub charge_status: u32,
+
+    /// The same in bucket v1/read: everything else that is read.
+    #[arg(long = "limit-read", env = "LIMIT_READ", default_value_t = 300)]
+    pub read: u32,
+
+    /// The same in bucket v1/write: everything else that is created, such as refunds and payouts.
+    #[arg(long = "limit-write", env = "LIMIT_WRITE", default_value_t = 60)]
+    pub write: u32,
 }
 
 impl Settings for Config {
@@ -82,6 +90,8 @@ impl Settings for Config {
             ("LIMIT_PAYMENTS", self.limits.payments),
             ("LIMIT_CHARGE", self.limits.charge),
             ("LIMIT_CHARGE_STATUS", self.limits.charge_status),
+            ("LIMIT_READ", self.limits.read),
+            ("LIMIT_WRITE", self.limits.write),
         ];
         for (variable, limit) in limits {
             refusals.unless(limit > 0, variable, "at least 1");

@@ -43,6 +43,8 @@ impl Service {
             RateBucket::Payments => self.limits.payments,
             RateBucket::Charge => self.limits.charge,
             RateBucket::ChargeStatus => self.limits.charge_status,
+            RateBucket::Read => self.limits.read,
+            RateBucket::Write => self.limits.write,
         }
     }
 

@@ -146,13 +146,22 @@ pub fn currency(value: &RawValue) -> Result<Currency, Fault> {
 
 /// GHS, the only currency of a direct charge (spec §4.3).
 pub fn charge_currency(value: &RawValue) -> Result<Currency, Fault> {
-    if string(value)? == Currency::GHS.code() {
-        return Ok(Currency::GHS);
+    cedis(value, "must be GHS, the only currency of a direct charge")
+}
+
+/// GHS, the only currency in which money goes out.
+pub fn cedis_only(value: &RawValue) -> Result<Currency, Fault> {
+    cedis(
+        value,
+        "must be GHS, the only currency of payouts and refunds",
+    )
+}
+
+fn cedis(value: &RawValue, otherwise: &'static str) -> Result<Currency, Fault> {
+    match string(value)? == Currency::GHS.code() {
+        true => Ok(Currency::GHS),
+        false => Err(Fault::new(FieldCode::UnsupportedCurrency, otherwise)),
     }
-    Err(Fault::new(
-        FieldCode::UnsupportedCurrency,
-        "must be GHS, the only currency of a direct charge",
-    ))
 }
 
 /// The payer's network, as the merchant names it (spec §4.3).

@@ -100,9 +100,12 @@ pub fn cacheable(
 mod tests {
     use std::collections::BTreeSet;
 
-    use chassis::{failure::FailureReason, money::Currency};
+    use chassis::{
+        failure::FailureReason,
+        money::{Currency, Money},
+    };
     use proto::{
-        charges::{ChargeStatus, Provider},
+        charges::{ChargeStatus, DisbursementStatus, Provider},
         merchants::KycStatus,
         sessions::{SessionStatus, TransactionStatus},
         webhooks::EventType,
@@ -138,6 +141,8 @@ mod tests {
         // A POST answers before the payer can have paid.
         let answered = charges.into_iter().filter(|status| *status != "SETTLED");
         assert_eq!(documented("ChargeReplyStatus"), answered.collect());
+        let disbursements = DisbursementStatus::all().filter_map(DisbursementStatus::code);
+        assert_eq!(documented("DisbursementStatus"), disbursements.collect());
         let kyc = KycStatus::all().filter_map(KycStatus::code);
         assert_eq!(documented("KycStatus"), kyc.chain(["null"]).collect());
     }
@@ -199,6 +204,12 @@ mod tests {
             | Error::MalformedJson
             | Error::Validation(_)
             | Error::ChargeNotAwaitingOtp
+            | Error::PayoutsNotEnabled
+            | Error::PayoutAccountNotConfirmed
+            | Error::PayoutAccountOnHold(_)
+            | Error::InsufficientBalance(_)
+            | Error::ChargeNotSettled
+            | Error::RefundExceedsCharge(_)
             | Error::IdempotencyInProgress
             | Error::IdempotencyKeyReused
             | Error::NothingStarted
@@ -238,6 +249,17 @@ mod tests {
             Error::MalformedJson,
             missing("amount"),
             missing("otp"),
+            Error::Validation(vec![FieldError {
+                field: "limit".into(),
+                code: FieldCode::OutOfRange,
+                message: "must be from 1 to 100",
+            }]),
+            Error::PayoutsNotEnabled,
+            Error::PayoutAccountNotConfirmed,
+            Error::PayoutAccountOnHold("2026-11-23T09:30:00.000Z".to_owned()),
+            Error::InsufficientBalance(Money::new(125_075, Currency::GHS)),
+            Error::ChargeNotSettled,
+            Error::RefundExceedsCharge(Money::new(2_025, Currency::GHS)),
             Error::ChargeNotAwaitingOtp,
             Error::IdempotencyInProgress,
             Error::IdempotencyKeyReused,

@@ -11,8 +11,10 @@ use chassis::{
 use clap::Parser as _;
 use gateway::config::Config;
 use proto::{
-    charges::charges_server::ChargesServer, merchants::merchants_server::MerchantsServer,
-    ratelimit::rate_limits_server::RateLimitsServer, sessions::sessions_server::SessionsServer,
+    charges::{charges_server::ChargesServer, disbursements_server::DisbursementsServer},
+    merchants::merchants_server::MerchantsServer,
+    ratelimit::rate_limits_server::RateLimitsServer,
+    sessions::sessions_server::SessionsServer,
 };
 use tonic::service::Routes;
 
@@ -28,6 +30,9 @@ pub const INITIATE: &str = "/api/v1/payments/initiate";
 pub const ALIAS: &str = "/api/payments/initiate";
 pub const CHARGE: &str = "/api/v1/payments/charge";
 pub const SUBMIT_OTP: &str = "/api/v1/payments/charge/submit-otp";
+pub const PAYOUTS: &str = "/api/v1/payouts";
+/// With a charge's reference in the place of `{reference}`.
+pub const REFUNDS: &str = "/api/v1/payments/charge/{reference}/refunds";
 
 pub struct Gateway {
     pub address: SocketAddr,
@@ -103,12 +108,13 @@ impl Gateway {
     }
 }
 
-/// All four services on one address.
+/// All services on one address.
 async fn serve_services(services: Arc<Services>) -> ServedService {
     let served = Served(services);
     let routes = Routes::new(MerchantsServer::new(served.clone()))
         .add_service(RateLimitsServer::new(served.clone()))
         .add_service(SessionsServer::new(served.clone()))
+        .add_service(DisbursementsServer::new(served.clone()))
         .add_service(ChargesServer::new(served));
     ServedService::of(routes).await
 }

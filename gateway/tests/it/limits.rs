@@ -3,7 +3,7 @@
 use proto::ratelimit::{Bucket, CheckResponse};
 
 use crate::{
-    gateway::{ALIAS, CHARGE, Gateway, INITIATE, NOBODY, SUBMIT_OTP},
+    gateway::{ALIAS, CHARGE, Gateway, INITIATE, NOBODY, PAYOUTS, REFUNDS, SUBMIT_OTP},
     services::{REFERENCE, SESSION_ID, merchant},
 };
 
@@ -15,6 +15,9 @@ async fn every_endpoint_counts_in_its_bucket_and_tells_how_it_stands() {
     let payments = (Bucket::Payments, "v1/payments");
     let charging = (Bucket::Charge, "v1/payments/charge");
     let reading = (Bucket::ChargeStatus, "v1/payments/charge:status");
+    let other_reading = (Bucket::Read, "v1/read");
+    let writing = (Bucket::Write, "v1/write");
+    let refunds = REFUNDS.replace("{reference}", REFERENCE);
     for (method, path, (bucket, name)) in [
         ("POST", INITIATE, payments),
         ("POST", ALIAS, payments),
@@ -22,6 +25,13 @@ async fn every_endpoint_counts_in_its_bucket_and_tells_how_it_stands() {
         ("POST", CHARGE, charging),
         ("POST", SUBMIT_OTP, charging),
         ("GET", &charge, reading),
+        ("GET", "/api/v1/balance", other_reading),
+        ("GET", PAYOUTS, other_reading),
+        ("POST", PAYOUTS, writing),
+        ("GET", "/api/v1/payouts/PO-0123456789", other_reading),
+        ("GET", "/api/v1/refunds", other_reading),
+        ("GET", "/api/v1/refunds/RF-0123456789", other_reading),
+        ("POST", &refunds, writing),
     ] {
         let key = gateway.key.expose();
         let answer = gateway.request(method, path).key(key).send().await;

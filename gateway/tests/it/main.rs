@@ -14,6 +14,7 @@ mod hostile;
 mod initiate;
 mod keys;
 mod limits;
+mod money_out;
 mod openapi;
 mod rails;
 mod secrets;

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::{
-    gateway::{CHARGE, Gateway, INITIATE, SUBMIT_OTP},
+    gateway::{CHARGE, Gateway, INITIATE, PAYOUTS, REFUNDS, SUBMIT_OTP},
     http::Answer,
+    services::REFERENCE,
 };
 
 const DOCUMENT: &str = "/api/openapi.json";
@@ -187,7 +188,7 @@ async fn the_page_shows_every_operation_field_and_event() {
         assert!(text.contains(&format!("id=\"{id}\"")), "{id}");
         seen += 1;
     }
-    assert_eq!(seen, 12);
+    assert_eq!(seen, 19);
     let schemas = document["components"]["schemas"]
         .as_object()
         .expect("schemas");
@@ -223,6 +224,8 @@ impl Documented {
             (INITIATE, include_str!("../../src/api/initiate.rs")),
             (CHARGE, include_str!("../../src/api/charge.rs")),
             (SUBMIT_OTP, include_str!("../../src/api/submit_otp.rs")),
+            (PAYOUTS, include_str!("../../src/api/payouts.rs")),
+            (REFUNDS, include_str!("../../src/api/refunds.rs")),
         ];
         let documented = bodies.map(|(path, source)| {
             let operation = &document["paths"][path]["post"];
@@ -248,8 +251,8 @@ impl Documented {
     }
 
     fn is_required(&self, field: &str) -> bool {
-        let required = self.schema["required"].as_array().expect("a list");
-        required.iter().any(|one| one == field)
+        let required = self.schema["required"].as_array().into_iter().flatten();
+        required.into_iter().any(|one| one == field)
     }
 
     /// Sends the example with one field changed. Returns the refused fields if the answer is 400.
@@ -264,7 +267,8 @@ impl Documented {
             Some(value) => fields.insert(field.to_owned(), value),
             None => fields.remove(field),
         };
-        let answer = gateway.post(self.path, body.to_string()).send().await;
+        let path = self.path.replace("{reference}", REFERENCE);
+        let answer = gateway.post(&path, body.to_string()).send().await;
         if answer.status != 400 {
             assert_ne!(answer.status, 500, "{}", answer.text());
             return Vec::new();

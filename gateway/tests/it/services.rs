@@ -1,11 +1,14 @@
 //! Stand-ins for the services behind the gateway, made from their contracts alone. Each call is
 //! recorded, and answered as the test says.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
 
 use futures::future::BoxFuture;
 use proto::{
-    charges::{self, charges_server::Charges},
+    charges::{self, charges_server::Charges, disbursements_server::Disbursements},
     merchants::{self, merchants_server::Merchants},
     ratelimit::{self, rate_limits_server::RateLimits},
     sessions::{self, sessions_server::Sessions},
@@ -85,11 +88,20 @@ impl<Q: Clone, A: 'static> Call<Q, A> {
 
 /// A refusal with the reason that a contract names.
 pub fn refusal(code: Code, reason: &str) -> Status {
-    let details = ErrorDetails::with_error_info(reason, "payments", []);
+    refusal_with(code, reason, &[])
+}
+
+/// A refusal that says what there is.
+pub fn refusal_with(code: Code, reason: &str, told: &[(&str, &str)]) -> Status {
+    let told = told
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let details =
+        ErrorDetails::with_error_info(reason, "payments", told.collect::<HashMap<_, _>>());
     Status::with_error_details(code, "words for operators only", details)
 }
 
-/// All four services.
+/// All services.
 pub struct Services {
     pub authenticate: Call<merchants::AuthenticateRequest, merchants::Merchant>,
     pub check: Call<ratelimit::CheckRequest, ratelimit::CheckResponse>,
@@ -100,6 +112,13 @@ pub struct Services {
     pub get_charge: Call<charges::GetChargeRequest, charges::Charge>,
     pub list_rails: Call<charges::ListRailsRequest, charges::ListRailsResponse>,
     pub receive_callback: Call<charges::ReceiveCallbackRequest, charges::ReceiveCallbackResponse>,
+    pub get_balance: Call<charges::GetBalanceRequest, charges::GetBalanceResponse>,
+    pub create_payout: Call<charges::CreatePayoutRequest, charges::PayoutAnswer>,
+    pub get_payout: Call<charges::GetPayoutRequest, charges::Payout>,
+    pub list_payouts: Call<charges::ListPayoutsRequest, charges::ListPayoutsResponse>,
+    pub create_refund: Call<charges::CreateRefundRequest, charges::RefundAnswer>,
+    pub get_refund: Call<charges::GetRefundRequest, charges::Refund>,
+    pub list_refunds: Call<charges::ListRefundsRequest, charges::ListRefundsResponse>,
 }
 
 impl Services {
@@ -134,6 +153,23 @@ impl Services {
             get_charge: Call::new(|_| Err(refusal(Code::NotFound, "CHARGE_NOT_FOUND"))),
             list_rails: Call::new(|_| Ok(rails())),
             receive_callback: Call::new(|_| Ok(charges::ReceiveCallbackResponse {})),
+            get_balance: Call::new(|_| Ok(charges::GetBalanceResponse::default())),
+            create_payout: Call::new(|request: charges::CreatePayoutRequest| {
+                Ok(charges::PayoutAnswer {
+                    payout: Some(payout(request.amount)),
+                    replayed: false,
+                })
+            }),
+            get_payout: Call::new(|_| Err(refusal(Code::NotFound, "PAYOUT_NOT_FOUND"))),
+            list_payouts: Call::new(|_| Ok(charges::ListPayoutsResponse::default())),
+            create_refund: Call::new(|request: charges::CreateRefundRequest| {
+                Ok(charges::RefundAnswer {
+                    refund: Some(refund(request.amount.or(money(2550, "GHS")))),
+                    replayed: false,
+                })
+            }),
+            get_refund: Call::new(|_| Err(refusal(Code::NotFound, "REFUND_NOT_FOUND"))),
+            list_refunds: Call::new(|_| Ok(charges::ListRefundsResponse::default())),
         }
     }
 }
@@ -212,6 +248,48 @@ pub fn money(minor_units: i64, currency: &str) -> Option<proto::money::Money> {
     })
 }
 
+pub const PAYOUT_ID: &str = "PO-0123456789";
+pub const REFUND_ID: &str = "RF-0123456789";
+
+fn destination() -> Option<charges::Destination> {
+    Some(charges::Destination {
+        r#type: charges::DestinationType::MobileMoney.into(),
+        provider: "MTN".to_owned(),
+        account_masked: "024 ••• 4567".to_owned(),
+    })
+}
+
+pub fn payout(amount: Option<proto::money::Money>) -> charges::Payout {
+    charges::Payout {
+        payout_id: PAYOUT_ID.to_owned(),
+        merchant_id: merchant().merchant_id,
+        amount,
+        method: "MOBILE_MONEY".to_owned(),
+        status: charges::DisbursementStatus::Pending.into(),
+        destination: destination(),
+        created_at: "2026-01-31T09:00:00.000Z".to_owned(),
+        updated_at: "2026-01-31T09:00:00.000Z".to_owned(),
+        ..charges::Payout::default()
+    }
+}
+
+pub fn refund(amount: Option<proto::money::Money>) -> charges::Refund {
+    charges::Refund {
+        refund_id: REFUND_ID.to_owned(),
+        merchant_id: merchant().merchant_id,
+        reference: REFERENCE.to_owned(),
+        tx_id_display: "TX-0123456789".to_owned(),
+        session_id: SESSION_ID.to_owned(),
+        amount,
+        method: "MOBILE_MONEY".to_owned(),
+        status: charges::DisbursementStatus::Pending.into(),
+        destination: destination(),
+        created_at: "2026-01-31T09:00:00.000Z".to_owned(),
+        updated_at: "2026-01-31T09:00:00.000Z".to_owned(),
+        ..charges::Refund::default()
+    }
+}
+
 /// The services in the form that a gRPC server needs.
 #[derive(Clone)]
 pub struct Served(pub Arc<Services>);
@@ -272,7 +350,17 @@ serve!(Charges in charges {
     get_charge(GetChargeRequest) -> Charge;
     list_rails(ListRailsRequest) -> ListRailsResponse;
     receive_callback(ReceiveCallbackRequest) -> ReceiveCallbackResponse;
+    get_balance(GetBalanceRequest) -> GetBalanceResponse;
 } never {
     get_hosted_charge(GetHostedChargeRequest) -> HostedCharge;
-    get_balance(GetBalanceRequest) -> GetBalanceResponse;
+});
+
+serve!(Disbursements in charges {
+    create_payout(CreatePayoutRequest) -> PayoutAnswer;
+    get_payout(GetPayoutRequest) -> Payout;
+    list_payouts(ListPayoutsRequest) -> ListPayoutsResponse;
+    create_refund(CreateRefundRequest) -> RefundAnswer;
+    get_refund(GetRefundRequest) -> Refund;
+    list_refunds(ListRefundsRequest) -> ListRefundsResponse;
+} never {
 });

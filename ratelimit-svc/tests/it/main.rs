@@ -88,6 +88,8 @@ async fn exactly_the_limit_passes_whatever_the_concurrency_and_the_replica() {
         (Bucket::Payments, 60),
         (Bucket::Charge, 60),
         (Bucket::ChargeStatus, 300),
+        (Bucket::Read, 300),
+        (Bucket::Write, 60),
     ] {
         let merchant = Uuid::new_v4().to_string();
         let calls = (0..1_000).map(|n| replicas[n % replicas.len()].check(&merchant, bucket));

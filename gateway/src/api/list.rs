@@ -1,0 +1,111 @@
+//! What the addresses that list something share: their parameters and the shape of their answers.
+
+use std::{borrow::Cow, fmt::Display, str::FromStr};
+
+use serde::Serialize;
+use url::form_urlencoded;
+
+use crate::{
+    error::Error,
+    field_error::{Fault, FieldCode, FieldError},
+};
+
+/// Entries on a page, unless the caller asks for another number.
+const LIMIT_DEFAULT: u32 = 20;
+
+const LIMIT_MAX: u32 = 100;
+
+/// A page of a list, newest first. `next_cursor` leads to the next page and is null on the last.
+#[derive(Debug, Serialize)]
+pub struct Page<T> {
+    data: Vec<T>,
+    next_cursor: Option<String>,
+}
+
+impl<T> Page<T> {
+    /// A page that a service answered with, whose token is empty on the last.
+    pub fn new<S>(found: Vec<S>, next_page_token: String) -> Result<Self, Error>
+    where
+        T: TryFrom<S, Error = Error>,
+    {
+        let data: Result<_, Error> = found.into_iter().map(T::try_from).collect();
+        Ok(Self {
+            data: data?,
+            next_cursor: Some(next_page_token).filter(|token| !token.is_empty()),
+        })
+    }
+}
+
+/// An address's parameters as they are read, with the errors found so far. Those that nobody asks
+/// for are ignored, like unknown fields of a body.
+#[derive(Debug)]
+pub struct Parameters {
+    given: Vec<(String, String)>,
+    errors: Vec<FieldError>,
+}
+
+impl Parameters {
+    /// Reads what follows the question mark.
+    pub fn new(query: Option<&str>) -> Self {
+        let query = query.unwrap_or_default().as_bytes();
+        Self {
+            given: form_urlencoded::parse(query).into_owned().collect(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// Reads a parameter that may be absent, but not given twice.
+    pub fn optional<T>(
+        &mut self,
+        name: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, Fault>,
+    ) -> Option<T> {
+        let mut values = self.given.iter().filter(|(given, _)| given == name);
+        let (_, value) = values.next()?;
+        let read = match values.next() {
+            None => parse(value),
+            Some(_) => Err(Fault::new(FieldCode::InvalidFormat, "must be given once")),
+        };
+        let fault = match read {
+            Ok(read) => return Some(read),
+            Err(fault) => fault,
+        };
+        self.errors.push(FieldError {
+            field: Cow::Borrowed(name),
+            code: fault.code,
+            message: fault.message,
+        });
+        None
+    }
+
+    /// How many entries the page may have.
+    pub fn limit(&mut self) -> u32 {
+        const FAULT: Fault = Fault::new(FieldCode::OutOfRange, "must be from 1 to 100");
+        let limit = self.optional("limit", |text| {
+            let limit = text.parse().ok();
+            let limit = limit.filter(|limit| (1..=LIMIT_MAX).contains(limit));
+            limit.ok_or(FAULT)
+        });
+        limit.unwrap_or(LIMIT_DEFAULT)
+    }
+
+    /// The service's token of the page, empty for the first. `T` is what its tokens are made of.
+    pub fn cursor<T: FromStr + Display>(&mut self) -> String {
+        let cursor = self.optional("cursor", |text| match text.parse::<T>() {
+            Ok(token) => Ok(token.to_string()),
+            Err(_) => Err(Fault::new(
+                FieldCode::InvalidFormat,
+                "must be the next_cursor of another page",
+            )),
+        });
+        cursor.unwrap_or_default()
+    }
+
+    /// Refuses the request if a parameter had a fault.
+    pub fn finish(self) -> Result<(), Error> {
+        match self.errors.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Validation(self.errors)),
+        }
+    }
+}
