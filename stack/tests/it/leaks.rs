@@ -68,6 +68,9 @@ async fn the_stack_tells_nobodys_secrets() {
             "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11",
             "stack-momo-api-key",
             "sk_test_stack",
+            "stack-momo-disbursement-key",
+            "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a12",
+            "stack-momo-disbursement-api-key",
         ]
         .map(ToOwned::to_owned),
     };
@@ -118,20 +121,34 @@ async fn terminate(child: &tokio::process::Child) {
     assert!(status.unwrap().success());
 }
 
+/// The rails' credentials, as flags.
+const CREDENTIALS: [(&str, &str); 7] = [
+    ("--momo-subscription-key=", "subscription-key-canary"),
+    ("--momo-api-user=", "0e6e5a7e-6d0e-4b0e-9d43-1f2f3a4b5c6d"),
+    ("--momo-api-key=", "momo-api-key-canary"),
+    ("--paystack-secret-key=", "sk_test_paystack_canary"),
+    (
+        "--momo-disbursement-subscription-key=",
+        "disbursement-key-canary",
+    ),
+    (
+        "--momo-disbursement-api-user=",
+        "0e6e5a7e-6d0e-4b0e-9d43-1f2f3a4b5c6e",
+    ),
+    (
+        "--momo-disbursement-api-key=",
+        "disbursement-api-key-canary",
+    ),
+];
+
 #[tokio::test]
 async fn no_process_tells_anybodys_secrets() {
     let folder = TempDir::new().unwrap();
     let mut processes = Processes::plan().await;
-    let credentials = [
-        ("--momo-subscription-key=", "subscription-key-canary"),
-        ("--momo-api-user=", "0e6e5a7e-6d0e-4b0e-9d43-1f2f3a4b5c6d"),
-        ("--momo-api-key=", "momo-api-key-canary"),
-        ("--paystack-secret-key=", "sk_test_paystack_canary"),
-    ];
     let mut logs = Vec::<PathBuf>::new();
     for process in processes.all() {
         for flag in &mut process.flags {
-            for (name, value) in credentials {
+            for (name, value) in CREDENTIALS {
                 if flag.starts_with(name) {
                     *flag = format!("{name}{value}");
                 }
@@ -149,7 +166,7 @@ async fn no_process_tells_anybodys_secrets() {
         merchant_id: merchant.merchant_id,
         api_key: merchant.api_key,
         signing_secret: merchant.signing_secret,
-        credentials: credentials.map(|(_, value)| value.to_owned()),
+        credentials: CREDENTIALS.map(|(_, value)| value.to_owned()),
     };
     let mut story = Story::begin(&doors).await;
     story.canaries.add(WEBHOOK_SECRET_KEY);

@@ -93,7 +93,7 @@ pub struct Doors {
     pub api_key: String,
     pub signing_secret: String,
     /// The rails' credentials.
-    pub credentials: [String; 4],
+    pub credentials: [String; 7],
 }
 
 /// Words that must not be found.
@@ -145,7 +145,7 @@ pub struct Story<'a> {
     pub client: Client,
     receiver: Receiver,
     pub canaries: Canaries,
-    /// The answers' bodies of refused requests.
+    /// The answers' bodies of refused requests, and of refunds.
     bodies: Vec<String>,
 }
 
@@ -160,8 +160,17 @@ impl<'a> Story<'a> {
             bodies: Vec::new(),
         };
         let secret = doors.api_key.strip_prefix("service_sk_").unwrap();
-        let [subscription_key, api_user, api_key, paystack] = &doors.credentials;
+        let [
+            subscription_key,
+            api_user,
+            api_key,
+            paystack,
+            payout_subscription_key,
+            payout_api_user,
+            payout_api_key,
+        ] = &doors.credentials;
         let basic = BASE64_STANDARD.encode(format!("{api_user}:{api_key}"));
+        let payout_basic = BASE64_STANDARD.encode(format!("{payout_api_user}:{payout_api_key}"));
         let words = [
             secret,
             STRANGER_SECRET,
@@ -176,7 +185,10 @@ impl<'a> Story<'a> {
             subscription_key,
             api_key,
             paystack,
+            payout_subscription_key,
+            payout_api_key,
             &basic,
+            &payout_basic,
             &CUSTOMER_PHONE[1..],
             doors.signing_secret.strip_prefix("whsec_").unwrap(),
         ];
@@ -191,6 +203,7 @@ impl<'a> Story<'a> {
         let url = format!("{}?token={RECEIVER_TOKEN}", self.receiver.url);
         self.set_endpoint(&url).await;
         self.charges().await;
+        self.refunds().await;
         self.codes().await;
         self.session().await;
         self.bad_requests().await;
@@ -292,6 +305,34 @@ impl<'a> Story<'a> {
         let is_final =
             |charge: &Value| charge["status"] == "SETTLED" || charge["status"] == "FAILED";
         self.api.poll(&path, WAIT_MAX, is_final).await.unwrap();
+    }
+
+    /// Refunds with every outcome on both rails, including a cut connection.
+    async fn refunds(&mut self) {
+        let mut refunds = Vec::new();
+        let stories = ["201", "203", "204", "205", "207", "213"];
+        for (form, story) in stories.into_iter().enumerate() {
+            for (network, provider) in [("24", "MTN"), ("27", "AT")] {
+                let number = self.number(network, story, form);
+                let charge = self.charge(&number, provider).await;
+                let reference = charge["reference"].as_str().unwrap();
+                self.wait_for_end(reference).await;
+                let path = format!("{CHARGE}/{reference}/refunds");
+                let key = format!("refund-{network}-{story}");
+                let answer = self.api.post_with_key(&path, &json!({}), &key).await;
+                let answer = answer.unwrap();
+                answer.expect(202).unwrap();
+                self.bodies.push(answer.body.to_string());
+                refunds.push(answer.text("refund_id").unwrap().to_owned());
+            }
+        }
+        for refund in refunds {
+            let path = format!("/api/v1/refunds/{refund}");
+            let is_final =
+                |refund: &Value| refund["status"] == "COMPLETED" || refund["status"] == "FAILED";
+            let ended = self.api.poll(&path, WAIT_MAX, is_final).await.unwrap();
+            self.bodies.push(ended.body.to_string());
+        }
     }
 
     /// One-time codes: wrong, right, expired, and with a lost reply.
