@@ -1,7 +1,10 @@
 //! `payctl payout-account`, `payctl disbursement` and `payctl float`.
 
 use anyhow::{Context as _, anyhow};
-use chassis::money::{Currency, Money};
+use chassis::{
+    grpc,
+    money::{Currency, Money},
+};
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use proto::charges::{
     Destination, DestinationType, GetPayoutAccountRequest, MoveFloatRequest, Payout, PayoutAccount,
@@ -149,7 +152,22 @@ pub async fn run_account(
 ) -> Result<Value, Failure> {
     let mut treasury = DisbursementOperationsClient::new(services.charges()?);
     let account = match command {
-        PayoutAccountCommand::Set(set) => treasury.set_payout_account(set.into_request()?).await,
+        PayoutAccountCommand::Set(set) => {
+            let set = treasury.set_payout_account(set.into_request()?).await;
+            if let Err(refused) = &set
+                && let Some(known) = grpc::metadata(refused, "rail_holder_name")
+            {
+                return Err(match known.as_str() {
+                    "" => anyhow!(
+                        "the network does not tell whose account it is: make sure, and add --confirm-name"
+                    ),
+                    _ => anyhow!(
+                        "the network knows the account as {known}: make sure, and add --confirm-name"
+                    ),
+                });
+            }
+            set
+        }
         PayoutAccountCommand::Show { merchant_id } => {
             let request = GetPayoutAccountRequest { merchant_id };
             treasury.get_payout_account(request).await
