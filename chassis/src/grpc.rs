@@ -25,6 +25,7 @@ mod deadline;
 mod linger;
 mod status;
 
+pub use call::CallInHand;
 pub use client::{Channel, check_url, connect, is_serving};
 pub use status::{Reason, invalid, metadata, reason, status, status_with, violations};
 

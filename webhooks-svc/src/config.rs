@@ -74,6 +74,11 @@ pub struct Config {
     /// Most attempts at once to one endpoint, from all processes together.
     #[arg(long, env = "WEBHOOK_ENDPOINT_CONCURRENCY", default_value_t = 4)]
     pub webhook_endpoint_concurrency: u32,
+
+    /// Most readers of the feed that may wait for the next event at once in this process. Others
+    /// are answered without a wait.
+    #[arg(long, env = "WEBHOOK_FEED_WAITS", default_value_t = 10_000)]
+    pub webhook_feed_waits: usize,
 }
 
 #[derive(Clone, Copy, Debug, Subcommand)]

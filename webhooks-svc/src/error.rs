@@ -12,6 +12,8 @@ use crate::secret::SecretError;
 pub enum Error {
     #[error("the merchant has no webhook endpoint")]
     EndpointNotFound,
+    #[error("the merchant has no such event")]
+    EventNotFound,
     #[error("no such delivery")]
     DeliveryNotFound,
     #[error("invalid {field}")]
@@ -32,6 +34,7 @@ impl From<Error> for Status {
             Error::EndpointNotFound => {
                 grpc::status(Code::NotFound, Reason::EndpointNotFound, message)
             }
+            Error::EventNotFound => grpc::status(Code::NotFound, Reason::EventNotFound, message),
             Error::DeliveryNotFound => {
                 grpc::status(Code::NotFound, Reason::DeliveryNotFound, message)
             }

@@ -21,9 +21,11 @@ chassis::closed_list! {
         PaymentFailed = "payment.failed",
         PayoutSuccess = "payout.success",
         PayoutFailed = "payout.failed",
-        /// This and the next go only to endpoints that name them.
+        /// This and the next one go only to endpoints that name them.
         RefundSuccess = "refund.success",
         RefundFailed = "refund.failed",
+        /// Asked for by the merchant, to see whether its endpoint works; sent whatever it names.
+        EndpointTest = "endpoint.test",
     }
 }
 
@@ -55,6 +57,7 @@ pub enum Data {
     Payment(Payment),
     Payout(Payout),
     Refund(Refund),
+    Test(Test),
 }
 
 /// `data` of payment events. Merchants get the fields in this order.
@@ -107,6 +110,17 @@ pub struct Refund {
     pub failure_message: Option<String>,
     pub created_at: String,
     pub completed_at: Option<String>,
+}
+
+/// `data` of a test event.
+#[derive(Debug, Serialize)]
+pub struct Test {
+    pub message: &'static str,
+}
+
+impl Test {
+    /// What every test event says.
+    pub const MESSAGE: &'static str = "This is a test event. No money moved.";
 }
 
 /// Where a payout goes.

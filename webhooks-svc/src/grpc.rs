@@ -1,5 +1,7 @@
 //! The calls: proto to domain and back, nothing else.
 
+mod merchant_events;
+
 use std::str::FromStr;
 
 use chassis::{
@@ -32,6 +34,7 @@ chassis::proto_list! {
 chassis::proto_list! {
     EventType = wire::EventType {
         PaymentSuccess, PaymentFailed, PayoutSuccess, PayoutFailed, RefundSuccess, RefundFailed,
+        EndpointTest,
     }
 }
 
@@ -210,6 +213,8 @@ fn parse_data(
             Some(Wire::Refund(refund)) => parse_refund(refund).map(Data::Refund),
             Some(Wire::Payment(_) | Wire::Payout(_)) | None => wrong(),
         },
+        // It is made here.
+        EventType::EndpointTest => wrong(),
     }
 }
 
@@ -278,21 +283,26 @@ fn parse_money(field: &'static str, money: Option<&proto::money::Money>) -> Resu
     money.ok_or(invalid(field, "must be an amount and its currency"))
 }
 
+/// UNSPECIFIED stands for types that only a newer version knows.
+fn event_types(events: &Subscription) -> Vec<i32> {
+    let types = events.types();
+    types
+        .map(|known| {
+            known
+                .map_or(wire::EventType::Unspecified, Into::into)
+                .into()
+        })
+        .collect()
+}
+
 impl From<OpenEndpoint> for ProtoEndpoint {
     fn from(open: OpenEndpoint) -> Self {
         let OpenEndpoint { endpoint, secrets } = open;
-        let events = endpoint.events.types();
         Self {
+            events: event_types(&endpoint.events),
             endpoint_id: endpoint.endpoint_id.to_string(),
             merchant_id: endpoint.merchant_id.to_string(),
             url: endpoint.url,
-            events: events
-                .map(|known| {
-                    known
-                        .map_or(wire::EventType::Unspecified, Into::into)
-                        .into()
-                })
-                .collect(),
             enabled: endpoint.enabled,
             signing_secret: secrets.current.expose_secret().to_owned(),
             previous_signing_secret: secrets

@@ -13,6 +13,7 @@ mod due;
 pub mod endpoint;
 mod error;
 pub mod event;
+mod feed;
 mod grpc;
 pub mod guard;
 mod kept_hosts;
@@ -28,7 +29,9 @@ use std::sync::Arc;
 
 use chassis::{clock::Clock, config::SettingsError, grpc::Sockets, shutdown::Shutdown};
 use db::{Db, Frame, GroupCommit, Schema};
-use proto::webhooks::webhooks_server::WebhooksServer;
+use proto::webhooks::{
+    merchant_events_server::MerchantEventsServer, webhooks_server::WebhooksServer,
+};
 use tonic::service::Routes;
 use uuid::Uuid;
 
@@ -36,6 +39,7 @@ use attempts::{AttemptRunner, Limits};
 use config::Config;
 use delivery::Schedule;
 use due::DueAttempts;
+use feed::{Numbering, Waits};
 use grpc::Grpc;
 use guard::Guard;
 use queues::Queues;
@@ -56,6 +60,7 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
+    let stopping = shutdown.clone();
     let mut frame = Frame::open(&config, &config.service, &SCHEMA, clock, shutdown).await?;
     let (db, clock, tasks) = (frame.db.clone(), frame.clock.clone(), frame.tasks.clone());
     let keyring = Keyring::new(&config.webhook_secret_key)?;
@@ -94,7 +99,9 @@ pub async fn serve(
     });
     frame.work(worker, DueAttempts::new(db.clone(), attempts.clone()));
 
+    let waits = begin_feed(&mut frame, config.webhook_feed_waits, &stopping);
     let service = Service {
+        waits,
         publications: GroupCommit::new(&db, &tasks),
         db,
         clock,
@@ -103,8 +110,23 @@ pub async fn serve(
         rotation_overlap: config.webhook_rotation_overlap,
         attempts,
     };
-    let routes = Routes::new(WebhooksServer::new(Grpc(service)));
+    let routes = Routes::new(WebhooksServer::new(Grpc(service.clone())))
+        .add_service(MerchantEventsServer::new(Grpc(service)));
     frame.serve(routes, sockets).await
+}
+
+/// Numbers events from now on, and tells those who wait for them.
+fn begin_feed(frame: &mut Frame, places: usize, stopping: &Shutdown) -> Waits {
+    let worker = frame.clock.worker(feed::WORK);
+    let waits = Waits::new(places, &frame.clock, worker.alarm(), stopping);
+    let numbering = Numbering {
+        db: frame.db.clone(),
+        clock: frame.clock.clone(),
+        waits: waits.clone(),
+    };
+    frame.work(worker, numbering);
+    frame.beside(waits.clone().watch(frame.db.clone()));
+    waits
 }
 
 /// Cuts off what is still running once serving has ended, or was itself cut off.

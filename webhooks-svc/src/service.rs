@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use chassis::{
     clock::Clock,
-    ids::{DeliveryId, EndpointId, MerchantId},
+    ids::{DeliveryId, EndpointId, EventId, MerchantId},
     telemetry,
 };
 use db::{Db, GroupCommit, Insert};
@@ -14,7 +14,8 @@ use crate::{
     delivery::{Attempt, Delivery},
     endpoint::{Endpoint, SigningSecrets, Subscription},
     error::Error,
-    event::Event,
+    event::{Data, Event, EventType, Test},
+    feed::{FeedEvent, Waits},
     guard::Guard,
     publication::Publication,
     secret::{self, Keyring},
@@ -34,6 +35,7 @@ pub struct Service {
     pub rotation_overlap: Duration,
     pub attempts: Arc<AttemptRunner>,
     pub publications: GroupCommit<Publication>,
+    pub waits: Waits,
 }
 
 /// An endpoint as its merchant sees it.
@@ -50,6 +52,7 @@ impl Service {
         let event = event.accept(telemetry::current_traceparent());
         let publication = Publication::new(event, &self.attempts);
         if self.publications.write(publication).await? == Insert::Inserted {
+            self.waits.expect_event();
             metrics::counter!("webhook_events_total", "type" => label).increment(1);
         }
         Ok(())
@@ -137,6 +140,61 @@ impl Service {
         tx.commit().await?;
         self.attempts.queues.tell(merchant_id);
         self.open(endpoint)
+    }
+
+    /// Up to `limit` of the merchant's events whose numbers follow `after`, in their order.
+    pub async fn list_events(
+        &self,
+        merchant_id: MerchantId,
+        after: i64,
+        limit: u32,
+    ) -> Result<Vec<FeedEvent>, Error> {
+        let mut conn = self.db.read().await?;
+        Ok(store::feed::list(&mut conn, merchant_id, after, limit).await?)
+    }
+
+    /// Sends a merchant's event once more, or for the first time if there was no endpoint for it.
+    pub async fn redeliver_event(
+        &self,
+        merchant_id: MerchantId,
+        event_id: &EventId,
+    ) -> Result<Delivery, Error> {
+        let mut tx = self.db.begin().await?;
+        if !store::feed::has_event(&mut tx, merchant_id, event_id).await? {
+            return Err(Error::EventNotFound);
+        }
+        // Of two at once, the second finds the delivery of the first.
+        let locked = store::lock_endpoint(&mut tx, merchant_id).await?;
+        locked.ok_or(Error::EndpointNotFound)?;
+        let delivery = match store::feed::ask_for_attempt(&mut tx, event_id).await? {
+            Some(delivery) => delivery,
+            None => {
+                let now = self.clock.now();
+                let inserted = store::feed::insert_delivery(&mut tx, event_id, now).await?;
+                inserted.ok_or(Error::EndpointNotFound)?
+            }
+        };
+        tx.commit().await?;
+        self.attempts.queues.tell(merchant_id);
+        Ok(delivery)
+    }
+
+    /// Publishes a test event, which goes to the merchant's endpoint like any other.
+    pub async fn test_endpoint(&self, merchant_id: MerchantId) -> Result<EventId, Error> {
+        let found = store::find_endpoint(&mut self.db.read().await?, merchant_id).await?;
+        found.ok_or(Error::EndpointNotFound)?;
+        let event_id = EventId::new();
+        let event = Event {
+            event_id: event_id.clone(),
+            merchant_id,
+            event_type: EventType::EndpointTest,
+            created_at: self.clock.now(),
+            data: Data::Test(Test {
+                message: Test::MESSAGE,
+            }),
+        };
+        self.publish(event).await?;
+        Ok(event_id)
     }
 
     fn open(&self, endpoint: Endpoint) -> Result<OpenEndpoint, Error> {

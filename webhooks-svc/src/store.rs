@@ -1,7 +1,8 @@
 //! All SQL of this service: endpoints and deliveries as callers see them. Accepting events is in
-//! [`publish`], beginning and ending attempts in [`attempts`].
+//! [`publish`], the feed in [`feed`], beginning and ending attempts in [`attempts`].
 
 pub mod attempts;
+pub mod feed;
 pub mod publish;
 
 use chassis::{
@@ -40,6 +41,7 @@ macro_rules! delivery_columns {
          next_attempt_at, created_at"
     };
 }
+use delivery_columns;
 
 pub async fn find_endpoint(conn: &mut Conn, merchant_id: MerchantId) -> Result<Option<Endpoint>> {
     conn.sql(concat!(

@@ -3,6 +3,7 @@
 use std::{
     panic::AssertUnwindSafe,
     pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -15,10 +16,68 @@ use tower::{Layer, Service};
 use tracing::Instrument as _;
 
 use super::deadline;
-use crate::{clock::Clock, telemetry};
+use crate::{
+    clock::{Activity, Clock},
+    telemetry,
+};
 
 /// Longest that a call may take, even if its caller allows more.
 const CALL_MAX: Duration = Duration::from_secs(15);
+
+/// The same for a call that waits for something to happen ([`CallInHand::wait`]).
+const WAITING_CALL_MAX: Duration = Duration::from_secs(45);
+
+/// A call that is served, among the request's extensions. Time travel waits for it, except while it
+/// waits itself.
+#[derive(Clone, Debug)]
+pub struct CallInHand {
+    clock: Clock,
+    state: Arc<Mutex<InHand>>,
+}
+
+#[derive(Debug)]
+struct InHand {
+    /// None while the call waits, and once it has ended.
+    activity: Option<Activity>,
+    has_waited: bool,
+}
+
+impl CallInHand {
+    fn new(clock: &Clock) -> Self {
+        Self {
+            clock: clock.clone(),
+            state: Arc::new(Mutex::new(InHand {
+                activity: Some(clock.activity()),
+                has_waited: false,
+            })),
+        }
+    }
+
+    /// Waits for something that may not happen for long. Such a call may take longer than others.
+    pub async fn wait<T>(&self, happening: impl Future<Output = T>) -> T {
+        self.change(|state| {
+            state.has_waited = true;
+            state.activity = None;
+        });
+        let happened = happening.await;
+        let activity = self.clock.activity();
+        self.change(|state| state.activity = Some(activity));
+        happened
+    }
+
+    fn has_waited(&self) -> bool {
+        self.change(|state| state.has_waited)
+    }
+
+    fn end(&self) {
+        self.change(|state| state.activity = None);
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut InHand) -> T) -> T {
+        // No code panics while it holds the lock.
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
 
 /// Gives every call a span, a count, a deadline and a clock activity, and catches its panics.
 pub fn layer(clock: Clock) -> CallLayer {
@@ -61,14 +120,15 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let method = request.uri().path().trim_start_matches('/').to_owned();
         // Health and reflection say nothing about our work, and their streams may stay open for
         // ever.
         if method.starts_with("grpc.") {
             return Box::pin(self.inner.call(request));
         }
-        let activity = self.clock.activity();
+        let in_hand = CallInHand::new(&self.clock);
+        request.extensions_mut().insert(in_hand.clone());
         let span = tracing::info_span!(
             "grpc",
             otel.name = method,
@@ -82,9 +142,14 @@ where
         let started = UncountedCall::new(method);
         let longest = deadline::read(request.headers()).unwrap_or(CALL_MAX);
         let ends_at = started.at + longest.min(CALL_MAX);
-        let call = AssertUnwindSafe(self.inner.call(request)).catch_unwind();
+        let waiting_ends_at = started.at + longest.min(WAITING_CALL_MAX);
+        let mut call = Box::pin(AssertUnwindSafe(self.inner.call(request)).catch_unwind());
         let answer = async move {
-            let answer = match timeout_at(ends_at, call).await {
+            let in_time = match timeout_at(ends_at, &mut call).await {
+                Err(_) if in_hand.has_waited() => timeout_at(waiting_ends_at, call).await,
+                in_time => in_time,
+            };
+            let answer = match in_time {
                 Ok(Ok(answer)) => answer,
                 Ok(Err(_panic)) => {
                     tracing::error!("the handler panicked");
@@ -96,7 +161,7 @@ where
                 let status = Status::from_header_map(answer.headers());
                 started.end(status.as_ref().map_or(Code::Ok, Status::code));
             }
-            drop(activity);
+            in_hand.end();
             answer
         };
         Box::pin(answer.instrument(span))

@@ -48,6 +48,7 @@ crate::closed_list! {
         DisbursementAlreadyTerminal = "DISBURSEMENT_ALREADY_TERMINAL",
         FloatMoveReused = "FLOAT_MOVE_REUSED",
         EndpointNotFound = "ENDPOINT_NOT_FOUND",
+        EventNotFound = "EVENT_NOT_FOUND",
         DeliveryNotFound = "DELIVERY_NOT_FOUND",
         SecretUnreadable = "SECRET_UNREADABLE",
         DatabaseFailed = "DATABASE_FAILED",

@@ -6,6 +6,7 @@ mod clock;
 mod crash;
 mod endpoint;
 mod fairness;
+mod feed;
 mod guard;
 mod keep_alive;
 mod publish;

@@ -54,7 +54,7 @@ fn parts(header: &str) -> (i64, Vec<String>) {
 }
 
 /// Which of the secrets' signatures the delivery carries, in order.
-fn check_signed_by(received: &Arrival, secrets: &[&str]) {
+pub fn check_signed_by(received: &Arrival, secrets: &[&str]) {
     let (t, signatures) = parts(received.header("x-service-signature"));
     let message = [format!("{t}.").as_bytes(), &received.body].concat();
     let expected: Vec<_> = secrets

@@ -15,7 +15,8 @@ use proto::{
     webhooks::{
         Delivery, DeliveryStatus, Endpoint, EventType, GetDeliveryRequest, GetEndpointRequest,
         ListDeliveriesRequest, Payment, PublishRequest, PublishResponse, RedeliverRequest,
-        SetEndpointEnabledRequest, SetEndpointRequest, publish_request::Data,
+        SetEndpointEnabledRequest, SetEndpointRequest,
+        merchant_events_client::MerchantEventsClient, publish_request::Data,
         webhooks_client::WebhooksClient,
     },
 };
@@ -39,6 +40,7 @@ pub type Client = WebhooksClient<Channel>;
 /// A running service with its database and the folder of its clock.
 pub struct World {
     pub client: Client,
+    pub feed: MerchantEventsClient<Channel>,
     pub clock: Clock,
     services: Vec<ServedService>,
     pub database: TestDb,
@@ -81,6 +83,7 @@ impl World {
         let service = serve(&database, &flags, &clock).await;
         Self {
             client: WebhooksClient::new(service.channel()),
+            feed: MerchantEventsClient::new(service.channel()),
             clock,
             services: vec![service],
             database,
@@ -91,10 +94,16 @@ impl World {
 
     /// Starts one more process on the same database.
     pub async fn replicate(&mut self) -> Client {
+        self.replicate_with_feed().await.0
+    }
+
+    /// The same, with its feed.
+    pub async fn replicate_with_feed(&mut self) -> (Client, MerchantEventsClient<Channel>) {
         let service = serve(&self.database, &self.flags, &self.clock).await;
         let client = WebhooksClient::new(service.channel());
+        let feed = MerchantEventsClient::new(service.channel());
         self.services.push(service);
-        client
+        (client, feed)
     }
 
     /// Lets running work end, and starts again.

@@ -1,0 +1,105 @@
+//! The calls for merchants: each is about the events and the endpoint of the merchant that it names,
+//! and of nobody else.
+
+use std::time::Duration;
+
+use chassis::{
+    grpc::CallInHand,
+    limits::{PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX},
+};
+use proto::webhooks::{
+    self as wire, GetMerchantEndpointRequest, ListEventsRequest, ListEventsResponse,
+    MerchantEndpoint, RedeliverEventRequest, RedeliverEventResponse, TestEndpointRequest,
+    TestEndpointResponse, merchant_events_server::MerchantEvents,
+};
+use tonic::{Request, Response, Status};
+
+use super::{Grpc, event_types, invalid, parse};
+use crate::{endpoint::Endpoint, error::Error, feed::FeedEvent};
+
+#[tonic::async_trait]
+impl MerchantEvents for Grpc {
+    async fn list_events(
+        &self,
+        request: Request<ListEventsRequest>,
+    ) -> Result<Response<ListEventsResponse>, Status> {
+        let in_hand = request.extensions().get::<CallInHand>().cloned();
+        let request = request.into_inner();
+        let merchant_id = parse("merchant_id", &request.merchant_id)?;
+        let after = i64::try_from(request.after);
+        let after = after.map_err(|_| invalid("after", "must be the number of an event"))?;
+        let page_size = match request.page_size {
+            0 => PAGE_SIZE_DEFAULT,
+            size => size.min(PAGE_SIZE_MAX),
+        };
+        let longest = Duration::from_secs(request.wait_seconds.into());
+        let waiting = self.0.waits.begin(merchant_id, after, longest);
+        let mut events = self.0.list_events(merchant_id, after, page_size).await?;
+        if events.is_empty() && !longest.is_zero() {
+            match in_hand {
+                Some(in_hand) => in_hand.wait(waiting).await,
+                None => waiting.await,
+            }
+            events = self.0.list_events(merchant_id, after, page_size).await?;
+        }
+        let events = events.into_iter().map(wire::FeedEvent::from).collect();
+        Ok(Response::new(ListEventsResponse { events }))
+    }
+
+    async fn redeliver_event(
+        &self,
+        request: Request<RedeliverEventRequest>,
+    ) -> Result<Response<RedeliverEventResponse>, Status> {
+        let request = request.into_inner();
+        let merchant_id = parse("merchant_id", &request.merchant_id)?;
+        let event_id = request.event_id.parse();
+        let event_id = event_id.map_err(|_| Error::EventNotFound)?;
+        let delivery = self.0.redeliver_event(merchant_id, &event_id).await?;
+        Ok(Response::new(RedeliverEventResponse {
+            delivery_id: delivery.delivery_id.to_string(),
+        }))
+    }
+
+    async fn get_merchant_endpoint(
+        &self,
+        request: Request<GetMerchantEndpointRequest>,
+    ) -> Result<Response<MerchantEndpoint>, Status> {
+        let merchant_id = parse("merchant_id", &request.get_ref().merchant_id)?;
+        let open = self.0.get_endpoint(merchant_id).await?;
+        Ok(Response::new(open.endpoint.into()))
+    }
+
+    async fn test_endpoint(
+        &self,
+        request: Request<TestEndpointRequest>,
+    ) -> Result<Response<TestEndpointResponse>, Status> {
+        let merchant_id = parse("merchant_id", &request.get_ref().merchant_id)?;
+        let event_id = self.0.test_endpoint(merchant_id).await?;
+        Ok(Response::new(TestEndpointResponse {
+            event_id: event_id.to_string(),
+        }))
+    }
+}
+
+impl From<FeedEvent> for wire::FeedEvent {
+    fn from(event: FeedEvent) -> Self {
+        Self {
+            sequence: u64::try_from(event.sequence).unwrap_or_default(),
+            event_id: event.event_id.to_string(),
+            body: event.body,
+        }
+    }
+}
+
+impl From<Endpoint> for MerchantEndpoint {
+    fn from(endpoint: Endpoint) -> Self {
+        Self {
+            events: event_types(&endpoint.events),
+            url: endpoint.url,
+            enabled: endpoint.enabled,
+            exhausted_since: endpoint.exhausted_since.map(|since| since.to_string()),
+            created_at: endpoint.created_at.to_string(),
+            updated_at: endpoint.updated_at.to_string(),
+        }
+    }
+}
