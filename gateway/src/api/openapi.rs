@@ -156,9 +156,14 @@ mod tests {
             described.map(str::to_owned).collect::<BTreeSet<_>>(),
             events
         );
-        let typed = ["PaymentEventType", "PayoutEventType", "RefundEventType"]
-            .into_iter()
-            .flat_map(documented);
+        let typed = [
+            "PaymentEventType",
+            "PayoutEventType",
+            "RefundEventType",
+            "TestEventType",
+        ]
+        .into_iter()
+        .flat_map(documented);
         assert_eq!(typed.map(str::to_owned).collect::<BTreeSet<_>>(), events);
     }
 

@@ -1,6 +1,6 @@
 //! The feed: every event of a merchant once, numbered without gaps, whoever numbers and whenever.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use chassis::{
     grpc::Channel,
@@ -51,6 +51,17 @@ async fn read_all(mut feed: Feed, merchant_id: String, count: usize) -> Vec<Stri
     seen
 }
 
+/// Runs it beside the test.
+fn begin<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> JoinSet<T> {
+    let mut running = JoinSet::new();
+    running.spawn(task);
+    running
+}
+
+async fn end<T: 'static>(mut running: JoinSet<T>) -> T {
+    running.join_next().await.unwrap().unwrap()
+}
+
 async fn publish_some(mut client: Client, merchant_id: Arc<str>) -> Vec<String> {
     let mut published = Vec::new();
     for _ in 0..EVENTS_EACH {
@@ -70,7 +81,7 @@ async fn every_reader_sees_every_event_once_and_none_too_early_on_two_replicas()
     let mut readers = Vec::new();
     for merchant_id in &merchants {
         for feed in [world.feed.clone(), replicas_feed.clone()] {
-            readers.push(tokio::spawn(read_all(feed, merchant_id.to_string(), count)));
+            readers.push(begin(read_all(feed, merchant_id.to_string(), count)));
         }
     }
     let mut publishers = JoinSet::new();
@@ -87,8 +98,8 @@ async fn every_reader_sees_every_event_once_and_none_too_early_on_two_replicas()
         let [one, other] = pair else {
             panic!("two readers each")
         };
-        let one = one.await.unwrap();
-        assert_eq!(one, other.await.unwrap(), "all readers agree");
+        let one = end(mem::take(one)).await;
+        assert_eq!(one, end(mem::take(other)).await, "all readers agree");
         seen.extend(one);
     }
     published.sort_unstable();
@@ -134,26 +145,29 @@ async fn a_wait_ends_with_the_next_event_and_holds_up_neither_the_clock_nor_the_
     let wait = |world: &World| {
         let (mut feed, merchant_id) = (world.feed.clone(), merchant_id.clone());
         let began = Instant::now();
-        tokio::spawn(async move {
+        begin(async move {
             let events = pull(&mut feed, &merchant_id, 0, 8).await;
             (events, began.elapsed())
         })
     };
-    let waiting = wait(&world);
+    let mut waiting = wait(&world);
     world.advance(HOUR).await;
-    assert!(!waiting.is_finished(), "time moved while it waits");
+    assert!(
+        waiting.try_join_next().is_none(),
+        "time moved while it waits"
+    );
     world.publish(payment(&merchant_id)).await;
-    let (events, took) = waiting.await.unwrap();
+    let (events, took) = end(waiting).await;
     assert_eq!(events.len(), 1);
     assert!(took < Duration::from_secs(6), "{took:?}");
     let other = MerchantId::new().to_string();
     let mut feed = world.feed.clone();
-    let waiting = tokio::spawn(async move { pull(&mut feed, &other, 0, 8).await });
+    let waiting = begin(async move { pull(&mut feed, &other, 0, 8).await });
     // It waits once the clock may move.
     world.advance(HOUR).await;
     let began = Instant::now();
     let _world = world.restart().await;
-    assert_eq!(waiting.await.unwrap(), []);
+    assert_eq!(end(waiting).await, []);
     assert!(began.elapsed() < Duration::from_secs(6), "the end answers");
 }
 
