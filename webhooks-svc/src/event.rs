@@ -12,6 +12,7 @@ use chassis::{
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
+use sqlx::FromRow;
 
 chassis::closed_list! {
     /// What happened (spec §6.1), with its name in the envelope.
@@ -182,6 +183,15 @@ pub struct AcceptedEvent {
     pub body: String,
     /// The trace in which it was published.
     pub traceparent: Option<String>,
+}
+
+/// An event in its merchant's feed.
+#[derive(Clone, Debug, FromRow)]
+pub struct FeedEvent {
+    pub sequence: i64,
+    pub event_id: EventId,
+    /// The exact bytes of its webhooks.
+    pub body: String,
 }
 
 impl Event {

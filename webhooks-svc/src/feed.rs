@@ -15,14 +15,13 @@ use anyhow::Context as _;
 use chassis::{
     clock::{Alarm, Clock, Timestamp},
     error_chain::chain,
-    ids::{EventId, MerchantId},
+    ids::MerchantId,
     shutdown::Shutdown,
 };
 use db::{
     Db, Result,
     work::{Claimed, TaskSet, Work},
 };
-use sqlx::FromRow;
 use tokio::sync::{Semaphore, watch};
 
 use crate::store::feed;
@@ -38,15 +37,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Longest wait for the next event.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-
-/// An event in the feed.
-#[derive(Clone, Debug, FromRow)]
-pub struct FeedEvent {
-    pub sequence: i64,
-    pub event_id: EventId,
-    /// The exact bytes of its webhooks.
-    pub body: String,
-}
 
 /// The work that numbers events.
 #[derive(Debug)]

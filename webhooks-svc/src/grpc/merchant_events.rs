@@ -15,7 +15,7 @@ use proto::webhooks::{
 use tonic::{Request, Response, Status};
 
 use super::{Grpc, event_types, invalid, parse};
-use crate::{endpoint::Endpoint, error::Error, feed::FeedEvent};
+use crate::{endpoint::Endpoint, error::Error, event::FeedEvent};
 
 #[tonic::async_trait]
 impl MerchantEvents for Grpc {

@@ -12,7 +12,7 @@ use sqlx::FromRow;
 use super::first_of_all;
 use crate::{
     delivery::{Delivery, Status},
-    feed::FeedEvent,
+    event::FeedEvent,
 };
 
 /// How many events one transaction numbers.
