@@ -6,43 +6,35 @@
 //! only once the rail has known nothing of it for a while. What may have been sent is never returned
 //! to the merchant unless the rail, or an operator, says that it failed.
 
+mod write;
+
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use chassis::{
-    clock::Timestamp, error_chain::chain, failure::FailureReason, ids::EventId, money::Money,
-    telemetry,
+    clock::Timestamp, error_chain::chain, failure::FailureReason, money::Money, telemetry,
 };
 use db::{
-    Insert, Tx, Update,
+    Update,
     work::{Claimed, TaskSet, Work},
 };
-use rails::{
-    CallOutcome, FloatOutcome, Rail, RailAnswer, RailName, SendOutcome, TransferOutcome,
-    TransferRequest,
-};
+use rails::{FloatOutcome, Rail, RailName, SendOutcome, TransferOutcome, TransferRequest};
 use tokio::sync::Mutex;
 use tracing::Instrument as _;
 
 use crate::{
     budget::TokenBucket,
-    case::{Case, CaseKind, Closing},
+    case::CaseKind,
     charge::Claim,
     disbursement::{
         Destination, Disbursement, Event, State, Verdict, judge, next_query, next_send,
     },
     error::{Error, Result},
-    ledger::{self, Posting},
-    reconcile::count_case,
     schedule::DAY,
     service::Service,
-    store::{
-        self,
-        evidence::Action,
-        idempotency::{PAYOUT_KEYS, REFUND_KEYS},
-    },
-    tell,
+    store::{self, evidence::Action},
 };
+use write::{Change, postings};
 
 /// Most disbursements of one rail that are sent or asked about at the same time.
 const RUNNING_MAX: usize = 16;
@@ -149,33 +141,6 @@ impl Work for Disburser {
     }
 }
 
-/// What is written about a disbursement that this process holds.
-struct Change {
-    before: Disbursement,
-    after: Disbursement,
-    postings: Vec<Posting>,
-    said: Option<(Action, &'static str, Option<String>)>,
-    case: Option<(CaseKind, String)>,
-    at: Timestamp,
-}
-
-impl Change {
-    fn new(before: Disbursement, after: Disbursement, at: Timestamp) -> Self {
-        Self {
-            before,
-            after,
-            postings: Vec::new(),
-            said: None,
-            case: None,
-            at,
-        }
-    }
-
-    fn heard<T: CallOutcome>(&mut self, action: Action, answer: &RailAnswer<T>) {
-        self.said = Some((action, answer.outcome.label(), answer.rail_text.clone()));
-    }
-}
-
 impl Service {
     /// The rail that pays this destination.
     pub fn rail_to(&self, destination: &Destination) -> Result<RailName> {
@@ -278,7 +243,7 @@ impl Service {
                 case = Some((CaseKind::TakenBack, detail.to_owned()));
                 Some(Event::Reversed)
             }
-            Verdict::PaidLate => {
+            Verdict::PaidLate { .. } => {
                 let detail = "the rail paid it after it had failed";
                 case = Some((CaseKind::PaidLate, detail.to_owned()));
                 None
@@ -335,10 +300,14 @@ impl Service {
         if held.currency() != amount.currency() {
             return Ok(None);
         }
-        let mut conn = self.db.read().await?;
-        let id = wanted.disbursement_id;
-        let leaving =
-            store::disbursements::on_their_way(&mut conn, rail.name, amount.currency(), id).await?;
+        let leaving = match rail.name.terms().float_is_net {
+            true => Money::new(0, amount.currency()),
+            false => {
+                let (id, currency) = (wanted.disbursement_id, amount.currency());
+                let mut conn = self.db.read().await?;
+                store::disbursements::on_their_way(&mut conn, rail.name, currency, id).await?
+            }
+        };
         let free = held.minor_units().saturating_sub(leaving.minor_units());
         if free >= amount.minor_units() {
             return Ok(None);
@@ -350,134 +319,6 @@ impl Service {
             shown(leaving.minor_units()),
             amount.to_major(),
         )))
-    }
-
-    /// Writes a change and tells others of it. Returns [`Update::NotThere`], and writes nothing, if
-    /// somebody else has taken the disbursement over: it is theirs to send.
-    async fn write(self: &Arc<Self>, change: Change) -> Result<Update> {
-        let mut tx = self.db.begin().await?;
-        if store::disbursements::update(&mut tx, &change.before, &change.after).await?
-            == Update::NotThere
-        {
-            tracing::warn!("somebody else has taken the disbursement over");
-            return Ok(Update::NotThere);
-        }
-        let is_told = self.write_rest(&mut tx, &change).await?;
-        tx.commit().await?;
-        if is_told {
-            self.relay.ring();
-        }
-        if let Some(due) = change.after.next_due_at {
-            self.disburse_alarms.ring_at(&change.after.rail, due);
-        }
-        Ok(Update::Updated)
-    }
-
-    /// Writes what becomes true with a change. Returns whether others are to be told.
-    async fn write_rest(&self, tx: &mut Tx, change: &Change) -> Result<bool> {
-        let (after, now) = (&change.after, change.at);
-        let id = after.disbursement_id;
-        if let Some((action, outcome, rail_text)) = &change.said {
-            let (said, text) = ((*action, *outcome), rail_text.as_deref());
-            store::evidence::keep(tx, id.uuid(), said, text, now).await?;
-        }
-        if let Some((kind, detail)) = &change.case {
-            self.open_disbursement_case(tx, after, *kind, detail, now)
-                .await?;
-        }
-        let is_new_state = after.progress.state != change.before.progress.state;
-        let is_end = is_new_state && after.progress.state.is_terminal();
-        if is_end {
-            let opened = change.case.as_ref().map(|(kind, _)| *kind);
-            self.end(tx, after, opened, now).await?;
-        }
-        for posting in &change.postings {
-            if store::postings::post(tx, posting, now).await? == Insert::AlreadyThere {
-                tracing::info!(kind = posting.kind.code(), "it is in the ledger already");
-            }
-        }
-        Ok(is_end)
-    }
-
-    /// Opens a case, and settles what the disbursement means for the case whose suspense it pays.
-    async fn open_disbursement_case(
-        &self,
-        tx: &mut Tx,
-        about: &Disbursement,
-        kind: CaseKind,
-        detail: &str,
-        now: Timestamp,
-    ) -> Result<()> {
-        if let Some(refunded) = about.refunded.case_id {
-            match kind {
-                // The suspense is there again.
-                CaseKind::TakenBack => store::cases::reopen(tx, refunded).await?,
-                // It has done what it was for, unless that was done otherwise meanwhile.
-                CaseKind::PaidLate
-                    if store::cases::lock_open(tx, refunded).await?
-                        && !store::disbursements::is_refunding(tx, refunded).await? =>
-                {
-                    return match store::cases::close(tx, refunded, Closing::Refund, now).await? {
-                        Update::Updated => Ok(()),
-                        Update::NotThere => Err(Error::NotAsBefore),
-                    };
-                }
-                _ => {}
-            }
-        }
-        let case = Case::of_disbursement(about, kind, detail.to_owned(), now);
-        if let Some(case_id) = store::cases::open(tx, &case).await? {
-            let (id, kind) = (&about.shown_id, kind.code());
-            tracing::error!(case.id = %case_id, disbursement.id = %id, kind, "an operator's case is opened");
-            count_case(case.kind, 1);
-        }
-        Ok(())
-    }
-
-    /// What becomes true when a disbursement ends: its money is returned if it failed, others are
-    /// told, and its key and its cases end, but for the one that was `opened` with its end.
-    pub async fn end(
-        &self,
-        tx: &mut Tx,
-        ended: &Disbursement,
-        opened: Option<CaseKind>,
-        now: Timestamp,
-    ) -> Result<()> {
-        let id = ended.disbursement_id;
-        if ended.progress.state == State::Failed
-            && let Some(posting) = ledger::returned(ended)?
-            && store::postings::post(tx, &posting, now).await? == Insert::AlreadyThere
-        {
-            return Err(Error::PostedBefore);
-        }
-        let over = [
-            CaseKind::UnknownOutcome,
-            CaseKind::NotSent,
-            CaseKind::FloatEmpty,
-        ];
-        for kind in over.into_iter().filter(|kind| Some(*kind) != opened) {
-            store::cases::close_of(tx, id.uuid(), kind, Closing::OutcomeKnown, now).await?;
-        }
-        if let (State::Completed, Some(case_id)) = (ended.progress.state, ended.refunded.case_id)
-            && store::cases::close(tx, case_id, Closing::Refund, now).await? == Update::NotThere
-        {
-            tracing::error!(case.id = %case_id, "the case whose suspense was refunded is closed");
-        }
-        for keys in [&PAYOUT_KEYS, &REFUND_KEYS] {
-            keys.forget_later(tx, id, now).await?;
-        }
-        let event_id = EventId::new();
-        db::outbox::put(tx, &tell::subject_of(id), Some(event_id.as_str()), now).await?;
-        let (state, reason) = (ended.progress.state.code(), &ended.progress.failure_reason);
-        tracing::info!(disbursement.id = %ended.shown_id, state, ?reason, "the disbursement has ended");
-        metrics::counter!(
-            "disbursements_ended_total",
-            "kind" => ended.kind.code(),
-            "state" => state,
-            "reason" => reason.clone().unwrap_or_default()
-        )
-        .increment(1);
-        Ok(())
     }
 
     /// Records a callback that is about no charge. Returns whether it is about a disbursement.
@@ -502,26 +343,6 @@ impl Service {
         self.disburse_alarms.ring_at(rail.code(), now);
         Ok(true)
     }
-}
-
-/// What a verdict posts, besides the return of what failed.
-fn postings(after: &Disbursement, verdict: &Verdict) -> Result<Vec<Posting>> {
-    Ok(match verdict {
-        Verdict::Complete { fee } => {
-            let mut postings = vec![ledger::disbursement(after)?];
-            if let Some(fee) = fee {
-                postings.push(ledger::disbursement_fee(after, *fee)?);
-            }
-            postings
-        }
-        Verdict::TakeBack => vec![ledger::disbursement_reversal(after)?],
-        Verdict::PaidLate => vec![ledger::late_disbursement(after)?],
-        Verdict::Wait
-        | Verdict::Fail(_)
-        | Verdict::FailOfEmptyFloat
-        | Verdict::SendAgain
-        | Verdict::Open(..) => Vec::new(),
-    })
 }
 
 /// A case for a disbursement that a rail has not taken for a day.

@@ -38,6 +38,7 @@ pub const TERMS: Terms = Terms {
     approval_window: Duration::from_secs(300),
     refuses_second_use: true,
     refuses_second_transfer: true,
+    float_is_net: false,
     // MTN does not sign callbacks: the address is the secret.
     callback_headers: &[],
 };

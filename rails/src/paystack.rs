@@ -40,6 +40,8 @@ pub const TERMS: Terms = Terms {
     approval_window: Duration::from_secs(180),
     refuses_second_use: false,
     refuses_second_transfer: true,
+    // It takes the amount at creation (payouts P.2).
+    float_is_net: true,
     callback_headers: &[callback::SIGNATURE],
 };
 

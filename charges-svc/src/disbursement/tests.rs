@@ -44,6 +44,33 @@ fn paid(disbursement: &Disbursement, amount: Option<Money>) -> TransferOutcome {
 
 const MINUTE: std::time::Duration = std::time::Duration::from_secs(60);
 
+/// Whenever it pays, the rail takes its fee from the float.
+#[test]
+fn the_rails_fee_is_heard_whenever_it_pays() {
+    let sent = sent();
+    let failed = sent
+        .after(Event::Failed(FailureReason::RailError), now())
+        .expect("legal");
+    let fee = Some(Money::new(100, Currency::GHS));
+    let paid = |fee| TransferOutcome::Succeeded {
+        rail_reference: sent.rail_reference.to_string(),
+        amount: Some(sent.amount()),
+        fee,
+    };
+    assert_eq!(
+        judge(&sent, &paid(fee), now(), true),
+        Verdict::Complete { fee }
+    );
+    assert_eq!(
+        judge(&failed, &paid(fee), now(), true),
+        Verdict::PaidLate { fee }
+    );
+    for none in [Money::new(0, Currency::GHS), Money::new(100, Currency::USD)] {
+        let complete = Verdict::Complete { fee: None };
+        assert_eq!(judge(&sent, &paid(Some(none)), now(), true), complete);
+    }
+}
+
 #[test]
 fn only_a_success_that_is_ours_completes() {
     let sent = sent();

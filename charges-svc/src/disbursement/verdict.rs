@@ -22,8 +22,10 @@ pub enum Verdict {
     SendAgain,
     /// The rail took it back after it was COMPLETED.
     TakeBack,
-    /// The rail paid it after it had FAILED.
-    PaidLate,
+    /// The rail paid it after it had FAILED. `fee`: as for Complete.
+    PaidLate {
+        fee: Option<Money>,
+    },
     /// A person must decide.
     Open(CaseKind, String),
 }
@@ -40,13 +42,11 @@ pub fn judge(
     match (state, found) {
         // Nothing was sent, so the rail cannot know it.
         (State::Pending, _) => Verdict::Wait,
-        (State::Processing, TransferOutcome::Succeeded { fee, .. }) => {
+        (State::Processing, TransferOutcome::Succeeded { .. }) => {
             match mismatch(disbursement, found) {
                 Some(detail) => Verdict::Open(CaseKind::Mismatch, detail),
                 None => Verdict::Complete {
-                    fee: fee.filter(|fee| {
-                        fee.is_positive() && fee.currency() == disbursement.amount().currency()
-                    }),
+                    fee: fee_of(disbursement, found),
                 },
             }
         }
@@ -73,10 +73,21 @@ pub fn judge(
         }
         (State::Failed, TransferOutcome::Succeeded { .. }) => match mismatch(disbursement, found) {
             Some(detail) => Verdict::Open(CaseKind::Mismatch, detail),
-            None => Verdict::PaidLate,
+            None => Verdict::PaidLate {
+                fee: fee_of(disbursement, found),
+            },
         },
         (State::Completed | State::Failed, _) => Verdict::Wait,
     }
+}
+
+/// What the rail took from the float for a success, in the currency of what it paid.
+fn fee_of(disbursement: &Disbursement, found: &TransferOutcome) -> Option<Money> {
+    let TransferOutcome::Succeeded { fee, .. } = found else {
+        return None;
+    };
+    let currency = disbursement.amount().currency();
+    fee.filter(|fee| fee.is_positive() && fee.currency() == currency)
 }
 
 /// Nobody knows the outcome. After a day, a person must ask the rail.

@@ -6,7 +6,7 @@ use chassis::{
     ids::MerchantId,
     testing::{
         check_refusal,
-        fake_server::{Reaction, json},
+        fake_server::{Reaction, empty, json},
         until,
     },
 };
@@ -249,6 +249,37 @@ async fn a_key_stands_for_one_payout() {
     };
     let refused = disbursements.create_payout(other).await;
     check_refusal(refused, Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED");
+    assert_eq!(shop.balance().await, (1550, 0));
+    shop.end().await;
+}
+
+/// What was certainly not sent the second time may be sent a third, under the same reference.
+#[tokio::test]
+async fn what_the_rail_never_got_is_sent_again_until_it_takes_it() {
+    let minutes = |count: u64| std::time::Duration::from_secs(count * 60);
+    let mtn = Mtn::with_float("1000");
+    mtn.answers(json(500, r#"{"code":"INTERNAL_PROCESSING_ERROR"}"#), false);
+    let mut shop = Shop::open(&mtn).await;
+    shop.enable_payouts().await;
+    let payout = shop.pay_out(1000).await.unwrap();
+    shop.until_payout(&payout, DisbursementStatus::Processing)
+        .await;
+    until("it is sent", async || transfers(&shop.network) == 1).await;
+    mtn.answers(json(503, r#"{"code":"SERVICE_UNAVAILABLE"}"#), false);
+    shop.world.clock.advance(minutes(21)).await.unwrap();
+    until("it is sent again", async || transfers(&shop.network) > 1).await;
+    mtn.answers(empty(202), true);
+    shop.world.clock.advance(minutes(21)).await.unwrap();
+    shop.until_payout(&payout, DisbursementStatus::Completed)
+        .await;
+    let seen = shop.network.seen();
+    let sent = seen
+        .iter()
+        .filter(|seen| seen.call == "POST /disbursement/v1_0/transfer");
+    let mut references: Vec<_> = sent.map(|seen| seen.header("x-reference-id")).collect();
+    assert!(references.len() > 2);
+    references.dedup();
+    assert_eq!(references.len(), 1, "one reference");
     assert_eq!(shop.balance().await, (1550, 0));
     shop.end().await;
 }
