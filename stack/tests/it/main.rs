@@ -6,6 +6,7 @@
 mod abuse;
 mod access;
 mod architecture;
+mod balance;
 mod checkout;
 mod config;
 mod contradictions;
