@@ -75,6 +75,15 @@ pub struct Config {
     /// What the daily settlement leaves on each merchant's balance, in GHS.
     #[arg(long, env = "SETTLEMENT_RESERVE", default_value = "0.00", value_parser = cedis)]
     pub settlement_reserve: Money,
+
+    /// The least payout that a merchant can ask for, in GHS. The house bears what the rail takes for
+    /// each.
+    #[arg(long, env = "PAYOUT_MINIMUM", default_value = "1.00", value_parser = cedis)]
+    pub payout_minimum: Money,
+
+    /// The least part of a charge that a merchant can refund, in GHS. What is left last may be less.
+    #[arg(long, env = "REFUND_MINIMUM", default_value = "1.00", value_parser = cedis)]
+    pub refund_minimum: Money,
 }
 
 /// An amount of GHS that is not negative.
@@ -104,6 +113,8 @@ impl Config {
             settlement_time: self.settlement_time,
             settlement_minimum: self.settlement_minimum,
             settlement_reserve: self.settlement_reserve,
+            payout_minimum: self.payout_minimum,
+            refund_minimum: self.refund_minimum,
         }
     }
 }

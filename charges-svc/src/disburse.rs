@@ -224,7 +224,9 @@ impl Service {
     /// Asks the rail about a disbursement, and acts on the answer.
     async fn ask_about(self: &Arc<Self>, rail: &Rail, held: Disbursement) -> Result<()> {
         let asked_at = self.clock.now();
-        let answer = rail.query_transfer(held.rail_reference).await;
+        let answer = rail
+            .query_transfer(held.rail_reference, held.amount())
+            .await;
         let now = self.clock.now();
         let may_resend = rail.name.terms().refuses_second_transfer;
         let verdict = judge(&held, &answer.outcome, asked_at, may_resend);
@@ -252,7 +254,7 @@ impl Service {
                 case = Some((*kind, detail.clone()));
                 None
             }
-            Verdict::SendAgain | Verdict::Wait => None,
+            Verdict::SendAgain | Verdict::TakeBackLate | Verdict::Wait => None,
         };
         let mut after = match event {
             Some(event) => held.after(event, now)?,
@@ -272,6 +274,7 @@ impl Service {
         change.heard(Action::Query, &answer);
         change.case = case;
         change.postings = postings(&after, &verdict)?;
+        change.is_late_taken_back = verdict == Verdict::TakeBackLate;
         let is_ours = self.write(change).await?;
         match again {
             Some(request) if is_ours == Update::Updated => {

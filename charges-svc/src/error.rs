@@ -78,8 +78,6 @@ pub enum Error {
     PayoutsNotEnabled,
     #[error("the merchant has no payout account")]
     PayoutAccountNotFound,
-    #[error("the merchant has no confirmed payout account")]
-    PayoutAccountNotConfirmed,
     #[error("the payout account was changed: payouts wait until {0}")]
     PayoutAccountOnHold(Timestamp),
     /// Carries the name that the rail knows, if it told one.
@@ -226,9 +224,6 @@ impl From<Error> for Status {
             Error::ChargeNotSettled => told(Code::FailedPrecondition, Reason::ChargeNotSettled),
             Error::PayoutsNotEnabled => told(Code::PermissionDenied, Reason::PayoutsNotEnabled),
             Error::PayoutAccountNotFound => told(Code::NotFound, Reason::PayoutAccountNotFound),
-            Error::PayoutAccountNotConfirmed => {
-                told(Code::FailedPrecondition, Reason::PayoutAccountNotConfirmed)
-            }
             Error::FloatMoveReused => told(Code::AlreadyExists, Reason::FloatMoveReused),
             Error::PayoutNotFound => told(Code::NotFound, Reason::PayoutNotFound),
             Error::RefundNotFound => told(Code::NotFound, Reason::RefundNotFound),

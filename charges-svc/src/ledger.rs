@@ -76,6 +76,8 @@ chassis::closed_list! {
         DisbursementReversal = "DISBURSEMENT_REVERSAL",
         /// The rail paid it after it had failed.
         LateDisbursement = "LATE_DISBURSEMENT",
+        /// The rail took back what it had paid late.
+        LateReversal = "LATE_REVERSAL",
         /// What the rail took for it.
         DisbursementFee = "DISBURSEMENT_FEE",
         /// The merchant gave back what was paid late. The subject is the case.
@@ -203,6 +205,21 @@ pub fn late_disbursement(disbursement: &Disbursement) -> Result<Posting, MoneyEr
     outward(PostingKind::LateDisbursement, disbursement, accounts)
 }
 
+/// What was paid late is in the float again, and belongs to whoever bore it: to suspense, as long as
+/// nobody has determined who does. `decided`: how the case about it was closed.
+pub fn late_reversal(
+    disbursement: &Disbursement,
+    decided: Option<Closing>,
+) -> Result<Posting, MoneyError> {
+    let bearer = match decided {
+        Some(Closing::Refund) => Account::Merchant(disbursement.merchant_id),
+        Some(Closing::Release) => Account::House,
+        Some(Closing::OutcomeKnown) | None => Account::Suspense,
+    };
+    let accounts = (float(disbursement), bearer);
+    outward(PostingKind::LateReversal, disbursement, accounts)
+}
+
 /// What the rail took from the float for a disbursement, which the house bears.
 pub fn disbursement_fee(disbursement: &Disbursement, fee: Money) -> Result<Posting, MoneyError> {
     let accounts = (Account::House, float(disbursement));
@@ -259,12 +276,13 @@ fn float(disbursement: &Disbursement) -> Account {
 }
 
 /// Where a case's money went. `None` if there is nothing to post. `released` is what the merchant
-/// was given of the charge's suspense.
+/// was given of the charge's suspense, and `refunded` what it has sent back to the payer itself.
 pub fn closing(
     case: &Case,
     charge: &Charge,
     closing: Closing,
     released: Option<Money>,
+    refunded: Money,
 ) -> Result<Option<Posting>, MoneyError> {
     let of_case = case.case_id.uuid();
     let merchant = Account::Merchant(charge.facts.merchant_id);
@@ -282,7 +300,7 @@ pub fn closing(
             amount,
         ),
         (Closing::Refund, None) => {
-            let Some(amount) = taken_back(case, charge, released) else {
+            let Some(amount) = taken_back(case, charge, released, refunded) else {
                 return Ok(None);
             };
             (
@@ -297,11 +315,23 @@ pub fn closing(
     Posting::transfer(kind, subject, accounts, amount).map(Some)
 }
 
-/// What the merchant was credited and has to give back.
-fn taken_back(case: &Case, charge: &Charge, released: Option<Money>) -> Option<Money> {
+/// What the merchant was credited and has to give back. Its own refunds count only where the payer
+/// has the money once by them: if the rail took the payment back, the merchant has paid twice.
+fn taken_back(
+    case: &Case,
+    charge: &Charge,
+    released: Option<Money>,
+    refunded: Money,
+) -> Option<Money> {
+    let is_settled = charge.progress.state == State::Settled;
+    let credited = charge.facts.amount();
     match case.kind {
-        CaseKind::Reversed | CaseKind::CreditedTwice if charge.progress.state == State::Settled => {
-            Some(charge.facts.amount())
+        CaseKind::Reversed if is_settled => Some(credited),
+        CaseKind::CreditedTwice if is_settled => {
+            let left = credited
+                .minor_units()
+                .saturating_sub(refunded.minor_units());
+            Some(Money::new(left, credited.currency()))
         }
         CaseKind::Reversed => released,
         CaseKind::CreditedTwice

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use chassis::{
     clock::Timestamp,
     ids::{CaseId, Reference},
+    money::Money,
 };
 use db::{Insert, Tx, Update};
 
 use crate::{
-    case::{Case, CaseKind, Decision},
+    case::{Case, CaseKind, Closing, Decision},
     charge::{Charge, Event, ShownCharge, State},
     error::{Error, Result},
     ledger::{self, PostingKind},
@@ -137,11 +138,14 @@ impl Service {
             .await?;
         let transaction_id = charge.facts.transaction_id;
         let released = store::cases::released(&mut tx, transaction_id).await?;
-        if let Some(posting) = ledger::closing(&case, &charge, closing, released)? {
+        let refunded = match (case.kind, closing) {
+            (CaseKind::CreditedTwice, Closing::Refund) => refunded(&mut tx, &charge).await?,
+            _ => Money::new(0, charge.facts.amount().currency()),
+        };
+        if let Some(posting) = ledger::closing(&case, &charge, closing, released, refunded)? {
             let is_reversal = posting.kind == PostingKind::Reversal;
-            let is_taken_back = is_reversal
-                && (store::postings::is_taken_back(&mut tx, transaction_id).await?
-                    || is_refunded(&mut tx, &charge, &case).await?);
+            let is_taken_back =
+                is_reversal && store::postings::is_taken_back(&mut tx, transaction_id).await?;
             if is_taken_back
                 || store::postings::post(&mut tx, &posting, now).await? == Insert::AlreadyThere
             {
@@ -202,16 +206,16 @@ impl Service {
     }
 }
 
-/// Whether the merchant has already sent back, by a refund, what it was credited twice. What the
-/// rail took back is another matter: then the merchant has paid twice, and has to.
-async fn is_refunded(tx: &mut Tx, charge: &Charge, case: &Case) -> Result<bool> {
-    if case.kind != CaseKind::CreditedTwice {
-        return Ok(false);
+/// What the merchant has sent back by refunds of what it was credited twice. Refuses if that is all,
+/// or while a refund may still fail and return its money.
+async fn refunded(tx: &mut Tx, charge: &Charge) -> Result<Money> {
+    let (id, credited) = (charge.facts.transaction_id, charge.facts.amount());
+    let refunds = store::disbursements::refunds(tx, id, credited.currency()).await?;
+    if refunds.are_on_their_way {
+        return Err(Error::CaseBeingRefunded);
     }
-    let (id, currency) = (
-        charge.facts.transaction_id,
-        charge.facts.amount().currency(),
-    );
-    let refunded = store::disbursements::refunded(tx, id, currency).await?;
-    Ok(refunded.is_positive())
+    if refunds.sum.minor_units() >= credited.minor_units() {
+        return Err(Error::AlreadyTakenBack);
+    }
+    Ok(refunds.sum)
 }

@@ -46,9 +46,15 @@ impl Service {
             return Ok(reply);
         }
         let account = store::payout_accounts::find(&mut tx, merchant_id).await?;
-        let account = account.ok_or(Error::PayoutAccountNotConfirmed)?;
-        if !account.payouts_on_request {
-            return Err(Error::PayoutsNotEnabled);
+        // An operator enables them once there is a confirmed account.
+        let account = account.filter(|account| account.payouts_on_request);
+        let account = account.ok_or(Error::PayoutsNotEnabled)?;
+        let minimum = self.settings.payout_minimum;
+        if amount.minor_units() < minimum.minor_units() {
+            return Err(Error::Invalid {
+                field: "amount",
+                message: format!("must be at least {}", minimum.to_major()).into(),
+            });
         }
         if account.held_until > now {
             return Err(Error::PayoutAccountOnHold(account.held_until));

@@ -22,7 +22,8 @@ pub struct PayoutAccount {
 }
 
 /// Whether two spellings are one name: the same words in any order, whatever their case. A rail
-/// often leaves out middle names, so the shorter one may lack words.
+/// often leaves out middle names, so the shorter one may lack words, but a name alone that many share
+/// is nobody's.
 pub fn is_same_name(ours: &str, theirs: &str) -> bool {
     let words = |name: &str| -> Vec<String> {
         let lower = name.to_lowercase();
@@ -37,7 +38,8 @@ pub fn is_same_name(ours: &str, theirs: &str) -> bool {
         true => (ours, theirs),
         false => (theirs, ours),
     };
-    !fewer.is_empty() && fewer.iter().all(|word| more.contains(word))
+    let is_enough = fewer.len() >= 2 || (fewer.len() == 1 && more.len() == 1);
+    is_enough && fewer.iter().all(|word| more.contains(word))
 }
 
 #[cfg(test)]
@@ -51,6 +53,10 @@ mod tests {
             ("Ama K. Mensah", "Ama Mensah", true),
             ("Ama Mensah", "Kofi Mensah", false),
             ("Ama", "", false),
+            ("", "", false),
+            ("Mensah", "Ama Mensah", false),
+            ("Ama Mensah", "AMA", false),
+            ("Shoprite", "SHOPRITE", true),
             ("Akua's Shop Ltd.", "AKUA S SHOP LTD", true),
         ] {
             assert_eq!(is_same_name(ours, theirs), is_same, "{ours} {theirs}");

@@ -24,6 +24,9 @@ use crate::{
     store::{self, idempotency::REFUND_KEYS},
 };
 
+/// Most refunds of one charge, without those that failed.
+const REFUNDS_MAX: i64 = 10;
+
 impl Service {
     /// Records a refund of a settled charge: of `amount`, or of all that is left.
     pub async fn create_refund(
@@ -55,10 +58,13 @@ impl Service {
         if charge.progress.state != State::Settled {
             return Err(Error::ChargeNotSettled);
         }
-        let left = self.refundable(&mut tx, &charge).await?;
+        let (left, count) = self.refundable(&mut tx, &charge).await?;
         let amount = amount.unwrap_or(left);
         if amount.minor_units() > left.minor_units() || !amount.is_positive() {
             return Err(Error::RefundExceedsCharge(left));
+        }
+        if amount != left {
+            self.check_part(amount, count)?;
         }
         let rail = self.rails.for_provider(charge.facts.provider).name;
         let mut refund = Disbursement::refund(&charge.facts, None, amount, rail, now);
@@ -107,19 +113,40 @@ impl Service {
         case.ok_or(Error::CaseNotFound)
     }
 
-    /// What was collected for a locked charge and is not refunded, nor on its way back. Nothing, if
-    /// the rail took the payment back, or an operator took the credit back.
-    async fn refundable(&self, tx: &mut Tx, charge: &Charge) -> Result<Money> {
+    /// Refuses a part that is too small, or one too many: the house bears what a rail takes for each
+    /// transfer.
+    fn check_part(&self, amount: Money, refunds: i64) -> Result<()> {
+        let minimum = self.settings.refund_minimum;
+        let message = if amount.minor_units() < minimum.minor_units() {
+            format!(
+                "must be at least {}, or all that is left",
+                minimum.to_major()
+            )
+        } else if refunds + 1 >= REFUNDS_MAX {
+            format!("must be all that is left, in the last of {REFUNDS_MAX} refunds of a charge")
+        } else {
+            return Ok(());
+        };
+        Err(Error::Invalid {
+            field: "amount",
+            message: message.into(),
+        })
+    }
+
+    /// What was collected for a locked charge and is not refunded, nor on its way back, and how many
+    /// refunds it has had. Nothing is left if the rail took the payment back, or an operator took
+    /// the credit back.
+    async fn refundable(&self, tx: &mut Tx, charge: &Charge) -> Result<(Money, i64)> {
         let collected = charge.facts.amount();
         let id = charge.facts.transaction_id;
         let nothing = Money::new(0, collected.currency());
         if store::cases::is_reversed(tx, id).await?
             || store::postings::is_taken_back(tx, id).await?
         {
-            return Ok(nothing);
+            return Ok((nothing, 0));
         }
-        let refunded = store::disbursements::refunded(tx, id, collected.currency()).await?;
-        let left = collected.minor_units() - refunded.minor_units();
-        Ok(Money::new(left.max(0), collected.currency()))
+        let refunds = store::disbursements::refunds(tx, id, collected.currency()).await?;
+        let left = collected.minor_units() - refunds.sum.minor_units();
+        Ok((Money::new(left.max(0), collected.currency()), refunds.count))
     }
 }

@@ -115,9 +115,11 @@ impl Service {
         // One more than asked for tells whether this is the last page.
         let found =
             store::disbursements::list(&mut conn, merchant_id, kind, before, reference, size + 1);
-        let mut disbursements = found.await?.rows;
+        let found = found.await?;
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        let is_last = disbursements.len() <= size;
+        // Those that only a newer version knows are left out, and do not end the list.
+        let is_last = found.rows.len() + found.unknown <= size;
+        let mut disbursements = found.rows;
         disbursements.truncate(size);
         let last = disbursements.last().filter(|_| !is_last);
         Ok(DisbursementPage {

@@ -63,6 +63,9 @@ pub struct Settings {
     /// The least that it pays out, and what it leaves on the balance.
     pub settlement_minimum: Money,
     pub settlement_reserve: Money,
+    /// The least that a merchant can ask for, and the least part of a charge that it can refund.
+    pub payout_minimum: Money,
+    pub refund_minimum: Money,
 }
 
 /// The use cases, and what they need.

@@ -226,6 +226,7 @@ fn refund(ended: Disbursement) -> Refund {
         refund_id: ended.shown_id,
         created_at: ended.created_at.to_string(),
         completed_at: ended.progress.completed_at.map(|at| at.to_string()),
+        from_suspense: ended.refunded.case_id.is_some(),
     }
 }
 

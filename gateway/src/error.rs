@@ -71,9 +71,6 @@ pub enum Error {
     /// No operator has enabled payouts on request for the merchant.
     #[error("payouts not enabled")]
     PayoutsNotEnabled,
-    #[error("payout account not confirmed")]
-    PayoutAccountNotConfirmed,
-    /// Until then, because the account was changed. RFC 3339.
     #[error("payout account on hold")]
     PayoutAccountOnHold(String),
     /// Carries what is available.
@@ -136,9 +133,6 @@ impl Error {
             Self::SessionNotPayable => (S::CONFLICT, "SESSION_NOT_PAYABLE"),
             Self::ChargeNotAwaitingOtp => (S::CONFLICT, "CHARGE_NOT_AWAITING_OTP"),
             Self::PayoutsNotEnabled => (S::FORBIDDEN, "PAYOUTS_NOT_ENABLED"),
-            Self::PayoutAccountNotConfirmed => {
-                (S::UNPROCESSABLE_ENTITY, "PAYOUT_ACCOUNT_NOT_CONFIRMED")
-            }
             Self::PayoutAccountOnHold(_) => (S::UNPROCESSABLE_ENTITY, "PAYOUT_ACCOUNT_ON_HOLD"),
             Self::InsufficientBalance(_) => (S::UNPROCESSABLE_ENTITY, "INSUFFICIENT_BALANCE"),
             Self::ChargeNotSettled => (S::UNPROCESSABLE_ENTITY, "CHARGE_NOT_SETTLED"),
@@ -179,7 +173,6 @@ impl Error {
             Self::SessionNotPayable => "The payment session cannot be paid.",
             Self::ChargeNotAwaitingOtp => "The charge is not awaiting an OTP.",
             Self::PayoutsNotEnabled => "Payouts on request are not enabled for this merchant.",
-            Self::PayoutAccountNotConfirmed => "The merchant has no confirmed payout account.",
             Self::PayoutAccountOnHold(_) => {
                 "The payout account was changed; payouts wait until held_until."
             }
@@ -355,7 +348,6 @@ fn refused_disbursement(reason: Reason, status: Status) -> Error {
         Some(Money::new(told(name)?.parse().ok()?, currency))
     };
     let refusal = match reason {
-        Reason::PayoutAccountNotConfirmed => Some(Error::PayoutAccountNotConfirmed),
         Reason::PayoutAccountOnHold => told("held_until").map(Error::PayoutAccountOnHold),
         Reason::InsufficientBalance => amount("available_minor").map(Error::InsufficientBalance),
         Reason::ChargeNotSettled => Some(Error::ChargeNotSettled),

@@ -15,7 +15,7 @@ mod wire;
 use std::{fmt, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use chassis::{failure::FailureReason, ids::RailReference, provider::Provider};
+use chassis::{failure::FailureReason, ids::RailReference, money::Money, provider::Provider};
 use reqwest::{Method, Url};
 
 use crate::{
@@ -139,33 +139,53 @@ impl Momo {
             }
         };
         match product.send(make, self.0.request_timeout).await {
-            Ok(reply) => transfers::sent(&reply),
+            Ok(reply) => {
+                let sent = transfers::sent(&reply);
+                match &sent.outcome {
+                    SendOutcome::Refused(_)
+                        if transfers::is_ambiguous(&reply) && self.lacks(request.amount).await =>
+                    {
+                        let outcome = SendOutcome::FloatEmpty;
+                        RailAnswer { outcome, ..sent }
+                    }
+                    _ => sent,
+                }
+            }
             Err(CallError::NotSent(reason)) => RailAnswer::silent(SendOutcome::NotSent(reason)),
             Err(CallError::Lost) => RailAnswer::silent(SendOutcome::Unknown),
         }
     }
 
-    pub async fn query_transfer(&self, reference: RailReference) -> RailAnswer<TransferOutcome> {
+    pub async fn query_transfer(
+        &self,
+        reference: RailReference,
+        amount: Money,
+    ) -> RailAnswer<TransferOutcome> {
         let path = format!("/v1_0/transfer/{reference}");
         let Some(reply) = self.look(&path).await else {
             return RailAnswer::silent(TransferOutcome::Unknown);
         };
-        let found = transfers::found(&reply);
-        // MTN gives one reason for a float that is too low and for a payee who may not receive:
-        // our balance tells them apart.
-        match (&found.outcome, transfers::ambiguous_amount(&reply)) {
-            (TransferOutcome::Failed(_), Some(amount)) => match self.float().await.outcome {
-                FloatOutcome::Held(held)
-                    if held.currency() == amount.currency()
-                        && held.minor_units() < amount.minor_units() =>
-                {
-                    let outcome = TransferOutcome::FloatEmpty;
-                    RailAnswer { outcome, ..found }
-                }
-                FloatOutcome::Held(_) | FloatOutcome::Unknown => found,
-            },
+        let found = transfers::found(&reply, reference);
+        match &found.outcome {
+            TransferOutcome::Failed(_)
+                if transfers::is_ambiguous(&reply) && self.lacks(amount).await =>
+            {
+                let outcome = TransferOutcome::FloatEmpty;
+                RailAnswer { outcome, ..found }
+            }
             _ => found,
         }
+    }
+
+    /// Whether our balance is below `amount`, if MTN says how much there is. MTN gives one reason
+    /// for a float that is too low and for a payee who may not receive: this tells them apart.
+    async fn lacks(&self, amount: Money) -> bool {
+        matches!(
+            self.float().await.outcome,
+            FloatOutcome::Held(held)
+                if held.currency() == amount.currency()
+                    && held.minor_units() < amount.minor_units()
+        )
     }
 
     pub async fn float(&self) -> RailAnswer<FloatOutcome> {

@@ -12,7 +12,7 @@ mod wire;
 use std::{fmt, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use chassis::{failure::FailureReason, ids::RailReference, provider::Provider};
+use chassis::{failure::FailureReason, ids::RailReference, money::Money, provider::Provider};
 use reqwest::{
     Method, RequestBuilder,
     header::{AUTHORIZATION, HeaderValue},
@@ -159,9 +159,13 @@ impl Paystack {
         }
     }
 
-    pub async fn query_transfer(&self, reference: RailReference) -> RailAnswer<TransferOutcome> {
+    pub async fn query_transfer(
+        &self,
+        reference: RailReference,
+        amount: Money,
+    ) -> RailAnswer<TransferOutcome> {
         match self.look(&format!("/transfer/verify/{reference}")).await {
-            Ok(reply) => transfers::found(&reply, reference),
+            Ok(reply) => transfers::found(&reply, reference, amount),
             Err(_) => RailAnswer::silent(TransferOutcome::Unknown),
         }
     }

@@ -3,7 +3,7 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use chassis::{config::Refusals, ids::RailReference};
+use chassis::{config::Refusals, ids::RailReference, money::Money};
 use clap::Args;
 use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -191,13 +191,14 @@ impl Rail {
     pub async fn query_transfer(
         &self,
         rail_reference: RailReference,
+        amount: Money,
     ) -> RailAnswer<TransferOutcome> {
         let name = self.name;
         let span = call_span!("rail.query_transfer", name);
         let call = async {
             match &self.adapter {
-                Adapter::Momo(rail) => rail.query_transfer(rail_reference).await,
-                Adapter::Paystack(rail) => rail.query_transfer(rail_reference).await,
+                Adapter::Momo(rail) => rail.query_transfer(rail_reference, amount).await,
+                Adapter::Paystack(rail) => rail.query_transfer(rail_reference, amount).await,
             }
         };
         let answer = observed(name, "query_transfer", span, call).await;

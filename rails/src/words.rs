@@ -42,6 +42,11 @@ impl Member {
         text.trim().to_ascii_uppercase().replace([' ', '-'], "_")
     }
 
+    /// Whether it is the word `false`, and not merely absent.
+    pub fn is_false(&self) -> bool {
+        self.0.as_ref().is_some_and(|raw| raw.get() == "false")
+    }
+
     /// The member as an object; `None` if it is not an object of this kind.
     pub fn object<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
         let raw = self.0.as_ref()?.get();

@@ -212,8 +212,9 @@ impl Credit {
             Event::Failed { failure, at } => {
                 self.spent_minor = 0;
                 self.enter(State::Failed(*failure), *at);
-                // In story 210 a rail that calls back once saves that for the money.
-                let tells = pays.repeats_reports || self.story != Story::PaidLate;
+                // A rail that calls back once saves that for the money that it pays late.
+                let is_last = self.story.ending() != Err(Failure::GaveUp);
+                let tells = pays.repeats_reports || is_last;
                 self.plan_callbacks(u32::from(tells), *at);
             }
             Event::Reversed { at } => {
@@ -262,7 +263,7 @@ impl Credit {
                 Some((self.updated_at + delay, step))
             }
             (State::Failed(Failure::GaveUp), _) => after_told(Step::Credit),
-            (State::Credited, Story::TakenBack) => after_told(Step::Reverse),
+            (State::Credited, Story::TakenBack | Story::TakenBackLate) => after_told(Step::Reverse),
             (State::Untaken | State::Credited | State::Failed(_) | State::Reversed, _) => None,
         }
     }
@@ -271,7 +272,7 @@ impl Credit {
     pub fn waits_to_be_told(&self) -> bool {
         let waits = match self.state {
             State::Failed(failure) => failure == Failure::GaveUp,
-            State::Credited => self.story == Story::TakenBack,
+            State::Credited => matches!(self.story, Story::TakenBack | Story::TakenBackLate),
             State::Untaken | State::Pending | State::Reversed => false,
         };
         waits && self.told.is_none()

@@ -111,6 +111,8 @@ pub struct Refund {
     pub failure_message: Option<String>,
     pub created_at: String,
     pub completed_at: Option<String>,
+    /// Whether it was paid from the merchant's balance, and not from what never got there.
+    pub from_balance: bool,
 }
 
 /// `data` of a test event.

@@ -256,6 +256,7 @@ fn parse_refund(refund: wire::Refund) -> Result<Refund, Error> {
         failure_message: refund.failure_message,
         created_at: refund.created_at,
         completed_at: refund.completed_at,
+        from_balance: !refund.from_suspense,
     })
 }
 

@@ -11,7 +11,7 @@ use crate::{
     case::{Case, CaseKind, Closing},
     disbursement::{Disbursement, State, Verdict},
     error::{Error, Result},
-    ledger::{self, Posting},
+    ledger::{self, Posting, PostingKind},
     reconcile::count_case,
     service::Service,
     store::{
@@ -26,7 +26,9 @@ use crate::{
 pub(super) struct Change {
     pub(super) before: Disbursement,
     pub(super) after: Disbursement,
+    /// If the ledger holds the first of them already, none of this is news: rails repeat themselves.
     pub(super) postings: Vec<Posting>,
+    pub(super) is_late_taken_back: bool,
     said: Option<(Action, &'static str, Option<String>)>,
     pub(super) case: Option<(CaseKind, String)>,
     at: Timestamp,
@@ -38,6 +40,7 @@ impl Change {
             before,
             after,
             postings: Vec::new(),
+            is_late_taken_back: false,
             said: None,
             case: None,
             at,
@@ -79,20 +82,19 @@ impl Service {
             let (said, text) = ((*action, *outcome), rail_text.as_deref());
             store::evidence::keep(tx, id.uuid(), said, text, now).await?;
         }
-        if let Some((kind, detail)) = &change.case {
+        let is_news = post_news(tx, &change.postings, now).await?;
+        if let Some((kind, detail)) = change.case.as_ref().filter(|_| is_news) {
             self.open_disbursement_case(tx, after, *kind, detail, now)
                 .await?;
+        }
+        if change.is_late_taken_back {
+            take_back_late(tx, after, now).await?;
         }
         let is_new_state = after.progress.state != change.before.progress.state;
         let is_end = is_new_state && after.progress.state.is_terminal();
         if is_end {
             let opened = change.case.as_ref().map(|(kind, _)| *kind);
             self.end(tx, after, opened, now).await?;
-        }
-        for posting in &change.postings {
-            if store::postings::post(tx, posting, now).await? == Insert::AlreadyThere {
-                tracing::info!(kind = posting.kind.code(), "it is in the ledger already");
-            }
         }
         Ok(is_end)
     }
@@ -201,6 +203,45 @@ pub(super) fn postings(after: &Disbursement, verdict: &Verdict) -> Result<Vec<Po
         | Verdict::Fail(_)
         | Verdict::FailOfEmptyFloat
         | Verdict::SendAgain
+        | Verdict::TakeBackLate
         | Verdict::Open(..) => Vec::new(),
     })
+}
+
+/// Writes what a verdict posts. Returns whether it was not there before.
+async fn post_news(tx: &mut Tx, postings: &[Posting], now: Timestamp) -> Result<bool> {
+    for (place, posting) in postings.iter().enumerate() {
+        if store::postings::post(tx, posting, now).await? == Insert::AlreadyThere {
+            tracing::info!(kind = posting.kind.code(), "it is in the ledger already");
+            if place == 0 {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// What the rail had paid late is in the float again: whoever bore it has it
+/// back, and nothing is left to decide about it.
+async fn take_back_late(tx: &mut Tx, about: &Disbursement, now: Timestamp) -> Result<()> {
+    let subject = about.disbursement_id.uuid();
+    if !store::postings::is_posted(tx, PostingKind::LateDisbursement, subject).await? {
+        return Ok(());
+    }
+    let decided = store::cases::closing_of(tx, subject, CaseKind::PaidLate).await?;
+    let posting = ledger::late_reversal(about, decided.flatten())?;
+    if store::postings::post(tx, &posting, now).await? == Insert::AlreadyThere {
+        return Ok(());
+    }
+    match (decided, about.refunded.case_id) {
+        (Some(_), _) => {
+            let paid_late = CaseKind::PaidLate;
+            store::cases::close_of(tx, subject, paid_late, Closing::OutcomeKnown, now).await?;
+        }
+        // It had closed the case whose suspense it paid, so there was nothing to decide.
+        (None, Some(refunded)) => store::cases::reopen(tx, refunded).await?,
+        (None, None) => {}
+    }
+    tracing::warn!(disbursement.id = %about.shown_id, "the rail took back what it had paid late");
+    Ok(())
 }

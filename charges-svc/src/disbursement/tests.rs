@@ -97,6 +97,19 @@ fn only_a_success_that_is_ours_completes() {
 }
 
 #[test]
+fn what_the_rail_takes_back_is_taken_back_once() {
+    let completed = sent().after(Event::Completed, now()).expect("legal");
+    let says = |of: &Disbursement| judge(of, &TransferOutcome::Reversed, now(), true);
+    assert_eq!(says(&completed), Verdict::TakeBack);
+    let reversed = completed.after(Event::Reversed, now()).expect("legal");
+    assert_eq!(says(&reversed), Verdict::Wait);
+    let failed = sent()
+        .after(Event::Failed(FailureReason::RailError), now())
+        .expect("legal");
+    assert_eq!(says(&failed), Verdict::TakeBackLate);
+}
+
+#[test]
 fn what_the_rail_never_saw_goes_out_once_more_after_a_quarter_of_an_hour() {
     let mut sent = sent();
     let unknown = TransferOutcome::ReferenceUnknown;

@@ -26,6 +26,8 @@ pub enum Verdict {
     PaidLate {
         fee: Option<Money>,
     },
+    /// The rail took back what it had paid late, if it had.
+    TakeBackLate,
     /// A person must decide.
     Open(CaseKind, String),
 }
@@ -39,6 +41,7 @@ pub fn judge(
     may_resend: bool,
 ) -> Verdict {
     let state = disbursement.progress.state;
+    let is_reversed = disbursement.progress.reversed_at.is_some();
     match (state, found) {
         // Nothing was sent, so the rail cannot know it.
         (State::Pending, _) => Verdict::Wait,
@@ -66,6 +69,8 @@ pub fn judge(
         (State::Processing, TransferOutcome::Pending | TransferOutcome::Unknown) => {
             unknown(disbursement, asked_at)
         }
+        // Rails repeat themselves.
+        (State::Completed, TransferOutcome::Reversed) if is_reversed => Verdict::Wait,
         (State::Completed, TransferOutcome::Reversed) => Verdict::TakeBack,
         (State::Completed, TransferOutcome::Failed(_) | TransferOutcome::FloatEmpty) => {
             let detail = "the rail reports a failure after it reported success";
@@ -77,6 +82,7 @@ pub fn judge(
                 fee: fee_of(disbursement, found),
             },
         },
+        (State::Failed, TransferOutcome::Reversed) => Verdict::TakeBackLate,
         (State::Completed | State::Failed, _) => Verdict::Wait,
     }
 }

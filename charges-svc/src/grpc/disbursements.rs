@@ -199,6 +199,7 @@ impl From<Disbursement> for Refund {
             updated_at: progress.updated_at.to_string(),
             completed_at: progress.completed_at.map(|at| at.to_string()),
             reversed_at: progress.reversed_at.map(|at| at.to_string()),
+            from_suspense: refunded.case_id.is_some(),
         }
     }
 }

@@ -132,9 +132,28 @@ pub fn idempotency_key(key: &str) -> Result<String> {
     Ok(key.to_owned())
 }
 
-pub fn failure_reason(code: &str) -> Result<FailureReason> {
+fn failure_reason(code: &str) -> Result<FailureReason> {
     code.parse()
         .map_err(|_| invalid("failed_reason", "must be one of the failure reasons"))
+}
+
+/// The same for a disbursement: what a payee or a rail can be the reason of. Our empty float is never
+/// told as anybody's want of funds.
+pub fn disbursement_failure_reason(code: &str) -> Result<FailureReason> {
+    use FailureReason as Why;
+    let reason = failure_reason(code)?;
+    match reason {
+        Why::PayeeNotFound
+        | Why::PayeeLimitReached
+        | Why::PayeeAccountBlocked
+        | Why::RailUnavailable
+        | Why::RailConfiguration
+        | Why::RailError => Ok(reason),
+        _ => Err(invalid(
+            "failed_reason",
+            "must be a reason of payouts and refunds",
+        )),
+    }
 }
 
 /// The same for a charge, which has a payer but no payee of ours.

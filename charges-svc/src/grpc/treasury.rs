@@ -77,7 +77,9 @@ impl DisbursementOperations for Grpc {
         let request = request.into_inner();
         let event = match request.outcome {
             Some(Outcome::Completed(true)) => Event::Completed,
-            Some(Outcome::FailedReason(reason)) => Event::Failed(parse::failure_reason(&reason)?),
+            Some(Outcome::FailedReason(reason)) => {
+                Event::Failed(parse::disbursement_failure_reason(&reason)?)
+            }
             Some(Outcome::Completed(false)) | None => {
                 let message = "must be completed, or a reason for failed";
                 return Err(parse::invalid("outcome", message).into());

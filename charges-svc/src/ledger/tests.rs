@@ -36,6 +36,10 @@ fn case(charge: &Charge, kind: CaseKind, suspense: Option<Money>) -> Case {
     )
 }
 
+fn nothing() -> Money {
+    Money::new(0, Currency::GHS)
+}
+
 proptest! {
     #[test]
     fn every_posting_balances(minor in 1..=i64::MAX, release in any::<bool>()) {
@@ -45,7 +49,7 @@ proptest! {
         let how = if release { Closing::Release } else { Closing::Refund };
         prop_assert!(sums_to_zero(&settlement(&charge.facts)?));
         prop_assert!(sums_to_zero(&suspense(&charge.facts, amount)?));
-        let closed = closing(&late, &charge, how, None)?.expect("suspense is posted out");
+        let closed = closing(&late, &charge, how, None, nothing())?.expect("suspense is posted out");
         prop_assert!(sums_to_zero(&closed));
         let name = Account::Suspense;
         let out = closed.lines().iter().find(|line| line.account == name);
@@ -76,7 +80,7 @@ fn a_settled_payment_that_went_back_is_taken_from_its_merchant() {
     let (now, timing) = (fresh.facts.created_at, crate::charge::tests::timing());
     let settled = fresh.after(Event::Settled, now, timing).expect("legal");
     let reversed = case(&settled, CaseKind::Reversed, None);
-    let refund = closing(&reversed, &settled, Closing::Refund, None).expect("balanced");
+    let refund = closing(&reversed, &settled, Closing::Refund, None, nothing()).expect("balanced");
     let refund = refund.expect("there is something to post");
     assert_eq!(refund.kind, PostingKind::Reversal);
     assert_eq!(refund.subject, settled.facts.transaction_id.uuid());
@@ -85,7 +89,8 @@ fn a_settled_payment_that_went_back_is_taken_from_its_merchant() {
         refund.lines()[0].account,
         Account::Merchant(settled.facts.merchant_id)
     );
-    let release = closing(&reversed, &settled, Closing::Release, None).expect("balanced");
+    let release =
+        closing(&reversed, &settled, Closing::Release, None, nothing()).expect("balanced");
     assert_eq!(release, None, "the merchant keeps it");
 }
 
@@ -94,7 +99,7 @@ fn a_case_without_money_posts_nothing() {
     let charge = charge();
     let unknown = case(&charge, CaseKind::UnknownOutcome, None);
     for how in [Closing::Refund, Closing::Release] {
-        let posted = closing(&unknown, &charge, how, None).expect("balanced");
+        let posted = closing(&unknown, &charge, how, None, nothing()).expect("balanced");
         assert_eq!(posted, None);
     }
 }

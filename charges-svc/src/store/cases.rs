@@ -112,6 +112,22 @@ pub async fn closing(conn: &mut Conn, id: CaseId) -> Result<Option<Closing>> {
     Ok(found.map(|(closing,)| closing))
 }
 
+/// How the subject's case of this kind was closed: nothing yet if it is open, `None` if there is
+/// none.
+pub async fn closing_of(
+    conn: &mut Conn,
+    subject: Uuid,
+    kind: CaseKind,
+) -> Result<Option<Option<Closing>>> {
+    let found: Option<(Option<Closing>,)> = conn
+        .sql("select closing from cases where transaction_id = $1 and kind = $2")
+        .bind(subject)
+        .bind(kind)
+        .optional()
+        .await?;
+    Ok(found.map(|(closing,)| closing))
+}
+
 /// Closes an open case. Returns [`Update::NotThere`] if it was already closed.
 pub async fn close(tx: &mut Tx, id: CaseId, closing: Closing, now: Timestamp) -> Result<Update> {
     tx.sql(

@@ -9,6 +9,7 @@ use chassis::{
 };
 use db::{Conn, Insert, KnownRows, Result, Tx, Update};
 use rails::RailName;
+use uuid::Uuid;
 
 use super::{Backlog, hints::About};
 use crate::{
@@ -132,7 +133,8 @@ pub async fn find_locked(tx: &mut Tx, id: DisbursementId) -> Result<Option<Disbu
     .await
 }
 
-/// A merchant's, newest first, up to `limit`: those before `before`, and of this charge alone.
+/// A merchant's, newest first, up to `limit`: those before `before`, and of this charge alone. Ids
+/// begin with the time at which they were made.
 pub async fn list(
     conn: &mut Conn,
     merchant_id: MerchantId,
@@ -141,50 +143,61 @@ pub async fn list(
     reference: Option<&str>,
     limit: i64,
 ) -> Result<KnownRows<Disbursement>> {
+    // A bound that is always there is one that every store's index can use.
+    let before = before.unwrap_or_else(|| Uuid::max().into());
     let listing = match reference {
-        None => conn
-            .sql(concat!(
-                "select ",
-                columns!(),
-                " from disbursements
-                 where merchant_id = $1 and kind = $2
-                     and (cast($3 as uuid) is null or disbursement_id < $3)
-                 order by disbursement_id desc limit $4"
-            ))
-            .bind(merchant_id),
-        Some(_) => conn
-            .sql(concat!(
-                "select ",
-                columns!(),
-                " from disbursements
-                 where merchant_id = $1 and kind = $2
-                     and (cast($3 as uuid) is null or disbursement_id < $3)
-                     and transaction_id = (select transaction_id from charges where reference = $5)
-                 order by disbursement_id desc limit $4"
-            ))
-            .bind(merchant_id),
+        None => conn.sql(concat!(
+            "select ",
+            columns!(),
+            " from disbursements
+             where merchant_id = $1 and kind = $2 and disbursement_id < $3
+             order by disbursement_id desc limit $4"
+        )),
+        Some(_) => conn.sql(concat!(
+            "select ",
+            columns!(),
+            " from disbursements
+             where merchant_id = $1 and kind = $2 and disbursement_id < $3
+                 and transaction_id = (select transaction_id from charges where reference = $5)
+             order by disbursement_id desc limit $4"
+        )),
     };
-    let listing = listing.bind(kind).bind(before).bind(limit);
+    let listing = listing.bind(merchant_id).bind(kind).bind(before);
+    let listing = listing.bind(limit);
     match reference {
         None => listing.known().await,
         Some(reference) => listing.bind(reference).known().await,
     }
 }
 
-/// What is refunded of a charge or on its way, of what its merchant was credited. Stable while the
-/// charge is locked.
-pub async fn refunded(tx: &mut Tx, charge: ChargeId, currency: Currency) -> Result<Money> {
-    let (minor,) = tx
+/// The refunds of a charge that have not failed, of what its merchant was credited.
+#[derive(Clone, Copy, Debug)]
+pub struct Refunds {
+    pub sum: Money,
+    pub count: i64,
+    /// Whether some of them may still fail.
+    pub are_on_their_way: bool,
+}
+
+/// Stable while the charge is locked.
+pub async fn refunds(tx: &mut Tx, charge: ChargeId, currency: Currency) -> Result<Refunds> {
+    let (minor, count, open) = tx
         .sql(
-            "select cast(coalesce(sum(amount_minor), 0) as bigint) from disbursements
+            "select cast(coalesce(sum(amount_minor), 0) as bigint), count(*),
+                 cast(coalesce(sum(case when state = 'COMPLETED' then 0 else 1 end), 0) as bigint)
+             from disbursements
              where transaction_id = $1 and currency = $2 and case_id is null
                  and state <> 'FAILED' and reversed_at is null",
         )
         .bind(charge)
         .bind(currency)
-        .one::<(i64,)>()
+        .one::<(i64, i64, i64)>()
         .await?;
-    Ok(Money::new(minor, currency))
+    Ok(Refunds {
+        sum: Money::new(minor, currency),
+        count,
+        are_on_their_way: open > 0,
+    })
 }
 
 /// Whether a case's suspense is on its way to the payer, or has arrived.

@@ -261,6 +261,20 @@ pub async fn is_taken_back(conn: &mut Conn, id: ChargeId) -> Result<bool> {
     Ok(found.is_some())
 }
 
+/// Whether the ledger holds this subject's posting of this kind.
+pub async fn is_posted(conn: &mut Conn, kind: PostingKind, subject: Uuid) -> Result<bool> {
+    let found: Option<(i64,)> = conn
+        .sql(
+            "select cast(1 as bigint) from postings
+             where kind = $1 and subject = $2 and line = 1",
+        )
+        .bind(kind.code())
+        .bind(subject)
+        .optional()
+        .await?;
+    Ok(found.is_some())
+}
+
 /// Currencies whose postings do not sum to zero, each with its sum. There should be none.
 pub async fn imbalances(conn: &mut Conn) -> Result<Vec<Money>> {
     let rows: Vec<(i64, Currency)> = conn

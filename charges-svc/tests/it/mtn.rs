@@ -25,6 +25,8 @@ struct State {
     /// The `status` of every transfer, and its `reason`.
     outcome: (String, Option<String>),
     taken: HashMap<String, Value>,
+    /// What the float is once a transfer was asked for.
+    float_then: Option<String>,
     /// Answers for the balance wait for it.
     gate: Option<watch::Receiver<bool>>,
 }
@@ -38,6 +40,7 @@ impl Mtn {
             takes: true,
             outcome: ("SUCCESSFUL".to_owned(), None),
             taken: HashMap::new(),
+            float_then: None,
             gate: None,
         })))
     }
@@ -49,6 +52,11 @@ impl Mtn {
 
     pub fn set_float(&self, float: &str) {
         float.clone_into(&mut self.0.lock().unwrap().float);
+    }
+
+    /// Others empty the float while a transfer is on its way.
+    pub fn drains_to(&self, float: &str) {
+        self.0.lock().unwrap().float_then = Some(float.to_owned());
     }
 
     pub fn answers(&self, sent: Reaction, takes: bool) {
@@ -69,6 +77,9 @@ impl Mtn {
         let mut state = self.0.lock().unwrap();
         if seen.call == "POST /disbursement/v1_0/transfer" {
             let reference = seen.header("x-reference-id").unwrap_or_default().to_owned();
+            if let Some(float) = state.float_then.take() {
+                state.float = float;
+            }
             if state.takes {
                 state.taken.insert(reference, seen.json());
             }

@@ -118,15 +118,66 @@ async fn what_the_rail_took_back_is_not_sent_again() {
     shop.end().await;
 }
 
-/// Once for the payer, whether the merchant refunds the charge or an operator takes the credit back.
+/// A rail that pays late says so whenever it is asked.
+#[tokio::test]
+async fn suspense_that_is_paid_late_closes_its_case_and_opens_none() {
+    let hours = |count: u64| std::time::Duration::from_secs(count * 3_600);
+    let mtn = Mtn::with_float("1000");
+    mtn.ends("FAILED", Some("COULD_NOT_PERFORM_TRANSACTION"));
+    let mut shop = Shop::open(&mtn).await;
+    let (_, case) = given_late_money(&shop).await;
+    close(&mut shop.world, &case, Action::Refund).await.unwrap();
+    until("the refund has failed", async || {
+        let cases = shop.open_cases().await;
+        cases.len() == 1 && cases[0].refund_id.is_none()
+    })
+    .await;
+    mtn.ends("SUCCESSFUL", None);
+    shop.world.clock.advance(hours(2)).await.unwrap();
+    until("the case is closed", async || {
+        shop.open_cases().await.is_empty()
+    })
+    .await;
+    let queries = || {
+        let calls = shop.network.calls();
+        let asked = |call: &&String| call.starts_with("GET /disbursement/v1_0/transfer/");
+        calls.iter().filter(asked).count()
+    };
+    let before = queries();
+    shop.world.clock.advance(hours(80)).await.unwrap();
+    until("it is asked about again", async || queries() >= before + 2).await;
+    let refused = close(&mut shop.world, &case, Action::Release).await;
+    check_refusal(refused, Code::FailedPrecondition, "CASE_CLOSED");
+    assert!(shop.open_cases().await.is_empty());
+    assert_eq!(transfers(&shop.network), 1);
+    shop.end().await;
+}
+
+/// Once for the payer, by the merchant's refunds and what an operator takes back together.
 #[tokio::test]
 async fn a_charge_that_was_credited_twice_is_given_back_once() {
-    let mut shop = Shop::open(&Mtn::with_float("1000")).await;
+    let mtn = Mtn::with_float("1000");
+    mtn.ends("PENDING", None);
+    let mut shop = Shop::open(&mtn).await;
     let twice = given_case(&shop.world, &shop.charge, CaseKind::CreditedTwice, None).await;
     shop.refund(Some(1000)).await.unwrap();
+    // It may still fail.
+    let refused = close(&mut shop.world, &twice, Action::Refund).await;
+    check_refusal(refused, Code::FailedPrecondition, "CASE_BEING_REFUNDED");
+    mtn.ends("SUCCESSFUL", None);
+    until("it is paid", async || shop.balance().await == (1550, 0)).await;
+    close(&mut shop.world, &twice, Action::Refund)
+        .await
+        .unwrap();
+    assert_eq!(shop.balance().await, (0, 0), "the rest is taken back");
+    shop.end().await;
+
+    let mut shop = Shop::open(&Mtn::with_float("1000")).await;
+    let twice = given_case(&shop.world, &shop.charge, CaseKind::CreditedTwice, None).await;
+    shop.refund(None).await.unwrap();
+    until("it is paid", async || shop.balance().await == (0, 0)).await;
     let refused = close(&mut shop.world, &twice, Action::Refund).await;
     check_refusal(refused, Code::FailedPrecondition, "ALREADY_TAKEN_BACK");
-    until("it is paid", async || shop.balance().await == (1550, 0)).await;
     shop.end().await;
 
     let mut shop = Shop::open(&Mtn::with_float("1000")).await;

@@ -39,7 +39,6 @@ crate::closed_list! {
         InsufficientBalance = "INSUFFICIENT_BALANCE",
         PayoutsNotEnabled = "PAYOUTS_NOT_ENABLED",
         PayoutAccountNotFound = "PAYOUT_ACCOUNT_NOT_FOUND",
-        PayoutAccountNotConfirmed = "PAYOUT_ACCOUNT_NOT_CONFIRMED",
         PayoutAccountOnHold = "PAYOUT_ACCOUNT_ON_HOLD",
         HolderMismatch = "HOLDER_MISMATCH",
         PayoutNotFound = "PAYOUT_NOT_FOUND",

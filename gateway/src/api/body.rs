@@ -35,6 +35,10 @@ impl Object {
             .filter(|value| value.get() != "null")
     }
 
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     fn parse(body: &[u8]) -> Result<Self, Error> {
         let text = std::str::from_utf8(body).map_err(|_| Error::MalformedJson)?;
         serde_json::from_str(text).map_err(|_| Error::MalformedJson)

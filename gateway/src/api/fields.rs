@@ -20,6 +20,10 @@ use crate::{
 /// Most octets before the @ (RFC 5321, 4.5.3.1.1).
 const EMAIL_LOCAL_PART_BYTES_MAX: usize = 64;
 
+/// Most unknown fields that are named in an answer, and how much of a name.
+const UNKNOWN_FIELDS_MAX: usize = 10;
+const NAME_CHARACTERS_MAX: usize = 64;
+
 /// A body's fields as they are read, with the errors found so far.
 #[derive(Debug)]
 pub struct Fields {
@@ -56,6 +60,24 @@ impl Fields {
             None => Err(Fault::new(FieldCode::Required, "is required")),
         };
         self.checked(field, read)
+    }
+
+    /// Refuses every other field, where a misspelt one would do harm. Elsewhere they are ignored.
+    pub fn only(&mut self, known: &[&str]) {
+        let unknown = self.given.names().filter(|name| !known.contains(name));
+        let unknown: Vec<FieldError> = unknown
+            .map(|name| FieldError {
+                field: name
+                    .chars()
+                    .take(NAME_CHARACTERS_MAX)
+                    .collect::<String>()
+                    .into(),
+                code: FieldCode::InvalidFormat,
+                message: "is not a field of this request",
+            })
+            .take(UNKNOWN_FIELDS_MAX)
+            .collect();
+        self.errors.extend(unknown);
     }
 
     /// Whether a field is present and not null.

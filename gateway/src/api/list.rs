@@ -82,7 +82,11 @@ impl Parameters {
     pub fn limit(&mut self) -> u32 {
         const FAULT: Fault = Fault::new(FieldCode::OutOfRange, "must be from 1 to 100");
         let limit = self.optional("limit", |text| {
-            let limit = text.parse().ok();
+            // As `?limit=` is written everywhere: no sign, no zeros before it.
+            let limit = text
+                .parse()
+                .ok()
+                .filter(|limit: &u32| limit.to_string() == text);
             let limit = limit.filter(|limit| (1..=LIMIT_MAX).contains(limit));
             limit.ok_or(FAULT)
         });

@@ -210,7 +210,6 @@ mod tests {
             | Error::Validation(_)
             | Error::ChargeNotAwaitingOtp
             | Error::PayoutsNotEnabled
-            | Error::PayoutAccountNotConfirmed
             | Error::PayoutAccountOnHold(_)
             | Error::InsufficientBalance(_)
             | Error::ChargeNotSettled
@@ -260,7 +259,6 @@ mod tests {
                 message: "must be from 1 to 100",
             }]),
             Error::PayoutsNotEnabled,
-            Error::PayoutAccountNotConfirmed,
             Error::PayoutAccountOnHold("2026-11-23T09:30:00.000Z".to_owned()),
             Error::InsufficientBalance(Money::new(125_075, Currency::GHS)),
             Error::ChargeNotSettled,

@@ -51,6 +51,8 @@ pub struct RefundShown {
     updated_at: String,
     completed_at: Option<String>,
     reversed_at: Option<String>,
+    /// Whether it is paid from the merchant's balance, and not from what never got there.
+    from_balance: bool,
 }
 
 /// A validated request.
@@ -149,6 +151,8 @@ pub async fn list(
 impl RefundOrder {
     fn parse(body: Object, headers: &HeaderMap) -> Result<Self, Error> {
         let mut fields = Fields::new(body);
+        // Under another name, an amount would be ignored and everything refunded.
+        fields.only(&["amount", "currency"]);
         let amount = fields.optional("amount", |value| {
             Money::from_major(amount::parse(value)?, Currency::GHS).map_err(amount::fault)
         });
@@ -182,6 +186,7 @@ impl TryFrom<Refund> for RefundShown {
             updated_at: refund.updated_at,
             completed_at: refund.completed_at,
             reversed_at: refund.reversed_at,
+            from_balance: !refund.from_suspense,
         })
     }
 }

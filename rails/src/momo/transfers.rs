@@ -2,7 +2,7 @@
 //!
 //! Promise: as for collection, only a documented refusal is a refusal.
 
-use chassis::{failure::FailureReason, money::Money};
+use chassis::{failure::FailureReason, ids::RailReference};
 use serde::Deserialize;
 
 use super::answers::Problem;
@@ -115,9 +115,9 @@ pub fn sent(reply: &Reply) -> RailAnswer<SendOutcome> {
 }
 
 /// The answer to a query.
-pub fn found(reply: &Reply) -> RailAnswer<TransferOutcome> {
+pub fn found(reply: &Reply, reference: RailReference) -> RailAnswer<TransferOutcome> {
     if let (200, Some(transfer)) = (reply.status.as_u16(), reply.object()) {
-        return found_transfer(reply, transfer);
+        return found_transfer(reply, transfer, reference);
     }
     let problem: Problem = reply.object().unwrap_or_default();
     let outcome = match (reply.status.as_u16(), problem.code().as_str()) {
@@ -132,8 +132,14 @@ pub fn found(reply: &Reply) -> RailAnswer<TransferOutcome> {
     RailAnswer { outcome, rail_text }
 }
 
-fn found_transfer(reply: &Reply, transfer: Transfer) -> RailAnswer<TransferOutcome> {
+fn found_transfer(
+    reply: &Reply,
+    transfer: Transfer,
+    reference: RailReference,
+) -> RailAnswer<TransferOutcome> {
     let status = transfer.status.code();
+    let external_id = transfer.external_id.text();
+    let is_anothers = external_id.is_some_and(|id| id != reference.to_string());
     let reason = Problem::from_reason(transfer.reason);
     let code = reason.code();
     let outcome = match status.as_str() {
@@ -144,6 +150,10 @@ fn found_transfer(reply: &Reply, transfer: Transfer) -> RailAnswer<TransferOutco
             // MTN bills its fees separately.
             fee: None,
         },
+        "FAILED" if is_anothers => {
+            tracing::error!(%reference, "MTN tells the end of another transfer");
+            TransferOutcome::Unknown
+        }
         "FAILED" if FLOAT.contains(&code.as_str()) => TransferOutcome::FloatEmpty,
         "FAILED" if PLAIN.contains(&code.as_str()) => {
             TransferOutcome::Failed(FailureReason::RailError)
@@ -158,12 +168,15 @@ fn found_transfer(reply: &Reply, transfer: Transfer) -> RailAnswer<TransferOutco
     RailAnswer { outcome, rail_text }
 }
 
-/// The amount of a transfer that failed for a reason which may be our float.
-pub fn ambiguous_amount(reply: &Reply) -> Option<Money> {
-    let transfer: Transfer = reply.object()?;
-    let amount = transfer.amount.major_units(&transfer.currency);
-    let code = Problem::from_reason(transfer.reason).code();
-    amount.filter(|_| code == AMBIGUOUS)
+/// Whether a transfer was refused, or has failed, for a reason that may be our float or the payee.
+pub fn is_ambiguous(reply: &Reply) -> bool {
+    let refused = || Some(reply.object::<Problem>()?.code());
+    let failed = || Some(Problem::from_reason(reply.object::<Transfer>()?.reason).code());
+    let code = match reply.status.as_u16() {
+        200 => failed(),
+        _ => refused(),
+    };
+    code.as_deref() == Some(AMBIGUOUS)
 }
 
 /// The answer to a question for our balance.

@@ -25,9 +25,10 @@ use crate::{
 /// What a failure's text, in lower case, says about the payee: the first entry that it contains
 /// decides.
 const PAYEE: &[(&str, FailureReason)] = &[
-    ("limit", FailureReason::PayeeLimitReached),
+    ("wallet limit", FailureReason::PayeeLimitReached),
     ("not found", FailureReason::PayeeNotFound),
     ("invalid account", FailureReason::PayeeNotFound),
+    ("account number is invalid", FailureReason::PayeeNotFound),
     ("cannot resolve", FailureReason::PayeeNotFound),
     ("could not resolve", FailureReason::PayeeNotFound),
     ("blocked", FailureReason::PayeeAccountBlocked),
@@ -131,6 +132,8 @@ fn wallet_code(provider: Provider) -> &'static str {
 #[derive(Default, Deserialize)]
 struct Envelope {
     #[serde(default)]
+    status: Member,
+    #[serde(default)]
     message: Member,
     #[serde(default)]
     code: Member,
@@ -177,20 +180,20 @@ struct Balance {
 struct Said {
     envelope: Envelope,
     transfer: SentTransfer,
-    is_json: bool,
 }
 
 impl Said {
     fn read(reply: &Reply) -> Self {
         let envelope: Option<Envelope> = reply.object();
-        let is_json = envelope.is_some();
         let envelope = envelope.unwrap_or_default();
         let transfer = envelope.data.object().unwrap_or_default();
-        Self {
-            envelope,
-            transfer,
-            is_json,
-        }
+        Self { envelope, transfer }
+    }
+
+    /// Whether Paystack itself refuses: a proxy's error may be JSON too, and tells nothing of what
+    /// became of the request.
+    fn is_refusal(&self) -> bool {
+        self.envelope.status.is_false()
     }
 
     fn message(&self) -> String {
@@ -242,9 +245,11 @@ pub fn recipient(reply: &Reply) -> Result<String, RailAnswer<SendOutcome>> {
         },
         401 => SendOutcome::NotSent(FailureReason::RailConfiguration),
         429 => SendOutcome::NotSent(FailureReason::RailUnavailable),
-        400..=499 if said.is_json => {
-            SendOutcome::Refused(said.about_payee().unwrap_or(FailureReason::PayeeNotFound))
-        }
+        // What is not about the payee is about us: a person mends it, and the transfer waits.
+        400..=499 if said.is_refusal() => match said.about_payee() {
+            Some(reason) => SendOutcome::Refused(reason),
+            None => SendOutcome::NotSent(FailureReason::RailConfiguration),
+        },
         _ => SendOutcome::NotSent(FailureReason::RailUnavailable),
     };
     Err(said.answer(reply, outcome))
@@ -258,7 +263,7 @@ pub fn sent(reply: &Reply, request: &TransferRequest) -> RailAnswer<SendOutcome>
         200 | 201 if is_ours(&said.transfer, request) => SendOutcome::Accepted,
         401 if reply.is_unauthorized() => SendOutcome::NotSent(FailureReason::RailConfiguration),
         429 => SendOutcome::NotSent(FailureReason::RailUnavailable),
-        400..=499 if said.is_json => refused(&said),
+        400..=499 if said.is_refusal() => refused(&said),
         _ => SendOutcome::Unknown,
     };
     said.answer(reply, outcome)
@@ -278,10 +283,13 @@ fn is_ours(transfer: &SentTransfer, request: &TransferRequest) -> bool {
             | "BLOCKED"
             | "REJECTED"
     );
-    let reference = request.rail_reference.to_string();
-    is_known
-        && transfer.reference.text() == Some(reference)
-        && transfer.amount.hundredths(&transfer.currency) == Some(request.amount)
+    is_known && is_about(transfer, request.rail_reference, request.amount)
+}
+
+/// Whether the transfer that Paystack speaks of is ours.
+fn is_about(transfer: &SentTransfer, reference: RailReference, amount: Money) -> bool {
+    transfer.reference.text() == Some(reference.to_string())
+        && transfer.amount.hundredths(&transfer.currency) == Some(amount)
 }
 
 fn refused(said: &Said) -> SendOutcome {
@@ -300,11 +308,23 @@ fn refused(said: &Said) -> SendOutcome {
 }
 
 /// The answer to a query.
-pub fn found(reply: &Reply, reference: RailReference) -> RailAnswer<TransferOutcome> {
+pub fn found(
+    reply: &Reply,
+    reference: RailReference,
+    amount: Money,
+) -> RailAnswer<TransferOutcome> {
     let said = Said::read(reply);
     let outcome = match reply.status.as_u16() {
-        200 => found_transfer(&said, reference),
-        404 if said.is_json => TransferOutcome::ReferenceUnknown,
+        200 => match found_transfer(&said, reference) {
+            TransferOutcome::Failed(_) | TransferOutcome::Reversed
+                if !is_about(&said.transfer, reference, amount) =>
+            {
+                tracing::error!(%reference, "Paystack tells the end of another transfer");
+                TransferOutcome::Unknown
+            }
+            found => found,
+        },
+        404 if said.is_refusal() => TransferOutcome::ReferenceUnknown,
         401 if reply.is_unauthorized() => {
             misconfigured(RailName::Paystack, "query_transfer");
             TransferOutcome::Unknown

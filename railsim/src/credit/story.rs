@@ -42,6 +42,8 @@ pub enum Story {
     OtherAmount,
     /// 215: the first request is lost.
     CutBefore,
+    /// 216: as 210, and then taken back, on a rail that can say so.
+    TakenBackLate,
 }
 
 impl Story {
@@ -64,6 +66,8 @@ impl Story {
             "213" => Self::Unavailable,
             "214" => Self::OtherAmount,
             "215" => Self::CutBefore,
+            "216" if rail.pays().reverses => Self::TakenBackLate,
+            "216" => Self::PaidLate,
             _ => Self::Pays,
         }
     }
@@ -74,7 +78,7 @@ impl Story {
             Self::PayeeUnknown => Err(Failure::PayeeNotFound),
             Self::PayeeLimit => Err(Failure::PayeeLimitReached),
             Self::FloatEmpty => Err(Failure::FloatEmpty),
-            Self::PaidLate => Err(Failure::GaveUp),
+            Self::PaidLate | Self::TakenBackLate => Err(Failure::GaveUp),
             Self::Pays
             | Self::PayeeRefused
             | Self::CutAfter
@@ -135,6 +139,9 @@ mod tests {
         let story = |rail| Story::of(rail, "+233241234211");
         assert_eq!(story(Rail::Momo), Story::Pays);
         assert_eq!(story(Rail::Paystack), Story::TakenBack);
+        let late = |rail| Story::of(rail, "+233241234216");
+        assert_eq!(late(Rail::Momo), Story::PaidLate);
+        assert_eq!(late(Rail::Paystack), Story::TakenBackLate);
     }
 
     #[test]

@@ -121,7 +121,7 @@ async fn payouts_end_at_the_balance() {
     let refused = shop.api.post_with_key(PAYOUTS, &ask, "p-1").await.unwrap();
     assert_eq!(
         (refused.code, &refused.body["code"]),
-        (422, &json!("PAYOUT_ACCOUNT_NOT_CONFIRMED"))
+        (403, &json!("PAYOUTS_NOT_ENABLED"))
     );
     let mut treasury = DisbursementOperationsClient::new(shop.charges_channel());
     let merchant_id = shop.ready.demo.merchant_id.clone();

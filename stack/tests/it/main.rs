@@ -21,6 +21,7 @@ mod local;
 mod money_out;
 mod openapi;
 mod otp;
+mod paid_late;
 mod processes;
 mod shop;
 mod stories;

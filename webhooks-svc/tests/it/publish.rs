@@ -145,8 +145,9 @@ async fn a_refund_is_told_with_its_charge() {
         failure_message: Some("There is no such account.".to_owned()),
         created_at: "2026-01-31T08:00:00.000Z".to_owned(),
         completed_at: None,
+        from_suspense: true,
     };
-    let expected = r#"{"refund_id":"RF-0123456789","reference":"TX-0123456789-ABCDEF","tx_id_display":"TX-0123456789","session_id":"5f0c7a3e-6f0b-4b52-9a53-0d7c9a1f2b3c","amount":10.50,"currency":"GHS","method":"MOBILE_MONEY","status":"FAILED","failure_reason":"PAYEE_NOT_FOUND","failure_message":"There is no such account.","created_at":"2026-01-31T08:00:00.000Z","completed_at":null}"#;
+    let expected = r#"{"refund_id":"RF-0123456789","reference":"TX-0123456789-ABCDEF","tx_id_display":"TX-0123456789","session_id":"5f0c7a3e-6f0b-4b52-9a53-0d7c9a1f2b3c","amount":10.50,"currency":"GHS","method":"MOBILE_MONEY","status":"FAILED","failure_reason":"PAYEE_NOT_FOUND","failure_message":"There is no such account.","created_at":"2026-01-31T08:00:00.000Z","completed_at":null,"from_balance":false}"#;
     check_body(
         EventType::RefundFailed,
         "refund.failed",

@@ -1,4 +1,4 @@
-use chassis::money::Currency;
+use chassis::money::{Currency, Money};
 
 use super::*;
 
@@ -8,10 +8,21 @@ fn problem(status: u16, code: &str) -> Reply {
 }
 
 fn ended(status: &str, reason: &str) -> TransferOutcome {
+    let reference = RailReference::new();
+    ended_as(reference, reference, status, reason)
+}
+
+/// What is said of `reference` if the answer calls it `external_id`.
+fn ended_as(
+    external_id: RailReference,
+    reference: RailReference,
+    status: &str,
+    reason: &str,
+) -> TransferOutcome {
     let body = format!(
-        r#"{{"amount":"25.50","currency":"GHS","externalId":"ours","status":"{status}","reason":{reason}}}"#
+        r#"{{"amount":"25.50","currency":"GHS","externalId":"{external_id}","status":"{status}","reason":{reason}}}"#
     );
-    found(&Reply::json(200, &body)).outcome
+    found(&Reply::json(200, &body), reference).outcome
 }
 
 fn cedis(minor: i64) -> Money {
@@ -86,12 +97,16 @@ fn a_transfer_is_refused_only_where_mtn_documents_it() {
 fn a_query_tells_what_became_of_a_transfer() {
     use FailureReason as Why;
     assert_eq!(ended("PENDING", "null"), TransferOutcome::Pending);
+    let reference = RailReference::new();
     let succeeded = TransferOutcome::Succeeded {
-        rail_reference: "ours".to_owned(),
+        rail_reference: reference.to_string(),
         amount: Some(cedis(2550)),
         fee: None,
     };
-    assert_eq!(ended("SUCCESSFUL", "null"), succeeded);
+    let success = ended_as(reference, reference, "SUCCESSFUL", "null");
+    assert_eq!(success, succeeded);
+    let of_another = ended_as(RailReference::new(), reference, "FAILED", "null");
+    assert_eq!(of_another, TransferOutcome::Unknown);
     for (reason, why) in [
         ("PAYEE_NOT_FOUND", Why::PayeeNotFound),
         ("PAYEE_NOT_ALLOWED_TO_RECEIVE", Why::PayeeAccountBlocked),
@@ -116,7 +131,7 @@ fn a_query_tells_what_became_of_a_transfer() {
         assert_eq!(outcome, TransferOutcome::FloatEmpty, "{reason}");
     }
     assert_eq!(ended("ELSE", "null"), TransferOutcome::Unknown);
-    let unknown = found(&problem(404, "RESOURCE_NOT_FOUND")).outcome;
+    let unknown = found(&problem(404, "RESOURCE_NOT_FOUND"), reference).outcome;
     assert_eq!(unknown, TransferOutcome::ReferenceUnknown);
     for reply in [
         Reply::html(404),
@@ -124,7 +139,8 @@ fn a_query_tells_what_became_of_a_transfer() {
         problem(400, "X"),
         Reply::html(200),
     ] {
-        assert_eq!(found(&reply).outcome, TransferOutcome::Unknown, "{reply:?}");
+        let outcome = found(&reply, reference).outcome;
+        assert_eq!(outcome, TransferOutcome::Unknown, "{reply:?}");
     }
 }
 

@@ -85,6 +85,9 @@ fn the_first_reply_only_says_whether_it_was_taken() {
         Reply::json(200, "{}"),
         Reply::html(200),
         Reply::html(400),
+        // A proxy's word, after the request may have gone through.
+        Reply::json(408, r#"{"error":"timeout"}"#),
+        Reply::json(400, r#"{"status":"400","title":"Bad Request"}"#),
         Reply::empty(500),
         Reply::html(503),
     ] {
@@ -96,8 +99,11 @@ fn the_first_reply_only_says_whether_it_was_taken() {
 fn a_query_tells_what_became_of_a_transfer() {
     let request = request();
     let reference = request.rail_reference;
-    let says =
-        |status: &str| found(&Reply::json(200, &transfer(&request, status)), reference).outcome;
+    let amount = request.amount;
+    let says = |status: &str| {
+        let reply = Reply::json(200, &transfer(&request, status));
+        found(&reply, reference, amount).outcome
+    };
     let succeeded = TransferOutcome::Succeeded {
         rail_reference: reference.to_string(),
         amount: Some(request.amount),
@@ -119,13 +125,32 @@ fn a_query_tells_what_became_of_a_transfer() {
     assert_eq!(says("new_word"), TransferOutcome::Unknown);
     let none = Reply::json(404, r#"{"status":false,"message":"Transfer not found"}"#);
     assert_eq!(
-        found(&none, reference).outcome,
+        found(&none, reference, amount).outcome,
         TransferOutcome::ReferenceUnknown
     );
-    assert_eq!(
-        found(&Reply::html(404), reference).outcome,
-        TransferOutcome::Unknown
-    );
+    for reply in [
+        Reply::html(404),
+        Reply::json(404, r#"{"error":"no such route"}"#),
+    ] {
+        assert_eq!(
+            found(&reply, reference, amount).outcome,
+            TransferOutcome::Unknown
+        );
+    }
+}
+
+#[test]
+fn the_end_of_another_transfer_is_not_the_end_of_ours() {
+    let (request, other) = (request(), request());
+    for status in ["failed", "reversed", "abandoned", "blocked", "rejected"] {
+        let reply = Reply::json(200, &transfer(&other, status));
+        let outcome = found(&reply, request.rail_reference, request.amount).outcome;
+        assert_eq!(outcome, TransferOutcome::Unknown, "{status}");
+        let reply = Reply::json(200, &transfer(&request, status));
+        let more = Money::new(2551, Currency::GHS);
+        let outcome = found(&reply, request.rail_reference, more).outcome;
+        assert_eq!(outcome, TransferOutcome::Unknown, "{status}");
+    }
 }
 
 #[test]
@@ -141,7 +166,18 @@ fn a_payee_that_paystack_does_not_take_costs_nothing() {
         why(&refused),
         SendOutcome::Refused(FailureReason::PayeeNotFound)
     );
-    for reply in [Reply::html(200), Reply::empty(500), Reply::html(400)] {
+    let ours = Reply::json(
+        403,
+        r#"{"status":false,"message":"Your IP address is not allowed to make this call"}"#,
+    );
+    let waits = SendOutcome::NotSent(FailureReason::RailConfiguration);
+    assert_eq!(why(&ours), waits);
+    for reply in [
+        Reply::html(200),
+        Reply::empty(500),
+        Reply::html(400),
+        Reply::json(408, r#"{"error":"timeout"}"#),
+    ] {
         let unavailable = SendOutcome::NotSent(FailureReason::RailUnavailable);
         assert_eq!(why(&reply), unavailable, "{reply:?}");
     }
