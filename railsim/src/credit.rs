@@ -20,6 +20,8 @@ use story::{Failure, Story};
 /// payment is taken back (story 211).
 const CHANGE_AFTER: Duration = Duration::from_secs(5);
 
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
 /// What a client asked its rail to pay.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CreditRequest {
@@ -263,7 +265,9 @@ impl Credit {
                 Some((self.updated_at + delay, step))
             }
             (State::Failed(Failure::GaveUp), _) => after_told(Step::Credit),
-            (State::Credited, Story::TakenBack | Story::TakenBackLate) => after_told(Step::Reverse),
+            (State::Credited, Story::TakenBack) => after_told(Step::Reverse),
+            // Late enough for somebody to have decided who bears it.
+            (State::Credited, Story::TakenBackLate) => Some((self.updated_at + DAY, Step::Reverse)),
             (State::Untaken | State::Credited | State::Failed(_) | State::Reversed, _) => None,
         }
     }
@@ -272,7 +276,7 @@ impl Credit {
     pub fn waits_to_be_told(&self) -> bool {
         let waits = match self.state {
             State::Failed(failure) => failure == Failure::GaveUp,
-            State::Credited => matches!(self.story, Story::TakenBack | Story::TakenBackLate),
+            State::Credited => self.story == Story::TakenBack,
             State::Untaken | State::Pending | State::Reversed => false,
         };
         waits && self.told.is_none()
