@@ -357,10 +357,10 @@ fn refused_disbursement(reason: Reason, status: Status) -> Error {
     refusal.unwrap_or_else(|| Error::internal(status))
 }
 
-/// A service is stricter than the edge. The caller learns which field it was; the service's words
-/// stay inside, in a log line that shows where the two differ.
+/// A service is stricter than the edge, for it knows more: its settings, and what is on record. Its
+/// words about a field are for the caller.
 fn refused_by_service(status: &Status) -> Error {
-    tracing::warn!(
+    tracing::info!(
         status = status.message(),
         "a service refused what the edge let pass"
     );
@@ -368,10 +368,10 @@ fn refused_by_service(status: &Status) -> Error {
     if violations.is_empty() {
         return Error::internal(status.clone());
     }
-    let fields = violations.into_iter().map(|(field, _)| FieldError {
+    let fields = violations.into_iter().map(|(field, message)| FieldError {
         field: field.into(),
         code: FieldCode::InvalidFormat,
-        message: "is not accepted",
+        message: message.into(),
     });
     Error::Validation(fields.collect())
 }

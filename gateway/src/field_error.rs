@@ -51,5 +51,5 @@ pub struct FieldError {
     #[serde(serialize_with = "as_code")]
     pub code: FieldCode,
     /// For people: continues the field's name.
-    pub message: &'static str,
+    pub message: Cow<'static, str>,
 }

@@ -73,7 +73,7 @@ impl Fields {
                     .collect::<String>()
                     .into(),
                 code: FieldCode::InvalidFormat,
-                message: "is not a field of this request",
+                message: "is not a field of this request".into(),
             })
             .take(UNKNOWN_FIELDS_MAX)
             .collect();
@@ -95,7 +95,7 @@ impl Fields {
         self.errors.push(FieldError {
             field: field.into(),
             code: fault.code,
-            message: fault.message,
+            message: fault.message.into(),
         });
         None
     }

@@ -73,7 +73,7 @@ impl Parameters {
         self.errors.push(FieldError {
             field: Cow::Borrowed(name),
             code: fault.code,
-            message: fault.message,
+            message: Cow::Borrowed(fault.message),
         });
         None
     }

@@ -235,7 +235,7 @@ mod tests {
             Error::Validation(vec![FieldError {
                 field: field.into(),
                 code: FieldCode::Required,
-                message: "is required",
+                message: "is required".into(),
             }])
         };
         let answered = [
@@ -256,7 +256,7 @@ mod tests {
             Error::Validation(vec![FieldError {
                 field: "limit".into(),
                 code: FieldCode::OutOfRange,
-                message: "must be from 1 to 100",
+                message: "must be from 1 to 100".into(),
             }]),
             Error::PayoutsNotEnabled,
             Error::PayoutAccountOnHold("2026-11-23T09:30:00.000Z".to_owned()),

@@ -145,6 +145,14 @@ async fn payouts_end_at_the_balance() {
         daily_settlement: None,
     };
     treasury.set_payout_switches(switches).await.unwrap();
+    let little = json!({ "amount": 0.99 });
+    let refused = shop.api.post_with_key(PAYOUTS, &little, "p-1").await;
+    let refused = refused.unwrap();
+    refused.expect(400).unwrap();
+    let fields = json!([
+        {"field": "amount", "code": "INVALID_FORMAT", "message": "must be at least 1.00"}
+    ]);
+    assert_eq!(refused.body["fields"], fields);
     // A refusal leaves the key to be used again.
     let refused = shop.api.post_with_key(PAYOUTS, &ask, "p-1").await.unwrap();
     refused.expect(422).unwrap();
