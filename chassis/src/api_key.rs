@@ -1,5 +1,9 @@
 //! A merchant's API key (spec §5): `service_sk_`, 40 random base-62 characters, and their CRC-32
-//! in 6 more.
+//! in 6 more. A test key has `service_sk_test_` before the same characters: development makes such
+//! keys, and production knows them by their prefix and refuses them.
+//!
+//! The two cannot be confused: base 62 has no underscore, so nothing that follows `service_sk_` in
+//! a live key begins with `test_`.
 //!
 //! The checksum reveals a mistyped or invented key without a lookup; it is not a secret. The key
 //! itself never prints: [`ApiKey::expose`] is the only way to read it.
@@ -11,6 +15,9 @@ use sha2::{Digest as _, Sha256};
 
 /// What every key begins with (spec §5.2).
 const PREFIX: &str = "service_sk_";
+
+/// What the keys of the local stack and of development begin with.
+const TEST_PREFIX: &str = "service_sk_test_";
 
 /// 40 characters of 62 are 238 bits.
 const RANDOM_CHARACTERS: usize = 40;
@@ -31,13 +38,31 @@ pub struct ApiKey(String);
 pub struct ApiKeyError;
 
 impl ApiKey {
-    /// A new key from the system's secure random number generator.
+    /// A new live key from the system's secure random number generator.
     pub fn generate() -> Self {
+        Self::after(PREFIX)
+    }
+
+    /// A new key that production refuses, from the same generator.
+    pub fn generate_test() -> Self {
+        Self::after(TEST_PREFIX)
+    }
+
+    fn after(prefix: &str) -> Self {
         let mut random = rand::rng();
         let character = |_| char::from(BASE_62[random.random_range(0..BASE_62.len())]);
         let secret: String = (0..RANDOM_CHARACTERS).map(character).collect();
         let checksum = checksum(&secret);
-        Self(format!("{PREFIX}{secret}{checksum}"))
+        Self(format!("{prefix}{secret}{checksum}"))
+    }
+
+    /// Whether it is for trying things out only.
+    pub fn is_test(&self) -> bool {
+        self.0.starts_with(TEST_PREFIX)
+    }
+
+    fn prefix(&self) -> &'static str {
+        if self.is_test() { TEST_PREFIX } else { PREFIX }
     }
 
     /// The whole key: to show it once, or to send it.
@@ -60,7 +85,10 @@ impl FromStr for ApiKey {
     type Err = ApiKeyError;
 
     fn from_str(text: &str) -> Result<Self, ApiKeyError> {
-        let rest = text.strip_prefix(PREFIX).ok_or(ApiKeyError)?;
+        let rest = text
+            .strip_prefix(TEST_PREFIX)
+            .or_else(|| text.strip_prefix(PREFIX))
+            .ok_or(ApiKeyError)?;
         let is_key = rest.len() == RANDOM_CHARACTERS + CHECKSUM_CHARACTERS
             && rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if !is_key {
@@ -76,7 +104,7 @@ impl FromStr for ApiKey {
 
 impl fmt::Display for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{PREFIX}…{}", self.hint())
+        write!(f, "{}…{}", self.prefix(), self.hint())
     }
 }
 
@@ -114,18 +142,34 @@ mod tests {
     }
 
     #[test]
-    fn a_known_key_parses() {
-        assert!(KNOWN.parse::<ApiKey>().is_ok());
+    fn a_known_key_parses_and_so_do_its_characters_as_a_test_key() {
+        let live: ApiKey = KNOWN.parse().unwrap();
+        assert!(!live.is_test());
+        let text = KNOWN.replace(PREFIX, TEST_PREFIX);
+        let test: ApiKey = text.parse().unwrap();
+        assert!(test.is_test());
+        assert_eq!(test.expose(), text);
+        assert_ne!(test.sha256(), live.sha256(), "they are different keys");
+    }
+
+    #[test]
+    fn a_generated_test_key_parses_as_one() {
+        let key = ApiKey::generate_test();
+        assert_eq!(key.expose().len(), 62);
+        let parsed: ApiKey = key.expose().parse().unwrap();
+        assert!(parsed.is_test());
+        assert_eq!(parsed, key);
     }
 
     #[test]
     fn one_wrong_character_anywhere_is_no_key() {
-        let key = ApiKey::generate();
-        for place in 0..key.expose().len() {
-            let mut text = key.expose().as_bytes().to_vec();
-            text[place] = if text[place] == b'x' { b'y' } else { b'x' };
-            let text = String::from_utf8(text).unwrap();
-            assert_eq!(text.parse::<ApiKey>(), Err(ApiKeyError), "{place}");
+        for key in [ApiKey::generate(), ApiKey::generate_test()] {
+            for place in 0..key.expose().len() {
+                let mut text = key.expose().as_bytes().to_vec();
+                text[place] = if text[place] == b'x' { b'y' } else { b'x' };
+                let text = String::from_utf8(text).unwrap();
+                assert_eq!(text.parse::<ApiKey>(), Err(ApiKeyError), "{place}");
+            }
         }
     }
 
@@ -140,6 +184,10 @@ mod tests {
             key.expose().replace(PREFIX, "service_pk_"),
             format!("{PREFIX}{}", "é".repeat(23)),
             format!("{}0", key.expose()),
+            TEST_PREFIX.to_owned(),
+            key.expose().replace(PREFIX, "service_sk_test"),
+            key.expose().replace(PREFIX, "service_sk_live_"),
+            key.expose().replace(PREFIX, "service_sk_test_test_"),
         ];
         for text in texts {
             assert_eq!(text.parse::<ApiKey>(), Err(ApiKeyError), "{text:?}");
@@ -151,5 +199,7 @@ mod tests {
         let key = ApiKey::generate();
         assert_eq!(key.to_string(), format!("service_sk_…{}", key.hint()));
         assert_eq!(format!("{key:?}"), format!("ApiKey({key})"));
+        let key = ApiKey::generate_test();
+        assert_eq!(key.to_string(), format!("service_sk_test_…{}", key.hint()));
     }
 }

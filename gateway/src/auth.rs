@@ -1,12 +1,12 @@
 //! Finds the merchant for an API key (spec §5).
 //!
-//! A malformed key is refused without a call. An answer of merchants-svc is used for requests that
+//! A malformed key is refused without a call, and in production a test key, too. An answer of merchants-svc is used for requests that
 //! begin at most 0.9 s after it was asked for, so that a revocation or a KYC change takes effect
 //! everywhere within a second. Only one call per key runs at a time.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use chassis::api_key::ApiKey;
+use chassis::{api_key::ApiKey, config::Mode};
 use http::{HeaderMap, header::AUTHORIZATION};
 use moka::future::Cache;
 use proto::merchants::AuthenticateRequest;
@@ -36,6 +36,7 @@ pub struct MerchantKeys {
     known: Cache<[u8; 32], KeyOwner>,
     unknown: Cache<[u8; 32], ()>,
     guesses: Guesses,
+    mode: Mode,
 }
 
 #[derive(Clone, Debug)]
@@ -46,12 +47,13 @@ struct KeyOwner {
 }
 
 impl MerchantKeys {
-    pub fn new(merchants: Merchants, guesses: Guesses) -> Self {
+    pub fn new(merchants: Merchants, guesses: Guesses, mode: Mode) -> Self {
         Self {
             merchants,
             known: fresh(KNOWN_MAX),
             unknown: fresh(UNKNOWN_MAX),
             guesses,
+            mode,
         }
     }
 
@@ -66,7 +68,7 @@ impl MerchantKeys {
         address: IpAddr,
     ) -> Result<Arc<Merchant>, Error> {
         let begun_at = Instant::now();
-        let found = match bearer(headers) {
+        let found = match bearer(headers).filter(|key| self.takes(key)) {
             Some(key) => self.find(key.sha256(), address, begun_at).await,
             None => Err(Error::InvalidApiKey),
         };
@@ -74,6 +76,14 @@ impl MerchantKeys {
             Error::InvalidApiKey => self.guesses.refuse(address, error),
             error => error,
         })
+    }
+
+    /// Whether such a key may be valid here, if it was issued.
+    fn takes(&self, key: &ApiKey) -> bool {
+        match self.mode {
+            Mode::Development => true,
+            Mode::Production => !key.is_test(),
+        }
     }
 
     async fn find(

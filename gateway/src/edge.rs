@@ -49,7 +49,7 @@ impl Edge {
         let charges = ChargesClient::new(channels.charges.clone());
         let disbursements = DisbursementsClient::new(channels.charges);
         Ok(Self {
-            keys: MerchantKeys::new(merchants, key_guesses),
+            keys: MerchantKeys::new(merchants, key_guesses, config.mode),
             rate_limits: RateLimitsClient::new(channels.rate_limits),
             sessions: Backend::new("sessions", sessions),
             charges: Backend::new("charges", charges),

@@ -39,6 +39,7 @@ pub async fn serve(
     let service = Service {
         db: frame.db.clone(),
         clock: frame.clock.clone(),
+        mode: config.service.mode,
     };
     let routes = Routes::new(MerchantsServer::new(Grpc(service)));
     frame.serve(routes, sockets).await

@@ -3,6 +3,7 @@
 use chassis::{
     api_key::ApiKey,
     clock::Clock,
+    config::Mode,
     ids::{KeyId, MerchantId},
 };
 use db::Db;
@@ -20,6 +21,8 @@ const DIGEST_BYTES: usize = 32;
 pub struct Service {
     pub db: Db,
     pub clock: Clock,
+    /// Decides what kind of key is made.
+    pub mode: Mode,
 }
 
 impl Service {
@@ -80,7 +83,7 @@ impl Service {
         label: String,
     ) -> Result<(ApiKeyRecord, ApiKey), Error> {
         let merchant = self.get_merchant(merchant_id).await?;
-        let secret = ApiKey::generate();
+        let secret = new_secret(self.mode);
         let key = ApiKeyRecord {
             key_id: KeyId::new(),
             merchant_id: merchant.merchant_id,
@@ -105,5 +108,24 @@ impl Service {
     pub async fn list_keys(&self, merchant_id: MerchantId) -> Result<Vec<ApiKeyRecord>, Error> {
         let merchant = self.get_merchant(merchant_id).await?;
         Ok(store::list_keys(&self.db, merchant.merchant_id).await?)
+    }
+}
+
+/// Development makes test keys, so that production never takes one that was tried out somewhere.
+fn new_secret(mode: Mode) -> ApiKey {
+    match mode {
+        Mode::Development => ApiKey::generate_test(),
+        Mode::Production => ApiKey::generate(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_production_makes_live_keys() {
+        assert!(new_secret(Mode::Development).is_test());
+        assert!(!new_secret(Mode::Production).is_test());
     }
 }

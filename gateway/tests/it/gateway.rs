@@ -34,6 +34,16 @@ pub const PAYOUTS: &str = "/api/v1/payouts";
 /// With a charge's reference in the place of `{reference}`.
 pub const REFUNDS: &str = "/api/v1/payments/charge/{reference}/refunds";
 
+/// The flags of a gateway in production.
+pub const PRODUCTION: [&str; 6] = [
+    "--mode",
+    "production",
+    "--auth-failures-per-minute",
+    "600",
+    "--trusted-proxies",
+    "none",
+];
+
 pub struct Gateway {
     pub address: SocketAddr,
     /// The address of the hosted checkout.

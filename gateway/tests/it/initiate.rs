@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::{
-    gateway::{ALIAS, Gateway, INITIATE},
+    gateway::{ALIAS, Gateway, INITIATE, PRODUCTION},
     services::{SESSION_ID, merchant, money, refusal, session},
 };
 
@@ -183,15 +183,7 @@ async fn payers_are_sent_back_without_tls_only_where_payments_are_not_real() {
     let trial = Gateway::start().await;
     let answer = trial.initiate(body("http://127.0.0.1:3000/thanks")).await;
     assert_eq!(answer.status, 201, "{}", answer.text());
-    let production = [
-        "--mode",
-        "production",
-        "--auth-failures-per-minute",
-        "600",
-        "--trusted-proxies",
-        "none",
-    ];
-    let real = Gateway::start_with(&production).await;
+    let real = Gateway::start_with(&PRODUCTION).await;
     for url in [
         "http://shop.example.com/thanks",
         "HTTP://shop.example.com",

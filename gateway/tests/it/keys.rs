@@ -19,7 +19,7 @@ use tokio::{sync::Notify, time::Instant};
 use tonic::{Code, Status};
 
 use crate::{
-    gateway::{ALIAS, CHARGE, Gateway, INITIATE, NOBODY, SUBMIT_OTP},
+    gateway::{ALIAS, CHARGE, Gateway, INITIATE, NOBODY, PRODUCTION, SUBMIT_OTP},
     http::{Answer, exchange},
     services::{REFERENCE, SESSION_ID, charge, merchant, money, refusal},
 };
@@ -90,6 +90,30 @@ async fn an_unknown_key_looks_like_a_malformed_one() {
     unknown.assert_error(401, "INVALID_API_KEY");
     assert_eq!(unknown.header("www-authenticate"), Some("Bearer"));
     assert_eq!(without_id(unknown.json()), without_id(malformed.json()));
+}
+
+#[tokio::test]
+async fn production_refuses_a_test_key_without_asking_about_it() {
+    let key = ApiKey::generate_test();
+    let initiate = async |gateway: &Gateway| {
+        let request = gateway.request("POST", INITIATE).key(key.expose());
+        request.json(r#"{"amount":1}"#).send().await
+    };
+    let real = Gateway::start_with(&PRODUCTION).await;
+    let refused = initiate(&real).await;
+    refused.assert_error(401, "INVALID_API_KEY");
+    assert!(real.services.authenticate.asked().is_empty());
+    let trial = Gateway::start().await;
+    assert_eq!(initiate(&trial).await.status, 201);
+}
+
+#[tokio::test]
+async fn live_keys_are_taken_in_either_mode() {
+    for flags in [&[] as &[&str], &PRODUCTION] {
+        let gateway = Gateway::start_with(flags).await;
+        assert!(!gateway.key.is_test());
+        assert_eq!(gateway.initiate(r#"{"amount":1}"#).await.status, 201);
+    }
 }
 
 #[tokio::test]

@@ -90,6 +90,15 @@ async fn a_key_leads_to_its_merchant_also_after_a_restart() {
 }
 
 #[tokio::test]
+async fn in_development_a_new_key_is_a_test_key() {
+    let mut world = World::start().await;
+    let merchant = world.merchant().await;
+    let (_, key) = world.key(&merchant.merchant_id).await;
+    assert!(key.is_test());
+    assert_eq!(world.authenticate(&key).await.unwrap(), merchant);
+}
+
+#[tokio::test]
 async fn unknown_and_revoked_keys_are_refused_alike() {
     let mut world = World::start().await;
     let merchant = world.merchant().await;

@@ -117,6 +117,7 @@ fn no_keys(good: &str, revoked: &str) -> Vec<Vec<u8>> {
         format!("Bearer {}", good.to_uppercase()),
         format!("Bearer {}", good.replacen("_sk_", "_pk_", 1)),
         format!("Bearer {}", good.replacen("service_sk_", "", 1)),
+        format!("Bearer {}", good.replacen("_test_", "_", 1)),
         format!("Bearer service_sk_{}", "a".repeat(20_000)),
         format!("Bearer {}", ApiKey::generate().expose()),
         format!("Bearer {revoked}"),

@@ -335,7 +335,7 @@ fn check_statements(trace: &Trace) {
 /// of idle loops start none.
 fn check_nothing_secret(spans: &[Exported], merchant: &Merchant) {
     let secrets = [
-        merchant.api_key.strip_prefix("service_sk_").unwrap(),
+        merchant.api_key.strip_prefix("service_sk_test_").unwrap(),
         merchant.signing_secret.strip_prefix("whsec_").unwrap(),
         &PHONE[1..],
         EMAIL,

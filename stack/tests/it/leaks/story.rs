@@ -159,7 +159,7 @@ impl<'a> Story<'a> {
             canaries: Canaries::default(),
             bodies: Vec::new(),
         };
-        let secret = doors.api_key.strip_prefix("service_sk_").unwrap();
+        let secret = doors.api_key.strip_prefix("service_sk_test_").unwrap();
         let [
             subscription_key,
             api_user,
