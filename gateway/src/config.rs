@@ -18,8 +18,8 @@ use crate::checkout::{
     rescue::Rescue,
 };
 
-/// The highest setting of `REQUESTS_MAX`. Each request takes memory, so a higher one would be no
-/// limit.
+/// The highest setting of `REQUESTS_MAX` and `WAITS_MAX`. Each request takes memory, so a higher one
+/// would be no limit.
 const REQUESTS_MAX: usize = 1_000_000;
 
 /// The edge: the merchants' JSON API, the hosted checkout and the rails' callbacks.
@@ -98,6 +98,11 @@ pub struct Config {
     /// client address may use half of them.
     #[arg(long, env = "REQUESTS_MAX", default_value_t = 1024)]
     pub requests_max: usize,
+
+    /// Most requests that wait at once for something to happen (`?wait=`), besides those of
+    /// REQUESTS_MAX. Any more are answered at once. One client address may use half of them.
+    #[arg(long, env = "WAITS_MAX", default_value_t = 10_000)]
+    pub waits_max: usize,
 
     /// Networks of the proxies whose X-Forwarded-For is believed, separated by commas; `none` if
     /// clients connect directly. Production requires it: behind a proxy that is missing here, all
@@ -191,6 +196,8 @@ impl Settings for Config {
         refusals.unless(waits, "RATELIMIT_TIMEOUT", "more than nothing");
         let is_some = (1..=REQUESTS_MAX).contains(&self.requests_max);
         refusals.unless(is_some, "REQUESTS_MAX", "at least 1 and at most 1000000");
+        let is_some = self.waits_max <= REQUESTS_MAX;
+        refusals.unless(is_some, "WAITS_MAX", "at most 1000000");
         let is_all = |net: &IpNet| net.prefix_len() == 0;
         let some = !self.trusted_proxies().iter().any(is_all);
         let wants = "your proxies' networks, not everybody's,";

@@ -12,7 +12,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use chassis::{clock::Clock, error_chain::chain};
+use chassis::error_chain::chain;
 use futures::FutureExt as _;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method,
@@ -23,31 +23,31 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::{client_address::client_address, error::Error, room::Room};
+use crate::{
+    client_address::client_address,
+    error::Error,
+    in_hand::{RequestInHand, WaitingRoom},
+    room::Room,
+};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Most characters of a request id chosen by the caller.
 const REQUEST_ID_CHARACTERS_MAX: usize = 64;
 
-/// One client may take 1/`CLIENT_SHARE` of the places. That is half, so that others still find
-/// places while its requests take long.
-const CLIENT_SHARE: usize = 2;
-
 /// The front of one public address.
 #[derive(Clone, Debug)]
 pub struct Front {
-    clock: Clock,
     room: Arc<Room>,
+    waiting: WaitingRoom,
     trusted_proxies: Arc<[IpNet]>,
 }
 
 impl Front {
-    pub fn new(requests_max: usize, trusted_proxies: &[IpNet], clock: Clock) -> Self {
-        let per_client_max = requests_max.div_ceil(CLIENT_SHARE);
+    pub fn new(requests_max: usize, waiting: WaitingRoom, trusted_proxies: &[IpNet]) -> Self {
         Self {
-            clock,
-            room: Arc::new(Room::new(requests_max, per_client_max)),
+            room: Arc::new(Room::of_requests(requests_max)),
+            waiting,
             trusted_proxies: trusted_proxies.into(),
         }
     }
@@ -55,7 +55,7 @@ impl Front {
 
 /// Runs one request through the front.
 pub async fn pass(State(front): State<Front>, request: Request, next: Next) -> Response {
-    let _activity = front.clock.activity();
+    let in_hand = front.take_in_hand(&request);
     let started = Instant::now();
     let request_id = request_id(request.headers());
     let method = method_label(request.method());
@@ -77,10 +77,11 @@ pub async fn pass(State(front): State<Front>, request: Request, next: Next) -> R
         merchant.id = tracing::field::Empty,
     );
     async {
-        let mut response = front.run(request, next).await;
+        let mut response = run(in_hand.as_ref(), request, next).await;
         finish(&mut response, &request_id);
         let status = response.status().as_u16();
-        let duration = started.elapsed();
+        let waited = in_hand.as_ref().map(RequestInHand::waited);
+        let duration = started.elapsed().saturating_sub(waited.unwrap_or_default());
         tracing::Span::current().record("http.response.status_code", status);
         tracing::info!(status, duration_ms = duration.as_millis(), "answered");
         let labels = [
@@ -97,17 +98,9 @@ pub async fn pass(State(front): State<Front>, request: Request, next: Next) -> R
 }
 
 impl Front {
-    /// Refuses at once if there is no room, and turns a panic into an answer.
-    async fn run(&self, request: Request, next: Next) -> Response {
-        let Some(place) = self.room.enter(self.client(&request)) else {
-            metrics::counter!("gateway_requests_shed_total").increment(1);
-            return Error::NothingStarted.into_response();
-        };
-        let request = request.map(|body| place.without(body));
-        AssertUnwindSafe(next.run(request))
-            .catch_unwind()
-            .await
-            .unwrap_or_else(|_| Error::Panicked.into_response())
+    /// `None` if there is no room for the request.
+    fn take_in_hand(&self, request: &Request) -> Option<RequestInHand> {
+        RequestInHand::enter(&self.room, self.client(request), &self.waiting)
     }
 
     fn client(&self, request: &Request) -> IpAddr {
@@ -115,6 +108,20 @@ impl Front {
         let peer = peer.map_or((Ipv4Addr::UNSPECIFIED, 0).into(), |peer| peer.0);
         client_address(peer, request.headers(), &self.trusted_proxies)
     }
+}
+
+/// Refuses a request for which there is no room, and turns a panic into an answer.
+async fn run(in_hand: Option<&RequestInHand>, request: Request, next: Next) -> Response {
+    let Some(in_hand) = in_hand else {
+        metrics::counter!("gateway_requests_shed_total").increment(1);
+        return Error::NothingStarted.into_response();
+    };
+    let mut request = request.map(|body| in_hand.place().without(body));
+    request.extensions_mut().insert(in_hand.clone());
+    AssertUnwindSafe(next.run(request))
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| Error::Panicked.into_response())
 }
 
 /// Completes the answer: an error's body, and the headers that every answer carries.
@@ -170,6 +177,7 @@ fn method_label(method: &Method) -> &'static str {
 #[cfg(test)]
 mod tests {
     use axum::{Router, middleware, routing::get};
+    use chassis::{clock::Clock, shutdown::Shutdown};
     use http::StatusCode;
     use tower::ServiceExt as _;
 
@@ -187,7 +195,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_answered_and_frees_its_room() {
-        let front = Front::new(1, &[], Clock::system());
+        let waiting = WaitingRoom::new(1, &Clock::system(), &Shutdown::new());
+        let front = Front::new(1, waiting, &[]);
         let router = Router::new()
             .route("/", get(async || -> () { panic!("for the test") }))
             .layer(middleware::from_fn_with_state(front, pass));

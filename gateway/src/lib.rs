@@ -20,6 +20,8 @@ mod error;
 mod field_error;
 mod front;
 mod guesses;
+#[cfg_attr(not(test), expect(dead_code, reason = "for the addresses that wait"))]
+mod in_hand;
 mod limits;
 mod merchant;
 mod rails;
@@ -51,6 +53,7 @@ use crate::{
     error::Error,
     front::Front,
     guesses::Guesses,
+    in_hand::WaitingRoom,
 };
 
 /// Connections for each request that may run. They leave room for idle ones: payers' browsers and
@@ -60,8 +63,8 @@ const CONNECTIONS_PER_REQUEST: usize = 2;
 /// Fewest connections, even if few requests may run: idle connections cost little.
 const CONNECTIONS_MIN: usize = 256;
 
-/// Most connections. Each may hold a head of 32 KiB, a body of 64 KiB and 32 KiB of them just read:
-/// 128 KiB.
+/// Most connections, besides those of requests that wait for something to happen. Each may hold a
+/// head of 32 KiB, a body of 64 KiB and 32 KiB of them just read: 128 KiB.
 const CONNECTIONS_MAX: usize = 10_000;
 
 /// The connections of one public address may use 1/`OPEN_FILES_SHARE` of the files that the process
@@ -71,6 +74,10 @@ const OPEN_FILES_SHARE: usize = 4;
 
 /// 1/`WAITING_PER_ADDRESS_SHARE` of the connections may be idle ones of one client address.
 const WAITING_PER_ADDRESS_SHARE: usize = 2;
+
+/// 1/`WAITS_SHARE` of the connections may be those of requests that wait for something to happen,
+/// so that the others are left even where the system allows few.
+const WAITS_SHARE: usize = 2;
 
 /// The gateway's bound sockets.
 #[derive(Debug)]
@@ -102,26 +109,32 @@ pub async fn serve(
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     chassis::config::check(&config)?;
-    let limits = limits(&config);
+    // Nobody waits at the checkout.
+    let (api_limits, checkout_limits) = (limits(&config, config.waits_max), limits(&config, 0));
+    let waits_max = config
+        .waits_max
+        .min(api_limits.connections_max / WAITS_SHARE);
+    let waiting = WaitingRoom::new(waits_max, &clock, &shutdown);
     // The API and the checkout each have room of their own.
     let proxies = config.trusted_proxies();
-    let front = || Front::new(config.requests_max, &proxies, clock.clone());
+    let front = || Front::new(config.requests_max, waiting.clone(), &proxies);
     let (api_front, checkout_front) = (front(), front());
     let channels = Channels::connect(&config)?;
     let readiness = channels.readiness();
     let pages = checkout::router(Arc::new(pages(&config, &channels, &clock)), checkout_front);
     let router = router(Arc::new(Edge::new(config, channels, clock)?), api_front);
-    let serve = |router, listener| http::serve(router, listener, limits.clone(), shutdown.clone());
-    let (api, pages) = (serve(router, sockets.api), serve(pages, sockets.checkout));
+    let api = http::serve(router, sockets.api, api_limits, shutdown.clone());
+    let pages = http::serve(pages, sockets.checkout, checkout_limits, shutdown.clone());
     let both = async { tokio::try_join!(api, pages).map(|_| ()) };
     admin::beside(both, sockets.admin, readiness, shutdown.clone()).await
 }
 
-/// What clients may use of each of the two public addresses.
-fn limits(config: &Config) -> Limits {
+/// What clients may use of one of the two public addresses, at which so many requests may wait.
+fn limits(config: &Config, waits_max: usize) -> Limits {
     let connections_max = config.requests_max.saturating_mul(CONNECTIONS_PER_REQUEST);
     let connections_max = connections_max
         .clamp(CONNECTIONS_MIN, CONNECTIONS_MAX)
+        .saturating_add(waits_max)
         .min(http::raise_open_files_max() / OPEN_FILES_SHARE);
     let proxies = config.trusted_proxies();
     let is_proxy = move |peer: IpAddr| proxies.iter().any(|net| net.contains(&peer));

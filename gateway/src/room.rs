@@ -16,7 +16,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::client_address::network;
 
-/// No place was left when the request's body arrived. Nothing was started.
+/// One client may take 1/`CLIENT_SHARE` of the places. That is half, so that others still find
+/// places while its requests take long.
+const CLIENT_SHARE: usize = 2;
+
+/// No place was left when the request's body arrived, or when it had to wait. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 #[error("no room for the request")]
 pub struct NoRoom;
@@ -31,6 +35,11 @@ pub struct Room {
 }
 
 impl Room {
+    /// Room for so many requests at once, of which one client may have half.
+    pub fn of_requests(requests_max: usize) -> Self {
+        Self::new(requests_max, requests_max.div_ceil(CLIENT_SHARE))
+    }
+
     /// Room for `requests_max` requests at once, of which one client may have `per_client_max`.
     pub fn new(requests_max: usize, per_client_max: usize) -> Self {
         Self {
@@ -100,7 +109,8 @@ impl RequestPlace {
         }))
     }
 
-    fn take(&self) -> bool {
+    /// Takes the place, unless the request has it. Returns whether it now has it.
+    pub fn take(&self) -> bool {
         let mut running = self.running();
         if running.is_none() {
             *running = self.room.run(self.client);
@@ -108,7 +118,8 @@ impl RequestPlace {
         running.is_some()
     }
 
-    fn leave(&self) {
+    /// Gives the place up while the request does not run.
+    pub fn leave(&self) {
         drop(self.running().take());
     }
 

@@ -1,6 +1,6 @@
 //! What the addresses that list something share: their parameters and the shape of their answers.
 
-use std::{borrow::Cow, fmt::Display, str::FromStr};
+use std::{borrow::Cow, fmt::Display, str::FromStr, time::Duration};
 
 use serde::Serialize;
 use url::form_urlencoded;
@@ -14,6 +14,9 @@ use crate::{
 const LIMIT_DEFAULT: u32 = 20;
 
 const LIMIT_MAX: u32 = 100;
+
+/// Longest wait for what has not happened yet.
+const WAIT_SECONDS_MAX: u32 = 30;
 
 /// A page of a list, newest first. `next_cursor` leads to the next page and is null on the last.
 #[derive(Debug, Serialize)]
@@ -82,15 +85,25 @@ impl Parameters {
     pub fn limit(&mut self) -> u32 {
         const FAULT: Fault = Fault::new(FieldCode::OutOfRange, "must be from 1 to 100");
         let limit = self.optional("limit", |text| {
-            // As `?limit=` is written everywhere: no sign, no zeros before it.
-            let limit = text
-                .parse()
-                .ok()
-                .filter(|limit: &u32| limit.to_string() == text);
-            let limit = limit.filter(|limit| (1..=LIMIT_MAX).contains(limit));
+            let limit = whole(text).filter(|limit| (1..=LIMIT_MAX).contains(limit));
             limit.ok_or(FAULT)
         });
         limit.unwrap_or(LIMIT_DEFAULT)
+    }
+
+    /// How long to wait for what the caller asks about, if it is to be waited for.
+    #[expect(dead_code, reason = "asked for by the addresses that come with it")]
+    pub fn wait(&mut self) -> Option<Duration> {
+        const FAULT: Fault = Fault::new(
+            FieldCode::OutOfRange,
+            "must be from 1 to 30, a whole number of seconds",
+        );
+        self.optional("wait", |text| {
+            whole(text)
+                .filter(|seconds| (1..=WAIT_SECONDS_MAX).contains(seconds))
+                .map(|seconds| Duration::from_secs(seconds.into()))
+                .ok_or(FAULT)
+        })
     }
 
     /// The service's token of the page, empty for the first. `T` is what its tokens are made of.
@@ -112,4 +125,10 @@ impl Parameters {
             false => Err(Error::Validation(self.errors)),
         }
     }
+}
+
+/// A number as it is written everywhere: no sign, no zeros before it.
+fn whole(text: &str) -> Option<u32> {
+    let number = text.parse().ok();
+    number.filter(|number: &u32| number.to_string() == text)
 }
