@@ -196,6 +196,14 @@ pub struct FeedEvent {
     pub body: String,
 }
 
+/// A part of a merchant's feed.
+#[derive(Debug)]
+pub struct FeedPage {
+    pub events: Vec<FeedEvent>,
+    /// The number of its newest event; 0 for none.
+    pub last_sequence: i64,
+}
+
 impl Event {
     /// Renders its body, once for all attempts.
     pub fn accept(self, traceparent: Option<String>) -> AcceptedEvent {

@@ -14,7 +14,7 @@ use crate::{
     delivery::{Attempt, Delivery},
     endpoint::{Endpoint, SigningSecrets, Subscription},
     error::Error,
-    event::{Data, Event, EventType, FeedEvent, Test},
+    event::{Data, Event, EventType, FeedPage, Test},
     feed::Waits,
     guard::Guard,
     publication::Publication,
@@ -142,15 +142,22 @@ impl Service {
         self.open(endpoint)
     }
 
-    /// Up to `limit` of the merchant's events whose numbers follow `after`, in their order.
+    /// Up to `limit` of the merchant's events whose numbers follow `after`, in their order, and its
+    /// last number.
     pub async fn list_events(
         &self,
         merchant_id: MerchantId,
         after: i64,
         limit: u32,
-    ) -> Result<Vec<FeedEvent>, Error> {
+    ) -> Result<FeedPage, Error> {
         let mut conn = self.db.read().await?;
-        Ok(store::feed::list(&mut conn, merchant_id, after, limit).await?)
+        let events = store::feed::list(&mut conn, merchant_id, after, limit).await?;
+        // Only now: it is never behind the events.
+        let last = store::feed::last_numbers(&mut conn, &[merchant_id]).await?;
+        Ok(FeedPage {
+            events,
+            last_sequence: last.get(&merchant_id).copied().unwrap_or_default(),
+        })
     }
 
     /// Sends a merchant's event once more, or for the first time if there was no endpoint for it.

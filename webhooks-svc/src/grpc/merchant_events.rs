@@ -34,16 +34,19 @@ impl MerchantEvents for Grpc {
         };
         let longest = Duration::from_secs(request.wait_seconds.into());
         let waiting = self.0.waits.begin(merchant_id, after, longest);
-        let mut events = self.0.list_events(merchant_id, after, page_size).await?;
-        if events.is_empty() && !longest.is_zero() {
+        let mut page = self.0.list_events(merchant_id, after, page_size).await?;
+        if page.events.is_empty() && !longest.is_zero() {
             match in_hand {
                 Some(in_hand) => in_hand.wait(waiting).await,
                 None => waiting.await,
             }
-            events = self.0.list_events(merchant_id, after, page_size).await?;
+            page = self.0.list_events(merchant_id, after, page_size).await?;
         }
-        let events = events.into_iter().map(wire::FeedEvent::from).collect();
-        Ok(Response::new(ListEventsResponse { events }))
+        let events = page.events.into_iter().map(wire::FeedEvent::from);
+        Ok(Response::new(ListEventsResponse {
+            events: events.collect(),
+            last_sequence: u64::try_from(page.last_sequence).unwrap_or_default(),
+        }))
     }
 
     async fn redeliver_event(
