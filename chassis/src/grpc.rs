@@ -29,8 +29,8 @@ pub use call::CallInHand;
 pub use client::{Channel, check_url, connect, is_serving};
 pub use status::{Reason, invalid, metadata, reason, status, status_with, violations};
 
-/// Concurrent calls on one connection.
-const STREAMS_MAX: u32 = 1_024;
+/// Concurrent calls on one connection. Most of them may be calls that wait ([`CallInHand::wait`]).
+const STREAMS_MAX: u32 = 16_384;
 
 /// A connection this old is asked to close, so that clients spread over new replicas.
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(300);

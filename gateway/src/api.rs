@@ -9,6 +9,7 @@ pub mod amount;
 pub mod balance;
 pub mod body;
 pub mod charge;
+pub mod events;
 pub mod fields;
 pub mod idempotency;
 pub mod initiate;
@@ -19,6 +20,7 @@ pub mod read_charge;
 pub mod refunds;
 pub mod session_status;
 pub mod submit_otp;
+pub mod webhook_endpoint;
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -87,6 +89,19 @@ pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
         .route(
             "/api/v1/payouts/{payout_id}",
             gated(get(payouts::read), Read, Other),
+        )
+        .route("/api/v1/events", gated(get(events::list), Read, Other))
+        .route(
+            "/api/v1/events/{event_id}/redeliver",
+            gated(post(events::redeliver), Write, Other),
+        )
+        .route(
+            "/api/v1/webhook-endpoint",
+            gated(get(webhook_endpoint::read), Read, Other),
+        )
+        .route(
+            "/api/v1/webhook-endpoint/test",
+            gated(post(webhook_endpoint::test), Write, Other),
         )
 }
 

@@ -24,6 +24,7 @@ use proto::{
     charges::{charges_client::ChargesClient, disbursements_client::DisbursementsClient},
     merchants::merchants_client::MerchantsClient,
     sessions::sessions_client::SessionsClient,
+    webhooks::merchant_events_client::MerchantEventsClient,
 };
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status};
@@ -34,12 +35,16 @@ pub type Merchants = Backend<MerchantsClient<Channel>>;
 pub type Sessions = Backend<SessionsClient<Channel>>;
 pub type Charges = Backend<ChargesClient<Channel>>;
 pub type Disbursements = Backend<DisbursementsClient<Channel>>;
+pub type MerchantEvents = Backend<MerchantEventsClient<Channel>>;
 
 /// For calls that at most touch a database.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
 /// For calls that wait for a rail: charges-svc answers by 9 s (design §3).
 pub const RAIL_DEADLINE: Duration = Duration::from_secs(12);
+
+/// For calls that wait up to 30 s for something to happen.
+pub const WAIT_DEADLINE: Duration = Duration::from_secs(35);
 
 /// Most repeats of a call that certainly never reached a service: enough for half a second without
 /// any replica.

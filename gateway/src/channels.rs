@@ -6,7 +6,7 @@ use chassis::{
 };
 
 use crate::{
-    backend::{DEADLINE, RAIL_DEADLINE},
+    backend::{DEADLINE, RAIL_DEADLINE, WAIT_DEADLINE},
     config::Config,
 };
 
@@ -14,6 +14,7 @@ pub struct Channels {
     pub merchants: Channel,
     pub sessions: Channel,
     pub charges: Channel,
+    pub webhooks: Channel,
     pub rate_limits: Channel,
 }
 
@@ -26,11 +27,13 @@ impl Channels {
             merchants: once(&config.merchants_url, DEADLINE)?,
             sessions: once(&config.sessions_url, DEADLINE)?,
             charges: once(&config.charges_url, RAIL_DEADLINE)?,
+            webhooks: once(&config.webhooks_url, WAIT_DEADLINE)?,
             rate_limits: connect(&config.ratelimit_url, config.ratelimit_timeout)?,
         })
     }
 
-    /// The gateway can do nothing without these services. It can do without rate limits.
+    /// The gateway can do nothing without these services. It can do without rate limits, and take
+    /// payments without events.
     pub fn readiness(&self) -> Readiness {
         let serves = |channel: &Channel| {
             let channel = channel.clone();

@@ -54,6 +54,10 @@ pub struct Config {
     #[arg(long, env = "CHARGES_URL")]
     pub charges_url: String,
 
+    /// Address of webhooks-svc.
+    #[arg(long, env = "WEBHOOKS_URL")]
+    pub webhooks_url: String,
+
     /// Address of ratelimit-svc.
     #[arg(long, env = "RATELIMIT_URL")]
     pub ratelimit_url: String,
@@ -172,6 +176,7 @@ impl Settings for Config {
             ("MERCHANTS_URL", &self.merchants_url),
             ("SESSIONS_URL", &self.sessions_url),
             ("CHARGES_URL", &self.charges_url),
+            ("WEBHOOKS_URL", &self.webhooks_url),
             ("RATELIMIT_URL", &self.ratelimit_url),
         ];
         for (variable, url) in services {

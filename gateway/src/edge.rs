@@ -7,12 +7,13 @@ use proto::{
     merchants::merchants_client::MerchantsClient,
     ratelimit::rate_limits_client::RateLimitsClient,
     sessions::sessions_client::SessionsClient,
+    webhooks::merchant_events_client::MerchantEventsClient,
 };
 
 use crate::{
     api::alias::Alias,
     auth::MerchantKeys,
-    backend::{Backend, Charges, Disbursements, Sessions},
+    backend::{Backend, Charges, Disbursements, MerchantEvents, Sessions},
     callback_headers::CallbackHeaders,
     channels::Channels,
     checkout::quote::ExchangeRates,
@@ -27,6 +28,7 @@ pub struct Edge {
     pub sessions: Sessions,
     pub charges: Charges,
     pub disbursements: Disbursements,
+    pub events: MerchantEvents,
     pub callback_guesses: Guesses,
     pub callback_headers: CallbackHeaders,
     /// Which currencies can be paid at the checkout.
@@ -48,12 +50,14 @@ impl Edge {
         let sessions = SessionsClient::new(channels.sessions);
         let charges = ChargesClient::new(channels.charges.clone());
         let disbursements = DisbursementsClient::new(channels.charges);
+        let events = MerchantEventsClient::new(channels.webhooks);
         Ok(Self {
             keys: MerchantKeys::new(merchants, key_guesses, config.mode),
             rate_limits: RateLimitsClient::new(channels.rate_limits),
             sessions: Backend::new("sessions", sessions),
             charges: Backend::new("charges", charges),
             disbursements: Backend::new("disbursements", disbursements),
+            events: Backend::new("webhooks", events),
             callback_guesses,
             callback_headers: CallbackHeaders::new(),
             rates: ExchangeRates::new(&config.checkout_rates),

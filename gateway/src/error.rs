@@ -30,6 +30,9 @@ pub enum Error {
     /// No such address, or no such record of this merchant: the two look the same.
     #[error("not found")]
     NotFound,
+    /// The merchant has no endpoint to which events could be sent.
+    #[error("no webhook endpoint")]
+    NoWebhookEndpoint,
     #[error("method not allowed")]
     MethodNotAllowed,
     /// Missing, malformed, unknown or revoked: the four look the same.
@@ -116,6 +119,7 @@ impl Error {
         use StatusCode as S;
         match self {
             Self::NotFound => (S::NOT_FOUND, "NOT_FOUND"),
+            Self::NoWebhookEndpoint => (S::NOT_FOUND, "NO_WEBHOOK_ENDPOINT"),
             Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED"),
             Self::InvalidApiKey => (S::UNAUTHORIZED, "INVALID_API_KEY"),
             Self::TooManyGuesses { .. } => (S::TOO_MANY_REQUESTS, "RATE_LIMITED"),
@@ -150,6 +154,7 @@ impl Error {
     fn text(&self) -> &'static str {
         match self {
             Self::NotFound => "There is nothing here by that name.",
+            Self::NoWebhookEndpoint => "No webhook endpoint is set for this merchant.",
             Self::MethodNotAllowed => "This address does not take that method; see Allow.",
             Self::InvalidApiKey => "The API key is missing or not valid.",
             Self::TooManyGuesses { .. } => {
@@ -320,9 +325,11 @@ impl From<Status> for Error {
                     | Reason::ChargeNotFound
                     | Reason::CallbackNotFound
                     | Reason::PayoutNotFound
-                    | Reason::RefundNotFound,
+                    | Reason::RefundNotFound
+                    | Reason::EventNotFound,
                 ),
             ) => Self::NotFound,
+            (Code::NotFound, Some(Reason::EndpointNotFound)) => Self::NoWebhookEndpoint,
             (Code::FailedPrecondition, Some(Reason::SessionNotPayable)) => Self::SessionNotPayable,
             (Code::FailedPrecondition, Some(Reason::ChargeNotAwaitingOtp)) => {
                 Self::ChargeNotAwaitingOtp

@@ -84,8 +84,10 @@ impl RequestInHand {
         self.place.leave();
         self.state().activity = None;
         let happened = tokio::select! {
-            happened = happening => Some(happened),
+            biased;
+            // What is waited for may fail because it stops, too.
             () = self.waiting.shutdown.wait() => None,
+            happened = happening => Some(happened),
         };
         let activity = self.waiting.clock.activity();
         let mut state = self.state();

@@ -20,7 +20,6 @@ mod error;
 mod field_error;
 mod front;
 mod guesses;
-#[cfg_attr(not(test), expect(dead_code, reason = "for the addresses that wait"))]
 mod in_hand;
 mod limits;
 mod merchant;

@@ -65,6 +65,7 @@ impl Service {
                 Peer::Service(Self::Ratelimit),
                 Peer::Service(Self::Sessions),
                 Peer::Service(Self::Charges),
+                Peer::Service(Self::Webhooks),
             ],
         }
     }

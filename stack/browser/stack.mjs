@@ -81,7 +81,7 @@ export class Stack {
 
   /** A gateway of its own, with other settings, in front of the same services; its checkout's URL. */
   async gateway(settings) {
-    const { merchants, sessions, charges, ratelimit } = this.ready.grpc;
+    const { merchants, sessions, charges, webhooks, ratelimit } = this.ready.grpc;
     const [api, checkout] = [await freePort(), await freePort()];
     const url = `http://127.0.0.1:${checkout}`;
     const gateway = start('gateway', [], {
@@ -91,6 +91,7 @@ export class Stack {
       MERCHANTS_URL: merchants,
       SESSIONS_URL: sessions,
       CHARGES_URL: charges,
+      WEBHOOKS_URL: webhooks,
       RATELIMIT_URL: ratelimit,
       ...settings,
     });

@@ -306,6 +306,7 @@ impl Start<'_> {
             format!("--merchants-url={}", url(at.merchants)),
             format!("--sessions-url={}", url(at.sessions)),
             format!("--charges-url={}", url(at.charges)),
+            format!("--webhooks-url={}", url(at.webhooks)),
             format!("--ratelimit-url={}", url(at.ratelimit)),
             format!("--checkout-url={}", url(at.checkout)),
             "--auth-failures-per-minute=0".to_owned(),

@@ -92,7 +92,6 @@ impl Parameters {
     }
 
     /// How long to wait for what the caller asks about, if it is to be waited for.
-    #[expect(dead_code, reason = "asked for by the addresses that come with it")]
     pub fn wait(&mut self) -> Option<Duration> {
         const FAULT: Fault = Fault::new(
             FieldCode::OutOfRange,
@@ -128,7 +127,7 @@ impl Parameters {
 }
 
 /// A number as it is written everywhere: no sign, no zeros before it.
-fn whole(text: &str) -> Option<u32> {
+pub fn whole<T: FromStr + Display>(text: &str) -> Option<T> {
     let number = text.parse().ok();
-    number.filter(|number: &u32| number.to_string() == text)
+    number.filter(|number: &T| number.to_string() == text)
 }

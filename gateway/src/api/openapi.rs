@@ -198,6 +198,7 @@ mod tests {
     fn is_documented(error: &Error) -> bool {
         match error {
             Error::NotFound
+            | Error::NoWebhookEndpoint
             | Error::InvalidApiKey
             | Error::RateLimited { .. }
             | Error::EmailNotVerified
@@ -240,6 +241,7 @@ mod tests {
         };
         let answered = [
             Error::NotFound,
+            Error::NoWebhookEndpoint,
             Error::InvalidApiKey,
             Error::RateLimited {
                 retry_after_seconds: 17,

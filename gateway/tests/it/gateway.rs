@@ -15,6 +15,7 @@ use proto::{
     merchants::merchants_server::MerchantsServer,
     ratelimit::rate_limits_server::RateLimitsServer,
     sessions::sessions_server::SessionsServer,
+    webhooks::merchant_events_server::MerchantEventsServer,
 };
 use tonic::service::Routes;
 
@@ -125,6 +126,7 @@ async fn serve_services(services: Arc<Services>) -> ServedService {
         .add_service(RateLimitsServer::new(served.clone()))
         .add_service(SessionsServer::new(served.clone()))
         .add_service(DisbursementsServer::new(served.clone()))
+        .add_service(MerchantEventsServer::new(served.clone()))
         .add_service(ChargesServer::new(served));
     ServedService::of(routes).await
 }
@@ -141,6 +143,7 @@ async fn serve_gateway(url: &str, flags: &[&str], shutdown: Shutdown) -> [Socket
         ("--merchants-url", url),
         ("--sessions-url", url),
         ("--charges-url", url),
+        ("--webhooks-url", url),
         ("--ratelimit-url", url),
         ("--checkout-url", "https://pay.example.com/"),
         ("--checkout-rates", "USD=12.50"),

@@ -4,7 +4,7 @@ use proto::ratelimit::{Bucket, CheckResponse};
 
 use crate::{
     gateway::{ALIAS, CHARGE, Gateway, INITIATE, NOBODY, PAYOUTS, REFUNDS, SUBMIT_OTP},
-    services::{REFERENCE, SESSION_ID, merchant},
+    services::{EVENT_ID, REFERENCE, SESSION_ID, merchant},
 };
 
 #[tokio::test]
@@ -18,6 +18,7 @@ async fn every_endpoint_counts_in_its_bucket_and_tells_how_it_stands() {
     let other_reading = (Bucket::Read, "v1/read");
     let writing = (Bucket::Write, "v1/write");
     let refunds = REFUNDS.replace("{reference}", REFERENCE);
+    let redeliver = format!("/api/v1/events/{EVENT_ID}/redeliver");
     for (method, path, (bucket, name)) in [
         ("POST", INITIATE, payments),
         ("POST", ALIAS, payments),
@@ -32,6 +33,10 @@ async fn every_endpoint_counts_in_its_bucket_and_tells_how_it_stands() {
         ("GET", "/api/v1/refunds", other_reading),
         ("GET", "/api/v1/refunds/RF-0123456789", other_reading),
         ("POST", &refunds, writing),
+        ("GET", "/api/v1/events", other_reading),
+        ("POST", &redeliver, writing),
+        ("GET", "/api/v1/webhook-endpoint", other_reading),
+        ("POST", "/api/v1/webhook-endpoint/test", writing),
     ] {
         let key = gateway.key.expose();
         let answer = gateway.request(method, path).key(key).send().await;

@@ -8,6 +8,7 @@ mod services;
 mod charge;
 mod checkout;
 mod edge;
+mod events;
 mod faults;
 mod flood;
 mod hostile;

@@ -12,6 +12,7 @@ use proto::{
     merchants::{self, merchants_server::Merchants},
     ratelimit::{self, rate_limits_server::RateLimits},
     sessions::{self, sessions_server::Sessions},
+    webhooks::{self, merchant_events_server::MerchantEvents},
 };
 use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -119,6 +120,11 @@ pub struct Services {
     pub create_refund: Call<charges::CreateRefundRequest, charges::RefundAnswer>,
     pub get_refund: Call<charges::GetRefundRequest, charges::Refund>,
     pub list_refunds: Call<charges::ListRefundsRequest, charges::ListRefundsResponse>,
+    pub list_events: Call<webhooks::ListEventsRequest, webhooks::ListEventsResponse>,
+    pub redeliver_event: Call<webhooks::RedeliverEventRequest, webhooks::RedeliverEventResponse>,
+    pub get_merchant_endpoint:
+        Call<webhooks::GetMerchantEndpointRequest, webhooks::MerchantEndpoint>,
+    pub test_endpoint: Call<webhooks::TestEndpointRequest, webhooks::TestEndpointResponse>,
 }
 
 impl Services {
@@ -170,6 +176,12 @@ impl Services {
             }),
             get_refund: Call::new(|_| Err(refusal(Code::NotFound, "REFUND_NOT_FOUND"))),
             list_refunds: Call::new(|_| Ok(charges::ListRefundsResponse::default())),
+            list_events: Call::new(|_| Ok(webhooks::ListEventsResponse::default())),
+            redeliver_event: Call::new(|_| Err(refusal(Code::NotFound, "EVENT_NOT_FOUND"))),
+            get_merchant_endpoint: Call::new(|_| {
+                Err(refusal(Code::NotFound, "ENDPOINT_NOT_FOUND"))
+            }),
+            test_endpoint: Call::new(|_| Err(refusal(Code::NotFound, "ENDPOINT_NOT_FOUND"))),
         }
     }
 }
@@ -250,6 +262,7 @@ pub fn money(minor_units: i64, currency: &str) -> Option<proto::money::Money> {
 
 pub const PAYOUT_ID: &str = "PO-0123456789";
 pub const REFUND_ID: &str = "RF-0123456789";
+pub const EVENT_ID: &str = "evt_01JD7Z5W8RK2M4N6P8Q0S2T4V6";
 
 fn destination() -> Option<charges::Destination> {
     Some(charges::Destination {
@@ -362,5 +375,13 @@ serve!(Disbursements in charges {
     create_refund(CreateRefundRequest) -> RefundAnswer;
     get_refund(GetRefundRequest) -> Refund;
     list_refunds(ListRefundsRequest) -> ListRefundsResponse;
+} never {
+});
+
+serve!(MerchantEvents in webhooks {
+    list_events(ListEventsRequest) -> ListEventsResponse;
+    redeliver_event(RedeliverEventRequest) -> RedeliverEventResponse;
+    get_merchant_endpoint(GetMerchantEndpointRequest) -> MerchantEndpoint;
+    test_endpoint(TestEndpointRequest) -> TestEndpointResponse;
 } never {
 });

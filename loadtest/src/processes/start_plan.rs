@@ -204,6 +204,7 @@ impl StartPlan {
             self.flag("merchants-url", Service::Merchants),
             self.flag("sessions-url", Service::Sessions),
             self.flag("charges-url", Service::Charges),
+            self.flag("webhooks-url", Service::Webhooks),
             self.flag("ratelimit-url", Service::Ratelimit),
             "--checkout-listen=127.0.0.1:0".to_owned(),
             "--checkout-url=http://127.0.0.1:1".to_owned(),

@@ -116,6 +116,7 @@ fn good(name: &str, folder: &TempDir) -> Settings {
             ("MERCHANTS_URL", url("merchants-svc")),
             ("SESSIONS_URL", url("sessions-svc")),
             ("CHARGES_URL", url("charges-svc")),
+            ("WEBHOOKS_URL", url("webhooks-svc")),
             ("RATELIMIT_URL", "http://ratelimit-svc:50051".to_owned()),
             ("CHECKOUT_URL", "https://pay.example.com".to_owned()),
             ("TRUSTED_PROXIES", "10.244.0.0/16,fd00::/8".to_owned()),

@@ -11,6 +11,7 @@ mod checkout;
 mod config;
 mod contradictions;
 mod crash;
+mod events;
 mod health;
 mod hosted;
 mod idempotency;

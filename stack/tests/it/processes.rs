@@ -412,6 +412,7 @@ fn gateway_flags(ports: &Ports) -> Vec<String> {
         format!("--merchants-url={}", url(ports.merchants)),
         format!("--sessions-url={}", url(ports.sessions)),
         format!("--charges-url={}", url(ports.charges)),
+        format!("--webhooks-url={}", url(ports.webhooks)),
         format!("--ratelimit-url={}", url(ports.ratelimit)),
         "--checkout-url=http://127.0.0.1:1".to_owned(),
         "--auth-failures-per-minute=0".to_owned(),
