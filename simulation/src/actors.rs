@@ -2,9 +2,11 @@
 //! that takes replicas away. Each follows its own choices.
 
 pub mod chaos;
+pub mod disburse;
 pub mod merchant;
 pub mod operator;
 pub mod payer;
+pub mod treasury;
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +15,7 @@ use proto::{
     merchants::{
         CreateKeyRequest, CreateMerchantRequest, KycStatus, merchants_client::MerchantsClient,
     },
-    webhooks::{SetEndpointRequest, webhooks_client::WebhooksClient},
+    webhooks::{EventType, SetEndpointRequest, webhooks_client::WebhooksClient},
 };
 use reqwest::{RequestBuilder, header::RETRY_AFTER};
 use serde_json::Value;
@@ -27,6 +29,15 @@ use crate::{
 
 /// Merchants in a world.
 pub const MERCHANTS: usize = 2;
+
+const EVENTS: [EventType; 6] = [
+    EventType::PaymentSuccess,
+    EventType::PaymentFailed,
+    EventType::PayoutSuccess,
+    EventType::PayoutFailed,
+    EventType::RefundSuccess,
+    EventType::RefundFailed,
+];
 
 /// Attempts to open an account.
 const TRIES_MAX: u32 = 30;
@@ -69,13 +80,15 @@ impl Stage {
             };
             merchants.push(account);
         }
-        Ok(Self {
+        let stage = Self {
             world,
             history: History::default(),
             merchants: merchants.into(),
             // In real time. Only a bug in the simulation itself would use it up.
             client: chassis::http::client(Duration::from_secs(300))?,
-        })
+        };
+        treasury::begin(&stage).await?;
+        Ok(stage)
     }
 
     fn api(&self, path: &str) -> String {
@@ -141,7 +154,8 @@ impl Account {
         let request = SetEndpointRequest {
             merchant_id: merchant.merchant_id.clone(),
             url: world.receiver.url(number),
-            events: Vec::new(),
+            // The additive ones are sent to endpoints that name them.
+            events: EVENTS.map(Into::into).to_vec(),
         };
         let endpoint = webhooks
             .set_endpoint(request)

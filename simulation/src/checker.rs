@@ -1,6 +1,7 @@
 //! Checks the whole history, the rails' book, the databases and the receiver's log against the
 //! promises. Whatever it finds is a broken promise, whatever the reason.
 
+mod disbursements;
 mod events;
 mod money;
 mod truth;
@@ -12,7 +13,7 @@ use uuid::Uuid;
 use crate::{
     actors::Account,
     history::{CaseDecision, HistoryRecord},
-    rails::Payment,
+    rails::{Payment, Transfer},
     receiver::ReceivedAttempt,
     records::{Charge, Records},
     time::{Millis, Time},
@@ -41,6 +42,10 @@ pub enum Promise {
     Ledger,
     /// 10. Everything ends once the faults have.
     Live,
+    /// 11. COMPLETED is exactly one credit of that amount to that account.
+    Paid,
+    /// 12. What goes out was there to go out.
+    Covered,
 }
 
 /// A promise that a run broke.
@@ -61,6 +66,7 @@ pub struct Evidence {
     pub time: Time,
     pub history: HistoryRecord,
     pub book: Vec<Payment>,
+    pub transfers: Vec<Transfer>,
     pub received: Vec<ReceivedAttempt>,
     pub records: Records,
     pub merchants: Vec<Account>,
@@ -89,6 +95,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut found = Findings::new(evidence);
     truth::check(&mut found);
     money::check(&mut found);
+    disbursements::check(&mut found);
     events::check(&mut found);
     found.violations
 }

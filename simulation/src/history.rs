@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use rust_decimal::{Decimal, prelude::ToPrimitive as _};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -22,6 +23,11 @@ pub struct HistoryRecord {
     pub sessions: Vec<SessionTold>,
     pub reads: Vec<Read>,
     pub acts: Vec<Act>,
+    pub spendings: Vec<Spending>,
+    pub balances: Vec<BalanceRead>,
+    /// Where payouts of a merchant were said to go, each with the merchant's number.
+    pub payout_accounts: Vec<(usize, String)>,
+    pub float_moves: Vec<FloatMove>,
 }
 
 /// One intention to debit one wallet. No two orders have the same number.
@@ -43,6 +49,35 @@ pub struct Order {
 pub struct Try {
     pub sent_at: Millis,
     pub told: RequestEnd,
+}
+
+/// One intention to send money out. No two of a merchant have the same amount of the same kind.
+#[derive(Clone, Debug)]
+pub struct Spending {
+    pub merchant: usize,
+    /// The charge that is refunded. `None` for a payout.
+    pub refunds: Option<String>,
+    /// In GHS. `None` means all that is left.
+    pub amount_minor: Option<i64>,
+    /// Every attempt carries the same Idempotency-Key.
+    pub keyed: bool,
+    pub tries: Vec<Try>,
+}
+
+/// What a merchant was told that it has.
+#[derive(Clone, Copy, Debug)]
+pub struct BalanceRead {
+    pub at: Millis,
+    pub merchant: usize,
+    pub available_minor: i64,
+}
+
+/// What treasury paid into a float, as it was acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub struct FloatMove {
+    pub at: Millis,
+    pub move_id: Uuid,
+    pub amount_minor: i64,
 }
 
 /// How a request ended for its sender.
@@ -96,6 +131,8 @@ pub struct Read {
 pub enum ReadSubject {
     Charge(String),
     Session(String),
+    /// A payout or a refund.
+    Disbursement(String),
 }
 
 /// What an operator did, or may have done if the answer was lost.
@@ -165,6 +202,43 @@ impl History {
         lock(&self.0).acts.push(act);
     }
 
+    pub fn spending(&self, spending: Spending) {
+        lock(&self.0).spendings.push(spending);
+    }
+
+    pub fn balance(&self, read: BalanceRead) {
+        lock(&self.0).balances.push(read);
+    }
+
+    pub fn payout_account(&self, merchant: usize, account: String) {
+        lock(&self.0).payout_accounts.push((merchant, account));
+    }
+
+    pub fn float_move(&self, moved: FloatMove) {
+        lock(&self.0).float_moves.push(moved);
+    }
+
+    /// The direct charges that merchants were told of: merchant, reference, amount.
+    pub fn charges_told(&self) -> Vec<(usize, String, i64)> {
+        let record = lock(&self.0);
+        let told = record.orders.iter().filter_map(|order| {
+            let told = order.tries.iter().map(|made| &made.told);
+            let mut told = told.filter(|told| told.status() == Some(202));
+            let reference = told.next()?.field("reference")?.to_owned();
+            Some((order.merchant, reference, order.amount_minor?))
+        });
+        told.collect()
+    }
+
+    /// Whether somebody has read a charge as SETTLED.
+    pub fn is_settled(&self, reference: &str) -> bool {
+        let record = lock(&self.0);
+        record.reads.iter().any(|read| {
+            let is_it = matches!(&read.of, ReadSubject::Charge(of) if of == reference);
+            is_it && read.status == "SETTLED"
+        })
+    }
+
     pub fn record(&self) -> HistoryRecord {
         lock(&self.0).clone()
     }
@@ -204,6 +278,33 @@ impl fmt::Display for HistoryRecord {
                 format!("{:?} is read as {}", read.of, read.status),
             ));
         }
+        for spending in &self.spendings {
+            let what = match &spending.refunds {
+                Some(reference) => format!("refund of {reference}"),
+                None => format!("payout to merchant {}", spending.merchant),
+            };
+            for made in &spending.tries {
+                let what = format!(
+                    "{what}, {:?} hundredths: {}",
+                    spending.amount_minor, made.told
+                );
+                lines.push((made.sent_at, what));
+            }
+        }
+        for read in &self.balances {
+            let what = format!(
+                "merchant {} has {} hundredths",
+                read.merchant, read.available_minor
+            );
+            lines.push((read.at, what));
+        }
+        for moved in &self.float_moves {
+            let what = format!(
+                "treasury pays {} hundredths into a float",
+                moved.amount_minor
+            );
+            lines.push((moved.at, what));
+        }
         for act in &self.acts {
             lines.push((
                 act.at,
@@ -230,7 +331,7 @@ impl fmt::Display for RequestEnd {
             return f.write_str("no answer");
         };
         write!(f, "{status}")?;
-        for name in ["status", "code", "reference"] {
+        for name in ["status", "code", "reference", "payout_id", "refund_id"] {
             if let Some(value) = self.field(name) {
                 write!(f, " {value}")?;
             }
@@ -270,6 +371,12 @@ impl RequestEnd {
             Self::Answer { status, .. } => matches!(status, 400 | 401 | 403 | 429),
         }
     }
+}
+
+/// An amount in hundredths of the major unit in which it was told.
+pub fn hundredths(amount: &Value) -> Option<i64> {
+    let amount: Decimal = amount.to_string().parse().ok()?;
+    (amount * Decimal::ONE_HUNDRED).to_i64()
 }
 
 /// A wallet's number that no other order has.

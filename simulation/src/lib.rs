@@ -30,7 +30,7 @@ use anyhow::Context as _;
 use futures::future::join_all;
 
 use crate::{
-    actors::{Stage, chaos, merchant, operator, payer},
+    actors::{Stage, chaos, disburse, merchant, operator, payer, treasury},
     checker::{Evidence, Violation},
     choice::Choices,
     history::HistoryRecord,
@@ -53,6 +53,8 @@ pub struct SeedReport {
     pub charges: usize,
     pub settled: usize,
     pub debits: usize,
+    pub disbursements: usize,
+    pub credits: usize,
     pub events: usize,
     /// How many steps time took.
     pub steps: u64,
@@ -74,17 +76,7 @@ pub async fn run(seed: u64, server: Option<&str>) -> anyhow::Result<SeedReport> 
     let stage = Stage::set(Arc::clone(&world))
         .await
         .context("no merchants")?;
-    let mut choices = Choices::of(seed, "cast");
-    let (orders, links) = (choices.between(4, 11), choices.between(1, 4));
-    let mut actors: Vec<Actor> = Vec::new();
-    for number in 0..orders {
-        actors.push(Box::pin(merchant::charge(stage.clone(), number)));
-    }
-    for number in 0..links {
-        actors.push(Box::pin(payer::pay_link(stage.clone(), 100 + number)));
-    }
-    actors.push(Box::pin(chaos::rage(stage.clone())));
-    actors.push(Box::pin(operator::decide(stage.clone())));
+    let actors = cast(&stage);
     let days = async {
         join_all(actors).await;
         world.time.sleep_until(CALM).await;
@@ -96,17 +88,20 @@ pub async fn run(seed: u64, server: Option<&str>) -> anyhow::Result<SeedReport> 
         () = days => {}
         () = chaos::mend(stage.clone()) => {}
     }
+    // So that the books and the records are of the same moment.
+    let steps = world.stop_time();
     let evidence = Evidence {
         time: world.time.clone(),
         history: stage.history.record(),
         book: world.rails.book(),
+        transfers: world.rails.transfers(),
         received: world.receiver.log(),
         records: Records::read(&world.store).await.context("no records")?,
         merchants: stage.merchants.to_vec(),
     };
     drop(stage);
     let world = Arc::into_inner(world).context("the world is still used")?;
-    let steps = world.stop().await?;
+    world.stop().await?;
     let charges = &evidence.records.charges;
     Ok(SeedReport {
         seed,
@@ -121,8 +116,38 @@ pub async fn run(seed: u64, server: Option<&str>) -> anyhow::Result<SeedReport> 
             .iter()
             .map(|payment| payment.debits.len())
             .sum(),
+        disbursements: evidence.records.disbursements.len(),
+        credits: evidence
+            .transfers
+            .iter()
+            .map(|transfer| transfer.credits.len())
+            .sum(),
         events: evidence.records.events.len(),
         steps,
         history: evidence.history,
     })
+}
+
+/// Everybody who acts in a world.
+fn cast(stage: &Stage) -> Vec<Actor> {
+    let mut choices = Choices::of(stage.world.seed, "cast");
+    let (orders, links) = (choices.between(4, 11), choices.between(1, 4));
+    let mut actors: Vec<Actor> = Vec::new();
+    for number in 0..orders {
+        actors.push(Box::pin(merchant::charge(stage.clone(), number)));
+    }
+    for number in 0..links {
+        actors.push(Box::pin(payer::pay_link(stage.clone(), 100 + number)));
+    }
+    for number in 0..choices.between(1, 4) {
+        actors.push(Box::pin(disburse::pay_out(stage.clone(), number)));
+    }
+    for number in 0..choices.between(2, 6) {
+        actors.push(Box::pin(disburse::refund(stage.clone(), number)));
+    }
+    actors.push(Box::pin(treasury::fill_later(stage.clone())));
+    actors.push(Box::pin(treasury::change_account(stage.clone())));
+    actors.push(Box::pin(chaos::rage(stage.clone())));
+    actors.push(Box::pin(operator::decide(stage.clone())));
+    actors
 }

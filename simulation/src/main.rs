@@ -74,6 +74,8 @@ struct Report {
     charges: usize,
     settled: usize,
     debits: usize,
+    disbursements: usize,
+    credits: usize,
     events: usize,
     steps: u64,
     /// What happened, as the actors saw it, if it broke a promise.
@@ -119,6 +121,8 @@ fn run_alone(config: &Config) -> anyhow::Result<()> {
         charges: outcome.charges,
         settled: outcome.settled,
         debits: outcome.debits,
+        disbursements: outcome.disbursements,
+        credits: outcome.credits,
         events: outcome.events,
         steps: outcome.steps,
         history,
@@ -240,11 +244,14 @@ impl Search {
     fn tell(&self, reports: &[Report], seconds: u64) -> ExitCode {
         let sum = |count: fn(&Report) -> usize| reports.iter().map(count).sum::<usize>();
         println!(
-            "{} seeds in {seconds} s: {} charges, {} settled, {} debits, {} events, {} steps of time",
+            "{} seeds in {seconds} s: {} charges, {} settled, {} debits, {} disbursements, {} credits, \
+             {} events, {} steps of time",
             reports.len(),
             sum(|report| report.charges),
             sum(|report| report.settled),
             sum(|report| report.debits),
+            sum(|report| report.disbursements),
+            sum(|report| report.credits),
             sum(|report| report.events),
             reports.iter().map(|report| report.steps).sum::<u64>(),
         );

@@ -1,20 +1,24 @@
-//! The mobile-money networks, behaving in every way they really may, and the only true book of
-//! what they debited.
+//! The mobile-money networks, behaving in every way they really may, and the only true books of
+//! what they debited and credited.
 //!
 //! `life` draws what becomes of a payment, and of each call about it, by seed, phone and count;
-//! `book` holds what is true. Here both meet the wire.
+//! `book` holds what is true. `credits` does both for transfers. Here they meet the wire.
 //!
 //! Promise: a request whose connection has ended is never accepted later, a reference is never
-//! accepted twice, and what rails.md documents as a refusal never becomes a debit.
+//! accepted twice, what is documented as a refusal never becomes a debit or a credit, and no rail
+//! pays out more than its float holds.
 
 mod book;
 mod calls;
+mod credentials;
+mod credits;
 mod life;
 mod momo;
 mod payment;
 mod paystack;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod wire;
 
 use std::{
@@ -31,24 +35,16 @@ use tokio::{net::TcpListener, sync::Notify};
 
 pub use self::{
     book::RIGHT_CODE,
+    credentials::RailCredentials,
     payment::{Asker, Debit, Payment, Rail, RailMessage, Word},
+    transfer::{Credit, Float, Transfer},
 };
 use self::{
     book::{Book, DebitRequest, Key, View},
+    credits::{CreditRequest, Credits},
     life::{EffectTime, Fare, Odd, Outage},
 };
 use crate::time::{Millis, Time};
-
-/// The credentials of our services at the rails.
-#[derive(Clone, Debug)]
-pub struct RailCredentials {
-    pub momo_subscription_key: String,
-    pub momo_api_user: String,
-    pub momo_api_key: String,
-    pub momo_target_environment: String,
-    pub paystack_secret_key: String,
-    pub paystack_callback_token: String,
-}
 
 /// Both rails. Clones are the same ones.
 #[derive(Clone)]
@@ -61,6 +57,7 @@ struct Shared {
     momo: SocketAddr,
     paystack: SocketAddr,
     book: Mutex<Book>,
+    credits: Mutex<Credits>,
     /// Something was planned.
     planned: Notify,
     tokens: momo::Tokens,
@@ -112,6 +109,7 @@ impl Rails {
             momo: momo.local_addr()?,
             paystack: paystack.local_addr()?,
             book: Mutex::new(Book::new(seed)),
+            credits: Mutex::new(Credits::new(seed)),
             planned: Notify::new(),
             tokens: momo::Tokens::default(),
             outages: outages.into_iter().flatten().collect(),
@@ -146,9 +144,10 @@ impl Rails {
     pub fn calm(&self) {
         self.0.is_calm.store(true, Ordering::SeqCst);
         self.book_mut().remember();
+        self.credits_mut().remember();
     }
 
-    /// Whether nothing will change any more unless somebody asks for something.
+    /// Whether no payment will change any more unless somebody asks for something.
     pub fn is_settled(&self) -> bool {
         let nothing_planned = self.book_mut().next_due().is_none();
         nothing_planned && self.0.open.load(Ordering::SeqCst) == 0
@@ -157,6 +156,26 @@ impl Rails {
     /// All payments that the rails heard of, in order.
     pub fn book(&self) -> Vec<Payment> {
         self.book_mut().payments()
+    }
+
+    /// All transfers that the rails heard of, in order.
+    pub fn transfers(&self) -> Vec<Transfer> {
+        self.credits_mut().transfers()
+    }
+
+    /// Whether a transfer may still change by itself.
+    pub fn may_change(&self, transfer: &Transfer) -> bool {
+        let key = (transfer.rail, transfer.reference.clone());
+        self.credits_mut().may_change(&key)
+    }
+
+    pub fn float(&self, rail: Rail) -> Float {
+        self.credits_mut().float(rail)
+    }
+
+    /// Treasury pays into a rail's float.
+    pub fn fill(&self, rail: Rail, amount_minor: i64) {
+        self.credits_mut().fill(rail, amount_minor);
     }
 
     fn is_calm(&self) -> bool {
@@ -170,6 +189,11 @@ impl Rails {
     fn book_mut(&self) -> MutexGuard<'_, Book> {
         // A panic while the lock is held has already ended the run.
         self.0.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn credits_mut(&self) -> MutexGuard<'_, Credits> {
+        let credits = self.0.credits.lock();
+        credits.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn callback_base(&self) -> MutexGuard<'_, Option<String>> {
@@ -192,7 +216,9 @@ impl Rails {
         };
         let fare = self.fare(key.0, fare);
         let taken = self.travel(fare, take).await;
-        self.answer(&key, Asker::Request, fare, taken)
+        let (said, reply) = self.answer(Asker::Request, fare, taken);
+        self.book_mut().say(&key, said);
+        reply
     }
 
     async fn submit_code(&self, reference: String, code: String) -> RailReply {
@@ -206,7 +232,9 @@ impl Rails {
         };
         let fare = self.fare(key.0, fare);
         let taken = self.travel(fare, take).await;
-        self.answer(&key, Asker::Otp, fare, taken)
+        let (said, reply) = self.answer(Asker::Otp, fare, taken);
+        self.book_mut().say(&key, said);
+        reply
     }
 
     /// `checks`: as [`Book::look`].
@@ -216,7 +244,53 @@ impl Rails {
         let look = || self.book_mut().look(&key, checks, choices, self.now());
         let fare = self.fare(key.0, fare);
         let seen = self.travel(fare, look).await;
-        self.answer(&key, Asker::Query, fare, seen)
+        let (said, reply) = self.answer(Asker::Query, fare, seen);
+        self.book_mut().say(&key, said);
+        reply
+    }
+
+    async fn transfer(&self, asked: CreditRequest) -> RailReply {
+        let _open = OpenCall::of(self);
+        let (mut life, fare) = self.credits_mut().arrive(&asked, self.now());
+        if self.is_calm() {
+            life.unseen = 0;
+            life.forgotten = 0;
+        }
+        let key = asked.key();
+        let take = || {
+            let taken = self.credits_mut().take(&asked, life, self.now());
+            self.0.planned.notify_one();
+            taken
+        };
+        let fare = self.fare(key.0, fare);
+        let taken = self.travel(fare, take).await;
+        let (said, reply) = self.answer(Asker::Request, fare, taken);
+        self.credits_mut().say(&key, said);
+        reply
+    }
+
+    async fn query_transfer(&self, key: Key) -> RailReply {
+        let _open = OpenCall::of(self);
+        let mut choices = self
+            .credits_mut()
+            .draw(&format!("looks at {}", key.0.name()));
+        let fare = self.fare(key.0, Fare::of_query(&mut choices));
+        let look = || self.credits_mut().look(&key, choices, self.now());
+        let seen = self.travel(fare, look).await;
+        let (said, reply) = self.answer(Asker::Query, fare, seen);
+        self.credits_mut().say(&key, said);
+        reply
+    }
+
+    /// Answers a call that moves no money.
+    async fn tell<T>(&self, rail: Rail, kind: &str, tell: impl FnOnce() -> T) -> Result<T, Odd> {
+        let _open = OpenCall::of(self);
+        let drawn = self.credits_mut().draw(&format!("{kind} {}", rail.name()));
+        let fare = self.fare(rail, Fare::of_query(&mut drawn.clone()));
+        match (self.travel(fare, tell).await, fare.odd) {
+            (Some(told), None) => Ok(told),
+            (_, odd) => Err(odd.unwrap_or(Odd::Cut)),
+        }
     }
 
     /// How a call fares, given the fare drawn for it and any outage.
@@ -253,7 +327,13 @@ impl Rails {
         }
     }
 
-    fn answer(&self, key: &Key, to: Asker, fare: Fare, found: Option<(Word, View)>) -> RailReply {
+    /// The reply to a call, and what the book keeps of it.
+    fn answer(
+        &self,
+        to: Asker,
+        fare: Fare,
+        found: Option<(Word, View)>,
+    ) -> (RailMessage, RailReply) {
         let odd = match (fare.odd, &found) {
             (None, None) => Some(Odd::Cut),
             (odd, _) => odd,
@@ -268,11 +348,11 @@ impl Rails {
             what,
             delivered: odd != Some(Odd::Cut),
         };
-        self.book_mut().say(key, said);
-        match (odd, found) {
+        let reply = match (odd, found) {
             (None, Some((word, view))) => RailReply::Says(word, view),
             (odd, _) => RailReply::Odd(odd.unwrap_or(Odd::Cut)),
-        }
+        };
+        (said, reply)
     }
 }
 

@@ -13,6 +13,7 @@ pub struct Records {
     pub postings: Vec<Posting>,
     pub balances: Vec<Balance>,
     pub cases: Vec<Case>,
+    pub disbursements: Vec<Disbursement>,
     pub evidence: Vec<RailEvidence>,
     pub sessions: Vec<Session>,
     pub transactions: Vec<Transaction>,
@@ -60,9 +61,45 @@ pub struct Balance {
     pub amount_minor: i64,
 }
 
+#[derive(Clone, Debug, FromRow)]
+pub struct Disbursement {
+    pub disbursement_id: Uuid,
+    pub kind: String,
+    pub shown_id: String,
+    pub merchant_id: Uuid,
+    pub amount_minor: i64,
+    /// The charge that a refund refunds.
+    pub transaction_id: Option<Uuid>,
+    pub reference: Option<String>,
+    /// The case whose suspense a refund pays out.
+    pub case_id: Option<Uuid>,
+    pub scheduled: bool,
+    pub account: String,
+    pub rail: String,
+    pub rail_reference: Uuid,
+    pub created_at: Timestamp,
+    pub state: String,
+    pub failure_reason: Option<String>,
+    pub updated_at: Timestamp,
+    pub completed_at: Option<Timestamp>,
+    pub reversed_at: Option<Timestamp>,
+}
+
+impl Disbursement {
+    pub fn is_open(&self) -> bool {
+        !matches!(self.state.as_str(), "COMPLETED" | "FAILED")
+    }
+
+    /// When it ended, if it has.
+    pub fn ended_at(&self) -> Timestamp {
+        self.completed_at.unwrap_or(self.updated_at)
+    }
+}
+
 #[derive(Debug, FromRow)]
 pub struct Case {
     pub case_id: Uuid,
+    /// The charge or the disbursement.
     pub transaction_id: Uuid,
     pub kind: String,
     pub suspense_minor: Option<i64>,
@@ -134,6 +171,12 @@ impl Records {
         let balances = conn.sql(sql).all().await?;
         let sql = "select case_id, transaction_id, kind, suspense_minor, closed_at from cases";
         let cases = conn.sql(sql).all().await?;
+        let sql =
+            "select disbursement_id, kind, shown_id, merchant_id, amount_minor, transaction_id,
+                       reference, case_id, scheduled, account, rail, rail_reference, created_at,
+                       state, failure_reason, updated_at, completed_at, reversed_at
+                   from disbursements order by created_at";
+        let disbursements = conn.sql(sql).all().await?;
         let sql = "select transaction_id, outcome, first_at from rail_evidence";
         let evidence = conn.sql(sql).all().await?;
         drop(conn);
@@ -163,6 +206,7 @@ impl Records {
             postings,
             balances,
             cases,
+            disbursements,
             evidence,
             sessions: session_rows,
             transactions,

@@ -22,7 +22,7 @@ use crate::{
     faults::{Faults, Rates},
     link::{Link, Targets},
     postgres_link::PostgresLink,
-    rails::{self, Rails},
+    rails::{RailCredentials, Rails},
     receiver::Receiver,
     replica::{Host, Replica, Skew, Start},
     service::{Peer, Service},
@@ -33,12 +33,6 @@ use crate::{
 /// Per replica: so few that it sometimes has to wait for one.
 const DATABASE_CONNECTIONS_MAX: &str = "4";
 
-const PAYSTACK_TOKEN: &str = "simulated-callbacks";
-const MOMO_SUBSCRIPTION_KEY: &str = "simulated-subscription-key";
-const MOMO_API_USER: &str = "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11";
-const MOMO_API_KEY: &str = "simulated-api-key";
-const MOMO_TARGET_ENVIRONMENT: &str = "mtnghana";
-const PAYSTACK_SECRET_KEY: &str = "sk_test_simulated";
 const WEBHOOK_SECRET_KEY: &str = "c2ltdWxhdGVkIHdlYmhvb2sgc2VjcmV0IGtleSAzMmI=";
 
 /// A place for one replica: what remains when the replica dies.
@@ -109,14 +103,7 @@ impl World {
         let time = Time::starting_at(Timestamp::from_unix_millis(START_UNIX_MS)?);
         let faults = Faults::off();
         let store = Store::make(server).await?;
-        let settings = rails::RailCredentials {
-            momo_subscription_key: MOMO_SUBSCRIPTION_KEY.to_owned(),
-            momo_api_user: MOMO_API_USER.to_owned(),
-            momo_api_key: MOMO_API_KEY.to_owned(),
-            momo_target_environment: MOMO_TARGET_ENVIRONMENT.to_owned(),
-            paystack_secret_key: PAYSTACK_SECRET_KEY.to_owned(),
-            paystack_callback_token: PAYSTACK_TOKEN.to_owned(),
-        };
+        let settings = RailCredentials::simulated();
         let rails = Rails::start(seed, time.clone(), settings).await?;
         let receiver = Receiver::start(seed, time.clone()).await?;
         let targets = Service::ALL.map(|service| (service, Targets::none()));
@@ -284,18 +271,21 @@ impl World {
         }
     }
 
-    /// Ends everything. Returns how many steps time took.
+    /// Lets time stand still for good. Returns how many steps it took.
+    pub fn stop_time(&self) -> u64 {
+        let driver = lock(&self.driver).take();
+        driver.map(Driver::stop).unwrap_or_default()
+    }
+
+    /// Ends everything.
     ///
     /// # Errors
     /// A service had ended by itself, or the databases cannot be dropped.
-    pub async fn stop(self) -> anyhow::Result<u64> {
+    pub async fn stop(self) -> anyhow::Result<()> {
         for place in 0..self.places.len() {
             self.crash(place).await?;
         }
-        let driver = lock(&self.driver).take();
-        let steps = driver.map(Driver::stop).unwrap_or_default();
-        self.store.drop_databases().await?;
-        Ok(steps)
+        self.store.drop_databases().await
     }
 
     fn targets_of(&self, service: Service) -> &Targets {
@@ -367,6 +357,13 @@ impl World {
         }
     }
 
+    /// Some minutes after the world begins, each day.
+    fn settlement_time(&self) -> String {
+        let mut choices = Choices::of(self.seed, "settlement time");
+        let after_nine = choices.between(1, 40);
+        format!("{}m", 9 * 60 + after_nine)
+    }
+
     fn flags(&self, at: &Place) -> Vec<String> {
         let call = |wanted: Peer| {
             let link = at.calls.iter().find(|(peer, _)| *peer == wanted);
@@ -391,16 +388,16 @@ impl World {
             flags.push(flag(&name, &call(*peer)));
         }
         match at.service {
-            Service::Charges => flags.extend([
-                flag("callback-base-url", &url(self.api.address())),
-                flag("momo-subscription-key", MOMO_SUBSCRIPTION_KEY),
-                flag("momo-api-user", MOMO_API_USER),
-                flag("momo-api-key", MOMO_API_KEY),
-                flag("momo-target-environment", MOMO_TARGET_ENVIRONMENT),
-                flag("paystack-secret-key", PAYSTACK_SECRET_KEY),
-                flag("paystack-email-domain", "payers.example.com"),
-                flag("paystack-callback-token", PAYSTACK_TOKEN),
-            ]),
+            Service::Charges => {
+                let credentials = RailCredentials::simulated();
+                let known = credentials.settings();
+                flags.extend(known.iter().map(|(name, value)| flag(name, value)));
+                flags.extend([
+                    flag("callback-base-url", &url(self.api.address())),
+                    flag("paystack-email-domain", "payers.example.com"),
+                    flag("settlement-time", &self.settlement_time()),
+                ]);
+            }
             Service::Webhooks => flags.extend([
                 flag("webhook-secret-key", WEBHOOK_SECRET_KEY),
                 flag("webhook-allow-http", "true"),

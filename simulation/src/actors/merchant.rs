@@ -64,7 +64,7 @@ pub async fn charge(stage: Stage, number: u64) {
 }
 
 /// Minor units as a JSON number of major units.
-fn major(minor: i64) -> String {
+pub fn major(minor: i64) -> String {
     format!("{}.{:02}", minor / 100, minor % 100)
 }
 
@@ -245,7 +245,7 @@ pub async fn read_session(stage: &Stage, merchant: usize, session_id: &str) -> O
     .await
 }
 
-async fn read(stage: &Stage, merchant: usize, path: &str, of: ReadSubject) -> Option<String> {
+pub async fn read(stage: &Stage, merchant: usize, path: &str, of: ReadSubject) -> Option<String> {
     let request = stage
         .client
         .get(stage.api(path))

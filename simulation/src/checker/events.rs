@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use rust_decimal::{Decimal, prelude::ToPrimitive as _};
 use serde_json::Value;
 use sha2::Sha256;
 
 use super::{Findings, Promise};
-use crate::records::Charge;
+use crate::{
+    history::hundredths,
+    records::{Charge, Disbursement},
+};
 
 pub fn check(found: &mut Findings<'_>) {
     check_received(found);
@@ -67,7 +69,9 @@ fn check_events(found: &mut Findings<'_>) {
     for event in &records.events {
         let body: Value = serde_json::from_str(&event.body).unwrap_or_default();
         let data = body.get("data").cloned().unwrap_or_default();
-        match text(&data, "tx_id_display") {
+        let id = ["payout_id", "refund_id"].iter();
+        let disbursement = id.filter_map(|name| text(&data, name)).next();
+        match disbursement.or(text(&data, "tx_id_display")) {
             Some(display) => {
                 let events = told.entry(display.to_owned()).or_default();
                 events.push((&event.event_type, data.clone()));
@@ -101,6 +105,10 @@ fn check_events(found: &mut Findings<'_>) {
     for charge in &records.charges {
         let events = told.remove(&charge.tx_id_display).unwrap_or_default();
         check_charges_event(found, charge, &events);
+    }
+    for disbursement in &records.disbursements {
+        let events = told.remove(&disbursement.shown_id).unwrap_or_default();
+        check_disbursements_event(found, disbursement, &events);
     }
     for (display, _) in told {
         found.broken(
@@ -139,14 +147,38 @@ fn check_charges_event(found: &mut Findings<'_>, charge: &Charge, events: &[(&st
     }
 }
 
+fn check_disbursements_event(
+    found: &mut Findings<'_>,
+    disbursement: &Disbursement,
+    events: &[(&str, Value)],
+) {
+    let expected = match (disbursement.kind.as_str(), disbursement.state.as_str()) {
+        ("PAYOUT", "COMPLETED") => vec!["payout.success"],
+        ("PAYOUT", "FAILED") => vec!["payout.failed"],
+        ("REFUND", "COMPLETED") => vec!["refund.success"],
+        ("REFUND", "FAILED") => vec!["refund.failed"],
+        _ => Vec::new(),
+    };
+    let types: Vec<&str> = events.iter().map(|(kind, _)| *kind).collect();
+    let is_true = events.iter().all(|(_, data)| {
+        text(data, "status") == Some(&disbursement.state)
+            && text(data, "failure_reason") == disbursement.failure_reason.as_deref()
+            && text(data, "reference") == disbursement.reference.as_deref()
+            && minor(data) == Some(disbursement.amount_minor)
+    });
+    if types != expected || !is_true {
+        let what = format!("events {events:?} tell of {disbursement:?}");
+        found.broken(Promise::Event, what);
+    }
+}
+
 fn text<'d>(data: &'d Value, name: &str) -> Option<&'d str> {
     data.get(name).and_then(Value::as_str)
 }
 
 /// An event's amount in hundredths, which both currencies of a run have.
 fn minor(data: &Value) -> Option<i64> {
-    let amount: Decimal = data.get("amount")?.to_string().parse().ok()?;
-    (amount * Decimal::ONE_HUNDRED).to_i64()
+    hundredths(data.get("amount")?)
 }
 
 fn check_charges_end(found: &mut Findings<'_>) {

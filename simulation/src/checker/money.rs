@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use uuid::Uuid;
 
-use super::{Findings, Promise};
+use super::{Findings, Promise, disbursements};
 use crate::{
     history::CaseDecision,
     rails::{Asker, Payment, RailMessage, Word},
@@ -13,18 +13,18 @@ use crate::{
 };
 
 /// After a link has lost an answer, the rail is asked again within this time.
-const HEARD_WITHIN: Millis = 3 * HOUR;
+pub(super) const HEARD_WITHIN: Millis = 3 * HOUR;
 
 /// A debit is shown to those who ask within this time.
 const SHOWN_WITHIN: Millis = HOUR;
 
 /// How long after its failure a charge is looked at again (design §5).
-const LOOKS: [Millis; 3] = [HOUR, 24 * HOUR, LAST_LOOK];
+pub(super) const LOOKS: [Millis; 3] = [HOUR, 24 * HOUR, LAST_LOOK];
 const LAST_LOOK: Millis = 72 * HOUR;
 
 /// After a long step of time, a replica's clock may be off by this much until it reads the
 /// store's.
-const LOOK_SLACK: Millis = 10 * SECOND;
+pub(super) const LOOK_SLACK: Millis = 10 * SECOND;
 
 pub fn check(found: &mut Findings<'_>) {
     for charge in &found.evidence.records.charges {
@@ -68,7 +68,7 @@ fn check_settled(found: &mut Findings<'_>, charge: &Charge) {
 }
 
 /// The sum of a subject's postings of one kind to accounts with this prefix.
-fn posted(found: &Findings<'_>, kind: &str, subject: Uuid, account: &str) -> i64 {
+pub(super) fn posted(found: &Findings<'_>, kind: &str, subject: Uuid, account: &str) -> i64 {
     let postings = found.evidence.records.postings.iter();
     postings
         .filter(|line| {
@@ -200,11 +200,19 @@ fn check_suspended(found: &mut Findings<'_>, charge: &Charge, suspended: i64) {
     };
     let refunded = posted(found, "REFUND", case.case_id, "suspense");
     let released = posted(found, "RELEASE", case.case_id, "suspense");
-    let left = suspended + refunded + released;
-    let should_be_left = if case.closed_at.is_some() {
-        0
-    } else {
-        suspended
+    let refunds = found.evidence.records.disbursements.iter();
+    let refunds = refunds.filter(|refund| refund.case_id == Some(case.case_id));
+    let sent: i64 = refunds
+        .clone()
+        .map(|refund| disbursements::in_suspense(found, refund))
+        .sum();
+    let undecided: i64 = refunds
+        .map(|refund| disbursements::undecided(found, refund))
+        .sum();
+    let left = suspended + refunded + released + sent;
+    let should_be_left = match case.closed_at {
+        Some(_) => -undecided,
+        None => suspended - undecided,
     };
     if left != should_be_left {
         let what = format!(

@@ -214,6 +214,9 @@ fn check_reads(found: &mut Findings<'_>) {
             let has_ended = match thing {
                 ReadSubject::Charge(_) => matches!(read.status.as_str(), "SETTLED" | "FAILED"),
                 ReadSubject::Session(_) => read.status == "COMPLETED",
+                ReadSubject::Disbursement(_) => {
+                    matches!(read.status.as_str(), "COMPLETED" | "FAILED")
+                }
             };
             let later = reads.iter().skip(number + 1).find(|later| {
                 has_ended && later.asked_at >= read.at && !is_same_end(&read.status, &later.status)

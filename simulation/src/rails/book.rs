@@ -50,9 +50,12 @@ pub type Key = (Rail, String);
 #[derive(Clone, Debug, Default)]
 pub struct View {
     pub reference: String,
+    /// A wallet's number in E.164; for a transfer to a bank, the account's.
     pub phone: String,
     pub amount_minor: i64,
     pub currency: String,
+    /// What the rail took from the float on top of a transfer.
+    pub fee_minor: i64,
     pub shape: u64,
     pub callback: Option<String>,
 }
@@ -459,6 +462,7 @@ impl BookEntry {
             phone: self.payment.phone.clone(),
             amount_minor: debited.unwrap_or(self.payment.amount_minor),
             currency: self.payment.currency.clone(),
+            fee_minor: 0,
             shape: self.life.as_ref().map_or(0, |life| life.shape),
             callback: self.callback.clone(),
         }

@@ -22,6 +22,13 @@ const CALL_MAX: Millis = 30 * SECOND;
 /// A reference that belongs to no payment.
 const UNKNOWN: &str = "00000000-0000-4000-8000-000000000000";
 
+/// What a callback is about.
+#[derive(Clone, Copy)]
+enum Called {
+    Payment(Call),
+    Transfer,
+}
+
 /// Keeps the agenda of both rails.
 pub struct Calls {
     rails: Rails,
@@ -48,11 +55,17 @@ impl Calls {
             // Held from before a call leaves the agenda until it is in progress.
             let open = OpenCall::of(&self.rails);
             let due = {
+                let now = shared.time.now();
                 let mut book = self.rails.book_mut();
-                for (key, call) in book.pass(shared.time.now()) {
-                    calling.push(self.call(OpenCall::of(&self.rails), key, call));
+                for (key, call) in book.pass(now) {
+                    calling.push(self.call(OpenCall::of(&self.rails), key, Called::Payment(call)));
                 }
-                book.next_due()
+                let mut credits = self.rails.credits_mut();
+                for key in credits.pass(now) {
+                    calling.push(self.call(OpenCall::of(&self.rails), key, Called::Transfer));
+                }
+                let due = [book.next_due(), credits.next_due()];
+                due.into_iter().flatten().min()
             };
             drop(open);
             let next = async {
@@ -69,12 +82,16 @@ impl Calls {
         }
     }
 
-    async fn call(&self, _open: OpenCall<'_>, key: Key, call: Call) {
-        let Some((word, view)) = self.rails.book_mut().call(&key, call) else {
+    async fn call(&self, _open: OpenCall<'_>, key: Key, about: Called) {
+        let said = match about {
+            Called::Payment(call) => self.rails.book_mut().call(&key, call),
+            Called::Transfer => Some(self.rails.credits_mut().call(&key)),
+        };
+        let Some((word, view)) = said else {
             return;
         };
         let base = self.rails.callback_base().clone();
-        let Some(request) = base.and_then(|base| self.request(&base, key.0, call, (word, view)))
+        let Some(request) = base.and_then(|base| self.request(&base, key.0, about, (word, view)))
         else {
             return;
         };
@@ -83,14 +100,16 @@ impl Calls {
             answered = request.send() => answered.is_ok_and(|answer| answer.status().is_success()),
             () = self.rails.0.time.sleep(CALL_MAX) => false,
         };
-        if call == Call::Real {
-            let said = RailMessage {
-                at,
-                to: Asker::Callback,
-                what: word,
-                delivered: answered,
-            };
-            self.rails.book_mut().say(&key, said);
+        let said = RailMessage {
+            at,
+            to: Asker::Callback,
+            what: word,
+            delivered: answered,
+        };
+        match about {
+            Called::Payment(Call::Real) => self.rails.book_mut().say(&key, said),
+            Called::Payment(Call::Stray(_)) => {}
+            Called::Transfer => self.rails.credits_mut().say(&key, said),
         }
     }
 
@@ -99,17 +118,21 @@ impl Calls {
         &self,
         base: &str,
         rail: Rail,
-        call: Call,
+        about: Called,
         (word, mut view): (Word, View),
     ) -> Option<RequestBuilder> {
-        if call == Call::Stray(Stray::UnknownReference) {
+        let stray = match about {
+            Called::Payment(Call::Stray(stray)) => Some(stray),
+            Called::Payment(Call::Real) | Called::Transfer => None,
+        };
+        if stray == Some(Stray::UnknownReference) {
             UNKNOWN.clone_into(&mut view.reference);
         }
         let request = match rail {
             Rail::Momo => {
-                let path = match call {
-                    Call::Real => view.callback.clone()?,
-                    Call::Stray(_) => "/rails/momo/nobody".to_owned(),
+                let path = match stray {
+                    None => view.callback.clone()?,
+                    Some(_) => "/rails/momo/nobody".to_owned(),
                 };
                 let method = if view.shape & 1 == 0 {
                     Method::PUT
@@ -117,14 +140,20 @@ impl Calls {
                     Method::POST
                 };
                 let request = self.client.request(method, format!("{base}{path}"));
-                request.body(momo::callback_body(word, &view))
+                request.body(match about {
+                    Called::Payment(_) => momo::callback_body("payer", word, &view),
+                    Called::Transfer => momo::callback_body("payee", word, &view),
+                })
             }
             Rail::Paystack => {
                 let settings = &self.rails.0.settings;
                 let token = &settings.paystack_callback_token;
-                let body = paystack::webhook_body(&view);
-                let mut signed = Hmac::<Sha512>::new_from_slice(match call {
-                    Call::Stray(Stray::BadSignature) => b"somebody else's key",
+                let body = match about {
+                    Called::Payment(_) => paystack::webhook_body(&view),
+                    Called::Transfer => paystack::transfers::webhook_body(word, &view),
+                };
+                let mut signed = Hmac::<Sha512>::new_from_slice(match stray {
+                    Some(Stray::BadSignature) => b"somebody else's key",
                     _ => settings.paystack_secret_key.as_bytes(),
                 })
                 .expect("HMAC takes keys of any length");

@@ -324,7 +324,8 @@ fn ends_after(choices: &mut Choices, ending: PaymentEnd, window: Millis) -> Mill
     }
 }
 
-fn calls(choices: &mut Choices) -> Vec<Millis> {
+/// When a rail calls back, counted from what it calls about: never, once, or several times.
+pub fn calls(choices: &mut Choices) -> Vec<Millis> {
     let soon = choices.between(0, 5 * SECOND);
     let late = choices.between(MINUTE, 6 * HOUR);
     let many = choices.between(2, 4);

@@ -1,4 +1,7 @@
-//! MTN MoMo's collection product on the wire (rails §4.1).
+//! MTN MoMo's collection product on the wire (rails §4.1), and what its products share: each has
+//! credentials and tokens of its own.
+
+mod transfers;
 
 use std::{
     collections::HashMap,
@@ -20,7 +23,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    OpenCall, Rail, RailReply, Rails, Word,
+    OpenCall, Rail, RailCredentials, RailReply, Rails, Word,
     book::{DebitRequest, View},
     life::Fare,
     payment::PayerNetwork,
@@ -39,18 +42,51 @@ pub fn routes(rails: Rails) -> Router {
         .route("/collection/token/", post(token))
         .route("/collection/v1_0/requesttopay", post(request_to_pay))
         .route("/collection/v1_0/requesttopay/{reference}", get(status))
+        .merge(transfers::routes())
         .with_state(rails)
 }
 
-/// The valid tokens, each with its expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Product {
+    Collection,
+    Disbursement,
+}
+
+impl Product {
+    /// Subscription key, API user and its key.
+    fn credentials(self, settings: &RailCredentials) -> [&str; 3] {
+        match self {
+            Self::Collection => [
+                &settings.momo_subscription_key,
+                &settings.momo_api_user,
+                &settings.momo_api_key,
+            ],
+            Self::Disbursement => [
+                &settings.momo_disbursement_subscription_key,
+                &settings.momo_disbursement_api_user,
+                &settings.momo_disbursement_api_key,
+            ],
+        }
+    }
+
+    fn token(self) -> &'static str {
+        match self {
+            Self::Collection => "token",
+            Self::Disbursement => "disbursement token",
+        }
+    }
+}
+
+/// The valid tokens, each with its product and its expiry.
 #[derive(Default)]
-pub struct Tokens(Mutex<HashMap<String, Millis>>);
+pub struct Tokens(Mutex<HashMap<String, (Product, Millis)>>);
 
 impl Tokens {
     /// The next token, and its claimed lifetime in seconds.
-    fn mint(&self, rails: &Rails) -> (String, u64) {
+    fn mint(&self, rails: &Rails, product: Product) -> (String, u64) {
         let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = format!("token {}", tokens.len());
+        let minted = tokens.values().filter(|(of, _)| *of == product).count();
+        let name = format!("{} {minted}", product.token());
         let mut choices = Choices::of(rails.0.seed, &name);
         let short = choices.between(60, 600);
         let claimed = choices.weighted(&[(9, 3_600), (1, short)]);
@@ -59,13 +95,14 @@ impl Tokens {
         let lives = choices.weighted(&[(9, claimed), (1, cut_short)]);
         let lives = if rails.is_calm() { claimed } else { lives };
         let token = hex::encode(&name);
-        tokens.insert(token.clone(), rails.now() + lives * SECOND);
+        tokens.insert(token.clone(), (product, rails.now() + lives * SECOND));
         (token, claimed)
     }
 
-    fn lives(&self, token: &str, now: Millis) -> bool {
+    fn lives(&self, token: &str, product: Product, now: Millis) -> bool {
         let tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tokens.get(token).is_some_and(|end| now < *end)
+        let found = tokens.get(token);
+        found.is_some_and(|(of, end)| *of == product && now < *end)
     }
 }
 
@@ -75,19 +112,21 @@ fn problem(status: u16, code: &str) -> Response {
 }
 
 async fn token(State(rails): State<Rails>, headers: HeaderMap, body: Bytes) -> Response {
-    let settings = &rails.0.settings;
-    let user = format!("{}:{}", settings.momo_api_user, settings.momo_api_key);
-    let is_us = wire::header(&headers, "Ocp-Apim-Subscription-Key")
-        == settings.momo_subscription_key
-        && wire::credentials(&headers, "Basic ") == BASE64_STANDARD.encode(user);
+    mint(&rails, Product::Collection, &headers, &body).await
+}
+
+async fn mint(rails: &Rails, product: Product, headers: &HeaderMap, body: &[u8]) -> Response {
+    let [subscription_key, user, key] = product.credentials(&rails.0.settings);
+    let is_us = wire::header(headers, "Ocp-Apim-Subscription-Key") == subscription_key
+        && wire::credentials(headers, "Basic ") == BASE64_STANDARD.encode(format!("{user}:{key}"));
     if !is_us {
         return problem(401, "ACCESS_DENIED");
     }
     if body.is_empty() {
         return StatusCode::LENGTH_REQUIRED.into_response();
     }
-    let _open = OpenCall::of(&rails);
-    let (token, claimed) = rails.0.tokens.mint(&rails);
+    let _open = OpenCall::of(rails);
+    let (token, claimed) = rails.0.tokens.mint(rails, product);
     let fare = Fare::of_query(&mut Choices::of(rails.0.seed, &format!("minting {token}")));
     let fare = rails.fare(Rail::Momo, fare);
     rails.0.time.sleep(fare.delay.min(MINUTE)).await;
@@ -98,12 +137,13 @@ async fn token(State(rails): State<Rails>, headers: HeaderMap, body: Bytes) -> R
     wire::json(200, body.to_string())
 }
 
-/// The refusal of a payment call that lacks what every call must carry.
-fn refusal(rails: &Rails, headers: &HeaderMap) -> Option<Response> {
+/// The refusal of a call that lacks what every call must carry.
+fn refusal(rails: &Rails, product: Product, headers: &HeaderMap) -> Option<Response> {
     let settings = &rails.0.settings;
+    let [subscription_key, ..] = product.credentials(settings);
     let key = wire::header(headers, "Ocp-Apim-Subscription-Key");
     let token = wire::credentials(headers, "Bearer ");
-    if key != settings.momo_subscription_key || !rails.0.tokens.lives(token, rails.now()) {
+    if key != subscription_key || !rails.0.tokens.lives(token, product, rails.now()) {
         return Some(problem(401, "ACCESS_DENIED"));
     }
     if wire::header(headers, "X-Target-Environment") != settings.momo_target_environment {
@@ -128,7 +168,7 @@ struct Payer {
 }
 
 async fn request_to_pay(State(rails): State<Rails>, headers: HeaderMap, body: Bytes) -> Response {
-    if let Some(refusal) = refusal(&rails, &headers) {
+    if let Some(refusal) = refusal(&rails, Product::Collection, &headers) {
         return refusal;
     }
     let Some(asked) = read(&headers, &body) else {
@@ -171,18 +211,20 @@ async fn status(
     Path(reference): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    if let Some(refusal) = refusal(&rails, &headers) {
+    if let Some(refusal) = refusal(&rails, Product::Collection, &headers) {
         return refusal;
     }
     match rails.query((Rail::Momo, reference), false).await {
         RailReply::Odd(odd) => wire::odd(odd, INTERNAL_ERROR),
         RailReply::Says(Word::Unknown404, _) => problem(404, "RESOURCE_NOT_FOUND"),
-        RailReply::Says(word, view) => wire::json(200, status_body(word, &view).to_string()),
+        RailReply::Says(word, view) => {
+            wire::json(200, status_body("payer", word, &view).to_string())
+        }
     }
 }
 
-/// A payment's status, in one of the forms seen in the wild.
-fn status_body(word: Word, view: &View) -> Value {
+/// A payment's status, or a transfer's, in one of the forms seen in the wild.
+fn status_body(party: &str, word: Word, view: &View) -> Value {
     let currency: Currency = view.currency.parse().expect("one that was asked for");
     let amount = Money::new(view.amount_minor, currency)
         .to_major()
@@ -196,7 +238,7 @@ fn status_body(word: Word, view: &View) -> Value {
         "amount": number(amount),
         "currency": view.currency,
         "externalId": view.reference,
-        "payer": {"partyIdType": "MSISDN", "partyId": view.phone.trim_start_matches('+')},
+        party: {"partyIdType": "MSISDN", "partyId": view.phone.trim_start_matches('+')},
         "status": "PENDING",
     });
     match word {
@@ -217,13 +259,14 @@ fn status_body(word: Word, view: &View) -> Value {
     body
 }
 
-/// A callback's body. Whatever it says, nobody believes it.
-pub fn callback_body(word: Word, view: &View) -> String {
+/// The body of a callback about a payment, which has a `payer`, or a transfer, which has a
+/// `payee`. Whatever it says, nobody believes it.
+pub fn callback_body(party: &str, word: Word, view: &View) -> String {
     match view.shape >> 8 & 7 {
         0 => String::new(),
         1 => "{}".to_owned(),
         2 => r#"{"status":"SUCCESSFUL"}"#.to_owned(),
         3 => r#"{"status":"FAILED","reason":"EXPIRED"}"#.to_owned(),
-        _ => status_body(word, view).to_string(),
+        _ => status_body(party, word, view).to_string(),
     }
 }

@@ -1,5 +1,7 @@
 //! Paystack's Charge API for mobile money on the wire (rails §4.2).
 
+pub mod transfers;
+
 use axum::{
     Router,
     body::Bytes,
@@ -32,6 +34,7 @@ pub fn routes(rails: Rails) -> Router {
         .route("/charge/submit_otp", post(submit_otp))
         .route("/charge/{reference}", get(check))
         .route("/transaction/verify/{reference}", get(verify))
+        .merge(transfers::routes())
         .with_state(rails)
 }
 
