@@ -14,13 +14,14 @@ use chassis::{
     shutdown::Shutdown,
 };
 use db::{
-    Db, Update,
+    Db, Tx, Update,
     work::{Claimed, TaskSet, Work},
 };
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{
+    days,
     error::Result,
     seal::{self, Block, SealedLine},
     store::{
@@ -29,8 +30,8 @@ use crate::{
     },
 };
 
-/// How often each replica checks whether there is something to seal.
-const LOOK_TO_SEAL: Duration = Duration::from_secs(5);
+/// How often each replica checks whether there is something to seal, or a day to close.
+const LOOK_OFTEN: Duration = Duration::from_secs(5);
 
 /// How often each replica asks whether a check is due, which reads one row by its key while none
 /// is.
@@ -138,7 +139,7 @@ impl Bookkeeper {
 
     fn look_every(&self) -> Duration {
         match self.duty {
-            Duty::Seal => LOOK_TO_SEAL,
+            Duty::Seal | Duty::CloseDays => LOOK_OFTEN,
             Duty::CheckNew | Duty::CheckWhole => LOOK_TO_CHECK,
         }
     }
@@ -150,6 +151,7 @@ pub fn name(duty: Duty) -> &'static str {
         Duty::Seal => "charges: seal",
         Duty::CheckNew => "charges: check new blocks",
         Duty::CheckWhole => "charges: check the whole ledger",
+        Duty::CloseDays => "charges: close days",
     }
 }
 
@@ -191,6 +193,10 @@ async fn turn(duty: Duty, db: &Db, clock: &Clock) {
             check_whole(db, clock).await.map(drop),
             "the whole ledger is not checked",
         ),
+        Duty::CloseDays => (
+            days::close(db, clock).await.map(drop),
+            "a day that is over is not closed",
+        ),
     };
     if let Err(error) = done {
         tracing::warn!(error = %chain(&error), "{otherwise}");
@@ -214,13 +220,14 @@ pub async fn seal(db: &Db, clock: &Clock) -> Result<u64> {
         if !is_full && !waiting.oldest.is_some_and(has_waited) {
             return Ok(blocks);
         }
-        let until = clock.real_now() + LOOK_TO_SEAL;
+        let until = clock.real_now() + LOOK_OFTEN;
         let mut tx = db.begin().await?;
         if store::blocks::claim(&mut tx, Duty::Seal, due, until).await? == Update::NotThere {
             return Ok(blocks);
         }
         due = until;
         let last = store::blocks::last(&mut tx).await?;
+        let sealed_at = sealing_time(&mut tx, last.as_ref(), clock.now()).await?;
         let (number, previous) =
             last.map_or((1, String::new()), |last| (last.number + 1, last.hash));
         let filled = store::blocks::fill(&mut tx, number, BLOCK_MAX).await?;
@@ -231,7 +238,6 @@ pub async fn seal(db: &Db, clock: &Clock) -> Result<u64> {
         }
         let placed = store::blocks::lines(&mut tx, number - 1, number).await?;
         let lines: Vec<SealedLine> = placed.into_iter().map(|placed| placed.line).collect();
-        let sealed_at = clock.now();
         let hash = seal::hash(&previous, number, sealed_at, &lines);
         let block = Block {
             number,
@@ -249,6 +255,15 @@ pub async fn seal(db: &Db, clock: &Clock) -> Result<u64> {
         );
         blocks += 1;
     }
+}
+
+/// When a block is sealed: not before the last one, and not in a day that is closed, whatever this
+/// replica's clock says.
+async fn sealing_time(tx: &mut Tx, last: Option<&Block>, now: Timestamp) -> Result<Timestamp> {
+    let closed = store::days::last_closed(tx).await?;
+    let earliest = last.map(|last| last.sealed_at);
+    let earliest = earliest.max(closed.map(|closed| closed.day.end()));
+    Ok(earliest.map_or(now, |earliest| earliest.max(now)))
 }
 
 /// Checks the blocks since the last check. `None` if it is not due or another replica is doing it.

@@ -10,8 +10,13 @@ use chassis::{
 use clap::Parser;
 use db::config::{Command, ServiceConfig};
 use rust_decimal::Decimal;
+use secrecy::SecretString;
 
-use crate::{schedule::DAY, service};
+use crate::{
+    schedule::DAY,
+    service,
+    statement_key::{self, KeyError, PublicKey, StatementKeys},
+};
 
 /// Longest wait for another service's answer.
 pub const SERVICE_CALL_MAX: Duration = Duration::from_secs(5);
@@ -84,6 +89,16 @@ pub struct Config {
     /// The least part of a charge that a merchant can refund, in GHS. What is left last may be less.
     #[arg(long, env = "REFUND_MINIMUM", default_value = "1.00", value_parser = cedis)]
     pub refund_minimum: Money,
+
+    /// Key that signs statements: the 32 bytes of an Ed25519 seed in base64. Production requires
+    /// it; without it there are no statements.
+    #[arg(long, env = "STATEMENT_KEY", hide_env_values = true)]
+    pub statement_key: Option<SecretString>,
+
+    /// Public keys that signed statements before, in hex and separated by commas. They are
+    /// published beside the one that signs.
+    #[arg(long, env = "STATEMENT_OLD_PUBLIC_KEYS", value_delimiter = ',')]
+    pub statement_old_public_keys: Vec<PublicKey>,
 }
 
 /// An amount of GHS that is not negative.
@@ -102,6 +117,13 @@ const OPENING_MAX: Duration = Duration::from_secs(4);
 const WRITING_MAX: Duration = Duration::from_secs(3);
 
 impl Config {
+    /// The keys of statements, if one is configured.
+    pub fn statement_keys(&self) -> Result<Option<StatementKeys>, KeyError> {
+        let key = self.statement_key.as_ref();
+        key.map(|key| StatementKeys::new(key, &self.statement_old_public_keys))
+            .transpose()
+    }
+
     pub fn settings(&self) -> service::Settings {
         service::Settings {
             reconcile_schedule: self.reconcile_schedule.clone(),
@@ -140,6 +162,12 @@ impl Settings for Config {
         refusals.unless(lives, "OTP_LIFETIME", "more than nothing");
         let is_of_a_day = self.settlement_time < DAY;
         refusals.unless(is_of_a_day, "SETTLEMENT_TIME", "less than 24h");
+        let is_seed = self.statement_keys().is_ok();
+        refusals.unless(is_seed, "STATEMENT_KEY", "32 bytes in base64");
+        let key = self.statement_key.as_ref();
+        let is_random = is_seed && key.is_some_and(statement_key::is_random);
+        let wants = "a key of your own, as `openssl rand -base64 32` makes it,";
+        refusals.in_production(is_random, "STATEMENT_KEY", wants);
         let is_name = config::is_name(&self.fee_account);
         refusals.unless(is_name, "FEE_ACCOUNT", "letters, digits, dots and dashes");
     }

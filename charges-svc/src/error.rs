@@ -93,6 +93,17 @@ pub enum Error {
     DisbursementNotFound,
     #[error("the disbursement has ended")]
     DisbursementAlreadyTerminal,
+    #[error("nothing was sealed up to the end of that day")]
+    StatementNotFound,
+    #[error("the day is not over, or not proven yet")]
+    StatementNotReady,
+    #[error("no key is configured that signs statements")]
+    StatementKeyMissing,
+    /// Carries the account.
+    #[error("the day's lines of {0} do not lead to its closing balance")]
+    StatementDiffers(String),
+    #[error("the day's blocks are not as they were sealed")]
+    BlocksChanged,
     #[error("invalid {field}")]
     Invalid {
         field: &'static str,
@@ -232,6 +243,9 @@ impl From<Error> for Status {
                 Code::FailedPrecondition,
                 Reason::DisbursementAlreadyTerminal,
             ),
+            Error::StatementNotFound => told(Code::NotFound, Reason::StatementNotFound),
+            Error::StatementNotReady => told(Code::FailedPrecondition, Reason::StatementNotReady),
+            Error::StatementKeyMissing => told(Code::Unavailable, Reason::StatementKeyMissing),
             Error::RefundExceedsCharge(_)
             | Error::InsufficientBalance(_)
             | Error::PayoutAccountOnHold(_)
@@ -241,7 +255,9 @@ impl From<Error> for Status {
             | Error::IllegalEvent(_)
             | Error::Ledger(_)
             | Error::NotAsBefore
-            | Error::PostedBefore => {
+            | Error::PostedBefore
+            | Error::StatementDiffers(_)
+            | Error::BlocksChanged => {
                 tracing::error!(error = %chain(&error), "the call failed");
                 told(Code::Internal, Reason::Internal)
             }

@@ -27,6 +27,7 @@ use crate::{
 
 mod disbursements;
 mod parse;
+mod statements;
 mod treasury;
 
 type GrpcResult<T> = Result<Response<T>, GrpcStatus>;

@@ -24,6 +24,8 @@ pub mod charge;
 pub mod config;
 mod create;
 mod daily;
+#[doc(hidden)]
+pub mod days;
 mod disburse;
 pub mod disbursement;
 mod early;
@@ -49,6 +51,9 @@ mod reserve;
 pub mod schedule;
 mod seal;
 mod service;
+mod statement;
+mod statement_key;
+mod statements;
 mod steps;
 #[doc(hidden)]
 pub mod store;
@@ -71,6 +76,7 @@ use proto::charges::{
     charge_operations_server::ChargeOperationsServer, charges_server::ChargesServer,
     disbursement_operations_server::DisbursementOperationsServer,
     disbursements_server::DisbursementsServer,
+    statement_operations_server::StatementOperationsServer, statements_server::StatementsServer,
 };
 use tonic::service::Routes;
 
@@ -161,7 +167,9 @@ pub async fn serve(
     let routes = Routes::new(ChargesServer::new(grpc.clone()))
         .add_service(ChargeOperationsServer::new(grpc.clone()))
         .add_service(DisbursementsServer::new(grpc.clone()))
-        .add_service(DisbursementOperationsServer::new(grpc));
+        .add_service(DisbursementOperationsServer::new(grpc.clone()))
+        .add_service(StatementsServer::new(grpc.clone()))
+        .add_service(StatementOperationsServer::new(grpc));
     frame.serve(routes, sockets).await
 }
 
@@ -188,6 +196,7 @@ fn service(
         clock: clock.clone(),
         rails,
         settings: config.settings(),
+        statement_keys: config.statement_keys()?.map(Arc::new),
         teller,
         relay: Relay::new(db, clock, relaying, tasks, config.lease, hand_on),
         reconcile_alarms,

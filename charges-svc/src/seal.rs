@@ -41,7 +41,7 @@ pub struct SealedLine {
 /// first block. The lines may come in any order, so that the store's collation does not matter.
 pub fn hash(previous: &str, number: i64, sealed_at: Timestamp, lines: &[SealedLine]) -> String {
     let mut lines: Vec<&SealedLine> = lines.iter().collect();
-    lines.sort_by_key(|line| (line.kind.as_bytes(), line.subject, line.line));
+    lines.sort_by(|one, other| order(one).cmp(&order(other)));
     let mut hash = Sha256::new();
     let mut field = |bytes: &[u8]| {
         hash.update(length(bytes.len()));
@@ -62,6 +62,15 @@ pub fn hash(previous: &str, number: i64, sealed_at: Timestamp, lines: &[SealedLi
         field(bytes(&line.posted_at.map(nanoseconds)));
     }
     hex::encode(hash.finalize())
+}
+
+/// Puts lines in the order in which they are hashed.
+pub fn sort(lines: &mut [SealedLine]) {
+    lines.sort_by(|one, other| order(one).cmp(&order(other)));
+}
+
+fn order(line: &SealedLine) -> (&[u8], Uuid, Option<i64>) {
+    (line.kind.as_bytes(), line.subject, line.line)
 }
 
 /// A missing value has no bytes, unlike any number, time or name.

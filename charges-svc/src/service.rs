@@ -31,6 +31,7 @@ use crate::{
     reading::Reading,
     record::Recording,
     schedule::{DAY, RESEND_WITHIN, Timing},
+    statement_key::StatementKeys,
     steps::StepWriter,
     store::{
         self,
@@ -75,6 +76,8 @@ pub struct Service {
     pub tasks: Tasks,
     pub rails: Rails,
     pub settings: Settings,
+    /// `None` if none is configured.
+    pub statement_keys: Option<Arc<StatementKeys>>,
     pub teller: Teller,
     pub relay: Relay<Charge>,
     pub readings: GroupCommit<Reading>,

@@ -6,6 +6,7 @@
 pub mod blocks;
 pub mod cases;
 pub mod charges;
+pub mod days;
 pub mod disbursements;
 pub mod evidence;
 pub mod float_moves;

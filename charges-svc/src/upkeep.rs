@@ -3,12 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use chassis::{clock::Timestamp, error_chain::chain};
+use chassis::{
+    clock::{Day, Timestamp},
+    error_chain::chain,
+};
 use db::work::{Claimed, TaskSet, Work};
 
 use crate::{
     books,
     case::CaseKind,
+    days,
     error::Result,
     reconcile,
     service::Service,
@@ -80,6 +84,7 @@ pub async fn measure(service: Arc<Service>) {
         log(measure_cases(&service).await, "open cases");
         log(measure_outbox(&service).await, "the outbox");
         log(measure_unsealed(&service).await, "unsealed postings");
+        log(measure_days(&service, started_at).await, "days");
         log(measure_checks(&service, started_at).await, "checks");
         tokio::time::sleep(MEASURE_EVERY).await;
     }
@@ -91,6 +96,7 @@ fn show_counters() {
         reconcile::count_case(*kind, 0);
     }
     books::count_errors(0);
+    days::show_difference(0);
 }
 
 fn log(measured: Result<()>, what: &'static str) {
@@ -134,6 +140,15 @@ async fn measure_unsealed(service: &Service) -> Result<()> {
     let mut conn = service.db.read().await?;
     let waiting = store::blocks::waiting(&mut conn, COUNTED_MAX).await?;
     metrics::gauge!("ledger_unsealed_postings").set(gauged(waiting.count));
+    Ok(())
+}
+
+/// How long ago the last proven day ended. If none ever was, as for checks.
+async fn measure_days(service: &Service, started_at: Timestamp) -> Result<()> {
+    let last = store::days::last_proven(&mut service.db.read().await?).await?;
+    let ended_at = last.map(Day::end);
+    let ago = since_check(ended_at, started_at, service.clock.now());
+    metrics::gauge!("statement_proven_seconds_ago").set(ago);
     Ok(())
 }
 

@@ -20,6 +20,7 @@
 //! work, whoever hands work to a worker must ring its alarm before dropping its own activity.
 
 mod alignment;
+mod day;
 mod host;
 mod timestamp;
 mod worker;
@@ -42,6 +43,7 @@ use host::{Host, HostReading};
 use worker::WorkerState;
 
 pub use alignment::{StoreReading, Term};
+pub use day::{Day, DayError};
 pub use timestamp::{Timestamp, TimestampError};
 pub use worker::{Activity, Alarm, Wake, Worker};
 

@@ -44,6 +44,7 @@ codes! {
     crate::charges::DestinationType = "DESTINATION_TYPE_",
     crate::charges::DisbursementStatus = "DISBURSEMENT_STATUS_",
     crate::charges::Provider = "PROVIDER_",
+    crate::charges::StatementFormat = "STATEMENT_FORMAT_",
     crate::merchants::KycStatus = "KYC_STATUS_",
     crate::sessions::SessionStatus = "SESSION_STATUS_",
     crate::sessions::TransactionStatus = "TRANSACTION_STATUS_",

@@ -33,6 +33,7 @@ use crate::{
 /// Per replica: so few that it sometimes has to wait for one.
 const DATABASE_CONNECTIONS_MAX: &str = "4";
 
+const STATEMENT_KEY: &str = "c2ltdWxhdGVkIHN0YXRlbWVudCBrZXksIDMyIGJ5dGU=";
 const WEBHOOK_SECRET_KEY: &str = "c2ltdWxhdGVkIHdlYmhvb2sgc2VjcmV0IGtleSAzMmI=";
 
 /// A place for one replica: what remains when the replica dies.
@@ -396,6 +397,7 @@ impl World {
                     flag("callback-base-url", &url(self.api.address())),
                     flag("paystack-email-domain", "payers.example.com"),
                     flag("settlement-time", &self.settlement_time()),
+                    flag("statement-key", STATEMENT_KEY),
                 ]);
             }
             Service::Webhooks => flags.extend([

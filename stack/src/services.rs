@@ -81,6 +81,8 @@ struct Start<'a> {
     paystack_token: String,
     /// The key that encrypts webhook secrets at rest.
     webhook_secret_key: String,
+    /// The key that signs statements.
+    statement_key: String,
 }
 
 /// Starts everything. Returns once everything answers.
@@ -98,7 +100,8 @@ pub async fn start(
         shutdown,
         addresses: listeners.addresses()?,
         paystack_token: Uuid::new_v4().simple().to_string(),
-        webhook_secret_key: webhook_secret_key(&data.join("webhook-secret-key"))?,
+        webhook_secret_key: secret_key(&data.join("webhook-secret-key"))?,
+        statement_key: secret_key(&data.join("statement-key"))?,
     };
     if config.database_url_prefix.is_some() {
         for service in ["merchants", "sessions", "charges", "webhooks"] {
@@ -127,7 +130,7 @@ fn url(address: SocketAddr) -> String {
 }
 
 /// The key stored in `file`, or a new one, which is then stored there.
-fn webhook_secret_key(file: &Path) -> anyhow::Result<String> {
+fn secret_key(file: &Path) -> anyhow::Result<String> {
     match std::fs::read_to_string(file) {
         Ok(key) => Ok(key.trim().to_owned()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -287,6 +290,7 @@ impl Start<'_> {
             format!("--paystack-base-url={}", url(at.handset)),
             "--paystack-email-domain=payers.example.com".to_owned(),
             format!("--paystack-callback-token={}", self.paystack_token),
+            format!("--statement-key={}", self.statement_key),
         ];
         [&flags[..], &RAIL_CREDENTIALS.map(str::to_owned)[..]].concat()
     }

@@ -16,6 +16,8 @@ chassis::closed_list! {
         CheckNew = "CHECK",
         /// Checks the whole ledger.
         CheckWhole = "WHOLE",
+        /// Closes and proves days that are over.
+        CloseDays = "DAYS",
     }
 }
 

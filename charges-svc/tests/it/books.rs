@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Posts the settlement of a new charge, without the charge.
-async fn post(bare: &Bare) -> Posting {
+pub async fn post(bare: &Bare) -> Posting {
     let posting = ledger::settlement(&new_charge(bare.clock.now()).facts).unwrap();
     let mut tx = bare.db.begin().await.unwrap();
     write(&mut tx, &posting, bare.clock.now()).await;
@@ -36,7 +36,7 @@ async fn post(bare: &Bare) -> Posting {
     posting
 }
 
-async fn write(tx: &mut Tx, posting: &Posting, now: Timestamp) {
+pub async fn write(tx: &mut Tx, posting: &Posting, now: Timestamp) {
     let written = store::postings::post(tx, posting, now).await;
     assert_eq!(written.unwrap(), Insert::Inserted);
 }
@@ -62,10 +62,10 @@ async fn checked(db: &Db, clock: &Clock) -> Vec<Finding> {
 }
 
 /// Makes every duty due, as if its last time were long ago.
-async fn now_due(db: &Db) {
+pub async fn now_due(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     let due = "update ledger_works set next_at = '1970-01-01T00:00:00.000Z'";
-    assert_eq!(tx.sql(due).rows_affected().await.unwrap(), 4);
+    assert_eq!(tx.sql(due).rows_affected().await.unwrap(), 5);
     tx.commit().await.unwrap();
 }
 
@@ -78,7 +78,7 @@ async fn everything_is_due(bare: &Bare) {
 }
 
 /// Does what nobody may do, as somebody whom no trigger and no role stops.
-async fn tamper(db: &Db, statements: &[&'static str]) {
+pub async fn tamper(db: &Db, statements: &[&'static str]) {
     let mut tx = db.begin().await.unwrap();
     if db.is_postgres() {
         let unchecked = "set local session_replication_role = replica";
@@ -93,7 +93,7 @@ async fn tamper(db: &Db, statements: &[&'static str]) {
     tx.commit().await.unwrap();
 }
 
-async fn count(db: &Db, sql: &'static str) -> i64 {
+pub async fn count(db: &Db, sql: &'static str) -> i64 {
     let (count,) = db.read().await.unwrap().sql(sql).one().await.unwrap();
     count
 }

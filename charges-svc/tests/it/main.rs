@@ -23,6 +23,7 @@ mod resend;
 mod sets;
 mod shop;
 mod started;
+mod statements;
 mod store;
 mod suspense_refunds;
 mod world;

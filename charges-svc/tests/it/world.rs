@@ -32,6 +32,8 @@ use proto::{
         charge_operations_client::ChargeOperationsClient, charges_client::ChargesClient,
         disbursement_operations_client::DisbursementOperationsClient,
         disbursements_client::DisbursementsClient,
+        statement_operations_client::StatementOperationsClient,
+        statements_client::StatementsClient,
     },
     sessions::record_transaction_response::Outcome,
 };
@@ -76,6 +78,8 @@ pub struct World {
     pub operations: ChargeOperationsClient<Channel>,
     pub disbursements: DisbursementsClient<Channel>,
     pub treasury: DisbursementOperationsClient<Channel>,
+    pub statements: StatementsClient<Channel>,
+    pub statement_operations: StatementOperationsClient<Channel>,
     pub db: Db,
     pub clock: Clock,
     /// What sessions-svc was told.
@@ -180,6 +184,8 @@ impl World {
             operations: ChargeOperationsClient::new(service.channel()),
             disbursements: DisbursementsClient::new(service.channel()),
             treasury: DisbursementOperationsClient::new(service.channel()),
+            statements: StatementsClient::new(service.channel()),
+            statement_operations: StatementOperationsClient::new(service.channel()),
             db: database.connect().await,
             clock,
             updates,

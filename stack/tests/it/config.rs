@@ -143,6 +143,11 @@ fn good(name: &str, folder: &TempDir) -> Settings {
             ("PAYSTACK_SECRET_KEY", format!("sk_live_{CANARY}2f9e8d7c6")),
             ("PAYSTACK_EMAIL_DOMAIN", "payers.example.com".to_owned()),
             ("PAYSTACK_CALLBACK_TOKEN", format!("{CANARY}3f9e8d7c6b5a4")),
+            // 32 random bytes; the canary is six digits of their base64.
+            (
+                "STATEMENT_KEY",
+                format!("{CANARY}9Zr2mWk8Jx5LbQ7sE1uYfD3gPn6oAiCtRhMz0="),
+            ),
         ],
         "webhooks-svc" => vec![
             ("DATABASE_URL", database),

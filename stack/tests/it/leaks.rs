@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use self::story::{Doors, LOOK_AGAIN, Story, WAIT_MAX};
-use crate::processes::{Processes, WEBHOOK_SECRET_KEY, binary};
+use crate::processes::{Processes, STATEMENT_KEY, WEBHOOK_SECRET_KEY, binary};
 
 /// The most verbose filter, with libraries by name.
 const EVERYTHING: &str = "trace,h2=trace,h2::codec=trace,hyper=trace,hyper::proto::h1=trace,\
@@ -83,6 +83,8 @@ async fn the_stack_tells_nobodys_secrets() {
     story.plant_callback_tokens(&charges).await;
     charges.close().await;
     let key = std::fs::read_to_string(data.join("webhook-secret-key")).unwrap();
+    story.canaries.add(key.trim());
+    let key = std::fs::read_to_string(data.join("statement-key")).unwrap();
     story.canaries.add(key.trim());
     story.check_bodies();
     let log = std::fs::read_to_string(&log).unwrap();
@@ -170,6 +172,7 @@ async fn no_process_tells_anybodys_secrets() {
     };
     let mut story = Story::begin(&doors).await;
     story.canaries.add(WEBHOOK_SECRET_KEY);
+    story.canaries.add(STATEMENT_KEY);
     story.run().await;
     let charges = processes.charges_db.connect().await;
     story.plant_callback_tokens(&charges).await;

@@ -37,6 +37,9 @@ const NOT_INHERITED: [&str; 4] = [
     "RUST_LOG",
 ];
 
+/// The key that signs statements.
+pub const STATEMENT_KEY: &str = "YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXowMTIzNDU=";
+
 /// The key that encrypts signing secrets.
 pub const WEBHOOK_SECRET_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
@@ -380,6 +383,7 @@ fn charges_flags(ports: &Ports) -> Vec<String> {
         format!("--paystack-base-url={}", url(ports.railsim)),
         "--paystack-email-domain=payers.example.com".to_owned(),
         "--paystack-callback-token=paystack-token".to_owned(),
+        format!("--statement-key={STATEMENT_KEY}"),
         "--reconcile-schedule=1s,2s,4s,8s,16s".to_owned(),
         "--approval-window=20s".to_owned(),
     ]);

@@ -207,6 +207,13 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
         "a key that begins with sk_live_",
     ),
     (
+        "charges-svc",
+        "STATEMENT_KEY",
+        Some("ZGV2LW9ubHktMzItYnl0ZXMtb2Ytbm8tc2VjcmVjeSE="),
+        "a key of your own",
+    ),
+    ("charges-svc", "STATEMENT_KEY", None, "a key of your own"),
+    (
         "webhooks-svc",
         "WEBHOOK_SECRET_KEY",
         Some("ZGV2LW9ubHktMzItYnl0ZXMtb2Ytbm8tc2VjcmVjeSE="),
