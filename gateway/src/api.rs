@@ -19,6 +19,7 @@ pub mod payouts;
 pub mod read_charge;
 pub mod refunds;
 pub mod session_status;
+pub mod statements;
 pub mod submit_otp;
 pub mod webhook_endpoint;
 
@@ -102,6 +103,14 @@ pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
         .route(
             "/api/v1/webhook-endpoint/test",
             gated(post(webhook_endpoint::test), Write, Other),
+        )
+        .route(
+            "/api/v1/statements/keys",
+            gated(get(statements::keys), Read, Other),
+        )
+        .route(
+            "/api/v1/statements/{day}",
+            gated(get(statements::read), Read, Other),
         )
 }
 

@@ -21,7 +21,10 @@ use std::{
 
 use chassis::grpc::Channel;
 use proto::{
-    charges::{charges_client::ChargesClient, disbursements_client::DisbursementsClient},
+    charges::{
+        charges_client::ChargesClient, disbursements_client::DisbursementsClient,
+        statements_client::StatementsClient,
+    },
     merchants::merchants_client::MerchantsClient,
     sessions::sessions_client::SessionsClient,
     webhooks::merchant_events_client::MerchantEventsClient,
@@ -36,6 +39,7 @@ pub type Sessions = Backend<SessionsClient<Channel>>;
 pub type Charges = Backend<ChargesClient<Channel>>;
 pub type Disbursements = Backend<DisbursementsClient<Channel>>;
 pub type MerchantEvents = Backend<MerchantEventsClient<Channel>>;
+pub type Statements = Backend<StatementsClient<Channel>>;
 
 /// For calls that at most touch a database.
 pub const DEADLINE: Duration = Duration::from_secs(5);

@@ -3,7 +3,10 @@
 use chassis::{clock::Clock, config::Mode, grpc::Channel};
 use ipnet::IpNet;
 use proto::{
-    charges::{charges_client::ChargesClient, disbursements_client::DisbursementsClient},
+    charges::{
+        charges_client::ChargesClient, disbursements_client::DisbursementsClient,
+        statements_client::StatementsClient,
+    },
     merchants::merchants_client::MerchantsClient,
     ratelimit::rate_limits_client::RateLimitsClient,
     sessions::sessions_client::SessionsClient,
@@ -13,7 +16,7 @@ use proto::{
 use crate::{
     api::alias::Alias,
     auth::MerchantKeys,
-    backend::{Backend, Charges, Disbursements, MerchantEvents, Sessions},
+    backend::{Backend, Charges, Disbursements, MerchantEvents, Sessions, Statements},
     callback_headers::CallbackHeaders,
     channels::Channels,
     checkout::quote::ExchangeRates,
@@ -29,6 +32,7 @@ pub struct Edge {
     pub charges: Charges,
     pub disbursements: Disbursements,
     pub events: MerchantEvents,
+    pub statements: Statements,
     pub callback_guesses: Guesses,
     pub callback_headers: CallbackHeaders,
     /// Which currencies can be paid at the checkout.
@@ -49,8 +53,9 @@ impl Edge {
         let callback_guesses = guesses(config.callback_failures_per_minute);
         let sessions = SessionsClient::new(channels.sessions);
         let charges = ChargesClient::new(channels.charges.clone());
-        let disbursements = DisbursementsClient::new(channels.charges);
+        let disbursements = DisbursementsClient::new(channels.charges.clone());
         let events = MerchantEventsClient::new(channels.webhooks);
+        let statements = StatementsClient::new(channels.charges);
         Ok(Self {
             keys: MerchantKeys::new(merchants, key_guesses, config.mode),
             rate_limits: RateLimitsClient::new(channels.rate_limits),
@@ -58,6 +63,7 @@ impl Edge {
             charges: Backend::new("charges", charges),
             disbursements: Backend::new("disbursements", disbursements),
             events: Backend::new("webhooks", events),
+            statements: Backend::new("statements", statements),
             callback_guesses,
             callback_headers: CallbackHeaders::new(),
             rates: ExchangeRates::new(&config.checkout_rates),

@@ -84,6 +84,9 @@ pub enum Error {
     /// Carries what is left to refund.
     #[error("refund exceeds charge")]
     RefundExceedsCharge(Money),
+    /// The day is not over, or its sums are not proven yet.
+    #[error("statement not ready")]
+    StatementNotReady,
     #[error("idempotency key in progress")]
     IdempotencyInProgress,
     #[error("idempotency key reused")]
@@ -141,6 +144,7 @@ impl Error {
             Self::InsufficientBalance(_) => (S::UNPROCESSABLE_ENTITY, "INSUFFICIENT_BALANCE"),
             Self::ChargeNotSettled => (S::UNPROCESSABLE_ENTITY, "CHARGE_NOT_SETTLED"),
             Self::RefundExceedsCharge(_) => (S::UNPROCESSABLE_ENTITY, "REFUND_EXCEEDS_CHARGE"),
+            Self::StatementNotReady => (S::NOT_FOUND, "STATEMENT_NOT_READY"),
             Self::IdempotencyInProgress => (S::CONFLICT, "IDEMPOTENCY_IN_PROGRESS"),
             Self::IdempotencyKeyReused => (S::CONFLICT, "IDEMPOTENCY_KEY_REUSED"),
             Self::CallbackSignatureInvalid => (S::UNAUTHORIZED, "INVALID_SIGNATURE"),
@@ -184,6 +188,9 @@ impl Error {
             Self::InsufficientBalance(_) => "The balance does not cover this; see available.",
             Self::ChargeNotSettled => "Only a settled charge can be refunded.",
             Self::RefundExceedsCharge(_) => "Less is left of this charge; see refundable.",
+            Self::StatementNotReady => {
+                "That day's statement is not ready. It is soon after the day's end, midnight UTC."
+            }
             Self::IdempotencyInProgress => "A request with this Idempotency-Key is still running.",
             Self::IdempotencyKeyReused => "This Idempotency-Key was used with another request.",
             Self::CallbackSignatureInvalid => "The signature does not match the body.",
@@ -326,7 +333,8 @@ impl From<Status> for Error {
                     | Reason::CallbackNotFound
                     | Reason::PayoutNotFound
                     | Reason::RefundNotFound
-                    | Reason::EventNotFound,
+                    | Reason::EventNotFound
+                    | Reason::StatementNotFound,
                 ),
             ) => Self::NotFound,
             (Code::NotFound, Some(Reason::EndpointNotFound)) => Self::NoWebhookEndpoint,
@@ -335,7 +343,7 @@ impl From<Status> for Error {
                 Self::ChargeNotAwaitingOtp
             }
             (Code::PermissionDenied, Some(Reason::PayoutsNotEnabled)) => Self::PayoutsNotEnabled,
-            (Code::FailedPrecondition, Some(reason)) => refused_disbursement(reason, status),
+            (Code::FailedPrecondition, Some(reason)) => refused_for_now(reason, status),
             (Code::Aborted, Some(Reason::IdempotencyInProgress)) => Self::IdempotencyInProgress,
             (Code::AlreadyExists, Some(Reason::IdempotencyKeyReused)) => Self::IdempotencyKeyReused,
             (Code::Unavailable, Some(Reason::NothingStarted)) => Self::NothingStarted,
@@ -347,8 +355,8 @@ impl From<Status> for Error {
     }
 }
 
-/// Why money cannot go out.
-fn refused_disbursement(reason: Reason, status: Status) -> Error {
+/// What stands in the way: why money cannot go out, or a statement be given.
+fn refused_for_now(reason: Reason, status: Status) -> Error {
     let told = |name: &str| grpc::metadata(&status, name);
     let amount = |name: &str| {
         let currency = told("currency")?.parse().ok()?;
@@ -358,6 +366,7 @@ fn refused_disbursement(reason: Reason, status: Status) -> Error {
         Reason::PayoutAccountOnHold => told("held_until").map(Error::PayoutAccountOnHold),
         Reason::InsufficientBalance => amount("available_minor").map(Error::InsufficientBalance),
         Reason::ChargeNotSettled => Some(Error::ChargeNotSettled),
+        Reason::StatementNotReady => Some(Error::StatementNotReady),
         Reason::RefundExceedsCharge => amount("refundable_minor").map(Error::RefundExceedsCharge),
         _ => None,
     };

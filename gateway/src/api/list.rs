@@ -69,6 +69,20 @@ impl Parameters {
             None => parse(value),
             Some(_) => Err(Fault::new(FieldCode::InvalidFormat, "must be given once")),
         };
+        self.kept(name, read)
+    }
+
+    /// Reads a part of the address itself, which is always given.
+    pub fn read<T>(
+        &mut self,
+        name: &'static str,
+        text: &str,
+        parse: impl FnOnce(&str) -> Result<T, Fault>,
+    ) -> Option<T> {
+        self.kept(name, parse(text))
+    }
+
+    fn kept<T>(&mut self, name: &'static str, read: Result<T, Fault>) -> Option<T> {
         let fault = match read {
             Ok(read) => return Some(read),
             Err(fault) => fault,

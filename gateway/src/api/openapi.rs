@@ -215,6 +215,7 @@ mod tests {
             | Error::InsufficientBalance(_)
             | Error::ChargeNotSettled
             | Error::RefundExceedsCharge(_)
+            | Error::StatementNotReady
             | Error::IdempotencyInProgress
             | Error::IdempotencyKeyReused
             | Error::NothingStarted
@@ -265,6 +266,12 @@ mod tests {
             Error::InsufficientBalance(Money::new(125_075, Currency::GHS)),
             Error::ChargeNotSettled,
             Error::RefundExceedsCharge(Money::new(2_025, Currency::GHS)),
+            Error::StatementNotReady,
+            Error::Validation(vec![FieldError {
+                field: "day".into(),
+                code: FieldCode::InvalidFormat,
+                message: "must be a day such as 2026-11-24".into(),
+            }]),
             Error::ChargeNotAwaitingOtp,
             Error::IdempotencyInProgress,
             Error::IdempotencyKeyReused,

@@ -11,7 +11,10 @@ use chassis::{
 use clap::Parser as _;
 use gateway::config::Config;
 use proto::{
-    charges::{charges_server::ChargesServer, disbursements_server::DisbursementsServer},
+    charges::{
+        charges_server::ChargesServer, disbursements_server::DisbursementsServer,
+        statements_server::StatementsServer,
+    },
     merchants::merchants_server::MerchantsServer,
     ratelimit::rate_limits_server::RateLimitsServer,
     sessions::sessions_server::SessionsServer,
@@ -127,6 +130,7 @@ async fn serve_services(services: Arc<Services>) -> ServedService {
         .add_service(SessionsServer::new(served.clone()))
         .add_service(DisbursementsServer::new(served.clone()))
         .add_service(MerchantEventsServer::new(served.clone()))
+        .add_service(StatementsServer::new(served.clone()))
         .add_service(ChargesServer::new(served));
     ServedService::of(routes).await
 }

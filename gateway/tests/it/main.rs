@@ -19,4 +19,5 @@ mod money_out;
 mod openapi;
 mod rails;
 mod secrets;
+mod statements;
 mod status;

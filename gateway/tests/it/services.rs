@@ -6,9 +6,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use futures::future::BoxFuture;
+use futures::{StreamExt as _, future::BoxFuture, stream, stream::BoxStream};
 use proto::{
-    charges::{self, charges_server::Charges, disbursements_server::Disbursements},
+    charges::{
+        self, charges_server::Charges, disbursements_server::Disbursements,
+        statements_server::Statements,
+    },
     merchants::{self, merchants_server::Merchants},
     ratelimit::{self, rate_limits_server::RateLimits},
     sessions::{self, sessions_server::Sessions},
@@ -125,6 +128,10 @@ pub struct Services {
     pub get_merchant_endpoint:
         Call<webhooks::GetMerchantEndpointRequest, webhooks::MerchantEndpoint>,
     pub test_endpoint: Call<webhooks::TestEndpointRequest, webhooks::TestEndpointResponse>,
+    /// Answers with the statement's pieces.
+    pub read_statement: Call<charges::ReadStatementRequest, Vec<Result<&'static str, Status>>>,
+    pub list_statement_keys:
+        Call<charges::ListStatementKeysRequest, charges::ListStatementKeysResponse>,
 }
 
 impl Services {
@@ -182,6 +189,8 @@ impl Services {
                 Err(refusal(Code::NotFound, "ENDPOINT_NOT_FOUND"))
             }),
             test_endpoint: Call::new(|_| Err(refusal(Code::NotFound, "ENDPOINT_NOT_FOUND"))),
+            read_statement: Call::new(|_| Err(refusal(Code::NotFound, "STATEMENT_NOT_FOUND"))),
+            list_statement_keys: Call::new(|_| Ok(charges::ListStatementKeysResponse::default())),
         }
     }
 }
@@ -385,3 +394,28 @@ serve!(MerchantEvents in webhooks {
     test_endpoint(TestEndpointRequest) -> TestEndpointResponse;
 } never {
 });
+
+#[tonic::async_trait]
+impl Statements for Served {
+    type ReadStatementStream = BoxStream<'static, Result<charges::StatementPiece, Status>>;
+
+    async fn read_statement(
+        &self,
+        request: Request<charges::ReadStatementRequest>,
+    ) -> Result<Response<Self::ReadStatementStream>, Status> {
+        let pieces = self.0.read_statement.run(request).await?.into_inner();
+        let pieces = stream::iter(pieces).map(|piece| {
+            Ok(charges::StatementPiece {
+                content: piece?.as_bytes().to_owned(),
+            })
+        });
+        Ok(Response::new(pieces.boxed()))
+    }
+
+    async fn list_statement_keys(
+        &self,
+        request: Request<charges::ListStatementKeysRequest>,
+    ) -> Result<Response<charges::ListStatementKeysResponse>, Status> {
+        self.0.list_statement_keys.run(request).await
+    }
+}
