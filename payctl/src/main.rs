@@ -4,6 +4,7 @@
 mod charge;
 mod clock;
 mod merchant;
+mod proof;
 mod services;
 mod treasury;
 mod webhook;
@@ -63,6 +64,9 @@ enum Command {
     /// What the rails hold for payouts and refunds.
     #[command(subcommand)]
     Float(treasury::FloatCommand),
+    /// Daily statements, and their proof.
+    #[command(subcommand)]
+    Proof(proof::ProofCommand),
     /// The local stack's clock.
     #[command(subcommand)]
     Clock(clock::ClockCommand),
@@ -72,7 +76,9 @@ enum Command {
 async fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli).await {
-        Ok(answer) => print(&answer),
+        Ok(Some(answer)) => print(&answer),
+        // It was written as it came.
+        Ok(None) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("payctl: {failure:#}");
             ExitCode::FAILURE
@@ -91,9 +97,9 @@ fn print(answer: &Value) -> ExitCode {
     }
 }
 
-async fn run(cli: Cli) -> Result<Value, Failure> {
+async fn run(cli: Cli) -> Result<Option<Value>, Failure> {
     let services = &cli.services;
-    match cli.command {
+    let answer = match cli.command {
         Command::Merchant(command) => merchant::run(services, command).await,
         Command::Key(command) => merchant::run_key(services, command).await,
         Command::Webhook(command) => webhook::run(services, command).await,
@@ -104,6 +110,8 @@ async fn run(cli: Cli) -> Result<Value, Failure> {
         Command::PayoutAccount(command) => treasury::run_account(services, command).await,
         Command::Disbursement(command) => treasury::run_disbursement(services, command).await,
         Command::Float(command) => treasury::run_float(services, command).await,
+        Command::Proof(command) => return proof::run(services, command).await,
         Command::Clock(command) => clock::run(services, command).await,
-    }
+    };
+    answer.map(Some)
 }

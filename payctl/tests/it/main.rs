@@ -1,6 +1,8 @@
 //! payctl's arguments and errors. What it does to running services is tested with the stack.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod proof;
+
 use std::{
     io::{Read as _, Write as _},
     net::TcpListener,
@@ -21,6 +23,7 @@ fn payctl(words: &[&str]) -> Output {
     command.args(words).output().unwrap()
 }
 
+#[track_caller]
 fn check_fails(words: &[&str], code: i32, says: &str) {
     let output = payctl(words);
     let said = String::from_utf8(output.stderr).unwrap();
