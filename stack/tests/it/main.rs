@@ -25,6 +25,7 @@ mod otp;
 mod paid_late;
 mod processes;
 mod shop;
+mod statements;
 mod stories;
 mod telemetry;
 mod tenants;
