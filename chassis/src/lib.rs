@@ -17,6 +17,7 @@ pub mod ids;
 pub mod limits;
 pub mod metrics;
 pub mod money;
+pub mod page;
 pub mod phone;
 pub mod provider;
 pub mod rate_bucket;

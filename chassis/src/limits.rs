@@ -26,6 +26,10 @@ pub const MARKED_KEY_CHARACTERS_MAX: usize = IDEMPOTENCY_KEY_CHARACTERS_MAX + 2;
 pub const PAGE_SIZE_MAX: u32 = 100;
 pub const PAGE_SIZE_DEFAULT: u32 = 20;
 
+/// Entries that are looked at for one page if no index finds those that are wanted. A few
+/// milliseconds' work; whoever asks on gets the next page.
+pub const LOOKED_AT_MAX: i64 = 10_000;
+
 /// Characters of a one-time password; networks use 4 to 8.
 pub const OTP_CHARACTERS_MAX: usize = 32;
 

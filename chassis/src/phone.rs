@@ -85,12 +85,17 @@ impl Phone {
         }
     }
 
+    /// `4567`
+    pub fn last_four(&self) -> &str {
+        let start = self.0.len().saturating_sub(4);
+        self.0.get(start..).unwrap_or_default()
+    }
+
     /// `024 ••• 4567`: enough for its owner to recognise it.
     pub fn masked(&self) -> String {
         let local = self.local();
         let head: String = local.chars().take(3).collect();
-        let tail: String = local.chars().skip(local.len().saturating_sub(4)).collect();
-        format!("{head} ••• {tail}")
+        format!("{head} ••• {}", self.last_four())
     }
 }
 

@@ -267,6 +267,12 @@ pub struct KnownRows<T> {
     pub unknown: usize,
 }
 
+/// Rows that nobody has read yet.
+pub(crate) enum Rows {
+    Postgres(Vec<PgRow>),
+    Sqlite(Vec<SqliteRow>),
+}
+
 /// A statement with its values. Runs once one of its methods is awaited.
 #[must_use = "nothing runs before one of its methods is awaited"]
 pub struct Sql<'c> {
@@ -372,17 +378,25 @@ impl<'c> Sql<'c> {
     /// Like [`Sql::all`], for lists and claims that one row must not block: a row with a value
     /// that this version does not know is left out and counted.
     pub async fn known<T: Record>(self) -> Result<KnownRows<T>> {
+        match self.rows().await? {
+            Rows::Postgres(rows) => known(rows.iter().map(T::from_row)),
+            Rows::Sqlite(rows) => known(rows.iter().map(T::from_row)),
+        }
+    }
+
+    /// Returns every row as its store returned it.
+    pub(crate) async fn rows(self) -> Result<Rows> {
         let (on, state, text) = self.bound()?;
         match on {
             On::Postgres(conn, arguments) => {
                 let query = sqlx::query_with::<Postgres, _>(text, arguments);
                 let rows = state.run(text, query.fetch_all(conn)).await?;
-                known(rows.iter().map(T::from_row))
+                Ok(Rows::Postgres(rows))
             }
             On::Sqlite(conn, arguments) => {
                 let query = sqlx::query_with::<Sqlite, _>(text, arguments);
                 let rows = state.run(text, query.fetch_all(conn)).await?;
-                known(rows.iter().map(T::from_row))
+                Ok(Rows::Sqlite(rows))
             }
         }
     }

@@ -31,6 +31,7 @@ mod group_commit;
 pub mod idempotency;
 mod joint;
 pub mod outbox;
+mod page;
 mod postgres;
 mod relay;
 mod schema;
@@ -48,6 +49,7 @@ pub use error::{
 pub use frame::Frame;
 pub use group_commit::{GroupCommit, Grouped};
 pub use joint::Joint;
+pub use page::{Page, PlaceId};
 pub use postgres::create_database_if_missing;
 pub use relay::{Relay, RelayOutcome, Telling, UntoldRow};
 pub use schema::{Schema, migrate};

@@ -8,12 +8,15 @@ use std::path::{Path, PathBuf};
 
 use chassis::testing::until;
 use sqlx::{
-    AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection,
+    AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection, Row as _,
     postgres::PgConnectOptions,
 };
 use uuid::Uuid;
 
-use crate::{Db, config::Database, create_database_if_missing, outbox, postgres};
+use crate::{
+    Db, config::Database, connection::StoreConnection, create_database_if_missing, outbox,
+    postgres, sqlite,
+};
 
 /// A test's database. Keep it for as long as the database is used.
 #[derive(Debug)]
@@ -143,6 +146,47 @@ impl TestDb {
             db.close().await;
             Ok(rows)
         })
+    }
+}
+
+/// How the store runs this statement, whatever its parameters are: which tables it scans, which
+/// indexes it uses, and whether it sorts.
+///
+/// # Panics
+/// If the store does not understand the statement.
+pub async fn plan(db: &Db, text: &'static str) -> String {
+    let mut conn = db.read().await.expect("the database answers");
+    let lines: Vec<String> = match &mut conn.held {
+        StoreConnection::Postgres(held) => {
+            let parameters = (1..).take_while(|number| text.contains(&format!("${number}")));
+            let nulls = vec!["null"; parameters.count()].join(", ");
+            execute(held, format!("prepare planned as {text}")).await;
+            let explain = AssertSqlSafe(format!("explain execute planned ({nulls})"));
+            let rows = sqlx::raw_sql(explain).fetch_all(&mut **held).await;
+            execute(held, "deallocate planned".to_owned()).await;
+            let rows = rows.expect("a plan");
+            rows.iter().map(|row| row.get(0)).collect()
+        }
+        StoreConnection::Sqlite(held) => {
+            let text = sqlite::translated(text);
+            let explain = AssertSqlSafe(format!("explain query plan {text}"));
+            let rows = sqlx::query(explain).fetch_all(&mut **held).await;
+            let rows = rows.expect("a plan");
+            rows.iter().map(|row| row.get("detail")).collect()
+        }
+    };
+    lines.join("\n")
+}
+
+/// Checks that a list reads its rows by this index alone, in the order in which it shows them.
+///
+/// # Panics
+/// If it scans or sorts.
+pub async fn check_ordered_by_index(db: &Db, text: &'static str, index: &str) {
+    let plan = plan(db, text).await;
+    assert!(plan.contains(index), "{index} is not used:\n{plan}");
+    for costly in ["SCAN", "TEMP B-TREE", "Seq Scan", "Sort"] {
+        assert!(!plan.contains(costly), "{costly}:\n{plan}");
     }
 }
 

@@ -3,8 +3,9 @@
 use std::{fmt, time::Duration};
 
 use time::{
-    OffsetDateTime, PrimitiveDateTime, format_description::BorrowedFormatItem,
-    macros::format_description,
+    OffsetDateTime, PrimitiveDateTime,
+    format_description::{BorrowedFormatItem, well_known::Rfc3339},
+    macros::{datetime, format_description},
 };
 
 /// Fixed width, so that sorting the texts sorts the times.
@@ -21,6 +22,26 @@ pub struct Timestamp(OffsetDateTime);
 pub struct TimestampError;
 
 impl Timestamp {
+    /// The beginning of 1970.
+    pub const EPOCH: Self = Self(OffsetDateTime::UNIX_EPOCH);
+
+    /// The last moment that prints in our form.
+    pub const END: Self = Self(datetime!(9999-12-31 23:59:59.999 UTC));
+
+    /// Reads a time as people and programs write it: any offset, any number of decimals, of which
+    /// those beyond milliseconds are cut off. What is outside 1970 to 9999 is read as the nearest
+    /// time within.
+    pub fn parse_rfc_3339(text: &str) -> Option<Self> {
+        let moment = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+        let moment = moment.clamp(Self::EPOCH.0, Self::END.0);
+        Some(Self::from_datetime(moment))
+    }
+
+    /// Whether something may have been recorded then.
+    pub fn is_recordable(self) -> bool {
+        (Self::EPOCH..=Self::END).contains(&self)
+    }
+
     /// Truncates to milliseconds.
     pub(super) fn from_datetime(moment: OffsetDateTime) -> Self {
         let whole = moment.to_offset(time::UtcOffset::UTC);
@@ -171,5 +192,27 @@ mod tests {
             "2023-11-14 22:13:20".parse::<Timestamp>(),
             Err(TimestampError)
         );
+    }
+
+    #[test]
+    fn others_times_are_read_in_every_offset_and_within_our_years() {
+        for (text, read) in [
+            ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00.000Z"),
+            ("2026-01-31t12:00:00z", "2026-01-31T12:00:00.000Z"),
+            ("2026-01-31T13:30:00.0004+01:30", "2026-01-31T12:00:00.000Z"),
+            ("1970-01-01T00:00:00+00:01", "1970-01-01T00:00:00.000Z"),
+            ("0000-01-01T00:00:00+01:00", "1970-01-01T00:00:00.000Z"),
+            ("9999-12-31T23:59:59.9999-00:01", "9999-12-31T23:59:59.999Z"),
+        ] {
+            let at = Timestamp::parse_rfc_3339(text).unwrap();
+            assert_eq!(at.to_string(), read, "{text}");
+        }
+        for text in [
+            "2026-01-31",
+            "2026-01-31T12:00:00",
+            "2026-01-31T12:00:00 01:30",
+        ] {
+            assert_eq!(Timestamp::parse_rfc_3339(text), None, "{text}");
+        }
     }
 }
