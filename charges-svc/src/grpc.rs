@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use chassis::{ids::ChargeId, page::PageAsked};
 use proto::charges::{
     Case as ProtoCase, CaseKind as ProtoCaseKind, Charge as ProtoCharge, ChargeAnswer,
     ChargeStatus as ProtoChargeStatus, CloseCaseRequest, CreateChargeRequest, GetBalanceRequest,
     GetBalanceResponse, GetChargeRequest, GetHostedChargeRequest, HostedCharge, ListCasesRequest,
-    ListCasesResponse, ListRailsRequest, ListRailsResponse, Posting as ProtoPosting,
-    Provider as ProtoProvider, Rail as ProtoRail, RailEvidence, ReceiveCallbackRequest,
-    ReceiveCallbackResponse, ResolveChargeRequest, ShowChargeRequest, ShowChargeResponse,
-    SubmitOtpRequest, charge_operations_server::ChargeOperations, charges_server::Charges,
-    resolve_charge_request,
+    ListCasesResponse, ListChargesRequest, ListChargesResponse, ListRailsRequest,
+    ListRailsResponse, ListedCharge, Posting as ProtoPosting, Provider as ProtoProvider,
+    Rail as ProtoRail, RailEvidence, ReceiveCallbackRequest, ReceiveCallbackResponse,
+    ResolveChargeRequest, ShowChargeRequest, ShowChargeResponse, SubmitOtpRequest,
+    charge_operations_server::ChargeOperations, charges_server::Charges, resolve_charge_request,
 };
 use rails::RailName;
 use tonic::{Request, Response, Status as GrpcStatus};
@@ -123,6 +124,32 @@ impl Charges for Grpc {
         });
         Ok(Response::new(ListRailsResponse {
             rails: rails.collect(),
+        }))
+    }
+
+    async fn list_charges(
+        &self,
+        request: Request<ListChargesRequest>,
+    ) -> GrpcResult<ListChargesResponse> {
+        let request = request.into_inner();
+        let wanted = parse::wanted_charges(&request)?;
+        let asked = parse::page(
+            PageAsked {
+                size: request.page_size,
+                token: &request.page_token,
+                from: &request.from,
+                to: &request.to,
+            },
+            ChargeId::uuid,
+        )?;
+        let page = self.0.list_charges(&wanted, asked).await?;
+        let listed = page.rows.into_iter().map(|charge| ListedCharge {
+            payer_masked: charge.facts.phone.masked(),
+            charge: Some(charge.into()),
+        });
+        Ok(Response::new(ListChargesResponse {
+            charges: listed.collect(),
+            next_page_token: page.next.map_or_else(String::new, |next| next.to_string()),
         }))
     }
 

@@ -35,6 +35,7 @@ mod grpc;
 mod hint;
 mod key_look;
 pub mod ledger;
+mod lists;
 mod message;
 mod operate;
 mod otp;
@@ -62,6 +63,7 @@ mod treasury;
 mod turns;
 mod upkeep;
 mod verdict;
+mod wallets;
 
 use std::sync::Arc;
 
@@ -95,6 +97,7 @@ use store::blocks::Duty;
 use tell::Teller;
 use turns::Turns;
 use upkeep::Sweeper;
+use wallets::WalletWork;
 
 /// The schema that `migrate` applies and that serving needs.
 pub static SCHEMA: Schema = Schema {
@@ -146,6 +149,8 @@ pub async fn serve(
     frame.work(settling, DailySettlement::new(&service));
     let sweeping = frame.clock.worker("charges: sweeper");
     frame.work(sweeping, Sweeper::new(&service));
+    let adding = frame.clock.worker("charges: wallets");
+    frame.work(adding, WalletWork::new(&service));
     for duty in Duty::ALL {
         let worker = frame.clock.worker(books::name(*duty));
         let keeper = Bookkeeper::new(*duty, &frame.db, &frame.clock, &shutdown);

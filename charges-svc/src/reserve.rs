@@ -28,13 +28,6 @@ pub struct DisbursementReply {
     pub replayed: bool,
 }
 
-/// A page of a merchant's disbursements, and the last one if there may be more.
-#[derive(Clone, Debug)]
-pub struct DisbursementPage {
-    pub disbursements: Vec<Disbursement>,
-    pub last: Option<DisbursementId>,
-}
-
 impl Service {
     /// Takes the key for a new disbursement, or answers as the first request with it was answered.
     pub async fn replay_disbursement(
@@ -100,31 +93,5 @@ impl Service {
         let found = store::disbursements::find_shown(&mut conn, shown_id).await?;
         let ours = found.filter(|one| one.merchant_id == merchant_id && one.kind == kind);
         ours.ok_or(Error::DisbursementNotFound)
-    }
-
-    /// A merchant's payouts or refunds, newest first.
-    pub async fn list_disbursements(
-        &self,
-        merchant_id: MerchantId,
-        kind: Kind,
-        before: Option<DisbursementId>,
-        reference: Option<&str>,
-        size: i64,
-    ) -> Result<DisbursementPage> {
-        let mut conn = self.db.read().await?;
-        // One more than asked for tells whether this is the last page.
-        let found =
-            store::disbursements::list(&mut conn, merchant_id, kind, before, reference, size + 1);
-        let found = found.await?;
-        let size = usize::try_from(size).unwrap_or(usize::MAX);
-        // Those that only a newer version knows are left out, and do not end the list.
-        let is_last = found.rows.len() + found.unknown <= size;
-        let mut disbursements = found.rows;
-        disbursements.truncate(size);
-        let last = disbursements.last().filter(|_| !is_last);
-        Ok(DisbursementPage {
-            last: last.map(|last| last.disbursement_id),
-            disbursements,
-        })
     }
 }

@@ -4,19 +4,22 @@
 //! Promise: telling the same again changes nothing, and what is told of an ended charge is always
 //! the same.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use anyhow::Context as _;
 use chassis::{
     charge_status::ChargeStatus,
     grpc::{self, Channel, Reason},
     ids::{ChargeId, DisbursementId},
+    phone::Phone,
+    provider::Provider,
 };
 use db::{Db, outbox::Row};
 use proto::{
     sessions::{
-        DirectSession, Open, Payer, RecordTransactionRequest, SessionStatus, Settlement,
-        Transaction, TransactionStatus, Update, Withdraw, record_transaction_request::Step,
+        AddWalletsRequest, DirectSession, ListTransactionsWithoutWalletRequest, Open, Payer,
+        RecordTransactionRequest, SessionStatus, Settlement, Transaction, TransactionStatus,
+        Update, Wallet, WalletOfTransaction, Withdraw, record_transaction_request::Step,
         record_transaction_response::Outcome, sessions_client::SessionsClient,
     },
     webhooks::{
@@ -100,6 +103,42 @@ impl Teller {
             }
         };
         self.tell(&charge, row.event_id.as_deref()).await
+    }
+
+    /// Adds to a page of transactions that sessions-svc recorded without their wallets, after this
+    /// place of its list; empty for the beginning. Returns the place after it, if there are more.
+    pub async fn add_wallets(&self, after: String) -> anyhow::Result<Option<String>> {
+        let mut sessions = self.sessions.clone();
+        let request = ListTransactionsWithoutWalletRequest { page_token: after };
+        let page = sessions.list_transactions_without_wallet(request).await;
+        let page = page.context("sessions-svc did not list them")?.into_inner();
+        let ids: Vec<ChargeId> = page
+            .transactions
+            .iter()
+            .map(|place| place.transaction_id.parse())
+            .collect::<Result<_, _>>()?;
+        let mut conn = self.db.read().await?;
+        let wallets = store::charges::wallets(&mut conn, &ids).await?;
+        drop(conn);
+        let wallets: HashMap<String, Wallet> = wallets
+            .into_iter()
+            .map(|(id, provider, phone)| (id.to_string(), wallet(provider, &phone)))
+            .collect();
+        let added = page.transactions.into_iter().filter_map(|place| {
+            let wallet = wallets.get(&place.transaction_id)?.clone();
+            Some(WalletOfTransaction {
+                transaction: Some(place),
+                wallet: Some(wallet),
+            })
+        });
+        let request = AddWalletsRequest {
+            wallets: added.collect(),
+        };
+        if !request.wallets.is_empty() {
+            let added = sessions.add_wallets(request).await;
+            added.context("sessions-svc did not add them")?;
+        }
+        Ok(Some(page.next_page_token).filter(|token| !token.is_empty()))
     }
 
     /// Tells webhooks-svc that a disbursement has ended.
@@ -278,6 +317,14 @@ fn transaction(charge: &ShownCharge) -> Transaction {
         settlement: settlement(charge),
         created_at: charge.facts.created_at.to_string(),
         updated_at: charge.updated_at.to_string(),
+        wallet: Some(wallet(charge.facts.provider, &charge.facts.phone)),
+    }
+}
+
+fn wallet(provider: Provider, phone: &Phone) -> Wallet {
+    Wallet {
+        provider: provider.code().to_owned(),
+        last_four: phone.last_four().to_owned(),
     }
 }
 

@@ -9,12 +9,15 @@ pub mod amount;
 pub mod balance;
 pub mod body;
 pub mod charge;
+pub mod charges;
+pub mod customers;
 pub mod events;
 pub mod fields;
 pub mod idempotency;
 pub mod initiate;
 pub mod list;
 pub mod openapi;
+pub mod payments;
 pub mod payouts;
 pub mod read_charge;
 pub mod refunds;
@@ -77,6 +80,16 @@ pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
         .route(
             "/api/v1/refunds/{refund_id}",
             gated(get(refunds::read), Read, Other),
+        )
+        .route("/api/v1/payments", gated(get(payments::list), Read, Other))
+        .route("/api/v1/charges", gated(get(charges::list), Read, Other))
+        .route(
+            "/api/v1/customers",
+            gated(get(customers::list), Read, Other),
+        )
+        .route(
+            "/api/v1/customers/{customer_id}",
+            gated(get(customers::read), Read, Other),
         )
         .route("/api/v1/balance", gated(get(balance::balance), Read, Other))
         .route(

@@ -334,7 +334,8 @@ impl From<Status> for Error {
                     | Reason::PayoutNotFound
                     | Reason::RefundNotFound
                     | Reason::EventNotFound
-                    | Reason::StatementNotFound,
+                    | Reason::StatementNotFound
+                    | Reason::CustomerNotFound,
                 ),
             ) => Self::NotFound,
             (Code::NotFound, Some(Reason::EndpointNotFound)) => Self::NoWebhookEndpoint,

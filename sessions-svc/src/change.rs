@@ -4,6 +4,7 @@ use chassis::{
     charge_status::ChargeStatus,
     clock::Timestamp,
     ids::{ChargeId, CustomerId},
+    phone::Phone,
 };
 use db::idempotency;
 
@@ -18,6 +19,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Found {
     pub session: Option<Session>,
+    /// Whether the session's customer, if it has one, could learn a phone.
+    pub customer_lacks_phone: bool,
     /// The charge, if a report of it was recorded before.
     pub charge: Option<RecordedCharge>,
     /// The session's other charges.
@@ -95,8 +98,9 @@ pub struct Payment {
 
 #[derive(Debug)]
 pub enum PaidBy {
-    /// The customer whom the merchant named when it created the session.
-    Customer(CustomerId),
+    /// The customer whom the merchant named when it created the session, and the wallet, if the
+    /// customer had no phone.
+    Customer(CustomerId, Option<Phone>),
     Payer(Payer),
 }
 
@@ -227,7 +231,7 @@ fn follow<'a>(
     Change {
         session: changed,
         frees_key,
-        payment: payment(session, report),
+        payment: payment(session, report, found.customer_lacks_phone),
         reply: recorded(Some(shown)),
         due,
         ..tombstone(report, found, now)
@@ -245,7 +249,7 @@ fn log(session: &Session, status: SessionStatus, tally: Tally) {
     }
 }
 
-fn payment(session: &Session, report: &Report) -> Option<Payment> {
+fn payment(session: &Session, report: &Report, customer_lacks_phone: bool) -> Option<Payment> {
     let Step::Update {
         transaction, payer, ..
     } = &report.step
@@ -254,7 +258,10 @@ fn payment(session: &Session, report: &Report) -> Option<Payment> {
     };
     (transaction.status == ChargeStatus::Settled).then(|| Payment {
         by: match &session.customer_id {
-            Some(customer) => PaidBy::Customer(customer.clone()),
+            Some(customer) => {
+                let wallet = payer.phone.clone().filter(|_| customer_lacks_phone);
+                PaidBy::Customer(customer.clone(), wallet)
+            }
             None => PaidBy::Payer(payer.clone().or(session.payer.clone())),
         },
         settled_at: transaction.updated_at,

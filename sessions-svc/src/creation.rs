@@ -138,7 +138,7 @@ async fn insert_first(tx: &mut Tx, set: &[Creation], uses: &[KeyUse<(SessionId,)
     if first.is_empty() {
         return Ok(());
     }
-    let customers = directory::identify(tx, &named_payers(&first)).await?;
+    let customers = directory::identify(tx, &named_payers(&first), &[]).await?;
     assign_customers(&mut first, customers);
     let first: Vec<&Session> = first.iter().collect();
     store::insert_sessions(tx.joint(), &first).run().await?;

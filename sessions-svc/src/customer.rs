@@ -5,6 +5,8 @@
 //!   case), else a new one. A name alone neither matches nor adds a customer.
 //! - A missing phone or e-mail of a recognised customer is filled in, unless another customer has
 //!   it. An existing one is never replaced, so two customers are never merged.
+//! - A customer whom the merchant named without a phone learns that of the wallet that paid, unless
+//!   another customer has it.
 //! - The name is the last one that the merchant gave.
 
 use chassis::{

@@ -22,13 +22,20 @@ use crate::{
 const NEVER: i64 = 0;
 
 /// Returns the entry of each payer, as if they had been named one after the other, adding or
-/// completing it if need be. `None`: there is nothing to recognise the payer by.
-pub async fn identify(tx: &mut Tx, named: &[NamedPayer]) -> Attempt<Vec<Option<CustomerId>>> {
-    if !named.iter().any(|named| named.payer.is_identified()) {
+/// completing it if need be. `None`: there is nothing to recognise the payer by. Leaves these other
+/// merchants' directories locked as well: an entry in them is to learn a wallet.
+pub async fn identify(
+    tx: &mut Tx,
+    named: &[NamedPayer],
+    learning: &[MerchantId],
+) -> Attempt<Vec<Option<CustomerId>>> {
+    let is_anybody_identified = named.iter().any(|named| named.payer.is_identified());
+    if !is_anybody_identified && learning.is_empty() {
         return Ok(vec![None; named.len()]);
     }
     let (mut entries, mut ids) = look(tx, named).await?;
     let mut changing = entries.merchants_with(Entry::is_changed);
+    changing.extend(learning);
     if !changing.is_empty() {
         // In one order everywhere, so that two sets never wait for each other.
         changing.sort();

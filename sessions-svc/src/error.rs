@@ -9,6 +9,8 @@ use tonic::{Code, Status};
 pub enum Error {
     #[error("no such session")]
     SessionNotFound,
+    #[error("no such customer")]
+    CustomerNotFound,
     #[error("the session is another merchant's or has another amount")]
     SessionMismatch,
     #[error("the key was used with another request")]
@@ -30,6 +32,9 @@ impl From<Error> for Status {
         match error {
             Error::SessionNotFound => {
                 grpc::status(Code::NotFound, Reason::SessionNotFound, message)
+            }
+            Error::CustomerNotFound => {
+                grpc::status(Code::NotFound, Reason::CustomerNotFound, message)
             }
             Error::SessionMismatch => {
                 grpc::status(Code::FailedPrecondition, Reason::SessionMismatch, message)

@@ -2,23 +2,30 @@
 
 mod parse;
 
+use chassis::{
+    ids::{CustomerId, SessionId},
+    page::PageAsked,
+};
 use proto::sessions::{
-    CreateSessionRequest, CreateSessionResponse, Customer as ProtoCustomer, GetSessionRequest,
-    ListCustomersRequest, ListCustomersResponse, Payer as ProtoPayer, RecordTransactionRequest,
-    RecordTransactionResponse, Session as ProtoSession, SessionStatus as ProtoSessionStatus,
-    Settlement as ProtoSettlement, Transaction as ProtoTransaction,
-    TransactionStatus as ProtoTransactionStatus,
+    AddWalletsRequest, AddWalletsResponse, CreateSessionRequest, CreateSessionResponse,
+    Customer as ProtoCustomer, GetCustomerRequest, GetSessionRequest, ListCustomersRequest,
+    ListCustomersResponse, ListSessionsRequest, ListSessionsResponse,
+    ListTransactionsWithoutWalletRequest, ListTransactionsWithoutWalletResponse,
+    Payer as ProtoPayer, RecordTransactionRequest, RecordTransactionResponse,
+    Session as ProtoSession, SessionStatus as ProtoSessionStatus, Settlement as ProtoSettlement,
+    Transaction as ProtoTransaction, TransactionPlace as ProtoPlace,
+    TransactionStatus as ProtoTransactionStatus, Wallet as ProtoWallet,
     record_transaction_response::Outcome as ProtoOutcome, sessions_server::Sessions,
 };
 use tonic::{Request, Response, Status};
 
+use self::parse::WALLETS_MAX;
 use crate::{
     customer::{Customer, Payer},
     report::{ReportOutcome, ReportReply},
     service::Service,
     session::{Session, SessionStatus, ShownSession},
-    store::customers::PageStart,
-    transaction::{Settlement, Transaction},
+    transaction::{Settlement, Transaction, TransactionPlace, Wallet},
 };
 
 chassis::proto_list! {
@@ -65,31 +72,81 @@ impl Sessions for Grpc {
         Ok(Response::new(self.0.record(report).await?.into()))
     }
 
+    async fn list_sessions(
+        &self,
+        request: Request<ListSessionsRequest>,
+    ) -> Result<Response<ListSessionsResponse>, Status> {
+        let request = request.into_inner();
+        let asked = PageAsked {
+            size: request.page_size,
+            token: &request.page_token,
+            from: &request.from,
+            to: &request.to,
+        };
+        let asked = parse::page(asked, SessionId::uuid)?;
+        let (wanted, one) = parse::wanted_sessions(request)?;
+        let page = match one {
+            Some(id) => self.0.list_session(id, &wanted, asked.span).await?,
+            None => self.0.list_sessions(&wanted, asked).await?,
+        };
+        Ok(Response::new(ListSessionsResponse {
+            sessions: page.rows.into_iter().map(ProtoSession::from).collect(),
+            next_page_token: page.next.map_or_else(String::new, |next| next.to_string()),
+        }))
+    }
+
     async fn list_customers(
         &self,
         request: Request<ListCustomersRequest>,
     ) -> Result<Response<ListCustomersResponse>, Status> {
-        let (merchant, place, page_size) = parse::wanted_customers(request.get_ref())?;
-        // One more than requested tells whether there is another page.
-        let mut customers = self
-            .0
-            .list_customers(merchant, &place, page_size + 1)
-            .await?;
-        let has_more = customers.len() > page_size as usize;
-        customers.truncate(page_size as usize);
-        let last = customers.last().filter(|_| has_more).map(place_of);
+        let request = request.into_inner();
+        let asked = PageAsked {
+            size: request.page_size,
+            token: &request.page_token,
+            from: &request.from,
+            to: &request.to,
+        };
+        let asked = parse::page(asked, |id: CustomerId| id.to_string())?;
+        let wanted = parse::wanted_customers(request)?;
+        let page = self.0.list_customers(&wanted, &asked).await?;
         Ok(Response::new(ListCustomersResponse {
-            customers: customers.into_iter().map(ProtoCustomer::from).collect(),
-            next_page_token: last.map_or_else(String::new, |place| parse::page_token(&place)),
+            customers: page.rows.into_iter().map(ProtoCustomer::from).collect(),
+            next_page_token: page.next.map_or_else(String::new, |next| next.to_string()),
         }))
     }
-}
 
-fn place_of(customer: &Customer) -> PageStart {
-    PageStart {
-        listed_at: customer.listed_at,
-        created_at: customer.created_at,
-        customer_id: customer.customer_id.to_string(),
+    async fn get_customer(
+        &self,
+        request: Request<GetCustomerRequest>,
+    ) -> Result<Response<ProtoCustomer>, Status> {
+        let (merchant, id) = parse::wanted_customer(request.get_ref())?;
+        Ok(Response::new(
+            self.0.get_customer(merchant, &id).await?.into(),
+        ))
+    }
+
+    async fn list_transactions_without_wallet(
+        &self,
+        request: Request<ListTransactionsWithoutWalletRequest>,
+    ) -> Result<Response<ListTransactionsWithoutWalletResponse>, Status> {
+        let after = parse::missing_after(&request.get_ref().page_token)?;
+        let places = self.0.list_without_wallet(after, WALLETS_MAX).await?;
+        let last = places.last().filter(|_| places.len() == WALLETS_MAX);
+        let next_page_token =
+            last.map(|last| format!("{}.{}", last.session_id, last.charge_number));
+        Ok(Response::new(ListTransactionsWithoutWalletResponse {
+            next_page_token: next_page_token.unwrap_or_default(),
+            transactions: places.into_iter().map(ProtoPlace::from).collect(),
+        }))
+    }
+
+    async fn add_wallets(
+        &self,
+        request: Request<AddWalletsRequest>,
+    ) -> Result<Response<AddWalletsResponse>, Status> {
+        let wallets = parse::wallets(request.into_inner())?;
+        self.0.add_wallets(&wallets).await?;
+        Ok(Response::new(AddWalletsResponse {}))
     }
 }
 
@@ -125,8 +182,28 @@ fn proto_transaction(transaction: Transaction, session: &Session) -> ProtoTransa
         failure_reason: transaction.failure_reason,
         failure_message: transaction.failure_message,
         settlement: transaction.settlement.map(ProtoSettlement::from),
+        wallet: transaction.wallet.map(ProtoWallet::from),
         created_at: transaction.created_at.to_string(),
         updated_at: transaction.updated_at.to_string(),
+    }
+}
+
+impl From<Wallet> for ProtoWallet {
+    fn from(wallet: Wallet) -> Self {
+        Self {
+            provider: wallet.provider,
+            last_four: wallet.last_four,
+        }
+    }
+}
+
+impl From<TransactionPlace> for ProtoPlace {
+    fn from(place: TransactionPlace) -> Self {
+        Self {
+            session_id: place.session_id.to_string(),
+            charge_number: u32::try_from(place.charge_number).unwrap_or(u32::MAX),
+            transaction_id: place.transaction_id.to_string(),
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 //! - A session that ends unpaid gets exactly one event. It does not expire while a charge is in
 //!   flight.
 //! - A payment counts once for its customer; two customers are never merged.
+//! - Lists are newest first, and what is added or changes while they are read moves nothing in them.
 
 mod change;
 pub mod config;
@@ -18,6 +19,7 @@ mod error;
 mod expiry_event;
 mod fingerprint;
 mod grpc;
+mod lists;
 mod reading;
 mod recording;
 mod report;

@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use chassis::{clock::Timestamp, ids::CustomerId};
+use chassis::clock::Timestamp;
 use db::{Db, Grouped, Tx};
 
 use crate::{
@@ -136,17 +136,31 @@ fn is_refusal(decided: &Result<Decision<'_>, Error>) -> bool {
 }
 
 /// What each customer paid: the one whom the merchant named when it created the session, else the
-/// payer.
+/// payer. The one whom the merchant named without a phone learns the wallet's.
 async fn count_payments(tx: &mut Tx, changes: &[Change<'_>]) -> Attempt<Vec<PaymentCount>> {
     let mut named = Vec::new();
-    let mut paid: Vec<(CustomerId, Timestamp)> = Vec::new();
+    let mut paid: Vec<PaymentCount> = Vec::new();
     let mut paid_by_named = Vec::new();
+    let mut learning = Vec::new();
+    let mut learned = HashSet::new();
     for change in changes {
         let Some(payment) = &change.payment else {
             continue;
         };
         match &payment.by {
-            PaidBy::Customer(customer) => paid.push((customer.clone(), payment.settled_at)),
+            PaidBy::Customer(customer, wallet) => {
+                let merchant = change.report.merchant_id;
+                let wallet = wallet.clone();
+                // Each once: a statement about a set does not see what it writes itself.
+                let wallet = wallet.filter(|wallet| learned.insert((merchant, wallet.clone())));
+                if wallet.is_some() {
+                    learning.push(merchant);
+                }
+                paid.push(PaymentCount {
+                    wallet,
+                    ..PaymentCount::one(customer.clone(), payment.settled_at)
+                });
+            }
             PaidBy::Payer(payer) => {
                 named.push(NamedPayer {
                     merchant_id: change.report.merchant_id,
@@ -157,26 +171,30 @@ async fn count_payments(tx: &mut Tx, changes: &[Change<'_>]) -> Attempt<Vec<Paym
             }
         }
     }
-    let customers = directory::identify(tx, &named).await?;
+    let customers = directory::identify(tx, &named, &learning).await?;
     let identified = customers.into_iter().zip(paid_by_named);
-    paid.extend(identified.filter_map(|(customer, at)| Some((customer?, at))));
+    paid.extend(identified.filter_map(|(customer, at)| Some(PaymentCount::one(customer?, at))));
+    Ok(by_customer(paid))
+}
+
+/// The payments of each customer together.
+fn by_customer(mut paid: Vec<PaymentCount>) -> Vec<PaymentCount> {
     let mut counts: Vec<PaymentCount> = Vec::new();
     // In one order everywhere, so that two sets never wait for each other.
-    paid.sort();
-    for (customer_id, settled_at) in paid {
+    paid.sort_by(|one, other| {
+        (&one.customer_id, one.settled_at).cmp(&(&other.customer_id, other.settled_at))
+    });
+    for payment in paid {
         match counts.last_mut() {
-            Some(count) if count.customer_id == customer_id => {
-                count.payments += 1;
-                count.settled_at = settled_at;
+            Some(count) if count.customer_id == payment.customer_id => {
+                count.payments += payment.payments;
+                count.settled_at = payment.settled_at;
+                count.wallet = count.wallet.take().or(payment.wallet);
             }
-            _ => counts.push(PaymentCount {
-                customer_id,
-                payments: 1,
-                settled_at,
-            }),
+            _ => counts.push(payment),
         }
     }
-    Ok(counts)
+    counts
 }
 
 #[cfg(test)]

@@ -10,14 +10,12 @@ use db::{Db, GroupCommit, idempotency::IdempotencyKey};
 
 use crate::{
     creation::{Creation, CreationOutcome},
-    customer::Customer,
     error::Error,
     fingerprint::fingerprint,
     reading::Reading,
     recording::{Recorded, Recording},
     report::{Report, ReportOutcome, ReportReply},
     session::{NewSession, Origin, Session, SessionStatus, ShownSession},
-    store::customers::{self, PageStart},
 };
 
 #[derive(Clone, Debug)]
@@ -133,16 +131,5 @@ impl Service {
         metrics::counter!("charge_reports_total", "step" => step, "outcome" => outcome)
             .increment(1);
         Ok(reply)
-    }
-
-    /// Up to `limit` of a merchant's customers after a place, last paid first.
-    pub async fn list_customers(
-        &self,
-        merchant: MerchantId,
-        place: &PageStart,
-        limit: u32,
-    ) -> Result<Vec<Customer>, Error> {
-        let listed = customers::list_after(&self.db, merchant, place, i64::from(limit));
-        Ok(listed.await?)
     }
 }

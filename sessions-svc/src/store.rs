@@ -5,6 +5,7 @@
 
 pub mod customers;
 pub mod reports;
+pub mod wallets;
 
 use std::sync::LazyLock;
 
@@ -22,7 +23,7 @@ use sqlx::FromRow;
 
 use crate::{
     session::{Session, ShownSession},
-    transaction::{Settlement, Transaction},
+    transaction::{Settlement, Transaction, Wallet},
 };
 
 /// The keys of CreateSession, the only operation that takes them.
@@ -97,6 +98,32 @@ pub async fn find_sessions(conn: &mut Conn, ids: &[SessionId]) -> Result<Vec<Ses
     .await
 }
 
+/// Every column of a [`ShownSessionRow`], so that every statement names them all.
+macro_rules! shown_columns {
+    () => {
+        "s.session_id, s.merchant_id, s.origin, s.amount_minor, s.currency,
+         s.description, s.redirect_url, s.payer_phone, s.payer_email, s.payer_name,
+         s.customer_id, s.status, s.created_at, s.expires_at,
+         t.status as transaction_status, t.transaction_id, t.tx_id_display, t.method,
+         t.failure_reason, t.failure_message, t.settled_minor, t.settled_currency, t.rate,
+         t.provider, t.payer_last_four,
+         t.created_at as transaction_created_at, t.updated_at as transaction_updated_at"
+    };
+}
+
+/// The latest transaction `t` of a session `s` that was not withdrawn.
+macro_rules! join_latest {
+    () => {
+        "left join transactions t
+             on t.session_id = s.session_id
+             and t.charge_number = (select max(l.charge_number) from transactions l
+                                    where l.session_id = s.session_id
+                                      and l.status <> 'WITHDRAWN')"
+    };
+}
+
+pub mod list;
+
 /// A session beside its latest transaction, if it has one.
 #[derive(FromRow)]
 struct ShownSessionRow {
@@ -104,6 +131,16 @@ struct ShownSessionRow {
     session: Session,
     #[sqlx(flatten)]
     transaction: TransactionColumns,
+}
+
+impl ShownSessionRow {
+    fn shown_at(self, now: Timestamp) -> ShownSession {
+        ShownSession {
+            status: self.session.status_at(now),
+            session: self.session,
+            transaction: self.transaction.transaction(),
+        }
+    }
 }
 
 /// All null if there is no transaction; otherwise only those that are optional in [`Transaction`]
@@ -119,6 +156,8 @@ struct TransactionColumns {
     settled_minor: Option<i64>,
     settled_currency: Option<Currency>,
     rate: Option<String>,
+    provider: Option<String>,
+    payer_last_four: Option<String>,
     transaction_created_at: Option<Timestamp>,
     transaction_updated_at: Option<Timestamp>,
 }
@@ -139,6 +178,13 @@ impl TransactionColumns {
             failure_reason: self.failure_reason,
             failure_message: self.failure_message,
             settlement: settlement(),
+            wallet: self
+                .provider
+                .zip(self.payer_last_four)
+                .map(|wallet| Wallet {
+                    provider: wallet.0,
+                    last_four: wallet.1,
+                }),
             created_at: self.transaction_created_at?,
             updated_at: self.transaction_updated_at?,
         })
@@ -164,23 +210,13 @@ pub async fn find_shown(
         .read()
         .await?
         .sql_set(
-            "given (place bigint, session_id uuid)
-             select given.place,
-                    s.session_id, s.merchant_id, s.origin, s.amount_minor, s.currency,
-                    s.description, s.redirect_url, s.payer_phone, s.payer_email, s.payer_name,
-                    s.customer_id, s.status, s.created_at, s.expires_at,
-                    t.status as transaction_status, t.transaction_id, t.tx_id_display, t.method,
-                    t.failure_reason, t.failure_message,
-                    t.settled_minor, t.settled_currency, t.rate,
-                    t.created_at as transaction_created_at,
-                    t.updated_at as transaction_updated_at
-             from given
-             join sessions s on s.session_id = given.session_id
-             left join transactions t
-                 on t.session_id = s.session_id
-                 and t.charge_number = (select max(l.charge_number) from transactions l
-                                        where l.session_id = s.session_id
-                                          and l.status <> 'WITHDRAWN')",
+            concat!(
+                "given (place bigint, session_id uuid)
+                 select given.place, ",
+                shown_columns!(),
+                " from given join sessions s on s.session_id = given.session_id ",
+                join_latest!()
+            ),
             wanted.len(),
         )
         .column((0..).take(wanted.len()))
@@ -191,11 +227,7 @@ pub async fn find_shown(
     for FoundSessionRow { place, row } in rows {
         let place = usize::try_from(place).unwrap_or(usize::MAX);
         if let (Some(found), Some((_, now))) = (found.get_mut(place), wanted.get(place)) {
-            *found = Some(ShownSession {
-                status: row.session.status_at(*now),
-                session: row.session,
-                transaction: row.transaction.transaction(),
-            });
+            *found = Some(row.shown_at(*now));
         }
     }
     Ok(found)

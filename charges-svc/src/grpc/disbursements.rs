@@ -1,6 +1,6 @@
 //! Converts proto to domain and back, for disbursements.
 
-use chassis::ids::DisbursementId;
+use chassis::{ids::DisbursementId, page::PageAsked};
 use proto::charges::{
     CreatePayoutRequest, CreateRefundRequest, Destination as ProtoDestination,
     DestinationType as ProtoDestinationType, DisbursementStatus, GetPayoutRequest,
@@ -14,10 +14,8 @@ use super::{Grpc, GrpcResult, parse};
 use crate::{
     disbursement::{Destination, DestinationType, Disbursement, Kind, State},
     error::Error,
+    store::disbursements::WantedDisbursements,
 };
-
-const PAGE_SIZE_DEFAULT: u32 = 20;
-const PAGE_SIZE_MAX: u32 = 100;
 
 chassis::proto_list! {
     State = DisbursementStatus { Pending, Processing, Completed, Failed }
@@ -59,14 +57,25 @@ impl Disbursements for Grpc {
     ) -> GrpcResult<ListPayoutsResponse> {
         let request = request.into_inner();
         let merchant_id = parse::merchant_id(&request.merchant_id)?;
-        let (before, size) = page(&request.page_token, request.page_size)?;
-        let listed = self
-            .0
-            .list_disbursements(merchant_id, Kind::Payout, before, None, size);
-        let page = listed.await?;
+        let asked = parse::page(
+            PageAsked {
+                size: request.page_size,
+                token: &request.page_token,
+                from: &request.from,
+                to: &request.to,
+            },
+            DisbursementId::uuid,
+        )?;
+        let wanted = WantedDisbursements {
+            merchant_id,
+            kind: Kind::Payout,
+            reference: None,
+            state: state(request.status)?,
+        };
+        let page = self.0.list_disbursements(&wanted, asked).await?;
         Ok(Response::new(ListPayoutsResponse {
-            next_page_token: page.last.map_or_else(String::new, |last| last.to_string()),
-            payouts: page.disbursements.into_iter().map(Into::into).collect(),
+            next_page_token: page.next.map_or_else(String::new, |next| next.to_string()),
+            payouts: page.rows.into_iter().map(Into::into).collect(),
         }))
     }
 
@@ -108,36 +117,40 @@ impl Disbursements for Grpc {
     ) -> GrpcResult<ListRefundsResponse> {
         let request = request.into_inner();
         let merchant_id = parse::merchant_id(&request.merchant_id)?;
-        let (before, size) = page(&request.page_token, request.page_size)?;
-        let reference = Some(request.reference.as_str()).filter(|text| !text.is_empty());
-        let listed = self
-            .0
-            .list_disbursements(merchant_id, Kind::Refund, before, reference, size);
-        let page = listed.await?;
+        let asked = parse::page(
+            PageAsked {
+                size: request.page_size,
+                token: &request.page_token,
+                from: &request.from,
+                to: &request.to,
+            },
+            DisbursementId::uuid,
+        )?;
+        let reference = Some(request.reference).filter(|text| !text.is_empty());
+        let wanted = WantedDisbursements {
+            merchant_id,
+            kind: Kind::Refund,
+            reference: parse::given("reference", reference.as_deref())?,
+            state: state(request.status)?,
+        };
+        let page = self.0.list_disbursements(&wanted, asked).await?;
         Ok(Response::new(ListRefundsResponse {
-            next_page_token: page.last.map_or_else(String::new, |last| last.to_string()),
-            refunds: page.disbursements.into_iter().map(Into::into).collect(),
+            next_page_token: page.next.map_or_else(String::new, |next| next.to_string()),
+            refunds: page.rows.into_iter().map(Into::into).collect(),
         }))
     }
 }
 
-/// Where a page begins, and how long it is.
-fn page(token: &str, size: u32) -> Result<(Option<DisbursementId>, i64), Error> {
-    let before = match token {
-        "" => None,
-        token => Some(token.parse().map_err(|_| {
-            parse::invalid("page_token", "must be a token from the previous answer")
-        })?),
-    };
-    let size = match size {
-        0 => PAGE_SIZE_DEFAULT,
-        size @ 1..=PAGE_SIZE_MAX => size,
-        _ => {
-            let message = format!("must be at most {PAGE_SIZE_MAX}");
-            return Err(parse::invalid("page_size", message));
+/// The state that is wanted, if any is.
+fn state(status: i32) -> Result<Option<State>, Error> {
+    match DisbursementStatus::try_from(status) {
+        Ok(DisbursementStatus::Unspecified) => Ok(None),
+        status => {
+            let state = status.ok().and_then(|status| State::try_from(status).ok());
+            let fault = parse::invalid("status", "must be one of the statuses");
+            state.map(Some).ok_or(fault)
         }
-    };
-    Ok((before, size.into()))
+    }
 }
 
 impl From<Destination> for ProtoDestination {

@@ -1,8 +1,9 @@
 //! Parses what callers send. It is checked here, once and never again.
 
-use std::{borrow::Cow, str::FromStr};
+use std::{borrow::Cow, fmt::Display, str::FromStr};
 
 use chassis::{
+    charge_status::ChargeStatus,
     failure::FailureReason,
     ids::{MerchantId, SessionId},
     limits::{
@@ -10,24 +11,28 @@ use chassis::{
         MARKED_KEY_CHARACTERS_MAX, NAME_CHARACTERS_MAX, is_visible_ascii,
     },
     money::{Currency, Money},
+    page::{PageAsked, PageRequest},
     phone::Phone,
     provider::{MUST_BE_PROVIDER, Provider},
 };
 use proto::{
     charges::{
-        CloseCaseRequest, CreateChargeRequest, HostedSession, ReceiveCallbackRequest,
+        ChargeStatus as ProtoChargeStatus, CloseCaseRequest, CreateChargeRequest, HostedSession,
+        ListChargesRequest, Provider as ProtoProvider, ReceiveCallbackRequest,
         SetPayoutAccountRequest, close_case_request::Action,
     },
     money::Money as ProtoMoney,
 };
 use rails::{Callback, RailName};
 use rust_decimal::Decimal;
+use uuid::Uuid;
 
 use crate::{
     case::Decision,
     charge::{HostedPayment, NewCharge},
     disbursement::{Destination, DestinationType},
     error::{Error, Result},
+    store::charges::list::WantedCharges,
 };
 
 /// Longest text that an operator may write, in characters.
@@ -41,6 +46,49 @@ pub fn id<T: FromStr>(text: &str, not_found: Error) -> Result<T> {
 pub fn merchant_id(text: &str) -> Result<MerchantId> {
     text.parse()
         .map_err(|_| invalid("merchant_id", "must be a merchant's id"))
+}
+
+/// An identifier or number that is looked for, if any is.
+pub fn given<T: FromStr>(field: &'static str, text: Option<&str>) -> Result<Option<T>> {
+    let parsed = text.map(|text| {
+        let fault = |_| invalid(field, "must be in the one form that we write");
+        text.parse().map_err(fault)
+    });
+    parsed.transpose()
+}
+
+/// `id`: how the store orders the ids of the list.
+pub fn page<I: FromStr + Display>(
+    asked: PageAsked<'_>,
+    id: impl FnOnce(I) -> Uuid,
+) -> Result<PageRequest<Uuid>> {
+    asked
+        .parse(id)
+        .map_err(|fault| invalid(fault.field, fault.message))
+}
+
+pub fn wanted_charges(request: &ListChargesRequest) -> Result<WantedCharges> {
+    let status = match request.status() {
+        ProtoChargeStatus::Unspecified => None,
+        status => Some(
+            ChargeStatus::try_from(status)
+                .map_err(|_| invalid("status", "must be one of the statuses"))?,
+        ),
+    };
+    let provider = match request.provider() {
+        ProtoProvider::Unspecified => None,
+        provider => {
+            Some(Provider::try_from(provider).map_err(|_| invalid("provider", MUST_BE_PROVIDER))?)
+        }
+    };
+    Ok(WantedCharges {
+        merchant_id: merchant_id(&request.merchant_id)?,
+        reference: given("reference", request.reference.as_deref())?,
+        session_id: given("session_id", request.session_id.as_deref())?,
+        phone: given("phone", request.phone.as_deref())?,
+        status,
+        provider,
+    })
 }
 
 pub fn new_charge(request: CreateChargeRequest) -> Result<NewCharge> {

@@ -5,6 +5,8 @@ use std::time::Duration;
 use chassis::{
     clock::{Clock, Timestamp},
     ids::{ChargeId, Reference, SessionId},
+    phone::Phone,
+    provider::Provider,
 };
 use db::{Conn, Insert, KnownRows, Result, Tx, Update};
 use rails::RailName;
@@ -29,6 +31,8 @@ macro_rules! columns {
          lease_until, fence"
     };
 }
+
+pub mod list;
 
 /// Writes a new charge. Returns [`Insert::AlreadyThere`] if its session has an open charge or is
 /// being given one.
@@ -239,6 +243,20 @@ pub async fn find_shown(conn: &mut Conn, references: &[&Reference]) -> Result<Ve
     .column(references.iter().copied())
     .all()
     .await
+}
+
+/// The wallets of these charges, of whichever merchant. Those of a provider that only a newer version
+/// knows are left out.
+pub async fn wallets(
+    conn: &mut Conn,
+    ids: &[ChargeId],
+) -> Result<Vec<(ChargeId, Provider, Phone)>> {
+    let wallets = conn.sql_set(
+        "given (id uuid)
+         select transaction_id, provider, phone from given join charges on transaction_id = id",
+        ids.len(),
+    );
+    Ok(wallets.column(ids.iter().copied()).known().await?.rows)
 }
 
 /// Any merchant's charge, for operators, unless it is void.

@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use chassis::{
     clock::{Clock, Timestamp},
-    ids::{CaseId, ChargeId, DisbursementId, MerchantId},
+    ids::{CaseId, ChargeId, DisbursementId, MerchantId, Reference},
     money::{Currency, Money},
+    page::{PageRequest, Place, Span},
 };
-use db::{Conn, Insert, KnownRows, Result, Tx, Update};
+use db::{Conn, Insert, KnownRows, Page, Result, Tx, Update};
 use rails::RailName;
 use uuid::Uuid;
 
 use super::{Backlog, hints::About};
 use crate::{
     charge::Lease,
-    disbursement::{Disbursement, Kind},
+    disbursement::{Disbursement, Kind, State},
 };
 
 macro_rules! columns {
@@ -133,41 +134,112 @@ pub async fn find_locked(tx: &mut Tx, id: DisbursementId) -> Result<Option<Disbu
     .await
 }
 
-/// A merchant's, newest first, up to `limit`: those before `before`, and of this charge alone. Ids
-/// begin with the time at which they were made.
+/// Which payouts or refunds to list: those that have everything that is given.
+#[derive(Clone, Debug)]
+pub struct WantedDisbursements {
+    pub merchant_id: MerchantId,
+    pub kind: Kind,
+    /// Of a refund's charge.
+    pub reference: Option<Reference>,
+    pub state: Option<State>,
+}
+
+impl WantedDisbursements {
+    /// Whether there is something that no index finds among what may be many.
+    pub fn is_searched(&self) -> bool {
+        self.reference.is_none() && self.state.is_some()
+    }
+}
+
+macro_rules! within_span {
+    () => {
+        "(created_at, disbursement_id) < ($3, $4) and (created_at, disbursement_id) >= ($5, $6)"
+    };
+}
+
+/// The text's head names the rows by an index; the rest is the same for all.
+macro_rules! listing {
+    ($with:literal, $from:literal) => {
+        concat!(
+            $with,
+            " select created_at as place_at, disbursement_id as place_id, ",
+            columns!(),
+            $from,
+            " and ",
+            within_span!(),
+            " and (cast($8 as text) is null or reference = $8)
+              and (cast($9 as text) is null or state = $9)
+              order by created_at desc, disbursement_id desc limit $7"
+        )
+    };
+}
+
+const BY_TIME: &str = listing!(
+    "",
+    " from disbursements where merchant_id = $1 and kind = $2"
+);
+
+// A charge has few refunds: all of them are read, so that no store prefers the index of all the
+// merchant's.
+const BY_REFERENCE: &str = listing!(
+    "with found as materialized (
+         select * from disbursements
+         where transaction_id = (select transaction_id from charges where reference = $8)
+     )",
+    " from found where merchant_id = $1 and kind = $2"
+);
+
+/// A page of what is wanted, newest first.
 pub async fn list(
     conn: &mut Conn,
-    merchant_id: MerchantId,
-    kind: Kind,
-    before: Option<DisbursementId>,
-    reference: Option<&str>,
-    limit: i64,
-) -> Result<KnownRows<Disbursement>> {
-    // A bound that is always there is one that every store's index can use.
-    let before = before.unwrap_or_else(|| Uuid::max().into());
-    let listing = match reference {
-        None => conn.sql(concat!(
-            "select ",
-            columns!(),
-            " from disbursements
-             where merchant_id = $1 and kind = $2 and disbursement_id < $3
-             order by disbursement_id desc limit $4"
-        )),
-        Some(_) => conn.sql(concat!(
-            "select ",
-            columns!(),
-            " from disbursements
-             where merchant_id = $1 and kind = $2 and disbursement_id < $3
-                 and transaction_id = (select transaction_id from charges where reference = $5)
-             order by disbursement_id desc limit $4"
-        )),
+    wanted: &WantedDisbursements,
+    page: &PageRequest<Uuid>,
+) -> Result<Page<Disbursement, Uuid>> {
+    let text = match wanted.reference {
+        None => BY_TIME,
+        Some(_) => BY_REFERENCE,
     };
-    let listing = listing.bind(merchant_id).bind(kind).bind(before);
-    let listing = listing.bind(limit);
-    match reference {
-        None => listing.known().await,
-        Some(reference) => listing.bind(reference).known().await,
-    }
+    let Span { from, before } = page.span;
+    conn.sql(text)
+        .bind(wanted.merchant_id)
+        .bind(wanted.kind)
+        .bind(before.at)
+        .bind(before.id)
+        .bind(from.at)
+        .bind(from.id)
+        .bind(i64::from(page.size) + 1)
+        .bind(wanted.reference.as_ref().map(Reference::as_str))
+        .bind(wanted.state)
+        .page(page.size)
+        .await
+}
+
+const STOP: &str = concat!(
+    "select created_at, disbursement_id from disbursements
+     where merchant_id = $1 and kind = $2 and ",
+    within_span!(),
+    " order by created_at desc, disbursement_id desc limit 1 offset $7"
+);
+
+/// Where a page that looks at `limit` rows at most has to stop; `None` if there are fewer.
+pub async fn stop(
+    conn: &mut Conn,
+    wanted: &WantedDisbursements,
+    span: Span<Uuid>,
+    limit: i64,
+) -> Result<Option<Place<Uuid>>> {
+    let found: Option<(Timestamp, Uuid)> = conn
+        .sql(STOP)
+        .bind(wanted.merchant_id)
+        .bind(wanted.kind)
+        .bind(span.before.at)
+        .bind(span.before.id)
+        .bind(span.from.at)
+        .bind(span.from.id)
+        .bind(limit - 1)
+        .optional()
+        .await?;
+    Ok(found.map(|(at, id)| Place { at, id }))
 }
 
 /// The refunds of a charge that have not failed, of what its merchant was credited.
@@ -331,4 +403,26 @@ pub async fn backlog(conn: &mut Conn, limit: i64) -> Result<Backlog> {
     .bind(limit)
     .one()
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use db::testing::{TestDb, check_ordered_by_index, plan};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn payouts_and_refunds_are_listed_by_an_index_that_is_in_their_order() {
+        let database = TestDb::new("charges-svc").await;
+        let db = database.connect().await;
+        db.migrate(&crate::SCHEMA.migrations).await.unwrap();
+        check_ordered_by_index(&db, BY_TIME, "disbursements_newest").await;
+        check_ordered_by_index(&db, STOP, "disbursements_newest").await;
+        let by_reference = plan(&db, BY_REFERENCE).await;
+        assert!(
+            by_reference.contains("disbursements_of_charge"),
+            "{by_reference}"
+        );
+        db.close().await;
+    }
 }

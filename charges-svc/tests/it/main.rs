@@ -14,6 +14,7 @@ mod finality;
 mod hints;
 mod hosted;
 mod leases;
+mod lists;
 mod mtn;
 mod neighbour;
 mod newer;

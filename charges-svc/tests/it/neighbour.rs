@@ -12,8 +12,12 @@ use std::{
 use chassis::testing::ServedService;
 use proto::{
     sessions::{
-        CreateSessionRequest, CreateSessionResponse, GetSessionRequest, ListCustomersRequest,
-        ListCustomersResponse, RecordTransactionRequest, RecordTransactionResponse, Session,
+        AddWalletsRequest, AddWalletsResponse, CreateSessionRequest, CreateSessionResponse,
+        Customer, GetCustomerRequest, GetSessionRequest, ListCustomersRequest,
+        ListCustomersResponse, ListSessionsRequest, ListSessionsResponse,
+        ListTransactionsWithoutWalletRequest, ListTransactionsWithoutWalletResponse,
+        RecordTransactionRequest, RecordTransactionResponse, Session, TransactionPlace,
+        WalletOfTransaction,
         record_transaction_request::Step,
         record_transaction_response::Outcome,
         sessions_server::{Sessions, SessionsServer},
@@ -39,11 +43,23 @@ struct Neighbour {
 pub struct Updates {
     changes: Arc<AtomicUsize>,
     events: Arc<Mutex<Vec<PublishRequest>>>,
+    /// The transactions that it says lack a wallet.
+    lacking: Arc<Mutex<Vec<TransactionPlace>>>,
+    wallets: Arc<Mutex<Vec<WalletOfTransaction>>>,
 }
 
 impl Updates {
     pub fn count(&self) -> usize {
         self.changes.load(Ordering::SeqCst)
+    }
+
+    pub fn lack(&self, transactions: Vec<TransactionPlace>) {
+        *self.lacking.lock().unwrap() = transactions;
+    }
+
+    /// The wallets that were added.
+    pub fn wallets(&self) -> Vec<WalletOfTransaction> {
+        self.wallets.lock().unwrap().clone()
     }
 
     pub fn events(&self) -> Vec<PublishRequest> {
@@ -97,11 +113,48 @@ impl Sessions for Neighbour {
         Err(not_asked())
     }
 
+    async fn list_sessions(
+        &self,
+        _: Request<ListSessionsRequest>,
+    ) -> Result<Response<ListSessionsResponse>, Status> {
+        Err(not_asked())
+    }
+
     async fn list_customers(
         &self,
         _: Request<ListCustomersRequest>,
     ) -> Result<Response<ListCustomersResponse>, Status> {
         Err(not_asked())
+    }
+
+    async fn get_customer(
+        &self,
+        _: Request<GetCustomerRequest>,
+    ) -> Result<Response<Customer>, Status> {
+        Err(not_asked())
+    }
+
+    /// A page for each that it was given and has no wallet for.
+    async fn list_transactions_without_wallet(
+        &self,
+        request: Request<ListTransactionsWithoutWalletRequest>,
+    ) -> Result<Response<ListTransactionsWithoutWalletResponse>, Status> {
+        let after: usize = request.get_ref().page_token.parse().unwrap_or(0);
+        let lacking = self.updates.lacking.lock().unwrap();
+        let next = (after + 1 < lacking.len()).then(|| (after + 1).to_string());
+        Ok(Response::new(ListTransactionsWithoutWalletResponse {
+            transactions: lacking.get(after).cloned().into_iter().collect(),
+            next_page_token: next.unwrap_or_default(),
+        }))
+    }
+
+    async fn add_wallets(
+        &self,
+        request: Request<AddWalletsRequest>,
+    ) -> Result<Response<AddWalletsResponse>, Status> {
+        let added = request.into_inner().wallets;
+        self.updates.wallets.lock().unwrap().extend(added);
+        Ok(Response::new(AddWalletsResponse {}))
     }
 }
 

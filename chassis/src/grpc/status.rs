@@ -49,6 +49,7 @@ crate::closed_list! {
         StatementNotFound = "STATEMENT_NOT_FOUND",
         StatementNotReady = "STATEMENT_NOT_READY",
         StatementKeyMissing = "STATEMENT_KEY_MISSING",
+        CustomerNotFound = "CUSTOMER_NOT_FOUND",
         EndpointNotFound = "ENDPOINT_NOT_FOUND",
         EventNotFound = "EVENT_NOT_FOUND",
         DeliveryNotFound = "DELIVERY_NOT_FOUND",

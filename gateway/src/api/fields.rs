@@ -226,7 +226,12 @@ pub fn otp(value: &RawValue) -> Result<String, Fault> {
 
 /// A plausible e-mail address: one `@`, a local part, and a domain of at least two labels.
 pub fn email(value: &RawValue) -> Result<String, Fault> {
-    let email = no_longer_than(string(value)?, EMAIL_CHARACTERS_MAX)?;
+    email_address(string(value)?)
+}
+
+/// The same, wherever it was written.
+pub fn email_address(text: String) -> Result<String, Fault> {
+    let email = no_longer_than(text, EMAIL_CHARACTERS_MAX)?;
     let plausible = email
         .split_once('@')
         .is_some_and(|(local, domain)| is_local_part(local) && is_domain(domain));

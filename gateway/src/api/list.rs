@@ -2,6 +2,14 @@
 
 use std::{borrow::Cow, fmt::Display, str::FromStr, time::Duration};
 
+use chassis::{
+    clock::Timestamp,
+    ids::{Reference, SessionId},
+    page::Place,
+    phone::Phone,
+    provider::MUST_BE_PROVIDER,
+};
+use proto::charges::Provider;
 use serde::Serialize;
 use url::form_urlencoded;
 
@@ -18,7 +26,8 @@ const LIMIT_MAX: u32 = 100;
 /// Longest wait for what has not happened yet.
 const WAIT_SECONDS_MAX: u32 = 30;
 
-/// A page of a list, newest first. `next_cursor` leads to the next page and is null on the last.
+/// A page of a list, newest first. `next_cursor` leads to the next page, however few entries this one
+/// has, and is null on the last.
 #[derive(Debug, Serialize)]
 pub struct Page<T> {
     data: Vec<T>,
@@ -119,16 +128,67 @@ impl Parameters {
         })
     }
 
-    /// The service's token of the page, empty for the first. `T` is what its tokens are made of.
-    pub fn cursor<T: FromStr + Display>(&mut self) -> String {
-        let cursor = self.optional("cursor", |text| match text.parse::<T>() {
-            Ok(token) => Ok(token.to_string()),
+    /// The service's token of the page, empty for the first. `I` identifies what is listed.
+    pub fn cursor<I: FromStr + Display>(&mut self) -> String {
+        let cursor = self.optional("cursor", |text| match text.parse::<Place<I>>() {
+            Ok(place) => Ok(place.to_string()),
             Err(_) => Err(Fault::new(
                 FieldCode::InvalidFormat,
                 "must be the next_cursor of another page",
             )),
         });
         cursor.unwrap_or_default()
+    }
+
+    /// Since when (inclusive) and until before when what is listed was made, as the services read it;
+    /// empty where the caller sets no bound.
+    pub fn from_to(&mut self) -> (String, String) {
+        const FAULT: Fault = Fault::new(
+            FieldCode::InvalidFormat,
+            "must be a time such as 2026-01-31T09:00:00Z",
+        );
+        let mut read = |name| {
+            let at = self.optional(name, |text| {
+                // No time has a space in it: it is a plus that nobody has encoded.
+                Timestamp::parse_rfc_3339(&text.replace(' ', "+")).ok_or(FAULT)
+            });
+            at.map_or_else(String::new, |at| at.to_string())
+        };
+        (read("from"), read("to"))
+    }
+
+    /// The reference of a charge.
+    pub fn reference(&mut self) -> Option<Reference> {
+        const FAULT: Fault = Fault::new(
+            FieldCode::InvalidFormat,
+            "must be the reference of a charge, TX-…-…",
+        );
+        self.optional("reference", |text| text.parse().map_err(|_| FAULT))
+    }
+
+    pub fn session_id(&mut self) -> Option<SessionId> {
+        const FAULT: Fault = Fault::new(FieldCode::InvalidFormat, "must be a session_id");
+        self.optional("session_id", |text| text.parse().map_err(|_| FAULT))
+    }
+
+    pub fn phone(&mut self) -> Option<Phone> {
+        const FAULT: Fault = Fault::new(
+            FieldCode::InvalidPhone,
+            "must be a Ghana mobile number or an international number that starts with +, which an \
+             address writes as %2B",
+        );
+        self.optional("phone", |text| Phone::parse_any(text).map_err(|_| FAULT))
+    }
+
+    pub fn provider(&mut self) -> Option<Provider> {
+        const FAULT: Fault = Fault::new(FieldCode::UnknownProvider, MUST_BE_PROVIDER);
+        self.optional("provider", |text| Provider::from_code(text).ok_or(FAULT))
+    }
+
+    /// A status, by its code in the contract.
+    pub fn status<T>(&mut self, from_code: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+        const FAULT: Fault = Fault::new(FieldCode::InvalidFormat, "must be one of the statuses");
+        self.optional("status", |text| from_code(text).ok_or(FAULT))
     }
 
     /// Refuses the request if a parameter had a fault.

@@ -13,7 +13,8 @@ use chassis::{
 };
 use http::{HeaderMap, StatusCode};
 use proto::charges::{
-    CreatePayoutRequest, Destination, GetPayoutRequest, ListPayoutsRequest, Payout,
+    CreatePayoutRequest, Destination, DisbursementStatus, GetPayoutRequest, ListPayoutsRequest,
+    Payout,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -117,10 +118,15 @@ pub async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Json<Page<PayoutShown>>, Error> {
     let mut parameters = Parameters::new(query.as_deref());
+    let (from, to) = parameters.from_to();
+    let status = parameters.status(DisbursementStatus::from_code);
     let request = ListPayoutsRequest {
         merchant_id: merchant.id.to_string(),
         page_size: parameters.limit(),
         page_token: parameters.cursor::<DisbursementId>(),
+        from,
+        to,
+        status: status.unwrap_or_default().into(),
     };
     parameters.finish()?;
     let listed = edge

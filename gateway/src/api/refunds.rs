@@ -12,7 +12,9 @@ use chassis::{
     money::{Currency, Money},
 };
 use http::{HeaderMap, StatusCode};
-use proto::charges::{CreateRefundRequest, GetRefundRequest, ListRefundsRequest, Refund};
+use proto::charges::{
+    CreateRefundRequest, DisbursementStatus, GetRefundRequest, ListRefundsRequest, Refund,
+};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -24,13 +26,7 @@ use super::{
     list::{Page, Parameters},
     payouts::DestinationShown,
 };
-use crate::{
-    backend,
-    edge::Edge,
-    error::Error,
-    field_error::{Fault, FieldCode},
-    merchant::Merchant,
-};
+use crate::{backend, edge::Edge, error::Error, merchant::Merchant};
 
 /// `RefundShown` of the contract.
 #[derive(Debug, Serialize)]
@@ -122,19 +118,17 @@ pub async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Json<Page<RefundShown>>, Error> {
     let mut parameters = Parameters::new(query.as_deref());
-    let reference = parameters.optional("reference", |text| {
-        text.parse::<Reference>().map_err(|_| {
-            Fault::new(
-                FieldCode::InvalidFormat,
-                "must be the reference of a charge, TX-…-…",
-            )
-        })
-    });
+    let (from, to) = parameters.from_to();
+    let reference = parameters.reference();
+    let status = parameters.status(DisbursementStatus::from_code);
     let request = ListRefundsRequest {
         merchant_id: merchant.id.to_string(),
         page_size: parameters.limit(),
         page_token: parameters.cursor::<DisbursementId>(),
         reference: reference.map_or_else(String::new, |reference| reference.to_string()),
+        from,
+        to,
+        status: status.unwrap_or_default().into(),
     };
     parameters.finish()?;
     let listed = edge

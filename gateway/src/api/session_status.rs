@@ -47,6 +47,11 @@ struct TransactionShown {
     settled_currency: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<Box<RawValue>>,
+    /// Of the wallet that is debited, as the next; left out where it was not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    provider: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payer_last_four: Option<String>,
 }
 
 pub async fn session_status(
@@ -102,6 +107,10 @@ impl TryFrom<Transaction> for TransactionShown {
         let amount = Money::try_from(&amount).map_err(Error::internal)?;
         let settled = transaction.settlement.map(settled).transpose()?;
         let (settled, rate) = settled.unzip();
+        let wallet = transaction.wallet;
+        let (provider, payer_last_four) = wallet
+            .map(|wallet| (wallet.provider, wallet.last_four))
+            .unzip();
         Ok(Self {
             transaction_id: transaction.transaction_id,
             tx_id_display: transaction.tx_id_display,
@@ -114,6 +123,8 @@ impl TryFrom<Transaction> for TransactionShown {
             settled_amount: settled.map(amount::to_json),
             settled_currency: settled.map(|settled| settled.currency().code()),
             rate: rate.map(amount::number),
+            provider,
+            payer_last_four,
         })
     }
 }

@@ -16,7 +16,7 @@ async fn an_unknown_address_is_404_before_any_key_is_asked_for() {
     for path in [
         "/",
         "/api",
-        "/api/v1/payments",
+        "/api/v1",
         "/api/v1/payments/",
         "/api/v1/payments/initiate/",
         "/api/v1//payments/initiate",

@@ -15,6 +15,7 @@ mod hostile;
 mod initiate;
 mod keys;
 mod limits;
+mod lists;
 mod money_out;
 mod openapi;
 mod rails;

@@ -239,7 +239,7 @@ async fn what_is_nobodys_or_anothers_is_not_found() {
 
 #[tokio::test]
 async fn lists_are_read_page_by_page() {
-    const NEXT: &str = "0190b2c0-f5a9-7c8e-9b1d-2f3a4b5c6d7e";
+    const NEXT: &str = "1769850000000.0190b2c0-f5a9-7c8e-9b1d-2f3a4b5c6d7e";
     let gateway = Gateway::start().await;
     gateway.services.list_payouts.answers(|_| {
         Ok(ListPayoutsResponse {

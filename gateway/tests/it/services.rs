@@ -116,6 +116,10 @@ pub struct Services {
     pub get_charge: Call<charges::GetChargeRequest, charges::Charge>,
     pub list_rails: Call<charges::ListRailsRequest, charges::ListRailsResponse>,
     pub receive_callback: Call<charges::ReceiveCallbackRequest, charges::ReceiveCallbackResponse>,
+    pub list_charges: Call<charges::ListChargesRequest, charges::ListChargesResponse>,
+    pub list_sessions: Call<sessions::ListSessionsRequest, sessions::ListSessionsResponse>,
+    pub list_customers: Call<sessions::ListCustomersRequest, sessions::ListCustomersResponse>,
+    pub get_customer: Call<sessions::GetCustomerRequest, sessions::Customer>,
     pub get_balance: Call<charges::GetBalanceRequest, charges::GetBalanceResponse>,
     pub create_payout: Call<charges::CreatePayoutRequest, charges::PayoutAnswer>,
     pub get_payout: Call<charges::GetPayoutRequest, charges::Payout>,
@@ -166,6 +170,10 @@ impl Services {
             get_charge: Call::new(|_| Err(refusal(Code::NotFound, "CHARGE_NOT_FOUND"))),
             list_rails: Call::new(|_| Ok(rails())),
             receive_callback: Call::new(|_| Ok(charges::ReceiveCallbackResponse {})),
+            list_charges: Call::new(|_| Ok(charges::ListChargesResponse::default())),
+            list_sessions: Call::new(|_| Ok(sessions::ListSessionsResponse::default())),
+            list_customers: Call::new(|_| Ok(sessions::ListCustomersResponse::default())),
+            get_customer: Call::new(|_| Err(refusal(Code::NotFound, "CUSTOMER_NOT_FOUND"))),
             get_balance: Call::new(|_| Ok(charges::GetBalanceResponse::default())),
             create_payout: Call::new(|request: charges::CreatePayoutRequest| {
                 Ok(charges::PayoutAnswer {
@@ -361,9 +369,14 @@ serve!(RateLimits in ratelimit {
 serve!(Sessions in sessions {
     create_session(CreateSessionRequest) -> CreateSessionResponse;
     get_session(GetSessionRequest) -> Session;
+    list_sessions(ListSessionsRequest) -> ListSessionsResponse;
+    list_customers(ListCustomersRequest) -> ListCustomersResponse;
+    get_customer(GetCustomerRequest) -> Customer;
 } never {
     record_transaction(RecordTransactionRequest) -> RecordTransactionResponse;
-    list_customers(ListCustomersRequest) -> ListCustomersResponse;
+    list_transactions_without_wallet(ListTransactionsWithoutWalletRequest)
+        -> ListTransactionsWithoutWalletResponse;
+    add_wallets(AddWalletsRequest) -> AddWalletsResponse;
 });
 
 serve!(Charges in charges {
@@ -372,6 +385,7 @@ serve!(Charges in charges {
     get_charge(GetChargeRequest) -> Charge;
     list_rails(ListRailsRequest) -> ListRailsResponse;
     receive_callback(ReceiveCallbackRequest) -> ReceiveCallbackResponse;
+    list_charges(ListChargesRequest) -> ListChargesResponse;
     get_balance(GetBalanceRequest) -> GetBalanceResponse;
 } never {
     get_hosted_charge(GetHostedChargeRequest) -> HostedCharge;

@@ -23,6 +23,7 @@ fn transaction(status: TransactionStatus) -> Transaction {
         settlement: None,
         created_at: "2026-01-31T09:05:00.000Z".to_owned(),
         updated_at: "2026-01-31T09:05:01.000Z".to_owned(),
+        wallet: None,
     }
 }
 

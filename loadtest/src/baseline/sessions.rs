@@ -4,9 +4,11 @@ use anyhow::{Context as _, Error, ensure};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http_body_util::Full;
 use proto::sessions::{
-    CreateSessionRequest, CreateSessionResponse, GetSessionRequest, ListCustomersRequest,
-    ListCustomersResponse, RecordTransactionRequest, RecordTransactionResponse, Session,
-    sessions_server,
+    AddWalletsRequest, AddWalletsResponse, CreateSessionRequest, CreateSessionResponse, Customer,
+    GetCustomerRequest, GetSessionRequest, ListCustomersRequest, ListCustomersResponse,
+    ListSessionsRequest, ListSessionsResponse, ListTransactionsWithoutWalletRequest,
+    ListTransactionsWithoutWalletResponse, RecordTransactionRequest, RecordTransactionResponse,
+    Session, sessions_server,
 };
 use serde_json::json;
 use sha2::Sha256;
@@ -130,10 +132,38 @@ impl sessions_server::Sessions for Sessions {
         Err(Status::unimplemented("not part of a bare path"))
     }
 
+    async fn list_sessions(
+        &self,
+        _: Request<ListSessionsRequest>,
+    ) -> Result<Response<ListSessionsResponse>, Status> {
+        Err(Status::unimplemented("not part of a bare path"))
+    }
+
     async fn list_customers(
         &self,
         _: Request<ListCustomersRequest>,
     ) -> Result<Response<ListCustomersResponse>, Status> {
+        Err(Status::unimplemented("not part of a bare path"))
+    }
+
+    async fn get_customer(
+        &self,
+        _: Request<GetCustomerRequest>,
+    ) -> Result<Response<Customer>, Status> {
+        Err(Status::unimplemented("not part of a bare path"))
+    }
+
+    async fn list_transactions_without_wallet(
+        &self,
+        _: Request<ListTransactionsWithoutWalletRequest>,
+    ) -> Result<Response<ListTransactionsWithoutWalletResponse>, Status> {
+        Err(Status::unimplemented("not part of a bare path"))
+    }
+
+    async fn add_wallets(
+        &self,
+        _: Request<AddWalletsRequest>,
+    ) -> Result<Response<AddWalletsResponse>, Status> {
         Err(Status::unimplemented("not part of a bare path"))
     }
 }

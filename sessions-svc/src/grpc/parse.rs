@@ -1,23 +1,24 @@
 //! Proto to domain. The gateway and charges-svc have parsed what people wrote; this checks what
 //! would otherwise corrupt a record.
 
-use std::{borrow::Cow, str::FromStr};
+use std::{borrow::Cow, fmt::Display, str::FromStr};
 
 use chassis::{
     charge_status::ChargeStatus,
-    clock::Timestamp,
     ids::{CustomerId, MerchantId, SessionId},
     limits::{
         DESCRIPTION_CHARACTERS_MAX, EMAIL_CHARACTERS_MAX, MARKED_KEY_CHARACTERS_MAX,
-        NAME_CHARACTERS_MAX, PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX, URL_CHARACTERS_MAX,
+        NAME_CHARACTERS_MAX, URL_CHARACTERS_MAX,
     },
     money::Money,
+    page::{PageAsked, PageRequest},
     phone::Phone,
 };
 use proto::sessions::{
-    CreateSessionRequest, DirectSession as ProtoDirectSession, GetSessionRequest,
-    ListCustomersRequest, Payer as ProtoPayer, RecordTransactionRequest,
-    Settlement as ProtoSettlement, Transaction as ProtoTransaction,
+    AddWalletsRequest, CreateSessionRequest, DirectSession as ProtoDirectSession,
+    GetCustomerRequest, GetSessionRequest, ListCustomersRequest, ListSessionsRequest,
+    Payer as ProtoPayer, RecordTransactionRequest, SessionStatus as ProtoSessionStatus,
+    Settlement as ProtoSettlement, Transaction as ProtoTransaction, Wallet as ProtoWallet,
     record_transaction_request::Step as ProtoStep,
 };
 
@@ -25,13 +26,16 @@ use crate::{
     customer::Payer,
     error::Error,
     report::{Report, Step},
-    session::{DirectSession, NewSession},
-    store::customers::PageStart,
-    transaction::{Settlement, Transaction},
+    session::{DirectSession, NewSession, SessionStatus},
+    store::{customers::WantedCustomers, list::WantedSessions},
+    transaction::{Settlement, Transaction, TransactionPlace, Wallet},
 };
 
 /// Most characters of a code, such as a method or a reason, and of a rate.
 const CODE_MAX: usize = 64;
+
+/// Most wallets in one request.
+pub const WALLETS_MAX: usize = 500;
 
 /// The session to create, and its idempotency key.
 pub fn new_session(request: CreateSessionRequest) -> Result<(NewSession, String), Error> {
@@ -135,6 +139,7 @@ fn transaction(transaction: Option<ProtoTransaction>) -> Result<(Transaction, Mo
             DESCRIPTION_CHARACTERS_MAX,
         )?,
         settlement: given.settlement.map(settlement).transpose()?,
+        wallet: given.wallet.map(wallet).transpose()?,
         created_at: value("transaction.created_at", &given.created_at)?,
         updated_at: value("transaction.updated_at", &given.updated_at)?,
     };
@@ -164,18 +169,21 @@ fn direct_session(direct: ProtoDirectSession) -> Result<DirectSession, Error> {
 fn payer(payer: Option<ProtoPayer>) -> Result<Payer, Error> {
     let given = payer.unwrap_or_default();
     Ok(Payer {
-        phone: given.phone.map(|phone| e164(&phone)).transpose()?,
+        phone: given
+            .phone
+            .map(|phone| e164("payer.phone", &phone))
+            .transpose()?,
         email: optional_text("payer.email", given.email, EMAIL_CHARACTERS_MAX)?,
         name: optional_text("payer.name", given.name, NAME_CHARACTERS_MAX)?,
     })
 }
 
 /// Accepts only the canonical form: one number written in two ways would be two customers.
-fn e164(text: &str) -> Result<Phone, Error> {
+fn e164(field: &'static str, text: &str) -> Result<Phone, Error> {
     text.parse()
         .ok()
         .filter(|phone: &Phone| phone.as_e164() == text)
-        .ok_or_else(|| invalid("payer.phone", "must be a phone number in E.164 form"))
+        .ok_or_else(|| invalid(field, "must be a phone number in E.164 form"))
 }
 
 /// Positive, in a known currency.
@@ -216,45 +224,92 @@ fn invalid(field: &'static str, message: impl Into<Cow<'static, str>>) -> Error 
     Error::Invalid { field, message }
 }
 
-/// Whose customers to list, after which place, and how many.
-pub fn wanted_customers(
-    request: &ListCustomersRequest,
-) -> Result<(MerchantId, PageStart, u32), Error> {
-    let merchant = value("merchant_id", &request.merchant_id)?;
-    let page_size = match request.page_size {
-        0 => PAGE_SIZE_DEFAULT,
-        size @ 1..=PAGE_SIZE_MAX => size,
-        _ => {
-            let message = format!("must be at most {PAGE_SIZE_MAX}");
-            return Err(invalid("page_size", message));
-        }
+/// `id`: how the store orders the ids of the list.
+pub fn page<I: FromStr + Display, J: Default>(
+    asked: PageAsked<'_>,
+    id: impl FnOnce(I) -> J,
+) -> Result<PageRequest<J>, Error> {
+    asked
+        .parse(id)
+        .map_err(|fault| invalid(fault.field, fault.message))
+}
+
+/// Which sessions, and which one alone.
+pub fn wanted_sessions(
+    request: ListSessionsRequest,
+) -> Result<(WantedSessions, Option<SessionId>), Error> {
+    let status = match request.status() {
+        ProtoSessionStatus::Unspecified => None,
+        status => Some(
+            SessionStatus::try_from(status)
+                .map_err(|_| invalid("status", "must be one of the statuses"))?,
+        ),
     };
-    Ok((merchant, place(&request.page_token)?, page_size))
+    let wanted = WantedSessions {
+        merchant_id: value("merchant_id", &request.merchant_id)?,
+        status,
+        provider: optional_text("provider", request.provider, CODE_MAX)?,
+    };
+    let session_id = request.session_id.map(|id| value("session_id", &id));
+    Ok((wanted, session_id.transpose()?))
 }
 
-/// A place as a token, which callers return unchanged.
-pub fn page_token(place: &PageStart) -> String {
-    let (listed_at, created_at) = (
-        place.listed_at.unix_millis(),
-        place.created_at.unix_millis(),
-    );
-    format!("{listed_at}.{created_at}.{}", place.customer_id)
+pub fn wanted_customers(request: ListCustomersRequest) -> Result<WantedCustomers, Error> {
+    let email = optional_text("email", request.email, EMAIL_CHARACTERS_MAX)?;
+    Ok(WantedCustomers {
+        merchant_id: value("merchant_id", &request.merchant_id)?,
+        phone: request
+            .phone
+            .map(|phone| e164("phone", &phone))
+            .transpose()?,
+        email_key: email.map(|email| email.to_lowercase()),
+    })
 }
 
-/// An empty token means the place before the first customer.
-fn place(token: &str) -> Result<PageStart, Error> {
-    let millis = |text: &str| Timestamp::from_unix_millis(text.parse().ok()?).ok();
+/// Text that is not an identifier names nothing, so it is NOT_FOUND.
+pub fn wanted_customer(request: &GetCustomerRequest) -> Result<(MerchantId, CustomerId), Error> {
+    let not_found = |_| Error::CustomerNotFound;
+    let merchant = request.merchant_id.parse().map_err(not_found)?;
+    Ok((merchant, request.customer_id.parse().map_err(not_found)?))
+}
+
+/// The place in the list of transactions without a wallet that a token leads to.
+pub fn missing_after(token: &str) -> Result<(Option<SessionId>, i64), Error> {
     let parse = || {
-        let (listed_at, rest) = token.split_once('.')?;
-        let (created_at, customer_id) = rest.split_once('.')?;
-        Some(PageStart {
-            listed_at: millis(listed_at)?,
-            created_at: millis(created_at)?,
-            customer_id: customer_id.parse::<CustomerId>().ok()?.to_string(),
-        })
+        let (session, number) = token.split_once('.')?;
+        Some((Some(session.parse().ok()?), number.parse().ok()?))
     };
-    if token.is_empty() {
-        return Ok(PageStart::first());
+    match token {
+        "" => Ok((None, 0)),
+        _ => {
+            parse().ok_or_else(|| invalid("page_token", "must be a token from the previous answer"))
+        }
     }
-    parse().ok_or_else(|| invalid("page_token", "must be a token from the previous answer"))
+}
+
+pub fn wallets(request: AddWalletsRequest) -> Result<Vec<(TransactionPlace, Wallet)>, Error> {
+    if request.wallets.len() > WALLETS_MAX {
+        return Err(invalid("wallets", format!("must be at most {WALLETS_MAX}")));
+    }
+    let wallets = request.wallets.into_iter().map(|added| {
+        let place = added.transaction.unwrap_or_default();
+        let place = TransactionPlace {
+            session_id: value("transaction.session_id", &place.session_id)?,
+            charge_number: place.charge_number.into(),
+            transaction_id: value("transaction.transaction_id", &place.transaction_id)?,
+        };
+        Ok((place, wallet(added.wallet.unwrap_or_default())?))
+    });
+    wallets.collect()
+}
+
+fn wallet(wallet: ProtoWallet) -> Result<Wallet, Error> {
+    let is_last_four = |text: &str| text.len() == 4 && text.bytes().all(|b| b.is_ascii_digit());
+    if !is_last_four(&wallet.last_four) {
+        return Err(invalid("wallet.last_four", "must be four digits"));
+    }
+    Ok(Wallet {
+        provider: text("wallet.provider", wallet.provider, CODE_MAX)?,
+        last_four: wallet.last_four,
+    })
 }

@@ -192,6 +192,7 @@ impl World {
             failure_reason: (status == ChargeStatus::Failed).then(|| "RAIL_ERROR".to_owned()),
             failure_message: None,
             settlement: None,
+            wallet: None,
             created_at: at(1),
             updated_at: at(i64::try_from(place).unwrap()),
         });

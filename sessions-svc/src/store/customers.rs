@@ -3,13 +3,12 @@
 use chassis::{
     clock::Timestamp,
     ids::{CustomerId, MerchantId},
+    page::{PageRequest, Span},
+    phone::Phone,
 };
-use db::{Conn, Db, Joint, Result, Tx};
+use db::{Conn, Joint, Page, Result, Tx};
 
 use crate::customer::{Customer, NamedPayer};
-
-/// Later than any time, in Unix milliseconds: 9999-12-31T23:59:59.999Z.
-const END_OF_TIME: i64 = 253_402_300_799_999;
 
 /// Locks these merchants' directories: until the transaction ends, nobody else changes an identity
 /// in them.
@@ -126,6 +125,20 @@ pub struct PaymentCount {
     pub payments: i64,
     /// When the latest of them settled.
     pub settled_at: Timestamp,
+    /// What a customer without a phone learns, unless another of the merchant's has it. Only under
+    /// the directory's lock.
+    pub wallet: Option<Phone>,
+}
+
+impl PaymentCount {
+    pub fn one(customer_id: CustomerId, settled_at: Timestamp) -> Self {
+        Self {
+            customer_id,
+            payments: 1,
+            settled_at,
+            wallet: None,
+        }
+    }
 }
 
 /// Counts payments, one row for each customer. An earlier one that is reported later does not move
@@ -133,9 +146,14 @@ pub struct PaymentCount {
 pub fn count_payments<'c>(joint: Joint<'c>, counts: &[PaymentCount]) -> Joint<'c> {
     joint
         .sql_set(
-            "given (customer_id text, payments bigint, settled_at timestamptz)
+            "given (customer_id text, payments bigint, settled_at timestamptz, wallet text)
              update customers
-             set payments_count = payments_count + given.payments,
+             set phone = case when customers.phone is null and not exists (
+                                  select 1 from customers other
+                                  where other.merchant_id = customers.merchant_id
+                                      and other.phone = given.wallet
+                              ) then given.wallet else customers.phone end,
+                 payments_count = payments_count + given.payments,
                  last_payment_at = case when listed_at < given.settled_at then given.settled_at
                                         else last_payment_at end,
                  listed_at = case when listed_at < given.settled_at then given.settled_at
@@ -146,51 +164,119 @@ pub fn count_payments<'c>(joint: Joint<'c>, counts: &[PaymentCount]) -> Joint<'c
         .column(counts.iter().map(|count| count.customer_id.clone()))
         .column(counts.iter().map(|count| count.payments))
         .column(counts.iter().map(|count| count.settled_at))
+        .column(counts.iter().map(|count| count.wallet.clone()))
 }
 
-/// Where a page of a merchant's list starts: after this customer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageStart {
-    pub listed_at: Timestamp,
-    pub created_at: Timestamp,
-    pub customer_id: String,
+/// Which customers to list: those that have everything that is given.
+#[derive(Clone, Debug)]
+pub struct WantedCustomers {
+    pub merchant_id: MerchantId,
+    pub phone: Option<Phone>,
+    /// In lower case.
+    pub email_key: Option<String>,
 }
 
-impl PageStart {
-    /// Before the first customer.
-    pub fn first() -> Self {
-        let end = Timestamp::from_unix_millis(END_OF_TIME).expect("it is within the years");
-        Self {
-            listed_at: end,
-            created_at: end,
-            customer_id: String::new(),
-        }
-    }
+macro_rules! columns {
+    () => {
+        "customer_id, merchant_id, phone, email, email_key, name, created_at, last_payment_at,
+         payments_count, listed_at"
+    };
 }
 
-/// Up to `limit` customers after a place, last paid first; those who never paid come last, newest
-/// first.
-pub async fn list_after(
-    db: &Db,
-    merchant: MerchantId,
-    place: &PageStart,
-    limit: i64,
-) -> Result<Vec<Customer>> {
-    db.read()
-        .await?
-        .sql(
-            "select customer_id, merchant_id, phone, email, email_key, name, created_at,
-                    last_payment_at, payments_count, listed_at
-             from customers
-             where merchant_id = $1 and (listed_at, created_at, customer_id) < ($2, $3, $4)
-             order by listed_at desc, created_at desc, customer_id desc
-             limit $5",
+macro_rules! listing {
+    ($with:literal, $from:literal) => {
+        concat!(
+            $with,
+            " select created_at as place_at, customer_id as place_id, ",
+            columns!(),
+            $from,
+            "   and (created_at, customer_id) < ($2, $3)
+                and (created_at, customer_id) >= ($4, $5)
+                and (cast($7 as text) is null or phone = $7)
+                and (cast($8 as text) is null or email_key = $8)
+             order by created_at desc, customer_id desc limit $6"
         )
-        .bind(merchant)
-        .bind(place.listed_at)
-        .bind(place.created_at)
-        .bind(place.customer_id.clone())
-        .bind(limit)
-        .all()
+    };
+}
+
+const BY_TIME: &str = listing!("", " from customers where merchant_id = $1");
+
+// The one customer is read, whatever else is wanted, so that no store prefers the index of all the
+// merchant's customers.
+const BY_PHONE: &str = listing!(
+    "with found as materialized (
+         select * from customers where merchant_id = $1 and phone = $7
+     )",
+    " from found where true"
+);
+const BY_EMAIL: &str = listing!(
+    "with found as materialized (
+         select * from customers where merchant_id = $1 and email_key = $8
+     )",
+    " from found where true"
+);
+
+/// A page of what is wanted, newest first.
+pub async fn list(
+    conn: &mut Conn,
+    wanted: &WantedCustomers,
+    page: &PageRequest<String>,
+) -> Result<Page<Customer, String>> {
+    let text = match (&wanted.phone, &wanted.email_key) {
+        (Some(_), _) => BY_PHONE,
+        (None, Some(_)) => BY_EMAIL,
+        (None, None) => BY_TIME,
+    };
+    let Span { from, before } = &page.span;
+    conn.sql(text)
+        .bind(wanted.merchant_id)
+        .bind(before.at)
+        .bind(before.id.as_str())
+        .bind(from.at)
+        .bind(from.id.as_str())
+        .bind(i64::from(page.size) + 1)
+        .bind(wanted.phone.as_ref().map(Phone::as_e164))
+        .bind(wanted.email_key.as_deref())
+        .page(page.size)
         .await
+}
+
+/// A merchant's customer.
+pub async fn find(
+    conn: &mut Conn,
+    merchant: MerchantId,
+    id: &CustomerId,
+) -> Result<Option<Customer>> {
+    conn.sql(concat!(
+        "select ",
+        columns!(),
+        " from customers where customer_id = $1 and merchant_id = $2"
+    ))
+    .bind(id.as_str())
+    .bind(merchant)
+    .optional()
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use db::testing::{TestDb, check_ordered_by_index, plan};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn customers_are_listed_and_looked_up_by_index() {
+        let database = TestDb::new("sessions-svc").await;
+        let db = database.connect().await;
+        db.migrate(&crate::SCHEMA.migrations).await.unwrap();
+        check_ordered_by_index(&db, BY_TIME, "customers_newest").await;
+        for (text, column) in [(BY_PHONE, "phone"), (BY_EMAIL, "email_key")] {
+            let plan = plan(&db, text).await;
+            let on_postgres = format!("customers_merchant_id_{column}_key");
+            let on_sqlite = format!("(merchant_id=? AND {column}=?");
+            let is_by_index = plan.contains(&on_postgres) || plan.contains(&on_sqlite);
+            assert!(is_by_index, "{plan}");
+        }
+        db.close().await;
+    }
 }

@@ -52,6 +52,8 @@ pub async fn look(tx: &mut Tx, reports: &[&Report]) -> Result<Vec<Found>> {
                     s.session_id, s.merchant_id, s.origin, s.amount_minor, s.currency,
                     s.description, s.redirect_url, s.payer_phone, s.payer_email, s.payer_name,
                     s.customer_id, s.status, s.created_at, s.expires_at,
+                    customers.customer_id is not null and customers.phone is null
+                        as customer_lacks_phone,
                     own.version, own.status = 'SETTLED' as is_settled,
                     case when own.status <> 'WITHDRAWN' then own.transaction_id end as holder,
                     coalesce(rest.settled, 0) as settled,
@@ -64,6 +66,7 @@ pub async fn look(tx: &mut Tx, reports: &[&Report]) -> Result<Vec<Found>> {
                  from given join sessions on sessions.session_id = given.session_id
                  order by sessions.session_id for update
              ) s on s.session_id = given.session_id
+             left join customers on customers.customer_id = s.customer_id
              left join transactions own
                  on own.session_id = given.session_id and own.charge_number = given.charge_number
              left join (
@@ -99,6 +102,7 @@ struct FoundRow {
     reported_id: SessionId,
     #[sqlx(flatten)]
     session: SessionColumns,
+    customer_lacks_phone: bool,
     version: Option<i64>,
     is_settled: Option<bool>,
     holder: Option<ChargeId>,
@@ -158,6 +162,7 @@ impl FoundRow {
         });
         Found {
             session: self.session.session(),
+            customer_lacks_phone: self.customer_lacks_phone,
             charge,
             others: self.others,
             others_versions: self.versions,
@@ -226,15 +231,17 @@ const UPSERT_TRANSACTIONS: &str =
     "given (session_id uuid, charge_number bigint, version bigint, status text,
             transaction_id uuid, tx_id_display text, method text, failure_reason text,
             failure_message text, settled_minor bigint, settled_currency text, rate text,
+            provider text, payer_last_four text,
             created_at timestamptz, updated_at timestamptz, others_versions bigint)
      insert into transactions
          (session_id, charge_number, version, status, transaction_id, tx_id_display,
           method, failure_reason, failure_message, settled_minor, settled_currency, rate,
-          created_at, updated_at)
+          provider, payer_last_four, created_at, updated_at)
      select given.session_id, given.charge_number, given.version, given.status,
             given.transaction_id, given.tx_id_display, given.method,
             given.failure_reason, given.failure_message, given.settled_minor,
-            given.settled_currency, given.rate, given.created_at, given.updated_at
+            given.settled_currency, given.rate, given.provider, given.payer_last_four,
+            given.created_at, given.updated_at
      from given
      where given.others_versions = (
          select coalesce(sum(t.version), 0) from transactions t
@@ -248,11 +255,14 @@ const UPSERT_TRANSACTIONS: &str =
          failure_message = excluded.failure_message,
          settled_minor = excluded.settled_minor,
          settled_currency = excluded.settled_currency, rate = excluded.rate,
+         provider = coalesce(excluded.provider, transactions.provider),
+         payer_last_four = coalesce(excluded.payer_last_four, transactions.payer_last_four),
          created_at = excluded.created_at, updated_at = excluded.updated_at
      where transactions.version < excluded.version and transactions.status <> 'SETTLED'";
 
 fn upsert_transactions<'c>(joint: Joint<'c>, changes: &[(&Change<'_>, &Transaction)]) -> Joint<'c> {
     let settlements = || changes.iter().map(|(_, charge)| charge.settlement.as_ref());
+    let wallets = || changes.iter().map(|(_, charge)| charge.wallet.as_ref());
     let joint = joint.sql_set(UPSERT_TRANSACTIONS, changes.len());
     report_columns(joint, changes.iter().map(|(change, _)| change.report))
         .column(changes.iter().map(|(_, charge)| charge.status))
@@ -264,6 +274,8 @@ fn upsert_transactions<'c>(joint: Joint<'c>, changes: &[(&Change<'_>, &Transacti
         .column(settlements().map(|settled| Some(settled?.amount.minor_units())))
         .column(settlements().map(|settled| Some(settled?.amount.currency())))
         .column(settlements().map(|settled| Some(&settled?.rate)))
+        .column(wallets().map(|wallet| Some(&wallet?.provider)))
+        .column(wallets().map(|wallet| Some(&wallet?.last_four)))
         .column(changes.iter().map(|(_, charge)| charge.created_at))
         .column(changes.iter().map(|(_, charge)| charge.updated_at))
         .column(changes.iter().map(|(change, _)| change.others_versions))

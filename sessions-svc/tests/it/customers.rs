@@ -2,13 +2,10 @@
 
 use std::time::Duration;
 
-use chassis::testing::check_invalid;
-use proto::sessions::{
-    CreateSessionRequest, Customer, ListCustomersRequest, Payer, Session, SessionStatus,
-};
+use proto::sessions::{CreateSessionRequest, Customer, Payer, Session, SessionStatus};
 use tokio::task::JoinSet;
 
-use crate::world::{Charge, HOUR, World, create_persistently, record_persistently};
+use crate::world::{Charge, World, create_persistently, record_persistently};
 
 const AMA: &str = "+233241234567";
 const KOFI: &str = "+233201234567";
@@ -234,76 +231,71 @@ async fn phones_and_emails_stay_unique_whoever_comes_first() {
 }
 
 #[tokio::test]
-async fn customers_are_listed_last_paid_first_page_by_page() {
+async fn a_customer_named_without_a_phone_learns_the_wallet_that_paid() {
     let mut world = World::start().await;
-    let phone = |number| format!("+23324000000{number}");
-    for number in 0..7 {
-        world.hosted_for(payer(&phone(number), "", "")).await;
-        world.advance(Duration::from_secs(1)).await;
-    }
-    for number in [4, 2, 4] {
-        let charge = world.charge_of(payer(&phone(number), "", ""));
-        world.recorded(charge.settled(2)).await;
-        world.advance(HOUR).await;
-    }
-    // A payment from before the others, reported last.
-    let mut early = world.charge_of(payer(&phone(2), "", ""));
-    early.at = early.at - 24 * HOUR;
-    world.recorded(early.settled(2)).await;
+    let session = world.hosted_for(payer("", "ama@example.com", "")).await;
+    let mut charge = world.hosted_charge(&session, 1);
+    charge.payer = Some(payer(AMA, "", ""));
+    world.recorded(charge.open()).await;
+    world.recorded(charge.failed(2)).await;
+    let unpaid = [("", "ama@example.com", "", 0)];
+    assert_eq!(known(&world.customers().await), unpaid, "nobody paid");
+    let mut charge = world.hosted_charge(&session, 2);
+    charge.payer = Some(payer(AMA, "", ""));
+    world.recorded(charge.settled(2)).await;
+    let learned = [(AMA, "ama@example.com", "", 1)];
+    assert_eq!(known(&world.customers().await), learned);
+    // Another wallet later.
+    let session = world.hosted_for(payer("", "ama@example.com", "")).await;
+    let mut charge = world.hosted_charge(&session, 1);
+    charge.payer = Some(payer(KOFI, "", ""));
+    world.recorded(charge.settled(2)).await;
+    let kept = [(AMA, "ama@example.com", "", 2)];
+    assert_eq!(known(&world.customers().await), kept);
+    world.end().await;
+}
 
-    let mut request = ListCustomersRequest {
-        merchant_id: world.merchant.clone(),
-        page_size: 3,
-        page_token: String::new(),
-    };
-    let mut pages: Vec<Vec<_>> = Vec::new();
-    loop {
-        let page = world
-            .client
-            .list_customers(request.clone())
-            .await
-            .unwrap()
-            .into_inner();
-        let customers = page.customers.into_iter();
-        pages.push(
-            customers
-                .map(|c| (c.phone.unwrap(), c.payments_count))
-                .collect(),
-        );
-        request.page_token = page.next_page_token;
-        if request.page_token.is_empty() {
-            break;
+#[tokio::test]
+async fn a_wallet_that_another_customer_has_is_not_learned() {
+    let mut world = World::start().await;
+    world.hosted_for(payer(AMA, "", "Ama")).await;
+    world.advance(Duration::from_secs(1)).await;
+    let session = world.hosted_for(payer("", "kofi@example.com", "")).await;
+    let mut charge = world.hosted_charge(&session, 1);
+    charge.payer = Some(payer(AMA, "", ""));
+    world.recorded(charge.settled(2)).await;
+    let two = [("", "kofi@example.com", "", 1), (AMA, "", "Ama", 0)];
+    assert_eq!(known(&world.customers().await), two);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn one_wallet_that_pays_for_many_at_once_is_learned_by_one_of_each_merchant() {
+    let mut world = World::start().await;
+    let mut charges = Vec::new();
+    let other = chassis::ids::MerchantId::new().to_string();
+    let ours = world.merchant.clone();
+    for merchant in [&ours, &other] {
+        world.merchant.clone_from(merchant);
+        for number in 0..20 {
+            let email = format!("payer-{number}@example.com");
+            let session = world.hosted_for(payer("", &email, "")).await;
+            let mut charge = world.hosted_charge(&session, 1);
+            charge.payer = Some(payer(AMA, "", ""));
+            charges.push(charge);
         }
     }
-    let expected = [
-        vec![(4, 2), (2, 2), (6, 0)],
-        vec![(5, 0), (3, 0), (1, 0)],
-        vec![(0, 0)],
-    ];
-    let expected = expected.map(|page| {
-        page.into_iter()
-            .map(|(n, count)| (phone(n), count))
-            .collect::<Vec<_>>()
-    });
-    assert_eq!(pages, expected);
-
-    for token in [
-        "x",
-        "1.2",
-        "1.2.3",
-        "1.x.CUS-0123456789",
-        "99999999999999999999.1.CUS-0123456789",
-    ] {
-        let request = ListCustomersRequest {
-            page_token: token.to_owned(),
-            ..request.clone()
-        };
-        check_invalid(world.client.list_customers(request).await, "page_token");
+    let mut racing = JoinSet::new();
+    for charge in charges {
+        racing.spawn(record_persistently(world.client.clone(), charge.settled(2)));
     }
-    let request = ListCustomersRequest {
-        page_size: 101,
-        ..request
-    };
-    check_invalid(world.client.list_customers(request).await, "page_size");
+    racing.join_all().await;
+    for merchant in [ours, other] {
+        world.merchant = merchant;
+        let customers = world.customers().await;
+        let paid: u32 = customers.iter().map(|one| one.payments_count).sum();
+        let learned = customers.iter().filter(|one| one.phone.is_some()).count();
+        assert_eq!((customers.len(), paid, learned), (20, 20, 1));
+    }
     world.end().await;
 }

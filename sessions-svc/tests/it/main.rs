@@ -6,6 +6,7 @@ mod create;
 mod customers;
 mod expiry;
 mod history;
+mod lists;
 mod record;
 mod sets;
 mod unconfirmed;

@@ -15,7 +15,7 @@ use proto::{
     sessions::{
         CreateSessionRequest, CreateSessionResponse, Customer, DirectSession, GetSessionRequest,
         ListCustomersRequest, Open, Payer, RecordTransactionRequest, RecordTransactionResponse,
-        Session, SessionStatus, Transaction, TransactionStatus, Update, Withdraw,
+        Session, SessionStatus, Transaction, TransactionStatus, Update, Wallet, Withdraw,
         record_transaction_request::Step, record_transaction_response::Outcome,
         sessions_client::SessionsClient,
     },
@@ -176,12 +176,12 @@ impl World {
         answer.session_status()
     }
 
-    /// The first hundred customers.
+    /// The newest hundred customers.
     pub async fn customers(&mut self) -> Vec<Customer> {
         let request = ListCustomersRequest {
             merchant_id: self.merchant.clone(),
             page_size: 100,
-            page_token: String::new(),
+            ..ListCustomersRequest::default()
         };
         let answer = self.client.list_customers(request).await.unwrap();
         answer.into_inner().customers
@@ -234,6 +234,10 @@ impl World {
             direct,
             payer: None,
             at,
+            wallet: Some(Wallet {
+                provider: "MTN".to_owned(),
+                last_four: "4567".to_owned(),
+            }),
         }
     }
 }
@@ -264,6 +268,8 @@ pub struct Charge {
     pub direct: Option<DirectSession>,
     pub payer: Option<Payer>,
     pub at: Timestamp,
+    /// What only a version tells that knows of wallets.
+    pub wallet: Option<Wallet>,
 }
 
 impl Charge {
@@ -316,6 +322,7 @@ impl Charge {
             settlement: None,
             created_at: self.at.to_string(),
             updated_at: (self.at + Duration::from_secs(2)).to_string(),
+            wallet: self.wallet.clone(),
         }
     }
 }

@@ -224,7 +224,7 @@ async fn money_that_is_anothers_does_not_exist() {
         .await
         .assert_error(404, "NOT_FOUND");
     // Nor is anything of it behind a cursor or a reference that was overheard.
-    let newest = "ffffffff-ffff-7fff-bfff-ffffffffffff";
+    let newest = "99999999999999.ffffffff-ffff-7fff-bfff-ffffffffffff";
     for query in [
         format!("reference={reference}"),
         format!("cursor={cursor}"),

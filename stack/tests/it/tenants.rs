@@ -88,6 +88,99 @@ async fn what_is_anothers_is_answered_like_what_does_not_exist() {
     shop.close().await;
 }
 
+/// The values of a field in the list at a path.
+async fn listed(wire: &Wire, path: &str, field: &str) -> Vec<String> {
+    let page: Value = wire.get(path).await.assert_done(200).json();
+    assert_eq!(page["next_cursor"], Value::Null, "{path}");
+    let entries = page["data"].as_array().unwrap().iter();
+    entries
+        .map(|entry| entry[field].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[tokio::test]
+async fn lists_and_look_ups_find_ones_own_alone() {
+    let shop = Shop::open_with(NO_LIMITS).await;
+    let neighbour = Neighbour::of(&shop).await;
+    let own = Wire::of(&shop);
+    // Both merchants charge the same payer.
+    let (ours, theirs) = tokio::join!(
+        shop.charge("0240000001", "MTN"),
+        neighbour.charge("0240000001", "MTN")
+    );
+    let reference = ours.text("reference").unwrap();
+    let session = ours.text("session_id").unwrap();
+    shop.wait_for_end(reference).await;
+    shop.wait_for_event(reference).await;
+    let one = vec![reference.to_owned()];
+    let paid = vec![session.to_owned()];
+    for (path, field, found) in [
+        ("/api/v1/charges".to_owned(), "reference", &one),
+        (
+            "/api/v1/charges?phone=024-000-0001".to_owned(),
+            "reference",
+            &one,
+        ),
+        (
+            format!("/api/v1/charges?reference={reference}"),
+            "reference",
+            &one,
+        ),
+        (
+            format!("/api/v1/charges?session_id={session}&provider=MTN"),
+            "reference",
+            &one,
+        ),
+        (
+            "/api/v1/payments?status=COMPLETED".to_owned(),
+            "session_id",
+            &paid,
+        ),
+        (
+            format!("/api/v1/payments?reference={reference}"),
+            "session_id",
+            &paid,
+        ),
+    ] {
+        assert_eq!(&listed(&own, &path, field).await, found, "{path}");
+        let of_neighbour = listed(&neighbour.wire, &path, field).await;
+        assert!(!of_neighbour.contains(&found[0]), "{path}");
+        let is_by_id = path.contains(reference) || path.contains(session);
+        assert!(!is_by_id || of_neighbour.is_empty(), "{path}");
+    }
+    let charges: Value = own.get("/api/v1/charges").await.json();
+    assert_eq!(charges["data"][0]["payer"], "024 ••• 0001");
+    let payments: Value = own.get("/api/v1/payments").await.json();
+    let transaction = &payments["data"][0]["transaction"];
+    assert_eq!(transaction["provider"], "MTN");
+    assert_eq!(transaction["payer_last_four"], "0001");
+
+    let customers = listed(&own, "/api/v1/customers?phone=0240000001", "customer_id").await;
+    let customer = format!("/api/v1/customers/{}", customers[0]);
+    own.get(&customer).await.assert_done(200);
+    let nobodys = neighbour.wire.get("/api/v1/customers/CUS-0000000000").await;
+    assert_same(&neighbour.wire.get(&customer).await, &nobodys);
+
+    // Nor does a place in one's list lead into another's.
+    let first: Value = own.get("/api/v1/payments?limit=1").await.json();
+    let their_session = theirs.text("session_id").unwrap();
+    let cursor = format!("99999999999999.{session}");
+    let path = format!("/api/v1/payments?cursor={cursor}");
+    assert_eq!(first["data"][0]["session_id"], session);
+    assert_eq!(
+        listed(&neighbour.wire, &path, "session_id").await,
+        [their_session]
+    );
+    let theirs = theirs.text("reference").unwrap();
+    let is_told = |charge: &Value| charge["status"] == "SETTLED";
+    neighbour
+        .api
+        .poll(&charge_of(theirs), WAIT_MAX, is_told)
+        .await
+        .unwrap();
+    shop.close().await;
+}
+
 #[tokio::test]
 async fn a_stranger_uses_up_no_try_of_an_otp() {
     let shop = Shop::open_with(NO_LIMITS).await;

@@ -85,6 +85,20 @@ const UNKNOWN_PATHS: [&str; 4] = [
     "/<key>/<number>",
 ];
 
+const LOOK_UPS: [(&str, u16); 5] = [
+    ("/api/v1/charges?phone=<number>", 200),
+    ("/api/v1/customers?phone=<number>&email=<email>", 200),
+    (
+        "/api/v1/charges?phone=<number>x&reference=<otp>&cursor=<key>",
+        400,
+    ),
+    (
+        "/api/v1/customers?phone=<number>&phone=<phone>&email=<email>@",
+        400,
+    ),
+    ("/api/v1/payments?phone=<number>&status=<name>", 400),
+];
+
 /// How to reach a running stack.
 pub struct Doors {
     pub api: String,
@@ -427,6 +441,11 @@ impl<'a> Story<'a> {
             let path = fill(path);
             let code = self.send(Method::GET, &path, &json, String::new()).await;
             assert_eq!(code, 404, "{path}");
+        }
+        for (path, expected) in LOOK_UPS {
+            let path = fill(path);
+            let code = self.send(Method::GET, &path, &json, String::new()).await;
+            assert_eq!(code, expected, "{path}");
         }
         let odd = [("authorization", key.as_str()), ("content-type", EMAIL)];
         let refused = self.send(Method::POST, CHARGE, &odd, number.clone()).await;

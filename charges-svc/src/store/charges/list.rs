@@ -1,0 +1,235 @@
+//! A merchant's charges, newest first, without void ones.
+
+use chassis::{
+    charge_status::ChargeStatus,
+    clock::Timestamp,
+    ids::{MerchantId, Reference, SessionId},
+    page::{PageRequest, Place, Span},
+    phone::Phone,
+    provider::Provider,
+};
+use db::{Conn, Page, Result};
+use uuid::Uuid;
+
+use crate::charge::{Charge, State};
+
+/// Which charges to list: those that have everything that is given.
+#[derive(Clone, Debug)]
+pub struct WantedCharges {
+    pub merchant_id: MerchantId,
+    pub reference: Option<Reference>,
+    pub session_id: Option<SessionId>,
+    pub phone: Option<Phone>,
+    pub status: Option<ChargeStatus>,
+    pub provider: Option<Provider>,
+}
+
+/// The index that a list follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Reference,
+    Session,
+    Phone,
+    Time,
+}
+
+impl WantedCharges {
+    fn by(&self) -> By {
+        match self {
+            Self {
+                reference: Some(_), ..
+            } => By::Reference,
+            Self {
+                session_id: Some(_),
+                ..
+            } => By::Session,
+            Self { phone: Some(_), .. } => By::Phone,
+            Self { .. } => By::Time,
+        }
+    }
+
+    /// Whether there is something that no index finds among what may be many.
+    pub fn is_searched(&self) -> bool {
+        let is_many = matches!(self.by(), By::Phone | By::Time);
+        is_many && (self.status.is_some() || self.provider.is_some())
+    }
+}
+
+/// The states that are shown like this, of which there are at most three.
+fn states_of(status: ChargeStatus) -> [State; 3] {
+    match status {
+        ChargeStatus::Initiated => [State::Submitting, State::Initiated, State::OtpSubmitting],
+        ChargeStatus::OtpRequired => [State::OtpRequired; 3],
+        ChargeStatus::Settled => [State::Settled; 3],
+        ChargeStatus::Failed => [State::Failed; 3],
+    }
+}
+
+macro_rules! by_time {
+    () => {
+        "merchant_id = $1 and (created_at, transaction_id) < ($2, $3)
+         and (created_at, transaction_id) >= ($4, $5)
+         order by created_at desc, transaction_id desc"
+    };
+}
+
+/// All within these bounds is the merchant's and of this number. An equation of the merchant would let
+/// SQLite prefer the index of all its charges.
+macro_rules! by_phone {
+    ($phone:literal) => {
+        concat!(
+            "(phone, merchant_id, created_at, transaction_id) < (",
+            $phone,
+            ", $1, $2, $3)
+             and (phone, merchant_id, created_at, transaction_id) >= (",
+            $phone,
+            ", $1, $4, $5)
+             order by phone desc, merchant_id desc, created_at desc, transaction_id desc"
+        )
+    };
+}
+
+/// The ends of the text name the rows by an index; the rest is the same for all.
+macro_rules! listing {
+    ($with:literal, $from:literal, $walk:expr) => {
+        concat!(
+            $with,
+            " select created_at as place_at, transaction_id as place_id, ",
+            columns!(),
+            $from,
+            " where state <> 'VOID'
+              and (cast($7 as text) is null or reference = $7)
+              and (cast($8 as uuid) is null or session_id = $8)
+              and (cast($9 as text) is null or phone = $9)
+              and (cast($10 as text) is null or state in ($10, $11, $12))
+              and (cast($13 as text) is null or provider = $13)
+              and ",
+            $walk,
+            " limit $6"
+        )
+    };
+}
+
+const BY_TIME: &str = listing!("", " from charges", by_time!());
+const BY_PHONE: &str = listing!("", " from charges", by_phone!("$9"));
+
+// A reference has one charge and a session a few: all of them are read, whatever else is wanted, so
+// that no store prefers the index of all the merchant's charges.
+const BY_REFERENCE: &str = listing!(
+    "with found as materialized (select * from charges where reference = $7)",
+    " from found",
+    by_time!()
+);
+const BY_SESSION: &str = listing!(
+    "with found as materialized (select * from charges where session_id = $8)",
+    " from found",
+    by_time!()
+);
+
+/// A page of what is wanted.
+pub async fn list(
+    conn: &mut Conn,
+    wanted: &WantedCharges,
+    page: &PageRequest<Uuid>,
+) -> Result<Page<Charge, Uuid>> {
+    let text = match wanted.by() {
+        By::Reference => BY_REFERENCE,
+        By::Session => BY_SESSION,
+        By::Phone => BY_PHONE,
+        By::Time => BY_TIME,
+    };
+    let Span { from, before } = page.span;
+    let states = wanted.status.map(states_of);
+    let state = |place: usize| states.map(|states| states[place]);
+    conn.sql(text)
+        .bind(wanted.merchant_id)
+        .bind(before.at)
+        .bind(before.id)
+        .bind(from.at)
+        .bind(from.id)
+        .bind(i64::from(page.size) + 1)
+        .bind(wanted.reference.as_ref().map(Reference::as_str))
+        .bind(wanted.session_id)
+        .bind(wanted.phone.as_ref().map(Phone::as_e164))
+        .bind(state(0))
+        .bind(state(1))
+        .bind(state(2))
+        .bind(wanted.provider)
+        .page(page.size)
+        .await
+}
+
+macro_rules! stopping {
+    ($walk:expr) => {
+        concat!(
+            "select created_at, transaction_id from charges where state <> 'VOID' and ",
+            $walk,
+            " limit 1 offset $6"
+        )
+    };
+}
+
+const STOP_BY_TIME: &str = stopping!(by_time!());
+const STOP_BY_PHONE: &str = stopping!(by_phone!("$7"));
+
+/// Where a page that looks at `limit` charges at most has to stop; `None` if there are fewer.
+pub async fn stop(
+    conn: &mut Conn,
+    wanted: &WantedCharges,
+    span: Span<Uuid>,
+    limit: i64,
+) -> Result<Option<Place<Uuid>>> {
+    let text = match wanted.phone {
+        None => STOP_BY_TIME,
+        Some(_) => STOP_BY_PHONE,
+    };
+    let stopping = conn
+        .sql(text)
+        .bind(wanted.merchant_id)
+        .bind(span.before.at)
+        .bind(span.before.id)
+        .bind(span.from.at)
+        .bind(span.from.id)
+        .bind(limit - 1);
+    let found: Option<(Timestamp, Uuid)> = match &wanted.phone {
+        None => stopping.optional().await?,
+        Some(phone) => stopping.bind(phone.as_e164()).optional().await?,
+    };
+    Ok(found.map(|(at, id)| Place { at, id }))
+}
+
+#[cfg(test)]
+mod tests {
+    use db::testing::{TestDb, check_ordered_by_index, plan};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn charges_are_listed_and_looked_up_by_index() {
+        let database = TestDb::new("charges-svc").await;
+        let db = database.connect().await;
+        db.migrate(&crate::SCHEMA.migrations).await.unwrap();
+        check_ordered_by_index(&db, BY_TIME, "charges_newest").await;
+        check_ordered_by_index(&db, BY_PHONE, "charges_of_phone").await;
+        check_ordered_by_index(&db, STOP_BY_TIME, "charges_newest").await;
+        check_ordered_by_index(&db, STOP_BY_PHONE, "charges_of_phone").await;
+        let by_reference = plan(&db, BY_REFERENCE).await;
+        let is_by_key = by_reference.contains("charges_reference_key")
+            || by_reference
+                .contains("charges USING INDEX sqlite_autoindex_charges_2 (reference=?)");
+        assert!(is_by_key, "{by_reference}");
+        let by_session = plan(&db, BY_SESSION).await;
+        assert!(by_session.contains("charges_number"), "{by_session}");
+        db.close().await;
+    }
+
+    #[test]
+    fn every_shown_state_is_found_by_its_status() {
+        for state in State::ALL {
+            for status in ChargeStatus::ALL {
+                let is_found = states_of(*status).contains(state);
+                assert_eq!(is_found, state.shown() == Some(*status), "{state} {status}");
+            }
+        }
+    }
+}
