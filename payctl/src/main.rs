@@ -1,12 +1,16 @@
 //! The operators' command line: a gRPC client that prints JSON. Errors go to stderr, with exit code
-//! 1.
+//! 1. `listen` and `trigger` are for merchants' developers, and call the merchants' API instead.
 
 mod charge;
 mod clock;
+mod forward;
+mod listen;
 mod merchant;
+mod merchant_api;
 mod proof;
 mod services;
 mod treasury;
+mod trigger;
 mod webhook;
 
 use std::{
@@ -70,6 +74,13 @@ enum Command {
     /// The local stack's clock.
     #[command(subcommand)]
     Clock(clock::ClockCommand),
+    /// Forwards a merchant's events to a machine that webhooks cannot reach, with the merchant's key.
+    Listen(listen::Listen),
+    /// Makes an event of this type happen in the sandbox, with a merchant's test key.
+    Trigger {
+        /// Such as payment.failed.
+        event: String,
+    },
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -112,6 +123,8 @@ async fn run(cli: Cli) -> Result<Option<Value>, Failure> {
         Command::Float(command) => treasury::run_float(services, command).await,
         Command::Proof(command) => return proof::run(services, command).await,
         Command::Clock(command) => clock::run(services, command).await,
+        Command::Listen(listen) => listen::run(services, listen).await,
+        Command::Trigger { event } => trigger::run(services, &event).await,
     };
     answer.map(Some)
 }

@@ -5,7 +5,10 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use chassis::{config::Tls, grpc};
 use clap::Args;
+use secrecy::{ExposeSecret as _, SecretString};
 use tonic::Status;
+
+use crate::merchant_api::MerchantApi;
 
 /// The error that an operator sees, printed with its causes.
 pub type Failure = anyhow::Error;
@@ -31,6 +34,14 @@ pub struct Services {
     #[arg(long, env, global = true)]
     clock_url: Option<String>,
 
+    /// Address of the merchants' API.
+    #[arg(long, env, global = true)]
+    api_url: Option<String>,
+
+    /// A merchant's API key.
+    #[arg(long, env, global = true, hide_env_values = true)]
+    api_key: Option<SecretString>,
+
     #[command(flatten)]
     tls: Tls,
 }
@@ -50,6 +61,19 @@ impl Services {
 
     pub fn clock_url(&self) -> Result<&str, Failure> {
         self.clock_url.as_deref().ok_or_else(|| unset("CLOCK_URL"))
+    }
+
+    /// The merchants' API, for answers that may take so long.
+    pub fn merchant_api(&self, answer_max: Duration) -> Result<MerchantApi, Failure> {
+        let url = self.api_url.as_deref();
+        let url = url.ok_or_else(|| {
+            anyhow!("API_URL is not set: the address of the API, for example http://127.0.0.1:8080")
+        })?;
+        let key = self.api_key.as_ref();
+        let key = key.ok_or_else(|| anyhow!("API_KEY is not set: a merchant's API key"))?;
+        let key = key.expose_secret().parse();
+        let key = key.map_err(|_| anyhow!("API_KEY is not an API key: service_sk_…"))?;
+        MerchantApi::new(url, key, answer_max)
     }
 
     fn connect(&self, url: Option<&str>, variable: &'static str) -> Result<grpc::Channel, Failure> {

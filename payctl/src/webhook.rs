@@ -150,7 +150,7 @@ async fn deliveries(
     }
 }
 
-fn event_type(name: &str) -> Result<EventType, Failure> {
+pub fn event_type(name: &str) -> Result<EventType, Failure> {
     EventType::from_name(name.trim()).ok_or_else(|| {
         let known: Vec<_> = EventType::all().filter_map(EventType::name).collect();
         anyhow!(

@@ -1,6 +1,7 @@
 //! payctl's arguments and errors. What it does to running services is tested with the stack.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod listen;
 mod proof;
 
 use std::{
@@ -17,6 +18,8 @@ fn payctl(words: &[&str]) -> Output {
         "CHARGES_GRPC_URL",
         "WEBHOOKS_GRPC_URL",
         "CLOCK_URL",
+        "API_URL",
+        "API_KEY",
     ] {
         command.env_remove(variable);
     }
@@ -41,6 +44,14 @@ fn an_address_that_is_not_set_is_named() {
     check_fails(&["cases"], 1, "CHARGES_GRPC_URL");
     check_fails(&["webhook", "deliveries", "x"], 1, "WEBHOOKS_GRPC_URL");
     check_fails(&["clock", "advance", "1h"], 1, "CLOCK_URL");
+    check_fails(&["trigger", "payment.failed"], 1, "API_URL");
+    let listen = ["listen", "--forward-to", "http://127.0.0.1:1"];
+    check_fails(&listen, 1, "API_URL");
+    check_fails(
+        &[&listen[..], &["--api-url", "http://127.0.0.1:1"]].concat(),
+        1,
+        "API_KEY",
+    );
 }
 
 #[test]
