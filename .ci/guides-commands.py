@@ -37,7 +37,7 @@ VARYING = set(
     """
     reference transaction_id tx_id_display session_id payment_url id created_at updated_at
     expires_at request_id merchant_id endpoint_id signing_secret previous_signing_secret url
-    exhausted_since delivery_id event_id started_at finished_at duration_ms now
+    last_sequence exhausted_since delivery_id event_id started_at finished_at duration_ms now
     case_id opened_at closed_at key_id hint refund_id payout_id held_until customer_id last_payment_at available completed_at held_minor
     """.split()
 )
@@ -102,6 +102,7 @@ class Reader:
         }
         self.stack = None
         self.receiver = None
+        self.listener = None
         self.printed = []
         self.count = 0
         self.terminal = subprocess.Popen(
@@ -128,6 +129,9 @@ class Reader:
             return "", []
         if re.match(r"(python3|node|php|go run) .*docs/merchants/webhooks/receiver\.", last):
             self.start_receiver(block)
+            return "", []
+        if " -p payctl -- listen " in last:
+            self.start_listener(block)
             return "", []
         return self.run_here(block)
 
@@ -198,6 +202,11 @@ class Reader:
         self.printed.append(output)
         self.wait_until(self.receiver_answers, self.receiver, output, "the receiver")
 
+    def start_listener(self, block):
+        self.listener, output = self.start(block, "listener", "exec")
+        begun = lambda: output.read_text().startswith("Events after ")
+        self.wait_until(begun, self.listener, output, "the listener")
+
     def receiver_answers(self):
         try:
             socket.create_connection(("127.0.0.1", self.receiver_port), timeout=5).close()
@@ -226,6 +235,9 @@ class Reader:
             time.sleep(0.1)
 
     def close(self):
+        if self.listener:
+            self.listener.send_signal(signal.SIGTERM)
+            self.listener.wait(PATIENCE_SECONDS)
         self.stop_receiver()
         if self.stack:
             self.stop_stack()
@@ -340,7 +352,7 @@ def follow(reader, paths, ran_before):
                     answer = listed[at + 1][1] if at + 1 < len(listed) else ""
                     if max(statuses, default=0) >= 400 and answer not in ("json", "http"):
                         raise Wrong(f"HTTP {statuses}, and no such answer is documented\n{output}")
-                elif language == "json" and '"type": "payment.' in text:
+                elif language == "json" and '\n  "type": "payment.' in text:
                     reader.expect_event(parsed(text))
                 elif language == "json":
                     check_json(text, output)

@@ -1,11 +1,16 @@
 //! A merchant pulls its events, waits for the next, and has them sent again.
 
-use std::{sync::Arc, time::Duration};
+use std::{process::Stdio, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use stack::demo::{Api, Receiver};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::Command,
+};
 
 use crate::{
+    processes::binary,
     shop::{NO_LIMITS, Shop, WAIT_MAX},
     wire::Wire,
 };
@@ -172,5 +177,79 @@ async fn a_key_reads_the_endpoint_without_its_secret_and_tests_it() {
     let delivery = receiver.deliveries().remove(0);
     delivery.verify(&secret).unwrap();
     assert_eq!(delivery.json().unwrap(), event);
+    shop.close().await;
+}
+
+/// `payctl` with the merchant's key.
+fn payctl(shop: &Shop, words: &[&str]) -> Command {
+    let mut command = Command::new(binary("payctl"));
+    command
+        .args(words)
+        .env("API_URL", &shop.ready.api)
+        .env("API_KEY", &shop.ready.demo.api_key)
+        .stdout(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}
+
+#[tokio::test]
+async fn payctl_triggers_events_and_brings_them_to_a_machine_that_webhooks_cannot_reach() {
+    let shop = Shop::open_with(NO_LIMITS).await;
+    let machine = Receiver::start().await.unwrap();
+    let words = ["listen", "--forward-to", &machine.url];
+    let mut listening = payctl(&shop, &words).spawn().unwrap();
+    let mut lines = BufReader::new(listening.stdout.take().unwrap()).lines();
+    let first = lines.next_line().await.unwrap().unwrap();
+    assert!(first.starts_with("Events after 0 go to "), "{first}");
+    let secret = lines.next_line().await.unwrap().unwrap();
+
+    for (event, status) in [
+        ("payment.failed", json!("FAILED")),
+        ("refund.success", json!("COMPLETED")),
+        ("endpoint.test", Value::Null),
+    ] {
+        let output = payctl(&shop, &["trigger", event]).output().await.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{event}: {said}");
+        let made: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(made["status"], status, "{event}");
+    }
+    let events = pull(&shop.api, 0, 4).await;
+    for (sequence, event) in (1..).zip(&events) {
+        let line = lines.next_line().await.unwrap().unwrap();
+        let (kind, id) = (
+            event["type"].as_str().unwrap(),
+            event["id"].as_str().unwrap(),
+        );
+        let shown = format!("{sequence} {kind} {id} attempt 1: 200 in ");
+        assert!(line.starts_with(&shown), "{line}");
+    }
+    let kinds: Vec<_> = events.iter().map(|event| event["type"].clone()).collect();
+    let expected = [
+        "payment.failed",
+        "payment.success",
+        "refund.success",
+        "endpoint.test",
+    ];
+    assert_eq!(kinds, expected);
+    let feed = Wire::of(&shop).get(EVENTS).await;
+    for (delivery, event) in machine.deliveries().iter().zip(&events) {
+        delivery.verify(&secret).unwrap();
+        assert_eq!(delivery.json().unwrap(), *event);
+        assert!(
+            feed.text()
+                .contains(str::from_utf8(&delivery.body).unwrap())
+        );
+    }
+
+    let pid = listening.id().unwrap().to_string();
+    let told = Command::new("kill").args(["-TERM", &pid]).status().await;
+    assert!(told.unwrap().success());
+    let mut rest = String::new();
+    while let Some(line) = lines.next_line().await.unwrap() {
+        rest += &line;
+    }
+    assert_eq!(rest.replace(' ', ""), r#"{"after":4}"#);
+    assert!(listening.wait().await.unwrap().success());
     shop.close().await;
 }
