@@ -1,6 +1,6 @@
 //! A merchant pulls its events, waits for the next, and has them sent again.
 
-use std::{process::Stdio, sync::Arc, time::Duration};
+use std::{process::Stdio, time::Duration};
 
 use serde_json::{Value, json};
 use stack::demo::{Api, Receiver};
@@ -28,21 +28,23 @@ async fn read(api: &Api, path: &str) -> Value {
     answer.body
 }
 
-/// Reads on from `after` until there are this many events, each with the next number.
+/// Reads on from `after`, and waits, until there are this many events, each with the next number.
 async fn pull(api: &Api, after: u64, count: u64) -> Vec<Value> {
-    let mut events = Vec::new();
-    while (events.len() as u64) < count {
-        let place = after + events.len() as u64;
-        let page = read(api, &format!("{EVENTS}?after={place}&wait=20")).await;
-        let page = page["data"].as_array().unwrap();
-        assert!(!page.is_empty(), "an event happens while it is waited for");
-        for numbered in page {
-            let next = after + events.len() as u64 + 1;
-            assert_eq!(numbered["sequence"], next, "none is skipped");
-            events.push(numbered["event"].clone());
+    let pulling = async {
+        let mut events = Vec::new();
+        while (events.len() as u64) < count {
+            let place = after + events.len() as u64;
+            let page = read(api, &format!("{EVENTS}?after={place}&wait=10")).await;
+            for numbered in page["data"].as_array().unwrap() {
+                let next = after + events.len() as u64 + 1;
+                assert_eq!(numbered["sequence"], next, "none is skipped");
+                events.push(numbered["event"].clone());
+            }
         }
-    }
-    events
+        events
+    };
+    let pulled = tokio::time::timeout(WAIT_MAX, pulling).await;
+    pulled.expect("the events happen")
 }
 
 #[tokio::test]
@@ -73,9 +75,6 @@ async fn the_feed_has_every_event_in_order_exactly_as_its_webhook_had_it() {
 #[tokio::test]
 async fn a_wait_holds_up_neither_the_clock_nor_the_end() {
     let shop = Shop::open().await;
-    let api = Arc::clone(&shop.api);
-    let wait = format!("{EVENTS}?wait=30");
-    let waiting = async { read(&api, &wait).await };
     let happening = async {
         // Every advance ends, wherever the wait has got to.
         for _ in 0..3 {
@@ -83,14 +82,15 @@ async fn a_wait_holds_up_neither_the_clock_nor_the_end() {
         }
         shop.charge("0240000006", "MTN").await
     };
-    let (page, charge) = tokio::join!(waiting, happening);
-    let data = &page["data"][0]["event"]["data"];
-    assert_eq!(data["failure_reason"], "PAYER_NOT_FOUND");
+    let (events, charge) = tokio::join!(pull(&shop.api, 0, 1), happening);
+    assert_eq!(events[0]["data"]["failure_reason"], "PAYER_NOT_FOUND");
     shop.wait_for_event(charge.text("reference").unwrap()).await;
     let last = format!("{EVENTS}?after=1&wait=30");
-    let waiting = async { read(&api, &last).await };
-    let (page, ()) = tokio::join!(waiting, shop.close());
-    assert_eq!(page["data"], json!([]), "answered when the process stops");
+    let wire = Wire::of(&shop);
+    let (reply, ()) = tokio::join!(wire.get(&last), shop.close());
+    // Answered when the process stops.
+    let nothing = r#"{"data":[],"last_sequence":1}"#;
+    assert_eq!(reply.assert_done(200).text(), nothing);
 }
 
 #[tokio::test]

@@ -34,7 +34,10 @@ async fn pull(feed: &mut Feed, merchant_id: &str, after: u64, wait_seconds: u32)
         page_size: 7,
         wait_seconds,
     };
-    feed.list_events(request).await.unwrap().into_inner().events
+    let listed = feed.list_events(request).await.unwrap().into_inner();
+    let seen = listed.events.last().map_or(0, |event| event.sequence);
+    assert!(listed.last_sequence >= seen, "never behind the events");
+    listed.events
 }
 
 /// Reads until this many events were seen, and checks that none was skipped.
