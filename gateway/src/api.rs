@@ -41,15 +41,13 @@ use crate::{client_address::client_address, edge::Edge, error::Error, limits, me
 
 /// All routes of the API.
 pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    specified(edge).merge(additive(edge))
+}
+
+/// The routes of the specification, and its description.
+fn specified(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
     use {Purpose::*, RateBucket::*};
-    let gated = |route: MethodRouter<Arc<Edge>>, bucket, purpose| {
-        let gate = EndpointGate {
-            edge: edge.clone(),
-            bucket,
-            purpose,
-        };
-        route.route_layer(middleware::from_fn_with_state(gate, enter))
-    };
+    let gated = |route, bucket, purpose| gated(edge, route, bucket, purpose);
     let initiate = || gated(post(initiate::initiate), Payments, TakePayment);
     let deprecated = middleware::from_fn_with_state(edge.alias.clone(), alias::deprecate);
     Router::new()
@@ -72,6 +70,13 @@ pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
             "/api/v1/payments/charge/{reference}",
             gated(get(read_charge::read_charge), ChargeStatus, Other),
         )
+}
+
+/// The routes that the specification does not name.
+fn additive(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    use {Purpose::*, RateBucket::*};
+    let gated = |route, bucket, purpose| gated(edge, route, bucket, purpose);
+    Router::new()
         .route(
             "/api/v1/payments/charge/{reference}/refunds",
             gated(post(refunds::create), Write, Other),
@@ -125,6 +130,21 @@ pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
             "/api/v1/statements/{day}",
             gated(get(statements::read), Read, Other),
         )
+}
+
+/// A route with what is checked before it.
+fn gated(
+    edge: &Arc<Edge>,
+    route: MethodRouter<Arc<Edge>>,
+    bucket: RateBucket,
+    purpose: Purpose,
+) -> MethodRouter<Arc<Edge>> {
+    let gate = EndpointGate {
+        edge: edge.clone(),
+        bucket,
+        purpose,
+    };
+    route.route_layer(middleware::from_fn_with_state(gate, enter))
 }
 
 /// What an endpoint checks before it runs.
