@@ -4,6 +4,7 @@
 mod disbursements;
 mod events;
 mod money;
+mod suspense;
 mod truth;
 
 use std::{collections::HashMap, fmt};

@@ -3,16 +3,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use uuid::Uuid;
-
 use super::{
     Findings, Promise,
     money::{HEARD_WITHIN, LOOK_SLACK, LOOKS, posted},
+    suspense::{cases_of, in_suspense, undecided},
 };
 use crate::{
     history::{CaseDecision, RequestEnd, Spending},
     rails::{Asker, RailMessage, Transfer, Word},
-    records::{Case, Disbursement},
+    records::Disbursement,
     time::Millis,
 };
 
@@ -244,33 +243,6 @@ fn was_decided(found: &Findings<'_>, disbursement: &Disbursement) -> bool {
         let is_end = matches!(act.what, CaseDecision::Failed | CaseDecision::Settled);
         act.reference == disbursement.shown_id && is_end
     })
-}
-
-fn cases_of<'e>(found: &Findings<'e>, subject: Uuid) -> impl Iterator<Item = &'e Case> + use<'e> {
-    let cases = found.evidence.records.cases.iter();
-    cases.filter(move |case| case.transaction_id == subject)
-}
-
-/// What a disbursement, and the case about its late payment, have added to suspense.
-pub(super) fn in_suspense(found: &Findings<'_>, disbursement: &Disbursement) -> i64 {
-    let late = cases_of(found, disbursement.disbursement_id).find(|case| case.kind == "PAID_LATE");
-    let subjects = [
-        Some(disbursement.disbursement_id),
-        late.map(|case| case.case_id),
-    ];
-    let lines = found.evidence.records.postings.iter();
-    let lines =
-        lines.filter(|line| line.account == "suspense" && subjects.contains(&Some(line.subject)));
-    lines.map(|line| line.amount_minor).sum()
-}
-
-/// What was paid late and nobody has determined yet who bears.
-pub(super) fn undecided(found: &Findings<'_>, disbursement: &Disbursement) -> i64 {
-    let mut cases = cases_of(found, disbursement.disbursement_id);
-    match cases.any(|case| case.kind == "PAID_LATE" && case.closed_at.is_none()) {
-        true => disbursement.amount_minor,
-        false => 0,
-    }
 }
 
 /// Owned: what was taken back or paid late has a case, and what is nobody's is in suspense.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use uuid::Uuid;
 
-use super::{Findings, Promise, disbursements};
+use super::{Findings, Promise, suspense};
 use crate::{
     history::CaseDecision,
     rails::{Asker, Payment, RailMessage, Word},
@@ -204,10 +204,10 @@ fn check_suspended(found: &mut Findings<'_>, charge: &Charge, suspended: i64) {
     let refunds = refunds.filter(|refund| refund.case_id == Some(case.case_id));
     let sent: i64 = refunds
         .clone()
-        .map(|refund| disbursements::in_suspense(found, refund))
+        .map(|refund| suspense::in_suspense(found, refund))
         .sum();
     let undecided: i64 = refunds
-        .map(|refund| disbursements::undecided(found, refund))
+        .map(|refund| suspense::undecided(found, refund))
         .sum();
     let left = suspended + refunded + released + sent;
     let should_be_left = match case.closed_at {
