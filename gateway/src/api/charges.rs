@@ -33,7 +33,7 @@ pub async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Json<Page<ChargeListed>>, Error> {
     let mut parameters = Parameters::new(query.as_deref());
-    let (from, to) = parameters.from_to();
+    let (from, to) = parameters.span();
     let phone = parameters.phone();
     let status = parameters.status(ChargeStatus::from_code);
     let request = ListChargesRequest {

@@ -34,7 +34,7 @@ pub async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Json<Page<CustomerShown>>, Error> {
     let mut parameters = Parameters::new(query.as_deref());
-    let (from, to) = parameters.from_to();
+    let (from, to) = parameters.span();
     let phone = parameters.phone();
     let email = parameters.optional("email", |text| {
         fields::email_address(text.trim().to_owned())

@@ -142,7 +142,7 @@ impl Parameters {
 
     /// Since when (inclusive) and until before when what is listed was made, as the services read it;
     /// empty where the caller sets no bound.
-    pub fn from_to(&mut self) -> (String, String) {
+    pub fn span(&mut self) -> (String, String) {
         const FAULT: Fault = Fault::new(
             FieldCode::InvalidFormat,
             "must be a time such as 2026-01-31T09:00:00Z",

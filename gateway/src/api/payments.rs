@@ -24,7 +24,7 @@ pub async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Json<Page<SessionShown>>, Error> {
     let mut parameters = Parameters::new(query.as_deref());
-    let (from, to) = parameters.from_to();
+    let (from, to) = parameters.span();
     let (reference, session_id) = (parameters.reference(), parameters.session_id());
     let session_id = session_id.map(|session| session.to_string());
     let status = parameters.status(SessionStatus::from_code);

@@ -118,7 +118,7 @@ pub async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Json<Page<PayoutShown>>, Error> {
     let mut parameters = Parameters::new(query.as_deref());
-    let (from, to) = parameters.from_to();
+    let (from, to) = parameters.span();
     let status = parameters.status(DisbursementStatus::from_code);
     let request = ListPayoutsRequest {
         merchant_id: merchant.id.to_string(),

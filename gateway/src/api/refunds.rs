@@ -118,7 +118,7 @@ pub async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Json<Page<RefundShown>>, Error> {
     let mut parameters = Parameters::new(query.as_deref());
-    let (from, to) = parameters.from_to();
+    let (from, to) = parameters.span();
     let reference = parameters.reference();
     let status = parameters.status(DisbursementStatus::from_code);
     let request = ListRefundsRequest {

@@ -346,7 +346,8 @@ async fn wallets_are_added_once_to_transactions_that_an_older_version_told() {
         charge_number: 1,
         transaction_id: old.transaction_id.clone(),
     };
-    assert_eq!(lacking(&mut world.client).await, [place.clone()]);
+    let expected = std::slice::from_ref(&place);
+    assert_eq!(lacking(&mut world.client).await, expected);
     let another = Wallet {
         provider: "AT".to_owned(),
         last_four: "0000".to_owned(),
