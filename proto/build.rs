@@ -7,13 +7,14 @@
 
 use std::{env, path::PathBuf};
 
-const CONTRACTS: [&str; 8] = [
+const CONTRACTS: [&str; 9] = [
     "payments/money/v1/money.proto",
     "payments/merchants/v1/merchants.proto",
     "payments/sessions/v1/sessions.proto",
     "payments/charges/v1/charges.proto",
     "payments/charges/v1/disbursements.proto",
     "payments/charges/v1/statements.proto",
+    "payments/charges/v1/reports.proto",
     "payments/webhooks/v1/webhooks.proto",
     "payments/ratelimit/v1/ratelimit.proto",
 ];

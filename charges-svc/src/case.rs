@@ -11,8 +11,8 @@ use uuid::Uuid;
 use crate::disbursement::Disbursement;
 
 chassis::closed_list! {
-    /// Why a person must decide. A charge or a disbursement has at most one
-    /// case of each kind.
+    /// Why a person must decide. A charge, a disbursement or a line of a rail's report has at most
+    /// one case of each kind.
     pub enum CaseKind: "a kind of case" {
         /// The rail has given no outcome for a day.
         UnknownOutcome = "UNKNOWN_OUTCOME",
@@ -33,10 +33,42 @@ chassis::closed_list! {
         PaidLate = "PAID_LATE",
         /// The rail took back a disbursement that it had paid.
         TakenBack = "TAKEN_BACK",
+        /// A rail's report has a line about nothing that we know.
+        ReportUnknown = "REPORT_UNKNOWN",
+        /// A rail's report has another amount or currency than we booked.
+        ReportDiffers = "REPORT_DIFFERS",
+        /// A rail's report says something else of a movement than we booked.
+        ReportContradicts = "REPORT_CONTRADICTS",
+        /// A rail's report has a second line for one movement.
+        ReportTwice = "REPORT_TWICE",
+        /// A rail's reports lack what we booked.
+        ReportLacks = "REPORT_LACKS",
     }
 }
 
 chassis::text_column!(CaseKind);
+
+impl CaseKind {
+    /// Whether it is about a rail's report, which is no evidence of how a charge ended.
+    pub fn is_of_report(self) -> bool {
+        match self {
+            Self::ReportUnknown
+            | Self::ReportDiffers
+            | Self::ReportContradicts
+            | Self::ReportTwice
+            | Self::ReportLacks => true,
+            Self::UnknownOutcome
+            | Self::Mismatch
+            | Self::LateMoney
+            | Self::Reversed
+            | Self::CreditedTwice
+            | Self::FloatEmpty
+            | Self::NotSent
+            | Self::PaidLate
+            | Self::TakenBack => false,
+        }
+    }
+}
 
 chassis::closed_list! {
     /// How a case was closed.
@@ -77,10 +109,12 @@ impl Decision {
 #[derive(Clone, Debug, FromRow)]
 pub struct Case {
     pub case_id: CaseId,
-    /// The charge or the disbursement. The column has its name from when only charges had cases.
+    /// The charge, the disbursement or the line of a report. The column has its name from when only
+    /// charges had cases.
     #[sqlx(rename = "transaction_id")]
     pub subject: Uuid,
-    /// What people call it: a charge's reference, or `PO-…` or `RF-…`.
+    /// What people call it: a charge's reference, `PO-…` or `RF-…`, or what a report calls it that
+    /// has none of these.
     pub reference: String,
     pub kind: CaseKind,
     /// What happened, for operators.
@@ -125,6 +159,27 @@ impl Case {
             case_id: CaseId::new(),
             subject: about.disbursement_id.uuid(),
             reference: about.shown_id.clone(),
+            kind,
+            detail,
+            suspense_minor: None,
+            suspense_currency: None,
+            opened_at: now,
+            closed_at: None,
+            refund_id: None,
+        }
+    }
+
+    /// `subject`: the line, or the record that no report has.
+    pub fn of_report(
+        (subject, reference): (Uuid, String),
+        kind: CaseKind,
+        detail: String,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            case_id: CaseId::new(),
+            subject,
+            reference,
             kind,
             detail,
             suspense_minor: None,

@@ -104,6 +104,8 @@ pub enum Error {
     StatementDiffers(String),
     #[error("the day's blocks are not as they were sealed")]
     BlocksChanged,
+    #[error("not everything booked in this period can be listed yet: try again in a minute")]
+    PostingsNotSealed,
     #[error("invalid {field}")]
     Invalid {
         field: &'static str,
@@ -246,6 +248,7 @@ impl From<Error> for Status {
             Error::StatementNotFound => told(Code::NotFound, Reason::StatementNotFound),
             Error::StatementNotReady => told(Code::FailedPrecondition, Reason::StatementNotReady),
             Error::StatementKeyMissing => told(Code::Unavailable, Reason::StatementKeyMissing),
+            Error::PostingsNotSealed => told(Code::FailedPrecondition, Reason::PostingsNotSealed),
             Error::RefundExceedsCharge(_)
             | Error::InsufficientBalance(_)
             | Error::PayoutAccountOnHold(_)

@@ -28,6 +28,7 @@ use crate::{
 
 mod disbursements;
 mod parse;
+mod reports;
 mod statements;
 mod treasury;
 
@@ -36,7 +37,8 @@ type GrpcResult<T> = Result<Response<T>, GrpcStatus>;
 chassis::proto_list! {
     CaseKind = ProtoCaseKind {
         UnknownOutcome, Mismatch, LateMoney, Reversed, CreditedTwice, FloatEmpty, NotSent,
-        PaidLate, TakenBack,
+        PaidLate, TakenBack, ReportUnknown, ReportDiffers, ReportContradicts, ReportTwice,
+        ReportLacks,
     }
 }
 

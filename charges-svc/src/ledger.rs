@@ -341,7 +341,12 @@ fn taken_back(
         | CaseKind::FloatEmpty
         | CaseKind::NotSent
         | CaseKind::PaidLate
-        | CaseKind::TakenBack => None,
+        | CaseKind::TakenBack
+        | CaseKind::ReportUnknown
+        | CaseKind::ReportDiffers
+        | CaseKind::ReportContradicts
+        | CaseKind::ReportTwice
+        | CaseKind::ReportLacks => None,
     }
 }
 

@@ -21,6 +21,7 @@ mod budget;
 mod callback;
 pub mod case;
 pub mod charge;
+mod compare;
 pub mod config;
 mod create;
 mod daily;
@@ -47,6 +48,7 @@ mod reconcile;
 mod record;
 mod refund;
 mod reply;
+mod report;
 mod resend;
 mod reserve;
 pub mod schedule;
@@ -77,7 +79,7 @@ use db::{Frame, GroupCommit, Relay, Schema, outbox};
 use proto::charges::{
     charge_operations_server::ChargeOperationsServer, charges_server::ChargesServer,
     disbursement_operations_server::DisbursementOperationsServer,
-    disbursements_server::DisbursementsServer,
+    disbursements_server::DisbursementsServer, rail_reports_server::RailReportsServer,
     statement_operations_server::StatementOperationsServer, statements_server::StatementsServer,
 };
 use tonic::service::Routes;
@@ -174,7 +176,8 @@ pub async fn serve(
         .add_service(DisbursementsServer::new(grpc.clone()))
         .add_service(DisbursementOperationsServer::new(grpc.clone()))
         .add_service(StatementsServer::new(grpc.clone()))
-        .add_service(StatementOperationsServer::new(grpc));
+        .add_service(StatementOperationsServer::new(grpc.clone()))
+        .add_service(RailReportsServer::new(grpc));
     frame.serve(routes, sockets).await
 }
 

@@ -14,6 +14,7 @@ pub mod hints;
 pub mod idempotency;
 pub mod payout_accounts;
 pub mod postings;
+pub mod reports;
 pub mod steps;
 
 use chassis::clock::Timestamp;

@@ -8,6 +8,8 @@ mod listen;
 mod merchant;
 mod merchant_api;
 mod proof;
+mod reconcile;
+mod report;
 mod services;
 mod treasury;
 mod trigger;
@@ -71,6 +73,9 @@ enum Command {
     /// Daily statements, and their proof.
     #[command(subcommand)]
     Proof(proof::ProofCommand),
+    /// Compares a rail's own report with our records, and opens a case for each difference. Exits
+    /// with 3 if there is one.
+    Reconcile(Box<reconcile::Reconcile>),
     /// The local stack's clock.
     #[command(subcommand)]
     Clock(clock::ClockCommand),
@@ -87,9 +92,9 @@ enum Command {
 async fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli).await {
-        Ok(Some(answer)) => print(&answer),
+        Ok((Some(answer), code)) => print(&answer, code),
         // It was written as it came.
-        Ok(None) => ExitCode::SUCCESS,
+        Ok((None, code)) => code,
         Err(failure) => {
             eprintln!("payctl: {failure:#}");
             ExitCode::FAILURE
@@ -97,18 +102,20 @@ async fn main() -> ExitCode {
     }
 }
 
-fn print(answer: &Value) -> ExitCode {
+/// Returns `code` if the answer was printed.
+fn print(answer: &Value, code: ExitCode) -> ExitCode {
     match writeln!(io::stdout(), "{answer:#}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("payctl: the answer cannot be printed: {error}");
             ExitCode::FAILURE
         }
         // The reader, such as `head`, may have seen enough.
-        Ok(()) | Err(_) => ExitCode::SUCCESS,
+        Ok(()) | Err(_) => code,
     }
 }
 
-async fn run(cli: Cli) -> Result<Option<Value>, Failure> {
+/// What to print, and the exit code once it is printed.
+async fn run(cli: Cli) -> Result<(Option<Value>, ExitCode), Failure> {
     let services = &cli.services;
     let answer = match cli.command {
         Command::Merchant(command) => merchant::run(services, command).await,
@@ -121,10 +128,17 @@ async fn run(cli: Cli) -> Result<Option<Value>, Failure> {
         Command::PayoutAccount(command) => treasury::run_account(services, command).await,
         Command::Disbursement(command) => treasury::run_disbursement(services, command).await,
         Command::Float(command) => treasury::run_float(services, command).await,
-        Command::Proof(command) => return proof::run(services, command).await,
+        Command::Proof(command) => {
+            let answer = proof::run(services, command).await?;
+            return Ok((answer, ExitCode::SUCCESS));
+        }
+        Command::Reconcile(command) => {
+            let (answer, code) = reconcile::run(services, *command).await?;
+            return Ok((Some(answer), code));
+        }
         Command::Clock(command) => clock::run(services, command).await,
         Command::Listen(listen) => listen::run(services, listen).await,
         Command::Trigger { event } => trigger::run(services, &event).await,
     };
-    answer.map(Some)
+    Ok((Some(answer?), ExitCode::SUCCESS))
 }

@@ -19,7 +19,8 @@ const LISTED_MAX: i64 = 1_000;
 macro_rules! columns {
     () => {
         "cases.case_id, cases.transaction_id,
-         coalesce(charges.reference, disbursements.shown_id) as reference, cases.kind, cases.detail,
+         coalesce(charges.reference, disbursements.shown_id, report_lines.shown) as reference,
+         cases.kind, cases.detail,
          cases.suspense_minor, cases.suspense_currency, cases.opened_at, cases.closed_at,
          refunds.shown_id as refund_id"
     };
@@ -53,6 +54,28 @@ pub async fn open(tx: &mut Tx, case: &Case) -> Result<Option<CaseId>> {
     Ok(opened.map(|(case_id,)| case_id))
 }
 
+/// Opens those of these cases, which hold no money, whose subject never had one of their kind.
+/// Returns which.
+pub async fn open_new(tx: &mut Tx, cases: &[&Case]) -> Result<Vec<CaseId>> {
+    let opened: Vec<(CaseId,)> = tx
+        .sql_set(
+            "given (id uuid, about uuid, of_kind text, what text, at timestamptz)
+             insert into cases (case_id, transaction_id, kind, detail, opened_at)
+             select id, about, of_kind, what, at from given where true
+             on conflict (transaction_id, kind) do nothing
+             returning case_id",
+            cases.len(),
+        )
+        .column(cases.iter().map(|case| case.case_id))
+        .column(cases.iter().map(|case| case.subject))
+        .column(cases.iter().map(|case| case.kind.code()))
+        .column(cases.iter().map(|case| case.detail.as_str()))
+        .column(cases.iter().map(|case| case.opened_at))
+        .all()
+        .await?;
+    Ok(opened.into_iter().map(|(case_id,)| case_id).collect())
+}
+
 /// Open cases, oldest first.
 pub async fn list_open(conn: &mut Conn) -> Result<Vec<Case>> {
     let open = conn.sql(concat!(
@@ -61,6 +84,7 @@ pub async fn list_open(conn: &mut Conn) -> Result<Vec<Case>> {
         " from cases
          left join charges on charges.transaction_id = cases.transaction_id
          left join disbursements on disbursements.disbursement_id = cases.transaction_id
+         left join report_lines on report_lines.line_id = cases.transaction_id
          left join disbursements as refunds on refunds.case_id = cases.case_id
              and refunds.state <> 'FAILED' and refunds.reversed_at is null
          where cases.closed_at is null order by cases.opened_at, cases.case_id limit $1"
@@ -75,6 +99,7 @@ pub async fn find(conn: &mut Conn, id: CaseId) -> Result<Option<Case>> {
         " from cases
          left join charges on charges.transaction_id = cases.transaction_id
          left join disbursements on disbursements.disbursement_id = cases.transaction_id
+         left join report_lines on report_lines.line_id = cases.transaction_id
          left join disbursements as refunds on refunds.case_id = cases.case_id
              and refunds.state <> 'FAILED' and refunds.reversed_at is null
          where cases.case_id = $1"

@@ -20,6 +20,7 @@ mod neighbour;
 mod newer;
 mod operate;
 mod rail_away;
+mod reports;
 mod resend;
 mod sets;
 mod shop;

@@ -50,6 +50,7 @@ crate::closed_list! {
         StatementNotReady = "STATEMENT_NOT_READY",
         StatementKeyMissing = "STATEMENT_KEY_MISSING",
         CustomerNotFound = "CUSTOMER_NOT_FOUND",
+        PostingsNotSealed = "POSTINGS_NOT_SEALED",
         EndpointNotFound = "ENDPOINT_NOT_FOUND",
         EventNotFound = "EVENT_NOT_FOUND",
         DeliveryNotFound = "DELIVERY_NOT_FOUND",

@@ -3,6 +3,7 @@
 
 mod listen;
 mod proof;
+mod reconcile;
 
 use std::{
     io::{Read as _, Write as _},

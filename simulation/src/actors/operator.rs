@@ -112,12 +112,17 @@ async fn decide_one(
     let decision = match case.kind() {
         CaseKind::LateMoney => release,
         CaseKind::Mismatch | CaseKind::Reversed | CaseKind::CreditedTwice => CaseDecision::Refund,
-        // The first closes itself once the outcome is known.
+        // The first closes itself once the outcome is known, and nobody compares a report here.
         CaseKind::UnknownOutcome
         | CaseKind::FloatEmpty
         | CaseKind::NotSent
         | CaseKind::PaidLate
         | CaseKind::TakenBack
+        | CaseKind::ReportUnknown
+        | CaseKind::ReportDiffers
+        | CaseKind::ReportContradicts
+        | CaseKind::ReportTwice
+        | CaseKind::ReportLacks
         | CaseKind::Unspecified => return Ok(()),
     };
     let closed = close(operations, case, decision).await;

@@ -24,6 +24,7 @@ mod openapi;
 mod otp;
 mod paid_late;
 mod processes;
+mod reconciliation;
 mod shop;
 mod statements;
 mod stories;

@@ -1,0 +1,34 @@
+-- What rails' own reports say, line by line: a line is known again in whatever report it comes.
+create table report_lines (
+    -- Made of the rail and its own id of the movement, or, without one, of all that the line says.
+    line_id uuid not null primary key,
+    -- SHA-256 of the report that had it first, and its number there.
+    report text not null,
+    number bigint not null,
+    rail text not null,
+    -- The charge or the disbursement that it is about, and what people call that. Without one, what
+    -- the report calls it.
+    subject uuid,
+    shown text not null,
+    said text not null,
+    -- Whether it is the first line that says so of its subject.
+    is_first boolean not null,
+    kept_at timestamptz not null
+);
+
+create unique index report_lines_first on report_lines (subject, said) where is_first;
+
+-- The periods of which a rail's report was compared, to its end.
+create table report_periods (
+    rail text not null,
+    direction text not null,
+    from_at timestamptz not null,
+    to_at timestamptz not null,
+    report text not null,
+    ended_at timestamptz not null,
+    primary key (rail, direction, from_at, to_at)
+);
+
+-- What was booked in a period is looked for in its blocks, of which there is one for up to 500
+-- postings.
+create index if not exists blocks_sealed_at on blocks (sealed_at);

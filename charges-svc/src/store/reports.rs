@@ -1,0 +1,319 @@
+//! The lines and periods of rails' reports, and our records that they are compared with.
+
+use chassis::{
+    clock::Timestamp,
+    ids::RailReference,
+    money::{Currency, Money},
+};
+use db::{Conn, Result, Tx};
+use rails::RailName;
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use crate::{
+    ledger::Account,
+    report::{Direction, Period, Said},
+};
+
+/// A charge or a disbursement.
+#[derive(Clone, Debug, FromRow)]
+pub struct Record {
+    pub rail_reference: RailReference,
+    pub subject: Uuid,
+    pub shown: String,
+    pub direction: Direction,
+    pub state: String,
+}
+
+/// The records with these references at the rail.
+pub async fn find_records(
+    conn: &mut Conn,
+    rail: RailName,
+    references: &[RailReference],
+) -> Result<Vec<Record>> {
+    conn.sql_set(
+        "given (sought uuid)
+         select rail_reference, transaction_id as subject, reference as shown, 'IN' as direction,
+             state
+         from given join charges on rail_reference = sought
+         where rail_reference = any(array(select sought from given)) and rail = $1
+         union all
+         select rail_reference, disbursement_id, shown_id, 'OUT', state
+         from given join disbursements on rail_reference = sought
+         where rail_reference = any(array(select sought from given)) and rail = $1",
+        references.len(),
+    )
+    .bind(rail)
+    .column(references.iter().copied())
+    .all()
+    .await
+}
+
+/// What moved at the rail for these records, by the ledger.
+pub async fn booked(conn: &mut Conn, subjects: &[Uuid]) -> Result<Vec<(Uuid, Money)>> {
+    // Each of these kinds has one line in an account of the rail: a debit in clearing, a credit in
+    // the float.
+    let rows: Vec<(Uuid, i64, Currency)> = conn
+        .sql_set(
+            "given (about uuid)
+             select subject, abs(amount_minor), currency from given
+             join postings on subject = about
+             where subject = any(array(select about from given)) and account like 'rail:%'
+                 and kind in ('SETTLEMENT', 'SUSPENSE', 'DISBURSEMENT', 'LATE_DISBURSEMENT')",
+            subjects.len(),
+        )
+        .column(subjects.iter().copied())
+        .all()
+        .await?;
+    let booked = rows.into_iter();
+    Ok(booked
+        .map(|(subject, minor, currency)| (subject, Money::new(minor, currency)))
+        .collect())
+}
+
+/// Which of these records the rail took back, as far as we know. Of a charge that is a case: the
+/// rail's word (`REVERSED`), or an operator's, who saw that its suspense went back.
+pub async fn taken_back(conn: &mut Conn, subjects: &[Uuid]) -> Result<Vec<Uuid>> {
+    let rows: Vec<(Uuid,)> = conn
+        .sql_set(
+            "given (about uuid)
+             select about from given where exists (
+                 select 1 from postings where subject = about
+                     and kind in ('REVERSAL', 'DISBURSEMENT_REVERSAL', 'LATE_REVERSAL')
+             ) or exists (
+                 select 1 from cases where cases.transaction_id = about
+                     and (cases.kind = 'REVERSED' or cases.closing = 'REFUND')
+                     and not exists (
+                         select 1 from disbursements where disbursements.case_id = cases.case_id
+                     )
+             )",
+            subjects.len(),
+        )
+        .column(subjects.iter().copied())
+        .all()
+        .await?;
+    Ok(rows.into_iter().map(|(about,)| about).collect())
+}
+
+/// A line to keep.
+#[derive(Clone, Debug)]
+pub struct NewLine {
+    pub line_id: Uuid,
+    pub number: i64,
+    pub subject: Option<Uuid>,
+    pub shown: String,
+    pub said: Said,
+    /// Whether it is the first of its set that says so of its subject.
+    pub leads_set: bool,
+}
+
+/// Keeps the lines that are new. No two of them may be the same.
+pub async fn keep_lines(
+    tx: &mut Tx,
+    rail: RailName,
+    report: &str,
+    lines: &[NewLine],
+    now: Timestamp,
+) -> Result<()> {
+    tx.sql_set(
+        "given (id uuid, place bigint, about uuid, name text, says text, leads boolean)
+         insert into report_lines
+             (line_id, report, number, rail, subject, shown, said, is_first, kept_at)
+         select id, $1, place, $2, about, name, says,
+             leads and about is not null and not exists (
+                 select 1 from report_lines as other
+                 where other.subject = about and other.said = says and other.is_first
+             ), $3
+         from given where true
+         on conflict (line_id) do nothing",
+        lines.len(),
+    )
+    .bind(report)
+    .bind(rail)
+    .bind(now)
+    .column(lines.iter().map(|line| line.line_id))
+    .column(lines.iter().map(|line| line.number))
+    .column(lines.iter().map(|line| line.subject))
+    .column(lines.iter().map(|line| line.shown.as_str()))
+    .column(lines.iter().map(|line| line.said.code()))
+    .column(lines.iter().map(|line| line.leads_set))
+    .run()
+    .await
+}
+
+/// A line as it was kept when it was first seen.
+#[derive(Clone, Debug, FromRow)]
+pub struct KeptLine {
+    pub line_id: Uuid,
+    pub report: String,
+    pub number: i64,
+    pub is_first: bool,
+}
+
+pub async fn kept_lines(conn: &mut Conn, lines: &[NewLine]) -> Result<Vec<KeptLine>> {
+    conn.sql_set(
+        "given (id uuid)
+         select line_id, report, number, is_first from given join report_lines on line_id = id
+         where line_id = any(array(select id from given))",
+        lines.len(),
+    )
+    .column(lines.iter().map(|line| line.line_id))
+    .all()
+    .await
+}
+
+/// Whether the record that a line is about has not ended.
+pub async fn is_record_open(conn: &mut Conn, line_id: Uuid) -> Result<bool> {
+    let found: Option<(i64,)> = conn
+        .sql(
+            "select cast(1 as bigint) from report_lines
+             left join charges on charges.transaction_id = report_lines.subject
+             left join disbursements on disbursements.disbursement_id = report_lines.subject
+             where report_lines.line_id = $1
+                 and coalesce(charges.state, disbursements.state)
+                     not in ('SETTLED', 'COMPLETED', 'FAILED', 'VOID')",
+        )
+        .bind(line_id)
+        .optional()
+        .await?;
+    Ok(found.is_some())
+}
+
+/// Whether something that was posted before `to` is in no block yet.
+pub async fn is_unsealed(conn: &mut Conn, to: Timestamp) -> Result<bool> {
+    let found: Option<(i64,)> = conn
+        .sql(
+            "select cast(1 as bigint) from unsealed_postings where since < $1
+             union all
+             select cast(1 as bigint) from ledger_works where name = 'QUEUE' and ended_at is null
+             limit 1",
+        )
+        .bind(to)
+        .optional()
+        .await?;
+    Ok(found.is_some())
+}
+
+/// The first block that was sealed at `since` or later.
+pub async fn first_block(conn: &mut Conn, since: Timestamp) -> Result<Option<i64>> {
+    let found: Option<(i64,)> = conn
+        .sql("select number from blocks where sealed_at >= $1 order by sealed_at, number limit 1")
+        .bind(since)
+        .optional()
+        .await?;
+    Ok(found.map(|(number,)| number))
+}
+
+/// Something that moved at a rail by the ledger, and that no line of a report is about.
+#[derive(Clone, Debug, FromRow)]
+pub struct Unreported {
+    pub subject: Uuid,
+    pub shown: String,
+    pub direction: Direction,
+    amount_minor: i64,
+    currency: Currency,
+    pub created_at: Timestamp,
+    pub posted_at: Timestamp,
+}
+
+impl Unreported {
+    pub fn amount(&self) -> Money {
+        Money::new(self.amount_minor, self.currency)
+    }
+}
+
+/// What the blocks after `from`, up to `to`, hold of the rail's movements posted at `since` or
+/// later that no line is about.
+pub async fn unreported(
+    conn: &mut Conn,
+    rail: RailName,
+    (from, to): (i64, i64),
+    since: Timestamp,
+) -> Result<Vec<Unreported>> {
+    let rail = || rail.code().to_owned();
+    conn.sql(
+        "select postings.subject, charges.reference as shown, 'IN' as direction,
+             abs(postings.amount_minor) as amount_minor, postings.currency, charges.created_at,
+             postings.posted_at
+         from sealed_postings
+         join postings on postings.kind = sealed_postings.kind
+             and postings.subject = sealed_postings.subject
+         join charges on charges.transaction_id = postings.subject
+         where sealed_postings.block > $1 and sealed_postings.block <= $2
+             and sealed_postings.kind in ('SETTLEMENT', 'SUSPENSE')
+             and postings.account = $3 and postings.posted_at >= $5
+             and not exists (
+                 select 1 from report_lines
+                 where report_lines.subject = postings.subject and report_lines.is_first
+             )
+         union all
+         select postings.subject, disbursements.shown_id, 'OUT', abs(postings.amount_minor),
+             postings.currency, disbursements.created_at, postings.posted_at
+         from sealed_postings
+         join postings on postings.kind = sealed_postings.kind
+             and postings.subject = sealed_postings.subject
+         join disbursements on disbursements.disbursement_id = postings.subject
+         where sealed_postings.block > $1 and sealed_postings.block <= $2
+             and sealed_postings.kind in ('DISBURSEMENT', 'LATE_DISBURSEMENT')
+             and postings.account = $4 and postings.posted_at >= $5
+             and not exists (
+                 select 1 from report_lines
+                 where report_lines.subject = postings.subject and report_lines.is_first
+             )",
+    )
+    .bind(from)
+    .bind(to)
+    .bind(Account::Clearing { rail: rail() }.to_string())
+    .bind(Account::Float { rail: rail() }.to_string())
+    .bind(since)
+    .all()
+    .await
+}
+
+/// The periods of the rail's reports in this direction that meet `around`.
+pub async fn periods(
+    conn: &mut Conn,
+    rail: RailName,
+    direction: Direction,
+    around: Period,
+) -> Result<Vec<Period>> {
+    let rows: Vec<(Timestamp, Timestamp)> = conn
+        .sql(
+            "select from_at, to_at from report_periods
+             where rail = $1 and direction = $2 and to_at >= $3 and from_at <= $4
+             order by from_at limit 10000",
+        )
+        .bind(rail)
+        .bind(direction)
+        .bind(around.from)
+        .bind(around.to)
+        .all()
+        .await?;
+    Ok(rows
+        .into_iter()
+        .map(|(from, to)| Period { from, to })
+        .collect())
+}
+
+/// Records that everything which the report has of a period was compared.
+pub async fn keep_period(
+    tx: &mut Tx,
+    (rail, report): (RailName, &str),
+    direction: Direction,
+    period: Period,
+    now: Timestamp,
+) -> Result<()> {
+    tx.sql(
+        "insert into report_periods (rail, direction, from_at, to_at, report, ended_at)
+         values ($1, $2, $3, $4, $5, $6)
+         on conflict (rail, direction, from_at, to_at) do nothing",
+    )
+    .bind(rail)
+    .bind(direction)
+    .bind(period.from)
+    .bind(period.to)
+    .bind(report)
+    .bind(now)
+    .run()
+    .await
+}
