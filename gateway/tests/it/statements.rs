@@ -25,10 +25,9 @@ async fn with_statement() -> Gateway {
 async fn a_statement_is_passed_on_byte_for_byte() {
     let gateway = with_statement().await;
     let answer = gateway.get(DAY).send().await;
-    assert_eq!(
-        (answer.status, answer.text()),
-        (200, "{\"format\":\"x\"}\n")
-    );
+    // In the chunks of HTTP/1.1, each with its length before it.
+    let pieces = "A\r\n{\"format\":\r\n5\r\n\"x\"}\n\r\n0\r\n\r\n";
+    assert_eq!((answer.status, answer.text()), (200, pieces));
     assert_eq!(answer.header("content-type"), Some("application/json"));
     assert_eq!(answer.header("cache-control"), Some("no-store"));
     let asked = gateway.services.read_statement.asked_once();
