@@ -106,6 +106,11 @@ fn disbursement_keys() -> [(&'static str, String); 3] {
     ]
 }
 
+/// 32 random bytes; the canary is six digits of their base64.
+fn random_key() -> String {
+    format!("{CANARY}9Zr2mWk8Jx5LbQ7sE1uYfD3gPn6oAiCtRhMz0=")
+}
+
 /// Settings that production accepts.
 fn good(name: &str, folder: &TempDir) -> Settings {
     let mut settings = vec![("MODE", "production".to_owned())];
@@ -143,19 +148,11 @@ fn good(name: &str, folder: &TempDir) -> Settings {
             ("PAYSTACK_SECRET_KEY", format!("sk_live_{CANARY}2f9e8d7c6")),
             ("PAYSTACK_EMAIL_DOMAIN", "payers.example.com".to_owned()),
             ("PAYSTACK_CALLBACK_TOKEN", format!("{CANARY}3f9e8d7c6b5a4")),
-            // 32 random bytes; the canary is six digits of their base64.
-            (
-                "STATEMENT_KEY",
-                format!("{CANARY}9Zr2mWk8Jx5LbQ7sE1uYfD3gPn6oAiCtRhMz0="),
-            ),
+            ("STATEMENT_KEY", random_key()),
         ],
         "webhooks-svc" => vec![
             ("DATABASE_URL", database),
-            // 32 random bytes; the canary is six digits of their base64.
-            (
-                "WEBHOOK_SECRET_KEY",
-                format!("{CANARY}9Zr2mWk8Jx5LbQ7sE1uYfD3gPn6oAiCtRhMz0="),
-            ),
+            ("WEBHOOK_SECRET_KEY", random_key()),
         ],
         "ratelimit-svc" => vec![(
             "REDIS_URL",
