@@ -215,7 +215,7 @@ impl Service {
     fn told(&self, mut step: Step) -> Step {
         let after = &step.after;
         let event_id = match after.progress.state {
-            State::Settled | State::Failed => Some(EventId::new()),
+            State::Settled | State::Failed => Some(EventId::of(after.facts.transaction_id.uuid())),
             State::Void
             | State::Submitting
             | State::Initiated

@@ -252,14 +252,19 @@ impl Reference {
 impl EventId {
     #[expect(clippy::new_without_default, reason = "each one is another")]
     pub fn new() -> Self {
-        Self(format!("evt_{}", time_ordered()))
+        Self::of(Uuid::now_v7())
+    }
+
+    /// The one event of a subject that has only one: it can never be another.
+    pub fn of(subject: Uuid) -> Self {
+        Self(format!("evt_{}", in_crockford(subject)))
     }
 }
 
 impl DeliveryId {
     #[expect(clippy::new_without_default, reason = "each one is another")]
     pub fn new() -> Self {
-        Self(format!("dlv_{}", time_ordered()))
+        Self(format!("dlv_{}", in_crockford(Uuid::now_v7())))
     }
 }
 
@@ -290,9 +295,9 @@ fn random(length: usize) -> String {
     (0..length).map(character).collect()
 }
 
-/// The 128 bits of a UUIDv7 in 26 characters, which sort by time.
-fn time_ordered() -> String {
-    let bits = Uuid::now_v7().as_u128();
+/// The 128 bits of a UUID in 26 characters, which sort by time if it is a UUIDv7.
+fn in_crockford(id: Uuid) -> String {
+    let bits = id.as_u128();
     let character = |place: u32| char::from(CROCKFORD[(bits >> (5 * place) & 31) as usize]);
     (0..26).rev().map(character).collect()
 }
@@ -349,6 +354,14 @@ mod tests {
         ] {
             assert_eq!(text.parse::<SessionId>(), Err(IdError), "{text}");
         }
+    }
+
+    #[test]
+    fn a_subject_has_one_event_and_no_other_has_it() {
+        let (one, other) = (ChargeId::new().uuid(), ChargeId::new().uuid());
+        assert_eq!(EventId::of(one), EventId::of(one));
+        assert_ne!(EventId::of(one), EventId::of(other));
+        assert_eq!(EventId::of(one).as_str().parse(), Ok(EventId::of(one)));
     }
 
     #[test]

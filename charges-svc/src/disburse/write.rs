@@ -166,7 +166,7 @@ impl Service {
         for keys in [&PAYOUT_KEYS, &REFUND_KEYS] {
             keys.forget_later(tx, id, now).await?;
         }
-        let event_id = EventId::new();
+        let event_id = EventId::of(id.uuid());
         db::outbox::put(tx, &tell::subject_of(id), Some(event_id.as_str()), now).await?;
         let (state, reason) = (ended.progress.state.code(), &ended.progress.failure_reason);
         tracing::info!(disbursement.id = %ended.shown_id, state, ?reason, "the disbursement has ended");
