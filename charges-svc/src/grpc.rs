@@ -5,15 +5,16 @@ use std::sync::Arc;
 use chassis::{ids::ChargeId, page::PageAsked};
 use proto::charges::{
     Case as ProtoCase, CaseKind as ProtoCaseKind, Charge as ProtoCharge, ChargeAnswer,
-    ChargeStatus as ProtoChargeStatus, CloseCaseRequest, CreateChargeRequest, GetBalanceRequest,
-    GetBalanceResponse, GetChargeRequest, GetHostedChargeRequest, HostedCharge, ListCasesRequest,
+    ChargeStatus as ProtoChargeStatus, ChargeTimeline, CheckWalletRequest, CheckWalletResponse,
+    CloseCaseRequest, CreateChargeRequest, GetBalanceRequest, GetBalanceResponse, GetChargeRequest,
+    GetChargeTimelineRequest, GetHostedChargeRequest, HostedCharge, ListCasesRequest,
     ListCasesResponse, ListChargesRequest, ListChargesResponse, ListRailsRequest,
     ListRailsResponse, ListedCharge, Posting as ProtoPosting, Provider as ProtoProvider,
     Rail as ProtoRail, RailEvidence, ReceiveCallbackRequest, ReceiveCallbackResponse,
-    ResolveChargeRequest, ShowChargeRequest, ShowChargeResponse, SubmitOtpRequest,
+    ResolveChargeRequest, ShowChargeRequest, ShowChargeResponse, SubmitOtpRequest, WalletState,
     charge_operations_server::ChargeOperations, charges_server::Charges, resolve_charge_request,
 };
-use rails::RailName;
+use rails::{RailName, WalletOutcome};
 use tonic::{Request, Response, Status as GrpcStatus};
 
 use crate::{
@@ -30,6 +31,7 @@ mod disbursements;
 mod parse;
 mod reports;
 mod statements;
+mod timeline;
 mod treasury;
 
 type GrpcResult<T> = Result<Response<T>, GrpcStatus>;
@@ -80,6 +82,32 @@ impl Charges for Grpc {
         let reference = parse::id(&request.reference, Error::ChargeNotFound)?;
         let charge = self.0.get_charge(merchant_id, reference).await?;
         Ok(Response::new(charge.into()))
+    }
+
+    async fn get_charge_timeline(
+        &self,
+        request: Request<GetChargeTimelineRequest>,
+    ) -> GrpcResult<ChargeTimeline> {
+        let request = request.into_inner();
+        let merchant_id = parse::id(&request.merchant_id, Error::ChargeNotFound)?;
+        let reference = parse::id(&request.reference, Error::ChargeNotFound)?;
+        let timeline = self.0.get_charge_timeline(merchant_id, reference).await?;
+        Ok(Response::new(timeline.into()))
+    }
+
+    async fn check_wallet(
+        &self,
+        request: Request<CheckWalletRequest>,
+    ) -> GrpcResult<CheckWalletResponse> {
+        let (provider, phone) = parse::wallet(request.get_ref())?;
+        let wallet = match self.0.check_wallet(provider, &phone).await {
+            WalletOutcome::Active => WalletState::Active,
+            WalletOutcome::NotActive => WalletState::NotActive,
+            WalletOutcome::Unknown => WalletState::Unknown,
+        };
+        Ok(Response::new(CheckWalletResponse {
+            wallet: wallet.into(),
+        }))
     }
 
     async fn get_hosted_charge(

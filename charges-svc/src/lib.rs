@@ -61,10 +61,12 @@ mod steps;
 #[doc(hidden)]
 pub mod store;
 mod tell;
+mod timeline;
 mod treasury;
 mod turns;
 mod upkeep;
 mod verdict;
+mod wallet;
 mod wallets;
 
 use std::sync::Arc;

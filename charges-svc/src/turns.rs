@@ -23,6 +23,9 @@ use crate::{
 /// them costs its charge two more changes; the budget bounds how many there are in a second.
 pub const CALLED_BACK_MAX: usize = 128;
 
+/// Most looks at wallets at one rail at once. They have places of their own.
+const LOOKS_MAX: usize = 16;
+
 /// The turns at every rail.
 #[derive(Clone, Debug)]
 pub struct Turns(Vec<Arc<RailTurns>>);
@@ -33,6 +36,7 @@ pub struct RailTurns {
     rail: RailName,
     clock: Clock,
     places: Arc<Semaphore>,
+    looks: Arc<Semaphore>,
     budget: Mutex<Budget>,
 }
 
@@ -46,7 +50,7 @@ struct Budget {
     waiting: usize,
 }
 
-/// The turn to query the rail once, for a callback. Once it is dropped its place is free again, and
+/// The turn to ask the rail once, for a callback or a look at a wallet. Once it is dropped its place is free again, and
 /// so is its part of the budget unless it was [used](Turn::using).
 #[derive(Debug)]
 pub struct Turn {
@@ -57,9 +61,9 @@ pub struct Turn {
 
 impl Turn {
     /// Queries the rail.
-    pub async fn using(mut self, query: impl Future<Output = ()>) {
+    pub async fn using<T>(mut self, query: impl Future<Output = T>) -> T {
         self.is_used = true;
-        query.await;
+        query.await
     }
 }
 
@@ -99,6 +103,7 @@ impl RailTurns {
             rail,
             clock: clock.clone(),
             places: Arc::new(Semaphore::new(CALLED_BACK_MAX)),
+            looks: Arc::new(Semaphore::new(LOOKS_MAX)),
             budget: Mutex::new(Budget {
                 tokens,
                 is_behind: false,
@@ -144,6 +149,22 @@ impl RailTurns {
                 None
             }
         }
+    }
+
+    /// A turn to look at a wallet. `None` if there is no room for it, or others wait for their turn.
+    pub fn take_look(self: &Arc<Self>) -> Option<Turn> {
+        let place = Arc::clone(&self.looks).try_acquire_owned().ok()?;
+        let mut budget = self.budget();
+        let has_token = budget.tokens.available(self.clock.now()) > 0;
+        if !has_token || budget.is_behind {
+            return None;
+        }
+        budget.tokens.spend(1);
+        Some(Turn {
+            turns: Arc::clone(self),
+            is_used: false,
+            _place: place,
+        })
     }
 
     /// A callback is recorded and left to the reconciler.
@@ -240,6 +261,20 @@ mod tests {
         turns.looked(0, 0, false);
         assert_eq!(turns.waiting(), 0);
         assert!(take().is_some());
+    }
+
+    #[test]
+    fn a_look_at_a_wallet_makes_no_callback_wait() {
+        let (turns, clock) = turns(1_000_000);
+        let take = || turns.take(Claim::default(), Lease::new(&clock, LEASE));
+        let looks: Vec<_> = (0..=LOOKS_MAX).map(|_| turns.take_look()).collect();
+        assert_eq!(looks.iter().flatten().count(), LOOKS_MAX);
+        let taken: Vec<_> = (0..CALLED_BACK_MAX).map(|_| take()).collect();
+        assert!(taken.iter().all(Option::is_some), "places of their own");
+        drop(looks);
+        assert!(turns.take_look().is_some());
+        turns.looked(0, 0, true);
+        assert!(turns.take_look().is_none(), "charges wait for their turn");
     }
 
     #[test]

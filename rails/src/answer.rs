@@ -105,6 +105,16 @@ pub enum QueryOutcome {
     Unknown,
 }
 
+/// What a rail says of a payer's wallet. It never says whether an amount would pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalletOutcome {
+    Active,
+    /// It knows no active wallet under the number.
+    NotActive,
+    /// It does not tell, could not be asked, or its answer cannot be trusted.
+    Unknown,
+}
+
 impl<T> RailAnswer<T> {
     /// An outcome without words from the rail.
     pub(crate) fn silent(outcome: T) -> Self {
@@ -218,6 +228,24 @@ impl CallOutcome for QueryOutcome {
             | Self::ReferenceUnknown
             | Self::Unknown => None,
         }
+    }
+
+    fn instruction_mut(&mut self) -> Option<&mut Option<String>> {
+        None
+    }
+}
+
+impl CallOutcome for WalletOutcome {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::NotActive => "not_active",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    fn reason(&self) -> Option<FailureReason> {
+        None
     }
 
     fn instruction_mut(&mut self) -> Option<&mut Option<String>> {

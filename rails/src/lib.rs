@@ -28,6 +28,7 @@ mod words;
 
 pub use answer::{
     CallOutcome, OtpOutcome, PaymentRequest, Query, QueryOutcome, RailAnswer, RequestOutcome,
+    WalletOutcome,
 };
 pub use callback::{Callback, CallbackError, CallbackSubject};
 pub use client::RAIL_CALL_MAX;

@@ -15,11 +15,15 @@ mod wire;
 use std::{fmt, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use chassis::{failure::FailureReason, ids::RailReference, money::Money, provider::Provider};
+use chassis::{
+    failure::FailureReason, ids::RailReference, money::Money, phone::Phone, provider::Provider,
+};
 use reqwest::{Method, Url};
 
 use crate::{
-    answer::{OtpOutcome, PaymentRequest, Query, QueryOutcome, RailAnswer, RequestOutcome},
+    answer::{
+        OtpOutcome, PaymentRequest, Query, QueryOutcome, RailAnswer, RequestOutcome, WalletOutcome,
+    },
     callback::{Callback, CallbackError, CallbackSubject},
     client::{RailClient, Reply, plain_base},
     name::{RailName, Terms},
@@ -39,6 +43,7 @@ pub const TERMS: Terms = Terms {
     refuses_second_use: true,
     refuses_second_transfer: true,
     float_is_net: false,
+    tells_wallets: true,
     // MTN does not sign callbacks: the address is the secret.
     callback_headers: &[],
 };
@@ -114,6 +119,20 @@ impl Momo {
             Ok(reply) => answers::found(&reply),
             Err(CallError::NotSent(_) | CallError::Lost) => {
                 RailAnswer::silent(QueryOutcome::Unknown)
+            }
+        }
+    }
+
+    /// The product that debits answers for payers.
+    pub async fn wallet(&self, phone: &Phone) -> RailAnswer<WalletOutcome> {
+        let msisdn = phone.without_plus();
+        let path = format!("/v1_0/accountholder/msisdn/{msisdn}/active");
+        let collection = &self.0.collection;
+        let make = || collection.request(Method::GET, &path);
+        match collection.send(make, self.0.query_timeout).await {
+            Ok(reply) => answers::wallet(&reply),
+            Err(CallError::NotSent(_) | CallError::Lost) => {
+                RailAnswer::silent(WalletOutcome::Unknown)
             }
         }
     }

@@ -33,6 +33,8 @@ pub struct Terms {
     pub refuses_second_transfer: bool,
     /// Whether the float that it tells is already without the transfers that are on their way.
     pub float_is_net: bool,
+    /// Whether it tells if a payer's wallet is there.
+    pub tells_wallets: bool,
     /// The headers, in lower case, that authenticate its callbacks.
     pub callback_headers: &'static [&'static str],
 }

@@ -42,6 +42,7 @@ pub const TERMS: Terms = Terms {
     refuses_second_transfer: true,
     // It takes the amount at creation (payouts P.2).
     float_is_net: true,
+    tells_wallets: false,
     callback_headers: &[callback::SIGNATURE],
 };
 

@@ -3,7 +3,7 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use chassis::{config::Refusals, ids::RailReference, money::Money};
+use chassis::{config::Refusals, ids::RailReference, money::Money, phone::Phone};
 use clap::Args;
 use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -12,6 +12,7 @@ use tracing::{field::Empty, info_span};
 use crate::{
     answer::{
         CallOutcome, OtpOutcome, PaymentRequest, Query, QueryOutcome, RailAnswer, RequestOutcome,
+        WalletOutcome,
     },
     callback::{Callback, CallbackError, CallbackSubject},
     momo::{self, Momo, MomoSettings},
@@ -167,6 +168,20 @@ impl Rail {
             }
         };
         let answer = observed(name, "query", span, call).await;
+        cleaned(answer, &self.secrets, &[])
+    }
+
+    /// Asks whether a payer's wallet is there. Prompts nobody.
+    pub async fn wallet(&self, phone: &Phone) -> RailAnswer<WalletOutcome> {
+        let name = self.name;
+        let span = call_span!("rail.wallet", name);
+        let call = async {
+            match &self.adapter {
+                Adapter::Momo(rail) => rail.wallet(phone).await,
+                Adapter::Paystack(_) => RailAnswer::silent(WalletOutcome::Unknown),
+            }
+        };
+        let answer = observed(name, "wallet", span, call).await;
         cleaned(answer, &self.secrets, &[])
     }
 

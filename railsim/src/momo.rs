@@ -20,6 +20,7 @@ use axum::{
 };
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
+use serde_json::json;
 
 use crate::{
     networks::{Intake, Networks},
@@ -41,6 +42,10 @@ pub fn routes() -> Router<Arc<Networks>> {
         .route("/collection/token/", post(token))
         .route("/collection/v1_0/requesttopay", post(request_to_pay))
         .route("/collection/v1_0/requesttopay/{reference}", get(status))
+        .route(
+            "/collection/v1_0/accountholder/{kind}/{id}/active",
+            get(active),
+        )
         .merge(disbursement::routes())
 }
 
@@ -147,5 +152,25 @@ async fn status(
     match networks.query(Rail::Momo, &reference).await? {
         Some(payment) => Ok(axum::Json(StatusBody::of(&payment)).into_response()),
         None => Err(MomoError::Unknown),
+    }
+}
+
+async fn active(
+    State(networks): State<Arc<Networks>>,
+    Path((kind, id)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Response, MomoError> {
+    let product = networks.config.accounts.momo.collection();
+    check_access(&networks, product, &headers)?;
+    // The type in other letters was answered so (payouts M8).
+    if kind != "msisdn" {
+        return Ok(StatusCode::OK.into_response());
+    }
+    match Story::of(Rail::Momo, Network::Mtn, &id) {
+        Story::Unavailable => Err(MomoError::Unavailable),
+        story => {
+            let is_active = story != Story::UnknownPayer;
+            Ok(axum::Json(json!({"result": is_active})).into_response())
+        }
     }
 }

@@ -17,9 +17,9 @@ use chassis::{
 };
 use proto::{
     charges::{
-        ChargeStatus as ProtoChargeStatus, CloseCaseRequest, CreateChargeRequest, HostedSession,
-        ListChargesRequest, Provider as ProtoProvider, ReceiveCallbackRequest,
-        SetPayoutAccountRequest, close_case_request::Action,
+        ChargeStatus as ProtoChargeStatus, CheckWalletRequest, CloseCaseRequest,
+        CreateChargeRequest, HostedSession, ListChargesRequest, Provider as ProtoProvider,
+        ReceiveCallbackRequest, SetPayoutAccountRequest, close_case_request::Action,
     },
     money::Money as ProtoMoney,
 };
@@ -93,14 +93,12 @@ pub fn wanted_charges(request: &ListChargesRequest) -> Result<WantedCharges> {
 
 pub fn new_charge(request: CreateChargeRequest) -> Result<NewCharge> {
     let amount = cedis("amount", request.amount.as_ref())?;
-    let provider = Provider::try_from(request.provider())
-        .map_err(|_| invalid("provider", MUST_BE_PROVIDER))?;
-    let mobile_number = |_| invalid("mobile_number", "must be a Ghana mobile number");
+    let (provider, phone) = payer(request.provider(), &request.mobile_number)?;
     Ok(NewCharge {
         merchant_id: merchant_id(&request.merchant_id)?,
         merchant_name: text("merchant_name", request.merchant_name, NAME_CHARACTERS_MAX)?,
         amount,
-        phone: Phone::parse_ghana_mobile(&request.mobile_number).map_err(mobile_number)?,
+        phone,
         provider,
         description: optional(
             "description",
@@ -114,6 +112,19 @@ pub fn new_charge(request: CreateChargeRequest) -> Result<NewCharge> {
             .map(|session| hosted(&session, amount))
             .transpose()?,
     })
+}
+
+/// The wallet that a payer would be charged by.
+pub fn wallet(request: &CheckWalletRequest) -> Result<(Provider, Phone)> {
+    payer(request.provider(), &request.mobile_number)
+}
+
+fn payer(provider: ProtoProvider, mobile_number: &str) -> Result<(Provider, Phone)> {
+    let provider =
+        Provider::try_from(provider).map_err(|_| invalid("provider", MUST_BE_PROVIDER))?;
+    let phone = Phone::parse_ghana_mobile(mobile_number)
+        .map_err(|_| invalid("mobile_number", "must be a Ghana mobile number"))?;
+    Ok((provider, phone))
 }
 
 /// A positive amount of GHS.

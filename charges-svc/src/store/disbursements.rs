@@ -242,6 +242,23 @@ pub async fn stop(
     Ok(found.map(|(at, id)| Place { at, id }))
 }
 
+/// A charge's refunds, newest first, up to `limit`.
+pub async fn refunds_of(
+    conn: &mut Conn,
+    charge: ChargeId,
+    limit: usize,
+) -> Result<KnownRows<Disbursement>> {
+    conn.sql(concat!(
+        "select ",
+        columns!(),
+        " from disbursements where transaction_id = $1 order by disbursement_id desc limit $2"
+    ))
+    .bind(charge)
+    .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+    .known()
+    .await
+}
+
 /// The refunds of a charge that have not failed, of what its merchant was credited.
 #[derive(Clone, Copy, Debug)]
 pub struct Refunds {

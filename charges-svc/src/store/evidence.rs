@@ -163,6 +163,33 @@ pub async fn times(
     Ok(times)
 }
 
+/// What was said about a charge or a disbursement in any words, told apart by action and outcome.
+#[derive(Clone, Debug, FromRow)]
+pub struct Summary {
+    /// The charge or the disbursement.
+    pub subject: Uuid,
+    pub action: String,
+    pub outcome: String,
+    pub first_at: Timestamp,
+    pub last_at: Timestamp,
+    pub times: i64,
+}
+
+/// A summary of what was said about each of these, in no certain order.
+pub async fn summarize(conn: &mut Conn, subjects: &[Uuid]) -> Result<Vec<Summary>> {
+    conn.sql_set(
+        "given (about uuid)
+         select transaction_id as subject, action, outcome, min(first_at) as first_at,
+             max(last_at) as last_at, cast(sum(times) as bigint) as times
+         from rail_evidence where transaction_id = any(array(select about from given))
+         group by transaction_id, action, outcome",
+        subjects.len(),
+    )
+    .column(subjects.iter().copied())
+    .all()
+    .await
+}
+
 /// A charge's or a disbursement's evidence, oldest first.
 pub async fn list(conn: &mut Conn, subject: Uuid) -> Result<Vec<Evidence>> {
     conn.sql(

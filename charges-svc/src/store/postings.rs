@@ -227,6 +227,44 @@ pub async fn list_of(conn: &mut Conn, subject: Uuid) -> Result<Vec<LedgerLine>> 
     .await
 }
 
+/// What was posted to a merchant's accounts for a charge, a disbursement or one of their cases.
+#[derive(Clone, Debug, FromRow)]
+pub struct BalanceLine {
+    /// The charge or the disbursement.
+    pub about: Uuid,
+    #[sqlx(flatten)]
+    pub line: LedgerLine,
+}
+
+/// What was posted to a merchant's accounts for any of these charges and disbursements, oldest
+/// first.
+pub async fn list_of_merchant(
+    conn: &mut Conn,
+    merchant_id: MerchantId,
+    subjects: &[Uuid],
+) -> Result<Vec<BalanceLine>> {
+    conn.sql_set(
+        "given (wanted uuid)
+         select coalesce((select transaction_id from cases where case_id = subject), subject)
+                 as about,
+             kind, account, amount_minor, currency, posted_at
+         from postings
+         where subject = any(array(
+             select wanted from given
+             union all
+             select case_id from cases
+             where transaction_id = any(array(select wanted from given))
+         )) and (account = $1 or account = $2)
+         order by posted_at, kind, line",
+        subjects.len(),
+    )
+    .bind(Account::Merchant(merchant_id).to_string())
+    .bind(Account::Reserved(merchant_id).to_string())
+    .column(subjects.iter().copied())
+    .all()
+    .await
+}
+
 /// What a rail holds in one of its accounts, whose debits are what it holds.
 pub async fn held(conn: &mut Conn, account: &Account, currency: Currency) -> Result<Money> {
     let (minor,) = conn

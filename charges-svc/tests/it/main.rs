@@ -28,4 +28,5 @@ mod started;
 mod statements;
 mod store;
 mod suspense_refunds;
+mod timeline;
 mod world;

@@ -7,7 +7,7 @@ use chassis::failure::FailureReason;
 use serde::Deserialize;
 
 use crate::{
-    answer::{QueryOutcome, RailAnswer, RequestOutcome},
+    answer::{QueryOutcome, RailAnswer, RequestOutcome, WalletOutcome},
     client::Reply,
     name::RailName,
     telemetry::{misconfigured, unmapped},
@@ -76,6 +76,12 @@ struct Payment {
     reason: Member,
 }
 
+/// The answer to the question whether a wallet is active.
+#[derive(Deserialize)]
+struct Active {
+    result: bool,
+}
+
 impl Problem {
     /// From the `reason` of a failed payment: an object in the schema, a string in practice.
     pub fn from_reason(reason: Member) -> Self {
@@ -92,6 +98,25 @@ impl Problem {
     pub fn words(&self) -> String {
         let message = self.message.text().unwrap_or_default();
         format!("{} {message}", self.code.code()).trim().to_owned()
+    }
+}
+
+/// Whether a payer's wallet is there (payouts P.1). An empty answer says nothing.
+pub fn wallet(reply: &Reply) -> RailAnswer<WalletOutcome> {
+    let problem = || reply.object::<Problem>().unwrap_or_default();
+    let outcome = match (reply.status.as_u16(), reply.object::<Active>()) {
+        (200, Some(Active { result: true })) => WalletOutcome::Active,
+        (200, Some(Active { result: false })) => WalletOutcome::NotActive,
+        (404, _) if problem().code() == "RESOURCE_NOT_FOUND" => WalletOutcome::NotActive,
+        (401 | 403, _) if reply.is_trusted() => {
+            misconfigured(RailName::Momo, "wallet");
+            WalletOutcome::Unknown
+        }
+        _ => WalletOutcome::Unknown,
+    };
+    RailAnswer {
+        outcome,
+        rail_text: reply.describe(""),
     }
 }
 
@@ -184,6 +209,36 @@ mod tests {
             status,
             &format!(r#"{{"code":"{code}","message":"as they say"}}"#),
         )
+    }
+
+    #[test]
+    fn only_a_clear_answer_tells_whether_a_wallet_is_there() {
+        let active = Reply::json(200, r#"{"result":true}"#);
+        assert_eq!(wallet(&active).outcome, WalletOutcome::Active);
+        let not_active = [
+            Reply::json(200, r#"{"result":false}"#),
+            problem(404, "RESOURCE_NOT_FOUND"),
+        ];
+        for reply in not_active {
+            assert_eq!(
+                wallet(&reply).outcome,
+                WalletOutcome::NotActive,
+                "{reply:?}"
+            );
+        }
+        for reply in [
+            Reply::empty(200),
+            Reply::html(200),
+            Reply::json(200, r#"{"result":"true"}"#),
+            Reply::json(202, r#"{"result":true}"#),
+            Reply::empty(404),
+            Reply::html(404),
+            problem(404, "NOT_FOUND"),
+            problem(401, "ACCESS_DENIED"),
+            problem(500, "INTERNAL_PROCESSING_ERROR"),
+        ] {
+            assert_eq!(wallet(&reply).outcome, WalletOutcome::Unknown, "{reply:?}");
+        }
     }
 
     #[test]
