@@ -64,6 +64,17 @@ pub struct Attempt {
     pub response_excerpt: Option<String>,
 }
 
+/// An event and what became of it.
+#[derive(Clone, Debug)]
+pub struct EventDelivery {
+    pub event_id: EventId,
+    /// As it was stored; a newer version may have written it.
+    pub event_type: String,
+    pub created_at: Timestamp,
+    /// With its newest attempts. `None` if the merchant had no endpoint for the event.
+    pub delivery: Option<(Delivery, Vec<Attempt>)>,
+}
+
 /// An attempt that has begun: it is on record, and the holder of `claim` ends it.
 #[derive(Clone, Debug, FromRow)]
 pub struct AttemptRun {

@@ -11,7 +11,7 @@ use db::{Db, GroupCommit, Insert};
 
 use crate::{
     attempts::AttemptRunner,
-    delivery::{Attempt, Delivery},
+    delivery::{Attempt, Delivery, EventDelivery},
     endpoint::{Endpoint, SigningSecrets, Subscription},
     error::Error,
     event::{Data, Event, EventType, FeedPage, Test},
@@ -184,6 +184,16 @@ impl Service {
         tx.commit().await?;
         self.attempts.queues.tell(merchant_id);
         Ok(delivery)
+    }
+
+    /// What became of these events, as far as they are this merchant's and have been accepted.
+    pub async fn event_deliveries(
+        &self,
+        merchant_id: MerchantId,
+        event_ids: &[EventId],
+    ) -> Result<Vec<EventDelivery>, Error> {
+        let mut conn = self.db.read().await?;
+        Ok(store::event_deliveries::list(&mut conn, merchant_id, event_ids).await?)
     }
 
     /// Publishes a test event, which goes to the merchant's endpoint like any other.

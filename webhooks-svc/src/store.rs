@@ -1,7 +1,9 @@
 //! All SQL of this service: endpoints and deliveries as callers see them. Accepting events is in
-//! [`publish`], the feed in [`feed`], beginning and ending attempts in [`attempts`].
+//! [`publish`], the feed in [`feed`], what became of events in [`event_deliveries`], beginning and
+//! ending attempts in [`attempts`].
 
 pub mod attempts;
+pub mod event_deliveries;
 pub mod feed;
 pub mod publish;
 

@@ -5,17 +5,22 @@ use std::time::Duration;
 
 use chassis::{
     grpc::CallInHand,
+    ids::EventId,
     limits::{PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX},
 };
 use proto::webhooks::{
-    self as wire, GetMerchantEndpointRequest, ListEventsRequest, ListEventsResponse,
-    MerchantEndpoint, RedeliverEventRequest, RedeliverEventResponse, TestEndpointRequest,
-    TestEndpointResponse, merchant_events_server::MerchantEvents,
+    self as wire, GetEventDeliveriesRequest, GetEventDeliveriesResponse,
+    GetMerchantEndpointRequest, ListEventsRequest, ListEventsResponse, MerchantEndpoint,
+    RedeliverEventRequest, RedeliverEventResponse, TestEndpointRequest, TestEndpointResponse,
+    merchant_events_server::MerchantEvents,
 };
 use tonic::{Request, Response, Status};
 
-use super::{Grpc, event_types, invalid, parse};
-use crate::{endpoint::Endpoint, error::Error, event::FeedEvent};
+use super::{Grpc, event_types, invalid, parse, stored_event_type};
+use crate::{delivery::EventDelivery, endpoint::Endpoint, error::Error, event::FeedEvent};
+
+/// Most events that one call may ask about.
+const EVENTS_ASKED_MAX: usize = 100;
 
 #[tonic::async_trait]
 impl MerchantEvents for Grpc {
@@ -63,6 +68,23 @@ impl MerchantEvents for Grpc {
         }))
     }
 
+    async fn get_event_deliveries(
+        &self,
+        request: Request<GetEventDeliveriesRequest>,
+    ) -> Result<Response<GetEventDeliveriesResponse>, Status> {
+        let request = request.into_inner();
+        let merchant_id = parse("merchant_id", &request.merchant_id)?;
+        if request.event_ids.len() > EVENTS_ASKED_MAX {
+            return Err(invalid("event_ids", "must be at most 100").into());
+        }
+        let event_ids = request.event_ids.iter();
+        let event_ids: Result<Vec<EventId>, _> =
+            event_ids.map(|id| parse("event_ids", id)).collect();
+        let events = self.0.event_deliveries(merchant_id, &event_ids?).await?;
+        let events = events.into_iter().map(wire::EventDelivery::from).collect();
+        Ok(Response::new(GetEventDeliveriesResponse { events }))
+    }
+
     async fn get_merchant_endpoint(
         &self,
         request: Request<GetMerchantEndpointRequest>,
@@ -90,6 +112,21 @@ impl From<FeedEvent> for wire::FeedEvent {
             sequence: u64::try_from(event.sequence).unwrap_or_default(),
             event_id: event.event_id.to_string(),
             body: event.body,
+        }
+    }
+}
+
+impl From<EventDelivery> for wire::EventDelivery {
+    fn from(event: EventDelivery) -> Self {
+        let delivery = event.delivery.map(|(delivery, attempts)| wire::Delivery {
+            attempts: attempts.into_iter().map(Into::into).collect(),
+            ..delivery.into()
+        });
+        Self {
+            event_id: event.event_id.to_string(),
+            r#type: stored_event_type(&event.event_type).into(),
+            created_at: event.created_at.to_string(),
+            delivery,
         }
     }
 }

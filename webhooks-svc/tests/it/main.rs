@@ -5,6 +5,7 @@
 mod clock;
 mod crash;
 mod endpoint;
+mod event_deliveries;
 mod fairness;
 mod feed;
 mod guard;
