@@ -10,9 +10,12 @@ crate::closed_list! {
         ChargeStatus = "charge:status",
         Read = "read",
         Write = "write",
+        /// Look-ups of one phone number, at all merchants together. The others count a merchant's
+        /// requests.
+        Number = "number",
     }
 }
 
 crate::proto_list! {
-    RateBucket = Bucket { Payments, Charge, ChargeStatus, Read, Write }
+    RateBucket = Bucket { Payments, Charge, ChargeStatus, Read, Write, Number }
 }

@@ -19,6 +19,7 @@ pub mod list;
 pub mod openapi;
 pub mod payments;
 pub mod payouts;
+pub mod preflight;
 pub mod read_charge;
 pub mod refunds;
 pub mod session_status;
@@ -65,6 +66,10 @@ fn specified(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
         .route(
             "/api/v1/payments/charge/submit-otp",
             gated(post(submit_otp::submit_otp), Charge, Other),
+        )
+        .route(
+            "/api/v1/payments/charge/preflight",
+            gated(post(preflight::preflight), Write, Other),
         )
         .route(
             "/api/v1/payments/charge/{reference}",

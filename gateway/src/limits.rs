@@ -4,16 +4,19 @@
 //! A limit protects us and promises nothing to anyone. So if ratelimit-svc does not answer at once,
 //! the request passes and a metric counts it.
 
-use chassis::{error_chain::chain, grpc::Channel, ids::MerchantId, rate_bucket::RateBucket};
+use chassis::{
+    error_chain::chain, grpc::Channel, ids::MerchantId, phone::Phone, rate_bucket::RateBucket,
+};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proto::ratelimit::{Bucket, CheckRequest, CheckResponse, rate_limits_client::RateLimitsClient};
+use sha2::{Digest as _, Sha256};
 
 use crate::error::Error;
 
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Where a merchant stands with a bucket after one request.
+/// Where a subject stands with a bucket after one request.
 #[derive(Debug)]
 pub struct Quota {
     bucket: RateBucket,
@@ -21,14 +24,37 @@ pub struct Quota {
     counted: Option<CheckResponse>,
 }
 
-/// Counts one request.
+/// Counts one request of a merchant.
 pub async fn check(
-    mut rate_limits: RateLimitsClient<Channel>,
+    rate_limits: RateLimitsClient<Channel>,
     merchant: MerchantId,
     bucket: RateBucket,
 ) -> Quota {
+    count(rate_limits, merchant.to_string(), bucket).await
+}
+
+/// Counts one look-up of a number, whichever merchant asks.
+///
+/// # Errors
+/// The number was looked up too often.
+pub async fn check_number(
+    rate_limits: RateLimitsClient<Channel>,
+    number: &Phone,
+) -> Result<(), Error> {
+    // No number stands in Redis or in what goes to it.
+    let subject = hex::encode(Sha256::digest(format!("number:{}", number.as_e164())));
+    count(rate_limits, subject, RateBucket::Number)
+        .await
+        .admit()
+}
+
+async fn count(
+    mut rate_limits: RateLimitsClient<Channel>,
+    subject: String,
+    bucket: RateBucket,
+) -> Quota {
     let request = CheckRequest {
-        merchant_id: merchant.to_string(),
+        subject,
         bucket: Bucket::from(bucket).into(),
     };
     let answer = rate_limits.check(request).await;
@@ -82,6 +108,7 @@ fn specified(bucket: RateBucket) -> (&'static str, u32) {
         RateBucket::ChargeStatus => ("v1/payments/charge:status", 300),
         RateBucket::Read => ("v1/read", 300),
         RateBucket::Write => ("v1/write", 60),
+        RateBucket::Number => ("number", 5),
     }
 }
 

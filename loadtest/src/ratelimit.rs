@@ -31,7 +31,7 @@ impl Checks {
 impl Load for Checks {
     async fn request(&self, n: u64) -> Outcome {
         let request = CheckRequest {
-            merchant_id: turn(&self.merchants, n).clone(),
+            subject: turn(&self.merchants, n).clone(),
             bucket: Bucket::Payments.into(),
         };
         let mut limits = RateLimitsClient::new(self.channels.of(n));

@@ -40,7 +40,7 @@ pub struct Config {
     pub telemetry: Telemetry,
 }
 
-/// Requests per merchant and minute (spec §8).
+/// Requests in a minute, per merchant (spec §8) or per number.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct BucketLimits {
     /// Most requests of a merchant in a minute in bucket v1/payments: sessions created and read.
@@ -66,6 +66,10 @@ pub struct BucketLimits {
     /// The same in bucket v1/write: everything else that is created, such as refunds and payouts.
     #[arg(long = "limit-write", env = "LIMIT_WRITE", default_value_t = 60)]
     pub write: u32,
+
+    /// How often one phone number may be looked up in a minute, by all merchants together.
+    #[arg(long = "limit-number", env = "LIMIT_NUMBER", default_value_t = 5)]
+    pub number: u32,
 }
 
 impl Settings for Config {
@@ -92,6 +96,7 @@ impl Settings for Config {
             ("LIMIT_CHARGE_STATUS", self.limits.charge_status),
             ("LIMIT_READ", self.limits.read),
             ("LIMIT_WRITE", self.limits.write),
+            ("LIMIT_NUMBER", self.limits.number),
         ];
         for (variable, limit) in limits {
             refusals.unless(limit > 0, variable, "at least 1");

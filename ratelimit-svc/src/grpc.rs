@@ -18,10 +18,10 @@ impl RateLimits for Grpc {
         let request = request.into_inner();
         let bucket = RateBucket::try_from(request.bucket())
             .map_err(|_| grpc::invalid(&[("bucket", "must be one of the buckets")]))?;
-        if request.merchant_id.is_empty() {
-            return Err(grpc::invalid(&[("merchant_id", "must not be empty")]));
+        if request.subject.is_empty() {
+            return Err(grpc::invalid(&[("subject", "must not be empty")]));
         }
-        let decision = self.0.check(&request.merchant_id, bucket).await;
+        let decision = self.0.check(&request.subject, bucket).await;
         Ok(Response::new(CheckResponse {
             allowed: decision.allowed,
             limit: self.0.limit(bucket),

@@ -21,8 +21,8 @@ use crate::{
 pub struct Service {
     /// `None` if this process is the only one, so that its own counts are the truth.
     shared: Option<SharedCounts>,
-    /// This process's counts, for the local stack and while Redis is away. At most three entries
-    /// for each merchant that is active in one minute.
+    /// This process's counts, for the local stack and while Redis is away. A few entries for each
+    /// merchant that is active in one minute, and one for each number that they look up.
     own: Arc<FixedWindow<(String, RateBucket)>>,
     limits: BucketLimits,
 }
@@ -45,15 +45,16 @@ impl Service {
             RateBucket::ChargeStatus => self.limits.charge_status,
             RateBucket::Read => self.limits.read,
             RateBucket::Write => self.limits.write,
+            RateBucket::Number => self.limits.number,
         }
     }
 
     /// Counts one request, unless the bucket is full. Always decides.
-    pub async fn check(&self, merchant_id: &str, bucket: RateBucket) -> Admission {
+    pub async fn check(&self, subject: &str, bucket: RateBucket) -> Admission {
         let limit = self.limit(bucket);
         let decision = match &self.shared {
-            Some(shared) => self.check_shared(shared, merchant_id, bucket, limit).await,
-            None => self.check_own(merchant_id, bucket, limit),
+            Some(shared) => self.check_shared(shared, subject, bucket, limit).await,
+            None => self.check_own(subject, bucket, limit),
         };
         let outcome = if decision.allowed {
             "allowed"
@@ -65,8 +66,8 @@ impl Service {
         decision
     }
 
-    fn check_own(&self, merchant_id: &str, bucket: RateBucket, limit: u32) -> Admission {
-        let key = (merchant_id.to_owned(), bucket);
+    fn check_own(&self, subject: &str, bucket: RateBucket, limit: u32) -> Admission {
+        let key = (subject.to_owned(), bucket);
         // The settings refuse a limit of 0.
         self.own.take([(key, NonZeroU32::new(limit))])
     }
@@ -74,14 +75,14 @@ impl Service {
     async fn check_shared(
         &self,
         shared: &SharedCounts,
-        merchant_id: &str,
+        subject: &str,
         bucket: RateBucket,
         limit: u32,
     ) -> Admission {
-        if let Some(decision) = shared.check(merchant_id, bucket, limit).await {
+        if let Some(decision) = shared.check(subject, bucket, limit).await {
             return decision;
         }
         metrics::counter!("ratelimit_fallbacks_total").increment(1);
-        self.check_own(merchant_id, bucket, limit)
+        self.check_own(subject, bucket, limit)
     }
 }

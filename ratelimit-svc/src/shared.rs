@@ -76,15 +76,10 @@ impl SharedCounts {
     }
 
     /// Counts one request, unless the bucket is full. `None` if Redis did not decide.
-    pub async fn check(
-        &self,
-        merchant_id: &str,
-        bucket: RateBucket,
-        limit: u32,
-    ) -> Option<Admission> {
+    pub async fn check(&self, subject: &str, bucket: RateBucket, limit: u32) -> Option<Admission> {
         let (decision, decided) = oneshot::channel();
         let check = Check {
-            bucket: ["rate:{", merchant_id, "}:", bucket.code()].concat(),
+            bucket: ["rate:{", subject, "}:", bucket.code()].concat(),
             limit,
             decision,
         };

@@ -42,14 +42,14 @@ impl Drop for TellsEnd<'_> {
     }
 }
 
-/// The merchant's id says what to do.
+/// The subject says what to do.
 #[tonic::async_trait]
 impl RateLimits for Told {
     async fn check(
         &self,
         request: Request<CheckRequest>,
     ) -> Result<Response<CheckResponse>, Status> {
-        match request.get_ref().merchant_id.as_str() {
+        match request.get_ref().subject.as_str() {
             "wait" => {
                 let _ended = TellsEnd(&self.0);
                 self.0.begun.notify_one();
@@ -141,7 +141,7 @@ impl Running {
 /// Asks the service to do `what`.
 pub async fn ask(channel: &Channel, what: &str) -> Result<(), Status> {
     let request = CheckRequest {
-        merchant_id: what.to_owned(),
+        subject: what.to_owned(),
         ..CheckRequest::default()
     };
     RateLimitsClient::new(channel.clone())

@@ -256,6 +256,7 @@ mod tests {
             Error::MalformedJson,
             missing("amount"),
             missing("otp"),
+            missing("mobile_number"),
             Error::Validation(vec![FieldError {
                 field: "limit".into(),
                 code: FieldCode::OutOfRange,

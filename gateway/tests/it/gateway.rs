@@ -34,6 +34,7 @@ pub const INITIATE: &str = "/api/v1/payments/initiate";
 pub const ALIAS: &str = "/api/payments/initiate";
 pub const CHARGE: &str = "/api/v1/payments/charge";
 pub const SUBMIT_OTP: &str = "/api/v1/payments/charge/submit-otp";
+pub const PREFLIGHT: &str = "/api/v1/payments/charge/preflight";
 pub const PAYOUTS: &str = "/api/v1/payouts";
 /// With a charge's reference in the place of `{reference}`.
 pub const REFUNDS: &str = "/api/v1/payments/charge/{reference}/refunds";

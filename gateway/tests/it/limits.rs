@@ -3,7 +3,7 @@
 use proto::ratelimit::{Bucket, CheckResponse};
 
 use crate::{
-    gateway::{ALIAS, CHARGE, Gateway, INITIATE, NOBODY, PAYOUTS, REFUNDS, SUBMIT_OTP},
+    gateway::{ALIAS, CHARGE, Gateway, INITIATE, NOBODY, PAYOUTS, PREFLIGHT, REFUNDS, SUBMIT_OTP},
     services::{EVENT_ID, REFERENCE, SESSION_ID, merchant},
 };
 
@@ -37,12 +37,13 @@ async fn every_endpoint_counts_in_its_bucket_and_tells_how_it_stands() {
         ("POST", &redeliver, writing),
         ("GET", "/api/v1/webhook-endpoint", other_reading),
         ("POST", "/api/v1/webhook-endpoint/test", writing),
+        ("POST", PREFLIGHT, writing),
     ] {
         let key = gateway.key.expose();
         let answer = gateway.request(method, path).key(key).send().await;
         let asked = gateway.services.check.asked().pop().expect("a check");
         assert_eq!(asked.bucket(), bucket, "{path}");
-        assert_eq!(asked.merchant_id, merchant().merchant_id);
+        assert_eq!(asked.subject, merchant().merchant_id);
         let policy = format!("\"{name}\";q=60;w=60");
         assert_eq!(answer.header("ratelimit-policy"), Some(policy.as_str()));
         let limit = format!("\"{name}\";r=59;t=42");

@@ -18,6 +18,7 @@ mod limits;
 mod lists;
 mod money_out;
 mod openapi;
+mod preflight;
 mod rails;
 mod secrets;
 mod statements;

@@ -114,6 +114,8 @@ pub struct Services {
     pub create_charge: Call<charges::CreateChargeRequest, charges::ChargeAnswer>,
     pub submit_otp: Call<charges::SubmitOtpRequest, charges::ChargeAnswer>,
     pub get_charge: Call<charges::GetChargeRequest, charges::Charge>,
+    pub get_charge_timeline: Call<charges::GetChargeTimelineRequest, charges::ChargeTimeline>,
+    pub check_wallet: Call<charges::CheckWalletRequest, charges::CheckWalletResponse>,
     pub list_rails: Call<charges::ListRailsRequest, charges::ListRailsResponse>,
     pub receive_callback: Call<charges::ReceiveCallbackRequest, charges::ReceiveCallbackResponse>,
     pub list_charges: Call<charges::ListChargesRequest, charges::ListChargesResponse>,
@@ -168,6 +170,12 @@ impl Services {
             }),
             submit_otp: Call::new(|_| Err(refusal(Code::NotFound, "CHARGE_NOT_FOUND"))),
             get_charge: Call::new(|_| Err(refusal(Code::NotFound, "CHARGE_NOT_FOUND"))),
+            get_charge_timeline: Call::new(|_| Err(refusal(Code::NotFound, "CHARGE_NOT_FOUND"))),
+            check_wallet: Call::new(|_| {
+                Ok(charges::CheckWalletResponse {
+                    wallet: charges::WalletState::Active.into(),
+                })
+            }),
             list_rails: Call::new(|_| Ok(rails())),
             receive_callback: Call::new(|_| Ok(charges::ReceiveCallbackResponse {})),
             list_charges: Call::new(|_| Ok(charges::ListChargesResponse::default())),
@@ -383,6 +391,8 @@ serve!(Charges in charges {
     create_charge(CreateChargeRequest) -> ChargeAnswer;
     submit_otp(SubmitOtpRequest) -> ChargeAnswer;
     get_charge(GetChargeRequest) -> Charge;
+    get_charge_timeline(GetChargeTimelineRequest) -> ChargeTimeline;
+    check_wallet(CheckWalletRequest) -> CheckWalletResponse;
     list_rails(ListRailsRequest) -> ListRailsResponse;
     receive_callback(ReceiveCallbackRequest) -> ReceiveCallbackResponse;
     list_charges(ListChargesRequest) -> ListChargesResponse;

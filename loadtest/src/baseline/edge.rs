@@ -94,7 +94,7 @@ impl Edge {
     async fn check(&self, bucket: Bucket) -> Result<(), tonic::Status> {
         if let Some(limits) = &self.limits {
             let request = CheckRequest {
-                merchant_id: MERCHANT.to_string(),
+                subject: MERCHANT.to_string(),
                 bucket: bucket.into(),
             };
             limits.clone().check(request).await?;

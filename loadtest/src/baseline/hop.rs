@@ -89,14 +89,11 @@ impl RateLimits for Limits {
         &self,
         request: Request<CheckRequest>,
     ) -> Result<Response<CheckResponse>, Status> {
-        let CheckRequest {
-            merchant_id,
-            bucket,
-        } = request.into_inner();
+        let CheckRequest { subject, bucket } = request.into_inner();
         let mut count = 0;
         if let Some(redis) = &self.0 {
             let mut incr = redis::cmd("INCR");
-            incr.arg(format!("bare:{{{merchant_id}}}:{bucket}"));
+            incr.arg(format!("bare:{{{subject}}}:{bucket}"));
             let counted = incr.query_async(&mut redis.clone()).await;
             count = counted.map_err(|error| Status::unavailable(error.to_string()))?;
         }

@@ -55,9 +55,9 @@ impl Replica {
         }
     }
 
-    async fn check(&self, merchant_id: &str, bucket: Bucket) -> CheckResponse {
+    async fn check(&self, subject: &str, bucket: Bucket) -> CheckResponse {
         let request = CheckRequest {
-            merchant_id: merchant_id.to_owned(),
+            subject: subject.to_owned(),
             bucket: bucket.into(),
         };
         let answer = self.client.clone().check(request).await;
@@ -90,6 +90,7 @@ async fn exactly_the_limit_passes_whatever_the_concurrency_and_the_replica() {
         (Bucket::ChargeStatus, 300),
         (Bucket::Read, 300),
         (Bucket::Write, 60),
+        (Bucket::Number, 5),
     ] {
         let merchant = Uuid::new_v4().to_string();
         let calls = (0..1_000).map(|n| replicas[n % replicas.len()].check(&merchant, bucket));
@@ -267,11 +268,11 @@ async fn a_redis_that_hangs_is_left_alone_for_a_while() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_bucket_or_a_merchant_is_refused() {
+async fn a_request_without_a_bucket_or_a_subject_is_refused() {
     let mut replica = Replica::start(None).await;
-    for (merchant_id, bucket) in [("", Bucket::Charge), ("m", Bucket::Unspecified)] {
+    for (subject, bucket) in [("", Bucket::Charge), ("m", Bucket::Unspecified)] {
         let request = CheckRequest {
-            merchant_id: merchant_id.to_owned(),
+            subject: subject.to_owned(),
             bucket: bucket.into(),
         };
         let status = replica.client.check(request).await.unwrap_err();

@@ -454,7 +454,7 @@ async fn spans_reach_a_collector_that_speaks_tls() {
         .push(("OTEL_BSP_SCHEDULE_DELAY", "100".to_owned()));
     process.start().await;
     let check = CheckRequest {
-        merchant_id: "0190b2c0-f5a9-7c8e-9b1d-2f3a4b5c6d7e".to_owned(),
+        subject: "0190b2c0-f5a9-7c8e-9b1d-2f3a4b5c6d7e".to_owned(),
         bucket: Bucket::Payments.into(),
     };
     let mut limits = RateLimitsClient::new(process.channel());
