@@ -25,6 +25,7 @@ pub mod refunds;
 pub mod session_status;
 pub mod statements;
 pub mod submit_otp;
+pub mod timeline;
 pub mod webhook_endpoint;
 
 use std::{net::SocketAddr, sync::Arc};
@@ -68,10 +69,6 @@ fn specified(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
             gated(post(submit_otp::submit_otp), Charge, Other),
         )
         .route(
-            "/api/v1/payments/charge/preflight",
-            gated(post(preflight::preflight), Write, Other),
-        )
-        .route(
             "/api/v1/payments/charge/{reference}",
             gated(get(read_charge::read_charge), ChargeStatus, Other),
         )
@@ -83,8 +80,16 @@ fn additive(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
     let gated = |route, bucket, purpose| gated(edge, route, bucket, purpose);
     Router::new()
         .route(
+            "/api/v1/payments/charge/preflight",
+            gated(post(preflight::preflight), Write, Other),
+        )
+        .route(
             "/api/v1/payments/charge/{reference}/refunds",
             gated(post(refunds::create), Write, Other),
+        )
+        .route(
+            "/api/v1/payments/charge/{reference}/timeline",
+            gated(get(timeline::timeline), Read, Other),
         )
         .route("/api/v1/refunds", gated(get(refunds::list), Read, Other))
         .route(

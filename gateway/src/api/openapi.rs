@@ -105,7 +105,9 @@ mod tests {
         money::{Currency, Money},
     };
     use proto::{
-        charges::{ChargeStatus, DisbursementStatus, Provider},
+        charges::{
+            ChargeStatus, DisbursementStatus, Provider, TimelineKind, TimelineOutcome, WalletState,
+        },
         merchants::KycStatus,
         sessions::{SessionStatus, TransactionStatus},
         webhooks::EventType,
@@ -114,7 +116,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        api::initiate::WarningCode,
+        api::{initiate::WarningCode, timeline},
         error::Error,
         field_error::{FieldCode, FieldError},
     };
@@ -175,6 +177,13 @@ mod tests {
         let of_charges = of_charges.filter(|reason| !reason.is_of_disbursements());
         let failures = of_charges.map(|one| one.code());
         assert_eq!(documented("FailureReason"), failures.collect());
+        let outcomes = TimelineOutcome::all().filter_map(TimelineOutcome::code);
+        assert_eq!(documented("TimelineOutcome"), outcomes.collect());
+        let kinds = TimelineKind::all().filter_map(TimelineKind::code);
+        let kinds = kinds.chain([timeline::DELIVERY_ATTEMPT]);
+        assert_eq!(documented("TimelineKind"), kinds.collect());
+        let wallets = WalletState::all().filter_map(WalletState::code);
+        assert_eq!(documented("WalletState"), wallets.collect());
         let warnings = WarningCode::ALL.iter().map(|one| one.code());
         assert_eq!(documented("WarningCode"), warnings.collect());
     }

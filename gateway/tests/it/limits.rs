@@ -17,6 +17,7 @@ async fn every_endpoint_counts_in_its_bucket_and_tells_how_it_stands() {
     let reading = (Bucket::ChargeStatus, "v1/payments/charge:status");
     let other_reading = (Bucket::Read, "v1/read");
     let writing = (Bucket::Write, "v1/write");
+    let timeline = format!("{charge}/timeline");
     let refunds = REFUNDS.replace("{reference}", REFERENCE);
     let redeliver = format!("/api/v1/events/{EVENT_ID}/redeliver");
     for (method, path, (bucket, name)) in [
@@ -26,6 +27,7 @@ async fn every_endpoint_counts_in_its_bucket_and_tells_how_it_stands() {
         ("POST", CHARGE, charging),
         ("POST", SUBMIT_OTP, charging),
         ("GET", &charge, reading),
+        ("GET", &timeline, other_reading),
         ("GET", "/api/v1/balance", other_reading),
         ("GET", PAYOUTS, other_reading),
         ("POST", PAYOUTS, writing),

@@ -23,3 +23,4 @@ mod rails;
 mod secrets;
 mod statements;
 mod status;
+mod timeline;

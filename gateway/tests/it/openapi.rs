@@ -188,7 +188,7 @@ async fn the_page_shows_every_operation_field_and_event() {
         assert!(text.contains(&format!("id=\"{id}\"")), "{id}");
         seen += 1;
     }
-    assert_eq!(seen, 30);
+    assert_eq!(seen, 32);
     let schemas = document["components"]["schemas"]
         .as_object()
         .expect("schemas");

@@ -131,6 +131,8 @@ pub struct Services {
     pub list_refunds: Call<charges::ListRefundsRequest, charges::ListRefundsResponse>,
     pub list_events: Call<webhooks::ListEventsRequest, webhooks::ListEventsResponse>,
     pub redeliver_event: Call<webhooks::RedeliverEventRequest, webhooks::RedeliverEventResponse>,
+    pub get_event_deliveries:
+        Call<webhooks::GetEventDeliveriesRequest, webhooks::GetEventDeliveriesResponse>,
     pub get_merchant_endpoint:
         Call<webhooks::GetMerchantEndpointRequest, webhooks::MerchantEndpoint>,
     pub test_endpoint: Call<webhooks::TestEndpointRequest, webhooks::TestEndpointResponse>,
@@ -201,6 +203,9 @@ impl Services {
             list_refunds: Call::new(|_| Ok(charges::ListRefundsResponse::default())),
             list_events: Call::new(|_| Ok(webhooks::ListEventsResponse::default())),
             redeliver_event: Call::new(|_| Err(refusal(Code::NotFound, "EVENT_NOT_FOUND"))),
+            get_event_deliveries: Call::new(
+                |_| Ok(webhooks::GetEventDeliveriesResponse::default()),
+            ),
             get_merchant_endpoint: Call::new(|_| {
                 Err(refusal(Code::NotFound, "ENDPOINT_NOT_FOUND"))
             }),
@@ -414,6 +419,7 @@ serve!(Disbursements in charges {
 serve!(MerchantEvents in webhooks {
     list_events(ListEventsRequest) -> ListEventsResponse;
     redeliver_event(RedeliverEventRequest) -> RedeliverEventResponse;
+    get_event_deliveries(GetEventDeliveriesRequest) -> GetEventDeliveriesResponse;
     get_merchant_endpoint(GetMerchantEndpointRequest) -> MerchantEndpoint;
     test_endpoint(TestEndpointRequest) -> TestEndpointResponse;
 } never {

@@ -30,5 +30,6 @@ mod statements;
 mod stories;
 mod telemetry;
 mod tenants;
+mod timeline;
 mod travel;
 mod wire;

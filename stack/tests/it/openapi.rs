@@ -12,6 +12,7 @@ use crate::shop::{NO_LIMITS, Shop, WAIT_MAX};
 const INITIATE: &str = "/api/v1/payments/initiate";
 const ALIAS: &str = "/api/payments/initiate";
 const CHARGE: &str = "/api/v1/payments/charge";
+const PREFLIGHT: &str = "/api/v1/payments/charge/preflight";
 const SUBMIT_OTP: &str = "/api/v1/payments/charge/submit-otp";
 
 /// The document, with every `$ref` replaced by its target.
@@ -101,7 +102,7 @@ async fn every_example_request_is_answered_as_its_example_answer() {
     let mut sent = 0;
     let mut awaiting_code = None;
     let mut references = Vec::new();
-    for path in [INITIATE, ALIAS, CHARGE, SUBMIT_OTP] {
+    for path in [INITIATE, ALIAS, CHARGE, SUBMIT_OTP, PREFLIGHT] {
         let operation = &document.0["paths"][path]["post"];
         for (name, mut body) in document.examples(path) {
             if path == SUBMIT_OTP {
@@ -115,7 +116,10 @@ async fn every_example_request_is_answered_as_its_example_answer() {
                 value.as_object().unwrap().keys().cloned().collect()
             };
             assert_eq!(names(&answer.body), names(example), "{path} {name}");
-            for same in ["status", "amount", "currency", "message", "warnings"] {
+            let same = [
+                "status", "amount", "currency", "message", "warnings", "wallet",
+            ];
+            for same in same {
                 assert_eq!(answer.body[same], example[same], "{path} {name} {same}");
             }
             if answer.body["status"] == "OTP_REQUIRED" {
@@ -127,12 +131,13 @@ async fn every_example_request_is_answered_as_its_example_answer() {
             sent += 1;
         }
     }
-    assert_eq!(sent, 8);
+    assert_eq!(sent, 10);
     for charge in references {
         let reference = charge["reference"].as_str().unwrap();
         shop.wait_for_end(reference).await;
         for (path, name) in [
             ("/api/v1/payments/charge/{reference}", "reference"),
+            ("/api/v1/payments/charge/{reference}/timeline", "reference"),
             ("/api/v1/payments/{session_id}/status", "session_id"),
         ] {
             let id = charge[name].as_str().unwrap();

@@ -38,6 +38,7 @@ pub const NO_LIMITS: &[(&str, &str)] = &[
     ("ratelimit-svc", "--limit-charge-status=1000000"),
     ("ratelimit-svc", "--limit-read=1000000"),
     ("ratelimit-svc", "--limit-write=1000000"),
+    ("ratelimit-svc", "--limit-number=1000000"),
 ];
 
 /// Interval of polling for what has no notification.
