@@ -69,6 +69,11 @@ pub struct Config {
     #[arg(long, env = "PAYOUT_ACCOUNT_HOLD", default_value = "24h", value_parser = duration)]
     pub payout_account_hold: Duration,
 
+    /// How long after a disbursement was sent its rail, if it still knows nothing of it, gets it once
+    /// more, under the same reference. Production refuses less than 15m.
+    #[arg(long, env = "DISBURSEMENT_RESEND_AFTER", default_value = "15m", value_parser = duration)]
+    pub disbursement_resend_after: Duration,
+
     /// When the daily settlement begins, counted from midnight UTC, which is Ghana's time.
     #[arg(long, env = "SETTLEMENT_TIME", default_value = "6h", value_parser = duration)]
     pub settlement_time: Duration,
@@ -113,6 +118,10 @@ fn cedis(text: &str) -> Result<Money, &'static str> {
 /// between.
 const OPENING_MAX: Duration = Duration::from_secs(4);
 
+/// Shortest time after which a rail that knows nothing of a disbursement can be believed to know
+/// nothing of it (payouts.md P.0).
+const RESEND_AFTER_MIN: Duration = Duration::from_secs(15 * 60);
+
 /// Longest time to write the reply to a slow database.
 const WRITING_MAX: Duration = Duration::from_secs(3);
 
@@ -132,6 +141,7 @@ impl Config {
             call_and_write_max: self.rails.longest_call() + WRITING_MAX,
             fee_account: self.fee_account.clone(),
             payout_account_hold: self.payout_account_hold,
+            disbursement_resend_after: self.disbursement_resend_after,
             settlement_time: self.settlement_time,
             settlement_minimum: self.settlement_minimum,
             settlement_reserve: self.settlement_reserve,
@@ -168,6 +178,8 @@ impl Settings for Config {
         let is_random = is_seed && key.is_some_and(statement_key::is_random);
         let wants = "a key of your own, as `openssl rand -base64 32` makes it,";
         refusals.in_production(is_random, "STATEMENT_KEY", wants);
+        let is_patient = self.disbursement_resend_after >= RESEND_AFTER_MIN;
+        refusals.in_production(is_patient, "DISBURSEMENT_RESEND_AFTER", "at least 15m");
         let is_name = config::is_name(&self.fee_account);
         refusals.unless(is_name, "FEE_ACCOUNT", "letters, digits, dots and dashes");
     }

@@ -228,8 +228,9 @@ impl Service {
             .query_transfer(held.rail_reference, held.amount())
             .await;
         let now = self.clock.now();
-        let may_resend = rail.name.terms().refuses_second_transfer;
-        let verdict = judge(&held, &answer.outcome, asked_at, may_resend);
+        let refuses_second = rail.name.terms().refuses_second_transfer;
+        let resend_after = refuses_second.then_some(self.settings.disbursement_resend_after);
+        let verdict = judge(&held, &answer.outcome, asked_at, resend_after);
         let is_answered = answer.outcome != TransferOutcome::Unknown;
         let mut case = None;
         let event = match &verdict {

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::charge::{Claim, Facts};
 
 pub use destination::{Destination, DestinationType};
-pub use schedule::{RESEND_AFTER, next_query, next_send};
+pub use schedule::{next_query, next_send};
 pub use verdict::{Verdict, judge};
 
 chassis::closed_list! {

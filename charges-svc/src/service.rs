@@ -59,6 +59,8 @@ pub struct Settings {
     pub fee_account: String,
     /// How long payouts wait after a change of the payout account.
     pub payout_account_hold: Duration,
+    /// How long a rail must have known nothing of a disbursement before it is sent once more.
+    pub disbursement_resend_after: Duration,
     /// Since midnight, UTC. When the daily settlement begins.
     pub settlement_time: Duration,
     /// The least that it pays out, and what it leaves on the balance.

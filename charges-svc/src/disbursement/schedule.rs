@@ -10,10 +10,6 @@ use crate::{
     schedule::{DAY, Timing},
 };
 
-/// A rail that still knows nothing of a disbursement this long after it was sent gets it once more,
-/// under the same reference (payouts.md P.0).
-pub const RESEND_AFTER: Duration = Duration::from_secs(15 * 60);
-
 /// When a disbursement that was not sent is tried again.
 pub fn next_send(disbursement: &Disbursement, now: Timestamp) -> Timestamp {
     hint::ask_again(disbursement.created_at, now)

@@ -1,5 +1,7 @@
 //! Every way in which a disbursement can change, and no other.
 
+use std::time::Duration;
+
 use chassis::phone::Phone;
 use proptest::{prelude::*, sample::select};
 use rails::TransferOutcome;
@@ -42,7 +44,8 @@ fn paid(disbursement: &Disbursement, amount: Option<Money>) -> TransferOutcome {
     }
 }
 
-const MINUTE: std::time::Duration = std::time::Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_secs(60);
+const QUARTER: Option<Duration> = Some(Duration::from_secs(15 * 60));
 
 /// Whenever it pays, the rail takes its fee from the float.
 #[test]
@@ -58,16 +61,16 @@ fn the_rails_fee_is_heard_whenever_it_pays() {
         fee,
     };
     assert_eq!(
-        judge(&sent, &paid(fee), now(), true),
+        judge(&sent, &paid(fee), now(), QUARTER),
         Verdict::Complete { fee }
     );
     assert_eq!(
-        judge(&failed, &paid(fee), now(), true),
+        judge(&failed, &paid(fee), now(), QUARTER),
         Verdict::PaidLate { fee }
     );
     for none in [Money::new(0, Currency::GHS), Money::new(100, Currency::USD)] {
         let complete = Verdict::Complete { fee: None };
-        assert_eq!(judge(&sent, &paid(Some(none)), now(), true), complete);
+        assert_eq!(judge(&sent, &paid(Some(none)), now(), QUARTER), complete);
     }
 }
 
@@ -76,7 +79,7 @@ fn only_a_success_that_is_ours_completes() {
     let sent = sent();
     let ours = Some(sent.amount());
     let complete = Verdict::Complete { fee: None };
-    assert_eq!(judge(&sent, &paid(&sent, ours), now(), true), complete);
+    assert_eq!(judge(&sent, &paid(&sent, ours), now(), QUARTER), complete);
     let other = TransferOutcome::Succeeded {
         rail_reference: RailReference::new().to_string(),
         amount: ours,
@@ -90,7 +93,7 @@ fn only_a_success_that_is_ours_completes() {
         paid(&sent, less),
         paid(&sent, None),
     ] {
-        let verdict = judge(&sent, &wrong, now(), true);
+        let verdict = judge(&sent, &wrong, now(), QUARTER);
         let is_case = matches!(verdict, Verdict::Open(CaseKind::Mismatch, _));
         assert!(is_case, "{verdict:?}");
     }
@@ -99,7 +102,7 @@ fn only_a_success_that_is_ours_completes() {
 #[test]
 fn what_the_rail_takes_back_is_taken_back_once() {
     let completed = sent().after(Event::Completed, now()).expect("legal");
-    let says = |of: &Disbursement| judge(of, &TransferOutcome::Reversed, now(), true);
+    let says = |of: &Disbursement| judge(of, &TransferOutcome::Reversed, now(), QUARTER);
     assert_eq!(says(&completed), Verdict::TakeBack);
     let reversed = completed.after(Event::Reversed, now()).expect("legal");
     assert_eq!(says(&reversed), Verdict::Wait);
@@ -114,18 +117,18 @@ fn what_the_rail_never_saw_goes_out_once_more_after_a_quarter_of_an_hour() {
     let mut sent = sent();
     let unknown = TransferOutcome::ReferenceUnknown;
     assert_eq!(
-        judge(&sent, &unknown, now() + 14 * MINUTE, true),
+        judge(&sent, &unknown, now() + 14 * MINUTE, QUARTER),
         Verdict::Wait
     );
     let at = now() + 15 * MINUTE;
-    assert_eq!(judge(&sent, &unknown, at, true), Verdict::SendAgain);
-    assert_eq!(judge(&sent, &unknown, at, false), Verdict::Wait);
+    assert_eq!(judge(&sent, &unknown, at, QUARTER), Verdict::SendAgain);
+    assert_eq!(judge(&sent, &unknown, at, None), Verdict::Wait);
     sent.resent_at = Some(at);
     assert_eq!(
-        judge(&sent, &unknown, at + 60 * MINUTE, true),
+        judge(&sent, &unknown, at + 60 * MINUTE, QUARTER),
         Verdict::Wait
     );
-    let days_later = judge(&sent, &unknown, at + 24 * 60 * MINUTE, true);
+    let days_later = judge(&sent, &unknown, at + 24 * 60 * MINUTE, QUARTER);
     assert!(matches!(
         days_later,
         Verdict::Open(CaseKind::UnknownOutcome, _)

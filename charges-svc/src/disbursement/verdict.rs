@@ -1,9 +1,11 @@
 //! What a rail's answer to a query means for a disbursement.
 
+use std::time::Duration;
+
 use chassis::{clock::Timestamp, failure::FailureReason, money::Money};
 use rails::TransferOutcome;
 
-use super::{Disbursement, RESEND_AFTER, State};
+use super::{Disbursement, State};
 use crate::{case::CaseKind, schedule::DAY};
 
 /// What follows from a rail's answer.
@@ -32,13 +34,14 @@ pub enum Verdict {
     Open(CaseKind, String),
 }
 
-/// What an answer that was asked for at `asked_at` means. `may_resend`: the rail promises to refuse
-/// a reference's second use.
+/// What an answer that was asked for at `asked_at` means. A rail that still knows nothing of a
+/// disbursement `resend_after` it was sent gets it once more, under the same reference (payouts.md
+/// P.0); `None` if the rail does not promise to refuse a reference's second use.
 pub fn judge(
     disbursement: &Disbursement,
     found: &TransferOutcome,
     asked_at: Timestamp,
-    may_resend: bool,
+    resend_after: Option<Duration>,
 ) -> Verdict {
     let state = disbursement.progress.state;
     let is_reversed = disbursement.progress.reversed_at.is_some();
@@ -59,8 +62,8 @@ pub fn judge(
         (State::Processing, TransferOutcome::Reversed) => Verdict::Fail(FailureReason::RailError),
         (State::Processing, TransferOutcome::ReferenceUnknown) => {
             let sent_at = disbursement.sent_at.unwrap_or(disbursement.created_at);
-            let is_over = asked_at.since(sent_at) >= RESEND_AFTER;
-            if is_over && may_resend && disbursement.resent_at.is_none() {
+            let is_over = resend_after.is_some_and(|after| asked_at.since(sent_at) >= after);
+            if is_over && disbursement.resent_at.is_none() {
                 Verdict::SendAgain
             } else {
                 unknown(disbursement, asked_at)

@@ -74,6 +74,13 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
         Some("postgres://pay:9Zr2mWk8Jx5LbQ7sE1uY@db.internal/charges-svc"),
         "another role than that of DATABASE_URL",
     ),
+    // Paid twice is worse than paid late.
+    (
+        "charges-svc",
+        "DISBURSEMENT_RESEND_AFTER",
+        Some("1m"),
+        "at least 15m in production",
+    ),
     (
         "gateway",
         "CHECKOUT_URL",
