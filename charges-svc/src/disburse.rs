@@ -236,6 +236,7 @@ impl Service {
         let event = match &verdict {
             Verdict::Complete { .. } => Some(Event::Completed),
             Verdict::Fail(reason) => Some(Event::Failed(*reason)),
+            Verdict::FailOfReversal { .. } => Some(Event::Failed(FailureReason::RailError)),
             Verdict::FailOfEmptyFloat => {
                 let detail = "the rail ended it because the float was empty";
                 case = Some((CaseKind::FloatEmpty, detail.to_owned()));
@@ -255,7 +256,7 @@ impl Service {
                 case = Some((*kind, detail.clone()));
                 None
             }
-            Verdict::SendAgain | Verdict::TakeBackLate | Verdict::Wait => None,
+            Verdict::SendAgain | Verdict::TakeBackLate { .. } | Verdict::Wait => None,
         };
         let mut after = match event {
             Some(event) => held.after(event, now)?,
@@ -275,7 +276,7 @@ impl Service {
         change.heard(Action::Query, &answer);
         change.case = case;
         change.postings = postings(&after, &verdict)?;
-        change.is_late_taken_back = verdict == Verdict::TakeBackLate;
+        change.is_late_taken_back = matches!(verdict, Verdict::TakeBackLate { .. });
         let is_ours = self.write(change).await?;
         match again {
             Some(request) if is_ours == Update::Updated => {

@@ -87,8 +87,10 @@ pub enum TransferOutcome {
     Failed(FailureReason),
     /// It failed because our float is empty.
     FloatEmpty,
-    /// A success that the rail took back.
-    Reversed,
+    /// A success that the rail took back. `fee`: as for a success; the rail keeps it.
+    Reversed {
+        fee: Option<Money>,
+    },
     /// The rail knows no such reference.
     ReferenceUnknown,
     /// The rail could not be asked, or its answer cannot be trusted.
@@ -149,7 +151,7 @@ impl CallOutcome for TransferOutcome {
             Self::Succeeded { .. } => "succeeded",
             Self::Failed(_) => "failed",
             Self::FloatEmpty => "float_empty",
-            Self::Reversed => "reversed",
+            Self::Reversed { .. } => "reversed",
             Self::ReferenceUnknown => "reference_unknown",
             Self::Unknown => "unknown",
         }
@@ -161,7 +163,7 @@ impl CallOutcome for TransferOutcome {
             Self::Pending
             | Self::Succeeded { .. }
             | Self::FloatEmpty
-            | Self::Reversed
+            | Self::Reversed { .. }
             | Self::ReferenceUnknown
             | Self::Unknown => None,
         }

@@ -199,11 +199,15 @@ pub(super) fn postings(after: &Disbursement, verdict: &Verdict) -> Result<Vec<Po
             }
             postings
         }
+        // It is not posted yet if nobody had heard of the success.
+        Verdict::FailOfReversal { fee } | Verdict::TakeBackLate { fee } => {
+            let fee = fee.map(|fee| ledger::disbursement_fee(after, fee));
+            fee.into_iter().collect::<Result<_, _>>()?
+        }
         Verdict::Wait
         | Verdict::Fail(_)
         | Verdict::FailOfEmptyFloat
         | Verdict::SendAgain
-        | Verdict::TakeBackLate
         | Verdict::Open(..) => Vec::new(),
     })
 }
@@ -244,4 +248,36 @@ async fn take_back_late(tx: &mut Tx, about: &Disbursement, now: Timestamp) -> Re
     }
     tracing::warn!(disbursement.id = %about.shown_id, "the rail took back what it had paid late");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use chassis::{
+        ids::MerchantId,
+        money::{Currency, Money},
+    };
+    use rails::RailName;
+
+    use super::*;
+    use crate::disbursement::Destination;
+
+    /// Otherwise the ledger's float holds more than the rail's.
+    #[test]
+    fn the_fee_of_what_was_taken_back_before_anybody_had_heard_of_it_is_posted() {
+        let ghs = |minor| Money::new(minor, Currency::GHS);
+        let now = "2026-01-31T09:00:00.000Z".parse().expect("a timestamp");
+        let (to, rail) = (Destination::default(), RailName::Paystack);
+        let payout = Disbursement::payout(MerchantId::new(), ghs(2_000), to, rail, false, now);
+        let fee = ledger::disbursement_fee(&payout, ghs(100)).expect("a posting");
+        let heard = Some(ghs(100));
+        for verdict in [
+            Verdict::FailOfReversal { fee: heard },
+            Verdict::TakeBackLate { fee: heard },
+        ] {
+            let posted = postings(&payout, &verdict).expect("postings");
+            assert_eq!(posted, [fee.clone()], "{verdict:?}");
+        }
+        let none = postings(&payout, &Verdict::FailOfReversal { fee: None });
+        assert_eq!(none.expect("postings"), []);
+    }
 }

@@ -102,14 +102,17 @@ fn only_a_success_that_is_ours_completes() {
 #[test]
 fn what_the_rail_takes_back_is_taken_back_once() {
     let completed = sent().after(Event::Completed, now()).expect("legal");
-    let says = |of: &Disbursement| judge(of, &TransferOutcome::Reversed, now(), QUARTER);
+    let fee = Some(Money::new(100, Currency::GHS));
+    let says = |of: &Disbursement| judge(of, &TransferOutcome::Reversed { fee }, now(), QUARTER);
     assert_eq!(says(&completed), Verdict::TakeBack);
     let reversed = completed.after(Event::Reversed, now()).expect("legal");
     assert_eq!(says(&reversed), Verdict::Wait);
     let failed = sent()
         .after(Event::Failed(FailureReason::RailError), now())
         .expect("legal");
-    assert_eq!(says(&failed), Verdict::TakeBackLate);
+    assert_eq!(says(&failed), Verdict::TakeBackLate { fee });
+    // Nobody had heard of the success, nor of its fee.
+    assert_eq!(says(&sent()), Verdict::FailOfReversal { fee });
 }
 
 #[test]

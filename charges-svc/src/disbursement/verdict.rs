@@ -20,6 +20,11 @@ pub enum Verdict {
     Fail(FailureReason),
     /// It failed because our float is empty, which a person must fill.
     FailOfEmptyFloat,
+    /// It was paid and taken back before anybody had heard of it: the money is in the float, without
+    /// the `fee`.
+    FailOfReversal {
+        fee: Option<Money>,
+    },
     /// It goes out once more, under the same reference.
     SendAgain,
     /// The rail took it back after it was COMPLETED.
@@ -28,8 +33,10 @@ pub enum Verdict {
     PaidLate {
         fee: Option<Money>,
     },
-    /// The rail took back what it had paid late, if it had.
-    TakeBackLate,
+    /// The rail took back what it had paid late, if it had. `fee`: as for Complete.
+    TakeBackLate {
+        fee: Option<Money>,
+    },
     /// A person must decide.
     Open(CaseKind, String),
 }
@@ -58,8 +65,9 @@ pub fn judge(
         }
         (State::Processing, TransferOutcome::Failed(reason)) => Verdict::Fail(*reason),
         (State::Processing, TransferOutcome::FloatEmpty) => Verdict::FailOfEmptyFloat,
-        // Paid and taken back before anybody knew: the money is in the float.
-        (State::Processing, TransferOutcome::Reversed) => Verdict::Fail(FailureReason::RailError),
+        (State::Processing, TransferOutcome::Reversed { .. }) => Verdict::FailOfReversal {
+            fee: fee_of(disbursement, found),
+        },
         (State::Processing, TransferOutcome::ReferenceUnknown) => {
             let sent_at = disbursement.sent_at.unwrap_or(disbursement.created_at);
             let is_over = resend_after.is_some_and(|after| asked_at.since(sent_at) >= after);
@@ -73,8 +81,8 @@ pub fn judge(
             unknown(disbursement, asked_at)
         }
         // Rails repeat themselves.
-        (State::Completed, TransferOutcome::Reversed) if is_reversed => Verdict::Wait,
-        (State::Completed, TransferOutcome::Reversed) => Verdict::TakeBack,
+        (State::Completed, TransferOutcome::Reversed { .. }) if is_reversed => Verdict::Wait,
+        (State::Completed, TransferOutcome::Reversed { .. }) => Verdict::TakeBack,
         (State::Completed, TransferOutcome::Failed(_) | TransferOutcome::FloatEmpty) => {
             let detail = "the rail reports a failure after it reported success";
             Verdict::Open(CaseKind::Mismatch, detail.to_owned())
@@ -85,14 +93,17 @@ pub fn judge(
                 fee: fee_of(disbursement, found),
             },
         },
-        (State::Failed, TransferOutcome::Reversed) => Verdict::TakeBackLate,
+        (State::Failed, TransferOutcome::Reversed { .. }) => Verdict::TakeBackLate {
+            fee: fee_of(disbursement, found),
+        },
         (State::Completed | State::Failed, _) => Verdict::Wait,
     }
 }
 
-/// What the rail took from the float for a success, in the currency of what it paid.
+/// What the rail took from the float for a success, which it keeps if it takes that back, in the
+/// currency of what it paid.
 fn fee_of(disbursement: &Disbursement, found: &TransferOutcome) -> Option<Money> {
-    let TransferOutcome::Succeeded { fee, .. } = found else {
+    let (TransferOutcome::Succeeded { fee, .. } | TransferOutcome::Reversed { fee }) = found else {
         return None;
     };
     let currency = disbursement.amount().currency();

@@ -316,7 +316,7 @@ pub fn found(
     let said = Said::read(reply);
     let outcome = match reply.status.as_u16() {
         200 => match found_transfer(&said, reference) {
-            TransferOutcome::Failed(_) | TransferOutcome::Reversed
+            TransferOutcome::Failed(_) | TransferOutcome::Reversed { .. }
                 if !is_about(&said.transfer, reference, amount) =>
             {
                 tracing::error!(%reference, "Paystack tells the end of another transfer");
@@ -352,7 +352,9 @@ fn found_transfer(said: &Said, reference: RailReference) -> TransferOutcome {
             let reason = said.about_payee();
             TransferOutcome::Failed(reason.unwrap_or_else(|| unmapped(RailName::Paystack)))
         }
-        "REVERSED" => TransferOutcome::Reversed,
+        "REVERSED" => TransferOutcome::Reversed {
+            fee: transfer.fee_charged.hundredths(&transfer.currency),
+        },
         "ABANDONED" | "BLOCKED" | "REJECTED" => {
             misconfigured(RailName::Paystack, "query_transfer");
             TransferOutcome::Failed(FailureReason::RailConfiguration)

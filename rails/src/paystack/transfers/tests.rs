@@ -104,10 +104,11 @@ fn a_query_tells_what_became_of_a_transfer() {
         let reply = Reply::json(200, &transfer(&request, status));
         found(&reply, reference, amount).outcome
     };
+    let fee = Some(Money::new(100, Currency::GHS));
     let succeeded = TransferOutcome::Succeeded {
         rail_reference: reference.to_string(),
         amount: Some(request.amount),
-        fee: Some(Money::new(100, Currency::GHS)),
+        fee,
     };
     assert_eq!(says("success"), succeeded);
     for status in ["pending", "otp", "received"] {
@@ -117,7 +118,7 @@ fn a_query_tells_what_became_of_a_transfer() {
         says("failed"),
         TransferOutcome::Failed(FailureReason::RailError)
     );
-    assert_eq!(says("reversed"), TransferOutcome::Reversed);
+    assert_eq!(says("reversed"), TransferOutcome::Reversed { fee });
     for status in ["abandoned", "blocked", "rejected"] {
         let failed = TransferOutcome::Failed(FailureReason::RailConfiguration);
         assert_eq!(says(status), failed, "{status}");
