@@ -3,6 +3,7 @@
 mod baseline;
 mod compare;
 mod growth;
+mod storm;
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand};
 pub use baseline::{Baseline, Hop, HopKind};
 pub use compare::Compare;
 pub use growth::Growth;
+pub use storm::StormTarget;
 
 use crate::{
     payers::Kind,
@@ -50,6 +52,9 @@ pub enum Target {
     /// Whole lives at a rate, then three times as many: what is still done, and how soon the rest
     /// is refused.
     Overload(SoakTarget),
+    /// Money moves in every way while processes are killed; in the end, everything is held against the
+    /// networks' own books. Fails if a promise is broken.
+    Storm(StormTarget),
     /// Counts the statements and transactions of a charge's whole life, alone, and looks for
     /// sequential scans. Fails above the given bounds. Needs PostgreSQL.
     Statements(StatementsTarget),
@@ -270,6 +275,7 @@ impl Target {
             | Self::Baseline { common, .. } => Some(&mut common.place),
             Self::Soak(target) | Self::Overload(target) => Some(&mut target.place),
             Self::Statements(target) => Some(&mut target.place),
+            Self::Storm(target) => Some(&mut target.place),
             Self::Compare(target) => Some(&mut target.place),
             Self::Growth(target) => Some(&mut target.place),
             Self::Bare(_) => None,

@@ -33,6 +33,7 @@ pub mod shop;
 mod soak;
 mod statements;
 pub mod store;
+mod storm;
 pub mod tally;
 pub mod thousandths;
 pub mod usage;
@@ -77,6 +78,13 @@ pub async fn run(mut config: Config) -> anyhow::Result<()> {
         }
         Target::Growth(target) => keep(&target.output, &growth::run(target).await?),
         Target::Bare(hop) => baseline::hop::serve(hop.clone()).await,
+        Target::Storm(target) => {
+            let storm = storm::run(target).await?;
+            println!("{storm}");
+            keep(&target.output, &storm)?;
+            ensure!(storm.verdict.is_kept(), "a promise is broken");
+            Ok(())
+        }
         Target::Statements(target) => {
             let statements = statements::run(target).await?;
             println!("{statements}");

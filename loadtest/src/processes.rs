@@ -6,10 +6,11 @@ mod start_plan;
 
 use std::{
     fmt,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use tokio::{process::Child, time::sleep};
 
 pub use ground::{Ground, Host};
@@ -169,6 +170,25 @@ impl Processes {
         Ok(started.elapsed())
     }
 
+    /// Kills one of a service's processes, the replicas in `turn`s, and starts it again after it was
+    /// `gone` for a while.
+    pub async fn restart(
+        &mut self,
+        service: Service,
+        turn: u64,
+        gone: Duration,
+    ) -> anyhow::Result<()> {
+        self.ensure_started(service)?;
+        let replicas = u64::from(self.plan.ground.host.replicas);
+        let place = usize::try_from(turn % replicas)?;
+        let mut replicas = running(&mut self.running, service);
+        let process = replicas.nth(place).context("a service has its replicas")?;
+        process.child.kill().await?;
+        sleep(gone).await;
+        process.child = self.plan.spawn(process.replica)?;
+        process.until_ready(&self.plan).await
+    }
+
     fn ensure_started(&mut self, service: Service) -> anyhow::Result<()> {
         let is_started = running(&mut self.running, service).next().is_some();
         ensure!(is_started, "{service:?} was not started");
@@ -187,6 +207,12 @@ impl Processes {
             }
         }
         stopped
+    }
+
+    /// Leaves databases, files and logs behind. Returns the folder of the files.
+    pub fn keep(&mut self) -> PathBuf {
+        self.databases.clear();
+        self.plan.keep()
     }
 
     /// Where a service answers: a name, if it has several replicas.

@@ -104,7 +104,9 @@ impl StartPlan {
     pub fn spawn(&self, replica: Replica) -> anyhow::Result<Child> {
         let service = replica.service;
         let binary = self.ground.binary(service.name())?;
-        let log = File::create(self.log(replica))?;
+        // A process that is started again goes on in it.
+        let log = self.log(replica);
+        let log = File::options().create(true).append(true).open(log)?;
         let more = self.ground.flags.iter().filter(|(of, _)| *of == service);
         let more: Vec<&String> = more.map(|(_, flag)| flag).collect();
         let name = |flag: &str| flag.split('=').next().map(str::to_owned);
@@ -189,7 +191,7 @@ impl StartPlan {
     }
 
     fn ratelimit(&self) -> Vec<String> {
-        let limits = ["payments", "charge", "charge-status"];
+        let limits = ["payments", "charge", "charge-status", "read", "write"];
         let limits = limits.map(|bucket| format!("--limit-{bucket}={UNLIMITED}"));
         let redis = self
             .ground
@@ -237,14 +239,26 @@ impl StartPlan {
             return vec![self.url(Service::Gateway)];
         }
         let replicas = self.replicas(Service::Gateway);
-        replicas
-            .map(|replica| self.gateway_url(replica.number))
-            .collect()
+        replicas.map(|replica| self.replica_url(replica)).collect()
     }
 
     fn gateway_url(&self, number: u8) -> String {
-        let port = self.ports(Service::Gateway).serving;
-        format!("http://{}:{port}", loopback(number))
+        let service = Service::Gateway;
+        self.replica_url(Replica { service, number })
+    }
+
+    fn replica_url(&self, Replica { service, number }: Replica) -> String {
+        format!(
+            "http://{}:{}",
+            loopback(number),
+            self.ports(service).serving
+        )
+    }
+
+    /// Leaves files and logs behind, in this folder.
+    pub fn keep(&mut self) -> PathBuf {
+        self.data.disable_cleanup(true);
+        self.data.path().to_owned()
     }
 
     /// The networks have none.

@@ -6,4 +6,5 @@ mod chart;
 mod pace;
 mod replicas;
 mod signals;
+mod storm;
 mod targets;

@@ -145,7 +145,12 @@ fn sql_stands_in_stores() {
     hold(sql, |name, source| match name {
         "db" => true,
         "simulation" => source.is_one_of(&["records.rs", "store.rs"]),
-        "loadtest" => source.is_one_of(&["store.rs", "baseline/store.rs", "growth/store.rs"]),
+        "loadtest" => source.is_one_of(&[
+            "store.rs",
+            "baseline/store.rs",
+            "growth/store.rs",
+            "storm/store.rs",
+        ]),
         _ => source.is_one_of(&["store.rs", "store/**"]),
     });
 }
