@@ -12,10 +12,11 @@ use proto::charges::{
     ListRailsResponse, ListedCharge, Posting as ProtoPosting, Provider as ProtoProvider,
     Rail as ProtoRail, RailEvidence, ReceiveCallbackRequest, ReceiveCallbackResponse,
     ResolveChargeRequest, ShowChargeRequest, ShowChargeResponse, SubmitOtpRequest, WalletState,
-    charge_operations_server::ChargeOperations, charges_server::Charges, resolve_charge_request,
+    WatchChargesRequest, charge_operations_server::ChargeOperations, charges_server::Charges,
+    resolve_charge_request,
 };
 use rails::{RailName, WalletOutcome};
-use tonic::{Request, Response, Status as GrpcStatus};
+use tonic::{Request, Response, Status as GrpcStatus, Streaming};
 
 use crate::{
     case::{Case, CaseKind},
@@ -33,6 +34,7 @@ mod reports;
 mod statements;
 mod timeline;
 mod treasury;
+mod watch;
 
 type GrpcResult<T> = Result<Response<T>, GrpcStatus>;
 
@@ -108,6 +110,19 @@ impl Charges for Grpc {
         Ok(Response::new(CheckWalletResponse {
             wallet: wallet.into(),
         }))
+    }
+
+    type WatchChargesStream = watch::Answers;
+
+    async fn watch_charges(
+        &self,
+        request: Request<Streaming<WatchChargesRequest>>,
+    ) -> GrpcResult<watch::Answers> {
+        let watching = self.0.watches.open();
+        Ok(Response::new(watch::answers(
+            watching,
+            request.into_inner(),
+        )))
     }
 
     async fn get_hosted_charge(
@@ -260,6 +275,7 @@ impl From<ShownCharge> for ProtoCharge {
             failure_message,
             created_at: facts.created_at.to_string(),
             updated_at: charge.updated_at.to_string(),
+            version: charge.version,
         }
     }
 }

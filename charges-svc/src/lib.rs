@@ -68,6 +68,7 @@ mod upkeep;
 mod verdict;
 mod wallet;
 mod wallets;
+mod watch;
 
 use std::sync::Arc;
 
@@ -102,6 +103,7 @@ use tell::Teller;
 use turns::Turns;
 use upkeep::Sweeper;
 use wallets::WalletWork;
+use watch::Watches;
 
 /// The schema that `migrate` applies and that serving needs.
 pub static SCHEMA: Schema = Schema {
@@ -138,7 +140,7 @@ pub async fn serve(
         &frame,
         &config,
         rails,
-        (alarms, disburse_alarms),
+        (alarms, disburse_alarms, Watches::new(&frame.db, &shutdown)),
         &relaying,
     )?);
 
@@ -160,6 +162,7 @@ pub async fn serve(
         let keeper = Bookkeeper::new(*duty, &frame.db, &frame.clock, &shutdown);
         frame.work(worker, keeper);
     }
+    frame.beside(service.watches.clone().look_on());
     let watching = Arc::clone(&service);
     frame.beside(async move {
         watching
@@ -187,7 +190,7 @@ fn service(
     frame: &Frame,
     config: &Config,
     rails: Rails,
-    (reconcile_alarms, disburse_alarms): (Alarms, Alarms),
+    (reconcile_alarms, disburse_alarms, watches): (Alarms, Alarms, Watches),
     relaying: &Worker,
 ) -> anyhow::Result<Service> {
     let (db, clock, tasks) = (&frame.db, &frame.clock, &frame.tasks);
@@ -202,6 +205,7 @@ fn service(
         admission: Admission::new(&rails, &turns),
         turns,
         awaited: Arc::default(),
+        watches,
         db: db.clone(),
         clock: clock.clone(),
         rails,

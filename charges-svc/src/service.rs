@@ -41,6 +41,7 @@ use crate::{
     },
     tell::Teller,
     turns::Turns,
+    watch::Watches,
 };
 
 /// How long an answer waits for sessions-svc to learn of the change (design §3, step 4).
@@ -90,6 +91,7 @@ pub struct Service {
     pub admission: Admission,
     pub turns: Turns,
     pub awaited: Arc<AwaitedReplies>,
+    pub watches: Watches,
     /// Wake the reconcilers after a query's due time was committed.
     pub reconcile_alarms: Alarms,
     /// Wake the disbursers after a disbursement's due time was committed.
@@ -298,8 +300,8 @@ impl Service {
         found.ok_or(Error::ChargeNotFound)
     }
 
-    /// After a commit: wakes those for whom the step means work, tells others of it, and counts a
-    /// charge that has ended.
+    /// After a commit: wakes those for whom the step means work, tells others of it and whoever
+    /// watches the charge, and counts a charge that has ended.
     pub fn announce(&self, step: Step) {
         drop(self.tell(step));
     }
@@ -318,6 +320,7 @@ impl Service {
         let Step {
             after, row, due, ..
         } = step;
+        self.watches.tell(&after);
         let rail = &after.facts.rail;
         match due {
             Some(due) => self.reconcile_alarms.ring_at(rail, due),

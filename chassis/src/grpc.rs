@@ -26,7 +26,7 @@ mod linger;
 mod status;
 
 pub use call::CallInHand;
-pub use client::{Channel, check_url, connect, is_serving};
+pub use client::{Channel, Connection, Replicas, check_url, connect, is_serving};
 pub use status::{Reason, invalid, metadata, reason, status, status_with, violations};
 
 /// Concurrent calls on one connection. Most of them may be calls that wait ([`CallInHand::wait`]).

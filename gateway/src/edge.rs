@@ -22,6 +22,7 @@ use crate::{
     checkout::quote::ExchangeRates,
     config::Config,
     guesses::{Guesses, Limit},
+    watch::ChargeWatches,
 };
 
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub struct Edge {
     pub disbursements: Disbursements,
     pub events: MerchantEvents,
     pub statements: Statements,
+    pub charge_watches: ChargeWatches,
     pub callback_guesses: Guesses,
     pub callback_headers: CallbackHeaders,
     /// Which currencies can be paid at the checkout.
@@ -64,6 +66,7 @@ impl Edge {
             disbursements: Backend::new("disbursements", disbursements),
             events: Backend::new("webhooks", events),
             statements: Backend::new("statements", statements),
+            charge_watches: ChargeWatches::default(),
             callback_guesses,
             callback_headers: CallbackHeaders::new(),
             rates: ExchangeRates::new(&config.checkout_rates),

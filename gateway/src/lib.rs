@@ -25,9 +25,11 @@ mod limits;
 mod merchant;
 mod rails;
 mod room;
+mod watch;
 
 use std::{net::IpAddr, sync::Arc};
 
+use anyhow::bail;
 use axum::{Router, middleware, routing};
 use chassis::{
     admin,
@@ -120,11 +122,20 @@ pub async fn serve(
     let (api_front, checkout_front) = (front(), front());
     let channels = Channels::connect(&config)?;
     let readiness = channels.readiness();
+    let replicas = channels.charges.replicas();
     let pages = checkout::router(Arc::new(pages(&config, &channels, &clock)), checkout_front);
-    let router = router(Arc::new(Edge::new(config, channels, clock)?), api_front);
+    let edge = Arc::new(Edge::new(config, channels, clock)?);
+    let watching = edge.charge_watches.clone().keep(replicas);
+    let router = router(edge, api_front);
     let api = http::serve(router, sockets.api, api_limits, shutdown.clone());
     let pages = http::serve(pages, sockets.checkout, checkout_limits, shutdown.clone());
     let both = async { tokio::try_join!(api, pages).map(|_| ()) };
+    let both = async {
+        tokio::select! {
+            served = both => served,
+            () = watching => bail!("the replicas of charges-svc are no longer looked up"),
+        }
+    };
     admin::beside(both, sockets.admin, readiness, shutdown.clone()).await
 }
 

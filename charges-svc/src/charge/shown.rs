@@ -20,6 +20,8 @@ pub struct ShownCharge {
     pub otp_tries: i64,
     pub otp_expires_at: Option<Timestamp>,
     pub updated_at: Timestamp,
+    /// Increases with each change of the charge's state.
+    pub version: i64,
 }
 
 /// A void charge is not shown.
@@ -39,6 +41,7 @@ impl TryFrom<Charge> for ShownCharge {
             otp_tries: progress.otp_tries,
             otp_expires_at: timer.otp_expires_at,
             updated_at: progress.updated_at,
+            version: progress.version,
         })
     }
 }

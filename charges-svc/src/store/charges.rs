@@ -259,6 +259,27 @@ pub async fn wallets(
     Ok(wallets.column(ids.iter().copied()).known().await?.rows)
 }
 
+/// Those of the charges with these references, of whichever merchant, that have a later version than
+/// this one, unless they are void. In no certain order.
+pub async fn find_changed(
+    conn: &mut Conn,
+    known: &[(Reference, i64)],
+) -> Result<KnownRows<Charge>> {
+    conn.sql_set(
+        concat!(
+            "given (wanted text, known bigint) select ",
+            columns!(),
+            " from given join charges on reference = wanted
+              where version > known and state <> 'VOID'"
+        ),
+        known.len(),
+    )
+    .column(known.iter().map(|(reference, _)| reference))
+    .column(known.iter().map(|(_, version)| *version))
+    .known()
+    .await
+}
+
 /// Any merchant's charge, for operators, unless it is void.
 pub async fn find_by_reference(conn: &mut Conn, reference: &Reference) -> Result<Option<Charge>> {
     conn.sql(concat!(

@@ -29,4 +29,5 @@ mod statements;
 mod store;
 mod suspense_refunds;
 mod timeline;
+mod watch;
 mod world;

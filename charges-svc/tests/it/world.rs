@@ -18,7 +18,7 @@ use charges_svc::{
 use chassis::{
     clock::{Clock, Timestamp},
     config::Mode,
-    grpc::Channel,
+    grpc::{Channel, Connection},
     ids::{MerchantId, Reference},
     money::{Currency, Money},
     provider::Provider,
@@ -198,6 +198,13 @@ impl World {
             folder,
             flags,
         }
+    }
+
+    /// A client for streams.
+    pub async fn streams(&self) -> ChargesClient<Connection> {
+        let mut replicas = self.service.channel().replicas();
+        let (_, connection) = replicas.next().await.unwrap().pop_first().unwrap();
+        ChargesClient::new(connection)
     }
 
     /// Stops the service, so that nobody takes up what a test writes until another starts.

@@ -76,7 +76,7 @@ type BoxError = Box<dyn StdError + Send + Sync>;
 /// UNAVAILABLE; [`tonic::ConnectError`] among its sources means that it was certainly not sent. A
 /// status made here has a source; one from the service has none.
 ///
-/// For unary calls only: a whole request is held in memory.
+/// For unary calls only: a whole request is held in memory. For streams see [`Channel::replicas`].
 #[derive(Clone)]
 pub struct Channel {
     host: Arc<str>,
@@ -152,6 +152,11 @@ impl Channel {
         };
         let answer = HealthClient::new(channel).check(check).await;
         answer.is_ok_and(|answer| answer.into_inner().status() == ServingStatus::Serving)
+    }
+
+    /// The service's replicas, for streams, each of which is one replica's.
+    pub fn replicas(&self) -> Replicas {
+        Replicas(self.replicas.clone())
     }
 
     async fn send(
@@ -265,9 +270,30 @@ fn causes<'a>(
     std::iter::successors(Some(error), |&error| error.source())
 }
 
+/// A connection to one replica, which is made on first use and made anew as needed. Calls on it have
+/// no deadline but their own.
+pub type Connection = transport::Channel;
+
+/// The replicas of a service, as its name is looked up again and again.
+pub struct Replicas(watch::Receiver<Option<Arc<[Replica]>>>);
+
+impl Replicas {
+    /// Waits for the first look-up, or until they are others, and returns them by address. `None`
+    /// once the last channel to the service is gone.
+    pub async fn next(&mut self) -> Option<BTreeMap<SocketAddr, Connection>> {
+        self.0.changed().await.ok()?;
+        let known = self.0.borrow_and_update().clone().unwrap_or_default();
+        let known = known
+            .iter()
+            .map(|replica| (replica.address, replica.connection.clone()));
+        Some(known.collect())
+    }
+}
+
 /// One address of a service.
 #[derive(Clone)]
 struct Replica {
+    address: SocketAddr,
     connection: transport::Channel,
     left_alone_until: Arc<Mutex<Option<Instant>>>,
 }
@@ -392,6 +418,7 @@ impl Names {
                 let replica = match known.get(&address) {
                     Some(replica) => replica.clone(),
                     None => Replica {
+                        address,
                         connection: self.endpoint(address)?.connect_lazy(),
                         left_alone_until: Arc::default(),
                     },
@@ -438,6 +465,7 @@ mod tests {
         let replicas: Arc<[Replica]> = addresses
             .iter()
             .map(|address| Replica {
+                address: *address,
                 connection: names.endpoint(*address).unwrap().connect_lazy(),
                 left_alone_until: Arc::default(),
             })

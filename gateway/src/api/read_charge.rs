@@ -1,18 +1,22 @@
-//! `GET /api/v1/payments/charge/{reference}`: the state of a charge (spec §4.5).
+//! `GET /api/v1/payments/charge/{reference}`: the state of a charge (spec §4.5), with `?wait=` once
+//! it is shown with another status.
 
 use std::sync::Arc;
 
 use axum::{
     Extension, Json,
-    extract::{Path, State, rejection::PathRejection},
+    extract::{Path, RawQuery, State, rejection::PathRejection},
 };
-use chassis::{ids::Reference, money::Money};
-use proto::charges::{Charge, GetChargeRequest};
+use chassis::{grpc::Channel, ids::Reference, money::Money};
+use proto::charges::{Charge, ChargeStatus, GetChargeRequest, charges_client::ChargesClient};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio::time::timeout;
 
-use super::amount;
-use crate::{backend, edge::Edge, error::Error, merchant::Merchant};
+use super::{amount, list::Parameters};
+use crate::{
+    backend, edge::Edge, error::Error, in_hand::RequestInHand, merchant::Merchant, room::NoRoom,
+};
 
 /// `ChargeShown` of the contract.
 #[derive(Debug, Serialize)]
@@ -34,23 +38,45 @@ pub struct ChargeShown {
 pub async fn read_charge(
     State(edge): State<Arc<Edge>>,
     Extension(merchant): Extension<Arc<Merchant>>,
+    Extension(in_hand): Extension<RequestInHand>,
     reference: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
 ) -> Result<Json<ChargeShown>, Error> {
     let Path(reference) = reference.map_err(|_| Error::NotFound)?;
     let reference: Reference = reference.parse().map_err(|_| Error::NotFound)?;
+    let mut parameters = Parameters::new(query.as_deref());
+    let longest = parameters.wait();
+    parameters.finish()?;
     let request = GetChargeRequest {
         merchant_id: merchant.id.to_string(),
         reference: reference.to_string(),
     };
-    let charge = edge
-        .charges
-        .read(
-            backend::DEADLINE,
-            request,
-            |mut charges, request| async move { charges.get_charge(request).await },
-        )
-        .await?;
+    let charge = read(&edge, request.clone()).await?;
+    let Some(longest) = longest.filter(|_| !has_ended(&charge)) else {
+        return Ok(Json(charge.try_into()?));
+    };
+    let changed = async { edge.charge_watches.begin(&charge).changed().await };
+    let charge = match in_hand.wait(timeout(longest, changed)).await {
+        Ok(Some(Ok(Some(changed)))) => changed,
+        Err(NoRoom) => charge,
+        Ok(_) => read(&edge, request).await?,
+    };
     Ok(Json(charge.try_into()?))
+}
+
+async fn read(edge: &Edge, request: GetChargeRequest) -> Result<Charge, Error> {
+    let send = |mut charges: ChargesClient<Channel>, request| async move {
+        charges.get_charge(request).await
+    };
+    edge.charges.read(backend::DEADLINE, request, send).await
+}
+
+/// Whether its status is the last that it will have.
+fn has_ended(charge: &Charge) -> bool {
+    match charge.status() {
+        ChargeStatus::Settled | ChargeStatus::Failed => true,
+        ChargeStatus::Unspecified | ChargeStatus::Initiated | ChargeStatus::OtpRequired => false,
+    }
 }
 
 impl TryFrom<Charge> for ChargeShown {

@@ -24,3 +24,4 @@ mod secrets;
 mod statements;
 mod status;
 mod timeline;
+mod wait;

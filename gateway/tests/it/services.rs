@@ -6,10 +6,16 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use futures::{StreamExt as _, future::BoxFuture, stream, stream::BoxStream};
+use chassis::shutdown::Tasks;
+use futures::{
+    StreamExt as _,
+    channel::mpsc,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
 use proto::{
     charges::{
-        self, charges_server::Charges, disbursements_server::Disbursements,
+        self, WatchChargesResponse, charges_server::Charges, disbursements_server::Disbursements,
         statements_server::Statements,
     },
     merchants::{self, merchants_server::Merchants},
@@ -17,7 +23,7 @@ use proto::{
     sessions::{self, sessions_server::Sessions},
     webhooks::{self, merchant_events_server::MerchantEvents},
 };
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 type Answering<Q, A> = Arc<dyn Fn(Q) -> BoxFuture<'static, Result<A, Status>> + Send + Sync>;
@@ -105,6 +111,76 @@ pub fn refusal_with(code: Code, reason: &str, told: &[(&str, &str)]) -> Status {
     Status::with_error_details(code, "words for operators only", details)
 }
 
+type Told = Result<WatchChargesResponse, Status>;
+
+/// Watched charges, and the streams on which they are.
+#[derive(Default)]
+pub struct Watches {
+    streams: Mutex<Vec<mpsc::UnboundedSender<Told>>>,
+    begun: Mutex<Vec<charges::ChargeWatch>>,
+    ended: Mutex<Vec<u64>>,
+}
+
+impl Watches {
+    fn open(
+        self: &Arc<Self>,
+        mut requests: Streaming<charges::WatchChargesRequest>,
+    ) -> mpsc::UnboundedReceiver<Told> {
+        let (tell, told) = mpsc::unbounded();
+        self.streams
+            .lock()
+            .expect("no test panics with it")
+            .push(tell);
+        let watches = self.clone();
+        Tasks::new().spawn(async move {
+            while let Ok(Some(request)) = requests.message().await {
+                let begun = &mut watches.begun.lock().expect("no test panics with it");
+                begun.extend(request.begin);
+                let ended = &mut watches.ended.lock().expect("no test panics with it");
+                ended.extend(request.end);
+            }
+        });
+        told
+    }
+
+    /// Every watch so far, on whichever stream.
+    pub fn begun(&self) -> Vec<charges::ChargeWatch> {
+        self.begun.lock().expect("no test panics with it").clone()
+    }
+
+    /// Every watch that was given up.
+    pub fn ended(&self) -> Vec<u64> {
+        self.ended.lock().expect("no test panics with it").clone()
+    }
+
+    /// Tells every watch so far of this charge, on the open streams.
+    pub fn tell(&self, charge: &charges::Charge) {
+        let told = self
+            .begun()
+            .into_iter()
+            .map(|watch| charges::WatchedCharge {
+                watch_id: watch.watch_id,
+                charge: Some(charge.clone()),
+            });
+        let told: Vec<_> = told.collect();
+        let streams = self.streams.lock().expect("no test panics with it");
+        for stream in &*streams {
+            let told = told.clone();
+            stream
+                .unbounded_send(Ok(WatchChargesResponse { told }))
+                .ok();
+        }
+    }
+
+    /// Breaks the streams that are open.
+    pub fn cut(&self) {
+        let mut streams = self.streams.lock().expect("no test panics with it");
+        for stream in streams.drain(..) {
+            stream.unbounded_send(Err(Status::unavailable("cut"))).ok();
+        }
+    }
+}
+
 /// All services.
 pub struct Services {
     pub authenticate: Call<merchants::AuthenticateRequest, merchants::Merchant>,
@@ -116,6 +192,7 @@ pub struct Services {
     pub get_charge: Call<charges::GetChargeRequest, charges::Charge>,
     pub get_charge_timeline: Call<charges::GetChargeTimelineRequest, charges::ChargeTimeline>,
     pub check_wallet: Call<charges::CheckWalletRequest, charges::CheckWalletResponse>,
+    pub watches: Arc<Watches>,
     pub list_rails: Call<charges::ListRailsRequest, charges::ListRailsResponse>,
     pub receive_callback: Call<charges::ReceiveCallbackRequest, charges::ReceiveCallbackResponse>,
     pub list_charges: Call<charges::ListChargesRequest, charges::ListChargesResponse>,
@@ -178,6 +255,7 @@ impl Services {
                     wallet: charges::WalletState::Active.into(),
                 })
             }),
+            watches: Arc::default(),
             list_rails: Call::new(|_| Ok(rails())),
             receive_callback: Call::new(|_| Ok(charges::ReceiveCallbackResponse {})),
             list_charges: Call::new(|_| Ok(charges::ListChargesResponse::default())),
@@ -280,6 +358,7 @@ pub fn charge(
         failure_message: None,
         created_at: "2026-01-31T09:00:00.000Z".to_owned(),
         updated_at: "2026-01-31T09:00:01.250Z".to_owned(),
+        version: 1,
     }
 }
 
@@ -343,7 +422,7 @@ macro_rules! serve {
         $($answered:ident($request:ident) -> $answer:ident;)*
     } never {
         $($never:ident($unused:ident) -> $nothing:ident;)*
-    }) => {
+    } $(beside { $($stream:tt)* })?) => {
         #[tonic::async_trait]
         impl $contract for Served {
             $(async fn $answered(
@@ -359,6 +438,8 @@ macro_rules! serve {
             ) -> Result<Response<$package::$nothing>, Status> {
                 Err(Status::unimplemented("not the gateway's to call"))
             })*
+
+            $($($stream)*)?
         }
     };
 }
@@ -404,6 +485,15 @@ serve!(Charges in charges {
     get_balance(GetBalanceRequest) -> GetBalanceResponse;
 } never {
     get_hosted_charge(GetHostedChargeRequest) -> HostedCharge;
+} beside {
+    type WatchChargesStream = mpsc::UnboundedReceiver<Told>;
+
+    async fn watch_charges(
+        &self,
+        request: Request<Streaming<charges::WatchChargesRequest>>,
+    ) -> Result<Response<Self::WatchChargesStream>, Status> {
+        Ok(Response::new(self.0.watches.open(request.into_inner())))
+    }
 });
 
 serve!(Disbursements in charges {

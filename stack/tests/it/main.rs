@@ -32,4 +32,5 @@ mod telemetry;
 mod tenants;
 mod timeline;
 mod travel;
+mod wait;
 mod wire;
