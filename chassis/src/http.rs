@@ -78,6 +78,8 @@ pub struct Limits {
     /// Concurrent connections. One more evicts the connection that has been idle longest; if none
     /// has been idle for long, it waits.
     pub connections_max: usize,
+    /// Of these, idle ones. One more evicts the oldest, unless none has been idle for long.
+    pub waiting_max: usize,
     /// Of these, idle ones of one address. One more evicts the address's oldest.
     pub waiting_per_address_max: usize,
     /// The address that a peer's connections count towards; `None` for a proxy, which has many
@@ -96,6 +98,7 @@ impl Default for Limits {
             stalled_max: Duration::from_secs(30),
             head_bytes_max: 32 * 1024,
             connections_max: 10_000,
+            waiting_max: usize::MAX,
             waiting_per_address_max: usize::MAX,
             counted_as: Arc::new(Some),
             drain_max: DRAIN_MAX,
@@ -132,7 +135,10 @@ pub async fn serve(
     let connections = Tasks::new();
     let drained = Shutdown::new();
     let places = Arc::new(Semaphore::new(limits.connections_max));
-    let idle = Arc::new(IdleConnections::new(limits.waiting_per_address_max));
+    let idle = Arc::new(IdleConnections::new(
+        limits.waiting_max,
+        limits.waiting_per_address_max,
+    ));
     while let Some((stream, peer, place)) = accept(&listener, &places, &idle, &shutdown).await {
         if let Err(error) = prepare(&stream) {
             tracing::debug!(error = %chain(&error), "the client has gone");

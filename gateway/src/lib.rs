@@ -73,7 +73,8 @@ const CONNECTIONS_MAX: usize = 10_000;
 /// services.
 const OPEN_FILES_SHARE: usize = 4;
 
-/// 1/`WAITING_PER_ADDRESS_SHARE` of the connections may be idle ones of one client address.
+/// 1/`WAITING_PER_ADDRESS_SHARE` of the connections that are not for waits may be idle ones of one
+/// client address.
 const WAITING_PER_ADDRESS_SHARE: usize = 2;
 
 /// 1/`WAITS_SHARE` of the connections may be those of requests that wait for something to happen,
@@ -141,16 +142,17 @@ pub async fn serve(
 
 /// What clients may use of one of the two public addresses, at which so many requests may wait.
 fn limits(config: &Config, waits_max: usize) -> Limits {
-    let connections_max = config.requests_max.saturating_mul(CONNECTIONS_PER_REQUEST);
-    let connections_max = connections_max
+    let files_max = http::raise_open_files_max() / OPEN_FILES_SHARE;
+    let of_requests = config.requests_max.saturating_mul(CONNECTIONS_PER_REQUEST);
+    let of_requests = of_requests
         .clamp(CONNECTIONS_MIN, CONNECTIONS_MAX)
-        .saturating_add(waits_max)
-        .min(http::raise_open_files_max() / OPEN_FILES_SHARE);
+        .min(files_max);
     let proxies = config.trusted_proxies();
     let is_proxy = move |peer: IpAddr| proxies.iter().any(|net| net.contains(&peer));
     Limits {
-        connections_max,
-        waiting_per_address_max: connections_max / WAITING_PER_ADDRESS_SHARE,
+        connections_max: of_requests.saturating_add(waits_max).min(files_max),
+        waiting_max: of_requests,
+        waiting_per_address_max: of_requests / WAITING_PER_ADDRESS_SHARE,
         counted_as: Arc::new(move |peer| {
             let peer = peer.to_canonical();
             (!is_proxy(peer)).then(|| network(peer))

@@ -22,6 +22,8 @@ const HEARING: Duration = Duration::from_millis(250);
 
 /// The idle connections of one listener.
 pub(super) struct IdleConnections {
+    /// In all, not counting those that have not been idle for long.
+    waiting_max: usize,
     per_address_max: usize,
     queue: Mutex<Queue>,
 }
@@ -71,6 +73,15 @@ impl Queue {
         Some(entry.evicted)
     }
 
+    /// Evicts the connection that has been idle longest, if that is long enough.
+    fn evict_oldest(&mut self) {
+        if let Some((&turn, oldest)) = self.connections.first_key_value()
+            && oldest.since.elapsed() >= HEARING
+        {
+            self.evict(turn);
+        }
+    }
+
     fn evict(&mut self, turn: u64) {
         if let Some(evicted) = self.remove(turn) {
             metrics::counter!("http_connections_evicted_total").increment(1);
@@ -80,8 +91,9 @@ impl Queue {
 }
 
 impl IdleConnections {
-    pub(super) fn new(per_address_max: usize) -> Self {
+    pub(super) fn new(waiting_max: usize, per_address_max: usize) -> Self {
         Self {
+            waiting_max,
             per_address_max,
             queue: Mutex::default(),
         }
@@ -101,12 +113,7 @@ impl IdleConnections {
 
     /// Makes room for another connection, if any has been idle for long enough.
     pub(super) fn evict_oldest(&self) {
-        let mut queue = self.queue();
-        if let Some((&turn, oldest)) = queue.connections.first_key_value()
-            && oldest.since.elapsed() >= HEARING
-        {
-            queue.evict(turn);
-        }
+        self.queue().evict_oldest();
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -138,6 +145,9 @@ impl Connection {
             && let Some(&oldest) = turns.first()
         {
             queue.evict(oldest);
+        }
+        if queue.connections.len() > self.idle.waiting_max {
+            queue.evict_oldest();
         }
     }
 

@@ -86,6 +86,29 @@ async fn an_address_that_has_too_many_idle_ones_loses_its_own() {
 }
 
 #[tokio::test]
+async fn more_idle_ones_than_there_may_be_lose_the_oldest() {
+    let server = start(Limits {
+        waiting_max: 1,
+        ..patient()
+    })
+    .await;
+    let mut first = connect(&server, "127.0.0.2", HALF_A_HEAD).await;
+    // Any of them closes one that has been silent for a quarter of a second.
+    let crowd = async {
+        let mut others = Vec::new();
+        loop {
+            others.push(connect(&server, "127.0.0.3", SILENT).await);
+            tokio::time::sleep(SHORT).await;
+        }
+    };
+    tokio::select! {
+        read = until_closed(&mut first) => assert_eq!(read, ""),
+        () = crowd => {}
+    }
+    assert!(ask(&server, "127.0.0.4").await.ends_with("hello"), "heard");
+}
+
+#[tokio::test]
 async fn what_counts_for_no_address_may_have_many_idle_ones() {
     let proxy: IpAddr = "127.0.0.3".parse().unwrap();
     let server = start(Limits {
