@@ -31,6 +31,13 @@ pub struct Created {
     pub reference: Option<String>,
 }
 
+/// A charge, as far as it is looked at.
+#[derive(Deserialize)]
+pub struct ShownCharge {
+    pub status: String,
+    pub updated_at: String,
+}
+
 /// An answer that is no success.
 #[derive(Default, Deserialize)]
 struct Refusal {
@@ -72,6 +79,14 @@ impl Api {
         });
         self.post(n, "/api/v1/payments/charge", &body, StatusCode::ACCEPTED)
             .await
+    }
+
+    /// Reads a charge of the `n`th merchant.
+    pub async fn shown(&self, n: u64, path: &str) -> Result<ShownCharge, Code> {
+        let request = self.authorized(n, Method::GET, path, Bytes::new());
+        let answer = turn(&self.clients, n).send(request?).await?;
+        expect(&answer, StatusCode::OK)?;
+        serde_json::from_slice(&answer.body).map_err(|_| Code::Borrowed("unreadable answer"))
     }
 
     /// Reads what the `n`th merchant has.

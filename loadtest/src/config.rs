@@ -69,6 +69,8 @@ pub enum Target {
     Compare(Compare),
     /// Our figures on full tables beside those on small ones. Needs PostgreSQL.
     Growth(Growth),
+    /// Requests that wait for charges to change: memory, statements, and how soon each is answered.
+    Waits(WaitsTarget),
     /// One hop of a bare path.
     #[command(hide = true)]
     Bare(Hop),
@@ -143,6 +145,30 @@ pub struct StatementsTarget {
 
     #[command(flatten)]
     pub receiver: Receiving,
+    #[command(flatten)]
+    pub place: Place,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct WaitsTarget {
+    /// How many wait at once.
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=20_000))]
+    pub waits: u64,
+
+    /// How many of the charges change in a second.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub rate: u64,
+
+    /// How long statements are counted.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub duration: Duration,
+
+    /// Over how many merchants the charges are spread.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub merchants: u16,
+
     #[command(flatten)]
     pub place: Place,
     #[command(flatten)]
@@ -278,6 +304,7 @@ impl Target {
             Self::Storm(target) => Some(&mut target.place),
             Self::Compare(target) => Some(&mut target.place),
             Self::Growth(target) => Some(&mut target.place),
+            Self::Waits(target) => Some(&mut target.place),
             Self::Bare(_) => None,
         }
     }

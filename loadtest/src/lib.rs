@@ -37,6 +37,7 @@ mod storm;
 pub mod tally;
 pub mod thousandths;
 pub mod usage;
+mod waits;
 mod webhooks;
 pub mod work;
 
@@ -77,6 +78,11 @@ pub async fn run(mut config: Config) -> anyhow::Result<()> {
             Ok(())
         }
         Target::Growth(target) => keep(&target.output, &growth::run(target).await?),
+        Target::Waits(target) => {
+            let waits = waits::run(target).await?;
+            println!("{waits}");
+            keep(&target.output, &waits)
+        }
         Target::Bare(hop) => baseline::hop::serve(hop.clone()).await,
         Target::Storm(target) => {
             let storm = storm::run(target).await?;

@@ -16,6 +16,9 @@ const MIDDLES: u64 = 10_000;
 const FIRST_ENDING: u64 = 200;
 const ENDINGS: u64 = 800;
 
+/// Whoever has a number with this ending waits for the handset.
+const SILENT_ENDING: u64 = 100;
+
 /// How many payers come back.
 const RETURNING: u64 = 1_000;
 
@@ -27,6 +30,9 @@ pub enum Kind {
     Returning,
     /// Requests name no payer, where they need not.
     None,
+    /// Each pays for the first time, and does nothing about it.
+    #[value(skip)]
+    Silent,
 }
 
 /// Where the payers of a measurement come from.
@@ -51,12 +57,15 @@ impl Payers {
     /// The phone number of the `n`th request's payer.
     pub fn phone(&self, n: u64) -> String {
         let payer = match self.kind {
-            Kind::New | Kind::None => self.first + n,
+            Kind::New | Kind::None | Kind::Silent => self.first + n,
             Kind::Returning => n % RETURNING,
         };
         let prefix = turn(&PREFIXES, payer);
         let middle = payer / PREFIXES_COUNT % MIDDLES;
-        let ending = FIRST_ENDING + payer / PREFIXES_COUNT / MIDDLES % ENDINGS;
+        let ending = match self.kind {
+            Kind::Silent => SILENT_ENDING,
+            _ => FIRST_ENDING + payer / PREFIXES_COUNT / MIDDLES % ENDINGS,
+        };
         format!("+233{prefix}{middle:04}{ending}")
     }
 }

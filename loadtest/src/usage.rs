@@ -98,6 +98,20 @@ impl Meter {
         }
         Ok(reading)
     }
+
+    /// A metric of all processes together.
+    pub async fn sum(&self, name: &str) -> anyhow::Result<u64> {
+        let mut sum = None;
+        for admin in self
+            .watched
+            .iter()
+            .filter_map(|process| process.admin.as_ref())
+        {
+            let metrics = self.client.get(format!("{admin}/metrics")).send().await?;
+            add(&mut sum, metric(&metrics.text().await?, name, ""));
+        }
+        Ok(sum.unwrap_or_default())
+    }
 }
 
 impl ProcessReading {
