@@ -14,7 +14,7 @@ use chassis::{
     ids::{CaseId, RailReference},
     money::Money,
 };
-use db::Update;
+use db::{Tx, Update};
 use uuid::Uuid;
 
 use crate::{
@@ -328,14 +328,18 @@ impl Service {
 
     /// Closes a case about a report, which posts nothing: what a report is right about is posted by
     /// the rail's answer to a query, by an operator who resolves the charge, or by treasury.
-    pub async fn close_report_case(&self, case: Case, decision: Decision) -> Result<Case> {
+    pub async fn close_report_case(
+        &self,
+        mut tx: Tx,
+        case: Case,
+        decision: Decision,
+    ) -> Result<Case> {
         if decision.closing() != Closing::Release {
             return Err(Error::Invalid {
                 field: "action",
                 message: "must be release: no money waits with this case".into(),
             });
         }
-        let mut tx = self.db.begin().await?;
         let contradicts = case.kind == CaseKind::ReportContradicts;
         if contradicts && store::reports::is_record_open(&mut tx, case.subject).await? {
             return Err(Error::CaseNeedsChargeResolved);

@@ -97,8 +97,7 @@ impl Service {
         let found = store::cases::find(&mut tx, id).await?;
         let found = found.ok_or(Error::CaseNotFound)?;
         if found.kind.is_of_report() {
-            drop(tx);
-            return self.close_report_case(found, decision).await;
+            return self.close_report_case(tx, found, decision).await;
         }
         // A settlement of another charge of the session comes entirely before or after this.
         let session = store::charges::lock_session(&mut tx, found.subject).await?;
