@@ -139,26 +139,7 @@ impl Service {
         let is_overridden = self
             .check_decision(&mut tx, &charge, &case, &decision, now)
             .await?;
-        let transaction_id = charge.facts.transaction_id;
-        let released = store::cases::released(&mut tx, transaction_id).await?;
-        let refunded = match (case.kind, closing) {
-            (CaseKind::CreditedTwice, Closing::Refund) => refunded(&mut tx, &charge).await?,
-            _ => Money::new(0, charge.facts.amount().currency()),
-        };
-        if let Some(posting) = ledger::closing(&case, &charge, closing, released, refunded)? {
-            let is_reversal = posting.kind == PostingKind::Reversal;
-            let is_taken_back =
-                is_reversal && store::postings::is_taken_back(&mut tx, transaction_id).await?;
-            if is_taken_back
-                || store::postings::post(&mut tx, &posting, now).await? == Insert::AlreadyThere
-            {
-                return Err(if is_reversal {
-                    Error::AlreadyTakenBack
-                } else {
-                    Error::PostedBefore
-                });
-            }
-        }
+        post_closing(&mut tx, &case, &charge, closing, now).await?;
         tx.commit().await?;
         let closing = closing.code();
         tracing::warn!(case.id = %id, closing, is_overridden, "an operator closed the case");
@@ -206,6 +187,34 @@ impl Service {
             // Nothing was overridden, even if a reason was given.
             (None, _) => Ok(false),
         }
+    }
+}
+
+/// Posts where a case's money went. Refuses if that was posted before.
+async fn post_closing(
+    tx: &mut Tx,
+    case: &Case,
+    charge: &Charge,
+    closing: Closing,
+    now: Timestamp,
+) -> Result<()> {
+    let id = charge.facts.transaction_id;
+    let released = store::cases::released(tx, id).await?;
+    let refunded = match (case.kind, closing) {
+        (CaseKind::CreditedTwice, Closing::Refund) => refunded(tx, charge).await?,
+        _ => Money::new(0, charge.facts.amount().currency()),
+    };
+    let Some(posting) = ledger::closing(case, charge, closing, released, refunded)? else {
+        return Ok(());
+    };
+    let is_reversal = posting.kind == PostingKind::Reversal;
+    if is_reversal && store::postings::is_taken_back(tx, id).await? {
+        return Err(Error::AlreadyTakenBack);
+    }
+    match store::postings::post(tx, &posting, now).await? {
+        Insert::Inserted => Ok(()),
+        Insert::AlreadyThere if is_reversal => Err(Error::AlreadyTakenBack),
+        Insert::AlreadyThere => Err(Error::PostedBefore),
     }
 }
 

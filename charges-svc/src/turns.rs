@@ -267,6 +267,7 @@ mod tests {
     fn a_look_at_a_wallet_makes_no_callback_wait() {
         let (turns, clock) = turns(1_000_000);
         let take = || turns.take(Claim::default(), Lease::new(&clock, LEASE));
+        turns.looked(1_000, 0, false);
         let looks: Vec<_> = (0..=LOOKS_MAX).map(|_| turns.take_look()).collect();
         assert_eq!(looks.iter().flatten().count(), LOOKS_MAX);
         let taken: Vec<_> = (0..CALLED_BACK_MAX).map(|_| take()).collect();

@@ -275,7 +275,7 @@ mod tests {
             Verdict::TakeBackLate { fee: heard },
         ] {
             let posted = postings(&payout, &verdict).expect("postings");
-            assert_eq!(posted, [fee.clone()], "{verdict:?}");
+            assert_eq!(posted, std::slice::from_ref(&fee), "{verdict:?}");
         }
         let none = postings(&payout, &Verdict::FailOfReversal { fee: None });
         assert_eq!(none.expect("postings"), []);

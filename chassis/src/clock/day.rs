@@ -53,8 +53,9 @@ impl FromStr for Day {
 
     fn from_str(text: &str) -> Result<Self, DayError> {
         let day = Date::parse(text, RFC_3339_DATE).map(Self).ok();
-        // The year may be written with a sign, but not by us.
-        day.filter(|day| day.to_string() == text).ok_or(DayError)
+        // A year may be written with a sign, but not by us.
+        let is_ours = |day: &Self| day.0.year() >= 0 && day.to_string() == text;
+        day.filter(is_ours).ok_or(DayError)
     }
 }
 

@@ -233,50 +233,57 @@ async fn customers_are_listed_and_read() {
     );
 }
 
+/// Where a query is refused, the query, and the fields and codes of the refusal.
+type BadParameters = (
+    &'static [&'static str],
+    &'static str,
+    &'static [(&'static str, &'static str)],
+);
+
 #[tokio::test]
 async fn bad_parameters_are_all_named_and_nothing_is_asked() {
     let gateway = Gateway::start().await;
-    let every = [PAYMENTS, CHARGES, CUSTOMERS, PAYOUTS, "/api/v1/refunds"];
-    let with_status = [PAYMENTS, CHARGES, PAYOUTS, "/api/v1/refunds"];
-    let of_payer = [CHARGES, CUSTOMERS];
-    let of_charge = [PAYMENTS, CHARGES];
-    let cases: [(&[&str], &str, &[(&str, &str)]); 13] = [
-        (&every, "cursor=x", &[("cursor", "INVALID_FORMAT")]),
+    const EVERY: &[&str] = &[PAYMENTS, CHARGES, CUSTOMERS, PAYOUTS, "/api/v1/refunds"];
+    const WITH_STATUS: &[&str] = &[PAYMENTS, CHARGES, PAYOUTS, "/api/v1/refunds"];
+    const OF_PAYER: &[&str] = &[CHARGES, CUSTOMERS];
+    const OF_CHARGE: &[&str] = &[PAYMENTS, CHARGES];
+    let cases: [BadParameters; 13] = [
+        (EVERY, "cursor=x", &[("cursor", "INVALID_FORMAT")]),
         (
-            &every,
+            EVERY,
             "cursor=7f8e3a52-30d1-4c0a-9d7e-0a1b2c3d4e5f",
             &[("cursor", "INVALID_FORMAT")],
         ),
         (
-            &every,
+            EVERY,
             "cursor=-1.x&limit=0",
             &[("cursor", "INVALID_FORMAT"), ("limit", "OUT_OF_RANGE")],
         ),
-        (&every, "from=yesterday", &[("from", "INVALID_FORMAT")]),
-        (&every, "to=2026-01-31", &[("to", "INVALID_FORMAT")]),
+        (EVERY, "from=yesterday", &[("from", "INVALID_FORMAT")]),
+        (EVERY, "to=2026-01-31", &[("to", "INVALID_FORMAT")]),
         (
-            &with_status,
+            WITH_STATUS,
             "status=settled",
             &[("status", "INVALID_FORMAT")],
         ),
         (
-            &with_status,
+            WITH_STATUS,
             "status=UNSPECIFIED",
             &[("status", "INVALID_FORMAT")],
         ),
-        (&of_payer, "phone=024", &[("phone", "INVALID_PHONE")]),
+        (OF_PAYER, "phone=024", &[("phone", "INVALID_PHONE")]),
         (
-            &of_charge,
+            OF_CHARGE,
             "provider=VODAFONE",
             &[("provider", "UNKNOWN_PROVIDER")],
         ),
         (
-            &of_charge,
+            OF_CHARGE,
             "reference=TX-1",
             &[("reference", "INVALID_FORMAT")],
         ),
         (
-            &of_charge,
+            OF_CHARGE,
             "session_id=1",
             &[("session_id", "INVALID_FORMAT")],
         ),

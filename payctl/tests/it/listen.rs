@@ -101,6 +101,15 @@ fn bound() -> (TcpSocket, SocketAddr) {
     (socket, address)
 }
 
+fn check_delivery(delivery: &Asked) {
+    let head = &delivery.head;
+    assert!(head.starts_with("POST /hook "), "{head}");
+    assert_eq!(delivery.body, EVENT);
+    assert_eq!(delivery.header("content-type"), "application/json");
+    assert_eq!(delivery.header("x-service-event-id"), "evt_1");
+    check_signature(delivery);
+}
+
 fn check_signature(asked: &Asked) {
     let signature = asked.header("x-service-signature");
     let (t, v1) = signature.split_once(",v1=").unwrap();
@@ -139,10 +148,8 @@ async fn events_are_forwarded_in_order_whatever_is_away_and_none_is_skipped() {
     let mut listening = payctl(&api, &key, &words);
     let mut lines = BufReader::new(listening.stdout.take().unwrap()).lines();
     let mut line = || lines.next().map(Result::unwrap);
-    assert_eq!(
-        line(),
-        Some(format!("Events after 17 go to {to}, signed with"))
-    );
+    let begins = format!("Events after 17 go to {to}, signed with");
+    assert_eq!(line(), Some(begins));
     assert_eq!(line(), Some(SECRET.to_owned()));
     let first = line().unwrap();
     assert!(
@@ -155,17 +162,7 @@ async fn events_are_forwarded_in_order_whatever_is_away_and_none_is_skipped() {
     let answers = statuses.map(|status| answer(status, "", "")).to_vec();
     let received = serve(listener, answers);
     let deliveries = statuses.map(|_| received.recv_timeout(WAIT_MAX).unwrap());
-    for delivery in &deliveries {
-        assert!(
-            delivery.head.starts_with("POST /hook "),
-            "{}",
-            delivery.head
-        );
-        assert_eq!(delivery.body, EVENT);
-        assert_eq!(delivery.header("content-type"), "application/json");
-        assert_eq!(delivery.header("x-service-event-id"), "evt_1");
-        check_signature(delivery);
-    }
+    deliveries.iter().for_each(check_delivery);
     let ids = deliveries
         .each_ref()
         .map(|one| one.header("x-service-delivery-id"));

@@ -98,6 +98,15 @@ async fn listed(wire: &Wire, path: &str, field: &str) -> Vec<String> {
         .collect()
 }
 
+async fn assert_the_payer_is_masked(own: &Wire) {
+    let charges: Value = own.get("/api/v1/charges").await.json();
+    assert_eq!(charges["data"][0]["payer"], "024 ••• 0001");
+    let payments: Value = own.get("/api/v1/payments").await.json();
+    let transaction = &payments["data"][0]["transaction"];
+    assert_eq!(transaction["provider"], "MTN");
+    assert_eq!(transaction["payer_last_four"], "0001");
+}
+
 #[tokio::test]
 async fn lists_and_look_ups_find_ones_own_alone() {
     let shop = Shop::open_with(NO_LIMITS).await;
@@ -148,12 +157,7 @@ async fn lists_and_look_ups_find_ones_own_alone() {
         let is_by_id = path.contains(reference) || path.contains(session);
         assert!(!is_by_id || of_neighbour.is_empty(), "{path}");
     }
-    let charges: Value = own.get("/api/v1/charges").await.json();
-    assert_eq!(charges["data"][0]["payer"], "024 ••• 0001");
-    let payments: Value = own.get("/api/v1/payments").await.json();
-    let transaction = &payments["data"][0]["transaction"];
-    assert_eq!(transaction["provider"], "MTN");
-    assert_eq!(transaction["payer_last_four"], "0001");
+    assert_the_payer_is_masked(&own).await;
 
     let customers = listed(&own, "/api/v1/customers?phone=0240000001", "customer_id").await;
     let customer = format!("/api/v1/customers/{}", customers[0]);
