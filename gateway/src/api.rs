@@ -28,7 +28,10 @@ pub mod submit_otp;
 pub mod timeline;
 pub mod webhook_endpoint;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use axum::{
     Router,
@@ -38,8 +41,12 @@ use axum::{
     routing::{MethodRouter, get, post},
 };
 use chassis::rate_bucket::RateBucket;
+use http::HeaderMap;
 
-use crate::{client_address::client_address, edge::Edge, error::Error, limits, merchant::Purpose};
+use crate::{
+    client_address::client_address, edge::Edge, error::Error, in_hand::RequestInHand, limits,
+    merchant::Purpose,
+};
 
 /// All routes of the API.
 pub fn routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
@@ -185,10 +192,47 @@ async fn enter(
     let mut response = match admitted {
         Ok(()) => {
             request.extensions_mut().insert(merchant);
-            next.run(request).await
+            let waiter = Waiter::of(&request);
+            let response = next.run(request).await;
+            match waiter {
+                Some(waiter) => waiter.answered(&gate, address, response).await,
+                None => response,
+            }
         }
         Err(error) => Error::into_response(error),
     };
     quota.write(response.headers_mut());
     response
+}
+
+/// Who may have waited for an answer, and meanwhile lost the right to it.
+struct Waiter {
+    in_hand: RequestInHand,
+    headers: HeaderMap,
+}
+
+impl Waiter {
+    /// Only an address with parameters can wait.
+    fn of(request: &Request) -> Option<Self> {
+        request.uri().query()?;
+        let in_hand = request.extensions().get::<RequestInHand>()?;
+        Some(Self {
+            in_hand: in_hand.clone(),
+            headers: request.headers().clone(),
+        })
+    }
+
+    /// The answer, unless the key was revoked or the merchant's verification withdrawn in the time
+    /// that it took.
+    async fn answered(self, gate: &EndpointGate, address: IpAddr, answer: Response) -> Response {
+        if self.in_hand.waited().is_zero() {
+            return answer;
+        }
+        let keys = &gate.edge.keys;
+        let merchant = keys.authenticate(&self.headers, address).await;
+        match merchant.and_then(|merchant| merchant.may(gate.purpose)) {
+            Ok(()) => answer,
+            Err(error) => error.into_response(),
+        }
+    }
 }

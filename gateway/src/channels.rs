@@ -14,6 +14,9 @@ pub struct Channels {
     pub merchants: Channel,
     pub sessions: Channel,
     pub charges: Channel,
+    /// The same service, over a connection of its own: who reads a statement slowly then holds up no
+    /// charge.
+    pub statements: Channel,
     pub webhooks: Channel,
     pub rate_limits: Channel,
 }
@@ -27,6 +30,7 @@ impl Channels {
             merchants: once(&config.merchants_url, DEADLINE)?,
             sessions: once(&config.sessions_url, DEADLINE)?,
             charges: once(&config.charges_url, RAIL_DEADLINE)?,
+            statements: once(&config.charges_url, DEADLINE)?,
             webhooks: once(&config.webhooks_url, WAIT_DEADLINE)?,
             rate_limits: connect(&config.ratelimit_url, config.ratelimit_timeout)?,
         })

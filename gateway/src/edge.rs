@@ -14,7 +14,7 @@ use proto::{
 };
 
 use crate::{
-    api::alias::Alias,
+    api::{alias::Alias, statements::StatementPlaces},
     auth::MerchantKeys,
     backend::{Backend, Charges, Disbursements, MerchantEvents, Sessions, Statements},
     callback_headers::CallbackHeaders,
@@ -34,6 +34,7 @@ pub struct Edge {
     pub disbursements: Disbursements,
     pub events: MerchantEvents,
     pub statements: Statements,
+    pub statement_places: StatementPlaces,
     pub charge_watches: ChargeWatches,
     pub callback_guesses: Guesses,
     pub callback_headers: CallbackHeaders,
@@ -55,9 +56,9 @@ impl Edge {
         let callback_guesses = guesses(config.callback_failures_per_minute);
         let sessions = SessionsClient::new(channels.sessions);
         let charges = ChargesClient::new(channels.charges.clone());
-        let disbursements = DisbursementsClient::new(channels.charges.clone());
+        let disbursements = DisbursementsClient::new(channels.charges);
         let events = MerchantEventsClient::new(channels.webhooks);
-        let statements = StatementsClient::new(channels.charges);
+        let statements = StatementsClient::new(channels.statements);
         Ok(Self {
             keys: MerchantKeys::new(merchants, key_guesses, config.mode),
             rate_limits: RateLimitsClient::new(channels.rate_limits),
@@ -66,6 +67,7 @@ impl Edge {
             disbursements: Backend::new("disbursements", disbursements),
             events: Backend::new("webhooks", events),
             statements: Backend::new("statements", statements),
+            statement_places: StatementPlaces::default(),
             charge_watches: ChargeWatches::default(),
             callback_guesses,
             callback_headers: CallbackHeaders::new(),

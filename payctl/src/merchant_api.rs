@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Error, anyhow};
+use anyhow::{Context as _, Error, anyhow, ensure};
 use chassis::{api_key::ApiKey, http};
 use reqwest::{Client, RequestBuilder, StatusCode, header::RETRY_AFTER};
 use serde::de::DeserializeOwned;
@@ -32,6 +32,11 @@ pub struct Unanswered {
 
 impl MerchantApi {
     pub fn new(url: &str, key: ApiKey, answer_max: Duration) -> Result<Self, Error> {
+        let is_safe = key.is_test() || url.starts_with("https://") || is_on_this_machine(url);
+        ensure!(
+            is_safe,
+            "a live key is sent over https alone, and not to {url}"
+        );
         Ok(Self {
             client: http::client(answer_max)?,
             url: url.trim_end_matches('/').to_owned(),
@@ -78,6 +83,12 @@ impl MerchantApi {
             again_after: may_pass.then_some(again_after),
         })
     }
+}
+
+fn is_on_this_machine(url: &str) -> bool {
+    let url = reqwest::Url::parse(url).ok();
+    let host = url.as_ref().and_then(reqwest::Url::host_str);
+    host.is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"))
 }
 
 /// An error's answer in words: its code, the fields at fault, and what it says to people. A charge

@@ -42,11 +42,11 @@ pub async fn read_charge(
     reference: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<ChargeShown>, Error> {
-    let Path(reference) = reference.map_err(|_| Error::NotFound)?;
-    let reference: Reference = reference.parse().map_err(|_| Error::NotFound)?;
     let mut parameters = Parameters::new(query.as_deref());
     let longest = parameters.wait();
     parameters.finish()?;
+    let Path(reference) = reference.map_err(|_| Error::NotFound)?;
+    let reference: Reference = reference.parse().map_err(|_| Error::NotFound)?;
     let request = GetChargeRequest {
         merchant_id: merchant.id.to_string(),
         reference: reference.to_string(),

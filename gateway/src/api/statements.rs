@@ -2,7 +2,7 @@
 //!
 //! A statement is passed on byte for byte: its signature covers them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Extension, Json,
@@ -17,7 +17,11 @@ use proto::charges::{
     ListStatementKeysRequest, ReadStatementRequest, StatementFormat, StatementPiece,
 };
 use serde::Serialize;
-use tonic::Streaming;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout_at},
+};
+use tonic::{Status, Streaming};
 
 use super::list::Parameters;
 use crate::{
@@ -27,6 +31,23 @@ use crate::{
     field_error::{Fault, FieldCode},
     merchant::Merchant,
 };
+
+/// Most statements that are passed on at once. Each is read from the store anew.
+const AT_ONCE_MAX: usize = 16;
+
+/// Longest time in which one is passed on, however slowly it is read.
+const PASSED_ON_WITHIN: Duration = Duration::from_secs(10 * 60);
+
+/// Places for the statements that are being passed on. A request's own place ends with the head of
+/// its answer.
+#[derive(Debug)]
+pub struct StatementPlaces(Arc<Semaphore>);
+
+impl Default for StatementPlaces {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(AT_ONCE_MAX)))
+    }
+}
 
 /// `StatementKeys` of the contract.
 #[derive(Debug, Serialize)]
@@ -66,6 +87,8 @@ pub async fn read(
     };
     request.set_format(format.unwrap_or_else(|| accepted(&headers)));
     let format = request.format();
+    let place = edge.statement_places.0.clone().try_acquire_owned();
+    let place = place.map_err(|_| Error::NothingStarted)?;
     let pieces = edge
         .statements
         .read(
@@ -74,7 +97,7 @@ pub async fn read(
             |mut statements, request| async move { statements.read_statement(request).await },
         )
         .await?;
-    let mut response = passed_on(pieces).await?.into_response();
+    let mut response = passed_on(pieces, place).await?.into_response();
     let content_type = match format {
         StatementFormat::Csv => HeaderValue::from_static("text/csv; charset=utf-8"),
         _ => HeaderValue::from_static("application/json"),
@@ -122,16 +145,22 @@ fn accepted(headers: &HeaderMap) -> StatementFormat {
 
 /// The statement as a body. A failure before its first piece is an answer of its own; after that,
 /// the connection ends before the body does.
-async fn passed_on(mut pieces: Streaming<StatementPiece>) -> Result<Body, Error> {
+async fn passed_on(
+    mut pieces: Streaming<StatementPiece>,
+    place: OwnedSemaphorePermit,
+) -> Result<Body, Error> {
     let first = pieces.message().await?;
     let first = first.ok_or_else(|| Error::internal("a statement without content"))?;
-    let first = stream::once(async { Ok(first) });
-    let contents = first.chain(pieces).map(|piece| match piece {
-        Ok(piece) => Ok(Bytes::from(piece.content)),
-        Err(status) => {
-            tracing::error!(error = %chain(&status), "a statement ends before its signature");
-            Err(status)
-        }
+    let first = Bytes::from(first.content);
+    let ends_at = Instant::now() + PASSED_ON_WITHIN;
+    let rest = stream::try_unfold((pieces, place), move |(mut pieces, place)| async move {
+        let late = || Status::deadline_exceeded("the statement is read too slowly");
+        let piece = timeout_at(ends_at, pieces.message()).await;
+        let piece = piece.map_err(|_| late()).flatten().inspect_err(|status| {
+            tracing::warn!(error = %chain(status), "a statement ends before its signature");
+        })?;
+        Ok::<_, Status>(piece.map(|piece| (Bytes::from(piece.content), (pieces, place))))
     });
-    Ok(Body::from_stream(contents))
+    let first = stream::once(async { Ok(first) });
+    Ok(Body::from_stream(first.chain(rest)))
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     chain,
-    file::{Block, Line, Owner, Statement},
+    file::{Account, Block, Line, Owner, Statement},
 };
 use crate::services::Failure;
 
@@ -44,7 +44,10 @@ fn sums_of_merchant(statement: &Statement) -> Result<(), Failure> {
         statement.blocks.is_empty(),
         "it has blocks like the house's"
     );
+    let mut seen = BTreeSet::new();
     for account in &statement.accounts {
+        let is_new = seen.insert((account.account.as_str(), account.currency.code()));
+        ensure!(is_new, "{} is in it twice", account.account);
         let mut balance = account.opening.minor_units();
         for line in &account.lines {
             ensure!(
@@ -164,9 +167,7 @@ pub fn continues(statement: &Statement, before: &Statement) -> Result<(), Failur
         "its blocks do not follow those of the statement before"
     );
     for account in &statement.accounts {
-        let earlier = before.accounts.iter().find(|earlier| {
-            earlier.account == account.account && earlier.currency == account.currency
-        });
+        let earlier = account_of(before, account);
         // The house lists only accounts that moved.
         let closing = match (earlier, &statement.owner) {
             (Some(earlier), _) => earlier.closing.minor_units(),
@@ -179,10 +180,24 @@ pub fn continues(statement: &Statement, before: &Statement) -> Result<(), Failur
             account.account
         );
     }
-    Ok(())
+    let is_there = |earlier: &Account| account_of(statement, earlier).is_some();
+    match before.accounts.iter().find(|earlier| !is_there(earlier)) {
+        // The house lists only accounts that moved.
+        Some(missing) if matches!(statement.owner, Owner::Merchant(_)) => {
+            bail!("it lacks {}, which the day before has", missing.account)
+        }
+        _ => Ok(()),
+    }
 }
 
-/// The merchant's lines are exactly those of its accounts in the house's statement.
+/// The account of the same name and currency.
+fn account_of<'a>(statement: &'a Statement, wanted: &Account) -> Option<&'a Account> {
+    let mut accounts = statement.accounts.iter();
+    accounts
+        .find(|account| account.account == wanted.account && account.currency == wanted.currency)
+}
+
+/// The merchant's lines and balances are exactly those of its accounts in the house's statement.
 pub fn is_part_of(statement: &Statement, house: &Statement) -> Result<(), Failure> {
     let Owner::Merchant(merchant_id) = &statement.owner else {
         bail!("only a merchant's statement can be a part of the house's");
@@ -215,6 +230,20 @@ pub fn is_part_of(statement: &Statement, house: &Statement) -> Result<(), Failur
         }
         if let Some((kind, subject, ..)) = of_house.first() {
             bail!("it lacks {kind} {subject}, which the house's statement has of {name}");
+        }
+        for own in statement.accounts.iter().filter(|own| own.account == *name) {
+            let mut known = house.accounts.iter();
+            let known = known
+                .find(|of_house| of_house.account == *account && of_house.currency == own.currency);
+            // The house leaves out what did not move.
+            let is_same = match known {
+                Some(known) => known.opening == own.opening && known.closing == own.closing,
+                None => own.opening == own.closing,
+            };
+            ensure!(
+                is_same,
+                "the balances of {name} are not those of the house's statement"
+            );
         }
     }
     let is_known = |line: &Line| accounts.iter().any(|(name, _)| line.account == *name);
