@@ -18,6 +18,7 @@ use tokio::{
     io::AsyncWriteExt as _,
     net::TcpStream,
     sync::{Notify, watch},
+    time::Instant,
 };
 use tonic::{Code, Status};
 
@@ -329,7 +330,8 @@ async fn leaving_service(tasks: &Tasks, stop: &Shutdown) -> (String, Arc<AtomicU
     (url, taken)
 }
 
-/// Each send takes a connection of its own.
+/// Each send takes a connection of its own, and so does each opening of the stream over which the
+/// gateway hears of changes: at most four a second.
 #[tokio::test]
 async fn a_call_that_nobody_processes_is_sent_five_times_in_all() {
     let (tasks, stop) = (Tasks::new(), Shutdown::new());
@@ -342,12 +344,14 @@ async fn a_call_that_nobody_processes_is_sent_five_times_in_all() {
         gateway.post(SUBMIT_OTP, otp),
         gateway.get(&path),
     ] {
-        let before = taken.load(Ordering::SeqCst);
+        let (before, begun) = (taken.load(Ordering::SeqCst), Instant::now());
         let answer = request.send().await;
         answer.assert_error(503, "UNAVAILABLE");
         assert_eq!(answer.header("retry-after"), Some("1"));
+        let quarters = begun.elapsed().as_millis() / 250;
+        let openings = usize::try_from(quarters).unwrap() + 1;
         let sends = taken.load(Ordering::SeqCst) - before;
-        assert!((1..=5).contains(&sends), "{sends} sends");
+        assert!((1..=5 + openings).contains(&sends), "{sends} sends");
     }
     stop.begin();
     tasks.drain(Duration::from_secs(10)).await;

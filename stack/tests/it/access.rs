@@ -249,7 +249,7 @@ async fn a_merchant_that_accepts_no_payments_may_read_and_end_what_was_begun_bef
 async fn the_address_and_the_method_come_before_the_key() {
     let shop = Shop::open().await;
     let wire = Wire::of(&shop);
-    let unknown = wire.keyless("GET", "/api/v1/payments").send().await;
+    let unknown = wire.keyless("GET", "/api/v1/payment").send().await;
     unknown.assert_error(404, "NOT_FOUND");
     let wrong = wire.keyless("GET", CHARGE).send().await;
     wrong.assert_error(405, "METHOD_NOT_ALLOWED");

@@ -45,7 +45,7 @@ async fn an_unknown_address_is_not_found_whoever_asks() {
         "/",
         "/api",
         "/api/v1",
-        "/api/v1/payments",
+        "/api/v1/payment",
         "/api/v1/payments/",
         "/api/v2/payments/initiate",
         "/api/v1/payments/initiate/",
