@@ -18,7 +18,7 @@ use db::{
     Update,
     work::{Claimed, TaskSet, Work},
 };
-use rails::{FloatOutcome, Rail, RailName, SendOutcome, TransferOutcome, TransferRequest};
+use rails::{FloatOutcome, Rail, RailName, SendOutcome, TransferRequest};
 use tokio::sync::Mutex;
 use tracing::Instrument as _;
 
@@ -27,7 +27,7 @@ use crate::{
     case::CaseKind,
     charge::Claim,
     disbursement::{
-        Destination, Disbursement, Event, State, Verdict, judge, next_query, next_send,
+        Destination, Disbursement, Event, State, Verdict, is_answer, judge, next_query, next_send,
     },
     error::{Error, Result},
     schedule::DAY,
@@ -231,7 +231,7 @@ impl Service {
         let refuses_second = rail.name.terms().refuses_second_transfer;
         let resend_after = refuses_second.then_some(self.settings.disbursement_resend_after);
         let verdict = judge(&held, &answer.outcome, asked_at, resend_after);
-        let is_answered = answer.outcome != TransferOutcome::Unknown;
+        let is_answered = is_answer(&held, &answer.outcome, asked_at);
         let mut case = None;
         let event = match &verdict {
             Verdict::Complete { .. } => Some(Event::Completed),

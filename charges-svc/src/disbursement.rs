@@ -22,7 +22,7 @@ use crate::charge::{Claim, Facts};
 
 pub use destination::{Destination, DestinationType};
 pub use schedule::{next_query, next_send};
-pub use verdict::{Verdict, judge};
+pub use verdict::{Verdict, is_answer, judge};
 
 chassis::closed_list! {
     /// Why money goes out.

@@ -63,8 +63,8 @@ pub struct ReportLine {
 }
 
 impl ReportLine {
-    /// What the line is known by in every report of this rail: the rail's own id, or, without one,
-    /// everything that it says.
+    /// What the line is known by in every report of this rail: the rail's own id and the way that the
+    /// money went, or, without an id, everything that it says.
     pub fn id(&self, rail: RailName) -> Uuid {
         let mut hash = Sha256::new();
         let mut field = |text: &str| {
@@ -73,10 +73,10 @@ impl ReportLine {
         };
         field(rail.code());
         field(self.said.code());
+        field(self.direction.code());
         field(&self.rail_id);
         if self.rail_id.is_empty() {
             field(&self.reference);
-            field(self.direction.code());
             field(&shown(self.amount));
             field(&self.at.map(|at| at.to_string()).unwrap_or_default());
         }

@@ -1,5 +1,7 @@
 //! What the handlers of the JSON API and of callbacks share.
 
+use std::sync::Arc;
+
 use chassis::{clock::Clock, config::Mode, grpc::Channel};
 use ipnet::IpNet;
 use proto::{
@@ -14,7 +16,7 @@ use proto::{
 };
 
 use crate::{
-    api::{alias::Alias, statements::StatementPlaces},
+    api::alias::Alias,
     auth::MerchantKeys,
     backend::{Backend, Charges, Disbursements, MerchantEvents, Sessions, Statements},
     callback_headers::CallbackHeaders,
@@ -22,8 +24,12 @@ use crate::{
     checkout::quote::ExchangeRates,
     config::Config,
     guesses::{Guesses, Limit},
+    room::Room,
     watch::ChargeWatches,
 };
+
+/// Most statements that are passed on at once. Each is read from the store anew.
+const STATEMENTS_MAX: usize = 16;
 
 #[derive(Debug)]
 pub struct Edge {
@@ -34,7 +40,8 @@ pub struct Edge {
     pub disbursements: Disbursements,
     pub events: MerchantEvents,
     pub statements: Statements,
-    pub statement_places: StatementPlaces,
+    /// For statements that are being passed on: a request's own place ends with its answer's head.
+    pub statements_room: Arc<Room>,
     pub charge_watches: ChargeWatches,
     pub callback_guesses: Guesses,
     pub callback_headers: CallbackHeaders,
@@ -67,7 +74,7 @@ impl Edge {
             disbursements: Backend::new("disbursements", disbursements),
             events: Backend::new("webhooks", events),
             statements: Backend::new("statements", statements),
-            statement_places: StatementPlaces::default(),
+            statements_room: Arc::new(Room::of_requests(STATEMENTS_MAX)),
             charge_watches: ChargeWatches::default(),
             callback_guesses,
             callback_headers: CallbackHeaders::new(),

@@ -197,3 +197,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_rail_that_has_forgotten_a_transfer_is_asked_again_until_a_week_is_over() {
+    let unknown = TransferOutcome::ReferenceUnknown;
+    let mut failed = sent();
+    failed.progress.state = State::Failed;
+    let ended_at = failed.progress.updated_at;
+    let next = |days: u64| {
+        let at = ended_at + Duration::from_secs(days * 24 * 60 * 60);
+        next_query(&failed, &[], is_answer(&failed, &unknown, at), at)
+    };
+    assert!(next(3).is_some(), "it may still tell");
+    assert_eq!(next(7), None);
+    let never_sent = Disbursement {
+        sent_at: None,
+        ..failed.clone()
+    };
+    assert!(is_answer(&never_sent, &unknown, ended_at));
+    assert!(!is_answer(&failed, &TransferOutcome::Unknown, ended_at));
+}

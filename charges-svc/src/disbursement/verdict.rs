@@ -6,7 +6,10 @@ use chassis::{clock::Timestamp, failure::FailureReason, money::Money};
 use rails::TransferOutcome;
 
 use super::{Disbursement, State};
-use crate::{case::CaseKind, schedule::DAY};
+use crate::{
+    case::CaseKind,
+    schedule::{DAY, FORGOTTEN_AFTER},
+};
 
 /// What follows from a rail's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +111,23 @@ fn fee_of(disbursement: &Disbursement, found: &TransferOutcome) -> Option<Money>
     };
     let currency = disbursement.amount().currency();
     fee.filter(|fee| fee.is_positive() && fee.currency() == currency)
+}
+
+/// Whether an answer counts as one of the looks after the end, as `crate::verdict::heard` has it for
+/// charges: a rail that has forgotten what it had been sent has said nothing, until a week is over.
+pub fn is_answer(
+    disbursement: &Disbursement,
+    found: &TransferOutcome,
+    asked_at: Timestamp,
+) -> bool {
+    match found {
+        TransferOutcome::Unknown => false,
+        TransferOutcome::ReferenceUnknown => {
+            let forgotten_at = disbursement.progress.updated_at + FORGOTTEN_AFTER;
+            disbursement.sent_at.is_none() || asked_at >= forgotten_at
+        }
+        _ => true,
+    }
 }
 
 /// Nobody knows the outcome. After a day, a person must ask the rail.

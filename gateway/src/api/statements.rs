@@ -17,10 +17,7 @@ use proto::charges::{
     ListStatementKeysRequest, ReadStatementRequest, StatementFormat, StatementPiece,
 };
 use serde::Serialize;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, timeout_at},
-};
+use tokio::time::{Instant, timeout_at};
 use tonic::{Status, Streaming};
 
 use super::list::Parameters;
@@ -29,25 +26,13 @@ use crate::{
     edge::Edge,
     error::Error,
     field_error::{Fault, FieldCode},
+    in_hand::RequestInHand,
     merchant::Merchant,
+    room::RequestPlace,
 };
-
-/// Most statements that are passed on at once. Each is read from the store anew.
-const AT_ONCE_MAX: usize = 16;
 
 /// Longest time in which one is passed on, however slowly it is read.
 const PASSED_ON_WITHIN: Duration = Duration::from_secs(10 * 60);
-
-/// Places for the statements that are being passed on. A request's own place ends with the head of
-/// its answer.
-#[derive(Debug)]
-pub struct StatementPlaces(Arc<Semaphore>);
-
-impl Default for StatementPlaces {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(AT_ONCE_MAX)))
-    }
-}
 
 /// `StatementKeys` of the contract.
 #[derive(Debug, Serialize)]
@@ -64,6 +49,7 @@ struct StatementKey {
 pub async fn read(
     State(edge): State<Arc<Edge>>,
     Extension(merchant): Extension<Arc<Merchant>>,
+    Extension(in_hand): Extension<RequestInHand>,
     day: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -87,8 +73,10 @@ pub async fn read(
     };
     request.set_format(format.unwrap_or_else(|| accepted(&headers)));
     let format = request.format();
-    let place = edge.statement_places.0.clone().try_acquire_owned();
-    let place = place.map_err(|_| Error::NothingStarted)?;
+    let Some(place) = edge.statements_room.enter(in_hand.client()) else {
+        metrics::counter!("gateway_requests_shed_total").increment(1);
+        return Err(Error::NothingStarted);
+    };
     let pieces = edge
         .statements
         .read(
@@ -147,7 +135,7 @@ fn accepted(headers: &HeaderMap) -> StatementFormat {
 /// the connection ends before the body does.
 async fn passed_on(
     mut pieces: Streaming<StatementPiece>,
-    place: OwnedSemaphorePermit,
+    place: Arc<RequestPlace>,
 ) -> Result<Body, Error> {
     let first = pieces.message().await?;
     let first = first.ok_or_else(|| Error::internal("a statement without content"))?;
