@@ -20,6 +20,10 @@ DECIMALS = {
 known, awaiting_code = set(), []
 turn = count()
 
+# The seconds that a request may wait.
+WAITS = {str(seconds) for seconds in range(1, 31)}
+waits = count()
+
 
 def digits(number):
     return st.text("0123456789", min_size=number, max_size=number)
@@ -52,6 +56,12 @@ def before_call(context, case, **kwargs):
         request = sha256(repr(case.body).encode()).hexdigest()
         if request[0] < "c":
             case.headers["Idempotency-Key"] = key + request[:16]
+    # A valid wait is kept for a second, and only by every twentieth that has one.
+    if str((case.query or {}).get("wait")) in WAITS:
+        if next(waits) % 20:
+            del case.query["wait"]
+        else:
+            case.query["wait"] = 1
     if not isinstance(case.body, dict):
         return
     amount = case.body.get("amount")
