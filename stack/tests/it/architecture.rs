@@ -307,6 +307,23 @@ fn unchained_errors(source: &Source) -> Vec<String> {
 /// A longer test file covers more than one subject.
 const TEST_LINES_MAX: usize = 600;
 
+/// SQLite leaves some files out, so two of one number may do harm on PostgreSQL alone.
+#[test]
+fn no_two_migrations_have_one_number() {
+    for package in metadata().workspace_packages() {
+        let folder = package.manifest_path.with_file_name("migrations");
+        let Ok(files) = std::fs::read_dir(folder) else {
+            continue;
+        };
+        let mut seen = BTreeSet::new();
+        for file in files {
+            let name = file.unwrap().file_name().into_string().unwrap();
+            let (number, _) = name.split_once('_').unwrap();
+            assert!(seen.insert(number.to_owned()), "{}: {name}", package.name);
+        }
+    }
+}
+
 #[test]
 fn files_of_tests_are_short() {
     let root = root();
