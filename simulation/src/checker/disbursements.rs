@@ -318,9 +318,14 @@ fn check_failed(
         };
         is_end && said.delivered && said.at <= until
     });
-    // The rail refused the recipient.
-    let was_never_asked = transfer.is_none_or(|transfer| transfer.asked_at.is_empty());
-    if !is_the_rails_word && !was_never_asked && !was_decided(found, disbursement) {
+    // The rail refused the recipient, and had refused whatever it was asked before that.
+    let has_nothing = transfer.is_none_or(|transfer| {
+        let refused = transfer.said.iter().filter(|said| {
+            said.delivered && said.to == Asker::Request && matches!(said.what, Word::Refused(_))
+        });
+        transfer.taken_at.is_empty() && refused.count() == transfer.asked_at.len()
+    });
+    if !is_the_rails_word && !has_nothing && !was_decided(found, disbursement) {
         let what = format!("{disbursement:?}, and the rail had not said so: {transfer:?}");
         found.broken(Promise::Failed, what);
     }
