@@ -13,6 +13,7 @@ use rust_decimal::Decimal;
 use secrecy::SecretString;
 
 use crate::{
+    payout_fees::PayoutFees,
     schedule::DAY,
     service,
     statement_key::{self, KeyError, PublicKey, StatementKeys},
@@ -86,10 +87,22 @@ pub struct Config {
     #[arg(long, env = "SETTLEMENT_RESERVE", default_value = "0.00", value_parser = cedis)]
     pub settlement_reserve: Money,
 
-    /// The least payout that a merchant can ask for, in GHS. The house bears what the rail takes for
-    /// each.
+    /// The least payout that a merchant can ask for, in GHS.
     #[arg(long, env = "PAYOUT_MINIMUM", default_value = "1.00", value_parser = cedis)]
     pub payout_minimum: Money,
+
+    /// What a merchant pays for each payout that MTN pays, in GHS, beside its amount. Whatever MTN
+    /// takes, the house bears it.
+    #[arg(long, env = "PAYOUT_FEE_MOMO", default_value = "0.00", value_parser = cedis)]
+    pub payout_fee_momo: Money,
+
+    /// The same for each that Paystack pays to a wallet.
+    #[arg(long, env = "PAYOUT_FEE_PAYSTACK_WALLET", default_value = "0.00", value_parser = cedis)]
+    pub payout_fee_paystack_wallet: Money,
+
+    /// The same for each that Paystack pays to a bank account.
+    #[arg(long, env = "PAYOUT_FEE_PAYSTACK_BANK", default_value = "0.00", value_parser = cedis)]
+    pub payout_fee_paystack_bank: Money,
 
     /// The least part of a charge that a merchant can refund, in GHS. What is left last may be less.
     #[arg(long, env = "REFUND_MINIMUM", default_value = "1.00", value_parser = cedis)]
@@ -147,6 +160,11 @@ impl Config {
             settlement_reserve: self.settlement_reserve,
             payout_minimum: self.payout_minimum,
             refund_minimum: self.refund_minimum,
+            payout_fees: PayoutFees {
+                momo: self.payout_fee_momo,
+                paystack_wallet: self.payout_fee_paystack_wallet,
+                paystack_bank: self.payout_fee_paystack_bank,
+            },
         }
     }
 }

@@ -110,7 +110,9 @@ impl Service {
             store::postings::lock_available(&mut tx, merchant_id, Currency::GHS).await?;
         let settings = &self.settings;
         let kept = settings.settlement_reserve.minor_units();
-        let amount = Money::new(available.minor_units().saturating_sub(kept), Currency::GHS);
+        let fee = self.payout_fee(&account)?.minor_units();
+        let left = available.minor_units().saturating_sub(kept);
+        let amount = Money::new(left.saturating_sub(fee), Currency::GHS);
         let is_enough = amount.minor_units() >= settings.settlement_minimum.minor_units();
         let payout = match is_enough && amount.is_positive() {
             true => Some(self.payout_to(&account, amount, true, now)?),

@@ -12,7 +12,7 @@ use chassis::{
     clock::Timestamp,
     failure::FailureReason,
     ids::{CaseId, ChargeId, DisbursementId, MerchantId, PayoutId, RailReference, RefundId},
-    money::{Currency, Money},
+    money::{Currency, Money, MoneyError},
 };
 use rails::RailName;
 use sqlx::FromRow;
@@ -68,6 +68,7 @@ pub struct Disbursement {
     pub merchant_id: MerchantId,
     amount_minor: i64,
     currency: Currency,
+    fee_minor: i64,
     #[sqlx(flatten)]
     pub refunded: Refunded,
     /// Made by the daily settlement, not on request.
@@ -198,6 +199,7 @@ impl Disbursement {
             merchant_id,
             amount_minor: amount.minor_units(),
             currency: amount.currency(),
+            fee_minor: 0,
             refunded: Refunded::default(),
             scheduled: false,
             destination: Destination::default(),
@@ -222,9 +224,27 @@ impl Disbursement {
         }
     }
 
+    /// The same, for which the merchant pays this, in the amount's currency.
+    pub fn with_fee(self, fee: Money) -> Self {
+        let fee_minor = fee.minor_units();
+        Self { fee_minor, ..self }
+    }
+
     /// What is paid.
     pub fn amount(&self) -> Money {
         Money::new(self.amount_minor, self.currency)
+    }
+
+    /// What the merchant pays for it, beside the amount, once it is COMPLETED.
+    pub fn fee(&self) -> Money {
+        Money::new(self.fee_minor, self.currency)
+    }
+
+    /// What is reserved for it: the amount and the fee.
+    pub fn reserved(&self) -> Result<Money, MoneyError> {
+        let reserved = self.amount_minor.checked_add(self.fee_minor);
+        let reserved = reserved.map(|minor| Money::new(minor, self.currency));
+        reserved.ok_or(MoneyError::OutOfRange)
     }
 
     /// As it was when it was created, which is what a repeated request is told.

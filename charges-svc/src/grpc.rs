@@ -204,7 +204,9 @@ impl Charges for Grpc {
     ) -> GrpcResult<GetBalanceResponse> {
         let merchant_id = parse::merchant_id(&request.get_ref().merchant_id)?;
         let balances = self.0.get_balance(merchant_id).await?;
+        let payout_fee = self.0.get_payout_fee(merchant_id).await?;
         Ok(Response::new(GetBalanceResponse {
+            payout_fee: payout_fee.map(Into::into),
             available: balances.available.into_iter().map(Into::into).collect(),
             reserved: balances.reserved.into_iter().map(Into::into).collect(),
         }))

@@ -70,6 +70,8 @@ chassis::closed_list! {
         Reserve = "RESERVE",
         /// It was paid.
         Disbursement = "DISBURSEMENT",
+        /// The merchant paid for it.
+        PayoutFee = "PAYOUT_FEE",
         /// It failed, and its money is the merchant's again.
         Return = "RETURN",
         /// The rail took it back after it was paid.
@@ -159,14 +161,27 @@ pub fn suspense(charge: &Facts, amount: Money) -> Result<Posting, MoneyError> {
     Posting::transfer(PostingKind::Suspense, subject, accounts, amount)
 }
 
-/// A merchant's money is reserved for a disbursement.
+/// A merchant's money is reserved for a disbursement and its fee.
 pub fn reserve(disbursement: &Disbursement) -> Result<Posting, MoneyError> {
     let merchant_id = disbursement.merchant_id;
     let accounts = (
         Account::Merchant(merchant_id),
         Account::Reserved(merchant_id),
     );
-    outward(PostingKind::Reserve, disbursement, accounts)
+    let subject = disbursement.disbursement_id.uuid();
+    let reserved = disbursement.reserved()?;
+    Posting::transfer(PostingKind::Reserve, subject, accounts, reserved)
+}
+
+/// What a merchant pays for a payout that was paid. `None` if it costs nothing.
+pub fn payout_fee(payout: &Disbursement) -> Result<Option<Posting>, MoneyError> {
+    let fee = payout.fee();
+    if !fee.is_positive() {
+        return Ok(None);
+    }
+    let accounts = (Account::Reserved(payout.merchant_id), Account::House);
+    let subject = payout.disbursement_id.uuid();
+    Posting::transfer(PostingKind::PayoutFee, subject, accounts, fee).map(Some)
 }
 
 /// A disbursement was paid out of the rail's float.
@@ -186,7 +201,9 @@ pub fn returned(disbursement: &Disbursement) -> Result<Option<Posting>, MoneyErr
         Account::Reserved(merchant_id),
         Account::Merchant(merchant_id),
     );
-    outward(PostingKind::Return, disbursement, accounts).map(Some)
+    let subject = disbursement.disbursement_id.uuid();
+    let reserved = disbursement.reserved()?;
+    Posting::transfer(PostingKind::Return, subject, accounts, reserved).map(Some)
 }
 
 /// The rail took back what it had paid: it is in the float, and its owner's again.

@@ -42,6 +42,7 @@ mod operate;
 mod otp;
 mod payout;
 pub mod payout_account;
+mod payout_fees;
 mod rail_call;
 mod reading;
 mod reconcile;

@@ -70,6 +70,20 @@ impl Service {
         })
     }
 
+    /// What a payout asked for now costs the merchant. `None` if it has no payout account that this
+    /// version can pay to.
+    pub async fn get_payout_fee(&self, merchant_id: MerchantId) -> Result<Option<Money>> {
+        let mut conn = self.db.read().await?;
+        let account = store::payout_accounts::find(&mut conn, merchant_id).await?;
+        Ok(account.and_then(|account| self.payout_fee(&account).ok()))
+    }
+
+    /// What a merchant pays for a payout to this account.
+    pub fn payout_fee(&self, account: &PayoutAccount) -> Result<Money> {
+        let rail = self.rail_to(&account.destination)?;
+        Ok(self.settings.payout_fees.of(rail, &account.destination))
+    }
+
     /// A payout to this account, not recorded yet.
     pub fn payout_to(
         &self,
@@ -80,14 +94,9 @@ impl Service {
     ) -> Result<Disbursement> {
         let destination = account.destination.clone();
         let rail = self.rail_to(&destination)?;
+        let fee = self.settings.payout_fees.of(rail, &destination);
         let merchant_id = account.merchant_id;
-        Ok(Disbursement::payout(
-            merchant_id,
-            amount,
-            destination,
-            rail,
-            scheduled,
-            now,
-        ))
+        let payout = Disbursement::payout(merchant_id, amount, destination, rail, scheduled, now);
+        Ok(payout.with_fee(fee))
     }
 }

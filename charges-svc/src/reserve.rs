@@ -59,10 +59,10 @@ impl Service {
 
     /// Records a new disbursement with what is reserved for it, unless the merchant has not enough.
     pub async fn reserve(&self, tx: &mut Tx, new: &Disbursement) -> Result<()> {
-        let amount = new.amount();
+        let wanted = new.reserved()?;
         let available =
-            store::postings::lock_available(tx, new.merchant_id, amount.currency()).await?;
-        if available.minor_units() < amount.minor_units() {
+            store::postings::lock_available(tx, new.merchant_id, wanted.currency()).await?;
+        if available.minor_units() < wanted.minor_units() {
             return Err(Error::InsufficientBalance(available));
         }
         if store::disbursements::insert(tx, new).await? == Insert::AlreadyThere {

@@ -28,6 +28,7 @@ use crate::{
     hint::Hint,
     key_look::KeyLook,
     ledger, message,
+    payout_fees::PayoutFees,
     reading::Reading,
     record::Recording,
     schedule::{DAY, RESEND_WITHIN, Timing},
@@ -70,6 +71,7 @@ pub struct Settings {
     /// The least that a merchant can ask for, and the least part of a charge that it can refund.
     pub payout_minimum: Money,
     pub refund_minimum: Money,
+    pub payout_fees: PayoutFees,
 }
 
 /// The use cases, and what they need.

@@ -84,6 +84,8 @@ fn flags() -> Vec<(Service, String)> {
         "--approval-window=5s".to_owned(),
         "--disbursement-resend-after=10s".to_owned(),
         "--payout-account-hold=0s".to_owned(),
+        "--payout-fee-momo=0.30".to_owned(),
+        "--payout-fee-paystack-wallet=1.00".to_owned(),
         "--lease=15s".to_owned(),
     ];
     let webhooks = [

@@ -316,6 +316,7 @@ fn payout_json(payout: Payout) -> Value {
         "merchant_id": payout.merchant_id,
         "status": status,
         "amount": money_json(payout.amount),
+        "fee": money_json(payout.fee),
         "destination": payout.destination.map(destination_json),
         "scheduled": payout.scheduled,
         "failure_reason": payout.failure_reason,

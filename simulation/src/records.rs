@@ -68,6 +68,7 @@ pub struct Disbursement {
     pub shown_id: String,
     pub merchant_id: Uuid,
     pub amount_minor: i64,
+    pub fee_minor: i64,
     /// The charge that a refund refunds.
     pub transaction_id: Option<Uuid>,
     pub reference: Option<String>,
@@ -171,10 +172,9 @@ impl Records {
         let balances = conn.sql(sql).all().await?;
         let sql = "select case_id, transaction_id, kind, suspense_minor, closed_at from cases";
         let cases = conn.sql(sql).all().await?;
-        let sql =
-            "select disbursement_id, kind, shown_id, merchant_id, amount_minor, transaction_id,
-                       reference, case_id, scheduled, account, rail, rail_reference, created_at,
-                       state, failure_reason, updated_at, completed_at, reversed_at
+        let sql = "select disbursement_id, kind, shown_id, merchant_id, amount_minor, fee_minor,
+                       transaction_id, reference, case_id, scheduled, account, rail, rail_reference,
+                       created_at, state, failure_reason, updated_at, completed_at, reversed_at
                    from disbursements order by created_at";
         let disbursements = conn.sql(sql).all().await?;
         let sql = "select transaction_id, outcome, first_at from rail_evidence";

@@ -33,6 +33,13 @@ use crate::{
 /// Per replica: so few that it sometimes has to wait for one.
 const DATABASE_CONNECTIONS_MAX: &str = "4";
 
+/// What merchants pay for a payout, by setting, in pesewas.
+pub const PAYOUT_FEES_MINOR: [(&str, i64); 3] = [
+    ("payout-fee-momo", 31),
+    ("payout-fee-paystack-wallet", 52),
+    ("payout-fee-paystack-bank", 73),
+];
+
 const STATEMENT_KEY: &str = "c2ltdWxhdGVkIHN0YXRlbWVudCBrZXksIDMyIGJ5dGU=";
 const WEBHOOK_SECRET_KEY: &str = "c2ltdWxhdGVkIHdlYmhvb2sgc2VjcmV0IGtleSAzMmI=";
 
@@ -399,6 +406,8 @@ impl World {
                     flag("settlement-time", &self.settlement_time()),
                     flag("statement-key", STATEMENT_KEY),
                 ]);
+                let fees = PAYOUT_FEES_MINOR.iter();
+                flags.extend(fees.map(|(name, minor)| flag(name, &format!("0.{minor}"))));
             }
             Service::Webhooks => flags.extend([
                 flag("webhook-secret-key", WEBHOOK_SECRET_KEY),

@@ -134,8 +134,9 @@ impl Service {
         Ok(())
     }
 
-    /// What becomes true when a disbursement ends: its money is returned if it failed, others are
-    /// told, and its key and its cases end, but for the one that was `opened` with its end.
+    /// What becomes true when a disbursement ends: its fee is paid or, if it failed, its money is
+    /// returned; others are told; its key and its cases end, but for the one that was `opened` with
+    /// its end.
     pub async fn end(
         &self,
         tx: &mut Tx,
@@ -144,8 +145,12 @@ impl Service {
         now: Timestamp,
     ) -> Result<()> {
         let id = ended.disbursement_id;
-        if ended.progress.state == State::Failed
-            && let Some(posting) = ledger::returned(ended)?
+        let posting = match ended.progress.state {
+            State::Completed => ledger::payout_fee(ended)?,
+            State::Failed => ledger::returned(ended)?,
+            State::Pending | State::Processing => None,
+        };
+        if let Some(posting) = posting
             && store::postings::post(tx, &posting, now).await? == Insert::AlreadyThere
         {
             return Err(Error::PostedBefore);

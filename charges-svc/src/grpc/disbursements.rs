@@ -166,9 +166,10 @@ impl From<Destination> for ProtoDestination {
 impl From<Disbursement> for Payout {
     fn from(payout: Disbursement) -> Self {
         let failure_message = payout.failure_message().map(str::to_owned);
-        let amount = payout.amount();
+        let (amount, fee) = (payout.amount(), payout.fee());
         let progress = payout.progress;
         Self {
+            fee: Some(fee.into()),
             payout_id: payout.shown_id,
             merchant_id: payout.merchant_id.to_string(),
             amount: Some(amount.into()),

@@ -24,7 +24,7 @@ macro_rules! columns {
          reference, session_id, case_id, scheduled, destination_type, provider, account,
          holder_name, rail, rail_reference, callback_token, traceparent, created_at,
          state, version, failure_reason, updated_at, completed_at, reversed_at,
-         sent_at, resent_at, next_due_at, hints, lease_until, fence"
+         sent_at, resent_at, next_due_at, hints, lease_until, fence, fee_minor"
     };
 }
 
@@ -36,7 +36,7 @@ pub async fn insert(tx: &mut Tx, new: &Disbursement) -> Result<Insert> {
         "insert into disbursements (",
         columns!(),
         ") values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
-             $19, $20, $21, $22, null, $20, null, null, null, null, $23, 0, null, null)
+             $19, $20, $21, $22, null, $20, null, null, null, null, $23, 0, null, null, $24)
          on conflict do nothing"
     ))
     .bind(new.disbursement_id)
@@ -62,6 +62,7 @@ pub async fn insert(tx: &mut Tx, new: &Disbursement) -> Result<Insert> {
     .bind(new.progress.state)
     .bind(new.progress.version)
     .bind(new.next_due_at)
+    .bind(new.fee().minor_units())
     .insert()
     .await
 }

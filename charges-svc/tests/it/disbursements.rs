@@ -559,36 +559,3 @@ async fn who_has_lost_a_payout_does_not_send_it() {
     assert_eq!(transfers(&shop.network), 1);
     shop.end().await;
 }
-
-#[tokio::test]
-async fn the_daily_settlement_pays_what_is_there_once_a_day() {
-    let mut shop = Shop::open(&Mtn::with_float("1000")).await;
-    shop.enable_payouts().await;
-    let switches = SetPayoutSwitchesRequest {
-        merchant_id: shop.merchant(),
-        payouts_on_request: None,
-        daily_settlement: Some(true),
-    };
-    shop.world
-        .treasury
-        .set_payout_switches(switches)
-        .await
-        .unwrap();
-    // Whatever time of day it is now, the next day's time comes.
-    let day = std::time::Duration::from_secs(24 * 3_600);
-    shop.world.clock.advance(day).await.unwrap();
-    until("all is paid out", async || shop.balance().await == (0, 0)).await;
-    let request = ListPayoutsRequest {
-        merchant_id: shop.merchant(),
-        ..ListPayoutsRequest::default()
-    };
-    let mut disbursements = shop.world.disbursements.clone();
-    let listed = disbursements
-        .list_payouts(request)
-        .await
-        .unwrap()
-        .into_inner();
-    assert_eq!(listed.payouts.len(), 1);
-    assert!(listed.payouts[0].scheduled);
-    shop.end().await;
-}

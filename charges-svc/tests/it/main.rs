@@ -19,6 +19,7 @@ mod mtn;
 mod neighbour;
 mod newer;
 mod operate;
+mod payout_fees;
 mod rail_away;
 mod reports;
 mod resend;

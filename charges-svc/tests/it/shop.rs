@@ -30,14 +30,20 @@ pub struct Shop {
 
 impl Shop {
     pub async fn open(mtn: &Mtn) -> Self {
+        Self::open_with(mtn, &[]).await
+    }
+
+    /// With these settings, too.
+    pub async fn open_with(mtn: &Mtn, settings: &[(&str, &str)]) -> Self {
         let network = mtn.start().await;
         let url = network.address();
         let database = db::testing::TestDb::new("charges-svc").await;
-        let flags = [
+        let mut flags = vec![
             ("momo-base-url", url.as_str()),
             ("reconcile-schedule", "100ms,200ms,400ms,800ms,1600ms"),
             ("settlement-time", "0s"),
         ];
+        flags.extend(settings);
         let world = World::start_through(database, Neighbour::Open, &flags).await;
         let mut charge = new_momo_charge(world.clock.now());
         charge.facts.phone = "+233241234001".parse().unwrap();

@@ -15,6 +15,7 @@ use crate::{backend, edge::Edge, error::Error, merchant::Merchant};
 #[derive(Debug, Serialize)]
 pub struct BalanceShown {
     balances: Vec<CurrencyBalance>,
+    payout_fee: Option<Box<RawValue>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -55,7 +56,10 @@ pub async fn balance(
         available: shown(&available, currency),
         reserved: shown(&reserved, currency),
     });
+    let payout_fee = balance.payout_fee.as_ref().map(Money::try_from);
+    let payout_fee = payout_fee.transpose().map_err(Error::internal)?;
     Ok(Json(BalanceShown {
+        payout_fee: payout_fee.map(amount::to_json),
         balances: balances.collect(),
     }))
 }

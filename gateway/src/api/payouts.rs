@@ -34,6 +34,7 @@ pub struct PayoutShown {
     payout_id: String,
     status: &'static str,
     amount: Box<RawValue>,
+    fee: Box<RawValue>,
     currency: &'static str,
     method: String,
     destination: DestinationShown,
@@ -161,10 +162,15 @@ impl TryFrom<Payout> for PayoutShown {
         let status = status.ok_or_else(|| Error::internal("a payout without status"))?;
         let amount = payout.amount.unwrap_or_default();
         let amount = Money::try_from(&amount).map_err(Error::internal)?;
+        let fee = payout.fee.as_ref().map(Money::try_from);
+        let fee = fee.transpose().map_err(Error::internal)?;
+        // A charges-svc that names none takes none.
+        let fee = fee.unwrap_or_else(|| Money::new(0, amount.currency()));
         Ok(Self {
             payout_id: payout.payout_id,
             status,
             amount: amount::to_json(amount),
+            fee: amount::to_json(fee),
             currency: amount.currency().code(),
             method: payout.method,
             destination: payout.destination.unwrap_or_default().try_into()?,

@@ -21,16 +21,19 @@ fn refunds() -> String {
 async fn the_balance_always_has_cedis_and_two_decimals() {
     let gateway = Gateway::start().await;
     let answer = gateway.get("/api/v1/balance").send().await;
-    let none = r#"{"balances":[{"currency":"GHS","available":0.00,"reserved":0.00}]}"#;
+    let none =
+        r#"{"balances":[{"currency":"GHS","available":0.00,"reserved":0.00}],"payout_fee":null}"#;
     assert_eq!((answer.status, answer.text()), (200, none));
     gateway.services.get_balance.answers(|_| {
         Ok(GetBalanceResponse {
             available: vec![money(-550, "GHS").unwrap()],
             reserved: vec![money(100, "GHS").unwrap()],
+            payout_fee: money(0, "GHS"),
         })
     });
     let answer = gateway.get("/api/v1/balance").send().await;
-    let taken_back = r#"{"balances":[{"currency":"GHS","available":-5.50,"reserved":1.00}]}"#;
+    let taken_back =
+        r#"{"balances":[{"currency":"GHS","available":-5.50,"reserved":1.00}],"payout_fee":0.00}"#;
     assert_eq!(answer.text(), taken_back);
     let asked = gateway.services.get_balance.asked();
     assert_eq!(asked[0].merchant_id, merchant().merchant_id);
@@ -49,6 +52,7 @@ async fn a_payout_is_asked_for_once_under_its_key_and_shown_as_it_stands() {
         "payout_id": PAYOUT_ID,
         "status": "PENDING",
         "amount": 12.50,
+        "fee": 1.00,
         "currency": "GHS",
         "method": "MOBILE_MONEY",
         "destination": { "type": "MOBILE_MONEY", "provider": "MTN", "account": "024 ••• 4567" },

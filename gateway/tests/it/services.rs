@@ -386,6 +386,7 @@ pub fn payout(amount: Option<proto::money::Money>) -> charges::Payout {
         payout_id: PAYOUT_ID.to_owned(),
         merchant_id: merchant().merchant_id,
         amount,
+        fee: money(100, "GHS"),
         method: "MOBILE_MONEY".to_owned(),
         status: charges::DisbursementStatus::Pending.into(),
         destination: destination(),

@@ -38,6 +38,7 @@ pub struct Disbursement {
     pub rail_reference: Uuid,
     pub callback_token: String,
     pub amount_minor: i64,
+    pub fee_minor: i64,
     pub state: String,
     pub reversed_at: Option<Timestamp>,
 }
@@ -160,7 +161,7 @@ impl Store {
         let charges = charges.all().await?;
         let disbursements = conn.sql(
             "select disbursement_id, kind, shown_id, merchant_id, transaction_id, rail,
-                    rail_reference, callback_token, amount_minor, state, reversed_at
+                    rail_reference, callback_token, amount_minor, fee_minor, state, reversed_at
              from disbursements",
         );
         let disbursements = disbursements.all().await?;

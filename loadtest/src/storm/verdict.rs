@@ -189,7 +189,10 @@ impl Money<'_> {
             self.verdict.lost.insert(what);
             return;
         };
-        if self.posted(id, "DISBURSEMENT") != amount || self.posted(id, "RETURN") != 0 {
+        let is_posted = self.posted(id, "DISBURSEMENT") == amount
+            && self.posted(id, "PAYOUT_FEE") == paid.fee_minor
+            && self.posted(id, "RETURN") == 0;
+        if !is_posted {
             let what = format!("{name} is COMPLETED and is not posted so");
             self.verdict.unbalanced.insert(what);
         }
@@ -222,7 +225,10 @@ impl Money<'_> {
             &failed.shown_id,
             failed.amount_minor,
         );
-        if self.posted(id, "RETURN") != amount || self.posted(id, "DISBURSEMENT") != 0 {
+        let is_returned = self.posted(id, "RETURN") == amount + failed.fee_minor
+            && self.posted(id, "PAYOUT_FEE") == 0
+            && self.posted(id, "DISBURSEMENT") == 0;
+        if !is_returned {
             let what = format!("{name} is FAILED and is not posted so");
             self.verdict.unbalanced.insert(what);
         }

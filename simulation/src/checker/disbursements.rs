@@ -13,6 +13,7 @@ use crate::{
     rails::{Asker, RailMessage, Transfer, Word},
     records::Disbursement,
     time::Millis,
+    world::PAYOUT_FEES_MINOR,
 };
 
 pub fn check(found: &mut Findings<'_>) {
@@ -228,6 +229,11 @@ fn check_ledger(
         );
         found.broken(Promise::Ledger, what);
     }
+    let paid_to_house = posted(found, "PAYOUT_FEE", id, "house");
+    if paid_to_house != fee_due(disbursement) {
+        let what = format!("{paid_to_house} was paid to the house for {disbursement:?}");
+        found.broken(Promise::Ledger, what);
+    }
     let fee = posted(found, "DISBURSEMENT_FEE", id, &float);
     let taken = transfer.map_or(0, |transfer| transfer.fee_minor);
     let is_known = disbursement.state == "COMPLETED" && !was_decided(found, disbursement);
@@ -235,6 +241,21 @@ fn check_ledger(
         let what = format!("{fee} is posted as the fee of {disbursement:?}, {transfer:?}");
         found.broken(Promise::Ledger, what);
     }
+}
+
+/// What a merchant pays for a payout that was paid, by the settings.
+fn fee_due(disbursement: &Disbursement) -> i64 {
+    if disbursement.kind != "PAYOUT" || disbursement.state != "COMPLETED" {
+        return 0;
+    }
+    let setting = match (disbursement.rail.as_str(), disbursement.account.as_str()) {
+        ("momo", _) => "payout-fee-momo",
+        (_, wallet) if wallet.starts_with('+') => "payout-fee-paystack-wallet",
+        _ => "payout-fee-paystack-bank",
+    };
+    let mut fees = PAYOUT_FEES_MINOR.iter();
+    let fee = fees.find(|(name, _)| *name == setting);
+    fee.map_or(0, |(_, minor)| *minor)
 }
 
 fn was_decided(found: &Findings<'_>, disbursement: &Disbursement) -> bool {
@@ -404,7 +425,7 @@ fn check_balances(found: &mut Findings<'_>) {
                 && open.case_id.is_none()
                 && open.merchant_id.to_string() == merchant.merchant_id
         });
-        let open: i64 = open.map(|open| open.amount_minor).sum();
+        let open: i64 = open.map(|open| open.amount_minor + open.fee_minor).sum();
         let reserved = held(&reserved_account);
         if reserved != open {
             let what = format!("{reserved} is reserved at {account} and {open} is on its way");

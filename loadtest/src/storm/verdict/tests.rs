@@ -78,6 +78,7 @@ fn kept() -> All {
         rail_reference: AT_RAIL,
         callback_token: String::new(),
         amount_minor: 2_000,
+        fee_minor: 0,
         state: "COMPLETED".to_owned(),
         reversed_at: None,
     };
