@@ -242,7 +242,7 @@ impl Service {
                 case = Some((CaseKind::FloatEmpty, detail.to_owned()));
                 Some(Event::Failed(FailureReason::RailUnavailable))
             }
-            Verdict::TakeBack => {
+            Verdict::TakeBack { .. } => {
                 let detail = "the rail took back what it had paid";
                 case = Some((CaseKind::TakenBack, detail.to_owned()));
                 Some(Event::Reversed)
@@ -256,7 +256,10 @@ impl Service {
                 case = Some((*kind, detail.clone()));
                 None
             }
-            Verdict::SendAgain | Verdict::TakeBackLate { .. } | Verdict::Wait => None,
+            Verdict::SendAgain
+            | Verdict::Confirm { .. }
+            | Verdict::TakeBackLate { .. }
+            | Verdict::Wait => None,
         };
         let mut after = match event {
             Some(event) => held.after(event, now)?,
@@ -270,7 +273,8 @@ impl Service {
             after.resent_at = Some(now);
             after.next_due_at = next_query(&after, &self.settings.reconcile_schedule, true, now);
         } else {
-            after = self.released(after, now, is_answered);
+            // A look that began before its time is not that look.
+            after = self.released(after, asked_at, is_answered);
         }
         let mut change = Change::new(held, after.clone(), now);
         change.heard(Action::Query, &answer);

@@ -186,35 +186,24 @@ impl Service {
     }
 }
 
-/// What a verdict posts, besides the return of what failed.
+/// What a verdict posts, besides the return of what failed. The fee is last, and so never tells
+/// whether the rest is news: it may have been posted with a success that was heard before.
 pub(super) fn postings(after: &Disbursement, verdict: &Verdict) -> Result<Vec<Posting>> {
-    Ok(match verdict {
-        Verdict::Complete { fee } => {
-            let mut postings = vec![ledger::disbursement(after)?];
-            if let Some(fee) = fee {
-                postings.push(ledger::disbursement_fee(after, *fee)?);
-            }
-            postings
-        }
-        Verdict::TakeBack => vec![ledger::disbursement_reversal(after)?],
-        Verdict::PaidLate { fee } => {
-            let mut postings = vec![ledger::late_disbursement(after)?];
-            if let Some(fee) = fee {
-                postings.push(ledger::disbursement_fee(after, *fee)?);
-            }
-            postings
-        }
-        // It is not posted yet if nobody had heard of the success.
-        Verdict::FailOfReversal { fee } | Verdict::TakeBackLate { fee } => {
-            let fee = fee.map(|fee| ledger::disbursement_fee(after, fee));
-            fee.into_iter().collect::<Result<_, _>>()?
-        }
+    let (moved, fee) = match verdict {
+        Verdict::Complete { fee } => (Some(ledger::disbursement(after)?), fee),
+        Verdict::TakeBack { fee } => (Some(ledger::disbursement_reversal(after)?), fee),
+        Verdict::PaidLate { fee } => (Some(ledger::late_disbursement(after)?), fee),
+        Verdict::Confirm { fee }
+        | Verdict::FailOfReversal { fee }
+        | Verdict::TakeBackLate { fee } => (None, fee),
         Verdict::Wait
         | Verdict::Fail(_)
         | Verdict::FailOfEmptyFloat
         | Verdict::SendAgain
-        | Verdict::Open(..) => Vec::new(),
-    })
+        | Verdict::Open(..) => (None, &None),
+    };
+    let fee = fee.map(|fee| ledger::disbursement_fee(after, fee));
+    Ok(moved.into_iter().chain(fee.transpose()?).collect())
 }
 
 /// Writes what a verdict posts. Returns whether it was not there before.
@@ -284,5 +273,9 @@ mod tests {
         }
         let none = postings(&payout, &Verdict::FailOfReversal { fee: None });
         assert_eq!(none.expect("postings"), []);
+        // Otherwise a fee that was posted before would hide the reversal.
+        let reversal = ledger::disbursement_reversal(&payout).expect("a posting");
+        let taken_back = postings(&payout, &Verdict::TakeBack { fee: heard });
+        assert_eq!(taken_back.expect("postings"), [reversal, fee]);
     }
 }

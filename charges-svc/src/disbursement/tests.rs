@@ -99,12 +99,28 @@ fn only_a_success_that_is_ours_completes() {
     }
 }
 
+/// An operator completes what the rail has not confirmed.
+#[test]
+fn a_success_of_what_is_completed_is_held_against_what_was_sent() {
+    let completed = sent().after(Event::Completed, now()).expect("legal");
+    let says = |of: &Disbursement, amount| judge(of, &paid(of, Some(amount)), now(), QUARTER);
+    let (ours, less) = (completed.amount(), Money::new(2549, Currency::GHS));
+    let is_mismatch = |verdict| matches!(verdict, Verdict::Open(CaseKind::Mismatch, _));
+    assert_eq!(says(&completed, ours), Verdict::Confirm { fee: None });
+    assert!(is_mismatch(says(&completed, less)));
+    let reversed = completed.after(Event::Reversed, now()).expect("legal");
+    assert!(
+        is_mismatch(says(&reversed, ours)),
+        "it cannot be paid and taken back"
+    );
+}
+
 #[test]
 fn what_the_rail_takes_back_is_taken_back_once() {
     let completed = sent().after(Event::Completed, now()).expect("legal");
     let fee = Some(Money::new(100, Currency::GHS));
     let says = |of: &Disbursement| judge(of, &TransferOutcome::Reversed { fee }, now(), QUARTER);
-    assert_eq!(says(&completed), Verdict::TakeBack);
+    assert_eq!(says(&completed), Verdict::TakeBack { fee });
     let reversed = completed.after(Event::Reversed, now()).expect("legal");
     assert_eq!(says(&reversed), Verdict::Wait);
     let failed = sent()

@@ -30,8 +30,14 @@ pub enum Verdict {
     },
     /// It goes out once more, under the same reference.
     SendAgain,
-    /// The rail took it back after it was COMPLETED.
-    TakeBack,
+    /// It is COMPLETED, as we knew. `fee`: as for Complete; what an operator completed has none yet.
+    Confirm {
+        fee: Option<Money>,
+    },
+    /// The rail took it back after it was COMPLETED. `fee`: as for Confirm.
+    TakeBack {
+        fee: Option<Money>,
+    },
     /// The rail paid it after it had FAILED. `fee`: as for Complete.
     PaidLate {
         fee: Option<Money>,
@@ -58,14 +64,7 @@ pub fn judge(
     match (state, found) {
         // Nothing was sent, so the rail cannot know it.
         (State::Pending, _) => Verdict::Wait,
-        (State::Processing, TransferOutcome::Succeeded { .. }) => {
-            match mismatch(disbursement, found) {
-                Some(detail) => Verdict::Open(CaseKind::Mismatch, detail),
-                None => Verdict::Complete {
-                    fee: fee_of(disbursement, found),
-                },
-            }
-        }
+        (_, TransferOutcome::Succeeded { .. }) => succeeded(disbursement, found),
         (State::Processing, TransferOutcome::Failed(reason)) => Verdict::Fail(*reason),
         (State::Processing, TransferOutcome::FloatEmpty) => Verdict::FailOfEmptyFloat,
         (State::Processing, TransferOutcome::Reversed { .. }) => Verdict::FailOfReversal {
@@ -85,21 +84,35 @@ pub fn judge(
         }
         // Rails repeat themselves.
         (State::Completed, TransferOutcome::Reversed { .. }) if is_reversed => Verdict::Wait,
-        (State::Completed, TransferOutcome::Reversed { .. }) => Verdict::TakeBack,
+        (State::Completed, TransferOutcome::Reversed { .. }) => Verdict::TakeBack {
+            fee: fee_of(disbursement, found),
+        },
         (State::Completed, TransferOutcome::Failed(_) | TransferOutcome::FloatEmpty) => {
             let detail = "the rail reports a failure after it reported success";
             Verdict::Open(CaseKind::Mismatch, detail.to_owned())
         }
-        (State::Failed, TransferOutcome::Succeeded { .. }) => match mismatch(disbursement, found) {
-            Some(detail) => Verdict::Open(CaseKind::Mismatch, detail),
-            None => Verdict::PaidLate {
-                fee: fee_of(disbursement, found),
-            },
-        },
         (State::Failed, TransferOutcome::Reversed { .. }) => Verdict::TakeBackLate {
             fee: fee_of(disbursement, found),
         },
         (State::Completed | State::Failed, _) => Verdict::Wait,
+    }
+}
+
+/// What a success means: nothing but a case if it is not what we sent.
+fn succeeded(disbursement: &Disbursement, found: &TransferOutcome) -> Verdict {
+    if let Some(detail) = mismatch(disbursement, found) {
+        return Verdict::Open(CaseKind::Mismatch, detail);
+    }
+    let fee = fee_of(disbursement, found);
+    match disbursement.progress.state {
+        State::Pending => Verdict::Wait,
+        State::Processing => Verdict::Complete { fee },
+        State::Completed if disbursement.progress.reversed_at.is_some() => {
+            let detail = "the rail reports success after it had taken it back";
+            Verdict::Open(CaseKind::Mismatch, detail.to_owned())
+        }
+        State::Completed => Verdict::Confirm { fee },
+        State::Failed => Verdict::PaidLate { fee },
     }
 }
 

@@ -6,6 +6,7 @@ mod admission;
 mod books;
 mod cases;
 mod commit_wire;
+mod completed;
 mod create;
 mod disbursements;
 mod early;

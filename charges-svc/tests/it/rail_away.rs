@@ -155,7 +155,7 @@ async fn work_of_a_process_that_died_is_taken_up_after_a_restart() {
     world.end().await;
 }
 
-fn callback(
+pub fn callback(
     rail: &str,
     token: &str,
     body: &str,
@@ -174,7 +174,7 @@ fn signature_header(signature: String) -> (String, String) {
     ("x-paystack-signature".to_owned(), signature)
 }
 
-fn signed(body: &str) -> Option<String> {
+pub fn signed(body: &str) -> Option<String> {
     let mut mac = Hmac::<Sha512>::new_from_slice(PAYSTACK_SECRET_KEY.as_bytes()).unwrap();
     mac.update(body.as_bytes());
     Some(hex::encode(mac.finalize().into_bytes()))

@@ -2,6 +2,7 @@
 
 use charges_svc::{
     charge::{Charge, Event},
+    disbursement::Disbursement,
     ledger, store,
 };
 use chassis::{
@@ -68,14 +69,19 @@ impl Shop {
 
     /// Sets a payout account and lets the merchant ask for payouts.
     pub async fn enable_payouts(&mut self) {
+        self.enable_payouts_to(Provider::Mtn, "024 123 4567").await;
+    }
+
+    pub async fn enable_payouts_to(&mut self, provider: Provider, account: &str) {
         let treasury = &mut self.world.treasury;
         let merchant_id = self.charge.facts.merchant_id.to_string();
         let account = SetPayoutAccountRequest {
             merchant_id: merchant_id.clone(),
             r#type: DestinationType::MobileMoney.into(),
-            provider: Provider::Mtn.into(),
-            account: "024 123 4567".to_owned(),
+            provider: provider.into(),
+            account: account.to_owned(),
             holder_name: "MENSAH Ama".to_owned(),
+            confirm_holder_name: true,
             ..SetPayoutAccountRequest::default()
         };
         treasury.set_payout_account(account).await.unwrap();
@@ -123,6 +129,13 @@ impl Shop {
             .await
             .unwrap()
             .into_inner()
+    }
+
+    /// The payout as it is stored.
+    pub async fn disbursement(&self, payout: &Payout) -> Disbursement {
+        let mut conn = self.world.db.read().await.unwrap();
+        let found = store::disbursements::find_shown(&mut conn, &payout.payout_id).await;
+        found.unwrap().unwrap()
     }
 
     pub async fn until_payout(&self, payout: &Payout, status: DisbursementStatus) -> Payout {
