@@ -3,8 +3,11 @@
 //! Promises: what a closed day consists of never changes, because it is closed under the lock under
 //! which blocks are sealed, and no block is sealed in it afterwards. A day is proven only if two
 //! independent ways agree for every account: the balance of the day before plus the day's lines,
-//! read block by block against their hashes and added here; and the store's own sum of everything
+//! read block by block against their hashes and added here; and the store's own sums of everything
 //! ever sealed. Otherwise it stays unproven, without statements, and somebody must look.
+//!
+//! However many days wait to be proven, the second way goes through the ledger once, in ranges of
+//! blocks, and stops at the end of each of them to compare.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,7 +15,7 @@ use chassis::clock::{Clock, Day, Timestamp};
 use db::{Conn, Db, Insert, Update};
 
 use crate::{
-    error::Result,
+    error::{Error, Result},
     seal::{self, SealedLine},
     store::{
         self,
@@ -21,39 +24,81 @@ use crate::{
     },
 };
 
-/// A day whose closing process died is taken over after this. Longer than proving takes, which is
-/// a survey.
+/// A claim whose process died is taken over after this. It is renewed while days are proven, and is
+/// longer than the longest step, which is a survey.
 const LEASE: Duration = Duration::from_secs(15 * 60);
 
-/// After a day that could not be proven.
+/// A claim that ends within this is renewed.
+const RENEW_WITHIN: Duration = Duration::from_secs(14 * 60);
+
+/// After an error, such as a store that is away.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// After a day that could not be proven: each try goes through the whole ledger, and until somebody
+/// has restored what was changed it finds the same.
+const TRY_AGAIN: Duration = Duration::from_secs(60 * 60);
 
 /// How many blocks are read at once.
 const RANGE: i64 = 20;
 
+/// How many blocks one statement sums, of up to 500 postings each: a second's work.
+const SUMMED_RANGE: i64 = 100;
+
+/// How many balances are compared at once.
+const COMPARED_RANGE: i64 = 1_000;
+
+/// How many differences of one day are logged. The first is reason enough to look.
+const DIFFERENCES_LOGGED_MAX: usize = 100;
+
 /// Closes and proves every day that is over, one after the other. Stops if another replica is at
 /// it, or if a day cannot be proven. Returns the number of days proven.
 pub async fn close(db: &Db, clock: &Clock) -> Result<u64> {
-    let mut days = 0;
-    while is_due(&mut db.read().await?, clock).await? {
-        let held = clock.real_now() + LEASE;
-        if claim(db, clock.real_now(), held).await? == Update::NotThere {
-            return Ok(days);
-        }
-        let proven = close_next(db, clock).await;
-        let rest = match proven {
-            Ok(true) => Duration::ZERO,
-            Ok(false) | Err(_) => LOOK_AGAIN,
-        };
-        // If another process has taken over, the claim stays with that one.
-        let (Update::Updated | Update::NotThere) = claim(db, held, clock.real_now() + rest).await?;
-        if !proven? {
-            return Ok(days);
-        }
-        days += 1;
+    if !is_due(&mut db.read().await?, clock).await? {
+        return Ok(0);
     }
+    let Some(mut turn) = Turn::begin(db, clock).await? else {
+        return Ok(0);
+    };
+    let mut days = 0;
+    let outcome = loop {
+        match turn.close_next().await {
+            Ok(Outcome::Proven) => days += 1,
+            outcome => break outcome,
+        }
+    };
+    let rest = match outcome {
+        Ok(Outcome::Proven | Outcome::NothingLeft) => Duration::ZERO,
+        Ok(Outcome::Unproven) => TRY_AGAIN,
+        Err(_) => LOOK_AGAIN,
+    };
+    turn.end(rest).await?;
+    outcome?;
     Ok(days)
 }
+
+/// What became of the next day.
+enum Outcome {
+    Proven,
+    /// No other day is over.
+    NothingLeft,
+    /// Somebody must look.
+    Unproven,
+}
+
+/// The closing of days, which this process has claimed.
+struct Turn<'a> {
+    db: &'a Db,
+    clock: &'a Clock,
+    /// When the claim ends, which also identifies it.
+    held: Timestamp,
+    /// The store's own sums of all blocks up to `summed`.
+    sums: Sums,
+    summed: i64,
+}
+
+/// What was done to each account, in minor units, by account and currency. No ledger's sum is too
+/// large for it.
+type Sums = BTreeMap<(String, String), i128>;
 
 /// Claims what is due by `due`, until `until`.
 async fn claim(db: &Db, due: Timestamp, until: Timestamp) -> Result<Update> {
@@ -87,19 +132,6 @@ async fn open_day(conn: &mut Conn) -> Result<Option<ClosedDay>> {
     }))
 }
 
-/// Returns whether a day was proven.
-async fn close_next(db: &Db, clock: &Clock) -> Result<bool> {
-    let unproven = store::days::first_unproven(&mut db.read().await?).await?;
-    let day = match unproven {
-        Some(day) => day,
-        None => match bound(db, clock).await? {
-            Some(day) => day,
-            None => return Ok(false),
-        },
-    };
-    prove(db, clock, &day).await
-}
-
 /// Determines once and for all which blocks are the next day's.
 async fn bound(db: &Db, clock: &Clock) -> Result<Option<ClosedDay>> {
     let mut tx = db.begin().await?;
@@ -124,76 +156,185 @@ async fn bound(db: &Db, clock: &Clock) -> Result<Option<ClosedDay>> {
     Ok(Some(day))
 }
 
-/// Writes the day's balances, and compares them with everything that was ever sealed. Returns
-/// whether the day is proven.
-async fn prove(db: &Db, clock: &Clock, day: &ClosedDay) -> Result<bool> {
-    let Some(movements) = movements(db, day).await? else {
-        tracing::error!(
+impl<'a> Turn<'a> {
+    /// `None` if another replica has the duty, or it rests.
+    async fn begin(db: &'a Db, clock: &'a Clock) -> Result<Option<Self>> {
+        let now = clock.real_now();
+        let held = now + LEASE;
+        let claimed = claim(db, now, held).await?;
+        Ok((claimed == Update::Updated).then(|| Self {
+            db,
+            clock,
+            held,
+            sums: Sums::new(),
+            summed: 0,
+        }))
+    }
+
+    /// Renews the claim if it ends soon. Fails if another process has taken over.
+    async fn renew(&mut self) -> Result<()> {
+        let now = self.clock.real_now();
+        if self.held.since(now) >= RENEW_WITHIN {
+            return Ok(());
+        }
+        let until = now + LEASE;
+        if claim(self.db, self.held, until).await? == Update::NotThere {
+            return Err(Error::TakenOver);
+        }
+        self.held = until;
+        Ok(())
+    }
+
+    async fn end(self, rest: Duration) -> Result<()> {
+        let due = self.clock.real_now() + rest;
+        // If another process has taken over, the claim stays with that one.
+        let (Update::Updated | Update::NotThere) = claim(self.db, self.held, due).await?;
+        Ok(())
+    }
+
+    /// Proves the first day that is not proven, after closing one if all are.
+    async fn close_next(&mut self) -> Result<Outcome> {
+        let unproven = store::days::first_unproven(&mut self.db.read().await?).await?;
+        let day = match unproven {
+            Some(day) => Some(day),
+            None => bound(self.db, self.clock).await?,
+        };
+        match day {
+            Some(day) => self.prove(&day).await,
+            None => Ok(Outcome::NothingLeft),
+        }
+    }
+
+    /// Writes the day's balances, and compares them with everything that was ever sealed.
+    async fn prove(&mut self, day: &ClosedDay) -> Result<Outcome> {
+        let Some(movements) = self.movements(day).await? else {
+            count_error(Wrong::ChangedBlock, 1);
+            tracing::error!(
+                day = %day.day,
+                "the day's blocks are not as they were sealed, so it has no statements"
+            );
+            return Ok(Outcome::Unproven);
+        };
+        let mut tx = self.db.begin().await?;
+        store::days::write_balances(&mut tx, day.day, &movements).await?;
+        tx.commit().await?;
+        self.sum(day.last_block).await?;
+        let differences = self.differences(day.day).await?;
+        if !differences.is_empty() {
+            tell(day.day, &differences);
+            return Ok(Outcome::Unproven);
+        }
+        let mut tx = self.db.begin().await?;
+        store::days::prove(&mut tx, day.day, self.clock.now()).await?;
+        tx.commit().await?;
+        tracing::info!(
             day = %day.day,
-            "the day's blocks are not as they were sealed, so it has no statements"
+            blocks = day.last_block - day.after_block,
+            accounts = movements.len(),
+            "the day is closed and proven"
         );
-        return Ok(false);
-    };
-    let mut tx = db.begin().await?;
-    store::days::write_balances(&mut tx, day.day, &movements).await?;
-    tx.commit().await?;
-    let differences = store::days::differences(&mut *db.survey().await?, day).await?;
-    let mut total = 0_u64;
-    for found in &differences {
-        total = total.saturating_add(found.difference_minor.unsigned_abs());
+        Ok(Outcome::Proven)
+    }
+
+    /// What the day's lines did to each account. `None` if a block is not as it was sealed.
+    async fn movements(&mut self, day: &ClosedDay) -> Result<Option<Movements>> {
+        let mut movements = Movements::new();
+        let mut from = day.after_block;
+        let mut previous = store::blocks::hash(&mut self.db.read().await?, from).await?;
+        while from < day.last_block {
+            let to = (from + RANGE).min(day.last_block);
+            let read = read_blocks(&mut self.db.read().await?, from, to, &previous).await?;
+            let Some(read) = read else {
+                return Ok(None);
+            };
+            for (block, lines) in read {
+                previous = block.hash;
+                for line in &lines {
+                    if add(&mut movements, line).is_none() {
+                        return Ok(None);
+                    }
+                }
+            }
+            from = to;
+            self.renew().await?;
+        }
+        Ok(Some(movements))
+    }
+
+    /// Has the store sum the blocks up to this one that it has not summed in this turn.
+    async fn sum(&mut self, last_block: i64) -> Result<()> {
+        while self.summed < last_block {
+            let to = (self.summed + SUMMED_RANGE).min(last_block);
+            let mut survey = self.db.survey().await?;
+            let sums = store::days::sums(&mut survey, self.summed, to).await?;
+            drop(survey);
+            for sum in sums {
+                let of_account = self.sums.entry((sum.account, sum.currency)).or_default();
+                *of_account += i128::from(sum.minor);
+            }
+            self.summed = to;
+            self.renew().await?;
+        }
+        Ok(())
+    }
+
+    /// The accounts whose balance at the end of the day, up to which the blocks were summed, is not
+    /// the sum of everything that was ever sealed, each with the sum less the balance.
+    async fn differences(&mut self, day: Day) -> Result<Sums> {
+        let mut differences = self.sums.clone();
+        let (mut account, mut currency) = (String::new(), String::new());
+        loop {
+            let after = (account.as_str(), currency.as_str());
+            let mut survey = self.db.survey().await?;
+            let closings = store::days::closings(&mut survey, day, after, COMPARED_RANGE).await?;
+            drop(survey);
+            self.renew().await?;
+            let Some(last) = closings.last() else {
+                break;
+            };
+            (account, currency) = (last.account.clone(), last.currency.clone());
+            for closing in closings {
+                let left = differences
+                    .entry((closing.account, closing.currency))
+                    .or_default();
+                *left -= i128::from(closing.minor);
+            }
+        }
+        differences.retain(|_, left| *left != 0);
+        Ok(differences)
+    }
+}
+
+fn tell(day: Day, differences: &Sums) {
+    count_error(Wrong::Difference, differences.len());
+    for ((account, currency), difference_minor) in differences.iter().take(DIFFERENCES_LOGGED_MAX) {
         tracing::error!(
-            day = %day.day,
-            account = found.account,
-            currency = found.currency,
-            difference_minor = found.difference_minor,
+            %day,
+            account,
+            currency,
+            difference_minor,
             "the account's balance is not the sum of its postings, so the day has no statements"
         );
     }
-    show_difference(total);
-    if !differences.is_empty() {
-        return Ok(false);
-    }
-    let mut tx = db.begin().await?;
-    store::days::prove(&mut tx, day.day, clock.now()).await?;
-    tx.commit().await?;
-    tracing::info!(
-        day = %day.day,
-        blocks = day.last_block - day.after_block,
-        accounts = movements.len(),
-        "the day is closed and proven"
-    );
-    Ok(true)
 }
 
-/// What the last comparison of balances with sums found, over all accounts, in minor units. It
-/// should be 0 for ever.
-pub fn show_difference(minor: u64) {
-    // A gauge is an `f64`, which converts from a `u32` but not from a `u64`.
-    let shown = u32::try_from(minor).unwrap_or(u32::MAX);
-    metrics::gauge!("statement_difference_minor").set(shown);
+/// What can be wrong with a day.
+#[derive(Clone, Copy, Debug)]
+pub enum Wrong {
+    /// Sums of an account that should be the same are not.
+    Difference,
+    /// A block is not as it was sealed.
+    ChangedBlock,
 }
 
-/// What the day's lines did to each account. `None` if a block is not as it was sealed.
-async fn movements(db: &Db, day: &ClosedDay) -> Result<Option<Movements>> {
-    let mut movements = Movements::new();
-    let mut from = day.after_block;
-    let mut previous = store::blocks::hash(&mut db.read().await?, from).await?;
-    while from < day.last_block {
-        let to = (from + RANGE).min(day.last_block);
-        let Some(read) = read_blocks(&mut db.read().await?, from, to, &previous).await? else {
-            return Ok(None);
-        };
-        for (block, lines) in read {
-            previous = block.hash;
-            for line in &lines {
-                if add(&mut movements, line).is_none() {
-                    return Ok(None);
-                }
-            }
-        }
-        from = to;
-    }
-    Ok(Some(movements))
+/// Counts something that should never be.
+pub fn count_error(wrong: Wrong, count: usize) {
+    let reason = match wrong {
+        Wrong::Difference => "difference",
+        Wrong::ChangedBlock => "changed_block",
+    };
+    let count = u64::try_from(count).unwrap_or(u64::MAX);
+    metrics::counter!("statement_errors_total", "reason" => reason).increment(count);
 }
 
 /// The blocks after `from`, up to `to`, with their lines, if every hash is as it was sealed, and

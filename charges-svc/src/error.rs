@@ -120,6 +120,8 @@ pub enum Error {
     /// It is locked, so this is a bug.
     #[error("the charge is not as it was read")]
     NotAsBefore,
+    #[error("another replica has taken it over")]
+    TakenOver,
     #[error("the ledger holds this posting already")]
     PostedBefore,
     #[error("the database failed")]
@@ -258,6 +260,7 @@ impl From<Error> for Status {
             | Error::IllegalEvent(_)
             | Error::Ledger(_)
             | Error::NotAsBefore
+            | Error::TakenOver
             | Error::PostedBefore
             | Error::StatementDiffers(_)
             | Error::BlocksChanged => {

@@ -19,7 +19,7 @@ use futures::{Stream, stream};
 use uuid::Uuid;
 
 use crate::{
-    days,
+    days::{self, Wrong},
     error::{Error, Result},
     ledger::Account,
     seal::{Block, SealedLine},
@@ -60,7 +60,7 @@ impl Service {
             reading: None,
         };
         let pieces = stream::try_unfold(statement, async |mut statement| {
-            let piece = statement.next().await?;
+            let piece = statement.next().await.inspect_err(count)?;
             Ok(piece.map(|piece| (piece, statement)))
         });
         Ok(pieces)
@@ -86,7 +86,7 @@ impl Service {
             day,
         };
         let pieces = stream::try_unfold(statement, async |mut statement| {
-            let piece = statement.next().await?;
+            let piece = statement.next().await.inspect_err(count)?;
             Ok(piece.map(|piece| (piece, statement)))
         });
         Ok(pieces)
@@ -96,6 +96,15 @@ impl Service {
         self.statement_keys
             .clone()
             .ok_or(Error::StatementKeyMissing)
+    }
+}
+
+/// Counts what is wrong with a statement that is not given.
+fn count(error: &Error) {
+    match error {
+        Error::StatementDiffers(_) => days::count_error(Wrong::Difference, 1),
+        Error::BlocksChanged => days::count_error(Wrong::ChangedBlock, 1),
+        _ => {}
     }
 }
 

@@ -12,7 +12,7 @@ use db::work::{Claimed, TaskSet, Work};
 use crate::{
     books,
     case::CaseKind,
-    days,
+    days::{self, Wrong},
     error::Result,
     reconcile,
     service::Service,
@@ -96,7 +96,8 @@ fn show_counters() {
         reconcile::count_case(*kind, 0);
     }
     books::count_errors(0);
-    days::show_difference(0);
+    days::count_error(Wrong::Difference, 0);
+    days::count_error(Wrong::ChangedBlock, 0);
 }
 
 fn log(measured: Result<()>, what: &'static str) {

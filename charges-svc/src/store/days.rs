@@ -174,37 +174,54 @@ pub async fn write_balances(tx: &mut Tx, day: Day, movements: &Movements) -> Res
     Ok(())
 }
 
-/// An account whose balance at the end of a day is not the sum of everything sealed until then.
+/// An account's sum or balance.
 #[derive(Clone, Debug, FromRow)]
-pub struct Difference {
+pub struct AccountSum {
     pub account: String,
     pub currency: String,
-    pub difference_minor: i64,
+    pub minor: i64,
 }
 
-/// Compares every account's balance at the end of the day with the sum of all its sealed postings
-/// up to then, up to 100 accounts. There should be no difference. It scans everything.
-pub async fn differences(conn: &mut Conn, day: &ClosedDay) -> Result<Vec<Difference>> {
+/// What the blocks after `from`, up to `to`, did to each account.
+pub async fn sums(conn: &mut Conn, from: i64, to: i64) -> Result<Vec<AccountSum>> {
     conn.sql(
-        "select account, currency, cast(sum(amount_minor) as bigint) as difference_minor from (
-             select postings.account, postings.currency, postings.amount_minor
-             from sealed_postings
-             join postings on postings.kind = sealed_postings.kind
-                 and postings.subject = sealed_postings.subject
-             where sealed_postings.block <= $1
-             union all
-             select account, currency, -closing_minor from day_balances
-             where day = (
-                 select max(latest.day) from day_balances as latest
-                 where latest.account = day_balances.account
-                     and latest.currency = day_balances.currency and latest.day <= $2
-             )
-         ) as entries
-         group by account, currency having sum(amount_minor) <> 0
-         order by account, currency limit 100",
+        "select postings.account, postings.currency,
+             cast(sum(postings.amount_minor) as bigint) as minor
+         from sealed_postings
+         join postings on postings.kind = sealed_postings.kind
+             and postings.subject = sealed_postings.subject
+         where sealed_postings.block > $1 and sealed_postings.block <= $2
+         group by postings.account, postings.currency",
     )
-    .bind(day.last_block)
-    .bind(day.day)
+    .bind(from)
+    .bind(to)
+    .all()
+    .await
+}
+
+/// What each account that ever moved had at the end of a day, in an order of their own, after this
+/// one.
+pub async fn closings(
+    conn: &mut Conn,
+    day: Day,
+    (account, currency): (&str, &str),
+    limit: i64,
+) -> Result<Vec<AccountSum>> {
+    conn.sql(
+        "select latest.account, latest.currency, day_balances.closing_minor as minor
+         from (
+             select account, currency, max(day) as day from day_balances
+             where (account, currency) > ($2, $3) and day <= $1
+             group by account, currency order by account, currency limit $4
+         ) as latest
+         join day_balances on day_balances.account = latest.account
+             and day_balances.currency = latest.currency and day_balances.day = latest.day
+         order by latest.account, latest.currency",
+    )
+    .bind(day)
+    .bind(account)
+    .bind(currency)
+    .bind(limit)
     .all()
     .await
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use charges_svc::{
     books, days,
     ledger::{self, Posting},
-    store,
+    store::{self, blocks::Duty},
 };
 use chassis::{
     clock::{Clock, Day},
@@ -450,6 +450,73 @@ async fn a_day_whose_sums_differ_is_not_proven() {
         "update blocks set sealed_at = '2026-01-01T00:00:00.000Z' where number = 2",
     ] {
         assert_eq!(proven_after(&[tampering]).await, 1, "{tampering}");
+    }
+}
+
+/// The store sums it in ranges, none of which may be left out.
+#[tokio::test]
+async fn a_day_is_proven_over_everything_that_was_ever_sealed() {
+    let bare = Bare::new().await;
+    next_morning(&bare.clock).await;
+    for _ in 0..210 {
+        post(&bare).await;
+        seal(&bare).await;
+    }
+    next_morning(&bare.clock).await;
+    assert_eq!(close(&bare.db, &bare.clock).await, 1);
+    // In the first, a middle and the last range of blocks, and one after the other.
+    for block in ["1", "150", "210"] {
+        post(&bare).await;
+        seal(&bare).await;
+        next_morning(&bare.clock).await;
+        for (changed, proven) in [("* 2", 0), ("/ 2", 1)] {
+            let history = format!(
+                "update postings set amount_minor = amount_minor {changed}
+                 where subject in (select subject from sealed_postings where block = {block})"
+            );
+            tamper(&bare.db, &[history.leak()]).await;
+            assert_eq!(close(&bare.db, &bare.clock).await, proven, "{block}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_day_that_cannot_be_proven_is_counted_and_tried_again_after_an_hour() {
+    let errors = |reason: &str| {
+        let metrics = chassis::metrics::render();
+        let counter = format!("statement_errors_total{{reason=\"{reason}\"}} ");
+        let mut counts = metrics
+            .lines()
+            .filter_map(|line| line.strip_prefix(&counter));
+        counts
+            .next()
+            .map_or(0, |count| count.parse::<u64>().unwrap())
+    };
+    for (tampering, reason) in [
+        (
+            "update day_balances set closing_minor = closing_minor + 1",
+            "difference",
+        ),
+        (
+            "update blocks set hash = '00' where number = 2",
+            "changed_block",
+        ),
+    ] {
+        let bare = Bare::new().await;
+        sealed_day(&bare).await;
+        next_morning(&bare.clock).await;
+        assert_eq!(close(&bare.db, &bare.clock).await, 1);
+        post(&bare).await;
+        seal(&bare).await;
+        tamper(&bare.db, &[tampering]).await;
+        let before = errors(reason);
+        next_morning(&bare.clock).await;
+        assert_eq!(close(&bare.db, &bare.clock).await, 0, "{tampering}");
+        assert!(errors(reason) > before, "{reason}");
+        let mut conn = bare.db.read().await.unwrap();
+        let duty = store::blocks::checkpoint(&mut conn, Duty::CloseDays).await;
+        let rests = duty.unwrap().next_at.since(bare.clock.real_now());
+        assert!(rests > HOUR / 2 && rests <= HOUR, "{rests:?}");
     }
 }
 

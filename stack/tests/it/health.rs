@@ -145,6 +145,8 @@ fn counted(name: &str) -> &'static [&'static str] {
             "rail_call_seconds_bucket",
             "charges_open",
             "charges_outbox_rows",
+            "statement_errors_total{reason=\"difference\"} 0",
+            "statement_errors_total{reason=\"changed_block\"} 0",
         ],
         "webhooks-svc" => &[
             "webhook_events_total{type=\"payment.success\"} 1",
