@@ -15,14 +15,14 @@ use anyhow::{Context as _, ensure};
 use chassis::{ids::DeliveryId, shutdown::Shutdown};
 use clap::Args;
 use reqwest::Url;
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use crate::{
     forward::{Attempt, Forwarder, new_secret},
     merchant_api::{MerchantApi, Unanswered},
-    services::{Failure, Services},
+    services::{Failure, Services, SigningSecret},
 };
 
 /// How long the API may wait for the next event.
@@ -55,9 +55,8 @@ pub struct Listen {
     #[arg(long)]
     after: Option<u64>,
 
-    /// Signs the events: whsec_…. Without it, a new secret is made.
-    #[arg(long)]
-    secret: Option<SecretString>,
+    #[command(flatten)]
+    signing: SigningSecret,
 }
 
 /// A part of the feed, as the API lists it.
@@ -92,7 +91,7 @@ struct Listener {
 pub async fn run(services: &Services, listen: Listen) -> Result<Value, Failure> {
     let shutdown = Shutdown::on_signals();
     let api = services.merchant_api(ANSWER_MAX)?;
-    let secret = listen.secret.unwrap_or_else(new_secret);
+    let secret = listen.signing.secret.unwrap_or_else(new_secret);
     let to = listen.forward_to;
     let place = match listen.after {
         Some(after) => after,

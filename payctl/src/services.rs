@@ -46,6 +46,14 @@ pub struct Services {
     tls: Tls,
 }
 
+/// What signs the events that `listen` forwards.
+#[derive(Debug, Args)]
+pub struct SigningSecret {
+    /// Signs the events: whsec_…. Without it, a new secret is made.
+    #[arg(long, env = "WEBHOOK_SECRET", hide_env_values = true)]
+    pub secret: Option<SecretString>,
+}
+
 impl Services {
     pub fn merchants(&self) -> Result<grpc::Channel, Failure> {
         self.connect(self.merchants_grpc_url.as_deref(), "MERCHANTS_GRPC_URL")

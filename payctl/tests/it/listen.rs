@@ -84,7 +84,13 @@ fn api(answers: Vec<String>) -> (String, mpsc::Receiver<Asked>) {
 }
 
 fn payctl(api: &str, key: &ApiKey, words: &[&str]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_payctl"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_payctl"));
+    command.env_remove("WEBHOOK_SECRET");
+    spawn(&mut command, api, key, words)
+}
+
+fn spawn(command: &mut Command, api: &str, key: &ApiKey, words: &[&str]) -> Child {
+    command
         .args(["--api-url", api, "--api-key", key.expose()])
         .args(words)
         .stdout(Stdio::piped())
@@ -214,6 +220,25 @@ fn it_begins_after_the_newest_event_and_ends_where_waiting_does_not_help() {
     asked.recv_timeout(WAIT_MAX).unwrap();
     let second = asked.recv_timeout(WAIT_MAX).unwrap();
     assert!(second.head.contains("after=41&"), "{}", second.head);
+}
+
+#[test]
+fn a_secret_need_not_stand_in_the_list_of_processes() {
+    let refused = answer(401, "", r#"{"code":"INVALID_API_KEY","error":"No."}"#);
+    let (api, _asked) = api(vec![refused]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_payctl"));
+    command.env("WEBHOOK_SECRET", SECRET);
+    let words = [
+        "listen",
+        "--after",
+        "0",
+        "--forward-to",
+        "http://127.0.0.1:9",
+    ];
+    let listening = spawn(&mut command, &api, &ApiKey::generate(), &words);
+    let said = listening.wait_with_output().unwrap();
+    let shown = String::from_utf8(said.stdout).unwrap();
+    assert_eq!(shown.lines().nth(1), Some(SECRET), "{shown}");
 }
 
 #[test]
