@@ -6,8 +6,9 @@ mod file;
 mod signature;
 
 use std::{
-    io::{self, Write as _},
-    path::PathBuf,
+    fs,
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, bail};
@@ -54,7 +55,7 @@ enum Format {
 
 #[derive(Debug, Args)]
 pub struct Verify {
-    /// The statement, as it was given out: JSON or CSV.
+    /// The statement, as it was given out: JSON or CSV. `-` is the standard input.
     file: PathBuf,
     /// The public key that you trust: 64 hex digits, or a file that has them or the published keys.
     #[arg(long, value_name = "FILE|HEX")]
@@ -141,9 +142,13 @@ impl Verify {
 }
 
 /// Reads a statement and checks it by itself.
-fn read(path: &PathBuf, keys: &[signature::PublicKey]) -> Result<Statement, Failure> {
+fn read(path: &Path, keys: &[signature::PublicKey]) -> Result<Statement, Failure> {
     let name = path.display();
-    let bytes = std::fs::read(path).with_context(|| format!("{name} cannot be read"))?;
+    let bytes = match path == Path::new("-") {
+        true => io::stdin().lock().bytes().collect(),
+        false => fs::read(path),
+    };
+    let bytes: Vec<u8> = bytes.with_context(|| format!("{name} cannot be read"))?;
     let checked = || {
         let signed = signature::split(&bytes)?;
         let key_id = signed.verify(keys)?;

@@ -1,14 +1,19 @@
 //! `payctl reconcile`: compares a rail's own report with our records.
 //!
-//! Promise: the report is read as a stream, so that its length takes no memory. Whatever breaks off
-//! is mended by running it again: nothing is opened twice.
+//! Promise: the report is read as a stream, so that its length takes no memory. Nothing is compared
+//! before all of it is there. Whatever breaks off is mended by running it again: nothing is opened
+//! twice.
 
 use std::{
-    collections::BTreeMap, fs::File, io::Read as _, path::PathBuf, process::ExitCode,
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read as _, Seek as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
     time::Duration,
 };
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use chassis::{clock::Timestamp, grpc};
 use clap::Args;
 use proto::charges::{
@@ -34,6 +39,9 @@ const LISTED_MAX: usize = 100;
 const SEALED_WITHIN: u32 = 60;
 const LOOK_AGAIN: Duration = Duration::from_secs(3);
 
+/// In place of a file.
+const STANDARD_INPUT: &str = "-";
+
 /// The exit code if something differs: neither an error (1) nor a wrong flag (2).
 const DIFFERENT: u8 = 3;
 
@@ -57,7 +65,11 @@ pub struct Reconcile {
     margin: Duration,
     #[command(flatten)]
     columns: Columns,
-    /// The report, a CSV file with a header.
+    /// The report's SHA-256, as `sha256sum` prints it. Needed with `-`: a pipe may break off, and half
+    /// a report looks like a whole one of fewer movements.
+    #[arg(long, value_name = "HEX", required_if_eq("file", STANDARD_INPUT))]
+    sha256: Option<String>,
+    /// The report, a CSV file with a header; `-` is the standard input.
     file: PathBuf,
 }
 
@@ -78,8 +90,18 @@ struct Summary {
 /// Prints what differs; the exit code tells whether anything does.
 pub async fn run(services: &Services, command: Reconcile) -> Result<(Value, ExitCode), Failure> {
     let mut reports = RailReportsClient::new(services.charges()?);
-    let report = hash(&command)?;
-    let mut lines = Lines::open(&command.file, command.layout, command.columns.clone())?;
+    let unreadable = || format!("{} cannot be read", command.file.display());
+    let mut file = match command.file == Path::new(STANDARD_INPUT) {
+        true => keep(io::stdin().lock()).context("the standard input cannot be kept")?,
+        false => File::open(&command.file).with_context(unreadable)?,
+    };
+    let report = hash(&mut file).with_context(unreadable)?;
+    if let Some(whole) = &command.sha256
+        && !whole.eq_ignore_ascii_case(&report)
+    {
+        bail!("the report has another SHA-256 than --sha256, {report}: it may be cut off");
+    }
+    let mut lines = Lines::of(file, command.layout, command.columns.clone())?;
     let mut summary = Summary::default();
     let again = "run it again once that is mended: nothing is opened twice";
     let mut set = Vec::with_capacity(SET);
@@ -202,15 +224,22 @@ impl Summary {
     }
 }
 
-/// What tells this file from another.
-fn hash(command: &Reconcile) -> Result<String, Failure> {
-    let unreadable = || format!("{} cannot be read", command.file.display());
-    let mut file = File::open(&command.file).with_context(unreadable)?;
+/// What comes once, in a file that can be read twice and that nobody else sees.
+fn keep(mut from: impl io::Read) -> io::Result<File> {
+    let mut file = tempfile::tempfile()?;
+    io::copy(&mut from, &mut file)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// What tells this report from another.
+fn hash(file: &mut File) -> io::Result<String> {
     let mut hash = Sha256::new();
     let mut part = vec![0; 64 * 1024];
     loop {
-        let read = file.read(&mut part).with_context(unreadable)?;
+        let read = file.read(&mut part)?;
         let Some(read) = part.get(..read).filter(|read| !read.is_empty()) else {
+            file.rewind()?;
             return Ok(hex::encode(hash.finalize()));
         };
         hash.update(read);

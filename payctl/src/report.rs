@@ -2,7 +2,7 @@
 //!
 //! Promise: a line that is not understood is an error that names it, and is never left out.
 
-use std::{collections::HashMap, fs::File, path::Path};
+use std::{collections::HashMap, fs::File};
 
 use anyhow::{Context as _, anyhow, bail};
 use chassis::{
@@ -176,11 +176,10 @@ pub enum Read {
 }
 
 impl Lines {
-    pub fn open(file: &Path, layout: Layout, columns: Columns) -> Result<Self, Failure> {
+    pub fn of(report: File, layout: Layout, columns: Columns) -> Result<Self, Failure> {
         let mut reader = csv::ReaderBuilder::new()
             .trim(csv::Trim::All)
-            .from_path(file)
-            .with_context(|| format!("{} cannot be read", file.display()))?;
+            .from_reader(report);
         let header = reader.headers().context("the report has no header")?;
         let names: Vec<String> = header.iter().map(plain).collect();
         let find = |name: &str| {

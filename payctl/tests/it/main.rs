@@ -6,13 +6,18 @@ mod proof;
 mod reconcile;
 
 use std::{
-    io::{Read as _, Write as _},
+    io::{Read as _, Seek as _, Write as _},
     net::TcpListener,
     process::{Command, Output, Stdio},
 };
 
 /// Runs payctl without any address in its environment.
 fn payctl(words: &[&str]) -> Output {
+    payctl_given(words, b"")
+}
+
+/// Runs it with this as its standard input.
+fn payctl_given(words: &[&str], input: &[u8]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_payctl"));
     for variable in [
         "MERCHANTS_GRPC_URL",
@@ -24,13 +29,21 @@ fn payctl(words: &[&str]) -> Output {
     ] {
         command.env_remove(variable);
     }
-    command.args(words).output().unwrap()
+    let mut input_file = tempfile::tempfile().unwrap();
+    input_file.write_all(input).unwrap();
+    input_file.rewind().unwrap();
+    command.args(words).stdin(input_file).output().unwrap()
 }
 
 #[track_caller]
 fn check_fails(words: &[&str], code: i32, says: &str) {
-    let output = payctl(words);
-    let said = String::from_utf8(output.stderr).unwrap();
+    check_refused(&payctl(words), code, says);
+}
+
+/// Checks that this is how it failed.
+#[track_caller]
+fn check_refused(output: &Output, code: i32, says: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
     assert!(said.contains(says), "{said}");
     assert!(

@@ -11,7 +11,7 @@ use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-use crate::{check_fails, payctl};
+use crate::{check_fails, check_refused, payctl, payctl_given};
 
 const MERCHANT: &str = include_str!("statements/merchant.json");
 const MERCHANT_CSV: &str = include_str!("statements/merchant.csv");
@@ -101,6 +101,15 @@ fn statements_as_they_are_given_out_are_good() {
     assert_eq!(summaries[0], summaries[1]);
     assert_eq!(summaries[2], summaries[3]);
     assert_eq!(summaries[2]["statement_of"], "house");
+}
+
+#[test]
+fn a_statement_may_come_by_the_standard_input() {
+    let words = ["proof", "verify", "-", "--key", &key()];
+    let whole = payctl_given(&words, MERCHANT.as_bytes());
+    assert_eq!(whole.status.code(), Some(0), "{whole:?}");
+    let (half, _) = MERCHANT.split_at(MERCHANT.len() / 2);
+    check_refused(&payctl_given(&words, half.as_bytes()), 1, "- is not good");
 }
 
 #[test]

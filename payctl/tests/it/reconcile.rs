@@ -2,11 +2,19 @@
 
 use std::path::PathBuf;
 
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-use crate::{check_fails, payctl};
+use crate::{check_fails, check_refused, payctl, payctl_given};
 
 const HEADER: &str = "\u{feff}Id,External ID,Date,Status,Amount,Currency\n";
+
+fn words<'w>(more: &[&'w str]) -> Vec<&'w str> {
+    let address = ["--charges-grpc-url", "http://127.0.0.1:1"];
+    let what = ["--rail", "momo", "--layout", "momo-collection"];
+    let period = ["--from", "2026-11-24", "--to", "2026-11-25"];
+    [&address, &["reconcile"][..], &what, &period, more].concat()
+}
 
 /// A report that nobody will compare: nobody listens there.
 struct Report {
@@ -26,22 +34,7 @@ impl Report {
     }
 
     fn words<'w>(&'w self, more: &[&'w str]) -> Vec<&'w str> {
-        let mut words = vec![
-            "--charges-grpc-url",
-            "http://127.0.0.1:1",
-            "reconcile",
-            "--rail",
-            "momo",
-            "--layout",
-            "momo-collection",
-            "--from",
-            "2026-11-24",
-            "--to",
-            "2026-11-25",
-        ];
-        words.extend(more);
-        words.push(self.file.to_str().unwrap());
-        words
+        words(&[more, &[self.file.to_str().unwrap()]].concat())
     }
 
     fn check(&self, more: &[&str], code: i32, says: &str) {
@@ -88,4 +81,22 @@ fn a_report_says_in_its_own_words_what_is_meant() {
     report.check(&words, 1, "Unavailable");
     report.check(&["--word", "done=perhaps"], 2, "\"perhaps\" means none of");
     report.check(&["--to", "tomorrow"], 2, "--to");
+}
+
+#[test]
+fn a_report_that_a_pipe_cut_off_is_not_compared() {
+    let line = "1,a,,SUCCESSFUL,1.00,GHS\n";
+    let report = format!("{HEADER}{line}{line}");
+    let sha256 = hex::encode(Sha256::digest(&report));
+    let words = words(&["--sha256", &sha256, "-"]);
+    // It was read and understood, and nobody is there to compare it.
+    let whole = payctl_given(&words, report.as_bytes());
+    check_refused(&whole, 1, "Unavailable");
+    let cut = payctl_given(&words, format!("{HEADER}{line}").as_bytes());
+    check_refused(&cut, 1, "it may be cut off");
+}
+
+#[test]
+fn a_report_from_a_pipe_says_what_makes_it_whole() {
+    check_fails(&words(&["-"]), 2, "--sha256");
 }
