@@ -74,8 +74,7 @@ impl Charge {
         Ok(after)
     }
 
-    /// When the rail is queried next after `now`, unless something happens first (design: "Unknown
-    /// outcomes").
+    /// When the rail is queried next after `now`, unless something happens first.
     pub fn query_after(&self, now: Timestamp, timing: Timing<'_>) -> Option<Timestamp> {
         let timer = &self.timer;
         let scheduled = || timing.next_query(timer.submitted_at, timer.taken_by(), now);

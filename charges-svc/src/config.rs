@@ -131,8 +131,9 @@ fn cedis(text: &str) -> Result<Money, &'static str> {
 /// between.
 const OPENING_MAX: Duration = Duration::from_secs(4);
 
-/// Shortest time after which a rail that knows nothing of a disbursement can be believed to know
-/// nothing of it (payouts.md P.0).
+/// Shortest time after which a rail that knows nothing of a disbursement can be believed: Paystack
+/// makes its record of a transfer only after its own checks. Neither rail documents how long it may
+/// take.
 const RESEND_AFTER_MIN: Duration = Duration::from_secs(15 * 60);
 
 /// Longest time to write the reply to a slow database.

@@ -1,4 +1,4 @@
-//! How a charge is created: the four steps of design §3.
+//! How a charge is created: steps 2 to 5 of "One charge, end to end" in `docs/architecture.md`.
 //!
 //! Promise: one key is one charge. Its rail is called at most once, with a reference that was
 //! durable before, and a second time only as `resend.rs` says. A caller is told that nothing was

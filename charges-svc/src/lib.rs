@@ -1,7 +1,7 @@
 //! Charges, each a single attempt to debit a payer's wallet; disbursements, each a single attempt to
 //! credit an account outside; and the ledger of both.
 //!
-//! Owns the database `charges`. Promises (design §3):
+//! Owns the database `charges`. Promises:
 //!
 //! - A charge is recorded, with every identifier that it will ever have, before its rail is
 //!   called. The payment request goes out once, and a second time only as `resend.rs` says.

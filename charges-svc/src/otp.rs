@@ -1,4 +1,4 @@
-//! How a code is submitted to the rail (design §3, "OTP").
+//! How a code is submitted to the rail.
 //!
 //! Promise: a code is sent once, however many submit it at the same time, and its try is counted
 //! first. A code is never stored or logged.

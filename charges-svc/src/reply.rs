@@ -1,5 +1,5 @@
-//! What follows from the rail's reply to a payment request, the first or the second: the fourth step
-//! of design §3.
+//! What follows from the rail's reply to a payment request, the first or the second: step 5 of "One
+//! charge, end to end" in `docs/architecture.md`.
 //!
 //! Promise: one step records what the rail said, what the request is told, and the callback that
 //! came before it.

@@ -1,6 +1,5 @@
 //! A payment request that goes out a second time: the first process died between recording the
-//! charge and calling the rail, and the rail promises to refuse the second use of a reference
-//! (design "Unknown outcomes").
+//! charge and calling the rail, and the rail promises to refuse the second use of a reference.
 //!
 //! Promise: this happens once, within [`RESEND_WITHIN`], only after the session has taken the
 //! charge again and the rail has said that it knows no such payment, and only after it is durable

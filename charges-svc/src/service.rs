@@ -45,7 +45,7 @@ use crate::{
     watch::Watches,
 };
 
-/// How long an answer waits for sessions-svc to learn of the change (design §3, step 4).
+/// How long an answer waits for sessions-svc to learn of the change.
 const RELAY_WAIT: Duration = Duration::from_millis(300);
 
 /// The configured settings.

@@ -36,7 +36,7 @@ use crate::{
     store,
 };
 
-/// How long a new charge waits for its session (design §3, step 2).
+/// How long a new charge waits for its session.
 const OPEN_MAX: Duration = Duration::from_secs(2);
 
 /// The clients of the other services, and the database.

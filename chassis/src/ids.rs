@@ -1,5 +1,4 @@
-//! Identifiers as types, fixed before anyone outside hears of them (design: "Money, time,
-//! identifiers").
+//! Identifiers as types, fixed before anyone outside hears of them.
 //!
 //! A text that is not an identifier of its kind does not parse, so callers can answer "not found"
 //! without asking a database.

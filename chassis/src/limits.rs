@@ -1,4 +1,4 @@
-//! How long and how large the fields of a request may be (design "Input rules"). The gateway tells
+//! How long and how large the fields of a request may be. The gateway tells
 //! callers what exceeds them; the services check again before they store anything.
 
 /// Largest amount of one payment: 9,999,999,999.99 major units, in hundredths.

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::{Conn, Insert, Joint, Param, Record, Result, Tx};
 
-/// How long a key is kept after its subject has ended (design: "Idempotency-Key").
+/// How long a key is kept after its subject has ended.
 pub const KEPT: Duration = Duration::from_secs(24 * 3_600);
 
 /// A caller's key, and the request that it came with.

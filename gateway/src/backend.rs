@@ -1,5 +1,5 @@
 //! Calls to the services behind the edge, each with a deadline, and repeated only where that can do
-//! no harm (design: "never double").
+//! no harm.
 //!
 //! This is the only layer that repeats them: in an attempt, the channels below offer the call to
 //! each replica once, until one takes it. If none does, another attempt follows at once, because
@@ -44,7 +44,7 @@ pub type Statements = Backend<StatementsClient<Channel>>;
 /// For calls that at most touch a database.
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
-/// For calls that wait for a rail: charges-svc answers by 9 s (design §3).
+/// For calls that wait for a rail: charges-svc answers by 9 s.
 pub const RAIL_DEADLINE: Duration = Duration::from_secs(12);
 
 /// For calls that wait up to 30 s for something to happen.

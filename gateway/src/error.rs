@@ -1,5 +1,5 @@
 //! Every way in which a request can fail, and the one place that decides how each is answered (spec
-//! §7, design "Error body").
+//! §7).
 //!
 //! A handler returns an [`Error`]; the front renders it, because only the front knows the request's
 //! id. Internal text never reaches a caller.

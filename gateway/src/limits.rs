@@ -104,8 +104,8 @@ impl Quota {
     }
 }
 
-/// A bucket's name and its requests per minute, as the specification promises them, and the design
-/// for what is additive. The number is reported if nobody counts.
+/// A bucket's name and its requests per minute, as the specification promises them, and
+/// `docs/openapi.yaml` for what is additive. The number is reported if nobody counts.
 fn specified(bucket: RateBucket) -> (&'static str, u32) {
     match bucket {
         RateBucket::Payments => ("v1/payments", 60),

@@ -1,4 +1,4 @@
-//! Callbacks of the rails, passed on as they come (design "Rail callbacks").
+//! Callbacks of the rails, passed on as they come.
 //!
 //! Nothing here believes or even reads them, or decides by a rail: charges-svc says which headers
 //! each needs. Until it has, callbacks are answered 503, so that rails repeat them. 200 means that

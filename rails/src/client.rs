@@ -24,7 +24,7 @@ const BODY_BYTES_MAX: usize = 256 * 1024;
 /// request on a connection that is just being closed has an unknown outcome.
 const IDLE_MAX: Duration = Duration::from_secs(15);
 
-/// Longest that any call may take (design: "the rail, 8 s at most").
+/// Longest that any call may take.
 pub const RAIL_CALL_MAX: Duration = Duration::from_secs(8);
 
 /// A rail's address and the connections to it.

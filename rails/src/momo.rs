@@ -1,5 +1,5 @@
-//! MTN MoMo Open API: collection (rails §4.1) and disbursement (payouts P.1), two products with
-//! credentials of their own.
+//! MTN MoMo Open API (<https://momodeveloper.mtn.com>): collection and disbursement, two products
+//! with credentials of their own.
 //!
 //! Promise: a payment request or a transfer goes out once per token, always under the caller's
 //! reference. If it goes out again, after a refused token, MTN's own check for duplicates applies.

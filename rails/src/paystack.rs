@@ -1,4 +1,4 @@
-//! Paystack for Ghana: the Charge API for mobile money (rails §4.2), and transfers (payouts P.2).
+//! Paystack for Ghana (<https://paystack.com/docs>): the Charge API for mobile money, and transfers.
 //!
 //! Promise: a charge or a transfer goes out once, under the caller's reference. A callback is accepted only with
 //! our token and Paystack's signature, and even then only as a hint.
@@ -40,7 +40,7 @@ pub const TERMS: Terms = Terms {
     approval_window: Duration::from_secs(180),
     refuses_second_use: false,
     refuses_second_transfer: true,
-    // It takes the amount at creation (payouts P.2).
+    // It takes the amount at creation.
     float_is_net: true,
     tells_wallets: false,
     callback_headers: &[callback::SIGNATURE],

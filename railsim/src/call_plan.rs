@@ -9,7 +9,7 @@ use chassis::clock::Timestamp;
 /// Paystack repeats an unanswered webhook four times at this interval …
 const WEBHOOK_RETRY_FIRST: Duration = Duration::from_secs(3 * 60);
 const WEBHOOK_RETRIES_FIRST: u32 = 4;
-/// … then at this interval, until what it reports is as old as that (rails §4.2).
+/// … then at this interval, until what it reports is as old as that.
 const WEBHOOK_RETRY_LATER: Duration = Duration::from_secs(60 * 60);
 const WEBHOOK_RETRY_UNTIL: Duration = Duration::from_secs(72 * 60 * 60);
 

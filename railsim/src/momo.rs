@@ -1,5 +1,5 @@
-//! The MTN MoMo Open API, as strict as the real one: collection (rails §4.1), and disbursement
-//! (payouts P.1) in a file of its own.
+//! The MTN MoMo Open API (<https://momodeveloper.mtn.com>), as strict as the real one: collection,
+//! and disbursement in a file of its own.
 //!
 //! Where the published contract leaves room (the shape of `reason`, numbers or strings, PUT or
 //! POST), the reference decides, so that a client meets every variant.

@@ -1,5 +1,5 @@
-//! Paystack in Ghana, as strict as the real one: the Charge API for mobile money (rails §4.2), and
-//! transfers (payouts P.2) in a file of their own.
+//! Paystack in Ghana (<https://paystack.com/docs>), as strict as the real one: the Charge API for
+//! mobile money, and transfers in a file of their own.
 //!
 //! Charge and verify answer HTTP 200 whatever the payment's outcome, which is in `data.status`.
 

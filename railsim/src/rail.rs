@@ -55,7 +55,7 @@ pub struct Behaviour {
     pub instant_number: Option<&'static str>,
 }
 
-/// How a rail pays credits (payouts P.1, P.2).
+/// How a rail pays credits.
 pub struct Pays {
     /// Whether amount and fee leave the float when a credit is taken, or the amount when it is
     /// paid.
@@ -87,7 +87,6 @@ impl Accounts {
 impl Rail {
     pub fn behaviour(self) -> Behaviour {
         match self {
-            // rails §4.1
             Self::Momo => Behaviour {
                 prompt: Duration::from_secs(300),
                 reports_failures: true,
@@ -95,7 +94,6 @@ impl Rail {
                 keeps_unknown_payers: false,
                 instant_number: None,
             },
-            // rails §4.2
             Self::Paystack => Behaviour {
                 prompt: Duration::from_secs(180),
                 reports_failures: false,

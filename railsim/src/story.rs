@@ -1,4 +1,4 @@
-//! The stories: what a payer's number makes its network do (design: "Rails").
+//! The stories: what a payer's number makes its network do.
 //!
 //! Pure and total: every number has exactly one story.
 

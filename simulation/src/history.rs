@@ -358,8 +358,8 @@ impl RequestEnd {
         }
     }
 
-    /// Whether it says that this request started nothing (design §4: a 503 that may be retried at
-    /// once; a refusal of the input, the key, or the rate).
+    /// Whether it says that this request started nothing (a 503 that may be retried at once; a
+    /// refusal of the input, the key, or the rate).
     pub fn says_nothing_started(&self) -> bool {
         match self {
             Self::Nothing => false,

@@ -3,7 +3,7 @@
 use chassis::{charge_status::ChargeStatus, clock::Timestamp, failure::FailureReason};
 use sqlx::FromRow;
 
-/// How many codes a payer may try (design: "OTP").
+/// How many codes a payer may try.
 pub const OTP_TRIES_MAX: i64 = 3;
 
 chassis::closed_list! {

@@ -1,4 +1,4 @@
-//! The state machine against a model of its own: a plain table of what design §3 allows.
+//! The state machine against a model of its own: a plain table of what is allowed.
 
 use std::time::Duration;
 

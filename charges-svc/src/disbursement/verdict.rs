@@ -51,8 +51,8 @@ pub enum Verdict {
 }
 
 /// What an answer that was asked for at `asked_at` means. A rail that still knows nothing of a
-/// disbursement `resend_after` it was sent gets it once more, under the same reference (payouts.md
-/// P.0); `None` if the rail does not promise to refuse a reference's second use.
+/// disbursement `resend_after` it was sent gets it once more, under the same reference;
+/// `None` if the rail does not promise to refuse a reference's second use.
 pub fn judge(
     disbursement: &Disbursement,
     found: &TransferOutcome,

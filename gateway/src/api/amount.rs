@@ -1,5 +1,5 @@
 //! Amounts of money as JSON numbers, read and written exactly: a number token becomes a decimal
-//! without ever being a float (spec §1.3, design "Input rules").
+//! without ever being a float (spec §1.3).
 
 use chassis::{
     limits::AMOUNT_HUNDREDTHS_MAX,

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use crate::{error::Error, room::NoRoom};
 
-/// The largest body that is read, in bytes (design "Error body", 413).
+/// The largest body that is read, in bytes; beyond it 413.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// A JSON object that keeps each value as the text that was sent.

@@ -1,5 +1,4 @@
-//! The fields of a JSON body. Each is read from its own token, and all errors are reported at once
-//! (design "Input rules").
+//! The fields of a JSON body. Each is read from its own token, and all errors are reported at once.
 
 use chassis::{
     config::Mode,
@@ -192,7 +191,7 @@ pub fn provider(value: &RawValue) -> Result<Provider, Fault> {
     Provider::from_code(&string(value)?).ok_or(FAULT)
 }
 
-/// The number of a wallet in Ghana (design "Phones").
+/// The number of a wallet in Ghana.
 pub fn ghana_mobile(value: &RawValue) -> Result<Phone, Fault> {
     Phone::parse_ghana_mobile(&string(value)?).map_err(|_| {
         Fault::new(
@@ -202,7 +201,7 @@ pub fn ghana_mobile(value: &RawValue) -> Result<Phone, Fault> {
     })
 }
 
-/// A customer's number from any country (design "Phones").
+/// A customer's number from any country.
 pub fn phone(value: &RawValue) -> Result<Phone, Fault> {
     Phone::parse_any(&string(value)?).map_err(|_| {
         Fault::new(

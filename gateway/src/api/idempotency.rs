@@ -1,4 +1,4 @@
-//! The Idempotency-Key header (design "Idempotency-Key").
+//! The Idempotency-Key header.
 
 use chassis::limits::{IDEMPOTENCY_KEY_CHARACTERS_MAX, is_visible_ascii};
 use http::{HeaderMap, HeaderName, HeaderValue};

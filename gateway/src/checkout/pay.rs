@@ -1,4 +1,4 @@
-//! `POST /pay/{session_id}`: turns the form into a charge (design §3, "Hosted charge").
+//! `POST /pay/{session_id}`: turns the form into a charge.
 //!
 //! The answer never says what became of the charge; the page that it redirects to does.
 

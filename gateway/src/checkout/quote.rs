@@ -1,4 +1,4 @@
-//! What a session costs in cedis, the currency that mobile money debits (design "Currencies").
+//! What a session costs in cedis, the currency that mobile money debits.
 
 use std::{collections::HashMap, str::FromStr};
 

@@ -1,5 +1,5 @@
 //! What a session's payer gets to see. The services are asked on every load, so that a reload, the
-//! back button and a second device all show the same (design §3, "Hosted charge").
+//! back button and a second device all show the same.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What MTN's answers mean (rails §4.1, §4.5; design "Unknown outcomes").
+//! What MTN's answers mean.
 //!
 //! Promise: only a documented refusal is a refusal. Everything else is unknown until a query
 //! tells.
@@ -101,7 +101,7 @@ impl Problem {
     }
 }
 
-/// Whether a payer's wallet is there (payouts P.1). An empty answer says nothing.
+/// Whether a payer's wallet is there. An empty answer says nothing.
 pub fn wallet(reply: &Reply) -> RailAnswer<WalletOutcome> {
     let problem = || reply.object::<Problem>().unwrap_or_default();
     let outcome = match (reply.status.as_u16(), reply.object::<Active>()) {

@@ -1,4 +1,4 @@
-//! What MTN's answers about disbursements mean (payouts P.0, P.1).
+//! What MTN's answers about disbursements mean.
 //!
 //! Promise: as for collection, only a documented refusal is a refusal.
 

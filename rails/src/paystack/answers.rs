@@ -1,4 +1,4 @@
-//! What Paystack's answers mean (rails §4.2, §4.5; design "Unknown outcomes").
+//! What Paystack's answers mean.
 //!
 //! Promise: only a documented refusal is a refusal. Everything else is unknown until a query
 //! tells.

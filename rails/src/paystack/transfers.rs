@@ -1,4 +1,4 @@
-//! What Paystack is sent, and what its answers mean, about transfers (payouts P.0, P.2).
+//! What Paystack is sent, and what its answers mean, about transfers.
 //!
 //! Promise: only a documented refusal is a refusal, and no first reply says what became of a
 //! transfer.

@@ -1,4 +1,4 @@
-//! MTN's disbursement product (payouts P.1).
+//! MTN's disbursement product.
 
 use std::sync::Arc;
 

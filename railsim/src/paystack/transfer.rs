@@ -1,4 +1,4 @@
-//! Paystack transfers in Ghana (payouts P.2).
+//! Paystack transfers in Ghana.
 //!
 //! Where the published contract leaves room (the status in the first reply, the HTTP status of a
 //! repeated reference), the reference decides, so that a client meets every variant.
@@ -293,7 +293,7 @@ fn invalid_recipient() -> PaystackError {
     )
 }
 
-/// A repeated reference is 400, and 404 was seen too (payouts P.2).
+/// A repeated reference is 400, and 404 was seen too.
 fn duplicate(is_odd: bool) -> Response {
     let status = match is_odd {
         true => StatusCode::NOT_FOUND,

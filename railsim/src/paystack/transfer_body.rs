@@ -81,7 +81,7 @@ impl<'c> TransferBody<'c> {
     }
 
     /// The first reply, which settles nothing: the status may read `success` in a message that
-    /// says "queued" (payouts P.0). The recipient is a number here.
+    /// says "queued". The recipient is a number here.
     pub fn first(credit: &'c Credit, says_success: bool) -> Self {
         Self {
             status: if says_success { "success" } else { "pending" },

@@ -1,4 +1,4 @@
-//! Every story of the table (design: "Rails"), on both APIs.
+//! Every story of the README's table, on both APIs.
 
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ pub(super) const HEARD_WITHIN: Millis = 3 * HOUR;
 /// A debit is shown to those who ask within this time.
 const SHOWN_WITHIN: Millis = HOUR;
 
-/// How long after its failure a charge is looked at again (design §5).
+/// How long after its failure a charge is looked at again.
 pub(super) const LOOKS: [Millis; 3] = [HOUR, 24 * HOUR, LAST_LOOK];
 const LAST_LOOK: Millis = 72 * HOUR;
 

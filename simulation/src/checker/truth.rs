@@ -244,7 +244,7 @@ fn check_reads(found: &mut Findings<'_>) {
 }
 
 fn is_same_end(ended: &str, later: &str) -> bool {
-    // A code submitted to a settled charge is answered with 202 INITIATED (design §3).
+    // A code submitted to a settled charge is answered with 202 INITIATED.
     ended == later || (ended == "SETTLED" && later == "INITIATED")
 }
 

@@ -19,7 +19,7 @@ use crate::{
 };
 use life::{CreditedAmount, TransferEnd, TransferLife};
 
-/// What Paystack takes for a transfer to a wallet, and to a bank (payouts P.2).
+/// What Paystack takes for a transfer to a wallet, and to a bank.
 const WALLET_FEE_MINOR: i64 = 100;
 const BANK_FEE_MINOR: i64 = 800;
 

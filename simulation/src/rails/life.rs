@@ -1,7 +1,7 @@
 //! What becomes of a call, of a payment and of a whole rail, drawn before it happens.
 //!
-//! Promise: nothing is drawn that rails.md does not allow. A rail never debits what it refused in
-//! a documented way, and never calls a debited payment failed.
+//! Promise: nothing is drawn that the rails' own documents do not allow. A rail never debits what
+//! it refused in a documented way, and never calls a debited payment failed.
 
 use crate::{
     choice::Choices,

@@ -1,4 +1,4 @@
-//! MTN MoMo's collection product on the wire (rails §4.1), and what its products share: each has
+//! MTN MoMo's collection product on the wire, and what its products share: each has
 //! credentials and tokens of its own.
 
 mod transfers;

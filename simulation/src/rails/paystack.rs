@@ -1,4 +1,4 @@
-//! Paystack's Charge API for mobile money on the wire (rails §4.2).
+//! Paystack's Charge API for mobile money on the wire.
 
 pub mod transfers;
 

@@ -1,5 +1,4 @@
-//! Every bad request gets a clear refusal, never a 5xx, and leaves nothing half-written (design
-//! "Input rules", "Error body").
+//! Every bad request gets a clear refusal, never a 5xx, and leaves nothing half-written.
 //!
 //! Here: bodies as a whole, and Idempotency-Key. `fields`: the values of each field. `transport`:
 //! how a request may be sent. `fuzz`: what nobody thought of.

@@ -1,5 +1,4 @@
-//! Access: keys, verification, and the order in which a request is checked (spec §5, §7; design
-//! "Check order").
+//! Access: keys, verification, and the order in which a request is checked (spec §5, §7).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `kill -9` at each step of a charge (design: "How money flows"), and at random under load.
+//! `kill -9` at each step of a charge, and at random under load.
 //! Whatever happens: nothing acknowledged is missing, nobody is debited twice, no event is lost
 //! or doubled, the ledger is balanced, and SETTLED means debited.
 

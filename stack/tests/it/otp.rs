@@ -1,4 +1,4 @@
-//! One-time codes: three tries, one winner, ten minutes (design: "OTP").
+//! One-time codes: three tries, one winner, ten minutes.
 
 use std::time::Duration;
 

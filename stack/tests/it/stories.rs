@@ -1,4 +1,4 @@
-//! Every story that the simulated networks tell, to its end (design: "Rails").
+//! Every story that the simulated networks tell, to its end.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What becomes of a transfer, drawn before it happens.
 //!
-//! Promise: nothing is drawn that payouts.md does not allow. A rail never pays what it refused in a
-//! documented way.
+//! Promise: nothing is drawn that the rails' own documents do not allow. A rail never pays what it
+//! refused in a documented way.
 
 use crate::{
     choice::Choices,

@@ -1,4 +1,4 @@
-//! MTN MoMo's disbursement product on the wire (payouts P.1).
+//! MTN MoMo's disbursement product on the wire.
 
 use axum::{
     Router,

@@ -1,4 +1,4 @@
-//! Paystack's transfers on the wire (payouts P.2).
+//! Paystack's transfers on the wire.
 
 use axum::{
     Router,

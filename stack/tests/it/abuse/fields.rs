@@ -1,4 +1,4 @@
-//! Values of single fields: amounts, texts, numbers, addresses and names (design "Input rules").
+//! Values of single fields: amounts, texts, numbers, addresses and names.
 
 use serde_json::json;
 
