@@ -26,17 +26,20 @@ const REASONS: &[(&str, FailureReason)] = &[
     ("limit", FailureReason::PayerLimitReached),
 ];
 
-/// What every answer has around the transaction.
+/// What every answer has around the transaction, or the transfer.
 #[derive(Default, Deserialize)]
-struct Envelope {
+pub struct Envelope {
+    /// Whether the call itself went well.
     #[serde(default)]
-    message: Member,
+    pub status: Member,
+    #[serde(default)]
+    pub message: Member,
     #[serde(default, rename = "type")]
-    kind: Member,
+    pub kind: Member,
     #[serde(default)]
-    code: Member,
+    pub code: Member,
     #[serde(default)]
-    data: Member,
+    pub data: Member,
 }
 
 #[derive(Default, Deserialize)]

@@ -11,6 +11,7 @@ use chassis::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::answers::Envelope;
 use crate::{
     answer::RailAnswer,
     client::Reply,
@@ -127,18 +128,6 @@ fn wallet_code(provider: Provider) -> &'static str {
         Provider::Telecel => "VOD",
         Provider::At => "ATL",
     }
-}
-
-#[derive(Default, Deserialize)]
-struct Envelope {
-    #[serde(default)]
-    status: Member,
-    #[serde(default)]
-    message: Member,
-    #[serde(default)]
-    code: Member,
-    #[serde(default)]
-    data: Member,
 }
 
 #[derive(Default, Deserialize)]
