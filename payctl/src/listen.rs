@@ -123,6 +123,12 @@ impl Listener {
             let asked = Instant::now();
             let path = format!("/api/v1/events?after={}&wait={WAIT_SECONDS}", self.place);
             let page = pull(&self.api, &path).await?;
+            let (place, newest) = (self.place, page.last_sequence);
+            // Numbers go back only with a backup that is restored: what it waits for may not come.
+            ensure!(
+                newest >= place,
+                "the newest event is {newest}, and {place} is after it"
+            );
             if page.data.is_empty() && asked.elapsed() < WAIT_MIN {
                 tokio::time::sleep(PAUSE_MIN).await;
             }

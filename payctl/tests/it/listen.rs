@@ -223,6 +223,24 @@ fn it_begins_after_the_newest_event_and_ends_where_waiting_does_not_help() {
 }
 
 #[test]
+fn a_place_after_the_newest_event_is_told_and_not_waited_at() {
+    let page = answer(200, "", r#"{"data":[],"last_sequence":41}"#);
+    let (api, _asked) = api(vec![page]);
+    let words = [
+        "listen",
+        "--after",
+        "42",
+        "--forward-to",
+        "http://127.0.0.1:9",
+    ];
+    let listening = payctl(&api, &ApiKey::generate(), &words);
+    let said = listening.wait_with_output().unwrap();
+    let errors = String::from_utf8(said.stderr).unwrap();
+    assert!(errors.contains("the newest event is 41"), "{errors}");
+    assert_eq!(said.status.code(), Some(1));
+}
+
+#[test]
 fn a_secret_need_not_stand_in_the_list_of_processes() {
     let refused = answer(401, "", r#"{"code":"INVALID_API_KEY","error":"No."}"#);
     let (api, _asked) = api(vec![refused]);
