@@ -59,7 +59,8 @@ pub async fn list(
             |mut charges, request| async move { charges.list_charges(request).await },
         )
         .await?;
-    Page::new(listed.charges, listed.next_page_token).map(Json)
+    let page = Page::new("charges", listed.charges, listed.next_page_token);
+    Ok(Json(page))
 }
 
 impl TryFrom<ListedCharge> for ChargeListed {

@@ -57,7 +57,8 @@ pub async fn list(
             |mut sessions, request| async move { sessions.list_customers(request).await },
         )
         .await?;
-    Page::new(listed.customers, listed.next_page_token).map(Json)
+    let page = Page::new("customers", listed.customers, listed.next_page_token);
+    Ok(Json(page))
 }
 
 pub async fn read(

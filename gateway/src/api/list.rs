@@ -4,6 +4,7 @@ use std::{borrow::Cow, fmt::Display, str::FromStr, time::Duration};
 
 use chassis::{
     clock::Timestamp,
+    closed_list::count_unknown,
     ids::{Reference, SessionId},
     page::Place,
     phone::Phone,
@@ -35,16 +36,28 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// A page that a service answered with, whose token is empty on the last.
-    pub fn new<S>(found: Vec<S>, next_page_token: String) -> Result<Self, Error>
+    /// The only page of a list without entries.
+    pub const fn none() -> Self {
+        Self {
+            data: Vec::new(),
+            next_cursor: None,
+        }
+    }
+
+    /// A page of `list` that a service answered with, whose token is empty on the last. An entry that
+    /// this version cannot show, because a newer one has written it, is counted and left out.
+    pub fn new<S>(list: &'static str, found: Vec<S>, next_page_token: String) -> Self
     where
         T: TryFrom<S, Error = Error>,
     {
-        let data: Result<_, Error> = found.into_iter().map(T::try_from).collect();
-        Ok(Self {
-            data: data?,
+        let shown = found.into_iter().filter_map(|entry| {
+            let shown = T::try_from(entry);
+            shown.inspect_err(|_| count_unknown(list)).ok()
+        });
+        Self {
+            data: shown.collect(),
             next_cursor: Some(next_page_token).filter(|token| !token.is_empty()),
-        })
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use axum::{
 use chassis::ids::{Reference, SessionId};
 use proto::{
     charges::GetChargeRequest,
-    sessions::{ListSessionsRequest, Session, SessionStatus},
+    sessions::{ListSessionsRequest, SessionStatus},
 };
 
 use super::{
@@ -46,7 +46,7 @@ pub async fn list(
         let is_wanted = |found: &String| wanted.is_none_or(|wanted| wanted == found);
         match session_id.filter(is_wanted) {
             Some(found) => request.session_id = Some(found),
-            None => return Page::new(Vec::<Session>::new(), String::new()).map(Json),
+            None => return Ok(Json(Page::none())),
         }
     }
     let listed = edge
@@ -57,7 +57,8 @@ pub async fn list(
             |mut sessions, request| async move { sessions.list_sessions(request).await },
         )
         .await?;
-    Page::new(listed.sessions, listed.next_page_token).map(Json)
+    let page = Page::new("payments", listed.sessions, listed.next_page_token);
+    Ok(Json(page))
 }
 
 /// The session of a merchant's charge, if it has this one.

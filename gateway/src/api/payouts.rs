@@ -138,7 +138,8 @@ pub async fn list(
             |mut disbursements, request| async move { disbursements.list_payouts(request).await },
         )
         .await?;
-    Page::new(listed.payouts, listed.next_page_token).map(Json)
+    let page = Page::new("payouts", listed.payouts, listed.next_page_token);
+    Ok(Json(page))
 }
 
 impl PayoutOrder {

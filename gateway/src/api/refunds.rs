@@ -139,7 +139,8 @@ pub async fn list(
             |mut disbursements, request| async move { disbursements.list_refunds(request).await },
         )
         .await?;
-    Page::new(listed.refunds, listed.next_page_token).map(Json)
+    let page = Page::new("refunds", listed.refunds, listed.next_page_token);
+    Ok(Json(page))
 }
 
 impl RefundOrder {

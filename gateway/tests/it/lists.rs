@@ -1,22 +1,29 @@
-//! Lists of payments, charges and customers.
+//! Lists of payments, charges, customers, payouts and refunds.
 
 use proto::{
-    charges::{ChargeStatus, ListChargesResponse, ListedCharge},
+    charges::{
+        Charge, ChargeStatus, ListChargesResponse, ListPayoutsResponse, ListRefundsResponse,
+        ListedCharge, Payout, Refund,
+    },
     sessions::{
-        CreateSessionRequest, Customer, ListCustomersResponse, ListSessionsResponse, SessionStatus,
-        Transaction, TransactionStatus, Wallet,
+        CreateSessionRequest, Customer, ListCustomersResponse, ListSessionsResponse, Session,
+        SessionStatus, Transaction, TransactionStatus, Wallet,
     },
 };
 use serde_json::{Value, json};
 
 use crate::{
     gateway::{Gateway, PAYOUTS},
-    services::{REFERENCE, SESSION_ID, TRANSACTION_ID, charge, merchant, money, session},
+    services::{
+        PAYOUT_ID, REFERENCE, REFUND_ID, SESSION_ID, TRANSACTION_ID, charge, merchant, money,
+        payout, refund, session,
+    },
 };
 
 const PAYMENTS: &str = "/api/v1/payments";
 const CHARGES: &str = "/api/v1/charges";
 const CUSTOMERS: &str = "/api/v1/customers";
+const REFUNDS: &str = "/api/v1/refunds";
 const CUSTOMER_ID: &str = "CUS-0123456789";
 
 fn next(id: &str) -> String {
@@ -243,8 +250,8 @@ type BadParameters = (
 #[tokio::test]
 async fn bad_parameters_are_all_named_and_nothing_is_asked() {
     let gateway = Gateway::start().await;
-    const EVERY: &[&str] = &[PAYMENTS, CHARGES, CUSTOMERS, PAYOUTS, "/api/v1/refunds"];
-    const WITH_STATUS: &[&str] = &[PAYMENTS, CHARGES, PAYOUTS, "/api/v1/refunds"];
+    const EVERY: &[&str] = &[PAYMENTS, CHARGES, CUSTOMERS, PAYOUTS, REFUNDS];
+    const WITH_STATUS: &[&str] = &[PAYMENTS, CHARGES, PAYOUTS, REFUNDS];
     const OF_PAYER: &[&str] = &[CHARGES, CUSTOMERS];
     const OF_CHARGE: &[&str] = &[PAYMENTS, CHARGES];
     let cases: [BadParameters; 13] = [
@@ -319,4 +326,100 @@ async fn a_plus_that_nobody_encoded_is_still_an_offset() {
     assert_eq!(gateway.get(&path).send().await.status, 200);
     let asked = gateway.services.list_charges.asked_once();
     assert_eq!(asked.from, "2026-01-31T09:00:00.000Z");
+}
+
+/// A code that only a newer version knows.
+const NEWER: i32 = 99;
+
+/// Answers the lists with an entry that is as usual between two of a newer version.
+fn answer_beside_newer(gateway: &Gateway) {
+    let services = &gateway.services;
+    services.list_sessions.answers(|_| {
+        let usual = session(CreateSessionRequest {
+            amount: money(2550, "GHS"),
+            ..CreateSessionRequest::default()
+        });
+        let status = Session {
+            status: NEWER,
+            ..usual.clone()
+        };
+        let of_transaction = Session {
+            transaction: Some(Transaction {
+                status: NEWER,
+                amount: money(2550, "GHS"),
+                ..Transaction::default()
+            }),
+            ..usual.clone()
+        };
+        Ok(ListSessionsResponse {
+            sessions: vec![status, usual, of_transaction],
+            next_page_token: next(SESSION_ID),
+        })
+    });
+    services.list_charges.answers(|_| {
+        let usual = charge(ChargeStatus::Settled, money(2550, "GHS"));
+        let status = Charge {
+            status: NEWER,
+            ..usual.clone()
+        };
+        let provider = Charge {
+            provider: NEWER,
+            ..usual.clone()
+        };
+        let listed = [status, usual, provider].map(|charge| ListedCharge {
+            charge: Some(charge),
+            payer_masked: "024 ••• 4567".to_owned(),
+        });
+        Ok(ListChargesResponse {
+            charges: listed.into(),
+            next_page_token: next(TRANSACTION_ID),
+        })
+    });
+    services.list_payouts.answers(|_| {
+        let (usual, in_newer_currency) = (payout(money(100, "GHS")), payout(money(100, "XXX")));
+        let status = Payout {
+            status: NEWER,
+            ..usual.clone()
+        };
+        Ok(ListPayoutsResponse {
+            payouts: vec![status, usual, in_newer_currency],
+            next_page_token: next(TRANSACTION_ID),
+        })
+    });
+    services.list_refunds.answers(|_| {
+        let usual = refund(money(100, "GHS"));
+        let status = Refund {
+            status: NEWER,
+            ..usual.clone()
+        };
+        let mut destination = usual.clone();
+        destination.destination.as_mut().expect("a wallet").r#type = NEWER;
+        Ok(ListRefundsResponse {
+            refunds: vec![status, usual, destination],
+            next_page_token: next(TRANSACTION_ID),
+        })
+    });
+}
+
+#[tokio::test]
+async fn an_entry_of_a_newer_version_is_left_out_and_the_list_goes_on() {
+    chassis::metrics::render();
+    let gateway = Gateway::start().await;
+    answer_beside_newer(&gateway);
+    for (path, id, shown, next_id) in [
+        (PAYMENTS, "session_id", SESSION_ID, SESSION_ID),
+        (CHARGES, "reference", REFERENCE, TRANSACTION_ID),
+        (PAYOUTS, "payout_id", PAYOUT_ID, TRANSACTION_ID),
+        (REFUNDS, "refund_id", REFUND_ID, TRANSACTION_ID),
+    ] {
+        let page = gateway.get(path).send().await.json();
+        let entries = page["data"].as_array().expect("a page");
+        assert_eq!(entries.len(), 1, "{path}: {page}");
+        assert_eq!(entries[0][id], shown);
+        assert_eq!(page["next_cursor"], next(next_id));
+        let list = path.rsplit('/').next().expect("a list's name");
+        let counted = format!(r#"unknown_values_total{{column="{list}"}} 2"#);
+        let metrics = chassis::metrics::render();
+        assert!(metrics.contains(&counted), "{metrics}");
+    }
 }
