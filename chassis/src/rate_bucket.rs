@@ -10,12 +10,14 @@ crate::closed_list! {
         ChargeStatus = "charge:status",
         Read = "read",
         Write = "write",
+        /// Look-ups of one phone number by one merchant.
+        Number = "number",
         /// Look-ups of one phone number, at all merchants together. The others count a merchant's
         /// requests.
-        Number = "number",
+        NumberOverall = "number:overall",
     }
 }
 
 crate::proto_list! {
-    RateBucket = Bucket { Payments, Charge, ChargeStatus, Read, Write, Number }
+    RateBucket = Bucket { Payments, Charge, ChargeStatus, Read, Write, Number, NumberOverall }
 }

@@ -188,7 +188,10 @@ async fn enter(
     };
     tracing::Span::current().record("merchant.id", tracing::field::display(merchant.id));
     let quota = limits::check(edge.rate_limits.clone(), merchant.id, gate.bucket).await;
-    let admitted = quota.admit().and_then(|()| merchant.may(gate.purpose));
+    let admitted = quota
+        .admit()
+        .map_err(Error::RateLimited)
+        .and_then(|()| merchant.may(gate.purpose));
     let mut response = match admitted {
         Ok(()) => {
             request.extensions_mut().insert(merchant);

@@ -22,6 +22,7 @@ use tonic::{Code, Status};
 use crate::{
     api::amount,
     field_error::{FieldCode, FieldError},
+    limits::Quota,
 };
 
 /// Why a request failed.
@@ -41,8 +42,9 @@ pub enum Error {
     /// Too many invented keys, callbacks' addresses or payments from one client address.
     #[error("too many guesses")]
     TooManyGuesses { retry_after_seconds: u32 },
+    /// Carries the limit that refused, of which the answer's headers tell.
     #[error("rate limited")]
-    RateLimited { retry_after_seconds: u32 },
+    RateLimited(Quota),
     #[error("e-mail not verified")]
     EmailNotVerified,
     /// With the state of the KYC record, if there is one.
@@ -126,7 +128,7 @@ impl Error {
             Self::MethodNotAllowed => (S::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED"),
             Self::InvalidApiKey => (S::UNAUTHORIZED, "INVALID_API_KEY"),
             Self::TooManyGuesses { .. } => (S::TOO_MANY_REQUESTS, "RATE_LIMITED"),
-            Self::RateLimited { .. } => (S::TOO_MANY_REQUESTS, "RATE_LIMITED"),
+            Self::RateLimited(_) => (S::TOO_MANY_REQUESTS, "RATE_LIMITED"),
             Self::EmailNotVerified => (S::FORBIDDEN, "EMAIL_NOT_VERIFIED"),
             Self::KycNotApproved(_) => (S::FORBIDDEN, "KYC_NOT_APPROVED"),
             Self::MerchantNotAcceptingPayments => (S::FORBIDDEN, "MERCHANT_NOT_ACCEPTING_PAYMENTS"),
@@ -164,7 +166,7 @@ impl Error {
             Self::TooManyGuesses { .. } => {
                 "Too many failed attempts from this address; see Retry-After."
             }
-            Self::RateLimited { .. } => "Too many requests. Wait as long as Retry-After says.",
+            Self::RateLimited(_) => "Too many requests. Wait as long as Retry-After says.",
             Self::EmailNotVerified => "Verify the merchant's e-mail address to use the API.",
             Self::KycNotApproved(_) => "The merchant's KYC must be approved to use the API.",
             Self::MerchantNotAcceptingPayments => {
@@ -217,10 +219,8 @@ impl Error {
         match self {
             Self::TooManyGuesses {
                 retry_after_seconds,
-            }
-            | Self::RateLimited {
-                retry_after_seconds,
             } => Some(*retry_after_seconds),
+            Self::RateLimited(quota) => quota.reset_seconds(),
             Self::IdempotencyInProgress | Self::NothingStarted => Some(1),
             _ => None,
         }
@@ -235,6 +235,9 @@ impl Error {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(seconds) = self.retry_after_seconds() {
             headers.insert(RETRY_AFTER, seconds.into());
+        }
+        if let Self::RateLimited(quota) = self {
+            quota.write(headers);
         }
         if matches!(self, Self::InvalidApiKey) {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -11,8 +11,6 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use proto::ratelimit::{Bucket, CheckRequest, CheckResponse, rate_limits_client::RateLimitsClient};
 use sha2::{Digest as _, Sha256};
 
-use crate::error::Error;
-
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
@@ -20,11 +18,11 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const SUBJECT_BYTES: usize = 3;
 
 /// Where a subject stands with a bucket after one request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Quota {
-    bucket: RateBucket,
+    pub bucket: RateBucket,
     /// `None` if nobody counted.
-    counted: Option<CheckResponse>,
+    pub counted: Option<CheckResponse>,
 }
 
 /// Counts one request of a merchant.
@@ -36,20 +34,27 @@ pub async fn check(
     count(rate_limits, merchant.to_string(), bucket).await
 }
 
-/// Counts one look-up of a number, whichever merchant asks.
+/// Counts one look-up of a number by a merchant and, unless that is one too many, by anybody: so a
+/// merchant uses up little of what the others may look up, and the number's owner is not looked up
+/// without end by many.
 ///
 /// # Errors
-/// The number was looked up too often.
+/// The number was looked up too often: the quota that refuses.
 pub async fn check_number(
     rate_limits: RateLimitsClient<Channel>,
+    merchant: MerchantId,
     number: &Phone,
-) -> Result<(), Error> {
+) -> Result<(), Quota> {
     // No number stands in Redis or in what goes to it. So few bits belong to many numbers: who
     // tries all of them cannot tell which it was, and these numbers share a limit.
     let hash = Sha256::digest(format!("number:{}", number.as_e164()));
-    let subject: Vec<u8> = hash.into_iter().take(SUBJECT_BYTES).collect();
-    let subject = hex::encode(subject);
-    count(rate_limits, subject, RateBucket::Number)
+    let number: Vec<u8> = hash.into_iter().take(SUBJECT_BYTES).collect();
+    let number = hex::encode(number);
+    let by_merchant = format!("{merchant}:{number}");
+    count(rate_limits.clone(), by_merchant, RateBucket::Number)
+        .await
+        .admit()?;
+    count(rate_limits, number, RateBucket::NumberOverall)
         .await
         .admit()
 }
@@ -76,13 +81,17 @@ async fn count(
 
 impl Quota {
     /// Refuses the request if it is over the limit.
-    pub fn admit(&self) -> Result<(), Error> {
+    pub fn admit(&self) -> Result<(), Self> {
         match &self.counted {
-            Some(counted) if !counted.allowed => Err(Error::RateLimited {
-                retry_after_seconds: counted.reset_seconds.max(1),
-            }),
+            Some(counted) if !counted.allowed => Err(self.clone()),
             _ => Ok(()),
         }
+    }
+
+    /// Seconds until the window ends, if somebody counts.
+    pub fn reset_seconds(&self) -> Option<u32> {
+        let counted = self.counted.as_ref()?;
+        Some(counted.reset_seconds.max(1))
     }
 
     /// Writes the headers of draft-ietf-httpapi-ratelimit-headers.
@@ -114,6 +123,7 @@ fn specified(bucket: RateBucket) -> (&'static str, u32) {
         RateBucket::Read => ("v1/read", 300),
         RateBucket::Write => ("v1/write", 60),
         RateBucket::Number => ("number", 5),
+        RateBucket::NumberOverall => ("number:overall", 100),
     }
 }
 

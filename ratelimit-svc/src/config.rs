@@ -40,7 +40,7 @@ pub struct Config {
     pub telemetry: Telemetry,
 }
 
-/// Requests in a minute, per merchant (spec §8) or per number.
+/// Requests in a minute, per merchant (spec §8) and number.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct BucketLimits {
     /// Most requests of a merchant in a minute in bucket v1/payments: sessions created and read.
@@ -67,9 +67,18 @@ pub struct BucketLimits {
     #[arg(long = "limit-write", env = "LIMIT_WRITE", default_value_t = 60)]
     pub write: u32,
 
-    /// How often one phone number may be looked up in a minute, by all merchants together.
+    /// How often a merchant may look up one phone number in a minute.
     #[arg(long = "limit-number", env = "LIMIT_NUMBER", default_value_t = 5)]
     pub number: u32,
+
+    /// How often one phone number may be looked up in a minute, by all merchants together. More than
+    /// LIMIT_WRITE, so that no merchant alone uses it up.
+    #[arg(
+        long = "limit-number-overall",
+        env = "LIMIT_NUMBER_OVERALL",
+        default_value_t = 100
+    )]
+    pub number_overall: u32,
 }
 
 impl Settings for Config {
@@ -101,5 +110,13 @@ impl Settings for Config {
         for (variable, limit) in limits {
             refusals.unless(limit > 0, variable, "at least 1");
         }
+        // Numbers that have their hash in common share the limit, so one merchant may use up more of
+        // it than LIMIT_NUMBER.
+        let is_out_of_reach = self.limits.number_overall > self.limits.write;
+        refusals.unless(
+            is_out_of_reach,
+            "LIMIT_NUMBER_OVERALL",
+            "more than LIMIT_WRITE",
+        );
     }
 }

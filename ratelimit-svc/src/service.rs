@@ -22,7 +22,7 @@ pub struct Service {
     /// `None` if this process is the only one, so that its own counts are the truth.
     shared: Option<SharedCounts>,
     /// This process's counts, for the local stack and while Redis is away. A few entries for each
-    /// merchant that is active in one minute, and one for each number that they look up.
+    /// merchant that is active in one minute, and two for each number that it looks up.
     own: Arc<FixedWindow<(String, RateBucket)>>,
     limits: BucketLimits,
 }
@@ -46,6 +46,7 @@ impl Service {
             RateBucket::Read => self.limits.read,
             RateBucket::Write => self.limits.write,
             RateBucket::Number => self.limits.number,
+            RateBucket::NumberOverall => self.limits.number_overall,
         }
     }
 

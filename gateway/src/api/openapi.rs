@@ -103,6 +103,7 @@ mod tests {
     use chassis::{
         failure::FailureReason,
         money::{Currency, Money},
+        rate_bucket::RateBucket,
     };
     use proto::{
         charges::{
@@ -119,6 +120,7 @@ mod tests {
         api::{initiate::WarningCode, timeline},
         error::Error,
         field_error::{FieldCode, FieldError},
+        limits::Quota,
     };
 
     /// The values of an enum in the document.
@@ -209,7 +211,7 @@ mod tests {
             Error::NotFound
             | Error::NoWebhookEndpoint
             | Error::InvalidApiKey
-            | Error::RateLimited { .. }
+            | Error::RateLimited(_)
             | Error::EmailNotVerified
             | Error::KycNotApproved(_)
             | Error::MerchantNotAcceptingPayments
@@ -253,9 +255,10 @@ mod tests {
             Error::NotFound,
             Error::NoWebhookEndpoint,
             Error::InvalidApiKey,
-            Error::RateLimited {
-                retry_after_seconds: 17,
-            },
+            Error::RateLimited(Quota {
+                bucket: RateBucket::Payments,
+                counted: None,
+            }),
             Error::EmailNotVerified,
             Error::KycNotApproved(Some("IN_REVIEW")),
             Error::MerchantNotAcceptingPayments,

@@ -64,14 +64,16 @@ struct Intended {
 
 pub async fn preflight(
     State(edge): State<Arc<Edge>>,
-    Extension(_): Extension<Arc<Merchant>>,
+    Extension(merchant): Extension<Arc<Merchant>>,
     body: Object,
 ) -> Result<Json<Preflight>, Error> {
     let Intended {
         mobile_number,
         provider,
     } = Intended::parse(body)?;
-    limits::check_number(edge.rate_limits.clone(), &mobile_number).await?;
+    limits::check_number(edge.rate_limits.clone(), merchant.id, &mobile_number)
+        .await
+        .map_err(Error::RateLimited)?;
     let request = CheckWalletRequest {
         mobile_number: mobile_number.as_e164().to_owned(),
         provider: provider.into(),

@@ -1,13 +1,20 @@
 //! What can be known of a charge before it is asked for.
 
+use chassis::api_key::ApiKey;
 use proto::{
     charges::{CheckWalletResponse, Provider, WalletState},
+    merchants::Merchant,
     ratelimit::{Bucket, CheckResponse},
 };
 use serde_json::{Value, json};
 use tonic::Status;
 
-use crate::gateway::{Gateway, PREFLIGHT};
+use crate::{
+    gateway::{Gateway, PREFLIGHT},
+    services::merchant,
+};
+
+const OTHER_MERCHANT: &str = "0190b2c0-f5a9-7c8e-9b1d-000000000001";
 
 fn body(number: &str) -> String {
     json!({ "mobile_number": number, "provider": "TELECEL" }).to_string()
@@ -77,43 +84,82 @@ async fn every_fault_of_an_intended_charge_is_named() {
     assert!(gateway.services.check_wallet.asked().is_empty());
 }
 
+/// What was counted in a bucket.
+fn counted(gateway: &Gateway, bucket: Bucket) -> Vec<String> {
+    let asked = gateway.services.check.asked().into_iter();
+    asked
+        .filter(|check| check.bucket() == bucket)
+        .map(|check| check.subject)
+        .collect()
+}
+
 #[tokio::test]
-async fn a_number_is_counted_whoever_asks_and_however_it_is_written() {
+async fn a_number_is_counted_for_each_merchant_and_for_all_however_it_is_written() {
     let gateway = Gateway::start().await;
     for number in ["0241234567", "+233 24 123 4567", "0241234568"] {
         gateway.post(PREFLIGHT, body(number)).send().await;
     }
-    let counted = gateway.services.check.asked().into_iter();
-    let counted: Vec<String> = counted
-        .filter(|check| check.bucket() == Bucket::Number)
-        .map(|check| check.subject)
-        .collect();
-    let [one, same, other] = &counted[..] else {
-        panic!("counted {counted:?}");
+    let other_merchant = Merchant {
+        merchant_id: OTHER_MERCHANT.to_owned(),
+        ..merchant()
     };
-    assert_eq!(one, same);
+    let authenticate = &gateway.services.authenticate;
+    authenticate.answers(move |_| Ok(other_merchant.clone()));
+    let by_other = gateway.request("POST", PREFLIGHT).json(body("0241234567"));
+    let by_other = by_other.key(ApiKey::generate().expose());
+    assert_eq!(by_other.send().await.status, 200);
+    let overall = counted(&gateway, Bucket::NumberOverall);
+    let [one, same, other, by_other] = &overall[..] else {
+        panic!("counted {overall:?}");
+    };
+    assert_eq!((one, one), (same, by_other));
     assert_ne!(one, other);
-    let shown = counted.concat();
-    assert!(!shown.contains("241234567"), "no number is told");
+    let of = |merchant: &str, number: &str| format!("{merchant}:{number}");
+    let id = merchant().merchant_id;
+    let expected = [
+        of(&id, one),
+        of(&id, one),
+        of(&id, other),
+        of(OTHER_MERCHANT, one),
+    ];
+    assert_eq!(counted(&gateway, Bucket::Number), expected);
+    assert!(!overall.concat().contains("241234567"), "no number is told");
 }
 
 #[tokio::test]
-async fn a_number_that_was_looked_up_too_often_is_left_alone() {
+async fn a_refused_look_up_is_told_of_by_the_limit_that_refused_it() {
     let gateway = Gateway::start().await;
-    gateway.services.check.answers(|check| {
-        Ok(CheckResponse {
-            allowed: check.bucket() != Bucket::Number,
-            limit: 60,
-            remaining: 12,
-            reset_seconds: 17,
-            window_seconds: 60,
-        })
-    });
-    let answer = gateway.post(PREFLIGHT, body("0241234567")).send().await;
-    answer.assert_error(429, "RATE_LIMITED");
-    assert_eq!(answer.header("retry-after"), Some("17"));
-    let merchants = answer.header("ratelimit");
-    assert_eq!(merchants, Some("\"v1/write\";r=12;t=17"));
+    for (refusing, name, refused_before) in [
+        (Bucket::Write, "v1/write", 0),
+        (Bucket::Number, "number", 0),
+        (Bucket::NumberOverall, "number:overall", 1),
+    ] {
+        gateway.services.check.answers(move |check| {
+            let refuses = check.bucket() == refusing;
+            Ok(CheckResponse {
+                allowed: !refuses,
+                limit: if refuses { 7 } else { 60 },
+                remaining: if refuses { 0 } else { 12 },
+                reset_seconds: if refuses { 17 } else { 18 },
+                window_seconds: 60,
+            })
+        });
+        let answer = gateway.post(PREFLIGHT, body("0241234567")).send().await;
+        answer.assert_error(429, "RATE_LIMITED");
+        assert_eq!(answer.header("retry-after"), Some("17"));
+        let (policy, left) = (
+            format!("\"{name}\";q=7;w=60"),
+            format!("\"{name}\";r=0;t=17"),
+        );
+        assert_eq!(answer.header("ratelimit-policy"), Some(&*policy));
+        assert_eq!(answer.header("ratelimit"), Some(&*left));
+        let overall = counted(&gateway, Bucket::NumberOverall);
+        assert_eq!(
+            overall.len(),
+            refused_before,
+            "what is refused before does not count"
+        );
+    }
     assert!(gateway.services.check_wallet.asked().is_empty());
 }
 

@@ -91,6 +91,7 @@ async fn exactly_the_limit_passes_whatever_the_concurrency_and_the_replica() {
         (Bucket::Read, 300),
         (Bucket::Write, 60),
         (Bucket::Number, 5),
+        (Bucket::NumberOverall, 100),
     ] {
         let merchant = Uuid::new_v4().to_string();
         let calls = (0..1_000).map(|n| replicas[n % replicas.len()].check(&merchant, bucket));

@@ -519,6 +519,12 @@ async fn settings_that_belong_together_are_checked_together() {
             "{lines:?}"
         );
     }
+    // One merchant could use up what all may look up.
+    let limits = with(&good("ratelimit-svc", &folder), "LIMIT_WRITE", Some("100"));
+    let ended = run("ratelimit-svc", &limits, &["config"]).await;
+    let lines = ended.refusals();
+    let start = "ratelimit-svc: LIMIT_NUMBER_OVERALL (--";
+    assert!(lines.len() == 1 && lines[0].starts_with(start), "{lines:?}");
     let mut sessions = good("sessions-svc", &folder);
     for variable in ["TLS_CERT", "TLS_KEY", "TLS_CA"] {
         sessions = with(&sessions, variable, None);

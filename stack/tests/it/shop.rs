@@ -39,6 +39,7 @@ pub const NO_LIMITS: &[(&str, &str)] = &[
     ("ratelimit-svc", "--limit-read=1000000"),
     ("ratelimit-svc", "--limit-write=1000000"),
     ("ratelimit-svc", "--limit-number=1000000"),
+    ("ratelimit-svc", "--limit-number-overall=1000001"),
 ];
 
 /// Interval of polling for what has no notification.
