@@ -20,7 +20,7 @@ use proto::{
         AddWalletsRequest, DirectSession, ListTransactionsWithoutWalletRequest, Open, Payer,
         RecordTransactionRequest, SessionStatus, Settlement, Transaction, TransactionStatus,
         Update, Wallet, WalletOfTransaction, Withdraw, record_transaction_request::Step,
-        record_transaction_response::Outcome, sessions_client::SessionsClient,
+        record_transaction_response::Outcome, session_operations_client::SessionOperationsClient, sessions_client::SessionsClient,
     },
     webhooks::{
         EventType, Payment, Payout, PublishRequest, Refund, publish_request,
@@ -44,6 +44,7 @@ const OPEN_MAX: Duration = Duration::from_secs(2);
 pub struct Teller {
     db: Db,
     sessions: SessionsClient<Channel>,
+    session_operations: SessionOperationsClient<Channel>,
     webhooks: WebhooksClient<Channel>,
 }
 
@@ -59,7 +60,8 @@ impl Teller {
     pub fn new(db: &Db, sessions: Channel, webhooks: Channel) -> Self {
         Self {
             db: db.clone(),
-            sessions: SessionsClient::new(sessions),
+            sessions: SessionsClient::new(sessions.clone()),
+            session_operations: SessionOperationsClient::new(sessions),
             webhooks: WebhooksClient::new(webhooks),
         }
     }
@@ -108,7 +110,7 @@ impl Teller {
     /// Adds to a page of transactions that sessions-svc recorded without their wallets, after this
     /// place of its list; empty for the beginning. Returns the place after it, if there are more.
     pub async fn add_wallets(&self, after: String) -> anyhow::Result<Option<String>> {
-        let mut sessions = self.sessions.clone();
+        let mut sessions = self.session_operations.clone();
         let request = ListTransactionsWithoutWalletRequest { page_token: after };
         let page = sessions.list_transactions_without_wallet(request).await;
         let page = page.context("sessions-svc did not list them")?.into_inner();

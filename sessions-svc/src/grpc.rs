@@ -1,5 +1,6 @@
 //! The calls, and domain to proto; `grpc/parse.rs` converts the other way.
 
+mod operations;
 mod parse;
 
 use chassis::{
@@ -7,25 +8,22 @@ use chassis::{
     page::PageAsked,
 };
 use proto::sessions::{
-    AddWalletsRequest, AddWalletsResponse, CreateSessionRequest, CreateSessionResponse,
-    Customer as ProtoCustomer, GetCustomerRequest, GetSessionRequest, ListCustomersRequest,
-    ListCustomersResponse, ListSessionsRequest, ListSessionsResponse,
-    ListTransactionsWithoutWalletRequest, ListTransactionsWithoutWalletResponse,
-    Payer as ProtoPayer, RecordTransactionRequest, RecordTransactionResponse,
+    CreateSessionRequest, CreateSessionResponse, Customer as ProtoCustomer, GetCustomerRequest,
+    GetSessionRequest, ListCustomersRequest, ListCustomersResponse, ListSessionsRequest,
+    ListSessionsResponse, Payer as ProtoPayer, RecordTransactionRequest, RecordTransactionResponse,
     Session as ProtoSession, SessionStatus as ProtoSessionStatus, Settlement as ProtoSettlement,
-    Transaction as ProtoTransaction, TransactionPlace as ProtoPlace,
-    TransactionStatus as ProtoTransactionStatus, Wallet as ProtoWallet,
-    record_transaction_response::Outcome as ProtoOutcome, sessions_server::Sessions,
+    Transaction as ProtoTransaction, TransactionStatus as ProtoTransactionStatus,
+    Wallet as ProtoWallet, record_transaction_response::Outcome as ProtoOutcome,
+    sessions_server::Sessions,
 };
 use tonic::{Request, Response, Status};
 
-use self::parse::WALLETS_MAX;
 use crate::{
     customer::{Customer, Payer},
     report::{ReportOutcome, ReportReply},
     service::Service,
     session::{Session, SessionStatus, ShownSession},
-    transaction::{Settlement, Transaction, TransactionPlace, Wallet},
+    transaction::{Settlement, Transaction, Wallet},
 };
 
 chassis::proto_list! {
@@ -124,30 +122,6 @@ impl Sessions for Grpc {
             self.0.get_customer(merchant, &id).await?.into(),
         ))
     }
-
-    async fn list_transactions_without_wallet(
-        &self,
-        request: Request<ListTransactionsWithoutWalletRequest>,
-    ) -> Result<Response<ListTransactionsWithoutWalletResponse>, Status> {
-        let after = parse::missing_after(&request.get_ref().page_token)?;
-        let places = self.0.list_without_wallet(after, WALLETS_MAX).await?;
-        let last = places.last().filter(|_| places.len() == WALLETS_MAX);
-        let next_page_token =
-            last.map(|last| format!("{}.{}", last.session_id, last.charge_number));
-        Ok(Response::new(ListTransactionsWithoutWalletResponse {
-            next_page_token: next_page_token.unwrap_or_default(),
-            transactions: places.into_iter().map(ProtoPlace::from).collect(),
-        }))
-    }
-
-    async fn add_wallets(
-        &self,
-        request: Request<AddWalletsRequest>,
-    ) -> Result<Response<AddWalletsResponse>, Status> {
-        let wallets = parse::wallets(request.into_inner())?;
-        self.0.add_wallets(&wallets).await?;
-        Ok(Response::new(AddWalletsResponse {}))
-    }
 }
 
 impl From<ShownSession> for ProtoSession {
@@ -193,16 +167,6 @@ impl From<Wallet> for ProtoWallet {
         Self {
             provider: wallet.provider,
             last_four: wallet.last_four,
-        }
-    }
-}
-
-impl From<TransactionPlace> for ProtoPlace {
-    fn from(place: TransactionPlace) -> Self {
-        Self {
-            session_id: place.session_id.to_string(),
-            charge_number: u32::try_from(place.charge_number).unwrap_or(u32::MAX),
-            transaction_id: place.transaction_id.to_string(),
         }
     }
 }

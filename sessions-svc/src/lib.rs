@@ -29,6 +29,8 @@ mod store;
 mod sweeper;
 mod transaction;
 
+use std::sync::Arc;
+
 use anyhow::Context as _;
 use chassis::{
     clock::Clock,
@@ -36,7 +38,9 @@ use chassis::{
     shutdown::Shutdown,
 };
 use db::{Frame, GroupCommit, Relay, Schema, outbox};
-use proto::sessions::sessions_server::SessionsServer;
+use proto::sessions::{
+    session_operations_server::SessionOperationsServer, sessions_server::SessionsServer,
+};
 use tonic::service::Routes;
 
 use config::Config;
@@ -88,6 +92,8 @@ pub async fn serve(
         session_lifetime: config.session_lifetime,
         wake,
     };
-    let routes = Routes::new(SessionsServer::new(Grpc(service)));
+    let grpc = Arc::new(Grpc(service));
+    let routes = Routes::new(SessionsServer::from_arc(Arc::clone(&grpc)))
+        .add_service(SessionOperationsServer::from_arc(grpc));
     frame.serve(routes, sockets).await
 }

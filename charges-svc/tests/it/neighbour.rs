@@ -20,6 +20,7 @@ use proto::{
         WalletOfTransaction,
         record_transaction_request::Step,
         record_transaction_response::Outcome,
+        session_operations_server::{SessionOperations, SessionOperationsServer},
         sessions_server::{Sessions, SessionsServer},
     },
     webhooks::{
@@ -74,7 +75,9 @@ pub async fn start(outcome: Outcome, stall: Duration, updates: Updates) -> Serve
         updates,
     };
     let sessions = SessionsServer::new(neighbour.clone());
-    let routes = Routes::new(sessions).add_service(WebhooksServer::new(neighbour));
+    let routes = Routes::new(sessions)
+        .add_service(SessionOperationsServer::new(neighbour.clone()))
+        .add_service(WebhooksServer::new(neighbour));
     ServedService::of(routes).await
 }
 
@@ -134,6 +137,10 @@ impl Sessions for Neighbour {
         Err(not_asked())
     }
 
+}
+
+#[tonic::async_trait]
+impl SessionOperations for Neighbour {
     /// A page for each that it was given and has no wallet for.
     async fn list_transactions_without_wallet(
         &self,

@@ -469,9 +469,6 @@ serve!(Sessions in sessions {
     get_customer(GetCustomerRequest) -> Customer;
 } never {
     record_transaction(RecordTransactionRequest) -> RecordTransactionResponse;
-    list_transactions_without_wallet(ListTransactionsWithoutWalletRequest)
-        -> ListTransactionsWithoutWalletResponse;
-    add_wallets(AddWalletsRequest) -> AddWalletsResponse;
 });
 
 serve!(Charges in charges {

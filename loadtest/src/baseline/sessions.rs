@@ -4,11 +4,9 @@ use anyhow::{Context as _, Error, ensure};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http_body_util::Full;
 use proto::sessions::{
-    AddWalletsRequest, AddWalletsResponse, CreateSessionRequest, CreateSessionResponse, Customer,
-    GetCustomerRequest, GetSessionRequest, ListCustomersRequest, ListCustomersResponse,
-    ListSessionsRequest, ListSessionsResponse, ListTransactionsWithoutWalletRequest,
-    ListTransactionsWithoutWalletResponse, RecordTransactionRequest, RecordTransactionResponse,
-    Session, sessions_server,
+    CreateSessionRequest, CreateSessionResponse, Customer, GetCustomerRequest, GetSessionRequest,
+    ListCustomersRequest, ListCustomersResponse, ListSessionsRequest, ListSessionsResponse,
+    RecordTransactionRequest, RecordTransactionResponse, Session, sessions_server,
 };
 use serde_json::json;
 use sha2::Sha256;
@@ -150,20 +148,6 @@ impl sessions_server::Sessions for Sessions {
         &self,
         _: Request<GetCustomerRequest>,
     ) -> Result<Response<Customer>, Status> {
-        Err(Status::unimplemented("not part of a bare path"))
-    }
-
-    async fn list_transactions_without_wallet(
-        &self,
-        _: Request<ListTransactionsWithoutWalletRequest>,
-    ) -> Result<Response<ListTransactionsWithoutWalletResponse>, Status> {
-        Err(Status::unimplemented("not part of a bare path"))
-    }
-
-    async fn add_wallets(
-        &self,
-        _: Request<AddWalletsRequest>,
-    ) -> Result<Response<AddWalletsResponse>, Status> {
         Err(Status::unimplemented("not part of a bare path"))
     }
 }

@@ -326,7 +326,7 @@ async fn bad_places_and_times_are_named() {
 
 #[tokio::test]
 async fn wallets_are_added_once_to_transactions_that_an_older_version_told() {
-    let mut world = World::start().await;
+    let world = World::start().await;
     let mut old = world.direct_charge();
     let wallet = old.wallet.take().unwrap();
     world.recorded(old.open()).await;
@@ -336,9 +336,11 @@ async fn wallets_are_added_once_to_transactions_that_an_older_version_told() {
     world.recorded(unseen.withdraw(1)).await;
     world.recorded(world.direct_charge().settled(2)).await;
 
-    let lacking = async |client: &mut crate::world::Client| {
+    let mut operations = world.operations.clone();
+    let lacking = async || {
         let request = ListTransactionsWithoutWalletRequest::default();
-        let page = client.list_transactions_without_wallet(request).await;
+        let mut operations = world.operations.clone();
+        let page = operations.list_transactions_without_wallet(request).await;
         page.unwrap().into_inner().transactions
     };
     let place = TransactionPlace {
@@ -347,7 +349,7 @@ async fn wallets_are_added_once_to_transactions_that_an_older_version_told() {
         transaction_id: old.transaction_id.clone(),
     };
     let expected = std::slice::from_ref(&place);
-    assert_eq!(lacking(&mut world.client).await, expected);
+    assert_eq!(lacking().await, expected);
     let another = Wallet {
         provider: "AT".to_owned(),
         last_four: "0000".to_owned(),
@@ -359,9 +361,9 @@ async fn wallets_are_added_once_to_transactions_that_an_older_version_told() {
                 wallet: Some(added),
             }],
         };
-        world.client.add_wallets(request).await.unwrap();
+        operations.add_wallets(request).await.unwrap();
     }
-    assert_eq!(lacking(&mut world.client).await, []);
+    assert_eq!(lacking().await, []);
     let shown = world.get(&old.session_id).await.unwrap();
     assert_eq!(shown.transaction.unwrap().wallet, Some(wallet));
     world.end().await;

@@ -17,7 +17,7 @@ use proto::{
         ListCustomersRequest, Open, Payer, RecordTransactionRequest, RecordTransactionResponse,
         Session, SessionStatus, Transaction, TransactionStatus, Update, Wallet, Withdraw,
         record_transaction_request::Step, record_transaction_response::Outcome,
-        sessions_client::SessionsClient,
+        session_operations_client::SessionOperationsClient, sessions_client::SessionsClient,
     },
 };
 use sessions_svc::config::Config;
@@ -37,6 +37,7 @@ pub struct World {
     pub db: Db,
     pub webhooks: Webhooks,
     pub client: Client,
+    pub operations: SessionOperationsClient<Channel>,
     service: ServedService,
     // Dropped after the fields that use them.
     pub database: TestDb,
@@ -64,6 +65,7 @@ impl World {
             db,
             webhooks,
             client: SessionsClient::new(service.channel()),
+            operations: SessionOperationsClient::new(service.channel()),
             service,
             database,
             _folder: folder,
@@ -75,6 +77,7 @@ impl World {
         self.service.stop().await;
         self.service = serve(&self.database.url, &self.clock, &self.webhooks.url).await;
         self.client = SessionsClient::new(self.service.channel());
+        self.operations = SessionOperationsClient::new(self.service.channel());
     }
 
     /// Stops the service and starts another on a host with another clock.
