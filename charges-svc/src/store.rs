@@ -16,6 +16,7 @@ pub mod payout_accounts;
 pub mod postings;
 pub mod reports;
 pub mod steps;
+pub mod wallets;
 
 use chassis::clock::Timestamp;
 use db::{Conn, Result};

@@ -20,7 +20,8 @@ use proto::{
         AddWalletsRequest, DirectSession, ListTransactionsWithoutWalletRequest, Open, Payer,
         RecordTransactionRequest, SessionStatus, Settlement, Transaction, TransactionStatus,
         Update, Wallet, WalletOfTransaction, Withdraw, record_transaction_request::Step,
-        record_transaction_response::Outcome, session_operations_client::SessionOperationsClient, sessions_client::SessionsClient,
+        record_transaction_response::Outcome, session_operations_client::SessionOperationsClient,
+        sessions_client::SessionsClient,
     },
     webhooks::{
         EventType, Payment, Payout, PublishRequest, Refund, publish_request,
@@ -54,6 +55,14 @@ pub enum OpenOutcome {
     Recorded,
     /// The session cannot be paid.
     Refused,
+}
+
+/// A page of transactions got their wallets.
+#[derive(Clone, Debug)]
+pub struct WalletsAdded {
+    pub count: usize,
+    /// The place after them, if there are more that lack one.
+    pub next: Option<String>,
 }
 
 impl Teller {
@@ -108,8 +117,8 @@ impl Teller {
     }
 
     /// Adds to a page of transactions that sessions-svc recorded without their wallets, after this
-    /// place of its list; empty for the beginning. Returns the place after it, if there are more.
-    pub async fn add_wallets(&self, after: String) -> anyhow::Result<Option<String>> {
+    /// place of its list; empty for the beginning.
+    pub async fn add_wallets(&self, after: String) -> anyhow::Result<WalletsAdded> {
         let mut sessions = self.session_operations.clone();
         let request = ListTransactionsWithoutWalletRequest { page_token: after };
         let page = sessions.list_transactions_without_wallet(request).await;
@@ -136,11 +145,15 @@ impl Teller {
         let request = AddWalletsRequest {
             wallets: added.collect(),
         };
-        if !request.wallets.is_empty() {
+        let count = request.wallets.len();
+        if count > 0 {
             let added = sessions.add_wallets(request).await;
             added.context("sessions-svc did not add them")?;
         }
-        Ok(Some(page.next_page_token).filter(|token| !token.is_empty()))
+        Ok(WalletsAdded {
+            count,
+            next: Some(page.next_page_token).filter(|token| !token.is_empty()),
+        })
     }
 
     /// Tells webhooks-svc that a disbursement has ended.

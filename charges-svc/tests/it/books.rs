@@ -65,7 +65,7 @@ async fn checked(db: &Db, clock: &Clock) -> Vec<Finding> {
 pub async fn now_due(db: &Db) {
     let mut tx = db.begin().await.unwrap();
     let due = "update ledger_works set next_at = '1970-01-01T00:00:00.000Z'";
-    assert_eq!(tx.sql(due).rows_affected().await.unwrap(), 5);
+    assert_eq!(tx.sql(due).rows_affected().await.unwrap(), 6);
     tx.commit().await.unwrap();
 }
 

@@ -370,8 +370,9 @@ async fn what_cannot_be_looked_for_is_named() {
 }
 
 #[tokio::test]
-async fn transactions_without_wallets_get_theirs_page_by_page() {
+async fn one_replica_gives_transactions_their_wallets_page_by_page_and_then_rests() {
     let world = World::start().await;
+    let replica = world.replica().await;
     let mut places = Vec::new();
     let mut expected = Vec::new();
     for number in 0..3 {
@@ -404,5 +405,25 @@ async fn transactions_without_wallets_get_theirs_page_by_page() {
         world.updates.wallets() == expected
     })
     .await;
+    // Now that it is at the end, none looks again before it has rested.
+    for minutes in [10, 61] {
+        let rested = Duration::from_secs(minutes * 60);
+        world.clock.advance(rested).await.unwrap();
+    }
+    let of_round = ["", "1", "2", "3"];
+    until("the next round ended", async || {
+        world.updates.pages().len() >= 2 * of_round.len()
+    })
+    .await;
+    let pages = world.updates.pages();
+    let tokens: Vec<&str> = pages.iter().map(|(token, _)| token.as_str()).collect();
+    assert_eq!(tokens, [of_round, of_round].concat());
+    for round in pages.chunks(of_round.len()) {
+        for pair in round.windows(2) {
+            let paused = pair[1].1 - pair[0].1;
+            assert!(paused >= Duration::from_millis(990), "{paused:?}");
+        }
+    }
+    replica.stop().await;
     world.end().await;
 }

@@ -6,7 +6,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use chassis::testing::ServedService;
@@ -47,6 +47,8 @@ pub struct Updates {
     /// The transactions that it says lack a wallet.
     lacking: Arc<Mutex<Vec<TransactionPlace>>>,
     wallets: Arc<Mutex<Vec<WalletOfTransaction>>>,
+    /// The pages of those that it was asked for, and when.
+    pages: Arc<Mutex<Vec<(String, Instant)>>>,
 }
 
 impl Updates {
@@ -61,6 +63,10 @@ impl Updates {
     /// The wallets that were added.
     pub fn wallets(&self) -> Vec<WalletOfTransaction> {
         self.wallets.lock().unwrap().clone()
+    }
+
+    pub fn pages(&self) -> Vec<(String, Instant)> {
+        self.pages.lock().unwrap().clone()
     }
 
     pub fn events(&self) -> Vec<PublishRequest> {
@@ -136,7 +142,6 @@ impl Sessions for Neighbour {
     ) -> Result<Response<Customer>, Status> {
         Err(not_asked())
     }
-
 }
 
 #[tonic::async_trait]
@@ -146,7 +151,13 @@ impl SessionOperations for Neighbour {
         &self,
         request: Request<ListTransactionsWithoutWalletRequest>,
     ) -> Result<Response<ListTransactionsWithoutWalletResponse>, Status> {
-        let after: usize = request.get_ref().page_token.parse().unwrap_or(0);
+        let token = request.into_inner().page_token;
+        let after: usize = token.parse().unwrap_or(0);
+        self.updates
+            .pages
+            .lock()
+            .unwrap()
+            .push((token, Instant::now()));
         let lacking = self.updates.lacking.lock().unwrap();
         let next = (after + 1 < lacking.len()).then(|| (after + 1).to_string());
         Ok(Response::new(ListTransactionsWithoutWalletResponse {

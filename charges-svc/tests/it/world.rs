@@ -86,7 +86,7 @@ pub struct World {
     /// What sessions-svc was told.
     pub updates: Updates,
     service: ServedService,
-    _neighbour: Option<ServedService>,
+    neighbour: Option<ServedService>,
     /// The listener of a silent neighbour.
     _silent: Option<TcpListener>,
     database: (TestDb, Database),
@@ -192,7 +192,7 @@ impl World {
             clock,
             updates,
             service,
-            _neighbour: running,
+            neighbour: running,
             _silent: silent,
             database: (database, settings),
             folder,
@@ -205,6 +205,18 @@ impl World {
         let mut replicas = self.service.channel().replicas();
         let (_, connection) = replicas.next().await.unwrap().pop_first().unwrap();
         ChargesClient::new(connection)
+    }
+
+    /// Another process on the same database, until it is dropped.
+    pub async fn replica(&self) -> ServedService {
+        let (database, settings) = &self.database;
+        let neighbour = self.neighbour.as_ref().expect("somebody to tell");
+        let mut config = config(&database.url, &neighbour.url());
+        config.service.database = settings.clone();
+        ServedService::start(|sockets, shutdown| {
+            charges_svc::serve(config, sockets, self.clock.clone(), shutdown)
+        })
+        .await
     }
 
     /// Stops the service, so that nobody takes up what a test writes until another starts.
