@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use chassis::clock::Timestamp;
+use chassis::{clock::Timestamp, ids::SessionId};
 use db::{Db, Grouped, Tx};
 
 use crate::{
@@ -92,7 +92,8 @@ async fn record_turn(
     let reports: Vec<&Report> = turn.iter().map(|place| &set[*place].report).collect();
     if is_again {
         // What is read from now on is as new as the sessions.
-        reports::lock_sessions(tx, &reports).await?;
+        let sessions: Vec<SessionId> = reports.iter().map(|report| report.session_id).collect();
+        reports::lock_sessions(tx, &sessions).await?;
     }
     let mut changes = Vec::new();
     for (place, found) in turn.iter().zip(reports::look(tx, &reports).await?) {

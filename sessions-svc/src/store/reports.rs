@@ -26,16 +26,16 @@ use crate::{
 };
 
 /// Locks these sessions until the transaction ends.
-pub async fn lock_sessions(tx: &mut Tx, reports: &[&Report]) -> Result<()> {
+pub async fn lock_sessions(tx: &mut Tx, sessions: &[SessionId]) -> Result<()> {
     let _locked: Vec<(SessionId,)> = tx
         .sql_set(
             "given (session_id uuid)
              select sessions.session_id
              from given join sessions on sessions.session_id = given.session_id
              order by sessions.session_id for update",
-            reports.len(),
+            sessions.len(),
         )
-        .column(reports.iter().map(|report| report.session_id))
+        .column(sessions.iter().copied())
         .all()
         .await?;
     Ok(())

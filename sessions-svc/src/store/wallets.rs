@@ -4,6 +4,7 @@ use chassis::ids::SessionId;
 use db::{Conn, Result, Tx};
 use uuid::Uuid;
 
+use super::reports::lock_sessions;
 use crate::transaction::{TransactionPlace, Wallet};
 
 /// Transactions without a wallet, in their order, after a place.
@@ -27,6 +28,9 @@ pub async fn list_missing(
 
 /// Adds wallets, without touching one that is there.
 pub async fn add(tx: &mut Tx, wallets: &[(TransactionPlace, Wallet)]) -> Result<()> {
+    // First, as whoever records does: so neither waits for a transaction that the other has.
+    let sessions: Vec<SessionId> = wallets.iter().map(|(place, _)| place.session_id).collect();
+    lock_sessions(tx, &sessions).await?;
     tx.sql_set(
         "given (session_id uuid, charge_number bigint, transaction_id uuid, provider text,
                 last_four text)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chassis::{
     ids::{MerchantId, SessionId},
-    testing::{check_invalid, check_refusal},
+    testing::{check_invalid, check_refusal, until},
 };
 use proto::sessions::{
     AddWalletsRequest, CreateSessionRequest, Customer, GetCustomerRequest, ListCustomersRequest,
@@ -366,5 +366,57 @@ async fn wallets_are_added_once_to_transactions_that_an_older_version_told() {
     assert_eq!(lacking().await, []);
     let shown = world.get(&old.session_id).await.unwrap();
     assert_eq!(shown.transaction.unwrap().wallet, Some(wallet));
+    world.end().await;
+}
+
+/// Only PostgreSQL locks rows.
+#[tokio::test]
+async fn who_adds_wallets_and_who_records_never_wait_for_each_other() {
+    let world = World::start().await;
+    if !world.db.is_postgres() {
+        return world.end().await;
+    }
+    let mut added = Vec::new();
+    for _ in 0..2 {
+        let mut old = world.direct_charge();
+        let wallet = old.wallet.take();
+        world.recorded(old.open()).await;
+        added.push(WalletOfTransaction {
+            transaction: Some(TransactionPlace {
+                session_id: old.session_id,
+                charge_number: 1,
+                transaction_id: old.transaction_id,
+            }),
+            wallet,
+        });
+    }
+    let sessions = added.iter().map(|added| {
+        let place = added.transaction.as_ref().unwrap();
+        place.session_id.parse::<SessionId>().unwrap()
+    });
+    let sessions: Vec<SessionId> = sessions.collect();
+    // Somebody who records both, as the service does: sessions first, then one charge after the
+    // other.
+    let mut recording = world.db.begin().await.unwrap();
+    let locked = recording.sql("select session_id from sessions order by session_id for update");
+    let _locked: Vec<(SessionId,)> = locked.all().await.unwrap();
+    const RECORD: &str = "update transactions set version = version + 1 where session_id = $1";
+    recording.sql(RECORD).bind(sessions[1]).run().await.unwrap();
+    let mut operations = world.operations.clone();
+    let request = AddWalletsRequest { wallets: added };
+    let adding = tokio::spawn(async move { operations.add_wallets(request).await });
+    until("wallets wait to be added", async || {
+        let mut conn = world.db.read().await.unwrap();
+        let waiting = conn.sql(
+            "select count(*) from pg_locks join pg_stat_activity using (pid)
+             where datname = current_database() and not granted",
+        );
+        let (waiting,): (i64,) = waiting.one().await.unwrap();
+        waiting > 0
+    })
+    .await;
+    recording.sql(RECORD).bind(sessions[0]).run().await.unwrap();
+    recording.commit().await.unwrap();
+    adding.await.unwrap().unwrap();
     world.end().await;
 }
