@@ -19,8 +19,9 @@ use crate::{
 #[derive(Debug)]
 pub struct Found {
     pub session: Option<Session>,
-    /// Whether the session's customer, if it has one, could learn a phone.
-    pub customer_lacks_phone: bool,
+    /// Whether the session's customer, if it has one, lacks a phone, and nobody else of the merchant's
+    /// has that of the wallet.
+    pub customer_may_learn: bool,
     /// The charge, if a report of it was recorded before.
     pub charge: Option<RecordedCharge>,
     /// The session's other charges.
@@ -99,7 +100,7 @@ pub struct Payment {
 #[derive(Debug)]
 pub enum PaidBy {
     /// The customer whom the merchant named when it created the session, and the wallet, if the
-    /// customer had no phone.
+    /// customer may learn it.
     Customer(CustomerId, Option<Phone>),
     Payer(Payer),
 }
@@ -231,7 +232,7 @@ fn follow<'a>(
     Change {
         session: changed,
         frees_key,
-        payment: payment(session, report, found.customer_lacks_phone),
+        payment: payment(session, report, found.customer_may_learn),
         reply: recorded(Some(shown)),
         due,
         ..tombstone(report, found, now)
@@ -249,7 +250,7 @@ fn log(session: &Session, status: SessionStatus, tally: Tally) {
     }
 }
 
-fn payment(session: &Session, report: &Report, customer_lacks_phone: bool) -> Option<Payment> {
+fn payment(session: &Session, report: &Report, customer_may_learn: bool) -> Option<Payment> {
     let Step::Update {
         transaction, payer, ..
     } = &report.step
@@ -259,7 +260,8 @@ fn payment(session: &Session, report: &Report, customer_lacks_phone: bool) -> Op
     (transaction.status == ChargeStatus::Settled).then(|| Payment {
         by: match &session.customer_id {
             Some(customer) => {
-                let wallet = payer.phone.clone().filter(|_| customer_lacks_phone);
+                let wallet = report.step.paid_from().cloned();
+                let wallet = wallet.filter(|_| customer_may_learn);
                 PaidBy::Customer(customer.clone(), wallet)
             }
             None => PaidBy::Payer(payer.clone().or(session.payer.clone())),

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use chassis::{
+    charge_status::ChargeStatus,
     ids::{MerchantId, SessionId},
     money::Money,
+    phone::Phone,
 };
 
 use crate::{
@@ -71,6 +73,16 @@ impl Step {
         match self {
             Self::Open { transaction, .. } | Self::Update { transaction, .. } => Some(transaction),
             Self::Withdraw => None,
+        }
+    }
+
+    /// The phone of the wallet that has paid.
+    pub fn paid_from(&self) -> Option<&Phone> {
+        match self {
+            Self::Update {
+                transaction, payer, ..
+            } if transaction.status == ChargeStatus::Settled => payer.phone.as_ref(),
+            Self::Update { .. } | Self::Open { .. } | Self::Withdraw => None,
         }
     }
 

@@ -47,13 +47,17 @@ pub async fn lock_sessions(tx: &mut Tx, sessions: &[SessionId]) -> Result<()> {
 pub async fn look(tx: &mut Tx, reports: &[&Report]) -> Result<Vec<Found>> {
     let rows: Vec<FoundRow> = tx
         .sql_set(
-            "given (session_id uuid, charge_number bigint)
+            "given (session_id uuid, charge_number bigint, wallet text)
              select given.session_id as reported_id,
                     s.session_id, s.merchant_id, s.origin, s.amount_minor, s.currency,
                     s.description, s.redirect_url, s.payer_phone, s.payer_email, s.payer_name,
                     s.customer_id, s.status, s.created_at, s.expires_at,
                     customers.customer_id is not null and customers.phone is null
-                        as customer_lacks_phone,
+                        and not exists (
+                            select 1 from customers other
+                            where other.merchant_id = customers.merchant_id
+                                and other.phone = given.wallet
+                        ) as customer_may_learn,
                     own.version, own.status = 'SETTLED' as is_settled,
                     case when own.status <> 'WITHDRAWN' then own.transaction_id end as holder,
                     coalesce(rest.settled, 0) as settled,
@@ -85,6 +89,11 @@ pub async fn look(tx: &mut Tx, reports: &[&Report]) -> Result<Vec<Found>> {
         )
         .column(reports.iter().map(|report| report.session_id))
         .column(reports.iter().map(|report| i64::from(report.charge_number)))
+        .column(
+            reports
+                .iter()
+                .map(|report| report.step.paid_from().cloned()),
+        )
         .all()
         .await?;
     let mut found: HashMap<SessionId, Found> = rows
@@ -102,7 +111,7 @@ struct FoundRow {
     reported_id: SessionId,
     #[sqlx(flatten)]
     session: SessionColumns,
-    customer_lacks_phone: bool,
+    customer_may_learn: bool,
     version: Option<i64>,
     is_settled: Option<bool>,
     holder: Option<ChargeId>,
@@ -162,7 +171,7 @@ impl FoundRow {
         });
         Found {
             session: self.session.session(),
-            customer_lacks_phone: self.customer_lacks_phone,
+            customer_may_learn: self.customer_may_learn,
             charge,
             others: self.others,
             others_versions: self.versions,

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use chassis::ids::MerchantId;
 use proto::sessions::{CreateSessionRequest, Customer, Payer, Session, SessionStatus};
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::timeout};
 
 use crate::world::{Charge, World, create_persistently, record_persistently};
 
@@ -163,7 +164,7 @@ async fn a_directory_is_its_merchants_own() {
     let mut world = World::start().await;
     world.hosted_for(payer(AMA, "", "Ama")).await;
     let other = CreateSessionRequest {
-        merchant_id: chassis::ids::MerchantId::new().to_string(),
+        merchant_id: MerchantId::new().to_string(),
         payer: Some(payer(AMA, "", "Efua")),
         ..world.request("USD", 1)
     };
@@ -266,6 +267,31 @@ async fn a_wallet_that_another_customer_has_is_not_learned() {
     world.recorded(charge.settled(2)).await;
     let two = [("", "kofi@example.com", "", 1), (AMA, "", "Ama", 0)];
     assert_eq!(known(&world.customers().await), two);
+    world.end().await;
+}
+
+/// Only PostgreSQL locks rows.
+#[tokio::test]
+async fn who_can_never_learn_a_wallet_waits_for_nobody_who_changes_the_directory() {
+    let world = World::start().await;
+    if !world.db.is_postgres() {
+        return world.end().await;
+    }
+    world.hosted_for(payer(AMA, "", "Ama")).await;
+    let session = world.hosted_for(payer("", "kofi@example.com", "")).await;
+    let mut charge = world.hosted_charge(&session, 1);
+    charge.payer = Some(payer(AMA, "", ""));
+    world.recorded(charge.open()).await;
+    let merchant: MerchantId = world.merchant.parse().unwrap();
+    let mut changing = world.db.begin().await.unwrap();
+    let locked = changing
+        .sql("select merchant_id from directories where merchant_id = $1 for no key update")
+        .bind(merchant);
+    let _locked: (MerchantId,) = locked.one().await.unwrap();
+    let recorded = world.recorded(charge.settled(2));
+    let in_time = timeout(Duration::from_secs(20), recorded).await;
+    in_time.expect("recorded while somebody changes the directory");
+    changing.commit().await.unwrap();
     world.end().await;
 }
 
