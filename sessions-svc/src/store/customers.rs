@@ -279,4 +279,18 @@ mod tests {
         }
         db.close().await;
     }
+
+    /// As the release before this one lists them, which runs beside it while it is rolled out.
+    const BY_PAYMENT: &str = "select customer_id from customers
+        where merchant_id = $1 and (listed_at, created_at, customer_id) < ($2, $3, $4)
+        order by listed_at desc, created_at desc, customer_id desc limit $5";
+
+    #[tokio::test]
+    async fn the_release_before_still_lists_customers_by_index() {
+        let database = TestDb::new("sessions-svc").await;
+        let db = database.connect().await;
+        db.migrate(&crate::SCHEMA.migrations).await.unwrap();
+        check_ordered_by_index(&db, BY_PAYMENT, "customers_listed").await;
+        db.close().await;
+    }
 }
