@@ -83,6 +83,21 @@ pub struct PageAsked<'a> {
     pub to: &'a str,
 }
 
+/// What is said of a token that is none of ours.
+pub const TOKEN_FAULT: &str = "must be a token from the previous answer";
+
+/// How many entries a page may have that is asked for like this (0: the default).
+pub fn size(asked: u32) -> Result<u32, PageFault> {
+    match asked {
+        0 => Ok(PAGE_SIZE_DEFAULT),
+        size @ 1..=PAGE_SIZE_MAX => Ok(size),
+        _ => {
+            let message = format!("must be at most {PAGE_SIZE_MAX}");
+            Err(fault("page_size", message))
+        }
+    }
+}
+
 impl PageAsked<'_> {
     /// `id`: how the store orders the tokens' ids. Nothing is ordered before `J::default()`.
     pub fn parse<I, J>(self, id: impl FnOnce(I) -> J) -> Result<PageRequest<J>, PageFault>
@@ -90,22 +105,16 @@ impl PageAsked<'_> {
         I: FromStr + fmt::Display,
         J: Default,
     {
-        let size = match self.size {
-            0 => PAGE_SIZE_DEFAULT,
-            size @ 1..=PAGE_SIZE_MAX => size,
-            _ => {
-                let message = format!("must be at most {PAGE_SIZE_MAX}");
-                return Err(fault("page_size", message));
-            }
-        };
+        let size = size(self.size)?;
         let from = time("from", self.from)?.unwrap_or(Timestamp::EPOCH);
         let to = time("to", self.to)?.unwrap_or(Timestamp::END);
         let after: Option<Place<I>> = match self.token {
             "" => None,
-            token => Some(token.parse().map_err(|_| {
-                let message = "must be a token from the previous answer";
-                fault("page_token", message)
-            })?),
+            token => Some(
+                token
+                    .parse()
+                    .map_err(|_| fault("page_token", TOKEN_FAULT))?,
+            ),
         };
         let start_of = |at| Place {
             at,

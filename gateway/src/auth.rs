@@ -1,8 +1,9 @@
 //! Finds the merchant for an API key (spec §5).
 //!
-//! A malformed key is refused without a call, and in production a test key, too. An answer of merchants-svc is used for requests that
-//! begin at most 0.9 s after it was asked for, so that a revocation or a KYC change takes effect
-//! everywhere within a second. Only one call per key runs at a time.
+//! A malformed key is refused without a call, and in production a test key, too. An answer of
+//! merchants-svc is used for requests that begin at most 0.9 s after it was asked for, so that a
+//! revocation or a KYC change takes effect everywhere within a second. Only one call per key runs at
+//! a time.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 

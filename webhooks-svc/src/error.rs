@@ -1,5 +1,7 @@
 //! What can go wrong here, and what callers are told.
 
+use std::borrow::Cow;
+
 use chassis::{
     error_chain::chain,
     grpc::{self, Reason},
@@ -19,7 +21,7 @@ pub enum Error {
     #[error("invalid {field}")]
     Invalid {
         field: &'static str,
-        message: &'static str,
+        message: Cow<'static, str>,
     },
     #[error("a signing secret cannot be read")]
     Secret(#[from] SecretError),
@@ -38,7 +40,7 @@ impl From<Error> for Status {
             Error::DeliveryNotFound => {
                 grpc::status(Code::NotFound, Reason::DeliveryNotFound, message)
             }
-            Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
+            Error::Invalid { field, message } => grpc::invalid(&[(field, &message)]),
             Error::Secret(source) => {
                 tracing::error!(error = %chain(&source), "a signing secret cannot be read");
                 grpc::status(Code::Internal, Reason::SecretUnreadable, message)

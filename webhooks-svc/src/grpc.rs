@@ -2,13 +2,13 @@
 
 mod merchant_events;
 
-use std::str::FromStr;
+use std::{borrow::Cow, str::FromStr};
 
 use chassis::{
     closed_list::{UnknownCode, count_unknown},
     ids::DeliveryId,
-    limits::{PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX},
     money::Money,
+    page::{self, TOKEN_FAULT},
 };
 use proto::webhooks::{
     self as wire, Endpoint as ProtoEndpoint, GetDeliveryRequest, GetEndpointRequest,
@@ -110,14 +110,15 @@ impl Webhooks for Grpc {
     ) -> Result<Response<ListDeliveriesResponse>, Status> {
         let request = request.into_inner();
         let merchant_id = parse("merchant_id", &request.merchant_id)?;
-        let page_size = match request.page_size {
-            0 => PAGE_SIZE_DEFAULT,
-            size => size.min(PAGE_SIZE_MAX),
+        let page_size = page_size(request.page_size)?;
+        let before: Option<DeliveryId> = match request.page_token.as_str() {
+            "" => None,
+            token => Some(
+                token
+                    .parse()
+                    .map_err(|_| invalid("page_token", TOKEN_FAULT))?,
+            ),
         };
-        let token = Some(request.page_token).filter(|token| !token.is_empty());
-        let before = token
-            .map(|token| parse::<DeliveryId>("page_token", &token))
-            .transpose()?;
         // One more than requested tells whether this is the last page.
         let mut found = self
             .0
@@ -156,8 +157,14 @@ impl Webhooks for Grpc {
     }
 }
 
-fn invalid(field: &'static str, message: &'static str) -> Error {
+fn invalid(field: &'static str, message: impl Into<Cow<'static, str>>) -> Error {
+    let message = message.into();
     Error::Invalid { field, message }
+}
+
+/// How many entries a page may have that is asked for like this.
+fn page_size(asked: u32) -> Result<u32, Error> {
+    page::size(asked).map_err(|fault| invalid(fault.field, fault.message))
 }
 
 fn parse<T: FromStr>(field: &'static str, text: &str) -> Result<T, Error> {

@@ -94,7 +94,7 @@ impl Service {
     async fn check_url(&self, url: &str) -> Result<(), Error> {
         let refused = |refusal: crate::guard::UrlError| Error::Invalid {
             field: "url",
-            message: refusal.message(),
+            message: refusal.message().into(),
         };
         let url = self.guard.check_url(url).map_err(refused)?;
         let checked = tokio::time::timeout(LOOKUP_MAX, self.guard.check_name(&url)).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chassis::{clock::Timestamp, money::Money};
+use chassis::{clock::Timestamp, money::Money, page::TOKEN_FAULT};
 use proto::charges::{
     CaseKind as ProtoCaseKind, Difference as ProtoDifference, Direction as ProtoDirection,
     FindUnreportedRequest, FindUnreportedResponse, MatchLinesRequest, MatchLinesResponse,
@@ -67,7 +67,7 @@ impl RailReports for Grpc {
             token => Some(
                 token
                     .parse()
-                    .map_err(|_| parse::invalid("page_token", "is from no answer"))?,
+                    .map_err(|_| parse::invalid("page_token", TOKEN_FAULT))?,
             ),
         };
         let coverage = parse_coverage(request, self.0.clock.now())?;

@@ -6,6 +6,7 @@ use chassis::{
     clock::Timestamp,
     closed_list::count_unknown,
     ids::{Reference, SessionId},
+    limits::{PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX},
     page::Place,
     phone::Phone,
     provider::MUST_BE_PROVIDER,
@@ -18,11 +19,6 @@ use crate::{
     error::Error,
     field_error::{Fault, FieldCode, FieldError},
 };
-
-/// Entries on a page, unless the caller asks for another number.
-const LIMIT_DEFAULT: u32 = 20;
-
-const LIMIT_MAX: u32 = 100;
 
 /// Longest wait for what has not happened yet.
 const WAIT_SECONDS_MAX: u32 = 30;
@@ -121,10 +117,10 @@ impl Parameters {
     pub fn limit(&mut self) -> u32 {
         const FAULT: Fault = Fault::new(FieldCode::OutOfRange, "must be from 1 to 100");
         let limit = self.optional("limit", |text| {
-            let limit = whole(text).filter(|limit| (1..=LIMIT_MAX).contains(limit));
+            let limit = whole(text).filter(|limit| (1..=PAGE_SIZE_MAX).contains(limit));
             limit.ok_or(FAULT)
         });
-        limit.unwrap_or(LIMIT_DEFAULT)
+        limit.unwrap_or(PAGE_SIZE_DEFAULT)
     }
 
     /// How long to wait for what the caller asks about, if it is to be waited for.

@@ -11,7 +11,7 @@ use chassis::{
         NAME_CHARACTERS_MAX, URL_CHARACTERS_MAX,
     },
     money::Money,
-    page::{PageAsked, PageRequest},
+    page::{PageAsked, PageRequest, TOKEN_FAULT},
     phone::Phone,
 };
 use proto::sessions::{
@@ -281,9 +281,7 @@ pub fn missing_after(token: &str) -> Result<(Option<SessionId>, i64), Error> {
     };
     match token {
         "" => Ok((None, 0)),
-        _ => {
-            parse().ok_or_else(|| invalid("page_token", "must be a token from the previous answer"))
-        }
+        _ => parse().ok_or_else(|| invalid("page_token", TOKEN_FAULT)),
     }
 }
 

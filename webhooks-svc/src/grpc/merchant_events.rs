@@ -3,11 +3,7 @@
 
 use std::time::Duration;
 
-use chassis::{
-    grpc::CallInHand,
-    ids::EventId,
-    limits::{PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX},
-};
+use chassis::{grpc::CallInHand, ids::EventId};
 use proto::webhooks::{
     self as wire, GetEventDeliveriesRequest, GetEventDeliveriesResponse,
     GetMerchantEndpointRequest, ListEventsRequest, ListEventsResponse, MerchantEndpoint,
@@ -16,7 +12,7 @@ use proto::webhooks::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{Grpc, event_types, invalid, parse, stored_event_type};
+use super::{Grpc, event_types, invalid, page_size, parse, stored_event_type};
 use crate::{delivery::EventDelivery, endpoint::Endpoint, error::Error, event::FeedEvent};
 
 /// Most events that one call may ask about.
@@ -33,10 +29,7 @@ impl MerchantEvents for Grpc {
         let merchant_id = parse("merchant_id", &request.merchant_id)?;
         let after = i64::try_from(request.after);
         let after = after.map_err(|_| invalid("after", "must be the number of an event"))?;
-        let page_size = match request.page_size {
-            0 => PAGE_SIZE_DEFAULT,
-            size => size.min(PAGE_SIZE_MAX),
-        };
+        let page_size = page_size(request.page_size)?;
         let longest = Duration::from_secs(request.wait_seconds.into());
         let waiting = self.0.waits.begin(merchant_id, after, longest);
         let mut page = self.0.list_events(merchant_id, after, page_size).await?;

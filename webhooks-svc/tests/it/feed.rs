@@ -5,7 +5,7 @@ use std::{mem, sync::Arc, time::Duration};
 use chassis::{
     grpc::Channel,
     ids::{EventId, MerchantId},
-    testing::{check_refusal, until},
+    testing::{check_invalid, check_refusal, until},
 };
 use proto::webhooks::{
     DeliveryStatus, FeedEvent, GetMerchantEndpointRequest, ListEventsRequest,
@@ -38,6 +38,20 @@ async fn pull(feed: &mut Feed, merchant_id: &str, after: u64, wait_seconds: u32)
     let seen = listed.events.last().map_or(0, |event| event.sequence);
     assert!(listed.last_sequence >= seen, "never behind the events");
     listed.events
+}
+
+#[tokio::test]
+async fn a_page_that_is_too_large_is_refused() {
+    let world = World::start().await;
+    for page_size in [101, u32::MAX] {
+        let request = ListEventsRequest {
+            merchant_id: MerchantId::new().to_string(),
+            page_size,
+            ..ListEventsRequest::default()
+        };
+        let answer = world.feed.clone().list_events(request).await;
+        check_invalid(answer, "page_size");
+    }
 }
 
 /// Reads until this many events were seen, and checks that none was skipped.

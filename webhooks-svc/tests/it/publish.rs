@@ -396,6 +396,9 @@ async fn deliveries_are_listed_page_by_page_and_for_their_merchant_alone() {
         .unwrap()
         .into_inner();
     assert_eq!(answer.deliveries.len(), 20);
-    page.page_token = "nonsense".to_owned();
-    check_invalid(world.client.list_deliveries(page).await, "page_token");
+    for (page_size, page_token, field) in [(0, "nonsense", "page_token"), (101, "", "page_size")] {
+        page.page_size = page_size;
+        page.page_token = page_token.to_owned();
+        check_invalid(world.client.list_deliveries(page.clone()).await, field);
+    }
 }
