@@ -85,6 +85,7 @@ impl RequestInHand {
             metrics::counter!("gateway_waits_refused_total").increment(1);
             return Err(NoRoom);
         };
+        let _counted = CountedWait::new();
         let begun = Instant::now();
         self.place.leave();
         self.state().activity = None;
@@ -112,6 +113,22 @@ impl RequestInHand {
     fn state(&self) -> MutexGuard<'_, InHand> {
         // No code panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A wait, which counts among the process's until it is dropped.
+struct CountedWait;
+
+impl CountedWait {
+    fn new() -> Self {
+        metrics::gauge!("gateway_waits").increment(1);
+        Self
+    }
+}
+
+impl Drop for CountedWait {
+    fn drop(&mut self) {
+        metrics::gauge!("gateway_waits").decrement(1);
     }
 }
 

@@ -46,6 +46,8 @@ struct State {
     watches: HashMap<u64, Watch>,
     /// The open streams.
     streams: BTreeMap<u64, UnboundedSender<Change>>,
+    /// Whether it was said that somebody waits while none is open.
+    is_lack_told: bool,
     /// The last watch or stream.
     last_id: u64,
 }
@@ -84,6 +86,10 @@ impl ChargeWatches {
         };
         state.watches.insert(id, watch);
         state.place([id]);
+        if state.streams.is_empty() && !state.is_lack_told {
+            state.is_lack_told = true;
+            tracing::warn!("no stream is open on which charges-svc could tell those who wait");
+        }
         drop(state);
         ChargeWaiter {
             watches: self.clone(),
@@ -215,6 +221,8 @@ impl<'w> OpenStream<'w> {
         let mut state = watches.state();
         let id = state.next_id();
         state.streams.insert(id, tell);
+        state.is_lack_told = false;
+        metrics::gauge!("gateway_watch_streams").increment(1);
         let left_over = state.on(None);
         state.place(left_over);
         drop(state);
@@ -226,6 +234,7 @@ impl Drop for OpenStream<'_> {
     fn drop(&mut self) {
         let mut state = self.watches.state();
         state.streams.remove(&self.id);
+        metrics::gauge!("gateway_watch_streams").decrement(1);
         let left_over = state.on(Some(self.id));
         for id in &left_over {
             if let Some(watch) = state.watches.get_mut(id) {
@@ -262,5 +271,28 @@ impl Drop for ChargeWaiter {
         if let Some(tell) = stream {
             tell.send(Change::End(self.id)).ok();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_nobody_can_tell_is_said_once_until_somebody_can() {
+        let watches = ChargeWatches::default();
+        let is_said = || watches.state().is_lack_told;
+        assert!(!is_said(), "nobody waits");
+        let waiting = watches.begin(&Charge::default());
+        assert!(is_said());
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let open = OpenStream::new(&watches, tell);
+        assert!(!is_said(), "it is said again of the next lack");
+        assert!(matches!(told.try_recv(), Ok(Change::Begin(_))));
+        drop(open);
+        assert!(!is_said(), "only of who asks");
+        drop(waiting);
+        let _waiting = watches.begin(&Charge::default());
+        assert!(is_said());
     }
 }

@@ -111,6 +111,7 @@ async fn every_process_says_how_it_is_and_what_it_did() {
     for process in &processes.all()[1..6] {
         check_reflection(process).await;
     }
+    check_waits_are_counted(&processes.gateway, &api).await;
 
     // The gateway can do without ratelimit-svc, but not without merchants-svc.
     processes.ratelimit.kill().await;
@@ -124,6 +125,20 @@ async fn every_process_says_how_it_is_and_what_it_did() {
     assert_eq!(ask(&processes.gateway, "/healthz").await.0, 200);
     processes.merchants.start().await;
     until_ready(&processes.gateway, 200).await;
+}
+
+/// Checks that a wait counts for as long as it lasts.
+async fn check_waits_are_counted(gateway: &Process, api: &Api) {
+    let counted = async |line: &str| {
+        let waits = async || ask(gateway, "/metrics").await.1.contains(line);
+        until(line, waits).await;
+    };
+    let waiting = api.get("/api/v1/events?after=1000&wait=30");
+    tokio::select! {
+        _ = waiting => panic!("answered"),
+        () = counted("gateway_waits 1") => {}
+    }
+    counted("gateway_waits 0").await;
 }
 
 /// The metrics of a process that has handled a payment.
@@ -159,6 +174,7 @@ fn counted(name: &str) -> &'static [&'static str] {
             "http_requests_total{method=\"POST\",route=\"/api/v1/payments/charge\",status=\"202\"} 1",
             "http_requests_total{method=\"GET\",route=\"/api/v1/payments/charge/{reference}\",status=\"404\"} 1",
             "http_request_duration_seconds_bucket",
+            "gateway_watch_streams 1",
         ],
     }
 }
