@@ -33,6 +33,8 @@ pub enum Error {
     NothingStarted,
     #[error("nobody knows what was started")]
     OutcomeUnknown,
+    #[error(transparent)]
+    TooManySearches(#[from] db::TooManySearches),
     #[error("the session cannot be paid")]
     SessionNotPayable,
     #[error("no such rail or token")]
@@ -210,6 +212,7 @@ impl From<Error> for Status {
             Error::IdempotencyInProgress => told(Code::Aborted, Reason::IdempotencyInProgress),
             Error::IdempotencyKeyReused => told(Code::AlreadyExists, Reason::IdempotencyKeyReused),
             Error::NothingStarted => told(Code::Unavailable, Reason::NothingStarted),
+            Error::TooManySearches(_) => told(Code::ResourceExhausted, Reason::NothingStarted),
             Error::OutcomeUnknown => told(Code::Unavailable, Reason::OutcomeUnknown),
             Error::SessionNotPayable => told(Code::FailedPrecondition, Reason::SessionNotPayable),
             Error::CallbackNotFound => told(Code::NotFound, Reason::CallbackNotFound),

@@ -79,7 +79,7 @@ use chassis::{
     grpc::{Sockets, connect},
     shutdown::Shutdown,
 };
-use db::{Frame, GroupCommit, Relay, Schema, outbox};
+use db::{Frame, GroupCommit, Relay, Schema, Searches, outbox};
 use proto::charges::{
     charge_operations_server::ChargeOperationsServer, charges_server::ChargesServer,
     disbursement_operations_server::DisbursementOperationsServer,
@@ -221,6 +221,7 @@ fn service(
         hints: GroupCommit::new(db, tasks),
         key_looks: GroupCommit::new(db, tasks),
         steps: StepWriter::new(db, tasks),
+        searches: Searches::default(),
         tasks: tasks.clone(),
     })
 }

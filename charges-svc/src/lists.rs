@@ -21,6 +21,10 @@ impl Service {
         wanted: &WantedCharges,
         mut asked: PageRequest<Uuid>,
     ) -> Result<Page<ShownCharge, Uuid>> {
+        let _search = match wanted.is_searched() {
+            true => Some(self.searches.begin(wanted.merchant_id).await?),
+            false => None,
+        };
         let mut conn = self.db.read().await?;
         let mut stopped_at = None;
         if wanted.is_searched() {
@@ -42,6 +46,10 @@ impl Service {
         wanted: &WantedDisbursements,
         mut asked: PageRequest<Uuid>,
     ) -> Result<Page<Disbursement, Uuid>> {
+        let _search = match wanted.is_searched() {
+            true => Some(self.searches.begin(wanted.merchant_id).await?),
+            false => None,
+        };
         let mut conn = self.db.read().await?;
         let mut stopped_at = None;
         if wanted.is_searched() {

@@ -15,7 +15,7 @@ use chassis::{
     money::Money,
     shutdown::Tasks,
 };
-use db::{Db, GroupCommit, Relay, RelayOutcome, Telling, Tx};
+use db::{Db, GroupCommit, Relay, RelayOutcome, Searches, Telling, Tx};
 use rails::{Rail, Rails};
 
 use crate::{
@@ -90,6 +90,7 @@ pub struct Service {
     pub hints: GroupCommit<Hint>,
     pub key_looks: GroupCommit<KeyLook>,
     pub steps: StepWriter,
+    pub searches: Searches,
     pub admission: Admission,
     pub turns: Turns,
     pub awaited: Arc<AwaitedReplies>,

@@ -22,6 +22,8 @@ pub enum Error {
         field: &'static str,
         message: Cow<'static, str>,
     },
+    #[error(transparent)]
+    TooManySearches(#[from] db::TooManySearches),
     #[error("the database failed")]
     Database(#[from] db::Error),
 }
@@ -46,6 +48,9 @@ impl From<Error> for Status {
                 grpc::status(Code::Aborted, Reason::IdempotencyInProgress, message)
             }
             Error::Invalid { field, message } => grpc::invalid(&[(field, &message)]),
+            Error::TooManySearches(_) => {
+                grpc::status(Code::ResourceExhausted, Reason::NothingStarted, message)
+            }
             Error::Database(source) => db::status(&source),
         }
     }

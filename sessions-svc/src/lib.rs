@@ -37,7 +37,7 @@ use chassis::{
     grpc::{Sockets, connect},
     shutdown::Shutdown,
 };
-use db::{Frame, GroupCommit, Relay, Schema, outbox};
+use db::{Frame, GroupCommit, Relay, Schema, Searches, outbox};
 use proto::sessions::{
     session_operations_server::SessionOperationsServer, sessions_server::SessionsServer,
 };
@@ -87,6 +87,7 @@ pub async fn serve(
         creations: GroupCommit::new(&db, &frame.tasks),
         readings: GroupCommit::new(&db, &frame.tasks),
         recordings: GroupCommit::new(&db, &frame.tasks),
+        searches: Searches::default(),
         db,
         clock,
         session_lifetime: config.session_lifetime,

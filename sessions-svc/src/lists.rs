@@ -52,6 +52,10 @@ impl Service {
         wanted: &WantedSessions,
         mut asked: PageRequest<Uuid>,
     ) -> Result<Page<ShownSession, Uuid>, Error> {
+        let _search = match wanted.is_searched() {
+            true => Some(self.searches.begin(wanted.merchant_id).await?),
+            false => None,
+        };
         let mut conn = self.db.read().await?;
         let mut stopped_at = None;
         if wanted.is_searched() {

@@ -6,7 +6,7 @@ use chassis::{
     clock::{Alarm, Clock},
     ids::{MerchantId, SessionId},
 };
-use db::{Db, GroupCommit, idempotency::IdempotencyKey};
+use db::{Db, GroupCommit, Searches, idempotency::IdempotencyKey};
 
 use crate::{
     creation::{Creation, CreationOutcome},
@@ -24,6 +24,7 @@ pub struct Service {
     pub creations: GroupCommit<Creation>,
     pub readings: GroupCommit<Reading>,
     pub recordings: GroupCommit<Recording>,
+    pub searches: Searches,
     pub clock: Clock,
     /// From a session's creation to its expiry.
     pub session_lifetime: Duration,

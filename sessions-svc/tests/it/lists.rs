@@ -11,6 +11,7 @@ use proto::sessions::{
     ListSessionsRequest, ListTransactionsWithoutWalletRequest, Payer, Session, SessionStatus,
     TransactionPlace, Wallet, WalletOfTransaction,
 };
+use tokio::task::JoinSet;
 use tonic::Code;
 
 use crate::world::{DAY, World};
@@ -18,6 +19,20 @@ use crate::world::{DAY, World};
 const AMA: &str = "+233241234567";
 
 impl World {
+    /// Waits until somebody waits for a lock of PostgreSQL.
+    async fn until_locked_out(&self) {
+        let is_waiting = async || {
+            let mut conn = self.db.read().await.unwrap();
+            let waiting = conn.sql(
+                "select count(*) from pg_locks join pg_stat_activity using (pid)
+                 where datname = current_database() and not granted",
+            );
+            let (waiting,): (i64,) = waiting.one().await.unwrap();
+            waiting > 0
+        };
+        until("somebody waits for a lock", is_waiting).await;
+    }
+
     async fn sessions(&self, request: ListSessionsRequest) -> (Vec<String>, String) {
         let (sessions, next) = self.shown_sessions(request).await;
         let ids = sessions.into_iter().map(|session| session.session_id);
@@ -404,19 +419,40 @@ async fn who_adds_wallets_and_who_records_never_wait_for_each_other() {
     recording.sql(RECORD).bind(sessions[1]).run().await.unwrap();
     let mut operations = world.operations.clone();
     let request = AddWalletsRequest { wallets: added };
-    let adding = tokio::spawn(async move { operations.add_wallets(request).await });
-    until("wallets wait to be added", async || {
-        let mut conn = world.db.read().await.unwrap();
-        let waiting = conn.sql(
-            "select count(*) from pg_locks join pg_stat_activity using (pid)
-             where datname = current_database() and not granted",
-        );
-        let (waiting,): (i64,) = waiting.one().await.unwrap();
-        waiting > 0
-    })
-    .await;
+    let mut adding = JoinSet::new();
+    adding.spawn(async move { operations.add_wallets(request).await });
+    world.until_locked_out().await;
     recording.sql(RECORD).bind(sessions[0]).run().await.unwrap();
     recording.commit().await.unwrap();
-    adding.await.unwrap().unwrap();
+    adding.join_next().await.unwrap().unwrap().unwrap();
+    world.end().await;
+}
+
+/// Only PostgreSQL can be made to search for long.
+#[tokio::test]
+async fn a_merchants_searches_wait_for_each_other_and_not_for_long() {
+    let world = World::start().await;
+    if !world.db.is_postgres() {
+        return world.end().await;
+    }
+    let search = || {
+        let request = ListSessionsRequest {
+            merchant_id: world.merchant.clone(),
+            provider: Some("AT".to_owned()),
+            ..ListSessionsRequest::default()
+        };
+        let mut client = world.client.clone();
+        async move { client.list_sessions(request).await }
+    };
+    let mut held_up = world.db.begin().await.unwrap();
+    let lock = held_up.sql("lock table sessions in access exclusive mode");
+    lock.run().await.unwrap();
+    let mut searching = JoinSet::new();
+    searching.spawn(search());
+    world.until_locked_out().await;
+    check_refusal(search().await, Code::ResourceExhausted, "NOTHING_STARTED");
+    held_up.commit().await.unwrap();
+    searching.join_all().await;
+    search().await.unwrap();
     world.end().await;
 }
