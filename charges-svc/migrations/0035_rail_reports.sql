@@ -2,9 +2,6 @@
 create table report_lines (
     -- Made of the rail and its own id of the movement, or, without one, of all that the line says.
     line_id uuid not null primary key,
-    -- SHA-256 of the report that had it first, and its number there.
-    report text not null,
-    number bigint not null,
     rail text not null,
     -- The charge or the disbursement that it is about, and what people call that. Without one, what
     -- the report calls it.
@@ -14,6 +11,16 @@ create table report_lines (
     -- Whether it is the first line that says so of its subject.
     is_first boolean not null,
     kept_at timestamptz not null
+);
+
+-- Where each file has a line first: its number there. A file that has it again repeats it, and
+-- another file does not.
+create table report_places (
+    line_id uuid not null,
+    -- SHA-256 of the file.
+    report text not null,
+    number bigint not null,
+    primary key (line_id, report)
 );
 
 create unique index report_lines_first on report_lines (subject, said) where is_first;

@@ -89,7 +89,7 @@ impl Service {
             let (line_id, known) = (line.id(report.rail), of(line));
             let is_repeated = kept
                 .get(&line_id)
-                .is_some_and(|kept| is_repeated(line, known, kept, report));
+                .is_some_and(|kept| is_repeated(line, known, kept));
             let found = match known {
                 Some(_) if is_repeated => Some(report::twice(line)),
                 known => judge(line, known),
@@ -149,7 +149,7 @@ impl Service {
         Ok(known.collect())
     }
 
-    /// Keeps the lines, and returns how each was first kept.
+    /// Keeps the lines, and returns each as it is kept.
     async fn keep_lines<'k>(
         &self,
         report: &Report,
@@ -175,12 +175,24 @@ impl Service {
                 leads_set: led.insert((subject, said)),
             });
         }
+        let kept = match self.keep(report, &new).await {
+            // Another comparison of the same records has committed meanwhile.
+            Err(error) if is_contended(&error) => self.keep(report, &new).await,
+            kept => kept,
+        };
+        match kept {
+            Ok(kept) => Ok(kept.into_iter().map(|kept| (kept.line_id, kept)).collect()),
+            Err(error) if is_contended(&error) => Err(Error::ComparedAtOnce),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn keep(&self, report: &Report, lines: &[NewLine]) -> db::Result<Vec<KeptLine>> {
         let now = self.clock.now();
         let mut tx = self.db.begin().await?;
-        store::reports::keep_lines(&mut tx, report.rail, &report.hash, &new, now).await?;
+        store::reports::keep_lines(&mut tx, report, lines, now).await?;
         tx.commit().await?;
-        let kept = store::reports::kept_lines(&mut self.db.read().await?, &new).await?;
-        Ok(kept.into_iter().map(|kept| (kept.line_id, kept)).collect())
+        store::reports::kept_lines(&mut self.db.read().await?, report, lines).await
     }
 
     /// Makes the rail's query of these records due at once: its answer tells whether the report is
@@ -355,9 +367,14 @@ impl Service {
     }
 }
 
+/// Whether another transaction about the same was in the way.
+fn is_contended(error: &db::Error) -> bool {
+    db::is_unique_violation(error) || db::is_retryable(error)
+}
+
 /// Whether the line was there before: elsewhere in this file, or as another movement of the record.
-fn is_repeated(line: &ReportLine, known: Option<&Known>, kept: &KeptLine, report: &Report) -> bool {
-    let is_twice_here = kept.report == report.hash && u64::try_from(kept.number) != Ok(line.number);
+fn is_repeated(line: &ReportLine, known: Option<&Known>, kept: &KeptLine) -> bool {
+    let is_twice_here = u64::try_from(kept.number) != Ok(line.number);
     let moved_money = known.is_some_and(|known| line.said_of(known.direction) != Said::Failed);
     is_twice_here || (moved_money && !kept.is_first)
 }

@@ -122,6 +122,8 @@ pub enum Error {
     /// It is locked, so this is a bug.
     #[error("the charge is not as it was read")]
     NotAsBefore,
+    #[error("other reports about the same payments are being compared")]
+    ComparedAtOnce,
     #[error("another replica has taken it over")]
     TakenOver,
     #[error("the ledger holds this posting already")]
@@ -253,6 +255,7 @@ impl From<Error> for Status {
             Error::StatementNotFound => told(Code::NotFound, Reason::StatementNotFound),
             Error::StatementNotReady => told(Code::FailedPrecondition, Reason::StatementNotReady),
             Error::StatementKeyMissing => told(Code::Unavailable, Reason::StatementKeyMissing),
+            Error::ComparedAtOnce => told(Code::Aborted, Reason::ComparedAtOnce),
             Error::PostingsNotSealed => told(Code::FailedPrecondition, Reason::PostingsNotSealed),
             Error::RefundExceedsCharge(_)
             | Error::InsufficientBalance(_)

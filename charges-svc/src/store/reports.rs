@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::{
     ledger::Account,
-    report::{Direction, Period, Said},
+    report::{Direction, Period, Report, Said},
 };
 
 /// A charge or a disbursement.
@@ -107,56 +107,75 @@ pub struct NewLine {
     pub leads_set: bool,
 }
 
-/// Keeps the lines that are new. No two of them may be the same.
+/// Keeps the lines that are new, and where this report has them first. No two of them may be the
+/// same. Two transactions that keep lines about one record at once violate a unique key.
 pub async fn keep_lines(
     tx: &mut Tx,
-    rail: RailName,
-    report: &str,
+    report: &Report,
     lines: &[NewLine],
     now: Timestamp,
 ) -> Result<()> {
     tx.sql_set(
-        "given (id uuid, place bigint, about uuid, name text, says text, leads boolean)
-         insert into report_lines
-             (line_id, report, number, rail, subject, shown, said, is_first, kept_at)
-         select id, $1, place, $2, about, name, says,
+        "given (id uuid, about uuid, name text, says text, leads boolean)
+         insert into report_lines (line_id, rail, subject, shown, said, is_first, kept_at)
+         select id, $1, about, name, says,
              leads and about is not null and not exists (
                  select 1 from report_lines as other
                  where other.subject = about and other.said = says and other.is_first
-             ), $3
+             ), $2
          from given where true
          on conflict (line_id) do nothing",
         lines.len(),
     )
-    .bind(report)
-    .bind(rail)
+    .bind(report.rail)
     .bind(now)
     .column(lines.iter().map(|line| line.line_id))
-    .column(lines.iter().map(|line| line.number))
     .column(lines.iter().map(|line| line.subject))
     .column(lines.iter().map(|line| line.shown.as_str()))
     .column(lines.iter().map(|line| line.said.code()))
     .column(lines.iter().map(|line| line.leads_set))
     .run()
+    .await?;
+    tx.sql_set(
+        "given (id uuid, place bigint)
+         insert into report_places (line_id, report, number)
+         select id, $1, place from given where true
+         on conflict (line_id, report) do nothing",
+        lines.len(),
+    )
+    .bind(&report.hash)
+    .column(lines.iter().map(|line| line.line_id))
+    .column(lines.iter().map(|line| line.number))
+    .run()
     .await
 }
 
-/// A line as it was kept when it was first seen.
+/// A line as it is kept.
 #[derive(Clone, Debug, FromRow)]
 pub struct KeptLine {
     pub line_id: Uuid,
-    pub report: String,
+    /// Where the report has it first.
     pub number: i64,
+    /// Whether it is the first in any report that says so of its subject.
     pub is_first: bool,
 }
 
-pub async fn kept_lines(conn: &mut Conn, lines: &[NewLine]) -> Result<Vec<KeptLine>> {
+/// These lines, as this report has them.
+pub async fn kept_lines(
+    conn: &mut Conn,
+    report: &Report,
+    lines: &[NewLine],
+) -> Result<Vec<KeptLine>> {
     conn.sql_set(
         "given (id uuid)
-         select line_id, report, number, is_first from given join report_lines on line_id = id
-         where line_id = any(array(select id from given))",
+         select report_lines.line_id, report_places.number, report_lines.is_first
+         from given
+         join report_lines on report_lines.line_id = id
+         join report_places on report_places.line_id = id and report_places.report = $1
+         where report_lines.line_id = any(array(select id from given))",
         lines.len(),
     )
+    .bind(&report.hash)
     .column(lines.iter().map(|line| line.line_id))
     .all()
     .await

@@ -20,7 +20,10 @@ use proto::charges::{
 use tonic::{Code, Status};
 use uuid::Uuid;
 
-use crate::world::{World, ghs, new_momo_charge};
+use crate::{
+    books::count,
+    world::{World, ghs, new_momo_charge},
+};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -188,6 +191,66 @@ async fn each_line_that_differs_has_one_case_however_often_it_is_seen() {
     assert_eq!(cases.len(), 4);
     let reference = charge.facts.reference.to_string();
     assert_eq!(cases[0].reference, reference, "what people call it");
+    world.end().await;
+}
+
+/// Whether the rail gives the movement an id or not.
+#[tokio::test]
+async fn a_line_that_a_later_file_has_twice_is_found() {
+    let mut world = World::start().await;
+    for rail_id in ["", "an-id"] {
+        let charge = settled(&world, Duration::ZERO).await;
+        let line = |number| ReportLine {
+            rail_id: rail_id.to_owned(),
+            ..line(number, &charge)
+        };
+        for (report, number, twice, is_new) in [
+            (file(1), 1, false, false),
+            // In two calls, as lines far from one another are.
+            (file(2), 4, false, false),
+            (file(2), 1_004, true, true),
+            (file(2), 4, false, false),
+            (file(2), 1_004, true, false),
+            (file(1), 1, false, false),
+        ] {
+            let answer = compare(&mut world, report, vec![line(number)]).await;
+            let found = answer.unwrap().differences;
+            let expected = twice.then_some(CaseKind::ReportTwice);
+            assert_eq!(kinds(&found), Vec::from_iter(expected), "{number}");
+            assert_eq!(opened(&found), Vec::from_iter(twice.then_some(is_new)));
+        }
+    }
+    world.end().await;
+}
+
+/// What another comparison keeps of the same charge is committed while this one waits for it.
+#[tokio::test]
+async fn comparisons_at_once_find_what_they_would_have_found_one_after_the_other() {
+    let mut world = World::start().await;
+    let charge = settled(&world, Duration::ZERO).await;
+    let mut tx = world.db.begin().await.unwrap();
+    let other = "insert into report_lines
+                     (line_id, rail, subject, shown, said, is_first, kept_at)
+                 values ($1, 'momo', $2, 'other', 'PAID', true, $3)";
+    tx.sql(other)
+        .bind(Uuid::new_v4())
+        .bind(charge.facts.transaction_id)
+        .bind(world.clock.now())
+        .run()
+        .await
+        .unwrap();
+    let db = world.db.clone();
+    let commit = async move {
+        if db.is_postgres() {
+            let waits = "select count(*) from pg_stat_activity
+                         where datname = current_database() and wait_event_type = 'Lock'";
+            until("it waits", async || count(&db, waits).await == 1).await;
+        }
+        tx.commit().await.unwrap();
+    };
+    let lines = vec![line(1, &charge)];
+    let (found, ()) = futures::join!(compare(&mut world, file(1), lines), commit);
+    assert_eq!(kinds(&found.unwrap().differences), [CaseKind::ReportTwice]);
     world.end().await;
 }
 

@@ -51,6 +51,7 @@ crate::closed_list! {
         StatementKeyMissing = "STATEMENT_KEY_MISSING",
         CustomerNotFound = "CUSTOMER_NOT_FOUND",
         PostingsNotSealed = "POSTINGS_NOT_SEALED",
+        ComparedAtOnce = "COMPARED_AT_ONCE",
         EndpointNotFound = "ENDPOINT_NOT_FOUND",
         EventNotFound = "EVENT_NOT_FOUND",
         DeliveryNotFound = "DELIVERY_NOT_FOUND",
