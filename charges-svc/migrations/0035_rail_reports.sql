@@ -36,6 +36,5 @@ create table report_periods (
     primary key (rail, direction, from_at, to_at)
 );
 
--- What was booked in a period is looked for in its blocks, of which there is one for up to 500
--- postings.
+-- For SQLite: on PostgreSQL it is there.
 create index if not exists blocks_sealed_at on blocks (sealed_at);

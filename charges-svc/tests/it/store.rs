@@ -1,6 +1,6 @@
 //! Leases, timers, keys and the ledger, when several processes use them.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use charges_svc::{
     SCHEMA,
@@ -27,6 +27,7 @@ use db::{
 };
 use futures::future::join_all;
 use rails::RailName;
+use sqlx::migrate::Migrator;
 
 use crate::world::{change, lease, new_charge, timing};
 
@@ -544,4 +545,33 @@ async fn a_talkative_rail_leaves_room_for_what_decides() {
     assert_eq!(find("query", "HTTP 500 at 0").unwrap().times, 2);
     assert!(find("query", "HTTP 200").is_some());
     assert!(find("operator", "statement, line 12").is_some());
+}
+
+/// The last migration of the release before this one.
+const RELEASED: i64 = 19;
+
+/// While replicas are replaced one after the other, those of the release before still look by its
+/// indexes.
+#[tokio::test]
+async fn the_indexes_of_the_release_before_stay() {
+    let test = TestDb::new("charges-svc").await;
+    let db = test.connect().await;
+    let indexes = async || -> BTreeSet<String> {
+        let listed = match db.is_postgres() {
+            true => "select cast(indexname as text) from pg_indexes where schemaname = 'public'",
+            false => "select name from sqlite_master where type = 'index'",
+        };
+        let mut conn = db.read().await.unwrap();
+        let names: Vec<(String,)> = conn.sql(listed).all().await.unwrap();
+        names.into_iter().map(|(name,)| name).collect()
+    };
+    let released = SCHEMA.migrations.iter();
+    let released = released.filter(|migration| migration.version <= RELEASED);
+    let released = Migrator::with_migrations(released.cloned().collect());
+    db.migrate(&released).await.unwrap();
+    let before = indexes().await;
+    db.migrate(&SCHEMA.migrations).await.unwrap();
+    let gone: Vec<_> = before.difference(&indexes().await).cloned().collect();
+    assert_eq!(gone, [""; 0]);
+    db.close().await;
 }
