@@ -113,10 +113,12 @@ pub struct Case {
     /// charges had cases.
     #[sqlx(rename = "transaction_id")]
     pub subject: Uuid,
-    /// What people call it: a charge's reference, `PO-…` or `RF-…`, or what a report calls it that
-    /// has none of these.
-    pub reference: String,
+    /// Read before what depends on it: a kind that only a newer version knows may be about something
+    /// that only that version knows.
     pub kind: CaseKind,
+    /// What people call it: a charge's reference, `PO-…` or `RF-…`, or what a report calls it that
+    /// has none of these. Empty if only a newer version knows what it is about.
+    pub reference: String,
     /// What happened, for operators.
     pub detail: String,
     suspense_minor: Option<i64>,
@@ -138,8 +140,8 @@ impl Case {
         Self {
             case_id: CaseId::new(),
             subject: charge.0.uuid(),
-            reference: charge.1.to_string(),
             kind,
+            reference: charge.1.to_string(),
             detail,
             suspense_minor: suspense.map(Money::minor_units),
             suspense_currency: suspense.map(Money::currency),
@@ -158,8 +160,8 @@ impl Case {
         Self {
             case_id: CaseId::new(),
             subject: about.disbursement_id.uuid(),
-            reference: about.shown_id.clone(),
             kind,
+            reference: about.shown_id.clone(),
             detail,
             suspense_minor: None,
             suspense_currency: None,
@@ -179,8 +181,8 @@ impl Case {
         Self {
             case_id: CaseId::new(),
             subject,
-            reference,
             kind,
+            reference,
             detail,
             suspense_minor: None,
             suspense_currency: None,

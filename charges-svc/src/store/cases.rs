@@ -19,8 +19,9 @@ const LISTED_MAX: i64 = 1_000;
 macro_rules! columns {
     () => {
         "cases.case_id, cases.transaction_id,
-         coalesce(charges.reference, disbursements.shown_id, report_lines.shown) as reference,
-         cases.kind, cases.detail,
+         cases.kind,
+         coalesce(charges.reference, disbursements.shown_id, report_lines.shown, '') as reference,
+         cases.detail,
          cases.suspense_minor, cases.suspense_currency, cases.opened_at, cases.closed_at,
          refunds.shown_id as refund_id"
     };

@@ -14,13 +14,17 @@ use chassis::{
 };
 use db::{Update, outbox};
 use proto::charges::{
-    CloseCaseRequest, GetChargeRequest, ReceiveCallbackRequest, ResolveChargeRequest,
-    ShowChargeRequest, SubmitOtpRequest, close_case_request::Action,
-    resolve_charge_request::Outcome,
+    CaseKind as ProtoCaseKind, CloseCaseRequest, GetChargeRequest, ListCasesRequest,
+    ReceiveCallbackRequest, ResolveChargeRequest, ShowChargeRequest, SubmitOtpRequest,
+    close_case_request::Action, resolve_charge_request::Outcome,
 };
 use tonic::Code;
+use uuid::Uuid;
 
-use crate::world::{Neighbour, World, request};
+use crate::{
+    cases::given_case,
+    world::{Neighbour, World, request},
+};
 
 const RAIL: &str = "update charges set rail = 'newer' where reference = $1";
 const AT_REST: &str = "update charges set next_query_at = null where reference = $1";
@@ -206,5 +210,43 @@ async fn a_charge_that_failed_for_a_newer_reason_is_read_and_told() {
         !said.unwrap().is_empty()
     };
     until("the rail was asked", is_queried).await;
+    world.end().await;
+}
+
+/// Such as a case about a line of a report, for a version that knows no reports.
+#[tokio::test]
+async fn a_newer_case_leaves_the_others_listed() {
+    let mut world = World::start().await;
+    let failed = Event::Failed(FailureReason::PayerTimeout);
+    let charge = world.given_charge(&[failed]).await;
+    given_case(&world, &charge, CaseKind::Reversed, None).await;
+    for kind in ["NEWER", "MISMATCH"] {
+        let newer = "insert into cases (case_id, transaction_id, kind, detail, opened_at)
+                     values ($1, $2, $3, 'as seen', $4)";
+        let mut tx = world.db.begin().await.unwrap();
+        tx.sql(newer)
+            .bind(Uuid::new_v4())
+            .bind(Uuid::new_v4())
+            .bind(kind)
+            .bind(world.clock.now())
+            .run()
+            .await
+            .unwrap();
+        tx.commit().await.unwrap();
+    }
+    let listed = world.operations.list_cases(ListCasesRequest {}).await;
+    let cases = listed.unwrap().into_inner().cases;
+    let shown: Vec<_> = cases
+        .iter()
+        .map(|case| (case.kind(), case.reference.as_str()))
+        .collect();
+    let reference = charge.facts.reference.as_str();
+    assert_eq!(
+        shown,
+        [
+            (ProtoCaseKind::Reversed, reference),
+            (ProtoCaseKind::Mismatch, "")
+        ]
+    );
     world.end().await;
 }
