@@ -1,5 +1,5 @@
 -- What rails' own reports say, line by line: a line is known again in whatever report it comes.
-create table report_lines (
+create table rail_report_lines (
     -- Made of the rail and its own id of the movement, or, without one, of all that the line says.
     line_id uuid not null primary key,
     rail text not null,
@@ -15,7 +15,7 @@ create table report_lines (
 
 -- Where each file has a line first: its number there. A file that has it again repeats it, and
 -- another file does not.
-create table report_places (
+create table rail_report_places (
     line_id uuid not null,
     -- SHA-256 of the file.
     report text not null,
@@ -23,10 +23,10 @@ create table report_places (
     primary key (line_id, report)
 );
 
-create unique index report_lines_first on report_lines (subject, said) where is_first;
+create unique index rail_report_lines_first on rail_report_lines (subject, said) where is_first;
 
 -- The periods of which a rail's report was compared, to its end.
-create table report_periods (
+create table rail_report_periods (
     rail text not null,
     direction text not null,
     from_at timestamptz not null,

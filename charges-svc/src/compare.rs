@@ -20,15 +20,15 @@ use uuid::Uuid;
 use crate::{
     case::{Case, CaseKind, Closing, Decision},
     error::{Error, Result},
-    reconcile::count_case,
-    report::{
-        self, Absence, Direction, Known, NEIGHBOURS_WITHIN, Period, Report, ReportLine, Said,
+    rail_report::{
+        self, Absence, Direction, Known, NEIGHBOURS_WITHIN, Period, RailReport, ReportLine, Said,
         judge, judge_absence,
     },
+    reconcile::count_case,
     service::Service,
     store::{
         self,
-        reports::{KeptLine, NewLine, Record, Unreported},
+        rail_reports::{KeptLine, NewLine, Record, Unreported},
     },
 };
 
@@ -63,7 +63,7 @@ pub struct UnreportedPage {
 /// What a report covers.
 #[derive(Clone, Debug)]
 pub struct Coverage {
-    pub report: Report,
+    pub report: RailReport,
     pub directions: Vec<Direction>,
     pub period: Period,
     /// By how much the rail's times may differ from ours.
@@ -74,7 +74,7 @@ impl Service {
     /// Compares lines with our records. Returns the differences in the order of the lines.
     pub async fn match_lines(
         self: &Arc<Self>,
-        report: &Report,
+        report: &RailReport,
         lines: &[ReportLine],
     ) -> Result<Vec<Difference>> {
         let known = self.known(report, lines).await?;
@@ -91,7 +91,7 @@ impl Service {
                 .get(&line_id)
                 .is_some_and(|kept| is_repeated(line, known, kept));
             let found = match known {
-                Some(_) if is_repeated => Some(report::twice(line)),
+                Some(_) if is_repeated => Some(rail_report::twice(line)),
                 known => judge(line, known),
             };
             let Some((kind, detail)) = found else {
@@ -120,20 +120,21 @@ impl Service {
     /// Our records of these lines, by their reference at the rail.
     async fn known(
         &self,
-        report: &Report,
+        report: &RailReport,
         lines: &[ReportLine],
     ) -> Result<HashMap<RailReference, Known>> {
         let references = lines.iter().filter_map(|line| line.reference.parse().ok());
         let references: HashSet<RailReference> = references.collect();
         let references: Vec<_> = references.into_iter().collect();
         let mut conn = self.db.read().await?;
-        let records = store::reports::find_records(&mut conn, report.rail, &references).await?;
+        let records =
+            store::rail_reports::find_records(&mut conn, report.rail, &references).await?;
         let subjects: Vec<Uuid> = records.iter().map(|record| record.subject).collect();
         let mut booked: HashMap<Uuid, Vec<Money>> = HashMap::new();
-        for (subject, amount) in store::reports::booked(&mut conn, &subjects).await? {
+        for (subject, amount) in store::rail_reports::booked(&mut conn, &subjects).await? {
             booked.entry(subject).or_default().push(amount);
         }
-        let taken_back = store::reports::taken_back(&mut conn, &subjects).await?;
+        let taken_back = store::rail_reports::taken_back(&mut conn, &subjects).await?;
         let taken_back: HashSet<Uuid> = taken_back.into_iter().collect();
         let known = records.into_iter().map(|record: Record| {
             let known = Known {
@@ -152,7 +153,7 @@ impl Service {
     /// Keeps the lines, and returns each as it is kept.
     async fn keep_lines<'k>(
         &self,
-        report: &Report,
+        report: &RailReport,
         lines: &[ReportLine],
         of: impl Fn(&ReportLine) -> Option<&'k Known>,
     ) -> Result<HashMap<Uuid, KeptLine>> {
@@ -187,17 +188,17 @@ impl Service {
         }
     }
 
-    async fn keep(&self, report: &Report, lines: &[NewLine]) -> db::Result<Vec<KeptLine>> {
+    async fn keep(&self, report: &RailReport, lines: &[NewLine]) -> db::Result<Vec<KeptLine>> {
         let now = self.clock.now();
         let mut tx = self.db.begin().await?;
-        store::reports::keep_lines(&mut tx, report, lines, now).await?;
+        store::rail_reports::keep_lines(&mut tx, report, lines, now).await?;
         tx.commit().await?;
-        store::reports::kept_lines(&mut self.db.read().await?, report, lines).await
+        store::rail_reports::kept_lines(&mut self.db.read().await?, report, lines).await
     }
 
     /// Makes the rail's query of these records due at once: its answer tells whether the report is
     /// right.
-    async fn have_asked(&self, report: &Report, contradicted: &[&Known]) -> Result<()> {
+    async fn have_asked(&self, report: &RailReport, contradicted: &[&Known]) -> Result<()> {
         if contradicted.is_empty() {
             return Ok(());
         }
@@ -266,7 +267,7 @@ impl Service {
         let mut conn = self.db.read().await?;
         let ends = covered.iter().map(|(_, covered)| covered.to);
         let until = ends.fold(period.to, Timestamp::max);
-        if store::reports::is_unsealed(&mut conn, until).await? {
+        if store::rail_reports::is_unsealed(&mut conn, until).await? {
             return Err(Error::PostingsNotSealed);
         }
         let since = period.from - coverage.margin;
@@ -275,12 +276,13 @@ impl Service {
             Some(after) => after,
             None => {
                 let sealed_since = since - CLOCKS_DIFFER_MAX;
-                let first = store::reports::first_block(&mut conn, sealed_since).await?;
+                let first = store::rail_reports::first_block(&mut conn, sealed_since).await?;
                 first.map_or(last, |first| first - 1)
             }
         };
         let to = last.min(from.saturating_add(BLOCKS_A_PAGE));
-        let found = store::reports::unreported(&mut conn, report.rail, (from, to), since).await?;
+        let found =
+            store::rail_reports::unreported(&mut conn, report.rail, (from, to), since).await?;
         drop(conn);
         let (mut differences, mut undecided) = (Vec::new(), 0);
         for record in found {
@@ -321,7 +323,7 @@ impl Service {
         let mut conn = self.db.read().await?;
         let mut covered = Vec::new();
         for direction in &coverage.directions {
-            let others = store::reports::periods(&mut conn, rail, *direction, around).await?;
+            let others = store::rail_reports::periods(&mut conn, rail, *direction, around).await?;
             covered.push((*direction, coverage.period.continued(&others)));
         }
         Ok(covered)
@@ -333,7 +335,7 @@ impl Service {
         let mut tx = self.db.begin().await?;
         for direction in &coverage.directions {
             let period = coverage.period;
-            store::reports::keep_period(&mut tx, report, *direction, period, now).await?;
+            store::rail_reports::keep_period(&mut tx, report, *direction, period, now).await?;
         }
         Ok(tx.commit().await?)
     }
@@ -353,7 +355,7 @@ impl Service {
             });
         }
         let contradicts = case.kind == CaseKind::ReportContradicts;
-        if contradicts && store::reports::is_record_open(&mut tx, case.subject).await? {
+        if contradicts && store::rail_reports::is_record_open(&mut tx, case.subject).await? {
             return Err(Error::CaseNeedsChargeResolved);
         }
         let (id, now) = (case.case_id, self.clock.now());
@@ -393,7 +395,7 @@ fn missing(record: Unreported) -> Difference {
         Direction::In => "collected",
         Direction::Out => "paid out",
     };
-    let (amount, at) = (report::shown(record.amount()), record.posted_at);
+    let (amount, at) = (rail_report::shown(record.amount()), record.posted_at);
     Difference {
         kind: CaseKind::ReportLacks,
         number: None,

@@ -30,7 +30,7 @@ use crate::{
 
 mod disbursements;
 mod parse;
-mod reports;
+mod rail_reports;
 mod statements;
 mod timeline;
 mod treasury;

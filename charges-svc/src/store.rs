@@ -14,7 +14,7 @@ pub mod hints;
 pub mod idempotency;
 pub mod payout_accounts;
 pub mod postings;
-pub mod reports;
+pub mod rail_reports;
 pub mod steps;
 pub mod wallets;
 

@@ -50,8 +50,8 @@ struct Budget {
     waiting: usize,
 }
 
-/// The turn to ask the rail once, for a callback or a look at a wallet. Once it is dropped its place is free again, and
-/// so is its part of the budget unless it was [used](Turn::using).
+/// The turn to ask the rail once, for a callback or a look at a wallet. Once it is dropped its place
+/// is free again, and so is its part of the budget unless it was [used](Turn::using).
 #[derive(Debug)]
 pub struct Turn {
     turns: Arc<RailTurns>,

@@ -176,7 +176,7 @@ fn judge_money(charge: &Charge, rail_reference: &str, amount: Option<Money>) -> 
     }
     Verdict::Open {
         kind: CaseKind::Mismatch,
-        detail: report(charge, rail_reference, amount),
+        detail: said(charge, rail_reference, amount),
         suspense: amount.filter(|amount| amount.is_positive()),
     }
 }
@@ -188,10 +188,7 @@ fn late_money(charge: &Charge, rail_reference: &str, amount: Option<Money>) -> V
     }
     Verdict::Open {
         kind: CaseKind::LateMoney,
-        detail: format!(
-            "after it failed, {}",
-            report(charge, rail_reference, amount)
-        ),
+        detail: format!("after it failed, {}", said(charge, rail_reference, amount)),
         suspense: amount.filter(|amount| amount.is_positive()),
     }
 }
@@ -200,7 +197,7 @@ fn is_ours(charge: &Charge, rail_reference: &str) -> bool {
     rail_reference == charge.facts.rail_reference.to_string()
 }
 
-fn report(charge: &Charge, rail_reference: &str, amount: Option<Money>) -> String {
+fn said(charge: &Charge, rail_reference: &str, amount: Option<Money>) -> String {
     let reported = amount.map_or_else(|| "no amount".to_owned(), |amount| amount.to_string());
     let whose = if is_ours(charge, rail_reference) {
         "our reference"

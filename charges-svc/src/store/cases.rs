@@ -20,7 +20,7 @@ macro_rules! columns {
     () => {
         "cases.case_id, cases.transaction_id,
          cases.kind,
-         coalesce(charges.reference, disbursements.shown_id, report_lines.shown, '') as reference,
+         coalesce(charges.reference, disbursements.shown_id, rail_report_lines.shown, '') as reference,
          cases.detail,
          cases.suspense_minor, cases.suspense_currency, cases.opened_at, cases.closed_at,
          refunds.shown_id as refund_id"
@@ -85,7 +85,7 @@ pub async fn list_open(conn: &mut Conn) -> Result<Vec<Case>> {
         " from cases
          left join charges on charges.transaction_id = cases.transaction_id
          left join disbursements on disbursements.disbursement_id = cases.transaction_id
-         left join report_lines on report_lines.line_id = cases.transaction_id
+         left join rail_report_lines on rail_report_lines.line_id = cases.transaction_id
          left join disbursements as refunds on refunds.case_id = cases.case_id
              and refunds.state <> 'FAILED' and refunds.reversed_at is null
          where cases.closed_at is null order by cases.opened_at, cases.case_id limit $1"
@@ -100,7 +100,7 @@ pub async fn find(conn: &mut Conn, id: CaseId) -> Result<Option<Case>> {
         " from cases
          left join charges on charges.transaction_id = cases.transaction_id
          left join disbursements on disbursements.disbursement_id = cases.transaction_id
-         left join report_lines on report_lines.line_id = cases.transaction_id
+         left join rail_report_lines on rail_report_lines.line_id = cases.transaction_id
          left join disbursements as refunds on refunds.case_id = cases.case_id
              and refunds.state <> 'FAILED' and refunds.reversed_at is null
          where cases.case_id = $1"

@@ -22,7 +22,7 @@ mod newer;
 mod operate;
 mod payout_fees;
 mod rail_away;
-mod reports;
+mod rail_reports;
 mod resend;
 mod sets;
 mod shop;

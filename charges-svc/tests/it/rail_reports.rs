@@ -229,7 +229,7 @@ async fn comparisons_at_once_find_what_they_would_have_found_one_after_the_other
     let mut world = World::start().await;
     let charge = settled(&world, Duration::ZERO).await;
     let mut tx = world.db.begin().await.unwrap();
-    let other = "insert into report_lines
+    let other = "insert into rail_report_lines
                      (line_id, rail, subject, shown, said, is_first, kept_at)
                  values ($1, 'momo', $2, 'other', 'PAID', true, $3)";
     tx.sql(other)

@@ -42,7 +42,7 @@ chassis::text_column!(Said);
 
 /// A report that lines come from.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct RailReport {
     pub rail: RailName,
     /// SHA-256 of its file, in hex.
     pub hash: String,

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::{
     ledger::Account,
-    report::{Direction, Period, Report, Said},
+    rail_report::{Direction, Period, RailReport, Said},
 };
 
 /// A charge or a disbursement.
@@ -111,16 +111,16 @@ pub struct NewLine {
 /// same. Two transactions that keep lines about one record at once violate a unique key.
 pub async fn keep_lines(
     tx: &mut Tx,
-    report: &Report,
+    report: &RailReport,
     lines: &[NewLine],
     now: Timestamp,
 ) -> Result<()> {
     tx.sql_set(
         "given (id uuid, about uuid, name text, says text, leads boolean)
-         insert into report_lines (line_id, rail, subject, shown, said, is_first, kept_at)
+         insert into rail_report_lines (line_id, rail, subject, shown, said, is_first, kept_at)
          select id, $1, about, name, says,
              leads and about is not null and not exists (
-                 select 1 from report_lines as other
+                 select 1 from rail_report_lines as other
                  where other.subject = about and other.said = says and other.is_first
              ), $2
          from given where true
@@ -138,7 +138,7 @@ pub async fn keep_lines(
     .await?;
     tx.sql_set(
         "given (id uuid, place bigint)
-         insert into report_places (line_id, report, number)
+         insert into rail_report_places (line_id, report, number)
          select id, $1, place from given where true
          on conflict (line_id, report) do nothing",
         lines.len(),
@@ -163,16 +163,16 @@ pub struct KeptLine {
 /// These lines, as this report has them.
 pub async fn kept_lines(
     conn: &mut Conn,
-    report: &Report,
+    report: &RailReport,
     lines: &[NewLine],
 ) -> Result<Vec<KeptLine>> {
     conn.sql_set(
         "given (id uuid)
-         select report_lines.line_id, report_places.number, report_lines.is_first
+         select rail_report_lines.line_id, rail_report_places.number, rail_report_lines.is_first
          from given
-         join report_lines on report_lines.line_id = id
-         join report_places on report_places.line_id = id and report_places.report = $1
-         where report_lines.line_id = any(array(select id from given))",
+         join rail_report_lines on rail_report_lines.line_id = id
+         join rail_report_places on rail_report_places.line_id = id and rail_report_places.report = $1
+         where rail_report_lines.line_id = any(array(select id from given))",
         lines.len(),
     )
     .bind(&report.hash)
@@ -185,10 +185,10 @@ pub async fn kept_lines(
 pub async fn is_record_open(conn: &mut Conn, line_id: Uuid) -> Result<bool> {
     let found: Option<(i64,)> = conn
         .sql(
-            "select cast(1 as bigint) from report_lines
-             left join charges on charges.transaction_id = report_lines.subject
-             left join disbursements on disbursements.disbursement_id = report_lines.subject
-             where report_lines.line_id = $1
+            "select cast(1 as bigint) from rail_report_lines
+             left join charges on charges.transaction_id = rail_report_lines.subject
+             left join disbursements on disbursements.disbursement_id = rail_report_lines.subject
+             where rail_report_lines.line_id = $1
                  and coalesce(charges.state, disbursements.state)
                      not in ('SETTLED', 'COMPLETED', 'FAILED', 'VOID')",
         )
@@ -262,8 +262,8 @@ pub async fn unreported(
              and sealed_postings.kind in ('SETTLEMENT', 'SUSPENSE')
              and postings.account = $3 and postings.posted_at >= $5
              and not exists (
-                 select 1 from report_lines
-                 where report_lines.subject = postings.subject and report_lines.is_first
+                 select 1 from rail_report_lines
+                 where rail_report_lines.subject = postings.subject and rail_report_lines.is_first
              )
          union all
          select postings.subject, disbursements.shown_id, 'OUT', abs(postings.amount_minor),
@@ -276,8 +276,8 @@ pub async fn unreported(
              and sealed_postings.kind in ('DISBURSEMENT', 'LATE_DISBURSEMENT')
              and postings.account = $4 and postings.posted_at >= $5
              and not exists (
-                 select 1 from report_lines
-                 where report_lines.subject = postings.subject and report_lines.is_first
+                 select 1 from rail_report_lines
+                 where rail_report_lines.subject = postings.subject and rail_report_lines.is_first
              )",
     )
     .bind(from)
@@ -298,7 +298,7 @@ pub async fn periods(
 ) -> Result<Vec<Period>> {
     let rows: Vec<(Timestamp, Timestamp)> = conn
         .sql(
-            "select from_at, to_at from report_periods
+            "select from_at, to_at from rail_report_periods
              where rail = $1 and direction = $2 and to_at >= $3 and from_at <= $4
              order by from_at limit 10000",
         )
@@ -323,7 +323,7 @@ pub async fn keep_period(
     now: Timestamp,
 ) -> Result<()> {
     tx.sql(
-        "insert into report_periods (rail, direction, from_at, to_at, report, ended_at)
+        "insert into rail_report_periods (rail, direction, from_at, to_at, report, ended_at)
          values ($1, $2, $3, $4, $5, $6)
          on conflict (rail, direction, from_at, to_at) do nothing",
     )

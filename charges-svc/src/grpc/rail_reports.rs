@@ -15,7 +15,7 @@ use super::{Grpc, GrpcResult, parse};
 use crate::{
     compare::{Coverage, Difference},
     error::Result,
-    report::{Direction, Period, Report, ReportLine, Said},
+    rail_report::{Direction, Period, RailReport, ReportLine, Said},
 };
 
 /// Most lines in one call.
@@ -80,7 +80,7 @@ impl RailReports for Grpc {
     }
 }
 
-fn parse_report(rail: &str, hash: String) -> Result<Report> {
+fn parse_report(rail: &str, hash: String) -> Result<RailReport> {
     let rail: RailName = rail
         .parse()
         .map_err(|_| parse::invalid("rail", "must be the name of a rail"))?;
@@ -88,7 +88,7 @@ fn parse_report(rail: &str, hash: String) -> Result<Report> {
     if !is_hash {
         return Err(parse::invalid("report", "must be a SHA-256 in hex"));
     }
-    Ok(Report { rail, hash })
+    Ok(RailReport { rail, hash })
 }
 
 fn parse_line(line: ProtoLine) -> Result<ReportLine> {
