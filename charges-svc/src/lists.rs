@@ -1,9 +1,10 @@
 //! Pages of a merchant's charges, payouts and refunds.
 //!
-//! A page that filters by what no index finds looks at [`LOOKED_AT_MAX`] rows and leads on from
-//! there, however few it has found.
+//! A page that filters by what no index finds looks at
+//! [`LOOKED_AT_MAX`](chassis::limits::LOOKED_AT_MAX) rows and leads on from there, however few it has
+//! found.
 
-use chassis::{limits::LOOKED_AT_MAX, page::PageRequest};
+use chassis::page::PageRequest;
 use db::Page;
 use uuid::Uuid;
 
@@ -19,45 +20,37 @@ impl Service {
     pub async fn list_charges(
         &self,
         wanted: &WantedCharges,
-        mut asked: PageRequest<Uuid>,
+        asked: PageRequest<Uuid>,
     ) -> Result<Page<ShownCharge, Uuid>> {
         let _search = match wanted.is_searched() {
             true => Some(self.searches.begin(wanted.merchant_id).await?),
             false => None,
         };
         let mut conn = self.db.read().await?;
-        let mut stopped_at = None;
-        if wanted.is_searched() {
-            stopped_at =
-                store::charges::list::stop(&mut conn, wanted, asked.span, LOOKED_AT_MAX).await?;
-            asked.span.from = stopped_at.unwrap_or(asked.span.from);
-        }
+        let stops_at = store::charges::list::stop(&mut conn, wanted, asked.span).await?;
+        let asked = asked.down_to(stops_at);
         let page = store::charges::list::list(&mut conn, wanted, &asked).await?;
-        let page = page.or_after(stopped_at);
         let shown = page.rows.into_iter().map(ShownCharge::try_from);
         Ok(Page {
             rows: shown.filter_map(std::result::Result::ok).collect(),
             next: page.next,
-        })
+        }
+        .or_after(stops_at))
     }
 
     pub async fn list_disbursements(
         &self,
         wanted: &WantedDisbursements,
-        mut asked: PageRequest<Uuid>,
+        asked: PageRequest<Uuid>,
     ) -> Result<Page<Disbursement, Uuid>> {
         let _search = match wanted.is_searched() {
             true => Some(self.searches.begin(wanted.merchant_id).await?),
             false => None,
         };
         let mut conn = self.db.read().await?;
-        let mut stopped_at = None;
-        if wanted.is_searched() {
-            stopped_at =
-                store::disbursements::stop(&mut conn, wanted, asked.span, LOOKED_AT_MAX).await?;
-            asked.span.from = stopped_at.unwrap_or(asked.span.from);
-        }
+        let stops_at = store::disbursements::stop(&mut conn, wanted, asked.span).await?;
+        let asked = asked.down_to(stops_at);
         let page = store::disbursements::list(&mut conn, wanted, &asked).await?;
-        Ok(page.or_after(stopped_at))
+        Ok(page.or_after(stops_at))
     }
 }

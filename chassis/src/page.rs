@@ -65,6 +65,16 @@ pub struct PageRequest<I> {
     pub size: u32,
 }
 
+impl<I> PageRequest<I> {
+    /// The same page, but no older than where the search for it stops.
+    pub fn down_to(mut self, stops_at: Option<Place<I>>) -> Self {
+        if let Some(place) = stops_at {
+            self.span.from = place;
+        }
+        self
+    }
+}
+
 /// What is wrong with a request for a page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {message}")]

@@ -29,10 +29,10 @@ pub struct Page<T, I> {
 }
 
 impl<T, I> Page<T, I> {
-    /// Goes on where the search for this page stopped.
-    pub fn or_after(self, stopped_at: Option<Place<I>>) -> Self {
+    /// Goes on where the search for this page stops.
+    pub fn or_after(self, stops_at: Option<Place<I>>) -> Self {
         Self {
-            next: self.next.or(stopped_at),
+            next: self.next.or(stops_at),
             ..self
         }
     }

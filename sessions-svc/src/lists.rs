@@ -1,11 +1,11 @@
 //! Pages of a merchant's sessions and customers, and the wallets that older transactions lack.
 //!
-//! A page that filters by what no index finds looks at [`LOOKED_AT_MAX`] rows and leads on from
-//! there, however few it has found.
+//! A page that filters by what no index finds looks at
+//! [`LOOKED_AT_MAX`](chassis::limits::LOOKED_AT_MAX) rows and leads on from there, however few it has
+//! found.
 
 use chassis::{
     ids::{CustomerId, MerchantId, SessionId},
-    limits::LOOKED_AT_MAX,
     page::{PageRequest, Span},
 };
 use db::Page;
@@ -50,21 +50,17 @@ impl Service {
     pub async fn list_sessions(
         &self,
         wanted: &WantedSessions,
-        mut asked: PageRequest<Uuid>,
+        asked: PageRequest<Uuid>,
     ) -> Result<Page<ShownSession, Uuid>, Error> {
         let _search = match wanted.is_searched() {
             true => Some(self.searches.begin(wanted.merchant_id).await?),
             false => None,
         };
         let mut conn = self.db.read().await?;
-        let mut stopped_at = None;
-        if wanted.is_searched() {
-            let merchant = wanted.merchant_id;
-            stopped_at = list::stop(&mut conn, merchant, asked.span, LOOKED_AT_MAX).await?;
-            asked.span.from = stopped_at.unwrap_or(asked.span.from);
-        }
+        let stops_at = list::stop(&mut conn, wanted, asked.span).await?;
+        let asked = asked.down_to(stops_at);
         let page = list::list(&mut conn, wanted, &asked, self.clock.now()).await?;
-        Ok(page.or_after(stopped_at))
+        Ok(page.or_after(stops_at))
     }
 
     pub async fn list_customers(

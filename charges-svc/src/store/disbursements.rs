@@ -5,6 +5,7 @@ use std::time::Duration;
 use chassis::{
     clock::{Clock, Timestamp},
     ids::{CaseId, ChargeId, DisbursementId, MerchantId, Reference},
+    limits::LOOKED_AT_MAX,
     money::{Currency, Money},
     page::{PageRequest, Place, Span},
 };
@@ -147,7 +148,7 @@ pub struct WantedDisbursements {
 
 impl WantedDisbursements {
     /// Whether there is something that no index finds among what may be many.
-    pub fn is_searched(&self) -> bool {
+    fn is_searched(&self) -> bool {
         self.reference.is_none() && self.state.is_some()
     }
 }
@@ -222,13 +223,16 @@ const STOP: &str = concat!(
     " order by created_at desc, disbursement_id desc limit 1 offset $7"
 );
 
-/// Where a page that looks at `limit` rows at most has to stop; `None` if there are fewer.
+/// Where a page that looks at [`LOOKED_AT_MAX`] rows has to stop; `None` if there are fewer, or an
+/// index finds what is wanted.
 pub async fn stop(
     conn: &mut Conn,
     wanted: &WantedDisbursements,
     span: Span<Uuid>,
-    limit: i64,
 ) -> Result<Option<Place<Uuid>>> {
+    if !wanted.is_searched() {
+        return Ok(None);
+    }
     let found: Option<(Timestamp, Uuid)> = conn
         .sql(STOP)
         .bind(wanted.merchant_id)
@@ -237,7 +241,7 @@ pub async fn stop(
         .bind(span.before.id)
         .bind(span.from.at)
         .bind(span.from.id)
-        .bind(limit - 1)
+        .bind(LOOKED_AT_MAX - 1)
         .optional()
         .await?;
     Ok(found.map(|(at, id)| Place { at, id }))

@@ -3,6 +3,7 @@
 use chassis::{
     clock::Timestamp,
     ids::MerchantId,
+    limits::LOOKED_AT_MAX,
     page::{PageRequest, Place, Span},
 };
 use db::{Conn, Page, Result};
@@ -23,7 +24,7 @@ pub struct WantedSessions {
 
 impl WantedSessions {
     /// Whether there is something that no index finds among what may be many.
-    pub fn is_searched(&self) -> bool {
+    fn is_searched(&self) -> bool {
         self.status.is_some() || self.provider.is_some()
     }
 
@@ -84,21 +85,24 @@ const STOP: &str = "select created_at, session_id from sessions
         and (created_at, session_id) >= ($4, $5)
     order by created_at desc, session_id desc limit 1 offset $6";
 
-/// Where a page that looks at `limit` sessions at most has to stop; `None` if there are fewer.
+/// Where a page that looks at [`LOOKED_AT_MAX`] sessions has to stop; `None` if there are fewer, or
+/// an index finds what is wanted.
 pub async fn stop(
     conn: &mut Conn,
-    merchant: MerchantId,
+    wanted: &WantedSessions,
     span: Span<Uuid>,
-    limit: i64,
 ) -> Result<Option<Place<Uuid>>> {
+    if !wanted.is_searched() {
+        return Ok(None);
+    }
     let found: Option<(Timestamp, Uuid)> = conn
         .sql(STOP)
-        .bind(merchant)
+        .bind(wanted.merchant_id)
         .bind(span.before.at)
         .bind(span.before.id)
         .bind(span.from.at)
         .bind(span.from.id)
-        .bind(limit - 1)
+        .bind(LOOKED_AT_MAX - 1)
         .optional()
         .await?;
     Ok(found.map(|(at, id)| Place { at, id }))

@@ -4,6 +4,7 @@ use chassis::{
     charge_status::ChargeStatus,
     clock::Timestamp,
     ids::{MerchantId, Reference, SessionId},
+    limits::LOOKED_AT_MAX,
     page::{PageRequest, Place, Span},
     phone::Phone,
     provider::Provider,
@@ -49,7 +50,7 @@ impl WantedCharges {
     }
 
     /// Whether there is something that no index finds among what may be many.
-    pub fn is_searched(&self) -> bool {
+    fn is_searched(&self) -> bool {
         let is_many = matches!(self.by(), By::Phone | By::Time);
         is_many && (self.status.is_some() || self.provider.is_some())
     }
@@ -172,13 +173,16 @@ macro_rules! stopping {
 const STOP_BY_TIME: &str = stopping!(by_time!());
 const STOP_BY_PHONE: &str = stopping!(by_phone!("$7"));
 
-/// Where a page that looks at `limit` charges at most has to stop; `None` if there are fewer.
+/// Where a page that looks at [`LOOKED_AT_MAX`] charges has to stop; `None` if there are fewer, or an
+/// index finds what is wanted.
 pub async fn stop(
     conn: &mut Conn,
     wanted: &WantedCharges,
     span: Span<Uuid>,
-    limit: i64,
 ) -> Result<Option<Place<Uuid>>> {
+    if !wanted.is_searched() {
+        return Ok(None);
+    }
     let text = match wanted.phone {
         None => STOP_BY_TIME,
         Some(_) => STOP_BY_PHONE,
@@ -190,7 +194,7 @@ pub async fn stop(
         .bind(span.before.id)
         .bind(span.from.at)
         .bind(span.from.id)
-        .bind(limit - 1);
+        .bind(LOOKED_AT_MAX - 1);
     let found: Option<(Timestamp, Uuid)> = match &wanted.phone {
         None => stopping.optional().await?,
         Some(phone) => stopping.bind(phone.as_e164()).optional().await?,
