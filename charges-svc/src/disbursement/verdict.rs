@@ -88,7 +88,7 @@ pub fn judge(
             fee: fee_of(disbursement, found),
         },
         (State::Completed, TransferOutcome::Failed(_) | TransferOutcome::FloatEmpty) => {
-            let detail = "the rail reports a failure after it reported success";
+            let detail = "the rail reports a failure of what was completed";
             Verdict::Open(CaseKind::Mismatch, detail.to_owned())
         }
         (State::Failed, TransferOutcome::Reversed { .. }) => Verdict::TakeBackLate {
