@@ -148,7 +148,7 @@ pub struct WantedDisbursements {
 
 impl WantedDisbursements {
     /// Whether there is something that no index finds among what may be many.
-    fn is_searched(&self) -> bool {
+    pub fn is_searched(&self) -> bool {
         self.reference.is_none() && self.state.is_some()
     }
 }

@@ -24,7 +24,7 @@ pub struct WantedSessions {
 
 impl WantedSessions {
     /// Whether there is something that no index finds among what may be many.
-    fn is_searched(&self) -> bool {
+    pub fn is_searched(&self) -> bool {
         self.status.is_some() || self.provider.is_some()
     }
 

@@ -50,7 +50,7 @@ impl WantedCharges {
     }
 
     /// Whether there is something that no index finds among what may be many.
-    fn is_searched(&self) -> bool {
+    pub fn is_searched(&self) -> bool {
         let is_many = matches!(self.by(), By::Phone | By::Time);
         is_many && (self.status.is_some() || self.provider.is_some())
     }
