@@ -273,7 +273,8 @@ impl Service {
             after.resent_at = Some(now);
             after.next_due_at = next_query(&after, &self.settings.reconcile_schedule, true, now);
         } else {
-            // A look that began before its time is not that look.
+            // Counted from when the query began: one that began before a look was due does not
+            // stand for that look.
             after = self.released(after, asked_at, is_answered);
         }
         let mut change = Change::new(held, after.clone(), now);

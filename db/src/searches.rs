@@ -1,7 +1,7 @@
 //! Searches: pages for which many rows are looked at, because no index finds what is wanted.
 //!
-//! Promise: however many are asked for at once, most connections and processors are left to what is
-//! found by an index, and a merchant's searches wait for each other before they keep out another's.
+//! Promise: however many are asked for at once, connections are left to what is found by an index,
+//! unless the database is given fewer than there are places, and a merchant's searches wait for each other before they keep out another's.
 
 use std::{
     collections::HashMap,

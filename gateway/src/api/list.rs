@@ -5,6 +5,7 @@ use std::{borrow::Cow, fmt::Display, str::FromStr, time::Duration};
 use chassis::{
     clock::Timestamp,
     closed_list::count_unknown,
+    error_chain::chain,
     ids::{Reference, SessionId},
     limits::{PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX},
     page::Place,
@@ -48,7 +49,11 @@ impl<T> Page<T> {
     {
         let shown = found.into_iter().filter_map(|entry| {
             let shown = T::try_from(entry);
-            shown.inspect_err(|_| count_unknown(list)).ok()
+            let shown = shown.inspect_err(|error| {
+                tracing::error!(list, error = %chain(error), "an entry is left out of the list");
+                count_unknown(list);
+            });
+            shown.ok()
         });
         Self {
             data: shown.collect(),

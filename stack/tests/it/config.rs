@@ -522,6 +522,9 @@ async fn settings_that_belong_together_are_checked_together() {
     // One merchant could use up what all may look up.
     let limits = with(&good("ratelimit-svc", &folder), "LIMIT_WRITE", Some("100"));
     let ended = run("ratelimit-svc", &limits, &["config"]).await;
+    assert!(ended.refusals().is_empty(), "{ended:?}");
+    let limits = with(&limits, "LIMIT_NUMBER_OVERALL", Some("100"));
+    let ended = run("ratelimit-svc", &limits, &["config"]).await;
     let lines = ended.refusals();
     let start = "ratelimit-svc: LIMIT_NUMBER_OVERALL (--";
     assert!(lines.len() == 1 && lines[0].starts_with(start), "{lines:?}");
