@@ -187,7 +187,7 @@ impl Charges for Grpc {
             },
             ChargeId::uuid,
         )?;
-        let page = self.0.list_charges(&wanted, asked).await?;
+        let page = self.0.list_charges(wanted, asked).await?;
         let listed = page.rows.into_iter().map(|charge| ListedCharge {
             payer_masked: charge.facts.phone.masked(),
             charge: Some(charge.into()),

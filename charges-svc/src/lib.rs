@@ -221,7 +221,7 @@ fn service(
         hints: GroupCommit::new(db, tasks),
         key_looks: GroupCommit::new(db, tasks),
         steps: StepWriter::new(db, tasks),
-        searches: Searches::default(),
+        searches: Searches::new(tasks),
         tasks: tasks.clone(),
     })
 }

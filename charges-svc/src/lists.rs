@@ -5,11 +5,11 @@
 //! found.
 
 use chassis::page::PageRequest;
-use db::Page;
+use db::{Db, Page};
 use uuid::Uuid;
 
 use crate::{
-    charge::ShownCharge,
+    charge::{Charge, ShownCharge},
     disbursement::Disbursement,
     error::Result,
     service::Service,
@@ -19,38 +19,56 @@ use crate::{
 impl Service {
     pub async fn list_charges(
         &self,
-        wanted: &WantedCharges,
+        wanted: WantedCharges,
         asked: PageRequest<Uuid>,
     ) -> Result<Page<ShownCharge, Uuid>> {
-        let _search = match wanted.is_searched() {
-            true => Some(self.searches.begin(wanted.merchant_id).await?),
-            false => None,
+        let (merchant, is_searched) = (wanted.merchant_id, wanted.is_searched());
+        let listing = list_charges(self.db.clone(), wanted, asked);
+        let page = match is_searched {
+            true => self.searches.run(merchant, listing).await??,
+            false => listing.await?,
         };
-        let mut conn = self.db.read().await?;
-        let stops_at = store::charges::list::stop(&mut conn, wanted, asked.span).await?;
-        let asked = asked.down_to(stops_at);
-        let page = store::charges::list::list(&mut conn, wanted, &asked).await?;
         let shown = page.rows.into_iter().map(ShownCharge::try_from);
         Ok(Page {
             rows: shown.filter_map(std::result::Result::ok).collect(),
             next: page.next,
-        }
-        .or_after(stops_at))
+        })
     }
 
     pub async fn list_disbursements(
         &self,
-        wanted: &WantedDisbursements,
+        wanted: WantedDisbursements,
         asked: PageRequest<Uuid>,
     ) -> Result<Page<Disbursement, Uuid>> {
-        let _search = match wanted.is_searched() {
-            true => Some(self.searches.begin(wanted.merchant_id).await?),
-            false => None,
-        };
-        let mut conn = self.db.read().await?;
-        let stops_at = store::disbursements::stop(&mut conn, wanted, asked.span).await?;
-        let asked = asked.down_to(stops_at);
-        let page = store::disbursements::list(&mut conn, wanted, &asked).await?;
-        Ok(page.or_after(stops_at))
+        let (merchant, is_searched) = (wanted.merchant_id, wanted.is_searched());
+        let listing = list_disbursements(self.db.clone(), wanted, asked);
+        Ok(match is_searched {
+            true => self.searches.run(merchant, listing).await??,
+            false => listing.await?,
+        })
     }
+}
+
+async fn list_charges(
+    db: Db,
+    wanted: WantedCharges,
+    asked: PageRequest<Uuid>,
+) -> db::Result<Page<Charge, Uuid>> {
+    let mut conn = db.read().await?;
+    let stops_at = store::charges::list::stop(&mut conn, &wanted, asked.span).await?;
+    let asked = asked.down_to(stops_at);
+    let page = store::charges::list::list(&mut conn, &wanted, &asked).await?;
+    Ok(page.or_after(stops_at))
+}
+
+async fn list_disbursements(
+    db: Db,
+    wanted: WantedDisbursements,
+    asked: PageRequest<Uuid>,
+) -> db::Result<Page<Disbursement, Uuid>> {
+    let mut conn = db.read().await?;
+    let stops_at = store::disbursements::stop(&mut conn, &wanted, asked.span).await?;
+    let asked = asked.down_to(stops_at);
+    let page = store::disbursements::list(&mut conn, &wanted, &asked).await?;
+    Ok(page.or_after(stops_at))
 }

@@ -54,5 +54,5 @@ pub use page::{Page, PlaceId};
 pub use postgres::create_database_if_missing;
 pub use relay::{Relay, RelayOutcome, Telling, UntoldRow};
 pub use schema::{Schema, migrate};
-pub use searches::{Search, Searches, TooManySearches};
+pub use searches::{Searches, TooManySearches};
 pub use set::{ColumnValue, SetSql};

@@ -85,7 +85,7 @@ impl Sessions for Grpc {
         let (wanted, one) = parse::wanted_sessions(request)?;
         let page = match one {
             Some(id) => self.0.list_session(id, &wanted, asked.span).await?,
-            None => self.0.list_sessions(&wanted, asked).await?,
+            None => self.0.list_sessions(wanted, asked).await?,
         };
         Ok(Response::new(ListSessionsResponse {
             sessions: page.rows.into_iter().map(ProtoSession::from).collect(),

@@ -87,7 +87,7 @@ pub async fn serve(
         creations: GroupCommit::new(&db, &frame.tasks),
         readings: GroupCommit::new(&db, &frame.tasks),
         recordings: GroupCommit::new(&db, &frame.tasks),
-        searches: Searches::default(),
+        searches: Searches::new(&frame.tasks),
         db,
         clock,
         session_lifetime: config.session_lifetime,

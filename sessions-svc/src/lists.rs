@@ -5,10 +5,11 @@
 //! found.
 
 use chassis::{
+    clock::Timestamp,
     ids::{CustomerId, MerchantId, SessionId},
     page::{PageRequest, Span},
 };
-use db::Page;
+use db::{Db, Page};
 use uuid::Uuid;
 
 use crate::{
@@ -49,18 +50,15 @@ impl Service {
 
     pub async fn list_sessions(
         &self,
-        wanted: &WantedSessions,
+        wanted: WantedSessions,
         asked: PageRequest<Uuid>,
     ) -> Result<Page<ShownSession, Uuid>, Error> {
-        let _search = match wanted.is_searched() {
-            true => Some(self.searches.begin(wanted.merchant_id).await?),
-            false => None,
-        };
-        let mut conn = self.db.read().await?;
-        let stops_at = list::stop(&mut conn, wanted, asked.span).await?;
-        let asked = asked.down_to(stops_at);
-        let page = list::list(&mut conn, wanted, &asked, self.clock.now()).await?;
-        Ok(page.or_after(stops_at))
+        let (merchant, is_searched) = (wanted.merchant_id, wanted.is_searched());
+        let listing = list_sessions(self.db.clone(), wanted, asked, self.clock.now());
+        Ok(match is_searched {
+            true => self.searches.run(merchant, listing).await??,
+            false => listing.await?,
+        })
     }
 
     pub async fn list_customers(
@@ -99,4 +97,17 @@ impl Service {
         tx.commit().await?;
         Ok(())
     }
+}
+
+async fn list_sessions(
+    db: Db,
+    wanted: WantedSessions,
+    asked: PageRequest<Uuid>,
+    now: Timestamp,
+) -> db::Result<Page<ShownSession, Uuid>> {
+    let mut conn = db.read().await?;
+    let stops_at = list::stop(&mut conn, &wanted, asked.span).await?;
+    let asked = asked.down_to(stops_at);
+    let page = list::list(&mut conn, &wanted, &asked, now).await?;
+    Ok(page.or_after(stops_at))
 }

@@ -72,7 +72,7 @@ impl Disbursements for Grpc {
             reference: None,
             state: state(request.status)?,
         };
-        let page = self.0.list_disbursements(&wanted, asked).await?;
+        let page = self.0.list_disbursements(wanted, asked).await?;
         Ok(Response::new(ListPayoutsResponse {
             next_page_token: page.next.map_or_else(String::new, |next| next.to_string()),
             payouts: page.rows.into_iter().map(Into::into).collect(),
@@ -133,7 +133,7 @@ impl Disbursements for Grpc {
             reference: parse::given("reference", reference.as_deref())?,
             state: state(request.status)?,
         };
-        let page = self.0.list_disbursements(&wanted, asked).await?;
+        let page = self.0.list_disbursements(wanted, asked).await?;
         Ok(Response::new(ListRefundsResponse {
             next_page_token: page.next.map_or_else(String::new, |next| next.to_string()),
             refunds: page.rows.into_iter().map(Into::into).collect(),
