@@ -74,7 +74,7 @@ impl Service {
     /// version can pay to.
     pub async fn get_payout_fee(&self, merchant_id: MerchantId) -> Result<Option<Money>> {
         let mut conn = self.db.read().await?;
-        let account = store::payout_accounts::find(&mut conn, merchant_id).await?;
+        let account = store::payout_accounts::find_known(&mut conn, merchant_id).await?;
         Ok(account.and_then(|account| self.payout_fee(&account).ok()))
     }
 

@@ -4,7 +4,7 @@ use chassis::{
     clock::Timestamp,
     ids::{DisbursementId, MerchantId},
 };
-use db::{Conn, Insert, Result, Tx, Update};
+use db::{Conn, Insert, Result, Sql, Tx, Update};
 use uuid::Uuid;
 
 use crate::payout_account::PayoutAccount;
@@ -16,15 +16,23 @@ macro_rules! columns {
     };
 }
 
-pub async fn find(conn: &mut Conn, merchant_id: MerchantId) -> Result<Option<PayoutAccount>> {
+fn finding(conn: &mut Conn, merchant_id: MerchantId) -> Sql<'_> {
     conn.sql(concat!(
         "select ",
         columns!(),
         " from payout_accounts where merchant_id = $1"
     ))
     .bind(merchant_id)
-    .optional()
-    .await
+}
+
+pub async fn find(conn: &mut Conn, merchant_id: MerchantId) -> Result<Option<PayoutAccount>> {
+    finding(conn, merchant_id).optional().await
+}
+
+/// The same, but `None` as well for one whose destination only a newer version knows.
+pub async fn find_known(conn: &mut Conn, merchant_id: MerchantId) -> Result<Option<PayoutAccount>> {
+    let mut found = finding(conn, merchant_id).known().await?.rows;
+    Ok(found.pop())
 }
 
 /// Writes where payouts go. The switches of an account that is there stay.

@@ -23,7 +23,9 @@ use uuid::Uuid;
 
 use crate::{
     cases::given_case,
-    world::{Neighbour, World, request},
+    mtn::Mtn,
+    shop::Shop,
+    world::{Neighbour, World, ghs, request},
 };
 
 const RAIL: &str = "update charges set rail = 'newer' where reference = $1";
@@ -249,4 +251,25 @@ async fn a_newer_case_leaves_the_others_listed() {
         ]
     );
     world.end().await;
+}
+
+#[tokio::test]
+async fn a_balance_is_told_whatever_its_merchants_payout_account_is() {
+    chassis::metrics::render();
+    let mut shop = Shop::open(&Mtn::with_float("1000")).await;
+    shop.enable_payouts().await;
+    let known = shop.told_balance().await;
+    assert_eq!(known.payout_fee, Some(ghs(0)));
+    let newer = "update payout_accounts set destination_type = 'NEWER' where merchant_id = $1";
+    let mut tx = shop.world.db.begin().await.unwrap();
+    let merchant = shop.charge.facts.merchant_id;
+    let written = tx.sql(newer).bind(merchant).update().await.unwrap();
+    assert_eq!(written, Update::Updated);
+    tx.commit().await.unwrap();
+    let told = shop.told_balance().await;
+    assert_eq!((told.available, told.payout_fee), (known.available, None));
+    let metrics = chassis::metrics::render();
+    let counted = r#"unknown_values_total{column="destination_type"} 1"#;
+    assert!(metrics.contains(counted), "{metrics}");
+    shop.end().await;
 }

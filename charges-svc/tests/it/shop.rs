@@ -12,8 +12,8 @@ use chassis::{
 use db::Insert;
 use proto::charges::{
     Case, CreatePayoutRequest, CreateRefundRequest, DestinationType, DisbursementStatus,
-    GetBalanceRequest, GetPayoutRequest, ListCasesRequest, Payout, Provider, Refund,
-    SetPayoutAccountRequest, SetPayoutSwitchesRequest,
+    GetBalanceRequest, GetBalanceResponse, GetPayoutRequest, ListCasesRequest, Payout, Provider,
+    Refund, SetPayoutAccountRequest, SetPayoutSwitchesRequest,
 };
 use tonic::Status;
 
@@ -145,11 +145,15 @@ impl Shop {
     }
 
     /// Available and reserved pesewas.
-    pub async fn balance(&self) -> (i64, i64) {
+    pub async fn told_balance(&self) -> GetBalanceResponse {
         let merchant_id = self.merchant();
         let mut charges = self.world.charges.clone();
         let balance = charges.get_balance(GetBalanceRequest { merchant_id }).await;
-        let balance = balance.unwrap().into_inner();
+        balance.unwrap().into_inner()
+    }
+
+    pub async fn balance(&self) -> (i64, i64) {
+        let balance = self.told_balance().await;
         let minor = |of: &[proto::money::Money]| of.first().map_or(0, |money| money.minor_units);
         (minor(&balance.available), minor(&balance.reserved))
     }
