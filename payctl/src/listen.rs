@@ -91,7 +91,7 @@ struct Listener {
 pub async fn run(services: &Services, listen: Listen) -> Result<Value, Failure> {
     let shutdown = Shutdown::on_signals();
     let api = services.merchant_api(ANSWER_MAX)?;
-    let secret = listen.signing.secret.unwrap_or_else(new_secret);
+    let given = listen.signing.given()?;
     let to = listen.forward_to;
     let place = match listen.after {
         Some(after) => after,
@@ -101,7 +101,17 @@ pub async fn run(services: &Services, listen: Listen) -> Result<Value, Failure> 
         },
     };
     say(format_args!("Events after {place} go to {to}, signed with"))?;
-    say(secret.expose_secret())?;
+    let secret = match given {
+        Some(given) => {
+            say("the secret that was given")?;
+            given
+        }
+        None => {
+            let made = new_secret();
+            say(made.expose_secret())?;
+            made
+        }
+    };
     let mut listener = Listener {
         api,
         forwarder: Forwarder::new(to, secret)?,

@@ -49,9 +49,25 @@ pub struct Services {
 /// What signs the events that `listen` forwards.
 #[derive(Debug, Args)]
 pub struct SigningSecret {
-    /// Signs the events: whsec_…. Without it, a new secret is made.
+    /// Signs the events: whsec_…. Without it, a new secret is made and shown.
     #[arg(long, env = "WEBHOOK_SECRET", hide_env_values = true)]
-    pub secret: Option<SecretString>,
+    secret: Option<SecretString>,
+}
+
+impl SigningSecret {
+    /// The secret that was given. Refused here, because clap would show it.
+    pub fn given(self) -> Result<Option<SecretString>, Failure> {
+        let is_secret = |text: &str| {
+            text.strip_prefix("whsec_")
+                .is_some_and(|rest| !rest.is_empty())
+        };
+        match self.secret {
+            Some(given) if !is_secret(given.expose_secret()) => {
+                Err(anyhow!("WEBHOOK_SECRET is not a signing secret: whsec_…"))
+            }
+            given => Ok(given),
+        }
+    }
 }
 
 impl Services {

@@ -156,7 +156,7 @@ async fn events_are_forwarded_in_order_whatever_is_away_and_none_is_skipped() {
     let mut line = || lines.next().map(Result::unwrap);
     let begins = format!("Events after 17 go to {to}, signed with");
     assert_eq!(line(), Some(begins));
-    assert_eq!(line(), Some(SECRET.to_owned()));
+    assert_eq!(line(), Some("the secret that was given".to_owned()));
     let first = line().unwrap();
     assert!(
         first.starts_with("18 payment.failed evt_1 attempt 1: not reachable"),
@@ -240,12 +240,13 @@ fn a_place_after_the_newest_event_is_told_and_not_waited_at() {
     assert_eq!(said.status.code(), Some(1));
 }
 
-#[test]
-fn a_secret_need_not_stand_in_the_list_of_processes() {
+/// What it says with this secret in its environment, before an API that knows no key: to stdout and
+/// stderr.
+fn listens_with(secret: &str) -> (String, String) {
     let refused = answer(401, "", r#"{"code":"INVALID_API_KEY","error":"No."}"#);
     let (api, _asked) = api(vec![refused]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_payctl"));
-    command.env("WEBHOOK_SECRET", SECRET);
+    command.env("WEBHOOK_SECRET", secret);
     let words = [
         "listen",
         "--after",
@@ -255,8 +256,27 @@ fn a_secret_need_not_stand_in_the_list_of_processes() {
     ];
     let listening = spawn(&mut command, &api, &ApiKey::generate(), &words);
     let said = listening.wait_with_output().unwrap();
-    let shown = String::from_utf8(said.stdout).unwrap();
-    assert_eq!(shown.lines().nth(1), Some(SECRET), "{shown}");
+    assert_eq!(said.status.code(), Some(1));
+    let [shown, errors] = [said.stdout, said.stderr].map(|text| String::from_utf8(text).unwrap());
+    (shown, errors)
+}
+
+#[test]
+fn a_secret_need_not_stand_in_the_list_of_processes_and_is_not_shown() {
+    let (shown, errors) = listens_with(SECRET);
+    assert_eq!(shown.lines().nth(1), Some("the secret that was given"));
+    assert!(errors.contains("INVALID_API_KEY"), "{errors}");
+    assert!(!errors.contains("whsec_"), "{errors}");
+}
+
+#[test]
+fn what_is_no_signing_secret_is_refused_and_not_shown() {
+    for given in ["", "whsec_", "other_dGVzdA=="] {
+        let (shown, errors) = listens_with(given);
+        assert_eq!(shown, "", "{given}");
+        assert!(errors.contains("not a signing secret"), "{errors}");
+        assert!(!errors.contains("dGVzdA"), "{errors}");
+    }
 }
 
 #[test]
