@@ -110,12 +110,17 @@ impl Service {
             store::postings::lock_available(&mut tx, merchant_id, Currency::GHS).await?;
         let settings = &self.settings;
         let kept = settings.settlement_reserve.minor_units();
-        let fee = self.payout_fee(&account)?.minor_units();
+        let least = settings.settlement_minimum.minor_units().max(1);
         let left = available.minor_units().saturating_sub(kept);
-        let amount = Money::new(left.saturating_sub(fee), Currency::GHS);
-        let is_enough = amount.minor_units() >= settings.settlement_minimum.minor_units();
-        let payout = match is_enough && amount.is_positive() {
-            true => Some(self.payout_to(&account, amount, true, now)?),
+        let amount = match left >= least {
+            true => left.saturating_sub(self.payout_fee(&account)?.minor_units()),
+            false => 0,
+        };
+        let payout = match amount >= least {
+            true => {
+                let amount = Money::new(amount, Currency::GHS);
+                Some(self.payout_to(&account, amount, true, now)?)
+            }
             false => None,
         };
         let id = payout.as_ref().map(|payout| payout.disbursement_id);

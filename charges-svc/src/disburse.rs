@@ -34,7 +34,7 @@ use crate::{
     service::Service,
     store::{self, evidence::Action},
 };
-use write::{Change, postings};
+use write::{AfterFailure, Change, postings};
 
 /// Most disbursements of one rail that are sent or asked about at the same time.
 const RUNNING_MAX: usize = 16;
@@ -258,6 +258,7 @@ impl Service {
             }
             Verdict::SendAgain
             | Verdict::Confirm { .. }
+            | Verdict::FailAgain
             | Verdict::TakeBackLate { .. }
             | Verdict::Wait => None,
         };
@@ -281,7 +282,7 @@ impl Service {
         change.heard(Action::Query, &answer);
         change.case = case;
         change.postings = postings(&after, &verdict)?;
-        change.is_late_taken_back = matches!(verdict, Verdict::TakeBackLate { .. });
+        change.after_failure = AfterFailure::of(&verdict);
         let is_ours = self.write(change).await?;
         match again {
             Some(request) if is_ours == Update::Updated => {

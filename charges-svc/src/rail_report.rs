@@ -153,6 +153,10 @@ pub fn judge(line: &ReportLine, known: Option<&Known>) -> Option<(CaseKind, Stri
             Some((CaseKind::ReportDiffers, detail))
         }
         Said::Paid => contradicts(format!("ours is {state}, and nothing is booked")),
+        Said::Reversed if is_booked && !known.booked.contains(&line.amount) => {
+            let detail = format!("the report says that {told}; we booked {booked}");
+            Some((CaseKind::ReportDiffers, detail))
+        }
         Said::Failed | Said::Reversed if !is_booked || known.is_taken_back => None,
         Said::Failed => contradicts(format!("ours is {state}, and {booked} is booked")),
         Said::Reversed => contradicts(format!(

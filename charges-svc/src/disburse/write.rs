@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chassis::{clock::Timestamp, ids::EventId};
 use db::{Insert, Tx, Update};
 use rails::{CallOutcome, RailAnswer};
+use uuid::Uuid;
 
 use crate::{
     case::{Case, CaseKind, Closing},
@@ -28,10 +29,30 @@ pub(super) struct Change {
     pub(super) after: Disbursement,
     /// If the ledger holds the first of them already, none of this is news: rails repeat themselves.
     pub(super) postings: Vec<Posting>,
-    pub(super) is_late_taken_back: bool,
+    pub(super) after_failure: Option<AfterFailure>,
     said: Option<(Action, &'static str, Option<String>)>,
     pub(super) case: Option<(CaseKind, String)>,
     at: Timestamp,
+}
+
+/// What the rail says of a disbursement that FAILED.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AfterFailure {
+    /// It was paid all the same.
+    Paid,
+    Failed,
+    TakenBack,
+}
+
+impl AfterFailure {
+    pub(super) fn of(verdict: &Verdict) -> Option<Self> {
+        match verdict {
+            Verdict::PaidLate { .. } => Some(Self::Paid),
+            Verdict::FailAgain => Some(Self::Failed),
+            Verdict::TakeBackLate { .. } => Some(Self::TakenBack),
+            _ => None,
+        }
+    }
 }
 
 impl Change {
@@ -40,7 +61,7 @@ impl Change {
             before,
             after,
             postings: Vec::new(),
-            is_late_taken_back: false,
+            after_failure: None,
             said: None,
             case: None,
             at,
@@ -87,8 +108,16 @@ impl Service {
             self.open_disbursement_case(tx, after, *kind, detail, now)
                 .await?;
         }
-        if change.is_late_taken_back {
-            take_back_late(tx, after, now).await?;
+        match change.after_failure {
+            Some(AfterFailure::TakenBack) => take_back_late(tx, after, now).await?,
+            Some(said) => {
+                if let Some(detail) = contradiction(tx, id.uuid(), said).await? {
+                    let mismatch = CaseKind::Mismatch;
+                    self.open_disbursement_case(tx, after, mismatch, detail, now)
+                        .await?;
+                }
+            }
+            None => {}
         }
         let is_new_state = after.progress.state != change.before.progress.state;
         let is_end = is_new_state && after.progress.state.is_terminal();
@@ -199,6 +228,7 @@ pub(super) fn postings(after: &Disbursement, verdict: &Verdict) -> Result<Vec<Po
         Verdict::Wait
         | Verdict::Fail(_)
         | Verdict::FailOfEmptyFloat
+        | Verdict::FailAgain
         | Verdict::SendAgain
         | Verdict::Open(..) => (None, &None),
     };
@@ -217,6 +247,27 @@ async fn post_news(tx: &mut Tx, postings: &[Posting], now: Timestamp) -> Result<
         }
     }
     Ok(true)
+}
+
+/// How what the rail says of a disbursement that FAILED contradicts what it said after that, by
+/// what the ledger holds.
+async fn contradiction(
+    tx: &mut Tx,
+    subject: Uuid,
+    said: AfterFailure,
+) -> Result<Option<&'static str>> {
+    let is_taken_back = store::postings::is_posted(tx, PostingKind::LateReversal, subject).await?;
+    let is_paid = !is_taken_back
+        && store::postings::is_posted(tx, PostingKind::LateDisbursement, subject).await?;
+    Ok(match said {
+        AfterFailure::Paid if is_taken_back => {
+            Some("the rail reports success after it had taken it back")
+        }
+        AfterFailure::Failed if is_paid => {
+            Some("the rail reports a failure after it reported that it had paid late")
+        }
+        _ => None,
+    })
 }
 
 /// What the rail had paid late is in the float again: whoever bore it has it

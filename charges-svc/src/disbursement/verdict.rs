@@ -42,6 +42,8 @@ pub enum Verdict {
     PaidLate {
         fee: Option<Money>,
     },
+    /// The rail says of what FAILED that it failed: a contradiction if it had said that it paid late.
+    FailAgain,
     /// The rail took back what it had paid late, if it had. `fee`: as for Complete.
     TakeBackLate {
         fee: Option<Money>,
@@ -94,6 +96,9 @@ pub fn judge(
         (State::Failed, TransferOutcome::Reversed { .. }) => Verdict::TakeBackLate {
             fee: fee_of(disbursement, found),
         },
+        (State::Failed, TransferOutcome::Failed(_) | TransferOutcome::FloatEmpty) => {
+            Verdict::FailAgain
+        }
         (State::Completed | State::Failed, _) => Verdict::Wait,
     }
 }

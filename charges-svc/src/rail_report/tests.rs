@@ -50,6 +50,7 @@ fn only_what_both_sides_say_matches() {
         (Reversed, In, 100, &[100], true, None),
         (Reversed, In, 100, &[100], false, Some(Contradicts)),
         (Reversed, In, 100, &[], false, None),
+        (Reversed, In, 90, &[100], true, Some(Differs)),
         // Money that went back is a reversal, in the report's other word.
         (Paid, Out, 100, &[100], true, None),
         (Paid, Out, 100, &[100], false, Some(Contradicts)),

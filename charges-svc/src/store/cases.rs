@@ -27,8 +27,8 @@ macro_rules! columns {
     };
 }
 
-/// Opens a case, or adds the missing money to the existing one of its kind and reopens it if it
-/// was closed. `None` if the charge already had a case of this kind and nothing was changed.
+/// Opens a case, or changes the existing one of its kind and reopens it if it was closed: adds the
+/// missing money, or tells another contradiction than it told. `None` if nothing was changed.
 pub async fn open(tx: &mut Tx, case: &Case) -> Result<Option<CaseId>> {
     let suspense = case.suspense();
     let opened: Option<(CaseId,)> = tx
@@ -40,7 +40,10 @@ pub async fn open(tx: &mut Tx, case: &Case) -> Result<Option<CaseId>> {
                  set suspense_minor = excluded.suspense_minor,
                      suspense_currency = excluded.suspense_currency,
                      detail = excluded.detail, closed_at = null, closing = null
-                 where cases.suspense_minor is null and excluded.suspense_minor is not null
+                 where cases.suspense_minor is null and (
+                     excluded.suspense_minor is not null
+                     or (cases.kind = 'MISMATCH' and cases.detail <> excluded.detail)
+                 )
              returning case_id",
         )
         .bind(case.case_id)

@@ -72,7 +72,8 @@ pub async fn booked(conn: &mut Conn, subjects: &[Uuid]) -> Result<Vec<(Uuid, Mon
 }
 
 /// Which of these records the rail took back, as far as we know. Of a charge that is a case: the
-/// rail's word (`REVERSED`), or an operator's, who saw that its suspense went back.
+/// rail's word (`REVERSED`), or an operator's, who saw that its suspense went back. A payout that was
+/// paid late stays paid, whoever bears it.
 pub async fn taken_back(conn: &mut Conn, subjects: &[Uuid]) -> Result<Vec<Uuid>> {
     let rows: Vec<(Uuid,)> = conn
         .sql_set(
@@ -82,6 +83,7 @@ pub async fn taken_back(conn: &mut Conn, subjects: &[Uuid]) -> Result<Vec<Uuid>>
                      and kind in ('REVERSAL', 'DISBURSEMENT_REVERSAL', 'LATE_REVERSAL')
              ) or exists (
                  select 1 from cases where cases.transaction_id = about
+                     and cases.kind <> 'PAID_LATE'
                      and (cases.kind = 'REVERSED' or cases.closing = 'REFUND')
                      and not exists (
                          select 1 from disbursements where disbursements.case_id = cases.case_id

@@ -10,8 +10,9 @@ use chassis::testing::{
     until,
 };
 use proto::charges::{
-    CaseKind, DisbursementStatus, Payout, Provider, ResolveDisbursementRequest,
-    ShowDisbursementRequest, resolve_disbursement_request::Outcome,
+    CaseKind, CloseCaseRequest, Direction, DisbursementStatus, MatchLinesRequest, Payout, Provider,
+    ReportLine, ResolveDisbursementRequest, ShowDisbursementRequest, close_case_request::Action,
+    report_line::Said, resolve_disbursement_request::Outcome,
 };
 
 use tokio::sync::watch;
@@ -20,7 +21,7 @@ use crate::{
     mtn::Mtn,
     rail_away::{callback, signed},
     shop::Shop,
-    world::CALLBACK_TOKEN,
+    world::{CALLBACK_TOKEN, ghs},
 };
 
 /// What Paystack says of every transfer: its `status`, its `amount` and its `fee_charged`, in
@@ -86,13 +87,19 @@ async fn completed(paystack: &Paystack) -> (Shop, FakeServer, Payout) {
     (shop, server, payout)
 }
 
-async fn completed_over(server: &FakeServer) -> (Shop, Payout) {
+/// A shop that has asked for a payout of 20 cedis over Paystack.
+async fn asked_over(server: &FakeServer) -> (Shop, Payout) {
     let url = server.address();
     let flags = [("paystack-base-url", url.as_str())];
     let mut shop = Shop::open_with(&Mtn::with_float("0"), &flags).await;
     shop.enable_payouts_to(Provider::Telecel, "020 123 4567")
         .await;
     let payout = shop.pay_out(2_000).await.unwrap();
+    (shop, payout)
+}
+
+async fn completed_over(server: &FakeServer) -> (Shop, Payout) {
+    let (mut shop, payout) = asked_over(server).await;
     shop.until_payout(&payout, DisbursementStatus::Processing)
         .await;
     let request = ResolveDisbursementRequest {
@@ -153,6 +160,19 @@ async fn cases(shop: &Shop) -> Vec<CaseKind> {
     cases.iter().map(proto::charges::Case::kind).collect()
 }
 
+/// Closes a case, the only one that is open.
+async fn close(shop: &Shop, case_id: String, action: Action) {
+    let request = CloseCaseRequest {
+        case_id,
+        action: action.into(),
+        override_reason: None,
+        ..CloseCaseRequest::default()
+    };
+    let mut operations = shop.world.operations.clone();
+    operations.close_case(request).await.unwrap();
+    assert_eq!(cases(shop).await, []);
+}
+
 #[tokio::test]
 async fn the_fee_of_what_an_operator_completed_is_posted_once() {
     let paystack = Paystack::new();
@@ -182,6 +202,94 @@ async fn a_payout_that_an_operator_completed_and_the_rail_paid_differently_is_a_
         assert_eq!(cases(&shop).await, [CaseKind::Mismatch]);
     }
     assert_eq!(posted_since(&shop, &payout).await, [""; 0]);
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn another_contradiction_opens_the_case_again() {
+    let paystack = Paystack::new();
+    let (shop, _server, payout) = completed(&paystack).await;
+    paystack.says("success", 1_999, 100);
+    look_again(&shop, &payout).await;
+    let case_id = shop.open_cases().await.remove(0).case_id;
+    close(&shop, case_id, Action::Release).await;
+    paystack.says("failed", 2_000, 0);
+    look_again(&shop, &payout).await;
+    assert_eq!(cases(&shop).await, [CaseKind::Mismatch]);
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn what_the_rail_takes_back_of_its_word_after_a_failure_is_a_case() {
+    let paystack = Paystack::new();
+    paystack.says("failed", 2_000, 0);
+    let server = paystack.start().await;
+    let (shop, payout) = asked_over(&server).await;
+    shop.until_payout(&payout, DisbursementStatus::Failed).await;
+    until_at_rest(&shop, &payout).await;
+    paystack.says("success", 2_000, 0);
+    look_again(&shop, &payout).await;
+    assert_eq!(cases(&shop).await, [CaseKind::PaidLate]);
+    paystack.says("failed", 2_000, 0);
+    look_again(&shop, &payout).await;
+    assert_eq!(cases(&shop).await, [CaseKind::PaidLate, CaseKind::Mismatch]);
+    shop.end().await;
+}
+
+/// The merchant has given back what it had twice. If the rail takes the payout back after all, only
+/// its report tells.
+#[tokio::test]
+async fn a_report_s_reversal_of_what_was_paid_late_and_recovered_is_a_case() {
+    let paystack = Paystack::new();
+    paystack.says("failed", 2_000, 0);
+    let server = paystack.start().await;
+    let (mut shop, payout) = asked_over(&server).await;
+    shop.until_payout(&payout, DisbursementStatus::Failed).await;
+    until_at_rest(&shop, &payout).await;
+    paystack.says("success", 2_000, 0);
+    look_again(&shop, &payout).await;
+    let case_id = shop.open_cases().await.remove(0).case_id;
+    close(&shop, case_id, Action::Refund).await;
+    let reference = shop.disbursement(&payout).await.rail_reference.to_string();
+    let line = ReportLine {
+        number: 1,
+        reference: reference.clone(),
+        rail_id: reference,
+        direction: Direction::Out.into(),
+        amount: Some(ghs(2_000)),
+        said: Said::Reversed.into(),
+        at: Some(payout.created_at.clone()),
+    };
+    let request = MatchLinesRequest {
+        rail: "paystack".to_owned(),
+        report: hex::encode([1; 32]),
+        lines: vec![line],
+    };
+    let compared = shop.world.reports.match_lines(request).await.unwrap();
+    let [difference] = &compared.get_ref().differences[..] else {
+        panic!("{compared:?}");
+    };
+    assert_eq!(difference.kind(), CaseKind::ReportContradicts);
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn what_is_paid_after_it_was_taken_back_late_is_a_case() {
+    let paystack = Paystack::new();
+    paystack.says("failed", 2_000, 0);
+    let server = paystack.start().await;
+    let (shop, payout) = asked_over(&server).await;
+    shop.until_payout(&payout, DisbursementStatus::Failed).await;
+    until_at_rest(&shop, &payout).await;
+    for (said, open) in [
+        ("success", vec![CaseKind::PaidLate]),
+        ("reversed", Vec::new()),
+        ("success", vec![CaseKind::Mismatch]),
+    ] {
+        paystack.says(said, 2_000, 0);
+        look_again(&shop, &payout).await;
+        assert_eq!(cases(&shop).await, open, "{said}");
+    }
     shop.end().await;
 }
 
