@@ -72,18 +72,13 @@ pub struct BucketLimits {
     pub number: u32,
 
     /// How often one phone number may be looked up in a minute, by all merchants together. More than
-    /// LIMIT_WRITE, so that no merchant alone uses it up. Without it, 100, or one more than
-    /// LIMIT_WRITE if that is more.
-    #[arg(long = "limit-number-overall", env = "LIMIT_NUMBER_OVERALL")]
-    number_overall: Option<u32>,
-}
-
-impl BucketLimits {
-    /// How often one phone number may be looked up in a minute, by all merchants together.
-    pub fn number_overall(&self) -> u32 {
-        let least = self.write.saturating_add(1);
-        self.number_overall.unwrap_or(least.max(100))
-    }
+    /// LIMIT_NUMBER, so that no merchant alone uses it up.
+    #[arg(
+        long = "limit-number-overall",
+        env = "LIMIT_NUMBER_OVERALL",
+        default_value_t = 100
+    )]
+    pub number_overall: u32,
 }
 
 impl Settings for Config {
@@ -115,13 +110,11 @@ impl Settings for Config {
         for (variable, limit) in limits {
             refusals.unless(limit > 0, variable, "at least 1");
         }
-        // Numbers that have their hash in common share the limit, so one merchant may use up more of
-        // it than LIMIT_NUMBER.
-        let is_out_of_reach = self.limits.number_overall() > self.limits.write;
+        let is_out_of_reach = self.limits.number_overall > self.limits.number;
         refusals.unless(
             is_out_of_reach,
             "LIMIT_NUMBER_OVERALL",
-            "more than LIMIT_WRITE",
+            "more than LIMIT_NUMBER",
         );
     }
 }

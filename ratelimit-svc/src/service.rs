@@ -46,7 +46,7 @@ impl Service {
             RateBucket::Read => self.limits.read,
             RateBucket::Write => self.limits.write,
             RateBucket::Number => self.limits.number,
-            RateBucket::NumberOverall => self.limits.number_overall(),
+            RateBucket::NumberOverall => self.limits.number_overall,
         }
     }
 
