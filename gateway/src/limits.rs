@@ -14,7 +14,8 @@ use sha2::{Digest as _, Sha256};
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
-/// How much of a number's hash stands for it: about sixty of Ghana's numbers have it in common.
+/// How much of a number's hash stands for it: about eight of Ghana's mobile numbers have it in
+/// common.
 const SUBJECT_BYTES: usize = 3;
 
 /// Where a subject stands with a bucket after one request.
@@ -45,8 +46,9 @@ pub async fn check_number(
     merchant: MerchantId,
     number: &Phone,
 ) -> Result<(), Quota> {
-    // No number stands in Redis or in what goes to it. So few bits belong to many numbers: who
-    // tries all of them cannot tell which it was, and these numbers share a limit.
+    // No number stands in Redis or in what goes to it. So few bits belong to several numbers: who
+    // tries all of them learns that it was one of these, not which, and these share a limit. The
+    // merchant's own count names the merchant.
     let hash = Sha256::digest(format!("number:{}", number.as_e164()));
     let number: Vec<u8> = hash.into_iter().take(SUBJECT_BYTES).collect();
     let number = hex::encode(number);
