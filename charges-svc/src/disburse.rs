@@ -204,14 +204,18 @@ impl Service {
             Some(event) => sent.after(event, now)?,
             None => sent.clone(),
         };
-        if !is_first && matches!(answer.outcome, SendOutcome::NotSent(_)) {
+        let is_not_sent = matches!(
+            answer.outcome,
+            SendOutcome::NotSent(_) | SendOutcome::FloatEmpty
+        );
+        if !is_first && is_not_sent {
             // So it may be sent again, under the same reference.
             after.resent_at = None;
         }
         let mut change = Change::new(sent, self.released(after, now, true), now);
         change.heard(Action::Send, &answer);
         change.case = match &answer.outcome {
-            SendOutcome::FloatEmpty if is_first => Some((
+            SendOutcome::FloatEmpty => Some((
                 CaseKind::FloatEmpty,
                 "the rail says that the float is empty".to_owned(),
             )),
