@@ -272,6 +272,11 @@ impl Credit {
         }
     }
 
+    /// Whether it takes another step, now or once a query has reported its end.
+    pub fn may_change(&self) -> bool {
+        self.waits_to_be_told() || self.next_change(Duration::ZERO).is_some()
+    }
+
     /// Whether a query that reports its end causes the next step.
     pub fn waits_to_be_told(&self) -> bool {
         let waits = match self.state {

@@ -46,6 +46,8 @@ struct CreditLine {
     credited_minor: i64,
     /// How many requests had this reference.
     requests: u32,
+    /// Whether something becomes of it yet: it is paid, paid late, or taken back.
+    may_change: bool,
 }
 
 impl CreditLine {
@@ -67,6 +69,7 @@ impl CreditLine {
             credits: credit.credits,
             credited_minor: credit.credited_minor,
             requests: credit.requests,
+            may_change: credit.may_change(),
         }
     }
 }

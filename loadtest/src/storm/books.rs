@@ -40,12 +40,13 @@ pub struct Debit {
 pub struct Credit {
     pub rail: String,
     reference: String,
-    pub account: String,
     pub status: String,
     /// How many times the account was credited.
     pub credits: u64,
     /// Without what was taken back.
     pub credited_minor: i64,
+    /// Whether its network will still do something about it.
+    pub may_change: bool,
 }
 
 #[derive(Deserialize)]

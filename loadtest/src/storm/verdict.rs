@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::{
     books::{Books, Credit},
     store::{Charge, Disbursement, Records},
-    wallets::{CREDITED_LATE, PAID_LATE, TAKEN_BACK},
+    wallets::PAID_LATE,
     world::Told,
 };
 
@@ -199,9 +199,8 @@ impl Money<'_> {
         let is_reversed = paid.reversed_at.is_some();
         let returned = self.posted(id, "DISBURSEMENT_REVERSAL");
         let is_posted_so = returned == if is_reversed { amount } else { 0 };
-        let is_to_be_reversed = credit.status == "succeeded" && credit.is_taken_back();
         match (credit.status.as_str(), is_reversed) {
-            ("succeeded", false) if is_to_be_reversed => {
+            ("succeeded", false) if credit.may_change => {
                 let what = format!("{name} will be taken back");
                 self.verdict.unfinished.insert(what);
             }
@@ -235,7 +234,7 @@ impl Money<'_> {
         let Some(credit) = credit else {
             return;
         };
-        if credit.status == "failed" && credit.account.ends_with(CREDITED_LATE) {
+        if credit.status == "failed" && credit.may_change {
             let what = format!("{name} will be paid late");
             self.verdict.unfinished.insert(what);
         }
@@ -374,13 +373,6 @@ impl Money<'_> {
         }
         let overdrafts = self.records.overdrafts.iter();
         overdrawn.extend(overdrafts.map(|below| format!("{below:?}")));
-    }
-}
-
-impl Credit {
-    /// Whether its network will take it back.
-    fn is_taken_back(&self) -> bool {
-        self.rail == "paystack" && self.account.ends_with(TAKEN_BACK)
     }
 }
 

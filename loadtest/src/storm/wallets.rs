@@ -54,10 +54,6 @@ const PAYEES: [(u64, &str); 12] = [
 
 /// The story in which a network reports a failure and takes the money after all.
 pub const PAID_LATE: &str = "010";
-/// The same for money that goes out.
-pub const CREDITED_LATE: &str = "210";
-/// Paid, then taken back, on a rail that can say so.
-pub const TAKEN_BACK: &str = "211";
 
 /// A wallet that is charged.
 pub struct Payer {

@@ -254,14 +254,22 @@ async fn what_a_query_was_told_has_failed_is_paid_five_seconds_later() {
         let (wires, reference) = (world.wires(), reference(0));
         pay(&world, rail, &reference, "210").await;
         world.advance(600).await;
-        assert_eq!(wires.credit(&reference).await["status"], "failed");
+        let failed = wires.credit(&reference).await;
+        assert_eq!(
+            (&failed["status"], &failed["may_change"]),
+            (&json!("failed"), &json!(true))
+        );
         assert_eq!(wires.stands(rail, &reference).await, "failed");
         world.advance(4).await;
         assert_eq!(wires.stands(rail, &reference).await, "failed");
         world.advance(2).await;
         assert_eq!(wires.stands(rail, &reference).await, paid);
         world.advance(60).await;
-        assert_eq!(wires.credit(&reference).await["credits"], 1);
+        let paid = wires.credit(&reference).await;
+        assert_eq!(
+            (&paid["credits"], &paid["may_change"]),
+            (&json!(1), &json!(false))
+        );
     }
 }
 

@@ -42,7 +42,7 @@ async fn a_transfer_is_accepted_empty_then_pending_then_successful() {
     let expected = json!({
         "rail": "momo", "reference": reference, "account": "+233241234201",
         "amount_minor": 2550, "currency": "GHS", "status": "succeeded", "credits": 1,
-        "credited_minor": 2550, "requests": 1,
+        "credited_minor": 2550, "requests": 1, "may_change": false,
     });
     assert_eq!(wires.credit(&reference).await, expected);
 }

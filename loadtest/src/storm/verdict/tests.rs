@@ -105,7 +105,7 @@ fn kept() -> All {
     });
     let credit = serde_json::json!({
         "rail": "momo", "reference": reference, "account": "+233240000001",
-        "status": "succeeded", "credits": 1, "credited_minor": 2_000,
+        "status": "succeeded", "credits": 1, "credited_minor": 2_000, "may_change": false,
     });
     let books = Books {
         debits: page(debit),
