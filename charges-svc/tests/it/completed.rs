@@ -98,6 +98,16 @@ async fn asked_over(server: &FakeServer) -> (Shop, Payout) {
     (shop, payout)
 }
 
+/// A shop with a payout of 20 cedis that Paystack has declined.
+async fn failed(paystack: &Paystack) -> (Shop, FakeServer, Payout) {
+    paystack.says("failed", 2_000, 0);
+    let server = paystack.start().await;
+    let (shop, payout) = asked_over(&server).await;
+    shop.until_payout(&payout, DisbursementStatus::Failed).await;
+    until_at_rest(&shop, &payout).await;
+    (shop, server, payout)
+}
+
 async fn completed_over(server: &FakeServer) -> (Shop, Payout) {
     let (mut shop, payout) = asked_over(server).await;
     shop.until_payout(&payout, DisbursementStatus::Processing)
@@ -222,11 +232,7 @@ async fn another_contradiction_opens_the_case_again() {
 #[tokio::test]
 async fn what_the_rail_takes_back_of_its_word_after_a_failure_is_a_case() {
     let paystack = Paystack::new();
-    paystack.says("failed", 2_000, 0);
-    let server = paystack.start().await;
-    let (shop, payout) = asked_over(&server).await;
-    shop.until_payout(&payout, DisbursementStatus::Failed).await;
-    until_at_rest(&shop, &payout).await;
+    let (shop, _server, payout) = failed(&paystack).await;
     paystack.says("success", 2_000, 0);
     look_again(&shop, &payout).await;
     assert_eq!(cases(&shop).await, [CaseKind::PaidLate]);
@@ -241,11 +247,7 @@ async fn what_the_rail_takes_back_of_its_word_after_a_failure_is_a_case() {
 #[tokio::test]
 async fn a_report_s_reversal_of_what_was_paid_late_and_recovered_is_a_case() {
     let paystack = Paystack::new();
-    paystack.says("failed", 2_000, 0);
-    let server = paystack.start().await;
-    let (mut shop, payout) = asked_over(&server).await;
-    shop.until_payout(&payout, DisbursementStatus::Failed).await;
-    until_at_rest(&shop, &payout).await;
+    let (mut shop, _server, payout) = failed(&paystack).await;
     paystack.says("success", 2_000, 0);
     look_again(&shop, &payout).await;
     let case_id = shop.open_cases().await.remove(0).case_id;
@@ -276,11 +278,7 @@ async fn a_report_s_reversal_of_what_was_paid_late_and_recovered_is_a_case() {
 #[tokio::test]
 async fn what_is_paid_after_it_was_taken_back_late_is_a_case() {
     let paystack = Paystack::new();
-    paystack.says("failed", 2_000, 0);
-    let server = paystack.start().await;
-    let (shop, payout) = asked_over(&server).await;
-    shop.until_payout(&payout, DisbursementStatus::Failed).await;
-    until_at_rest(&shop, &payout).await;
+    let (shop, _server, payout) = failed(&paystack).await;
     for (said, open) in [
         ("success", vec![CaseKind::PaidLate]),
         ("reversed", Vec::new()),
