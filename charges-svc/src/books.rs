@@ -26,7 +26,8 @@ use crate::{
     seal::{self, Block, SealedLine},
     store::{
         self,
-        blocks::{BlockLine, Checkpoint, Duty},
+        blocks::{BlockLine, Duty},
+        works::Checkpoint,
     },
 };
 
@@ -222,7 +223,7 @@ pub async fn seal(db: &Db, clock: &Clock) -> Result<u64> {
         }
         let until = clock.real_now() + LOOK_OFTEN;
         let mut tx = db.begin().await?;
-        if store::blocks::claim(&mut tx, Duty::Seal, due, until).await? == Update::NotThere {
+        if store::works::claim(&mut tx, Duty::Seal.code(), due, until).await? == Update::NotThere {
             return Ok(blocks);
         }
         due = until;
@@ -283,7 +284,7 @@ pub async fn check_new(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>> {
 /// wait to be sealed.
 pub async fn check_whole(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>> {
     let mut conn = db.read().await?;
-    let checkpoint = store::blocks::checkpoint(&mut conn, Duty::CheckWhole).await?;
+    let checkpoint = store::works::checkpoint(&mut conn, Duty::CheckWhole.code()).await?;
     let has_rested = |ended_at| clock.now().since(ended_at) >= WHOLE_CHECK_EVERY;
     if checkpoint.next_at > clock.real_now() || !checkpoint.ended_at.is_none_or(has_rested) {
         return Ok(None);
@@ -296,7 +297,7 @@ pub async fn check_whole(db: &Db, clock: &Clock) -> Result<Option<Vec<Finding>>>
     let Some(mut check) = Check::begin(db, clock, Duty::CheckWhole).await? else {
         return Ok(None);
     };
-    let seen = store::blocks::checkpoint(&mut db.read().await?, Duty::CheckNew).await?;
+    let seen = store::works::checkpoint(&mut db.read().await?, Duty::CheckNew.code()).await?;
     if check.blocks(seen.block).await? == CheckClaim::Lost
         || check.sums().await? == CheckClaim::Lost
         || check.unqueued().await? == CheckClaim::Lost
@@ -344,16 +345,16 @@ struct Check<'a> {
 impl<'a> Check<'a> {
     async fn begin(db: &'a Db, clock: &'a Clock, duty: Duty) -> Result<Option<Self>> {
         let real_now = clock.real_now();
-        let checkpoint = store::blocks::checkpoint(&mut db.read().await?, duty).await?;
+        let checkpoint = store::works::checkpoint(&mut db.read().await?, duty.code()).await?;
         if checkpoint.next_at > real_now {
             return Ok(None);
         }
         let mut tx = db.begin().await?;
         let until = real_now + CHECK_LEASE;
-        if store::blocks::claim(&mut tx, duty, real_now, until).await? == Update::NotThere {
+        if store::works::claim(&mut tx, duty.code(), real_now, until).await? == Update::NotThere {
             return Ok(None);
         }
-        let noted = store::blocks::checkpoint(&mut tx, duty).await?;
+        let noted = store::works::checkpoint(&mut tx, duty.code()).await?;
         tx.commit().await?;
         Ok(Some(Self {
             db,
@@ -396,7 +397,7 @@ impl<'a> Check<'a> {
     async fn note(&mut self, next: Checkpoint) -> Result<CheckClaim> {
         let mut tx = self.db.begin().await?;
         let held = self.noted.next_at;
-        if store::blocks::note(&mut tx, self.duty, held, &next).await? == Update::NotThere {
+        if store::works::note(&mut tx, self.duty.code(), held, &next).await? == Update::NotThere {
             return Ok(CheckClaim::Lost);
         }
         tx.commit().await?;

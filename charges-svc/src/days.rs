@@ -56,12 +56,12 @@ pub async fn close(db: &Db, clock: &Clock) -> Result<u64> {
     if !is_due(&mut db.read().await?, clock).await? {
         return Ok(0);
     }
-    let Some(mut turn) = Turn::begin(db, clock).await? else {
+    let Some(mut closing) = DayClosing::begin(db, clock).await? else {
         return Ok(0);
     };
     let mut days = 0;
     let outcome = loop {
-        match turn.close_next().await {
+        match closing.close_next().await {
             Ok(Outcome::Proven) => days += 1,
             outcome => break outcome,
         }
@@ -71,7 +71,7 @@ pub async fn close(db: &Db, clock: &Clock) -> Result<u64> {
         Ok(Outcome::Unproven) => TRY_AGAIN,
         Err(_) => LOOK_AGAIN,
     };
-    turn.end(rest).await?;
+    closing.end(rest).await?;
     outcome?;
     Ok(days)
 }
@@ -86,7 +86,7 @@ enum Outcome {
 }
 
 /// The closing of days, which this process has claimed.
-struct Turn<'a> {
+struct DayClosing<'a> {
     db: &'a Db,
     clock: &'a Clock,
     /// When the claim ends, which also identifies it.
@@ -103,7 +103,7 @@ type Sums = BTreeMap<(String, String), i128>;
 /// Claims what is due by `due`, until `until`.
 async fn claim(db: &Db, due: Timestamp, until: Timestamp) -> Result<Update> {
     let mut tx = db.begin().await?;
-    let claimed = store::blocks::claim(&mut tx, Duty::CloseDays, due, until).await?;
+    let claimed = store::works::claim(&mut tx, Duty::CloseDays.code(), due, until).await?;
     tx.commit().await?;
     Ok(claimed)
 }
@@ -156,7 +156,7 @@ async fn bound(db: &Db, clock: &Clock) -> Result<Option<ClosedDay>> {
     Ok(Some(day))
 }
 
-impl<'a> Turn<'a> {
+impl<'a> DayClosing<'a> {
     /// `None` if another replica has the duty, or it rests.
     async fn begin(db: &'a Db, clock: &'a Clock) -> Result<Option<Self>> {
         let now = clock.real_now();
@@ -221,7 +221,7 @@ impl<'a> Turn<'a> {
         self.sum(day.last_block).await?;
         let differences = self.differences(day.day).await?;
         if !differences.is_empty() {
-            tell(day.day, &differences);
+            log_differences(day.day, &differences);
             return Ok(Outcome::Unproven);
         }
         let mut tx = self.db.begin().await?;
@@ -261,7 +261,7 @@ impl<'a> Turn<'a> {
         Ok(Some(movements))
     }
 
-    /// Has the store sum the blocks up to this one that it has not summed in this turn.
+    /// Has the store sum the blocks up to this one that it has not summed in this closing.
     async fn sum(&mut self, last_block: i64) -> Result<()> {
         while self.summed < last_block {
             let to = (self.summed + SUMMED_RANGE).min(last_block);
@@ -305,7 +305,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-fn tell(day: Day, differences: &Sums) {
+fn log_differences(day: Day, differences: &Sums) {
     count_error(Wrong::Difference, differences.len());
     for ((account, currency), difference_minor) in differences.iter().take(DIFFERENCES_LOGGED_MAX) {
         tracing::error!(

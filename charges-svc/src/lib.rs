@@ -113,7 +113,7 @@ pub static SCHEMA: Schema = Schema {
         outbox::RELEASE_LEASES,
         store::charges::RELEASE_LEASES,
         store::disbursements::RELEASE_LEASES,
-        store::blocks::RELEASE_LEASES,
+        store::works::RELEASE_LEASES,
     ],
 };
 

@@ -16,7 +16,7 @@ pub mod payout_accounts;
 pub mod postings;
 pub mod rail_reports;
 pub mod steps;
-pub mod wallets;
+pub mod works;
 
 use chassis::clock::Timestamp;
 use db::{Conn, Result};

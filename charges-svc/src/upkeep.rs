@@ -155,8 +155,8 @@ async fn measure_days(service: &Service, started_at: Timestamp) -> Result<()> {
 
 async fn measure_checks(service: &Service, started_at: Timestamp) -> Result<()> {
     let mut conn = service.db.read().await?;
-    let new = store::blocks::checkpoint(&mut conn, Duty::CheckNew).await?;
-    let whole = store::blocks::checkpoint(&mut conn, Duty::CheckWhole).await?;
+    let new = store::works::checkpoint(&mut conn, Duty::CheckNew.code()).await?;
+    let whole = store::works::checkpoint(&mut conn, Duty::CheckWhole.code()).await?;
     let now = service.clock.now();
     let ago = |ended_at| since_check(ended_at, started_at, now);
     metrics::gauge!("ledger_checked_seconds_ago").set(ago(new.ended_at));

@@ -11,7 +11,14 @@ use db::{
     work::{Claimed, TaskSet, Work},
 };
 
-use crate::{error::Result, service::Service, store::wallets};
+use crate::{
+    error::Result,
+    service::Service,
+    store::works::{self, Checkpoint},
+};
+
+/// The name of the work in the store.
+const WALLETS: &str = "WALLETS";
 
 /// From the start to the first look, which may well wait, and from one look to the next.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
@@ -55,16 +62,19 @@ impl WalletWork {
         let Service { db, clock, .. } = &*self.service;
         let round = self.round.take();
         if round.is_none() {
-            let ended_at = wallets::ended_at(&mut db.read().await?).await?;
-            if ended_at.is_some_and(|ended_at| clock.now().since(ended_at) < REST) {
+            let seen = works::checkpoint(&mut db.read().await?, WALLETS).await?;
+            if seen
+                .ended_at
+                .is_some_and(|ended_at| clock.now().since(ended_at) < REST)
+            {
                 return Ok(None);
             }
         }
         let real_now = clock.real_now();
         let until = real_now + LEASE;
-        let held = round.as_ref().map(|round| round.held);
+        let due = round.as_ref().map_or(real_now, |round| round.held);
         let mut tx = db.begin().await?;
-        if wallets::claim(&mut tx, held, real_now, until).await? == Update::NotThere {
+        if works::claim(&mut tx, WALLETS, due, until).await? == Update::NotThere {
             return Ok(None);
         }
         tx.commit().await?;
@@ -78,9 +88,13 @@ impl WalletWork {
 
     async fn end(&self, round: Round) -> Result<()> {
         let Service { db, clock, .. } = &*self.service;
+        let end = Checkpoint {
+            next_at: clock.real_now(),
+            block: 0,
+            ended_at: Some(clock.now()),
+        };
         let mut tx = db.begin().await?;
-        let ended = wallets::end(&mut tx, round.held, clock.real_now(), clock.now()).await?;
-        if ended == Update::Updated {
+        if works::note(&mut tx, WALLETS, round.held, &end).await? == Update::Updated {
             tx.commit().await?;
             let added = round.added;
             tracing::info!(added, "transactions that lacked their wallets have them");

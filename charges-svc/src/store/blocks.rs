@@ -1,7 +1,7 @@
 //! The ledger's blocks, the postings that wait for one, and who seals and checks them.
 
 use chassis::clock::Timestamp;
-use db::{Conn, Result, Tx, Update};
+use db::{Conn, Result, Tx};
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -19,60 +19,6 @@ chassis::closed_list! {
         /// Closes and proves days that are over.
         CloseDays = "DAYS",
     }
-}
-
-/// Claims a duty that is due by `due`, until `until`. Returns [`Update::NotThere`] if another
-/// replica has it or has done it.
-pub async fn claim(tx: &mut Tx, duty: Duty, due: Timestamp, until: Timestamp) -> Result<Update> {
-    tx.sql("update ledger_works set next_at = $3 where name = $1 and next_at <= $2")
-        .bind(duty.code())
-        .bind(due)
-        .bind(until)
-        .update()
-        .await
-}
-
-/// Releases every duty ([`db::Schema::release_leases`]). One that only pauses is due as well, which
-/// does no harm: only what was not checked before is checked.
-pub const RELEASE_LEASES: &str = "update ledger_works set next_at = '1970-01-01T00:00:00.000Z'";
-
-/// How far a check has come.
-#[derive(Clone, Debug, FromRow)]
-pub struct Checkpoint {
-    /// When the duty is next due, or until when it is claimed.
-    pub next_at: Timestamp,
-    /// The last block that was checked.
-    pub block: i64,
-    /// When a check last completed.
-    pub ended_at: Option<Timestamp>,
-}
-
-pub async fn checkpoint(conn: &mut Conn, duty: Duty) -> Result<Checkpoint> {
-    conn.sql("select next_at, block, ended_at from ledger_works where name = $1")
-        .bind(duty.code())
-        .one()
-        .await
-}
-
-/// Stores the checkpoint of a check whose claim ends at `held`. Returns [`Update::NotThere`] if
-/// another process has taken it over.
-pub async fn note(
-    tx: &mut Tx,
-    duty: Duty,
-    held: Timestamp,
-    checkpoint: &Checkpoint,
-) -> Result<Update> {
-    tx.sql(
-        "update ledger_works set next_at = $3, block = $4, ended_at = $5
-         where name = $1 and next_at = $2",
-    )
-    .bind(duty.code())
-    .bind(held)
-    .bind(checkpoint.next_at)
-    .bind(checkpoint.block)
-    .bind(checkpoint.ended_at)
-    .update()
-    .await
 }
 
 /// The last block.

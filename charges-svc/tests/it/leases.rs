@@ -286,7 +286,7 @@ async fn where_no_other_process_can_hold_one_a_dead_ones_check_is_due_at_once() 
     }
     let now = clock.real_now();
     let mut tx = db.begin().await.unwrap();
-    let claimed = store::blocks::claim(&mut tx, Duty::CheckNew, now, now + 15 * MINUTE).await;
+    let claimed = store::works::claim(&mut tx, Duty::CheckNew.code(), now, now + 15 * MINUTE).await;
     assert_eq!(claimed.unwrap(), Update::Updated);
     tx.commit().await.unwrap();
     assert_eq!(books::check_new(&db, &clock).await.unwrap(), None);

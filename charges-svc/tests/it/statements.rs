@@ -514,7 +514,7 @@ async fn a_day_that_cannot_be_proven_is_counted_and_tried_again_after_an_hour() 
         assert_eq!(close(&bare.db, &bare.clock).await, 0, "{tampering}");
         assert!(errors(reason) > before, "{reason}");
         let mut conn = bare.db.read().await.unwrap();
-        let duty = store::blocks::checkpoint(&mut conn, Duty::CloseDays).await;
+        let duty = store::works::checkpoint(&mut conn, Duty::CloseDays.code()).await;
         let rests = duty.unwrap().next_at.since(bare.clock.real_now());
         assert!(rests > HOUR / 2 && rests <= HOUR, "{rests:?}");
     }
