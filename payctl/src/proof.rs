@@ -6,7 +6,7 @@ mod file;
 mod signature;
 
 use std::{
-    fs,
+    fs::File,
     io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
 };
@@ -144,11 +144,12 @@ impl Verify {
 /// Reads a statement and checks it by itself.
 fn read(path: &Path, keys: &[signature::PublicKey]) -> Result<Statement, Failure> {
     let name = path.display();
-    let bytes = match path == Path::new("-") {
-        true => io::stdin().lock().bytes().collect(),
-        false => fs::read(path),
+    let mut bytes = Vec::new();
+    let read = match path == Path::new("-") {
+        true => io::stdin().lock().read_to_end(&mut bytes),
+        false => File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)),
     };
-    let bytes: Vec<u8> = bytes.with_context(|| format!("{name} cannot be read"))?;
+    read.with_context(|| format!("{name} cannot be read"))?;
     let checked = || {
         let signed = signature::split(&bytes)?;
         let key_id = signed.verify(keys)?;
