@@ -105,6 +105,7 @@ fn flags() -> Vec<(Service, String)> {
 
 /// What is looked at from outside.
 struct Sight {
+    charges_url: String,
     store: Store,
     networks: Networks,
     feed: MerchantEventsClient<Channel>,
@@ -124,8 +125,7 @@ async fn storm(
     let world = World::new(target.seed, shops, &processes.gateway_urls(), deadline)?;
     let world = Arc::new(world);
     let sight = sight(target, processes, &world).await?;
-    let charges_url = processes.url(Service::Charges);
-    operator::prepare(&charges_url, &world).await?;
+    operator::prepare(&sight.charges_url, &world).await?;
 
     let mut clients = JoinSet::new();
     for number in 0..target.clients {
@@ -140,22 +140,20 @@ async fn storm(
     let (kills, ..) = tokio::try_join!(
         kills::until_calm(processes, &world, target.kill_every),
         until_enough(&sight.store, &world, target),
-        operator::change_accounts(&charges_url, &world),
+        operator::change_accounts(&sight.charges_url, &world),
         sight.networks.drain_floats(&world),
     )?;
     while clients.join_next().await.transpose()?.is_some() {}
     let storm = begun.elapsed();
 
-    let (mut verdict, records, books) = until_ended(&sight, &world, ground, target).await?;
+    let mut found = until_ended(&sight, &world, ground, target).await?;
     readers_end.begin();
-    check_events(&mut verdict, &records, &sight, &world, readers).await?;
+    check_events(&mut found, &sight, &world, readers).await?;
     let end = End {
         kills,
         storm,
         calm: begun.elapsed() - storm,
-        verdict,
-        records,
-        books,
+        found,
     };
     reported(target, &sight, &world, end).await
 }
@@ -177,6 +175,7 @@ async fn sight(
         .set(&processes.url(Service::Webhooks), world)
         .await?;
     Ok(Sight {
+        charges_url: processes.url(Service::Charges),
         store,
         networks: Networks::new(processes.url(Service::Railsim))?,
         feed: MerchantEventsClient::new(grpc::connect(&processes.url(Service::Webhooks))?),
@@ -200,8 +199,9 @@ async fn until_ended(
     world: &World,
     ground: &Ground,
     target: &StormTarget,
-) -> anyhow::Result<(Verdict, Records, Books)> {
+) -> anyhow::Result<Found> {
     let end = Instant::now() + target.within;
+    let mut given_up = BTreeSet::new();
     let mut told_at = Instant::now();
     loop {
         ensure!(!ground.shutdown.has_begun(), "stopped by a signal");
@@ -214,11 +214,17 @@ async fn until_ended(
             verdict.unfinished.insert(what);
         }
         if verdict.unfinished.is_empty() || Instant::now() > end {
-            return Ok((verdict, records, books));
+            return Ok(Found {
+                verdict,
+                records,
+                books,
+                given_up: given_up.len(),
+            });
         }
         if told_at.elapsed() > TOLD_AGAIN_EVERY {
             told_at = Instant::now();
             tell_again(&records, &verdict.unheard, world).await?;
+            operator::give_up(&sight.charges_url, &records, &books, &mut given_up).await?;
         }
         sleep(LOOK_AGAIN).await;
     }
@@ -245,8 +251,7 @@ async fn tell_again(
 
 /// Reads every feed anew, and lets those who followed it read to its end.
 async fn check_events(
-    verdict: &mut Verdict,
-    records: &Records,
+    found: &mut Found,
     sight: &Sight,
     world: &World,
     mut readers: JoinSet<(usize, anyhow::Result<Seen>)>,
@@ -269,18 +274,30 @@ async fn check_events(
         listed.push(feed::read(&mut feed, &merchant.merchant_id).await?);
     }
     let stored = sight.store.events().await?;
-    events::check(verdict, records, &listed, &followed, stored);
+    events::check(
+        &mut found.verdict,
+        &found.records,
+        &listed,
+        &followed,
+        stored,
+    );
     Ok(())
 }
 
-/// What there is when all has ended.
+/// What there is when all has ended, or nobody waits any more.
+struct Found {
+    verdict: Verdict,
+    records: Records,
+    books: Books,
+    /// How many disbursements the operator ended.
+    given_up: usize,
+}
+
 struct End {
     kills: Kills,
     storm: Duration,
     calm: Duration,
-    verdict: Verdict,
-    records: Records,
-    books: Books,
+    found: Found,
 }
 
 async fn reported(
@@ -289,7 +306,7 @@ async fn reported(
     world: &World,
     end: End,
 ) -> anyhow::Result<Report> {
-    let (debits, credits) = report::touched(&end.books);
+    let (debits, credits) = report::touched(&end.found.books);
     let (accepted_webhooks, refused_webhooks) = sight.endpoint.counts();
     let events = sight.store.events().await?;
     let movements = sight.store.movements().await?;
@@ -309,13 +326,14 @@ async fn reported(
         kills: end.kills,
         answers: told.answers.clone(),
         lost_answers: told.lost_answers,
-        ended: report::ended(&end.records),
-        posted: report::posted(&end.records),
+        ended: report::ended(&end.found.records),
+        given_up: end.found.given_up,
+        posted: report::posted(&end.found.records),
         debits,
         credits,
         events,
         accepted_webhooks,
         refused_webhooks,
-        verdict: end.verdict,
+        verdict: end.found.verdict,
     })
 }

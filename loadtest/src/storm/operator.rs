@@ -1,18 +1,34 @@
-//! The operator, who sends each merchant's payouts to another account all the time.
+//! The operator, who sends each merchant's payouts to another account all the time, and ends in the
+//! end what only a person may end.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use chassis::grpc::Channel;
+use chassis::{
+    clock::{Clock, Timestamp},
+    grpc::Channel,
+};
 use proto::charges::{
-    SetPayoutSwitchesRequest, disbursement_operations_client::DisbursementOperationsClient,
+    ResolveDisbursementRequest, SetPayoutSwitchesRequest,
+    disbursement_operations_client::DisbursementOperationsClient,
+    resolve_disbursement_request::Outcome,
 };
 use tokio::time::sleep;
 
-use super::{choices::Choices, wallets, world::World};
+use super::{
+    books::Books,
+    choices::Choices,
+    store::{Disbursement, Records},
+    wallets,
+    world::World,
+};
 use crate::grpc;
 
 /// Bounds of the pause between two changes, in milliseconds.
 const PAUSE_MS: (u64, u64) = (20, 200);
+
+/// How long after its second send a disbursement is given up of which its network has taken nothing:
+/// much longer than a send may take.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(45);
 
 /// Gives every merchant an account, and lets it ask for payouts.
 pub async fn prepare(charges_url: &str, world: &World) -> anyhow::Result<()> {
@@ -45,6 +61,39 @@ pub async fn change_accounts(charges_url: &str, world: &World) -> anyhow::Result
         sleep(Duration::from_millis(choices.between(from, to))).await;
     }
     Ok(())
+}
+
+/// Ends what only a person may: the answer to its first send was lost, the second was refused, and
+/// its network has taken neither. In production a case asks for it after a day. Adds what was
+/// ended to `given_up`.
+pub async fn give_up(
+    charges_url: &str,
+    records: &Records,
+    books: &Books,
+    given_up: &mut BTreeSet<String>,
+) -> anyhow::Result<()> {
+    let now = Clock::system().now();
+    let lost = records.disbursements.iter();
+    for one in lost.filter(|one| is_lost(one, books, now)) {
+        let request = ResolveDisbursementRequest {
+            id: one.shown_id.clone(),
+            outcome: Some(Outcome::FailedReason("PAYEE_NOT_FOUND".to_owned())),
+            evidence: "the network's book: never taken".to_owned(),
+        };
+        connect(charges_url)?.resolve_disbursement(request).await?;
+        given_up.insert(one.shown_id.clone());
+    }
+    Ok(())
+}
+
+fn is_lost(one: &Disbursement, books: &Books, now: Timestamp) -> bool {
+    let key = (one.rail.clone(), one.rail_reference.to_string());
+    let at_network = books.credits.get(&key);
+    let is_never_taken = at_network.is_none_or(|credit| credit.status == "refused");
+    let is_given_up = one
+        .resent_at
+        .is_some_and(|resent_at| now.since(resent_at) >= GIVEN_UP_AFTER);
+    one.state == "PROCESSING" && is_given_up && is_never_taken
 }
 
 fn connect(charges_url: &str) -> anyhow::Result<DisbursementOperationsClient<Channel>> {

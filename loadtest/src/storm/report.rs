@@ -26,6 +26,8 @@ pub struct Report {
     pub lost_answers: u64,
     /// Charges, payouts and refunds, by how they ended.
     pub ended: BTreeMap<String, u64>,
+    /// Disbursements that no network ever took, and that the operator ended.
+    pub given_up: usize,
     /// Movements, by kind.
     pub posted: BTreeMap<String, u64>,
     /// What the networks did.
@@ -105,6 +107,11 @@ impl fmt::Display for Report {
                 writeln!(f, "    {count:>7}  {what}")?;
             }
         }
+        writeln!(
+            f,
+            "  the operator ended {} that no network had taken",
+            self.given_up
+        )?;
         writeln!(
             f,
             "  the networks debited {} times and credited {} times",

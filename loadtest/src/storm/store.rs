@@ -40,6 +40,7 @@ pub struct Disbursement {
     pub amount_minor: i64,
     pub fee_minor: i64,
     pub state: String,
+    pub resent_at: Option<Timestamp>,
     pub reversed_at: Option<Timestamp>,
 }
 
@@ -161,7 +162,8 @@ impl Store {
         let charges = charges.all().await?;
         let disbursements = conn.sql(
             "select disbursement_id, kind, shown_id, merchant_id, transaction_id, rail,
-                    rail_reference, callback_token, amount_minor, fee_minor, state, reversed_at
+                    rail_reference, callback_token, amount_minor, fee_minor, state,
+                    resent_at, reversed_at
              from disbursements",
         );
         let disbursements = disbursements.all().await?;

@@ -80,6 +80,7 @@ fn kept() -> All {
         amount_minor: 2_000,
         fee_minor: 0,
         state: "COMPLETED".to_owned(),
+        resent_at: None,
         reversed_at: None,
     };
     let (clearing, float) = ("rail:momo:clearing", "rail:momo:float");
