@@ -10,9 +10,8 @@ macro_rules! reasons {
         }
     )+) => {
         crate::closed_list! {
-            /// The closed list of reasons. Each is given only if the
-            /// rail says so, except `SessionExpired`, and `OtpExpired` while the rail still wants
-            /// a code.
+            /// The closed list of reasons. Each is given only if the rail says so, except
+            /// `SessionExpired`, and `OtpExpired` while the rail still wants a code.
             pub enum FailureReason: "a failure reason" { $($variant = $code,)+ }
         }
 

@@ -1,5 +1,5 @@
-//! How long and how large the fields of a request may be. The gateway tells
-//! callers what exceeds them; the services check again before they store anything.
+//! How long and how large the fields of a request may be. The gateway tells callers what exceeds
+//! them; the services check again before they store anything.
 
 /// Largest amount of one payment: 9,999,999,999.99 major units, in hundredths.
 pub const AMOUNT_HUNDREDTHS_MAX: i64 = 999_999_999_999;

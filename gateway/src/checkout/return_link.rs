@@ -1,5 +1,4 @@
-//! The way back to the merchant: a link, with a hint about the outcome that
-//! proves nothing.
+//! The way back to the merchant: a link, with a hint about the outcome that proves nothing.
 
 use url::Url;
 
