@@ -25,6 +25,7 @@ mod rail_away;
 mod rail_reports;
 mod resend;
 mod sets;
+mod settlements;
 mod shop;
 mod started;
 mod statements;

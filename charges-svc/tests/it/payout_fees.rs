@@ -1,9 +1,7 @@
 //! What payouts cost merchants, where the operator passes on what rails take.
 
-use chassis::{grpc, testing::until};
-use proto::charges::{
-    DisbursementStatus, ListPayoutsRequest, SetPayoutSwitchesRequest, ShowDisbursementRequest,
-};
+use chassis::grpc;
+use proto::charges::{DisbursementStatus, ShowDisbursementRequest};
 
 use crate::{mtn::Mtn, shop::Shop, world::ghs};
 
@@ -47,41 +45,5 @@ async fn a_fee_is_taken_once_it_is_paid_and_returned_if_it_fails() {
             ("house", Some(ghs(50)))
         ]
     );
-    shop.end().await;
-}
-
-#[tokio::test]
-async fn the_daily_settlement_pays_what_the_fee_leaves_once_a_day() {
-    let fee = [("payout-fee-momo", "0.50")];
-    let mut shop = Shop::open_with(&Mtn::with_float("1000"), &fee).await;
-    shop.enable_payouts().await;
-    let switches = SetPayoutSwitchesRequest {
-        merchant_id: shop.merchant(),
-        payouts_on_request: None,
-        daily_settlement: Some(true),
-    };
-    shop.world
-        .treasury
-        .set_payout_switches(switches)
-        .await
-        .unwrap();
-    // Whatever time of day it is now, the next day's time comes.
-    let day = std::time::Duration::from_secs(24 * 3_600);
-    shop.world.clock.advance(day).await.unwrap();
-    until("all is paid out", async || shop.balance().await == (0, 0)).await;
-    let request = ListPayoutsRequest {
-        merchant_id: shop.merchant(),
-        ..ListPayoutsRequest::default()
-    };
-    let mut disbursements = shop.world.disbursements.clone();
-    let listed = disbursements
-        .list_payouts(request)
-        .await
-        .unwrap()
-        .into_inner();
-    assert_eq!(listed.payouts.len(), 1);
-    assert!(listed.payouts[0].scheduled);
-    assert_eq!(listed.payouts[0].amount, Some(ghs(2500)));
-    assert_eq!(listed.payouts[0].fee, Some(ghs(50)));
     shop.end().await;
 }

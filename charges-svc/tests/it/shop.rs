@@ -12,8 +12,8 @@ use chassis::{
 use db::Insert;
 use proto::charges::{
     Case, CreatePayoutRequest, CreateRefundRequest, DestinationType, DisbursementStatus,
-    GetBalanceRequest, GetBalanceResponse, GetPayoutRequest, ListCasesRequest, Payout, Provider,
-    Refund, SetPayoutAccountRequest, SetPayoutSwitchesRequest,
+    GetBalanceRequest, GetBalanceResponse, GetPayoutRequest, ListCasesRequest, ListPayoutsRequest,
+    Payout, Provider, Refund, SetPayoutAccountRequest, SetPayoutSwitchesRequest,
 };
 use tonic::Status;
 
@@ -46,21 +46,23 @@ impl Shop {
         ];
         flags.extend(settings);
         let world = World::start_through(database, Neighbour::Open, &flags).await;
-        let mut charge = new_momo_charge(world.clock.now());
-        charge.facts.phone = "+233241234001".parse().unwrap();
-        let charge = world
-            .given(charge, &[Event::Accepted, Event::Settled])
-            .await;
-        let mut tx = world.db.begin().await.unwrap();
-        let settled = ledger::settlement(&charge.facts).unwrap();
-        let posted = store::postings::post(&mut tx, &settled, world.clock.now()).await;
-        assert_eq!(posted.unwrap(), Insert::Inserted);
-        tx.commit().await.unwrap();
+        let charge = collect_for(&world, MerchantId::new()).await;
         Self {
             world,
             network,
             charge,
         }
+    }
+
+    /// Collects 25.50 cedis more.
+    pub async fn collect(&self) {
+        collect_for(&self.world, self.charge.facts.merchant_id).await;
+    }
+
+    /// Goes on as another merchant that has 25.50 cedis. Returns the charge of the one before.
+    pub async fn change_merchant(&mut self) -> Charge {
+        let other = collect_for(&self.world, MerchantId::new()).await;
+        std::mem::replace(&mut self.charge, other)
     }
 
     pub fn merchant(&self) -> String {
@@ -90,6 +92,18 @@ impl Shop {
             payouts_on_request: Some(true),
             daily_settlement: None,
         };
+        treasury.set_payout_switches(switches).await.unwrap();
+    }
+
+    /// Sets a payout account and has every day settled.
+    pub async fn settle_daily(&mut self) {
+        self.enable_payouts().await;
+        let switches = SetPayoutSwitchesRequest {
+            merchant_id: self.merchant(),
+            payouts_on_request: None,
+            daily_settlement: Some(true),
+        };
+        let treasury = &mut self.world.treasury;
         treasury.set_payout_switches(switches).await.unwrap();
     }
 
@@ -131,6 +145,17 @@ impl Shop {
             .into_inner()
     }
 
+    /// All payouts, the newest first.
+    pub async fn payouts(&self) -> Vec<Payout> {
+        let request = ListPayoutsRequest {
+            merchant_id: self.merchant(),
+            ..ListPayoutsRequest::default()
+        };
+        let mut disbursements = self.world.disbursements.clone();
+        let listed = disbursements.list_payouts(request).await;
+        listed.unwrap().into_inner().payouts
+    }
+
     /// The payout as it is stored.
     pub async fn disbursement(&self, payout: &Payout) -> Disbursement {
         let mut conn = self.world.db.read().await.unwrap();
@@ -167,4 +192,20 @@ impl Shop {
     pub async fn end(self) {
         self.world.end().await;
     }
+}
+
+/// A settled charge of 25.50 cedis, with its posting.
+async fn collect_for(world: &World, merchant_id: MerchantId) -> Charge {
+    let mut charge = new_momo_charge(world.clock.now());
+    charge.facts.merchant_id = merchant_id;
+    charge.facts.phone = "+233241234001".parse().unwrap();
+    let charge = world
+        .given(charge, &[Event::Accepted, Event::Settled])
+        .await;
+    let mut tx = world.db.begin().await.unwrap();
+    let settled = ledger::settlement(&charge.facts).unwrap();
+    let posted = store::postings::post(&mut tx, &settled, world.clock.now()).await;
+    assert_eq!(posted.unwrap(), Insert::Inserted);
+    tx.commit().await.unwrap();
+    charge
 }

@@ -166,11 +166,7 @@ impl World {
         };
         // A listener on which nothing is accepted is silent; without one, nobody is there.
         let silent = matches!(neighbour, Neighbour::Silent).then_some(nobody);
-        let more: Vec<_> = flags
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
-        let mut config = config_with(&database.url, &sessions_url, &more);
+        let mut config = config_with(&database.url, &sessions_url, &borrowed(&flags));
         if config.service.database.database_url == database.url {
             // It serves as a role that may do nothing but serve.
             config.service.database = settings.clone();
@@ -211,7 +207,8 @@ impl World {
     pub async fn replica(&self) -> ServedService {
         let (database, settings) = &self.database;
         let neighbour = self.neighbour.as_ref().expect("somebody to tell");
-        let mut config = config(&database.url, &neighbour.url());
+        let more = borrowed(&self.flags);
+        let mut config = config_with(&database.url, &neighbour.url(), &more);
         config.service.database = settings.clone();
         ServedService::start(|sockets, shutdown| {
             charges_svc::serve(config, sockets, self.clock.clone(), shutdown)
@@ -307,6 +304,13 @@ impl World {
 
 pub fn config(database_url: &str, neighbour_url: &str) -> Config {
     config_with(database_url, neighbour_url, &[])
+}
+
+fn borrowed(flags: &[(String, String)]) -> Vec<(&str, &str)> {
+    let flags = flags.iter();
+    flags
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect()
 }
 
 /// A configuration with these flags, which replace or extend those that every test has.
