@@ -221,12 +221,14 @@ impl<'a> DayClosing<'a> {
         self.sum(day.last_block).await?;
         let differences = self.differences(day.day).await?;
         if !differences.is_empty() {
+            show_difference(&differences);
             log_differences(day.day, &differences);
             return Ok(Outcome::Unproven);
         }
         let mut tx = self.db.begin().await?;
         store::days::prove(&mut tx, day.day, self.clock.now()).await?;
         tx.commit().await?;
+        show_no_difference();
         tracing::info!(
             day = %day.day,
             blocks = day.last_block - day.after_block,
@@ -303,6 +305,18 @@ impl<'a> DayClosing<'a> {
         differences.retain(|_, left| *left != 0);
         Ok(differences)
     }
+}
+
+/// Shows by how much the accounts of the last day tried differ together. A gauge counts to 42
+/// million cedis, which is reason enough to look.
+fn show_difference(differences: &Sums) {
+    let whole: u128 = differences.values().map(|left| left.unsigned_abs()).sum();
+    let shown = u32::try_from(whole).unwrap_or(u32::MAX);
+    metrics::gauge!("statement_difference_minor").set(shown);
+}
+
+pub fn show_no_difference() {
+    show_difference(&Sums::new());
 }
 
 fn log_differences(day: Day, differences: &Sums) {

@@ -16,6 +16,7 @@ use chassis::{
 };
 use db::Db;
 use futures::future::join_all;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use proto::charges::{
     ListStatementKeysRequest, ReadHouseStatementRequest, ReadStatementRequest, StatementFormat,
     StatementPiece,
@@ -412,8 +413,12 @@ async fn replicas_at_once_close_each_day_once() {
     assert_eq!(count(&bare.db, "select count(*) from closed_days").await, 3);
 }
 
-/// Two days, of which the second is closed after this tampering. Returns how many days are proven.
-async fn proven_after(statements: &[&'static str]) -> i64 {
+/// Two days, of which the second is closed after this tampering. Returns how many days are proven,
+/// and what is shown as the last one's difference.
+async fn proven_after(statements: &[&'static str]) -> (i64, i64) {
+    // Of this thread alone, which tries no other days.
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _here = metrics::set_default_local_recorder(&recorder);
     let bare = Bare::new().await;
     sealed_day(&bare).await;
     next_morning(&bare.clock).await;
@@ -422,14 +427,22 @@ async fn proven_after(statements: &[&'static str]) -> i64 {
     next_morning(&bare.clock).await;
     tamper(&bare.db, statements).await;
     close(&bare.db, &bare.clock).await;
-    count(&bare.db, "select count(*) from proven_days").await
+    let proven = count(&bare.db, "select count(*) from proven_days").await;
+    (proven, difference_shown(&recorder))
+}
+
+fn difference_shown(recorder: &PrometheusRecorder) -> i64 {
+    let shown = recorder.handle().render();
+    let mut shown = shown.lines();
+    let difference = shown.find_map(|line| line.strip_prefix("statement_difference_minor "));
+    difference.unwrap().parse().unwrap()
 }
 
 #[tokio::test]
 async fn a_day_whose_sums_differ_is_not_proven() {
     // Nothing is wrong: the days, with a quiet one between them.
     let nothing = "update day_balances set opening_minor = opening_minor";
-    assert_eq!(proven_after(&[nothing]).await, 3);
+    assert_eq!(proven_after(&[nothing]).await, (3, 0));
     for tampering in [
         // In the day itself, of which the hash tells.
         "update postings set amount_minor = amount_minor * 2
@@ -437,19 +450,52 @@ async fn a_day_whose_sums_differ_is_not_proven() {
         "delete from postings
          where subject in (select subject from sealed_postings where block = 2)",
     ] {
-        assert_eq!(proven_after(&[tampering]).await, 2, "{tampering}");
+        assert_eq!(proven_after(&[tampering]).await, (2, 0), "{tampering}");
     }
-    for tampering in [
+    for (tampering, difference_minor) in [
         // In the history, of which the sum of everything tells.
-        "update postings set amount_minor = amount_minor * 2
-         where subject in (select subject from sealed_postings where block = 1)",
-        "update day_balances set closing_minor = closing_minor + 1 where account like 'rail:%'",
-        "delete from day_balances where account like 'merchant:%'",
-        "delete from sealed_postings where block = 1",
-        // Which makes the block one of the quiet day.
-        "update blocks set sealed_at = '2026-01-01T00:00:00.000Z' where number = 2",
+        (
+            "update postings set amount_minor = amount_minor * 2
+             where subject in (select subject from sealed_postings where block = 1)",
+            5_100,
+        ),
+        (
+            "update day_balances set closing_minor = closing_minor + 1 where account like 'rail:%'",
+            1,
+        ),
+        (
+            "delete from day_balances where account like 'merchant:%'",
+            2_550,
+        ),
+        ("delete from sealed_postings where block = 1", 5_100),
+        // Which makes the block one of the quiet day, of which the hash tells.
+        (
+            "update blocks set sealed_at = '2026-01-01T00:00:00.000Z' where number = 2",
+            0,
+        ),
     ] {
-        assert_eq!(proven_after(&[tampering]).await, 1, "{tampering}");
+        let shown = proven_after(&[tampering]).await;
+        assert_eq!(shown, (1, difference_minor), "{tampering}");
+    }
+}
+
+#[tokio::test]
+async fn a_difference_is_shown_until_the_day_is_proven() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _here = metrics::set_default_local_recorder(&recorder);
+    let bare = Bare::new().await;
+    sealed_day(&bare).await;
+    next_morning(&bare.clock).await;
+    assert_eq!(close(&bare.db, &bare.clock).await, 1);
+    sealed_day(&bare).await;
+    next_morning(&bare.clock).await;
+    for (by, proven, difference_minor) in [("+ 7", 0, 7), ("- 7", 2, 0)] {
+        let changed = format!(
+            "update day_balances set closing_minor = closing_minor {by} where account like 'rail:%'"
+        );
+        tamper(&bare.db, &[changed.leak()]).await;
+        assert_eq!(close(&bare.db, &bare.clock).await, proven);
+        assert_eq!(difference_shown(&recorder), difference_minor);
     }
 }
 

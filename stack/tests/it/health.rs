@@ -162,6 +162,7 @@ fn counted(name: &str) -> &'static [&'static str] {
             "charges_outbox_rows",
             "statement_errors_total{reason=\"difference\"} 0",
             "statement_errors_total{reason=\"changed_block\"} 0",
+            "statement_difference_minor 0",
         ],
         "webhooks-svc" => &[
             "webhook_events_total{type=\"payment.success\"} 1",
