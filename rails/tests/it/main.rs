@@ -7,6 +7,7 @@ mod callback;
 mod momo;
 mod paystack;
 mod token;
+mod transfers;
 
 use std::{
     collections::BTreeMap,

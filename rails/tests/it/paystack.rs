@@ -18,7 +18,7 @@ use secrecy::SecretString;
 use super::{ACCEPTED, CALLBACK_TOKEN, Logged, SECRET_KEY, payment, query, rail, rails, refused};
 
 const CHARGE: &str = "POST /charge";
-const SHORT: [(&str, &str); 2] = [
+pub const SHORT: [(&str, &str); 2] = [
     ("paystack-request-timeout", "1s"),
     ("paystack-query-timeout", "1s"),
 ];
