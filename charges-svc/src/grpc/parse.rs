@@ -140,7 +140,7 @@ pub fn cedis(field: &'static str, money: Option<&ProtoMoney>) -> Result<Money> {
 pub fn destination(request: SetPayoutAccountRequest) -> Result<Destination> {
     let holder_name = text(
         "holder_name",
-        request.holder_name.clone(),
+        request.holder_name.trim().to_owned(),
         NAME_CHARACTERS_MAX,
     )?;
     let account = request.account.trim();
@@ -156,13 +156,12 @@ pub fn destination(request: SetPayoutAccountRequest) -> Result<Destination> {
         }
         DestinationType::Bank => {
             let code = request.bank_code.trim();
-            let is_plain = |text: &str, most: usize| {
-                (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
-            };
-            if !is_plain(code, 20) {
+            let is_code = code.bytes().all(|b| b.is_ascii_alphanumeric());
+            if !is_code || !(1..=20).contains(&code.len()) {
                 return Err(invalid("bank_code", "must be a bank's code"));
             }
-            if !is_plain(account, 34) {
+            let is_number = account.bytes().all(|b| b.is_ascii_digit());
+            if !is_number || !(1..=34).contains(&account.len()) {
                 return Err(invalid("account", "must be an account number"));
             }
             (code.to_owned(), account.to_owned())

@@ -32,5 +32,6 @@ mod statements;
 mod store;
 mod suspense_refunds;
 mod timeline;
+mod treasury;
 mod watch;
 mod world;
