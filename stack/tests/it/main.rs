@@ -23,6 +23,7 @@ mod money_out;
 mod openapi;
 mod otp;
 mod paid_late;
+mod paystack_transfers;
 mod processes;
 mod reconciliation;
 mod shop;

@@ -154,7 +154,12 @@ impl Till {
 
 /// A stack whose merchant has collected 25.50.
 pub async fn collected() -> Shop {
-    let shop = Shop::open().await;
+    collected_with(&[]).await
+}
+
+/// The same with more flags for services.
+pub async fn collected_with(flags: &[(&'static str, &str)]) -> Shop {
+    let shop = Shop::open_with(flags).await;
     let wanted = [
         EventType::PayoutSuccess,
         EventType::PayoutFailed,
