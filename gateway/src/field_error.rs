@@ -4,6 +4,10 @@ use std::{borrow::Cow, fmt::Display};
 
 use serde::{Serialize, Serializer};
 
+/// Most unknown fields that are named in an answer, and how much of a name.
+pub const UNKNOWN_FIELDS_MAX: usize = 10;
+const NAME_CHARACTERS_MAX: usize = 64;
+
 chassis::closed_list! {
     /// What is wrong with a field, for programs.
     pub enum FieldCode: "a field's code" {
@@ -52,4 +56,16 @@ pub struct FieldError {
     pub code: FieldCode,
     /// For people: continues the field's name.
     pub message: Cow<'static, str>,
+}
+
+impl FieldError {
+    /// For a field that the request does not have, of which the name alone is known.
+    pub fn unknown(name: &str, message: impl Into<Cow<'static, str>>) -> Self {
+        let name: String = name.chars().take(NAME_CHARACTERS_MAX).collect();
+        Self {
+            field: Cow::Owned(name),
+            code: FieldCode::InvalidFormat,
+            message: message.into(),
+        }
+    }
 }

@@ -70,6 +70,7 @@ impl Disbursements for Grpc {
             merchant_id,
             kind: Kind::Payout,
             reference: None,
+            session_id: None,
             state: state(request.status)?,
         };
         let page = self.0.list_disbursements(wanted, asked).await?;
@@ -131,6 +132,7 @@ impl Disbursements for Grpc {
             merchant_id,
             kind: Kind::Refund,
             reference: parse::given("reference", reference.as_deref())?,
+            session_id: parse::given("session_id", request.session_id.as_deref())?,
             state: state(request.status)?,
         };
         let page = self.0.list_disbursements(wanted, asked).await?;

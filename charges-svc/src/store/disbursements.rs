@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chassis::{
     clock::{Clock, Timestamp},
-    ids::{CaseId, ChargeId, DisbursementId, MerchantId, Reference},
+    ids::{CaseId, ChargeId, DisbursementId, MerchantId, Reference, SessionId},
     limits::LOOKED_AT_MAX,
     money::{Currency, Money},
     page::{PageRequest, Place, Span},
@@ -143,13 +143,15 @@ pub struct WantedDisbursements {
     pub kind: Kind,
     /// Of a refund's charge.
     pub reference: Option<Reference>,
+    /// Of a refund's session.
+    pub session_id: Option<SessionId>,
     pub state: Option<State>,
 }
 
 impl WantedDisbursements {
     /// Whether there is something that no index finds among what may be many.
     pub fn is_searched(&self) -> bool {
-        self.reference.is_none() && self.state.is_some()
+        self.reference.is_none() && self.session_id.is_none() && self.state.is_some()
     }
 }
 
@@ -171,6 +173,7 @@ macro_rules! listing {
             within_span!(),
             " and (cast($8 as text) is null or reference = $8)
               and (cast($9 as text) is null or state = $9)
+              and (cast($10 as uuid) is null or session_id = $10)
               order by created_at desc, disbursement_id desc limit $7"
         )
     };
@@ -181,12 +184,20 @@ const BY_TIME: &str = listing!(
     " from disbursements where merchant_id = $1 and kind = $2"
 );
 
-// A charge has few refunds: all of them are read, so that no store prefers the index of all the
-// merchant's.
+// A charge has few refunds, and a session few charges: all of them are read, so that no store prefers
+// the index of all the merchant's.
 const BY_REFERENCE: &str = listing!(
     "with found as materialized (
          select * from disbursements
          where transaction_id = (select transaction_id from charges where reference = $8)
+     )",
+    " from found where merchant_id = $1 and kind = $2"
+);
+
+const BY_SESSION: &str = listing!(
+    "with found as materialized (
+         select * from disbursements
+         where transaction_id in (select transaction_id from charges where session_id = $10)
      )",
     " from found where merchant_id = $1 and kind = $2"
 );
@@ -197,9 +208,10 @@ pub async fn list(
     wanted: &WantedDisbursements,
     page: &PageRequest<Uuid>,
 ) -> Result<Page<Disbursement, Uuid>> {
-    let text = match wanted.reference {
-        None => BY_TIME,
-        Some(_) => BY_REFERENCE,
+    let text = match (&wanted.reference, wanted.session_id) {
+        (Some(_), _) => BY_REFERENCE,
+        (None, Some(_)) => BY_SESSION,
+        (None, None) => BY_TIME,
     };
     let Span { from, before } = page.span;
     conn.sql(text)
@@ -212,6 +224,7 @@ pub async fn list(
         .bind(i64::from(page.size) + 1)
         .bind(wanted.reference.as_ref().map(Reference::as_str))
         .bind(wanted.state)
+        .bind(wanted.session_id)
         .page(page.size)
         .await
 }
@@ -445,6 +458,10 @@ mod tests {
             by_reference.contains("disbursements_of_charge"),
             "{by_reference}"
         );
+        let by_session = plan(&db, BY_SESSION).await;
+        for index in ["charges_number", "disbursements_of_charge"] {
+            assert!(by_session.contains(index), "{by_session}");
+        }
         db.close().await;
     }
 }

@@ -12,7 +12,7 @@ use chassis::{
 use proto::{
     charges::{
         ChargeStatus, DisbursementStatus, ListChargesRequest, ListPayoutsRequest,
-        Provider as ProtoProvider,
+        ListRefundsRequest, Provider as ProtoProvider,
     },
     sessions::{TransactionPlace, Wallet, WalletOfTransaction},
 };
@@ -110,6 +110,47 @@ impl World {
         .await
         .unwrap();
         tx.commit().await.unwrap();
+    }
+}
+
+impl World {
+    /// The refunds on the only page.
+    async fn listed_refunds(&self, request: ListRefundsRequest) -> Vec<String> {
+        let page = self.disbursements.clone().list_refunds(request).await;
+        let page = page.unwrap().into_inner();
+        assert_eq!(page.next_page_token, "");
+        let refunds = page.refunds.into_iter();
+        refunds.map(|refund| refund.refund_id).collect()
+    }
+
+    /// Writes a refund of a charge, in the state of what arrived. Returns its shown id.
+    async fn given_refund(&self, charge: &Charge, age: Duration) -> String {
+        let (facts, id) = (&charge.facts, DisbursementId::new());
+        let shown = format!("RF-{id}");
+        let mut tx = self.db.begin().await.unwrap();
+        tx.sql(
+            "insert into disbursements
+                 (disbursement_id, kind, shown_id, merchant_id, amount_minor, currency,
+                  transaction_id, reference, session_id, scheduled, destination_type, provider,
+                  account, rail, rail_reference, callback_token, created_at, state, version,
+                  updated_at, completed_at, hints)
+             values ($1, 'REFUND', $2, $3, 100, 'GHS', $4, $5, $6, false, 'MOBILE_MONEY', 'MTN',
+                  '+233241234567', 'momo', $7, $8, $9, 'COMPLETED', 3, $9, $9, 0)",
+        )
+        .bind(id)
+        .bind(&shown)
+        .bind(facts.merchant_id)
+        .bind(facts.transaction_id)
+        .bind(facts.reference.as_str())
+        .bind(facts.session_id)
+        .bind(RailReference::new())
+        .bind(Uuid::new_v4().to_string())
+        .bind(self.clock.now() - age)
+        .run()
+        .await
+        .unwrap();
+        tx.commit().await.unwrap();
+        shown
     }
 }
 
@@ -238,6 +279,65 @@ async fn charges_are_found_by_what_they_are_and_never_another_merchants() {
         assert_eq!(world.listed(request).await, expected);
         assert_eq!(world.listed(anothers).await, (Vec::new(), String::new()));
     }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn refunds_are_found_by_their_charge_and_session_and_never_another_merchants() {
+    let world = World::start().await;
+    let merchant = MerchantId::new();
+    let failed = Event::Failed(FailureReason::PayerDeclined);
+    let declined = world
+        .given_by(merchant, &[failed], Duration::from_secs(9))
+        .await;
+    let settled = [Event::Accepted, Event::Settled];
+    let paid = world.given_next_charge(&declined, &settled).await;
+    let elsewhere = world
+        .given_by(merchant, &settled, Duration::from_secs(8))
+        .await;
+    let mut refunds = Vec::new();
+    for (charge, age) in [(&declined, 3), (&paid, 2), (&elsewhere, 1), (&paid, 0)] {
+        refunds.push(world.given_refund(charge, Duration::from_secs(age)).await);
+    }
+    let session = Some(paid.facts.session_id.to_string());
+    let all = ListRefundsRequest {
+        merchant_id: merchant.to_string(),
+        ..ListRefundsRequest::default()
+    };
+    let of_session = ListRefundsRequest {
+        session_id: session,
+        ..all.clone()
+    };
+    let pending = ListRefundsRequest {
+        status: DisbursementStatus::Pending.into(),
+        ..of_session.clone()
+    };
+    let of_both = |reference: &Reference| ListRefundsRequest {
+        reference: reference.to_string(),
+        ..of_session.clone()
+    };
+    for (request, found) in [
+        (all, &[3, 2, 1, 0][..]),
+        (of_session.clone(), &[3, 1, 0]),
+        (of_both(&paid.facts.reference), &[3, 1]),
+        (of_both(&elsewhere.facts.reference), &[]),
+        (pending, &[]),
+    ] {
+        let expected = found.iter().map(|place| refunds[*place].clone());
+        let expected: Vec<String> = expected.collect();
+        assert_eq!(world.listed_refunds(request.clone()).await, expected);
+        let anothers = ListRefundsRequest {
+            merchant_id: MerchantId::new().to_string(),
+            ..request
+        };
+        assert_eq!(world.listed_refunds(anothers).await, Vec::<String>::new());
+    }
+    let unreadable = ListRefundsRequest {
+        session_id: Some("1".to_owned()),
+        ..of_session
+    };
+    let answer = world.disbursements.clone().list_refunds(unreadable).await;
+    check_invalid(answer, "session_id");
     world.end().await;
 }
 

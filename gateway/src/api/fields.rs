@@ -13,15 +13,11 @@ use serde_json::value::RawValue;
 use super::body::Object;
 use crate::{
     error::Error,
-    field_error::{Fault, FieldCode, FieldError},
+    field_error::{Fault, FieldCode, FieldError, UNKNOWN_FIELDS_MAX},
 };
 
 /// Most octets before the @ (RFC 5321, 4.5.3.1.1).
 const EMAIL_LOCAL_PART_BYTES_MAX: usize = 64;
-
-/// Most unknown fields that are named in an answer, and how much of a name.
-const UNKNOWN_FIELDS_MAX: usize = 10;
-const NAME_CHARACTERS_MAX: usize = 64;
 
 /// A body's fields as they are read, with the errors found so far.
 #[derive(Debug)]
@@ -65,15 +61,7 @@ impl Fields {
     pub fn only(&mut self, known: &[&str]) {
         let unknown = self.given.names().filter(|name| !known.contains(name));
         let unknown: Vec<FieldError> = unknown
-            .map(|name| FieldError {
-                field: name
-                    .chars()
-                    .take(NAME_CHARACTERS_MAX)
-                    .collect::<String>()
-                    .into(),
-                code: FieldCode::InvalidFormat,
-                message: "is not a field of this request".into(),
-            })
+            .map(|name| FieldError::unknown(name, "is not a field of this request"))
             .take(UNKNOWN_FIELDS_MAX)
             .collect();
         self.errors.extend(unknown);

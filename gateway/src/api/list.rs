@@ -1,6 +1,6 @@
 //! What the addresses that list something share: their parameters and the shape of their answers.
 
-use std::{borrow::Cow, fmt::Display, str::FromStr, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, fmt::Display, str::FromStr, time::Duration};
 
 use chassis::{
     clock::Timestamp,
@@ -18,7 +18,7 @@ use url::form_urlencoded;
 
 use crate::{
     error::Error,
-    field_error::{Fault, FieldCode, FieldError},
+    field_error::{Fault, FieldCode, FieldError, UNKNOWN_FIELDS_MAX},
 };
 
 /// Longest wait for what has not happened yet.
@@ -62,11 +62,12 @@ impl<T> Page<T> {
     }
 }
 
-/// An address's parameters as they are read, with the errors found so far. Those that nobody asks
-/// for are ignored, like unknown fields of a body.
+/// An address's parameters as they are read, with the errors found so far.
 #[derive(Debug)]
 pub struct Parameters {
     given: Vec<(String, String)>,
+    /// Those that were asked for, given or not.
+    known: Vec<&'static str>,
     errors: Vec<FieldError>,
 }
 
@@ -76,6 +77,7 @@ impl Parameters {
         let query = query.unwrap_or_default().as_bytes();
         Self {
             given: form_urlencoded::parse(query).into_owned().collect(),
+            known: Vec::new(),
             errors: Vec::new(),
         }
     }
@@ -86,6 +88,7 @@ impl Parameters {
         name: &'static str,
         parse: impl FnOnce(&str) -> Result<T, Fault>,
     ) -> Option<T> {
+        self.known.push(name);
         let mut values = self.given.iter().filter(|(given, _)| given == name);
         let (_, value) = values.next()?;
         let read = match values.next() {
@@ -110,12 +113,16 @@ impl Parameters {
             Ok(read) => return Some(read),
             Err(fault) => fault,
         };
+        self.refuse(name, fault);
+        None
+    }
+
+    fn refuse(&mut self, name: &'static str, fault: Fault) {
         self.errors.push(FieldError {
             field: Cow::Borrowed(name),
             code: fault.code,
             message: Cow::Borrowed(fault.message),
         });
-        None
     }
 
     /// How many entries the page may have.
@@ -161,14 +168,19 @@ impl Parameters {
             FieldCode::InvalidFormat,
             "must be a time such as 2026-01-31T09:00:00Z",
         );
+        const BACKWARDS: Fault = Fault::new(FieldCode::OutOfRange, "must not be before from");
         let mut read = |name| {
-            let at = self.optional(name, |text| {
+            self.optional(name, |text| {
                 // No time has a space in it: it is a plus that nobody has encoded.
                 Timestamp::parse_rfc_3339(&text.replace(' ', "+")).ok_or(FAULT)
-            });
-            at.map_or_else(String::new, |at| at.to_string())
+            })
         };
-        (read("from"), read("to"))
+        let (from, to) = (read("from"), read("to"));
+        if from.zip(to).is_some_and(|(from, to)| to < from) {
+            self.refuse("to", BACKWARDS);
+        }
+        let asked = |at: Option<Timestamp>| at.map_or_else(String::new, |at| at.to_string());
+        (asked(from), asked(to))
     }
 
     /// The reference of a charge.
@@ -205,8 +217,22 @@ impl Parameters {
         self.optional("status", |text| from_code(text).ok_or(FAULT))
     }
 
-    /// Refuses the request if a parameter had a fault.
-    pub fn finish(self) -> Result<(), Error> {
+    /// Refuses the request if a parameter had a fault or was not asked for: an answer that leaves a
+    /// filter out looks like one in which everything has passed it.
+    pub fn finish(mut self) -> Result<(), Error> {
+        let names = self.given.iter().map(|(name, _)| name.as_str());
+        let unknown: BTreeSet<&str> = names.filter(|name| !self.known.contains(name)).collect();
+        let message = format!("is none of {}", self.known.join(", "));
+        let unknown = unknown.into_iter().take(UNKNOWN_FIELDS_MAX);
+        let unknown = unknown.map(|name| FieldError::unknown(name, message.clone()));
+        let unknown: Vec<FieldError> = unknown.collect();
+        self.errors.extend(unknown);
+        self.finish_ignoring_others()
+    }
+
+    /// Refuses the request if a parameter had a fault. Others are ignored, like unknown fields of a
+    /// body: addresses of the specification have always taken them.
+    pub fn finish_ignoring_others(self) -> Result<(), Error> {
         match self.errors.is_empty() {
             true => Ok(()),
             false => Err(Error::Validation(self.errors)),

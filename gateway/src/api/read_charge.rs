@@ -44,7 +44,7 @@ pub async fn read_charge(
 ) -> Result<Json<ChargeShown>, Error> {
     let mut parameters = Parameters::new(query.as_deref());
     let longest = parameters.wait();
-    parameters.finish()?;
+    parameters.finish_ignoring_others()?;
     let Path(reference) = reference.map_err(|_| Error::NotFound)?;
     let reference: Reference = reference.parse().map_err(|_| Error::NotFound)?;
     let request = GetChargeRequest {

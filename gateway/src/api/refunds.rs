@@ -119,7 +119,7 @@ pub async fn list(
 ) -> Result<Json<Page<RefundShown>>, Error> {
     let mut parameters = Parameters::new(query.as_deref());
     let (from, to) = parameters.span();
-    let reference = parameters.reference();
+    let (reference, session_id) = (parameters.reference(), parameters.session_id());
     let status = parameters.status(DisbursementStatus::from_code);
     let request = ListRefundsRequest {
         merchant_id: merchant.id.to_string(),
@@ -129,6 +129,7 @@ pub async fn list(
         from,
         to,
         status: status.unwrap_or_default().into(),
+        session_id: session_id.map(|session| session.to_string()),
     };
     parameters.finish()?;
     let listed = edge

@@ -253,7 +253,8 @@ async fn bad_parameters_are_all_named_and_nothing_is_asked() {
     const EVERY: &[&str] = &[PAYMENTS, CHARGES, CUSTOMERS, PAYOUTS, REFUNDS];
     const WITH_STATUS: &[&str] = &[PAYMENTS, CHARGES, PAYOUTS, REFUNDS];
     const OF_PAYER: &[&str] = &[CHARGES, CUSTOMERS];
-    const OF_CHARGE: &[&str] = &[PAYMENTS, CHARGES];
+    const OF_CHARGE: &[&str] = &[PAYMENTS, CHARGES, REFUNDS];
+    const OF_NETWORK: &[&str] = &[PAYMENTS, CHARGES];
     let cases: [BadParameters; 13] = [
         (EVERY, "cursor=x", &[("cursor", "INVALID_FORMAT")]),
         (
@@ -280,7 +281,7 @@ async fn bad_parameters_are_all_named_and_nothing_is_asked() {
         ),
         (OF_PAYER, "phone=024", &[("phone", "INVALID_PHONE")]),
         (
-            OF_CHARGE,
+            OF_NETWORK,
             "provider=VODAFONE",
             &[("provider", "UNKNOWN_PROVIDER")],
         ),
@@ -317,6 +318,77 @@ async fn bad_parameters_are_all_named_and_nothing_is_asked() {
     assert!(services.list_charges.asked().is_empty());
     assert!(services.list_sessions.asked().is_empty());
     assert!(services.list_customers.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_time_that_ends_before_it_begins_is_refused() {
+    let gateway = Gateway::start().await;
+    for path in [PAYMENTS, CHARGES, CUSTOMERS, PAYOUTS, REFUNDS] {
+        let path = format!("{path}?from=2026-01-31T09:00:00Z&to=2026-01-31T10:00:00%2B01:00");
+        assert_eq!(gateway.get(&path).send().await.status, 200, "{path}");
+        let path = path.replace("T10:00:00", "T09:59:59");
+        let named = ("to".to_owned(), "OUT_OF_RANGE".to_owned());
+        let refused = gateway.get(&path).send().await.refused_fields();
+        assert_eq!(refused, [named], "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_filter_that_a_list_does_not_have_is_refused_instead_of_left_out() {
+    let gateway = Gateway::start().await;
+    for (path, others) in [
+        (PAYMENTS, &["phone", "email", "Reference"][..]),
+        (CHARGES, &["email", "customer_id", "refrence"]),
+        (
+            CUSTOMERS,
+            &["reference", "session_id", "status", "provider"],
+        ),
+        (PAYOUTS, &["reference", "session_id", "phone", "provider"]),
+        (REFUNDS, &["phone", "email", "provider"]),
+        ("/api/v1/events", &["type", "from", "cursor"]),
+        ("/api/v1/statements/2026-01-30", &["currency"]),
+    ] {
+        for other in others {
+            // Nor is it read.
+            let answer = gateway
+                .get(&format!("{path}?{other}=1&{other}=2"))
+                .send()
+                .await;
+            let named = ((*other).to_owned(), "INVALID_FORMAT".to_owned());
+            assert_eq!(answer.refused_fields(), [named], "{path}?{other}");
+        }
+    }
+    let answer = gateway
+        .get(&format!("{REFUNDS}?phone=0241234567"))
+        .send()
+        .await;
+    assert_eq!(
+        answer.json()["fields"][0]["message"],
+        "is none of from, to, reference, session_id, status, limit, cursor"
+    );
+    // As many as an answer can have, and as much of each.
+    let many: Vec<String> = (0..99).map(|n| format!("{n}{}", "x".repeat(99))).collect();
+    let answer = gateway
+        .get(&format!("{CHARGES}?{}", many.join("&")))
+        .send()
+        .await;
+    let named = answer.refused_fields();
+    assert_eq!(named.len(), 10);
+    assert!(named.iter().all(|(name, _)| name.len() == 64));
+    let services = &gateway.services;
+    assert!(services.list_charges.asked().is_empty());
+    assert!(services.list_refunds.asked().is_empty());
+}
+
+#[tokio::test]
+async fn an_address_of_the_specification_takes_parameters_that_it_does_not_have() {
+    let gateway = Gateway::start().await;
+    gateway
+        .services
+        .get_charge
+        .answers(|_| Ok(charge(ChargeStatus::Settled, money(2550, "GHS"))));
+    let path = format!("{PAYMENTS}/charge/{REFERENCE}?_=1769850000000");
+    assert_eq!(gateway.get(&path).send().await.status, 200);
 }
 
 #[tokio::test]

@@ -9,7 +9,8 @@ use tonic::Code;
 use crate::{
     gateway::{Gateway, PAYOUTS, REFUNDS},
     services::{
-        PAYOUT_ID, REFERENCE, REFUND_ID, merchant, money, payout, refund, refusal, refusal_with,
+        PAYOUT_ID, REFERENCE, REFUND_ID, SESSION_ID, merchant, money, payout, refund, refusal,
+        refusal_with,
     },
 };
 
@@ -254,9 +255,9 @@ async fn lists_are_read_page_by_page() {
     let first = gateway.get(PAYOUTS).send().await.json();
     assert_eq!(first["data"][0]["payout_id"], PAYOUT_ID);
     assert_eq!(first["next_cursor"], NEXT);
-    let path = format!("{PAYOUTS}?limit=100&cursor={NEXT}&unknown=1");
+    let path = format!("{PAYOUTS}?limit=100&cursor={NEXT}");
     assert_eq!(gateway.get(&path).send().await.status, 200);
-    let path = format!("/api/v1/refunds?reference={REFERENCE}");
+    let path = format!("/api/v1/refunds?reference={REFERENCE}&session_id={SESSION_ID}");
     let last = gateway.get(&path).send().await.json();
     assert_eq!(last, json!({ "data": [], "next_cursor": Value::Null }));
     let asked = gateway.services.list_payouts.asked();
@@ -267,6 +268,7 @@ async fn lists_are_read_page_by_page() {
     assert_eq!(asked, [(20, ""), (100, NEXT)]);
     let asked = gateway.services.list_refunds.asked_once();
     assert_eq!(asked.reference, REFERENCE);
+    assert_eq!(asked.session_id.as_deref(), Some(SESSION_ID));
 }
 
 #[tokio::test]
