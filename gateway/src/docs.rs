@@ -20,6 +20,9 @@ use crate::{
 
 const STYLE: &str = include_str!("../assets/docs.css");
 
+/// Marks what goes beyond the specification.
+const ADDITIVE: &str = "x-additive";
+
 /// Longer lists of values, such as all currencies, are left out because they help nobody.
 const VALUES_SHOWN_MAX: usize = 20;
 
@@ -76,6 +79,7 @@ struct Operation {
     path: String,
     name: String,
     is_deprecated: bool,
+    is_additive: bool,
     about: Vec<RichText>,
     /// In the address and in headers.
     parameters: Vec<Field>,
@@ -92,9 +96,16 @@ struct Field {
     /// How deeply it is nested in other fields.
     depth: usize,
     is_required: bool,
+    /// Beyond the specification, unlike what it is a part of.
+    is_additive: bool,
     kind: String,
-    values: Vec<String>,
+    values: Vec<NamedValue>,
     about: RichText,
+}
+
+struct NamedValue {
+    text: String,
+    is_additive: bool,
 }
 
 struct Example {
@@ -196,6 +207,7 @@ impl Operation {
             path: path.to_owned(),
             name: text(&operation["summary"]),
             is_deprecated: operation["deprecated"] == true,
+            is_additive: operation[ADDITIVE] == true,
             about: RichText::paragraphs(&operation["description"]),
             parameters: items(&operation["parameters"])
                 .iter()
@@ -245,8 +257,14 @@ impl DocumentedResponse {
 
 impl Field {
     fn of(name: &str, schema: &Value, is_required: bool, depth: usize) -> Self {
-        let values = items(&schema["enum"]).iter().filter_map(Value::as_str);
-        let mut values: Vec<String> = values.map(str::to_owned).collect();
+        let values = items(&schema["enum"])
+            .iter()
+            .filter(|value| value.is_string());
+        let named = values.map(|value| NamedValue {
+            text: text(value),
+            is_additive: items(&schema["x-additive-values"]).contains(value),
+        });
+        let mut values: Vec<NamedValue> = named.collect();
         if values.len() > VALUES_SHOWN_MAX {
             values.clear();
         }
@@ -254,6 +272,7 @@ impl Field {
             name: name.to_owned(),
             depth,
             is_required,
+            is_additive: schema[ADDITIVE] == true,
             kind: kind(schema),
             values,
             about: RichText::of(&schema["description"]),
@@ -263,6 +282,7 @@ impl Field {
     /// The field for a header, with the header's own description instead of its type's.
     fn of_header(name: &str, header: &Value) -> Self {
         Self {
+            is_additive: header[ADDITIVE] == true,
             about: RichText::of(&header["description"]),
             ..Self::of(name, &header["schema"], header["required"] == true, 0)
         }

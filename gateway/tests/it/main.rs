@@ -5,6 +5,7 @@ mod gateway;
 mod http;
 mod services;
 
+mod additive;
 mod charge;
 mod checkout;
 mod edge;

@@ -10,10 +10,10 @@ use crate::{
     services::REFERENCE,
 };
 
-const DOCUMENT: &str = "/api/openapi.json";
+pub const DOCUMENT: &str = "/api/openapi.json";
 
 /// The document's source.
-const SOURCE: &str = include_str!("../../../docs/openapi.yaml");
+pub const SOURCE: &str = include_str!("../../../docs/openapi.yaml");
 
 #[tokio::test]
 async fn the_document_is_served_as_it_stands() {
@@ -65,12 +65,20 @@ fn references_name_something_and_every_component_is_named() {
     }
 }
 
-/// The addresses that have a handler, according to the router's source.
-fn routes() -> BTreeSet<&'static str> {
+/// The addresses to which a function of the router gives a handler, according to its source.
+pub fn routes_of(function: &str) -> BTreeSet<&'static str> {
     let source = include_str!("../../src/api.rs");
-    let routes = source.split(".route(").skip(1);
+    let (_, body) = source
+        .split_once(&format!("\nfn {function}("))
+        .expect("the function");
+    let (body, _) = body.split_once("\n}\n").expect("its end");
+    let routes = body.split(".route(").skip(1);
     let routes = routes.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next());
     routes.filter(|path| *path != DOCUMENT).collect()
+}
+
+fn routes() -> BTreeSet<&'static str> {
+    &routes_of("specified") | &routes_of("additive")
 }
 
 #[tokio::test]
@@ -281,7 +289,7 @@ impl Documented {
 }
 
 /// A schema with its references replaced by what they name, and null left out.
-fn followed(document: &Value, schema: &Value) -> Value {
+pub fn followed(document: &Value, schema: &Value) -> Value {
     let mut schema = schema.clone();
     if let Some(choices) = schema["oneOf"].as_array() {
         let value = choices.iter().find(|choice| choice["type"] != "null");
