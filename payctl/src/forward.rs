@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use chassis::{clock::Clock, http, ids::DeliveryId};
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use reqwest::{Client, StatusCode, Url, header::CONTENT_TYPE};
+use reqwest::{Client, Response, StatusCode, Url, header::CONTENT_TYPE};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::Sha256;
 
@@ -17,6 +17,10 @@ use crate::services::Failure;
 
 /// Longest wait for the receiver's answer (spec §6.2).
 const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// Most of a refusal's body that is read, and shown.
+const REFUSAL_BYTES_MAX: usize = 4 * 1024;
+const REFUSAL_CHARACTERS_MAX: usize = 200;
 
 /// Bytes of a secret, as of a webhook endpoint's.
 const SECRET_BYTES: usize = 32;
@@ -32,7 +36,12 @@ pub struct Forwarder {
 /// What became of an attempt.
 #[derive(Debug)]
 pub enum Attempt {
-    Answered(StatusCode, Duration),
+    Answered {
+        status: StatusCode,
+        took: Duration,
+        /// The beginning of what a refusal says, in one line; empty if it says nothing.
+        refusal: String,
+    },
     /// There was a connection, and no answer.
     Silent(String),
     /// Nobody listens, so the receiver knows nothing of it.
@@ -41,15 +50,23 @@ pub enum Attempt {
 
 impl Attempt {
     pub fn is_success(&self) -> bool {
-        matches!(self, Self::Answered(status, _) if status.is_success())
+        matches!(self, Self::Answered { status, .. } if status.is_success())
     }
 }
 
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Answered(status, took) => {
-                write!(f, "{} in {} ms", status.as_u16(), took.as_millis())
+            Self::Answered {
+                status,
+                took,
+                refusal,
+            } => {
+                write!(f, "{} in {} ms", status.as_u16(), took.as_millis())?;
+                match refusal.is_empty() {
+                    true => Ok(()),
+                    false => write!(f, ": {refusal}"),
+                }
             }
             Self::Silent(why) => write!(f, "no answer: {why}"),
             Self::Unreachable(why) => write!(f, "not reachable: {why}"),
@@ -103,7 +120,11 @@ impl Forwarder {
             .send()
             .await;
         match sent {
-            Ok(answer) => Attempt::Answered(answer.status(), began.elapsed()),
+            Ok(answer) => Attempt::Answered {
+                status: answer.status(),
+                took: began.elapsed(),
+                refusal: refusal(answer).await,
+            },
             Err(error) if error.is_connect() => Attempt::Unreachable(cause(&error)),
             Err(error) => Attempt::Silent(cause(&error)),
         }
@@ -117,6 +138,28 @@ impl Forwarder {
         let signature = hex::encode(mac.finalize().into_bytes());
         format!("t={unix_seconds},v1={signature}")
     }
+}
+
+/// What an answer says, if it is not 2xx, as far as it came in time.
+async fn refusal(mut answer: Response) -> String {
+    let mut body = Vec::new();
+    if answer.status().is_success() {
+        return String::new();
+    }
+    while body.len() < REFUSAL_BYTES_MAX
+        && let Ok(Some(chunk)) = answer.chunk().await
+    {
+        body.extend_from_slice(&chunk);
+    }
+    let body = String::from_utf8_lossy(body.get(..REFUSAL_BYTES_MAX).unwrap_or(&body));
+    // A terminal would obey control characters.
+    let words = body.split(|c: char| c.is_whitespace() || c.is_control());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    words
+        .join(" ")
+        .chars()
+        .take(REFUSAL_CHARACTERS_MAX)
+        .collect()
 }
 
 /// The deepest cause, which is what a person can do something about.

@@ -32,6 +32,11 @@ const TAKES_REFUNDS: &str = "0240000201";
 /// Pays, and cannot be refunded: PAYEE_NOT_FOUND.
 const TAKES_NO_REFUNDS: &str = "0240000203";
 
+/// How the number of a payout account ends that is paid, and of one that cannot be:
+/// PAYEE_NOT_FOUND.
+const PAID: &str = "201";
+const NOT_PAID: &str = "203";
+
 /// What was triggered, as it ended.
 pub async fn run(services: &Services, event: &str) -> Result<Value, Failure> {
     let event_type = event_type(event)?;
@@ -45,8 +50,8 @@ pub async fn run(services: &Services, event: &str) -> Result<Value, Failure> {
         EventType::PaymentFailed => pay(&api, HAS_NO_MONEY, "FAILED").await,
         EventType::RefundSuccess => refund(&api, TAKES_REFUNDS, "COMPLETED").await,
         EventType::RefundFailed => refund(&api, TAKES_NO_REFUNDS, "FAILED").await,
-        EventType::PayoutSuccess => payout(&api, "COMPLETED").await,
-        EventType::PayoutFailed => payout(&api, "FAILED").await,
+        EventType::PayoutSuccess => payout(&api, "COMPLETED", PAID).await,
+        EventType::PayoutFailed => payout(&api, "FAILED", NOT_PAID).await,
         EventType::EndpointTest => {
             Ok(post(&api, "/api/v1/webhook-endpoint/test", &json!({})).await?)
         }
@@ -58,7 +63,8 @@ async fn pay(api: &MerchantApi, number: &str, ends: &str) -> Result<Value, Failu
     let body = json!({ "amount": 25.5, "mobile_number": number, "provider": "MTN" });
     let charge = post(api, "/api/v1/payments/charge", &body).await?;
     let reference = text(&charge, "reference")?;
-    ended(api, &format!("/api/v1/payments/charge/{reference}"), ends).await
+    let path = format!("/api/v1/payments/charge/{reference}");
+    ended_as(ends, api, &path).await
 }
 
 async fn refund(api: &MerchantApi, number: &str, ends: &str) -> Result<Value, Failure> {
@@ -67,14 +73,22 @@ async fn refund(api: &MerchantApi, number: &str, ends: &str) -> Result<Value, Fa
     let path = format!("/api/v1/payments/charge/{reference}/refunds");
     let refund = post(api, &path, &json!({})).await?;
     let refund_id = text(&refund, "refund_id")?;
-    ended(api, &format!("/api/v1/refunds/{refund_id}"), ends).await
+    ended_as(ends, api, &format!("/api/v1/refunds/{refund_id}")).await
 }
 
-/// Asks for a payout. The number of the merchant's payout account decides how it ends.
-async fn payout(api: &MerchantApi, ends: &str) -> Result<Value, Failure> {
+/// Asks for a payout. The number of the merchant's payout account decides how it ends, and only the
+/// payout shows it.
+async fn payout(api: &MerchantApi, ends: &str, number_ends: &str) -> Result<Value, Failure> {
     let payout = post(api, "/api/v1/payouts", &json!({ "amount": 1 })).await?;
     let payout_id = text(&payout, "payout_id")?;
-    ended(api, &format!("/api/v1/payouts/{payout_id}"), ends).await
+    let account = text(&payout["destination"], "account")?;
+    let ended = ended_as(ends, api, &format!("/api/v1/payouts/{payout_id}")).await;
+    ended.with_context(|| {
+        format!(
+            "the payout account decides how a payout ends: set one whose number ends in \
+             {number_ends} for this event, instead of {account}"
+        )
+    })
 }
 
 async fn post(api: &MerchantApi, path: &str, body: &Value) -> Result<Value, Failure> {
@@ -83,7 +97,7 @@ async fn post(api: &MerchantApi, path: &str, body: &Value) -> Result<Value, Fail
 }
 
 /// Reads it until it has ended, and checks that it ended as it should.
-async fn ended(api: &MerchantApi, path: &str, ends: &str) -> Result<Value, Failure> {
+async fn ended_as(ends: &str, api: &MerchantApi, path: &str) -> Result<Value, Failure> {
     let began = Instant::now();
     loop {
         let read: Result<Value, _> = api.get(path).await;

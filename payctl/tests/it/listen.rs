@@ -165,7 +165,16 @@ async fn events_are_forwarded_in_order_whatever_is_away_and_none_is_skipped() {
     let listener = socket.listen(8).unwrap().into_std().unwrap();
     listener.set_nonblocking(false).unwrap();
     let statuses = [500, 204, 400, 400, 400];
-    let answers = statuses.map(|status| answer(status, "", "")).to_vec();
+    let says = [
+        "out of\r\n\tmemory \u{1b}[2J",
+        "kept",
+        "",
+        &"é".repeat(300),
+        "no",
+    ];
+    let answers = statuses.iter().zip(says);
+    let answers = answers.map(|(status, says)| answer(*status, "", says));
+    let answers = answers.collect();
     let received = serve(listener, answers);
     let deliveries = statuses.map(|_| received.recv_timeout(WAIT_MAX).unwrap());
     deliveries.iter().for_each(check_delivery);
@@ -189,8 +198,13 @@ async fn events_are_forwarded_in_order_whatever_is_away_and_none_is_skipped() {
     };
     shown(0, "19 payment.failed evt_1 given up");
     shown(1, "19 payment.failed evt_1 attempt 3: 400 in ");
+    shown(1, " ms: no");
+    let long = rest.iter().rev().nth(2).unwrap();
+    assert_eq!(long.matches('é').count(), 200, "{long}");
     shown(4, "18 payment.failed evt_1 attempt ");
     shown(4, ": 204 in ");
+    assert!(rest.iter().all(|line| !line.contains("kept")), "{rest:?}");
+    shown(5, " ms: out of memory [2J");
     for after in ["after=17&", "after=17&", "after=19&"] {
         let asked = asked.recv_timeout(WAIT_MAX).unwrap();
         assert!(asked.head.contains(after), "{}", asked.head);
@@ -276,6 +290,31 @@ fn what_is_no_signing_secret_is_refused_and_not_shown() {
         assert_eq!(shown, "", "{given}");
         assert!(errors.contains("not a signing secret"), "{errors}");
         assert!(!errors.contains("dGVzdA"), "{errors}");
+    }
+}
+
+#[test]
+fn a_payout_that_ends_otherwise_names_the_number_that_its_event_needs() {
+    const PAYOUT: &str =
+        r#"{"payout_id":"PO-1","status":"PENDING","destination":{"account":"024 ••• 0001"}}"#;
+    let paid = PAYOUT.replace("PENDING", "COMPLETED");
+    for (event, says) in [
+        (
+            "payout.failed",
+            "ends in 203 for this event, instead of 024 ••• 0001",
+        ),
+        ("payout.success", ""),
+    ] {
+        let (api, asked) = api(vec![answer(202, "", PAYOUT), answer(200, "", &paid)]);
+        let payctl = payctl(&api, &ApiKey::generate_test(), &["trigger", event]);
+        let said = payctl.wait_with_output().unwrap();
+        let errors = String::from_utf8(said.stderr).unwrap();
+        assert!(errors.contains(says), "{errors}");
+        assert_eq!(said.status.success(), says.is_empty(), "{errors}");
+        let ordered = asked.recv_timeout(WAIT_MAX).unwrap();
+        assert!(ordered.head.starts_with("POST /api/v1/payouts "));
+        let read = asked.recv_timeout(WAIT_MAX).unwrap();
+        assert!(read.head.starts_with("GET /api/v1/payouts/PO-1 "));
     }
 }
 
