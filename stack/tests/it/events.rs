@@ -2,6 +2,7 @@
 
 use std::{process::Stdio, time::Duration};
 
+use proto::charges::Provider;
 use serde_json::{Value, json};
 use stack::demo::{Api, Receiver};
 use tokio::{
@@ -10,6 +11,7 @@ use tokio::{
 };
 
 use crate::{
+    money_out::Till,
     processes::binary,
     shop::{NO_LIMITS, Shop, WAIT_MAX},
     wire::Wire,
@@ -190,6 +192,43 @@ fn payctl(shop: &Shop, words: &[&str]) -> Command {
         .stdout(Stdio::piped())
         .kill_on_drop(true);
     command
+}
+
+#[tokio::test]
+async fn payctl_triggers_what_becomes_of_money_that_goes_out() {
+    let no_hold = ("charges-svc", "--payout-account-hold=0s");
+    let shop = Shop::open_with(&[NO_LIMITS, &[no_hold]].concat()).await;
+    let mut till = Till::of(&shop);
+    for (event, status, account) in [
+        ("payment.success", "SETTLED", None),
+        ("refund.failed", "FAILED", None),
+        ("payout.success", "COMPLETED", Some("0240000201")),
+        ("payout.failed", "FAILED", Some("0240000203")),
+    ] {
+        if let Some(number) = account {
+            till.pays_to(Provider::Mtn, number, "Ama Mensah").await;
+        }
+        let output = payctl(&shop, &["trigger", event]).output().await.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{event}: {said}");
+        let made: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(made["status"], status, "{event}");
+    }
+    let events = pull(&shop.api, 0, 5).await;
+    let mut kinds: Vec<_> = events
+        .iter()
+        .filter_map(|event| event["type"].as_str())
+        .collect();
+    kinds.sort_unstable();
+    let expected = [
+        "payment.success",
+        "payment.success",
+        "payout.failed",
+        "payout.success",
+        "refund.failed",
+    ];
+    assert_eq!(kinds, expected);
+    shop.close().await;
 }
 
 #[tokio::test]
