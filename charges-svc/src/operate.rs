@@ -1,7 +1,8 @@
 //! What operators decide about charges, on evidence from a rail.
 //!
-//! Promise: an operator cannot settle a charge whose money the rail reported differently, or end a
-//! charge twice. Money leaves suspense only by a posting.
+//! Promise: an operator cannot settle a charge whose money the rail reported differently, end a
+//! charge twice, or take more from a merchant than is available, but for what the rail took back.
+//! Money leaves suspense only by a posting.
 
 use std::sync::Arc;
 
@@ -210,6 +211,16 @@ async fn post_closing(
     let is_reversal = posting.kind == PostingKind::Reversal;
     if is_reversal && store::postings::is_taken_back(tx, id).await? {
         return Err(Error::AlreadyTakenBack);
+    }
+    // What the rail has taken back is gone, whatever the merchant has. This is not.
+    if is_reversal && case.kind == CaseKind::CreditedTwice {
+        let currency = charge.facts.amount().currency();
+        let merchant_id = charge.facts.merchant_id;
+        let available = store::postings::lock_available(tx, merchant_id, currency).await?;
+        let [_, taken] = posting.lines();
+        if available.minor_units() < taken.amount.minor_units() {
+            return Err(Error::InsufficientBalance(available));
+        }
     }
     match store::postings::post(tx, &posting, now).await? {
         Insert::Inserted => Ok(()),

@@ -6,10 +6,14 @@ use charges_svc::{
 };
 use chassis::{
     failure::FailureReason,
+    grpc,
     money::{Currency, Money},
     testing::{check_refusal, until},
 };
-use proto::charges::{DisbursementStatus, GetRefundRequest, Refund, close_case_request::Action};
+use proto::charges::{
+    DisbursementStatus, GetRefundRequest, Refund, ResolveChargeRequest, close_case_request::Action,
+    resolve_charge_request::Outcome,
+};
 use tonic::Code;
 
 use crate::{
@@ -189,5 +193,54 @@ async fn a_charge_that_was_credited_twice_is_given_back_once() {
     let refused = shop.refund(Some(1)).await;
     check_refusal(refused, Code::FailedPrecondition, "REFUND_EXCEEDS_CHARGE");
     assert_eq!(shop.balance().await, (0, 0));
+    shop.end().await;
+}
+
+/// Only what the rail takes back may leave a merchant with less than nothing.
+#[tokio::test]
+async fn what_was_credited_twice_is_taken_back_once_the_balance_covers_it() {
+    let mut shop = Shop::open(&Mtn::with_float("1000")).await;
+    shop.enable_payouts().await;
+    let twice = given_case(&shop.world, &shop.charge, CaseKind::CreditedTwice, None).await;
+    let payout = shop.pay_out(2500).await.unwrap();
+    let refused = close(&mut shop.world, &twice, Action::Refund).await;
+    let available = grpc::metadata(refused.as_ref().unwrap_err(), "available_minor");
+    assert_eq!(available.as_deref(), Some("50"));
+    check_refusal(refused, Code::FailedPrecondition, "INSUFFICIENT_BALANCE");
+    shop.until_payout(&payout, DisbursementStatus::Completed)
+        .await;
+    let refused = close(&mut shop.world, &twice, Action::Refund).await;
+    check_refusal(refused, Code::FailedPrecondition, "INSUFFICIENT_BALANCE");
+    assert_eq!(shop.balance().await, (50, 0));
+    assert_eq!(shop.open_cases().await.len(), 1, "it waits");
+    let mut next = new_momo_charge(shop.world.clock.now());
+    next.facts.merchant_id = shop.charge.facts.merchant_id;
+    let next = shop.world.given(next, &[Event::Accepted]).await;
+    let request = ResolveChargeRequest {
+        reference: next.facts.reference.to_string(),
+        outcome: Some(Outcome::Settled(true)),
+        evidence: "the portal shows it".to_owned(),
+    };
+    shop.world.operations.resolve_charge(request).await.unwrap();
+    close(&mut shop.world, &twice, Action::Refund)
+        .await
+        .unwrap();
+    assert_eq!(shop.balance().await, (50, 0));
+    assert!(shop.open_cases().await.is_empty());
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn what_the_rail_took_back_is_taken_back_whatever_the_balance() {
+    let mut shop = Shop::open(&Mtn::with_float("1000")).await;
+    shop.enable_payouts().await;
+    let payout = shop.pay_out(2500).await.unwrap();
+    shop.until_payout(&payout, DisbursementStatus::Completed)
+        .await;
+    let reversed = given_case(&shop.world, &shop.charge, CaseKind::Reversed, None).await;
+    close(&mut shop.world, &reversed, Action::Refund)
+        .await
+        .unwrap();
+    assert_eq!(shop.balance().await, (-2500, 0));
     shop.end().await;
 }

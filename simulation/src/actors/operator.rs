@@ -111,6 +111,7 @@ async fn decide_one(
     ]);
     let decision = match case.kind() {
         CaseKind::LateMoney => release,
+        // Of what was credited twice only what is there is taken back; the rest waits.
         CaseKind::Mismatch | CaseKind::Reversed | CaseKind::CreditedTwice => CaseDecision::Refund,
         // The first closes itself once the outcome is known, and nobody compares a report here.
         CaseKind::UnknownOutcome

@@ -3,6 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use uuid::Uuid;
+
 use super::{
     Findings, Promise,
     money::{HEARD_WITHIN, LOOK_SLACK, LOOKS, posted},
@@ -431,8 +433,9 @@ fn check_balances(found: &mut Findings<'_>) {
             let what = format!("{reserved} is reserved at {account} and {open} is on its way");
             found.broken(Promise::Covered, what);
         }
-        let mut reversals = records.postings.iter();
-        let is_reversed = reversals.any(|line| line.kind == "REVERSAL" && line.account == account);
+        let is_reversed = records.postings.iter().any(|line| {
+            line.kind == "REVERSAL" && line.account == account && is_by_rail(found, line.subject)
+        });
         let read = evidence.history.balances.iter();
         let read = read.filter(|read| read.merchant == number);
         let read = read.map(|read| read.available_minor);
@@ -441,6 +444,13 @@ fn check_balances(found: &mut Findings<'_>) {
             found.broken(Promise::Covered, format!("{account} held {least}"));
         }
     }
+}
+
+/// Whether a rail said that it had taken a charge's payment back. An operator's decision takes
+/// back only what is there.
+fn is_by_rail(found: &Findings<'_>, transaction_id: Uuid) -> bool {
+    let mut cases = cases_of(found, transaction_id);
+    cases.any(|case| case.kind == "REVERSED")
 }
 
 /// Once: a day is settled once for each merchant.

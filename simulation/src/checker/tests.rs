@@ -7,7 +7,7 @@ use chassis::clock::Timestamp;
 use super::*;
 use crate::{
     rails::{Asker, Debit, Rail, RailMessage, Word},
-    records::RailEvidence,
+    records::{Case, Posting, RailEvidence},
     time::{HOUR, Millis, START_UNIX_MS},
 };
 
@@ -213,5 +213,40 @@ fn a_code_expires_by_our_clock_while_the_rail_waits_for_it_or_by_the_rails_word(
             });
         }
         assert!(!is_failed_by_the_rail(&debited), "{waiting:?}");
+    }
+}
+
+/// Only the rail's own reversal takes more than is there: what an operator takes back does not.
+#[test]
+fn a_balance_is_below_zero_only_by_what_the_rail_took_back() {
+    let mut evidence = debited_and_denied(Word::Unknown404, "reference_unknown");
+    let merchant_id = Uuid::from_u128(2);
+    evidence.merchants.push(Account {
+        merchant_id: merchant_id.to_string(),
+        api_key: String::new(),
+        signing_secret: String::new(),
+    });
+    let line = |account: String, amount_minor| Posting {
+        kind: "REVERSAL".to_owned(),
+        subject: TRANSACTION,
+        account,
+        amount_minor,
+        currency: "GHS".to_owned(),
+    };
+    let merchant = line(format!("merchant:{merchant_id}"), -1_366);
+    let clearing = line("rail:momo:clearing".to_owned(), 1_366);
+    evidence.records.postings.extend([merchant, clearing]);
+    for (kind, is_covered) in [("CREDITED_TWICE", false), ("REVERSED", true)] {
+        evidence.records.cases = vec![Case {
+            case_id: Uuid::from_u128(5),
+            transaction_id: TRANSACTION,
+            kind: kind.to_owned(),
+            suspense_minor: None,
+            closed_at: Some(at(FAILED_AT)),
+        }];
+        let broken = check(&evidence);
+        let mut broken = broken.iter();
+        let is_broken = broken.any(|violation| violation.promise == Promise::Covered);
+        assert_eq!(is_broken, !is_covered, "{kind}");
     }
 }
