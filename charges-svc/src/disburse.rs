@@ -6,19 +6,18 @@
 //! only once the rail has known nothing of it for a while. What may have been sent is never returned
 //! to the merchant unless the rail, or an operator, says that it failed.
 
+mod float;
 mod write;
 
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use chassis::{
-    clock::Timestamp, error_chain::chain, failure::FailureReason, money::Money, telemetry,
-};
+use chassis::{clock::Timestamp, error_chain::chain, failure::FailureReason, telemetry};
 use db::{
     Update,
     work::{Claimed, TaskSet, Work},
 };
-use rails::{FloatOutcome, Rail, RailName, SendOutcome, TransferRequest};
+use rails::{Rail, RailName, SendOutcome, TransferRequest};
 use tokio::sync::Mutex;
 use tracing::Instrument as _;
 
@@ -34,6 +33,7 @@ use crate::{
     service::Service,
     store::{self, evidence::Action},
 };
+use float::Begun;
 use write::{AfterFailure, Change, postings};
 
 /// Most disbursements of one rail that are sent or asked about at the same time.
@@ -44,7 +44,8 @@ pub struct Disburser {
     service: Arc<Service>,
     rail: RailName,
     budget: TokenBucket,
-    /// Held while the float is compared with what is about to leave it.
+    /// Held while the float is compared with what is about to leave it, so that this process's own
+    /// do not overtake each other.
     sending: Arc<Mutex<()>>,
 }
 
@@ -163,25 +164,15 @@ impl Service {
             return Ok(());
         };
         let turn = sending.lock().await;
-        let now = self.clock.now();
-        if let Some(lacking) = self.lacking(rail, &held).await? {
-            let mut change = Change::new(held.clone(), self.released(held, now, true), now);
-            change.case = Some((CaseKind::FloatEmpty, lacking));
-            return self.write(change).await.map(drop);
-        }
-        let mut sent = held.after(Event::Sending, now)?;
-        sent.next_due_at = next_query(&sent, &self.settings.reconcile_schedule, true, now);
-        if !self.outlives_a_call(held.claim) {
-            // Whoever takes it next has time to send it.
-            let released = self.released(held.clone(), now, true);
-            return self.write(Change::new(held, released, now)).await.map(drop);
-        }
-        let is_ours = self.write(Change::new(held, sent.clone(), now)).await?;
+        let sent = loop {
+            match self.begin_sending(rail, &held).await? {
+                Begun::Sending(sent) => break *sent,
+                Begun::Overtaken => tracing::info!("another replica counts on this float"),
+                Begun::NotSent => return Ok(()),
+            }
+        };
         drop(turn);
-        match is_ours {
-            Update::Updated => self.hand_over(rail, sent, &request).await,
-            Update::NotThere => Ok(()),
-        }
+        self.hand_over(rail, sent, &request).await
     }
 
     /// Sends a disbursement that is recorded as sent, and writes what the rail says to that.
@@ -304,36 +295,6 @@ impl Service {
         };
         left.claim = Claim::default();
         left
-    }
-
-    /// What the float lacks for a disbursement, in words, if the rail says how much there is.
-    async fn lacking(&self, rail: &Rail, wanted: &Disbursement) -> Result<Option<String>> {
-        let FloatOutcome::Held(held) = rail.float().await.outcome else {
-            return Ok(None);
-        };
-        let amount = wanted.amount();
-        if held.currency() != amount.currency() {
-            return Ok(None);
-        }
-        let leaving = match rail.name.terms().float_is_net {
-            true => Money::new(0, amount.currency()),
-            false => {
-                let (id, currency) = (wanted.disbursement_id, amount.currency());
-                let mut conn = self.db.read().await?;
-                store::disbursements::on_their_way(&mut conn, rail.name, currency, id).await?
-            }
-        };
-        let free = held.minor_units().saturating_sub(leaving.minor_units());
-        if free >= amount.minor_units() {
-            return Ok(None);
-        }
-        let shown = |minor| Money::new(minor, amount.currency()).to_major();
-        Ok(Some(format!(
-            "the float holds {}, of which {} is on its way, and {} is to be paid",
-            held.to_major(),
-            shown(leaving.minor_units()),
-            amount.to_major(),
-        )))
     }
 
     /// Records a callback that is about no charge. Returns whether it is about a disbursement.

@@ -10,6 +10,7 @@ pub mod days;
 pub mod disbursements;
 pub mod evidence;
 pub mod float_moves;
+pub mod float_turns;
 pub mod hints;
 pub mod idempotency;
 pub mod payout_accounts;

@@ -12,6 +12,7 @@ mod disbursements;
 mod early;
 mod fairness;
 mod finality;
+mod floats;
 mod hints;
 mod hosted;
 mod leases;
