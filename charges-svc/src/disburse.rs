@@ -152,7 +152,7 @@ impl Service {
         Ok(self.rails.for_destination(&at_rail).name)
     }
 
-    /// Sends a PENDING disbursement, unless the float cannot cover it.
+    /// Sends a PENDING disbursement, unless it has to wait.
     async fn send_first(
         self: &Arc<Self>,
         rail: &Rail,

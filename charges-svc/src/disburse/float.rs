@@ -1,19 +1,19 @@
-//! Sendings, one after the other where they count on the same float.
+//! What has to be true before a disbursement is sent.
 //!
-//! Promise: no two disbursements count on the same money of a float, whichever replicas send them.
-//! A rail may take a transfer and find only later that the float does not cover it, so whoever
-//! sends must know what else is on its way.
+//! Promise: no two count on the same money of a float, whichever replicas send them, and no payout
+//! is sent while a change of its merchant's account is held. A rail may take a transfer and find
+//! only later that the float does not cover it, so whoever sends must know what else is on its way.
 
 use std::sync::Arc;
 
-use chassis::money::Money;
-use db::Update;
+use chassis::{clock::Timestamp, money::Money};
+use db::{Tx, Update};
 use rails::{FloatOutcome, Rail};
 
 use super::write::Change;
 use crate::{
     case::CaseKind,
-    disbursement::{Disbursement, Event, next_query},
+    disbursement::{Disbursement, Event, Kind, next_query},
     error::Result,
     service::Service,
     store,
@@ -30,7 +30,8 @@ pub(super) enum Begun {
 }
 
 impl Service {
-    /// Records a PENDING disbursement as sent, unless the float cannot cover it.
+    /// Records a PENDING disbursement as sent, unless the float cannot cover it or a change of the
+    /// payout account holds it.
     pub(super) async fn begin_sending(
         self: &Arc<Self>,
         rail: &Rail,
@@ -53,21 +54,46 @@ impl Service {
             change.case = lacking.map(|lacking| (CaseKind::FloatEmpty, lacking));
             return self.write(change).await.map(|_| Begun::NotSent);
         }
-        let mut sent = held.after(Event::Sending, now)?;
-        sent.next_due_at = next_query(&sent, &self.settings.reconcile_schedule, true, now);
         let mut tx = self.db.begin().await?;
-        if store::float_turns::take(&mut tx, rail.name, last_turn).await? == Update::NotThere {
-            return Ok(Begun::Overtaken);
-        }
-        match store::disbursements::update(&mut tx, held, &sent).await? {
+        let hold = hold(&mut tx, held, now).await?;
+        let after = match hold {
+            Some(until) => {
+                let mut waiting = self.released(held.clone(), now, true);
+                waiting.next_due_at = Some(until);
+                waiting
+            }
+            None if store::float_turns::take(&mut tx, rail.name, last_turn).await?
+                == Update::NotThere =>
+            {
+                return Ok(Begun::Overtaken);
+            }
+            None => {
+                let mut sent = held.after(Event::Sending, now)?;
+                let schedule = &self.settings.reconcile_schedule;
+                sent.next_due_at = next_query(&sent, schedule, true, now);
+                sent
+            }
+        };
+        match store::disbursements::update(&mut tx, held, &after).await? {
             Update::Updated => {}
             Update::NotThere => return Ok(Begun::NotSent),
         }
         tx.commit().await?;
-        if let Some(due) = sent.next_due_at {
-            self.disburse_alarms.ring_at(&sent.rail, due);
+        if let Some(due) = after.next_due_at {
+            self.disburse_alarms.ring_at(&after.rail, due);
         }
-        Ok(Begun::Sending(Box::new(sent)))
+        Ok(match hold {
+            Some(_) => Begun::NotSent,
+            None => Begun::Sending(Box::new(after)),
+        })
+    }
+}
+
+/// Until when a payout waits because its merchant's account was changed after it was recorded.
+async fn hold(tx: &mut Tx, held: &Disbursement, now: Timestamp) -> Result<Option<Timestamp>> {
+    match held.kind {
+        Kind::Payout => Ok(store::payout_accounts::find_hold(tx, held.merchant_id, now).await?),
+        Kind::Refund => Ok(None),
     }
 }
 

@@ -35,6 +35,21 @@ pub async fn find_known(conn: &mut Conn, merchant_id: MerchantId) -> Result<Opti
     Ok(found.pop())
 }
 
+/// Until when a merchant's payouts wait, if they do at `now`.
+pub async fn find_hold(
+    conn: &mut Conn,
+    merchant_id: MerchantId,
+    now: Timestamp,
+) -> Result<Option<Timestamp>> {
+    let found: Option<(Timestamp,)> = conn
+        .sql("select held_until from payout_accounts where merchant_id = $1 and held_until > $2")
+        .bind(merchant_id)
+        .bind(now)
+        .optional()
+        .await?;
+    Ok(found.map(|(until,)| until))
+}
+
 /// Writes where payouts go. The switches of an account that is there stay.
 pub async fn put(tx: &mut Tx, account: &PayoutAccount) -> Result<()> {
     let to = &account.destination;

@@ -444,7 +444,9 @@ async fn payouts_need_an_account_that_is_confirmed_and_not_just_changed() {
         .set_payout_switches(switches)
         .await
         .unwrap();
-    shop.pay_out(100).await.unwrap();
+    let payout = shop.pay_out(100).await.unwrap();
+    shop.until_payout(&payout, DisbursementStatus::Completed)
+        .await;
     account.account = "0241234568".to_owned();
     shop.world
         .treasury
@@ -456,10 +458,7 @@ async fn payouts_need_an_account_that_is_confirmed_and_not_just_changed() {
     let refused = shop.pay_out(100).await;
     assert!(grpc::metadata(refused.as_ref().unwrap_err(), "held_until").is_some());
     check_refusal(refused, Code::FailedPrecondition, "PAYOUT_ACCOUNT_ON_HOLD");
-    until("the first is paid", async || {
-        shop.balance().await == (2450, 0)
-    })
-    .await;
+    assert_eq!(shop.balance().await, (2450, 0));
     shop.end().await;
 }
 

@@ -21,6 +21,7 @@ mod mtn;
 mod neighbour;
 mod newer;
 mod operate;
+mod payout_accounts;
 mod payout_fees;
 mod rail_away;
 mod rail_reports;

@@ -1,0 +1,72 @@
+//! Where a merchant's payouts go, and what a change of that does.
+
+use std::time::Duration;
+
+use chassis::testing::until;
+use proto::charges::{
+    CaseKind, DestinationType, DisbursementStatus, PayoutAccount, Provider, SetPayoutAccountRequest,
+};
+
+use crate::{
+    mtn::{Mtn, transfers},
+    shop::Shop,
+};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+async fn set(shop: &mut Shop, provider: Provider, account: &str) -> PayoutAccount {
+    let request = SetPayoutAccountRequest {
+        merchant_id: shop.merchant(),
+        r#type: DestinationType::MobileMoney.into(),
+        provider: provider.into(),
+        account: account.to_owned(),
+        holder_name: "Ama Mensah".to_owned(),
+        confirm_holder_name: true,
+        ..SetPayoutAccountRequest::default()
+    };
+    let set = shop.world.treasury.set_payout_account(request).await;
+    set.unwrap().into_inner()
+}
+
+/// A payout that the empty float keeps waiting.
+async fn given_waiting_payout(shop: &mut Shop) -> proto::charges::Payout {
+    shop.enable_payouts().await;
+    let payout = shop.pay_out(1000).await.unwrap();
+    until("it waits for the float", async || {
+        let cases = shop.open_cases().await;
+        cases.iter().any(|case| case.kind() == CaseKind::FloatEmpty)
+    })
+    .await;
+    payout
+}
+
+#[tokio::test]
+async fn a_change_of_the_account_holds_what_was_not_sent_too() {
+    let mtn = Mtn::with_float("9.99");
+    let mut shop = Shop::open(&mtn).await;
+    let payout = given_waiting_payout(&mut shop).await;
+    set(&mut shop, Provider::Mtn, "0241234568").await;
+    mtn.set_float("1000");
+    // Refunds do not go to the account.
+    shop.refund(Some(500)).await.unwrap();
+    until("the refund is paid", async || {
+        shop.balance().await == (1050, 1000)
+    })
+    .await;
+    shop.world.clock.advance(23 * HOUR).await.unwrap();
+    assert_eq!(
+        shop.shown(&payout).await.status(),
+        DisbursementStatus::Pending
+    );
+    assert_eq!(transfers(&shop.network), 1, "the refund alone is sent");
+    shop.world.clock.advance(2 * HOUR).await.unwrap();
+    shop.until_payout(&payout, DisbursementStatus::Completed)
+        .await;
+    let seen = shop.network.seen();
+    let sent = seen
+        .iter()
+        .rfind(|seen| seen.call == "POST /disbursement/v1_0/transfer");
+    let payee = &sent.unwrap().json()["payee"]["partyId"];
+    assert_eq!(payee, "233241234567", "where it was recorded to go");
+    shop.end().await;
+}
