@@ -21,6 +21,15 @@ pub struct PayoutAccount {
     pub updated_at: Timestamp,
 }
 
+impl PayoutAccount {
+    /// Enough for its merchant to recognise it: `MTN 024 ••• 4567, Ama Mensah`.
+    pub fn masked(&self) -> String {
+        let to = &self.destination;
+        let holder = to.holder_name.as_deref().unwrap_or_default();
+        format!("{} {}, {holder}", to.provider, to.masked())
+    }
+}
+
 /// Whether two spellings are one name: the same words in any order, whatever their case. A rail
 /// often leaves out middle names, so the shorter one may lack words, but a name alone that many share
 /// is nobody's.

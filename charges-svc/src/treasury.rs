@@ -75,7 +75,7 @@ impl Service {
         }
         let now = self.clock.now();
         let mut tx = self.db.begin().await?;
-        let before = store::payout_accounts::find(&mut tx, merchant_id).await?;
+        let before = store::payout_accounts::find_locked(&mut tx, merchant_id).await?;
         let is_change = before
             .as_ref()
             .is_some_and(|before| before.destination != destination);
@@ -99,7 +99,9 @@ impl Service {
             updated_at: now,
         };
         store::payout_accounts::put(&mut tx, &account).await?;
-        store::payout_accounts::notify(&mut tx, merchant_id, "PAYOUT_ACCOUNT_SET", now).await?;
+        if before.is_none() || is_change {
+            store::payout_accounts::notify(&mut tx, before.as_ref(), &account).await?;
+        }
         tx.commit().await?;
         let to = &account.destination;
         tracing::warn!(merchant.id = %merchant_id, ?to, "an operator set a payout account");

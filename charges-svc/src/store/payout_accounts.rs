@@ -35,6 +35,18 @@ pub async fn find_known(conn: &mut Conn, merchant_id: MerchantId) -> Result<Opti
     Ok(found.pop())
 }
 
+/// Like [`find`], and locks it until the transaction ends.
+pub async fn find_locked(tx: &mut Tx, merchant_id: MerchantId) -> Result<Option<PayoutAccount>> {
+    tx.sql(concat!(
+        "select ",
+        columns!(),
+        " from payout_accounts where merchant_id = $1 for update"
+    ))
+    .bind(merchant_id)
+    .optional()
+    .await
+}
+
 /// Until when a merchant's payouts wait, if they do at `now`.
 pub async fn find_hold(
     conn: &mut Conn,
@@ -97,20 +109,26 @@ pub async fn switch(
     .await
 }
 
-/// Queues a notice that mail is to take to the merchant.
+/// Queues a notice of what was set, in place of what was there, that mail is to take to the
+/// merchant.
 pub async fn notify(
     tx: &mut Tx,
-    merchant_id: MerchantId,
-    kind: &str,
-    now: Timestamp,
+    before: Option<&PayoutAccount>,
+    after: &PayoutAccount,
 ) -> Result<()> {
-    tx.sql("insert into notices (notice_id, merchant_id, kind, created_at) values ($1, $2, $3, $4)")
-        .bind(Uuid::now_v7())
-        .bind(merchant_id)
-        .bind(kind)
-        .bind(now)
-        .run()
-        .await
+    tx.sql(
+        "insert into notices
+             (notice_id, merchant_id, kind, created_at, account_before, account_after, held_until)
+         values ($1, $2, 'PAYOUT_ACCOUNT_SET', $3, $4, $5, $6)",
+    )
+    .bind(Uuid::now_v7())
+    .bind(after.merchant_id)
+    .bind(after.updated_at)
+    .bind(before.map(PayoutAccount::masked))
+    .bind(after.masked())
+    .bind(after.held_until)
+    .run()
+    .await
 }
 
 /// Merchants whose daily settlement has not been looked at on this day, up to `limit`.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chassis::testing::until;
+use chassis::{clock::Timestamp, testing::until};
 use proto::charges::{
     CaseKind, DestinationType, DisbursementStatus, PayoutAccount, Provider, SetPayoutAccountRequest,
 };
@@ -68,5 +68,40 @@ async fn a_change_of_the_account_holds_what_was_not_sent_too() {
         .rfind(|seen| seen.call == "POST /disbursement/v1_0/transfer");
     let payee = &sent.unwrap().json()["payee"]["partyId"];
     assert_eq!(payee, "233241234567", "where it was recorded to go");
+    shop.end().await;
+}
+
+/// What mail is to tell of payout accounts, oldest first: before, after, and until when payouts
+/// wait.
+async fn notices(shop: &Shop) -> Vec<(Option<String>, Option<String>, Option<Timestamp>)> {
+    let mut conn = shop.world.db.read().await.unwrap();
+    let notices = conn
+        .sql(
+            "select account_before, account_after, held_until from notices
+             where kind = 'PAYOUT_ACCOUNT_SET' order by notice_id",
+        )
+        .all();
+    notices.await.unwrap()
+}
+
+#[tokio::test]
+async fn a_notice_tells_each_change_of_the_account_and_no_repetition() {
+    let mut shop = Shop::open(&Mtn::with_float("1000")).await;
+    let first = set(&mut shop, Provider::Mtn, "0241234567").await;
+    let again = set(&mut shop, Provider::Mtn, "024 123 4567").await;
+    assert_eq!(first.held_until, again.held_until);
+    let changed = set(&mut shop, Provider::Telecel, "0201234002").await;
+    let again = set(&mut shop, Provider::Telecel, "0201234002").await;
+    assert_eq!(changed.held_until, again.held_until);
+    let mtn = || Some("MTN 024 ••• 4567, Ama Mensah".to_owned());
+    let telecel = || Some("TELECEL 020 ••• 4002, Ama Mensah".to_owned());
+    let held = |told: &PayoutAccount| Some(told.held_until.parse().unwrap());
+    assert_eq!(
+        notices(&shop).await,
+        [
+            (None, mtn(), held(&first)),
+            (mtn(), telecel(), held(&changed)),
+        ]
+    );
     shop.end().await;
 }
