@@ -11,8 +11,16 @@ fn no_promise_is_broken_in_a_storm() {
     brief.extend(stores.iter().map(String::as_str));
     let storm = reported(&["storm", "--within=2m"], &brief);
     assert!(storm["movements"].as_u64() >= Some(200), "{storm}");
-    assert!(storm["posted"]["SETTLEMENT"].as_u64() > Some(0), "{storm}");
-    assert!(storm["posted"]["RETURN"].as_u64() > Some(0), "{storm}");
+    for kind in ["SETTLEMENT", "DISBURSEMENT", "RETURN"] {
+        assert!(
+            storm["posted"][kind].as_u64() > Some(0),
+            "{kind} in {storm}"
+        );
+    }
+    let ended = storm["ended"].as_object().unwrap().keys();
+    let refunds = ["refund COMPLETED", "refund FAILED"];
+    let refunds = ended.filter(|what| refunds.contains(&what.as_str()));
+    assert!(refunds.count() > 0, "{storm}");
     let killed = storm["kills"].as_object().unwrap();
     assert!(!killed.is_empty(), "{storm}");
 }
