@@ -17,7 +17,7 @@ use db::{
 use crate::{error::Result, service::Service, store};
 
 /// Merchants per turn.
-const SETTLED_MAX: i64 = 100;
+const SETTLED_MAX: usize = 100;
 
 /// How often it looks for merchants that were not there before, on a day that has begun.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -28,6 +28,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 pub struct DailySettlement {
     service: Arc<Service>,
     due: Timestamp,
+    /// Where this look goes on.
+    after: Option<MerchantId>,
 }
 
 impl DailySettlement {
@@ -35,6 +37,7 @@ impl DailySettlement {
         Self {
             service: Arc::clone(service),
             due: service.clock.now(),
+            after: None,
         }
     }
 }
@@ -52,8 +55,9 @@ impl Work for DailySettlement {
         let Some(day) = begun_day(now, begins) else {
             return Ok(Claimed::All);
         };
-        let settled = self.service.settle_day(&day, SETTLED_MAX).await;
-        if settled.context("the daily settlement is not done")? {
+        let looked_at = self.service.settle_day(&day, self.after.take()).await;
+        self.after = looked_at.context("the daily settlement is not done")?;
+        if self.after.is_some() {
             self.due = now;
         }
         Ok(Claimed::All)
@@ -68,29 +72,27 @@ fn begun_day(now: Timestamp, begins: Duration) -> Option<String> {
 }
 
 impl Service {
-    /// Pays out what merchants with a daily settlement have available, for those whose day has not
-    /// been settled. Returns whether more may be left.
-    async fn settle_day(&self, day: &str, limit: i64) -> Result<bool> {
+    /// Pays out what the next merchants with a daily settlement have available, if their day has
+    /// not been settled. Returns the last of them if there may be more.
+    async fn settle_day(&self, day: &str, after: Option<MerchantId>) -> Result<Option<MerchantId>> {
         let now = self.clock.now();
         let mut conn = self.db.read().await?;
-        let unsettled = store::payout_accounts::list_unsettled(&mut conn, day, now, limit);
+        let unsettled =
+            store::payout_accounts::list_unsettled(&mut conn, day, now, after, SETTLED_MAX);
         let unsettled = unsettled.await?;
         drop(conn);
-        let mut settled = 0;
-        for merchant_id in unsettled {
+        for merchant_id in &unsettled {
             // One that cannot be settled does not keep the others from it.
-            match self.settle_merchant(merchant_id, day, now).await {
-                Ok(()) => settled += 1,
-                Err(error) => {
-                    tracing::error!(
-                        merchant.id = %merchant_id,
-                        error = %chain(&error),
-                        "the day is not settled"
-                    );
-                }
+            if let Err(error) = self.settle_merchant(*merchant_id, day, now).await {
+                tracing::error!(
+                    merchant.id = %merchant_id,
+                    error = %chain(&error),
+                    "the day is not settled"
+                );
             }
         }
-        Ok(settled == limit)
+        let last = unsettled.last().copied();
+        Ok(last.filter(|_| unsettled.len() == SETTLED_MAX))
     }
 
     async fn settle_merchant(

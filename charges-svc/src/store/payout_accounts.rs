@@ -131,25 +131,28 @@ pub async fn notify(
     .await
 }
 
-/// Merchants whose daily settlement has not been looked at on this day, up to `limit`.
+/// Merchants whose day has not been settled, in a certain order: up to `limit` of those that come
+/// `after` one.
 pub async fn list_unsettled(
     conn: &mut Conn,
     day: &str,
     now: Timestamp,
-    limit: i64,
+    after: Option<MerchantId>,
+    limit: usize,
 ) -> Result<Vec<MerchantId>> {
     let found: Vec<(MerchantId,)> = conn
         .sql(
             "select merchant_id from payout_accounts
-             where daily_settlement and held_until <= $2 and not exists (
+             where merchant_id > $3 and daily_settlement and held_until <= $2 and not exists (
                  select 1 from daily_settlements
                  where daily_settlements.merchant_id = payout_accounts.merchant_id and day = $1
              )
-             order by merchant_id limit $3",
+             order by merchant_id limit $4",
         )
         .bind(day)
         .bind(now)
-        .bind(limit)
+        .bind(after.map_or(Uuid::nil(), MerchantId::uuid))
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .all()
         .await?;
     Ok(found

@@ -7,6 +7,7 @@ use chassis::{
     testing::until,
 };
 use proto::charges::{Payout, Provider};
+use uuid::Uuid;
 
 use crate::{mtn::Mtn, shop::Shop, world::ghs};
 
@@ -115,8 +116,8 @@ async fn it_pays_what_the_reserve_and_the_fee_leave_unless_that_is_below_the_min
 #[tokio::test]
 async fn who_has_just_changed_the_account_is_settled_the_same_day_once_it_is_free() {
     let mut shop = open_at_noon(&[("payout-account-hold", "2h")]).await;
-    shop.settle_daily().await;
     shop.enable_payouts_to(Provider::Mtn, "024 123 4568").await;
+    shop.settle_daily().await;
     let changed_at = shop.world.clock.now();
     until_looked_at(&mut shop).await;
     assert_eq!(shop.payouts().await, [], "it is held");
@@ -127,6 +128,31 @@ async fn who_has_just_changed_the_account_is_settled_the_same_day_once_it_is_fre
     assert_eq!(payouts.len(), 1);
     assert_eq!(day_of(&payouts[0]), Day::of(changed_at));
     assert_eq!(shop.balance().await, (0, 0));
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn however_many_cannot_be_settled_the_others_are() {
+    let mut shop = open_at_noon(&[]).await;
+    shop.enable_payouts().await;
+    // As a newer version may have written them: settling them fails.
+    let mut tx = shop.world.db.begin().await.unwrap();
+    for number in 1..=250 {
+        tx.sql(
+            "insert into payout_accounts
+             select $1, destination_type, 'NEWER', account, holder_name, rail_holder_name,
+                 payouts_on_request, true, held_until, updated_at
+             from payout_accounts where provider = 'MTN'",
+        )
+        .bind(Uuid::from_u128(number))
+        .run()
+        .await
+        .unwrap();
+    }
+    tx.commit().await.unwrap();
+    shop.settle_daily().await;
+    until_looked_at(&mut shop).await;
+    assert_eq!(arrived(&shop).await.len(), 1);
     shop.end().await;
 }
 
