@@ -26,14 +26,14 @@ use crate::{
     case::CaseKind,
     charge::Claim,
     disbursement::{
-        Destination, Disbursement, Event, State, Verdict, is_answer, judge, next_query, next_send,
+        Destination, Disbursement, Event, Kind, State, Verdict, is_answer, judge, next_query,
+        next_send,
     },
     error::{Error, Result},
     schedule::DAY,
     service::Service,
     store::{self, evidence::Action},
 };
-use float::Begun;
 use write::{AfterFailure, Change, postings};
 
 /// Most disbursements of one rail that are sent or asked about at the same time.
@@ -164,15 +164,12 @@ impl Service {
             return Ok(());
         };
         let turn = sending.lock().await;
-        let sent = loop {
-            match self.begin_sending(rail, &held).await? {
-                Begun::Sending(sent) => break *sent,
-                Begun::Overtaken => tracing::info!("another replica counts on this float"),
-                Begun::NotSent => return Ok(()),
-            }
-        };
+        let begun = self.begin_sending(rail, &held).await?;
         drop(turn);
-        self.hand_over(rail, sent, &request).await
+        match begun {
+            Some(sent) => self.hand_over(rail, sent, &request).await,
+            None => Ok(()),
+        }
     }
 
     /// Sends a disbursement that is recorded as sent, and writes what the rail says to that.
@@ -210,7 +207,7 @@ impl Service {
                 CaseKind::FloatEmpty,
                 "the rail says that the float is empty".to_owned(),
             )),
-            SendOutcome::NotSent(_) if is_first => stuck(&change.after, now),
+            SendOutcome::NotSent(_) if is_first => self.stuck(&change.after, now).await?,
             _ => None,
         };
         self.write(change).await.map(drop)
@@ -227,42 +224,19 @@ impl Service {
         let resend_after = refuses_second.then_some(self.settings.disbursement_resend_after);
         let verdict = judge(&held, &answer.outcome, asked_at, resend_after);
         let is_answered = is_answer(&held, &answer.outcome, asked_at);
-        let mut case = None;
-        let event = match &verdict {
-            Verdict::Complete { .. } => Some(Event::Completed),
-            Verdict::Fail(reason) => Some(Event::Failed(*reason)),
-            Verdict::FailOfReversal { .. } => Some(Event::Failed(FailureReason::RailError)),
-            Verdict::FailOfEmptyFloat => {
-                let detail = "the rail ended it because the float was empty";
-                case = Some((CaseKind::FloatEmpty, detail.to_owned()));
-                Some(Event::Failed(FailureReason::RailUnavailable))
-            }
-            Verdict::TakeBack { .. } => {
-                let detail = "the rail took back what it had paid";
-                case = Some((CaseKind::TakenBack, detail.to_owned()));
-                Some(Event::Reversed)
-            }
-            Verdict::PaidLate { .. } => {
-                let detail = "the rail paid it after it had failed";
-                case = Some((CaseKind::PaidLate, detail.to_owned()));
-                None
-            }
-            Verdict::Open(kind, detail) => {
-                case = Some((*kind, detail.clone()));
-                None
-            }
-            Verdict::SendAgain
-            | Verdict::Confirm { .. }
-            | Verdict::FailAgain
-            | Verdict::TakeBackLate { .. }
-            | Verdict::Wait => None,
-        };
+        let (event, case) = event_and_case(&verdict);
         let mut after = match event {
             Some(event) => held.after(event, now)?,
             None => held.clone(),
         };
+        // The rail knows nothing of it, so a change of the account holds it like any other.
+        let hold = match verdict {
+            Verdict::SendAgain => float::hold(&mut self.db.read().await?, &held, now).await?,
+            _ => None,
+        };
+        let may_go = hold.is_none() && self.outlives_a_call(held.claim);
         let again = match verdict {
-            Verdict::SendAgain if self.outlives_a_call(held.claim) => request(&held),
+            Verdict::SendAgain if may_go => request(&held),
             _ => None,
         };
         if again.is_some() {
@@ -272,6 +246,7 @@ impl Service {
             // Counted from when the query began: one that began before a look was due does not
             // stand for that look.
             after = self.released(after, asked_at, is_answered);
+            after.next_due_at = after.next_due_at.map(|due| hold.unwrap_or(due).min(due));
         }
         let mut change = Change::new(held, after.clone(), now);
         change.heard(Action::Query, &answer);
@@ -295,6 +270,24 @@ impl Service {
         };
         left.claim = Claim::default();
         left
+    }
+
+    /// A case for a disbursement that a rail has not taken for a day, without the time in which it
+    /// was held.
+    async fn stuck(
+        &self,
+        waiting: &Disbursement,
+        now: Timestamp,
+    ) -> Result<Option<(CaseKind, String)>> {
+        if now.since(waiting.created_at) < DAY {
+            return Ok(None);
+        }
+        let mut conn = self.db.read().await?;
+        let held_until = store::payout_accounts::held_until(&mut conn, waiting.merchant_id).await?;
+        let is_held =
+            waiting.kind == Kind::Payout && held_until.is_some_and(|until| now.since(until) < DAY);
+        let detail = "the rail has taken nothing of a disbursement for a day";
+        Ok((!is_held).then(|| (CaseKind::NotSent, detail.to_owned())))
     }
 
     /// Records a callback that is about no charge. Returns whether it is about a disbursement.
@@ -321,11 +314,35 @@ impl Service {
     }
 }
 
-/// A case for a disbursement that a rail has not taken for a day.
-fn stuck(waiting: &Disbursement, now: Timestamp) -> Option<(CaseKind, String)> {
-    let is_old = now.since(waiting.created_at) >= DAY;
-    let detail = "the rail has taken nothing of a disbursement for a day";
-    is_old.then(|| (CaseKind::NotSent, detail.to_owned()))
+/// What a verdict does to a disbursement, and the case that it opens.
+fn event_and_case(verdict: &Verdict) -> (Option<Event>, Option<(CaseKind, String)>) {
+    let case = |kind, detail: &str| Some((kind, detail.to_owned()));
+    match verdict {
+        Verdict::Complete { .. } => (Some(Event::Completed), None),
+        Verdict::Fail(reason) => (Some(Event::Failed(*reason)), None),
+        Verdict::FailOfReversal { .. } => (Some(Event::Failed(FailureReason::RailError)), None),
+        Verdict::FailOfEmptyFloat => (
+            Some(Event::Failed(FailureReason::RailUnavailable)),
+            case(
+                CaseKind::FloatEmpty,
+                "the rail ended it because the float was empty",
+            ),
+        ),
+        Verdict::TakeBack { .. } => (
+            Some(Event::Reversed),
+            case(CaseKind::TakenBack, "the rail took back what it had paid"),
+        ),
+        Verdict::PaidLate { .. } => (
+            None,
+            case(CaseKind::PaidLate, "the rail paid it after it had failed"),
+        ),
+        Verdict::Open(kind, detail) => (None, case(*kind, detail)),
+        Verdict::SendAgain
+        | Verdict::Confirm { .. }
+        | Verdict::FailAgain
+        | Verdict::TakeBackLate { .. }
+        | Verdict::Wait => (None, None),
+    }
 }
 
 /// What the rail is asked to pay. `None` if only a newer version knows the destination.

@@ -3,11 +3,12 @@
 //! Promise: no two count on the same money of a float, whichever replicas send them, and no payout
 //! is sent while a change of its merchant's account is held. A rail may take a transfer and find
 //! only later that the float does not cover it, so whoever sends must know what else is on its way.
+//! One that refuses at once what the float does not cover needs no such turns.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use chassis::{clock::Timestamp, money::Money};
-use db::{Tx, Update};
+use db::{Conn, Update};
 use rails::{FloatOutcome, Rail};
 
 use super::write::Change;
@@ -19,29 +20,27 @@ use crate::{
     store,
 };
 
-/// How far a sending has come.
-pub(super) enum Begun {
-    /// It is recorded as sent, and is this process's to send.
-    Sending(Box<Disbursement>),
-    /// Another was sent since this one looked at the float. Nothing is written.
-    Overtaken,
-    /// It waits, or is somebody else's.
-    NotSent,
-}
+/// How soon it is tried again if another replica has just counted on the same float.
+const OVERTAKEN_WAIT: Duration = Duration::from_millis(500);
 
 impl Service {
-    /// Records a PENDING disbursement as sent, unless the float cannot cover it or a change of the
-    /// payout account holds it.
+    /// Records a PENDING disbursement as sent. `None` if it has to wait, for the float or because a
+    /// change of the payout account holds it, or is somebody else's.
     pub(super) async fn begin_sending(
         self: &Arc<Self>,
         rail: &Rail,
         held: &Disbursement,
-    ) -> Result<Begun> {
+    ) -> Result<Option<Disbursement>> {
         let mut conn = self.db.read().await?;
+        if let Some(until) = hold(&mut conn, held, self.clock.now()).await? {
+            drop(conn);
+            return self.wait(held, until).await;
+        }
         // What was sent up to then is on its way, or has left the float that the rail tells.
         let last_turn = store::float_turns::last(&mut conn, rail.name).await?;
         let (id, currency) = (held.disbursement_id, held.amount().currency());
-        let leaving = match rail.name.terms().float_is_net {
+        let is_net = rail.name.terms().float_is_net;
+        let leaving = match is_net {
             true => Money::new(0, currency),
             false => store::disbursements::on_their_way(&mut conn, rail.name, currency, id).await?,
         };
@@ -52,49 +51,58 @@ impl Service {
             // Without a case, whoever takes it next has time to send it.
             let mut change = Change::new(held.clone(), self.released(held.clone(), now, true), now);
             change.case = lacking.map(|lacking| (CaseKind::FloatEmpty, lacking));
-            return self.write(change).await.map(|_| Begun::NotSent);
+            return self.write(change).await.map(|_| None);
         }
         let mut tx = self.db.begin().await?;
-        let hold = hold(&mut tx, held, now).await?;
-        let after = match hold {
-            Some(until) => {
-                let mut waiting = self.released(held.clone(), now, true);
-                waiting.next_due_at = Some(until);
-                waiting
-            }
-            None if store::float_turns::take(&mut tx, rail.name, last_turn).await?
-                == Update::NotThere =>
-            {
-                return Ok(Begun::Overtaken);
-            }
-            None => {
-                let mut sent = held.after(Event::Sending, now)?;
-                let schedule = &self.settings.reconcile_schedule;
-                sent.next_due_at = next_query(&sent, schedule, true, now);
-                sent
-            }
-        };
-        match store::disbursements::update(&mut tx, held, &after).await? {
+        // Again, and in a way that a change of the account waits for.
+        if let Some(until) = hold(&mut tx, held, now).await? {
+            drop(tx);
+            return self.wait(held, until).await;
+        }
+        if !is_net
+            && store::float_turns::take(&mut tx, rail.name, last_turn).await? == Update::NotThere
+        {
+            drop(tx);
+            return self.wait(held, now + OVERTAKEN_WAIT).await;
+        }
+        let mut sent = held.after(Event::Sending, now)?;
+        sent.next_due_at = next_query(&sent, &self.settings.reconcile_schedule, true, now);
+        match store::disbursements::update(&mut tx, held, &sent).await? {
             Update::Updated => {}
-            Update::NotThere => return Ok(Begun::NotSent),
+            Update::NotThere => return Ok(None),
         }
         tx.commit().await?;
-        if let Some(due) = after.next_due_at {
-            self.disburse_alarms.ring_at(&after.rail, due);
+        if let Some(due) = sent.next_due_at {
+            self.disburse_alarms.ring_at(&sent.rail, due);
         }
-        Ok(match hold {
-            Some(_) => Begun::NotSent,
-            None => Begun::Sending(Box::new(after)),
-        })
+        Ok(Some(sent))
+    }
+
+    /// Leaves a PENDING disbursement to whoever takes it at that time.
+    async fn wait(
+        self: &Arc<Self>,
+        held: &Disbursement,
+        until: Timestamp,
+    ) -> Result<Option<Disbursement>> {
+        let now = self.clock.now();
+        let mut waiting = self.released(held.clone(), now, true);
+        waiting.next_due_at = Some(until);
+        let change = Change::new(held.clone(), waiting, now);
+        self.write(change).await.map(|_| None)
     }
 }
 
 /// Until when a payout waits because its merchant's account was changed after it was recorded.
-async fn hold(tx: &mut Tx, held: &Disbursement, now: Timestamp) -> Result<Option<Timestamp>> {
-    match held.kind {
-        Kind::Payout => Ok(store::payout_accounts::find_hold(tx, held.merchant_id, now).await?),
-        Kind::Refund => Ok(None),
+pub(super) async fn hold(
+    conn: &mut Conn,
+    held: &Disbursement,
+    now: Timestamp,
+) -> Result<Option<Timestamp>> {
+    if held.kind == Kind::Refund {
+        return Ok(None);
     }
+    let until = store::payout_accounts::held_until(conn, held.merchant_id).await?;
+    Ok(until.filter(|until| *until > now))
 }
 
 /// What the float lacks for an amount, in words, if the rail says how much there is. `leaving` may

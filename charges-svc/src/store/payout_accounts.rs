@@ -47,16 +47,11 @@ pub async fn find_locked(tx: &mut Tx, merchant_id: MerchantId) -> Result<Option<
     .await
 }
 
-/// Until when a merchant's payouts wait, if they do at `now`.
-pub async fn find_hold(
-    conn: &mut Conn,
-    merchant_id: MerchantId,
-    now: Timestamp,
-) -> Result<Option<Timestamp>> {
+/// Until when a merchant's payouts wait, or waited. In a transaction it stays so until the end.
+pub async fn held_until(conn: &mut Conn, merchant_id: MerchantId) -> Result<Option<Timestamp>> {
     let found: Option<(Timestamp,)> = conn
-        .sql("select held_until from payout_accounts where merchant_id = $1 and held_until > $2")
+        .sql("select held_until from payout_accounts where merchant_id = $1 for share")
         .bind(merchant_id)
-        .bind(now)
         .optional()
         .await?;
     Ok(found.map(|(until,)| until))

@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
-use chassis::{clock::Timestamp, testing::until};
+use chassis::{
+    clock::Timestamp,
+    testing::{
+        fake_server::{empty, json},
+        until,
+    },
+};
 use proto::charges::{
     CaseKind, DestinationType, DisbursementStatus, PayoutAccount, Provider, SetPayoutAccountRequest,
 };
@@ -68,6 +74,28 @@ async fn a_change_of_the_account_holds_what_was_not_sent_too() {
         .rfind(|seen| seen.call == "POST /disbursement/v1_0/transfer");
     let payee = &sent.unwrap().json()["payee"]["partyId"];
     assert_eq!(payee, "233241234567", "where it was recorded to go");
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn a_change_of_the_account_holds_what_was_lost_on_its_way_too() {
+    let mtn = Mtn::with_float("1000");
+    mtn.answers(json(500, r#"{"code":"INTERNAL_PROCESSING_ERROR"}"#), false);
+    let mut shop = Shop::open(&mtn).await;
+    shop.enable_payouts().await;
+    let payout = shop.pay_out(1000).await.unwrap();
+    shop.until_payout(&payout, DisbursementStatus::Processing)
+        .await;
+    until("it is sent", async || transfers(&shop.network) == 1).await;
+    set(&mut shop, Provider::Mtn, "0241234568").await;
+    mtn.answers(empty(202), true);
+    shop.world.clock.advance(23 * HOUR).await.unwrap();
+    assert_eq!(transfers(&shop.network), 1, "it is held");
+    assert!(shop.open_cases().await.is_empty());
+    shop.world.clock.advance(2 * HOUR).await.unwrap();
+    shop.until_payout(&payout, DisbursementStatus::Completed)
+        .await;
+    assert_eq!(transfers(&shop.network), 2);
     shop.end().await;
 }
 
