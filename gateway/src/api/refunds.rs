@@ -132,7 +132,7 @@ pub async fn list(
         session_id: session_id.map(|session| session.to_string()),
     };
     parameters.finish()?;
-    let listed = edge
+    let mut listed = edge
         .disbursements
         .read(
             backend::DEADLINE,
@@ -140,6 +140,12 @@ pub async fn list(
             |mut disbursements, request| async move { disbursements.list_refunds(request).await },
         )
         .await?;
+    if let Some(session_id) = session_id {
+        // An older charges-svc does not know this filter.
+        let wanted = session_id.to_string();
+        let is_wanted = |refund: &Refund| refund.session_id == wanted;
+        listed.refunds.retain(is_wanted);
+    }
     let page = Page::new("refunds", listed.refunds, listed.next_page_token);
     Ok(Json(page))
 }

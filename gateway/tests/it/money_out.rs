@@ -1,7 +1,8 @@
 //! Balance, payouts and refunds.
 
 use proto::charges::{
-    DisbursementStatus, GetBalanceResponse, ListPayoutsResponse, Payout, PayoutAnswer,
+    DisbursementStatus, GetBalanceResponse, ListPayoutsResponse, ListRefundsResponse, Payout,
+    PayoutAnswer,
 };
 use serde_json::{Value, json};
 use tonic::Code;
@@ -17,6 +18,9 @@ use crate::{
 fn refunds() -> String {
     REFUNDS.replace("{reference}", REFERENCE)
 }
+
+/// Where a list goes on.
+const NEXT: &str = "1769850000000.0190b2c0-f5a9-7c8e-9b1d-2f3a4b5c6d7e";
 
 #[tokio::test]
 async fn the_balance_always_has_cedis_and_two_decimals() {
@@ -244,7 +248,6 @@ async fn what_is_nobodys_or_anothers_is_not_found() {
 
 #[tokio::test]
 async fn lists_are_read_page_by_page() {
-    const NEXT: &str = "1769850000000.0190b2c0-f5a9-7c8e-9b1d-2f3a4b5c6d7e";
     let gateway = Gateway::start().await;
     gateway.services.list_payouts.answers(|_| {
         Ok(ListPayoutsResponse {
@@ -269,6 +272,24 @@ async fn lists_are_read_page_by_page() {
     let asked = gateway.services.list_refunds.asked_once();
     assert_eq!(asked.reference, REFERENCE);
     assert_eq!(asked.session_id.as_deref(), Some(SESSION_ID));
+}
+
+/// An older charges-svc does not know the filter, and a merchant may give back what it finds.
+#[tokio::test]
+async fn refunds_of_other_sessions_are_left_out() {
+    let gateway = Gateway::start().await;
+    gateway.services.list_refunds.answers(|_| {
+        Ok(ListRefundsResponse {
+            refunds: vec![refund(money(500, "GHS"))],
+            next_page_token: NEXT.to_owned(),
+        })
+    });
+    for (session_id, found) in [(SESSION_ID, 1), (&SESSION_ID.replace('7', "8"), 0)] {
+        let path = format!("/api/v1/refunds?session_id={session_id}");
+        let page = gateway.get(&path).send().await.json();
+        assert_eq!(page["data"].as_array().map(Vec::len), Some(found));
+        assert_eq!(page["next_cursor"], NEXT);
+    }
 }
 
 #[tokio::test]
