@@ -68,6 +68,14 @@ fn members(part: &Value) -> impl Iterator<Item = (&str, &Value)> {
     members.map(|(name, member)| (name.as_str(), member))
 }
 
+/// Every operation of merchants, and every webhook.
+fn operations(document: &Value) -> impl Iterator<Item = &Value> {
+    let paths = ["paths", "webhooks"].map(|part| members(&document[part]));
+    let methods = paths.into_iter().flatten();
+    let methods = methods.flat_map(|(_, methods)| members(methods));
+    methods.map(|(_, operation)| operation)
+}
+
 /// The names of those members that are not marked, if the mark is what tells them apart.
 fn unmarked<'a>(parts: impl Iterator<Item = (&'a str, &'a Value)>) -> BTreeSet<&'a str> {
     let unmarked = parts.filter(|(_, part)| !is_marked(part));
@@ -120,12 +128,7 @@ fn exactly_the_fields_beyond_the_specification_are_marked() {
 #[test]
 fn exactly_the_parameters_and_headers_beyond_the_specification_are_marked() {
     let document = document();
-    let operations = ["paths", "webhooks"].map(|part| members(&document[part]));
-    let operations = operations
-        .into_iter()
-        .flatten()
-        .flat_map(|(_, it)| members(it));
-    for (_, operation) in operations.filter(|(_, operation)| !is_marked(operation)) {
+    for operation in operations(&document).filter(|operation| !is_marked(operation)) {
         for parameter in operation["parameters"].as_array().into_iter().flatten() {
             let parameter = followed(&document, parameter);
             // Of the others, it has only the signature (spec 6.3).
@@ -154,12 +157,7 @@ async fn the_document_and_the_page_show_the_marks() {
     let page = gateway.request("GET", "/docs").send().await;
     let page = page.text();
     let document = document();
-    let operations = ["paths", "webhooks"].map(|part| members(&document[part]));
-    let operations = operations
-        .into_iter()
-        .flatten()
-        .flat_map(|(_, it)| members(it));
-    for (_, operation) in operations {
+    for operation in operations(&document) {
         let id = operation["operationId"].as_str().expect("an id");
         let (_, title) = page
             .split_once(&format!("<h3 id=\"{id}-title\">"))
