@@ -413,18 +413,24 @@ async fn replicas_at_once_close_each_day_once() {
     assert_eq!(count(&bare.db, "select count(*) from closed_days").await, 3);
 }
 
-/// Two days, of which the second is closed after this tampering. Returns how many days are proven,
-/// and what is shown as the last one's difference.
-async fn proven_after(statements: &[&'static str]) -> (i64, i64) {
-    // Of this thread alone, which tries no other days.
-    let recorder = PrometheusBuilder::new().build_recorder();
-    let _here = metrics::set_default_local_recorder(&recorder);
+/// Two days, of which the first is proven.
+async fn on_the_second_morning() -> Bare {
     let bare = Bare::new().await;
     sealed_day(&bare).await;
     next_morning(&bare.clock).await;
     assert_eq!(close(&bare.db, &bare.clock).await, 1);
     sealed_day(&bare).await;
     next_morning(&bare.clock).await;
+    bare
+}
+
+/// Two days, of which the second is closed after this tampering. Returns how many days are proven,
+/// and what is shown as the last one's difference.
+async fn proven_after(statements: &[&'static str]) -> (i64, i64) {
+    // Of this thread alone, which tries no other days.
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let _here = metrics::set_default_local_recorder(&recorder);
+    let bare = on_the_second_morning().await;
     tamper(&bare.db, statements).await;
     close(&bare.db, &bare.clock).await;
     let proven = count(&bare.db, "select count(*) from proven_days").await;
@@ -483,12 +489,7 @@ async fn a_day_whose_sums_differ_is_not_proven() {
 async fn a_difference_is_shown_until_the_day_is_proven() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let _here = metrics::set_default_local_recorder(&recorder);
-    let bare = Bare::new().await;
-    sealed_day(&bare).await;
-    next_morning(&bare.clock).await;
-    assert_eq!(close(&bare.db, &bare.clock).await, 1);
-    sealed_day(&bare).await;
-    next_morning(&bare.clock).await;
+    let bare = on_the_second_morning().await;
     for (by, proven, difference_minor) in [("+ 7", 0, 7), ("- 7", 2, 0)] {
         let changed = format!(
             "update day_balances set closing_minor = closing_minor {by} where account like 'rail:%'"
