@@ -7,9 +7,11 @@
 
 use std::{env, path::PathBuf};
 
-const CONTRACTS: [&str; 9] = [
+const CONTRACTS: [&str; 11] = [
     "payments/money/v1/money.proto",
     "payments/merchants/v1/merchants.proto",
+    "payments/merchants/v1/people.proto",
+    "payments/merchants/v1/account.proto",
     "payments/sessions/v1/sessions.proto",
     "payments/charges/v1/charges.proto",
     "payments/charges/v1/disbursements.proto",
