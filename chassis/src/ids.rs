@@ -175,6 +175,21 @@ uuid_id!(
     Uuid::now_v7()
 );
 uuid_id!(
+    /// A person who uses the dashboard.
+    PersonId,
+    Uuid::now_v7()
+);
+uuid_id!(
+    /// A person's login in one browser, not its secret.
+    LoginId,
+    Uuid::now_v7()
+);
+uuid_id!(
+    /// Something that a person did.
+    ActivityId,
+    Uuid::now_v7()
+);
+uuid_id!(
     /// A payment session. Fully random, because it appears in a public address and whoever has it
     /// may pay.
     SessionId,

@@ -1,5 +1,8 @@
 //! All of this service's SQL.
 
+pub mod activities;
+pub mod mails;
+
 use chassis::{
     clock::Timestamp,
     ids::{KeyId, MerchantId},

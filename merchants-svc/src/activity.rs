@@ -1,0 +1,123 @@
+//! What people did to a merchant. Everyone who belongs to it can see this, and the person is mailed
+//! what they would want to know if it was somebody else.
+
+use chassis::{
+    clock::Timestamp,
+    ids::{ActivityId, MerchantId, PersonId},
+};
+use sqlx::FromRow;
+
+use crate::mail::MailKind;
+
+chassis::closed_list! {
+    /// What a person did.
+    pub enum Action: "an action" {
+        SignedUp = "SIGNED_UP",
+        EmailVerified = "EMAIL_VERIFIED",
+        LoggedIn = "LOGGED_IN",
+        LoggedOut = "LOGGED_OUT",
+        LoginsEnded = "LOGINS_ENDED",
+        PasswordChanged = "PASSWORD_CHANGED",
+        PasswordReset = "PASSWORD_RESET",
+        TotpChanged = "TOTP_CHANGED",
+        RecoveryCodesRenewed = "RECOVERY_CODES_RENEWED",
+        RecoveryCodeUsed = "RECOVERY_CODE_USED",
+        KeyCreated = "KEY_CREATED",
+        KeyRevoked = "KEY_REVOKED",
+        BusinessSubmitted = "BUSINESS_SUBMITTED",
+        WebhookChanged = "WEBHOOK_CHANGED",
+        WebhookSecretShown = "WEBHOOK_SECRET_SHOWN",
+        WebhookSecretRotated = "WEBHOOK_SECRET_ROTATED",
+        EventsReplayed = "EVENTS_REPLAYED",
+        PayoutAccountChanged = "PAYOUT_ACCOUNT_CHANGED",
+        PayoutRequested = "PAYOUT_REQUESTED",
+        RefundRequested = "REFUND_REQUESTED",
+    }
+}
+
+chassis::text_column!(Action);
+
+impl Action {
+    /// Whether another service does it, so that only its caller can tell us.
+    pub fn is_told(self) -> bool {
+        match self {
+            Self::WebhookChanged
+            | Self::WebhookSecretShown
+            | Self::WebhookSecretRotated
+            | Self::EventsReplayed
+            | Self::PayoutAccountChanged
+            | Self::PayoutRequested
+            | Self::RefundRequested => true,
+            Self::SignedUp
+            | Self::EmailVerified
+            | Self::LoggedIn
+            | Self::LoggedOut
+            | Self::LoginsEnded
+            | Self::PasswordChanged
+            | Self::PasswordReset
+            | Self::TotpChanged
+            | Self::RecoveryCodesRenewed
+            | Self::RecoveryCodeUsed
+            | Self::KeyCreated
+            | Self::KeyRevoked
+            | Self::BusinessSubmitted => false,
+        }
+    }
+
+    /// The mail that tells the person of it.
+    pub fn notice(self) -> Option<MailKind> {
+        match self {
+            Self::PasswordChanged => Some(MailKind::PasswordChanged),
+            Self::PasswordReset => Some(MailKind::PasswordReset),
+            Self::TotpChanged => Some(MailKind::TotpChanged),
+            Self::RecoveryCodesRenewed => Some(MailKind::RecoveryCodesRenewed),
+            Self::RecoveryCodeUsed => Some(MailKind::RecoveryCodeUsed),
+            Self::KeyCreated => Some(MailKind::KeyCreated),
+            Self::KeyRevoked => Some(MailKind::KeyRevoked),
+            Self::WebhookChanged => Some(MailKind::WebhookChanged),
+            Self::WebhookSecretShown => Some(MailKind::WebhookSecretShown),
+            Self::WebhookSecretRotated => Some(MailKind::WebhookSecretRotated),
+            Self::PayoutAccountChanged => Some(MailKind::PayoutAccountChanged),
+            Self::PayoutRequested => Some(MailKind::PayoutRequested),
+            Self::SignedUp
+            | Self::EmailVerified
+            | Self::LoggedIn
+            | Self::LoggedOut
+            | Self::LoginsEnded
+            | Self::BusinessSubmitted
+            | Self::EventsReplayed
+            | Self::RefundRequested => None,
+        }
+    }
+}
+
+/// Where a request came from.
+#[derive(Clone, Debug, FromRow, PartialEq, Eq)]
+pub struct Origin {
+    pub address: String,
+    pub user_agent: String,
+}
+
+/// Something that a person is doing.
+#[derive(Clone, Debug)]
+pub struct Deed {
+    pub merchant_id: MerchantId,
+    pub person_id: PersonId,
+    pub action: Action,
+    /// What it is done to. Never a secret.
+    pub object: String,
+    pub origin: Origin,
+    pub at: Timestamp,
+}
+
+/// What a person did, as it is listed.
+#[derive(Clone, Debug, FromRow)]
+pub struct Activity {
+    pub activity_id: ActivityId,
+    pub action: Action,
+    pub object: String,
+    pub email: String,
+    #[sqlx(flatten)]
+    pub origin: Origin,
+    pub created_at: Timestamp,
+}

@@ -1,0 +1,58 @@
+//! Mails to people, as they wait to be sent.
+
+use chassis::{clock::Timestamp, ids::PersonId};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+chassis::closed_list! {
+    /// What a mail tells.
+    pub enum MailKind: "a kind of mail" {
+        /// Has a link that verifies the address.
+        VerifyEmail = "VERIFY_EMAIL",
+        AlreadyRegistered = "ALREADY_REGISTERED",
+        /// Has a link to choose another password.
+        ResetPassword = "RESET_PASSWORD",
+        BusinessDecided = "BUSINESS_DECIDED",
+        PasswordChanged = "PASSWORD_CHANGED",
+        PasswordReset = "PASSWORD_RESET",
+        TotpChanged = "TOTP_CHANGED",
+        RecoveryCodesRenewed = "RECOVERY_CODES_RENEWED",
+        RecoveryCodeUsed = "RECOVERY_CODE_USED",
+        KeyCreated = "KEY_CREATED",
+        KeyRevoked = "KEY_REVOKED",
+        WebhookChanged = "WEBHOOK_CHANGED",
+        WebhookSecretShown = "WEBHOOK_SECRET_SHOWN",
+        WebhookSecretRotated = "WEBHOOK_SECRET_ROTATED",
+        PayoutAccountChanged = "PAYOUT_ACCOUNT_CHANGED",
+        PayoutRequested = "PAYOUT_REQUESTED",
+    }
+}
+
+chassis::text_column!(MailKind);
+
+/// A mail to write, due at once.
+#[derive(Clone, Debug)]
+pub struct NewMail {
+    pub person_id: PersonId,
+    pub kind: MailKind,
+    /// What it tells of, such as a key's name. Never a secret.
+    pub about: String,
+    /// Where the request came from; empty if it was not the person's.
+    pub address: String,
+    pub at: Timestamp,
+}
+
+/// A mail that this process holds.
+#[derive(Clone, Debug, FromRow)]
+pub struct Mail {
+    pub mail_id: Uuid,
+    pub person_id: PersonId,
+    pub kind: MailKind,
+    pub about: String,
+    pub address: String,
+    pub created_at: Timestamp,
+    /// Claims so far, this one included.
+    pub attempts: i64,
+    /// Fencing token: only its holder may end the mail.
+    pub claim: Uuid,
+}

@@ -1,0 +1,67 @@
+//! What people did to a merchant.
+
+use chassis::{
+    ids::{ActivityId, MerchantId},
+    page::PageRequest,
+};
+use db::{Conn, Page, Result, Tx};
+use uuid::Uuid;
+
+use super::mails;
+use crate::{
+    activity::{Activity, Deed},
+    mail::NewMail,
+};
+
+/// Newest first; the place that the page begins after comes last.
+const LIST: &str =
+    "select a.activity_id, a.action, a.object, p.email, a.address, a.user_agent, a.created_at,
+            a.created_at as place_at, a.activity_id as place_id
+     from activities a join people p on p.person_id = a.person_id
+     where a.merchant_id = $1 and (a.created_at, a.activity_id) < ($2, $3)
+     order by a.created_at desc, a.activity_id desc limit $4";
+
+/// Notes what a person does, and the mail that tells them of it.
+pub async fn note(tx: &mut Tx, deed: &Deed) -> Result<()> {
+    tx.sql(
+        "insert into activities (activity_id, merchant_id, person_id, action, object, address,
+                                 user_agent, created_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8)",
+    )
+    .bind(ActivityId::new())
+    .bind(deed.merchant_id)
+    .bind(deed.person_id)
+    .bind(deed.action)
+    .bind(deed.object.clone())
+    .bind(deed.origin.address.clone())
+    .bind(deed.origin.user_agent.clone())
+    .bind(deed.at)
+    .run()
+    .await?;
+    let Some(kind) = deed.action.notice() else {
+        return Ok(());
+    };
+    let mail = NewMail {
+        person_id: deed.person_id,
+        kind,
+        about: deed.object.clone(),
+        address: deed.origin.address.clone(),
+        at: deed.at,
+    };
+    mails::insert(tx, &mail).await
+}
+
+/// A page of what was done to a merchant, newest first.
+pub async fn list(
+    conn: &mut Conn,
+    merchant: MerchantId,
+    page: PageRequest<Uuid>,
+) -> Result<Page<Activity, Uuid>> {
+    conn.sql(LIST)
+        .bind(merchant)
+        .bind(page.span.before.at)
+        .bind(page.span.before.id)
+        .bind(i64::from(page.size) + 1)
+        .page(page.size)
+        .await
+}
