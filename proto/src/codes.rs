@@ -53,6 +53,10 @@ codes! {
     crate::sessions::TransactionStatus = "TRANSACTION_STATUS_",
     crate::webhooks::DeliveryStatus = "DELIVERY_STATUS_",
     crate::webhooks::EventType = "EVENT_TYPE_",
+    crate::webhooks::FailureCause = "FAILURE_CAUSE_",
+    crate::webhooks::SignatureFinding = "SIGNATURE_FINDING_",
+    crate::webhooks::ConformanceCase = "CONFORMANCE_CASE_",
+    crate::webhooks::ConformanceState = "CONFORMANCE_STATE_",
 }
 
 impl crate::webhooks::EventType {
