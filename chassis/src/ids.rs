@@ -190,6 +190,11 @@ uuid_id!(
     Uuid::now_v7()
 );
 uuid_id!(
+    /// An operator's decision on a merchant's business.
+    DecisionId,
+    Uuid::now_v7()
+);
+uuid_id!(
     /// A payment session. Fully random, because it appears in a public address and whoever has it
     /// may pay.
     SessionId,

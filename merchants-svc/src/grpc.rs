@@ -1,17 +1,21 @@
 //! Converts between proto and domain, and nothing else.
 
+mod account;
+mod reviews;
+
 use std::{borrow::Cow, str::FromStr};
 
 use chassis::limits::{EMAIL_CHARACTERS_MAX, NAME_CHARACTERS_MAX};
 use proto::merchants::{
     ApiKey, AuthenticateRequest, CreateKeyRequest, CreateKeyResponse, CreateMerchantRequest,
     GetMerchantRequest, KycStatus as ProtoKycStatus, ListKeysRequest, ListKeysResponse,
-    Merchant as ProtoMerchant, RevokeKeyRequest, UpdateMerchantRequest,
+    Merchant as ProtoMerchant, Origin as ProtoOrigin, RevokeKeyRequest, UpdateMerchantRequest,
     merchants_server::Merchants,
 };
 use tonic::{Request, Response, Status};
 
 use crate::{
+    activity::Origin,
     error::Error,
     merchant::{ApiKeyRecord, Changes, KycStatus, Merchant, NewMerchant},
     service::Service,
@@ -59,9 +63,11 @@ impl Merchants for Grpc {
     ) -> Result<Response<ProtoMerchant>, Status> {
         let request = request.into_inner();
         let id = parse_id(&request.merchant_id, Error::MerchantNotFound)?;
+        let kyc_status = request.kyc_status;
+        let kyc_status = kyc_status.map(|status| parse_kyc_status("kyc_status", status));
         let changes = Changes {
             email_verified: request.email_verified,
-            kyc_status: request.kyc_status.map(parse_kyc_status).transpose()?,
+            kyc_status: kyc_status.transpose()?,
             accepting_payments: request.accepting_payments,
         };
         Ok(Response::new(
@@ -113,7 +119,7 @@ fn parse_new_merchant(request: CreateMerchantRequest) -> Result<NewMerchant, Err
         name: parse_text("name", &request.name, 1)?,
         email: parse_email(&request.email)?,
         email_verified: request.email_verified,
-        kyc_status: parse_kyc_status(request.kyc_status)?,
+        kyc_status: parse_kyc_status("kyc_status", request.kyc_status)?,
         accepting_payments: request.accepting_payments,
     })
 }
@@ -142,14 +148,26 @@ fn parse_email(text: &str) -> Result<String, Error> {
     Ok(text.to_owned())
 }
 
+/// Characters of a browser's name that are kept.
+const USER_AGENT_CHARACTERS_MAX: usize = 400;
+
+fn parse_origin(origin: Option<ProtoOrigin>) -> Origin {
+    let origin = origin.unwrap_or_default();
+    let user_agent = origin.user_agent.chars().take(USER_AGENT_CHARACTERS_MAX);
+    Origin {
+        address: origin.address,
+        user_agent: user_agent.collect(),
+    }
+}
+
 fn invalid(field: &'static str, message: impl Into<Cow<'static, str>>) -> Error {
     let message = message.into();
     Error::Invalid { field, message }
 }
 
-fn parse_kyc_status(status: i32) -> Result<Option<KycStatus>, Error> {
+fn parse_kyc_status(field: &'static str, status: i32) -> Result<Option<KycStatus>, Error> {
     let status = ProtoKycStatus::try_from(status)
-        .map_err(|_| invalid("kyc_status", "must be one of the statuses"))?;
+        .map_err(|_| invalid(field, "must be one of the statuses"))?;
     // UNSPECIFIED means that there is no record.
     Ok(KycStatus::try_from(status).ok())
 }

@@ -9,9 +9,13 @@
 #![expect(dead_code, reason = "the calls that use them follow")]
 
 mod activity;
+mod approvals;
+mod business;
+mod business_form;
 pub mod config;
 mod error;
 mod grpc;
+mod last_uses;
 mod mail;
 mod merchant;
 mod service;
@@ -19,11 +23,16 @@ mod store;
 
 use chassis::{clock::Clock, grpc::Sockets, shutdown::Shutdown};
 use db::{Frame, Schema};
-use proto::merchants::merchants_server::MerchantsServer;
+use proto::merchants::{
+    business_reviews_server::BusinessReviewsServer, merchant_account_server::MerchantAccountServer,
+    merchants_server::MerchantsServer,
+};
 use tonic::service::Routes;
 
+use approvals::Approvals;
 use config::Config;
 use grpc::Grpc;
+use last_uses::{LastUses, WriteLastUses};
 use service::Service;
 
 /// The schema that `migrate` applies and that serving needs.
@@ -39,12 +48,25 @@ pub async fn serve(
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let frame = Frame::open(&config, &config.service, &SCHEMA, clock, shutdown).await?;
+    let mut frame = Frame::open(&config, &config.service, &SCHEMA, clock, shutdown).await?;
+    let approvals_worker = frame.clock.worker(approvals::WORK);
     let service = Service {
         db: frame.db.clone(),
         clock: frame.clock.clone(),
         mode: config.service.mode,
+        last_uses: LastUses::default(),
+        approvals: approvals_worker.alarm(),
     };
-    let routes = Routes::new(MerchantsServer::new(Grpc(service)));
+    let last_uses = WriteLastUses {
+        db: frame.db.clone(),
+        clock: frame.clock.clone(),
+        uses: service.last_uses.clone(),
+        rests_until: frame.clock.now(),
+    };
+    frame.work(frame.clock.worker(last_uses::WORK), last_uses);
+    frame.work(approvals_worker, Approvals(service.clone()));
+    let routes = Routes::new(MerchantsServer::new(Grpc(service.clone())))
+        .add_service(MerchantAccountServer::new(Grpc(service.clone())))
+        .add_service(BusinessReviewsServer::new(Grpc(service)));
     frame.serve(routes, sockets).await
 }

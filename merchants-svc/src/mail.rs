@@ -13,6 +13,9 @@ chassis::closed_list! {
         /// Has a link to choose another password.
         ResetPassword = "RESET_PASSWORD",
         BusinessDecided = "BUSINESS_DECIDED",
+        /// The approval ends in a month.
+        ApprovalEnds = "APPROVAL_ENDS",
+        ApprovalEnded = "APPROVAL_ENDED",
         PasswordChanged = "PASSWORD_CHANGED",
         PasswordReset = "PASSWORD_RESET",
         TotpChanged = "TOTP_CHANGED",

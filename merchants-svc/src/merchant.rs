@@ -61,3 +61,46 @@ pub struct ApiKeyRecord {
     pub created_at: Timestamp,
     pub revoked_at: Option<Timestamp>,
 }
+
+impl ApiKeyRecord {
+    /// Enough for its owner to recognise it: its name, and how it ends.
+    pub fn shown(&self) -> String {
+        format!("{} (…{})", self.label, self.hint)
+            .trim_start()
+            .to_owned()
+    }
+}
+
+/// A key as its merchant's people see it.
+#[derive(Clone, Debug, FromRow)]
+pub struct OwnKey {
+    #[sqlx(flatten)]
+    pub record: ApiKeyRecord,
+    /// The e-mail address of the person who made it; `None` if an operator did.
+    pub created_by: Option<String>,
+    /// To the minute.
+    pub last_used_at: Option<Timestamp>,
+}
+
+/// A key to write.
+#[derive(Debug)]
+pub struct NewKey {
+    pub record: ApiKeyRecord,
+    /// Of the whole key, in hex.
+    pub sha256: String,
+}
+
+/// When a key was last used.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyUse {
+    pub key_id: KeyId,
+    pub at: Timestamp,
+}
+
+/// The merchant of a key.
+#[derive(Clone, Debug, FromRow)]
+pub struct KeyHolder {
+    pub key_id: KeyId,
+    #[sqlx(flatten)]
+    pub merchant: Merchant,
+}

@@ -1,15 +1,19 @@
 //! What merchants-svc does.
 
+mod businesses;
+pub mod keys;
+
 use chassis::{
     api_key::ApiKey,
-    clock::Clock,
+    clock::{Alarm, Clock},
     config::Mode,
-    ids::{KeyId, MerchantId},
+    ids::{KeyId, MerchantId, PersonId},
 };
-use db::Db;
+use db::{Db, Tx};
 
 use crate::{
     error::Error,
+    last_uses::LastUses,
     merchant::{ApiKeyRecord, Changes, Merchant, NewMerchant},
     store,
 };
@@ -23,6 +27,9 @@ pub struct Service {
     pub clock: Clock,
     /// Decides what kind of key is made.
     pub mode: Mode,
+    pub last_uses: LastUses,
+    /// Of what ends approvals.
+    pub approvals: Alarm,
 }
 
 impl Service {
@@ -31,9 +38,10 @@ impl Service {
         if key_sha256.len() != DIGEST_BYTES {
             return Err(Error::InvalidApiKey);
         }
-        store::find_merchant_by_key(&self.db, &hex::encode(key_sha256))
-            .await?
-            .ok_or(Error::InvalidApiKey)
+        let holder = store::find_key_holder(&self.db, &hex::encode(key_sha256)).await?;
+        let holder = holder.ok_or(Error::InvalidApiKey)?;
+        self.last_uses.note(holder.key_id, self.clock.now());
+        Ok(holder.merchant)
     }
 
     pub async fn create_merchant(&self, new: NewMerchant) -> Result<Merchant, Error> {
@@ -55,6 +63,18 @@ impl Service {
         store::find_merchant(&self.db, id)
             .await?
             .ok_or(Error::MerchantNotFound)
+    }
+
+    /// Locks a merchant that the person belongs to until the transaction ends.
+    async fn lock_own(
+        &self,
+        tx: &mut Tx,
+        merchant_id: MerchantId,
+        person_id: PersonId,
+    ) -> Result<Merchant, Error> {
+        let merchant = store::lock_merchant(tx, merchant_id).await?;
+        let is_own = store::is_member(tx, merchant_id, person_id).await?;
+        merchant.filter(|_| is_own).ok_or(Error::MerchantNotFound)
     }
 
     pub async fn update_merchant(

@@ -1,15 +1,17 @@
 //! All of this service's SQL.
 
 pub mod activities;
+pub mod businesses;
+pub mod keys;
 pub mod mails;
 
 use chassis::{
     clock::Timestamp,
-    ids::{KeyId, MerchantId},
+    ids::{KeyId, MerchantId, PersonId},
 };
-use db::{Db, Result};
+use db::{Db, Result, Tx};
 
-use crate::merchant::{ApiKeyRecord, Merchant};
+use crate::merchant::{ApiKeyRecord, KeyHolder, Merchant};
 
 /// Most keys listed at once; nobody has more in use.
 const KEYS_LISTED: i64 = 1_000;
@@ -46,12 +48,12 @@ pub async fn find_merchant(db: &Db, id: MerchantId) -> Result<Option<Merchant>> 
         .await
 }
 
-/// The merchant of a key that is not revoked.
-pub async fn find_merchant_by_key(db: &Db, key_sha256: &str) -> Result<Option<Merchant>> {
+/// The merchant of a key that is not revoked, and which key it is.
+pub async fn find_key_holder(db: &Db, key_sha256: &str) -> Result<Option<KeyHolder>> {
     db.read()
         .await?
         .sql(
-            "select m.merchant_id, m.name, m.email, m.email_verified, m.kyc_status,
+            "select k.key_id, m.merchant_id, m.name, m.email, m.email_verified, m.kyc_status,
                     m.accepting_payments, m.created_at
              from api_keys k join merchants m on m.merchant_id = k.merchant_id
              where k.key_sha256 = $1 and k.revoked_at is null",
@@ -59,6 +61,29 @@ pub async fn find_merchant_by_key(db: &Db, key_sha256: &str) -> Result<Option<Me
         .bind(key_sha256.to_owned())
         .optional()
         .await
+}
+
+/// Locks the merchant until the transaction ends.
+pub async fn lock_merchant(tx: &mut Tx, id: MerchantId) -> Result<Option<Merchant>> {
+    tx.sql(
+        "select merchant_id, name, email, email_verified, kyc_status, accepting_payments,
+                created_at
+         from merchants where merchant_id = $1 for update",
+    )
+    .bind(id)
+    .optional()
+    .await
+}
+
+/// Whether a person belongs to a merchant.
+pub async fn is_member(tx: &mut Tx, merchant: MerchantId, person: PersonId) -> Result<bool> {
+    let member: Option<(PersonId,)> = tx
+        .sql("select person_id from memberships where person_id = $1 and merchant_id = $2")
+        .bind(person)
+        .bind(merchant)
+        .optional()
+        .await?;
+    Ok(member.is_some())
 }
 
 /// Locks the merchant, lets `change` alter it, and writes it back. `None` if there is no such
@@ -69,16 +94,7 @@ pub async fn update_merchant(
     change: impl FnOnce(&mut Merchant),
 ) -> Result<Option<Merchant>> {
     let mut tx = db.begin().await?;
-    let found: Option<Merchant> = tx
-        .sql(
-            "select merchant_id, name, email, email_verified, kyc_status, accepting_payments,
-                    created_at
-             from merchants where merchant_id = $1 for update",
-        )
-        .bind(id)
-        .optional()
-        .await?;
-    let Some(mut merchant) = found else {
+    let Some(mut merchant) = lock_merchant(&mut tx, id).await? else {
         return Ok(None);
     };
     change(&mut merchant);

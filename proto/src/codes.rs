@@ -48,6 +48,7 @@ codes! {
     crate::charges::TimelineKind = "TIMELINE_KIND_",
     crate::charges::TimelineOutcome = "TIMELINE_OUTCOME_",
     crate::charges::WalletState = "WALLET_STATE_",
+    crate::merchants::BusinessKind = "BUSINESS_KIND_",
     crate::merchants::KycStatus = "KYC_STATUS_",
     crate::sessions::SessionStatus = "SESSION_STATUS_",
     crate::sessions::TransactionStatus = "TRANSACTION_STATUS_",

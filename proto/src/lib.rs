@@ -2,6 +2,7 @@
 //! documentation; this is what they generate, and the codes of their closed lists.
 
 mod codes;
+mod masked;
 
 pub use payments::charges::v1 as charges;
 pub use payments::merchants::v1 as merchants;

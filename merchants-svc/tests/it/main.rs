@@ -1,6 +1,10 @@
 //! Tests merchants-svc over gRPC, on SQLite or, with `TEST_DATABASE_URL`, on PostgreSQL.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod businesses;
+mod keys;
+mod shop;
+
 use chassis::{
     api_key::ApiKey,
     clock::Clock,
