@@ -24,7 +24,9 @@ ROOT = pathlib.Path(sys.argv[1])
 BINARIES = pathlib.Path(os.environ.get("BINARIES", pathlib.Path(__file__).parent.parent / "target/debug"))
 SERVICES = ["gateway", "merchants-svc", "sessions-svc", "charges-svc", "webhooks-svc", "ratelimit-svc"]
 ALL = SERVICES + ["railsim", "payctl"]
-LISTENS = ["LISTEN", "ADMIN_LISTEN", "API_LISTEN", "CHECKOUT_LISTEN", "RAILSIM_LISTEN"]
+LISTENS = ["LISTEN", "ADMIN_LISTEN", "API_LISTEN", "CHECKOUT_LISTEN", "DASHBOARD_LISTEN", "RAILSIM_LISTEN"]
+# Addresses of our own, for people: no process connects to them.
+PUBLIC_URLS = ["API_URL", "CHECKOUT_URL", "DASHBOARD_URL"]
 KUBERNETES = "1.37"
 # Connections to reserve for people, backups and migrations.
 SPARE_CONNECTIONS = 10
@@ -94,7 +96,7 @@ def listening_ports(environment):
 def addresses(environment):
     """Every address of another process that is set: (variable, parts)."""
     for name, value in environment.items():
-        if name.endswith("_URL") and name != "CHECKOUT_URL":
+        if name.endswith("_URL") and name not in PUBLIC_URLS:
             yield name, urlsplit(value)
 
 
@@ -448,7 +450,9 @@ def check_ingress(overlay):
         environment |= overlay.environment(overlay.get("Deployment", name))
     wanted = {
         urlsplit(environment["CALLBACK_BASE_URL"]).hostname: "api",
+        urlsplit(environment["API_URL"]).hostname: "api",
         urlsplit(environment["CHECKOUT_URL"]).hostname: "checkout",
+        urlsplit(environment["DASHBOARD_URL"]).hostname: "dashboard",
     }
     ports = {port["name"] for port in overlay.get("Service", "gateway")["spec"]["ports"]}
     found = {}
@@ -561,7 +565,7 @@ def check_compose():
     wanted = {name: name for name in ALL} | {migration: name for name, migration in migrations.items()}
     expect(built == wanted, "compose", f"builds {built}")
     ports = {name: service["ports"] for name, service in services.items() if "ports" in service}
-    wanted = {"gateway": ["127.0.0.1:8080:8080", "127.0.0.1:8081:8081"]}
+    wanted = {"gateway": [f"127.0.0.1:{port}:{port}" for port in (8080, 8081, 8082)]}
     expect(ports == wanted, "compose", f"publishes {ports}")
     connections, server_max = SPARE_CONNECTIONS, 0
     for name, service in services.items():

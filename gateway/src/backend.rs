@@ -25,7 +25,10 @@ use proto::{
         charges_client::ChargesClient, disbursements_client::DisbursementsClient,
         statements_client::StatementsClient,
     },
-    merchants::merchants_client::MerchantsClient,
+    merchants::{
+        merchant_account_client::MerchantAccountClient, merchants_client::MerchantsClient,
+        people_client::PeopleClient,
+    },
     sessions::sessions_client::SessionsClient,
     webhooks::merchant_events_client::MerchantEventsClient,
 };
@@ -35,6 +38,8 @@ use tonic::{Code, Request, Response, Status};
 use crate::error::Error;
 
 pub type Merchants = Backend<MerchantsClient<Channel>>;
+pub type People = Backend<PeopleClient<Channel>>;
+pub type MerchantAccount = Backend<MerchantAccountClient<Channel>>;
 pub type Sessions = Backend<SessionsClient<Channel>>;
 pub type Charges = Backend<ChargesClient<Channel>>;
 pub type Disbursements = Backend<DisbursementsClient<Channel>>;

@@ -9,13 +9,10 @@ pub mod abuse;
 pub mod quote;
 pub mod rescue;
 
-mod assets;
 mod code;
-mod encoding;
 mod page;
 mod pay;
 mod return_link;
-mod same_site;
 mod situation;
 mod text;
 mod view;
@@ -25,44 +22,29 @@ use std::sync::Arc;
 
 use axum::{
     Json, Router,
-    body::Body,
     extract::{Path, Request, State},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use chassis::{clock::Clock, error_chain::chain, ids::SessionId};
+use chassis::{clock::Clock, ids::SessionId};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode,
-    header::{
-        CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION,
-        REFERRER_POLICY, RETRY_AFTER,
-    },
+    HeaderMap, HeaderValue, StatusCode,
+    header::{ETAG, RETRY_AFTER},
 };
 use ipnet::IpNet;
 use serde::Serialize;
-use url::form_urlencoded;
 
 use self::{
     abuse::Abuse, quote::ExchangeRates, rescue::Rescue, situation::Situation, visitor::Visitor,
 };
 use crate::{
-    api::body,
     backend::{Charges, Merchants, Sessions},
     error::Error,
     front::{self, Front},
     guesses::Guesses,
+    pages::{self, Kind, Referrer, assets, encoding, is_known, report},
 };
-
-/// Only our own style sheet, script and forms; nobody may frame us.
-const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
-    img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; \
-    base-uri 'none'";
-
-/// For answers that are not pages.
-const BARE_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
-
-const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
 
 /// What the pages share.
 #[derive(Debug)]
@@ -145,16 +127,6 @@ async fn state(
     ([(ETAG, tag)], Json(StateBody { state })).into_response()
 }
 
-/// Whether the browser has the content with this tag. A proxy that compresses it marks the tag as
-/// weak.
-fn is_known(headers: &HeaderMap, tag: &str) -> bool {
-    let known = headers.get_all(IF_NONE_MATCH).iter();
-    let mut known = known
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(','));
-    known.any(|known| known.trim().trim_start_matches("W/") == tag)
-}
-
 fn wait_header(status: StatusCode, error: &Error) -> Response {
     let mut response = status.into_response();
     if let Error::TooManyGuesses {
@@ -181,9 +153,7 @@ impl Checkout {
 
 /// Redirects to the page itself (303).
 fn see(visitor: &Visitor) -> Response {
-    let location = HeaderValue::try_from(visitor.page());
-    let location = location.unwrap_or(HeaderValue::from_static("/"));
-    (StatusCode::SEE_OTHER, [(LOCATION, location)]).into_response()
+    pages::see(&visitor.page())
 }
 
 fn or_refusal(visitor: &Visitor, answered: Result<Response, Error>) -> Response {
@@ -197,68 +167,16 @@ fn or_refusal(visitor: &Visitor, answered: Result<Response, Error>) -> Response 
     })
 }
 
-fn report(error: &Error) {
-    if let Error::Internal(source) = error {
-        tracing::error!(error = %chain(&**source), "a page failed");
-    }
-}
-
-/// The fields of a form.
-struct FormFields(Vec<(String, String)>);
-
-impl FormFields {
-    async fn read(headers: &HeaderMap, body: Body) -> Result<Self, Error> {
-        let content_type = headers.get(CONTENT_TYPE);
-        let is_form = content_type.is_some_and(|value| {
-            value
-                .as_bytes()
-                .starts_with(b"application/x-www-form-urlencoded")
-        });
-        if !is_form {
-            return Err(Error::UnsupportedMediaType);
-        }
-        let body = body::read(headers, body).await?;
-        Ok(Self(form_urlencoded::parse(&body).into_owned().collect()))
-    }
-
-    /// The trimmed value, or an empty one if it is absent.
-    fn get(&self, name: &str) -> &str {
-        let mut fields = self.0.iter();
-        let found = fields.find(|(field, _)| field == name);
-        found.map(|(_, value)| value.trim()).unwrap_or_default()
-    }
-}
-
 /// Adds the headers that browsers need to every answer, and turns the front's JSON server errors
 /// into pages.
 async fn dress(request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let is_asset = path.starts_with("/assets/");
-    let is_lasting = assets::is_lasting(path);
-    let is_state = path.ends_with("/state");
+    let kind = Kind::of(&request, |path| path.ends_with("/state"));
     let language = text::preferred(request.headers());
     let mut response = next.run(request).await;
-    let is_json = |response: &Response| {
-        let content_type = response.headers().get(CONTENT_TYPE);
-        content_type.is_some_and(|value| value == "application/json")
-    };
-    if response.status().is_server_error() && is_json(&response) && !is_state {
-        let made = page::refusal(language, &Error::NothingStarted, None);
-        let (parts, body) = made.into_parts();
-        *response.body_mut() = body;
-        response.headers_mut().extend(parts.headers);
+    if kind != Kind::Data && pages::is_front_failure(&response) {
+        let page = page::refusal(language, &Error::NothingStarted, None);
+        pages::replace_body(&mut response, page);
     }
-    let status = response.status();
-    let is_kept = is_lasting && (status.is_success() || status == StatusCode::NOT_MODIFIED);
-    let is_page = !is_asset && !is_state;
-    let headers = response.headers_mut();
-    let policy = if is_page { POLICY } else { BARE_POLICY };
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert(ROBOTS, HeaderValue::from_static("noindex, nofollow"));
-    if is_kept {
-        let kept = HeaderValue::from_static("public, max-age=31536000, immutable");
-        headers.insert(CACHE_CONTROL, kept);
-    }
+    pages::dress(&mut response, kind, Referrer::Nobody);
     response
 }

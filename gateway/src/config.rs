@@ -22,7 +22,7 @@ use crate::checkout::{
 /// would be no limit.
 const REQUESTS_MAX: usize = 1_000_000;
 
-/// The edge: the merchants' JSON API, the hosted checkout and the rails' callbacks.
+/// The edge: the merchants' JSON API and dashboard, the hosted checkout and the rails' callbacks.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "gateway", version)]
 pub struct Config {
@@ -74,6 +74,23 @@ pub struct Config {
     #[arg(long, env = "CHECKOUT_URL")]
     pub checkout_url: Url,
 
+    /// Address of the merchants' dashboard.
+    #[arg(long, env = "DASHBOARD_LISTEN", default_value = "0.0.0.0:8082")]
+    pub dashboard_listen: SocketAddr,
+
+    /// Public address of the dashboard.
+    #[arg(long, env = "DASHBOARD_URL", default_value = "http://127.0.0.1:8082")]
+    pub dashboard_url: Url,
+
+    /// Public address of the merchants' API, for the examples that the dashboard shows.
+    #[arg(long, env = "API_URL", default_value = "http://127.0.0.1:8080")]
+    pub api_url: Url,
+
+    /// Most tries from one client address in ten minutes to sign up at the dashboard, log in or reset
+    /// a password; 0 is no limit. Each replica counts for itself. Accounts have limits of their own.
+    #[arg(long, env = "DASHBOARD_TRIES_PER_ADDRESS", default_value_t = 100)]
+    pub dashboard_tries_per_address: u32,
+
     /// Cedis for one unit of each other currency, such as USD=12.50,EUR=13.60. Sessions in a
     /// currency without a rate cannot be paid at the checkout. Production requires one for USD, the
     /// currency of sessions that name none.
@@ -98,7 +115,7 @@ pub struct Config {
     #[arg(long, env = "CALLBACK_FAILURES_PER_MINUTE", default_value_t = 600)]
     pub callback_failures_per_minute: u32,
 
-    /// Most requests at once, at the API and at the checkout each. Any more get 503 at once. One
+    /// Most requests at once, at the API, the checkout and the dashboard each. Any more get 503 at once. One
     /// client address may use half of them.
     #[arg(long, env = "REQUESTS_MAX", default_value_t = 1024)]
     pub requests_max: usize,
@@ -167,6 +184,7 @@ impl Settings for Config {
         let addresses = [
             ("API_LISTEN", Some(self.api_listen)),
             ("CHECKOUT_LISTEN", Some(self.checkout_listen)),
+            ("DASHBOARD_LISTEN", Some(self.dashboard_listen)),
             ("ADMIN_LISTEN", self.admin_listen),
         ];
         config::check_listen(refusals, &addresses);
@@ -182,16 +200,22 @@ impl Settings for Config {
         for (variable, url) in services {
             grpc::check_url(refusals, variable, url, &self.tls);
         }
-        let url = &self.checkout_url;
-        let is_base = matches!(url.scheme(), "http" | "https")
-            && url.username().is_empty()
-            && url.password().is_none()
-            // The pages link to each other by path only.
-            && url.path() == "/"
-            && url.query().is_none()
-            && url.fragment().is_none();
-        refusals.unless(is_base, "CHECKOUT_URL", "http(s)://host[:port]");
-        refusals.public_url("CHECKOUT_URL", url.as_str());
+        let urls = [
+            ("CHECKOUT_URL", &self.checkout_url),
+            ("DASHBOARD_URL", &self.dashboard_url),
+            ("API_URL", &self.api_url),
+        ];
+        for (variable, url) in urls {
+            let is_base = matches!(url.scheme(), "http" | "https")
+                && url.username().is_empty()
+                && url.password().is_none()
+                // The pages link to each other by path only.
+                && url.path() == "/"
+                && url.query().is_none()
+                && url.fragment().is_none();
+            refusals.unless(is_base, variable, "http(s)://host[:port]");
+            refusals.public_url(variable, url.as_str());
+        }
         let is_clear = ExchangeRates::is_clear(&self.checkout_rates);
         refusals.unless(is_clear, "CHECKOUT_RATES", "one rate for each currency");
         let has_default = ExchangeRates::new(&self.checkout_rates).has(Currency::USD);
@@ -215,6 +239,10 @@ impl Settings for Config {
             (
                 "CALLBACK_FAILURES_PER_MINUTE",
                 self.callback_failures_per_minute,
+            ),
+            (
+                "DASHBOARD_TRIES_PER_ADDRESS",
+                self.dashboard_tries_per_address,
             ),
         ];
         for (variable, limit) in limits {

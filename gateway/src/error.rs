@@ -83,6 +83,12 @@ pub enum Error {
     InsufficientBalance(Money),
     #[error("charge not settled")]
     ChargeNotSettled,
+    /// What only people at the dashboard can be told, and its pages have words for.
+    #[error("refused at the dashboard")]
+    AtDashboard {
+        reason: Reason,
+        retry_after_seconds: Option<u32>,
+    },
     /// Carries what is left to refund.
     #[error("refund exceeds charge")]
     RefundExceedsCharge(Money),
@@ -152,7 +158,9 @@ impl Error {
             Self::CallbackSignatureInvalid => (S::UNAUTHORIZED, "INVALID_SIGNATURE"),
             Self::NothingStarted => (S::SERVICE_UNAVAILABLE, "UNAVAILABLE"),
             Self::OutcomeUnknown => (S::SERVICE_UNAVAILABLE, "UNAVAILABLE"),
-            Self::Internal(_) | Self::Panicked => (S::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR"),
+            Self::AtDashboard { .. } | Self::Internal(_) | Self::Panicked => {
+                (S::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR")
+            }
         }
     }
 
@@ -200,7 +208,7 @@ impl Error {
             Self::OutcomeUnknown => {
                 "The service did not answer in time. The request may have been carried out."
             }
-            Self::Internal(_) | Self::Panicked => {
+            Self::AtDashboard { .. } | Self::Internal(_) | Self::Panicked => {
                 "The service failed. Quote the request id when you report it."
             }
         }
@@ -324,6 +332,14 @@ impl From<Status> for Error {
     fn from(status: Status) -> Self {
         let reason = grpc::reason(&status).and_then(|reason| reason.parse().ok());
         match (status.code(), reason) {
+            (_, Some(reason)) if is_for_people(reason) => {
+                let delay = grpc::retry_delay(&status);
+                let seconds = delay.and_then(|delay| u32::try_from(delay.as_secs()).ok());
+                Self::AtDashboard {
+                    reason,
+                    retry_after_seconds: seconds,
+                }
+            }
             (Code::Unauthenticated, Some(Reason::InvalidApiKey)) => Self::InvalidApiKey,
             (Code::Unauthenticated, Some(Reason::CallbackSignatureInvalid)) => {
                 Self::CallbackSignatureInvalid
@@ -338,7 +354,11 @@ impl From<Status> for Error {
                     | Reason::RefundNotFound
                     | Reason::EventNotFound
                     | Reason::StatementNotFound
-                    | Reason::CustomerNotFound,
+                    | Reason::CustomerNotFound
+                    | Reason::KeyNotFound
+                    | Reason::LoginNotFound
+                    | Reason::MerchantNotFound
+                    | Reason::DeliveryNotFound,
                 ),
             ) => Self::NotFound,
             (Code::NotFound, Some(Reason::EndpointNotFound)) => Self::NoWebhookEndpoint,
@@ -357,6 +377,22 @@ impl From<Status> for Error {
             _ => Self::internal(status),
         }
     }
+}
+
+/// Whether a page of the dashboard has words for this.
+fn is_for_people(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::WrongPassword
+            | Reason::WrongCode
+            | Reason::TooManyTries
+            | Reason::LoginEnded
+            | Reason::LinkNotFound
+            | Reason::TotpNotBegun
+            | Reason::FormUsed
+            | Reason::TooManyKeys
+            | Reason::BusinessInReview
+    )
 }
 
 /// What stands in the way: why money cannot go out, or a statement be given.

@@ -1,6 +1,6 @@
 //! The edge: the only process that speaks HTTP to merchants, payers and rails. It has no database.
 //!
-//! It owns the pages of the hosted checkout, the JSON API (shapes, input rules, error bodies) and
+//! It owns the pages of the hosted checkout and of the dashboard, the JSON API (shapes, input rules, error bodies) and
 //! admission (keys, rates, verification), and nothing else: for the facts it asks the services. It
 //! promises that a request is carried out at most once under one key, whatever the gateway repeats,
 //! and that it never reports a failure when it does not know the outcome.
@@ -14,6 +14,7 @@ mod callback_headers;
 mod channels;
 mod checkout;
 mod client_address;
+mod dashboard;
 mod docs;
 mod edge;
 mod error;
@@ -23,6 +24,7 @@ mod guesses;
 mod in_hand;
 mod limits;
 mod merchant;
+mod pages;
 mod rails;
 mod room;
 mod watch;
@@ -50,6 +52,7 @@ use crate::{
     checkout::{Checkout, abuse::Abuse, quote::ExchangeRates},
     client_address::network,
     config::Config,
+    dashboard::Dashboard,
     edge::Edge,
     error::Error,
     front::Front,
@@ -69,7 +72,7 @@ const CONNECTIONS_MIN: usize = 256;
 const CONNECTIONS_MAX: usize = 10_000;
 
 /// The connections of one public address may use 1/`OPEN_FILES_SHARE` of the files that the process
-/// may open. Both addresses together use half, which leaves the other half for connections to the
+/// may open. The three together use three quarters, which leaves the rest for connections to the
 /// services.
 const OPEN_FILES_SHARE: usize = 4;
 
@@ -86,6 +89,7 @@ const WAITS_SHARE: usize = 2;
 pub struct Sockets {
     pub api: TcpListener,
     pub checkout: TcpListener,
+    pub dashboard: TcpListener,
     pub admin: Option<TcpListener>,
 }
 
@@ -93,10 +97,12 @@ impl Sockets {
     pub async fn bind(config: &Config) -> anyhow::Result<Self> {
         let api = grpc::bind("API_LISTEN", config.api_listen).await?;
         let checkout = grpc::bind("CHECKOUT_LISTEN", config.checkout_listen).await?;
+        let dashboard = grpc::bind("DASHBOARD_LISTEN", config.dashboard_listen).await?;
         let admin = grpc::bind_admin(config.admin_listen).await?;
         Ok(Self {
             api,
             checkout,
+            dashboard,
             admin,
         })
     }
@@ -111,33 +117,43 @@ pub async fn serve(
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     chassis::config::check(&config)?;
-    // Nobody waits at the checkout.
-    let (api_limits, checkout_limits) = (limits(&config, config.waits_max), limits(&config, 0));
+    // Nobody waits at the pages.
+    let (api_limits, pages_limits) = (limits(&config, config.waits_max), limits(&config, 0));
     let waits_max = config
         .waits_max
         .min(api_limits.connections_max / WAITS_SHARE);
     let waiting = WaitingRoom::new(waits_max, &clock, &shutdown);
-    // The API and the checkout each have room of their own.
+    // The API, the checkout and the dashboard each have room of their own.
     let proxies = config.trusted_proxies();
     let front = || Front::new(config.requests_max, waiting.clone(), &proxies);
-    let (api_front, checkout_front) = (front(), front());
+    let (api_front, checkout_front, dashboard_front) = (front(), front(), front());
     let channels = Channels::connect(&config)?;
     let readiness = channels.readiness();
     let replicas = channels.charges.replicas();
-    let pages = checkout::router(Arc::new(pages(&config, &channels, &clock)), checkout_front);
+    let checkout = checkout::router(
+        Arc::new(checkout(&config, &channels, &clock)),
+        checkout_front,
+    );
+    let dashboard = dashboard::router(
+        Arc::new(Dashboard::new(&config, &channels, &clock)),
+        dashboard_front,
+    );
     let edge = Arc::new(Edge::new(config, channels, clock)?);
     let watching = edge.charge_watches.clone().keep(replicas);
     let router = router(edge, api_front);
     let api = http::serve(router, sockets.api, api_limits, shutdown.clone());
-    let pages = http::serve(pages, sockets.checkout, checkout_limits, shutdown.clone());
-    let both = async { tokio::try_join!(api, pages).map(|_| ()) };
-    let both = async {
+    let pages =
+        |router, socket| http::serve(router, socket, pages_limits.clone(), shutdown.clone());
+    let checkout = pages(checkout, sockets.checkout);
+    let dashboard = pages(dashboard, sockets.dashboard);
+    let all = async { tokio::try_join!(api, checkout, dashboard).map(|_| ()) };
+    let all = async {
         tokio::select! {
-            served = both => served,
+            served = all => served,
             () = watching => bail!("the replicas of charges-svc are no longer looked up"),
         }
     };
-    admin::beside(both, sockets.admin, readiness, shutdown.clone()).await
+    admin::beside(all, sockets.admin, readiness, shutdown.clone()).await
 }
 
 /// What clients may use of one of the two public addresses, at which so many requests may wait.
@@ -162,7 +178,7 @@ fn limits(config: &Config, waits_max: usize) -> Limits {
 }
 
 /// What the pages of the checkout share.
-fn pages(config: &Config, channels: &Channels, clock: &Clock) -> Checkout {
+fn checkout(config: &Config, channels: &Channels, clock: &Clock) -> Checkout {
     let merchants = MerchantsClient::new(channels.merchants.clone());
     let sessions = SessionsClient::new(channels.sessions.clone());
     let charges = ChargesClient::new(channels.charges.clone());

@@ -226,7 +226,7 @@ impl World {
             name: self.name_of(place),
             now: self.time.timestamp(),
             skew: at.skew,
-            sockets: if at.service == Service::Gateway { 2 } else { 1 },
+            sockets: if at.service == Service::Gateway { 3 } else { 1 },
             place,
             ended: self.ended.clone(),
         };
@@ -352,10 +352,12 @@ impl World {
                         clock,
                         shutdown,
                     } = host;
-                    let [api, checkout] = listeners.try_into().expect("two sockets were bound");
+                    let [api, checkout, dashboard] =
+                        listeners.try_into().expect("three sockets were bound");
                     let sockets = gateway::Sockets {
                         api,
                         checkout,
+                        dashboard,
                         admin: None,
                     };
                     gateway::serve(config, sockets, clock, shutdown)

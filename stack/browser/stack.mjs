@@ -87,6 +87,7 @@ export class Stack {
     const gateway = start('gateway', [], {
       API_LISTEN: `127.0.0.1:${api}`,
       CHECKOUT_LISTEN: `127.0.0.1:${checkout}`,
+      DASHBOARD_LISTEN: `127.0.0.1:${await freePort()}`,
       CHECKOUT_URL: url,
       MERCHANTS_URL: merchants,
       SESSIONS_URL: sessions,

@@ -36,7 +36,7 @@ pub struct Config {
     #[arg(long, default_value = "127.0.0.1:8081")]
     pub checkout: SocketAddr,
 
-    /// Address of the merchants' dashboard. Accepted, but there is no dashboard yet.
+    /// Address of the merchants' dashboard. Port 0 picks a free one.
     #[arg(long, default_value = "127.0.0.1:8082")]
     pub dashboard: SocketAddr,
 

@@ -9,8 +9,7 @@ use serde::Serialize;
 pub struct Ready {
     pub api: String,
     pub checkout: String,
-    /// Null until there is a dashboard.
-    pub dashboard: Option<String>,
+    pub dashboard: String,
     pub handset: String,
     /// `POST {clock}` with `{"advance_seconds": 86400}` moves time forward.
     pub clock: String,
@@ -50,6 +49,7 @@ impl Ready {
              The payment service is ready. Everything here is simulated; no money moves.\n\n\
              \x20 API        {api}\n\
              \x20 Checkout   {checkout}\n\
+             \x20 Dashboard  {dashboard}\n\
              \x20 Handsets   {handset}   (approve or decline payments here)\n\
              \x20 API key    {key}\n\n\
              Take a payment:\n\n\
@@ -59,6 +59,7 @@ impl Ready {
              \x20 -d '{{\"amount\": 25.50, \"mobile_number\": \"0240000001\", \"provider\": \"MTN\"}}'\n",
             api = self.api,
             checkout = self.checkout,
+            dashboard = self.dashboard,
             handset = self.handset,
             key = self.demo.api_key,
         );

@@ -54,6 +54,7 @@ struct Listeners {
     ratelimit: TcpListener,
     api: TcpListener,
     checkout: TcpListener,
+    dashboard: TcpListener,
     handset: TcpListener,
     clock: TcpListener,
 }
@@ -66,6 +67,7 @@ struct Addresses {
     ratelimit: SocketAddr,
     api: SocketAddr,
     checkout: SocketAddr,
+    dashboard: SocketAddr,
     handset: SocketAddr,
     clock: SocketAddr,
 }
@@ -159,6 +161,7 @@ impl Listeners {
             ratelimit: bind("ratelimit", free).await?,
             api: bind("api", config.api).await?,
             checkout: bind("checkout", config.checkout).await?,
+            dashboard: bind("dashboard", config.dashboard).await?,
             handset: bind("handset", config.handset).await?,
             clock: bind("clock", free).await?,
         })
@@ -173,6 +176,7 @@ impl Listeners {
             ratelimit: self.ratelimit.local_addr()?,
             api: self.api.local_addr()?,
             checkout: self.checkout.local_addr()?,
+            dashboard: self.dashboard.local_addr()?,
             handset: self.handset.local_addr()?,
             clock: self.clock.local_addr()?,
         })
@@ -259,6 +263,7 @@ impl Start<'_> {
         let edge = gateway::Sockets {
             api: listeners.api,
             checkout: listeners.checkout,
+            dashboard: listeners.dashboard,
             admin: None,
         };
         let served = gateway::serve(gateway, edge, clock(), shutdown());
@@ -313,12 +318,15 @@ impl Start<'_> {
             format!("--webhooks-url={}", url(at.webhooks)),
             format!("--ratelimit-url={}", url(at.ratelimit)),
             format!("--checkout-url={}", url(at.checkout)),
+            format!("--dashboard-url={}", url(at.dashboard)),
+            format!("--api-url={}", url(at.api)),
             "--auth-failures-per-minute=0".to_owned(),
             "--checkout-rates=USD=12.50".to_owned(),
             "--checkout-tries-per-session=0".to_owned(),
             "--checkout-tries-per-address=0".to_owned(),
             "--checkout-tries-per-number=0".to_owned(),
             "--checkout-unknown-per-address=0".to_owned(),
+            "--dashboard-tries-per-address=0".to_owned(),
         ]
     }
 
@@ -345,7 +353,7 @@ impl Services {
         Ready {
             api: url(at.api),
             checkout: url(at.checkout),
-            dashboard: None,
+            dashboard: url(at.dashboard),
             handset: url(at.handset),
             clock: url(at.clock),
             grpc: GrpcAddresses {
@@ -369,7 +377,7 @@ impl Services {
             at.webhooks,
             at.ratelimit,
         ];
-        let http = [at.api, at.checkout, at.handset, at.clock];
+        let http = [at.api, at.checkout, at.dashboard, at.handset, at.clock];
         let ready = async {
             for address in grpc {
                 until(async || grpc::is_serving(&url(address)).await).await;

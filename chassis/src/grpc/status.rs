@@ -1,5 +1,7 @@
 //! How errors travel between services: google.rpc details on a status.
 
+use std::time::Duration;
+
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -114,6 +116,11 @@ pub fn reason(status: &Status) -> Option<String> {
 pub fn metadata(status: &Status, name: &str) -> Option<String> {
     let mut info = status.get_details_error_info()?;
     (info.domain == DOMAIN).then(|| info.metadata.remove(name))?
+}
+
+/// How long to wait before another try, if a status says so (`google.rpc.RetryInfo`).
+pub fn retry_delay(status: &Status) -> Option<Duration> {
+    status.get_details_retry_info()?.retry_delay
 }
 
 /// The fields at fault, each with what it must be.

@@ -237,7 +237,8 @@ mod tests {
             Error::MethodNotAllowed => false,
             // A documented code, with a text for those who attack or break off.
             Error::TooManyGuesses { .. } | Error::BodyCutOff => false,
-            // Only for the hosted checkout and the rails' callbacks.
+            // Only for pages and the rails' callbacks.
+            Error::AtDashboard { .. } => false,
             Error::CrossSite | Error::SessionNotPayable | Error::CallbackSignatureInvalid => false,
         }
     }

@@ -8,11 +8,12 @@ use chassis::limits::{OTP_CHARACTERS_MAX, is_visible_ascii};
 use http::{HeaderMap, StatusCode};
 use proto::charges::SubmitOtpRequest;
 
-use super::{
-    Checkout, FormFields, or_refusal, same_site, see, situation::PageState, view::SessionView,
-    visitor::Visitor,
+use super::{Checkout, or_refusal, see, situation::PageState, view::SessionView, visitor::Visitor};
+use crate::{
+    backend,
+    error::Error,
+    pages::{form::FormFields, same_site},
 };
-use crate::{backend, error::Error};
 
 pub async fn submit(
     State(checkout): State<Arc<Checkout>>,

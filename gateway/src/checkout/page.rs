@@ -2,12 +2,14 @@
 //! outside.
 
 use askama::Template;
-use axum::response::{Html, IntoResponse, Response};
-use chassis::{error_chain::chain, money::Money};
+use axum::response::Response;
 use http::StatusCode;
 
-use super::{assets, return_link::ReturnLink, text::Text, visitor::Visitor};
-use crate::error::Error;
+use super::{return_link::ReturnLink, text::Text, visitor::Visitor};
+use crate::{
+    error::Error,
+    pages::{assets, respond},
+};
 
 /// What every page has.
 #[derive(Debug)]
@@ -40,8 +42,8 @@ impl Shell {
             poll: None,
             merchant: None,
             other: None,
-            css: &assets::CSS.path,
-            js: &assets::JS.path,
+            css: &assets::CHECKOUT.css.path,
+            js: &assets::CHECKOUT.js.path,
         }
     }
 
@@ -167,17 +169,6 @@ impl ResultPage {
     }
 }
 
-/// The rendered page, or an empty 500 if it cannot be rendered.
-pub fn respond(status: StatusCode, page: &impl Template) -> Response {
-    match page.render() {
-        Ok(html) => (status, Html(html)).into_response(),
-        Err(error) => {
-            tracing::error!(error = %chain(&error), "a page cannot be made");
-            StatusCode::INTERNAL_SERVER_ERROR.into_response()
-        }
-    }
-}
-
 /// The page for a request that no session's page can answer. `again`: where trying again may help.
 pub fn refusal(text: &'static Text, error: &Error, again: Option<String>) -> Response {
     if let Error::TooManyGuesses {
@@ -214,44 +205,4 @@ pub fn refusal(text: &'static Text, error: &Error, again: Option<String>) -> Res
         ..ResultPage::saying(Shell::bare(text, title, state), line)
     };
     respond(status, &page)
-}
-
-/// An amount for people: `GHS 1,250.00`.
-pub fn shown(money: Money) -> String {
-    let major = money.to_major().to_string();
-    let (whole, fraction) = match major.split_once('.') {
-        Some((whole, fraction)) => (whole, format!(".{fraction}")),
-        None => (major.as_str(), String::new()),
-    };
-    let mut grouped = String::new();
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    format!("{}\u{a0}{grouped}{fraction}", money.currency())
-}
-
-/// A masked number that does not break across lines.
-pub fn unbroken(masked: &str) -> String {
-    masked.replace(' ', "\u{a0}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn amounts_are_grouped_and_keep_their_decimals() {
-        let check = |minor, code: &str, text: &str| {
-            let money = Money::new(minor, code.parse().expect("a currency"));
-            assert_eq!(shown(money).replace('\u{a0}', " "), text);
-        };
-        check(2_550, "GHS", "GHS 25.50");
-        check(100_000, "GHS", "GHS 1,000.00");
-        check(999_999_999_999, "GHS", "GHS 9,999,999,999.99");
-        check(123, "JPY", "JPY 123");
-        check(5, "BHD", "BHD 0.005");
-    }
 }

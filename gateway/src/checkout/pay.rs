@@ -11,12 +11,12 @@ use proto::charges::{CreateChargeRequest, HostedSession, Provider};
 use uuid::Uuid;
 
 use super::{
-    Checkout, FormFields,
+    Checkout,
     abuse::PaymentTry,
     or_refusal,
     page::Form,
     quote::Quote,
-    same_site, see,
+    see,
     situation::{PageState, Situation},
     text::Text,
     view::SessionView,
@@ -26,6 +26,7 @@ use crate::{
     backend,
     error::Error,
     merchant::{Merchant, Purpose},
+    pages::{form::FormFields, same_site},
 };
 
 pub async fn pay(

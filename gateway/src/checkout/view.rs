@@ -10,10 +10,7 @@ use uuid::Uuid;
 
 use super::{
     Checkout,
-    page::{
-        self, Form, FormPage, NetworkChoice, OtpPage, Purchase, ResultPage, Shell, WaitPage, shown,
-        unbroken,
-    },
+    page::{Form, FormPage, NetworkChoice, OtpPage, Purchase, ResultPage, Shell, WaitPage},
     quote::Quote,
     return_link::{OutcomeHint, ReturnLink},
     situation::{PageState, Situation},
@@ -22,6 +19,10 @@ use super::{
 use crate::{
     error::Error,
     merchant::{Merchant, Purpose},
+    pages::{
+        self,
+        amount::{shown, unbroken},
+    },
 };
 
 /// The page of a session.
@@ -108,7 +109,7 @@ impl SessionView<'_> {
             ends: text.ends(&text.moment(situation.expires_at)),
             back: self.back(OutcomeHint::Cancelled).map(|back| back.link),
         };
-        page::respond(status, &page)
+        pages::respond(status, &page)
     }
 
     /// The page for when the merchant or the service cannot take the payment now.
@@ -120,7 +121,7 @@ impl SessionView<'_> {
             back: self.back(OutcomeHint::Cancelled),
             ..ResultPage::saying(shell, line)
         };
-        page::respond(status, &page)
+        pages::respond(status, &page)
     }
 
     pub fn no_rate(&self) -> Response {
@@ -158,7 +159,7 @@ impl SessionView<'_> {
             until: self.until(hosted)?,
             leave: self.visitor.wishing(Wish::Leave),
         };
-        Ok(page::respond(status, &page))
+        Ok(pages::respond(status, &page))
     }
 
     /// Until when a code is accepted; empty if that is not known.
@@ -186,7 +187,7 @@ impl SessionView<'_> {
             back: self.back(OutcomeHint::Cancelled),
             ..ResultPage::saying(self.polling(text.open_title), &line)
         };
-        Ok(page::respond(StatusCode::OK, &page))
+        Ok(pages::respond(StatusCode::OK, &page))
     }
 
     fn wait(&self, checkout: &Checkout) -> Result<Response, Error> {
@@ -221,7 +222,7 @@ impl SessionView<'_> {
             waited: waited.as_secs(),
             leave: self.visitor.wishing(Wish::Leave),
         };
-        Ok(page::respond(StatusCode::OK, &page))
+        Ok(pages::respond(StatusCode::OK, &page))
     }
 
     fn success(&self) -> Result<Response, Error> {
@@ -246,7 +247,7 @@ impl SessionView<'_> {
             next: None,
             shell: self.shell(text.success_title, PageState::Success.name()),
         };
-        Ok(page::respond(StatusCode::OK, &page))
+        Ok(pages::respond(StatusCode::OK, &page))
     }
 
     fn failed(&self) -> Result<Response, Error> {
@@ -268,7 +269,7 @@ impl SessionView<'_> {
             next: Some((text.try_again, self.visitor.wishing(Wish::Again))),
             back: self.back(OutcomeHint::Failed),
         };
-        Ok(page::respond(StatusCode::OK, &page))
+        Ok(pages::respond(StatusCode::OK, &page))
     }
 
     fn expired(&self) -> Response {
@@ -280,7 +281,7 @@ impl SessionView<'_> {
             back: self.back(OutcomeHint::Expired),
             ..ResultPage::saying(shell, &line)
         };
-        page::respond(StatusCode::OK, &page)
+        pages::respond(StatusCode::OK, &page)
     }
 
     /// The form again, with how long to wait after too many tries.

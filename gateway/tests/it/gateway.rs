@@ -142,6 +142,7 @@ async fn serve_gateway(url: &str, flags: &[&str], shutdown: Shutdown) -> [Socket
     let sockets = gateway::Sockets {
         api,
         checkout,
+        dashboard: listen().await,
         admin: Some(admin),
     };
     let settings = [
@@ -151,6 +152,8 @@ async fn serve_gateway(url: &str, flags: &[&str], shutdown: Shutdown) -> [Socket
         ("--webhooks-url", url),
         ("--ratelimit-url", url),
         ("--checkout-url", "https://pay.example.com/"),
+        ("--dashboard-url", "https://dashboard.example.com/"),
+        ("--api-url", "https://api.example.com/"),
         ("--checkout-rates", "USD=12.50"),
         ("--auth-failures-per-minute", "0"),
     ];

@@ -209,6 +209,7 @@ impl StartPlan {
             self.flag("webhooks-url", Service::Webhooks),
             self.flag("ratelimit-url", Service::Ratelimit),
             "--checkout-listen=127.0.0.1:0".to_owned(),
+            "--dashboard-listen=127.0.0.1:0".to_owned(),
             "--checkout-url=http://127.0.0.1:1".to_owned(),
             "--auth-failures-per-minute=0".to_owned(),
         ]

@@ -111,22 +111,30 @@ fn random_key() -> String {
     format!("{CANARY}9Zr2mWk8Jx5LbQ7sE1uYfD3gPn6oAiCtRhMz0=")
 }
 
+/// What is the gateway's own of them.
+fn good_gateway() -> Vec<(&'static str, String)> {
+    let url = |service: &str| format!("https://{service}:50051");
+    vec![
+        ("MERCHANTS_URL", url("merchants-svc")),
+        ("SESSIONS_URL", url("sessions-svc")),
+        ("CHARGES_URL", url("charges-svc")),
+        ("WEBHOOKS_URL", url("webhooks-svc")),
+        ("RATELIMIT_URL", "http://ratelimit-svc:50051".to_owned()),
+        ("CHECKOUT_URL", "https://pay.example.com".to_owned()),
+        ("DASHBOARD_URL", "https://dashboard.example.com".to_owned()),
+        ("API_URL", "https://api.example.com".to_owned()),
+        ("TRUSTED_PROXIES", "10.244.0.0/16,fd00::/8".to_owned()),
+        ("CHECKOUT_RATES", "USD=12.50,EUR=13.60".to_owned()),
+    ]
+}
+
 /// Settings that production accepts.
 fn good(name: &str, folder: &TempDir) -> Settings {
     let mut settings = vec![("MODE", "production".to_owned())];
     let database = format!("postgres://pay:{CANARY}@db.internal/{name}?sslmode=verify-full");
     let url = |service: &str| format!("https://{service}:50051");
-    let own: Vec<(&str, String)> = match name {
-        "gateway" => vec![
-            ("MERCHANTS_URL", url("merchants-svc")),
-            ("SESSIONS_URL", url("sessions-svc")),
-            ("CHARGES_URL", url("charges-svc")),
-            ("WEBHOOKS_URL", url("webhooks-svc")),
-            ("RATELIMIT_URL", "http://ratelimit-svc:50051".to_owned()),
-            ("CHECKOUT_URL", "https://pay.example.com".to_owned()),
-            ("TRUSTED_PROXIES", "10.244.0.0/16,fd00::/8".to_owned()),
-            ("CHECKOUT_RATES", "USD=12.50,EUR=13.60".to_owned()),
-        ],
+    let own: Vec<(&'static str, String)> = match name {
+        "gateway" => good_gateway(),
         "merchants-svc" => vec![("DATABASE_URL", database)],
         "sessions-svc" => vec![
             ("DATABASE_URL", database),
@@ -508,6 +516,8 @@ async fn settings_that_belong_together_are_checked_together() {
     for (variable, value) in [
         ("CHECKOUT_RATES", "USD=12.50,EUR=13.60,USD=13"),
         ("CHECKOUT_URL", "https://pay.example.com/checkout"),
+        ("DASHBOARD_URL", "https://example.com/dashboard"),
+        ("API_URL", "https://api.example.com/api"),
         ("CHECKOUT_URL", "https://:secret@pay.example.com"),
     ] {
         let settings = with(&good("gateway", &folder), variable, Some(value));

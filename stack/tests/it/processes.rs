@@ -297,8 +297,10 @@ impl Processes {
             webhooks_db,
             _data: data,
         };
-        let checkout = ("CHECKOUT_LISTEN", "127.0.0.1:0".to_owned());
-        processes.gateway.env.push(checkout);
+        for pages in ["CHECKOUT_LISTEN", "DASHBOARD_LISTEN"] {
+            let free = (pages, "127.0.0.1:0".to_owned());
+            processes.gateway.env.push(free);
+        }
         for (process, port) in processes.all().into_iter().skip(1).zip(ports.admin) {
             process
                 .flags

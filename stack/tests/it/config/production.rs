@@ -87,6 +87,14 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
         Some("http://127.0.0.1:8081"),
         "an https:// address",
     ),
+    ("gateway", "DASHBOARD_URL", None, "an https:// address"),
+    ("gateway", "API_URL", None, "an https:// address"),
+    (
+        "gateway",
+        "DASHBOARD_TRIES_PER_ADDRESS",
+        Some("0"),
+        "a limit",
+    ),
     (
         "gateway",
         "TRUSTED_PROXIES",

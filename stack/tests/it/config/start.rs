@@ -45,6 +45,11 @@ const CASES: &[Case] = &[
         "CHECKOUT_LISTEN",
     ),
     case(
+        "gateway",
+        &[("DASHBOARD_LISTEN", "127.0.0.1:8080")],
+        "DASHBOARD_LISTEN",
+    ),
+    case(
         "merchants-svc",
         &[("ADMIN_LISTEN", "0.0.0.0:50051")],
         "ADMIN_LISTEN",

@@ -1,4 +1,4 @@
-//! The style sheet and the script, under names that change with their contents, so that browsers
+//! The style sheets and scripts, under names that change with their contents, so that browsers
 //! can keep them forever.
 
 use std::{future::ready, sync::LazyLock};
@@ -25,6 +25,7 @@ use crate::error::Error;
 pub struct Asset {
     /// Its path, which includes the hash of its content.
     pub path: String,
+    family: &'static str,
     hash: String,
     extension: &'static str,
     content_type: &'static str,
@@ -33,18 +34,27 @@ pub struct Asset {
     encoded: Cache<HeaderValue, Bytes>,
 }
 
-pub static CSS: LazyLock<Asset> = LazyLock::new(|| {
-    let content = include_str!("../../assets/checkout.css");
-    Asset::new("css", "text/css; charset=utf-8", content)
+/// What one family of pages loads.
+#[derive(Debug)]
+pub struct Assets {
+    pub css: Asset,
+    pub js: Asset,
+}
+
+pub static CHECKOUT: LazyLock<Assets> = LazyLock::new(|| {
+    let css = include_str!("../../assets/checkout.css");
+    let js = include_str!("../../assets/checkout.js");
+    Assets::new("checkout", css, js)
 });
 
-pub static JS: LazyLock<Asset> = LazyLock::new(|| {
-    let content = include_str!("../../assets/checkout.js");
-    Asset::new("js", "text/javascript; charset=utf-8", content)
+pub static DASHBOARD: LazyLock<Assets> = LazyLock::new(|| {
+    let css = include_str!("../../assets/dashboard.css");
+    let js = include_str!("../../assets/dashboard.js");
+    Assets::new("dashboard", css, js)
 });
 
-const FOLDER: &str = "/assets/";
-const NAME: &str = "checkout-";
+/// Where assets are served.
+pub const FOLDER: &str = "/assets/";
 
 /// What stands for no encoding.
 const PLAIN: HeaderValue = HeaderValue::from_static("plain");
@@ -56,11 +66,17 @@ const ENCODINGS_MAX: u64 = 8;
 const HASH_DIGITS: usize = 16;
 
 impl Asset {
-    fn new(extension: &'static str, content_type: &'static str, plain: &'static str) -> Self {
+    fn new(
+        family: &'static str,
+        extension: &'static str,
+        content_type: &'static str,
+        plain: &'static str,
+    ) -> Self {
         let mut hash = hex::encode(Sha256::digest(plain));
         hash.truncate(HASH_DIGITS);
         Self {
-            path: format!("{FOLDER}{NAME}{hash}.{extension}"),
+            path: format!("{FOLDER}{family}-{hash}.{extension}"),
+            family,
             hash,
             extension,
             content_type,
@@ -72,16 +88,31 @@ impl Asset {
     /// The file that a name asks for, whatever its hash: during a rollout, a page of one version
     /// may ask a process of the other.
     fn find(name: &str) -> Option<&'static Self> {
-        let (hash, extension) = name.strip_prefix(NAME)?.split_once('.')?;
+        let (family, name) = name.split_once('-')?;
+        let (hash, extension) = name.split_once('.')?;
         let is_hash = hash.len() == HASH_DIGITS && hash.bytes().all(|b| b.is_ascii_hexdigit());
-        let mut all = [&CSS, &JS].into_iter().map(|asset| &**asset);
-        all.find(|asset| is_hash && asset.extension == extension)
+        let mut all = all();
+        all.find(|asset| is_hash && asset.family == family && asset.extension == extension)
     }
+}
+
+impl Assets {
+    fn new(family: &'static str, css: &'static str, js: &'static str) -> Self {
+        Self {
+            css: Asset::new(family, "css", "text/css; charset=utf-8", css),
+            js: Asset::new(family, "js", "text/javascript; charset=utf-8", js),
+        }
+    }
+}
+
+fn all() -> impl Iterator<Item = &'static Asset> {
+    let families = [&*CHECKOUT, &*DASHBOARD].into_iter();
+    families.flat_map(|family| [&family.css, &family.js])
 }
 
 /// Whether this path may be cached forever: only if its hash is that of the content.
 pub fn is_lasting(path: &str) -> bool {
-    path == CSS.path || path == JS.path
+    all().any(|asset| asset.path == path)
 }
 
 /// The file of that name, or 304 if the browser has it.

@@ -1,0 +1,135 @@
+//! The dashboard: the pages on which a merchant's people serve themselves.
+//!
+//! Every page is built from what the services say at that moment and works without scripts. The
+//! merchant that a page is about comes from the login and nowhere else, so what belongs to another
+//! is not found. A write is a form that must come from our own pages; it is answered by 303, or by a
+//! page that shows a secret once.
+
+mod activity;
+mod business;
+mod confirm;
+mod cookie;
+mod enter;
+mod home;
+mod keys;
+mod login;
+mod page;
+mod reset;
+mod security;
+mod signup;
+mod text;
+mod tries;
+mod visitor;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{Path, Request},
+    middleware::{self, Next},
+    response::{IntoResponse as _, Response},
+    routing::{get, post},
+};
+use chassis::clock::Clock;
+use http::Method;
+use ipnet::IpNet;
+use proto::merchants::{
+    merchant_account_client::MerchantAccountClient, people_client::PeopleClient,
+};
+
+use self::{cookie::LoginCookie, page::Refusal, tries::Tries};
+use crate::{
+    backend::{Backend, MerchantAccount, People},
+    channels::Channels,
+    config::Config,
+    error::Error,
+    front::{self, Front},
+    pages::{self, Kind, Referrer, assets, encoding},
+};
+
+/// What the pages share.
+#[derive(Debug)]
+pub struct Dashboard {
+    pub people: People,
+    pub account: MerchantAccount,
+    pub tries: Tries,
+    pub cookie: LoginCookie,
+    /// For the `curl` that a page shows. Without a trailing slash.
+    pub api_url: String,
+    pub clock: Clock,
+    pub trusted_proxies: Vec<IpNet>,
+}
+
+impl Dashboard {
+    pub fn new(config: &Config, channels: &Channels, clock: &Clock) -> Self {
+        let people = PeopleClient::new(channels.merchants.clone());
+        let account = MerchantAccountClient::new(channels.merchants.clone());
+        Self {
+            people: Backend::new("people", people),
+            account: Backend::new("merchant account", account),
+            tries: Tries::new(config.dashboard_tries_per_address, clock.clone()),
+            cookie: LoginCookie::at(&config.dashboard_url),
+            api_url: config.api_url.as_str().trim_end_matches('/').to_owned(),
+            clock: clock.clone(),
+            trusted_proxies: config.trusted_proxies(),
+        }
+    }
+}
+
+/// All routes of the dashboard.
+pub fn router(dashboard: Arc<Dashboard>, front: Front) -> Router {
+    Router::new()
+        .route("/signup", get(signup::show).post(signup::sign_up))
+        .route("/signup/sent", get(signup::sent))
+        .route(
+            "/verify-email/{token}",
+            get(signup::show_verify).post(signup::verify),
+        )
+        .route("/verify-email", post(signup::send_again))
+        .route("/login", get(enter::show).post(enter::log_in))
+        .route("/login/totp", get(enter::show_code).post(enter::enter_code))
+        .route("/logout", post(enter::log_out))
+        .route("/confirm", get(confirm::show).post(confirm::confirm))
+        .route("/forgot", get(reset::show).post(reset::ask))
+        .route("/forgot/sent", get(reset::sent))
+        .route("/reset/{token}", get(reset::show_reset).post(reset::reset))
+        .route("/", get(home::show))
+        .merge(keys::routes())
+        .merge(business::routes())
+        .merge(security::routes())
+        .merge(activity::routes())
+        .route("/assets/{name}", get(asset))
+        .fallback(async || Refusal(Error::NotFound))
+        .method_not_allowed_fallback(async || Refusal(Error::MethodNotAllowed))
+        .layer(middleware::from_fn_with_state(front, front::pass))
+        .layer(middleware::from_fn(dress))
+        .layer(middleware::from_fn(encode))
+        .with_state(dashboard)
+}
+
+async fn asset(Path(name): Path<String>, request: Request) -> Response {
+    let served = assets::serve(&name, request).await;
+    served.unwrap_or_else(|error| Refusal(error).into_response())
+}
+
+/// Compresses what a browser loads. Not what it gets for a form: such a page may hold a secret
+/// beside what was typed, and its length would tell of both (the BREACH attack).
+async fn encode(request: Request, next: Next) -> Response {
+    match *request.method() {
+        Method::GET | Method::HEAD => encoding::pages(request, next).await,
+        _ => next.run(request).await,
+    }
+}
+
+/// Adds the headers that browsers need to every answer, and turns the front's JSON server errors
+/// into pages.
+async fn dress(request: Request, next: Next) -> Response {
+    let kind = Kind::of(&request, |_| false);
+    let mut response = next.run(request).await;
+    if pages::is_front_failure(&response) {
+        let page = Refusal(Error::NothingStarted).into_response();
+        pages::replace_body(&mut response, page);
+    }
+    pages::dress(&mut response, kind, Referrer::Ourselves);
+    response
+}

@@ -1,0 +1,95 @@
+//! `/settings/activity`: who did what, when and from where.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{RawQuery, State},
+    response::Response,
+    routing::get,
+};
+use http::StatusCode;
+use proto::merchants::{Action, ListActivityRequest};
+
+use super::{
+    Dashboard,
+    enter::parameter,
+    login::Login,
+    page::{Cell, Refusal, Section, TablePage},
+};
+use crate::backend;
+
+const PATH: &str = "/settings/activity";
+
+pub fn routes() -> Router<Arc<Dashboard>> {
+    Router::new().route(PATH, get(show))
+}
+
+async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    login: Login,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let request = ListActivityRequest {
+        merchant_id: login.merchant_id(),
+        page_size: 0,
+        page_token: parameter(query.as_deref(), "after"),
+    };
+    let listed = dashboard.people.read(
+        backend::DEADLINE,
+        request,
+        |mut people, request| async move { people.list_activity(request).await },
+    );
+    let listed = listed.await?;
+    let mut page = TablePage::new(
+        login.shell(Section::Settings, "Activity"),
+        &["When", "What", "Who", "From"],
+    );
+    page.rows = listed
+        .activities
+        .iter()
+        .map(|activity| {
+            let origin = activity.origin.clone().unwrap_or_default();
+            let what = words(activity.action());
+            let what = match activity.object.is_empty() {
+                true => Cell::phrase(what),
+                false => Cell::phrase(what).detail(&activity.object),
+            };
+            vec![
+                Cell::time(&activity.created_at),
+                what,
+                Cell::text(&activity.email),
+                Cell::text(&origin.address),
+            ]
+        })
+        .collect();
+    page.empty = "Nothing yet.";
+    page.lead_on(PATH, &[], &listed.next_page_token);
+    Ok(page.respond(StatusCode::OK))
+}
+
+fn words(action: Action) -> &'static str {
+    match action {
+        Action::Unspecified => "Something newer than this page knows",
+        Action::SignedUp => "Signed up",
+        Action::EmailVerified => "Verified their address",
+        Action::LoggedIn => "Logged in",
+        Action::LoggedOut => "Logged out",
+        Action::LoginsEnded => "Ended logins",
+        Action::PasswordChanged => "Changed their password",
+        Action::PasswordReset => "Chose a password by a mailed link",
+        Action::TotpChanged => "Set up an authenticator",
+        Action::RecoveryCodesRenewed => "Made recovery codes",
+        Action::RecoveryCodeUsed => "Used a recovery code",
+        Action::KeyCreated => "Created an API key",
+        Action::KeyRevoked => "Revoked an API key",
+        Action::BusinessSubmitted => "Sent the business details",
+        Action::WebhookChanged => "Changed the webhook endpoint",
+        Action::WebhookSecretShown => "Looked at the webhook secret",
+        Action::WebhookSecretRotated => "Rotated the webhook secret",
+        Action::EventsReplayed => "Replayed events",
+        Action::PayoutAccountChanged => "Changed the payout account",
+        Action::PayoutRequested => "Asked for a payout",
+        Action::RefundRequested => "Asked for a refund",
+    }
+}

@@ -1,0 +1,220 @@
+//! `/settings/business`: what the merchant tells about its business, and what came of it.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{RawQuery, State},
+    response::Response,
+    routing::get,
+};
+use chassis::grpc::Reason;
+use http::StatusCode;
+use proto::merchants::{
+    Business, BusinessForm, BusinessKind, GetBusinessRequest, KycStatus, SubmitBusinessRequest,
+};
+
+use super::{
+    Dashboard,
+    enter::parameter,
+    login::{Login, Sent},
+    page::{Control, Field, FormPage, MessagePage, Refusal, Section, blame, kyc_word, moment},
+};
+use crate::{
+    backend,
+    error::Error,
+    pages::{form::FormFields, see},
+};
+
+const PATH: &str = "/settings/business";
+
+const KINDS: [(&str, &str); 5] = [
+    ("", "Choose one"),
+    ("SOLE_PROPRIETOR", "Sole proprietor"),
+    ("PARTNERSHIP", "Partnership"),
+    ("COMPANY", "Company"),
+    ("NGO", "Non-governmental organisation"),
+];
+
+pub fn routes() -> Router<Arc<Dashboard>> {
+    Router::new().route(PATH, get(show).post(submit))
+}
+
+pub async fn load(dashboard: &Dashboard, login: &Login) -> Result<Business, Error> {
+    let request = GetBusinessRequest {
+        merchant_id: login.merchant_id(),
+    };
+    let found = dashboard.account.read(
+        backend::DEADLINE,
+        request,
+        |mut account, request| async move { account.get_business(request).await },
+    );
+    found.await
+}
+
+async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    login: Login,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let business = load(&dashboard, &login).await?;
+    let is_sent = parameter(query.as_deref(), "done") == "sent";
+    let done = is_sent.then_some("Thank you. We look at it and send you a message.");
+    Ok(page(&login, &business, done))
+}
+
+/// The form, or what there is to know while it cannot be changed.
+fn page(login: &Login, business: &Business, done: Option<&'static str>) -> Response {
+    let shell = login.shell(Section::Settings, "Business").done(done);
+    let status = business.status();
+    let (word, _) = kyc_word(status);
+    let about = |at: &Option<String>| at.as_deref().map(moment).unwrap_or_default();
+    let line = match status {
+        KycStatus::Unspecified => {
+            "We must know whom we pay. With this, payments can begin; it takes us one working day."
+                .to_owned()
+        }
+        KycStatus::Pending => format!(
+            "{word} since {}. Until we begin, you can still change it.",
+            about(&business.submitted_at)
+        ),
+        KycStatus::InReview => {
+            let line = format!(
+                "{word}: we are looking at what you sent on {}. It cannot be changed meanwhile.",
+                about(&business.submitted_at)
+            );
+            return MessagePage::saying(shell, &line).next("Go to the overview", "/").respond(StatusCode::OK);
+        }
+        KycStatus::Approved => match &business.expires_on {
+            Some(day) => format!("{word} until {day}."),
+            None => format!("{word}."),
+        },
+        KycStatus::Rejected => "We could not approve this. Beside each field is what to change.".to_owned(),
+        KycStatus::Expired => "The approval has ended, so the API refuses requests. Look through the form and send it again.".to_owned(),
+    };
+    let form = business.form.clone().unwrap_or_default();
+    let mut page = form_page(shell, |name| value(&form, name));
+    page.lead = vec![line];
+    for reason in &business.reasons {
+        let field = page
+            .fields
+            .iter_mut()
+            .find(|field| field.name == reason.field);
+        if let Some(field) = field {
+            field.error = Some(reason.reason.clone());
+        }
+    }
+    page.respond(StatusCode::OK)
+}
+
+fn form_page(shell: super::page::Shell, value: impl Fn(&str) -> String) -> FormPage {
+    let mut page = FormPage::new(shell, PATH, "Send");
+    let fields = vec![
+        Field::new("kind", "Kind of business", Control::Choice(&KINDS)),
+        Field::text("registered_name", "Registered name").autocomplete("organization"),
+        Field::text("registration_number", "Registration number")
+            .hint("From the Registrar of Companies, for example BN123456789."),
+        Field::text("tin", "Tax number (TIN)")
+            .hint("For example C0001234567, or a Ghana Card number."),
+        Field::new("activity", "What you sell", Control::Area),
+        Field::new("website", "Website or page", Control::Input("url")).hint("If you have one."),
+        Field::text("digital_address", "Digital address").hint("For example GA-144-1234."),
+        Field::text("town", "Town").autocomplete("address-level2"),
+        Field::text("owner_name", "Owner or director").autocomplete("name"),
+        Field::text("owner_ghana_card", "Their Ghana Card number")
+            .hint("For example GHA-123456789-0."),
+        Field::new("owner_phone", "Their phone number", Control::Input("tel")).autocomplete("tel"),
+    ];
+    page.fields = fields
+        .into_iter()
+        .map(|field| {
+            let value = value(field.name);
+            field.value(&value)
+        })
+        .collect();
+    page
+}
+
+fn value(form: &BusinessForm, name: &str) -> String {
+    match name {
+        "kind" => kind_code(form.kind()).to_owned(),
+        "registered_name" => form.registered_name.clone(),
+        "registration_number" => form.registration_number.clone(),
+        "tin" => form.tin.clone(),
+        "activity" => form.activity.clone(),
+        "website" => form.website.clone(),
+        "digital_address" => form.digital_address.clone(),
+        "town" => form.town.clone(),
+        "owner_name" => form.owner_name.clone(),
+        "owner_ghana_card" => form.owner_ghana_card.clone(),
+        "owner_phone" => form.owner_phone.clone(),
+        _ => String::new(),
+    }
+}
+
+fn kind_code(kind: BusinessKind) -> &'static str {
+    match kind {
+        BusinessKind::Unspecified => "",
+        BusinessKind::SoleProprietor => "SOLE_PROPRIETOR",
+        BusinessKind::Partnership => "PARTNERSHIP",
+        BusinessKind::Company => "COMPANY",
+        BusinessKind::Ngo => "NGO",
+    }
+}
+
+fn read(fields: &FormFields) -> BusinessForm {
+    let text = |name| fields.get(name).to_owned();
+    let kinds = [
+        BusinessKind::SoleProprietor,
+        BusinessKind::Partnership,
+        BusinessKind::Company,
+        BusinessKind::Ngo,
+    ];
+    let kind = kinds
+        .into_iter()
+        .find(|kind| kind_code(*kind) == fields.get("kind"));
+    BusinessForm {
+        kind: kind.unwrap_or_default().into(),
+        registered_name: text("registered_name"),
+        registration_number: text("registration_number"),
+        tin: text("tin"),
+        activity: text("activity"),
+        website: text("website"),
+        digital_address: text("digital_address"),
+        town: text("town"),
+        owner_name: text("owner_name"),
+        owner_ghana_card: text("owner_ghana_card"),
+        owner_phone: text("owner_phone"),
+    }
+}
+
+async fn submit(
+    State(dashboard): State<Arc<Dashboard>>,
+    Sent { login, fields }: Sent,
+) -> Result<Response, Refusal> {
+    let request = SubmitBusinessRequest {
+        merchant_id: login.merchant_id(),
+        person_id: login.person_id.clone(),
+        form: Some(read(&fields)),
+        origin: login.visitor.origin(),
+    };
+    let sent = dashboard.account.once(
+        backend::DEADLINE,
+        request,
+        |mut account, request| async move { account.submit_business(request).await },
+    );
+    match sent.await {
+        Ok(_) => Ok(see(&format!("{PATH}?done=sent"))),
+        Err(Error::Validation(faults)) => {
+            let shell = login.shell(Section::Settings, "Business");
+            let mut page = form_page(shell, |name| fields.get(name).to_owned());
+            let notice = blame(&mut page.fields, &faults);
+            Ok(page.refuse(StatusCode::BAD_REQUEST, notice))
+        }
+        Err(Error::AtDashboard {
+            reason: Reason::BusinessInReview,
+            ..
+        }) => Ok(see(PATH)),
+        Err(error) => Err(error.into()),
+    }
+}

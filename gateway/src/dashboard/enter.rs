@@ -1,0 +1,239 @@
+//! `/login`, `/login/totp` and `/logout`: the ways in and out.
+//!
+//! An unknown address and a wrong password get the same answer. A right password begins a login that
+//! is only good for entering the code, where the person has an authenticator.
+
+use std::sync::Arc;
+
+use axum::{
+    body::Body,
+    extract::{RawQuery, State},
+    response::{IntoResponse as _, Response},
+};
+use chassis::grpc::Reason;
+use http::{HeaderMap, StatusCode, header::SET_COOKIE};
+use proto::merchants::{EnterCodeRequest, LogInRequest, LogOutRequest};
+use url::form_urlencoded;
+
+use super::{
+    Dashboard,
+    login::{Carried, Standing, read_form},
+    page::{Field, FormPage, Refusal, Shell},
+    visitor::Visitor,
+};
+use crate::{backend, error::Error, pages::see};
+
+/// The value of one of the page's parameters.
+pub fn parameter(query: Option<&str>, wanted: &str) -> String {
+    let query = query.unwrap_or_default().as_bytes();
+    let mut given = form_urlencoded::parse(query);
+    let found = given.find(|(name, _)| name == wanted);
+    found
+        .map(|(_, value)| value.into_owned())
+        .unwrap_or_default()
+}
+
+/// The form for a password. `carried`: a form that the login interrupted.
+pub fn form(email: &str, carried: Option<&Carried>) -> FormPage {
+    let has_form = carried.is_some_and(|carried| carried.form.is_some());
+    let mut page = FormPage::new(Shell::outside("Log in"), "/login", "Log in");
+    if has_form {
+        let kept =
+            "You were logged out. What you typed is kept: log in, and you can send it again.";
+        page.notice = Some(kept.to_owned());
+    }
+    page.hidden = carried.map(Carried::hidden).unwrap_or_default();
+    page.fields = vec![Field::email().value(email), Field::password()];
+    page.links = vec![
+        ("Forgot your password?", "/forgot"),
+        ("No account yet? Sign up", "/signup"),
+    ];
+    page
+}
+
+fn code_form(carried: &Carried) -> FormPage {
+    let mut page = FormPage::new(Shell::outside("Enter your code"), "/login/totp", "Go on");
+    let lead = "Enter the code that your authenticator shows, or one of your recovery codes.";
+    page.lead = vec![lead.to_owned()];
+    page.hidden = carried.hidden();
+    page.fields = vec![Field::code()];
+    page.links = vec![("Log in as somebody else", "/login")];
+    page
+}
+
+pub async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    visitor: Visitor,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let carried = Carried::to(&parameter(query.as_deref(), "then"));
+    match dashboard.standing(&headers, &visitor).await? {
+        Standing::LoggedIn(_) => Ok(see(&carried.then)),
+        Standing::NeedsCode(_) | Standing::Nobody => {
+            Ok(form("", Some(&carried)).respond(StatusCode::OK))
+        }
+    }
+}
+
+pub async fn log_in(
+    State(dashboard): State<Arc<Dashboard>>,
+    visitor: Visitor,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let fields = read_form(&headers, body).await?;
+    dashboard.tries.take(visitor.address)?;
+    let carried = Carried::read(&fields);
+    let request = LogInRequest {
+        email: fields.get("email").to_owned(),
+        password: fields.exact("password").to_owned(),
+        origin: visitor.origin(),
+    };
+    let begun = dashboard.people.once(
+        backend::DEADLINE,
+        request,
+        |mut people, request| async move { people.log_in(request).await },
+    );
+    let begun = match begun.await {
+        Ok(begun) => begun,
+        Err(error) => {
+            let (status, notice) = refusal(error, "The address or the password is not right.")?;
+            return Ok(form(fields.get("email"), Some(&carried)).refuse(status, Some(notice)));
+        }
+    };
+    let answer = match begun.needs_code {
+        true => code_form(&carried).respond(StatusCode::OK),
+        false => dashboard.arrive(&begun.token, &visitor, &carried).await?,
+    };
+    Ok(dashboard.with_cookie(answer, &begun.token)?)
+}
+
+pub async fn show_code(
+    State(dashboard): State<Arc<Dashboard>>,
+    visitor: Visitor,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let carried = Carried::to(&parameter(query.as_deref(), "then"));
+    match dashboard.standing(&headers, &visitor).await? {
+        Standing::LoggedIn(_) => Ok(see(&carried.then)),
+        Standing::NeedsCode(_) => Ok(code_form(&carried).respond(StatusCode::OK)),
+        Standing::Nobody => Ok(see("/login")),
+    }
+}
+
+pub async fn enter_code(
+    State(dashboard): State<Arc<Dashboard>>,
+    visitor: Visitor,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let fields = read_form(&headers, body).await?;
+    dashboard.tries.take(visitor.address)?;
+    let carried = Carried::read(&fields);
+    let Standing::NeedsCode(token_sha256) = dashboard.standing(&headers, &visitor).await? else {
+        return Ok(form("", Some(&carried)).respond(StatusCode::UNAUTHORIZED));
+    };
+    let request = EnterCodeRequest {
+        token_sha256: token_sha256.to_vec(),
+        code: fields.get("code").to_owned(),
+        origin: visitor.origin(),
+    };
+    let begun = dashboard.people.once(
+        backend::DEADLINE,
+        request,
+        |mut people, request| async move { people.enter_code(request).await },
+    );
+    match begun.await {
+        Ok(begun) => {
+            let answer = dashboard.arrive(&begun.token, &visitor, &carried).await?;
+            Ok(dashboard.with_cookie(answer, &begun.token)?)
+        }
+        Err(error) => {
+            let wrong = "This code is not right, or was used before. Wait for the next one.";
+            let (status, notice) = refusal(error, wrong)?;
+            Ok(code_form(&carried).refuse(status, Some(notice)))
+        }
+    }
+}
+
+pub async fn log_out(
+    State(dashboard): State<Arc<Dashboard>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
+    read_form(&headers, body).await?;
+    if let Some(token_sha256) = dashboard.cookie.read(&headers) {
+        let request = LogOutRequest {
+            token_sha256: token_sha256.to_vec(),
+        };
+        let ended = dashboard.people.read(
+            backend::DEADLINE,
+            request,
+            |mut people, request| async move { people.log_out(request).await },
+        );
+        // Only once the login is certainly over may the browser forget it.
+        ended.await?;
+    }
+    let mut answer = see("/login");
+    let cleared = dashboard.cookie.clear();
+    answer.headers_mut().insert(SET_COOKIE, cleared);
+    Ok(answer)
+}
+
+/// What a refused password or code is told; an error that is no refusal is passed on.
+pub fn refusal(error: Error, wrong: &'static str) -> Result<(StatusCode, String), Error> {
+    match error {
+        Error::AtDashboard {
+            reason: Reason::WrongPassword | Reason::WrongCode,
+            ..
+        } => Ok((StatusCode::UNAUTHORIZED, wrong.to_owned())),
+        Error::AtDashboard {
+            reason: Reason::TooManyTries,
+            retry_after_seconds,
+        } => {
+            let minutes = retry_after_seconds.unwrap_or(300).div_ceil(60).max(1);
+            let notice = match minutes {
+                1 => "Too many tries. Wait a minute and try again.".to_owned(),
+                minutes => format!("Too many tries. Wait {minutes} minutes and try again."),
+            };
+            Ok((StatusCode::TOO_MANY_REQUESTS, notice))
+        }
+        Error::AtDashboard {
+            reason: Reason::LoginEnded,
+            ..
+        } => Ok((
+            StatusCode::UNAUTHORIZED,
+            "Your login has ended. Log in again.".to_owned(),
+        )),
+        error => Err(error),
+    }
+}
+
+impl Dashboard {
+    /// Goes on as the person of this new login.
+    async fn arrive(
+        &self,
+        token: &str,
+        visitor: &Visitor,
+        carried: &Carried,
+    ) -> Result<Response, Error> {
+        if carried.form.is_none() {
+            return Ok(see(&carried.then));
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(http::header::COOKIE, self.cookie.set(token)?);
+        match self.standing(&headers, visitor).await? {
+            Standing::LoggedIn(login) => Ok(carried.go_on(&login)),
+            Standing::NeedsCode(_) | Standing::Nobody => Ok(see("/login")),
+        }
+    }
+
+    fn with_cookie(&self, answer: Response, token: &str) -> Result<Response, Error> {
+        let mut answer = answer.into_response();
+        let cookie = self.cookie.set(token)?;
+        answer.headers_mut().insert(SET_COOKIE, cookie);
+        Ok(answer)
+    }
+}

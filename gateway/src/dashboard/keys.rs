@@ -1,0 +1,228 @@
+//! `/settings/integrations/keys`: API keys. Two live ones make a rotation.
+//!
+//! A key is shown once, on the page that answers the form. Its form carries a nonce, so that sending
+//! it again makes no second key.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{Path, RawQuery, State},
+    response::Response,
+    routing::get,
+};
+use chassis::grpc::Reason;
+use http::StatusCode;
+use proto::merchants::{
+    CreateMerchantKeyRequest, ListMerchantKeysRequest, MerchantKey, RevokeMerchantKeyRequest,
+};
+use uuid::Uuid;
+
+use super::{
+    Dashboard,
+    enter::parameter,
+    login::{Confirmed, Login, Sent, SentConfirmed},
+    page::{Cell, Field, FormPage, MessagePage, Refusal, Section, TablePage, blame},
+};
+use crate::{backend, error::Error, pages::see};
+
+const PATH: &str = "/settings/integrations/keys";
+
+pub fn routes() -> Router<Arc<Dashboard>> {
+    Router::new()
+        .route(PATH, get(show))
+        .route(&format!("{PATH}/new"), get(show_new).post(create))
+        .route(
+            &format!("{PATH}/{{key_id}}/revoke"),
+            get(show_revoke).post(revoke),
+        )
+}
+
+async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    login: Login,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let keys = list(&dashboard, &login).await?;
+    let done = match parameter(query.as_deref(), "done").as_str() {
+        "revoked" => Some("The key is revoked. Requests with it are refused from now on."),
+        _ => None,
+    };
+    let shell = login.shell(Section::Integrations, "API keys").done(done);
+    let columns = ["Name", "Key", "Made", "Last used", "State"];
+    let mut page = TablePage::new(shell, &columns);
+    page.lead = vec![
+        "A program shows its key with every request. Whoever has the key can ask for payments in your name: keep it on your server, never in an app or a page.",
+    ];
+    page.button = Some(("Create a key", format!("{PATH}/new")));
+    page.empty = "No key yet. Create one to take the first payment from your program.";
+    page.rows = keys.iter().map(row).collect();
+    Ok(page.respond(StatusCode::OK))
+}
+
+fn row(key: &MerchantKey) -> Vec<Cell> {
+    let state = match &key.revoked_at {
+        Some(_) => Cell::state("Revoked", "idle"),
+        None => {
+            Cell::state("Live", "good").action("Revoke", &format!("{PATH}/{}/revoke", key.key_id))
+        }
+    };
+    let made = match &key.created_by {
+        Some(email) => Cell::time(&key.created_at).detail(email),
+        None => Cell::time(&key.created_at),
+    };
+    let used = match &key.last_used_at {
+        Some(at) => Cell::time(at),
+        None => Cell::phrase("Not yet"),
+    };
+    vec![
+        Cell::text(&key.label),
+        Cell::text(&format!("•••• {}", key.hint)),
+        made,
+        used,
+        state,
+    ]
+}
+
+async fn list(dashboard: &Dashboard, login: &Login) -> Result<Vec<MerchantKey>, Error> {
+    let request = ListMerchantKeysRequest {
+        merchant_id: login.merchant_id(),
+    };
+    let listed = dashboard.account.read(
+        backend::DEADLINE,
+        request,
+        |mut account, request| async move { account.list_merchant_keys(request).await },
+    );
+    Ok(listed.await?.keys)
+}
+
+fn form(login: &Login, label: &str, nonce: String) -> FormPage {
+    let shell = login.shell(Section::Integrations, "Create an API key");
+    let mut page = FormPage::new(shell, "/settings/integrations/keys/new", "Create the key");
+    page.hidden = vec![("nonce", nonce)];
+    page.fields = vec![
+        Field::text("label", "Name")
+            .hint("For example the server or the program that uses it.")
+            .value(label),
+    ];
+    page.links = vec![("Back to the keys", PATH)];
+    page
+}
+
+async fn show_new(Confirmed(login): Confirmed) -> Response {
+    form(&login, "", Uuid::new_v4().to_string()).respond(StatusCode::OK)
+}
+
+async fn create(
+    State(dashboard): State<Arc<Dashboard>>,
+    SentConfirmed(Sent { login, fields }): SentConfirmed,
+) -> Result<Response, Refusal> {
+    let request = CreateMerchantKeyRequest {
+        merchant_id: login.merchant_id(),
+        person_id: login.person_id.clone(),
+        label: fields.get("label").to_owned(),
+        nonce: fields.get("nonce").to_owned(),
+        origin: login.visitor.origin(),
+    };
+    let created = dashboard.account.once(
+        backend::DEADLINE,
+        request,
+        |mut account, request| async move { account.create_merchant_key(request).await },
+    );
+    let again = || form(&login, fields.get("label"), Uuid::new_v4().to_string());
+    match created.await {
+        Ok(created) => {
+            let shell = login.shell(Section::Integrations, "Your new API key");
+            let line = "Copy it now: it is shown this once, and we keep only its fingerprint.";
+            let mut page = MessagePage::saying(shell, line).next("I have stored it", PATH);
+            page.secrets = vec![("API key", created.api_key)];
+            Ok(page.respond(StatusCode::OK))
+        }
+        Err(Error::Validation(faults)) => {
+            let mut page = again();
+            let notice = blame(&mut page.fields, &faults);
+            Ok(page.refuse(StatusCode::BAD_REQUEST, notice))
+        }
+        Err(Error::AtDashboard {
+            reason: Reason::FormUsed,
+            ..
+        }) => {
+            let shell = login.shell(Section::Integrations, "This form was sent before");
+            let line = "Its key was made, and shown that once. If nobody has stored it, revoke it and create another.";
+            let page = MessagePage::saying(shell, line).next("Look at the keys", PATH);
+            Ok(page.respond(StatusCode::CONFLICT))
+        }
+        Err(Error::AtDashboard {
+            reason: Reason::TooManyKeys,
+            ..
+        }) => {
+            let notice = "There are ten live keys. Revoke one that nothing uses first.";
+            Ok(again().refuse(StatusCode::CONFLICT, Some(notice.to_owned())))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn find(dashboard: &Dashboard, login: &Login, key_id: &str) -> Result<MerchantKey, Error> {
+    let keys = list(dashboard, login).await?;
+    let found = keys.into_iter().find(|key| key.key_id == key_id);
+    found.ok_or(Error::NotFound)
+}
+
+fn revoke_form(login: &Login, key: &MerchantKey, typed: &str) -> FormPage {
+    let shell = login.shell(Section::Integrations, "Revoke an API key");
+    let mut page = FormPage::new(shell, "", "Revoke the key");
+    page.is_grave = true;
+    page.lead = vec![
+        format!("{} (•••• {})", key.label, key.hint),
+        "Requests with it are refused at once, and it cannot be brought back.".to_owned(),
+    ];
+    page.fields = vec![
+        Field::text("label", "Type the key's name to revoke it")
+            .hint("Exactly as it stands above.")
+            .value(typed),
+    ];
+    page.links = vec![("Keep it", PATH)];
+    page
+}
+
+async fn show_revoke(
+    State(dashboard): State<Arc<Dashboard>>,
+    login: Login,
+    Path(key_id): Path<String>,
+) -> Result<Response, Refusal> {
+    let key = find(&dashboard, &login, &key_id).await?;
+    Ok(revoke_form(&login, &key, "").respond(StatusCode::OK))
+}
+
+async fn revoke(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path(key_id): Path<String>,
+    Sent { login, fields }: Sent,
+) -> Result<Response, Refusal> {
+    let key = find(&dashboard, &login, &key_id).await?;
+    let typed = fields.get("label");
+    if typed != key.label {
+        let mut page = revoke_form(&login, &key, typed);
+        let error = "This is not the key's name.".to_owned();
+        page.fields = page
+            .fields
+            .into_iter()
+            .map(|field| field.error(Some(error.clone())))
+            .collect();
+        return Ok(page.respond(StatusCode::BAD_REQUEST));
+    }
+    let request = RevokeMerchantKeyRequest {
+        merchant_id: login.merchant_id(),
+        person_id: login.person_id.clone(),
+        key_id,
+        origin: login.visitor.origin(),
+    };
+    let revoked = dashboard.account.read(
+        backend::DEADLINE,
+        request,
+        |mut account, request| async move { account.revoke_merchant_key(request).await },
+    );
+    revoked.await?;
+    Ok(see(&format!("{PATH}?done=revoked")))
+}

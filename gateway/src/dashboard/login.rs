@@ -1,0 +1,321 @@
+//! Who is logged in: what a page takes the merchant from.
+//!
+//! Handlers that show something take a [`Login`]; those that a form leads to take a [`Sent`], which
+//! also checks that the form comes from our own pages. For what is sensitive there are
+//! [`Confirmed`] and [`SentConfirmed`], whose person has given a password or a code within the last
+//! five minutes. What somebody typed is never lost by a login that ended meanwhile: it is carried
+//! through the login, and then sent again.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    body::Body,
+    extract::{FromRequest, FromRequestParts, Request},
+    response::{IntoResponse as _, Response},
+};
+use chassis::{clock::Timestamp, grpc::Reason};
+use http::{HeaderMap, StatusCode, request::Parts};
+use proto::merchants::{self as contract, GetLoginRequest};
+use url::form_urlencoded;
+
+use super::{
+    Dashboard, confirm, enter,
+    page::{Refusal, Shell},
+    visitor::Visitor,
+};
+use crate::{
+    backend,
+    error::Error,
+    merchant::Merchant,
+    pages::{form::FormFields, same_site, see},
+};
+
+/// How long a password or a code that was given counts for what is sensitive.
+const CONFIRMED_FOR: Duration = Duration::from_secs(5 * 60);
+
+/// A login that is good for everything its person may do.
+#[derive(Clone, Debug)]
+pub struct Login {
+    pub id: String,
+    pub token_sha256: [u8; 32],
+    pub person_id: String,
+    pub email: String,
+    pub email_verified: bool,
+    pub has_totp: bool,
+    pub recovery_codes_left: u32,
+    /// Whose data the pages show.
+    pub merchant: Arc<Merchant>,
+    pub confirmed_at: Timestamp,
+    pub visitor: Visitor,
+}
+
+/// A form of somebody who is logged in.
+#[derive(Debug)]
+pub struct Sent {
+    pub login: Login,
+    pub fields: FormFields,
+}
+
+/// A login that was confirmed a moment ago.
+#[derive(Debug)]
+pub struct Confirmed(pub Login);
+
+/// A form of somebody whose login was confirmed a moment ago.
+#[derive(Debug)]
+pub struct SentConfirmed(pub Sent);
+
+/// What is asked of merchants-svc about a browser's cookie.
+#[derive(Debug)]
+pub enum Standing {
+    LoggedIn(Box<Login>),
+    /// The password was right, and a code must follow.
+    NeedsCode([u8; 32]),
+    Nobody,
+}
+
+impl Dashboard {
+    /// Who the cookie says is there.
+    pub async fn standing(
+        &self,
+        headers: &HeaderMap,
+        visitor: &Visitor,
+    ) -> Result<Standing, Error> {
+        let Some(token_sha256) = self.cookie.read(headers) else {
+            return Ok(Standing::Nobody);
+        };
+        let request = GetLoginRequest {
+            token_sha256: token_sha256.to_vec(),
+        };
+        let found = self.people.read(
+            backend::DEADLINE,
+            request,
+            |mut people, request| async move { people.get_login(request).await },
+        );
+        let login = match found.await {
+            Ok(login) => login,
+            Err(Error::AtDashboard {
+                reason: Reason::LoginEnded,
+                ..
+            }) => return Ok(Standing::Nobody),
+            Err(error) => return Err(error),
+        };
+        if login.needs_code {
+            return Ok(Standing::NeedsCode(token_sha256));
+        }
+        let login = Login::new(login, token_sha256, visitor.clone())?;
+        Ok(Standing::LoggedIn(Box::new(login)))
+    }
+}
+
+impl Login {
+    fn new(
+        login: contract::Login,
+        token_sha256: [u8; 32],
+        visitor: Visitor,
+    ) -> Result<Self, Error> {
+        let person = login.person.unwrap_or_default();
+        let merchant = login.merchant.unwrap_or_default();
+        Ok(Self {
+            id: login.login_id,
+            token_sha256,
+            person_id: person.person_id,
+            email: person.email,
+            email_verified: person.email_verified,
+            has_totp: person.has_totp,
+            recovery_codes_left: person.recovery_codes_left,
+            merchant: Arc::new(merchant.try_into()?),
+            confirmed_at: login.confirmed_at.parse().map_err(Error::internal)?,
+            visitor,
+        })
+    }
+
+    /// The merchant that everything is asked about.
+    pub fn merchant_id(&self) -> String {
+        self.merchant.id.to_string()
+    }
+
+    fn is_confirmed(&self, dashboard: &Dashboard) -> bool {
+        dashboard.clock.now().since(self.confirmed_at) < CONFIRMED_FOR
+    }
+}
+
+/// Where a browser was going, to bring it there after the login.
+fn destination(parts: &Parts) -> String {
+    let path = parts.uri.path_and_query();
+    let path = path.map_or("/", |path| path.as_str());
+    form_urlencoded::byte_serialize(path.as_bytes()).collect()
+}
+
+impl FromRequestParts<Arc<Dashboard>> for Login {
+    type Rejection = Response;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        dashboard: &Arc<Dashboard>,
+    ) -> Result<Self, Response> {
+        let Ok(visitor) = Visitor::from_request_parts(parts, dashboard).await;
+        let standing = dashboard.standing(&parts.headers, &visitor).await;
+        let standing = standing.map_err(|error| Refusal(error).into_response())?;
+        let then = destination(parts);
+        match standing {
+            Standing::LoggedIn(login) => Ok(*login),
+            Standing::NeedsCode(_) => Err(see(&format!("/login/totp?then={then}"))),
+            Standing::Nobody => Err(see(&format!("/login?then={then}"))),
+        }
+    }
+}
+
+impl FromRequestParts<Arc<Dashboard>> for Confirmed {
+    type Rejection = Response;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        dashboard: &Arc<Dashboard>,
+    ) -> Result<Self, Response> {
+        let login = Login::from_request_parts(parts, dashboard).await?;
+        match login.is_confirmed(dashboard) {
+            true => Ok(Self(login)),
+            false => Err(see(&format!("/confirm?then={}", destination(parts)))),
+        }
+    }
+}
+
+impl FromRequest<Arc<Dashboard>> for Sent {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, dashboard: &Arc<Dashboard>) -> Result<Self, Response> {
+        let (mut parts, body) = request.into_parts();
+        let Ok(visitor) = Visitor::from_request_parts(&mut parts, dashboard).await;
+        let read = async {
+            let fields = read_form(&parts.headers, body).await?;
+            let standing = dashboard.standing(&parts.headers, &visitor).await?;
+            Ok::<_, Error>((fields, standing))
+        };
+        let (fields, standing) = read.await.map_err(|error| Refusal(error).into_response())?;
+        match standing {
+            Standing::LoggedIn(login) => Ok(Self {
+                login: *login,
+                fields,
+            }),
+            Standing::NeedsCode(_) | Standing::Nobody => {
+                let carried = Carried::new(parts.uri.path(), &fields);
+                Err(enter::form("", Some(&carried)).respond(StatusCode::UNAUTHORIZED))
+            }
+        }
+    }
+}
+
+impl FromRequest<Arc<Dashboard>> for SentConfirmed {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, dashboard: &Arc<Dashboard>) -> Result<Self, Response> {
+        let path = request.uri().path().to_owned();
+        let sent = Sent::from_request(request, dashboard).await?;
+        if sent.login.is_confirmed(dashboard) {
+            return Ok(Self(sent));
+        }
+        let carried = Carried::new(&path, &sent.fields);
+        Err(confirm::form(&sent.login, &carried).respond(StatusCode::FORBIDDEN))
+    }
+}
+
+/// Reads a form that must come from our own pages.
+///
+/// Browsers add the cookie to it, so one that says nothing about where it comes from is refused:
+/// every browser that knows SameSite also sends Origin with a form.
+pub async fn read_form(headers: &HeaderMap, body: Body) -> Result<FormFields, Error> {
+    if !same_site::is_certainly_ours(headers) {
+        return Err(Error::CrossSite);
+    }
+    FormFields::read(headers, body).await
+}
+
+/// Where to go after a login, and a form to send again there.
+#[derive(Clone, Debug)]
+pub struct Carried {
+    /// A path of ours.
+    pub then: String,
+    /// The fields of the form, encoded as it was; `None` if there was none.
+    pub form: Option<String>,
+}
+
+/// Fields that nobody's page holds for later.
+const NEVER_CARRIED: [&str; 4] = ["password", "current_password", "code", "carried"];
+
+impl Carried {
+    fn new(path: &str, fields: &FormFields) -> Self {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        for (name, value) in fields.pairs() {
+            if !NEVER_CARRIED.contains(&name) {
+                form.append_pair(name, value);
+            }
+        }
+        Self {
+            then: path.to_owned(),
+            form: Some(form.finish()),
+        }
+    }
+
+    /// To this address, if it is a path of ours, and else to the overview.
+    pub fn to(then: &str) -> Self {
+        let is_ours = then.starts_with('/')
+            && !then.starts_with("//")
+            && then.bytes().all(|b| b.is_ascii_graphic() && b != b'\\');
+        Self {
+            then: if is_ours { then } else { "/" }.to_owned(),
+            form: None,
+        }
+    }
+
+    /// What the form of a login or a confirmation was carrying.
+    pub fn read(fields: &FormFields) -> Self {
+        let form = fields.exact("carried");
+        Self {
+            form: (!form.is_empty()).then(|| form.to_owned()),
+            ..Self::to(fields.get("then"))
+        }
+    }
+
+    pub fn hidden(&self) -> Vec<(&'static str, String)> {
+        let mut hidden = vec![("then", self.then.clone())];
+        hidden.extend(self.form.clone().map(|form| ("carried", form)));
+        hidden
+    }
+
+    /// Goes on: to the page, or to a page that sends the form again once its person says so.
+    pub fn go_on(&self, login: &Login) -> Response {
+        match &self.form {
+            None => see(&self.then),
+            Some(form) => confirm::send_again(login, &self.then, form),
+        }
+    }
+}
+
+/// The frame of a page of this login.
+impl Login {
+    pub fn shell(&self, section: super::page::Section, title: &'static str) -> Shell {
+        Shell::of(self, section, title)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Carried;
+
+    #[test]
+    fn after_a_login_nobody_is_sent_elsewhere() {
+        let to = |then: &str| Carried::to(then).then;
+        assert_eq!(to("/payments?status=FAILED"), "/payments?status=FAILED");
+        for elsewhere in [
+            "https://evil.example",
+            "//evil.example",
+            "/\\evil.example",
+            "javascript:alert(1)",
+            "",
+            "/a\r\nSet-Cookie: x",
+            "payments",
+        ] {
+            assert_eq!(to(elsewhere), "/", "{elsewhere}");
+        }
+    }
+}
