@@ -30,7 +30,10 @@ use proto::{
         people_client::PeopleClient,
     },
     sessions::sessions_client::SessionsClient,
-    webhooks::merchant_events_client::MerchantEventsClient,
+    webhooks::{
+        merchant_events_client::MerchantEventsClient,
+        merchant_webhooks_client::MerchantWebhooksClient,
+    },
 };
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status};
@@ -44,6 +47,7 @@ pub type Sessions = Backend<SessionsClient<Channel>>;
 pub type Charges = Backend<ChargesClient<Channel>>;
 pub type Disbursements = Backend<DisbursementsClient<Channel>>;
 pub type MerchantEvents = Backend<MerchantEventsClient<Channel>>;
+pub type MerchantWebhooks = Backend<MerchantWebhooksClient<Channel>>;
 pub type Statements = Backend<StatementsClient<Channel>>;
 
 /// For calls that at most touch a database.

@@ -20,6 +20,7 @@ mod signup;
 mod text;
 mod tries;
 mod visitor;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -33,13 +34,14 @@ use axum::{
 use chassis::clock::Clock;
 use http::Method;
 use ipnet::IpNet;
-use proto::merchants::{
-    merchant_account_client::MerchantAccountClient, people_client::PeopleClient,
+use proto::{
+    merchants::{merchant_account_client::MerchantAccountClient, people_client::PeopleClient},
+    webhooks::merchant_webhooks_client::MerchantWebhooksClient,
 };
 
 use self::{cookie::LoginCookie, page::Refusal, tries::Tries};
 use crate::{
-    backend::{Backend, MerchantAccount, People},
+    backend::{Backend, MerchantAccount, MerchantWebhooks, People},
     channels::Channels,
     config::Config,
     error::Error,
@@ -52,6 +54,7 @@ use crate::{
 pub struct Dashboard {
     pub people: People,
     pub account: MerchantAccount,
+    pub webhooks: MerchantWebhooks,
     pub tries: Tries,
     pub cookie: LoginCookie,
     /// For the `curl` that a page shows. Without a trailing slash.
@@ -64,7 +67,9 @@ impl Dashboard {
     pub fn new(config: &Config, channels: &Channels, clock: &Clock) -> Self {
         let people = PeopleClient::new(channels.merchants.clone());
         let account = MerchantAccountClient::new(channels.merchants.clone());
+        let webhooks = MerchantWebhooksClient::new(channels.webhooks.clone());
         Self {
+            webhooks: Backend::new("merchant webhooks", webhooks),
             people: Backend::new("people", people),
             account: Backend::new("merchant account", account),
             tries: Tries::new(config.dashboard_tries_per_address, clock.clone()),
@@ -95,6 +100,7 @@ pub fn router(dashboard: Arc<Dashboard>, front: Front) -> Router {
         .route("/reset/{token}", get(reset::show_reset).post(reset::reset))
         .route("/", get(home::show))
         .merge(keys::routes())
+        .merge(webhooks::routes())
         .merge(business::routes())
         .merge(security::routes())
         .merge(activity::routes())

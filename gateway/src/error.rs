@@ -358,7 +358,9 @@ impl From<Status> for Error {
                     | Reason::KeyNotFound
                     | Reason::LoginNotFound
                     | Reason::MerchantNotFound
-                    | Reason::DeliveryNotFound,
+                    | Reason::DeliveryNotFound
+                    | Reason::ReplayNotFound
+                    | Reason::ConformanceNotFound,
                 ),
             ) => Self::NotFound,
             (Code::NotFound, Some(Reason::EndpointNotFound)) => Self::NoWebhookEndpoint,
@@ -392,6 +394,8 @@ fn is_for_people(reason: Reason) -> bool {
             | Reason::FormUsed
             | Reason::TooManyKeys
             | Reason::BusinessInReview
+            | Reason::ReplayRunning
+            | Reason::ConformanceRunning
     )
 }
 

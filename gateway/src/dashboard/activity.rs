@@ -9,7 +9,7 @@ use axum::{
     routing::get,
 };
 use http::StatusCode;
-use proto::merchants::{Action, ListActivityRequest};
+use proto::merchants::{Action, ListActivityRequest, NoteActivityRequest};
 
 use super::{
     Dashboard,
@@ -17,12 +17,35 @@ use super::{
     login::Login,
     page::{Cell, Refusal, Section, TablePage},
 };
-use crate::backend;
+use crate::{backend, error::Error};
 
 const PATH: &str = "/settings/activity";
 
+/// Most characters of what was done to.
+const OBJECT_CHARACTERS_MAX: usize = 200;
+
 pub fn routes() -> Router<Arc<Dashboard>> {
     Router::new().route(PATH, get(show))
+}
+
+impl Dashboard {
+    /// Notes what a person is about to do in another service, and mails it to them. Call it first, so
+    /// that nothing is done unnoticed.
+    pub async fn note(&self, login: &Login, action: Action, object: &str) -> Result<(), Error> {
+        let request = NoteActivityRequest {
+            merchant_id: login.merchant_id(),
+            person_id: login.person_id.clone(),
+            action: action.into(),
+            object: object.chars().take(OBJECT_CHARACTERS_MAX).collect(),
+            origin: login.visitor.origin(),
+        };
+        let noted = self.people.once(
+            backend::DEADLINE,
+            request,
+            |mut people, request| async move { people.note_activity(request).await },
+        );
+        noted.await.map(|_| ())
+    }
 }
 
 async fn show(

@@ -127,6 +127,9 @@ pub enum Control {
     Area,
     /// One of these: value and label.
     Choice(&'static [(&'static str, &'static str)]),
+    /// Any of these: value and label. The field's value has those that are chosen, with blanks
+    /// between.
+    Checks(&'static [(&'static str, &'static str)]),
 }
 
 impl Field {
@@ -189,6 +192,11 @@ impl Field {
         Self { error, ..self }
     }
 
+    /// Whether this one of its choices is chosen.
+    pub fn has(&self, choice: &str) -> bool {
+        self.value.split(' ').any(|chosen| chosen == choice)
+    }
+
     /// The attributes that lead from the control to its hint and its error. Nothing in them comes
     /// from outside.
     fn described(&self) -> String {
@@ -221,6 +229,8 @@ pub struct FormPage {
     pub qr: Option<(String, usize)>,
     pub fields: Vec<Field>,
     pub submit: &'static str,
+    /// What stands below the form.
+    pub table: Option<Table>,
     /// What it does cannot be taken back.
     pub is_grave: bool,
     /// Where else to go: label and address.
@@ -239,6 +249,7 @@ impl FormPage {
             qr: None,
             fields: Vec::new(),
             submit,
+            table: None,
             is_grave: false,
             links: Vec::new(),
         }
@@ -439,6 +450,55 @@ impl Cell {
             action: Some((label, address.to_owned())),
             ..self
         }
+    }
+}
+
+/// A page about one thing: its facts, texts to copy, and what can be done with it.
+#[derive(Debug, Template)]
+#[template(path = "dashboard/detail.html")]
+pub struct DetailPage {
+    pub shell: Shell,
+    pub lead: Vec<String>,
+    /// Label and value.
+    pub facts: Vec<(&'static str, Cell)>,
+    pub table: Option<Table>,
+    /// Title and text, as it is.
+    pub texts: Vec<(&'static str, String)>,
+    pub buttons: Vec<Button>,
+    pub links: Vec<(&'static str, String)>,
+}
+
+/// A table on a page about something else.
+#[derive(Debug)]
+pub struct Table {
+    pub caption: &'static str,
+    pub columns: Vec<&'static str>,
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A form without fields to fill in.
+#[derive(Debug)]
+pub struct Button {
+    pub label: &'static str,
+    pub action: String,
+    pub hidden: Vec<(&'static str, String)>,
+}
+
+impl DetailPage {
+    pub fn new(shell: Shell) -> Self {
+        Self {
+            shell,
+            lead: Vec::new(),
+            facts: Vec::new(),
+            table: None,
+            texts: Vec::new(),
+            buttons: Vec::new(),
+            links: Vec::new(),
+        }
+    }
+
+    pub fn respond(self, status: StatusCode) -> Response {
+        respond(status, &self)
     }
 }
 

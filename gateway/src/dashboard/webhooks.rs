@@ -1,0 +1,145 @@
+//! `/settings/integrations` and its webhooks: the endpoint, its secret, and what became of its
+//! deliveries.
+
+mod conformance;
+mod deliveries;
+mod doctor;
+mod endpoint;
+mod replay;
+mod test;
+
+use std::sync::Arc;
+
+use axum::{Router, response::Response, routing::get};
+use http::StatusCode;
+use proto::webhooks::{EventType, FailureCause, MerchantEndpoint, TryResult};
+
+use super::{
+    Dashboard,
+    login::Login,
+    page::{Cell, LinksPage, Section, respond},
+};
+use crate::{backend, error::Error};
+
+const PATH: &str = "/settings/integrations/webhooks";
+
+pub fn routes() -> Router<Arc<Dashboard>> {
+    Router::new()
+        .route("/settings/integrations", get(show))
+        .merge(endpoint::routes())
+        .merge(deliveries::routes())
+        .merge(replay::routes())
+        .merge(test::routes())
+        .merge(doctor::routes())
+        .merge(conformance::routes())
+}
+
+async fn show(login: Login) -> Response {
+    let page = LinksPage {
+        shell: login.shell(Section::Integrations, "Integrations"),
+        links: vec![
+            (
+                "API keys",
+                "/settings/integrations/keys",
+                "What your program shows with every request.",
+            ),
+            (
+                "Webhook",
+                PATH,
+                "Where we tell your program what happened, and the secret that signs it.",
+            ),
+            (
+                "Deliveries",
+                "/settings/integrations/webhooks/deliveries",
+                "Every event that was sent, and how your server answered.",
+            ),
+            (
+                "Replay",
+                "/settings/integrations/webhooks/replay",
+                "Send again what your server missed.",
+            ),
+            (
+                "Test event",
+                "/settings/integrations/webhooks/test",
+                "One event at once, and the answer on the page.",
+            ),
+            (
+                "Signature doctor",
+                "/settings/integrations/webhooks/doctor",
+                "Why your program refuses a signature.",
+            ),
+            (
+                "Conformance run",
+                "/settings/integrations/webhooks/conformance",
+                "Eight requests that a good receiver answers rightly.",
+            ),
+        ],
+    };
+    respond(StatusCode::OK, &page)
+}
+
+/// The events that an endpoint may name, with their words.
+const EVENTS: [(&str, &str); 6] = [
+    ("payment.success", "payment.success: a payment was made"),
+    (
+        "payment.failed",
+        "payment.failed: a payment failed or ran out",
+    ),
+    ("payout.success", "payout.success: money has reached you"),
+    ("payout.failed", "payout.failed: a payout came back"),
+    (
+        "refund.success",
+        "refund.success: a refund has reached the payer",
+    ),
+    ("refund.failed", "refund.failed: a refund came back"),
+];
+
+/// What an endpoint without names gets.
+const DEFAULT_EVENTS: &str = "payment.success payment.failed payout.success payout.failed";
+
+fn event_name(event_type: EventType) -> String {
+    event_type.name().unwrap_or_else(|| "newer".to_owned())
+}
+
+impl Dashboard {
+    /// The merchant's endpoint, if it has one.
+    async fn endpoint(&self, login: &Login) -> Result<Option<MerchantEndpoint>, Error> {
+        let request = proto::webhooks::GetEndpointHealthRequest {
+            merchant_id: login.merchant_id(),
+        };
+        let found = self.webhooks.read(
+            backend::DEADLINE,
+            request,
+            |mut webhooks, request| async move { webhooks.get_endpoint_health(request).await },
+        );
+        match found.await {
+            Ok(health) => Ok(health.endpoint),
+            Err(Error::NoWebhookEndpoint) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// How a receiver answered, or why it did not.
+fn answer(result: &TryResult) -> Cell {
+    let cell = match result.http_status {
+        Some(status) => Cell::text(&status.to_string()),
+        None => Cell::phrase(cause(result.cause())),
+    };
+    cell.detail(result.error.as_deref().unwrap_or_default())
+}
+
+fn cause(cause: FailureCause) -> &'static str {
+    match cause {
+        FailureCause::Unspecified => "No answer",
+        FailureCause::Status => "Not a 2xx",
+        FailureCause::Timeout => "No answer in time",
+        FailureCause::Dns => "The name was not found",
+        FailureCause::Address => "An address that we do not call",
+        FailureCause::Refused => "Nobody listens there",
+        FailureCause::Tls => "No secure connection",
+        FailureCause::Connection => "The connection broke",
+        FailureCause::Unsigned => "It could not be signed",
+        FailureCause::Interrupted => "Not known: we were interrupted",
+    }
+}

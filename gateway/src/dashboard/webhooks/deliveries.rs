@@ -1,0 +1,216 @@
+//! Deliveries: what was sent, when, and how it was answered.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{Path, RawQuery, State},
+    response::Response,
+    routing::{get, post},
+};
+use http::StatusCode;
+use proto::webhooks::{
+    Attempt, Delivery, DeliveryStatus, EventType, GetMerchantDeliveryRequest,
+    ListMerchantDeliveriesRequest, MerchantDelivery, RedeliverMerchantDeliveryRequest,
+};
+
+use super::{cause, event_name, test::request_texts};
+use crate::{
+    backend,
+    dashboard::{
+        Dashboard,
+        enter::parameter,
+        login::{Login, Sent},
+        page::{Button, Cell, DetailPage, Refusal, Section, Table, TablePage, moment},
+    },
+    error::Error,
+    pages::see,
+};
+
+const LIST_PATH: &str = "/settings/integrations/webhooks/deliveries";
+
+const ROWS: u32 = 50;
+
+pub fn routes() -> Router<Arc<Dashboard>> {
+    Router::new()
+        .route(LIST_PATH, get(list))
+        .route(&format!("{LIST_PATH}/{{delivery_id}}"), get(show))
+        .route(
+            &format!("{LIST_PATH}/{{delivery_id}}/redeliver"),
+            post(redeliver),
+        )
+}
+
+async fn list(
+    State(dashboard): State<Arc<Dashboard>>,
+    login: Login,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let given = |name| parameter(query.as_deref(), name);
+    let status = DeliveryStatus::from_code(&given("status")).unwrap_or_default();
+    let event_type = EventType::from_name(&given("event")).unwrap_or_default();
+    let event_id = Some(given("event_id")).filter(|id| !id.is_empty());
+    let request = ListMerchantDeliveriesRequest {
+        merchant_id: login.merchant_id(),
+        page_size: ROWS,
+        page_token: given("after"),
+        event_type: event_type.into(),
+        status: status.into(),
+        event_ids: event_id.into_iter().collect(),
+        ..ListMerchantDeliveriesRequest::default()
+    };
+    let listed = dashboard.webhooks.read(
+        backend::DEADLINE,
+        request,
+        |mut webhooks, request| async move { webhooks.list_merchant_deliveries(request).await },
+    );
+    let listed = listed.await?;
+    let shell = login.shell(Section::Integrations, "Deliveries");
+    let mut page = TablePage::new(
+        shell,
+        &["When", "Event", "State", "Last answer", "Attempts"],
+    );
+    page.rows = listed.deliveries.iter().map(row).collect();
+    page.empty = match status {
+        DeliveryStatus::Unspecified => "Nothing was sent yet.",
+        _ => "Nothing in this state.",
+    };
+    let (status, event) = (given("status"), given("event"));
+    let filters = [("status", status.as_str()), ("event", event.as_str())];
+    page.lead_on(LIST_PATH, &filters, &listed.next_page_token);
+    Ok(page.respond(StatusCode::OK))
+}
+
+fn row(delivery: &Delivery) -> Vec<Cell> {
+    let (word, class) = state(delivery.status());
+    let answered = match delivery.last_http_status {
+        Some(status) => Cell::text(&status.to_string()),
+        None if delivery.attempts_count == 0 => Cell::default(),
+        None => Cell::phrase(cause(delivery.last_cause())),
+    };
+    let address = format!("{LIST_PATH}/{}", delivery.delivery_id);
+    vec![
+        Cell::time(&delivery.created_at).link(address),
+        Cell::text(&event_name(delivery.event_type())).detail(&delivery.event_id),
+        Cell::state(word, class),
+        answered,
+        Cell::text(&delivery.attempts_count.to_string()),
+    ]
+}
+
+fn state(status: DeliveryStatus) -> (&'static str, &'static str) {
+    match status {
+        DeliveryStatus::Unspecified => ("Newer than this page knows", "idle"),
+        DeliveryStatus::Pending => ("Waiting", "wait"),
+        DeliveryStatus::Delivered => ("Delivered", "good"),
+        DeliveryStatus::Exhausted => ("Given up", "bad"),
+    }
+}
+
+async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    login: Login,
+    Path(delivery_id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let request = GetMerchantDeliveryRequest {
+        merchant_id: login.merchant_id(),
+        delivery_id,
+    };
+    let found = dashboard.webhooks.read(
+        backend::DEADLINE,
+        request,
+        |mut webhooks, request| async move { webhooks.get_merchant_delivery(request).await },
+    );
+    let MerchantDelivery {
+        delivery,
+        request,
+        is_running,
+        is_asked_for,
+    } = found.await?;
+    let delivery = delivery.ok_or(Error::NotFound)?;
+    let is_queued = parameter(query.as_deref(), "done") == "queued";
+    let done = is_queued.then_some("It is sent once more, as soon as no other attempt runs.");
+    let shell = login.shell(Section::Integrations, "Delivery").done(done);
+    let (word, class) = state(delivery.status());
+    let mut page = DetailPage::new(shell);
+    page.facts = vec![
+        ("State", Cell::state(word, class)),
+        (
+            "Event",
+            Cell::text(&event_name(delivery.event_type())).detail(&delivery.event_id),
+        ),
+        ("Made", Cell::time(&delivery.created_at)),
+    ];
+    if let Some(next) = &delivery.next_attempt_at {
+        page.facts.push(("Next attempt", Cell::time(next)));
+    }
+    if let Some(url) = request.as_ref().and_then(|request| request.url.as_deref()) {
+        page.facts.push(("Sent to", Cell::text(url)));
+    }
+    match (is_running, is_asked_for) {
+        (true, _) => page.lead.push("An attempt runs right now.".to_owned()),
+        (false, true) => page
+            .lead
+            .push("An attempt that was asked for is about to begin.".to_owned()),
+        (false, false) => page.buttons.push(Button {
+            label: "Send it again",
+            action: format!("{LIST_PATH}/{}/redeliver", delivery.delivery_id),
+            hidden: Vec::new(),
+        }),
+    }
+    if !delivery.attempts.is_empty() {
+        page.table = Some(Table {
+            caption: "Attempts",
+            columns: vec!["When", "Result", "Took", "Answer"],
+            rows: delivery.attempts.iter().map(attempt).collect(),
+        });
+    }
+    page.texts = request.map(request_texts).unwrap_or_default();
+    page.links = vec![("All deliveries", LIST_PATH.to_owned())];
+    Ok(page.respond(StatusCode::OK))
+}
+
+fn attempt(attempt: &Attempt) -> Vec<Cell> {
+    let result = match (&attempt.finished_at, attempt.succeeded) {
+        (None, _) => Cell::state("Running", "wait"),
+        (Some(_), true) => Cell::state("Accepted", "good"),
+        (Some(_), false) => Cell::state("Failed", "bad"),
+    };
+    let result = match (attempt.http_status, &attempt.error) {
+        (_, Some(error)) => result.detail(error),
+        (Some(status), None) => result.detail(&status.to_string()),
+        (None, None) => result,
+    };
+    let when = match attempt.manual {
+        true => format!("{} (by hand)", moment(&attempt.started_at)),
+        false => moment(&attempt.started_at),
+    };
+    vec![
+        Cell::text(&when),
+        result,
+        Cell::text(&format!("{} ms", attempt.duration_ms)),
+        Cell::text(attempt.response_excerpt.as_deref().unwrap_or_default()),
+    ]
+}
+
+async fn redeliver(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path(delivery_id): Path<String>,
+    Sent { login, .. }: Sent,
+) -> Result<Response, Refusal> {
+    let request = RedeliverMerchantDeliveryRequest {
+        merchant_id: login.merchant_id(),
+        delivery_id,
+    };
+    let queued = dashboard.webhooks.once(
+        backend::DEADLINE,
+        request,
+        |mut webhooks, request| async move { webhooks.redeliver_merchant_delivery(request).await },
+    );
+    let queued = queued.await?;
+    Ok(see(&format!(
+        "{LIST_PATH}/{}?done=queued",
+        queued.delivery_id
+    )))
+}
