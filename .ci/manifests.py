@@ -24,7 +24,7 @@ ROOT = pathlib.Path(sys.argv[1])
 BINARIES = pathlib.Path(os.environ.get("BINARIES", pathlib.Path(__file__).parent.parent / "target/debug"))
 SERVICES = ["gateway", "merchants-svc", "sessions-svc", "charges-svc", "webhooks-svc", "ratelimit-svc"]
 ALL = SERVICES + ["railsim", "payctl"]
-LISTENS = ["LISTEN", "ADMIN_LISTEN", "API_LISTEN", "CHECKOUT_LISTEN", "DASHBOARD_LISTEN", "RAILSIM_LISTEN"]
+LISTENS = ["LISTEN", "ADMIN_LISTEN", "API_LISTEN", "CHECKOUT_LISTEN", "DASHBOARD_LISTEN", "RAILSIM_LISTEN", "RAILSIM_MAIL_LISTEN"]
 # Addresses of our own, for people: no process connects to them.
 PUBLIC_URLS = ["API_URL", "CHECKOUT_URL", "DASHBOARD_URL"]
 KUBERNETES = "1.37"
@@ -565,7 +565,7 @@ def check_compose():
     wanted = {name: name for name in ALL} | {migration: name for name, migration in migrations.items()}
     expect(built == wanted, "compose", f"builds {built}")
     ports = {name: service["ports"] for name, service in services.items() if "ports" in service}
-    wanted = {"gateway": [f"127.0.0.1:{port}:{port}" for port in (8080, 8081, 8082)]}
+    wanted = {"gateway": [f"127.0.0.1:{port}:{port}" for port in (8080, 8081, 8082)], "railsim": ["127.0.0.1:8083:8083"]}
     expect(ports == wanted, "compose", f"publishes {ports}")
     connections, server_max = SPARE_CONNECTIONS, 0
     for name, service in services.items():
@@ -575,7 +575,7 @@ def check_compose():
         expect(service.get("security_opt") == ["no-new-privileges:true"], where, "may get new privileges")
         networks = set(service["networks"])
         may_leave = any(not compose["networks"][network].get("internal") for network in networks)
-        expect(may_leave == (name in ["gateway", "webhooks-svc"]), where, f"the networks {networks} lead outside, or do not")
+        expect(may_leave == (name in ["gateway", "webhooks-svc", "railsim"]), where, f"the networks {networks} lead outside, or do not")
         for other, condition in service.get("depends_on", {}).items():
             is_migration = other in migrations.values()
             awaited = condition["condition"] == "service_completed_successfully"

@@ -12,10 +12,12 @@ use chassis::{
 };
 use clap::Parser;
 use rust_decimal::Decimal;
+use url::Url;
 
 use crate::{credits::Terms, payment::Timing, rail::Accounts};
 
-/// Simulated mobile-money networks: MTN MoMo and Paystack on one address, with a handset page.
+/// Simulated mobile-money networks: MTN MoMo and Paystack on one address, with a handset page, and
+/// a mailbox that catches all mail.
 #[derive(Clone, Parser)]
 #[command(name = "railsim", version)]
 pub struct Config {
@@ -23,11 +25,21 @@ pub struct Config {
     #[arg(long, env = "MODE", value_enum, default_value_t)]
     pub(crate) mode: Mode,
 
-    /// Address of the networks' APIs and the handset page.
+    /// Address of the networks' APIs, the handset page and the mail page.
     #[arg(long, env = "RAILSIM_LISTEN", default_value = "127.0.0.1:8083")]
     pub listen: SocketAddr,
 
-    /// Folder for the book of debits and credits. Without it, the book is lost with the process.
+    /// Address that takes mail by SMTP, without TLS or a password: all of it is caught and shown on
+    /// the page /mail.
+    #[arg(long, env = "RAILSIM_MAIL_LISTEN", default_value = "127.0.0.1:8025")]
+    pub(crate) mail_listen: SocketAddr,
+
+    /// Addresses whose links can be clicked in caught mail, such as the dashboard's.
+    #[arg(long, env = "RAILSIM_MAIL_LINKS", value_delimiter = ',')]
+    pub(crate) mail_links: Vec<Url>,
+
+    /// Folder for the book of debits and credits, and for caught mail. Without it, they are lost
+    /// with the process.
     #[arg(long, env = "RAILSIM_DATA")]
     pub(crate) data: Option<PathBuf>,
 
@@ -112,5 +124,11 @@ impl Settings for Config {
         refusals.unless(is_trial, "MODE", wants);
         self.telemetry.check(refusals);
         self.accounts.check(refusals);
+        let are_web = self
+            .mail_links
+            .iter()
+            .all(|link| link.scheme().starts_with("http"));
+        let wants = "addresses such as http://127.0.0.1:8082";
+        refusals.unless(are_web, "RAILSIM_MAIL_LINKS", wants);
     }
 }

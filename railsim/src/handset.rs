@@ -314,6 +314,11 @@ async fn page(
         .book
         .update(|pages| read_page(pages, wanted))
         .await?;
+    Ok(html(&page))
+}
+
+/// Answers with a page in which only its own assets and forms work.
+pub fn html(page: &impl Template) -> Response {
     let html = page.render().expect("a page renders into memory");
     let headers = [
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
@@ -321,7 +326,7 @@ async fn page(
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (HeaderName::from_static("referrer-policy"), "same-origin"),
     ];
-    Ok((headers, Html(html)).into_response())
+    (headers, Html(html)).into_response()
 }
 
 /// Builds the page, newest payments first.

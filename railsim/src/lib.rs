@@ -1,5 +1,6 @@
-//! Simulated mobile-money networks: MTN MoMo and Paystack with their real wire formats, the
-//! payers' handsets, and the networks' own book of debits and credits.
+//! Simulates what is outside of the service: the mobile-money networks MTN MoMo and Paystack with
+//! their real wire formats, the payers' handsets, the networks' own book of debits and credits, and
+//! a mailbox that catches all mail.
 //!
 //! Promises: a wallet is debited at most once per reference, and credited at most once; what anyone
 //! was told survives `kill -9`; the number of the payer or payee alone chooses the story, so every outcome is available on demand.
@@ -14,6 +15,7 @@ mod credit;
 mod credits;
 mod handset;
 mod journal;
+mod mail;
 mod momo;
 mod networks;
 mod payees;
@@ -35,6 +37,7 @@ use axum::{
 };
 use chassis::{
     clock::Clock,
+    grpc,
     http::Limits,
     shutdown::{Shutdown, Tasks},
 };
@@ -44,6 +47,7 @@ pub use config::Config;
 
 use book::Book;
 use callback::CallbackSender;
+use mail::Mailbox;
 use networks::Networks;
 
 const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -51,10 +55,27 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 /// How long a stopping network waits for the callbacks that it is sending.
 const CALLBACKS_DRAIN_MAX: Duration = Duration::from_secs(2);
 
-/// Serves both wires, the handset page and the book on `listener` until `shutdown`.
+/// The simulator's bound sockets.
+#[derive(Debug)]
+pub struct Sockets {
+    /// The networks' APIs, and the pages.
+    pub web: TcpListener,
+    /// SMTP.
+    pub mail: TcpListener,
+}
+
+impl Sockets {
+    pub async fn bind(config: &Config) -> anyhow::Result<Self> {
+        let web = grpc::bind("RAILSIM_LISTEN", config.listen).await?;
+        let mail = grpc::bind("RAILSIM_MAIL_LISTEN", config.mail_listen).await?;
+        Ok(Self { web, mail })
+    }
+}
+
+/// Serves both wires, the pages and the book, and takes mail, until `shutdown`.
 pub async fn serve(
     config: Config,
-    listener: TcpListener,
+    sockets: Sockets,
     clock: Clock,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
@@ -64,25 +85,31 @@ pub async fn serve(
         Some(folder) => Book::in_folder(folder, config.timing(), config.terms(), worker.alarm())?,
         None => Book::in_memory(config.timing(), config.terms(), worker.alarm()),
     };
+    let linked = config.mail_links.clone();
+    let mailbox = Arc::new(match &config.data {
+        Some(folder) => Mailbox::in_folder(folder, linked)?,
+        None => Mailbox::in_memory(linked),
+    });
     let callbacks = CallbackSender::new(&config)?;
     let networks = Arc::new(Networks {
         config,
-        clock,
+        clock: clock.clone(),
         book,
         callbacks,
     });
-    let router = router(networks.clone());
+    let router = router(networks.clone(), mailbox.clone());
 
     let calls = Tasks::new();
-    let serving = chassis::http::serve(router, listener, Limits::default(), shutdown.clone());
+    let serving = chassis::http::serve(router, sockets.web, Limits::default(), shutdown.clone());
+    let catching = mail::serve(mailbox, sockets.mail, clock, shutdown.clone());
     let running = networks.run(worker, calls.clone(), shutdown);
     // A network that has lost its book must stop answering.
-    tokio::try_join!(serving, async { Ok(running.await?) })?;
+    tokio::try_join!(serving, catching, async { Ok(running.await?) })?;
     calls.drain(CALLBACKS_DRAIN_MAX).await;
     Ok(())
 }
 
-fn router(networks: Arc<Networks>) -> Router {
+fn router(networks: Arc<Networks>, mailbox: Arc<Mailbox>) -> Router {
     Router::new()
         .merge(momo::routes())
         .merge(paystack::routes())
@@ -91,6 +118,7 @@ fn router(networks: Arc<Networks>) -> Router {
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(networks.clone(), hold_clock))
         .with_state(networks)
+        .merge(mail::routes(mailbox))
 }
 
 /// Time travel waits for every request.

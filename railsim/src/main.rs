@@ -1,9 +1,9 @@
-//! The binary: settings, telemetry, the socket, then [`railsim::serve`].
+//! The binary: settings, telemetry, the sockets, then [`railsim::serve`].
 
 use std::process::ExitCode;
 
-use chassis::{clock::Clock, config, grpc, shutdown::Shutdown, telemetry};
-use railsim::Config;
+use chassis::{clock::Clock, config, shutdown::Shutdown, telemetry};
+use railsim::{Config, Sockets};
 
 fn main() -> ExitCode {
     config::main(run)
@@ -11,7 +11,8 @@ fn main() -> ExitCode {
 
 async fn run(config: Config) -> anyhow::Result<()> {
     let _telemetry = telemetry::start("railsim", &config.telemetry)?;
-    let listener = grpc::bind("RAILSIM_LISTEN", config.listen).await?;
-    tracing::info!(address = %listener.local_addr()?, "handsets, wires and book");
-    railsim::serve(config, listener, Clock::system(), Shutdown::on_signals()).await
+    let sockets = Sockets::bind(&config).await?;
+    tracing::info!(address = %sockets.web.local_addr()?, "handsets, wires, book and mail");
+    tracing::info!(address = %sockets.mail.local_addr()?, "catching mail");
+    railsim::serve(config, sockets, Clock::system(), Shutdown::on_signals()).await
 }

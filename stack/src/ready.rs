@@ -11,6 +11,10 @@ pub struct Ready {
     pub checkout: String,
     pub dashboard: String,
     pub handset: String,
+    /// The page with all mail that was caught.
+    pub mail: String,
+    /// Where mail is caught: host and port, without a scheme.
+    pub smtp: String,
     /// `POST {clock}` with `{"advance_seconds": 86400}` moves time forward.
     pub clock: String,
     pub grpc: GrpcAddresses,
@@ -51,6 +55,7 @@ impl Ready {
              \x20 Checkout   {checkout}\n\
              \x20 Dashboard  {dashboard}\n\
              \x20 Handsets   {handset}   (approve or decline payments here)\n\
+             \x20 Mail       {mail}\n\
              \x20 API key    {key}\n\n\
              Take a payment:\n\n\
              curl -s {api}/api/v1/payments/charge \\\n\
@@ -61,6 +66,7 @@ impl Ready {
             checkout = self.checkout,
             dashboard = self.dashboard,
             handset = self.handset,
+            mail = self.mail,
             key = self.demo.api_key,
         );
     }

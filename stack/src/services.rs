@@ -56,6 +56,7 @@ struct Listeners {
     checkout: TcpListener,
     dashboard: TcpListener,
     handset: TcpListener,
+    mail: TcpListener,
     clock: TcpListener,
 }
 
@@ -69,6 +70,7 @@ struct Addresses {
     checkout: SocketAddr,
     dashboard: SocketAddr,
     handset: SocketAddr,
+    mail: SocketAddr,
     clock: SocketAddr,
 }
 
@@ -163,6 +165,7 @@ impl Listeners {
             checkout: bind("checkout", config.checkout).await?,
             dashboard: bind("dashboard", config.dashboard).await?,
             handset: bind("handset", config.handset).await?,
+            mail: bind("mail", free).await?,
             clock: bind("clock", free).await?,
         })
     }
@@ -178,6 +181,7 @@ impl Listeners {
             checkout: self.checkout.local_addr()?,
             dashboard: self.dashboard.local_addr()?,
             handset: self.handset.local_addr()?,
+            mail: self.mail.local_addr()?,
             clock: self.clock.local_addr()?,
         })
     }
@@ -270,7 +274,11 @@ impl Start<'_> {
         running.spawn(async { ("gateway", served.await) });
 
         let railsim = self.parse("railsim", &self.railsim_flags())?;
-        let served = railsim::serve(railsim, listeners.handset, clock(), shutdown());
+        let outside = railsim::Sockets {
+            web: listeners.handset,
+            mail: listeners.mail,
+        };
+        let served = railsim::serve(railsim, outside, clock(), shutdown());
         running.spawn(async { ("railsim", served.await) });
 
         let router = crate::clock::router(clock());
@@ -331,9 +339,11 @@ impl Start<'_> {
     }
 
     fn railsim_flags(&self) -> Vec<String> {
-        let api = url(self.addresses.api);
+        let at = &self.addresses;
+        let api = url(at.api);
         let flags = [
             format!("--data={}", self.data.join("railsim").display()),
+            format!("--mail-links={},{}", url(at.dashboard), url(at.checkout)),
             format!(
                 "--prompt-timeout={}ms",
                 self.config.railsim_prompt_timeout.as_millis()
@@ -355,6 +365,8 @@ impl Services {
             checkout: url(at.checkout),
             dashboard: url(at.dashboard),
             handset: url(at.handset),
+            mail: format!("{}/mail", url(at.handset)),
+            smtp: at.mail.to_string(),
             clock: url(at.clock),
             grpc: GrpcAddresses {
                 merchants: url(at.merchants),

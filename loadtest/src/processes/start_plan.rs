@@ -165,6 +165,8 @@ impl StartPlan {
         let own = [
             // Its fastest: a payer approves at once, and the callback follows.
             "--approve-delay=0s".to_owned(),
+            // Nobody sends mail.
+            "--mail-listen=127.0.0.1:0".to_owned(),
             // The gateway limits each address. Callbacks come from another one than merchants'
             // requests do, as in reality.
             "--callbacks-from=127.0.0.2".to_owned(),

@@ -9,12 +9,16 @@ use tokio::{
     process::{Child, ChildStderr, Command},
 };
 
-use crate::world::{Wires, World, credentials, reference};
+use crate::{
+    mail::Client,
+    world::{Wires, World, credentials, reference},
+};
 
 /// The binary's process, killed on drop.
 struct Process {
     child: Child,
     wires: Wires,
+    smtp: String,
     _log: Lines<BufReader<ChildStderr>>,
 }
 
@@ -22,7 +26,7 @@ impl Process {
     async fn start(data: &Path, flags: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_railsim"))
             .args(credentials())
-            .arg("--listen=127.0.0.1:0")
+            .args(["--listen=127.0.0.1:0", "--mail-listen=127.0.0.1:0"])
             .arg(format!("--data={}", data.display()))
             .args(flags)
             .stderr(Stdio::piped())
@@ -30,17 +34,14 @@ impl Process {
             .spawn()
             .unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-        let address = loop {
-            let line = log
-                .next_line()
-                .await
-                .unwrap()
-                .expect("the binary says its address");
+        let mut addresses = Vec::new();
+        while addresses.len() < 2 {
+            let line = log.next_line().await.unwrap();
+            let line = line.expect("the binary says its addresses");
             let line: Value = serde_json::from_str(&line).unwrap();
-            if let Some(address) = line["fields"]["address"].as_str() {
-                break address.to_owned();
-            }
-        };
+            addresses.extend(line["fields"]["address"].as_str().map(str::to_owned));
+        }
+        let (smtp, address) = (addresses.remove(1), addresses.remove(0));
         let client = chassis::http::client(Duration::from_secs(5)).unwrap();
         let wires = Wires {
             base: format!("http://{address}"),
@@ -49,6 +50,7 @@ impl Process {
         Self {
             child,
             wires,
+            smtp,
             _log: log,
         }
     }
@@ -58,6 +60,26 @@ impl Process {
         self.child.start_kill().unwrap();
         self.child.wait().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn acknowledged_mail_survives_kill_9() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]).await;
+    let mut client = Client::connect_to(&process.smtp).await;
+    client.greet().await;
+    client
+        .send("ama@example.com", "Subject: kept\r\n\r\ntext")
+        .await;
+    process.kill().await;
+    let process = Process::start(folder.path(), &[]).await;
+    let mails = process
+        .wires
+        .client
+        .get(format!("{}/mail.json", process.wires.base));
+    let mails: Value = mails.send().await.unwrap().json().await.unwrap();
+    assert_eq!(mails[0]["subject"], "kept");
+    process.kill().await;
 }
 
 async fn settled(wires: &Wires, reference: &str) -> Value {

@@ -7,6 +7,7 @@ mod credits_momo;
 mod credits_paystack;
 mod durability;
 mod handset;
+mod mail;
 mod momo;
 mod paystack;
 mod stories;

@@ -15,7 +15,7 @@ use chassis::{
 };
 use clap::Parser as _;
 use http::{HeaderMap, Method, StatusCode};
-use railsim::Config;
+use railsim::{Config, Sockets};
 use reqwest::{Client, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -60,6 +60,8 @@ struct Receiver {
 
 pub struct World {
     pub base: String,
+    /// Address that takes mail.
+    pub smtp: String,
     pub callback: String,
     pub clock: Clock,
     pub client: Client,
@@ -115,6 +117,7 @@ impl World {
         });
         let mut world = Self {
             base: String::new(),
+            smtp: String::new(),
             callback,
             clock,
             client: chassis::http::client(Duration::from_secs(5)).unwrap(),
@@ -135,10 +138,23 @@ impl World {
         let config = Config::try_parse_from(arguments)
             .map_err(|error| error.to_string())
             .unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        self.base = format!("http://{}", listener.local_addr().unwrap());
-        let serving = railsim::serve(config, listener, self.clock.clone(), self.shutdown.clone());
+        let sockets = Sockets {
+            web: TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            mail: TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        };
+        self.base = format!("http://{}", sockets.web.local_addr().unwrap());
+        self.smtp = sockets.mail.local_addr().unwrap().to_string();
+        let serving = railsim::serve(config, sockets, self.clock.clone(), self.shutdown.clone());
         self.tasks.spawn(async move { serving.await.unwrap() });
+    }
+
+    /// Stops it, and starts it again on the same data.
+    pub async fn restart(&mut self) {
+        self.shutdown.begin();
+        self.tasks.drain(Duration::from_secs(10)).await;
+        (self.shutdown, self.tasks) = (Shutdown::new(), Tasks::new());
+        let data = format!("--data={}", self.folder.path().join("data").display());
+        self.serve(&[&data]).await;
     }
 
     /// The content of the journal.

@@ -429,6 +429,7 @@ fn railsim_flags(ports: &Ports, data: &TempDir) -> Vec<String> {
     let mut flags = CREDENTIALS.map(ToOwned::to_owned).to_vec();
     flags.extend([
         format!("--listen=127.0.0.1:{}", ports.railsim),
+        "--mail-listen=127.0.0.1:0".to_owned(),
         format!("--data={}", data.path().join("railsim").display()),
         "--prompt-timeout=10s".to_owned(),
         format!(
