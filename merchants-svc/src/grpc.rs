@@ -9,7 +9,8 @@ use chassis::limits::{EMAIL_CHARACTERS_MAX, NAME_CHARACTERS_MAX};
 use proto::merchants::{
     ApiKey, AuthenticateRequest, CreateKeyRequest, CreateKeyResponse, CreateMerchantRequest,
     GetMerchantRequest, KycStatus as ProtoKycStatus, ListKeysRequest, ListKeysResponse,
-    Merchant as ProtoMerchant, Origin as ProtoOrigin, RevokeKeyRequest, UpdateMerchantRequest,
+    ListMerchantsRequest, ListMerchantsResponse, Merchant as ProtoMerchant, Origin as ProtoOrigin,
+    RevokeKeyRequest, UpdateMerchantRequest, merchant_operations_server::MerchantOperations,
     merchants_server::Merchants,
 };
 use tonic::{Request, Response, Status};
@@ -105,6 +106,26 @@ impl Merchants for Grpc {
         let keys = self.0.list_keys(id).await?.into_iter().map(ApiKey::from);
         Ok(Response::new(ListKeysResponse {
             keys: keys.collect(),
+        }))
+    }
+}
+
+#[tonic::async_trait]
+impl MerchantOperations for Grpc {
+    async fn list_merchants(
+        &self,
+        request: Request<ListMerchantsRequest>,
+    ) -> Result<Response<ListMerchantsResponse>, Status> {
+        let after = match &*request.get_ref().after {
+            "" => None,
+            after => Some(parse_id(
+                after,
+                invalid("after", "must be a merchant's id"),
+            )?),
+        };
+        let merchants = self.0.list_merchants(after).await?.into_iter();
+        Ok(Response::new(ListMerchantsResponse {
+            merchants: merchants.map(ProtoMerchant::from).collect(),
         }))
     }
 }

@@ -25,7 +25,7 @@ use chassis::{clock::Clock, grpc::Sockets, shutdown::Shutdown};
 use db::{Frame, Schema};
 use proto::merchants::{
     business_reviews_server::BusinessReviewsServer, merchant_account_server::MerchantAccountServer,
-    merchants_server::MerchantsServer,
+    merchant_operations_server::MerchantOperationsServer, merchants_server::MerchantsServer,
 };
 use tonic::service::Routes;
 
@@ -66,6 +66,7 @@ pub async fn serve(
     frame.work(frame.clock.worker(last_uses::WORK), last_uses);
     frame.work(approvals_worker, Approvals(service.clone()));
     let routes = Routes::new(MerchantsServer::new(Grpc(service.clone())))
+        .add_service(MerchantOperationsServer::new(Grpc(service.clone())))
         .add_service(MerchantAccountServer::new(Grpc(service.clone())))
         .add_service(BusinessReviewsServer::new(Grpc(service)));
     frame.serve(routes, sockets).await

@@ -65,6 +65,11 @@ impl Service {
             .ok_or(Error::MerchantNotFound)
     }
 
+    /// The merchants that were made after this one, oldest first.
+    pub async fn list_merchants(&self, after: Option<MerchantId>) -> Result<Vec<Merchant>, Error> {
+        Ok(store::list_merchants(&self.db, after).await?)
+    }
+
     /// Locks a merchant that the person belongs to until the transaction ends.
     async fn lock_own(
         &self,

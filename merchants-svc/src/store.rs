@@ -10,11 +10,15 @@ use chassis::{
     ids::{KeyId, MerchantId, PersonId},
 };
 use db::{Db, Result, Tx};
+use uuid::Uuid;
 
 use crate::merchant::{ApiKeyRecord, KeyHolder, Merchant};
 
 /// Most keys listed at once; nobody has more in use.
 const KEYS_LISTED: i64 = 1_000;
+
+/// Most merchants listed at once.
+const MERCHANTS_LISTED: i64 = 100;
 
 pub async fn insert_merchant(db: &Db, merchant: &Merchant) -> Result<()> {
     let mut tx = db.begin().await?;
@@ -45,6 +49,21 @@ pub async fn find_merchant(db: &Db, id: MerchantId) -> Result<Option<Merchant>> 
         )
         .bind(id)
         .optional()
+        .await
+}
+
+/// The merchants whose ids follow this one, in their order, at most `MERCHANTS_LISTED`.
+pub async fn list_merchants(db: &Db, after: Option<MerchantId>) -> Result<Vec<Merchant>> {
+    db.read()
+        .await?
+        .sql(
+            "select merchant_id, name, email, email_verified, kyc_status, accepting_payments,
+                    created_at
+             from merchants where merchant_id > $1 order by merchant_id limit $2",
+        )
+        .bind(after.unwrap_or(MerchantId::from(Uuid::nil())))
+        .bind(MERCHANTS_LISTED)
+        .all()
         .await
 }
 

@@ -16,8 +16,8 @@ use db::testing::TestDb;
 use merchants_svc::config::Config;
 use proto::merchants::{
     AuthenticateRequest, CreateKeyRequest, CreateMerchantRequest, GetMerchantRequest, KycStatus,
-    ListKeysRequest, Merchant, RevokeKeyRequest, UpdateMerchantRequest,
-    merchants_client::MerchantsClient,
+    ListKeysRequest, ListMerchantsRequest, Merchant, RevokeKeyRequest, UpdateMerchantRequest,
+    merchant_operations_client::MerchantOperationsClient, merchants_client::MerchantsClient,
 };
 use tonic::{Code, Status};
 
@@ -175,6 +175,29 @@ async fn only_what_is_given_changes() {
         .unwrap()
         .into_inner();
     assert_eq!(read, closed);
+}
+
+#[tokio::test]
+async fn merchants_are_listed_oldest_first_and_in_pages() {
+    let mut world = World::start().await;
+    let mut made = Vec::new();
+    for _ in 0..103 {
+        made.push(world.merchant().await);
+    }
+    let mut operations = MerchantOperationsClient::new(world.service.channel());
+    let mut listed: Vec<Merchant> = Vec::new();
+    for wanted in [100, 3, 0] {
+        let last = listed.last().map(|merchant| merchant.merchant_id.clone());
+        let after = last.unwrap_or_default();
+        let answer = operations.list_merchants(ListMerchantsRequest { after });
+        let page = answer.await.unwrap().into_inner().merchants;
+        assert_eq!(page.len(), wanted);
+        listed.extend(page);
+    }
+    assert_eq!(listed, made);
+    let after = "none".to_owned();
+    let refused = operations.list_merchants(ListMerchantsRequest { after });
+    check_invalid(refused.await, "after");
 }
 
 #[tokio::test]
