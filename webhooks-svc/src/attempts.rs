@@ -17,11 +17,11 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field::Empty};
 
 use crate::{
-    delivery::{AttemptEnd, AttemptOutcome, AttemptRun, AttemptVerdict, Schedule},
+    delivery::{AttemptEnd, AttemptOutcome, AttemptRun, AttemptVerdict, Cause, Schedule},
     endpoint::Endpoint,
     queues::{Place, Queues},
     secret::Keyring,
-    send::{self, Sender},
+    send::{self, Message, Sender},
     signature,
 };
 
@@ -114,7 +114,7 @@ impl AttemptRunner {
             Ok(secrets) => secrets,
             Err(error) => {
                 tracing::error!(error = %chain(&error), "a delivery cannot be signed");
-                return send::failed("not sent: it could not be signed".to_owned());
+                return send::failed(Cause::Unsigned, "not sent: it could not be signed");
             }
         };
         if term.is_over(&self.clock) {
@@ -123,7 +123,14 @@ impl AttemptRunner {
         }
         let unix_seconds = self.clock.host_now().unix_seconds();
         let signature = signature::header(&secrets, unix_seconds, &attempt.body);
-        self.sender.send(&endpoint.url, attempt, signature).await
+        let message = Message {
+            event_id: &attempt.event_id,
+            delivery_id: &attempt.delivery_id,
+            attempt: attempt.attempts_count,
+            body: &attempt.body,
+            signature: &signature,
+        };
+        self.sender.send(&endpoint.url, &message).await
     }
 
     fn end(&self, attempt: AttemptRun, outcome: AttemptOutcome) -> AttemptEnd {
@@ -220,6 +227,6 @@ fn show(end: &AttemptEnd, recorded: Update) {
 fn interrupted() -> AttemptOutcome {
     AttemptOutcome {
         verdict: AttemptVerdict::Interrupted,
-        ..send::failed("interrupted".to_owned())
+        ..send::failed(Cause::Interrupted, "interrupted")
     }
 }

@@ -62,6 +62,8 @@ pub struct Attempt {
     pub error: Option<String>,
     pub duration_ms: i64,
     pub response_excerpt: Option<String>,
+    /// As it was stored: a newer version may have written it, and an older one writes none.
+    pub cause: Option<String>,
 }
 
 /// An event and what became of it.
@@ -104,9 +106,42 @@ pub struct AttemptOutcome {
     pub http_status: Option<u16>,
     /// Why it failed, for people.
     pub error: Option<String>,
+    pub cause: Option<Cause>,
     pub duration: Duration,
     pub response_excerpt: Option<String>,
+    /// `None` if nothing was sent.
+    pub sent: Option<Sent>,
 }
+
+/// What of a request is not the same in every attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    pub url: String,
+    pub signature: String,
+}
+
+chassis::closed_list! {
+    /// Why an attempt failed.
+    pub enum Cause: "why an attempt failed" {
+        /// Answered, but not with a 2xx.
+        Status = "STATUS",
+        Timeout = "TIMEOUT",
+        /// The name cannot be looked up.
+        Dns = "DNS",
+        /// No public address, or a URL that is not called.
+        Address = "ADDRESS",
+        Refused = "REFUSED",
+        Tls = "TLS",
+        /// The connection broke, or what came over it is not HTTP.
+        Connection = "CONNECTION",
+        /// It could not be signed.
+        Unsigned = "UNSIGNED",
+        /// Nobody knows what became of it.
+        Interrupted = "INTERRUPTED",
+    }
+}
+
+chassis::text_column!(Cause);
 
 chassis::closed_list! {
     /// What became of an attempt.
@@ -135,6 +170,17 @@ impl AttemptEnd {
 
     pub fn duration_ms(&self) -> i64 {
         i64::try_from(self.outcome.duration.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Where it went, if it was sent.
+    pub fn url(&self) -> Option<String> {
+        self.outcome.sent.as_ref().map(|sent| sent.url.clone())
+    }
+
+    /// The signature that it carried, if it was sent.
+    pub fn signature(&self) -> Option<String> {
+        let sent = self.outcome.sent.as_ref();
+        sent.map(|sent| sent.signature.clone())
     }
 
     pub fn is_exhausting(&self) -> bool {

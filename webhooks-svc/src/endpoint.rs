@@ -54,6 +54,16 @@ impl Endpoint {
         })
     }
 
+    /// Its secret, and the one before, even if that no longer signs.
+    pub fn kept_secrets(
+        &self,
+        keyring: &Keyring,
+    ) -> Result<(SecretString, Option<SecretString>), SecretError> {
+        let open = |sealed| keyring.open(sealed, self.merchant_id, self.endpoint_id);
+        let previous = self.previous_secret.as_ref().map(open);
+        Ok((open(&self.secret)?, previous.transpose()?))
+    }
+
     /// Re-encrypts its secrets with the keyring's first key.
     pub fn reseal(&mut self, keyring: &Keyring) -> Result<(), SecretError> {
         let (merchant_id, endpoint_id) = (self.merchant_id, self.endpoint_id);

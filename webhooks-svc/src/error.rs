@@ -18,6 +18,18 @@ pub enum Error {
     EventNotFound,
     #[error("no such delivery")]
     DeliveryNotFound,
+    #[error("no such replay")]
+    ReplayNotFound,
+    #[error("another replay has not ended")]
+    ReplayRunning,
+    #[error("no such conformance run")]
+    ConformanceNotFound,
+    #[error("the conformance run before it runs")]
+    ConformanceRunning,
+    #[error("too many tests and conformance runs within a minute")]
+    TooManyTrials,
+    #[error("too many searches")]
+    TooManySearches(#[from] db::TooManySearches),
     #[error("invalid {field}")]
     Invalid {
         field: &'static str,
@@ -39,6 +51,24 @@ impl From<Error> for Status {
             Error::EventNotFound => grpc::status(Code::NotFound, Reason::EventNotFound, message),
             Error::DeliveryNotFound => {
                 grpc::status(Code::NotFound, Reason::DeliveryNotFound, message)
+            }
+            Error::ReplayNotFound => grpc::status(Code::NotFound, Reason::ReplayNotFound, message),
+            Error::ReplayRunning => {
+                grpc::status(Code::FailedPrecondition, Reason::ReplayRunning, message)
+            }
+            Error::ConformanceNotFound => {
+                grpc::status(Code::NotFound, Reason::ConformanceNotFound, message)
+            }
+            Error::ConformanceRunning => grpc::status(
+                Code::FailedPrecondition,
+                Reason::ConformanceRunning,
+                message,
+            ),
+            Error::TooManyTrials => {
+                grpc::status(Code::ResourceExhausted, Reason::TooManyTries, message)
+            }
+            Error::TooManySearches(_) => {
+                grpc::status(Code::ResourceExhausted, Reason::NothingStarted, message)
             }
             Error::Invalid { field, message } => grpc::invalid(&[(field, &message)]),
             Error::Secret(source) => {

@@ -1,6 +1,8 @@
 //! The calls: proto to domain and back, nothing else.
 
 mod merchant_events;
+mod merchant_webhooks;
+mod shown;
 
 use std::{borrow::Cow, str::FromStr};
 
@@ -20,7 +22,7 @@ use secrecy::ExposeSecret as _;
 use tonic::{Request, Response, Status};
 
 use crate::{
-    delivery::{self, Attempt, Delivery},
+    delivery::{self, Attempt, Cause, Delivery},
     endpoint::Subscription,
     error::Error,
     event::{Data, Destination, Event, EventType, Number, Payment, Payout, Refund},
@@ -35,6 +37,12 @@ chassis::proto_list! {
     EventType = wire::EventType {
         PaymentSuccess, PaymentFailed, PayoutSuccess, PayoutFailed, RefundSuccess, RefundFailed,
         EndpointTest,
+    }
+}
+
+chassis::proto_list! {
+    Cause = wire::FailureCause {
+        Status, Timeout, Dns, Address, Refused, Tls, Connection, Unsigned, Interrupted,
     }
 }
 
@@ -58,9 +66,7 @@ impl Webhooks for Grpc {
     ) -> Result<Response<ProtoEndpoint>, Status> {
         let request = request.into_inner();
         let merchant_id = parse("merchant_id", &request.merchant_id)?;
-        let types: Result<_, _> = request.events.into_iter().map(parse_event_type).collect();
-        let events =
-            Subscription::new(types.map_err(|_| invalid("events", "must be event types"))?);
+        let events = event_types_wanted(request.events)?;
         let endpoint = self
             .0
             .set_endpoint(merchant_id, &request.url, events)
@@ -172,6 +178,12 @@ fn parse<T: FromStr>(field: &'static str, text: &str) -> Result<T, Error> {
         .map_err(|_| invalid(field, "is not of the right form"))
 }
 
+fn event_types_wanted(types: Vec<i32>) -> Result<Subscription, Error> {
+    let types: Result<_, _> = types.into_iter().map(parse_event_type).collect();
+    let types = types.map_err(|_| invalid("events", "must be event types"))?;
+    Ok(Subscription::new(types))
+}
+
 fn parse_event_type(event_type: i32) -> Result<EventType, UnknownCode> {
     let event_type = wire::EventType::try_from(event_type).unwrap_or_default();
     EventType::try_from(event_type)
@@ -187,6 +199,26 @@ fn stored_event_type(code: &str) -> wire::EventType {
         },
         Into::into,
     )
+}
+
+/// UNSPECIFIED stands for none, and for one that is not known: an older version recorded only a
+/// status, and a newer one may know others.
+fn stored_cause(
+    code: Option<&str>,
+    succeeded: bool,
+    http_status: Option<i64>,
+) -> wire::FailureCause {
+    match code {
+        None if !succeeded && http_status.is_some() => wire::FailureCause::Status,
+        None => wire::FailureCause::Unspecified,
+        Some(code) => code.parse().map_or_else(
+            |_| {
+                count_unknown("cause");
+                wire::FailureCause::Unspecified
+            },
+            |cause: Cause| cause.into(),
+        ),
+    }
 }
 
 fn parse_event(request: PublishRequest) -> Result<Event, Error> {
@@ -334,7 +366,7 @@ impl From<Delivery> for wire::Delivery {
             attempts_count: count(delivery.attempts_count),
             next_attempt_at: delivery.next_attempt_at.map(|at| at.to_string()),
             created_at: delivery.created_at.to_string(),
-            attempts: Vec::new(),
+            ..Self::default()
         }
     }
 }
@@ -351,6 +383,12 @@ impl From<Attempt> for wire::Attempt {
             error: attempt.error,
             duration_ms: count(attempt.duration_ms),
             response_excerpt: attempt.response_excerpt,
+            cause: stored_cause(
+                attempt.cause.as_deref(),
+                attempt.succeeded,
+                attempt.http_status,
+            )
+            .into(),
         }
     }
 }

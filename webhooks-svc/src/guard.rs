@@ -177,8 +177,9 @@ impl Guard {
     }
 }
 
+/// Why a name leads to no address that is called.
 #[derive(Debug, thiserror::Error)]
-enum ResolveError {
+pub enum ResolveError {
     #[error("the host cannot be looked up")]
     Unknown(#[source] io::Error),
     #[error("the host leads to no public address")]

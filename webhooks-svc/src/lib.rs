@@ -8,7 +8,10 @@
 
 mod attempts;
 pub mod config;
+mod conformance;
+mod conformance_run;
 pub mod delivery;
+mod doctor;
 mod due;
 pub mod endpoint;
 mod error;
@@ -17,20 +20,25 @@ mod feed;
 mod grpc;
 pub mod guard;
 mod kept_hosts;
+mod listing;
 mod publication;
 mod queues;
+mod replay;
+mod replaying;
 pub mod secret;
 pub mod send;
 mod service;
 pub mod signature;
 mod store;
+mod trial;
 
 use std::sync::Arc;
 
 use chassis::{clock::Clock, config::SettingsError, grpc::Sockets, shutdown::Shutdown};
-use db::{Db, Frame, GroupCommit, Schema};
+use db::{Db, Frame, GroupCommit, Schema, Searches};
 use proto::webhooks::{
-    merchant_events_server::MerchantEventsServer, webhooks_server::WebhooksServer,
+    merchant_events_server::MerchantEventsServer, merchant_webhooks_server::MerchantWebhooksServer,
+    webhooks_server::WebhooksServer,
 };
 use tonic::service::Routes;
 use uuid::Uuid;
@@ -43,6 +51,7 @@ use feed::{Numbering, Waits};
 use grpc::Grpc;
 use guard::Guard;
 use queues::Queues;
+use replaying::Replaying;
 use secret::Keyring;
 use send::Sender;
 use service::Service;
@@ -50,7 +59,10 @@ use service::Service;
 /// The schema that `migrate` applies and serving needs.
 pub static SCHEMA: Schema = Schema {
     migrations: sqlx::migrate!(),
-    release_leases: &[store::attempts::RELEASE_LEASES],
+    release_leases: &[
+        store::attempts::RELEASE_LEASES,
+        store::trials::RELEASE_LEASES,
+    ],
 };
 
 /// Serves and delivers until `shutdown`.
@@ -100,8 +112,12 @@ pub async fn serve(
     frame.work(worker, DueAttempts::new(db.clone(), attempts.clone()));
 
     let waits = begin_feed(&mut frame, config.webhook_feed_waits, &stopping);
+    let replays = clock.worker(replaying::WORK);
     let service = Service {
         waits,
+        searches: Searches::new(&tasks),
+        tasks: tasks.clone(),
+        replays: replays.alarm(),
         publications: GroupCommit::new(&db, &tasks),
         db,
         clock,
@@ -110,8 +126,15 @@ pub async fn serve(
         rotation_overlap: config.webhook_rotation_overlap,
         attempts,
     };
+    let replaying = Replaying {
+        db: service.db.clone(),
+        clock: service.clock.clone(),
+        queues: service.attempts.queues.clone(),
+    };
+    frame.work(replays, replaying);
     let routes = Routes::new(WebhooksServer::new(Grpc(service.clone())))
-        .add_service(MerchantEventsServer::new(Grpc(service)));
+        .add_service(MerchantEventsServer::new(Grpc(service.clone())))
+        .add_service(MerchantWebhooksServer::new(Grpc(service)));
     frame.serve(routes, sockets).await
 }
 

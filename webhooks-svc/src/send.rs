@@ -10,13 +10,16 @@
 use std::{error::Error as StdError, io, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use chassis::http;
+use chassis::{
+    http,
+    ids::{DeliveryId, EventId},
+};
 use reqwest::{Client, Response, Url, header};
 use url::Position;
 
 use crate::{
-    delivery::{AttemptOutcome, AttemptRun, AttemptVerdict},
-    guard::Guard,
+    delivery::{AttemptOutcome, AttemptVerdict, Cause, Sent},
+    guard::{Guard, ResolveError},
     kept_hosts::{IDLE_MAX, KeptHosts},
 };
 
@@ -42,15 +45,54 @@ pub struct Sender {
     kept: Arc<KeptHosts>,
 }
 
+/// What is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    pub event_id: &'a EventId,
+    pub delivery_id: &'a DeliveryId,
+    /// Number of the attempt, from 1.
+    pub attempt: i64,
+    pub body: &'a str,
+    /// The value of its header.
+    pub signature: &'a str,
+}
+
+impl Message<'_> {
+    /// The headers that are not the HTTP client's own.
+    pub fn headers(&self) -> [(&'static str, String); 6] {
+        [
+            ("Content-Type", "application/json".to_owned()),
+            ("User-Agent", USER_AGENT.to_owned()),
+            ("X-Service-Signature", self.signature.to_owned()),
+            ("X-Service-Event-Id", self.event_id.to_string()),
+            ("X-Service-Delivery-Id", self.delivery_id.to_string()),
+            ("X-Service-Attempt", self.attempt.to_string()),
+        ]
+    }
+}
+
+/// The headers as they arrive, with those of the HTTP client. Without a signature if there is none,
+/// and without a host if it is not known where it goes.
+pub fn shown_headers(url: Option<&str>, message: &Message<'_>) -> Vec<(&'static str, String)> {
+    let url = url.and_then(|url| Url::parse(url).ok());
+    let host = url.map(|url| url[Position::BeforeHost..Position::AfterPort].to_owned());
+    let ours = message.headers().into_iter();
+    let known = ours.filter(|(_, value)| !value.is_empty());
+    let mut headers: Vec<_> = host.map(|host| ("Host", host)).into_iter().collect();
+    headers.extend(known);
+    headers.push(("Accept", "*/*".to_owned()));
+    headers.push(("Content-Length", message.body.len().to_string()));
+    headers
+}
+
 /// What the receiver answered, or why it did not.
-type AttemptResult = Result<Response, String>;
+type AttemptResult = Result<Response, (Cause, String)>;
 
 impl Sender {
     /// `timeout` covers a whole attempt.
     pub fn new(guard: Guard, timeout: Duration) -> anyhow::Result<Self> {
         let client = http::client_builder(timeout)
             .connect_timeout(timeout)
-            .user_agent(USER_AGENT)
             .pool_idle_timeout(IDLE_MAX)
             .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
             .dns_resolver(guard.clone())
@@ -64,15 +106,26 @@ impl Sender {
         })
     }
 
-    /// Sends the attempt's body. Any 2xx in time is success, whatever becomes of its body.
-    pub async fn send(&self, url: &str, attempt: &AttemptRun, signature: String) -> AttemptOutcome {
+    /// Sends it. Any 2xx in time is success, whatever becomes of the answer's body.
+    pub async fn send(&self, url: &str, message: &Message<'_>) -> AttemptOutcome {
+        let sent = Sent {
+            url: url.to_owned(),
+            signature: message.signature.to_owned(),
+        };
         let response = match self.guard.check_url(url) {
-            Ok(url) => self.post(url, attempt, signature).await,
-            Err(refusal) => Err(format!("not sent: the URL {refusal}")),
+            Ok(url) => self.post(url, message).await,
+            Err(refusal) => {
+                return failed(Cause::Address, &format!("not sent: the URL {refusal}"));
+            }
         };
         let response = match response {
             Ok(response) => response,
-            Err(error) => return failed(error),
+            Err((cause, error)) => {
+                return AttemptOutcome {
+                    sent: Some(sent),
+                    ..failed(cause, &error)
+                };
+            }
         };
         let status = response.status();
         let (verdict, error) = if status.is_success() {
@@ -86,38 +139,37 @@ impl Sender {
         AttemptOutcome {
             verdict,
             http_status: Some(status.as_u16()),
+            cause: error.is_some().then_some(Cause::Status),
             error,
             duration: Duration::ZERO,
             response_excerpt: excerpt(&read_start(response).await),
+            sent: Some(sent),
         }
     }
 
-    async fn post(&self, url: Url, attempt: &AttemptRun, signature: String) -> AttemptResult {
+    async fn post(&self, url: Url, message: &Message<'_>) -> AttemptResult {
         let is_kept = self.kept.keeps(&url[..Position::BeforePath]);
-        let mut request = self
-            .client
-            .post(url)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header("X-Service-Signature", signature)
-            .header("X-Service-Event-Id", attempt.event_id.as_str())
-            .header("X-Service-Delivery-Id", attempt.delivery_id.as_str())
-            .header("X-Service-Attempt", attempt.attempts_count)
-            .body(attempt.body.clone());
+        let mut request = self.client.post(url).body(message.body.to_owned());
+        for (name, value) in message.headers() {
+            request = request.header(name, value);
+        }
         if !is_kept {
             request = request.header(header::CONNECTION, "close");
         }
-        request.send().await.map_err(|error| reason(&error))
+        request.send().await.map_err(|error| failure(&error))
     }
 }
 
 /// The outcome of an attempt without an answer.
-pub fn failed(error: String) -> AttemptOutcome {
+pub fn failed(cause: Cause, error: &str) -> AttemptOutcome {
     AttemptOutcome {
         verdict: AttemptVerdict::Failed,
         http_status: None,
-        error: Some(printable(&error, ERROR_BYTES_MAX)),
+        error: Some(printable(error, ERROR_BYTES_MAX)),
+        cause: Some(cause),
         duration: Duration::ZERO,
         response_excerpt: None,
+        sent: None,
     }
 }
 
@@ -150,17 +202,48 @@ fn printable(text: &str, bytes_max: usize) -> String {
     text.chars().filter(is_plain).take_while(fits).collect()
 }
 
-/// Why a request failed, in a few words.
-fn reason(error: &reqwest::Error) -> String {
+/// Why a request failed, also in a few words.
+fn failure(error: &reqwest::Error) -> (Cause, String) {
     if error.is_timeout() {
-        return "timed out".to_owned();
+        return (Cause::Timeout, "timed out".to_owned());
     }
+    let mut cause = Cause::Connection;
     let mut deepest: &dyn StdError = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
+    while let Some(inner) = inner(deepest) {
+        deepest = inner;
+        cause = told_by(deepest).unwrap_or(cause);
     }
-    match deepest.downcast_ref::<io::Error>() {
+    let text = match deepest.downcast_ref::<io::Error>() {
         Some(error) if error.raw_os_error().is_some() => error.kind().to_string(),
         _ => deepest.to_string(),
+    };
+    (cause, text)
+}
+
+/// What an error wraps. An I/O error names as its source only what its own content wraps.
+fn inner<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
+    let wrapped = error.downcast_ref::<io::Error>();
+    match wrapped.and_then(io::Error::get_ref) {
+        Some(content) => Some(content),
+        None => error.source(),
+    }
+}
+
+fn told_by(error: &(dyn StdError + 'static)) -> Option<Cause> {
+    if let Some(error) = error.downcast_ref::<ResolveError>() {
+        return Some(match error {
+            ResolveError::Unknown(_) => Cause::Dns,
+            ResolveError::NotPublic => Cause::Address,
+        });
+    }
+    if error.is::<rustls::Error>() {
+        return Some(Cause::Tls);
+    }
+    let error = error.downcast_ref::<io::Error>()?;
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Some(Cause::Refused),
+        // The other end hung up on the handshake.
+        io::ErrorKind::UnexpectedEof if error.to_string().starts_with("tls ") => Some(Cause::Tls),
+        _ => None,
     }
 }

@@ -3,11 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use chassis::{
-    clock::Clock,
+    clock::{Alarm, Clock},
     ids::{DeliveryId, EndpointId, EventId, MerchantId},
+    shutdown::Tasks,
     telemetry,
 };
-use db::{Db, GroupCommit, Insert};
+use db::{Db, GroupCommit, Insert, Searches};
 
 use crate::{
     attempts::AttemptRunner,
@@ -36,6 +37,10 @@ pub struct Service {
     pub attempts: Arc<AttemptRunner>,
     pub publications: GroupCommit<Publication>,
     pub waits: Waits,
+    pub searches: Searches,
+    pub tasks: Tasks,
+    /// Of the work that goes on with replays.
+    pub replays: Alarm,
 }
 
 /// An endpoint as its merchant sees it.
@@ -91,7 +96,8 @@ impl Service {
         self.open(endpoint)
     }
 
-    async fn check_url(&self, url: &str) -> Result<(), Error> {
+    /// Checks that a merchant's URL may be called.
+    pub async fn check_url(&self, url: &str) -> Result<(), Error> {
         let refused = |refusal: crate::guard::UrlError| Error::Invalid {
             field: "url",
             message: refusal.message().into(),
@@ -137,8 +143,10 @@ impl Service {
         let now = self.clock.now();
         let found = store::set_enabled(&mut tx, merchant_id, enabled, now).await?;
         let endpoint = found.ok_or(Error::EndpointNotFound)?;
+        store::replays::wake(&mut tx, merchant_id, now).await?;
         tx.commit().await?;
         self.attempts.queues.tell(merchant_id);
+        self.replays.ring();
         self.open(endpoint)
     }
 

@@ -1,11 +1,17 @@
 //! All SQL of this service: endpoints and deliveries as callers see them. Accepting events is in
 //! [`publish`], the feed in [`feed`], what became of events in [`event_deliveries`], beginning and
-//! ending attempts in [`attempts`].
+//! ending attempts in [`attempts`], what merchants list in [`listing`], what they send once more in
+//! [`replays`], and what they try in [`trials`].
 
 pub mod attempts;
 pub mod event_deliveries;
 pub mod feed;
+pub mod listing;
 pub mod publish;
+pub mod replays;
+pub mod trials;
+
+use std::time::Duration;
 
 use chassis::{
     clock::Timestamp,
@@ -25,6 +31,9 @@ const ATTEMPTS_LISTED: i64 = 1_000;
 
 /// How many endpoints to read at once when going through all of them.
 const ENDPOINTS_AT_ONCE: i64 = 100;
+
+/// Keeps an order among what is due at the same time.
+const ONE_MS: Duration = Duration::from_millis(1);
 
 /// The due time of what goes before everything else, in Unix milliseconds.
 const FIRST_OF_ALL_MS: i64 = 0;
@@ -195,7 +204,7 @@ pub async fn find_delivery(conn: &mut Conn, id: &DeliveryId) -> Result<Option<De
 pub async fn list_attempts(conn: &mut Conn, id: &DeliveryId) -> Result<Vec<Attempt>> {
     conn.sql(
         "select number, manual, started_at, finished_at, succeeded, http_status, error,
-                duration_ms, response_excerpt
+                duration_ms, response_excerpt, cause
          from attempts where delivery_id = $1 order by number limit $2",
     )
     .bind(id.clone())

@@ -35,7 +35,8 @@ macro_rules! ended_attempt {
     () => {
         "set finished_at = given.finished_at, succeeded = given.succeeded,
              http_status = given.http_status, error = given.error,
-             duration_ms = given.duration_ms, response_excerpt = given.response_excerpt"
+             duration_ms = given.duration_ms, response_excerpt = given.response_excerpt,
+             cause = given.cause, url = given.url, signature = given.signature"
     };
 }
 
@@ -355,7 +356,7 @@ const END_TOGETHER: &str = concat!(
     "given (delivery_id text, number bigint, claim uuid, endpoint_id uuid, status text,
             failures bigint, next_attempt_at timestamptz, manual_owed bigint,
             finished_at timestamptz, succeeded boolean, http_status bigint, error text,
-            duration_ms bigint, response_excerpt text)
+            duration_ms bigint, response_excerpt text, cause text, url text, signature text)
      with patience as materialized (select set_config('lock_timeout', $2, true)),
      released as (
          update deliveries ",
@@ -413,6 +414,9 @@ async fn end_together(db: &Db, set: &[AttemptEnd]) -> Result<Vec<Update>> {
         .column(set.iter().map(|end| end.outcome.error.clone()))
         .column(set.iter().map(AttemptEnd::duration_ms))
         .column(set.iter().map(|end| end.outcome.response_excerpt.clone()))
+        .column(set.iter().map(|end| end.outcome.cause))
+        .column(set.iter().map(AttemptEnd::url))
+        .column(set.iter().map(AttemptEnd::signature))
         .all()
         .await?;
     let released: HashSet<DeliveryId> = released.into_iter().map(|(id,)| id).collect();
@@ -434,7 +438,7 @@ async fn end_attempts(tx: &mut Tx, set: &[AttemptEnd]) -> Result<[u64; 2]> {
             concat!(
                 "given (delivery_id text, number bigint, finished_at timestamptz,
                         succeeded boolean, http_status bigint, error text, duration_ms bigint,
-                        response_excerpt text)
+                        response_excerpt text, cause text, url text, signature text)
                  update attempts ",
                 ended_attempt!(),
                 " from given
@@ -451,6 +455,9 @@ async fn end_attempts(tx: &mut Tx, set: &[AttemptEnd]) -> Result<[u64; 2]> {
         .column(set.iter().map(|end| end.outcome.error.clone()))
         .column(set.iter().map(AttemptEnd::duration_ms))
         .column(set.iter().map(|end| end.outcome.response_excerpt.clone()))
+        .column(set.iter().map(|end| end.outcome.cause))
+        .column(set.iter().map(AttemptEnd::url))
+        .column(set.iter().map(AttemptEnd::signature))
         .sql_set(
             concat!(
                 "given (delivery_id text, claim uuid, status text, failures bigint,

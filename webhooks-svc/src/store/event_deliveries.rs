@@ -85,7 +85,8 @@ async fn list_attempts(
         .sql_set(
             "given (delivery text, shown_after bigint)
              select delivery_id, number, manual, started_at, finished_at, succeeded, http_status,
-                 error, duration_ms, substr(response_excerpt, 1, 200) as response_excerpt
+                 error, duration_ms, substr(response_excerpt, 1, 200) as response_excerpt,
+                 cause
              from given join attempts on delivery_id = delivery and number > shown_after
              order by delivery_id, number",
             deliveries.len(),

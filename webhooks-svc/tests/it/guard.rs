@@ -11,16 +11,14 @@ use std::{
 };
 
 use chassis::{
-    clock::Clock,
-    ids::{DeliveryId, EndpointId, EventId, MerchantId},
+    ids::{DeliveryId, EventId, MerchantId},
     testing::check_invalid,
 };
 use proto::webhooks::DeliveryStatus;
-use uuid::Uuid;
 use webhooks_svc::{
-    delivery::{AttemptRun, AttemptVerdict, Status},
+    delivery::AttemptVerdict,
     guard::{Guard, Lookup},
-    send::Sender,
+    send::{Message, Sender},
 };
 
 use crate::{
@@ -249,33 +247,20 @@ pub fn lookup(choose: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static) -> L
     })
 }
 
-fn attempt() -> AttemptRun {
-    let now = Clock::system().now();
-    AttemptRun {
-        delivery_id: DeliveryId::new(),
-        endpoint_id: EndpointId::new(),
-        merchant_id: MerchantId::new(),
-        event_id: EventId::new(),
-        event_type: "payment.success".to_owned(),
-        status: Status::Pending,
-        failures: 0,
-        next_attempt_at: None,
-        due_at: now,
-        attempts_count: 1,
-        manual_running: false,
-        claim: Uuid::new_v4(),
-        body: "{}".to_owned(),
-        traceparent: None,
-    }
-}
-
 pub fn sender(guard: &Guard) -> Sender {
     Sender::new(guard.clone(), Duration::from_secs(2)).unwrap()
 }
 
 /// Sends to a URL; returns whether it succeeded, and the reason if not.
 pub async fn send(sender: &Sender, url: &str) -> (AttemptVerdict, String) {
-    let outcome = sender.send(url, &attempt(), "t=0,v1=00".to_owned()).await;
+    let message = Message {
+        event_id: &EventId::new(),
+        delivery_id: &DeliveryId::new(),
+        attempt: 1,
+        body: "{}",
+        signature: "t=0,v1=00",
+    };
+    let outcome = sender.send(url, &message).await;
     (outcome.verdict, outcome.error.unwrap_or_default())
 }
 

@@ -3,19 +3,25 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod clock;
+mod conformance;
 mod crash;
+mod doctor;
 mod endpoint;
 mod event_deliveries;
 mod fairness;
 mod feed;
 mod guard;
+mod isolation;
 mod keep_alive;
+mod listing;
 mod publish;
 mod receiver;
 mod receivers;
 mod redelivery;
+mod replays;
 mod schedule;
 mod signature;
 mod start;
 mod tls;
+mod trials;
 mod world;

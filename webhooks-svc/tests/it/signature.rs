@@ -27,7 +27,7 @@ print(right)
 "#;
 
 /// HMAC by its definition (RFC 2104).
-fn hmac_sha256(key: &[u8], message: &[u8]) -> String {
+pub fn hmac_sha256(key: &[u8], message: &[u8]) -> String {
     let mut block = [0_u8; 64];
     if key.len() > block.len() {
         block[..32].copy_from_slice(&Sha256::digest(key));
@@ -40,7 +40,7 @@ fn hmac_sha256(key: &[u8], message: &[u8]) -> String {
 }
 
 /// Splits `t=…,v1=…[,v1=…]`.
-fn parts(header: &str) -> (i64, Vec<String>) {
+pub fn parts(header: &str) -> (i64, Vec<String>) {
     let mut parts = header.split(',');
     let t = parts
         .next()

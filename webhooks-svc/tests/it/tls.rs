@@ -13,7 +13,7 @@ use std::{
 use chassis::{ids::MerchantId, testing::until};
 use db::testing::TestDb;
 use proto::webhooks::{
-    Attempt, GetDeliveryRequest, ListDeliveriesRequest, SetEndpointRequest,
+    Attempt, FailureCause, GetDeliveryRequest, ListDeliveriesRequest, SetEndpointRequest,
     webhooks_client::WebhooksClient,
 };
 use rcgen::CertifiedKey;
@@ -132,6 +132,7 @@ async fn a_certificate_of_nobody_we_trust_or_of_another_name_is_failure() {
     let attempt_to = async |receiver: &TlsReceiver, trusted: &str| {
         let attempt = attempt(receiver, trusted).await;
         assert!(!attempt.succeeded);
+        assert_eq!(attempt.cause(), FailureCause::Tls);
         assert!(
             attempt.error().contains("certificate"),
             "{}",

@@ -16,7 +16,8 @@ use proto::{
         Delivery, DeliveryStatus, Endpoint, EventType, GetDeliveryRequest, GetEndpointRequest,
         ListDeliveriesRequest, Payment, PublishRequest, PublishResponse, RedeliverRequest,
         SetEndpointEnabledRequest, SetEndpointRequest,
-        merchant_events_client::MerchantEventsClient, publish_request::Data,
+        merchant_events_client::MerchantEventsClient,
+        merchant_webhooks_client::MerchantWebhooksClient, publish_request::Data,
         webhooks_client::WebhooksClient,
     },
 };
@@ -37,10 +38,14 @@ pub const HOUR: Duration = Duration::from_secs(3_600);
 
 pub type Client = WebhooksClient<Channel>;
 
+/// What the people of a merchant call.
+pub type People = MerchantWebhooksClient<Channel>;
+
 /// A running service with its database and the folder of its clock.
 pub struct World {
     pub client: Client,
     pub feed: MerchantEventsClient<Channel>,
+    pub people: People,
     pub clock: Clock,
     services: Vec<ServedService>,
     pub database: TestDb,
@@ -84,6 +89,7 @@ impl World {
         Self {
             client: WebhooksClient::new(service.channel()),
             feed: MerchantEventsClient::new(service.channel()),
+            people: People::new(service.channel()),
             clock,
             services: vec![service],
             database,
