@@ -35,13 +35,14 @@ use chassis::clock::Clock;
 use http::Method;
 use ipnet::IpNet;
 use proto::{
+    charges::charges_client::ChargesClient,
     merchants::{merchant_account_client::MerchantAccountClient, people_client::PeopleClient},
     webhooks::merchant_webhooks_client::MerchantWebhooksClient,
 };
 
 use self::{cookie::LoginCookie, page::Refusal, tries::Tries};
 use crate::{
-    backend::{Backend, MerchantAccount, MerchantWebhooks, People},
+    backend::{Backend, Charges, MerchantAccount, MerchantWebhooks, People},
     channels::Channels,
     config::Config,
     error::Error,
@@ -55,6 +56,7 @@ pub struct Dashboard {
     pub people: People,
     pub account: MerchantAccount,
     pub webhooks: MerchantWebhooks,
+    pub charges: Charges,
     pub tries: Tries,
     pub cookie: LoginCookie,
     /// For the `curl` that a page shows. Without a trailing slash.
@@ -68,7 +70,9 @@ impl Dashboard {
         let people = PeopleClient::new(channels.merchants.clone());
         let account = MerchantAccountClient::new(channels.merchants.clone());
         let webhooks = MerchantWebhooksClient::new(channels.webhooks.clone());
+        let charges = ChargesClient::new(channels.charges.clone());
         Self {
+            charges: Backend::new("charges", charges),
             webhooks: Backend::new("merchant webhooks", webhooks),
             people: Backend::new("people", people),
             account: Backend::new("merchant account", account),

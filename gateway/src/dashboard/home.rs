@@ -1,4 +1,4 @@
-//! `/`: what is left to do until the first payment has arrived.
+//! `/`: what is left to do until the first payment has arrived, and then how the merchant stands.
 //!
 //! Each step is computed from what is on record; none is clicked away.
 
@@ -8,8 +8,15 @@ use axum::{
     extract::{RawQuery, State},
     response::Response,
 };
+use chassis::money::Money;
 use http::StatusCode;
-use proto::merchants::{KycStatus, ListMerchantKeysRequest};
+use proto::{
+    charges::{ChargeStatus, GetBalanceRequest, ListChargesRequest},
+    merchants::{Business, KycStatus, ListMerchantKeysRequest},
+    webhooks::{
+        DeliveryStatus, EndpointHealth, GetEndpointHealthRequest, ListMerchantDeliveriesRequest,
+    },
+};
 
 use super::{
     Dashboard, business,
@@ -18,14 +25,17 @@ use super::{
     page::{Refusal, Section, Shell, respond},
     text::filters,
 };
-use crate::backend;
+use crate::{backend, error::Error, pages::amount::shown};
 
-/// The page of the steps.
+const DELIVERIES: &str = "/settings/integrations/webhooks/deliveries";
+
 #[derive(Debug, askama::Template)]
 #[template(path = "dashboard/home.html")]
 struct HomePage {
     shell: Shell,
+    /// Empty once all are done.
     steps: Vec<Step>,
+    figures: Vec<Figure>,
     /// A command for the next step.
     command: Option<String>,
     is_verified: bool,
@@ -43,21 +53,46 @@ struct Step {
     link: Option<(&'static str, &'static str)>,
 }
 
+impl Step {
+    fn new(name: &'static str, is_done: bool, lead: &'static str) -> Self {
+        Self {
+            name,
+            is_done,
+            is_next: false,
+            lead,
+            link: None,
+        }
+    }
+
+    fn at(self, label: &'static str, address: &'static str) -> Self {
+        Self {
+            link: Some((label, address)),
+            ..self
+        }
+    }
+}
+
+/// A number that leads to what it counts.
+#[derive(Debug)]
+struct Figure {
+    name: &'static str,
+    value: String,
+    address: &'static str,
+}
+
 pub async fn show(
     State(dashboard): State<Arc<Dashboard>>,
     login: Login,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    let business = business::load(&dashboard, &login).await?;
-    let request = ListMerchantKeysRequest {
-        merchant_id: login.merchant_id(),
-    };
-    let keys = dashboard.account.read(
-        backend::DEADLINE,
-        request,
-        |mut account, request| async move { account.list_merchant_keys(request).await },
-    );
-    let keys = keys.await?.keys;
+    let (business, has_key, health, has_delivered, has_payment, balance) = tokio::try_join!(
+        business::load(&dashboard, &login),
+        dashboard.has_key(&login),
+        dashboard.health(&login),
+        dashboard.has_delivered(&login),
+        dashboard.has_payment(&login),
+        dashboard.available(&login),
+    )?;
     let done = match parameter(query.as_deref(), "done").as_str() {
         "verification-sent" => Some("The link is on its way."),
         "verification-limit" => Some(
@@ -66,47 +101,165 @@ pub async fn show(
         _ => None,
     };
     let mut steps = vec![
-        Step {
-            name: "Verify your e-mail address",
-            is_done: login.email_verified,
-            is_next: false,
-            lead: "Open the link that we have sent you.",
-            link: None,
-        },
-        Step {
-            name: "Tell us about your business",
-            is_done: business.status() == KycStatus::Approved,
-            is_next: false,
-            lead: match business.status() {
-                KycStatus::Pending | KycStatus::InReview => {
-                    "We are looking at it, and send you a message."
-                }
-                KycStatus::Rejected => "Something in the form must be changed.",
-                _ => "A form of eleven fields. Nothing to upload.",
-            },
-            link: Some(("Business", "/settings/business")),
-        },
-        Step {
-            name: "Create an API key",
-            is_done: keys.iter().any(|key| key.revoked_at.is_none()),
-            is_next: false,
-            lead: "Your program shows it with every request.",
-            link: Some(("API keys", "/settings/integrations/keys")),
-        },
+        Step::new(
+            "Verify your e-mail address",
+            login.email_verified,
+            "Open the link that we have sent you.",
+        ),
+        business_step(&business),
+        Step::new(
+            "Create an API key",
+            has_key,
+            "Your program shows it with every request.",
+        )
+        .at("API keys", "/settings/integrations/keys"),
+        Step::new(
+            "Say where events go",
+            health.is_some(),
+            "Your program then hears of every payment as soon as it ends.",
+        )
+        .at("Webhook", "/settings/integrations/webhooks"),
+        Step::new(
+            "Take the first payment",
+            has_payment,
+            "Run the command below with your key.",
+        ),
+        Step::new(
+            "Have the first event accepted",
+            has_delivered,
+            "Your server answers it with 2xx.",
+        )
+        .at("Deliveries", DELIVERIES),
     ];
     if let Some(next) = steps.iter_mut().find(|step| !step.is_done) {
         next.is_next = true;
+    } else {
+        steps.clear();
     }
     let page = HomePage {
         shell: login.shell(Section::Home, "Overview").done(done),
-        command: Some(dashboard.first_payment()),
+        command: (!has_payment).then(|| dashboard.first_payment()),
         is_verified: login.email_verified,
+        figures: figures(&balance, health.as_ref()),
         steps,
     };
     Ok(respond(StatusCode::OK, &page))
 }
 
+fn business_step(business: &Business) -> Step {
+    let lead = match business.status() {
+        KycStatus::Pending | KycStatus::InReview => "We are looking at it, and send you a message.",
+        KycStatus::Rejected => "Something in the form must be changed.",
+        _ => "A form of eleven fields. Nothing to upload.",
+    };
+    let is_done = business.status() == KycStatus::Approved;
+    Step::new("Tell us about your business", is_done, lead).at("Business", "/settings/business")
+}
+
+fn figures(balance: &[Money], health: Option<&EndpointHealth>) -> Vec<Figure> {
+    let available = balance.iter().map(|money| Figure {
+        name: "Available",
+        value: shown(*money),
+        address: "/balance",
+    });
+    let mut figures: Vec<Figure> = available.collect();
+    let Some(health) = health else {
+        return figures;
+    };
+    let share = u64::from(health.delivered) * 100;
+    if let Some(percent) = share.checked_div(u64::from(health.ended)) {
+        figures.push(Figure {
+            name: "Events accepted in 24 hours",
+            value: format!("{percent} %"),
+            address: DELIVERIES,
+        });
+    }
+    if health.exhausted > 0 {
+        figures.push(Figure {
+            name: "Events given up in 24 hours",
+            value: health.exhausted.to_string(),
+            address: "/settings/integrations/webhooks/deliveries?status=EXHAUSTED",
+        });
+    }
+    figures
+}
+
 impl Dashboard {
+    async fn has_key(&self, login: &Login) -> Result<bool, Error> {
+        let request = ListMerchantKeysRequest {
+            merchant_id: login.merchant_id(),
+        };
+        let keys = self.account.read(
+            backend::DEADLINE,
+            request,
+            |mut account, request| async move { account.list_merchant_keys(request).await },
+        );
+        let keys = keys.await?.keys;
+        Ok(keys.iter().any(|key| key.revoked_at.is_none()))
+    }
+
+    /// How the endpoint does; `None` if there is none.
+    async fn health(&self, login: &Login) -> Result<Option<EndpointHealth>, Error> {
+        let request = GetEndpointHealthRequest {
+            merchant_id: login.merchant_id(),
+        };
+        let health = self.webhooks.read(
+            backend::DEADLINE,
+            request,
+            |mut webhooks, request| async move { webhooks.get_endpoint_health(request).await },
+        );
+        match health.await {
+            Ok(health) => Ok(Some(health)),
+            Err(Error::NoWebhookEndpoint) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn has_delivered(&self, login: &Login) -> Result<bool, Error> {
+        let request = ListMerchantDeliveriesRequest {
+            merchant_id: login.merchant_id(),
+            page_size: 1,
+            status: DeliveryStatus::Delivered.into(),
+            ..ListMerchantDeliveriesRequest::default()
+        };
+        let listed = self.webhooks.read(
+            backend::DEADLINE,
+            request,
+            |mut webhooks, request| async move { webhooks.list_merchant_deliveries(request).await },
+        );
+        Ok(!listed.await?.deliveries.is_empty())
+    }
+
+    async fn has_payment(&self, login: &Login) -> Result<bool, Error> {
+        let request = ListChargesRequest {
+            merchant_id: login.merchant_id(),
+            page_size: 1,
+            status: ChargeStatus::Settled.into(),
+            ..ListChargesRequest::default()
+        };
+        let listed = self.charges.read(
+            backend::DEADLINE,
+            request,
+            |mut charges, request| async move { charges.list_charges(request).await },
+        );
+        Ok(!listed.await?.charges.is_empty())
+    }
+
+    /// What the merchant may take out, in each currency.
+    async fn available(&self, login: &Login) -> Result<Vec<Money>, Error> {
+        let request = GetBalanceRequest {
+            merchant_id: login.merchant_id(),
+        };
+        let balance = self.charges.read(
+            backend::DEADLINE,
+            request,
+            |mut charges, request| async move { charges.get_balance(request).await },
+        );
+        let available = balance.await?.available;
+        let money = available.iter().map(Money::try_from);
+        money.collect::<Result<_, _>>().map_err(Error::internal)
+    }
+
     /// The command that takes a first payment.
     fn first_payment(&self) -> String {
         let api = &self.api_url;
