@@ -21,6 +21,7 @@ pub mod page;
 pub mod phone;
 pub mod provider;
 pub mod rate_bucket;
+pub mod sealed;
 pub mod shutdown;
 pub mod telemetry;
 #[doc(hidden)]

@@ -8,6 +8,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use chassis::{
     clock::{Clock, Term},
     error_chain::chain,
+    sealed::Keyring,
     shutdown::{Shutdown, Tasks},
     telemetry,
 };
@@ -20,7 +21,6 @@ use crate::{
     delivery::{AttemptEnd, AttemptOutcome, AttemptRun, AttemptVerdict, Cause, Schedule},
     endpoint::Endpoint,
     queues::{Place, Queues},
-    secret::Keyring,
     send::{self, Message, Sender},
     signature,
 };

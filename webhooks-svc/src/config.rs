@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use chassis::config::{self, Mode, Refusals, Settings};
+use chassis::{
+    config::{self, Mode, Refusals, Settings},
+    sealed,
+};
 use clap::{ArgAction, Parser, Subcommand};
 use db::config::ServiceConfig;
 use ipnet::IpNet;
 use secrecy::SecretString;
-
-use crate::secret::{self, Keyring};
 
 /// The time that a lease must leave for recording an attempt after its timeout. If an endpoint's
 /// row is locked, the set waits for it for 2 s, then that end by itself for 2 s, and the rest of
@@ -100,12 +101,7 @@ impl Settings for Config {
     fn check(&self, refusals: &mut Refusals) {
         self.service.check(refusals);
         config::check_authorities(refusals);
-        let keyring = Keyring::new(&self.webhook_secret_key);
-        let wants = "32 bytes in base64, or several of that with commas between them";
-        refusals.unless(keyring.is_ok(), "WEBHOOK_SECRET_KEY", wants);
-        let is_random = keyring.is_ok() && secret::is_random(&self.webhook_secret_key);
-        let wants = "a key of your own, as `openssl rand -base64 32` makes it,";
-        refusals.in_production(is_random, "WEBHOOK_SECRET_KEY", wants);
+        sealed::check(refusals, "WEBHOOK_SECRET_KEY", &self.webhook_secret_key);
         let nets = self.webhook_allow_nets.is_empty();
         refusals.in_production(nets, "WEBHOOK_ALLOW_NETS", "nothing");
         refusals.in_production(!self.webhook_allow_http, "WEBHOOK_ALLOW_HTTP", "false");

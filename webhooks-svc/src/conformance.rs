@@ -4,6 +4,7 @@ use chassis::{
     clock::Timestamp,
     ids::{DeliveryId, EventId, MerchantId, SessionId, TxIdDisplay},
     money::{Currency, Money},
+    sealed::SealedSecret,
 };
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use crate::{
     delivery::{AttemptOutcome, AttemptVerdict},
     endpoint::SigningSecrets,
     event::{Data, Event, EventType, Payment},
-    secret::{self, SealedSecret},
+    secret,
     send::Message,
     signature::{self, TOLERANCE_SECONDS},
 };

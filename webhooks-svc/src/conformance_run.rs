@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use chassis::{
-    clock::Timestamp,
-    error_chain::chain,
-    ids::{EndpointId, MerchantId},
-};
+use chassis::{clock::Timestamp, error_chain::chain, ids::MerchantId};
 use db::{Insert, Update};
 use secrecy::SecretString;
 use tokio::time::{Instant, timeout};
@@ -48,7 +44,7 @@ impl Service {
         let run = Run {
             merchant_id,
             run_id,
-            secret: self.keyring.seal(&secret, merchant_id, binding(run_id)),
+            secret: self.keyring.seal(&secret, &owner(merchant_id, run_id)),
             url: None,
             results: "[]".to_owned(),
             lease_until: None,
@@ -103,7 +99,7 @@ impl Service {
     fn open_run(&self, run: Run) -> Result<OpenRun, Error> {
         let secret = self
             .keyring
-            .open(&run.secret, run.merchant_id, binding(run.run_id));
+            .open(&run.secret, &owner(run.merchant_id, run.run_id));
         // The key may be gone: these secrets are not encrypted anew.
         let secret = secret.map_err(|_| Error::ConformanceNotFound)?;
         // Only this service writes them.
@@ -206,7 +202,7 @@ impl Service {
     }
 }
 
-/// What a run's secret is sealed with, beside its merchant.
-fn binding(run_id: Uuid) -> EndpointId {
-    run_id.into()
+/// What a run's secret is bound to.
+fn owner(merchant_id: MerchantId, run_id: Uuid) -> String {
+    secret::owner(merchant_id, run_id.into())
 }

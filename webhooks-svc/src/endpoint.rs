@@ -6,14 +6,12 @@ use chassis::{
     clock::Timestamp,
     closed_list::count_unknown,
     ids::{EndpointId, MerchantId},
+    sealed::{Keyring, SealedSecret, SecretError},
 };
 use secrecy::SecretString;
 use sqlx::FromRow;
 
-use crate::{
-    event::EventType,
-    secret::{Keyring, SealedSecret, SecretError},
-};
+use crate::{event::EventType, secret};
 
 /// A merchant's endpoint, its secrets encrypted.
 #[derive(Clone, Debug, FromRow)]
@@ -47,7 +45,8 @@ impl Endpoint {
     ) -> Result<SigningSecrets, SecretError> {
         let overlaps = self.previous_signs_until.is_some_and(|until| now < until);
         let previous = self.previous_secret.as_ref().filter(|_| overlaps);
-        let open = |sealed| keyring.open(sealed, self.merchant_id, self.endpoint_id);
+        let owner = secret::owner(self.merchant_id, self.endpoint_id);
+        let open = |sealed| keyring.open(sealed, &owner);
         Ok(SigningSecrets {
             current: open(&self.secret)?,
             previous: previous.map(open).transpose()?,
@@ -59,17 +58,18 @@ impl Endpoint {
         &self,
         keyring: &Keyring,
     ) -> Result<(SecretString, Option<SecretString>), SecretError> {
-        let open = |sealed| keyring.open(sealed, self.merchant_id, self.endpoint_id);
+        let owner = secret::owner(self.merchant_id, self.endpoint_id);
+        let open = |sealed| keyring.open(sealed, &owner);
         let previous = self.previous_secret.as_ref().map(open);
         Ok((open(&self.secret)?, previous.transpose()?))
     }
 
     /// Re-encrypts its secrets with the keyring's first key.
     pub fn reseal(&mut self, keyring: &Keyring) -> Result<(), SecretError> {
-        let (merchant_id, endpoint_id) = (self.merchant_id, self.endpoint_id);
+        let owner = secret::owner(self.merchant_id, self.endpoint_id);
         let reseal = |sealed: &SealedSecret| {
-            let secret = keyring.open(sealed, merchant_id, endpoint_id)?;
-            Ok(keyring.seal(&secret, merchant_id, endpoint_id))
+            let secret = keyring.open(sealed, &owner)?;
+            Ok(keyring.seal(&secret, &owner))
         };
         self.secret = reseal(&self.secret)?;
         self.previous_secret = self.previous_secret.as_ref().map(reseal).transpose()?;

@@ -5,10 +5,9 @@ use std::borrow::Cow;
 use chassis::{
     error_chain::chain,
     grpc::{self, Reason},
+    sealed::SecretError,
 };
 use tonic::{Code, Status};
-
-use crate::secret::SecretError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -34,7 +34,9 @@ mod trial;
 
 use std::sync::Arc;
 
-use chassis::{clock::Clock, config::SettingsError, grpc::Sockets, shutdown::Shutdown};
+use chassis::{
+    clock::Clock, config::SettingsError, grpc::Sockets, sealed::Keyring, shutdown::Shutdown,
+};
 use db::{Db, Frame, GroupCommit, Schema, Searches};
 use proto::webhooks::{
     merchant_events_server::MerchantEventsServer, merchant_webhooks_server::MerchantWebhooksServer,
@@ -52,7 +54,6 @@ use grpc::Grpc;
 use guard::Guard;
 use queues::Queues;
 use replaying::Replaying;
-use secret::Keyring;
 use send::Sender;
 use service::Service;
 
@@ -75,7 +76,7 @@ pub async fn serve(
     let stopping = shutdown.clone();
     let mut frame = Frame::open(&config, &config.service, &SCHEMA, clock, shutdown).await?;
     let (db, clock, tasks) = (frame.db.clone(), frame.clock.clone(), frame.tasks.clone());
-    let keyring = Keyring::new(&config.webhook_secret_key)?;
+    let keyring = Keyring::new("WEBHOOK_SECRET_KEY", &config.webhook_secret_key)?;
     check_keys(&db, &keyring).await?;
     let guard = Guard::new(
         config.webhook_allow_http,
@@ -165,7 +166,7 @@ impl Drop for CutOff {
 /// Re-encrypts every signing secret with the first key.
 pub async fn reseal(config: &Config) -> anyhow::Result<()> {
     let service = &config.service;
-    let keyring = Keyring::new(&config.webhook_secret_key)?;
+    let keyring = Keyring::new("WEBHOOK_SECRET_KEY", &config.webhook_secret_key)?;
     let (clock, shutdown) = (Clock::system(), Shutdown::new());
     let opening = Db::open(&service.database, service.mode, &SCHEMA, &clock, &shutdown);
     let db = opening.await?;

@@ -1,29 +1,11 @@
-//! Signing secrets: generated here, encrypted at rest, and never logged.
-//!
-//! A secret is bound to its merchant and endpoint: copied to another row it cannot be decrypted.
+//! Signing secrets: generated here, encrypted at rest ([`chassis::sealed`]), and never logged.
 
-use std::{collections::HashSet, fmt, str::FromStr};
-
-use anyhow::{Context as _, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use chacha20poly1305::{
-    KeyInit as _, XChaCha20Poly1305, XNonce,
-    aead::{Aead as _, Payload},
-};
 use chassis::ids::{EndpointId, MerchantId};
-use secrecy::{ExposeSecret as _, SecretString};
-use sha2::{Digest as _, Sha256};
+use secrecy::SecretString;
 
 /// Random bytes in a signing secret.
 const SECRET_BYTES: usize = 32;
-
-/// Bytes of an encryption key.
-const KEY_BYTES: usize = 32;
-
-const NONCE_BYTES: usize = 24;
-
-/// Hex digits of an encryption key's id, which reveals nothing about the key.
-const KEY_ID_DIGITS: usize = 8;
 
 /// A new secret: `whsec_` and base64. The whole text keys the HMAC.
 pub fn generate() -> SecretString {
@@ -32,140 +14,7 @@ pub fn generate() -> SecretString {
     format!("whsec_{}", STANDARD.encode(bytes)).into()
 }
 
-/// An encrypted secret: the id of the key that opens it, a dot, and nonce and ciphertext in base64.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SealedSecret {
-    pub key_id: String,
-    nonce: [u8; NONCE_BYTES],
-    ciphertext: Vec<u8>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SecretError {
-    #[error("not an encrypted secret")]
-    Malformed,
-    #[error("the key that encrypted the secret is not in WEBHOOK_SECRET_KEY")]
-    UnknownKey,
-    #[error("the secret was encrypted with another key or for another endpoint")]
-    NotAuthentic,
-}
-
-impl fmt::Display for SealedSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = [&self.nonce, self.ciphertext.as_slice()].concat();
-        write!(f, "{}.{}", self.key_id, STANDARD.encode(bytes))
-    }
-}
-
-impl FromStr for SealedSecret {
-    type Err = SecretError;
-
-    fn from_str(text: &str) -> Result<Self, SecretError> {
-        let (key_id, bytes) = text.split_once('.').ok_or(SecretError::Malformed)?;
-        let bytes = STANDARD.decode(bytes).map_err(|_| SecretError::Malformed)?;
-        let (nonce, ciphertext) = bytes.split_first_chunk().ok_or(SecretError::Malformed)?;
-        Ok(Self {
-            key_id: key_id.to_owned(),
-            nonce: *nonce,
-            ciphertext: ciphertext.to_owned(),
-        })
-    }
-}
-
-chassis::text_column!(SealedSecret, |sealed| sealed.to_string());
-
-/// The keys that encrypt signing secrets: the first one encrypts, all decrypt.
-#[derive(Clone)]
-pub struct Keyring(Vec<(String, XChaCha20Poly1305)>);
-
-impl Keyring {
-    /// Parses `WEBHOOK_SECRET_KEY`: keys of 32 bytes in base64, separated by commas.
-    pub fn new(keys: &SecretString) -> anyhow::Result<Self> {
-        let keys = keys.expose_secret().split(',').map(|key| {
-            let bytes = STANDARD.decode(key.trim()).ok();
-            let bytes = bytes.context("WEBHOOK_SECRET_KEY is not base64")?;
-            ensure!(
-                bytes.len() == KEY_BYTES,
-                "WEBHOOK_SECRET_KEY is not 32 bytes long"
-            );
-            let mut key_id = hex::encode(Sha256::digest(&bytes));
-            key_id.truncate(KEY_ID_DIGITS);
-            let cipher = XChaCha20Poly1305::new_from_slice(&bytes)?;
-            Ok((key_id, cipher))
-        });
-        Ok(Self(keys.collect::<anyhow::Result<_>>()?))
-    }
-
-    /// Whether it has the key with this id.
-    pub fn has(&self, key_id: &str) -> bool {
-        self.0.iter().any(|(known, _)| known == key_id)
-    }
-
-    /// The key that encrypts.
-    fn first(&self) -> &(String, XChaCha20Poly1305) {
-        self.0
-            .first()
-            .expect("splitting a text gives at least one part")
-    }
-
-    pub fn seal(
-        &self,
-        secret: &SecretString,
-        merchant_id: MerchantId,
-        endpoint_id: EndpointId,
-    ) -> SealedSecret {
-        let (key_id, cipher) = self.first();
-        let mut nonce = [0_u8; NONCE_BYTES];
-        rand::fill(&mut nonce);
-        let message = Payload {
-            msg: secret.expose_secret().as_bytes(),
-            aad: &binding(merchant_id, endpoint_id, key_id),
-        };
-        let ciphertext = cipher.encrypt(&XNonce::from(nonce), message);
-        SealedSecret {
-            key_id: key_id.clone(),
-            nonce,
-            ciphertext: ciphertext.expect("a short text can be encrypted"),
-        }
-    }
-
-    pub fn open(
-        &self,
-        sealed: &SealedSecret,
-        merchant_id: MerchantId,
-        endpoint_id: EndpointId,
-    ) -> Result<SecretString, SecretError> {
-        let key = self.0.iter().find(|(key_id, _)| *key_id == sealed.key_id);
-        let (key_id, cipher) = key.ok_or(SecretError::UnknownKey)?;
-        let message = Payload {
-            msg: &sealed.ciphertext,
-            aad: &binding(merchant_id, endpoint_id, key_id),
-        };
-        let bytes = cipher.decrypt(&XNonce::from(sealed.nonce), message);
-        let bytes = bytes.map_err(|_| SecretError::NotAuthentic)?;
-        let text = String::from_utf8(bytes).map_err(|_| SecretError::NotAuthentic)?;
-        Ok(text.into())
-    }
-}
-
-/// Whether the key that encrypts looks random: not ASCII text, and with more distinct bytes than
-/// half its length.
-pub fn is_random(keys: &SecretString) -> bool {
-    let first = keys.expose_secret().split(',').next().unwrap_or_default();
-    let bytes = STANDARD.decode(first.trim()).unwrap_or_default();
-    let different: HashSet<u8> = bytes.iter().copied().collect();
-    different.len() > KEY_BYTES / 2 && !bytes.is_ascii()
-}
-
-impl fmt::Debug for Keyring {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list()
-            .entries(self.0.iter().map(|(key_id, _)| key_id))
-            .finish()
-    }
-}
-
-/// What a ciphertext is bound to: its merchant, endpoint and key.
-fn binding(merchant_id: MerchantId, endpoint_id: EndpointId, key_id: &str) -> Vec<u8> {
-    format!("{merchant_id}/{endpoint_id}/{key_id}").into_bytes()
+/// What an encrypted secret is bound to.
+pub fn owner(merchant_id: MerchantId, endpoint_id: EndpointId) -> String {
+    format!("{merchant_id}/{endpoint_id}")
 }

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use chassis::{
     clock::{Alarm, Clock},
     ids::{DeliveryId, EndpointId, EventId, MerchantId},
+    sealed::Keyring,
     shutdown::Tasks,
     telemetry,
 };
@@ -19,8 +20,7 @@ use crate::{
     feed::Waits,
     guard::Guard,
     publication::Publication,
-    secret::{self, Keyring},
-    store,
+    secret, store,
 };
 
 /// Longest lookup of a new URL's name.
@@ -80,9 +80,10 @@ impl Service {
             url: url.to_owned(),
             events,
             enabled: true,
-            secret: self
-                .keyring
-                .seal(&secret::generate(), merchant_id, endpoint_id),
+            secret: self.keyring.seal(
+                &secret::generate(),
+                &secret::owner(merchant_id, endpoint_id),
+            ),
             previous_secret: None,
             previous_signs_until: None,
             exhausted_since: None,
@@ -121,9 +122,8 @@ impl Service {
         let mut endpoint = found.ok_or(Error::EndpointNotFound)?;
         let now = self.clock.now();
         let secret = secret::generate();
-        let sealed = self
-            .keyring
-            .seal(&secret, merchant_id, endpoint.endpoint_id);
+        let owner = secret::owner(merchant_id, endpoint.endpoint_id);
+        let sealed = self.keyring.seal(&secret, &owner);
         endpoint.previous_secret = Some(std::mem::replace(&mut endpoint.secret, sealed));
         endpoint.previous_signs_until = Some(now + self.rotation_overlap);
         endpoint.updated_at = now;
