@@ -27,7 +27,9 @@ mod status;
 
 pub use call::CallInHand;
 pub use client::{Channel, Connection, Replicas, check_url, connect, is_serving};
-pub use status::{Reason, invalid, metadata, reason, retry_delay, status, status_with, violations};
+pub use status::{
+    Reason, invalid, metadata, reason, retry_delay, status, status_after, status_with, violations,
+};
 
 /// Concurrent calls on one connection. Most of them may be calls that wait ([`CallInHand::wait`]).
 const STREAMS_MAX: u32 = 16_384;

@@ -60,7 +60,7 @@ create table tries (
     purpose text not null,
     -- SHA-256, in hex
     subject text not null,
-    tries bigint not null,
+    taken bigint not null,
     -- when they are forgotten
     ends_at timestamptz not null,
     primary key (purpose, subject)

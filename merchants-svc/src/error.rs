@@ -1,11 +1,18 @@
 //! What can go wrong, and what callers are told.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
-use chassis::grpc::{self, Reason};
+use chassis::{
+    error_chain::chain,
+    grpc::{self, Reason},
+    sealed::SecretError,
+};
 use tonic::{Code, Status};
 
-use crate::business_form::{Field, FieldFault};
+use crate::{
+    business_form::{Field, FieldFault},
+    password::HasherError,
+};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -32,6 +39,25 @@ pub enum Error {
         field: &'static str,
         message: Cow<'static, str>,
     },
+    #[error("unknown e-mail address or wrong password")]
+    WrongPassword,
+    #[error("wrong code")]
+    WrongCode,
+    /// Carries how long to wait.
+    #[error("too many tries")]
+    TooManyTries(Duration),
+    #[error("nobody is logged in")]
+    LoginEnded,
+    #[error("no such login")]
+    LoginNotFound,
+    #[error("the link is unknown, used up or too old")]
+    LinkNotFound,
+    #[error("no authenticator is set up")]
+    TotpNotBegun,
+    #[error(transparent)]
+    Hasher(#[from] HasherError),
+    #[error("a secret cannot be read")]
+    Secret(#[from] SecretError),
     #[error("the database failed")]
     Database(#[from] db::Error),
 }
@@ -65,6 +91,28 @@ impl From<Error> for Status {
                 grpc::invalid(&named.collect::<Vec<_>>())
             }
             Error::Invalid { field, message } => grpc::invalid(&[(field, &message)]),
+            Error::WrongPassword => {
+                grpc::status(Code::Unauthenticated, Reason::WrongPassword, message)
+            }
+            Error::WrongCode => grpc::status(Code::Unauthenticated, Reason::WrongCode, message),
+            Error::TooManyTries(wait) => {
+                let code = Code::ResourceExhausted;
+                grpc::status_after(code, Reason::TooManyTries, message, wait)
+            }
+            Error::LoginEnded => grpc::status(Code::Unauthenticated, Reason::LoginEnded, message),
+            Error::LoginNotFound => grpc::status(Code::NotFound, Reason::LoginNotFound, message),
+            Error::LinkNotFound => grpc::status(Code::NotFound, Reason::LinkNotFound, message),
+            Error::TotpNotBegun => grpc::status(Code::NotFound, Reason::TotpNotBegun, message),
+            Error::Hasher(HasherError::Busy) => {
+                grpc::status(Code::Unavailable, Reason::NothingStarted, message)
+            }
+            Error::Hasher(HasherError::Failed) => {
+                grpc::status(Code::Internal, Reason::Internal, message)
+            }
+            Error::Secret(source) => {
+                tracing::error!(error = %chain(&source), "a secret cannot be read");
+                grpc::status(Code::Internal, Reason::SecretUnreadable, message)
+            }
             Error::Database(source) => db::status(&source),
         }
     }

@@ -1,6 +1,7 @@
 //! Converts between proto and domain, and nothing else.
 
 mod account;
+pub mod people;
 mod reviews;
 
 use std::{borrow::Cow, str::FromStr};

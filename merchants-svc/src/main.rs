@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use chassis::{clock::Clock, config, grpc::Sockets, shutdown::Shutdown, telemetry};
-use db::config::Command;
-use merchants_svc::config::Config;
+use merchants_svc::config::{Command, Config};
 
 fn main() -> ExitCode {
     config::main(run)
@@ -13,9 +12,14 @@ fn main() -> ExitCode {
 async fn run(config: Config) -> anyhow::Result<()> {
     let service = &config.service;
     let _telemetry = telemetry::start("merchants-svc", &service.telemetry)?;
-    if let Some(Command::Migrate) = config.command {
-        return db::migrate(&service.database, service.mode, &merchants_svc::SCHEMA).await;
+    match config.command {
+        Some(Command::Migrate) => {
+            db::migrate(&service.database, service.mode, &merchants_svc::SCHEMA).await
+        }
+        Some(Command::Reseal) => merchants_svc::reseal(&config).await,
+        Some(Command::Common(_)) | None => {
+            let sockets = Sockets::bind(&service.listen).await?;
+            merchants_svc::serve(config, sockets, Clock::system(), Shutdown::on_signals()).await
+        }
     }
-    let sockets = Sockets::bind(&service.listen).await?;
-    merchants_svc::serve(config, sockets, Clock::system(), Shutdown::on_signals()).await
 }

@@ -2,6 +2,10 @@
 
 mod businesses;
 pub mod keys;
+pub mod logins;
+mod passwords;
+pub mod people;
+mod totp;
 
 use chassis::{
     api_key::ApiKey,
@@ -54,7 +58,9 @@ impl Service {
             accepting_payments: new.accepting_payments,
             created_at: self.clock.now(),
         };
-        store::insert_merchant(&self.db, &merchant).await?;
+        let mut tx = self.db.begin().await?;
+        store::insert_merchant(&mut tx, &merchant).await?;
+        tx.commit().await?;
         tracing::info!(merchant.id = %merchant.merchant_id, "merchant created");
         Ok(merchant)
     }

@@ -3,7 +3,11 @@
 pub mod activities;
 pub mod businesses;
 pub mod keys;
+pub mod links;
+pub mod logins;
 pub mod mails;
+pub mod people;
+pub mod tries;
 
 use chassis::{
     clock::Timestamp,
@@ -14,14 +18,16 @@ use uuid::Uuid;
 
 use crate::merchant::{ApiKeyRecord, KeyHolder, Merchant};
 
+/// How many old rows of a table are deleted at once.
+const FORGOTTEN: i64 = 10_000;
+
 /// Most keys listed at once; nobody has more in use.
 const KEYS_LISTED: i64 = 1_000;
 
 /// Most merchants listed at once.
 const MERCHANTS_LISTED: i64 = 100;
 
-pub async fn insert_merchant(db: &Db, merchant: &Merchant) -> Result<()> {
-    let mut tx = db.begin().await?;
+pub async fn insert_merchant(tx: &mut Tx, merchant: &Merchant) -> Result<()> {
     tx.sql(
         "insert into merchants
              (merchant_id, name, email, email_verified, kyc_status, accepting_payments, created_at)
@@ -35,8 +41,7 @@ pub async fn insert_merchant(db: &Db, merchant: &Merchant) -> Result<()> {
     .bind(merchant.accepting_payments)
     .bind(merchant.created_at)
     .run()
-    .await?;
-    tx.commit().await
+    .await
 }
 
 pub async fn find_merchant(db: &Db, id: MerchantId) -> Result<Option<Merchant>> {
@@ -177,4 +182,42 @@ pub async fn list_keys(db: &Db, merchant: MerchantId) -> Result<Vec<ApiKeyRecord
         .bind(KEYS_LISTED)
         .all()
         .await
+}
+
+/// Deletes logins and links that were over before this time, and tries that are over now. Returns
+/// whether those were all.
+pub async fn forget(db: &Db, before: Timestamp, now: Timestamp) -> Result<bool> {
+    let mut conn = db.write().await?;
+    let logins = conn
+        .sql(
+            "delete from logins where login_id in (
+                 select login_id from logins where last_seen_at < $1 limit $2
+             )",
+        )
+        .bind(before)
+        .bind(FORGOTTEN)
+        .rows_affected()
+        .await?;
+    let links = conn
+        .sql(
+            "delete from links where token_sha256 in (
+                 select token_sha256 from links where expires_at < $1 limit $2
+             )",
+        )
+        .bind(before)
+        .bind(FORGOTTEN)
+        .rows_affected()
+        .await?;
+    let tries = conn
+        .sql(
+            "delete from tries where (purpose, subject) in (
+                 select purpose, subject from tries where ends_at < $1 limit $2
+             )",
+        )
+        .bind(now)
+        .bind(FORGOTTEN)
+        .rows_affected()
+        .await?;
+    let most = FORGOTTEN.unsigned_abs();
+    Ok([logins, links, tries].iter().all(|deleted| *deleted < most))
 }

@@ -1,6 +1,6 @@
 //! How errors travel between services: google.rpc details on a status.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -93,6 +93,18 @@ pub fn status_with<const N: usize>(
 ) -> Status {
     let metadata = metadata.map(|(name, value)| (name.to_owned(), value));
     let details = ErrorDetails::with_error_info(reason.code(), DOMAIN, metadata);
+    Status::with_error_details(code, message, details)
+}
+
+/// The same, with how long to wait before another try (`google.rpc.RetryInfo`).
+pub fn status_after(
+    code: Code,
+    reason: Reason,
+    message: impl Into<String>,
+    wait: Duration,
+) -> Status {
+    let mut details = ErrorDetails::with_retry_info(Some(wait));
+    details.set_error_info(reason.code(), DOMAIN, HashMap::new());
     Status::with_error_details(code, message, details)
 }
 

@@ -9,7 +9,10 @@ use chassis::{
 use db::{Db, Result, Tx, Update};
 use uuid::Uuid;
 
-use crate::mail::{Mail, MailKind, NewMail};
+use crate::{
+    mail::{Mail, MailKind, NewMail},
+    person::EmailAddress,
+};
 
 /// Releases every mail ([`db::Schema::release_leases`]).
 pub const RELEASE_LEASES: &str =
@@ -60,6 +63,27 @@ pub async fn insert_for_merchant(
         insert(tx, &mail).await?;
     }
     Ok(())
+}
+
+/// The same for whoever has this address. Does nothing else if nobody has.
+pub async fn insert_for_address(
+    tx: &mut Tx,
+    email: &EmailAddress,
+    kind: MailKind,
+    address: &str,
+    now: Timestamp,
+) -> Result<()> {
+    tx.sql(
+        "insert into mails (mail_id, person_id, kind, about, address, created_at, due_at, attempts)
+         select $1, person_id, $2, '', $3, $4, $4, 0 from people where email = $5",
+    )
+    .bind(Uuid::now_v7())
+    .bind(kind)
+    .bind(address.to_owned())
+    .bind(now)
+    .bind(email.clone())
+    .run()
+    .await
 }
 
 /// When the next mail that nobody holds is due.
@@ -128,5 +152,18 @@ pub async fn release(db: &Db, mail: &Mail, due: Timestamp) -> Result<Update> {
         .bind(mail.claim)
         .bind(due)
         .update()
+        .await
+}
+
+/// Where a person's mail goes, and since when that is known to be theirs.
+pub async fn addressee(
+    db: &Db,
+    person: PersonId,
+) -> Result<Option<(EmailAddress, Option<Timestamp>)>> {
+    db.read()
+        .await?
+        .sql("select email, verified_at from people where person_id = $1")
+        .bind(person)
+        .optional()
         .await
 }

@@ -1,9 +1,15 @@
 //! Tests merchants-svc over gRPC, on SQLite or, with `TEST_DATABASE_URL`, on PostgreSQL.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod browser;
 mod businesses;
 mod keys;
+mod logins;
+mod mail_server;
+mod mails;
+mod people;
 mod shop;
+mod totp;
 
 use chassis::{
     api_key::ApiKey,

@@ -1,0 +1,231 @@
+//! What mails say: all of their words, by kind.
+
+use chassis::clock::Timestamp;
+use time::{format_description::BorrowedFormatItem, macros::format_description};
+
+use crate::{mail::MailKind, merchant::KycStatus};
+
+/// Ghana's time is UTC all year.
+const MOMENT: &[BorrowedFormatItem<'_>] =
+    format_description!("[day padding:none] [month repr:long] [year], [hour]:[minute] GMT");
+
+/// A mail as it is read.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Letter {
+    pub subject: &'static str,
+    pub body: String,
+}
+
+/// What a letter tells of.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// What it was done to; may be empty.
+    pub about: &'a str,
+    /// Where the request came from; may be empty.
+    pub address: &'a str,
+    pub at: Timestamp,
+    /// Of the dashboard, without a slash at its end.
+    pub dashboard: &'a str,
+    /// Where to go, with its secret; empty if this kind has none.
+    pub link: &'a str,
+}
+
+/// Writes a letter.
+pub fn write(kind: MailKind, facts: &Facts<'_>) -> Letter {
+    match kind {
+        MailKind::VerifyEmail => verify_email(facts),
+        MailKind::AlreadyRegistered => already_registered(facts),
+        MailKind::ResetPassword => reset_password(facts),
+        MailKind::BusinessDecided => business_decided(facts),
+        MailKind::ApprovalEnds => approval_ends(facts),
+        MailKind::ApprovalEnded => approval_ended(facts),
+        MailKind::PasswordChanged => notice(
+            "Your password was changed",
+            "your password was changed, and all of your other logins were ended",
+            facts,
+        ),
+        MailKind::PasswordReset => notice(
+            "Your password was changed",
+            "your password was changed by a link that we had mailed you, and all of your logins \
+             were ended",
+            facts,
+        ),
+        MailKind::TotpChanged => notice(
+            "Your authenticator was changed",
+            "an authenticator was set up for your account, and new recovery codes were made",
+            facts,
+        ),
+        MailKind::RecoveryCodesRenewed => notice(
+            "New recovery codes were made",
+            "new recovery codes were made for your account; the old ones no longer work",
+            facts,
+        ),
+        MailKind::RecoveryCodeUsed => notice(
+            "A recovery code was used",
+            "one of your recovery codes was used instead of your authenticator",
+            facts,
+        ),
+        MailKind::KeyCreated => notice("An API key was created", "an API key was created", facts),
+        MailKind::KeyRevoked => notice("An API key was revoked", "an API key was revoked", facts),
+        MailKind::WebhookChanged => notice(
+            "Your webhook was changed",
+            "your webhook was changed",
+            facts,
+        ),
+        MailKind::WebhookSecretShown => notice(
+            "Your webhook's secret was shown",
+            "the signing secret of your webhook was shown",
+            facts,
+        ),
+        MailKind::WebhookSecretRotated => notice(
+            "Your webhook's secret was replaced",
+            "the signing secret of your webhook was replaced",
+            facts,
+        ),
+        MailKind::PayoutAccountChanged => notice(
+            "Your payout account was changed",
+            "the wallet that your payouts go to was changed",
+            facts,
+        ),
+        MailKind::PayoutRequested => {
+            notice("A payout was requested", "a payout was requested", facts)
+        }
+    }
+}
+
+fn verify_email(facts: &Facts<'_>) -> Letter {
+    let link = facts.link;
+    let body = format!(
+        "Open this link within 24 hours, and your e-mail address is verified:\n\n\
+         {link}\n\n\
+         If you have not signed up with us, leave it alone.\n"
+    );
+    let subject = "Verify your e-mail address";
+    Letter { subject, body }
+}
+
+fn already_registered(facts: &Facts<'_>) -> Letter {
+    let dashboard = facts.dashboard;
+    let body = format!(
+        "Somebody has tried to sign up with your e-mail address, which has an account already. \
+         Nothing has changed.\n\n\
+         If it was you, log in at {dashboard}/login, or choose another password at \
+         {dashboard}/forgot\n"
+    );
+    let subject = "You have signed up already";
+    Letter { subject, body }
+}
+
+fn reset_password(facts: &Facts<'_>) -> Letter {
+    let link = facts.link;
+    let body = format!(
+        "Open this link within 30 minutes to choose another password:\n\n\
+         {link}\n\n\
+         If you have not asked for it, leave it alone: your password stays as it is.\n"
+    );
+    let subject = "Choose another password";
+    Letter { subject, body }
+}
+
+/// `about` is what an operator decided.
+fn business_decided(facts: &Facts<'_>) -> Letter {
+    let (subject, told) = match facts.about.parse() {
+        Ok(KycStatus::Approved) => (
+            "Your business is approved",
+            "Your business is approved: you can take payments.",
+        ),
+        Ok(KycStatus::Rejected) => (
+            "Your business is not approved yet",
+            "We could not approve your business. You can correct what you told us.",
+        ),
+        Ok(KycStatus::InReview) => (
+            "We are looking at your business",
+            "We are looking at what you told us about your business. Until we have decided, you \
+             cannot change it.",
+        ),
+        Ok(KycStatus::Pending | KycStatus::Expired) | Err(_) => (
+            "Your business needs another approval",
+            "Your business is no longer approved. Tell us about it anew.",
+        ),
+    };
+    business(subject, told, facts)
+}
+
+/// `about` is the last day of the approval.
+fn approval_ends(facts: &Facts<'_>) -> Letter {
+    let told = format!(
+        "The approval of your business ends with {}. Tell us about your business anew before then.",
+        facts.about
+    );
+    business("Your approval ends soon", &told, facts)
+}
+
+fn approval_ended(facts: &Facts<'_>) -> Letter {
+    let told = format!(
+        "The approval of your business ended with {}, and you cannot take payments until there is \
+         another. Tell us about your business anew.",
+        facts.about
+    );
+    business("Your approval has ended", &told, facts)
+}
+
+fn business(subject: &'static str, told: &str, facts: &Facts<'_>) -> Letter {
+    let dashboard = facts.dashboard;
+    let body = format!("{told}\n\nYou find the details at {dashboard}/settings/business\n");
+    Letter { subject, body }
+}
+
+/// What somebody did as the person who is mailed, and what to do if it was another.
+fn notice(subject: &'static str, what: &str, facts: &Facts<'_>) -> Letter {
+    let at = facts.at.datetime().format(MOMENT);
+    let at = at.unwrap_or_else(|_| facts.at.to_string());
+    let about = match facts.about {
+        "" => String::new(),
+        about => format!(": {about}"),
+    };
+    let from = match facts.address {
+        "" => String::new(),
+        address => format!("The request came from {address}.\n\n"),
+    };
+    let dashboard = facts.dashboard;
+    let body = format!(
+        "On {at}, {what}{about}.\n\n\
+         {from}\
+         If this was not you: choose another password at {dashboard}/forgot at once, and tell us.\n"
+    );
+    Letter { subject, body }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts<'static> {
+        Facts {
+            about: "till (…x7Qz)",
+            address: "192.0.2.7",
+            at: "2026-11-05T09:05:00.000Z".parse().unwrap(),
+            dashboard: "https://dash.example.com",
+            link: "https://dash.example.com/reset/token",
+        }
+    }
+
+    #[test]
+    fn a_notice_says_what_when_from_where_and_what_to_do() {
+        assert_eq!(
+            write(MailKind::KeyCreated, &facts()).body,
+            "On 5 November 2026, 09:05 GMT, an API key was created: till (…x7Qz).\n\n\
+             The request came from 192.0.2.7.\n\n\
+             If this was not you: choose another password at https://dash.example.com/forgot \
+             at once, and tell us.\n"
+        );
+    }
+
+    #[test]
+    fn every_mail_leads_somewhere() {
+        for kind in MailKind::ALL {
+            let letter = write(*kind, &facts());
+            assert!(letter.body.contains("https://dash.example.com/"), "{kind}");
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Passwords: which are good enough, and how they are hashed.
+//!
+//! Hashing one takes 19 MiB and a core for tens of milliseconds, so a few threads of low priority do
+//! it: a flood of logins must not slow down what else the machine does. Who comes when too many
+//! wait is refused at once.
+
+use std::{
+    convert::Infallible,
+    fmt,
+    num::NonZeroUsize,
+    str::FromStr,
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread,
+};
+
+use argon2::{
+    Algorithm, Argon2, Params, Version,
+    password_hash::{PasswordHasher as _, PasswordVerifier as _, phc},
+};
+use chassis::error_chain::chain;
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+/// OWASP's least for argon2id: 19 MiB, twice over, by one thread.
+const MEMORY_KIB: u32 = 19 * 1_024;
+const PASSES: u32 = 2;
+const LANES: u32 = 1;
+
+/// Threads that hash, for each core.
+const THREADS_PER_CORE: usize = 2;
+
+/// How many may wait, for each core: about a second's work.
+const WAITING_PER_CORE: usize = 32;
+
+/// How much nicer those threads are to others than others are to them.
+const NICENESS: i32 = 10;
+
+const CHARACTERS_MIN: usize = 12;
+const CHARACTERS_MAX: usize = 200;
+
+/// What must be left of a password without the words that anybody would try.
+const OWN_CHARACTERS_MIN: usize = 6;
+
+/// Different characters of a password.
+const DIFFERENT_MIN: usize = 5;
+
+/// Characters of a word that others might guess. Shorter ones are parts of any text.
+const WORD_CHARACTERS_MIN: usize = 4;
+
+/// The passwords that people use most, in lower case and without punctuation.
+const COMMON: &str = include_str!("common_passwords.txt");
+
+/// Refuses a password that is too short, too long, or easily guessed by somebody who knows these
+/// names of its owner.
+///
+/// # Errors
+/// What it must be.
+pub fn check(password: &SecretString, names: &[&str]) -> Result<(), &'static str> {
+    let password = password.expose_secret();
+    let characters = password.chars().count();
+    if !(CHARACTERS_MIN..=CHARACTERS_MAX).contains(&characters) {
+        return Err("must be 12 to 200 characters");
+    }
+    let mut different: Vec<char> = password.chars().collect();
+    different.sort_unstable();
+    different.dedup();
+    if different.len() < DIFFERENT_MIN || own_characters(password, names) < OWN_CHARACTERS_MIN {
+        return Err(
+            "must not be easy to guess: not a common password, your e-mail address or your business's name",
+        );
+    }
+    Ok(())
+}
+
+/// How many characters are left without the words that anybody would try.
+fn own_characters(password: &str, names: &[&str]) -> usize {
+    let mut left = squashed(password);
+    let parts = names
+        .iter()
+        .flat_map(|name| name.split(|c: char| !c.is_alphanumeric()));
+    // The whole, an address's two halves, and each word.
+    let halves = names.iter().flat_map(|name| name.split('@'));
+    let of_owner = names.iter().copied().chain(halves).chain(parts);
+    let of_owner = of_owner.map(squashed);
+    let mut words: Vec<String> = of_owner.chain(COMMON.lines().map(str::to_owned)).collect();
+    words.retain(|word| word.chars().count() >= WORD_CHARACTERS_MIN);
+    words.sort_unstable_by_key(|word| std::cmp::Reverse(word.len()));
+    for word in &words {
+        // A mark, so that what stood around it does not become a word.
+        left = left.replace(word.as_str(), " ");
+    }
+    left.chars().filter(|c| c.is_alphanumeric()).count()
+}
+
+/// In lower case, without punctuation.
+fn squashed(text: &str) -> String {
+    let kept = text.chars().filter(|c| c.is_alphanumeric());
+    kept.flat_map(char::to_lowercase).collect()
+}
+
+/// An argon2id hash, as a PHC string. Does not print.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PasswordHash(String);
+
+impl FromStr for PasswordHash {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+chassis::text_column!(PasswordHash, |hash| hash.0.clone());
+
+impl fmt::Debug for PasswordHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PasswordHash")
+    }
+}
+
+impl PasswordHash {
+    /// A hash of nothing: comparing with it takes as long as with any other.
+    fn nobodys() -> Self {
+        let salt = "A".repeat(22);
+        let hash = "A".repeat(43);
+        Self(format!(
+            "$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p={LANES}${salt}${hash}"
+        ))
+    }
+}
+
+/// Whether a password was right.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Wrong,
+    /// Carries the hash to store from now on if the old one was made with other parameters.
+    Right(Option<PasswordHash>),
+}
+
+/// Why there is no hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HasherError {
+    #[error("too many passwords wait to be hashed")]
+    Busy,
+    #[error("a password could not be hashed")]
+    Failed,
+}
+
+type Job = Box<dyn FnOnce(&Argon2<'_>) + Send>;
+
+/// The threads that hash passwords. Clones share them.
+#[derive(Clone)]
+pub struct Hasher {
+    jobs: mpsc::Sender<Job>,
+    places: Arc<Semaphore>,
+}
+
+/// A place among those who wait.
+#[must_use = "it is for one password"]
+pub struct Turn {
+    jobs: mpsc::Sender<Job>,
+    place: OwnedSemaphorePermit,
+}
+
+impl Hasher {
+    /// Starts the threads. They end with the last clone.
+    pub fn start() -> anyhow::Result<Self> {
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let threads = cores * THREADS_PER_CORE;
+        let (jobs, waiting) = mpsc::channel::<Job>();
+        let waiting = Arc::new(Mutex::new(waiting));
+        for _ in 0..threads {
+            let waiting = Arc::clone(&waiting);
+            let argon2 = argon2()?;
+            let hashing = thread::Builder::new().name("password hasher".to_owned());
+            hashing.spawn(move || {
+                if let Err(error) = rustix::process::nice(NICENESS) {
+                    tracing::debug!(error = %chain(&error), "hashing is no nicer than the rest");
+                }
+                loop {
+                    // No code panics while it holds the lock.
+                    let next = waiting
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .recv();
+                    let Ok(job) = next else { return };
+                    job(&argon2);
+                }
+            })?;
+        }
+        let places = Arc::new(Semaphore::new(threads + cores * WAITING_PER_CORE));
+        Ok(Self { jobs, places })
+    }
+
+    /// # Errors
+    /// [`HasherError::Busy`] if too many wait.
+    pub fn turn(&self) -> Result<Turn, HasherError> {
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        Ok(Turn {
+            jobs: self.jobs.clone(),
+            place: place.map_err(|_| HasherError::Busy)?,
+        })
+    }
+}
+
+impl fmt::Debug for Hasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let places = self.places.available_permits();
+        f.debug_struct("Hasher").field("places", &places).finish()
+    }
+}
+
+impl Turn {
+    pub async fn hash(self, password: SecretString) -> Result<PasswordHash, HasherError> {
+        self.run(move |argon2| hash(argon2, &password)).await
+    }
+
+    /// Compares the password with a hash, or with nobody's in the same time.
+    pub async fn verify(
+        self,
+        password: SecretString,
+        stored: Option<PasswordHash>,
+    ) -> Result<Verdict, HasherError> {
+        self.run(move |argon2| verify(argon2, &password, stored))
+            .await
+    }
+
+    async fn run<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&Argon2<'_>) -> anyhow::Result<T> + Send + 'static,
+    ) -> Result<T, HasherError> {
+        let (answer, answered) = oneshot::channel();
+        let place = self.place;
+        let job: Job = Box::new(move |argon2| {
+            match work(argon2) {
+                // Whoever asked may be gone.
+                Ok(done) => drop(answer.send(done)),
+                Err(error) => {
+                    tracing::error!(error = %chain(error.as_ref()), "a password was not hashed");
+                }
+            }
+            drop(place);
+        });
+        self.jobs.send(job).map_err(|_| HasherError::Failed)?;
+        answered.await.map_err(|_| HasherError::Failed)
+    }
+}
+
+fn argon2() -> anyhow::Result<Argon2<'static>> {
+    let params = Params::new(MEMORY_KIB, PASSES, LANES, None)?;
+    Ok(Argon2::new(Algorithm::Argon2id, Version::V0x13, params))
+}
+
+fn hash(argon2: &Argon2<'_>, password: &SecretString) -> anyhow::Result<PasswordHash> {
+    let hash = argon2.hash_password(password.expose_secret().as_bytes())?;
+    Ok(PasswordHash(hash.to_string()))
+}
+
+fn verify(
+    argon2: &Argon2<'_>,
+    password: &SecretString,
+    stored: Option<PasswordHash>,
+) -> anyhow::Result<Verdict> {
+    let is_somebodys = stored.is_some();
+    let stored = stored.unwrap_or_else(PasswordHash::nobodys);
+    let stored = phc::PasswordHash::new(&stored.0)?;
+    let compared = argon2.verify_password(password.expose_secret().as_bytes(), &stored);
+    match compared {
+        Ok(()) if is_somebodys => {}
+        Ok(()) | Err(argon2::password_hash::Error::PasswordInvalid) => return Ok(Verdict::Wrong),
+        Err(error) => return Err(error.into()),
+    }
+    let params = Params::try_from(&stored)?;
+    let made_with = (params.m_cost(), params.t_cost(), params.p_cost());
+    let is_current = made_with == (MEMORY_KIB, PASSES, LANES);
+    let renewed = match is_current {
+        true => None,
+        false => Some(hash(argon2, password)?),
+    };
+    Ok(Verdict::Right(renewed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_easily_guessed_is_refused() {
+        let names = ["ama.mensah@example.com", "Ama's Fine Shop"];
+        for password in [
+            "short",
+            &"x1Y2z3".repeat(34),
+            "aaaaaaaaaaaaaaa",
+            "password1234",
+            "PassWord-1234!",
+            "iloveyou-2024!",
+            "123456789012",
+            "1qaz2wsx3edc",
+            "ama.mensah@example.com",
+            "AmaMensah2026!",
+            "ama's fine shop 1",
+        ] {
+            assert!(check(&password.into(), &names).is_err(), "{password}");
+        }
+        for password in [
+            "plantain at the harbour",
+            "xK4-vv9-qT2p",
+            "ɛyɛ me dɛ paa ara",
+        ] {
+            assert_eq!(check(&password.into(), &names), Ok(()), "{password}");
+        }
+    }
+
+    #[test]
+    fn common_passwords_are_words_as_they_are_compared() {
+        for word in COMMON.lines() {
+            assert_eq!(squashed(word), word);
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_right_password_matches_and_nobodys_never_does() {
+        let hasher = Hasher::start().unwrap();
+        let hashed = hasher.turn().unwrap().hash("right".into()).await.unwrap();
+        let verify = async |password: &str, stored: Option<&PasswordHash>| {
+            let turn = hasher.turn().unwrap();
+            turn.verify(password.into(), stored.cloned()).await.unwrap()
+        };
+        assert_eq!(verify("right", Some(&hashed)).await, Verdict::Right(None));
+        assert_eq!(verify("wrong", Some(&hashed)).await, Verdict::Wrong);
+        assert_eq!(verify("right", None).await, Verdict::Wrong);
+        assert!(!format!("{hashed:?}").contains("argon2"));
+    }
+
+    #[tokio::test]
+    async fn who_comes_when_too_many_wait_is_refused_at_once() {
+        let hasher = Hasher::start().unwrap();
+        let mut turns = Vec::new();
+        while let Ok(turn) = hasher.turn() {
+            turns.push(turn);
+        }
+        assert_eq!(hasher.turn().err(), Some(HasherError::Busy));
+        turns.pop();
+        assert!(hasher.turn().is_ok());
+    }
+}

@@ -1,0 +1,111 @@
+//! Choosing another password.
+
+use chassis::ids::{LoginId, PersonId};
+use db::Tx;
+use secrecy::SecretString;
+
+use super::people::People;
+use crate::{
+    activity::{Action, Origin},
+    error::Error,
+    link::LinkPurpose,
+    login::Ended,
+    mail::MailKind,
+    password::{self, PasswordHash},
+    person::{EmailAddress, Person},
+    store,
+    token::TokenSha256,
+    tries::Tried,
+};
+
+impl People {
+    /// Mails a link to whoever has this address.
+    pub async fn request_reset(&self, email: &EmailAddress, origin: &Origin) -> Result<(), Error> {
+        self.try_on(&Tried::mail(email)).await?;
+        self.mail_to(email, MailKind::ResetPassword, &origin.address)
+            .await
+    }
+
+    /// Sets the password by a mailed link, once.
+    pub async fn reset_password(
+        &self,
+        token: &TokenSha256,
+        password: SecretString,
+        origin: Origin,
+    ) -> Result<(), Error> {
+        let purpose = LinkPurpose::ResetPassword;
+        let mut conn = self.db.read().await?;
+        let found = store::links::find(&mut conn, token, purpose, self.clock.now()).await?;
+        drop(conn);
+        let person = self.find(found.ok_or(Error::LinkNotFound)?).await;
+        let person = person.map_err(|_| Error::LinkNotFound)?;
+        let hash = self.hash(&person, password).await?;
+        let now = self.clock.now();
+        let person_id = person.person_id;
+        let mut tx = self.db.begin().await?;
+        store::people::lock(&mut tx, person_id).await?;
+        if !store::links::take(&mut tx, token, person_id, purpose, now).await? {
+            return Err(Error::LinkNotFound);
+        }
+        self.set_password(&mut tx, &person, &hash, Ended::All)
+            .await?;
+        self.note(&mut tx, person_id, Action::PasswordReset, origin)
+            .await?;
+        self.commit(tx).await?;
+        tracing::info!(person.id = %person_id, "password reset");
+        Ok(())
+    }
+
+    /// Sets another password. `login_id` is the caller's login, which goes on.
+    pub async fn change_password(
+        &self,
+        person_id: PersonId,
+        login_id: LoginId,
+        password: SecretString,
+        origin: Origin,
+    ) -> Result<(), Error> {
+        let person = self.find(person_id).await?;
+        let hash = self.hash(&person, password).await?;
+        let mut tx = self.db.begin().await?;
+        store::people::lock(&mut tx, person_id).await?;
+        self.set_password(&mut tx, &person, &hash, Ended::AllBut(login_id))
+            .await?;
+        self.note(&mut tx, person_id, Action::PasswordChanged, origin)
+            .await?;
+        self.commit(tx).await?;
+        tracing::info!(person.id = %person_id, "password changed");
+        Ok(())
+    }
+
+    /// Hashes a person's new password if it is good enough.
+    async fn hash(&self, person: &Person, password: SecretString) -> Result<PasswordHash, Error> {
+        let mut names = vec![person.email.as_str().to_owned()];
+        let mut conn = self.db.read().await?;
+        let membership = store::people::find_membership(&mut conn, person.person_id).await?;
+        drop(conn);
+        if let Some(membership) = membership {
+            let merchant = store::find_merchant(&self.db, membership.merchant_id).await?;
+            names.extend(merchant.map(|merchant| merchant.name));
+        }
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        password::check(&password, &names).map_err(|message| Error::Invalid {
+            field: "password",
+            message: message.into(),
+        })?;
+        Ok(self.hasher.turn()?.hash(password).await?)
+    }
+
+    /// Whoever knew the old password is logged out, and their wrong tries are no longer counted.
+    async fn set_password(
+        &self,
+        tx: &mut Tx,
+        person: &Person,
+        hash: &PasswordHash,
+        ended: Ended,
+    ) -> Result<(), Error> {
+        store::people::update_password(tx, person.person_id, hash).await?;
+        store::logins::end(tx, person.person_id, ended, self.clock.now()).await?;
+        store::tries::clear(tx, &Tried::password(&person.email)).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,226 @@
+//! Signing up, verifying an address, and what people did.
+
+use std::time::Duration;
+
+use chassis::{
+    clock::{Alarm, Clock},
+    ids::{MerchantId, PersonId},
+    page::PageRequest,
+    sealed::Keyring,
+};
+use db::{Db, Insert, Page, Tx, Update};
+use secrecy::SecretString;
+use uuid::Uuid;
+
+use crate::{
+    activity::{Action, Activity, Deed, Origin},
+    error::Error,
+    link::LinkPurpose,
+    login::Lifetime,
+    mail::{MailKind, NewMail},
+    merchant::Merchant,
+    password::Hasher,
+    person::{EmailAddress, Membership, Person, Role},
+    store,
+    token::TokenSha256,
+    tries::Tried,
+};
+
+/// What merchants-svc does for the people who use the dashboard.
+#[derive(Clone, Debug)]
+pub struct People {
+    pub db: Db,
+    pub clock: Clock,
+    pub hasher: Hasher,
+    /// Encrypts the secrets of authenticators.
+    pub keyring: Keyring,
+    pub lifetime: Lifetime,
+    /// The name that authenticators show.
+    pub issuer: String,
+    /// Of the work that sends mails.
+    pub mails: Alarm,
+}
+
+/// Somebody who signs up, and their merchant. Checked when it is parsed.
+#[derive(Debug)]
+pub struct SignUp {
+    pub business_name: String,
+    pub email: EmailAddress,
+    pub password: SecretString,
+    pub origin: Origin,
+}
+
+impl People {
+    /// Makes a person and a merchant, or mails who has the address. Does the same work for both.
+    pub async fn sign_up(&self, new: SignUp) -> Result<(), Error> {
+        let turn = self.hasher.turn()?;
+        self.try_on(&Tried::mail(&new.email)).await?;
+        let password_hash = turn.hash(new.password).await?;
+        let now = self.clock.now();
+        let merchant = Merchant {
+            merchant_id: MerchantId::new(),
+            name: new.business_name,
+            email: new.email.as_str().to_owned(),
+            email_verified: false,
+            kyc_status: None,
+            accepting_payments: true,
+            created_at: now,
+        };
+        let person = Person {
+            person_id: PersonId::new(),
+            email: new.email,
+            verified_at: None,
+            password_hash,
+            totp_secret: None,
+            totp_pending: None,
+            totp_last_step: None,
+            created_at: now,
+        };
+        let mut tx = self.db.begin().await?;
+        store::insert_merchant(&mut tx, &merchant).await?;
+        if store::people::insert(&mut tx, &person).await? == Insert::AlreadyThere {
+            drop(tx);
+            let address = &new.origin.address;
+            self.mail_to(&person.email, MailKind::AlreadyRegistered, address)
+                .await?;
+            return Ok(());
+        }
+        let membership = Membership {
+            person_id: person.person_id,
+            merchant_id: merchant.merchant_id,
+            role: Role::Owner,
+            created_at: now,
+        };
+        store::people::insert_membership(&mut tx, &membership).await?;
+        let mail = NewMail {
+            person_id: person.person_id,
+            kind: MailKind::VerifyEmail,
+            about: String::new(),
+            address: new.origin.address.clone(),
+            at: now,
+        };
+        store::mails::insert(&mut tx, &mail).await?;
+        self.note(&mut tx, person.person_id, Action::SignedUp, new.origin)
+            .await?;
+        self.commit(tx).await?;
+        tracing::info!(merchant.id = %merchant.merchant_id, person.id = %person.person_id, "signed up");
+        Ok(())
+    }
+
+    /// Takes a mailed link, as often as it is followed while it lasts.
+    pub async fn verify_email(
+        &self,
+        token: &TokenSha256,
+        origin: Origin,
+    ) -> Result<EmailAddress, Error> {
+        let now = self.clock.now();
+        let mut tx = self.db.begin().await?;
+        let purpose = LinkPurpose::VerifyEmail;
+        let found = store::links::find(&mut tx, token, purpose, now).await?;
+        let person = match found {
+            Some(person_id) => store::people::find(&mut tx, person_id).await?,
+            None => None,
+        };
+        let person = person.ok_or(Error::LinkNotFound)?;
+        if store::people::verify(&mut tx, &person, now).await? == Update::Updated {
+            self.note(&mut tx, person.person_id, Action::EmailVerified, origin)
+                .await?;
+            self.commit(tx).await?;
+            tracing::info!(person.id = %person.person_id, "e-mail address verified");
+        }
+        Ok(person.email)
+    }
+
+    /// Mails the link again, unless it is no longer needed.
+    pub async fn send_verification(&self, person_id: PersonId) -> Result<(), Error> {
+        let person = self.find(person_id).await?;
+        if person.verified_at.is_some() {
+            return Ok(());
+        }
+        self.try_on(&Tried::mail(&person.email)).await?;
+        self.mail_to(&person.email, MailKind::VerifyEmail, "").await
+    }
+
+    /// Notes what another service is about to do for a person, and mails them.
+    pub async fn note_activity(&self, deed: Deed) -> Result<(), Error> {
+        let mut tx = self.db.begin().await?;
+        let (person_id, merchant_id) = (deed.person_id, deed.merchant_id);
+        if !store::people::is_member(&mut tx, person_id, merchant_id).await? {
+            return Err(Error::MerchantNotFound);
+        }
+        store::activities::note(&mut tx, &deed).await?;
+        self.commit(tx).await
+    }
+
+    pub async fn list_activity(
+        &self,
+        merchant_id: MerchantId,
+        page: PageRequest<Uuid>,
+    ) -> Result<Page<Activity, Uuid>, Error> {
+        let mut conn = self.db.read().await?;
+        Ok(store::activities::list(&mut conn, merchant_id, page).await?)
+    }
+
+    /// A person whom a caller knows by a login.
+    pub(super) async fn find(&self, person_id: PersonId) -> Result<Person, Error> {
+        let found = store::people::find(&mut self.db.read().await?, person_id).await?;
+        found.ok_or(Error::LoginEnded)
+    }
+
+    /// Notes what a person does to themselves, where everyone of their merchant can see it.
+    pub(super) async fn note(
+        &self,
+        tx: &mut Tx,
+        person_id: PersonId,
+        action: Action,
+        origin: Origin,
+    ) -> Result<(), Error> {
+        let found = store::people::find_membership(tx, person_id).await?;
+        let Some(membership) = found else {
+            return Ok(());
+        };
+        let deed = Deed {
+            merchant_id: membership.merchant_id,
+            person_id,
+            action,
+            object: String::new(),
+            origin,
+            at: self.clock.now(),
+        };
+        Ok(store::activities::note(tx, &deed).await?)
+    }
+
+    /// Mails whoever has this address, in the same statements as if nobody had.
+    pub(super) async fn mail_to(
+        &self,
+        email: &EmailAddress,
+        kind: MailKind,
+        address: &str,
+    ) -> Result<(), Error> {
+        let mut tx = self.db.begin().await?;
+        let now = self.clock.now();
+        store::mails::insert_for_address(&mut tx, email, kind, address, now).await?;
+        self.commit(tx).await
+    }
+
+    /// Commits what may have written a mail.
+    pub(super) async fn commit(&self, tx: Tx) -> Result<(), Error> {
+        tx.commit().await?;
+        self.mails.ring_at(self.clock.now());
+        Ok(())
+    }
+
+    /// Counts a try.
+    ///
+    /// # Errors
+    /// [`Error::TooManyTries`] if it must wait.
+    pub(super) async fn try_on(&self, tried: &Tried) -> Result<(), Error> {
+        let now = self.clock.now();
+        match store::tries::take(&self.db, tried, now).await? {
+            Some(until) => Err(Error::TooManyTries(
+                until.since(now).max(Duration::from_secs(1)),
+            )),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Links that were mailed.
+
+use chassis::{clock::Timestamp, ids::PersonId};
+use db::{Conn, Db, Result, Tx};
+
+use crate::{link::LinkPurpose, token::TokenSha256};
+
+/// A link that is about to be mailed.
+pub async fn insert(
+    db: &Db,
+    token: &TokenSha256,
+    person_id: PersonId,
+    purpose: LinkPurpose,
+    expires_at: Timestamp,
+) -> Result<()> {
+    db.write()
+        .await?
+        .sql(
+            "insert into links (token_sha256, person_id, purpose, expires_at)
+             values ($1, $2, $3, $4)",
+        )
+        .bind(token.as_str().to_owned())
+        .bind(person_id)
+        .bind(purpose)
+        .bind(expires_at)
+        .run()
+        .await
+}
+
+/// Whose link this is, if it is still good: a used one is not.
+pub async fn find(
+    conn: &mut Conn,
+    token: &TokenSha256,
+    purpose: LinkPurpose,
+    now: Timestamp,
+) -> Result<Option<PersonId>> {
+    let found: Option<(PersonId,)> = conn
+        .sql(
+            "select person_id from links
+             where token_sha256 = $1 and purpose = $2 and expires_at > $3 and used_at is null",
+        )
+        .bind(token.as_str().to_owned())
+        .bind(purpose)
+        .bind(now)
+        .optional()
+        .await?;
+    Ok(found.map(|(person_id,)| person_id))
+}
+
+/// Uses up a link, if it is still good, and all others of its person for the same purpose. Returns
+/// whether it was.
+pub async fn take(
+    tx: &mut Tx,
+    token: &TokenSha256,
+    person_id: PersonId,
+    purpose: LinkPurpose,
+    now: Timestamp,
+) -> Result<bool> {
+    let taken: Vec<(String,)> = tx
+        .sql(
+            "update links set used_at = $3
+             where person_id = $1 and purpose = $2 and expires_at > $3 and used_at is null
+             returning token_sha256",
+        )
+        .bind(person_id)
+        .bind(purpose)
+        .bind(now)
+        .all()
+        .await?;
+    Ok(taken.iter().any(|(taken,)| taken == token.as_str()))
+}

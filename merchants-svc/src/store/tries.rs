@@ -1,0 +1,39 @@
+//! Counts of tries.
+
+use chassis::clock::Timestamp;
+use db::{Conn, Db, Result};
+
+use crate::tries::Tried;
+
+/// Counts a try before it is made, so that many at once are counted too. Returns until when there
+/// is a pause, if this one is too many.
+pub async fn take(db: &Db, tried: &Tried, now: Timestamp) -> Result<Option<Timestamp>> {
+    let (taken, ends_at): (i64, Timestamp) = db
+        .write()
+        .await?
+        .sql(
+            "insert into tries (purpose, subject, taken, ends_at) values ($1, $2, 1, $3)
+             on conflict (purpose, subject) do update set
+                 taken = case when tries.ends_at <= $4 then 1 else tries.taken + 1 end,
+                 ends_at = case when tries.ends_at <= $4 or tries.taken < $5
+                           then excluded.ends_at else tries.ends_at end
+             returning taken, ends_at",
+        )
+        .bind(tried.purpose)
+        .bind(tried.subject.clone())
+        .bind(now + tried.purpose.pause())
+        .bind(now)
+        .bind(tried.purpose.most())
+        .one()
+        .await?;
+    Ok((taken > tried.purpose.most()).then_some(ends_at))
+}
+
+/// Forgets the tries: one was right.
+pub async fn clear(conn: &mut Conn, tried: &Tried) -> Result<()> {
+    conn.sql("delete from tries where purpose = $1 and subject = $2")
+        .bind(tried.purpose)
+        .bind(tried.subject.clone())
+        .run()
+        .await
+}

@@ -1,0 +1,64 @@
+//! What somebody may try only so often, whether or not what they try it on exists.
+
+use std::time::Duration;
+
+use chassis::ids::PersonId;
+
+use crate::{person::EmailAddress, token::sha256};
+
+chassis::closed_list! {
+    /// What is tried.
+    pub enum Purpose: "a purpose of tries" {
+        /// A password for an address.
+        Password = "PASSWORD",
+        /// A code of a person.
+        Code = "CODE",
+        /// A mail to an address, asked for by somebody who is not logged in as its owner.
+        Mail = "MAIL",
+    }
+}
+
+chassis::text_column!(Purpose);
+
+impl Purpose {
+    /// How often before a pause.
+    pub fn most(self) -> i64 {
+        5
+    }
+
+    /// How long the last try is remembered, and so how long the pause is.
+    pub fn pause(self) -> Duration {
+        match self {
+            Self::Password | Self::Code => Duration::from_mins(5),
+            Self::Mail => Duration::from_hours(1),
+        }
+    }
+}
+
+/// What something is tried on. Kept as its SHA-256, so that addresses of strangers are not.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    pub purpose: Purpose,
+    pub subject: String,
+}
+
+impl Tried {
+    pub fn password(email: &EmailAddress) -> Self {
+        Self::new(Purpose::Password, email.as_str())
+    }
+
+    pub fn code(person_id: PersonId) -> Self {
+        Self::new(Purpose::Code, &person_id.to_string())
+    }
+
+    pub fn mail(email: &EmailAddress) -> Self {
+        Self::new(Purpose::Mail, email.as_str())
+    }
+
+    fn new(purpose: Purpose, subject: &str) -> Self {
+        Self {
+            purpose,
+            subject: sha256(subject),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Signing up, verifying an address, and what people did.
+
+use std::time::Duration;
+
+use chassis::{
+    grpc,
+    testing::{check_invalid, check_refusal},
+};
+use proto::merchants::{
+    Action, ListActivityRequest, LogOutRequest, NoteActivityRequest, Role, SendVerificationRequest,
+    SignUpRequest,
+};
+use tonic::Code;
+
+use crate::browser::{Browser, MINUTE, OTHER_PASSWORD, PASSWORD, origin, sha256};
+
+const AMA: &str = "ama@example.com";
+
+#[tokio::test]
+async fn from_signing_up_to_logging_out() {
+    let mut browser = Browser::start().await;
+    browser.sign_up(" Ama@Example.com ").await;
+    let link = browser.mail.newest(AMA, 1).await.token("verify-email");
+    let token = browser.log_in("AMA@example.com").await;
+    let before = browser.who(&token).await.unwrap();
+    assert_eq!(before.role(), Role::Owner);
+    assert!(!before.person.unwrap().email_verified);
+    let merchant = before.merchant.unwrap();
+    assert_eq!((&*merchant.name, &*merchant.email), ("Ama's Shop", AMA));
+    assert!(!merchant.email_verified && merchant.accepting_payments);
+
+    for _twice in 0..2 {
+        assert_eq!(browser.verify_email(&link).await.unwrap(), AMA);
+    }
+    let after = browser.who(&token).await.unwrap();
+    assert!(after.person.unwrap().email_verified && after.merchant.unwrap().email_verified);
+
+    let done = browser.activities(&token).await;
+    let actions: Vec<Action> = done.iter().map(|activity| activity.action()).collect();
+    let in_order = [Action::EmailVerified, Action::LoggedIn, Action::SignedUp];
+    assert_eq!(actions, in_order);
+    assert_eq!((&*done[0].email, done[0].origin.clone()), (AMA, origin()));
+
+    let log_out = LogOutRequest {
+        token_sha256: sha256(&token),
+    };
+    for _twice in 0..2 {
+        browser.people.log_out(log_out.clone()).await.unwrap();
+    }
+    let gone = browser.who(&token).await;
+    check_refusal(gone, Code::Unauthenticated, "LOGIN_ENDED");
+    let nobody = browser.who(&"0".repeat(64)).await;
+    check_refusal(nobody, Code::Unauthenticated, "LOGIN_ENDED");
+}
+
+#[tokio::test]
+async fn a_known_address_makes_nothing_and_is_told() {
+    let mut browser = Browser::start().await;
+    browser.sign_up(AMA).await;
+    browser.mail.newest(AMA, 1).await;
+    let again = SignUpRequest {
+        business_name: "Another Shop".to_owned(),
+        email: AMA.to_owned(),
+        password: OTHER_PASSWORD.to_owned(),
+        origin: origin(),
+    };
+    browser.people.sign_up(again).await.unwrap();
+    let told = browser.mail.newest(AMA, 2).await;
+    assert_eq!(told.header("Subject"), "You have signed up already");
+    assert_eq!(browser.count("select count(*) from merchants").await, 1);
+    let refused = browser.try_log_in(AMA, OTHER_PASSWORD).await;
+    check_refusal(refused, Code::Unauthenticated, "WRONG_PASSWORD");
+    browser.log_in(AMA).await;
+}
+
+#[tokio::test]
+async fn every_bad_field_is_named() {
+    let mut browser = Browser::start().await;
+    let bad = SignUpRequest {
+        business_name: " ".to_owned(),
+        email: "ama@example.com\r\nBcc: esi@example.com".to_owned(),
+        password: "password1234".to_owned(),
+        origin: None,
+    };
+    let refused = browser.people.sign_up(bad).await.unwrap_err();
+    let named = grpc::violations(&refused);
+    let fields: Vec<&str> = named.iter().map(|(field, _)| &**field).collect();
+    assert_eq!(fields, ["business_name", "email", "password"]);
+    let own_name = SignUpRequest {
+        business_name: "Ama's Shop".to_owned(),
+        email: AMA.to_owned(),
+        password: "amas-shop-2026".to_owned(),
+        origin: None,
+    };
+    check_invalid(browser.people.sign_up(own_name).await, "password");
+    assert_eq!(browser.count("select count(*) from people").await, 0);
+}
+
+#[tokio::test]
+async fn a_link_verifies_for_a_day_and_can_be_mailed_again() {
+    let mut browser = Browser::start().await;
+    browser.sign_up(AMA).await;
+    let old = browser.mail.newest(AMA, 1).await.token("verify-email");
+    browser.wait(Duration::from_secs(24 * 3_600)).await;
+    let refused = browser.verify_email(&old).await;
+    check_refusal(refused, Code::NotFound, "LINK_NOT_FOUND");
+    let token = browser.log_in(AMA).await;
+    let again = SendVerificationRequest {
+        person_id: browser.person_id(&token).await,
+    };
+    browser
+        .people
+        .send_verification(again.clone())
+        .await
+        .unwrap();
+    let link = browser.mail.newest(AMA, 2).await.token("verify-email");
+    let for_another_purpose = browser.reset(&link, PASSWORD).await;
+    check_refusal(for_another_purpose, Code::NotFound, "LINK_NOT_FOUND");
+    browser.verify_email(&link).await.unwrap();
+    browser.people.send_verification(again).await.unwrap();
+    browser.wait(MINUTE).await;
+    assert_eq!(browser.mail.arrived(AMA).len(), 2, "it was not needed");
+}
+
+#[tokio::test]
+async fn an_address_is_mailed_five_times_an_hour_whether_or_not_it_is_known() {
+    let mut browser = Browser::start().await;
+    browser.sign_up(AMA).await;
+    browser.wait(Duration::from_secs(3_600)).await;
+    for email in [AMA, "nobody@example.com"] {
+        for _ in 0..5 {
+            browser.ask_reset(email).await.unwrap();
+        }
+        let refused = browser.ask_reset(email).await.unwrap_err();
+        assert!(grpc::retry_delay(&refused).unwrap() <= Duration::from_secs(3_600));
+        check_refusal(
+            Err::<(), _>(refused),
+            Code::ResourceExhausted,
+            "TOO_MANY_TRIES",
+        );
+    }
+    browser.mail.newest(AMA, 6).await;
+    browser.wait(Duration::from_secs(3_600)).await;
+    browser.ask_reset(AMA).await.unwrap();
+    browser.mail.newest(AMA, 7).await;
+    assert!(browser.mail.arrived("nobody@example.com").is_empty());
+}
+
+#[tokio::test]
+async fn what_another_service_does_is_noted_and_mailed() {
+    let mut browser = Browser::start().await;
+    browser.sign_up(AMA).await;
+    browser.mail.newest(AMA, 1).await;
+    let token = browser.log_in(AMA).await;
+    let login = browser.who(&token).await.unwrap();
+    let note = NoteActivityRequest {
+        merchant_id: login.merchant.unwrap().merchant_id,
+        person_id: login.person.unwrap().person_id,
+        action: Action::PayoutAccountChanged.into(),
+        object: "MTN 024 ••• 0001".to_owned(),
+        origin: origin(),
+    };
+    browser.people.note_activity(note.clone()).await.unwrap();
+    let mail = browser.mail.newest(AMA, 2).await;
+    assert_eq!(mail.header("Subject"), "Your payout account was changed");
+    assert_eq!(mail.header("From"), "Payments <no-reply@pay.test>");
+    let replay = NoteActivityRequest {
+        action: Action::EventsReplayed.into(),
+        ..note.clone()
+    };
+    browser.people.note_activity(replay).await.unwrap();
+    browser.wait(MINUTE).await;
+    assert_eq!(browser.mail.arrived(AMA).len(), 2, "it needs no mail");
+
+    let done = browser.activities(&token).await;
+    assert_eq!(done[0].action(), Action::EventsReplayed);
+    assert_eq!(done[1].object, "MTN 024 ••• 0001");
+    for (field, action, object) in [
+        ("action", Action::PasswordChanged, ""),
+        ("action", Action::Unspecified, ""),
+        ("object", Action::PayoutRequested, "GHS 1\r\nBcc: x"),
+        ("object", Action::PayoutRequested, &*"x".repeat(201)),
+    ] {
+        let bad = NoteActivityRequest {
+            action: action.into(),
+            object: object.to_owned(),
+            ..note.clone()
+        };
+        check_invalid(browser.people.note_activity(bad).await, field);
+    }
+    browser.sign_up("esi@example.com").await;
+    let other = browser.log_in("esi@example.com").await;
+    let others = NoteActivityRequest {
+        merchant_id: browser
+            .who(&other)
+            .await
+            .unwrap()
+            .merchant
+            .unwrap()
+            .merchant_id,
+        ..note
+    };
+    let refused = browser.people.note_activity(others).await;
+    check_refusal(refused, Code::NotFound, "MERCHANT_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn activities_are_listed_in_pages_newest_first() {
+    let mut browser = Browser::start().await;
+    browser.sign_up(AMA).await;
+    let token = browser.log_in(AMA).await;
+    for _ in 0..3 {
+        browser.log_in(AMA).await;
+    }
+    let mut request = ListActivityRequest {
+        merchant_id: browser
+            .who(&token)
+            .await
+            .unwrap()
+            .merchant
+            .unwrap()
+            .merchant_id,
+        page_size: 2,
+        page_token: String::new(),
+    };
+    let mut seen = Vec::new();
+    loop {
+        let page = browser.people.list_activity(request.clone()).await.unwrap();
+        let page = page.into_inner();
+        seen.extend(
+            page.activities
+                .into_iter()
+                .map(|activity| activity.activity_id),
+        );
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), 5);
+    assert!(seen.is_sorted_by(|newer, older| newer > older));
+    request.page_token = "yesterday".to_owned();
+    check_invalid(
+        browser.people.list_activity(request.clone()).await,
+        "page_token",
+    );
+    request.page_size = 101;
+    check_invalid(browser.people.list_activity(request).await, "page_size");
+}
