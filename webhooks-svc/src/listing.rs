@@ -21,9 +21,7 @@ use crate::{
     service::Service,
     store::{
         self,
-        listing::{
-            self, DurationCount, ListedDelivery, SentEvent, WantedDeliveries, WholeDelivery,
-        },
+        listing::{self, AttemptCount, ListedDelivery, SentEvent, WantedDeliveries, WholeDelivery},
     },
 };
 
@@ -61,9 +59,7 @@ impl Service {
         let created_since = now - HEALTH_LOOKS_BACK;
         let oldest = listing::oldest_looked_at(&mut conn, merchant_id, created_since).await?;
         let since = oldest.map_or(now - HEALTH_OF, |oldest| oldest.max(now - HEALTH_OF));
-        let counts = listing::count_by_status(&mut conn, merchant_id, created_since, since).await?;
-        let durations =
-            listing::count_by_duration(&mut conn, merchant_id, created_since, since).await?;
+        let counts = listing::count_attempts(&mut conn, merchant_id, created_since, since).await?;
         let of = |status| {
             let counts = counts.iter().filter(|count| count.status == status);
             counts.map(|count| count.deliveries).sum()
@@ -75,8 +71,8 @@ impl Service {
             delivered: of(Status::Delivered),
             exhausted: of(Status::Exhausted),
             failing: of(Status::Pending),
-            median_ms: percentile(&durations, 50),
-            p95_ms: percentile(&durations, 95),
+            median_ms: percentile(&counts, 50),
+            p95_ms: percentile(&counts, 95),
         })
     }
 
@@ -198,12 +194,12 @@ async fn list(
 }
 
 /// What this share of the attempts, in percent, took at most.
-fn percentile(durations: &[DurationCount], percent: i64) -> Option<i64> {
-    let all: i64 = durations.iter().map(|count| count.attempts).sum();
+fn percentile(counts: &[AttemptCount], percent: i64) -> Option<i64> {
+    let all: i64 = counts.iter().map(|count| count.attempts).sum();
     // The number of the attempt, from 1.
     let number = (all * percent + 99) / 100;
     let mut passed = 0;
-    durations.iter().find_map(|count| {
+    counts.iter().find_map(|count| {
         passed += count.attempts;
         (passed >= number).then_some(count.duration_ms)
     })
@@ -215,10 +211,12 @@ mod tests {
 
     #[test]
     fn a_percentile_is_what_so_many_took_at_most() {
-        let counts = |counts: &[(i64, i64)]| -> Vec<DurationCount> {
-            let counts = counts.iter().map(|(duration_ms, attempts)| DurationCount {
+        let counts = |counts: &[(i64, i64)]| -> Vec<AttemptCount> {
+            let counts = counts.iter().map(|(duration_ms, attempts)| AttemptCount {
+                status: Status::Delivered,
                 duration_ms: *duration_ms,
                 attempts: *attempts,
+                deliveries: *attempts,
             });
             counts.collect()
         };

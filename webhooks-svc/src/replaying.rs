@@ -68,13 +68,19 @@ impl Replaying {
         let ended = replays::take_ended(&mut tx, replay.replay_id).await?;
         replay.count(&ended);
         let unended = replays::count_unended(&mut tx, replay.replay_id).await?;
-        let next = replays::list_next(&mut tx, &replay, UNENDED_MAX - unended).await?;
+        let mut next = replays::list_next(&mut tx, &replay, UNENDED_MAX - unended).await?;
+        let is_last = next.is_empty() && unended == 0;
+        // Of one that somebody else is just changing, the next look takes it and what follows.
+        let locked = replays::lock(&mut tx, &next).await?;
+        let free = next.iter();
+        let free = free.take_while(|next| locked.contains(&next.delivery_id));
+        next.truncate(free.count());
         if let Some(last) = next.last() {
             (replay.queued_at, replay.queued_id) = (last.created_at, last.delivery_id.to_string());
             replay.queued += i64::try_from(next.len()).unwrap_or(i64::MAX);
             replays::queue(&mut tx, replay.replay_id, &next, now).await?;
         }
-        if next.is_empty() && unended == 0 {
+        if is_last {
             replay.finish(now);
         } else {
             let endpoint = store::find_endpoint(&mut tx, replay.merchant_id).await?;

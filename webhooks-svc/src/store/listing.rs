@@ -14,6 +14,9 @@ use crate::{
     event::EventType,
 };
 
+/// Deliveries that an endpoint's figures count. Each costs a look at its attempts, and a page waits.
+const HEALTH_LOOKED_AT_MAX: i64 = 5_000;
+
 chassis::closed_list! {
     /// How the newest attempt of a delivery that has ended was answered.
     pub enum AnswerClass: "an answer's class" {
@@ -293,68 +296,37 @@ pub async fn ask_for_attempt(
     .await
 }
 
-/// The deliveries whose figures are shown: a merchant's newest, as far as they may be looked at.
-macro_rules! looked_at {
-    () => {
-        "(select delivery_id, status from deliveries
-          where merchant_id = $1 and created_at >= $2
-          order by created_at desc, delivery_id desc limit $3) looked"
-    };
-}
-
-/// How many deliveries of a status had an attempt.
+/// Attempts that took a time, of deliveries of a status.
 #[derive(Clone, Copy, Debug, FromRow)]
-pub struct StatusCount {
+pub struct AttemptCount {
     pub status: Status,
+    pub duration_ms: i64,
+    pub attempts: i64,
+    /// How many of them are the newest of their delivery.
     pub deliveries: i64,
 }
 
-/// How many attempts took a time.
-#[derive(Clone, Copy, Debug, FromRow)]
-pub struct DurationCount {
-    pub duration_ms: i64,
-    pub attempts: i64,
-}
-
-/// The deliveries that were created from a time on and had an attempt that ended since another, by
-/// how they stand.
-pub async fn count_by_status(
+/// Counts the attempts that ended since a time, of the newest deliveries that were created since
+/// another; the shortest first.
+pub async fn count_attempts(
     conn: &mut Conn,
     merchant_id: MerchantId,
     created_since: Timestamp,
     ended_since: Timestamp,
-) -> Result<Vec<StatusCount>> {
-    conn.sql(concat!(
-        "select looked.status, count(*) as deliveries from ",
-        looked_at!(),
-        " where exists (select 1 from attempts a
-                       where a.delivery_id = looked.delivery_id and a.finished_at >= $4)
-          group by looked.status"
-    ))
+) -> Result<Vec<AttemptCount>> {
+    conn.sql(
+        "select looked.status, a.duration_ms, count(*) as attempts,
+                count(case when a.number = looked.attempts_count then 1 end) as deliveries
+         from (select delivery_id, status, attempts_count from deliveries
+               where merchant_id = $1 and created_at >= $2
+               order by created_at desc, delivery_id desc limit $3) looked
+             join attempts a on a.delivery_id = looked.delivery_id
+         where a.finished_at >= $4
+         group by looked.status, a.duration_ms order by a.duration_ms",
+    )
     .bind(merchant_id)
     .bind(created_since)
-    .bind(LOOKED_AT_MAX)
-    .bind(ended_since)
-    .all()
-    .await
-}
-
-/// How long their attempts took, the shortest first.
-pub async fn count_by_duration(
-    conn: &mut Conn,
-    merchant_id: MerchantId,
-    created_since: Timestamp,
-    ended_since: Timestamp,
-) -> Result<Vec<DurationCount>> {
-    conn.sql(concat!(
-        "select a.duration_ms, count(*) as attempts from ",
-        looked_at!(),
-        " join attempts a on a.delivery_id = looked.delivery_id
-          where a.finished_at >= $4 group by a.duration_ms order by a.duration_ms"
-    ))
-    .bind(merchant_id)
-    .bind(created_since)
-    .bind(LOOKED_AT_MAX)
+    .bind(HEALTH_LOOKED_AT_MAX)
     .bind(ended_since)
     .all()
     .await
@@ -374,7 +346,7 @@ pub async fn oldest_looked_at(
         )
         .bind(merchant_id)
         .bind(created_since)
-        .bind(LOOKED_AT_MAX - 1)
+        .bind(HEALTH_LOOKED_AT_MAX - 1)
         .optional()
         .await?;
     Ok(found.map(|(at,)| at))

@@ -3,6 +3,8 @@
 //! What a replay has queued carries its id until its attempt has ended. Queueing, counting and the
 //! place up to which it has come are written together, so that a crash neither repeats nor loses one.
 
+use std::collections::HashSet;
+
 use chassis::{
     clock::Timestamp,
     ids::{DeliveryId, MerchantId},
@@ -169,7 +171,7 @@ pub struct Next {
 const NEXT: &str = "select delivery_id, created_at from deliveries
     where merchant_id = $1 and status = 'EXHAUSTED'
         and (created_at, delivery_id) > ($2, $3) and created_at < $4
-    order by created_at, delivery_id limit $5 for update skip locked";
+    order by created_at, delivery_id limit $5";
 
 /// The next of a replay, the oldest first.
 pub async fn list_next(tx: &mut Tx, replay: &Replay, limit: i64) -> Result<Vec<Next>> {
@@ -181,6 +183,23 @@ pub async fn list_next(tx: &mut Tx, replay: &Replay, limit: i64) -> Result<Vec<N
         .bind(limit)
         .all()
         .await
+}
+
+/// Locks those that are exhausted still and that nobody else has locked. Returns them in no certain
+/// order.
+pub async fn lock(tx: &mut Tx, next: &[Next]) -> Result<HashSet<DeliveryId>> {
+    let locked: Vec<(DeliveryId,)> = tx
+        .sql_set(
+            "given (wanted text)
+             select delivery_id from deliveries
+             where delivery_id = any(array(select wanted from given)) and status = 'EXHAUSTED'
+             for update skip locked",
+            next.len(),
+        )
+        .column(next.iter().map(|next| next.delivery_id.clone()))
+        .all()
+        .await?;
+    Ok(locked.into_iter().map(|(id,)| id).collect())
 }
 
 /// Requests an attempt of each, due one after the other from `now` on, behind what is due already.

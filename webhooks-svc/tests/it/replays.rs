@@ -131,6 +131,21 @@ async fn what_is_exhausted_is_sent_once_more_with_the_same_ids() {
 }
 
 #[tokio::test]
+async fn two_processes_send_each_once() {
+    let receiver = mended().await;
+    let mut world = World::start_with(BRIEF).await;
+    if world.database.url.starts_with("sqlite") {
+        return; // It has one process.
+    }
+    let (merchant_id, ids) = exhaust(&mut world, &receiver.url(), 60).await;
+    world.replicate().await;
+    let replay = start(&mut world, &merchant_id, LONG_AGO, Uuid::new_v4()).await;
+    let replay = finished(&world, &merchant_id, &replay.unwrap().replay_id).await;
+    assert_eq!((replay.queued, replay.delivered), (60, 60));
+    assert_eq!(receiver.received().len(), 3 * ids.len());
+}
+
+#[tokio::test]
 async fn a_replay_goes_in_order_where_the_endpoint_takes_one_at_a_time() {
     let receiver = mended().await;
     let flags = [BRIEF, &["--webhook-endpoint-concurrency=1"]].concat();
