@@ -5,7 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { seen } from './payer.mjs';
+import { seen } from './visitor.mjs';
 import { close, tellAll } from './world.mjs';
 import './paying.mjs';
 import './again.mjs';

@@ -1,9 +1,10 @@
 // What all tests share: one stack, one browser, and how a story is told.
 
 import { describe, test } from 'node:test';
-import { Payer, atHandset, launch } from './payer.mjs';
+import { Payer, atHandset } from './payer.mjs';
 import { Shop, Site } from './shop.mjs';
 import { Stack } from './stack.mjs';
+import { launch } from './visitor.mjs';
 
 export const stack = await Stack.start();
 export const browser = await launch();

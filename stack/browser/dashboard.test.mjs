@@ -1,0 +1,197 @@
+// The dashboard as a merchant's people meet it, in a browser.
+//
+// `.ci/browser` runs all of it, `.ci/browser 'a part of a name'` some of it. With `PICTURES=folder`
+// every page that is checked is also kept as a picture, on a phone, in the dark and on a desk.
+
+import assert from 'node:assert/strict';
+import http from 'node:http';
+import { after, test } from 'node:test';
+import { number } from './shop.mjs';
+import { PASSWORD, Person } from './person.mjs';
+import { Stack, until } from './stack.mjs';
+import { launch } from './visitor.mjs';
+
+const stack = await Stack.start();
+const browser = await launch();
+const TIMEOUT = { timeout: 240_000 };
+
+after(async () => {
+  await browser.close();
+  await stack.stop();
+});
+
+/** A merchant's server, which answers every event with this status. */
+async function receiver(status) {
+  const server = http.createServer((request, response) => {
+    request.resume();
+    request.on('end', () => {
+      response.statusCode = receiver.status;
+      response.end(receiver.answer);
+    });
+  });
+  receiver.status = status;
+  receiver.answer = 'thank you';
+  server.unref();
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return { url: `http://127.0.0.1:${server.address().port}/hook`, close: () => server.close() };
+}
+
+for (const javaScriptEnabled of [true, false]) {
+  const how = javaScriptEnabled ? 'with scripts' : 'without scripts';
+
+  test(`from nothing to the first payment, ${how}`, TIMEOUT, async () => {
+    const person = await Person.new(stack, browser, { javaScriptEnabled });
+    const shop = await receiver(200);
+    await person.signUp();
+    await person.verify();
+    await person.logIn();
+    await person.sees('Overview', 'Tell us about your business', 'To do');
+    await person.tellBusiness();
+    await person.approve();
+    const key = await person.createKey('Server');
+    await person.follow('I have stored it');
+    await person.sees('API keys', 'Server', `•••• ${key.slice(-4)}`, 'Live');
+    assert.ok(!(await person.page.content()).includes(key), 'the key is shown once');
+    await person.setWebhook(shop.url);
+    await person.charge(key, number('001'));
+    await until('all steps are done', async () => {
+      await person.go('/');
+      const words = await person.page.innerText('main');
+      return words.includes('25.50') && !words.includes('To do');
+    }, 1_000);
+    await person.go('/settings/integrations/webhooks/deliveries');
+    await person.sees('Deliveries', 'payment.success', 'Delivered', '200');
+    await person.go('/settings/activity');
+    await person.sees('Activity', 'Created an API key', 'Changed the webhook endpoint', shop.url);
+    shop.close();
+    await person.leave();
+  });
+}
+
+test('a key that is revoked is refused', TIMEOUT, async () => {
+  const person = await Person.new(stack, browser);
+  await person.becomeMerchant();
+  const key = await person.createKey('Old server');
+  await person.go('/settings/integrations/keys');
+  await person.follow('Revoke');
+  await person.send({ label: 'another name' });
+  await person.sees('Revoke an API key', 'This is not the key’s name.'.replace('’', "'"));
+  await person.check('revoke, wrong name');
+  await person.send({ label: 'Old server' });
+  await person.sees('API keys', 'The key is revoked.', 'Revoked');
+  await until('the key is refused', async () => {
+    const answer = await fetch(`${stack.ready.api}/api/v1/balance`, { headers: { authorization: `Bearer ${key}` } });
+    return answer.status === 401;
+  });
+  await person.leave();
+});
+
+test('an endpoint that failed is repaired, and what it missed is replayed', TIMEOUT, async () => {
+  const person = await Person.new(stack, browser);
+  const shop = await receiver(500);
+  await person.becomeMerchant();
+  const key = await person.createKey('Server');
+  await person.setWebhook(shop.url);
+  await person.charge(key, number('001'));
+  await person.go('/settings/integrations/webhooks/deliveries');
+  await until('the delivery has failed', async () => {
+    await person.page.reload();
+    return (await person.page.innerText('main')).includes('500');
+  }, 1_000);
+  await stack.advance(3 * 86_400);
+  await person.logIn();
+  await person.go('/settings/integrations/webhooks/deliveries?status=EXHAUSTED');
+  await person.sees('Deliveries', 'Given up', '500');
+  await person.check('deliveries');
+  await person.page.locator('td a').first().click();
+  await person.sees('Delivery', 'answered 500', 'X-Service-Signature', 'thank you');
+  await person.check('delivery');
+  receiver.status = 200;
+  await person.go('/settings/integrations/webhooks/replay');
+  await person.check('replay');
+  await person.send({ since: '2026-01-01T00:00' });
+  await person.sees('Replay them?', '1 given up');
+  await person.check('replay, count');
+  await person.send();
+  await until('the replay has ended', async () => {
+    await person.page.reload();
+    return (await person.page.innerText('main')).includes('Ended');
+  }, 1_000);
+  await person.check('replay, ended');
+  await person.go('/settings/integrations/webhooks/deliveries');
+  await person.sees('Deliveries', 'Delivered');
+  shop.close();
+  await person.leave();
+});
+
+test('pages without a login', TIMEOUT, async () => {
+  const person = await Person.new(stack, browser);
+  for (const [path, title] of [['/signup', 'Sign up'], ['/login', 'Log in'], ['/forgot', 'Forgot your password?']]) {
+    await person.go(path);
+    await person.sees(title);
+    await person.check(path.slice(1));
+    await person.send();
+    await person.check(`${path.slice(1)}, empty`);
+  }
+  for (const path of ['/verify-email/nothing', '/reset/nothing']) {
+    await person.go(path);
+    await person.check(path.split('/')[1]);
+    await person.send(path.startsWith('/reset') ? { password: PASSWORD } : {});
+    await person.sees('This link has ended');
+    await person.check('ended link');
+  }
+  await person.go('/nowhere');
+  await person.sees('Page not found');
+  await person.check('not found');
+  await person.go('/payments');
+  await person.sees('Log in');
+  await person.leave();
+});
+
+test('every page of a merchant fits and can be used by everybody', TIMEOUT, async () => {
+  const person = await Person.new(stack, browser);
+  const shop = await receiver(200);
+  await person.becomeMerchant('A Shop With A Rather Long Name That Goes On And On & Sons <b>Ltd</b>');
+  const key = await person.createKey('Server');
+  await person.check('new key');
+  await person.setWebhook(shop.url);
+  const reference = await person.charge(key, number('001'));
+  const { page } = person;
+  const ways = ['/'];
+  const walked = new Set();
+  await until('the payment is settled', async () => {
+    await person.go('/');
+    return (await page.innerText('main')).includes('25.50');
+  }, 1_000);
+  while (ways.length > 0) {
+    const way = ways.shift();
+    const kind = way.split('?')[0].replace(/[0-9a-f-]{36}|TX-[^/]+|PO-[^/]+|RF-[^/]+|CUS-[^/]+|dlv_[^/]+/g, '*');
+    if (walked.has(kind) || kind.endsWith('.csv')) continue;
+    walked.add(kind);
+    const answer = await person.go(way);
+    await person.confirm();
+    assert.ok(answer.status() < 400, `${way}: ${answer.status()}`);
+    await person.check(`page ${kind}`.replaceAll('/', ' '));
+    const links = await page.locator('a[href^="/"]').evaluateAll((all) => all.map((link) => link.getAttribute('href')));
+    ways.push(...links);
+  }
+  assert.ok(walked.size > 15, [...walked].join(' '));
+  console.log(`${walked.size} pages walked: ${[...walked].sort().join(' ')}; ${reference}`);
+  shop.close();
+  await person.leave();
+});
+
+test('what was typed survives a login that ended, and another merchant sees nothing', TIMEOUT, async () => {
+  const person = await Person.new(stack, browser);
+  await person.becomeMerchant();
+  await person.go('/settings/business');
+  await person.fill({ town: 'Kumasi' });
+  await stack.advance(3_600);
+  await person.send();
+  await person.sees('Log in', 'What you typed is kept');
+  await person.check('login, kept');
+  await person.send({ email: person.email, password: PASSWORD });
+  await person.sees('Send it again', 'What you typed was kept');
+  await person.check('send again');
+  await person.leave();
+});

@@ -1,0 +1,154 @@
+// A merchant's person at the dashboard, with a browser and a mailbox.
+
+import assert from 'node:assert/strict';
+import { until } from './stack.mjs';
+import { Visitor } from './visitor.mjs';
+
+export const PASSWORD = 'kente drum harbour lorry';
+
+let people = 0;
+
+export class Person extends Visitor {
+  /** Links that stand alone are 44 px high; those within a line of text are as high as the text. */
+  touch_min = 44;
+
+  /** Somebody who has no account yet. */
+  static async new(stack, browser, options = {}) {
+    const person = await this.arrive(browser, options);
+    people += 1;
+    person.stack = stack;
+    person.email = `ama${people}@shop.example`;
+    return person;
+  }
+
+  async go(path) {
+    return this.page.goto(`${this.stack.ready.dashboard}${path}`);
+  }
+
+  /** The page has this heading, and these texts. */
+  async sees(title, ...texts) {
+    await this.page.getByRole('heading', { level: 1, name: title, exact: true }).waitFor();
+    const words = (await this.page.innerText('body')).replaceAll('\u{a0}', ' ');
+    for (const text of texts) assert.ok(words.includes(text), `no ${text} in:\n${words}`);
+  }
+
+  async fill(fields) {
+    for (const [name, value] of Object.entries(fields)) {
+      const field = this.page.locator(`[name="${name}"]`);
+      const tag = await field.evaluate((element) => element.tagName);
+      if (tag === 'SELECT') await field.selectOption(value);
+      else await field.fill(value);
+    }
+  }
+
+  /** Sends the page's own form. */
+  async send(fields = {}) {
+    await this.fill(fields);
+    await this.page.locator('main form button:not([data-copy])').first().click();
+  }
+
+  async follow(name) {
+    await this.page.getByRole('link', { name, exact: true }).click();
+  }
+
+  /** The newest link of this kind that was mailed to the person. */
+  async mailed(kind) {
+    const find = async () => {
+      const answer = await fetch(`${this.stack.ready.mail}.json`);
+      const mails = await answer.json();
+      const links = mails
+        .filter(({ to }) => [to].flat().join(' ').includes(this.email))
+        .flatMap((mail) => mail.links ?? []);
+      return links.find((link) => link.includes(`/${kind}/`));
+    };
+    return until(`a ${kind} link is mailed to ${this.email}`, find);
+  }
+
+  async signUp(business_name = 'Ama’s Kitchen') {
+    await this.go('/signup');
+    await this.send({ business_name, email: this.email, password: PASSWORD });
+    await this.sees('Check your mail');
+  }
+
+  async verify() {
+    await this.page.goto(await this.mailed('verify-email'));
+    await this.send();
+    await this.sees('Your address is verified', this.email);
+  }
+
+  async logIn(password = PASSWORD) {
+    await this.go('/login');
+    await this.send({ email: this.email, password });
+    await this.sees('Overview');
+  }
+
+  /** Gives the password once more if the page asks for it. */
+  async confirm() {
+    await this.page.waitForLoadState();
+    if (!(await this.page.getByRole('heading', { level: 1, name: 'Confirm that it is you' }).count())) return;
+    await this.send({ password: PASSWORD });
+  }
+
+  /** Everything up to a merchant that may take payments. */
+  async becomeMerchant(business_name) {
+    await this.signUp(business_name);
+    await this.verify();
+    await this.logIn();
+    await this.tellBusiness();
+    await this.approve();
+  }
+
+  async tellBusiness() {
+    await this.go('/settings/business');
+    await this.send({
+      kind: 'SOLE_PROPRIETOR',
+      registered_name: 'Ama Kitchen Enterprise',
+      registration_number: 'BN123456789',
+      tin: 'P0001234567',
+      activity: 'Lunch, delivered in Osu',
+      website: 'https://ama.example',
+      digital_address: 'GA-144-1234',
+      town: 'Accra',
+      owner_name: 'Ama Mensah',
+      owner_ghana_card: 'GHA-123456789-0',
+      owner_phone: '0244123456',
+    });
+    await this.sees('Business', 'Thank you', 'Waiting for review');
+  }
+
+  /** An operator approves what is waiting under the person's address. */
+  async approve() {
+    const waiting = await this.stack.payctl('kyc', 'list');
+    const businesses = waiting.businesses ?? waiting;
+    const mine = businesses.find(({ merchant }) => merchant.email === this.email);
+    this.merchant_id = mine.merchant.merchant_id;
+    await this.stack.payctl('kyc', 'decide', this.merchant_id, '--version', String(mine.version), '--approve', '--by', 'Kofi');
+  }
+
+  async createKey(label) {
+    await this.go('/settings/integrations/keys/new');
+    await this.confirm();
+    await this.send({ label });
+    await this.sees('Your new API key', 'shown this once');
+    return this.page.locator('.secret code').innerText();
+  }
+
+  async setWebhook(url) {
+    await this.go('/settings/integrations/webhooks/endpoint');
+    await this.confirm();
+    await this.send({ url });
+    await this.sees('Webhook', 'Saved.', url);
+  }
+
+  /** Takes a payment by the API with this key; its reference. */
+  async charge(key, mobile_number) {
+    const answer = await fetch(`${this.stack.ready.api}/api/v1/payments/charge`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ amount: 25.5, mobile_number, provider: 'MTN' }),
+    });
+    const body = await answer.json();
+    assert.equal(answer.status, 202, JSON.stringify(body));
+    return body.reference;
+  }
+}
