@@ -427,7 +427,7 @@ def main():
     check_programs_are_shown("in-your-language.md", "charges/charge")
     check_nothing_is_missing()
     # Each of these starts with starting a stack.
-    operators = [[OPERATORS / name] for name in ("cases.md", "payouts.md", "reconciliation.md", "statements.md", "keys-and-secrets.md")]
+    operators = [[OPERATORS / name] for name in ("cases.md", "payouts.md", "reconciliation.md", "statements.md", "keys-and-secrets.md", "kyc.md")]
     check_links([*REPOSITORY.glob("*.md"), index, *guides(), *OPERATORS.glob("*.md")])
     ran_before = set()
     for paths in ([readme], guides(), *operators):

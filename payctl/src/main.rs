@@ -4,6 +4,7 @@
 mod charge;
 mod clock;
 mod forward;
+mod kyc;
 mod listen;
 mod merchant;
 mod merchant_api;
@@ -42,6 +43,9 @@ enum Command {
     /// Merchants and their verification.
     #[command(subcommand)]
     Merchant(merchant::MerchantCommand),
+    /// What merchants told about their businesses, and the decisions on it.
+    #[command(subcommand)]
+    Kyc(kyc::KycCommand),
     /// Merchants' API keys.
     #[command(subcommand)]
     Key(merchant::KeyCommand),
@@ -119,6 +123,7 @@ async fn run(cli: Cli) -> Result<(Option<Value>, ExitCode), Failure> {
     let services = &cli.services;
     let answer = match cli.command {
         Command::Merchant(command) => merchant::run(services, command).await,
+        Command::Kyc(command) => kyc::run(services, command).await,
         Command::Key(command) => merchant::run_key(services, command).await,
         Command::Webhook(command) => webhook::run(services, command).await,
         Command::Charge(command) => charge::run(services, command).await,

@@ -88,6 +88,13 @@ fn kyc_status() -> impl TypedValueParser<Value = KycStatus> {
         .map(|code| KycStatus::from_code(&code.to_ascii_uppercase()).unwrap_or_default())
 }
 
+/// The same without `none`.
+pub fn a_kyc_status() -> impl TypedValueParser<Value = KycStatus> {
+    let codes = KycStatus::all().filter_map(KycStatus::code);
+    PossibleValuesParser::new(codes)
+        .map(|code| KycStatus::from_code(&code.to_ascii_uppercase()).unwrap_or_default())
+}
+
 pub async fn run(services: &Services, command: MerchantCommand) -> Result<Value, Failure> {
     let mut merchants = MerchantsClient::new(services.merchants()?);
     let answer = match command {
@@ -151,7 +158,7 @@ fn update_request(changes: Update) -> UpdateMerchantRequest {
     }
 }
 
-fn merchant_json(merchant: Merchant) -> Value {
+pub fn merchant_json(merchant: Merchant) -> Value {
     json!({
         "merchant_id": merchant.merchant_id,
         "name": merchant.name,

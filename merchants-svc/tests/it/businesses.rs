@@ -304,6 +304,12 @@ async fn a_decision_is_kept_with_what_was_looked_at() {
     assert_eq!(kept["town"], "Accra");
     assert_eq!(kept["owner_ghana_card"], CARD);
     assert_eq!(kept.as_object().unwrap().len(), 11);
+    drop(conn);
+    if world.db.is_postgres() {
+        let mut conn = world.db.write().await.unwrap();
+        let deleted = conn.sql("delete from business_decisions").run().await;
+        assert!(deleted.is_err(), "nobody deletes them");
+    }
 }
 
 #[tokio::test]

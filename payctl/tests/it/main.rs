@@ -101,6 +101,25 @@ fn an_outcome_must_be_chosen() {
 }
 
 #[test]
+fn a_decision_on_a_business_is_one_of_four_and_somebodys() {
+    let decide = ["kyc", "decide", "x", "--version", "1"];
+    let decide = |words: &[&'static str]| [&decide[..], words].concat();
+    check_fails(&decide(&["--by", "Kofi"]), 2, "--approve");
+    check_fails(&decide(&["--approve"]), 2, "--by");
+    let both = ["--by", "Kofi", "--approve", "--reject", "tin=x"];
+    check_fails(&decide(&both), 2, "cannot be used with");
+    let later = ["--by", "Kofi", "--expire", "--expires-on", "2999-01-01"];
+    check_fails(&decide(&later), 2, "--expires-on");
+    check_fails(
+        &decide(&["--by", "Kofi", "--reject", "tin"]),
+        2,
+        "FIELD=REASON",
+    );
+    check_fails(&["kyc", "list", "--status", "none"], 2, "APPROVED");
+    check_fails(&["kyc", "list"], 1, "MERCHANTS_GRPC_URL");
+}
+
+#[test]
 fn an_unknown_event_type_is_refused_before_anything_is_sent() {
     let words = [
         "--webhooks-grpc-url",

@@ -160,7 +160,7 @@ async fn what_was_taken_is_there_after_a_crash_of_everything() {
 }
 
 /// Runs `payctl` with these words and parses the JSON that it prints.
-async fn payctl(ready: &stack::ready::Ready, words: &str) -> Result<Value, String> {
+pub async fn payctl(ready: &stack::ready::Ready, words: &str) -> Result<Value, String> {
     let output = Command::new(binary("payctl"))
         .args(words.split(' '))
         .env("MERCHANTS_GRPC_URL", &ready.grpc.merchants)

@@ -15,6 +15,7 @@ mod events;
 mod health;
 mod hosted;
 mod idempotency;
+mod kyc;
 mod leaks;
 mod limits;
 mod lists;
