@@ -6,14 +6,23 @@
 //! page that shows a secret once.
 
 mod activity;
+mod balance;
 mod business;
 mod confirm;
 mod cookie;
+mod customers;
 mod enter;
+mod export;
+mod filters;
 mod home;
 mod keys;
 mod login;
+mod money_out;
 mod page;
+mod payment;
+mod payments;
+mod payouts;
+mod refunds;
 mod reset;
 mod security;
 mod signup;
@@ -35,19 +44,27 @@ use chassis::clock::Clock;
 use http::Method;
 use ipnet::IpNet;
 use proto::{
-    charges::charges_client::ChargesClient,
+    charges::{charges_client::ChargesClient, disbursements_client::DisbursementsClient},
     merchants::{merchant_account_client::MerchantAccountClient, people_client::PeopleClient},
-    webhooks::merchant_webhooks_client::MerchantWebhooksClient,
+    sessions::sessions_client::SessionsClient,
+    webhooks::{
+        merchant_events_client::MerchantEventsClient,
+        merchant_webhooks_client::MerchantWebhooksClient,
+    },
 };
 
 use self::{cookie::LoginCookie, page::Refusal, tries::Tries};
 use crate::{
-    backend::{Backend, Charges, MerchantAccount, MerchantWebhooks, People},
+    backend::{
+        Backend, Charges, Disbursements, MerchantAccount, MerchantEvents, MerchantWebhooks, People,
+        Sessions,
+    },
     channels::Channels,
     config::Config,
     error::Error,
     front::{self, Front},
     pages::{self, Kind, Referrer, assets, encoding},
+    room::Room,
 };
 
 /// What the pages share.
@@ -56,7 +73,12 @@ pub struct Dashboard {
     pub people: People,
     pub account: MerchantAccount,
     pub webhooks: MerchantWebhooks,
+    pub sessions: Sessions,
     pub charges: Charges,
+    pub disbursements: Disbursements,
+    pub events: MerchantEvents,
+    /// For exports that are being passed on: a request's own place ends with its answer's head.
+    pub exports_room: Arc<Room>,
     pub tries: Tries,
     pub cookie: LoginCookie,
     /// For the `curl` that a page shows. Without a trailing slash.
@@ -70,9 +92,16 @@ impl Dashboard {
         let people = PeopleClient::new(channels.merchants.clone());
         let account = MerchantAccountClient::new(channels.merchants.clone());
         let webhooks = MerchantWebhooksClient::new(channels.webhooks.clone());
+        let sessions = SessionsClient::new(channels.sessions.clone());
         let charges = ChargesClient::new(channels.charges.clone());
+        let disbursements = DisbursementsClient::new(channels.charges.clone());
+        let events = MerchantEventsClient::new(channels.webhooks.clone());
         Self {
+            sessions: Backend::new("sessions", sessions),
             charges: Backend::new("charges", charges),
+            disbursements: Backend::new("disbursements", disbursements),
+            events: Backend::new("webhooks", events),
+            exports_room: Arc::new(Room::of_requests(export::EXPORTS_MAX)),
             webhooks: Backend::new("merchant webhooks", webhooks),
             people: Backend::new("people", people),
             account: Backend::new("merchant account", account),
@@ -103,6 +132,12 @@ pub fn router(dashboard: Arc<Dashboard>, front: Front) -> Router {
         .route("/forgot/sent", get(reset::sent))
         .route("/reset/{token}", get(reset::show_reset).post(reset::reset))
         .route("/", get(home::show))
+        .merge(payments::routes())
+        .merge(payment::routes())
+        .merge(refunds::routes())
+        .merge(payouts::routes())
+        .merge(customers::routes())
+        .merge(balance::routes())
         .merge(keys::routes())
         .merge(webhooks::routes())
         .merge(business::routes())
@@ -123,8 +158,12 @@ async fn asset(Path(name): Path<String>, request: Request) -> Response {
 }
 
 /// Compresses what a browser loads. Not what it gets for a form: such a page may hold a secret
-/// beside what was typed, and its length would tell of both (the BREACH attack).
+/// beside what was typed, and its length would tell of both (the BREACH attack). Nor a file, which
+/// is passed on as it is read.
 async fn encode(request: Request, next: Next) -> Response {
+    if request.uri().path().ends_with(".csv") {
+        return next.run(request).await;
+    }
     match *request.method() {
         Method::GET | Method::HEAD => encoding::pages(request, next).await,
         _ => next.run(request).await,

@@ -351,6 +351,7 @@ impl From<Status> for Error {
                     | Reason::ChargeNotFound
                     | Reason::CallbackNotFound
                     | Reason::PayoutNotFound
+                    | Reason::PayoutAccountNotFound
                     | Reason::RefundNotFound
                     | Reason::EventNotFound
                     | Reason::StatementNotFound

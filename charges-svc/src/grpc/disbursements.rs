@@ -5,8 +5,8 @@ use proto::charges::{
     CreatePayoutRequest, CreateRefundRequest, Destination as ProtoDestination,
     DestinationType as ProtoDestinationType, DisbursementStatus, GetPayoutRequest,
     GetRefundRequest, ListPayoutsRequest, ListPayoutsResponse, ListRefundsRequest,
-    ListRefundsResponse, Payout, PayoutAnswer, Refund, RefundAnswer,
-    disbursements_server::Disbursements,
+    ListRefundsResponse, Payout, PayoutAccount, PayoutAnswer, ReadPayoutAccountRequest, Refund,
+    RefundAnswer, disbursements_server::Disbursements,
 };
 use tonic::{Request, Response};
 
@@ -49,6 +49,15 @@ impl Disbursements for Grpc {
             .get_disbursement(merchant_id, Kind::Payout, &request.payout_id);
         let found = found.await.map_err(|error| error.of(Kind::Payout))?;
         Ok(Response::new(found.into()))
+    }
+
+    async fn read_payout_account(
+        &self,
+        request: Request<ReadPayoutAccountRequest>,
+    ) -> GrpcResult<PayoutAccount> {
+        let merchant_id = parse::merchant_id(&request.get_ref().merchant_id)?;
+        let account = self.0.get_payout_account(merchant_id).await?;
+        Ok(Response::new(account.into()))
     }
 
     async fn list_payouts(

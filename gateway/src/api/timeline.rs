@@ -2,7 +2,7 @@
 //! with the deliveries of their events. Additive.
 //!
 //! Without webhooks-svc there is no answer: a timeline without attempts would look like a webhook that
-//! was never sent.
+//! was never sent. The dashboard's page has room to say so instead.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,15 +12,19 @@ use axum::{
 };
 use chassis::{ids::Reference, money::Money};
 use proto::{
-    charges::{GetChargeTimelineRequest, TimelineEntry, TimelineKind},
+    charges::{ChargeTimeline, GetChargeTimelineRequest, TimelineEntry, TimelineKind},
     money::Money as ProtoMoney,
     webhooks::{Attempt, EventDelivery, GetEventDeliveriesRequest},
 };
-use serde::Serialize;
-use serde_json::value::RawValue;
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use super::amount;
-use crate::{backend, edge::Edge, error::Error, merchant::Merchant};
+use crate::{
+    backend::{self, Charges, MerchantEvents},
+    edge::Edge,
+    error::Error,
+    merchant::Merchant,
+};
 
 /// The kind of an attempt to deliver, which is shown after everything else of its moment.
 pub const DELIVERY_ATTEMPT: &str = "DELIVERY_ATTEMPT";
@@ -37,23 +41,23 @@ pub struct Timeline {
 }
 
 #[derive(Debug, Serialize)]
-struct Entry {
-    at: String,
-    kind: &'static str,
+pub struct Entry {
+    pub at: String,
+    pub kind: &'static str,
     /// The refund that it is about, and not the charge.
     #[serde(skip_serializing_if = "Option::is_none")]
-    refund_id: Option<String>,
+    pub refund_id: Option<String>,
     #[serde(flatten)]
-    what: What,
+    pub what: What,
 }
 
 /// What an entry says, by its kind.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum What {
+pub enum What {
     Request {
-        amount: Box<RawValue>,
-        currency: &'static str,
+        #[serde(flatten)]
+        amount: Amount,
     },
     Prompt {},
     Said {
@@ -69,8 +73,8 @@ enum What {
     Ledger {
         posting: String,
         account: &'static str,
-        amount: Box<RawValue>,
-        currency: &'static str,
+        #[serde(flatten)]
+        amount: Amount,
     },
     Event {
         event_id: String,
@@ -94,6 +98,20 @@ enum What {
     },
 }
 
+/// An amount and its currency, as two fields.
+#[derive(Debug)]
+pub struct Amount(pub Money);
+
+impl Serialize for Amount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(money) = self;
+        let mut fields = serializer.serialize_map(Some(2))?;
+        fields.serialize_entry("amount", &amount::to_json(*money))?;
+        fields.serialize_entry("currency", money.currency().code())?;
+        fields.end()
+    }
+}
+
 pub async fn timeline(
     State(edge): State<Arc<Edge>>,
     Extension(merchant): Extension<Arc<Merchant>>,
@@ -101,21 +119,8 @@ pub async fn timeline(
 ) -> Result<Json<Timeline>, Error> {
     let Path(reference) = reference.map_err(|_| Error::NotFound)?;
     let reference: Reference = reference.parse().map_err(|_| Error::NotFound)?;
-    let request = GetChargeTimelineRequest {
-        merchant_id: merchant.id.to_string(),
-        reference: reference.to_string(),
-    };
-    let timeline = edge
-        .charges
-        .read(
-            backend::DEADLINE,
-            request,
-            |mut charges, request| async move { charges.get_charge_timeline(request).await },
-        )
-        .await?;
-    let event_ids = timeline.entries.iter();
-    let event_ids = event_ids.filter_map(|entry| entry.event_id.clone());
-    let deliveries = deliveries(&edge, &merchant, event_ids.collect()).await?;
+    let timeline = of_charge(&edge.charges, &merchant, &reference).await?;
+    let deliveries = deliveries(&edge.events, &merchant, &timeline).await?;
     let status = timeline.status().code();
     Ok(Json(Timeline {
         reference: reference.to_string(),
@@ -125,12 +130,35 @@ pub async fn timeline(
     }))
 }
 
-/// What became of these events, by their ids. One that has not been accepted yet is not among them.
-async fn deliveries(
-    edge: &Edge,
+/// What charges-svc knows of what has happened to a charge.
+pub async fn of_charge(
+    charges: &Charges,
     merchant: &Merchant,
-    event_ids: Vec<String>,
+    reference: &Reference,
+) -> Result<ChargeTimeline, Error> {
+    let request = GetChargeTimelineRequest {
+        merchant_id: merchant.id.to_string(),
+        reference: reference.to_string(),
+    };
+    let timeline = charges.read(
+        backend::DEADLINE,
+        request,
+        |mut charges, request| async move { charges.get_charge_timeline(request).await },
+    );
+    timeline.await
+}
+
+/// What became of the timeline's events, by their ids. One that has not been accepted yet is not
+/// among them.
+pub async fn deliveries(
+    events: &MerchantEvents,
+    merchant: &Merchant,
+    timeline: &ChargeTimeline,
 ) -> Result<HashMap<String, EventDelivery>, Error> {
+    let event_ids = timeline.entries.iter();
+    let event_ids: Vec<String> = event_ids
+        .filter_map(|entry| entry.event_id.clone())
+        .collect();
     if event_ids.is_empty() {
         return Ok(HashMap::new());
     }
@@ -138,15 +166,12 @@ async fn deliveries(
         merchant_id: merchant.id.to_string(),
         event_ids,
     };
-    let answer = edge
-        .events
-        .read(
-            backend::DEADLINE,
-            request,
-            |mut events, request| async move { events.get_event_deliveries(request).await },
-        )
-        .await?;
-    let events = answer.events.into_iter();
+    let answer = events.read(
+        backend::DEADLINE,
+        request,
+        |mut events, request| async move { events.get_event_deliveries(request).await },
+    );
+    let events = answer.await?.events.into_iter();
     Ok(events
         .map(|event| (event.event_id.clone(), event))
         .collect())
@@ -154,7 +179,7 @@ async fn deliveries(
 
 /// The entries with what became of their events: oldest first, and what happened at one moment in
 /// the order of its kinds.
-fn merged(
+pub fn merged(
     entries: Vec<TimelineEntry>,
     mut deliveries: HashMap<String, EventDelivery>,
 ) -> Result<Vec<Entry>, Error> {
@@ -212,8 +237,8 @@ impl What {
     fn of(entry: &TimelineEntry, event: Option<EventDelivery>) -> Result<Option<Self>, Error> {
         Ok(Some(match entry.kind() {
             TimelineKind::Request => {
-                let (amount, currency) = shown(entry.amount.as_ref())?;
-                Self::Request { amount, currency }
+                let amount = shown(entry.amount.as_ref())?;
+                Self::Request { amount }
             }
             TimelineKind::Prompt => Self::Prompt {},
             TimelineKind::NetworkRequest
@@ -230,7 +255,7 @@ impl What {
             },
             TimelineKind::Ledger => {
                 let change = entry.balance_change.clone().unwrap_or_default();
-                let (amount, currency) = shown(change.amount.as_ref())?;
+                let amount = shown(change.amount.as_ref())?;
                 Self::Ledger {
                     posting: change.posting,
                     account: match change.is_reserved {
@@ -238,7 +263,6 @@ impl What {
                         false => "AVAILABLE",
                     },
                     amount,
-                    currency,
                 }
             }
             TimelineKind::Event => return Ok(event.map(Self::event)),
@@ -258,8 +282,7 @@ impl What {
     }
 }
 
-fn shown(money: Option<&ProtoMoney>) -> Result<(Box<RawValue>, &'static str), Error> {
+fn shown(money: Option<&ProtoMoney>) -> Result<Amount, Error> {
     let money = money.ok_or_else(|| Error::internal("an entry without amount"))?;
-    let money = Money::try_from(money).map_err(Error::internal)?;
-    Ok((amount::to_json(money), money.currency().code()))
+    Ok(Amount(Money::try_from(money).map_err(Error::internal)?))
 }

@@ -46,6 +46,9 @@ const SECTIONS: [(Section, &str, &str); 7] = [
     (Section::Settings, "Settings", "/settings"),
 ];
 
+/// Most rows of a page of a list.
+pub const PAGE_ROWS: usize = 50;
+
 /// What every page has.
 #[derive(Debug)]
 pub struct Shell {
@@ -326,6 +329,42 @@ pub struct TablePage {
     pub older: Option<String>,
     /// The first page, if this is not it.
     pub newest: Option<String>,
+    pub filters: Option<FilterForm>,
+}
+
+/// The filters above a table.
+#[derive(Debug)]
+pub struct FilterForm {
+    /// The list's own address.
+    pub action: String,
+    pub submit: &'static str,
+    pub fields: Vec<Field>,
+    /// What is wrong, if no field is to blame.
+    pub notice: Option<String>,
+    /// Where the same list is a file; empty if nowhere.
+    pub export: String,
+}
+
+impl FilterForm {
+    pub fn is_wrong(&self) -> bool {
+        self.notice.is_some() || self.fields.iter().any(|field| field.error.is_some())
+    }
+
+    /// What is filtered by: the labels of the fields that are filled in, and what is in them.
+    pub fn applied(&self) -> Vec<(&'static str, &str)> {
+        let filled = self.fields.iter().filter(|field| !field.value.is_empty());
+        let shown = filled.map(|field| {
+            let label = match field.control {
+                Control::Choice(choices) => {
+                    let chosen = choices.iter().find(|(value, _)| *value == field.value);
+                    chosen.map(|(_, label)| *label)
+                }
+                _ => None,
+            };
+            (field.label, label.unwrap_or(&field.value))
+        });
+        shown.collect()
+    }
 }
 
 impl TablePage {
@@ -343,7 +382,23 @@ impl TablePage {
             empty: "",
             older: None,
             newest: None,
+            filters: None,
         }
+    }
+
+    /// The filters are wrong, so that nothing was looked for.
+    fn is_refused(&self) -> bool {
+        self.filters.as_ref().is_some_and(FilterForm::is_wrong)
+    }
+
+    fn is_filtered(&self) -> bool {
+        let filters = self.filters.as_ref();
+        filters.is_some_and(|filters| !filters.applied().is_empty())
+    }
+
+    /// The services stopped looking before the page was full.
+    fn goes_on(&self) -> bool {
+        self.older.is_some() && self.filters.is_some() && self.rows.len() < PAGE_ROWS
     }
 
     /// Leads to the page that begins at this token of a service, empty if there is none.
@@ -363,8 +418,28 @@ impl TablePage {
         }
     }
 
-    pub fn respond(self, status: StatusCode) -> Response {
+    pub fn respond(mut self, status: StatusCode) -> Response {
+        self.shell.is_error = self.is_refused();
         respond(status, &self)
+    }
+}
+
+/// Something that has happened.
+#[derive(Debug, Default)]
+pub struct Moment {
+    pub at: String,
+    pub phrase: &'static str,
+    /// The class of a state's colour and shape; empty if it is none.
+    pub state: &'static str,
+    /// What was said, in our words.
+    pub told: &'static str,
+    /// Text from outside, as it is.
+    pub detail: String,
+}
+
+impl Moment {
+    fn time(&self) -> String {
+        moment(&self.at)
     }
 }
 
@@ -462,6 +537,8 @@ pub struct DetailPage {
     /// Label and value.
     pub facts: Vec<(&'static str, Cell)>,
     pub table: Option<Table>,
+    /// Oldest first.
+    pub moments: Vec<Moment>,
     /// Title and text, as it is.
     pub texts: Vec<(&'static str, String)>,
     pub buttons: Vec<Button>,
@@ -491,6 +568,7 @@ impl DetailPage {
             lead: Vec::new(),
             facts: Vec::new(),
             table: None,
+            moments: Vec::new(),
             texts: Vec::new(),
             buttons: Vec::new(),
             links: Vec::new(),

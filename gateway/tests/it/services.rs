@@ -203,6 +203,7 @@ pub struct Services {
     pub create_payout: Call<charges::CreatePayoutRequest, charges::PayoutAnswer>,
     pub get_payout: Call<charges::GetPayoutRequest, charges::Payout>,
     pub list_payouts: Call<charges::ListPayoutsRequest, charges::ListPayoutsResponse>,
+    pub read_payout_account: Call<charges::ReadPayoutAccountRequest, charges::PayoutAccount>,
     pub create_refund: Call<charges::CreateRefundRequest, charges::RefundAnswer>,
     pub get_refund: Call<charges::GetRefundRequest, charges::Refund>,
     pub list_refunds: Call<charges::ListRefundsRequest, charges::ListRefundsResponse>,
@@ -271,6 +272,7 @@ impl Services {
             }),
             get_payout: Call::new(|_| Err(refusal(Code::NotFound, "PAYOUT_NOT_FOUND"))),
             list_payouts: Call::new(|_| Ok(charges::ListPayoutsResponse::default())),
+            read_payout_account: Call::new(|_| Ok(charges::PayoutAccount::default())),
             create_refund: Call::new(|request: charges::CreateRefundRequest| {
                 Ok(charges::RefundAnswer {
                     refund: Some(refund(request.amount.or(money(2550, "GHS")))),
@@ -498,6 +500,7 @@ serve!(Disbursements in charges {
     create_payout(CreatePayoutRequest) -> PayoutAnswer;
     get_payout(GetPayoutRequest) -> Payout;
     list_payouts(ListPayoutsRequest) -> ListPayoutsResponse;
+    read_payout_account(ReadPayoutAccountRequest) -> PayoutAccount;
     create_refund(CreateRefundRequest) -> RefundAnswer;
     get_refund(GetRefundRequest) -> Refund;
     list_refunds(ListRefundsRequest) -> ListRefundsResponse;

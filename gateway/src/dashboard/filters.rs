@@ -1,0 +1,241 @@
+//! The filters of a list, and the place in it.
+//!
+//! Both live in the address alone, so that a page can be kept, sent to somebody, and gone back to.
+//! Wrong ones are told beside their fields, and nothing is listed then: a list that leaves a filter
+//! out looks like one in which everything has passed it.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use axum::response::Response;
+use chassis::{clock::Day, page::Place};
+use http::StatusCode;
+use proto::charges::Provider;
+use url::form_urlencoded;
+
+use super::{
+    enter::parameter,
+    page::{Cell, Control, Field, FilterForm, PAGE_ROWS, Refusal, TablePage, blame},
+};
+use crate::error::Error;
+
+/// How many entries a page asks for.
+pub const PAGE_SIZE: u32 = PAGE_ROWS as u32;
+
+/// The parameter that says where a page begins.
+const AFTER: &str = "after";
+
+const NETWORKS: [(&str, &str); 4] = [
+    ("", "Any"),
+    ("MTN", "MTN"),
+    ("TELECEL", "Telecel"),
+    ("AT", "AT"),
+];
+
+/// A page of a list as a service has answered it.
+#[derive(Debug)]
+pub struct Listed<R> {
+    pub rows: Vec<R>,
+    /// Empty on the last page.
+    pub next_page_token: String,
+}
+
+impl<R> Listed<R> {
+    /// The only page of a list without entries.
+    pub const fn none() -> Self {
+        Self {
+            rows: Vec::new(),
+            next_page_token: String::new(),
+        }
+    }
+}
+
+/// A list's filters as they are read from its address.
+#[derive(Debug)]
+pub struct Filters<'q> {
+    query: Option<&'q str>,
+    path: &'q str,
+    fields: Vec<Field>,
+    notice: Option<String>,
+    after: String,
+}
+
+impl<'q> Filters<'q> {
+    /// Reads the query of the list at `path`.
+    pub fn new(path: &'q str, query: Option<&'q str>) -> Self {
+        Self {
+            query,
+            path,
+            fields: Vec::new(),
+            notice: None,
+            after: String::new(),
+        }
+    }
+
+    /// Reads what was typed into a field. An empty one filters nothing.
+    pub fn read<T>(
+        &mut self,
+        field: Field,
+        parse: impl FnOnce(&str) -> Result<T, &'static str>,
+    ) -> Option<T> {
+        let typed = parameter(self.query, field.name);
+        let typed = typed.trim();
+        let read = match typed {
+            "" => Ok(None),
+            typed => parse(typed).map(Some),
+        };
+        let error = read.as_ref().err().map(|error| (*error).to_owned());
+        self.fields.push(field.value(typed).error(error));
+        read.unwrap_or_default()
+    }
+
+    /// One of a closed list, by its code.
+    pub fn choice<T>(
+        &mut self,
+        name: &'static str,
+        label: &'static str,
+        choices: &'static [(&'static str, &'static str)],
+        from_code: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        let field = Field::new(name, label, Control::Choice(choices));
+        self.read(field, |code| {
+            from_code(code).ok_or("Choose one from the list.")
+        })
+    }
+
+    pub fn network(&mut self) -> Option<Provider> {
+        self.choice("network", "Network", &NETWORKS, Provider::from_code)
+    }
+
+    /// Since when and until before when what is listed was made, as the services read it; empty where
+    /// there is no bound. People name the last day that they still want.
+    pub fn days(&mut self) -> (String, String) {
+        let mut day = |name, label| {
+            let field = Field::new(name, label, Control::Input("date"));
+            self.read(field, |text| {
+                let day = text.parse::<Day>();
+                day.map_err(|_| "Give a day such as 2026-11-24.")
+            })
+        };
+        let (from, to) = (day("from", "From"), day("to", "Until"));
+        if from.zip(to).is_some_and(|(from, to)| to < from)
+            && let Some(field) = self.fields.last_mut()
+        {
+            field.error = Some("The last day must not be before the first.".to_owned());
+        }
+        let from = from.map(|day| format!("{day}T00:00:00.000Z"));
+        let to = to.map(|day| day.end().to_string());
+        (from.unwrap_or_default(), to.unwrap_or_default())
+    }
+
+    /// The service's token of the page, empty for the first. `I` identifies what is listed.
+    pub fn after<I: FromStr + Display>(&mut self) -> String {
+        let after = parameter(self.query, AFTER);
+        if !after.is_empty() && after.parse::<Place<I>>().is_err() {
+            let notice = "This address is not whole. Start from the newest.";
+            self.notice = Some(notice.to_owned());
+            return String::new();
+        }
+        self.after.clone_from(&after);
+        after
+    }
+
+    pub fn is_wrong(&self) -> bool {
+        self.notice.is_some() || self.fields.iter().any(|field| field.error.is_some())
+    }
+
+    /// This list, filtered the same, at another path or from another place on.
+    pub fn address(&self, path: &str, after: &str) -> String {
+        let filled = self.fields.iter().filter(|field| !field.value.is_empty());
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(filled.map(|field| (field.name, &field.value)));
+        if !after.is_empty() {
+            query.append_pair(AFTER, after);
+        }
+        match query.finish() {
+            query if query.is_empty() => path.to_owned(),
+            query => format!("{path}?{query}"),
+        }
+    }
+
+    /// Answers with the page of the list, or with what is wrong in its filters. `export` is where the
+    /// list is a file, or empty.
+    pub async fn list(
+        mut self,
+        mut page: TablePage,
+        export: &str,
+        listing: impl Future<Output = Result<Listed<Vec<Cell>>, Error>>,
+    ) -> Result<Response, Refusal> {
+        if !self.is_wrong() {
+            match listing.await {
+                Ok(listed) => {
+                    page.rows = listed.rows;
+                    page.older = Some(listed.next_page_token)
+                        .filter(|token| !token.is_empty())
+                        .map(|token| self.address(self.path, &token));
+                }
+                Err(Error::Validation(faults)) => {
+                    self.notice = blame(&mut self.fields, &faults);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let status = match self.is_wrong() {
+            true => StatusCode::BAD_REQUEST,
+            false => StatusCode::OK,
+        };
+        let newest = self.address(self.path, "");
+        page.newest = (!self.after.is_empty()).then_some(newest);
+        let export = match export {
+            "" => String::new(),
+            path => self.address(path, ""),
+        };
+        page.filters = Some(FilterForm {
+            action: self.path.to_owned(),
+            submit: "Filter",
+            fields: self.fields,
+            notice: self.notice,
+            export,
+        });
+        Ok(page.respond(status))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chassis::ids::ChargeId;
+
+    use super::*;
+
+    #[test]
+    fn the_last_day_is_still_listed() {
+        let mut filters = Filters::new("/x", Some("from=2026-11-24&to=2026-11-24"));
+        let (from, to) = filters.days();
+        assert_eq!(from, "2026-11-24T00:00:00.000Z");
+        assert_eq!(to, "2026-11-25T00:00:00.000Z");
+        assert!(!filters.is_wrong());
+        let kept = filters.address("/x.csv", "");
+        assert_eq!(kept, "/x.csv?from=2026-11-24&to=2026-11-24");
+    }
+
+    #[test]
+    fn what_is_empty_filters_nothing_and_what_is_wrong_is_told() {
+        for (query, is_wrong) in [
+            ("", false),
+            ("from=&to=&network=&after=", false),
+            ("network=MTN&other=1", false),
+            ("network=mtn", true),
+            ("from=2026-13-01", true),
+            ("from=24.11.2026", true),
+            ("from=2026-11-24&to=2026-11-23", true),
+            ("after=1", true),
+            ("after=1.0190b2c0-f5a9-7c8e-9b1d-2f3a4b5c6d7e", false),
+        ] {
+            let mut filters = Filters::new("/x", Some(query));
+            filters.days();
+            filters.network();
+            filters.after::<ChargeId>();
+            assert_eq!(filters.is_wrong(), is_wrong, "{query}");
+        }
+    }
+}

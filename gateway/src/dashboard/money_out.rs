@@ -1,0 +1,140 @@
+//! What the forms and pages of payouts and refunds share.
+
+use chassis::{
+    clock::Timestamp,
+    money::{Currency, Money},
+};
+use proto::charges::{Destination, DisbursementStatus};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::page::{Cell, Field, Moment};
+use crate::{
+    api::{amount, idempotency::IdempotencyKey},
+    field_error::Fault,
+    pages::{amount::unbroken, form::FormFields},
+};
+
+/// The choices of a list's filter.
+pub const STATUSES: [(&str, &str); 5] = [
+    ("", "Any"),
+    ("PENDING", "Not sent yet"),
+    ("PROCESSING", "With the network"),
+    ("COMPLETED", "Arrived"),
+    ("FAILED", "Failed"),
+];
+
+/// The hidden field that makes a form count once, however often it is sent.
+pub const NONCE: &str = "nonce";
+
+pub fn new_nonce() -> (&'static str, String) {
+    (NONCE, Uuid::new_v4().to_string())
+}
+
+/// The idempotency key of a form. `None` if it is not one of ours.
+pub fn key(fields: &FormFields) -> Option<String> {
+    let nonce = fields.get(NONCE).parse().ok()?;
+    Some(IdempotencyKey::Gateways(nonce).marked())
+}
+
+pub fn amount_field(typed: &str) -> Field {
+    Field::text("amount", "Amount in GHS").value(typed)
+}
+
+/// Reads a positive amount of cedis, with or without commas between the thousands.
+pub fn parse_amount(typed: &str) -> Result<Money, String> {
+    let plain: String = typed
+        .chars()
+        .filter(|character| !matches!(character, ',' | ' '))
+        .collect();
+    let raw = RawValue::from_string(plain);
+    let raw = raw.map_err(|_| "Give an amount such as 25.50.".to_owned())?;
+    let read = || Money::from_major(amount::parse(&raw)?, Currency::GHS).map_err(amount::fault);
+    read().map_err(|fault: Fault| format!("The amount {}.", fault.message))
+}
+
+/// How money on its way out stands.
+pub fn state(status: DisbursementStatus, reversed_at: Option<&str>) -> Cell {
+    if reversed_at.is_some() {
+        return Cell::state("Taken back by the network", "bad");
+    }
+    match status {
+        DisbursementStatus::Unspecified => Cell::state("Not known here", "idle"),
+        DisbursementStatus::Pending => Cell::state("Not sent yet", "wait"),
+        DisbursementStatus::Processing => Cell::state("With the network", "wait"),
+        DisbursementStatus::Completed => Cell::state("Arrived", "good"),
+        DisbursementStatus::Failed => Cell::state("Failed", "bad"),
+    }
+}
+
+/// What that means for the money.
+pub fn meaning(status: DisbursementStatus, reversed_at: Option<&str>) -> &'static str {
+    if reversed_at.is_some() {
+        return "The network took it back after it had arrived. The money is yours again.";
+    }
+    match status {
+        DisbursementStatus::Unspecified => "",
+        DisbursementStatus::Pending => "It is reserved and will be sent in a moment.",
+        DisbursementStatus::Processing => {
+            "It is with the network: neither lost nor returned. This page tells once it has ended."
+        }
+        DisbursementStatus::Completed => "The network has paid it.",
+        DisbursementStatus::Failed => {
+            "It was not paid, and the money is back where it was taken from."
+        }
+    }
+}
+
+pub fn destination(destination: Option<&Destination>) -> Cell {
+    let destination = destination.cloned().unwrap_or_default();
+    Cell::text(&unbroken(&destination.account_masked)).detail(&destination.provider)
+}
+
+/// The moments that are on record, oldest first.
+pub fn moments(
+    created_at: &str,
+    status: DisbursementStatus,
+    updated_at: &str,
+    completed_at: Option<&str>,
+    reversed_at: Option<&str>,
+) -> Vec<Moment> {
+    let moment = |at: &str, phrase, state| Moment {
+        at: at.to_owned(),
+        phrase,
+        state,
+        ..Moment::default()
+    };
+    let mut moments = vec![moment(created_at, "Asked for, and reserved", "")];
+    match status {
+        DisbursementStatus::Processing => {
+            moments.push(moment(updated_at, "With the network", "wait"));
+        }
+        DisbursementStatus::Failed => moments.push(moment(updated_at, "Failed", "bad")),
+        _ => {}
+    }
+    moments.extend(completed_at.map(|at| moment(at, "Arrived", "good")));
+    moments.extend(reversed_at.map(|at| moment(at, "Taken back by the network", "bad")));
+    moments.sort_by_key(|moment| moment.at.parse::<Timestamp>().ok());
+    moments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_read_as_people_write_them() {
+        for (typed, minor) in [
+            ("25.50", 2_550),
+            ("25.5", 2_550),
+            ("1,000", 100_000),
+            ("1 000.01", 100_001),
+        ] {
+            let read = parse_amount(typed).expect(typed);
+            assert_eq!(read.minor_units(), minor, "{typed}");
+        }
+        for typed in ["", "-1", "0", "0.001", "ten", "\"5\"", "1e99", "NaN"] {
+            assert!(parse_amount(typed).is_err(), "{typed}");
+        }
+    }
+}

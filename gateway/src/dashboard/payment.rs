@@ -1,0 +1,399 @@
+//! `/payments/{reference}`: one payment, what has happened to it, and what was refunded of it.
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    Router,
+    extract::{Path, State, rejection::PathRejection},
+    response::Response,
+    routing::get,
+};
+use chassis::{failure::FailureReason, ids::Reference, money::Money};
+use http::StatusCode;
+use proto::{
+    charges::{
+        Charge, ChargeStatus, DisbursementStatus, ListChargesRequest, ListRefundsRequest,
+        ListRefundsResponse, ListedCharge,
+    },
+    sessions::{GetSessionRequest, Session},
+};
+
+use super::{
+    Dashboard,
+    login::Login,
+    page::{self, Cell, DetailPage, Moment, Refusal, Section, Table},
+    payments::{PATH, money, state},
+    refunds,
+};
+use crate::{
+    api::timeline::{self, Amount, DELIVERY_ATTEMPT, Entry, What},
+    backend,
+    error::Error,
+    pages::amount::{shown, unbroken},
+};
+
+/// Most refunds of one payment that its page shows.
+const REFUNDS_MAX: u32 = 100;
+
+pub fn routes() -> Router<Arc<Dashboard>> {
+    Router::new().route(&format!("{PATH}/{{reference}}"), get(show))
+}
+
+/// The reference in an address. What is none is no page.
+pub fn reference(path: Result<Path<String>, PathRejection>) -> Result<Reference, Error> {
+    let Path(reference) = path.map_err(|_| Error::NotFound)?;
+    reference.parse().map_err(|_| Error::NotFound)
+}
+
+impl Dashboard {
+    /// One of the login's merchant's payments.
+    pub async fn find_charge(
+        &self,
+        login: &Login,
+        reference: &Reference,
+    ) -> Result<(Charge, String), Error> {
+        let request = ListChargesRequest {
+            merchant_id: login.merchant_id(),
+            page_size: 1,
+            reference: Some(reference.to_string()),
+            ..ListChargesRequest::default()
+        };
+        let listed = self.list_charges(request).await?;
+        let found: Option<ListedCharge> = listed.charges.into_iter().next();
+        let found = found.ok_or(Error::NotFound)?;
+        let charge = found.charge.ok_or(Error::NotFound)?;
+        Ok((charge, found.payer_masked))
+    }
+
+    /// The refunds of a payment, newest first.
+    pub async fn refunds_of(
+        &self,
+        login: &Login,
+        reference: &Reference,
+    ) -> Result<ListRefundsResponse, Error> {
+        let request = ListRefundsRequest {
+            merchant_id: login.merchant_id(),
+            page_size: REFUNDS_MAX,
+            reference: reference.to_string(),
+            ..ListRefundsRequest::default()
+        };
+        self.list_refunds(request).await
+    }
+
+    /// What a payment was for, if its session is still known.
+    async fn session_of(&self, login: &Login, charge: &Charge) -> Result<Option<Session>, Error> {
+        let request = GetSessionRequest {
+            session_id: charge.session_id.clone(),
+            merchant_id: login.merchant_id(),
+        };
+        let session = self.sessions.read(
+            backend::DEADLINE,
+            request,
+            |mut sessions, request| async move { sessions.get_session(request).await },
+        );
+        match session.await {
+            Ok(session) => Ok(Some(session)),
+            Err(Error::NotFound) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What can still be refunded of a settled payment. `None` if more refunds were made than are listed.
+pub fn left(charge: &Charge, refunds: &ListRefundsResponse) -> Result<Option<Money>, Error> {
+    let collected = money(charge.amount.as_ref())?;
+    if !refunds.next_page_token.is_empty() {
+        return Ok(None);
+    }
+    let mut left = collected.minor_units();
+    for refund in &refunds.refunds {
+        let is_back = refund.status() == DisbursementStatus::Failed || refund.reversed_at.is_some();
+        if !is_back {
+            left -= money(refund.amount.as_ref())?.minor_units();
+        }
+    }
+    Ok(Some(Money::new(left.max(0), collected.currency())))
+}
+
+async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    login: Login,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let reference = reference(path)?;
+    let (charge, payer) = dashboard.find_charge(&login, &reference).await?;
+    let (timeline, session, refunds) = tokio::try_join!(
+        timeline::of_charge(&dashboard.charges, &login.merchant, &reference),
+        dashboard.session_of(&login, &charge),
+        dashboard.refunds_of(&login, &reference),
+    )?;
+    let deliveries = timeline::deliveries(&dashboard.events, &login.merchant, &timeline).await;
+    let has_deliveries = deliveries.is_ok();
+    let deliveries = deliveries.unwrap_or_else(|_| HashMap::new());
+    let has_more_refunds = timeline.has_more_refunds;
+    let entries = timeline::merged(timeline.entries, deliveries)?;
+
+    let mut page = DetailPage::new(login.shell(Section::Payments, "Payment"));
+    page.lead = lead(&charge, &entries);
+    if !has_deliveries {
+        let line = "The webhooks that were sent cannot be shown right now.";
+        page.lead.push(line.to_owned());
+    }
+    page.facts = facts(&charge, &payer, session.as_ref())?;
+    let can_refund = charge.status() == ChargeStatus::Settled;
+    if can_refund {
+        let left = left(&charge, &refunds)?;
+        if let Some(left) = left {
+            page.facts
+                .push(("Can be refunded", Cell::text(&shown(left))));
+        }
+        if left.is_none_or(Money::is_positive) {
+            let address = format!("{PATH}/{reference}/refund");
+            page.links.push(("Refund this payment", address));
+        }
+    }
+    if !refunds.refunds.is_empty() {
+        let rows = refunds.refunds.iter().map(refunds::row);
+        page.table = Some(Table {
+            caption: match has_more_refunds {
+                true => "The newest refunds",
+                false => "Refunds",
+            },
+            columns: refunds::COLUMNS.to_vec(),
+            rows: rows.collect::<Result<_, _>>()?,
+        });
+    }
+    page.moments = entries.iter().map(moment).collect();
+    page.links.push(("All payments", PATH.to_owned()));
+    Ok(page.respond(StatusCode::OK))
+}
+
+/// What there is to know at once: why it failed and what to do, or that nobody knows yet.
+fn lead(charge: &Charge, entries: &[Entry]) -> Vec<String> {
+    let line = |text: &str| text.to_owned();
+    match charge.status() {
+        ChargeStatus::Failed => {
+            let mut lines: Vec<String> = charge.failure_message.iter().cloned().collect();
+            let reason = charge.failure_reason.as_deref();
+            let reason = reason.and_then(|reason| reason.parse::<FailureReason>().ok());
+            if let Some(reason) = reason {
+                let told = reason.at_checkout();
+                lines.push(format!("What a payer is told: {}", told.english));
+                lines.push(line(match told.is_uncharged {
+                    true => "Nothing was debited.",
+                    false => {
+                        "If the network debits the payer after all, we notice it and see that the money arrives or goes back."
+                    }
+                }));
+            }
+            lines
+        }
+        ChargeStatus::Initiated | ChargeStatus::OtpRequired => {
+            let mut said = entries
+                .iter()
+                .rev()
+                .filter(|entry| entry.refund_id.is_none());
+            let last = said.find_map(|entry| match &entry.what {
+                What::Said { outcome, .. } => Some(*outcome),
+                _ => None,
+            });
+            match last.flatten() {
+                Some("UNKNOWN" | "REFERENCE_UNKNOWN") => vec![line(
+                    "The outcome is not known yet: the network has given no clear answer. Nothing is lost; we ask it again until it answers. Do not charge the payer a second time meanwhile.",
+                )],
+                _ => vec![line(
+                    "The payer has not finished yet. This page tells once it has ended.",
+                )],
+            }
+        }
+        ChargeStatus::Settled | ChargeStatus::Unspecified => Vec::new(),
+    }
+}
+
+fn facts(
+    charge: &Charge,
+    payer: &str,
+    session: Option<&Session>,
+) -> Result<Vec<(&'static str, Cell)>, Error> {
+    let network = charge.provider().code().unwrap_or_default();
+    let mut facts = vec![
+        ("Amount", Cell::text(&shown(money(charge.amount.as_ref())?))),
+        ("State", state(charge.status())),
+        ("Payer", Cell::text(&unbroken(payer)).detail(network)),
+        ("Reference", Cell::text(&charge.reference)),
+        ("Shown to the payer as", Cell::text(&charge.tx_id_display)),
+        ("Session", Cell::text(&charge.session_id)),
+        ("Created", Cell::time(&charge.created_at)),
+        ("Last change", Cell::time(&charge.updated_at)),
+    ];
+    let Some(session) = session else {
+        return Ok(facts);
+    };
+    if let Some(asked) = &session.amount
+        && charge.amount.as_ref() != Some(asked)
+    {
+        facts.push(("Asked for", Cell::text(&shown(money(Some(asked))?))));
+    }
+    let payer = session.payer.clone().unwrap_or_default();
+    let texts = [
+        ("What for", session.description.clone()),
+        ("Payer's name", payer.name),
+        ("Payer's e-mail", payer.email),
+    ];
+    let known = texts
+        .into_iter()
+        .filter_map(|(label, text)| Some((label, Cell::text(&text?))));
+    facts.extend(known);
+    Ok(facts)
+}
+
+fn moment(entry: &Entry) -> Moment {
+    let mut shown = match &entry.what {
+        What::Request { amount: Amount(of) } => Moment {
+            phrase: match entry.refund_id.is_some() {
+                true => "Refund asked for",
+                false => "Payment asked for",
+            },
+            detail: shown(*of),
+            ..Moment::default()
+        },
+        What::Prompt {} => Moment {
+            phrase: "The payer has the prompt",
+            ..Moment::default()
+        },
+        What::Said {
+            outcome,
+            times,
+            last_at,
+        } => said(entry.kind, *outcome, *times, last_at),
+        What::Status {
+            status,
+            failure_reason,
+        } => ended(status, failure_reason.as_deref()),
+        What::Ledger {
+            posting,
+            account,
+            amount: Amount(of),
+        } => Moment {
+            phrase: match *account {
+                "RESERVED" => "What is reserved changed",
+                _ => "Your balance changed",
+            },
+            detail: format!("{} ({posting})", shown(*of)),
+            ..Moment::default()
+        },
+        What::Event { .. } | What::Attempt { .. } => told(&entry.what),
+    };
+    shown.at.clone_from(&entry.at);
+    if entry.kind != DELIVERY_ATTEMPT
+        && let Some(refund_id) = &entry.refund_id
+    {
+        shown.detail = format!("{refund_id} {}", shown.detail);
+    }
+    shown
+}
+
+/// An event, or an attempt to deliver it.
+fn told(what: &What) -> Moment {
+    match what {
+        What::Event {
+            event_id,
+            event_type,
+            delivery_status,
+            ..
+        } => Moment {
+            phrase: "Event for your webhook",
+            told: match *delivery_status {
+                None => "No endpoint was set for it.",
+                Some("PENDING") => "On its way.",
+                Some("DELIVERED") => "Delivered.",
+                Some("EXHAUSTED") => "Given up after all attempts.",
+                Some(_) => "",
+            },
+            detail: format!("{} {event_id}", event_type.as_deref().unwrap_or_default()),
+            ..Moment::default()
+        },
+        What::Attempt {
+            number,
+            succeeded,
+            http_status,
+            error,
+            duration_ms,
+            finished_at,
+            ..
+        } => {
+            let (phrase, state) = match (finished_at, succeeded) {
+                (None, _) => ("Webhook is being sent", "wait"),
+                (Some(_), true) => ("Webhook answered", "good"),
+                (Some(_), false) => ("Webhook failed", "bad"),
+            };
+            let status = http_status.map(|status| format!("HTTP {status}"));
+            let said = status.or_else(|| error.clone()).unwrap_or_default();
+            Moment {
+                phrase,
+                state,
+                detail: format!("#{number} · {said} · {duration_ms} ms"),
+                ..Moment::default()
+            }
+        }
+        _ => Moment::default(),
+    }
+}
+
+fn said(kind: &str, outcome: Option<&'static str>, times: u32, last_at: &str) -> Moment {
+    Moment {
+        phrase: match kind {
+            "NETWORK_REQUEST" => "Sent to the network.",
+            "OTP" => "The payer's code was passed on.",
+            "CALLBACK" => "The network called back.",
+            _ => "We asked the network.",
+        },
+        told: match kind {
+            "CALLBACK" => "A hint only: we ask the network ourselves.",
+            _ => outcome.map(outcome_words).unwrap_or_default(),
+        },
+        detail: match times {
+            0 | 1 => String::new(),
+            times => format!("{times} ×, {}", page::moment(last_at)),
+        },
+        ..Moment::default()
+    }
+}
+
+fn ended(status: &str, failure_reason: Option<&str>) -> Moment {
+    let (phrase, state) = match status {
+        "SETTLED" => ("Settled", "good"),
+        "COMPLETED" => ("Arrived", "good"),
+        "FAILED" => ("Failed", "bad"),
+        _ => ("Ended", "idle"),
+    };
+    let reason = failure_reason.and_then(|reason| reason.parse::<FailureReason>().ok());
+    Moment {
+        phrase,
+        state,
+        told: reason.map(FailureReason::message).unwrap_or_default(),
+        ..Moment::default()
+    }
+}
+
+/// What a network said, in words.
+fn outcome_words(code: &'static str) -> &'static str {
+    match code {
+        "ACCEPTED" => "It took it.",
+        "OTP_REQUIRED" => "It wants a code from the payer.",
+        "REFUSED" => "It refused. Nothing was or will be moved.",
+        "NOT_SENT" => "It could not be reached, so nothing was sent.",
+        "SENT_AGAIN" => "It is sent once more, under the same reference.",
+        "ALREADY_KNOWN" => "It has it already.",
+        "WRONG_CODE" => "The code was wrong.",
+        "EXPIRED" => "The code has expired.",
+        "PENDING" => "It has not ended yet.",
+        "ABANDONED" => "The payer has done nothing so far.",
+        "SUCCEEDED" => "It succeeded.",
+        "FAILED" => "It failed.",
+        "REVERSED" => "It took it back.",
+        "REFERENCE_UNKNOWN" => "It does not know this payment.",
+        "UNKNOWN" => "No clear answer.",
+        _ => "",
+    }
+}

@@ -1,0 +1,275 @@
+//! `/payments`: a merchant's payments, newest first, and the same as a file.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension, Router,
+    extract::{RawQuery, State},
+    response::Response,
+    routing::get,
+};
+use chassis::{
+    ids::{ChargeId, Reference, SessionId},
+    money::Money,
+    phone::Phone,
+};
+use proto::{
+    charges::{Charge, ChargeStatus, ListChargesRequest, ListChargesResponse, ListedCharge},
+    money::Money as ProtoMoney,
+};
+use url::form_urlencoded;
+
+use super::{
+    Dashboard,
+    enter::parameter,
+    export,
+    filters::{Filters, Listed, PAGE_SIZE},
+    login::Login,
+    page::{Cell, Field, Refusal, Section, TablePage},
+};
+use crate::{
+    backend,
+    error::Error,
+    in_hand::RequestInHand,
+    pages::{
+        amount::{shown, unbroken},
+        see,
+    },
+};
+
+pub const PATH: &str = "/payments";
+
+const EXPORT: &str = "/payments.csv";
+
+pub const COLUMNS: [&str; 5] = ["Created", "Reference", "Payer", "State", "Amount"];
+
+const EXPORT_COLUMNS: [&str; 11] = [
+    "reference",
+    "tx_id_display",
+    "session_id",
+    "status",
+    "provider",
+    "payer",
+    "amount",
+    "currency",
+    "failure_reason",
+    "created_at",
+    "updated_at",
+];
+
+const STATUSES: [(&str, &str); 5] = [
+    ("", "Any"),
+    ("SETTLED", "Settled"),
+    ("INITIATED", "Waiting for the payer"),
+    ("OTP_REQUIRED", "Waiting for a code"),
+    ("FAILED", "Failed"),
+];
+
+pub fn routes() -> Router<Arc<Dashboard>> {
+    Router::new()
+        .route(PATH, get(show))
+        .route(EXPORT, get(export_all))
+}
+
+/// What somebody looks for, as its form tells.
+enum Sought {
+    Reference(Reference),
+    Session(SessionId),
+    Phone(Phone),
+}
+
+impl Sought {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let upper = text.to_ascii_uppercase();
+        let reference = upper.parse().map(Self::Reference).ok();
+        let session = || text.to_ascii_lowercase().parse().map(Self::Session).ok();
+        let phone = || Phone::parse_any(text).map(Self::Phone).ok();
+        reference.or_else(session).or_else(phone).ok_or(
+            "Look for a whole reference (TX-…-…), a session's id, a phone number or an e-mail address.",
+        )
+    }
+}
+
+/// Reads the filters.
+fn wanted(filters: &mut Filters<'_>, login: &Login) -> ListChargesRequest {
+    let field = Field::new("q", "Look for", super::page::Control::Input("search"))
+        .hint("Reference, session, phone or e-mail");
+    let sought = filters.read(field, Sought::parse);
+    let status = filters.choice("status", "State", &STATUSES, ChargeStatus::from_code);
+    let provider = filters.network();
+    let (from, to) = filters.days();
+    let mut request = ListChargesRequest {
+        merchant_id: login.merchant_id(),
+        page_size: PAGE_SIZE,
+        page_token: filters.after::<ChargeId>(),
+        from,
+        to,
+        status: status.unwrap_or_default().into(),
+        provider: provider.unwrap_or_default().into(),
+        ..ListChargesRequest::default()
+    };
+    match sought {
+        Some(Sought::Reference(reference)) => request.reference = Some(reference.to_string()),
+        Some(Sought::Session(session_id)) => request.session_id = Some(session_id.to_string()),
+        Some(Sought::Phone(phone)) => request.phone = Some(phone.as_e164().to_owned()),
+        None => {}
+    }
+    request
+}
+
+impl Dashboard {
+    pub async fn list_charges(
+        &self,
+        request: ListChargesRequest,
+    ) -> Result<ListChargesResponse, Error> {
+        let listed = self.charges.read(
+            backend::DEADLINE,
+            request,
+            |mut charges, request| async move { charges.list_charges(request).await },
+        );
+        listed.await
+    }
+}
+
+async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    login: Login,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    // A payment does not know its payer's address; the directory does.
+    let sought = parameter(query.as_deref(), "q");
+    if sought.contains('@') {
+        let sought: String = form_urlencoded::byte_serialize(sought.trim().as_bytes()).collect();
+        return Ok(see(&format!("/customers?q={sought}")));
+    }
+    let mut filters = Filters::new(PATH, query.as_deref());
+    let request = wanted(&mut filters, &login);
+    let mut page = TablePage::new(login.shell(Section::Payments, "Payments"), &COLUMNS);
+    page.button = Some(("Refunds", "/refunds".to_owned()));
+    page.empty = "No payment yet. The overview has a command that takes the first one.";
+    let listing = async {
+        let listed = dashboard.list_charges(request).await?;
+        let rows = listed.charges.iter().map(row);
+        Ok(Listed {
+            rows: rows.collect::<Result<_, _>>()?,
+            next_page_token: listed.next_page_token,
+        })
+    };
+    filters.list(page, EXPORT, listing).await
+}
+
+pub fn row(listed: &ListedCharge) -> Result<Vec<Cell>, Error> {
+    let charge = listed.charge.clone().unwrap_or_default();
+    let reference = &charge.reference;
+    let state = match &charge.failure_message {
+        Some(message) => state(charge.status()).detail(message),
+        None => state(charge.status()),
+    };
+    let network = charge.provider().code().unwrap_or_default();
+    Ok(vec![
+        Cell::time(&charge.created_at),
+        Cell::text(reference).link(format!("{PATH}/{reference}")),
+        Cell::text(&unbroken(&listed.payer_masked)).detail(network),
+        state,
+        amount(charge.amount.as_ref())?,
+    ])
+}
+
+/// How a payment stands: a word, and the class of its colour and shape.
+pub fn state(status: ChargeStatus) -> Cell {
+    match status {
+        ChargeStatus::Unspecified => Cell::state("Not known here", "idle"),
+        ChargeStatus::Initiated => Cell::state("Waiting for the payer", "wait"),
+        ChargeStatus::OtpRequired => Cell::state("Waiting for a code", "wait"),
+        ChargeStatus::Settled => Cell::state("Settled", "good"),
+        ChargeStatus::Failed => Cell::state("Failed", "bad"),
+    }
+}
+
+/// The amount of something that must have one.
+pub fn money(amount: Option<&ProtoMoney>) -> Result<Money, Error> {
+    let amount = amount.ok_or_else(|| Error::internal("an amount is missing"))?;
+    Money::try_from(amount).map_err(Error::internal)
+}
+
+pub fn amount(amount: Option<&ProtoMoney>) -> Result<Cell, Error> {
+    money(amount).map(|money| Cell::amount(shown(money)))
+}
+
+async fn export_all(
+    State(dashboard): State<Arc<Dashboard>>,
+    login: Login,
+    Extension(in_hand): Extension<RequestInHand>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let mut filters = Filters::new(PATH, query.as_deref());
+    let request = ListChargesRequest {
+        page_size: export::PAGE_SIZE,
+        ..wanted(&mut filters, &login)
+    };
+    let reading = dashboard.clone();
+    let read = move |page_token| {
+        let (dashboard, request) = (reading.clone(), request.clone());
+        async move {
+            let request = ListChargesRequest {
+                page_token,
+                ..request
+            };
+            let listed = dashboard.list_charges(request).await?;
+            let rows = listed.charges.iter().map(exported);
+            Ok(Listed {
+                rows: rows.collect::<Result<_, _>>()?,
+                next_page_token: listed.next_page_token,
+            })
+        }
+    };
+    export::csv(
+        &dashboard,
+        &in_hand,
+        ("payments", filters),
+        &EXPORT_COLUMNS,
+        read,
+    )
+    .await
+}
+
+fn exported(listed: &ListedCharge) -> Result<Vec<String>, Error> {
+    let charge: Charge = listed.charge.clone().unwrap_or_default();
+    let (status, provider) = (charge.status().code(), charge.provider().code());
+    let [amount, currency] = export::amount(charge.amount.as_ref())?;
+    Ok(vec![
+        charge.reference,
+        charge.tx_id_display,
+        charge.session_id,
+        status.unwrap_or_default().to_owned(),
+        provider.unwrap_or_default().to_owned(),
+        listed.payer_masked.clone(),
+        amount,
+        currency,
+        charge.failure_reason.unwrap_or_default(),
+        charge.created_at,
+        charge.updated_at,
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sought;
+
+    #[test]
+    fn what_is_sought_is_known_by_its_form() {
+        let is = |text: &str| match Sought::parse(text) {
+            Ok(Sought::Reference(_)) => "reference",
+            Ok(Sought::Session(_)) => "session",
+            Ok(Sought::Phone(_)) => "phone",
+            Err(_) => "nothing",
+        };
+        assert_eq!(is("TX-0123456789-ABCDEF"), "reference");
+        assert_eq!(is("tx-0123456789-abcdef"), "reference");
+        assert_eq!(is("7C0E4D3E-5A0B-4A4F-9D53-0A1B2C3D4E5F"), "session");
+        assert_eq!(is("0244000001"), "phone");
+        assert_eq!(is("+233244000001"), "phone");
+        assert_eq!(is("<script>"), "nothing");
+        assert_eq!(is("order 17"), "nothing");
+    }
+}

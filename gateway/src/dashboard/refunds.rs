@@ -1,0 +1,354 @@
+//! Refunds: `/refunds`, each one's page, and the form that asks for one.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension, Router,
+    extract::{Path, RawQuery, State, rejection::PathRejection},
+    response::Response,
+    routing::get,
+};
+use chassis::{
+    ids::{DisbursementId, Reference, RefundId},
+    money::Money,
+};
+use http::StatusCode;
+use proto::{
+    charges::{
+        Charge, ChargeStatus, CreateRefundRequest, DisbursementStatus, GetRefundRequest,
+        ListRefundsRequest, ListRefundsResponse, Refund,
+    },
+    merchants::Action,
+};
+
+use super::{
+    Dashboard, export,
+    filters::{Filters, Listed, PAGE_SIZE},
+    login::{Confirmed, Login, Sent, SentConfirmed},
+    money_out,
+    page::{Cell, DetailPage, FormPage, MessagePage, Refusal, Section, TablePage},
+    payment, payments,
+};
+use crate::{
+    backend,
+    error::Error,
+    in_hand::RequestInHand,
+    pages::{amount::shown, see},
+};
+
+const PATH: &str = "/refunds";
+
+const EXPORT: &str = "/refunds.csv";
+
+pub const COLUMNS: [&str; 5] = ["Created", "Refund", "To", "State", "Amount"];
+
+const EXPORT_COLUMNS: [&str; 12] = [
+    "refund_id",
+    "reference",
+    "session_id",
+    "status",
+    "provider",
+    "account",
+    "amount",
+    "currency",
+    "failure_reason",
+    "created_at",
+    "completed_at",
+    "reversed_at",
+];
+
+pub fn routes() -> Router<Arc<Dashboard>> {
+    Router::new()
+        .route(PATH, get(show))
+        .route(EXPORT, get(export_all))
+        .route(&format!("{PATH}/{{refund_id}}"), get(show_one))
+        .route(
+            &format!("{}/{{reference}}/refund", payments::PATH),
+            get(show_new).post(create),
+        )
+}
+
+fn wanted(filters: &mut Filters<'_>, login: &Login) -> ListRefundsRequest {
+    let field = super::page::Field::new("q", "Payment", super::page::Control::Input("search"))
+        .hint("Its reference");
+    let reference = filters.read(field, |text| {
+        let reference = text.to_ascii_uppercase().parse::<Reference>();
+        reference.map_err(|_| "Give a payment's whole reference, TX-…-….")
+    });
+    let statuses = &money_out::STATUSES;
+    let status = filters.choice("status", "State", statuses, DisbursementStatus::from_code);
+    let (from, to) = filters.days();
+    ListRefundsRequest {
+        merchant_id: login.merchant_id(),
+        page_size: PAGE_SIZE,
+        page_token: filters.after::<DisbursementId>(),
+        reference: reference.map_or_else(String::new, |reference| reference.to_string()),
+        from,
+        to,
+        status: status.unwrap_or_default().into(),
+        session_id: None,
+    }
+}
+
+impl Dashboard {
+    pub async fn list_refunds(
+        &self,
+        request: ListRefundsRequest,
+    ) -> Result<ListRefundsResponse, Error> {
+        let listed = self.disbursements.read(
+            backend::DEADLINE,
+            request,
+            |mut disbursements, request| async move { disbursements.list_refunds(request).await },
+        );
+        listed.await
+    }
+}
+
+async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    login: Login,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let mut filters = Filters::new(PATH, query.as_deref());
+    let request = wanted(&mut filters, &login);
+    let mut page = TablePage::new(login.shell(Section::Payments, "Refunds"), &COLUMNS);
+    page.empty = "No refund yet. A settled payment's page has the form for one.";
+    let listing = async {
+        let listed = dashboard.list_refunds(request).await?;
+        let rows = listed.refunds.iter().map(row);
+        Ok(Listed {
+            rows: rows.collect::<Result<_, _>>()?,
+            next_page_token: listed.next_page_token,
+        })
+    };
+    filters.list(page, EXPORT, listing).await
+}
+
+pub fn row(refund: &Refund) -> Result<Vec<Cell>, Error> {
+    let id = &refund.refund_id;
+    Ok(vec![
+        Cell::time(&refund.created_at),
+        Cell::text(id)
+            .link(format!("{PATH}/{id}"))
+            .detail(&refund.reference),
+        money_out::destination(refund.destination.as_ref()),
+        money_out::state(refund.status(), refund.reversed_at.as_deref()),
+        payments::amount(refund.amount.as_ref())?,
+    ])
+}
+
+async fn show_one(
+    State(dashboard): State<Arc<Dashboard>>,
+    login: Login,
+    refund_id: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let Path(refund_id) = refund_id.map_err(|_| Error::NotFound)?;
+    let refund_id: RefundId = refund_id.parse().map_err(|_| Error::NotFound)?;
+    let request = GetRefundRequest {
+        merchant_id: login.merchant_id(),
+        refund_id: refund_id.to_string(),
+    };
+    let refund = dashboard.disbursements.read(
+        backend::DEADLINE,
+        request,
+        |mut disbursements, request| async move { disbursements.get_refund(request).await },
+    );
+    let refund = refund.await?;
+    let (status, reversed_at) = (refund.status(), refund.reversed_at.as_deref());
+    let mut page = DetailPage::new(login.shell(Section::Payments, "Refund"));
+    page.lead = vec![money_out::meaning(status, reversed_at).to_owned()];
+    page.lead.extend(refund.failure_message.clone());
+    let payment = format!("{}/{}", payments::PATH, refund.reference);
+    let amount = payments::money(refund.amount.as_ref())?;
+    page.facts = vec![
+        ("Amount", Cell::text(&shown(amount))),
+        ("State", money_out::state(status, reversed_at)),
+        ("To", money_out::destination(refund.destination.as_ref())),
+        ("Refund", Cell::text(&refund.refund_id)),
+        ("Payment", Cell::text(&refund.reference).link(payment)),
+    ];
+    page.moments = money_out::moments(
+        &refund.created_at,
+        status,
+        &refund.updated_at,
+        refund.completed_at.as_deref(),
+        reversed_at,
+    );
+    page.links = vec![("All refunds", PATH.to_owned())];
+    Ok(page.respond(StatusCode::OK))
+}
+
+/// A settled payment and what is left of it, or the page that says why nothing can be refunded.
+async fn refundable(
+    dashboard: &Dashboard,
+    login: &Login,
+    reference: &Reference,
+) -> Result<Result<(Charge, Option<Money>), Response>, Error> {
+    let (charge, _) = dashboard.find_charge(login, reference).await?;
+    let refuse = |line| {
+        let shell = login.shell(Section::Payments, "Nothing to refund");
+        let back = format!("{}/{reference}", payments::PATH);
+        let page = MessagePage::saying(shell, line).next("Back to the payment", &back);
+        page.respond(StatusCode::CONFLICT)
+    };
+    if charge.status() != ChargeStatus::Settled {
+        return Ok(Err(refuse("Only a settled payment can be refunded.")));
+    }
+    let refunds = dashboard.refunds_of(login, reference).await?;
+    let left = payment::left(&charge, &refunds)?;
+    match left {
+        Some(left) if !left.is_positive() => {
+            Ok(Err(refuse("All of this payment has been refunded.")))
+        }
+        left => Ok(Ok((charge, left))),
+    }
+}
+
+fn form(login: &Login, charge: &Charge, left: Option<Money>, typed: &str) -> FormPage {
+    let shell = login.shell(Section::Payments, "Refund a payment");
+    let mut page = FormPage::new(shell, "", "Refund it");
+    page.lead = vec![format!("Payment {}", charge.reference)];
+    page.lead
+        .extend(left.map(|left| format!("Can be refunded: {}", shown(left))));
+    let line = "The money goes back to the wallet that paid, and cannot be called back.";
+    page.lead.push(line.to_owned());
+    page.hidden = vec![money_out::new_nonce()];
+    page.fields = vec![money_out::amount_field(typed).hint("All of it, or a part.")];
+    page.is_grave = true;
+    page.links = vec![("All payments", payments::PATH)];
+    page
+}
+
+async fn show_new(
+    State(dashboard): State<Arc<Dashboard>>,
+    Confirmed(login): Confirmed,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let reference = payment::reference(path)?;
+    match refundable(&dashboard, &login, &reference).await? {
+        Ok((charge, left)) => {
+            let all = left.map(|left| left.to_major().to_string());
+            let page = form(&login, &charge, left, &all.unwrap_or_default());
+            Ok(page.respond(StatusCode::OK))
+        }
+        Err(refused) => Ok(refused),
+    }
+}
+
+async fn create(
+    State(dashboard): State<Arc<Dashboard>>,
+    path: Result<Path<String>, PathRejection>,
+    SentConfirmed(Sent { login, fields }): SentConfirmed,
+) -> Result<Response, Refusal> {
+    let reference = payment::reference(path)?;
+    let typed = fields.get("amount");
+    let (charge, _) = dashboard.find_charge(&login, &reference).await?;
+    let refuse = |status, error: Option<String>, notice: Option<String>| {
+        let mut page = form(&login, &charge, None, typed);
+        page.fields = vec![money_out::amount_field(typed).error(error)];
+        Ok(page.refuse(status, notice))
+    };
+    let amount = match money_out::parse_amount(typed) {
+        Ok(amount) => amount,
+        Err(error) => return refuse(StatusCode::BAD_REQUEST, Some(error), None),
+    };
+    let Some(idempotency_key) = money_out::key(&fields) else {
+        let notice = "This form was not whole. Look at it once more and send it again.";
+        return refuse(StatusCode::BAD_REQUEST, None, Some(notice.to_owned()));
+    };
+    let object = format!("{} of {reference}", shown(amount));
+    dashboard
+        .note(&login, Action::RefundRequested, &object)
+        .await?;
+    let request = CreateRefundRequest {
+        merchant_id: login.merchant_id(),
+        reference: reference.to_string(),
+        amount: Some(amount.into()),
+        idempotency_key,
+    };
+    let made = dashboard.disbursements.keyed(
+        backend::DEADLINE,
+        request,
+        |mut disbursements, request| async move { disbursements.create_refund(request).await },
+    );
+    match made.await {
+        Ok(answer) => {
+            let refund = answer.refund.unwrap_or_default();
+            Ok(see(&format!("{PATH}/{}", refund.refund_id)))
+        }
+        Err(Error::RefundExceedsCharge(left)) => {
+            let error = format!("Only {} is left of this payment.", shown(left));
+            refuse(StatusCode::CONFLICT, Some(error), None)
+        }
+        Err(Error::InsufficientBalance(available)) => {
+            let error = format!("Your balance has only {} available.", shown(available));
+            refuse(StatusCode::CONFLICT, Some(error), None)
+        }
+        Err(Error::ChargeNotSettled) => {
+            let notice = "Only a settled payment can be refunded.";
+            refuse(StatusCode::CONFLICT, None, Some(notice.to_owned()))
+        }
+        Err(Error::Validation(faults)) => {
+            let mut page = form(&login, &charge, None, typed);
+            let notice = super::page::blame(&mut page.fields, &faults);
+            Ok(page.refuse(StatusCode::BAD_REQUEST, notice))
+        }
+        Err(Error::IdempotencyKeyReused | Error::IdempotencyInProgress) => {
+            let notice =
+                "This form was sent before. Look at the payment's refunds before you send another.";
+            refuse(StatusCode::CONFLICT, None, Some(notice.to_owned()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn export_all(
+    State(dashboard): State<Arc<Dashboard>>,
+    login: Login,
+    Extension(in_hand): Extension<RequestInHand>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let mut filters = Filters::new(PATH, query.as_deref());
+    let request = ListRefundsRequest {
+        page_size: export::PAGE_SIZE,
+        ..wanted(&mut filters, &login)
+    };
+    let reading = dashboard.clone();
+    let read = move |page_token| {
+        let (dashboard, request) = (reading.clone(), request.clone());
+        async move {
+            let request = ListRefundsRequest {
+                page_token,
+                ..request
+            };
+            let listed = dashboard.list_refunds(request).await?;
+            let rows = listed.refunds.into_iter().map(exported);
+            Ok(Listed {
+                rows: rows.collect::<Result<_, _>>()?,
+                next_page_token: listed.next_page_token,
+            })
+        }
+    };
+    let list = ("refunds", filters);
+    export::csv(&dashboard, &in_hand, list, &EXPORT_COLUMNS, read).await
+}
+
+fn exported(refund: Refund) -> Result<Vec<String>, Error> {
+    let status = refund.status().code().unwrap_or_default();
+    let [amount, currency] = export::amount(refund.amount.as_ref())?;
+    let destination = refund.destination.unwrap_or_default();
+    Ok(vec![
+        refund.refund_id,
+        refund.reference,
+        refund.session_id,
+        status.to_owned(),
+        destination.provider,
+        destination.account_masked,
+        amount,
+        currency,
+        refund.failure_reason.unwrap_or_default(),
+        refund.created_at,
+        refund.completed_at.unwrap_or_default(),
+        refund.reversed_at.unwrap_or_default(),
+    ])
+}
