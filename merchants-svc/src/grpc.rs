@@ -173,12 +173,19 @@ fn parse_email(text: &str) -> Result<String, Error> {
 /// Characters of a browser's name that are kept.
 const USER_AGENT_CHARACTERS_MAX: usize = 400;
 
+/// Longest text of an IP address.
+const ADDRESS_CHARACTERS_MAX: usize = 45;
+
+/// Keeps what it can: nobody is kept out for what their browser says.
 fn parse_origin(origin: Option<ProtoOrigin>) -> Origin {
     let origin = origin.unwrap_or_default();
-    let user_agent = origin.user_agent.chars().take(USER_AGENT_CHARACTERS_MAX);
+    let cut = |text: &str, most| {
+        let kept = text.chars().filter(|c| !c.is_control()).take(most);
+        kept.collect()
+    };
     Origin {
-        address: origin.address,
-        user_agent: user_agent.collect(),
+        address: cut(&origin.address, ADDRESS_CHARACTERS_MAX),
+        user_agent: cut(&origin.user_agent, USER_AGENT_CHARACTERS_MAX),
     }
 }
 

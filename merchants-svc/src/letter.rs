@@ -163,7 +163,7 @@ fn approval_ends(facts: &Facts<'_>) -> Letter {
 fn approval_ended(facts: &Facts<'_>) -> Letter {
     let told = format!(
         "The approval of your business ended with {}, and you cannot take payments until there is \
-         another. Tell us about your business anew.",
+         another. Tell us about your business anew, unless you have.",
         facts.about
     );
     business("Your approval has ended", &told, facts)

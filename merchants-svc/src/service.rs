@@ -84,7 +84,7 @@ impl Service {
         person_id: PersonId,
     ) -> Result<Merchant, Error> {
         let merchant = store::lock_merchant(tx, merchant_id).await?;
-        let is_own = store::is_member(tx, merchant_id, person_id).await?;
+        let is_own = store::people::is_member(tx, person_id, merchant_id).await?;
         merchant.filter(|_| is_own).ok_or(Error::MerchantNotFound)
     }
 

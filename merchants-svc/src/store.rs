@@ -11,7 +11,7 @@ pub mod tries;
 
 use chassis::{
     clock::Timestamp,
-    ids::{KeyId, MerchantId, PersonId},
+    ids::{KeyId, MerchantId},
 };
 use db::{Db, Result, Tx};
 use uuid::Uuid;
@@ -97,17 +97,6 @@ pub async fn lock_merchant(tx: &mut Tx, id: MerchantId) -> Result<Option<Merchan
     .bind(id)
     .optional()
     .await
-}
-
-/// Whether a person belongs to a merchant.
-pub async fn is_member(tx: &mut Tx, merchant: MerchantId, person: PersonId) -> Result<bool> {
-    let member: Option<(PersonId,)> = tx
-        .sql("select person_id from memberships where person_id = $1 and merchant_id = $2")
-        .bind(person)
-        .bind(merchant)
-        .optional()
-        .await?;
-    Ok(member.is_some())
 }
 
 /// Locks the merchant, lets `change` alter it, and writes it back. `None` if there is no such

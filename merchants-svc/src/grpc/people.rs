@@ -23,7 +23,7 @@ use proto::merchants::{
 use secrecy::{ExposeSecret as _, SecretString};
 use tonic::{Request, Response, Status};
 
-use super::{invalid, parse_id, parse_text};
+use super::{invalid, parse_id, parse_origin, parse_text};
 use crate::{
     activity::{Action, Activity, Deed, Origin},
     error::Error,
@@ -37,12 +37,6 @@ use crate::{
     token::TokenSha256,
     totp::TypedCode,
 };
-
-/// Characters of a browser's name that are kept.
-const USER_AGENT_CHARACTERS_MAX: usize = 400;
-
-/// Longest text of an IP address.
-const ADDRESS_CHARACTERS_MAX: usize = 45;
 
 /// Entries on a page if the caller does not say how many.
 const PAGE_SIZE_DEFAULT: u32 = 50;
@@ -328,19 +322,6 @@ fn parse_person(text: &str) -> Result<PersonId, Error> {
 
 fn parse_token(digest: &[u8], unknown: Error) -> Result<TokenSha256, Error> {
     TokenSha256::parse(digest).ok_or(unknown)
-}
-
-/// Keeps what it can: nobody is kept out for what their browser says.
-fn parse_origin(origin: Option<ProtoOrigin>) -> Origin {
-    let origin = origin.unwrap_or_default();
-    let cut = |text: &str, most| {
-        let kept = text.chars().filter(|c| !c.is_control()).take(most);
-        kept.collect()
-    };
-    Origin {
-        address: cut(&origin.address, ADDRESS_CHARACTERS_MAX),
-        user_agent: cut(&origin.user_agent, USER_AGENT_CHARACTERS_MAX),
-    }
 }
 
 /// Names every field that is at fault, so that a form can be corrected at once.
