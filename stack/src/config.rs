@@ -8,7 +8,7 @@ use clap::Parser;
 /// The whole payment service in one process on this machine: embedded databases, simulated
 /// networks, and a clock that can be moved. For trying out and for tests, never for production.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "stack", version)]
+#[command(name = "stack", version, mut_arg("log", |log| log.default_value("error")))]
 pub struct Config {
     /// Anything but `development` is refused: the stack creates a demo merchant and simulates
     /// networks.

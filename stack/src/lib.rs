@@ -9,6 +9,7 @@ pub mod config;
 pub mod demo;
 pub mod ready;
 mod services;
+mod story;
 
 use std::path::Path;
 
@@ -24,6 +25,8 @@ use proto::{
 
 use config::Config;
 use ready::{DemoMerchant, Ready};
+
+pub use story::Story;
 
 /// The file in the data folder with the demo merchant's id and key.
 const DEMO_FILE: &str = "demo.json";

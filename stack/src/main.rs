@@ -1,10 +1,10 @@
 //! `cargo run`: starts the local stack, and with `--demo` takes one payment of each kind.
 
-use std::{fs, io, path::Path, process::ExitCode};
+use std::{fs, future::pending, io, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
 use chassis::{config, shutdown::Shutdown, telemetry};
-use stack::{Stack, config::Config, demo};
+use stack::{Stack, Story, config::Config, demo};
 
 fn main() -> ExitCode {
     config::main(run)
@@ -17,6 +17,8 @@ async fn run(config: Config) -> anyhow::Result<()> {
         remove_if_present(file).context("the old ready file cannot be removed")?;
     }
     let mut stack = Stack::start(&config).await?;
+    // Before anybody can make something happen.
+    let story = Story::begin(&stack.ready, stack.clock.clone()).await?;
     if let Some(file) = &config.ready_file {
         stack
             .ready
@@ -29,9 +31,15 @@ async fn run(config: Config) -> anyhow::Result<()> {
         return result;
     }
     stack.ready.print();
+    let telling = async {
+        story.tell().await;
+        // Nobody reads it any more, but the services go on.
+        pending().await
+    };
     tokio::select! {
         () = stop.wait() => stack.stop().await,
         error = stack.failed() => Err(error),
+        () = telling => Ok(()),
     }
 }
 

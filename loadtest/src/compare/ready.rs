@@ -162,7 +162,7 @@ impl Stack {
     fn spawn(ground: &Ground, server: Option<&Server>) -> anyhow::Result<Self> {
         let data = TempDir::new()?;
         let mut command = Command::new(ground.binary("stack")?);
-        for address in ["--api", "--checkout", "--handset"] {
+        for address in ["--api", "--checkout", "--dashboard", "--handset"] {
             command.args([address, "127.0.0.1:0"]);
         }
         let prefix = format!("loadtest_{}_", Uuid::new_v4().simple());

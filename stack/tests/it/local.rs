@@ -116,7 +116,6 @@ async fn what_was_taken_is_there_after_a_crash_of_everything() {
         let mode = std::fs::metadata(file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{} holds a key", file.display());
     }
-    assert_eq!(local.ready["dashboard"], Value::Null);
     let body = json!({ "amount": 25.5, "mobile_number": "0240000008", "provider": "MTN" });
     let api = local.api();
     let answer = api

@@ -32,6 +32,7 @@ mod statements;
 mod stories;
 mod telemetry;
 mod tenants;
+mod terminal;
 mod timeline;
 mod travel;
 mod wait;
