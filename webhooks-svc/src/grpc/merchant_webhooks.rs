@@ -29,7 +29,7 @@ use crate::{
 /// Most events whose deliveries one call may ask for.
 const EVENTS_ASKED_MAX: usize = 100;
 
-/// Longest pasted header, and largest pasted body, twice of what receivers need to take.
+/// Longest pasted header, and largest pasted body: as much as the receivers of the guide take.
 const HEADER_CHARACTERS_MAX: usize = 2_000;
 const BODY_BYTES_MAX: usize = 64 * 1_024;
 

@@ -110,11 +110,11 @@ pub async fn list(conn: &mut Conn, merchant_id: MerchantId) -> Result<Vec<Replay
     listing.all().await
 }
 
+const NEXT_DUE: &str =
+    "select due_at from replays where due_at is not null order by due_at limit 1";
+
 pub async fn next_due(conn: &mut Conn) -> Result<Option<Timestamp>> {
-    let found: Option<(Timestamp,)> = conn
-        .sql("select due_at from replays where due_at is not null order by due_at limit 1")
-        .optional()
-        .await?;
+    let found: Option<(Timestamp,)> = conn.sql(NEXT_DUE).optional().await?;
     Ok(found.map(|(at,)| at))
 }
 
@@ -262,6 +262,7 @@ mod tests {
         db.migrate(&crate::SCHEMA.migrations).await.unwrap();
         check_ordered_by_index(&db, NEXT, "deliveries_exhausted").await;
         check_ordered_by_index(&db, LIST, "replays_newest").await;
+        check_ordered_by_index(&db, NEXT_DUE, "replays_due").await;
         let plan = plan(&db, COUNT).await;
         assert!(plan.contains("deliveries_exhausted"), "{plan}");
         db.close().await;
