@@ -111,10 +111,10 @@ pub async fn list(conn: &mut Conn, merchant_id: MerchantId) -> Result<Vec<Replay
 }
 
 const NEXT_DUE: &str =
-    "select due_at from replays where due_at is not null order by due_at limit 1";
+    "select due_at from replays where due_at is not null order by due_at limit $1";
 
 pub async fn next_due(conn: &mut Conn) -> Result<Option<Timestamp>> {
-    let found: Option<(Timestamp,)> = conn.sql(NEXT_DUE).optional().await?;
+    let found: Option<(Timestamp,)> = conn.sql(NEXT_DUE).bind(1_i64).optional().await?;
     Ok(found.map(|(at,)| at))
 }
 
