@@ -188,6 +188,8 @@ def plausible(service, key):
         "MIGRATE_DATABASE_URL": f"postgres://{database}:{word}@db.example.com/{database}?sslmode=verify-full",
         "REDIS_URL": f"redis://:{word}@10.20.1.5:6379/",
         "WEBHOOK_SECRET_KEY": base64.b64encode(secrets.token_bytes(32)).decode(),
+        "TOTP_SECRET_KEY": base64.b64encode(secrets.token_bytes(32)).decode(),
+        "SMTP_URL": f"smtps://payments:{word}@mail.example.com",
         "STATEMENT_KEY": base64.b64encode(secrets.token_bytes(32)).decode(),
         "PAYSTACK_SECRET_KEY": f"sk_live_{word}",
         "MOMO_API_USER": "0b9d4b5e-31a7-4f2c-8d8e-6f1f0c2a9e77",
@@ -559,6 +561,7 @@ def check_compose():
     names += [f"{name}_SVC" for name in names[1:]]
     passwords = {f"{name}_PASSWORD": secrets.token_hex(24) for name in names}
     passwords["WEBHOOK_SECRET_KEY"] = plausible("webhooks-svc", "WEBHOOK_SECRET_KEY")
+    passwords["TOTP_SECRET_KEY"] = plausible("merchants-svc", "TOTP_SECRET_KEY")
     passwords["STATEMENT_KEY"] = plausible("charges-svc", "STATEMENT_KEY")
     built = {name: service["build"]["args"]["SERVICE"] for name, service in services.items() if "build" in service}
     migrations = {name: f"{name}-migrate" for name in built if f"{name}-migrate" in services}

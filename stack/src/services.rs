@@ -85,6 +85,8 @@ struct Start<'a> {
     paystack_token: String,
     /// The key that encrypts webhook secrets at rest.
     webhook_secret_key: String,
+    /// The key that encrypts the secrets of authenticators at rest.
+    totp_secret_key: String,
     /// The key that signs statements.
     statement_key: String,
 }
@@ -105,6 +107,7 @@ pub async fn start(
         addresses: listeners.addresses()?,
         paystack_token: Uuid::new_v4().simple().to_string(),
         webhook_secret_key: secret_key(&data.join("webhook-secret-key"))?,
+        totp_secret_key: secret_key(&data.join("totp-secret-key"))?,
         statement_key: secret_key(&data.join("statement-key"))?,
     };
     if config.database_url_prefix.is_some() {
@@ -225,10 +228,7 @@ impl Start<'_> {
         let flag = |name: &str, value: &dyn std::fmt::Display| format!("--{name}={value}");
         let (clock, shutdown) = (|| self.clock.clone(), || self.shutdown.clone());
 
-        let merchants = self.parse(
-            "merchants-svc",
-            &[flag("database-url", &self.database_url("merchants"))],
-        )?;
+        let merchants = self.parse("merchants-svc", &self.merchants_flags())?;
         let served =
             merchants_svc::serve(merchants, sockets(listeners.merchants), clock(), shutdown());
         running.spawn(async { ("merchants-svc", served.await) });
@@ -285,6 +285,17 @@ impl Start<'_> {
         let served = http::serve(router, listeners.clock, http::Limits::default(), shutdown());
         running.spawn(async { ("clock", served.await) });
         Ok(running)
+    }
+
+    fn merchants_flags(&self) -> Vec<String> {
+        let at = &self.addresses;
+        vec![
+            format!("--database-url={}", self.database_url("merchants")),
+            format!("--smtp-url=smtp://{}", at.mail),
+            "--mail-from=Payments <no-reply@payments.example.com>".to_owned(),
+            format!("--dashboard-url={}", url(at.dashboard)),
+            format!("--totp-secret-key={}", self.totp_secret_key),
+        ]
     }
 
     fn charges_flags(&self) -> Vec<String> {

@@ -135,7 +135,13 @@ fn good(name: &str, folder: &TempDir) -> Settings {
     let url = |service: &str| format!("https://{service}:50051");
     let own: Vec<(&'static str, String)> = match name {
         "gateway" => good_gateway(),
-        "merchants-svc" => vec![("DATABASE_URL", database)],
+        "merchants-svc" => vec![
+            ("DATABASE_URL", database),
+            ("SMTP_URL", format!("smtps://pay:{CANARY}@mail.example.com")),
+            ("MAIL_FROM", "Payments <no-reply@example.com>".to_owned()),
+            ("DASHBOARD_URL", "https://dashboard.example.com".to_owned()),
+            ("TOTP_SECRET_KEY", random_key()),
+        ],
         "sessions-svc" => vec![
             ("DATABASE_URL", database),
             ("WEBHOOKS_URL", url("webhooks-svc")),

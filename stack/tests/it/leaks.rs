@@ -84,6 +84,8 @@ async fn the_stack_tells_nobodys_secrets() {
     charges.close().await;
     let key = std::fs::read_to_string(data.join("webhook-secret-key")).unwrap();
     story.canaries.add(key.trim());
+    let key = std::fs::read_to_string(data.join("totp-secret-key")).unwrap();
+    story.canaries.add(key.trim());
     let key = std::fs::read_to_string(data.join("statement-key")).unwrap();
     story.canaries.add(key.trim());
     story.check_bodies();

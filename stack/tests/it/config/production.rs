@@ -228,6 +228,31 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
         "a key of your own",
     ),
     ("charges-svc", "STATEMENT_KEY", None, "a key of your own"),
+    ("merchants-svc", "SMTP_URL", None, "smtps://"),
+    (
+        "merchants-svc",
+        "SMTP_URL",
+        Some("smtp://pay:7f3a9c1e5b2d8046@mail.example.com"),
+        "smtps://",
+    ),
+    (
+        "merchants-svc",
+        "SMTP_URL",
+        Some("smtps://pay:dev-only@mail.example.com"),
+        "a password of your own",
+    ),
+    (
+        "merchants-svc",
+        "DASHBOARD_URL",
+        Some("http://dashboard.example.com"),
+        "an https:// address",
+    ),
+    (
+        "merchants-svc",
+        "TOTP_SECRET_KEY",
+        None,
+        "a key of your own",
+    ),
     (
         "webhooks-svc",
         "WEBHOOK_SECRET_KEY",
