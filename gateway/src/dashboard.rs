@@ -15,6 +15,7 @@ mod enter;
 mod export;
 mod filters;
 mod home;
+mod interrupted;
 mod keys;
 mod login;
 mod money_out;

@@ -9,34 +9,20 @@ use axum::{
 };
 use http::{HeaderMap, StatusCode};
 use proto::merchants::{ConfirmRequest, confirm_request::Proof};
-use url::form_urlencoded;
 
 use super::{
     Dashboard,
-    enter::{self, parameter, refusal},
-    login::{Carried, Login, Standing, read_form},
-    page::{Field, FormPage, Refusal, Section, respond},
+    enter::{parameter, refusal},
+    interrupted::{Carried, confirm_form, login_form},
+    login::{Login, Standing, read_form},
+    page::{FormPage, Refusal, Section},
     visitor::Visitor,
 };
 use crate::backend;
 
-pub fn form(login: &Login, carried: &Carried) -> FormPage {
+fn form(login: &Login, carried: &Carried) -> FormPage {
     let shell = login.shell(Section::Settings, "Confirm that it is you");
-    let mut page = FormPage::new(shell, "/confirm", "Confirm");
-    let (lead, field) = match login.has_totp {
-        true => (
-            "This needs a code of your authenticator once more. It counts for five minutes.",
-            Field::code(),
-        ),
-        false => (
-            "This needs your password once more. It counts for five minutes.",
-            Field::password(),
-        ),
-    };
-    page.lead = vec![lead.to_owned()];
-    page.hidden = carried.hidden();
-    page.fields = vec![field];
-    page
+    confirm_form(shell, login.has_totp, carried)
 }
 
 pub async fn show(login: Login, RawQuery(query): RawQuery) -> Response {
@@ -53,7 +39,7 @@ pub async fn confirm(
     let fields = read_form(&headers, body).await?;
     let carried = Carried::read(&fields);
     let Standing::LoggedIn(login) = dashboard.standing(&headers, &visitor).await? else {
-        return Ok(enter::form("", Some(&carried)).respond(StatusCode::UNAUTHORIZED));
+        return Ok(login_form("", Some(&carried)).respond(StatusCode::UNAUTHORIZED));
     };
     let proof = match login.has_totp {
         true => Proof::Code(fields.get("code").to_owned()),
@@ -70,7 +56,7 @@ pub async fn confirm(
         |mut people, request| async move { people.confirm(request).await },
     );
     match confirmed.await {
-        Ok(_) => Ok(carried.go_on(&login)),
+        Ok(_) => Ok(carried.go_on(|title| login.shell(Section::Settings, title))),
         Err(error) => {
             let wrong = match login.has_totp {
                 true => "This code is not right, or was used before. Wait for the next one.",
@@ -80,26 +66,4 @@ pub async fn confirm(
             Ok(form(&login, &carried).refuse(status, Some(notice)))
         }
     }
-}
-
-/// A page that sends an interrupted form again, to this path.
-pub fn send_again(login: &Login, then: &str, form: &str) -> Response {
-    let shell = login.shell(Section::Settings, "Send it again");
-    let fields = form_urlencoded::parse(form.as_bytes()).into_owned();
-    let page = SendAgainPage {
-        shell,
-        action: then.to_owned(),
-        hidden: fields.collect(),
-    };
-    respond(StatusCode::OK, &page)
-}
-
-use super::{page::Shell, text::filters};
-
-#[derive(Debug, askama::Template)]
-#[template(path = "dashboard/send_again.html")]
-struct SendAgainPage {
-    shell: Shell,
-    action: String,
-    hidden: Vec<(String, String)>,
 }

@@ -17,8 +17,9 @@ use url::form_urlencoded;
 
 use super::{
     Dashboard,
-    login::{Carried, Standing, read_form},
-    page::{Field, FormPage, Refusal, Shell},
+    interrupted::{Carried, login_form},
+    login::{Standing, read_form},
+    page::{Field, FormPage, Refusal, Section, Shell},
     visitor::Visitor,
 };
 use crate::{backend, error::Error, pages::see};
@@ -31,24 +32,6 @@ pub fn parameter(query: Option<&str>, wanted: &str) -> String {
     found
         .map(|(_, value)| value.into_owned())
         .unwrap_or_default()
-}
-
-/// The form for a password. `carried`: a form that the login interrupted.
-pub fn form(email: &str, carried: Option<&Carried>) -> FormPage {
-    let has_form = carried.is_some_and(|carried| carried.form.is_some());
-    let mut page = FormPage::new(Shell::outside("Log in"), "/login", "Log in");
-    if has_form {
-        let kept =
-            "You were logged out. What you typed is kept: log in, and you can send it again.";
-        page.notice = Some(kept.to_owned());
-    }
-    page.hidden = carried.map(Carried::hidden).unwrap_or_default();
-    page.fields = vec![Field::email().value(email), Field::password()];
-    page.links = vec![
-        ("Forgot your password?", "/forgot"),
-        ("No account yet? Sign up", "/signup"),
-    ];
-    page
 }
 
 fn code_form(carried: &Carried) -> FormPage {
@@ -71,7 +54,7 @@ pub async fn show(
     match dashboard.standing(&headers, &visitor).await? {
         Standing::LoggedIn(_) => Ok(see(&carried.then)),
         Standing::NeedsCode(_) | Standing::Nobody => {
-            Ok(form("", Some(&carried)).respond(StatusCode::OK))
+            Ok(login_form("", Some(&carried)).respond(StatusCode::OK))
         }
     }
 }
@@ -99,7 +82,7 @@ pub async fn log_in(
         Ok(begun) => begun,
         Err(error) => {
             let (status, notice) = refusal(error, "The address or the password is not right.")?;
-            return Ok(form(fields.get("email"), Some(&carried)).refuse(status, Some(notice)));
+            return Ok(login_form(fields.get("email"), Some(&carried)).refuse(status, Some(notice)));
         }
     };
     let answer = match begun.needs_code {
@@ -133,7 +116,7 @@ pub async fn enter_code(
     dashboard.tries.take(visitor.address)?;
     let carried = Carried::read(&fields);
     let Standing::NeedsCode(token_sha256) = dashboard.standing(&headers, &visitor).await? else {
-        return Ok(form("", Some(&carried)).respond(StatusCode::UNAUTHORIZED));
+        return Ok(login_form("", Some(&carried)).respond(StatusCode::UNAUTHORIZED));
     };
     let request = EnterCodeRequest {
         token_sha256: token_sha256.to_vec(),
@@ -225,7 +208,9 @@ impl Dashboard {
         let mut headers = HeaderMap::new();
         headers.insert(http::header::COOKIE, self.cookie.set(token)?);
         match self.standing(&headers, visitor).await? {
-            Standing::LoggedIn(login) => Ok(carried.go_on(&login)),
+            Standing::LoggedIn(login) => {
+                Ok(carried.go_on(|title| login.shell(Section::Home, title)))
+            }
             Standing::NeedsCode(_) | Standing::Nobody => Ok(see("/login")),
         }
     }

@@ -19,8 +19,9 @@ use proto::merchants::{self as contract, GetLoginRequest};
 use url::form_urlencoded;
 
 use super::{
-    Dashboard, confirm, enter,
-    page::{Refusal, Shell},
+    Dashboard,
+    interrupted::{Carried, confirm_form, login_form},
+    page::{Refusal, Section, Shell, Who},
     visitor::Visitor,
 };
 use crate::{
@@ -199,7 +200,7 @@ impl FromRequest<Arc<Dashboard>> for Sent {
             }),
             Standing::NeedsCode(_) | Standing::Nobody => {
                 let carried = Carried::new(parts.uri.path(), &fields);
-                Err(enter::form("", Some(&carried)).respond(StatusCode::UNAUTHORIZED))
+                Err(login_form("", Some(&carried)).respond(StatusCode::UNAUTHORIZED))
             }
         }
     }
@@ -215,7 +216,10 @@ impl FromRequest<Arc<Dashboard>> for SentConfirmed {
             return Ok(Self(sent));
         }
         let carried = Carried::new(&path, &sent.fields);
-        Err(confirm::form(&sent.login, &carried).respond(StatusCode::FORBIDDEN))
+        let login = &sent.login;
+        let shell = login.shell(Section::Settings, "Confirm that it is you");
+        let form = confirm_form(shell, login.has_totp, &carried);
+        Err(form.respond(StatusCode::FORBIDDEN))
     }
 }
 
@@ -230,92 +234,13 @@ pub async fn read_form(headers: &HeaderMap, body: Body) -> Result<FormFields, Er
     FormFields::read(headers, body).await
 }
 
-/// Where to go after a login, and a form to send again there.
-#[derive(Clone, Debug)]
-pub struct Carried {
-    /// A path of ours.
-    pub then: String,
-    /// The fields of the form, encoded as it was; `None` if there was none.
-    pub form: Option<String>,
-}
-
-/// Fields that nobody's page holds for later.
-const NEVER_CARRIED: [&str; 4] = ["password", "current_password", "code", "carried"];
-
-impl Carried {
-    fn new(path: &str, fields: &FormFields) -> Self {
-        let mut form = form_urlencoded::Serializer::new(String::new());
-        for (name, value) in fields.pairs() {
-            if !NEVER_CARRIED.contains(&name) {
-                form.append_pair(name, value);
-            }
-        }
-        Self {
-            then: path.to_owned(),
-            form: Some(form.finish()),
-        }
-    }
-
-    /// To this address, if it is a path of ours, and else to the overview.
-    pub fn to(then: &str) -> Self {
-        let is_ours = then.starts_with('/')
-            && !then.starts_with("//")
-            && then.bytes().all(|b| b.is_ascii_graphic() && b != b'\\');
-        Self {
-            then: if is_ours { then } else { "/" }.to_owned(),
-            form: None,
-        }
-    }
-
-    /// What the form of a login or a confirmation was carrying.
-    pub fn read(fields: &FormFields) -> Self {
-        let form = fields.exact("carried");
-        Self {
-            form: (!form.is_empty()).then(|| form.to_owned()),
-            ..Self::to(fields.get("then"))
-        }
-    }
-
-    pub fn hidden(&self) -> Vec<(&'static str, String)> {
-        let mut hidden = vec![("then", self.then.clone())];
-        hidden.extend(self.form.clone().map(|form| ("carried", form)));
-        hidden
-    }
-
-    /// Goes on: to the page, or to a page that sends the form again once its person says so.
-    pub fn go_on(&self, login: &Login) -> Response {
-        match &self.form {
-            None => see(&self.then),
-            Some(form) => confirm::send_again(login, &self.then, form),
-        }
-    }
-}
-
-/// The frame of a page of this login.
 impl Login {
-    pub fn shell(&self, section: super::page::Section, title: &'static str) -> Shell {
-        Shell::of(self, section, title)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Carried;
-
-    #[test]
-    fn after_a_login_nobody_is_sent_elsewhere() {
-        let to = |then: &str| Carried::to(then).then;
-        assert_eq!(to("/payments?status=FAILED"), "/payments?status=FAILED");
-        for elsewhere in [
-            "https://evil.example",
-            "//evil.example",
-            "/\\evil.example",
-            "javascript:alert(1)",
-            "",
-            "/a\r\nSet-Cookie: x",
-            "payments",
-        ] {
-            assert_eq!(to(elsewhere), "/", "{elsewhere}");
-        }
+    /// The frame of a page of this login.
+    pub fn shell(&self, section: Section, title: &'static str) -> Shell {
+        let who = Who {
+            merchant: self.merchant.name.clone(),
+            email: self.email.clone(),
+        };
+        Shell::inside(who, section, title)
     }
 }

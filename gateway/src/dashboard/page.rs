@@ -7,10 +7,7 @@ use http::{StatusCode, header::RETRY_AFTER};
 use proto::merchants::KycStatus;
 use url::form_urlencoded;
 
-use super::{
-    login::Login,
-    text::{ENGLISH, InLanguage, Language, filters},
-};
+use super::text::{ENGLISH, InLanguage, Language, filters};
 use crate::{
     error::Error,
     field_error::FieldError,
@@ -85,13 +82,10 @@ impl Shell {
         }
     }
 
-    pub fn of(login: &Login, section: Section, title: &'static str) -> Self {
+    pub fn inside(who: Who, section: Section, title: &'static str) -> Self {
         Self {
             section,
-            who: Some(Who {
-                merchant: login.merchant.name.clone(),
-                email: login.email.clone(),
-            }),
+            who: Some(who),
             ..Self::outside(title)
         }
     }
