@@ -36,8 +36,11 @@ impl Work for Approvals {
                 Ok(()) => is_done = true,
                 // One that fails does not keep the others from theirs.
                 Err(error) => {
-                    let error = chain(&error);
-                    tracing::error!(merchant.id = %merchant_id, error = %error, "an approval that is over is not ended");
+                    tracing::error!(
+                        merchant.id = %merchant_id,
+                        error = %chain(&error),
+                        "an approval that is over is not ended"
+                    );
                 }
             }
         }
