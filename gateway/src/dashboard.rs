@@ -45,7 +45,10 @@ use chassis::clock::Clock;
 use http::Method;
 use ipnet::IpNet;
 use proto::{
-    charges::{charges_client::ChargesClient, disbursements_client::DisbursementsClient},
+    charges::{
+        charges_client::ChargesClient, disbursements_client::DisbursementsClient,
+        statements_client::StatementsClient,
+    },
     merchants::{merchant_account_client::MerchantAccountClient, people_client::PeopleClient},
     sessions::sessions_client::SessionsClient,
     webhooks::{
@@ -58,7 +61,7 @@ use self::{cookie::LoginCookie, page::Refusal, tries::Tries};
 use crate::{
     backend::{
         Backend, Charges, Disbursements, MerchantAccount, MerchantEvents, MerchantWebhooks, People,
-        Sessions,
+        Sessions, Statements,
     },
     channels::Channels,
     config::Config,
@@ -78,6 +81,7 @@ pub struct Dashboard {
     pub charges: Charges,
     pub disbursements: Disbursements,
     pub events: MerchantEvents,
+    pub statements: Statements,
     /// For exports that are being passed on: a request's own place ends with its answer's head.
     pub exports_room: Arc<Room>,
     pub tries: Tries,
@@ -96,12 +100,14 @@ impl Dashboard {
         let sessions = SessionsClient::new(channels.sessions.clone());
         let charges = ChargesClient::new(channels.charges.clone());
         let disbursements = DisbursementsClient::new(channels.charges.clone());
+        let statements = StatementsClient::new(channels.statements.clone());
         let events = MerchantEventsClient::new(channels.webhooks.clone());
         Self {
             sessions: Backend::new("sessions", sessions),
             charges: Backend::new("charges", charges),
             disbursements: Backend::new("disbursements", disbursements),
             events: Backend::new("webhooks", events),
+            statements: Backend::new("statements", statements),
             exports_room: Arc::new(Room::of_requests(export::EXPORTS_MAX)),
             webhooks: Backend::new("merchant webhooks", webhooks),
             people: Backend::new("people", people),

@@ -133,7 +133,7 @@ fn accepted(headers: &HeaderMap) -> StatementFormat {
 
 /// The statement as a body. A failure before its first piece is an answer of its own; after that,
 /// the connection ends before the body does.
-async fn passed_on(
+pub async fn passed_on(
     mut pieces: Streaming<StatementPiece>,
     place: Arc<RequestPlace>,
 ) -> Result<Body, Error> {
