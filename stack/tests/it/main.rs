@@ -11,6 +11,7 @@ mod checkout;
 mod config;
 mod contradictions;
 mod crash;
+mod dashboard;
 mod events;
 mod health;
 mod hosted;

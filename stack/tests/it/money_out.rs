@@ -71,8 +71,11 @@ impl Till {
     }
 
     pub fn of(shop: &Shop) -> Self {
-        let channel = shop.charges_channel();
-        Self::new(channel, &shop.ready.demo.merchant_id, &shop.ready.handset)
+        Self::of_merchant(shop, &shop.ready.demo.merchant_id)
+    }
+
+    pub fn of_merchant(shop: &Shop, merchant_id: &str) -> Self {
+        Self::new(shop.charges_channel(), merchant_id, &shop.ready.handset)
     }
 
     /// Lets the merchant be paid out to this wallet.

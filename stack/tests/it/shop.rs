@@ -13,7 +13,7 @@ use proto::{
     },
     merchants::{
         CreateKeyRequest, CreateKeyResponse, CreateMerchantRequest, KycStatus,
-        merchants_client::MerchantsClient,
+        merchant_operations_client::MerchantOperationsClient, merchants_client::MerchantsClient,
     },
     webhooks::{
         Delivery, EventType, ListDeliveriesRequest, SetEndpointRequest,
@@ -178,6 +178,10 @@ impl Shop {
 
     pub fn merchants(&self) -> MerchantsClient<grpc::Channel> {
         MerchantsClient::new(connect(&self.ready.grpc.merchants))
+    }
+
+    pub fn merchant_operations(&self) -> MerchantOperationsClient<grpc::Channel> {
+        MerchantOperationsClient::new(connect(&self.ready.grpc.merchants))
     }
 
     pub fn webhooks(&self) -> WebhooksClient<grpc::Channel> {
