@@ -23,6 +23,7 @@ mod page;
 mod payment;
 mod payments;
 mod payouts;
+mod refund;
 mod refunds;
 mod reset;
 mod security;
@@ -141,6 +142,7 @@ pub fn router(dashboard: Arc<Dashboard>, front: Front) -> Router {
         .route("/", get(home::show))
         .merge(payments::routes())
         .merge(payment::routes())
+        .merge(refund::routes())
         .merge(refunds::routes())
         .merge(payouts::routes())
         .merge(customers::routes())

@@ -1,0 +1,160 @@
+//! `/payments/{reference}/refund`: the form that refunds a payment, whole or in part.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::{Path, State, rejection::PathRejection},
+    response::Response,
+    routing::get,
+};
+use chassis::{ids::Reference, money::Money};
+use http::StatusCode;
+use proto::{
+    charges::{Charge, ChargeStatus, CreateRefundRequest},
+    merchants::Action,
+};
+
+use super::{
+    Dashboard,
+    login::{Confirmed, Login, Sent, SentConfirmed},
+    money_out,
+    page::{FormPage, MessagePage, Refusal, Section},
+    payment, payments, refunds,
+};
+use crate::{
+    backend,
+    error::Error,
+    pages::{amount::shown, see},
+};
+
+pub fn routes() -> Router<Arc<Dashboard>> {
+    Router::new().route(
+        &format!("{}/{{reference}}/refund", payments::PATH),
+        get(show_new).post(create),
+    )
+}
+
+/// A settled payment and what is left of it, or the page that says why nothing can be refunded.
+async fn refundable(
+    dashboard: &Dashboard,
+    login: &Login,
+    reference: &Reference,
+) -> Result<Result<(Charge, Option<Money>), Response>, Error> {
+    let (charge, _) = dashboard.find_charge(login, reference).await?;
+    let refuse = |line| {
+        let shell = login.shell(Section::Payments, "Nothing to refund");
+        let back = format!("{}/{reference}", payments::PATH);
+        let page = MessagePage::saying(shell, line).next("Back to the payment", &back);
+        page.respond(StatusCode::CONFLICT)
+    };
+    if charge.status() != ChargeStatus::Settled {
+        return Ok(Err(refuse("Only a settled payment can be refunded.")));
+    }
+    let refunds = dashboard.refunds_of(login, reference).await?;
+    let left = payment::left(&charge, &refunds)?;
+    match left {
+        Some(left) if !left.is_positive() => {
+            Ok(Err(refuse("All of this payment has been refunded.")))
+        }
+        left => Ok(Ok((charge, left))),
+    }
+}
+
+fn form(login: &Login, charge: &Charge, left: Option<Money>, typed: &str) -> FormPage {
+    let shell = login.shell(Section::Payments, "Refund a payment");
+    let mut page = FormPage::new(shell, "", "Refund it");
+    page.lead = vec![format!("Payment {}", charge.reference)];
+    page.lead
+        .extend(left.map(|left| format!("Can be refunded: {}", shown(left))));
+    let line = "The money goes back to the wallet that paid, and cannot be called back.";
+    page.lead.push(line.to_owned());
+    page.hidden = vec![money_out::new_nonce()];
+    page.fields = vec![money_out::amount_field(typed).hint("All of it, or a part.")];
+    page.is_grave = true;
+    page.links = vec![("All payments", payments::PATH)];
+    page
+}
+
+async fn show_new(
+    State(dashboard): State<Arc<Dashboard>>,
+    Confirmed(login): Confirmed,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let reference = payment::reference(path)?;
+    match refundable(&dashboard, &login, &reference).await? {
+        Ok((charge, left)) => {
+            let all = left.map(|left| left.to_major().to_string());
+            let page = form(&login, &charge, left, &all.unwrap_or_default());
+            Ok(page.respond(StatusCode::OK))
+        }
+        Err(refused) => Ok(refused),
+    }
+}
+
+async fn create(
+    State(dashboard): State<Arc<Dashboard>>,
+    path: Result<Path<String>, PathRejection>,
+    SentConfirmed(Sent { login, fields }): SentConfirmed,
+) -> Result<Response, Refusal> {
+    let reference = payment::reference(path)?;
+    let typed = fields.get("amount");
+    let (charge, _) = dashboard.find_charge(&login, &reference).await?;
+    let refuse = |status, error: Option<String>, notice: Option<String>| {
+        let mut page = form(&login, &charge, None, typed);
+        page.fields = vec![money_out::amount_field(typed).error(error)];
+        Ok(page.refuse(status, notice))
+    };
+    let amount = match money_out::parse_amount(typed) {
+        Ok(amount) => amount,
+        Err(error) => return refuse(StatusCode::BAD_REQUEST, Some(error), None),
+    };
+    let Some(idempotency_key) = money_out::key(&fields) else {
+        let notice = "This form was not whole. Look at it once more and send it again.";
+        return refuse(StatusCode::BAD_REQUEST, None, Some(notice.to_owned()));
+    };
+    let object = format!("{} of {reference}", shown(amount));
+    dashboard
+        .note(&login, Action::RefundRequested, &object)
+        .await?;
+    let request = CreateRefundRequest {
+        merchant_id: login.merchant_id(),
+        reference: reference.to_string(),
+        amount: Some(amount.into()),
+        idempotency_key,
+    };
+    let made = dashboard.disbursements.keyed(
+        backend::DEADLINE,
+        request,
+        |mut disbursements, request| async move { disbursements.create_refund(request).await },
+    );
+    match made.await {
+        Ok(answer) => {
+            let refund = answer.refund.unwrap_or_default();
+            Ok(see(&format!("{}/{}", refunds::PATH, refund.refund_id)))
+        }
+        Err(Error::RefundExceedsCharge(left)) => {
+            let error = format!("Only {} is left of this payment.", shown(left));
+            refuse(StatusCode::CONFLICT, Some(error), None)
+        }
+        Err(Error::InsufficientBalance(available)) => {
+            let error = format!("Your balance has only {} available.", shown(available));
+            refuse(StatusCode::CONFLICT, Some(error), None)
+        }
+        Err(Error::ChargeNotSettled) => {
+            let notice = "Only a settled payment can be refunded.";
+            refuse(StatusCode::CONFLICT, None, Some(notice.to_owned()))
+        }
+        Err(Error::Validation(faults)) => {
+            let mut page = form(&login, &charge, None, typed);
+            let notice = super::page::blame(&mut page.fields, &faults);
+            Ok(page.refuse(StatusCode::BAD_REQUEST, notice))
+        }
+        Err(Error::IdempotencyKeyReused | Error::IdempotencyInProgress) => {
+            let notice =
+                "This form was sent before. Look at the payment's refunds before you send another.";
+            refuse(StatusCode::CONFLICT, None, Some(notice.to_owned()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
