@@ -392,6 +392,7 @@ fn is_for_people(reason: Reason) -> bool {
             | Reason::LoginEnded
             | Reason::LinkNotFound
             | Reason::TotpNotBegun
+            | Reason::EmailNotVerified
             | Reason::FormUsed
             | Reason::TooManyKeys
             | Reason::BusinessInReview

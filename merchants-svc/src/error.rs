@@ -54,6 +54,8 @@ pub enum Error {
     LinkNotFound,
     #[error("no authenticator is set up")]
     TotpNotBegun,
+    #[error("the address is not verified")]
+    EmailNotVerified,
     #[error(transparent)]
     Hasher(#[from] HasherError),
     #[error("a secret cannot be read")]
@@ -102,6 +104,9 @@ impl From<Error> for Status {
             Error::LoginEnded => grpc::status(Code::Unauthenticated, Reason::LoginEnded, message),
             Error::LoginNotFound => grpc::status(Code::NotFound, Reason::LoginNotFound, message),
             Error::LinkNotFound => grpc::status(Code::NotFound, Reason::LinkNotFound, message),
+            Error::EmailNotVerified => {
+                grpc::status(Code::FailedPrecondition, Reason::EmailNotVerified, message)
+            }
             Error::TotpNotBegun => grpc::status(Code::NotFound, Reason::TotpNotBegun, message),
             Error::Hasher(HasherError::Busy) => {
                 grpc::status(Code::Unavailable, Reason::NothingStarted, message)

@@ -64,7 +64,8 @@ export class Person extends Visitor {
     return until(`a ${kind} link is mailed to ${this.email}`, find);
   }
 
-  async signUp(business_name = 'Ama’s Kitchen') {
+  async signUp(business_name = `Ama’s Kitchen ${people}`) {
+    this.business_name = business_name;
     await this.go('/signup');
     await this.send({ business_name, email: this.email, password: PASSWORD });
     await this.sees('Check your mail');
@@ -116,12 +117,11 @@ export class Person extends Visitor {
     await this.sees('Business', 'Thank you', 'Waiting for review');
   }
 
-  /** An operator approves what is waiting under the person's address. */
+  /** An operator approves what waits under the business's name. */
   async approve() {
-    const waiting = await this.stack.payctl('kyc', 'list');
-    const businesses = waiting.businesses ?? waiting;
-    const mine = businesses.find(({ merchant }) => merchant.email === this.email);
-    this.merchant_id = mine.merchant.merchant_id;
+    const waiting = await this.stack.payctl('kyc', 'list', '--status', 'PENDING');
+    const mine = waiting.find(({ name }) => name === this.business_name);
+    this.merchant_id = mine.merchant_id;
     await this.stack.payctl('kyc', 'decide', this.merchant_id, '--version', String(mine.version), '--approve', '--by', 'Kofi');
   }
 

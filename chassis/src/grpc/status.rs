@@ -24,6 +24,7 @@ crate::closed_list! {
         LoginNotFound = "LOGIN_NOT_FOUND",
         LinkNotFound = "LINK_NOT_FOUND",
         TotpNotBegun = "TOTP_NOT_BEGUN",
+        EmailNotVerified = "EMAIL_NOT_VERIFIED",
         BusinessNotFound = "BUSINESS_NOT_FOUND",
         BusinessInReview = "BUSINESS_IN_REVIEW",
         BusinessChanged = "BUSINESS_CHANGED",

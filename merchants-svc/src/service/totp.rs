@@ -29,6 +29,10 @@ impl People {
         let mut tx = self.db.begin().await?;
         let person = store::people::lock(&mut tx, person_id).await?;
         let mut person = person.ok_or(Error::LoginEnded)?;
+        // Whoever signed up with somebody else's address must not lock that person out for ever.
+        if !person.email_verified {
+            return Err(Error::EmailNotVerified);
+        }
         person.totp_pending = Some(self.keyring.seal(&shown, &totp::owner(person_id)));
         store::people::update_totp(&mut tx, &person).await?;
         tx.commit().await?;

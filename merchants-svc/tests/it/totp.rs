@@ -8,7 +8,7 @@ use proto::merchants::{
 use ring::hmac;
 use tonic::{Code, Response, Status};
 
-use crate::browser::{Browser, MINUTE, PASSWORD, origin, sha256};
+use crate::browser::{Browser, MINUTE, OTHER_PASSWORD, PASSWORD, origin, sha256};
 
 const AMA: &str = "ama@example.com";
 
@@ -78,9 +78,15 @@ impl Browser {
         begun.token
     }
 
+    async fn sign_up_verified(&mut self) {
+        self.sign_up(AMA).await;
+        let token = self.mail.newest(AMA, 1).await.token("verify-email");
+        self.verify_email(&token).await.unwrap();
+    }
+
     /// Ama with an authenticator, a full login and recovery codes.
     async fn enrol(&mut self) -> (Authenticator, String, Vec<String>) {
-        self.sign_up(AMA).await;
+        self.sign_up_verified().await;
         let token = self.log_in(AMA).await;
         let person_id = self.person_id(&token).await;
         let authenticator = self.begin_totp(&person_id).await;
@@ -92,9 +98,31 @@ impl Browser {
 }
 
 #[tokio::test]
-async fn an_authenticator_counts_once_a_right_code_has_confirmed_it() {
+async fn whoever_signs_up_with_anothers_address_cannot_lock_them_out() {
     let mut browser = Browser::start().await;
     browser.sign_up(AMA).await;
+    let token = browser.log_in(AMA).await;
+    let person_id = browser.person_id(&token).await;
+    let request = BeginTotpRequest { person_id };
+    let refused = browser.people.begin_totp(request).await;
+    check_refusal(refused, Code::FailedPrecondition, "EMAIL_NOT_VERIFIED");
+    // The address's owner takes the account over by a mail.
+    browser.ask_reset(AMA).await.unwrap();
+    let reset = browser.mail.newest(AMA, 2).await.token("reset");
+    browser.reset(&reset, OTHER_PASSWORD).await.unwrap();
+    check_refusal(
+        browser.who(&token).await,
+        Code::Unauthenticated,
+        "LOGIN_ENDED",
+    );
+    let begun = browser.try_log_in(AMA, OTHER_PASSWORD).await.unwrap();
+    assert!(!begun.needs_code);
+}
+
+#[tokio::test]
+async fn an_authenticator_counts_once_a_right_code_has_confirmed_it() {
+    let mut browser = Browser::start().await;
+    browser.sign_up_verified().await;
     let token = browser.log_in(AMA).await;
     let person_id = browser.person_id(&token).await;
     let refused = browser.confirm_totp(&person_id, "123456").await;

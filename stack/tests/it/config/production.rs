@@ -87,8 +87,18 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
         Some("http://127.0.0.1:8081"),
         "an https:// address",
     ),
-    ("gateway", "DASHBOARD_URL", None, "an https:// address"),
-    ("gateway", "API_URL", None, "an https:// address"),
+    (
+        "gateway",
+        "DASHBOARD_URL",
+        Some("http://dashboard.example.com"),
+        "an https:// address",
+    ),
+    (
+        "gateway",
+        "API_URL",
+        Some("http://api.example.com"),
+        "an https:// address",
+    ),
     (
         "gateway",
         "DASHBOARD_TRIES_PER_ADDRESS",
