@@ -30,7 +30,7 @@ impl People {
         let person = store::people::lock(&mut tx, person_id).await?;
         let mut person = person.ok_or(Error::LoginEnded)?;
         // Whoever signed up with somebody else's address must not lock that person out for ever.
-        if !person.email_verified {
+        if person.verified_at.is_none() {
             return Err(Error::EmailNotVerified);
         }
         person.totp_pending = Some(self.keyring.seal(&shown, &totp::owner(person_id)));
