@@ -113,6 +113,7 @@ test('an endpoint that failed is repaired, and what it missed is replayed', TIME
   await person.sees('Replay them?', '1 given up');
   await person.check('replay, count');
   await person.send();
+  await person.sees('Replay');
   await until('the replay has ended', async () => {
     await person.page.reload();
     return (await person.page.innerText('main')).includes('Ended');
@@ -170,7 +171,8 @@ test('every page of a merchant fits and can be used by everybody', TIMEOUT, asyn
     walked.add(kind);
     const answer = await person.go(way);
     await person.confirm();
-    assert.ok(answer.status() < 400, `${way}: ${answer.status()}`);
+    // 409: a payout needs an authenticator first.
+    assert.ok(answer.status() < 400 || answer.status() === 409, `${way}: ${answer.status()}`);
     await person.check(`page ${kind}`.replaceAll('/', ' '));
     const links = await page.locator('a[href^="/"]').evaluateAll((all) => all.map((link) => link.getAttribute('href')));
     ways.push(...links);

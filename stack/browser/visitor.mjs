@@ -108,7 +108,7 @@ export class Visitor {
 
   async checkTouch(name) {
     const small = await this.page.evaluate((least) => {
-      const touched = 'button, summary, .card, .button, .quiet, input:not([type=radio], [type=hidden])';
+      const touched = 'button, summary, .card, .check, .button, .quiet, input:not([type=radio], [type=checkbox], [type=hidden])';
       return [...document.querySelectorAll(touched)]
         .filter((element) => element.checkVisibility() && element.offsetHeight < least)
         .map((element) => `${element.offsetHeight} px: ${element.outerHTML}`);

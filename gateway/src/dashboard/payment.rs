@@ -302,7 +302,7 @@ fn told(what: &What) -> Moment {
             delivery_status,
             ..
         } => Moment {
-            phrase: "Event for your webhook",
+            phrase: "Event for your webhook.",
             told: match *delivery_status {
                 None => "No endpoint was set for it.",
                 Some("PENDING") => "On its way.",

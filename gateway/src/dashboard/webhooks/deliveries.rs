@@ -8,9 +8,10 @@ use axum::{
     response::Response,
     routing::{get, post},
 };
+use chassis::ids::{DeliveryId, EventId};
 use http::StatusCode;
 use proto::webhooks::{
-    Attempt, Delivery, DeliveryStatus, EventType, GetMerchantDeliveryRequest,
+    AnswerClass, Attempt, Delivery, DeliveryStatus, EventType, GetMerchantDeliveryRequest,
     ListMerchantDeliveriesRequest, MerchantDelivery, RedeliverMerchantDeliveryRequest,
 };
 
@@ -20,8 +21,11 @@ use crate::{
     dashboard::{
         Dashboard,
         enter::parameter,
+        filters::{Filters, Listed, PAGE_SIZE},
         login::{Login, Sent},
-        page::{Button, Cell, DetailPage, Refusal, Section, Table, TablePage, moment},
+        page::{
+            Button, Cell, Control, DetailPage, Field, Refusal, Section, Table, TablePage, moment,
+        },
     },
     error::Error,
     pages::see,
@@ -29,7 +33,32 @@ use crate::{
 
 const LIST_PATH: &str = "/settings/integrations/webhooks/deliveries";
 
-const ROWS: u32 = 50;
+const STATES: [(&str, &str); 4] = [
+    ("", "Any"),
+    ("PENDING", "Waiting"),
+    ("DELIVERED", "Delivered"),
+    ("EXHAUSTED", "Given up"),
+];
+
+const EVENT_CHOICES: [(&str, &str); 8] = [
+    ("", "Any"),
+    ("payment.success", "payment.success"),
+    ("payment.failed", "payment.failed"),
+    ("payout.success", "payout.success"),
+    ("payout.failed", "payout.failed"),
+    ("refund.success", "refund.success"),
+    ("refund.failed", "refund.failed"),
+    ("endpoint.test", "endpoint.test"),
+];
+
+const ANSWERS: [(&str, &str); 6] = [
+    ("", "Any"),
+    ("2xx", "2xx"),
+    ("3xx", "3xx"),
+    ("4xx", "4xx"),
+    ("5xx", "5xx"),
+    ("none", "None"),
+];
 
 pub fn routes() -> Router<Arc<Dashboard>> {
     Router::new()
@@ -46,39 +75,59 @@ async fn list(
     login: Login,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    let given = |name| parameter(query.as_deref(), name);
-    let status = DeliveryStatus::from_code(&given("status")).unwrap_or_default();
-    let event_type = EventType::from_name(&given("event")).unwrap_or_default();
-    let event_id = Some(given("event_id")).filter(|id| !id.is_empty());
-    let request = ListMerchantDeliveriesRequest {
-        merchant_id: login.merchant_id(),
-        page_size: ROWS,
-        page_token: given("after"),
-        event_type: event_type.into(),
-        status: status.into(),
-        event_ids: event_id.into_iter().collect(),
-        ..ListMerchantDeliveriesRequest::default()
-    };
-    let listed = dashboard.webhooks.read(
-        backend::DEADLINE,
-        request,
-        |mut webhooks, request| async move { webhooks.list_merchant_deliveries(request).await },
-    );
-    let listed = listed.await?;
+    let mut filters = Filters::new(LIST_PATH, query.as_deref());
+    let request = wanted(&mut filters, &login);
     let shell = login.shell(Section::Integrations, "Deliveries");
-    let mut page = TablePage::new(
-        shell,
-        &["When", "Event", "State", "Last answer", "Attempts"],
-    );
-    page.rows = listed.deliveries.iter().map(row).collect();
-    page.empty = match status {
-        DeliveryStatus::Unspecified => "Nothing was sent yet.",
-        _ => "Nothing in this state.",
+    let columns = ["When", "Event", "State", "Last answer", "Attempts"];
+    let mut page = TablePage::new(shell, &columns);
+    page.empty = "Nothing was sent yet.";
+    let listing = async {
+        let listed = dashboard.webhooks.read(
+            backend::DEADLINE,
+            request,
+            |mut webhooks, request| async move { webhooks.list_merchant_deliveries(request).await },
+        );
+        let listed = listed.await?;
+        Ok(Listed {
+            rows: listed.deliveries.iter().map(row).collect(),
+            next_page_token: listed.next_page_token,
+        })
     };
-    let (status, event) = (given("status"), given("event"));
-    let filters = [("status", status.as_str()), ("event", event.as_str())];
-    page.lead_on(LIST_PATH, &filters, &listed.next_page_token);
-    Ok(page.respond(StatusCode::OK))
+    filters.list(page, "", listing).await
+}
+
+fn wanted(filters: &mut Filters<'_>, login: &Login) -> ListMerchantDeliveriesRequest {
+    let field = Field::new("event_id", "Look for", Control::Input("search")).hint("An event’s id");
+    let event_id = filters.read(field, |text| {
+        let id = text.parse::<EventId>();
+        id.map_err(|_| "Give a whole event id, evt_….")
+    });
+    let status = filters.choice("status", "State", &STATES, DeliveryStatus::from_code);
+    let event_type = filters.choice("event", "Event", &EVENT_CHOICES, EventType::from_name);
+    let answer = filters.choice("answer", "Last answer", &ANSWERS, answer_class);
+    let (from, to) = filters.days();
+    ListMerchantDeliveriesRequest {
+        merchant_id: login.merchant_id(),
+        page_size: PAGE_SIZE,
+        page_token: filters.after::<DeliveryId>(),
+        event_type: event_type.unwrap_or_default().into(),
+        status: status.unwrap_or_default().into(),
+        answer: answer.unwrap_or_default().into(),
+        from,
+        to,
+        event_ids: event_id.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn answer_class(code: &str) -> Option<AnswerClass> {
+    match code {
+        "none" => Some(AnswerClass::None),
+        "2xx" => Some(AnswerClass::Http2xx),
+        "3xx" => Some(AnswerClass::Http3xx),
+        "4xx" => Some(AnswerClass::Http4xx),
+        "5xx" => Some(AnswerClass::Http5xx),
+        _ => None,
+    }
 }
 
 fn row(delivery: &Delivery) -> Vec<Cell> {
