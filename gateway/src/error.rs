@@ -392,7 +392,6 @@ fn is_for_people(reason: Reason) -> bool {
             | Reason::LoginEnded
             | Reason::LinkNotFound
             | Reason::TotpNotBegun
-            | Reason::EmailNotVerified
             | Reason::FormUsed
             | Reason::TooManyKeys
             | Reason::BusinessInReview

@@ -56,6 +56,8 @@ pub enum Error {
     TotpNotBegun,
     #[error("the address is not verified")]
     EmailNotVerified,
+    #[error("the person belongs to another merchant")]
+    EmailTaken,
     #[error(transparent)]
     Hasher(#[from] HasherError),
     #[error("a secret cannot be read")]
@@ -106,6 +108,9 @@ impl From<Error> for Status {
             Error::LinkNotFound => grpc::status(Code::NotFound, Reason::LinkNotFound, message),
             Error::EmailNotVerified => {
                 grpc::status(Code::FailedPrecondition, Reason::EmailNotVerified, message)
+            }
+            Error::EmailTaken => {
+                grpc::status(Code::FailedPrecondition, Reason::EmailTaken, message)
             }
             Error::TotpNotBegun => grpc::status(Code::NotFound, Reason::TotpNotBegun, message),
             Error::Hasher(HasherError::Busy) => {

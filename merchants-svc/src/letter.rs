@@ -36,6 +36,7 @@ pub fn write(kind: MailKind, facts: &Facts<'_>) -> Letter {
         MailKind::VerifyEmail => verify_email(facts),
         MailKind::AlreadyRegistered => already_registered(facts),
         MailKind::ResetPassword => reset_password(facts),
+        MailKind::Invited => invited(facts),
         MailKind::BusinessDecided => business_decided(facts),
         MailKind::ApprovalEnds => approval_ends(facts),
         MailKind::ApprovalEnded => approval_ended(facts),
@@ -124,6 +125,19 @@ fn reset_password(facts: &Facts<'_>) -> Letter {
          If you have not asked for it, leave it alone: your password stays as it is.\n"
     );
     let subject = "Choose another password";
+    Letter { subject, body }
+}
+
+/// `about` is the merchant's name.
+fn invited(facts: &Facts<'_>) -> Letter {
+    let Facts { about, link, .. } = facts;
+    let body = format!(
+        "You can now use the dashboard of {about}. Open this link within 7 days to choose your \
+         password:\n\n\
+         {link}\n\n\
+         If you do not know {about}, leave it alone.\n"
+    );
+    let subject = "Your invitation to the dashboard";
     Letter { subject, body }
 }
 

@@ -42,7 +42,7 @@ use db::{Db, Frame, Schema};
 use proto::merchants::{
     business_reviews_server::BusinessReviewsServer, merchant_account_server::MerchantAccountServer,
     merchant_operations_server::MerchantOperationsServer, merchants_server::MerchantsServer,
-    people_server::PeopleServer,
+    people_operations_server::PeopleOperationsServer, people_server::PeopleServer,
 };
 use tonic::service::Routes;
 use uuid::Uuid;
@@ -91,6 +91,7 @@ pub async fn serve(
         .add_service(MerchantOperationsServer::new(Grpc(service.clone())))
         .add_service(MerchantAccountServer::new(Grpc(service.clone())))
         .add_service(BusinessReviewsServer::new(Grpc(service)))
+        .add_service(PeopleOperationsServer::new(PeopleGrpc(people.clone())))
         .add_service(PeopleServer::new(PeopleGrpc(people)));
     frame.serve(routes, sockets).await
 }

@@ -9,6 +9,8 @@ chassis::closed_list! {
         VerifyEmail = "VERIFY_EMAIL",
         /// To choose another password, once.
         ResetPassword = "RESET_PASSWORD",
+        /// To choose the first password, once.
+        AcceptInvitation = "ACCEPT_INVITATION",
     }
 }
 
@@ -20,6 +22,7 @@ impl LinkPurpose {
         match self {
             Self::VerifyEmail => Duration::from_hours(24),
             Self::ResetPassword => Duration::from_mins(30),
+            Self::AcceptInvitation => Duration::from_hours(7 * 24),
         }
     }
 
@@ -27,7 +30,7 @@ impl LinkPurpose {
     pub fn path(self) -> &'static str {
         match self {
             Self::VerifyEmail => "verify-email",
-            Self::ResetPassword => "reset",
+            Self::ResetPassword | Self::AcceptInvitation => "reset",
         }
     }
 }

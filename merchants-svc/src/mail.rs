@@ -12,6 +12,8 @@ chassis::closed_list! {
         AlreadyRegistered = "ALREADY_REGISTERED",
         /// Has a link to choose another password.
         ResetPassword = "RESET_PASSWORD",
+        /// Has a link to choose the first password.
+        Invited = "INVITED",
         BusinessDecided = "BUSINESS_DECIDED",
         /// The approval ends in a month.
         ApprovalEnds = "APPROVAL_ENDS",

@@ -6,9 +6,9 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use proto::merchants::{
-    ApiKey, CreateKeyRequest, CreateMerchantRequest, GetMerchantRequest, KycStatus,
-    ListKeysRequest, Merchant, RevokeKeyRequest, UpdateMerchantRequest,
-    merchants_client::MerchantsClient,
+    ApiKey, CreateKeyRequest, CreateMerchantRequest, GetMerchantRequest, InvitePersonRequest,
+    KycStatus, ListKeysRequest, Merchant, RevokeKeyRequest, UpdateMerchantRequest,
+    merchants_client::MerchantsClient, people_operations_client::PeopleOperationsClient,
 };
 use serde_json::{Value, json};
 
@@ -25,6 +25,13 @@ pub enum MerchantCommand {
     },
     /// Changes what is given and leaves the rest.
     Update(Update),
+    /// Lets somebody into the merchant's dashboard: mails them a link to choose a password.
+    Invite {
+        /// The merchant's id.
+        merchant_id: String,
+        #[arg(long)]
+        email: String,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -105,6 +112,12 @@ pub async fn run(services: &Services, command: MerchantCommand) -> Result<Value,
         }
         MerchantCommand::Update(changes) => {
             merchants.update_merchant(update_request(changes)).await
+        }
+        MerchantCommand::Invite { merchant_id, email } => {
+            let mut people = PeopleOperationsClient::new(services.merchants()?);
+            let request = InvitePersonRequest { merchant_id, email };
+            let invited = people.invite_person(request).await.map_err(refusal)?;
+            return Ok(json!({ "person_id": invited.into_inner().person_id }));
         }
     };
     Ok(merchant_json(answer.map_err(refusal)?.into_inner()))

@@ -7,11 +7,12 @@
 mod clock;
 pub mod config;
 pub mod demo;
+mod login;
 pub mod ready;
 mod services;
 mod story;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use chassis::{clock::Clock, shutdown::Shutdown};
@@ -36,6 +37,7 @@ pub struct Stack {
     pub ready: Ready,
     pub clock: Clock,
     services: services::Services,
+    demo_file: PathBuf,
     shutdown: Shutdown,
     /// Removed on drop.
     _ephemeral: Option<tempfile::TempDir>,
@@ -55,14 +57,28 @@ impl Stack {
             .context("how far the clock was moved cannot be read from the data folder")?;
         let shutdown = Shutdown::new();
         let services = services::start(config, &data, &clock, &shutdown).await?;
-        let demo = demo_merchant(&services, &data.join(DEMO_FILE)).await?;
+        let demo_file = data.join(DEMO_FILE);
+        let demo = demo_merchant(&services, &demo_file).await?;
         Ok(Self {
             ready: services.ready(demo),
+            demo_file,
             clock,
             services,
             shutdown,
             _ephemeral: ephemeral,
         })
+    }
+
+    /// Lets a person of the demo merchant into the dashboard, unless one was let in before. It takes
+    /// the way of every invitation, by a mail.
+    pub async fn let_in(&mut self) -> anyhow::Result<()> {
+        if self.ready.demo.login.is_none() {
+            let login = login::let_in(&self.services.merchants, &self.ready).await?;
+            self.ready.demo.login = Some(login);
+            let kept = serde_json::to_vec_pretty(&self.ready.demo)?;
+            ready::write_private(&self.demo_file, &kept)?;
+        }
+        Ok(())
     }
 
     /// Stops everything, with each service draining what runs. Fails if a service had failed.
@@ -106,6 +122,7 @@ async fn demo_merchant(services: &services::Services, file: &Path) -> anyhow::Re
     let demo = DemoMerchant {
         merchant_id: merchant.merchant_id,
         api_key: key.api_key,
+        login: None,
         webhook_secret: None,
     };
     ready::write_private(file, &serde_json::to_vec_pretty(&demo)?)?;

@@ -17,6 +17,10 @@ async fn run(config: Config) -> anyhow::Result<()> {
         remove_if_present(file).context("the old ready file cannot be removed")?;
     }
     let mut stack = Stack::start(&config).await?;
+    stack
+        .let_in()
+        .await
+        .context("nobody is let into the dashboard")?;
     // Before anybody can make something happen.
     let story = Story::begin(&stack.ready, stack.clock.clone()).await?;
     if let Some(file) = &config.ready_file {

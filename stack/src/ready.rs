@@ -35,9 +35,19 @@ pub struct GrpcAddresses {
 pub struct DemoMerchant {
     pub merchant_id: String,
     pub api_key: String,
+    /// Who may log in at the dashboard; present if `cargo run` has let somebody in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<DemoLogin>,
     /// Present once the merchant has a webhook endpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub webhook_secret: Option<String>,
+}
+
+/// A person of the demo merchant.
+#[derive(Clone, Debug, Serialize, serde::Deserialize)]
+pub struct DemoLogin {
+    pub email: String,
+    pub password: String,
 }
 
 impl Ready {
@@ -53,7 +63,7 @@ impl Ready {
              The payment service is ready. Everything here is simulated; no money moves.\n\n\
              \x20 API        {api}\n\
              \x20 Checkout   {checkout}\n\
-             \x20 Dashboard  {dashboard}\n\
+             \x20 Dashboard  {dashboard}{login}\n\
              \x20 Handsets   {handset}   (approve or decline payments here)\n\
              \x20 Mail       {mail}\n\
              \x20 API key    {key}\n\n\
@@ -65,6 +75,14 @@ impl Ready {
             api = self.api,
             checkout = self.checkout,
             dashboard = self.dashboard,
+            login = self
+                .demo
+                .login
+                .as_ref()
+                .map_or_else(String::new, |login| format!(
+                    "   ({}, password {})",
+                    login.email, login.password
+                )),
             handset = self.handset,
             mail = self.mail,
             key = self.demo.api_key,

@@ -25,6 +25,7 @@ crate::closed_list! {
         LinkNotFound = "LINK_NOT_FOUND",
         TotpNotBegun = "TOTP_NOT_BEGUN",
         EmailNotVerified = "EMAIL_NOT_VERIFIED",
+        EmailTaken = "EMAIL_TAKEN",
         BusinessNotFound = "BUSINESS_NOT_FOUND",
         BusinessInReview = "BUSINESS_IN_REVIEW",
         BusinessChanged = "BUSINESS_CHANGED",

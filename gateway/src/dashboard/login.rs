@@ -21,7 +21,7 @@ use url::form_urlencoded;
 use super::{
     Dashboard,
     interrupted::{Carried, confirm_form, login_form},
-    page::{Refusal, Section, Shell, Who},
+    page::{MessagePage, Refusal, Section, Shell, Who},
     visitor::Visitor,
 };
 use crate::{
@@ -135,6 +135,19 @@ impl Login {
         self.merchant.id.to_string()
     }
 
+    /// Whoever has signed up with somebody else's address gets no key, no secret and no money before
+    /// its owner has said so: the page that says it, unless the address is verified.
+    fn unverified(&self) -> Option<Response> {
+        if self.email_verified {
+            return None;
+        }
+        let shell = self.shell(Section::Home, "Verify your address first");
+        let line =
+            "Open the link that we have sent you. From the overview, you can have it sent again.";
+        let page = MessagePage::saying(shell, line).next("Go to the overview", "/");
+        Some(page.respond(StatusCode::CONFLICT))
+    }
+
     fn is_confirmed(&self, dashboard: &Dashboard) -> bool {
         dashboard.clock.now().since(self.confirmed_at) < CONFIRMED_FOR
     }
@@ -174,6 +187,9 @@ impl FromRequestParts<Arc<Dashboard>> for Confirmed {
         dashboard: &Arc<Dashboard>,
     ) -> Result<Self, Response> {
         let login = Login::from_request_parts(parts, dashboard).await?;
+        if let Some(refusal) = login.unverified() {
+            return Err(refusal);
+        }
         match login.is_confirmed(dashboard) {
             true => Ok(Self(login)),
             false => Err(see(&format!("/confirm?then={}", destination(parts)))),
@@ -212,6 +228,9 @@ impl FromRequest<Arc<Dashboard>> for SentConfirmed {
     async fn from_request(request: Request, dashboard: &Arc<Dashboard>) -> Result<Self, Response> {
         let path = request.uri().path().to_owned();
         let sent = Sent::from_request(request, dashboard).await?;
+        if let Some(refusal) = sent.login.unverified() {
+            return Err(refusal);
+        }
         if sent.login.is_confirmed(dashboard) {
             return Ok(Self(sent));
         }

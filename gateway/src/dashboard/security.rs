@@ -220,19 +220,7 @@ async fn begin_totp(
         request,
         |mut people, request| async move { people.begin_totp(request).await },
     );
-    let begun = match begun.await {
-        Ok(begun) => begun,
-        Err(Error::AtDashboard {
-            reason: Reason::EmailNotVerified,
-            ..
-        }) => {
-            let shell = login.shell(Section::Settings, "Verify your address first");
-            let line = "An authenticator belongs to an address that is certainly yours.";
-            let page = MessagePage::saying(shell, line).next("Go to the overview", "/");
-            return Ok(page.respond(StatusCode::CONFLICT));
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let begun = begun.await?;
     let mut page = totp_form(&login);
     page.secrets = vec![
         ("Key", begun.secret),

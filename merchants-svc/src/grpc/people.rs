@@ -11,13 +11,14 @@ use proto::merchants::{
     Action as ProtoAction, Activity as ProtoActivity, BeginTotpRequest, BeginTotpResponse,
     ChangePasswordRequest, ChangePasswordResponse, ConfirmRequest, ConfirmTotpRequest,
     ConfirmTotpResponse, EndLoginsRequest, EndLoginsResponse, EnterCodeRequest, GetLoginRequest,
-    ListActivityRequest, ListActivityResponse, ListLoginsRequest, ListLoginsResponse, ListedLogin,
-    LogInRequest, LogInResponse, LogOutRequest, LogOutResponse, Login as ProtoLogin,
-    NoteActivityRequest, NoteActivityResponse, Origin as ProtoOrigin, Person as ProtoPerson,
-    RenewRecoveryCodesRequest, RenewRecoveryCodesResponse, RequestResetRequest,
-    RequestResetResponse, ResetPasswordRequest, ResetPasswordResponse, Role as ProtoRole,
-    SendVerificationRequest, SendVerificationResponse, SignUpRequest, SignUpResponse,
-    VerifyEmailRequest, VerifyEmailResponse, confirm_request, end_logins_request,
+    InvitePersonRequest, InvitePersonResponse, ListActivityRequest, ListActivityResponse,
+    ListLoginsRequest, ListLoginsResponse, ListedLogin, LogInRequest, LogInResponse, LogOutRequest,
+    LogOutResponse, Login as ProtoLogin, NoteActivityRequest, NoteActivityResponse,
+    Origin as ProtoOrigin, Person as ProtoPerson, RenewRecoveryCodesRequest,
+    RenewRecoveryCodesResponse, RequestResetRequest, RequestResetResponse, ResetPasswordRequest,
+    ResetPasswordResponse, Role as ProtoRole, SendVerificationRequest, SendVerificationResponse,
+    SignUpRequest, SignUpResponse, VerifyEmailRequest, VerifyEmailResponse, confirm_request,
+    end_logins_request, people_operations_server::PeopleOperations,
     people_server::People as PeopleService,
 };
 use secrecy::{ExposeSecret as _, SecretString};
@@ -70,6 +71,23 @@ chassis::proto_list! {
 
 /// The people's service, as it is called.
 pub struct PeopleGrpc(pub People);
+
+#[tonic::async_trait]
+impl PeopleOperations for PeopleGrpc {
+    async fn invite_person(
+        &self,
+        request: Request<InvitePersonRequest>,
+    ) -> Result<Response<InvitePersonResponse>, Status> {
+        let request = request.into_inner();
+        let merchant_id = parse_id(&request.merchant_id, Error::MerchantNotFound)?;
+        let email = request.email.parse();
+        let email = email.map_err(|_| invalid("email", "must be an e-mail address"))?;
+        let person_id = self.0.invite(merchant_id, email).await?;
+        Ok(Response::new(InvitePersonResponse {
+            person_id: person_id.to_string(),
+        }))
+    }
+}
 
 #[tonic::async_trait]
 impl PeopleService for PeopleGrpc {

@@ -33,11 +33,8 @@ impl People {
         password: SecretString,
         origin: Origin,
     ) -> Result<(), Error> {
-        let purpose = LinkPurpose::ResetPassword;
-        let mut conn = self.db.read().await?;
-        let found = store::links::find(&mut conn, token, purpose, self.clock.now()).await?;
-        drop(conn);
-        let person = self.find(found.ok_or(Error::LinkNotFound)?).await;
+        let (person_id, purpose) = self.find_link(token).await?;
+        let person = self.find(person_id).await;
         let person = person.map_err(|_| Error::LinkNotFound)?;
         let hash = self.hash(&person, password).await?;
         let now = self.clock.now();
@@ -54,6 +51,18 @@ impl People {
         self.commit(tx).await?;
         tracing::info!(person.id = %person_id, "password reset");
         Ok(())
+    }
+
+    /// Whose password a link may set, and what it was mailed for.
+    async fn find_link(&self, token: &TokenSha256) -> Result<(PersonId, LinkPurpose), Error> {
+        let mut conn = self.db.read().await?;
+        for purpose in [LinkPurpose::ResetPassword, LinkPurpose::AcceptInvitation] {
+            let found = store::links::find(&mut conn, token, purpose, self.clock.now()).await?;
+            if let Some(person_id) = found {
+                return Ok((person_id, purpose));
+            }
+        }
+        Err(Error::LinkNotFound)
     }
 
     /// Sets another password. `login_id` is the caller's login, which goes on.

@@ -22,7 +22,7 @@ use crate::{
     password::Hasher,
     person::{EmailAddress, Membership, Person, Role},
     store,
-    token::TokenSha256,
+    token::{Token, TokenSha256},
     tries::Tried,
 };
 
@@ -105,6 +105,62 @@ impl People {
         self.commit(tx).await?;
         tracing::info!(merchant.id = %merchant.merchant_id, person.id = %person.person_id, "signed up");
         Ok(())
+    }
+
+    /// Makes a person of this merchant, or mails who is one already.
+    pub async fn invite(
+        &self,
+        merchant_id: MerchantId,
+        email: EmailAddress,
+    ) -> Result<PersonId, Error> {
+        let merchant = store::find_merchant(&self.db, merchant_id).await?;
+        let merchant = merchant.ok_or(Error::MerchantNotFound)?;
+        // Nobody knows it: the link is the only way in.
+        let password = SecretString::from(Token::new().expose().to_owned());
+        let password_hash = self.hasher.turn()?.hash(password).await?;
+        let now = self.clock.now();
+        let person = Person {
+            person_id: PersonId::new(),
+            email,
+            verified_at: Some(now),
+            password_hash,
+            totp_secret: None,
+            totp_pending: None,
+            totp_last_step: None,
+            created_at: now,
+        };
+        let mut tx = self.db.begin().await?;
+        let person_id = match store::people::insert(&mut tx, &person).await? {
+            Insert::Inserted => {
+                let membership = Membership {
+                    person_id: person.person_id,
+                    merchant_id,
+                    role: Role::Owner,
+                    created_at: now,
+                };
+                store::people::insert_membership(&mut tx, &membership).await?;
+                person.person_id
+            }
+            Insert::AlreadyThere => {
+                let known = store::people::find_by_email(&mut tx, &person.email).await?;
+                let known = known.ok_or(Error::EmailTaken)?;
+                if !store::people::is_member(&mut tx, known.person_id, merchant_id).await? {
+                    return Err(Error::EmailTaken);
+                }
+                known.person_id
+            }
+        };
+        let mail = NewMail {
+            person_id,
+            kind: MailKind::Invited,
+            about: merchant.name,
+            address: String::new(),
+            at: now,
+        };
+        store::mails::insert(&mut tx, &mail).await?;
+        self.commit(tx).await?;
+        tracing::info!(merchant.id = %merchant_id, person.id = %person_id, "person invited");
+        Ok(person_id)
     }
 
     /// Takes a mailed link, as often as it is followed while it lasts.

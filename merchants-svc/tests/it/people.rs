@@ -7,14 +7,62 @@ use chassis::{
     testing::{check_invalid, check_refusal},
 };
 use proto::merchants::{
-    Action, ListActivityRequest, LogOutRequest, NoteActivityRequest, Role, SendVerificationRequest,
-    SignUpRequest,
+    Action, CreateMerchantRequest, InvitePersonRequest, ListActivityRequest, LogOutRequest,
+    NoteActivityRequest, Role, SendVerificationRequest, SignUpRequest,
+    merchants_client::MerchantsClient, people_operations_client::PeopleOperationsClient,
 };
 use tonic::Code;
+use uuid::Uuid;
 
 use crate::browser::{Browser, MINUTE, OTHER_PASSWORD, PASSWORD, origin, sha256};
 
 const AMA: &str = "ama@example.com";
+
+#[tokio::test]
+async fn an_operator_lets_somebody_into_a_merchants_dashboard() {
+    let mut browser = Browser::start().await;
+    let channel = browser.service.channel();
+    let new = CreateMerchantRequest {
+        name: "Kente Shop".to_owned(),
+        email: "office@example.com".to_owned(),
+        ..CreateMerchantRequest::default()
+    };
+    let merchant = MerchantsClient::new(channel.clone())
+        .create_merchant(new)
+        .await;
+    let merchant_id = merchant.unwrap().into_inner().merchant_id;
+    let mut operations = PeopleOperationsClient::new(channel);
+    let invitation = |merchant_id: &str, email: &str| InvitePersonRequest {
+        merchant_id: merchant_id.to_owned(),
+        email: email.to_owned(),
+    };
+    operations
+        .invite_person(invitation(&merchant_id, AMA))
+        .await
+        .unwrap();
+    let first = browser.mail.newest(AMA, 1).await.token("reset");
+    // Again, and to the same person: the newest link is as good.
+    operations
+        .invite_person(invitation(&merchant_id, AMA))
+        .await
+        .unwrap();
+    let second = browser.mail.newest(AMA, 2).await.token("reset");
+    browser.wait(6 * 24 * 60 * MINUTE).await;
+    browser.reset(&second, PASSWORD).await.unwrap();
+    let again = browser.reset(&first, OTHER_PASSWORD).await;
+    check_refusal(again, Code::NotFound, "LINK_NOT_FOUND");
+    let token = browser.log_in(AMA).await;
+    let login = browser.who(&token).await.unwrap();
+    assert_eq!(login.merchant.unwrap().merchant_id, merchant_id);
+    assert!(login.person.unwrap().email_verified);
+
+    let unknown = Uuid::now_v7().to_string();
+    let refused = operations.invite_person(invitation(&unknown, AMA)).await;
+    check_refusal(refused, Code::NotFound, "MERCHANT_NOT_FOUND");
+    browser.sign_up("kofi@example.com").await;
+    let refused = operations.invite_person(invitation(&merchant_id, "kofi@example.com"));
+    check_refusal(refused.await, Code::FailedPrecondition, "EMAIL_TAKEN");
+}
 
 #[tokio::test]
 async fn from_signing_up_to_logging_out() {
