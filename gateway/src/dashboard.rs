@@ -42,7 +42,7 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::{get, post},
 };
-use chassis::clock::Clock;
+use chassis::{clock::Clock, config::Mode};
 use http::Method;
 use ipnet::IpNet;
 use proto::{
@@ -89,6 +89,7 @@ pub struct Dashboard {
     pub cookie: LoginCookie,
     /// For the `curl` that a page shows. Without a trailing slash.
     pub api_url: String,
+    pub mode: Mode,
     pub clock: Clock,
     pub trusted_proxies: Vec<IpNet>,
 }
@@ -116,6 +117,7 @@ impl Dashboard {
             tries: Tries::new(config.dashboard_tries_per_address, clock.clone()),
             cookie: LoginCookie::at(&config.dashboard_url),
             api_url: config.api_url.as_str().trim_end_matches('/').to_owned(),
+            mode: config.mode,
             clock: clock.clone(),
             trusted_proxies: config.trusted_proxies(),
         }

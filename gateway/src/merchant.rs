@@ -26,6 +26,11 @@ pub enum Purpose {
 }
 
 impl Merchant {
+    /// Whether an operator has approved the business, and the approval has not ended.
+    pub fn is_approved(&self) -> bool {
+        self.kyc_status == KycStatus::Approved
+    }
+
     /// Checks in the specified order: e-mail, KYC and, for new payments, whether the merchant
     /// accepts them.
     pub fn may(&self, purpose: Purpose) -> Result<(), Error> {

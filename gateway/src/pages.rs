@@ -20,7 +20,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, StatusCode,
     header::{
         CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, IF_NONE_MATCH, LOCATION,
-        REFERRER_POLICY,
+        REFERRER_POLICY, STRICT_TRANSPORT_SECURITY,
     },
 };
 
@@ -89,6 +89,11 @@ pub fn dress(response: &mut Response, kind: Kind, referrer: Referrer) {
         Referrer::Ourselves => "same-origin",
     };
     headers.insert(REFERRER_POLICY, HeaderValue::from_static(referrer));
+    // Browsers heed it over HTTPS only.
+    headers.insert(
+        STRICT_TRANSPORT_SECURITY,
+        HeaderValue::from_static("max-age=31536000"),
+    );
     headers.insert(OPENER, HeaderValue::from_static("same-origin"));
     headers.insert(ROBOTS, HeaderValue::from_static("noindex, nofollow"));
     if is_kept {

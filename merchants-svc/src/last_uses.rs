@@ -1,8 +1,8 @@
 //! Notes when keys were last used, to the minute.
 //!
 //! A use only changes a map in memory; the database learns of all of them in one statement, at most
-//! once a minute. The first use after a quiet minute is written at once, so that what a crash
-//! forgets is that a key was used *again* within a minute.
+//! once a minute, and at once after a quiet one. When the process stops, the uses of its last minute
+//! may be lost: nothing but what people are shown depends on them.
 
 use std::{
     collections::HashMap,

@@ -69,23 +69,23 @@ pub fn write(kind: MailKind, facts: &Facts<'_>) -> Letter {
         MailKind::KeyCreated => notice("An API key was created", "an API key was created", facts),
         MailKind::KeyRevoked => notice("An API key was revoked", "an API key was revoked", facts),
         MailKind::WebhookChanged => notice(
-            "Your webhook was changed",
-            "your webhook was changed",
+            "A change of your webhook was asked for",
+            "a change of your webhook was asked for",
             facts,
         ),
         MailKind::WebhookSecretShown => notice(
-            "Your webhook's secret was shown",
-            "the signing secret of your webhook was shown",
+            "Your webhook's secret was asked for",
+            "the signing secret of your webhook was asked for, to be shown",
             facts,
         ),
         MailKind::WebhookSecretRotated => notice(
-            "Your webhook's secret was replaced",
-            "the signing secret of your webhook was replaced",
+            "Another secret for your webhook was asked for",
+            "another signing secret for your webhook was asked for",
             facts,
         ),
         MailKind::PayoutAccountChanged => notice(
-            "Your payout account was changed",
-            "the wallet that your payouts go to was changed",
+            "A change of your payout account was asked for",
+            "a change of the wallet that your payouts go to was asked for",
             facts,
         ),
         MailKind::PayoutRequested => {
@@ -97,7 +97,8 @@ pub fn write(kind: MailKind, facts: &Facts<'_>) -> Letter {
 fn verify_email(facts: &Facts<'_>) -> Letter {
     let link = facts.link;
     let body = format!(
-        "Open this link within 24 hours, and your e-mail address is verified:\n\n\
+        "Open this link within 24 hours and enter your password there, and your e-mail address is \
+         verified:\n\n\
          {link}\n\n\
          If you have not signed up with us, leave it alone.\n"
     );

@@ -4,17 +4,21 @@ use std::time::Duration;
 
 use chassis::ids::PersonId;
 
-use crate::{person::EmailAddress, token::sha256};
+use crate::{mail::MailKind, person::EmailAddress, token::sha256};
 
 chassis::closed_list! {
     /// What is tried.
     pub enum Purpose: "a purpose of tries" {
         /// A password for an address.
         Password = "PASSWORD",
+        /// The password of a person who is logged in.
+        Confirmation = "CONFIRMATION",
         /// A code of a person.
         Code = "CODE",
         /// A mail to an address, asked for by somebody who is not logged in as its owner.
         Mail = "MAIL",
+        /// A mail of one kind that tells a person what they did.
+        Notice = "NOTICE",
     }
 }
 
@@ -23,14 +27,17 @@ chassis::text_column!(Purpose);
 impl Purpose {
     /// How often before a pause.
     pub fn most(self) -> i64 {
-        5
+        match self {
+            Self::Password | Self::Confirmation | Self::Code | Self::Mail => 5,
+            Self::Notice => 20,
+        }
     }
 
     /// How long the last try is remembered, and so how long the pause is.
     pub fn pause(self) -> Duration {
         match self {
-            Self::Password | Self::Code => Duration::from_mins(5),
-            Self::Mail => Duration::from_hours(1),
+            Self::Password | Self::Confirmation | Self::Code => Duration::from_mins(5),
+            Self::Mail | Self::Notice => Duration::from_hours(1),
         }
     }
 }
@@ -47,12 +54,22 @@ impl Tried {
         Self::new(Purpose::Password, email.as_str())
     }
 
+    /// Not by the address: strangers know it.
+    pub fn confirmation(person_id: PersonId) -> Self {
+        Self::new(Purpose::Confirmation, &person_id.to_string())
+    }
+
     pub fn code(person_id: PersonId) -> Self {
         Self::new(Purpose::Code, &person_id.to_string())
     }
 
     pub fn mail(email: &EmailAddress) -> Self {
         Self::new(Purpose::Mail, email.as_str())
+    }
+
+    /// By its kind, so that many of one do not hide another.
+    pub fn notice(person_id: PersonId, kind: MailKind) -> Self {
+        Self::new(Purpose::Notice, &format!("{person_id} {kind}"))
     }
 
     fn new(purpose: Purpose, subject: &str) -> Self {

@@ -73,7 +73,7 @@ export class Person extends Visitor {
 
   async verify() {
     await this.page.goto(await this.mailed('verify-email'));
-    await this.send();
+    await this.send({ password: PASSWORD });
     await this.sees('Your address is verified', this.email);
   }
 

@@ -294,10 +294,8 @@ impl<'a> Header<'a> {
 
     /// Whose secret signed this body, if anybody's did.
     fn signer(&self, secrets: &Secrets, body: &[u8]) -> Option<Signer> {
-        let is_by = |secret: &SecretString| {
-            let mut signatures = self.signatures.iter();
-            signatures.any(|one| signature::is_by(secret, self.time, body, one))
-        };
+        let is_by =
+            |secret: &SecretString| signature::is_any_by(secret, self.time, body, &self.signatures);
         if is_by(&secrets.current) {
             return Some(Signer::Current);
         }

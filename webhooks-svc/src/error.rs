@@ -19,6 +19,8 @@ pub enum Error {
     DeliveryNotFound,
     #[error("no such replay")]
     ReplayNotFound,
+    #[error("the endpoint has changed since")]
+    FormUsed,
     #[error("another replay has not ended")]
     ReplayRunning,
     #[error("no such conformance run")]
@@ -52,6 +54,7 @@ impl From<Error> for Status {
                 grpc::status(Code::NotFound, Reason::DeliveryNotFound, message)
             }
             Error::ReplayNotFound => grpc::status(Code::NotFound, Reason::ReplayNotFound, message),
+            Error::FormUsed => grpc::status(Code::FailedPrecondition, Reason::FormUsed, message),
             Error::ReplayRunning => {
                 grpc::status(Code::FailedPrecondition, Reason::ReplayRunning, message)
             }

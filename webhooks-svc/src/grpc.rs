@@ -92,7 +92,7 @@ impl Webhooks for Grpc {
         let merchant_id = request.get_ref().merchant_id.parse();
         let merchant_id = merchant_id.map_err(|_| Error::EndpointNotFound)?;
         Ok(Response::new(
-            self.0.rotate_secret(merchant_id).await?.into(),
+            self.0.rotate_secret(merchant_id, None).await?.into(),
         ))
     }
 

@@ -159,6 +159,7 @@ impl Service {
                     .await?,
             );
         }
+        drop(conn);
         let events: Vec<KnownEvent> = events.into_iter().map(KnownEvent::from).collect();
         let suspect = Suspect {
             header,

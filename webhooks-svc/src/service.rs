@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use chassis::{
-    clock::{Alarm, Clock},
+    clock::{Alarm, Clock, Timestamp},
     ids::{DeliveryId, EndpointId, EventId, MerchantId},
     sealed::Keyring,
     shutdown::Tasks,
@@ -116,10 +116,19 @@ impl Service {
 
     /// Generates a new secret. The previous one signs too during the overlap; an older one no
     /// longer does.
-    pub async fn rotate_secret(&self, merchant_id: MerchantId) -> Result<OpenEndpoint, Error> {
+    /// `seen`: when the endpoint had changed last as the person saw it who asks; `None` rotates
+    /// whatever was done since.
+    pub async fn rotate_secret(
+        &self,
+        merchant_id: MerchantId,
+        seen: Option<Timestamp>,
+    ) -> Result<OpenEndpoint, Error> {
         let mut tx = self.db.begin().await?;
         let found = store::lock_endpoint(&mut tx, merchant_id).await?;
         let mut endpoint = found.ok_or(Error::EndpointNotFound)?;
+        if seen.is_some_and(|seen| seen != endpoint.updated_at) {
+            return Err(Error::FormUsed);
+        }
         let now = self.clock.now();
         let secret = secret::generate();
         let owner = secret::owner(merchant_id, endpoint.endpoint_id);

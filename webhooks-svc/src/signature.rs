@@ -20,11 +20,16 @@ pub fn header(secrets: &SigningSecrets, unix_seconds: i64, body: &str) -> String
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// Whether a signature is this secret's, told in constant time.
-pub fn is_by(secret: &SecretString, unix_seconds: &str, body: &[u8], signature: &[u8]) -> bool {
-    mac(secret, unix_seconds, body)
-        .verify_slice(signature)
-        .is_ok()
+/// Whether any of these signatures is this secret's, told in constant time. The body is hashed once.
+pub fn is_any_by(
+    secret: &SecretString,
+    unix_seconds: &str,
+    body: &[u8],
+    signatures: &[Vec<u8>],
+) -> bool {
+    let mac = mac(secret, unix_seconds, body);
+    let mut signatures = signatures.iter();
+    signatures.any(|signature| mac.clone().verify_slice(signature).is_ok())
 }
 
 /// Lower-case hex HMAC-SHA256 of `<unix seconds>.<body>`.

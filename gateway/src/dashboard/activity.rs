@@ -44,7 +44,11 @@ impl Dashboard {
             request,
             |mut people, request| async move { people.note_activity(request).await },
         );
-        noted.await.map(|_| ())
+        // Whatever became of the note, what it is about has not begun.
+        noted.await.map(|_| ()).map_err(|error| match error {
+            Error::OutcomeUnknown => Error::NothingStarted,
+            error => error,
+        })
     }
 }
 
@@ -107,11 +111,11 @@ fn words(action: Action) -> &'static str {
         Action::KeyCreated => "Created an API key",
         Action::KeyRevoked => "Revoked an API key",
         Action::BusinessSubmitted => "Sent the business details",
-        Action::WebhookChanged => "Changed the webhook endpoint",
-        Action::WebhookSecretShown => "Looked at the webhook secret",
-        Action::WebhookSecretRotated => "Rotated the webhook secret",
-        Action::EventsReplayed => "Replayed events",
-        Action::PayoutAccountChanged => "Changed the payout account",
+        Action::WebhookChanged => "Asked to change the webhook endpoint",
+        Action::WebhookSecretShown => "Asked to see the webhook secret",
+        Action::WebhookSecretRotated => "Asked for a new webhook secret",
+        Action::EventsReplayed => "Asked to replay events",
+        Action::PayoutAccountChanged => "Asked to change the payout account",
         Action::PayoutRequested => "Asked for a payout",
         Action::RefundRequested => "Asked for a refund",
     }

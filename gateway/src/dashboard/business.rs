@@ -74,6 +74,9 @@ fn page(login: &Login, business: &Business, done: Option<&'static str>) -> Respo
             "We must know whom we pay. With this, payments can begin; it takes us one working day."
                 .to_owned()
         }
+        KycStatus::Pending if login.merchant.is_approved() => {
+            "Your renewal waits for review. The approval that you have goes on meanwhile.".to_owned()
+        }
         KycStatus::Pending => format!(
             "{word} since {}. Until we begin, you can still change it.",
             about(&business.submitted_at)

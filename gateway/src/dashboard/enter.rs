@@ -151,7 +151,7 @@ pub async fn log_out(
         let request = LogOutRequest {
             token_sha256: token_sha256.to_vec(),
         };
-        let ended = dashboard.people.read(
+        let ended = dashboard.people.keyed(
             backend::DEADLINE,
             request,
             |mut people, request| async move { people.log_out(request).await },

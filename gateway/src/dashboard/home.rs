@@ -8,7 +8,7 @@ use axum::{
     extract::{RawQuery, State},
     response::Response,
 };
-use chassis::money::Money;
+use chassis::{config::Mode, money::Money};
 use http::StatusCode;
 use proto::{
     charges::{ChargeStatus, GetBalanceRequest, ListChargesRequest},
@@ -22,7 +22,7 @@ use super::{
     Dashboard, business,
     enter::parameter,
     login::Login,
-    page::{Refusal, Section, Shell, respond},
+    page::{Refusal, Section, Shell, moment, respond},
     text::filters,
 };
 use crate::{backend, error::Error, pages::amount::shown};
@@ -77,6 +77,8 @@ impl Step {
 struct Figure {
     name: &'static str,
     value: String,
+    /// Since when it counts; empty for what stands now.
+    since: String,
     address: &'static str,
 }
 
@@ -106,7 +108,7 @@ pub async fn show(
             login.email_verified,
             "Open the link that we have sent you.",
         ),
-        business_step(&business),
+        business_step(&login, &business),
         Step::new(
             "Create an API key",
             has_key,
@@ -146,13 +148,14 @@ pub async fn show(
     Ok(respond(StatusCode::OK, &page))
 }
 
-fn business_step(business: &Business) -> Step {
+fn business_step(login: &Login, business: &Business) -> Step {
     let lead = match business.status() {
         KycStatus::Pending | KycStatus::InReview => "We are looking at it, and send you a message.",
         KycStatus::Rejected => "Something in the form must be changed.",
         _ => "A form of eleven fields. Nothing to upload.",
     };
-    let is_done = business.status() == KycStatus::Approved;
+    // Also while a renewal waits.
+    let is_done = login.merchant.is_approved();
     Step::new("Tell us about your business", is_done, lead).at("Business", "/settings/business")
 }
 
@@ -160,6 +163,7 @@ fn figures(balance: &[Money], health: Option<&EndpointHealth>) -> Vec<Figure> {
     let available = balance.iter().map(|money| Figure {
         name: "Available",
         value: shown(*money),
+        since: String::new(),
         address: "/balance",
     });
     let mut figures: Vec<Figure> = available.collect();
@@ -169,15 +173,17 @@ fn figures(balance: &[Money], health: Option<&EndpointHealth>) -> Vec<Figure> {
     let share = u64::from(health.delivered) * 100;
     if let Some(percent) = share.checked_div(u64::from(health.ended)) {
         figures.push(Figure {
-            name: "Events accepted in 24 hours",
+            name: "Events accepted",
             value: format!("{percent} %"),
+            since: moment(&health.since),
             address: DELIVERIES,
         });
     }
     if health.exhausted > 0 {
         figures.push(Figure {
-            name: "Events given up in 24 hours",
+            name: "Events given up",
             value: health.exhausted.to_string(),
+            since: moment(&health.since),
             address: "/settings/integrations/webhooks/deliveries?status=EXHAUSTED",
         });
     }
@@ -227,7 +233,9 @@ impl Dashboard {
             request,
             |mut webhooks, request| async move { webhooks.list_merchant_deliveries(request).await },
         );
-        Ok(!listed.await?.deliveries.is_empty())
+        // A page that leads on without any has looked at many: that is no beginner.
+        let listed = listed.await?;
+        Ok(!listed.deliveries.is_empty() || !listed.next_page_token.is_empty())
     }
 
     async fn has_payment(&self, login: &Login) -> Result<bool, Error> {
@@ -242,7 +250,8 @@ impl Dashboard {
             request,
             |mut charges, request| async move { charges.list_charges(request).await },
         );
-        Ok(!listed.await?.charges.is_empty())
+        let listed = listed.await?;
+        Ok(!listed.charges.is_empty() || !listed.next_page_token.is_empty())
     }
 
     /// What the merchant may take out, in each currency.
@@ -263,11 +272,16 @@ impl Dashboard {
     /// The command that takes a first payment.
     fn first_payment(&self) -> String {
         let api = &self.api_url;
+        // Only simulated networks may be asked for somebody else's money.
+        let number = match self.mode {
+            Mode::Development => "0240000001",
+            Mode::Production => "YOUR_NUMBER",
+        };
         format!(
             "curl -s {api}/api/v1/payments/charge \\\n  \
              -H 'Authorization: Bearer YOUR_KEY' \\\n  \
              -H 'Content-Type: application/json' \\\n  \
-             -d '{{\"amount\": 25.50, \"mobile_number\": \"0240000001\", \"provider\": \"MTN\"}}'"
+             -d '{{\"amount\": 25.50, \"mobile_number\": \"{number}\", \"provider\": \"MTN\"}}'"
         )
     }
 }

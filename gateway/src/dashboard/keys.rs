@@ -218,7 +218,7 @@ async fn revoke(
         key_id,
         origin: login.visitor.origin(),
     };
-    let revoked = dashboard.account.read(
+    let revoked = dashboard.account.keyed(
         backend::DEADLINE,
         request,
         |mut account, request| async move { account.revoke_merchant_key(request).await },

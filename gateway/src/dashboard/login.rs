@@ -27,7 +27,7 @@ use super::{
 use crate::{
     backend,
     error::Error,
-    merchant::Merchant,
+    merchant::{Merchant, Purpose},
     pages::{form::FormFields, same_site, see},
 };
 
@@ -145,6 +145,17 @@ impl Login {
         let line =
             "Open the link that we have sent you. From the overview, you can have it sent again.";
         let page = MessagePage::saying(shell, line).next("Go to the overview", "/");
+        Some(page.respond(StatusCode::CONFLICT))
+    }
+
+    /// The page that says why no money moves, as the API would refuse it, unless it may.
+    pub fn moves_no_money(&self) -> Option<Response> {
+        if self.merchant.may(Purpose::Other).is_ok() {
+            return None;
+        }
+        let shell = self.shell(Section::Home, "Your business is not approved");
+        let line = "Payouts and refunds go on once it is. Your balance stays yours.";
+        let page = MessagePage::saying(shell, line).next("Business", "/settings/business");
         Some(page.respond(StatusCode::CONFLICT))
     }
 

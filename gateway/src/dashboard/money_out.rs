@@ -41,16 +41,28 @@ pub fn amount_field(typed: &str) -> Field {
     Field::text("amount", "Amount in GHS").value(typed)
 }
 
-/// Reads a positive amount of cedis, with or without commas between the thousands.
+/// Reads a positive amount of cedis, with or without commas between the thousands. A comma anywhere
+/// else is refused: where it stands for the decimal point, dropping it would make the amount a
+/// hundred times as large.
 pub fn parse_amount(typed: &str) -> Result<Money, String> {
-    let plain: String = typed
-        .chars()
-        .filter(|character| !matches!(character, ',' | ' '))
-        .collect();
+    let example = || "Give an amount such as 25.50 or 1,250.00.".to_owned();
+    let plain = without_thousands(typed).ok_or_else(example)?;
     let raw = RawValue::from_string(plain);
-    let raw = raw.map_err(|_| "Give an amount such as 25.50.".to_owned())?;
+    let raw = raw.map_err(|_| example())?;
     let read = || Money::from_major(amount::parse(&raw)?, Currency::GHS).map_err(amount::fault);
     read().map_err(|fault: Fault| format!("The amount {}.", fault.message))
+}
+
+/// The number without the commas or blanks between its thousands. `None` if one stands elsewhere.
+fn without_thousands(typed: &str) -> Option<String> {
+    let (whole, fraction) = typed.split_once('.').unwrap_or((typed, ""));
+    let groups: Vec<&str> = whole.split([',', ' ']).collect();
+    let (first, others) = groups.split_first()?;
+    let are_thousands = others.is_empty() || (1..=3).contains(&first.len());
+    let are_thousands = are_thousands && others.iter().all(|group| group.len() == 3);
+    let point = if typed.contains('.') { "." } else { "" };
+    let is_good = are_thousands && !fraction.contains([',', ' ']);
+    is_good.then(|| format!("{}{point}{fraction}", groups.concat()))
 }
 
 /// How money on its way out stands.
@@ -133,7 +145,10 @@ mod tests {
             let read = parse_amount(typed).expect(typed);
             assert_eq!(read.minor_units(), minor, "{typed}");
         }
-        for typed in ["", "-1", "0", "0.001", "ten", "\"5\"", "1e99", "NaN"] {
+        for typed in [
+            "", "-1", "0", "0.001", "ten", "\"5\"", "1e99", "NaN", "25,50", "1,5", "1,0000",
+            "1,000,00", ",500", "1.000,50", "1234,567", "5 0",
+        ] {
             assert!(parse_amount(typed).is_err(), "{typed}");
         }
     }

@@ -317,6 +317,9 @@ async fn show_new(
     State(dashboard): State<Arc<Dashboard>>,
     Confirmed(login): Confirmed,
 ) -> Result<Response, Refusal> {
+    if let Some(refusal) = login.moves_no_money() {
+        return Ok(refusal);
+    }
     match terms(&dashboard, &login).await? {
         Ok(terms) => Ok(form(&login, &terms, "")?.respond(StatusCode::OK)),
         Err(refused) => Ok(refused),
@@ -327,6 +330,9 @@ async fn create(
     State(dashboard): State<Arc<Dashboard>>,
     SentConfirmed(Sent { login, fields }): SentConfirmed,
 ) -> Result<Response, Refusal> {
+    if let Some(refusal) = login.moves_no_money() {
+        return Ok(refusal);
+    }
     let terms = match terms(&dashboard, &login).await? {
         Ok(terms) => terms,
         Err(refused) => return Ok(refused),

@@ -82,6 +82,9 @@ async fn show_new(
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
     let reference = payment::reference(path)?;
+    if let Some(refusal) = login.moves_no_money() {
+        return Ok(refusal);
+    }
     match refundable(&dashboard, &login, &reference).await? {
         Ok((charge, left)) => {
             let all = left.map(|left| left.to_major().to_string());
@@ -98,6 +101,9 @@ async fn create(
     SentConfirmed(Sent { login, fields }): SentConfirmed,
 ) -> Result<Response, Refusal> {
     let reference = payment::reference(path)?;
+    if let Some(refusal) = login.moves_no_money() {
+        return Ok(refusal);
+    }
     let typed = fields.get("amount");
     let (charge, _) = dashboard.find_charge(&login, &reference).await?;
     let refuse = |status, error: Option<String>, notice: Option<String>| {

@@ -86,12 +86,22 @@ pub async fn sent() -> Response {
     page.respond(StatusCode::OK)
 }
 
-/// Verifies by a button, so that a mail scanner that follows the link does nothing.
-pub async fn show_verify(Path(_token): Path<String>) -> Response {
+/// Asks for the password, so that the link is of no use to whoever signed up with somebody else's
+/// address, and none to a mail scanner that follows it.
+fn verify_form() -> FormPage {
     let shell = Shell::outside("Verify your address");
     let mut page = FormPage::new(shell, "", "Verify my address");
-    page.lead = vec!["One press, and the address is yours.".to_owned()];
-    page.respond(StatusCode::OK)
+    page.lead = vec!["Enter the password that you chose when you signed up.".to_owned()];
+    page.fields = vec![Field::password()];
+    page.links = vec![(
+        "You have not signed up, or do not know it? Choose another",
+        "/forgot",
+    )];
+    page
+}
+
+pub async fn show_verify(Path(_token): Path<String>) -> Response {
+    verify_form().respond(StatusCode::OK)
 }
 
 pub async fn verify(
@@ -101,13 +111,14 @@ pub async fn verify(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
-    read_form(&headers, body).await?;
+    let fields = read_form(&headers, body).await?;
     dashboard.tries.take(visitor.address)?;
     let request = VerifyEmailRequest {
         token_sha256: Sha256::digest(token).to_vec(),
+        password: fields.exact("password").to_owned(),
         origin: visitor.origin(),
     };
-    let verified = dashboard.people.read(
+    let verified = dashboard.people.keyed(
         backend::DEADLINE,
         request,
         |mut people, request| async move { people.verify_email(request).await },
@@ -128,7 +139,10 @@ pub async fn verify(
             let page = MessagePage::saying(shell, line).next("Log in", "/login");
             Ok(page.respond(StatusCode::NOT_FOUND))
         }
-        Err(error) => Err(error.into()),
+        Err(error) => {
+            let (status, notice) = refusal(error, "The password is not right.")?;
+            Ok(verify_form().refuse(status, Some(notice)))
+        }
     }
 }
 

@@ -71,7 +71,7 @@ async fn show(login: Login) -> Response {
             (
                 "Conformance run",
                 "/settings/integrations/webhooks/conformance",
-                "Eight requests that a good receiver answers rightly.",
+                "Eight cases that a good receiver passes.",
             ),
         ],
     };

@@ -57,7 +57,10 @@ impl Service {
         };
         let mut tx = self.db.begin().await?;
         // Also so that the keys are counted one after the other.
-        self.lock_own(&mut tx, merchant_id, person_id).await?;
+        let merchant = self.lock_own(&mut tx, merchant_id, person_id).await?;
+        if !merchant.email_verified {
+            return Err(Error::EmailNotVerified);
+        }
         let live = store::keys::count_live(&mut tx, merchant_id).await?;
         if store::keys::insert(&mut tx, &key, person_id, form.nonce).await? == Insert::AlreadyThere
         {

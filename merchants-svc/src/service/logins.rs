@@ -37,7 +37,8 @@ impl People {
         password: SecretString,
         origin: Origin,
     ) -> Result<BegunLogin, Error> {
-        let (person, renewed) = self.check_password(email, password).await?;
+        let tried = Tried::password(email);
+        let (person, renewed) = self.check_password(email, password, &tried).await?;
         let needs_code = person.totp_secret.is_some();
         let login = Login::begin(
             person.person_id,
@@ -62,7 +63,7 @@ impl People {
             self.note(&mut tx, person.person_id, Action::LoggedIn, origin)
                 .await?;
         }
-        store::tries::clear(&mut tx, &Tried::password(email)).await?;
+        store::tries::clear(&mut tx, &tried).await?;
         tx.commit().await?;
         Ok(BegunLogin { token, needs_code })
     }
@@ -185,10 +186,11 @@ impl People {
         let mut tx = match proof {
             Proof::Password(password) => {
                 let email = self.find(person_id).await?.email;
-                let (_, renewed) = self.check_password(&email, password).await?;
+                let tried = Tried::confirmation(person_id);
+                let (_, renewed) = self.check_password(&email, password, &tried).await?;
                 let mut tx = self.db.begin().await?;
                 self.store_renewed(&mut tx, person_id, renewed).await?;
-                store::tries::clear(&mut tx, &Tried::password(&email)).await?;
+                store::tries::clear(&mut tx, &tried).await?;
                 tx
             }
             Proof::Code(code) => {
@@ -211,7 +213,7 @@ impl People {
         self.identify(confirmed).await
     }
 
-    async fn store_renewed(
+    pub(super) async fn store_renewed(
         &self,
         tx: &mut Tx,
         person_id: PersonId,
@@ -232,15 +234,17 @@ impl People {
             .ok_or(Error::LoginEnded)
     }
 
-    /// Compares a password with that of whoever has this address, in the same time if nobody has.
-    /// Returns the person, and the hash to store if the old one was made with other parameters.
-    async fn check_password(
+    /// Counts a try and compares a password with that of whoever has this address, in the same time
+    /// if nobody has. Returns the person, and the hash to store if the old one was made with other
+    /// parameters.
+    pub(super) async fn check_password(
         &self,
         email: &EmailAddress,
         password: SecretString,
+        tried: &Tried,
     ) -> Result<(Person, Option<PasswordHash>), Error> {
         let turn = self.hasher.turn()?;
-        self.try_on(&Tried::password(email)).await?;
+        self.try_on(tried).await?;
         let found = store::people::find_by_email(&mut self.db.read().await?, email).await?;
         let stored = found.as_ref().map(|person| person.password_hash.clone());
         let verdict = turn.verify(password, stored).await?;

@@ -1,7 +1,7 @@
 //! Choosing another password.
 
 use chassis::ids::{LoginId, PersonId};
-use db::Tx;
+use db::{Tx, Update};
 use secrecy::SecretString;
 
 use super::people::People;
@@ -21,7 +21,6 @@ use crate::{
 impl People {
     /// Mails a link to whoever has this address.
     pub async fn request_reset(&self, email: &EmailAddress, origin: &Origin) -> Result<(), Error> {
-        self.try_on(&Tried::mail(email)).await?;
         self.mail_to(email, MailKind::ResetPassword, &origin.address)
             .await
     }
@@ -33,16 +32,18 @@ impl People {
         password: SecretString,
         origin: Origin,
     ) -> Result<(), Error> {
-        let (person_id, purpose) = self.find_link(token).await?;
+        let person_id = self.find_link(token).await?;
         let person = self.find(person_id).await;
         let person = person.map_err(|_| Error::LinkNotFound)?;
         let hash = self.hash(&person, password).await?;
-        let now = self.clock.now();
-        let person_id = person.person_id;
         let mut tx = self.db.begin().await?;
         store::people::lock(&mut tx, person_id).await?;
-        if !store::links::take(&mut tx, token, person_id, purpose, now).await? {
+        let taken = store::links::take(&mut tx, token, self.clock.now()).await?;
+        if taken == Update::NotThere {
             return Err(Error::LinkNotFound);
+        }
+        if person.verified_at.is_none() {
+            self.verify(&mut tx, &person, origin.clone()).await?;
         }
         self.set_password(&mut tx, &person, &hash, Ended::All)
             .await?;
@@ -53,13 +54,13 @@ impl People {
         Ok(())
     }
 
-    /// Whose password a link may set, and what it was mailed for.
-    async fn find_link(&self, token: &TokenSha256) -> Result<(PersonId, LinkPurpose), Error> {
+    /// Whose password a link may set.
+    async fn find_link(&self, token: &TokenSha256) -> Result<PersonId, Error> {
         let mut conn = self.db.read().await?;
         for purpose in [LinkPurpose::ResetPassword, LinkPurpose::AcceptInvitation] {
             let found = store::links::find(&mut conn, token, purpose, self.clock.now()).await?;
             if let Some(person_id) = found {
-                return Ok((person_id, purpose));
+                return Ok(person_id);
             }
         }
         Err(Error::LinkNotFound)
@@ -104,7 +105,8 @@ impl People {
         Ok(self.hasher.turn()?.hash(password).await?)
     }
 
-    /// Whoever knew the old password is logged out, and their wrong tries are no longer counted.
+    /// Whoever knew the old password is logged out, wrong tries are no longer counted, and no link
+    /// that was mailed before sets another.
     async fn set_password(
         &self,
         tx: &mut Tx,
@@ -112,9 +114,12 @@ impl People {
         hash: &PasswordHash,
         ended: Ended,
     ) -> Result<(), Error> {
-        store::people::update_password(tx, person.person_id, hash).await?;
-        store::logins::end(tx, person.person_id, ended, self.clock.now()).await?;
+        let (person_id, now) = (person.person_id, self.clock.now());
+        store::people::update_password(tx, person_id, hash).await?;
+        store::logins::end(tx, person_id, ended, now).await?;
+        store::links::end_for_password(tx, person_id, now).await?;
         store::tries::clear(tx, &Tried::password(&person.email)).await?;
+        store::tries::clear(tx, &Tried::confirmation(person_id)).await?;
         Ok(())
     }
 }

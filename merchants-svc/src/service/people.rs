@@ -8,7 +8,7 @@ use chassis::{
     page::PageRequest,
     sealed::Keyring,
 };
-use db::{Db, Insert, Page, Tx, Update};
+use db::{Conn, Db, Insert, Page, Tx, Update};
 use secrecy::SecretString;
 use uuid::Uuid;
 
@@ -80,10 +80,10 @@ impl People {
         store::insert_merchant(&mut tx, &merchant).await?;
         if store::people::insert(&mut tx, &person).await? == Insert::AlreadyThere {
             drop(tx);
-            let address = &new.origin.address;
-            self.mail_to(&person.email, MailKind::AlreadyRegistered, address)
-                .await?;
-            return Ok(());
+            let (kind, address) = (MailKind::AlreadyRegistered, &new.origin.address);
+            let mut tx = self.db.begin().await?;
+            store::mails::insert_for_address(&mut tx, &person.email, kind, address, now).await?;
+            return self.commit(tx).await;
         }
         let membership = Membership {
             person_id: person.person_id,
@@ -122,7 +122,7 @@ impl People {
         let person = Person {
             person_id: PersonId::new(),
             email,
-            verified_at: Some(now),
+            verified_at: None,
             password_hash,
             totp_secret: None,
             totp_pending: None,
@@ -163,28 +163,53 @@ impl People {
         Ok(person_id)
     }
 
-    /// Takes a mailed link, as often as it is followed while it lasts.
+    /// Takes a mailed link, as often as it is followed with the password while it lasts.
     pub async fn verify_email(
         &self,
         token: &TokenSha256,
+        password: SecretString,
         origin: Origin,
     ) -> Result<EmailAddress, Error> {
-        let now = self.clock.now();
-        let mut tx = self.db.begin().await?;
+        let mut conn = self.db.read().await?;
         let purpose = LinkPurpose::VerifyEmail;
-        let found = store::links::find(&mut tx, token, purpose, now).await?;
+        let found = store::links::find(&mut conn, token, purpose, self.clock.now()).await?;
         let person = match found {
-            Some(person_id) => store::people::find(&mut tx, person_id).await?,
+            Some(person_id) => store::people::find(&mut conn, person_id).await?,
             None => None,
         };
-        let person = person.ok_or(Error::LinkNotFound)?;
-        if store::people::verify(&mut tx, &person, now).await? == Update::Updated {
-            self.note(&mut tx, person.person_id, Action::EmailVerified, origin)
-                .await?;
-            self.commit(tx).await?;
-            tracing::info!(person.id = %person.person_id, "e-mail address verified");
+        drop(conn);
+        let email = person.ok_or(Error::LinkNotFound)?.email;
+        let tried = Tried::password(&email);
+        let (person, renewed) = self.check_password(&email, password, &tried).await?;
+        let mut tx = self.db.begin().await?;
+        let locked = store::people::lock(&mut tx, person.person_id).await?;
+        // Changed since it was read: by who has reset it.
+        if locked.is_none_or(|now| now.password_hash != person.password_hash) {
+            return Err(Error::WrongPassword);
         }
-        Ok(person.email)
+        self.store_renewed(&mut tx, person.person_id, renewed)
+            .await?;
+        store::tries::clear(&mut tx, &tried).await?;
+        self.verify(&mut tx, &person, origin).await?;
+        self.commit(tx).await?;
+        Ok(email)
+    }
+
+    /// Notes that the address is the person's.
+    pub(super) async fn verify(
+        &self,
+        tx: &mut Tx,
+        person: &Person,
+        origin: Origin,
+    ) -> Result<(), Error> {
+        let verified = store::people::verify(tx, person, self.clock.now()).await?;
+        if verified == Update::Updated {
+            let person_id = person.person_id;
+            self.note(tx, person_id, Action::EmailVerified, origin)
+                .await?;
+            tracing::info!(person.id = %person_id, "e-mail address verified");
+        }
+        Ok(())
     }
 
     /// Mails the link again, unless it is no longer needed.
@@ -193,7 +218,6 @@ impl People {
         if person.verified_at.is_some() {
             return Ok(());
         }
-        self.try_on(&Tried::mail(&person.email)).await?;
         self.mail_to(&person.email, MailKind::VerifyEmail, "").await
     }
 
@@ -203,6 +227,11 @@ impl People {
         let (person_id, merchant_id) = (deed.person_id, deed.merchant_id);
         if !store::people::is_member(&mut tx, person_id, merchant_id).await? {
             return Err(Error::MerchantNotFound);
+        }
+        let person = store::people::find(&mut tx, person_id).await?;
+        // Strangers would be mailed.
+        if person.is_none_or(|person| person.verified_at.is_none()) {
+            return Err(Error::EmailNotVerified);
         }
         store::activities::note(&mut tx, &deed).await?;
         self.commit(tx).await
@@ -246,7 +275,8 @@ impl People {
         Ok(store::activities::note(tx, &deed).await?)
     }
 
-    /// Mails whoever has this address, in the same statements as if nobody had.
+    /// Mails whoever has this address, in the same statements as if nobody had. Counts the try in
+    /// the same transaction, so that its commit writes, and takes as long, for nobody too.
     pub(super) async fn mail_to(
         &self,
         email: &EmailAddress,
@@ -254,6 +284,7 @@ impl People {
         address: &str,
     ) -> Result<(), Error> {
         let mut tx = self.db.begin().await?;
+        self.try_in(&mut tx, &Tried::mail(email)).await?;
         let now = self.clock.now();
         store::mails::insert_for_address(&mut tx, email, kind, address, now).await?;
         self.commit(tx).await
@@ -271,8 +302,12 @@ impl People {
     /// # Errors
     /// [`Error::TooManyTries`] if it must wait.
     pub(super) async fn try_on(&self, tried: &Tried) -> Result<(), Error> {
+        self.try_in(&mut self.db.write().await?, tried).await
+    }
+
+    async fn try_in(&self, conn: &mut Conn, tried: &Tried) -> Result<(), Error> {
         let now = self.clock.now();
-        match store::tries::take(&self.db, tried, now).await? {
+        match store::tries::take(conn, tried, now).await? {
             Some(until) => Err(Error::TooManyTries(
                 until.since(now).max(Duration::from_secs(1)),
             )),

@@ -7,10 +7,11 @@ use chassis::{
 use db::{Conn, Page, Result, Tx};
 use uuid::Uuid;
 
-use super::mails;
+use super::{mails, tries};
 use crate::{
     activity::{Activity, Deed},
     mail::NewMail,
+    tries::Tried,
 };
 
 /// Newest first; the place that the page begins after comes last.
@@ -21,7 +22,7 @@ const LIST: &str =
      where a.merchant_id = $1 and (a.created_at, a.activity_id) < ($2, $3)
      order by a.created_at desc, a.activity_id desc limit $4";
 
-/// Notes what a person does, and the mail that tells them of it.
+/// Notes what a person does, and the mail that tells them of it, unless they got many of its kind.
 pub async fn note(tx: &mut Tx, deed: &Deed) -> Result<()> {
     tx.sql(
         "insert into activities (activity_id, merchant_id, person_id, action, object, address,
@@ -41,6 +42,10 @@ pub async fn note(tx: &mut Tx, deed: &Deed) -> Result<()> {
     let Some(kind) = deed.action.notice() else {
         return Ok(());
     };
+    let tried = Tried::notice(deed.person_id, kind);
+    if tries::take(tx, &tried, deed.at).await?.is_some() {
+        return Ok(());
+    }
     let mail = NewMail {
         person_id: deed.person_id,
         kind,

@@ -1,7 +1,7 @@
 //! Links that were mailed.
 
 use chassis::{clock::Timestamp, ids::PersonId};
-use db::{Conn, Db, Result, Tx};
+use db::{Conn, Db, Result, Tx, Update};
 
 use crate::{link::LinkPurpose, token::TokenSha256};
 
@@ -47,25 +47,28 @@ pub async fn find(
     Ok(found.map(|(person_id,)| person_id))
 }
 
-/// Uses up a link, if it is still good, and all others of its person for the same purpose. Returns
-/// whether it was.
-pub async fn take(
-    tx: &mut Tx,
-    token: &TokenSha256,
-    person_id: PersonId,
-    purpose: LinkPurpose,
-    now: Timestamp,
-) -> Result<bool> {
-    let taken: Vec<(String,)> = tx
-        .sql(
-            "update links set used_at = $3
-             where person_id = $1 and purpose = $2 and expires_at > $3 and used_at is null
-             returning token_sha256",
-        )
-        .bind(person_id)
-        .bind(purpose)
-        .bind(now)
-        .all()
-        .await?;
-    Ok(taken.iter().any(|(taken,)| taken == token.as_str()))
+/// Uses up a link. Not there: it is no longer good.
+pub async fn take(tx: &mut Tx, token: &TokenSha256, now: Timestamp) -> Result<Update> {
+    tx.sql(
+        "update links set used_at = $2
+         where token_sha256 = $1 and expires_at > $2 and used_at is null",
+    )
+    .bind(token.as_str().to_owned())
+    .bind(now)
+    .update()
+    .await
+}
+
+/// Uses up every link with which a person's password can be set.
+pub async fn end_for_password(tx: &mut Tx, person_id: PersonId, now: Timestamp) -> Result<()> {
+    tx.sql(
+        "update links set used_at = $2
+         where person_id = $1 and purpose in ($3, $4) and used_at is null",
+    )
+    .bind(person_id)
+    .bind(now)
+    .bind(LinkPurpose::ResetPassword)
+    .bind(LinkPurpose::AcceptInvitation)
+    .run()
+    .await
 }

@@ -1,16 +1,14 @@
 //! Counts of tries.
 
 use chassis::clock::Timestamp;
-use db::{Conn, Db, Result};
+use db::{Conn, Result};
 
 use crate::tries::Tried;
 
 /// Counts a try before it is made, so that many at once are counted too. Returns until when there
 /// is a pause, if this one is too many.
-pub async fn take(db: &Db, tried: &Tried, now: Timestamp) -> Result<Option<Timestamp>> {
-    let (taken, ends_at): (i64, Timestamp) = db
-        .write()
-        .await?
+pub async fn take(conn: &mut Conn, tried: &Tried, now: Timestamp) -> Result<Option<Timestamp>> {
+    let (taken, ends_at): (i64, Timestamp) = conn
         .sql(
             "insert into tries (purpose, subject, taken, ends_at) values ($1, $2, 1, $3)
              on conflict (purpose, subject) do update set

@@ -97,8 +97,17 @@ impl Browser {
     }
 
     pub async fn verify_email(&mut self, token: &str) -> Result<String, Status> {
+        self.verify_email_with(token, PASSWORD).await
+    }
+
+    pub async fn verify_email_with(
+        &mut self,
+        token: &str,
+        password: &str,
+    ) -> Result<String, Status> {
         let request = VerifyEmailRequest {
             token_sha256: sha256(token),
+            password: password.to_owned(),
             origin: origin(),
         };
         let verified = self.people.verify_email(request).await;

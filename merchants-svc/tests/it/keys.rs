@@ -9,6 +9,7 @@ use chassis::{
 use proto::merchants::{
     AuthenticateRequest, CreateKeyRequest, CreateMerchantKeyRequest, CreateMerchantKeyResponse,
     ListMerchantKeysRequest, MerchantKey, RevokeKeyRequest, RevokeMerchantKeyRequest,
+    UpdateMerchantRequest,
 };
 use tonic::{Code, Status};
 use uuid::Uuid;
@@ -162,6 +163,26 @@ async fn keys_that_are_made_at_once_are_counted_too() {
     let made = futures::future::join_all(making).await;
     assert_eq!(made.into_iter().filter(|made| *made).count(), 10);
     assert_eq!(world.keys(&shop).await.len(), 10);
+}
+
+#[tokio::test]
+async fn a_merchant_whose_address_is_not_verified_makes_no_key() {
+    let mut world = World::start().await;
+    let shop = world.shop().await;
+    for is_verified in [false, true] {
+        let change = UpdateMerchantRequest {
+            merchant_id: shop.merchant_id.clone(),
+            email_verified: Some(is_verified),
+            ..UpdateMerchantRequest::default()
+        };
+        world.merchants.update_merchant(change).await.unwrap();
+        let created = world.create_with(&shop, |_| {}).await;
+        match is_verified {
+            true => drop(created.unwrap()),
+            false => check_refusal(created, Code::FailedPrecondition, "EMAIL_NOT_VERIFIED"),
+        }
+    }
+    assert_eq!(world.keys(&shop).await.len(), 1);
 }
 
 #[tokio::test]

@@ -12,8 +12,9 @@ use chassis::{
 };
 use futures::future::join_all;
 use proto::merchants::{
-    ChangePasswordRequest, EndLoginsRequest, ListLoginsRequest, confirm_request::Proof,
-    end_logins_request::Which,
+    ChangePasswordRequest, EndLoginsRequest, InvitePersonRequest, ListLoginsRequest,
+    confirm_request::Proof, end_logins_request::Which,
+    people_operations_client::PeopleOperationsClient,
 };
 use tonic::Code;
 
@@ -147,6 +148,66 @@ async fn another_password_ends_the_other_logins() {
     check_refusal(refused, Code::Unauthenticated, "LOGIN_ENDED");
     browser.mail.newest(AMA, 2).await;
     browser.try_log_in(AMA, OTHER_PASSWORD).await.unwrap();
+}
+
+#[tokio::test]
+async fn another_password_ends_every_link_that_sets_one() {
+    let mut browser = Browser::start().await;
+    browser.sign_up(AMA).await;
+    browser.mail.newest(AMA, 1).await;
+    let token = browser.log_in(AMA).await;
+    let login = browser.who(&token).await.unwrap();
+    let person_id = login.person.unwrap().person_id;
+    let invitation = InvitePersonRequest {
+        merchant_id: login.merchant.unwrap().merchant_id,
+        email: AMA.to_owned(),
+    };
+    let mut operations = PeopleOperationsClient::new(browser.service.channel());
+    let mut count = 1;
+    for by_link in [false, true] {
+        operations.invite_person(invitation.clone()).await.unwrap();
+        let invited = browser.mail.newest(AMA, count + 1).await.token("reset");
+        browser.ask_reset(AMA).await.unwrap();
+        let reset = browser.mail.newest(AMA, count + 2).await.token("reset");
+        if by_link {
+            browser.reset(&invited, OTHER_PASSWORD).await.unwrap();
+        } else {
+            let change = ChangePasswordRequest {
+                person_id: person_id.clone(),
+                login_id: login.login_id.clone(),
+                password: OTHER_PASSWORD.to_owned(),
+                origin: origin(),
+            };
+            browser.people.change_password(change).await.unwrap();
+        }
+        for link in [&invited, &reset] {
+            let refused = browser.reset(link, PASSWORD).await;
+            check_refusal(refused, Code::NotFound, "LINK_NOT_FOUND");
+        }
+        browser.mail.newest(AMA, count + 3).await;
+        count += 3;
+    }
+}
+
+#[tokio::test]
+async fn strangers_tries_keep_nobody_from_proving_who_they_are() {
+    let mut browser = Browser::start().await;
+    browser.sign_up(AMA).await;
+    let token = browser.log_in(AMA).await;
+    for _ in 0..6 {
+        browser.try_log_in(AMA, "wrong").await.unwrap_err();
+    }
+    let right = || Proof::Password(PASSWORD.to_owned());
+    browser.confirm(&token, right()).await.unwrap();
+    let paused = browser.try_log_in(AMA, PASSWORD).await;
+    check_refusal(paused, Code::ResourceExhausted, "TOO_MANY_TRIES");
+    for _ in 0..5 {
+        let wrong = Proof::Password("wrong".to_owned());
+        let refused = browser.confirm(&token, wrong).await;
+        check_refusal(refused, Code::Unauthenticated, "WRONG_PASSWORD");
+    }
+    let paused = browser.confirm(&token, right()).await;
+    check_refusal(paused, Code::ResourceExhausted, "TOO_MANY_TRIES");
 }
 
 #[tokio::test]

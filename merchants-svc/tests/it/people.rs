@@ -141,6 +141,14 @@ async fn every_bad_field_is_named() {
         origin: None,
     };
     check_invalid(browser.people.sign_up(own_name).await, "password");
+    // A password is not compared with a name that is none.
+    let long_name = SignUpRequest {
+        business_name: PASSWORD.repeat(1_000),
+        email: AMA.to_owned(),
+        password: PASSWORD.to_owned(),
+        origin: None,
+    };
+    check_invalid(browser.people.sign_up(long_name).await, "business_name");
     assert_eq!(browser.count("select count(*) from people").await, 0);
 }
 
@@ -171,6 +179,30 @@ async fn a_link_verifies_for_a_day_and_can_be_mailed_again() {
 }
 
 #[tokio::test]
+async fn an_address_is_verified_for_who_knows_the_password_alone() {
+    let mut browser = Browser::start().await;
+    browser.sign_up(AMA).await;
+    let link = browser.mail.newest(AMA, 1).await.token("verify-email");
+    let token = browser.log_in(AMA).await;
+    for password in ["", OTHER_PASSWORD] {
+        let refused = browser.verify_email_with(&link, password).await;
+        check_refusal(refused, Code::Unauthenticated, "WRONG_PASSWORD");
+    }
+    let login = browser.who(&token).await.unwrap();
+    assert!(!login.person.unwrap().email_verified && !login.merchant.unwrap().email_verified);
+    browser.verify_email(&link).await.unwrap();
+    // Also once it is verified; and the tries are those of logging in.
+    for _ in 0..5 {
+        let refused = browser.verify_email_with(&link, OTHER_PASSWORD).await;
+        check_refusal(refused, Code::Unauthenticated, "WRONG_PASSWORD");
+    }
+    let refused = browser.verify_email(&link).await;
+    check_refusal(refused, Code::ResourceExhausted, "TOO_MANY_TRIES");
+    let refused = browser.try_log_in(AMA, PASSWORD).await;
+    check_refusal(refused, Code::ResourceExhausted, "TOO_MANY_TRIES");
+}
+
+#[tokio::test]
 async fn an_address_is_mailed_five_times_an_hour_whether_or_not_it_is_known() {
     let mut browser = Browser::start().await;
     browser.sign_up(AMA).await;
@@ -198,7 +230,7 @@ async fn an_address_is_mailed_five_times_an_hour_whether_or_not_it_is_known() {
 async fn what_another_service_does_is_noted_and_mailed() {
     let mut browser = Browser::start().await;
     browser.sign_up(AMA).await;
-    browser.mail.newest(AMA, 1).await;
+    let link = browser.mail.newest(AMA, 1).await.token("verify-email");
     let token = browser.log_in(AMA).await;
     let login = browser.who(&token).await.unwrap();
     let note = NoteActivityRequest {
@@ -208,9 +240,13 @@ async fn what_another_service_does_is_noted_and_mailed() {
         object: "MTN 024 ••• 0001".to_owned(),
         origin: origin(),
     };
+    let refused = browser.people.note_activity(note.clone()).await;
+    check_refusal(refused, Code::FailedPrecondition, "EMAIL_NOT_VERIFIED");
+    browser.verify_email(&link).await.unwrap();
     browser.people.note_activity(note.clone()).await.unwrap();
     let mail = browser.mail.newest(AMA, 2).await;
-    assert_eq!(mail.header("Subject"), "Your payout account was changed");
+    let subject = "A change of your payout account was asked for";
+    assert_eq!(mail.header("Subject"), subject);
     assert_eq!(mail.header("From"), "Payments <no-reply@pay.test>");
     let replay = NoteActivityRequest {
         action: Action::EventsReplayed.into(),
@@ -250,6 +286,41 @@ async fn what_another_service_does_is_noted_and_mailed() {
     };
     let refused = browser.people.note_activity(others).await;
     check_refusal(refused, Code::NotFound, "MERCHANT_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn twenty_mails_of_a_kind_are_a_pause_and_everything_is_noted() {
+    let mut browser = Browser::start().await;
+    browser.sign_up(AMA).await;
+    let link = browser.mail.newest(AMA, 1).await.token("verify-email");
+    browser.verify_email(&link).await.unwrap();
+    let token = browser.log_in(AMA).await;
+    let login = browser.who(&token).await.unwrap();
+    let note = NoteActivityRequest {
+        merchant_id: login.merchant.unwrap().merchant_id,
+        person_id: login.person.unwrap().person_id,
+        action: Action::WebhookChanged.into(),
+        object: String::new(),
+        origin: origin(),
+    };
+    for _ in 0..25 {
+        browser.people.note_activity(note.clone()).await.unwrap();
+    }
+    let done = browser.activities(&token).await;
+    let changes = done
+        .iter()
+        .filter(|activity| activity.action() == Action::WebhookChanged);
+    assert_eq!(changes.count(), 25);
+    browser.mail.newest(AMA, 1 + 20).await;
+    let another_kind = NoteActivityRequest {
+        action: Action::PayoutAccountChanged.into(),
+        ..note.clone()
+    };
+    browser.people.note_activity(another_kind).await.unwrap();
+    browser.mail.newest(AMA, 1 + 20 + 1).await;
+    browser.wait(60 * MINUTE).await;
+    browser.people.note_activity(note).await.unwrap();
+    browser.mail.newest(AMA, 1 + 20 + 1 + 1).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use chassis::testing::check_refusal;
 use proto::merchants::{
-    BeginTotpRequest, ConfirmTotpRequest, EnterCodeRequest, LogInResponse,
+    Action, BeginTotpRequest, ConfirmTotpRequest, EnterCodeRequest, LogInResponse,
     RenewRecoveryCodesRequest, confirm_request::Proof,
 };
 use ring::hmac;
@@ -117,6 +117,14 @@ async fn whoever_signs_up_with_anothers_address_cannot_lock_them_out() {
     );
     let begun = browser.try_log_in(AMA, OTHER_PASSWORD).await.unwrap();
     assert!(!begun.needs_code);
+    // It was mailed, so the address is theirs.
+    let login = browser.who(&begun.token).await.unwrap();
+    assert!(login.person.unwrap().email_verified && login.merchant.unwrap().email_verified);
+    let done = browser.activities(&begun.token).await;
+    let verified = done
+        .iter()
+        .filter(|activity| activity.action() == Action::EmailVerified);
+    assert_eq!(verified.count(), 1);
 }
 
 #[tokio::test]

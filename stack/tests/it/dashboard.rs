@@ -63,7 +63,9 @@ impl Person {
             .leads_to("/signup/sent");
         let link = person.mailed(shop, &email).await;
         let path = link.strip_prefix(&person.base).unwrap();
-        assert_eq!(person.post(path, &[]).await.code, 200);
+        assert_eq!(person.post(path, &[]).await.code, 401, "a link alone");
+        let proof = [("password", PASSWORD)];
+        assert_eq!(person.post(path, &proof).await.code, 200);
         let login = [("email", email.as_str()), ("password", PASSWORD)];
         let entered = person.post("/login", &login).await;
         let cookie = entered.headers["set-cookie"].to_str().unwrap();

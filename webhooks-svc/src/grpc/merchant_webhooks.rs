@@ -88,8 +88,14 @@ impl MerchantWebhooks for Grpc {
         &self,
         request: Request<RotateMerchantSecretRequest>,
     ) -> Result<Response<EndpointSecrets>, Status> {
-        let merchant_id = merchant_id(&request.get_ref().merchant_id)?;
-        let open = self.0.rotate_secret(merchant_id).await?;
+        let request = request.into_inner();
+        let merchant_id = merchant_id(&request.merchant_id)?;
+        let seen = match request.updated_at.as_str() {
+            "" => None,
+            // What is no time was never the endpoint's.
+            seen => Some(seen.parse().map_err(|_| Error::FormUsed)?),
+        };
+        let open = self.0.rotate_secret(merchant_id, seen).await?;
         Ok(Response::new(open.into()))
     }
 

@@ -145,7 +145,7 @@ async fn who_has_no_endpoint_reaches_nobodys() {
     }
     refused!(get_endpoint_health, GetEndpointHealthRequest);
     refused!(reveal_secrets, RevealSecretsRequest);
-    refused!(rotate_merchant_secret, RotateMerchantSecretRequest);
+    refused!(rotate_merchant_secret, RotateMerchantSecretRequest, updated_at: String::new());
     refused!(send_test, SendTestRequest);
     let enabled = false;
     refused!(set_merchant_endpoint_enabled, SetMerchantEndpointEnabledRequest, enabled: enabled);

@@ -329,15 +329,20 @@ async fn people_set_switch_and_rotate_their_endpoint() {
         enabled: false,
     };
     let off = world.people.set_merchant_endpoint_enabled(off).await;
-    assert!(!off.unwrap().into_inner().enabled);
+    let off = off.unwrap().into_inner();
+    assert!(!off.enabled);
     let first = world.people.reveal_secrets(reveal.clone()).await;
     let first = first.unwrap().into_inner();
     assert!(first.current.starts_with("whsec_") && first.previous.is_none());
     let rotate = RotateMerchantSecretRequest {
         merchant_id: merchant_id.clone(),
+        updated_at: off.updated_at,
     };
-    let rotated = world.people.rotate_merchant_secret(rotate).await;
+    world.advance(HOUR).await;
+    let rotated = world.people.rotate_merchant_secret(rotate.clone()).await;
     let rotated = rotated.unwrap().into_inner();
+    let again = world.people.rotate_merchant_secret(rotate).await;
+    check_refusal(again, Code::FailedPrecondition, "FORM_USED");
     assert_eq!(rotated.previous, Some(first.current));
     let health = GetEndpointHealthRequest { merchant_id };
     let health = world.people.get_endpoint_health(health).await;

@@ -1,4 +1,4 @@
-//! Eight requests to a receiver, which a good one answers rightly.
+//! Eight cases for a receiver, which a good one passes.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::{
 
 const RUN_PATH: &str = "/settings/integrations/webhooks/conformance";
 
-/// How many requests a run judges.
+/// How many cases a run judges.
 const CASES: usize = 8;
 
 pub fn routes() -> Router<Arc<Dashboard>> {
@@ -42,7 +42,7 @@ fn begin_form(login: &Login) -> FormPage {
     let shell = login.shell(Section::Integrations, "Conformance run");
     let mut page = FormPage::new(shell, RUN_PATH, "Go on");
     let lead = [
-        "We send your receiver eight requests: good ones, which it must accept within ten seconds, and forged ones, which it must refuse. None is kept, and none is about real money.",
+        "We send your receiver about ten requests, which are judged in eight cases: good ones, which it must accept within ten seconds, and forged ones, which it must refuse. None is kept, and none is about real money.",
         "First you get a secret for this run alone.",
     ];
     page.lead = lead.map(str::to_owned).into();
@@ -131,7 +131,7 @@ async fn start(
         run_id,
         url: fields.get("url").to_owned(),
     };
-    let started = dashboard.webhooks.read(
+    let started = dashboard.webhooks.keyed(
         backend::DEADLINE,
         request,
         |mut webhooks, request| async move { webhooks.start_conformance_run(request).await },

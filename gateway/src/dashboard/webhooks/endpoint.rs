@@ -8,6 +8,7 @@ use axum::{
     response::Response,
     routing::{get, post},
 };
+use chassis::grpc::Reason;
 use http::StatusCode;
 use proto::{
     merchants::Action,
@@ -19,6 +20,8 @@ use proto::{
 };
 
 use super::{DEFAULT_EVENTS, EVENTS, PATH, event_name};
+use url::Url;
+
 use crate::{
     backend,
     dashboard::{
@@ -133,7 +136,8 @@ fn figures(health: &EndpointHealth) -> Vec<(&'static str, Cell)> {
     if let Some(percent) = share.checked_div(u64::from(health.ended)) {
         let cell = Cell::text(&format!("{percent} %"));
         let detail = format!("{} / {}", health.delivered, health.ended);
-        figures.push(("Delivered in 24 hours", cell.detail(&detail)));
+        let detail = format!("{detail}, since {}", moment(&health.since));
+        figures.push(("Delivered", cell.detail(&detail)));
     }
     if health.exhausted > 0 {
         let cell = Cell::text(&health.exhausted.to_string());
@@ -205,6 +209,20 @@ async fn set(
             .collect();
         return Ok(page.respond(StatusCode::BAD_REQUEST));
     }
+    let is_url = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
+    if !is_url {
+        let mut page = again();
+        let error = "Give an address such as https://shop.example/hook.".to_owned();
+        page.fields = page
+            .fields
+            .into_iter()
+            .map(|field| match field.name {
+                "url" => field.error(Some(error.clone())),
+                _ => field,
+            })
+            .collect();
+        return Ok(page.respond(StatusCode::BAD_REQUEST));
+    }
     let events = names.iter().filter_map(|name| EventType::from_name(name));
     let request = SetMerchantEndpointRequest {
         merchant_id: login.merchant_id(),
@@ -212,7 +230,7 @@ async fn set(
         events: events.map(Into::into).collect(),
     };
     dashboard.note(&login, Action::WebhookChanged, url).await?;
-    let set = dashboard.webhooks.read(
+    let set = dashboard.webhooks.keyed(
         backend::DEADLINE,
         request,
         |mut webhooks, request| async move { webhooks.set_merchant_endpoint(request).await },
@@ -239,7 +257,7 @@ async fn set_enabled(
         merchant_id: login.merchant_id(),
         enabled,
     };
-    let set = dashboard.webhooks.read(
+    let set = dashboard.webhooks.keyed(
         backend::DEADLINE,
         request,
         |mut webhooks, request| async move {
@@ -299,7 +317,13 @@ async fn reveal(
     Ok(page.respond(StatusCode::OK))
 }
 
-async fn show_rotate(Confirmed(login): Confirmed) -> Response {
+async fn show_rotate(
+    State(dashboard): State<Arc<Dashboard>>,
+    Confirmed(login): Confirmed,
+) -> Result<Response, Refusal> {
+    let Some(endpoint) = dashboard.endpoint(&login).await? else {
+        return Ok(see(PATH));
+    };
     let shell = login.shell(Section::Integrations, "Make a new secret");
     let mut page = FormPage::new(
         shell,
@@ -311,26 +335,42 @@ async fn show_rotate(Confirmed(login): Confirmed) -> Response {
         "Doing it twice ends the old one at once. Do that if it has leaked.",
     ];
     page.lead = lead.map(str::to_owned).into();
+    // So that the form sent twice rotates once.
+    page.hidden = vec![("updated_at", endpoint.updated_at)];
     page.links = vec![("Keep it", PATH)];
-    page.respond(StatusCode::OK)
+    Ok(page.respond(StatusCode::OK))
 }
 
 async fn rotate(
     State(dashboard): State<Arc<Dashboard>>,
-    SentConfirmed(Sent { login, .. }): SentConfirmed,
+    SentConfirmed(Sent { login, fields }): SentConfirmed,
 ) -> Result<Response, Refusal> {
     dashboard
         .note(&login, Action::WebhookSecretRotated, "")
         .await?;
     let request = RotateMerchantSecretRequest {
         merchant_id: login.merchant_id(),
+        updated_at: fields.get("updated_at").to_owned(),
     };
     let secrets = dashboard.webhooks.once(
         backend::DEADLINE,
         request,
         |mut webhooks, request| async move { webhooks.rotate_merchant_secret(request).await },
     );
-    let secrets = secrets.await?;
+    let secrets = match secrets.await {
+        Ok(secrets) => secrets,
+        Err(Error::AtDashboard {
+            reason: Reason::FormUsed,
+            ..
+        }) => {
+            let shell = login.shell(Section::Integrations, "Nothing was done");
+            let line = "This form was sent before, or the endpoint has changed since. Look at the secret before you make another.";
+            let page = MessagePage::saying(shell, line);
+            let page = page.next("Show the secret", &format!("{PATH}/secret"));
+            return Ok(page.respond(StatusCode::CONFLICT));
+        }
+        Err(error) => return Err(error.into()),
+    };
     let shell = login.shell(Section::Integrations, "Your new webhook secret");
     let line = "Give it to your program now.";
     let mut page = MessagePage::saying(shell, line).next("Done", PATH);

@@ -110,7 +110,7 @@ async fn begin(
         since: since.to_string(),
         nonce: fields.get("nonce").to_owned(),
     };
-    let started = dashboard.webhooks.read(
+    let started = dashboard.webhooks.keyed(
         backend::DEADLINE,
         request,
         |mut webhooks, request| async move { webhooks.start_replay(request).await },
