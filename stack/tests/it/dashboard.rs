@@ -6,6 +6,7 @@ mod isolation;
 mod payments;
 mod payouts;
 mod refunds;
+mod routes;
 
 use std::{sync::Arc, time::Duration};
 
