@@ -90,10 +90,10 @@ export class Visitor {
     await this.page.setViewportSize(before);
   }
 
-  /** Nothing sticks out at 320 px, nor at 360 px with text twice as large. */
+  /** Nothing sticks out at 320 px and 1280 px, nor at 360 px with text twice as large. */
   async checkWidth(name) {
     const before = this.page.viewportSize();
-    for (const [size, text] of [[NARROW, '100%'], [PHONE, '200%']]) {
+    for (const [size, text] of [[NARROW, '100%'], [PHONE, '200%'], [DESK, '100%']]) {
       await this.page.setViewportSize(size);
       const width = await this.page.evaluate((text) => {
         document.documentElement.style.fontSize = text;

@@ -98,6 +98,10 @@ fn page(login: &Login, business: &Business, done: Option<&'static str>) -> Respo
     let form = business.form.clone().unwrap_or_default();
     let mut page = form_page(shell, |name| value(&form, name));
     page.lead = vec![line];
+    if status == KycStatus::Approved {
+        let renewal = "If something has changed, or the approval ends soon, change the form and send it again. Payments go on while we look at it.";
+        page.lead.push(renewal.to_owned());
+    }
     for reason in &business.reasons {
         let field = page
             .fields
