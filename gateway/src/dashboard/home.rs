@@ -12,15 +12,14 @@ use chassis::{config::Mode, money::Money};
 use http::StatusCode;
 use proto::{
     charges::{ChargeStatus, GetBalanceRequest, ListChargesRequest},
-    merchants::{Business, KycStatus, ListMerchantKeysRequest},
-    webhooks::{
-        DeliveryStatus, EndpointHealth, GetEndpointHealthRequest, ListMerchantDeliveriesRequest,
-    },
+    merchants::{Business, KycStatus},
+    webhooks::{DeliveryStatus, EndpointHealth, ListMerchantDeliveriesRequest},
 };
 
 use super::{
     Dashboard, business,
     enter::parameter,
+    keys,
     login::Login,
     page::{Refusal, Section, Shell, moment, respond},
     text::filters,
@@ -87,9 +86,9 @@ pub async fn show(
     login: Login,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    let (business, has_key, health, has_delivered, has_payment, balance) = tokio::try_join!(
+    let (business, keys, health, has_delivered, has_payment, balance) = tokio::try_join!(
         business::load(&dashboard, &login),
-        dashboard.has_key(&login),
+        keys::list(&dashboard, &login),
         dashboard.health(&login),
         dashboard.has_delivered(&login),
         dashboard.has_payment(&login),
@@ -111,7 +110,7 @@ pub async fn show(
         business_step(&login, &business),
         Step::new(
             "Create an API key",
-            has_key,
+            keys.iter().any(|key| key.revoked_at.is_none()),
             "Your program shows it with every request.",
         )
         .at("API keys", "/settings/integrations/keys"),
@@ -191,36 +190,6 @@ fn figures(balance: &[Money], health: Option<&EndpointHealth>) -> Vec<Figure> {
 }
 
 impl Dashboard {
-    async fn has_key(&self, login: &Login) -> Result<bool, Error> {
-        let request = ListMerchantKeysRequest {
-            merchant_id: login.merchant_id(),
-        };
-        let keys = self.account.read(
-            backend::DEADLINE,
-            request,
-            |mut account, request| async move { account.list_merchant_keys(request).await },
-        );
-        let keys = keys.await?.keys;
-        Ok(keys.iter().any(|key| key.revoked_at.is_none()))
-    }
-
-    /// How the endpoint does; `None` if there is none.
-    async fn health(&self, login: &Login) -> Result<Option<EndpointHealth>, Error> {
-        let request = GetEndpointHealthRequest {
-            merchant_id: login.merchant_id(),
-        };
-        let health = self.webhooks.read(
-            backend::DEADLINE,
-            request,
-            |mut webhooks, request| async move { webhooks.get_endpoint_health(request).await },
-        );
-        match health.await {
-            Ok(health) => Ok(Some(health)),
-            Err(Error::NoWebhookEndpoint) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
     async fn has_delivered(&self, login: &Login) -> Result<bool, Error> {
         let request = ListMerchantDeliveriesRequest {
             merchant_id: login.merchant_id(),

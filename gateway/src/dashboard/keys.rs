@@ -84,7 +84,8 @@ fn row(key: &MerchantKey) -> Vec<Cell> {
     ]
 }
 
-async fn list(dashboard: &Dashboard, login: &Login) -> Result<Vec<MerchantKey>, Error> {
+/// The merchant's keys, newest first, revoked ones included.
+pub async fn list(dashboard: &Dashboard, login: &Login) -> Result<Vec<MerchantKey>, Error> {
     let request = ListMerchantKeysRequest {
         merchant_id: login.merchant_id(),
     };
@@ -203,14 +204,8 @@ async fn revoke(
     let key = find(&dashboard, &login, &key_id).await?;
     let typed = fields.get("label");
     if typed != key.label {
-        let mut page = revoke_form(&login, &key, typed);
-        let error = "This is not the key's name.".to_owned();
-        page.fields = page
-            .fields
-            .into_iter()
-            .map(|field| field.error(Some(error.clone())))
-            .collect();
-        return Ok(page.respond(StatusCode::BAD_REQUEST));
+        let page = revoke_form(&login, &key, typed);
+        return Ok(page.refuse_field("label", "This is not the key's name."));
     }
     let request = RevokeMerchantKeyRequest {
         merchant_id: login.merchant_id(),

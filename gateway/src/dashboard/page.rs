@@ -252,6 +252,14 @@ impl FormPage {
         }
     }
 
+    /// The form again, with what is wrong with one field.
+    pub fn refuse_field(mut self, name: &str, error: &str) -> Response {
+        for field in self.fields.iter_mut().filter(|field| field.name == name) {
+            field.error = Some(error.to_owned());
+        }
+        self.respond(StatusCode::BAD_REQUEST)
+    }
+
     /// The form again, with what is wrong.
     pub fn refuse(mut self, status: StatusCode, notice: Option<String>) -> Response {
         self.notice = notice;

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use axum::{Router, response::Response, routing::get};
 use http::StatusCode;
-use proto::webhooks::{EventType, FailureCause, MerchantEndpoint, TryResult};
+use proto::webhooks::{
+    EndpointHealth, EventType, FailureCause, GetEndpointHealthRequest, MerchantEndpoint, TryResult,
+};
 
 use super::{
     Dashboard,
@@ -102,21 +104,26 @@ fn event_name(event_type: EventType) -> String {
 }
 
 impl Dashboard {
-    /// The merchant's endpoint, if it has one.
-    async fn endpoint(&self, login: &Login) -> Result<Option<MerchantEndpoint>, Error> {
-        let request = proto::webhooks::GetEndpointHealthRequest {
+    /// The merchant's endpoint and how it does; `None` if there is none.
+    pub async fn health(&self, login: &Login) -> Result<Option<EndpointHealth>, Error> {
+        let request = GetEndpointHealthRequest {
             merchant_id: login.merchant_id(),
         };
-        let found = self.webhooks.read(
+        let health = self.webhooks.read(
             backend::DEADLINE,
             request,
             |mut webhooks, request| async move { webhooks.get_endpoint_health(request).await },
         );
-        match found.await {
-            Ok(health) => Ok(health.endpoint),
+        match health.await {
+            Ok(health) => Ok(Some(health)),
             Err(Error::NoWebhookEndpoint) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    async fn endpoint(&self, login: &Login) -> Result<Option<MerchantEndpoint>, Error> {
+        let health = self.health(login).await?;
+        Ok(health.and_then(|health| health.endpoint))
     }
 }
 

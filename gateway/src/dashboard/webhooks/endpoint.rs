@@ -13,9 +13,8 @@ use http::StatusCode;
 use proto::{
     merchants::Action,
     webhooks::{
-        EndpointHealth, EventType, GetEndpointHealthRequest, MerchantEndpoint,
-        RevealSecretsRequest, RotateMerchantSecretRequest, SetMerchantEndpointEnabledRequest,
-        SetMerchantEndpointRequest,
+        EndpointHealth, EventType, MerchantEndpoint, RevealSecretsRequest,
+        RotateMerchantSecretRequest, SetMerchantEndpointEnabledRequest, SetMerchantEndpointRequest,
     },
 };
 
@@ -51,14 +50,6 @@ async fn show(
     login: Login,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    let request = GetEndpointHealthRequest {
-        merchant_id: login.merchant_id(),
-    };
-    let health = dashboard.webhooks.read(
-        backend::DEADLINE,
-        request,
-        |mut webhooks, request| async move { webhooks.get_endpoint_health(request).await },
-    );
     let done = match parameter(query.as_deref(), "done").as_str() {
         "set" => Some("Saved. The next event goes there."),
         "on" => Some("Deliveries go on, and what waited is sent."),
@@ -66,16 +57,13 @@ async fn show(
         _ => None,
     };
     let shell = login.shell(Section::Integrations, "Webhook").done(done);
-    match health.await {
-        Ok(health) => Ok(page(shell, &health).respond(StatusCode::OK)),
-        Err(Error::NoWebhookEndpoint) => {
-            let line = "No address is set yet. With one, your program hears of every payment as soon as it ends, instead of asking.";
-            let page = MessagePage::saying(shell, line);
-            let page = page.next("Set the address", &format!("{PATH}/endpoint"));
-            Ok(page.respond(StatusCode::OK))
-        }
-        Err(error) => Err(error.into()),
+    if let Some(health) = dashboard.health(&login).await? {
+        return Ok(page(shell, &health).respond(StatusCode::OK));
     }
+    let line = "No address is set yet. With one, your program hears of every payment as soon as it ends, instead of asking.";
+    let page = MessagePage::saying(shell, line);
+    let page = page.next("Set the address", &format!("{PATH}/endpoint"));
+    Ok(page.respond(StatusCode::OK))
 }
 
 fn page(shell: crate::dashboard::page::Shell, health: &EndpointHealth) -> DetailPage {
@@ -197,31 +185,13 @@ async fn set(
     let url = fields.get("url");
     let again = || form(&login, url, &names.join(" "));
     if names.is_empty() {
-        let mut page = again();
-        let error = "Choose at least one event.".to_owned();
-        page.fields = page
-            .fields
-            .into_iter()
-            .map(|field| match field.name {
-                "events" => field.error(Some(error.clone())),
-                _ => field,
-            })
-            .collect();
-        return Ok(page.respond(StatusCode::BAD_REQUEST));
+        return Ok(again().refuse_field("events", "Choose at least one event."));
     }
     let is_url = Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
     if !is_url {
-        let mut page = again();
-        let error = "Give an address such as https://shop.example/hook.".to_owned();
-        page.fields = page
-            .fields
-            .into_iter()
-            .map(|field| match field.name {
-                "url" => field.error(Some(error.clone())),
-                _ => field,
-            })
-            .collect();
-        return Ok(page.respond(StatusCode::BAD_REQUEST));
+        return Ok(
+            again().refuse_field("url", "Give an address such as https://shop.example/hook.")
+        );
     }
     let events = names.iter().filter_map(|name| EventType::from_name(name));
     let request = SetMerchantEndpointRequest {
