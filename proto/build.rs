@@ -7,11 +7,12 @@
 
 use std::{env, path::PathBuf};
 
-const CONTRACTS: [&str; 12] = [
+const CONTRACTS: [&str; 13] = [
     "payments/money/v1/money.proto",
     "payments/merchants/v1/merchants.proto",
     "payments/merchants/v1/people.proto",
     "payments/merchants/v1/account.proto",
+    "payments/merchants/v1/notices.proto",
     "payments/sessions/v1/sessions.proto",
     "payments/charges/v1/charges.proto",
     "payments/charges/v1/disbursements.proto",

@@ -1,6 +1,7 @@
 //! Converts between proto and domain, and nothing else.
 
 mod account;
+mod notices;
 pub mod people;
 mod reviews;
 

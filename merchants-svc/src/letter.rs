@@ -91,6 +91,8 @@ pub fn write(kind: MailKind, facts: &Facts<'_>) -> Letter {
         MailKind::PayoutRequested => {
             notice("A payout was requested", "a payout was requested", facts)
         }
+        MailKind::PayoutAccountSet => payout_account_set(facts),
+        MailKind::WebhookExhausted => webhook_exhausted(facts),
     }
 }
 
@@ -190,10 +192,45 @@ fn business(subject: &'static str, told: &str, facts: &Facts<'_>) -> Letter {
     Letter { subject, body }
 }
 
+/// `about` says which account, which one before, and when.
+fn payout_account_set(facts: &Facts<'_>) -> Letter {
+    let Facts {
+        about, dashboard, ..
+    } = facts;
+    let body = format!(
+        "Your payout account was set: {about}.\n\n\
+         You find it at {dashboard}/payouts/account\n\n\
+         If you did not expect this: choose another password at {dashboard}/forgot at once, and \
+         tell us, so that no money goes there.\n"
+    );
+    let subject = "Your payout account was set";
+    Letter { subject, body }
+}
+
+/// `about` says which event, to which address, and when.
+fn webhook_exhausted(facts: &Facts<'_>) -> Letter {
+    let Facts {
+        about, dashboard, ..
+    } = facts;
+    let webhooks = format!("{dashboard}/settings/integrations/webhooks");
+    let body = format!(
+        "We stopped trying to deliver an event to your webhook: {about}.\n\n\
+         You find it, and any others, at {webhooks}/deliveries?status=EXHAUSTED\n\n\
+         Once your server answers again, have them all sent again at {webhooks}/replay\n"
+    );
+    let subject = "We stopped trying to deliver an event";
+    Letter { subject, body }
+}
+
+/// As people in Ghana read it.
+pub fn moment(at: Timestamp) -> String {
+    let text = at.datetime().format(MOMENT);
+    text.unwrap_or_else(|_| at.to_string())
+}
+
 /// What somebody did as the person who is mailed, and what to do if it was another.
 fn notice(subject: &'static str, what: &str, facts: &Facts<'_>) -> Letter {
-    let at = facts.at.datetime().format(MOMENT);
-    let at = at.unwrap_or_else(|_| facts.at.to_string());
+    let at = moment(facts.at);
     let about = match facts.about {
         "" => String::new(),
         about => format!(": {about}"),

@@ -20,6 +20,7 @@ mod link;
 mod login;
 mod mail;
 mod merchant;
+mod notice;
 mod password;
 mod person;
 mod post;
@@ -42,7 +43,8 @@ use db::{Db, Frame, Schema};
 use proto::merchants::{
     business_reviews_server::BusinessReviewsServer, merchant_account_server::MerchantAccountServer,
     merchant_operations_server::MerchantOperationsServer, merchants_server::MerchantsServer,
-    people_operations_server::PeopleOperationsServer, people_server::PeopleServer,
+    notices_server::NoticesServer, people_operations_server::PeopleOperationsServer,
+    people_server::PeopleServer,
 };
 use tonic::service::Routes;
 use uuid::Uuid;
@@ -92,6 +94,7 @@ pub async fn serve(
         .add_service(MerchantAccountServer::new(Grpc(service.clone())))
         .add_service(BusinessReviewsServer::new(Grpc(service)))
         .add_service(PeopleOperationsServer::new(PeopleGrpc(people.clone())))
+        .add_service(NoticesServer::new(PeopleGrpc(people.clone())))
         .add_service(PeopleServer::new(PeopleGrpc(people)));
     frame.serve(routes, sockets).await
 }

@@ -30,6 +30,9 @@ chassis::closed_list! {
         WebhookSecretRotated = "WEBHOOK_SECRET_ROTATED",
         PayoutAccountChanged = "PAYOUT_ACCOUNT_CHANGED",
         PayoutRequested = "PAYOUT_REQUESTED",
+        /// It was set, by whoever could: with both accounts.
+        PayoutAccountSet = "PAYOUT_ACCOUNT_SET",
+        WebhookExhausted = "WEBHOOK_EXHAUSTED",
     }
 }
 

@@ -3,6 +3,7 @@
 mod businesses;
 pub mod keys;
 pub mod logins;
+mod notices;
 mod passwords;
 pub mod people;
 mod totp;

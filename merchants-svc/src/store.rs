@@ -6,6 +6,7 @@ pub mod keys;
 pub mod links;
 pub mod logins;
 pub mod mails;
+pub mod notices;
 pub mod people;
 pub mod tries;
 

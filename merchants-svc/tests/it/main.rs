@@ -7,6 +7,7 @@ mod keys;
 mod logins;
 mod mail_server;
 mod mails;
+mod notices;
 mod people;
 mod shop;
 mod totp;

@@ -13,7 +13,7 @@ use merchants_svc::config::Config;
 use proto::merchants::{
     CreateMerchantRequest, GetMerchantRequest, KycStatus, Merchant, Origin,
     business_reviews_client::BusinessReviewsClient, merchant_account_client::MerchantAccountClient,
-    merchants_client::MerchantsClient,
+    merchants_client::MerchantsClient, notices_client::NoticesClient,
 };
 use uuid::Uuid;
 
@@ -24,6 +24,7 @@ pub struct World {
     pub merchants: MerchantsClient<Channel>,
     pub account: MerchantAccountClient<Channel>,
     pub reviews: BusinessReviewsClient<Channel>,
+    pub notices: NoticesClient<Channel>,
     pub clock: Clock,
     /// To see what no call shows, such as mails that wait.
     pub db: Db,
@@ -53,6 +54,7 @@ impl World {
             merchants: MerchantsClient::new(service.channel()),
             account: MerchantAccountClient::new(service.channel()),
             reviews: BusinessReviewsClient::new(service.channel()),
+            notices: NoticesClient::new(service.channel()),
             clock,
             db: database.connect().await,
             _service: service,
@@ -85,7 +87,7 @@ impl World {
         }
     }
 
-    async fn add_person(&self, person_id: Uuid, email: &str, merchant_id: &str) {
+    pub async fn add_person(&self, person_id: Uuid, email: &str, merchant_id: &str) {
         let now = self.clock.now();
         let mut tx = self.db.begin().await.unwrap();
         tx.sql(
