@@ -29,7 +29,7 @@ use proto::{
         merchant_account_client::MerchantAccountClient, merchants_client::MerchantsClient,
         people_client::PeopleClient,
     },
-    sessions::sessions_client::SessionsClient,
+    sessions::{checkout_sessions_client::CheckoutSessionsClient, sessions_client::SessionsClient},
     webhooks::{
         merchant_events_client::MerchantEventsClient,
         merchant_webhooks_client::MerchantWebhooksClient,
@@ -44,6 +44,7 @@ pub type Merchants = Backend<MerchantsClient<Channel>>;
 pub type People = Backend<PeopleClient<Channel>>;
 pub type MerchantAccount = Backend<MerchantAccountClient<Channel>>;
 pub type Sessions = Backend<SessionsClient<Channel>>;
+pub type CheckoutSessions = Backend<CheckoutSessionsClient<Channel>>;
 pub type Charges = Backend<ChargesClient<Channel>>;
 pub type Disbursements = Backend<DisbursementsClient<Channel>>;
 pub type MerchantEvents = Backend<MerchantEventsClient<Channel>>;

@@ -27,19 +27,20 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use chassis::{clock::Clock, ids::SessionId};
+use chassis::{clock::Clock, grpc::Channel, ids::SessionId};
 use http::{
     HeaderMap, HeaderValue, StatusCode,
     header::{ETAG, RETRY_AFTER},
 };
 use ipnet::IpNet;
+use proto::sessions::sessions_client::SessionsClient;
 use serde::Serialize;
 
 use self::{
     abuse::Abuse, quote::ExchangeRates, rescue::Rescue, situation::Situation, visitor::Visitor,
 };
 use crate::{
-    backend::{Charges, Merchants, Sessions},
+    backend::{Charges, CheckoutSessions, Merchants},
     error::Error,
     front::{self, Front},
     guesses::Guesses,
@@ -50,7 +51,9 @@ use crate::{
 #[derive(Debug)]
 pub struct Checkout {
     pub merchants: Merchants,
-    pub sessions: Sessions,
+    pub sessions: CheckoutSessions,
+    /// For the previous version of sessions-svc.
+    pub previous_sessions: SessionsClient<Channel>,
     pub charges: Charges,
     pub rates: ExchangeRates,
     pub rescue: Rescue,

@@ -41,8 +41,9 @@ use chassis::{
     shutdown::Shutdown,
 };
 use proto::{
-    charges::charges_client::ChargesClient, merchants::merchants_client::MerchantsClient,
-    sessions::sessions_client::SessionsClient,
+    charges::charges_client::ChargesClient,
+    merchants::merchants_client::MerchantsClient,
+    sessions::{checkout_sessions_client::CheckoutSessionsClient, sessions_client::SessionsClient},
 };
 use tokio::net::TcpListener;
 
@@ -180,11 +181,12 @@ fn limits(config: &Config, waits_max: usize) -> Limits {
 /// What the pages of the checkout share.
 fn checkout(config: &Config, channels: &Channels, clock: &Clock) -> Checkout {
     let merchants = MerchantsClient::new(channels.merchants.clone());
-    let sessions = SessionsClient::new(channels.sessions.clone());
+    let sessions = CheckoutSessionsClient::new(channels.sessions.clone());
     let charges = ChargesClient::new(channels.charges.clone());
     Checkout {
         merchants: Backend::new("merchants", merchants),
         sessions: Backend::new("sessions", sessions),
+        previous_sessions: SessionsClient::new(channels.sessions.clone()),
         charges: Backend::new("charges", charges),
         rates: ExchangeRates::new(&config.checkout_rates),
         rescue: config.checkout_rescue.clone().unwrap_or_default(),

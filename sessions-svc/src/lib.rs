@@ -39,6 +39,7 @@ use chassis::{
 };
 use db::{Frame, GroupCommit, Relay, Schema, Searches, outbox};
 use proto::sessions::{
+    checkout_sessions_server::CheckoutSessionsServer,
     session_operations_server::SessionOperationsServer, sessions_server::SessionsServer,
 };
 use tonic::service::Routes;
@@ -95,6 +96,7 @@ pub async fn serve(
     };
     let grpc = Arc::new(Grpc(service));
     let routes = Routes::new(SessionsServer::from_arc(Arc::clone(&grpc)))
+        .add_service(CheckoutSessionsServer::from_arc(Arc::clone(&grpc)))
         .add_service(SessionOperationsServer::from_arc(grpc));
     frame.serve(routes, sockets).await
 }

@@ -3,12 +3,16 @@
 
 use std::time::Duration;
 
-use chassis::{clock::Timestamp, ids::SessionId, money::Money, phone::Phone};
+use chassis::{clock::Timestamp, grpc::Channel, ids::SessionId, money::Money, phone::Phone};
 use proto::{
     charges::{ChargeStatus, GetHostedChargeRequest, HostedCharge},
     merchants::GetMerchantRequest,
-    sessions::{GetSessionRequest, Session, SessionStatus},
+    sessions::{
+        GetSessionRequest, ReadSessionRequest, Session, SessionStatus,
+        checkout_sessions_client::CheckoutSessionsClient,
+    },
 };
+use tonic::{Code, Request};
 
 use super::Checkout;
 use crate::{backend, error::Error, merchant::Merchant};
@@ -58,18 +62,7 @@ impl Situation {
     /// [`Error::NotFound`] also for the session of a direct charge, which no payer was ever sent
     /// to.
     pub async fn load(checkout: &Checkout, id: SessionId) -> Result<Self, Error> {
-        let request = GetSessionRequest {
-            session_id: id.to_string(),
-            merchant_id: String::new(),
-        };
-        let session: Session = checkout
-            .sessions
-            .read(
-                backend::DEADLINE,
-                request,
-                |mut sessions, request| async move { sessions.get_session(request).await },
-            )
-            .await?;
+        let session = find_session(checkout, id).await?;
         // A direct charge's session has a charge that is not hosted, so this says not found.
         let hosted = match session.transaction {
             Some(_) => Some(hosted_charge(checkout, id).await?),
@@ -108,6 +101,34 @@ impl Situation {
         let phone = self.session.payer.as_ref()?.phone.as_deref()?;
         Phone::parse_ghana_mobile(phone).ok()
     }
+}
+
+async fn find_session(checkout: &Checkout, id: SessionId) -> Result<Session, Error> {
+    let request = ReadSessionRequest {
+        session_id: id.to_string(),
+    };
+    let send = |mut sessions: CheckoutSessionsClient<Channel>, request: Request<_>| {
+        let mut previous = checkout.previous_sessions.clone();
+        async move {
+            let deadline = request.metadata().clone();
+            match sessions.read_session(request).await {
+                // The previous version of sessions-svc reads a payer's session for no merchant.
+                Err(status) if status.code() == Code::Unimplemented => {
+                    let mut request = Request::new(GetSessionRequest {
+                        session_id: id.to_string(),
+                        merchant_id: String::new(),
+                    });
+                    *request.metadata_mut() = deadline;
+                    previous.get_session(request).await
+                }
+                answer => answer,
+            }
+        }
+    };
+    checkout
+        .sessions
+        .read(backend::DEADLINE, request, send)
+        .await
 }
 
 async fn hosted_charge(checkout: &Checkout, id: SessionId) -> Result<HostedCharge, Error> {

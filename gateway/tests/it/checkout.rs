@@ -36,7 +36,7 @@ async fn guarded() -> Gateway {
         ["--checkout-limit-window", "8760h"],
     ];
     let gateway = Gateway::start_with(&limits.concat()).await;
-    gateway.services.get_session.answers(|request| {
+    gateway.services.read_session.answers(|request| {
         let is_there = request.session_id == SESSION_ID;
         let found = is_there.then(there);
         found.ok_or_else(|| refusal(Code::NotFound, "SESSION_NOT_FOUND"))
@@ -88,7 +88,7 @@ async fn a_flood_of_guessed_payments_waits_in_a_short_line_and_open_pages_do_not
     }
     gateway
         .services
-        .get_session
+        .read_session
         .answers_late(|request| async move {
             if request.session_id != SESSION_ID {
                 std::future::pending::<()>().await;
@@ -110,7 +110,7 @@ async fn a_flood_of_guessed_payments_waits_in_a_short_line_and_open_pages_do_not
 async fn without_a_service_the_page_blames_nobody_and_offers_another_look() {
     let gateway = Gateway::start().await;
     for (code, status) in [(Code::Unavailable, 503), (Code::Internal, 500)] {
-        gateway.services.get_session.answers(move |_| match code {
+        gateway.services.read_session.answers(move |_| match code {
             Code::Unavailable => Err(refusal(code, "NOTHING_STARTED")),
             _ => Err(Status::new(code, "sessions: pool timed out")),
         });
@@ -137,4 +137,16 @@ async fn where_nothing_is_there_no_other_look_is_offered() {
     assert_eq!(page.status, 404);
     assert!(!page.text().contains("href=\"/pay/"), "{}", page.text());
     assert_eq!(get(&gateway, "/state").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_payer_is_served_beside_a_sessions_svc_of_the_version_before() {
+    let gateway = Gateway::start().await;
+    let before = |_| Err(Status::unimplemented("the version before"));
+    gateway.services.read_session.answers(before);
+    gateway.services.get_session.answers(|_| Ok(there()));
+    assert_eq!(get(&gateway, "/state").await.status, 200);
+    let asked = gateway.services.get_session.asked_once();
+    assert_eq!(asked.session_id, SESSION_ID);
+    assert_eq!(asked.merchant_id, "");
 }

@@ -26,13 +26,15 @@ async fn start(flags: &[&str]) -> Gateway {
     let places = PLACES.to_string();
     let flags = [&["--requests-max", &places], flags].concat();
     let gateway = Gateway::start_with(&flags).await;
-    gateway.services.get_session.answers(|request| {
-        Ok(session(proto::sessions::CreateSessionRequest {
-            merchant_id: request.merchant_id,
+    let there = || {
+        session(proto::sessions::CreateSessionRequest {
+            merchant_id: crate::services::merchant().merchant_id,
             amount: crate::services::money(2_550, "GHS"),
             ..Default::default()
-        }))
-    });
+        })
+    };
+    gateway.services.read_session.answers(move |_| Ok(there()));
+    gateway.services.get_session.answers(move |_| Ok(there()));
     gateway
 }
 
@@ -159,7 +161,7 @@ async fn an_address_that_names_no_session_is_refused_before_its_body_is_there() 
         let answer = tokio::time::timeout(Duration::from_secs(5), read(&mut stream));
         assert_eq!(answer.await.expect("at once").status, 404, "{path}");
     }
-    assert!(gateway.services.get_session.asked().is_empty());
+    assert!(gateway.services.read_session.asked().is_empty());
 }
 
 /// One more connection of the flood.

@@ -17,7 +17,7 @@ use proto::{
     },
     merchants::merchants_server::MerchantsServer,
     ratelimit::rate_limits_server::RateLimitsServer,
-    sessions::sessions_server::SessionsServer,
+    sessions::{checkout_sessions_server::CheckoutSessionsServer, sessions_server::SessionsServer},
     webhooks::merchant_events_server::MerchantEventsServer,
 };
 use tonic::service::Routes;
@@ -129,6 +129,7 @@ async fn serve_services(services: Arc<Services>) -> ServedService {
     let routes = Routes::new(MerchantsServer::new(served.clone()))
         .add_service(RateLimitsServer::new(served.clone()))
         .add_service(SessionsServer::new(served.clone()))
+        .add_service(CheckoutSessionsServer::new(served.clone()))
         .add_service(DisbursementsServer::new(served.clone()))
         .add_service(MerchantEventsServer::new(served.clone()))
         .add_service(StatementsServer::new(served.clone()))

@@ -20,7 +20,7 @@ use proto::{
     },
     merchants::{self, merchants_server::Merchants},
     ratelimit::{self, rate_limits_server::RateLimits},
-    sessions::{self, sessions_server::Sessions},
+    sessions::{self, checkout_sessions_server::CheckoutSessions, sessions_server::Sessions},
     webhooks::{self, merchant_events_server::MerchantEvents},
 };
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -187,6 +187,7 @@ pub struct Services {
     pub check: Call<ratelimit::CheckRequest, ratelimit::CheckResponse>,
     pub create_session: Call<sessions::CreateSessionRequest, sessions::CreateSessionResponse>,
     pub get_session: Call<sessions::GetSessionRequest, sessions::Session>,
+    pub read_session: Call<sessions::ReadSessionRequest, sessions::Session>,
     pub create_charge: Call<charges::CreateChargeRequest, charges::ChargeAnswer>,
     pub submit_otp: Call<charges::SubmitOtpRequest, charges::ChargeAnswer>,
     pub get_charge: Call<charges::GetChargeRequest, charges::Charge>,
@@ -241,6 +242,7 @@ impl Services {
                 })
             }),
             get_session: Call::new(|_| Err(refusal(Code::NotFound, "SESSION_NOT_FOUND"))),
+            read_session: Call::new(|_| Err(refusal(Code::NotFound, "SESSION_NOT_FOUND"))),
             create_charge: Call::new(|request: charges::CreateChargeRequest| {
                 Ok(charges::ChargeAnswer {
                     charge: Some(charge(charges::ChargeStatus::Initiated, request.amount)),
@@ -471,6 +473,11 @@ serve!(Sessions in sessions {
     get_customer(GetCustomerRequest) -> Customer;
 } never {
     record_transaction(RecordTransactionRequest) -> RecordTransactionResponse;
+});
+
+serve!(CheckoutSessions in sessions {
+    read_session(ReadSessionRequest) -> Session;
+} never {
 });
 
 serve!(Charges in charges {

@@ -59,11 +59,15 @@ pub fn new_session(request: CreateSessionRequest) -> Result<(NewSession, String)
 }
 
 /// Text that is not an identifier names nothing, so it is NOT_FOUND.
+pub fn session_id(text: &str) -> Result<SessionId, Error> {
+    text.parse().map_err(|_| Error::SessionNotFound)
+}
+
 pub fn wanted_session(
     request: &GetSessionRequest,
 ) -> Result<(SessionId, Option<MerchantId>), Error> {
     let not_found = |_| Error::SessionNotFound;
-    let id = request.session_id.parse().map_err(not_found)?;
+    let id = session_id(&request.session_id)?;
     let merchant = Some(&request.merchant_id)
         .filter(|merchant| !merchant.is_empty())
         .map(|merchant| merchant.parse().map_err(not_found))

@@ -46,11 +46,10 @@ async fn a_new_session_can_be_paid_for_24_hours_to_the_millisecond() {
     assert_eq!(session.payer, Some(payer()));
     assert_eq!(session.transaction, None);
     assert_eq!(world.get(&session.session_id).await.unwrap(), session);
-    assert_eq!(
-        world.get_as(&session.session_id, "").await.unwrap(),
-        session,
-        "the checkout sees it"
-    );
+    let read = world.read(&session.session_id).await;
+    assert_eq!(read.unwrap(), session, "its payer sees it");
+    let by_the_version_before = world.get_as(&session.session_id, "").await;
+    assert_eq!(by_the_version_before.unwrap(), session);
     world.end().await;
 }
 
@@ -71,6 +70,9 @@ async fn another_merchants_session_is_like_an_unknown_one() {
         world.get("' or 1=1").await,
         world.get(&session.session_id.replace('-', "")).await,
         world.get("").await,
+        world.read(&unknown).await,
+        world.read(&withdrawn.session_id).await,
+        world.read("").await,
     ];
     let told = |status: &tonic::Status| {
         (

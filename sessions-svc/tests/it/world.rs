@@ -14,8 +14,9 @@ use proto::{
     money::Money,
     sessions::{
         CreateSessionRequest, CreateSessionResponse, Customer, DirectSession, GetSessionRequest,
-        ListCustomersRequest, Open, Payer, RecordTransactionRequest, RecordTransactionResponse,
-        Session, SessionStatus, Transaction, TransactionStatus, Update, Wallet, Withdraw,
+        ListCustomersRequest, Open, Payer, ReadSessionRequest, RecordTransactionRequest,
+        RecordTransactionResponse, Session, SessionStatus, Transaction, TransactionStatus, Update,
+        Wallet, Withdraw, checkout_sessions_client::CheckoutSessionsClient,
         record_transaction_request::Step, record_transaction_response::Outcome,
         session_operations_client::SessionOperationsClient, sessions_client::SessionsClient,
     },
@@ -150,6 +151,17 @@ impl World {
             merchant_id: merchant_id.to_owned(),
         };
         let answer = self.client.clone().get_session(request).await;
+        answer.map(tonic::Response::into_inner)
+    }
+
+    /// As its payer.
+    pub async fn read(&self, session_id: &str) -> Result<Session, Status> {
+        let request = ReadSessionRequest {
+            session_id: session_id.to_owned(),
+        };
+        let answer = CheckoutSessionsClient::new(self.service.channel())
+            .read_session(request)
+            .await;
         answer.map(tonic::Response::into_inner)
     }
 
