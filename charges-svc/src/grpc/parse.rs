@@ -68,6 +68,10 @@ pub fn page<I: FromStr + Display>(
 }
 
 pub fn wanted_charges(request: &ListChargesRequest) -> Result<WantedCharges> {
+    let amount = |field, amount: Option<&ProtoMoney>| {
+        let cedis = amount.map(|amount| cedis(field, Some(amount)));
+        cedis.transpose()
+    };
     let status = match request.status() {
         ProtoChargeStatus::Unspecified => None,
         status => Some(
@@ -88,6 +92,10 @@ pub fn wanted_charges(request: &ListChargesRequest) -> Result<WantedCharges> {
         phone: given("phone", request.phone.as_deref())?,
         status,
         provider,
+        tx_id_display: given("tx_id_display", request.tx_id_display.as_deref())?,
+        failure_reason: given("failure_reason", request.failure_reason.as_deref())?,
+        amount_from: amount("amount_from", request.amount_from.as_ref())?,
+        amount_to: amount("amount_to", request.amount_to.as_ref())?,
     })
 }
 

@@ -7,6 +7,7 @@ use chassis::{
     clock::Timestamp,
     failure::FailureReason,
     ids::{ChargeId, DisbursementId, MerchantId, RailReference, Reference, TxIdDisplay},
+    money::{Currency, Money},
     testing::{check_invalid, until},
 };
 use proto::{
@@ -30,6 +31,17 @@ impl World {
             charges.map(|charge| charge.reference).collect(),
             page.next_page_token,
         )
+    }
+
+    /// The merchant finds these charges, and another one none.
+    async fn check_found(&self, request: ListChargesRequest, found: &[&Charge]) {
+        let anothers = ListChargesRequest {
+            merchant_id: MerchantId::new().to_string(),
+            ..request.clone()
+        };
+        let expected = (references(found), String::new());
+        assert_eq!(self.listed(request).await, expected);
+        assert_eq!(self.listed(anothers).await, (Vec::new(), String::new()));
     }
 
     /// Writes a charge of this merchant's that has gone through these events.
@@ -271,13 +283,58 @@ async fn charges_are_found_by_what_they_are_and_never_another_merchants() {
             vec![],
         ),
     ] {
-        let anothers = ListChargesRequest {
-            merchant_id: MerchantId::new().to_string(),
-            ..request.clone()
-        };
-        let expected = (references(&found), String::new());
-        assert_eq!(world.listed(request).await, expected);
-        assert_eq!(world.listed(anothers).await, (Vec::new(), String::new()));
+        world.check_found(request, &found).await;
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn charges_are_found_by_what_payers_see_by_reason_and_by_amount() {
+    let world = World::start().await;
+    let merchant = MerchantId::new();
+    let settled = [Event::Accepted, Event::Settled];
+    let paid = world
+        .given_by(merchant, &settled, Duration::from_secs(3))
+        .await;
+    let failed = Event::Failed(FailureReason::PayerDeclined);
+    let declined = world
+        .given_by(merchant, &[failed], Duration::from_secs(2))
+        .await;
+    let all = paid.facts.amount().minor_units();
+    let cedis = |minor_units| Some(Money::new(minor_units, Currency::GHS).into());
+    let by = |look: &dyn Fn(&mut ListChargesRequest)| looking(merchant, look);
+    let shown = Some(paid.facts.tx_id_display.to_string());
+    for (request, found) in [
+        (
+            by(&|wanted| wanted.tx_id_display.clone_from(&shown)),
+            vec![&paid],
+        ),
+        (
+            by(&|wanted| {
+                wanted.tx_id_display.clone_from(&shown);
+                wanted.reference = Some(declined.facts.reference.to_string());
+            }),
+            vec![],
+        ),
+        (
+            by(&|wanted| wanted.failure_reason = Some("PAYER_DECLINED".to_owned())),
+            vec![&declined],
+        ),
+        (
+            by(&|wanted| wanted.failure_reason = Some("INSUFFICIENT_FUNDS".to_owned())),
+            vec![],
+        ),
+        (
+            by(&|wanted| {
+                wanted.amount_from = cedis(all);
+                wanted.amount_to = cedis(all);
+            }),
+            vec![&declined, &paid],
+        ),
+        (by(&|wanted| wanted.amount_from = cedis(all + 1)), vec![]),
+        (by(&|wanted| wanted.amount_to = cedis(all - 1)), vec![]),
+    ] {
+        world.check_found(request, &found).await;
     }
     world.end().await;
 }
@@ -458,6 +515,18 @@ async fn what_cannot_be_looked_for_is_named() {
         (
             bad(&|wanted| wanted.phone = Some("024".to_owned())),
             "phone",
+        ),
+        (
+            bad(&|wanted| wanted.tx_id_display = Some("TX-1-1".to_owned())),
+            "tx_id_display",
+        ),
+        (
+            bad(&|wanted| wanted.failure_reason = Some("BECAUSE".to_owned())),
+            "failure_reason",
+        ),
+        (
+            bad(&|wanted| wanted.amount_from = Some(Money::new(1, Currency::USD).into())),
+            "amount_from",
         ),
         (
             bad(&|wanted| wanted.merchant_id = String::new()),

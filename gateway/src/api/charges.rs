@@ -49,6 +49,7 @@ pub async fn list(
         phone: phone.map(|phone| phone.as_e164().to_owned()),
         status: status.unwrap_or_default().into(),
         provider: parameters.provider().unwrap_or_default().into(),
+        ..ListChargesRequest::default()
     };
     parameters.finish()?;
     let listed = edge

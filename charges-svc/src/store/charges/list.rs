@@ -3,8 +3,10 @@
 use chassis::{
     charge_status::ChargeStatus,
     clock::Timestamp,
-    ids::{MerchantId, Reference, SessionId},
+    failure::FailureReason,
+    ids::{MerchantId, Reference, SessionId, TxIdDisplay},
     limits::LOOKED_AT_MAX,
+    money::Money,
     page::{PageRequest, Place, Span},
     phone::Phone,
     provider::Provider,
@@ -19,10 +21,16 @@ use crate::charge::{Charge, State};
 pub struct WantedCharges {
     pub merchant_id: MerchantId,
     pub reference: Option<Reference>,
+    pub tx_id_display: Option<TxIdDisplay>,
     pub session_id: Option<SessionId>,
     pub phone: Option<Phone>,
     pub status: Option<ChargeStatus>,
     pub provider: Option<Provider>,
+    pub failure_reason: Option<FailureReason>,
+    /// At least this, in GHS.
+    pub amount_from: Option<Money>,
+    /// At most this, in GHS.
+    pub amount_to: Option<Money>,
 }
 
 /// The index that a list follows.
@@ -39,6 +47,10 @@ impl WantedCharges {
         match self {
             Self {
                 reference: Some(_), ..
+            }
+            | Self {
+                tx_id_display: Some(_),
+                ..
             } => By::Reference,
             Self {
                 session_id: Some(_),
@@ -52,7 +64,22 @@ impl WantedCharges {
     /// Whether there is something that no index finds among what may be many.
     pub fn is_searched(&self) -> bool {
         let is_many = matches!(self.by(), By::Phone | By::Time);
-        is_many && (self.status.is_some() || self.provider.is_some())
+        is_many
+            && (self.status.is_some()
+                || self.provider.is_some()
+                || self.failure_reason.is_some()
+                || self.amount_from.is_some()
+                || self.amount_to.is_some())
+    }
+
+    /// The first and the last reference that are looked at, if references are. One begins with what
+    /// payers are shown, and goes on with six characters from `0` to `Z`.
+    fn references(&self) -> Option<(String, String)> {
+        match (&self.reference, &self.tx_id_display) {
+            (Some(reference), _) => Some((reference.to_string(), reference.to_string())),
+            (None, Some(shown)) => Some((format!("{shown}-000000"), format!("{shown}-ZZZZZZ"))),
+            (None, None) => None,
+        }
     }
 }
 
@@ -99,11 +126,15 @@ macro_rules! listing {
             columns!(),
             $from,
             " where state <> 'VOID'
-              and (cast($7 as text) is null or reference = $7)
+              and (cast($7 as text) is null or reference between $7 and $14)
               and (cast($8 as uuid) is null or session_id = $8)
               and (cast($9 as text) is null or phone = $9)
               and (cast($10 as text) is null or state in ($10, $11, $12))
               and (cast($13 as text) is null or provider = $13)
+              and (cast($15 as text) is null or tx_id_display = $15)
+              and (cast($16 as text) is null or failure_reason = $16)
+              and (cast($17 as bigint) is null or amount_minor >= $17)
+              and (cast($18 as bigint) is null or amount_minor <= $18)
               and ",
             $walk,
             " limit $6"
@@ -114,10 +145,10 @@ macro_rules! listing {
 const BY_TIME: &str = listing!("", " from charges", by_time!());
 const BY_PHONE: &str = listing!("", " from charges", by_phone!("$9"));
 
-// A reference has one charge and a session a few: all of them are read, whatever else is wanted, so
+// A reference has one charge, and what payers are shown and a session have a few: all of them are read, whatever else is wanted, so
 // that no store prefers the index of all the merchant's charges.
 const BY_REFERENCE: &str = listing!(
-    "with found as materialized (select * from charges where reference = $7)",
+    "with found as materialized (select * from charges where reference between $7 and $14)",
     " from found",
     by_time!()
 );
@@ -142,6 +173,7 @@ pub async fn list(
     let Span { from, before } = page.span;
     let states = wanted.status.map(states_of);
     let state = |place: usize| states.map(|states| states[place]);
+    let (first, last) = wanted.references().unzip();
     conn.sql(text)
         .bind(wanted.merchant_id)
         .bind(before.at)
@@ -149,13 +181,18 @@ pub async fn list(
         .bind(from.at)
         .bind(from.id)
         .bind(i64::from(page.size) + 1)
-        .bind(wanted.reference.as_ref().map(Reference::as_str))
+        .bind(first)
         .bind(wanted.session_id)
         .bind(wanted.phone.as_ref().map(Phone::as_e164))
         .bind(state(0))
         .bind(state(1))
         .bind(state(2))
         .bind(wanted.provider)
+        .bind(last)
+        .bind(wanted.tx_id_display.as_ref().map(TxIdDisplay::as_str))
+        .bind(wanted.failure_reason)
+        .bind(wanted.amount_from.map(Money::minor_units))
+        .bind(wanted.amount_to.map(Money::minor_units))
         .page(page.size)
         .await
 }
@@ -219,8 +256,9 @@ mod tests {
         check_ordered_by_index(&db, STOP_BY_PHONE, "charges_of_phone").await;
         let by_reference = plan(&db, BY_REFERENCE).await;
         let is_by_key = by_reference.contains("charges_reference_key")
-            || by_reference
-                .contains("charges USING INDEX sqlite_autoindex_charges_2 (reference=?)");
+            || by_reference.contains(
+                "charges USING INDEX sqlite_autoindex_charges_2 (reference>? AND reference<?)",
+            );
         assert!(is_by_key, "{by_reference}");
         let by_session = plan(&db, BY_SESSION).await;
         assert!(by_session.contains("charges_number"), "{by_session}");
