@@ -3,29 +3,44 @@
 use std::sync::Arc;
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::{RawQuery, State},
     response::Response,
     routing::get,
 };
-use http::StatusCode;
-use proto::merchants::{Action, ListActivityRequest, NoteActivityRequest};
+use chassis::ids::ActivityId;
+use proto::merchants::{
+    Action, Activity, ListActivityRequest, ListActivityResponse, NoteActivityRequest,
+};
 
 use super::{
-    Dashboard,
-    enter::parameter,
+    Dashboard, export,
+    filters::{Filters, Listed, PAGE_SIZE},
     login::Login,
     page::{Cell, Refusal, Section, TablePage},
 };
-use crate::{backend, error::Error};
+use crate::{backend, error::Error, in_hand::RequestInHand};
 
 const PATH: &str = "/settings/activity";
+
+const EXPORT: &str = "/settings/activity.csv";
+
+const EXPORT_COLUMNS: [&str; 6] = [
+    "created_at",
+    "action",
+    "object",
+    "person",
+    "address",
+    "user_agent",
+];
 
 /// Most characters of what was done to.
 const OBJECT_CHARACTERS_MAX: usize = 200;
 
 pub fn routes() -> Router<Arc<Dashboard>> {
-    Router::new().route(PATH, get(show))
+    Router::new()
+        .route(PATH, get(show))
+        .route(EXPORT, get(export_all))
 }
 
 impl Dashboard {
@@ -52,47 +67,108 @@ impl Dashboard {
     }
 }
 
+fn wanted(filters: &mut Filters<'_>, login: &Login) -> ListActivityRequest {
+    ListActivityRequest {
+        merchant_id: login.merchant_id(),
+        page_size: PAGE_SIZE,
+        page_token: filters.after::<ActivityId>(),
+    }
+}
+
+impl Dashboard {
+    async fn list_activity(
+        &self,
+        request: ListActivityRequest,
+    ) -> Result<ListActivityResponse, Error> {
+        let listed = self.people.read(
+            backend::DEADLINE,
+            request,
+            |mut people, request| async move { people.list_activity(request).await },
+        );
+        listed.await
+    }
+}
+
 async fn show(
     State(dashboard): State<Arc<Dashboard>>,
     login: Login,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    let request = ListActivityRequest {
-        merchant_id: login.merchant_id(),
-        page_size: 0,
-        page_token: parameter(query.as_deref(), "after"),
-    };
-    let listed = dashboard.people.read(
-        backend::DEADLINE,
-        request,
-        |mut people, request| async move { people.list_activity(request).await },
-    );
-    let listed = listed.await?;
-    let mut page = TablePage::new(
-        login.shell(Section::Settings, "Activity"),
-        &["When", "What", "Who", "From"],
-    );
-    page.rows = listed
-        .activities
-        .iter()
-        .map(|activity| {
-            let origin = activity.origin.clone().unwrap_or_default();
-            let what = words(activity.action());
-            let what = match activity.object.is_empty() {
-                true => Cell::phrase(what),
-                false => Cell::phrase(what).detail(&activity.object),
-            };
-            vec![
-                Cell::time(&activity.created_at),
-                what,
-                Cell::text(&activity.email),
-                Cell::text(&origin.address),
-            ]
-        })
-        .collect();
+    let mut filters = Filters::new(PATH, query.as_deref());
+    let request = wanted(&mut filters, &login);
+    let shell = login.shell(Section::Settings, "Activity");
+    let mut page = TablePage::new(shell, &["When", "What", "Who", "From"]);
     page.empty = "Nothing yet.";
-    page.lead_on(PATH, &[], &listed.next_page_token);
-    Ok(page.respond(StatusCode::OK))
+    let listing = async {
+        let listed = dashboard.list_activity(request).await?;
+        Ok(Listed {
+            rows: listed.activities.iter().map(row).collect(),
+            next_page_token: listed.next_page_token,
+        })
+    };
+    filters.list(page, EXPORT, listing).await
+}
+
+fn row(activity: &Activity) -> Vec<Cell> {
+    let what = Cell::phrase(words(activity.action()));
+    let what = match activity.object.as_str() {
+        "" => what,
+        object => what.detail(object),
+    };
+    let origin = activity.origin.as_ref();
+    vec![
+        Cell::time(&activity.created_at),
+        what,
+        Cell::text(&activity.email),
+        Cell::text(
+            origin
+                .map(|origin| origin.address.as_str())
+                .unwrap_or_default(),
+        ),
+    ]
+}
+
+async fn export_all(
+    State(dashboard): State<Arc<Dashboard>>,
+    login: Login,
+    Extension(in_hand): Extension<RequestInHand>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let mut filters = Filters::new(PATH, query.as_deref());
+    let request = ListActivityRequest {
+        page_size: export::PAGE_SIZE,
+        ..wanted(&mut filters, &login)
+    };
+    let reading = dashboard.clone();
+    let read = move |page_token| {
+        let (dashboard, request) = (reading.clone(), request.clone());
+        async move {
+            let request = ListActivityRequest {
+                page_token,
+                ..request
+            };
+            let listed = dashboard.list_activity(request).await?;
+            Ok(Listed {
+                rows: listed.activities.into_iter().map(exported).collect(),
+                next_page_token: listed.next_page_token,
+            })
+        }
+    };
+    let list = ("activity", filters);
+    export::csv(&dashboard, &in_hand, list, &EXPORT_COLUMNS, read).await
+}
+
+fn exported(activity: Activity) -> Vec<String> {
+    let action = words(activity.action()).to_owned();
+    let origin = activity.origin.unwrap_or_default();
+    vec![
+        activity.created_at,
+        action,
+        activity.object,
+        activity.email,
+        origin.address,
+        origin.user_agent,
+    ]
 }
 
 fn words(action: Action) -> &'static str {

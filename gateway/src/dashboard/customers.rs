@@ -47,6 +47,10 @@ pub fn routes() -> Router<Arc<Dashboard>> {
         .route(PATH, get(show))
         .route(EXPORT, get(export_all))
         .route(&format!("{PATH}/{{customer_id}}"), get(show_one))
+        .route(
+            &format!("{PATH}/{{customer_id}}/payments.csv"),
+            get(export_payments),
+        )
 }
 
 /// Whom somebody looks for.
@@ -104,6 +108,28 @@ impl Dashboard {
     }
 }
 
+impl Dashboard {
+    /// The customer of an address.
+    async fn find_customer(
+        &self,
+        login: &Login,
+        customer_id: Result<Path<String>, PathRejection>,
+    ) -> Result<Customer, Error> {
+        let Path(customer_id) = customer_id.map_err(|_| Error::NotFound)?;
+        let customer_id: CustomerId = customer_id.parse().map_err(|_| Error::NotFound)?;
+        let request = GetCustomerRequest {
+            merchant_id: login.merchant_id(),
+            customer_id: customer_id.to_string(),
+        };
+        let customer = self.sessions.read(
+            backend::DEADLINE,
+            request,
+            |mut sessions, request| async move { sessions.get_customer(request).await },
+        );
+        customer.await
+    }
+}
+
 async fn show(
     State(dashboard): State<Arc<Dashboard>>,
     login: Login,
@@ -152,18 +178,7 @@ async fn show_one(
     customer_id: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    let Path(customer_id) = customer_id.map_err(|_| Error::NotFound)?;
-    let customer_id: CustomerId = customer_id.parse().map_err(|_| Error::NotFound)?;
-    let request = GetCustomerRequest {
-        merchant_id: login.merchant_id(),
-        customer_id: customer_id.to_string(),
-    };
-    let customer = dashboard.sessions.read(
-        backend::DEADLINE,
-        request,
-        |mut sessions, request| async move { sessions.get_customer(request).await },
-    );
-    let customer = customer.await?;
+    let customer = dashboard.find_customer(&login, customer_id).await?;
     let shell = login.shell(Section::Customers, "Customer");
     let mut page = TablePage::new(shell, &payments::COLUMNS);
     page.caption = "Payments";
@@ -184,7 +199,7 @@ async fn show_one(
         ),
         ("Customer", Cell::text(&customer.customer_id)),
     ]);
-    let path = format!("{PATH}/{customer_id}");
+    let path = format!("{PATH}/{}", customer.customer_id);
     let mut filters = Filters::new(&path, query.as_deref());
     let after = filters.after::<ChargeId>();
     // Payments are found by the wallet's number.
@@ -193,12 +208,11 @@ async fn show_one(
         return filters.list(page, "", async { Ok(Listed::none()) }).await;
     };
     page.empty = "No payment from this number.";
+    let export = format!("{path}/payments.csv");
     let request = ListChargesRequest {
-        merchant_id: login.merchant_id(),
         page_size: PAGE_SIZE,
         page_token: after,
-        phone: Some(phone),
-        ..ListChargesRequest::default()
+        ..payments_from(&login, phone)
     };
     let listing = async {
         let listed = dashboard.list_charges(request).await?;
@@ -208,7 +222,28 @@ async fn show_one(
             next_page_token: listed.next_page_token,
         })
     };
-    filters.list(page, "", listing).await
+    filters.list(page, &export, listing).await
+}
+
+fn payments_from(login: &Login, phone: String) -> ListChargesRequest {
+    ListChargesRequest {
+        merchant_id: login.merchant_id(),
+        phone: Some(phone),
+        ..ListChargesRequest::default()
+    }
+}
+
+async fn export_payments(
+    State(dashboard): State<Arc<Dashboard>>,
+    login: Login,
+    Extension(in_hand): Extension<RequestInHand>,
+    customer_id: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let customer = dashboard.find_customer(&login, customer_id).await?;
+    let phone = customer.phone.ok_or(Error::NotFound)?;
+    let path = format!("{PATH}/{}", customer.customer_id);
+    let filters = Filters::new(&path, None);
+    payments::export_charges(&dashboard, &in_hand, filters, payments_from(&login, phone)).await
 }
 
 async fn export_all(

@@ -48,7 +48,7 @@ where
     F: Future<Output = Result<Listed<Vec<String>>, Error>> + Send,
 {
     if filters.is_wrong() {
-        return Ok(see(&filters.address(&format!("/{list}"), "")));
+        return Ok(see(&filters.newest()));
     }
     let Some(place) = dashboard.exports_room.enter(in_hand.client()) else {
         metrics::counter!("gateway_requests_shed_total").increment(1);
@@ -57,7 +57,7 @@ where
     // A failure before the first piece is an answer of its own.
     let first = match read(String::new()).await {
         Ok(first) => first,
-        Err(Error::Validation(_)) => return Ok(see(&filters.address(&format!("/{list}"), ""))),
+        Err(Error::Validation(_)) => return Ok(see(&filters.newest())),
         Err(error) => return Err(error.into()),
     };
     let mut head = String::new();

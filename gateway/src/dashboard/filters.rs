@@ -8,13 +8,14 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use axum::response::Response;
-use chassis::{clock::Day, page::Place};
+use chassis::{clock::Day, money::Money, page::Place};
 use http::StatusCode;
 use proto::charges::Provider;
 use url::form_urlencoded;
 
 use super::{
     enter::parameter,
+    money_out::parse_amount,
     page::{Cell, Control, Field, FilterForm, PAGE_ROWS, Refusal, TablePage, blame},
 };
 use crate::error::Error;
@@ -24,6 +25,13 @@ pub const PAGE_SIZE: u32 = PAGE_ROWS as u32;
 
 /// The parameter that says where a page begins.
 const AFTER: &str = "after";
+
+/// The parameter that says where the pages before it begin, newest first, with blanks between. The
+/// first page is not among them.
+const PASSED: &str = "passed";
+
+/// How many of them are remembered. Whoever goes back further begins with the newest.
+const PASSED_MAX: usize = 20;
 
 const NETWORKS: [(&str, &str); 4] = [
     ("", "Any"),
@@ -58,6 +66,7 @@ pub struct Filters<'q> {
     fields: Vec<Field>,
     notice: Option<String>,
     after: String,
+    passed: Vec<String>,
 }
 
 impl<'q> Filters<'q> {
@@ -69,14 +78,15 @@ impl<'q> Filters<'q> {
             fields: Vec::new(),
             notice: None,
             after: String::new(),
+            passed: Vec::new(),
         }
     }
 
     /// Reads what was typed into a field. An empty one filters nothing.
-    pub fn read<T>(
+    pub fn read<T, E: Into<String>>(
         &mut self,
         field: Field,
-        parse: impl FnOnce(&str) -> Result<T, &'static str>,
+        parse: impl FnOnce(&str) -> Result<T, E>,
     ) -> Option<T> {
         let typed = parameter(self.query, field.name);
         let typed = typed.trim();
@@ -84,9 +94,12 @@ impl<'q> Filters<'q> {
             "" => Ok(None),
             typed => parse(typed).map(Some),
         };
-        let error = read.as_ref().err().map(|error| (*error).to_owned());
+        let (read, error) = match read {
+            Ok(read) => (read, None),
+            Err(error) => (None, Some(error.into())),
+        };
         self.fields.push(field.value(typed).error(error));
-        read.unwrap_or_default()
+        read
     }
 
     /// One of a closed list, by its code.
@@ -128,15 +141,39 @@ impl<'q> Filters<'q> {
         (from.unwrap_or_default(), to.unwrap_or_default())
     }
 
+    /// From what amount and up to which, both included.
+    pub fn amounts(&mut self) -> [Option<Money>; 2] {
+        let mut amount = |name, label| self.read(Field::text(name, label), parse_amount);
+        let amounts = [
+            amount("amount_from", "GHS at least"),
+            amount("amount_to", "GHS at most"),
+        ];
+        if let [Some(least), Some(most)] = amounts
+            && most.minor_units() < least.minor_units()
+            && let Some(field) = self.fields.last_mut()
+        {
+            field.error = Some("It must not be less than the least.".to_owned());
+        }
+        amounts
+    }
+
     /// The service's token of the page, empty for the first. `I` identifies what is listed.
     pub fn after<I: FromStr + Display>(&mut self) -> String {
         let after = parameter(self.query, AFTER);
-        if !after.is_empty() && after.parse::<Place<I>>().is_err() {
+        let passed = parameter(self.query, PASSED);
+        let passed: Vec<&str> = passed.split_whitespace().collect();
+        let is_place = |token: &str| token.parse::<Place<I>>().is_ok();
+        let is_whole = match after.as_str() {
+            "" => passed.is_empty(),
+            after => is_place(after) && passed.iter().all(|token| is_place(token)),
+        };
+        if !is_whole || passed.len() > PASSED_MAX {
             let notice = "This address is not whole. Start from the newest.";
             self.notice = Some(notice.to_owned());
             return String::new();
         }
         self.after.clone_from(&after);
+        self.passed = passed.into_iter().map(str::to_owned).collect();
         after
     }
 
@@ -144,13 +181,44 @@ impl<'q> Filters<'q> {
         self.notice.is_some() || self.fields.iter().any(|field| field.error.is_some())
     }
 
-    /// This list, filtered the same, at another path or from another place on.
-    pub fn address(&self, path: &str, after: &str) -> String {
+    /// This list from its newest entry on, filtered the same.
+    pub fn newest(&self) -> String {
+        self.address(self.path, "", &[])
+    }
+
+    /// The page that this one was reached from, if this is not the first.
+    fn newer(&self) -> Option<String> {
+        match self.passed.split_last() {
+            _ if self.after.is_empty() => None,
+            Some((newer, passed)) => Some(self.address(self.path, newer, passed)),
+            None => Some(self.newest()),
+        }
+    }
+
+    /// The page that begins at a service's token.
+    fn older(&self, token: &str) -> String {
+        let mut passed = self.passed.clone();
+        if !self.after.is_empty() {
+            passed.push(self.after.clone());
+        }
+        let forgotten = passed.len().saturating_sub(PASSED_MAX);
+        self.address(
+            self.path,
+            token,
+            passed.get(forgotten..).unwrap_or_default(),
+        )
+    }
+
+    /// This list, filtered the same, at a path and from a place on.
+    fn address(&self, path: &str, after: &str, passed: &[String]) -> String {
         let filled = self.fields.iter().filter(|field| !field.value.is_empty());
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(filled.map(|field| (field.name, &field.value)));
         if !after.is_empty() {
             query.append_pair(AFTER, after);
+        }
+        if !passed.is_empty() {
+            query.append_pair(PASSED, &passed.join(" "));
         }
         match query.finish() {
             query if query.is_empty() => path.to_owned(),
@@ -172,7 +240,7 @@ impl<'q> Filters<'q> {
                     page.rows = listed.rows;
                     page.older = Some(listed.next_page_token)
                         .filter(|token| !token.is_empty())
-                        .map(|token| self.address(self.path, &token));
+                        .map(|token| self.older(&token));
                 }
                 Err(Error::Validation(faults)) => {
                     self.notice = blame(&mut self.fields, &faults);
@@ -184,11 +252,11 @@ impl<'q> Filters<'q> {
             true => StatusCode::BAD_REQUEST,
             false => StatusCode::OK,
         };
-        let newest = self.address(self.path, "");
-        page.newest = (!self.after.is_empty()).then_some(newest);
+        page.newer = self.newer();
+        page.newest = (!self.passed.is_empty()).then(|| self.newest());
         let export = match export {
             "" => String::new(),
-            path => self.address(path, ""),
+            path => self.address(path, "", &[]),
         };
         page.filters = Some(FilterForm {
             action: self.path.to_owned(),
@@ -214,7 +282,7 @@ mod tests {
         assert_eq!(from, "2026-11-24T00:00:00.000Z");
         assert_eq!(to, "2026-11-25T00:00:00.000Z");
         assert!(!filters.is_wrong());
-        let kept = filters.address("/x.csv", "");
+        let kept = filters.address("/x.csv", "", &[]);
         assert_eq!(kept, "/x.csv?from=2026-11-24&to=2026-11-24");
     }
 
@@ -230,12 +298,47 @@ mod tests {
             ("from=2026-11-24&to=2026-11-23", true),
             ("after=1", true),
             ("after=1.0190b2c0-f5a9-7c8e-9b1d-2f3a4b5c6d7e", false),
+            ("passed=1.0190b2c0-f5a9-7c8e-9b1d-2f3a4b5c6d7e", true),
+            ("amount_from=1,250.00&amount_to=1250", false),
+            ("amount_from=25,50", true),
+            ("amount_from=2&amount_to=1", true),
         ] {
             let mut filters = Filters::new("/x", Some(query));
             filters.days();
             filters.network();
+            filters.amounts();
             filters.after::<ChargeId>();
             assert_eq!(filters.is_wrong(), is_wrong, "{query}");
+        }
+    }
+
+    #[test]
+    fn whoever_goes_on_can_go_back_page_by_page() {
+        let token = |at: usize| format!("{at}.0190b2c0-f5a9-7c8e-9b1d-2f3a4b5c6d7e");
+        let mut address = "/x?network=MTN".to_owned();
+        let mut walked = Vec::new();
+        for page in 0..PASSED_MAX + 3 {
+            let query = address.split_once('?').map(|(_, query)| query.to_owned());
+            let mut filters = Filters::new("/x", query.as_deref());
+            filters.network();
+            filters.after::<ChargeId>();
+            assert!(!filters.is_wrong(), "{address}");
+            let newer = filters.newer();
+            match (page, walked.last()) {
+                (0, _) => assert_eq!(newer, None),
+                // The oldest are forgotten, so these lead to the same page in another way.
+                (page, Some(before)) if page <= PASSED_MAX + 1 => {
+                    assert_eq!(newer.as_ref(), Some(before));
+                }
+                _ => assert!(
+                    newer
+                        .unwrap()
+                        .contains(&format!("after={}", token(page - 1)))
+                ),
+            }
+            let older = filters.older(&token(page + 1));
+            walked.push(address);
+            address = older;
         }
     }
 }

@@ -5,7 +5,6 @@ use axum::response::{IntoResponse, Response};
 use chassis::clock::Timestamp;
 use http::{StatusCode, header::RETRY_AFTER};
 use proto::merchants::KycStatus;
-use url::form_urlencoded;
 
 use super::text::{ENGLISH, InLanguage, Language, filters};
 use crate::{
@@ -329,7 +328,9 @@ pub struct TablePage {
     pub empty: &'static str,
     /// The page that follows.
     pub older: Option<String>,
-    /// The first page, if this is not it.
+    /// The page before this one.
+    pub newer: Option<String>,
+    /// The first page, if it is further away.
     pub newest: Option<String>,
     pub filters: Option<FilterForm>,
 }
@@ -383,6 +384,7 @@ impl TablePage {
             all_action: None,
             empty: "",
             older: None,
+            newer: None,
             newest: None,
             filters: None,
         }
@@ -401,23 +403,6 @@ impl TablePage {
     /// The services stopped looking before the page was full.
     fn goes_on(&self) -> bool {
         self.older.is_some() && self.filters.is_some() && self.rows.len() < PAGE_ROWS
-    }
-
-    /// Leads to the page that begins at this token of a service, empty if there is none.
-    pub fn lead_on(&mut self, path: &str, filters: &[(&str, &str)], next_token: &str) {
-        let address = |token: Option<&str>| {
-            let mut query = form_urlencoded::Serializer::new(String::new());
-            query.extend_pairs(filters.iter().filter(|(_, value)| !value.is_empty()));
-            query.extend_pairs(token.map(|token| ("after", token)));
-            let query = query.finish();
-            match query.is_empty() {
-                true => path.to_owned(),
-                false => format!("{path}?{query}"),
-            }
-        };
-        if !next_token.is_empty() {
-            self.older = Some(address(Some(next_token)));
-        }
     }
 
     pub fn respond(mut self, status: StatusCode) -> Response {

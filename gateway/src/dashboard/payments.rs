@@ -1,6 +1,6 @@
 //! `/payments`: a merchant's payments, newest first, and the same as a file.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::{
     Extension, Router,
@@ -9,7 +9,8 @@ use axum::{
     routing::get,
 };
 use chassis::{
-    ids::{ChargeId, Reference, SessionId},
+    failure::FailureReason,
+    ids::{ChargeId, Reference, SessionId, TxIdDisplay},
     money::Money,
     phone::Phone,
 };
@@ -65,6 +66,14 @@ const STATUSES: [(&str, &str); 5] = [
     ("FAILED", "Failed"),
 ];
 
+/// The reasons for which payments fail, in the words that merchants are told.
+static REASONS: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+    let reasons = FailureReason::ALL.iter().copied();
+    let reasons = reasons.filter(|reason| !reason.is_of_disbursements());
+    let reasons = reasons.map(|reason| (reason.code(), reason.message()));
+    [("", "Any")].into_iter().chain(reasons).collect()
+});
+
 pub fn routes() -> Router<Arc<Dashboard>> {
     Router::new()
         .route(PATH, get(show))
@@ -74,6 +83,7 @@ pub fn routes() -> Router<Arc<Dashboard>> {
 /// What somebody looks for, as its form tells.
 enum Sought {
     Reference(Reference),
+    ShownToPayer(TxIdDisplay),
     Session(SessionId),
     Phone(Phone),
 }
@@ -82,10 +92,12 @@ impl Sought {
     fn parse(text: &str) -> Result<Self, &'static str> {
         let upper = text.to_ascii_uppercase();
         let reference = upper.parse().map(Self::Reference).ok();
+        let shown_to_payer = || upper.parse().map(Self::ShownToPayer).ok();
         let session = || text.to_ascii_lowercase().parse().map(Self::Session).ok();
         let phone = || Phone::parse_any(text).map(Self::Phone).ok();
-        reference.or_else(session).or_else(phone).ok_or(
-            "Look for a whole reference (TX-…-…), a session's id, a phone number or an e-mail address.",
+        let found = reference.or_else(shown_to_payer).or_else(session);
+        found.or_else(phone).ok_or(
+            "Look for a whole reference (TX-…-… or TX-…), a session's id, a phone number or an e-mail address.",
         )
     }
 }
@@ -97,7 +109,11 @@ fn wanted(filters: &mut Filters<'_>, login: &Login) -> ListChargesRequest {
     let sought = filters.read(field, Sought::parse);
     let status = filters.choice("status", "State", &STATUSES, ChargeStatus::from_code);
     let provider = filters.network();
+    let reason = filters.choice("reason", "Failed because", &REASONS, |code| {
+        code.parse::<FailureReason>().ok()
+    });
     let (from, to) = filters.days();
+    let [amount_from, amount_to] = filters.amounts();
     let mut request = ListChargesRequest {
         merchant_id: login.merchant_id(),
         page_size: PAGE_SIZE,
@@ -106,10 +122,14 @@ fn wanted(filters: &mut Filters<'_>, login: &Login) -> ListChargesRequest {
         to,
         status: status.unwrap_or_default().into(),
         provider: provider.unwrap_or_default().into(),
+        failure_reason: reason.map(|reason| reason.code().to_owned()),
+        amount_from: amount_from.map(Into::into),
+        amount_to: amount_to.map(Into::into),
         ..ListChargesRequest::default()
     };
     match sought {
         Some(Sought::Reference(reference)) => request.reference = Some(reference.to_string()),
+        Some(Sought::ShownToPayer(id)) => request.tx_id_display = Some(id.to_string()),
         Some(Sought::Session(session_id)) => request.session_id = Some(session_id.to_string()),
         Some(Sought::Phone(phone)) => request.phone = Some(phone.as_e164().to_owned()),
         None => {}
@@ -203,15 +223,23 @@ async fn export_all(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let mut filters = Filters::new(PATH, query.as_deref());
-    let request = ListChargesRequest {
-        page_size: export::PAGE_SIZE,
-        ..wanted(&mut filters, &login)
-    };
+    let request = wanted(&mut filters, &login);
+    export_charges(&dashboard, &in_hand, filters, request).await
+}
+
+/// Answers with all charges that are wanted as a file.
+pub async fn export_charges(
+    dashboard: &Arc<Dashboard>,
+    in_hand: &RequestInHand,
+    filters: Filters<'_>,
+    request: ListChargesRequest,
+) -> Result<Response, Refusal> {
     let reading = dashboard.clone();
     let read = move |page_token| {
         let (dashboard, request) = (reading.clone(), request.clone());
         async move {
             let request = ListChargesRequest {
+                page_size: export::PAGE_SIZE,
                 page_token,
                 ..request
             };
@@ -223,14 +251,8 @@ async fn export_all(
             })
         }
     };
-    export::csv(
-        &dashboard,
-        &in_hand,
-        ("payments", filters),
-        &EXPORT_COLUMNS,
-        read,
-    )
-    .await
+    let list = ("payments", filters);
+    export::csv(dashboard, in_hand, list, &EXPORT_COLUMNS, read).await
 }
 
 fn exported(listed: &ListedCharge) -> Result<Vec<String>, Error> {
@@ -260,12 +282,14 @@ mod tests {
     fn what_is_sought_is_known_by_its_form() {
         let is = |text: &str| match Sought::parse(text) {
             Ok(Sought::Reference(_)) => "reference",
+            Ok(Sought::ShownToPayer(_)) => "shown to payer",
             Ok(Sought::Session(_)) => "session",
             Ok(Sought::Phone(_)) => "phone",
             Err(_) => "nothing",
         };
         assert_eq!(is("TX-0123456789-ABCDEF"), "reference");
         assert_eq!(is("tx-0123456789-abcdef"), "reference");
+        assert_eq!(is("tx-0123456789"), "shown to payer");
         assert_eq!(is("7C0E4D3E-5A0B-4A4F-9D53-0A1B2C3D4E5F"), "session");
         assert_eq!(is("0244000001"), "phone");
         assert_eq!(is("+233244000001"), "phone");

@@ -3,6 +3,7 @@
 //! Here: a merchant's person and what they see.
 
 mod isolation;
+mod lists;
 mod payments;
 mod payouts;
 mod refunds;
@@ -62,7 +63,7 @@ impl Person {
             .post("/signup", &account)
             .await
             .leads_to("/signup/sent");
-        let link = person.mailed(shop, &email).await;
+        let link = person.mailed(shop, &email, "/verify-email/").await;
         let path = link.strip_prefix(&person.base).unwrap();
         assert_eq!(person.post(path, &[]).await.code, 401, "a link alone");
         let proof = [("password", PASSWORD)];
@@ -84,8 +85,8 @@ impl Person {
         person
     }
 
-    /// The link that was mailed to this address.
-    async fn mailed(&self, shop: &Shop, email: &str) -> String {
+    /// The link with this in its path that was mailed to this address.
+    async fn mailed(&self, shop: &Shop, email: &str, path: &str) -> String {
         let url = format!("{}.json?to={email}", shop.ready.mail);
         let waiting = async {
             loop {
@@ -101,7 +102,7 @@ impl Person {
                 let mails = mails.as_array().unwrap().iter();
                 let links = mails.filter_map(|mail| mail["links"].as_array()).flatten();
                 let mut links = links.filter_map(Value::as_str);
-                if let Some(link) = links.find(|link| link.contains("/verify-email/")) {
+                if let Some(link) = links.find(|link| link.contains(path)) {
                     return link.to_owned();
                 }
                 tokio::time::sleep(LOOK_AGAIN).await;
@@ -145,6 +146,17 @@ impl Person {
         reference
     }
 
+    /// Has events sent to where nobody listens, which is no fault of what is sent.
+    async fn have_events(&self) {
+        let webhooks = "/settings/integrations/webhooks";
+        let endpoint = [
+            ("url", "http://127.0.0.1:9/"),
+            ("events", "payment.success"),
+        ];
+        let set = self.post(&format!("{webhooks}/endpoint"), &endpoint).await;
+        set.leads_to(webhooks);
+    }
+
     /// Follows a list from this address to its end. Returns what its rows link to.
     async fn walk(&self, path: &str, links: &str) -> Vec<String> {
         let mut found = Vec::new();
@@ -156,6 +168,20 @@ impl Person {
             next = page.older();
         }
         found
+    }
+
+    /// Goes back from the second page of a list, which is the first that can.
+    async fn goes_back(&self, path: &str, links: &str) {
+        let first = self.get(path).await;
+        assert_eq!(first.newer(), None, "{path}");
+        let second = self.get(&first.older().expect("a second page")).await;
+        let back = self.get(&second.newer().expect("a way back")).await;
+        assert_eq!(back.links(links), first.links(links), "{path}");
+        if let Some(third) = second.older() {
+            let third = self.get(&third).await;
+            let back = self.get(&third.newer().expect("a way back")).await;
+            assert_eq!(back.links(links), second.links(links), "{path}");
+        }
     }
 
     /// All ids of one of the API's lists.
@@ -218,7 +244,15 @@ impl Page {
     }
 
     fn older(&self) -> Option<String> {
-        let (before, _) = self.html.split_once("\" rel=\"next\"")?;
+        self.related("next")
+    }
+
+    fn newer(&self) -> Option<String> {
+        self.related("prev")
+    }
+
+    fn related(&self, how: &str) -> Option<String> {
+        let (before, _) = self.html.split_once(&format!("\" rel=\"{how}\""))?;
         let (_, address) = before.rsplit_once("href=\"")?;
         Some(address.replace("&#38;", "&").replace("&amp;", "&"))
     }

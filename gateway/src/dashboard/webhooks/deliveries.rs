@@ -3,24 +3,27 @@
 use std::sync::Arc;
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::{Path, RawQuery, State},
     response::Response,
     routing::{get, post},
 };
-use chassis::ids::{DeliveryId, EventId};
+use chassis::ids::{DeliveryId, EventId, Reference};
 use http::StatusCode;
 use proto::webhooks::{
     AnswerClass, Attempt, Delivery, DeliveryStatus, EventType, GetMerchantDeliveryRequest,
-    ListMerchantDeliveriesRequest, MerchantDelivery, RedeliverMerchantDeliveryRequest,
+    ListMerchantDeliveriesRequest, ListMerchantDeliveriesResponse, MerchantDelivery,
+    RedeliverMerchantDeliveryRequest,
 };
 
 use super::{cause, event_name, test::request_texts};
 use crate::{
+    api::timeline,
     backend,
     dashboard::{
         Dashboard,
         enter::parameter,
+        export,
         filters::{Filters, Listed, PAGE_SIZE},
         login::{Login, Sent},
         page::{
@@ -28,10 +31,24 @@ use crate::{
         },
     },
     error::Error,
+    in_hand::RequestInHand,
     pages::see,
 };
 
 const LIST_PATH: &str = "/settings/integrations/webhooks/deliveries";
+
+const EXPORT: &str = "/settings/integrations/webhooks/deliveries.csv";
+
+const EXPORT_COLUMNS: [&str; 8] = [
+    "delivery_id",
+    "event_id",
+    "event_type",
+    "status",
+    "last_http_status",
+    "attempts",
+    "created_at",
+    "next_attempt_at",
+];
 
 const STATES: [(&str, &str); 4] = [
     ("", "Any"),
@@ -63,6 +80,7 @@ const ANSWERS: [(&str, &str); 6] = [
 pub fn routes() -> Router<Arc<Dashboard>> {
     Router::new()
         .route(LIST_PATH, get(list))
+        .route(EXPORT, get(export_all))
         .route(&format!("{LIST_PATH}/{{delivery_id}}"), get(show))
         .route(
             &format!("{LIST_PATH}/{{delivery_id}}/redeliver"),
@@ -76,37 +94,90 @@ async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let mut filters = Filters::new(LIST_PATH, query.as_deref());
-    let request = wanted(&mut filters, &login);
+    let wanted = wanted(&mut filters, &login);
     let shell = login.shell(Section::Integrations, "Deliveries");
     let columns = ["When", "Event", "State", "Last answer", "Attempts"];
     let mut page = TablePage::new(shell, &columns);
     page.empty = "Nothing was sent yet.";
     let listing = async {
-        let listed = dashboard.webhooks.read(
-            backend::DEADLINE,
-            request,
-            |mut webhooks, request| async move { webhooks.list_merchant_deliveries(request).await },
-        );
-        let listed = listed.await?;
+        let Some(request) = dashboard.found(&login, wanted).await? else {
+            return Ok(Listed::none());
+        };
+        let listed = dashboard.list_deliveries(request).await?;
         Ok(Listed {
             rows: listed.deliveries.iter().map(row).collect(),
             next_page_token: listed.next_page_token,
         })
     };
-    filters.list(page, "", listing).await
+    filters.list(page, EXPORT, listing).await
 }
 
-fn wanted(filters: &mut Filters<'_>, login: &Login) -> ListMerchantDeliveriesRequest {
-    let field = Field::new("event_id", "Look for", Control::Input("search")).hint("An event’s id");
-    let event_id = filters.read(field, |text| {
-        let id = text.parse::<EventId>();
-        id.map_err(|_| "Give a whole event id, evt_….")
-    });
+/// What somebody looks for, as its form tells.
+enum Sought {
+    Event(EventId),
+    Payment(Reference),
+}
+
+impl Sought {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let event = text.parse().map(Self::Event).ok();
+        let payment = || text.to_ascii_uppercase().parse().map(Self::Payment).ok();
+        event
+            .or_else(payment)
+            .ok_or("Give a whole event id, evt_…, or a payment’s whole reference, TX-…-….")
+    }
+}
+
+/// Which deliveries are wanted, and of which payment, whose events only charges-svc knows.
+type Wanted = (ListMerchantDeliveriesRequest, Option<Reference>);
+
+impl Dashboard {
+    /// The request with the events of the payment. `None` if there is no such payment, or it has no
+    /// event.
+    async fn found(
+        &self,
+        login: &Login,
+        (mut request, payment): Wanted,
+    ) -> Result<Option<ListMerchantDeliveriesRequest>, Error> {
+        let Some(payment) = payment else {
+            return Ok(Some(request));
+        };
+        let timeline = match timeline::of_charge(&self.charges, &login.merchant, &payment).await {
+            Err(Error::NotFound) => return Ok(None),
+            timeline => timeline?,
+        };
+        let entries = timeline.entries.into_iter();
+        request.event_ids = entries.filter_map(|entry| entry.event_id).collect();
+        Ok((!request.event_ids.is_empty()).then_some(request))
+    }
+
+    async fn list_deliveries(
+        &self,
+        request: ListMerchantDeliveriesRequest,
+    ) -> Result<ListMerchantDeliveriesResponse, Error> {
+        let listed = self.webhooks.read(
+            backend::DEADLINE,
+            request,
+            |mut webhooks, request| async move { webhooks.list_merchant_deliveries(request).await },
+        );
+        listed.await
+    }
+}
+
+fn wanted(filters: &mut Filters<'_>, login: &Login) -> Wanted {
+    let field =
+        Field::new("q", "Look for", Control::Input("search")).hint("Event id or payment reference");
+    let sought = filters.read(field, Sought::parse);
     let status = filters.choice("status", "State", &STATES, DeliveryStatus::from_code);
     let event_type = filters.choice("event", "Event", &EVENT_CHOICES, EventType::from_name);
     let answer = filters.choice("answer", "Last answer", &ANSWERS, answer_class);
     let (from, to) = filters.days();
-    ListMerchantDeliveriesRequest {
+    let (event_id, payment) = match sought {
+        Some(Sought::Event(event_id)) => (Some(event_id), None),
+        Some(Sought::Payment(reference)) => (None, Some(reference)),
+        None => (None, None),
+    };
+    let request = ListMerchantDeliveriesRequest {
         merchant_id: login.merchant_id(),
         page_size: PAGE_SIZE,
         page_token: filters.after::<DeliveryId>(),
@@ -116,7 +187,59 @@ fn wanted(filters: &mut Filters<'_>, login: &Login) -> ListMerchantDeliveriesReq
         from,
         to,
         event_ids: event_id.iter().map(ToString::to_string).collect(),
-    }
+    };
+    (request, payment)
+}
+
+async fn export_all(
+    State(dashboard): State<Arc<Dashboard>>,
+    login: Login,
+    Extension(in_hand): Extension<RequestInHand>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let mut filters = Filters::new(LIST_PATH, query.as_deref());
+    let wanted = wanted(&mut filters, &login);
+    let request = match filters.is_wrong() {
+        true => None,
+        false => dashboard.found(&login, wanted).await?,
+    };
+    let reading = dashboard.clone();
+    let read = move |page_token| {
+        let (dashboard, request) = (reading.clone(), request.clone());
+        async move {
+            let Some(request) = request else {
+                return Ok(Listed::none());
+            };
+            let request = ListMerchantDeliveriesRequest {
+                page_size: export::PAGE_SIZE,
+                page_token,
+                ..request
+            };
+            let listed = dashboard.list_deliveries(request).await?;
+            Ok(Listed {
+                rows: listed.deliveries.into_iter().map(exported).collect(),
+                next_page_token: listed.next_page_token,
+            })
+        }
+    };
+    let list = ("deliveries", filters);
+    export::csv(&dashboard, &in_hand, list, &EXPORT_COLUMNS, read).await
+}
+
+fn exported(delivery: Delivery) -> Vec<String> {
+    let status = delivery.status().code().unwrap_or_default().to_owned();
+    let event_type = event_name(delivery.event_type()).to_string();
+    let http_status = delivery.last_http_status.map(|status| status.to_string());
+    vec![
+        delivery.delivery_id,
+        delivery.event_id,
+        event_type,
+        status,
+        http_status.unwrap_or_default(),
+        delivery.attempts_count.to_string(),
+        delivery.created_at,
+        delivery.next_attempt_at.unwrap_or_default(),
+    ]
 }
 
 fn answer_class(code: &str) -> Option<AnswerClass> {

@@ -157,13 +157,7 @@ fn parameter(path: &str) -> Option<&str> {
 /// Ids of one thing of each kind, by the names of the parameters.
 async fn things(owner: &Person) -> BTreeMap<&'static str, String> {
     let webhooks = "/settings/integrations/webhooks";
-    // Nobody listens there, which is no fault of what is sent.
-    let endpoint = [
-        ("url", "http://127.0.0.1:9/"),
-        ("events", "payment.success"),
-    ];
-    let set = owner.post(&format!("{webhooks}/endpoint"), &endpoint).await;
-    set.leads_to(webhooks);
+    owner.have_events().await;
     let reference = owner
         .take("0240000001", json!({ "payer_name": "Kofi" }))
         .await;
