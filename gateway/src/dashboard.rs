@@ -6,6 +6,7 @@
 //! page that shows a secret once.
 
 mod activity;
+mod address;
 mod balance;
 mod business;
 mod confirm;
@@ -142,6 +143,7 @@ pub fn router(dashboard: Arc<Dashboard>, front: Front) -> Router {
         .route("/forgot/sent", get(reset::sent))
         .route("/reset/{token}", get(reset::show_reset).post(reset::reset))
         .route("/", get(home::show))
+        .merge(address::routes())
         .merge(payments::routes())
         .merge(payment::routes())
         .merge(refund::routes())

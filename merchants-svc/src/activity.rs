@@ -14,6 +14,8 @@ chassis::closed_list! {
     pub enum Action: "an action" {
         SignedUp = "SIGNED_UP",
         EmailVerified = "EMAIL_VERIFIED",
+        EmailChangeRequested = "EMAIL_CHANGE_REQUESTED",
+        EmailChanged = "EMAIL_CHANGED",
         LoggedIn = "LOGGED_IN",
         LoggedOut = "LOGGED_OUT",
         LoginsEnded = "LOGINS_ENDED",
@@ -50,6 +52,8 @@ impl Action {
             | Self::RefundRequested => true,
             Self::SignedUp
             | Self::EmailVerified
+            | Self::EmailChangeRequested
+            | Self::EmailChanged
             | Self::LoggedIn
             | Self::LoggedOut
             | Self::LoginsEnded
@@ -67,6 +71,7 @@ impl Action {
     /// The mail that tells the person of it.
     pub fn notice(self) -> Option<MailKind> {
         match self {
+            Self::EmailChangeRequested => Some(MailKind::EmailChangeRequested),
             Self::PasswordChanged => Some(MailKind::PasswordChanged),
             Self::PasswordReset => Some(MailKind::PasswordReset),
             Self::TotpChanged => Some(MailKind::TotpChanged),
@@ -81,6 +86,8 @@ impl Action {
             Self::PayoutRequested => Some(MailKind::PayoutRequested),
             Self::SignedUp
             | Self::EmailVerified
+            // Mailed to the address before.
+            | Self::EmailChanged
             | Self::LoggedIn
             | Self::LoggedOut
             | Self::LoginsEnded

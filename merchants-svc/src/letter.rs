@@ -34,6 +34,14 @@ pub struct Facts<'a> {
 pub fn write(kind: MailKind, facts: &Facts<'_>) -> Letter {
     match kind {
         MailKind::VerifyEmail => verify_email(facts),
+        MailKind::ConfirmEmail => confirm_email(facts),
+        MailKind::AddressWanted => address_wanted(facts),
+        MailKind::EmailChanged => email_changed(facts),
+        MailKind::EmailChangeRequested => notice(
+            "Another e-mail address was asked for",
+            "another e-mail address was asked for, for your account",
+            facts,
+        ),
         MailKind::AlreadyRegistered => already_registered(facts),
         MailKind::ResetPassword => reset_password(facts),
         MailKind::Invited => invited(facts),
@@ -105,6 +113,42 @@ fn verify_email(facts: &Facts<'_>) -> Letter {
          If you have not signed up with us, leave it alone.\n"
     );
     let subject = "Verify your e-mail address";
+    Letter { subject, body }
+}
+
+fn confirm_email(facts: &Facts<'_>) -> Letter {
+    let link = facts.link;
+    let body = format!(
+        "Open this link within 24 hours and enter your password there, and you log in with this \
+         e-mail address from then on:\n\n\
+         {link}\n\n\
+         If you have not asked for it, leave it alone.\n"
+    );
+    let subject = "Confirm your new e-mail address";
+    Letter { subject, body }
+}
+
+fn address_wanted(facts: &Facts<'_>) -> Letter {
+    let dashboard = facts.dashboard;
+    let body = format!(
+        "Somebody has tried to use your e-mail address for another account. You have an account \
+         with it, so nothing has changed.\n\n\
+         If it was you, log in at {dashboard}/login with this address.\n"
+    );
+    let subject = "Your e-mail address is in use already";
+    Letter { subject, body }
+}
+
+/// `about` is the new address. The old one no longer opens anything, so only we can help.
+fn email_changed(facts: &Facts<'_>) -> Letter {
+    let Facts {
+        about, dashboard, ..
+    } = facts;
+    let body = format!(
+        "Your account at {dashboard}/ no longer has this e-mail address, but {about}.\n\n\
+         If this was not you: tell us at once.\n"
+    );
+    let subject = "Your e-mail address was changed";
     Letter { subject, body }
 }
 

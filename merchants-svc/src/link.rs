@@ -7,6 +7,8 @@ chassis::closed_list! {
     pub enum LinkPurpose: "a purpose of a link" {
         /// To verify the address that it was mailed to.
         VerifyEmail = "VERIFY_EMAIL",
+        /// To make the address that it was mailed to the person's.
+        ChangeEmail = "CHANGE_EMAIL",
         /// To choose another password, once.
         ResetPassword = "RESET_PASSWORD",
         /// To choose the first password, once.
@@ -20,7 +22,7 @@ impl LinkPurpose {
     /// How long it is good from when it is sent.
     pub fn lasts(self) -> Duration {
         match self {
-            Self::VerifyEmail => Duration::from_hours(24),
+            Self::VerifyEmail | Self::ChangeEmail => Duration::from_hours(24),
             Self::ResetPassword => Duration::from_mins(30),
             Self::AcceptInvitation => Duration::from_hours(7 * 24),
         }
@@ -30,6 +32,7 @@ impl LinkPurpose {
     pub fn path(self) -> &'static str {
         match self {
             Self::VerifyEmail => "verify-email",
+            Self::ChangeEmail => "change-email",
             Self::ResetPassword | Self::AcceptInvitation => "reset",
         }
     }

@@ -4,11 +4,20 @@ use chassis::{clock::Timestamp, ids::PersonId};
 use sqlx::FromRow;
 use uuid::Uuid;
 
+use crate::person::EmailAddress;
+
 chassis::closed_list! {
     /// What a mail tells.
     pub enum MailKind: "a kind of mail" {
         /// Has a link that verifies the address.
         VerifyEmail = "VERIFY_EMAIL",
+        /// Has a link that makes the address that it is sent to the person's.
+        ConfirmEmail = "CONFIRM_EMAIL",
+        /// Somebody else wants to have the person's address.
+        AddressWanted = "ADDRESS_WANTED",
+        EmailChangeRequested = "EMAIL_CHANGE_REQUESTED",
+        /// To the address before.
+        EmailChanged = "EMAIL_CHANGED",
         AlreadyRegistered = "ALREADY_REGISTERED",
         /// Has a link to choose another password.
         ResetPassword = "RESET_PASSWORD",
@@ -47,6 +56,8 @@ pub struct NewMail {
     pub about: String,
     /// Where the request came from; empty if it was not the person's.
     pub address: String,
+    /// Where it goes; to the person's address at the time if nowhere else.
+    pub recipient: Option<EmailAddress>,
     pub at: Timestamp,
 }
 
@@ -58,6 +69,7 @@ pub struct Mail {
     pub kind: MailKind,
     pub about: String,
     pub address: String,
+    pub recipient: Option<EmailAddress>,
     pub created_at: Timestamp,
     /// Claims so far, this one included.
     pub attempts: i64,

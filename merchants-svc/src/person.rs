@@ -80,6 +80,8 @@ pub struct Person {
     pub totp_pending: Option<SealedSecret>,
     /// The time step of the last code that was taken.
     pub totp_last_step: Option<i64>,
+    /// An address that they have asked for, and that a link has not confirmed.
+    pub email_pending: Option<EmailAddress>,
     pub created_at: Timestamp,
 }
 

@@ -7,7 +7,6 @@ use anyhow::Context as _;
 use chassis::{
     clock::{Alarm, Clock, Timestamp},
     error_chain::chain,
-    ids::PersonId,
 };
 use db::{
     Db, Update,
@@ -161,6 +160,7 @@ impl Post {
         let Some((email, verified_at)) = addressee else {
             return self.end(mail, "nobody").await;
         };
+        let email = mail.recipient.clone().unwrap_or(email);
         if self.clock.now() >= mail.created_at + TRIED_FOR {
             tracing::error!(kind = %mail.kind, to = %email, "a mail is given up");
             return self.end(mail, "given_up").await;
@@ -189,13 +189,14 @@ impl Post {
         let dashboard = self.dashboard.as_str().trim_end_matches('/');
         let purpose = match mail.kind {
             MailKind::VerifyEmail => Some(LinkPurpose::VerifyEmail),
+            MailKind::ConfirmEmail => Some(LinkPurpose::ChangeEmail),
             MailKind::ResetPassword => Some(LinkPurpose::ResetPassword),
             MailKind::Invited => Some(LinkPurpose::AcceptInvitation),
             _ => None,
         };
         let link = match purpose {
             Some(purpose) => {
-                let token = self.make_link(mail.person_id, purpose).await?;
+                let token = self.make_link(mail, purpose).await?;
                 format!("{dashboard}/{}/{}", purpose.path(), token.expose())
             }
             None => String::new(),
@@ -210,10 +211,19 @@ impl Post {
         Ok(letter::write(mail.kind, &facts))
     }
 
-    async fn make_link(&self, person_id: PersonId, purpose: LinkPurpose) -> db::Result<Token> {
+    async fn make_link(&self, mail: &Mail, purpose: LinkPurpose) -> db::Result<Token> {
         let token = Token::new();
         let expires_at = self.clock.now() + purpose.lasts();
-        store::links::insert(&self.db, &token.sha256(), person_id, purpose, expires_at).await?;
+        let (person_id, email) = (mail.person_id, mail.recipient.as_ref());
+        store::links::insert(
+            &self.db,
+            &token.sha256(),
+            person_id,
+            purpose,
+            email,
+            expires_at,
+        )
+        .await?;
         Ok(token)
     }
 

@@ -1,5 +1,6 @@
 //! What merchants-svc does.
 
+mod addresses;
 mod businesses;
 pub mod keys;
 pub mod logins;

@@ -176,6 +176,8 @@ fn words(action: Action) -> &'static str {
         Action::Unspecified => "Something newer than this page knows",
         Action::SignedUp => "Signed up",
         Action::EmailVerified => "Verified their address",
+        Action::EmailChangeRequested => "Asked for another address",
+        Action::EmailChanged => "Changed their address",
         Action::LoggedIn => "Logged in",
         Action::LoggedOut => "Logged out",
         Action::LoginsEnded => "Ended logins",

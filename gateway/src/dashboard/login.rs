@@ -44,6 +44,8 @@ pub struct Login {
     pub email_verified: bool,
     pub has_totp: bool,
     pub recovery_codes_left: u32,
+    /// An address that they have asked for and not confirmed.
+    pub email_pending: Option<String>,
     /// Whose data the pages show.
     pub merchant: Arc<Merchant>,
     pub confirmed_at: Timestamp,
@@ -124,6 +126,7 @@ impl Login {
             email_verified: person.email_verified,
             has_totp: person.has_totp,
             recovery_codes_left: person.recovery_codes_left,
+            email_pending: person.email_pending,
             merchant: Arc::new(merchant.try_into()?),
             confirmed_at: login.confirmed_at.parse().map_err(Error::internal)?,
             visitor,

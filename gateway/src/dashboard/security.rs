@@ -17,7 +17,7 @@ use proto::merchants::{
 };
 
 use super::{
-    Dashboard,
+    Dashboard, address,
     enter::{parameter, refusal},
     login::{Confirmed, Login, Sent, SentConfirmed},
     page::{
@@ -57,7 +57,7 @@ async fn show_settings(login: Login) -> Response {
             (
                 "Security",
                 PATH,
-                "Password, authenticator, recovery codes, and where you are logged in.",
+                "Address, password, authenticator, recovery codes, and where you are logged in.",
             ),
             (
                 "Activity",
@@ -85,13 +85,24 @@ async fn show(
     let logins = listed.await?.logins;
     let done = match parameter(query.as_deref(), "done").as_str() {
         "password" => Some("Your password is changed, and all your other logins have ended."),
+        "email" => Some(
+            "A link is on its way to the new address. Until you have opened it, nothing changes.",
+        ),
         "ended" => Some("These logins have ended."),
         _ => None,
     };
     let shell = login.shell(Section::Settings, "Security").done(done);
     let mut page = TablePage::new(shell, &["Device", "Address", "Since", "Last seen", "State"]);
     page.caption = "Where you are logged in";
+    let email = Cell::text(&login.email).action("Change it", address::PATH);
     page.facts = vec![
+        (
+            "E-mail address",
+            match &login.email_pending {
+                Some(pending) => email.detail(&format!("{pending} is not confirmed yet")),
+                None => email,
+            },
+        ),
         (
             "Password",
             Cell::phrase("Set").action("Change it", &format!("{PATH}/password")),

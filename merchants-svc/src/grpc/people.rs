@@ -9,13 +9,14 @@ use chassis::{
 };
 use proto::merchants::{
     Action as ProtoAction, Activity as ProtoActivity, BeginTotpRequest, BeginTotpResponse,
-    ChangePasswordRequest, ChangePasswordResponse, ConfirmRequest, ConfirmTotpRequest,
-    ConfirmTotpResponse, EndLoginsRequest, EndLoginsResponse, EnterCodeRequest, GetLoginRequest,
-    InvitePersonRequest, InvitePersonResponse, ListActivityRequest, ListActivityResponse,
-    ListLoginsRequest, ListLoginsResponse, ListedLogin, LogInRequest, LogInResponse, LogOutRequest,
-    LogOutResponse, Login as ProtoLogin, NoteActivityRequest, NoteActivityResponse,
-    Origin as ProtoOrigin, Person as ProtoPerson, RenewRecoveryCodesRequest,
-    RenewRecoveryCodesResponse, RequestResetRequest, RequestResetResponse, ResetPasswordRequest,
+    ChangeEmailRequest, ChangeEmailResponse, ChangePasswordRequest, ChangePasswordResponse,
+    ConfirmRequest, ConfirmTotpRequest, ConfirmTotpResponse, EndLoginsRequest, EndLoginsResponse,
+    EnterCodeRequest, GetLoginRequest, InvitePersonRequest, InvitePersonResponse,
+    ListActivityRequest, ListActivityResponse, ListLoginsRequest, ListLoginsResponse, ListedLogin,
+    LogInRequest, LogInResponse, LogOutRequest, LogOutResponse, Login as ProtoLogin,
+    NoteActivityRequest, NoteActivityResponse, Origin as ProtoOrigin, Person as ProtoPerson,
+    RenewRecoveryCodesRequest, RenewRecoveryCodesResponse, RequestEmailChangeRequest,
+    RequestEmailChangeResponse, RequestResetRequest, RequestResetResponse, ResetPasswordRequest,
     ResetPasswordResponse, Role as ProtoRole, SendVerificationRequest, SendVerificationResponse,
     SignUpRequest, SignUpResponse, VerifyEmailRequest, VerifyEmailResponse, confirm_request,
     end_logins_request, people_operations_server::PeopleOperations,
@@ -48,6 +49,8 @@ chassis::proto_list! {
     Action = ProtoAction {
         SignedUp,
         EmailVerified,
+        EmailChangeRequested,
+        EmailChanged,
         LoggedIn,
         LoggedOut,
         LoginsEnded,
@@ -80,8 +83,7 @@ impl PeopleOperations for PeopleGrpc {
     ) -> Result<Response<InvitePersonResponse>, Status> {
         let request = request.into_inner();
         let merchant_id = parse_id(&request.merchant_id, Error::MerchantNotFound)?;
-        let email = request.email.parse();
-        let email = email.map_err(|_| invalid("email", "must be an e-mail address"))?;
+        let email = parse_email(&request.email)?;
         let person_id = self.0.invite(merchant_id, email).await?;
         Ok(Response::new(InvitePersonResponse {
             person_id: person_id.to_string(),
@@ -120,6 +122,32 @@ impl PeopleService for PeopleGrpc {
         let person = parse_person(&request.get_ref().person_id)?;
         self.0.send_verification(person).await?;
         Ok(Response::new(SendVerificationResponse {}))
+    }
+
+    async fn request_email_change(
+        &self,
+        request: Request<RequestEmailChangeRequest>,
+    ) -> Result<Response<RequestEmailChangeResponse>, Status> {
+        let request = request.into_inner();
+        let person = parse_person(&request.person_id)?;
+        let email = parse_email(&request.email)?;
+        let origin = parse_origin(request.origin);
+        self.0.request_email_change(person, email, origin).await?;
+        Ok(Response::new(RequestEmailChangeResponse {}))
+    }
+
+    async fn change_email(
+        &self,
+        request: Request<ChangeEmailRequest>,
+    ) -> Result<Response<ChangeEmailResponse>, Status> {
+        let request = request.into_inner();
+        let token = parse_token(&request.token_sha256, Error::LinkNotFound)?;
+        let origin = parse_origin(request.origin);
+        let password = request.password.into();
+        let email = self.0.change_email(&token, password, origin).await?;
+        Ok(Response::new(ChangeEmailResponse {
+            email: email.as_str().to_owned(),
+        }))
     }
 
     async fn log_in(
@@ -339,6 +367,11 @@ fn parse_person(text: &str) -> Result<PersonId, Error> {
     parse_id(text, Error::LoginEnded)
 }
 
+fn parse_email(text: &str) -> Result<EmailAddress, Error> {
+    let email = text.parse();
+    email.map_err(|_| invalid("email", "must be an e-mail address"))
+}
+
 fn parse_token(digest: &[u8], unknown: Error) -> Result<TokenSha256, Error> {
     TokenSha256::parse(digest).ok_or(unknown)
 }
@@ -404,6 +437,7 @@ impl From<Identity> for ProtoLogin {
                 email_verified: person.verified_at.is_some(),
                 has_totp: person.totp_secret.is_some(),
                 recovery_codes_left: u32::try_from(identity.recovery_codes_left).unwrap_or(0),
+                email_pending: person.email_pending.map(|email| email.as_str().to_owned()),
             }),
             merchant: Some(identity.merchant.into()),
             role: ProtoRole::from(identity.role).into(),

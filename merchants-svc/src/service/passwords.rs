@@ -106,7 +106,7 @@ impl People {
     }
 
     /// Whoever knew the old password is logged out, wrong tries are no longer counted, and no link
-    /// that was mailed before sets another.
+    /// that was mailed before sets another, or another address.
     async fn set_password(
         &self,
         tx: &mut Tx,
@@ -118,6 +118,7 @@ impl People {
         store::people::update_password(tx, person_id, hash).await?;
         store::logins::end(tx, person_id, ended, now).await?;
         store::links::end_for_password(tx, person_id, now).await?;
+        store::people::update_email_pending(tx, person_id, None).await?;
         store::tries::clear(tx, &Tried::password(&person.email)).await?;
         store::tries::clear(tx, &Tried::confirmation(person_id)).await?;
         Ok(())

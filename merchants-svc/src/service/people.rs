@@ -74,6 +74,7 @@ impl People {
             totp_secret: None,
             totp_pending: None,
             totp_last_step: None,
+            email_pending: None,
             created_at: now,
         };
         let mut tx = self.db.begin().await?;
@@ -97,6 +98,7 @@ impl People {
             kind: MailKind::VerifyEmail,
             about: String::new(),
             address: new.origin.address.clone(),
+            recipient: None,
             at: now,
         };
         store::mails::insert(&mut tx, &mail).await?;
@@ -127,6 +129,7 @@ impl People {
             totp_secret: None,
             totp_pending: None,
             totp_last_step: None,
+            email_pending: None,
             created_at: now,
         };
         let mut tx = self.db.begin().await?;
@@ -155,6 +158,7 @@ impl People {
             kind: MailKind::Invited,
             about: merchant.name,
             address: String::new(),
+            recipient: None,
             at: now,
         };
         store::mails::insert(&mut tx, &mail).await?;
@@ -260,6 +264,19 @@ impl People {
         action: Action,
         origin: Origin,
     ) -> Result<(), Error> {
+        self.note_of(tx, person_id, action, String::new(), origin)
+            .await
+    }
+
+    /// The same, with what it is done to.
+    pub(super) async fn note_of(
+        &self,
+        tx: &mut Tx,
+        person_id: PersonId,
+        action: Action,
+        object: String,
+        origin: Origin,
+    ) -> Result<(), Error> {
         let found = store::people::find_membership(tx, person_id).await?;
         let Some(membership) = found else {
             return Ok(());
@@ -268,7 +285,7 @@ impl People {
             merchant_id: membership.merchant_id,
             person_id,
             action,
-            object: String::new(),
+            object,
             origin,
             at: self.clock.now(),
         };
@@ -305,7 +322,7 @@ impl People {
         self.try_in(&mut self.db.write().await?, tried).await
     }
 
-    async fn try_in(&self, conn: &mut Conn, tried: &Tried) -> Result<(), Error> {
+    pub(super) async fn try_in(&self, conn: &mut Conn, tried: &Tried) -> Result<(), Error> {
         let now = self.clock.now();
         match store::tries::take(conn, tried, now).await? {
             Some(until) => Err(Error::TooManyTries(

@@ -51,6 +51,7 @@ pub async fn note(tx: &mut Tx, deed: &Deed) -> Result<()> {
         kind,
         about: deed.object.clone(),
         address: deed.origin.address.clone(),
+        recipient: None,
         at: deed.at,
     };
     mails::insert(tx, &mail).await

@@ -3,25 +3,27 @@
 use chassis::{clock::Timestamp, ids::PersonId};
 use db::{Conn, Db, Result, Tx, Update};
 
-use crate::{link::LinkPurpose, token::TokenSha256};
+use crate::{link::LinkPurpose, person::EmailAddress, token::TokenSha256};
 
-/// A link that is about to be mailed.
+/// A link that is about to be mailed. `email` is where, if that is to become the person's address.
 pub async fn insert(
     db: &Db,
     token: &TokenSha256,
     person_id: PersonId,
     purpose: LinkPurpose,
+    email: Option<&EmailAddress>,
     expires_at: Timestamp,
 ) -> Result<()> {
     db.write()
         .await?
         .sql(
-            "insert into links (token_sha256, person_id, purpose, expires_at)
-             values ($1, $2, $3, $4)",
+            "insert into links (token_sha256, person_id, purpose, email, expires_at)
+             values ($1, $2, $3, $4, $5)",
         )
         .bind(token.as_str().to_owned())
         .bind(person_id)
         .bind(purpose)
+        .bind(email.cloned())
         .bind(expires_at)
         .run()
         .await
@@ -45,6 +47,23 @@ pub async fn find(
         .optional()
         .await?;
     Ok(found.map(|(person_id,)| person_id))
+}
+
+/// Whose address a link makes which, if it is still good.
+pub async fn find_for_email(
+    conn: &mut Conn,
+    token: &TokenSha256,
+    now: Timestamp,
+) -> Result<Option<(PersonId, EmailAddress)>> {
+    conn.sql(
+        "select person_id, email from links
+         where token_sha256 = $1 and purpose = $2 and expires_at > $3 and email is not null",
+    )
+    .bind(token.as_str().to_owned())
+    .bind(LinkPurpose::ChangeEmail)
+    .bind(now)
+    .optional()
+    .await
 }
 
 /// Uses up a link. Not there: it is no longer good.

@@ -25,8 +25,9 @@ const PEOPLE_MAILED: i64 = 100;
 /// second, or at once if it is rung.
 pub async fn insert(tx: &mut Tx, mail: &NewMail) -> Result<()> {
     tx.sql(
-        "insert into mails (mail_id, person_id, kind, about, address, created_at, due_at, attempts)
-         values ($1, $2, $3, $4, $5, $6, $6, 0)",
+        "insert into mails (mail_id, person_id, kind, about, address, created_at, due_at, attempts,
+                            recipient)
+         values ($1, $2, $3, $4, $5, $6, $6, 0, $7)",
     )
     .bind(Uuid::now_v7())
     .bind(mail.person_id)
@@ -34,6 +35,7 @@ pub async fn insert(tx: &mut Tx, mail: &NewMail) -> Result<()> {
     .bind(mail.about.clone())
     .bind(mail.address.clone())
     .bind(mail.at)
+    .bind(mail.recipient.clone())
     .run()
     .await
 }
@@ -58,6 +60,7 @@ pub async fn insert_for_merchant(
             kind,
             about: about.to_owned(),
             address: String::new(),
+            recipient: None,
             at: now,
         };
         insert(tx, &mail).await?;
@@ -118,7 +121,8 @@ pub async fn claim(
              )
              update mails set claim = $4, lease_until = $5, attempts = attempts + 1
              where mail_id = any(array(select mail_id from due))
-             returning mail_id, person_id, kind, about, address, created_at, attempts, claim",
+             returning mail_id, person_id, kind, about, address, recipient, created_at, attempts,
+                       claim",
         )
         .bind(clock.now())
         .bind(real_now)

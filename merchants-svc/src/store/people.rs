@@ -42,7 +42,7 @@ pub async fn insert_membership(tx: &mut Tx, membership: &Membership) -> Result<(
 pub async fn find(conn: &mut Conn, person: PersonId) -> Result<Option<Person>> {
     conn.sql(
         "select person_id, email, verified_at, password_hash, totp_secret, totp_pending,
-                totp_last_step, created_at
+                totp_last_step, email_pending, created_at
          from people where person_id = $1",
     )
     .bind(person)
@@ -53,7 +53,7 @@ pub async fn find(conn: &mut Conn, person: PersonId) -> Result<Option<Person>> {
 pub async fn find_by_email(conn: &mut Conn, email: &EmailAddress) -> Result<Option<Person>> {
     conn.sql(
         "select person_id, email, verified_at, password_hash, totp_secret, totp_pending,
-                totp_last_step, created_at
+                totp_last_step, email_pending, created_at
          from people where email = $1",
     )
     .bind(email.clone())
@@ -65,7 +65,7 @@ pub async fn find_by_email(conn: &mut Conn, email: &EmailAddress) -> Result<Opti
 pub async fn lock(tx: &mut Tx, person: PersonId) -> Result<Option<Person>> {
     tx.sql(
         "select person_id, email, verified_at, password_hash, totp_secret, totp_pending,
-                totp_last_step, created_at
+                totp_last_step, email_pending, created_at
          from people where person_id = $1 for update",
     )
     .bind(person)
@@ -114,6 +114,53 @@ pub async fn verify(tx: &mut Tx, person: &Person, now: Timestamp) -> Result<Upda
         .await
 }
 
+/// Sets the address that a person has asked for, or that they no longer ask for one.
+pub async fn update_email_pending(
+    tx: &mut Tx,
+    person: PersonId,
+    email: Option<&EmailAddress>,
+) -> Result<()> {
+    tx.sql("update people set email_pending = $2 where person_id = $1")
+        .bind(person)
+        .bind(email.cloned())
+        .run()
+        .await
+}
+
+/// Gives a person another address, which is known to be theirs, and so the merchants that they own
+/// under the one before. Not there, or a unique violation: it is somebody's.
+pub async fn update_email(
+    tx: &mut Tx,
+    person: &Person,
+    email: &EmailAddress,
+    now: Timestamp,
+) -> Result<Update> {
+    let updated = tx
+        .sql(
+            "update people set email = $2, verified_at = $3, email_pending = null
+             where person_id = $1 and not exists (select 1 from people where email = $2)",
+        )
+        .bind(person.person_id)
+        .bind(email.clone())
+        .bind(now)
+        .update()
+        .await?;
+    if updated == Update::Updated {
+        tx.sql(
+            "update merchants set email = $3, email_verified = true
+             where lower(email) = $2 and merchant_id in (
+                 select merchant_id from memberships where person_id = $1 and role = 'OWNER'
+             )",
+        )
+        .bind(person.person_id)
+        .bind(person.email.clone())
+        .bind(email.clone())
+        .run()
+        .await?;
+    }
+    Ok(updated)
+}
+
 pub async fn update_password(tx: &mut Tx, person: PersonId, hash: &PasswordHash) -> Result<()> {
     tx.sql("update people set password_hash = $2 where person_id = $1")
         .bind(person)
@@ -140,7 +187,7 @@ pub async fn update_totp(tx: &mut Tx, person: &Person) -> Result<()> {
 pub async fn list_with_secrets(conn: &mut Conn, after: PersonId) -> Result<Vec<Person>> {
     conn.sql(
         "select person_id, email, verified_at, password_hash, totp_secret, totp_pending,
-                totp_last_step, created_at
+                totp_last_step, email_pending, created_at
          from people
          where person_id > $1 and (totp_secret is not null or totp_pending is not null)
          order by person_id limit 100",

@@ -7,9 +7,10 @@ use clap::Parser as _;
 use db::{Db, testing::TestDb};
 use merchants_svc::config::Config;
 use proto::merchants::{
-    Activity, ConfirmRequest, GetLoginRequest, ListActivityRequest, LogInRequest, LogInResponse,
-    Login, Origin, RequestResetRequest, ResetPasswordRequest, SignUpRequest, VerifyEmailRequest,
-    confirm_request::Proof, people_client::PeopleClient,
+    Activity, ChangeEmailRequest, ConfirmRequest, GetLoginRequest, ListActivityRequest,
+    LogInRequest, LogInResponse, Login, Origin, RequestEmailChangeRequest, RequestResetRequest,
+    ResetPasswordRequest, SignUpRequest, VerifyEmailRequest, confirm_request::Proof,
+    people_client::PeopleClient,
 };
 use sha2::{Digest as _, Sha256};
 use tonic::{Response, Status};
@@ -167,6 +168,25 @@ impl Browser {
             origin: origin(),
         };
         self.people.reset_password(request).await.map(drop)
+    }
+
+    pub async fn ask_email(&mut self, token: &str, email: &str) -> Result<(), Status> {
+        let request = RequestEmailChangeRequest {
+            person_id: self.person_id(token).await,
+            email: email.to_owned(),
+            origin: origin(),
+        };
+        self.people.request_email_change(request).await.map(drop)
+    }
+
+    pub async fn change_email(&mut self, link: &str, password: &str) -> Result<String, Status> {
+        let request = ChangeEmailRequest {
+            token_sha256: sha256(link),
+            password: password.to_owned(),
+            origin: origin(),
+        };
+        let changed = self.people.change_email(request).await;
+        changed.map(|changed| changed.into_inner().email)
     }
 
     /// What was done to the merchant of this login, newest first.

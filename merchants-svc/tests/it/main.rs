@@ -1,6 +1,7 @@
 //! Tests merchants-svc over gRPC, on SQLite or, with `TEST_DATABASE_URL`, on PostgreSQL.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod addresses;
 mod browser;
 mod businesses;
 mod keys;

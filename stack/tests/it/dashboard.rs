@@ -2,6 +2,7 @@
 //!
 //! Here: a merchant's person and what they see.
 
+mod address;
 mod isolation;
 mod lists;
 mod payments;

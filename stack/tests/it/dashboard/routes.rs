@@ -14,10 +14,11 @@ use crate::shop::{NO_LIMITS, Shop};
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../gateway/src");
 
 /// What is there for everybody.
-const PUBLIC: [&str; 9] = [
+const PUBLIC: [&str; 10] = [
     "/signup",
     "/signup/sent",
     "/verify-email/{token}",
+    "/change-email/{token}",
     "/login",
     "/login/totp",
     "/forgot",

@@ -1,0 +1,40 @@
+//! Changing one's e-mail address.
+
+use uuid::Uuid;
+
+use super::{PASSWORD, Person};
+use crate::shop::{NO_LIMITS, Shop};
+
+const FORM: &str = "/settings/security/email";
+
+#[tokio::test]
+async fn an_address_is_changed_by_the_link_that_is_mailed_to_it() {
+    let shop = Shop::open_with(NO_LIMITS).await;
+    let person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    let wrong = person.post(FORM, &[("email", "ama")]).await;
+    assert_eq!(wrong.code, 400);
+    wrong.says("value=\"ama\"");
+    let new = format!("{}@shop.example", Uuid::new_v4().simple());
+    let asked = person.post(FORM, &[("email", &new)]).await;
+    let rest = asked.leads_to("/settings/security?");
+    let told = person.get(&format!("/settings/security?{rest}")).await;
+    told.says(&format!("{new} is not confirmed yet"));
+
+    let link = person.mailed(&shop, &new, "/change-email/").await;
+    let path = link.strip_prefix(&person.base).unwrap();
+    assert_eq!(person.get(path).await.code, 200);
+    assert_eq!(person.post(path, &[]).await.code, 401, "a link alone");
+    let changed = person.post(path, &[("password", PASSWORD)]).await;
+    assert_eq!(changed.code, 200);
+    changed.says(&new);
+    let login = [("email", new.as_str()), ("password", PASSWORD)];
+    person.post("/login", &login).await.leads_to("/");
+    let proof = [("password", PASSWORD)];
+    let ended = person.post("/change-email/1", &proof).await;
+    ended.says("This link has ended");
+    person
+        .get("/settings/activity")
+        .await
+        .says("Changed their address");
+    shop.close().await;
+}
