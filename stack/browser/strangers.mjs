@@ -1,0 +1,67 @@
+// What strangers, payers' shops and receivers write, as the dashboard shows it: nothing of it runs.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { CORPUS, NAME, checkNothingRan } from './corpus.mjs';
+import { TIMEOUT, browser, stack } from './office.mjs';
+import { Person } from './person.mjs';
+import { Receiver } from './receiver.mjs';
+import { number } from './shop.mjs';
+import { until } from './stack.mjs';
+
+test('nothing that is stored runs on any page', TIMEOUT, async () => {
+  const person = await Person.new(stack, browser);
+  const shop = await Receiver.open(() => 500);
+  shop.text = CORPUS.join('\n');
+  await person.signUp(NAME);
+  await person.verify();
+  await person.logIn();
+  await person.tellBusiness({ activity: NAME, registered_name: NAME, town: NAME, owner_name: NAME });
+  await person.approve();
+  const key = await person.createKey(NAME);
+  await person.setWebhook(`${shop.url}?a="><script>ran=1</script>`);
+  for (const text of CORPUS) {
+    const from = number('001');
+    const reference = await person.charge(key, from, { description: text, payer_name: text, payer_email: 'a@b.example' });
+    await person.go(`/payments/${reference}`);
+    await person.sees('Payment', text);
+    await checkNothingRan(person, text, '/');
+  }
+  await until('every payer is a customer', async () => {
+    await person.go('/customers');
+    return await person.page.locator('tbody tr').count() === CORPUS.length;
+  });
+  await until('an answer is kept', async () => {
+    await person.go('/settings/integrations/webhooks/deliveries');
+    return (await person.page.innerText('main')).includes('500');
+  });
+  const walked = await person.walk((kind) => checkNothingRan(person, kind, '/'));
+  assert.ok(walked.size > 30, [...walked].join(' '));
+  await shop.close();
+  await person.leave();
+});
+
+test('nothing that is in an address or a refused form runs', TIMEOUT, async () => {
+  const person = await Person.new(stack, browser);
+  for (const text of CORPUS) {
+    await person.go(`/login?next=${encodeURIComponent(text)}&done=${encodeURIComponent(text)}`);
+    await person.send({ email: text.replaceAll('\n', ' '), password: text });
+    await checkNothingRan(person, text, '/');
+    await person.go(`/${encodeURIComponent(text)}`);
+    await checkNothingRan(person, text, '/');
+  }
+  await person.becomeMerchant();
+  const lists = ['/payments', '/customers', '/settings/integrations/webhooks/deliveries'];
+  for (const [index, text] of CORPUS.entries()) {
+    const names = ['q', 'status', 'from', 'amount_from', 'after', 'passed'];
+    const query = names.map((name) => `${name}=${encodeURIComponent(text)}`).join('&');
+    await person.go(`${lists[index % lists.length]}?${query}`);
+    await checkNothingRan(person, text, '/');
+  }
+  await person.go('/settings/business');
+  await person.send({ website: NAME, town: NAME, owner_phone: NAME });
+  await person.sees('Business', 'There is a problem');
+  await checkNothingRan(person, 'a refused form', '/');
+  await person.go('/settings/integrations/webhooks/doctor');
+  await person.leave();
+});
