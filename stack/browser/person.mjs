@@ -27,7 +27,9 @@ export class Person extends Visitor {
 
   /** The page has this heading, and these texts. */
   async sees(title, ...texts) {
-    await this.page.getByRole('heading', { level: 1, name: title, exact: true }).waitFor();
+    await this.page.getByRole('heading', { level: 1, name: title, exact: true }).waitFor().catch(async () => {
+      assert.fail(`no ${title}, but:\n${await this.page.innerText('body')}`);
+    });
     const words = (await this.page.innerText('body')).replaceAll('\u{a0}', ' ');
     for (const text of texts) assert.ok(words.includes(text), `no ${text} in:\n${words}`);
   }

@@ -411,6 +411,16 @@ impl TablePage {
     }
 }
 
+/// The heads of a table's columns, and which have amounts, as its first row tells.
+fn heads(columns: &[&'static str], rows: &[Vec<Cell>]) -> Vec<(&'static str, bool)> {
+    let first = rows.first().map(Vec::as_slice).unwrap_or_default();
+    let is_amount = |index: usize| first.get(index).is_some_and(|cell| cell.is_amount);
+    let heads = columns.iter().copied().enumerate();
+    heads
+        .map(|(index, column)| (column, is_amount(index)))
+        .collect()
+}
+
 /// Something that has happened.
 #[derive(Debug, Default)]
 pub struct Moment {

@@ -176,11 +176,13 @@ fn page(login: &Login, run: &ConformanceRun) -> DetailPage {
     if run.state() == ConformanceState::Running {
         page.lead = vec!["It goes on by itself. Load this page again in a moment.".to_owned()];
     }
-    page.table = Some(Table {
-        caption: "Requests",
-        columns: vec!["Request", "Wanted", "Result", "Answer"],
-        rows: run.results.iter().map(row).collect(),
-    });
+    if !run.results.is_empty() {
+        page.table = Some(Table {
+            caption: "Requests",
+            columns: vec!["Request", "Wanted", "Result", "Answer"],
+            rows: run.results.iter().map(row).collect(),
+        });
+    }
     let failed = run.results.iter().filter(|result| !result.passed);
     page.texts = failed
         .map(|result| (case(result.case()), result.curl.clone()))
