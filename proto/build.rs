@@ -7,7 +7,7 @@
 
 use std::{env, path::PathBuf};
 
-const CONTRACTS: [&str; 13] = [
+const CONTRACTS: [&str; 14] = [
     "payments/money/v1/money.proto",
     "payments/merchants/v1/merchants.proto",
     "payments/merchants/v1/people.proto",
@@ -18,6 +18,7 @@ const CONTRACTS: [&str; 13] = [
     "payments/charges/v1/disbursements.proto",
     "payments/charges/v1/statements.proto",
     "payments/charges/v1/reports.proto",
+    "payments/charges/v1/figures.proto",
     "payments/webhooks/v1/webhooks.proto",
     "payments/webhooks/v1/merchant_webhooks.proto",
     "payments/ratelimit/v1/ratelimit.proto",

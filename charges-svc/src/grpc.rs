@@ -29,6 +29,7 @@ use crate::{
 };
 
 mod disbursements;
+mod figures;
 mod parse;
 mod rail_reports;
 mod statements;
@@ -205,10 +206,12 @@ impl Charges for Grpc {
         let merchant_id = parse::merchant_id(&request.get_ref().merchant_id)?;
         let balances = self.0.get_balance(merchant_id).await?;
         let payout_fee = self.0.get_payout_fee(merchant_id).await?;
+        let suspense = self.0.get_suspense(merchant_id).await?;
         Ok(Response::new(GetBalanceResponse {
             payout_fee: payout_fee.map(Into::into),
             available: balances.available.into_iter().map(Into::into).collect(),
             reserved: balances.reserved.into_iter().map(Into::into).collect(),
+            suspense: suspense.into_iter().map(Into::into).collect(),
         }))
     }
 }

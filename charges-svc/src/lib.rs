@@ -15,6 +15,7 @@
 
 mod admission;
 mod alarms;
+mod balance_line;
 #[doc(hidden)]
 pub mod books;
 mod budget;
@@ -31,9 +32,11 @@ mod disburse;
 pub mod disbursement;
 mod early;
 mod error;
+mod figures;
 mod float_move;
 mod grpc;
 mod hint;
+mod hours;
 mod key_look;
 pub mod ledger;
 mod lists;
@@ -83,8 +86,9 @@ use db::{Frame, GroupCommit, Relay, Schema, Searches, outbox};
 use proto::charges::{
     charge_operations_server::ChargeOperationsServer, charges_server::ChargesServer,
     disbursement_operations_server::DisbursementOperationsServer,
-    disbursements_server::DisbursementsServer, rail_reports_server::RailReportsServer,
-    statement_operations_server::StatementOperationsServer, statements_server::StatementsServer,
+    disbursements_server::DisbursementsServer, merchant_figures_server::MerchantFiguresServer,
+    rail_reports_server::RailReportsServer, statement_operations_server::StatementOperationsServer,
+    statements_server::StatementsServer,
 };
 use tonic::service::Routes;
 
@@ -95,6 +99,7 @@ use config::{Config, SERVICE_CALL_MAX};
 use daily::DailySettlement;
 use disburse::Disburser;
 use grpc::Grpc;
+use hours::HourCounter;
 use rails::Rails;
 use reconcile::Reconciler;
 use service::Service;
@@ -158,6 +163,8 @@ pub async fn serve(
     frame.work(sweeping, Sweeper::new(&service));
     let adding = frame.clock.worker("charges: wallets");
     frame.work(adding, WalletWork::new(&service));
+    let counting = frame.clock.worker("charges: hours");
+    frame.work(counting, HourCounter::new(&service));
     for duty in Duty::ALL {
         let worker = frame.clock.worker(books::name(*duty));
         let keeper = Bookkeeper::new(*duty, &frame.db, &frame.clock, &shutdown);
@@ -183,7 +190,8 @@ pub async fn serve(
         .add_service(DisbursementOperationsServer::new(grpc.clone()))
         .add_service(StatementsServer::new(grpc.clone()))
         .add_service(StatementOperationsServer::new(grpc.clone()))
-        .add_service(RailReportsServer::new(grpc));
+        .add_service(RailReportsServer::new(grpc.clone()))
+        .add_service(MerchantFiguresServer::new(grpc));
     frame.serve(routes, sockets).await
 }
 

@@ -3,6 +3,7 @@
 //! Functions that read take a connection, functions that write take a transaction. What belongs
 //! together is written in one transaction.
 
+pub mod balance_lines;
 pub mod blocks;
 pub mod cases;
 pub mod charges;
@@ -12,6 +13,7 @@ pub mod evidence;
 pub mod float_moves;
 pub mod float_turns;
 pub mod hints;
+pub mod hours;
 pub mod idempotency;
 pub mod payout_accounts;
 pub mod postings;

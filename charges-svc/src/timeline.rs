@@ -15,8 +15,9 @@ use uuid::Uuid;
 use crate::{
     charge::ShownCharge,
     disbursement::{Disbursement, State},
-    error::Result,
+    error::{Error, Result},
     ledger::Account,
+    reading::Reading,
     service::Service,
     store::{
         self,
@@ -76,6 +77,8 @@ pub struct Timeline {
     pub entries: Vec<Entry>,
     /// There are older refunds than those shown.
     pub has_more_refunds: bool,
+    /// When the network is asked about the charge next.
+    pub next_query_at: Option<Timestamp>,
 }
 
 /// One thing that happened.
@@ -146,7 +149,14 @@ impl Service {
         merchant_id: MerchantId,
         reference: Reference,
     ) -> Result<Timeline> {
-        let charge = self.get_charge(merchant_id, reference).await?;
+        let reading = Reading {
+            merchant_id,
+            reference,
+        };
+        let found = self.readings.write(reading).await?;
+        let found = found.ok_or(Error::ChargeNotFound)?;
+        let next_query_at = found.timer.next_query_at;
+        let charge = ShownCharge::try_from(found)?;
         let id = charge.facts.transaction_id;
         let mut conn = self.db.read().await?;
         // One more shows that there are more.
@@ -160,6 +170,10 @@ impl Service {
         let posted = store::postings::list_of_merchant(&mut conn, merchant_id, &subjects).await?;
         drop(conn);
         Ok(Timeline {
+            next_query_at: match charge.status {
+                ChargeStatus::Initiated => next_query_at,
+                ChargeStatus::OtpRequired | ChargeStatus::Settled | ChargeStatus::Failed => None,
+            },
             status: charge.status,
             entries: entries(&charge, &refunds, said, posted),
             has_more_refunds,

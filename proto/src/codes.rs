@@ -39,6 +39,7 @@ macro_rules! codes {
 }
 
 codes! {
+    crate::charges::BalancePart = "BALANCE_PART_",
     crate::charges::CaseKind = "CASE_KIND_",
     crate::charges::ChargeStatus = "CHARGE_STATUS_",
     crate::charges::DestinationType = "DESTINATION_TYPE_",

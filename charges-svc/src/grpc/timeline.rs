@@ -25,6 +25,7 @@ impl From<Timeline> for ChargeTimeline {
             status: ProtoChargeStatus::from(timeline.status).into(),
             entries: timeline.entries.into_iter().map(Into::into).collect(),
             has_more_refunds: timeline.has_more_refunds,
+            next_query_at: timeline.next_query_at.map(|at| at.to_string()),
         }
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod admission;
+mod balance_lines;
 mod books;
 mod cases;
 mod commit_wire;
@@ -11,6 +12,7 @@ mod create;
 mod disbursements;
 mod early;
 mod fairness;
+mod figures;
 mod finality;
 mod floats;
 mod hints;

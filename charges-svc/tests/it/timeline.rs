@@ -328,3 +328,33 @@ async fn a_wallet_is_looked_at_where_the_rail_tells_and_nowhere_else() {
     check_invalid(unnamed, "provider");
     world.end().await;
 }
+
+#[tokio::test]
+async fn an_open_charge_tells_when_its_network_is_asked_next() {
+    let world = World::start().await;
+    let mut tellings = Vec::new();
+    for events in [&[Event::Accepted][..], &[Event::CodeWanted]] {
+        let charge = world.given_charge(events).await;
+        let facts = &charge.facts;
+        let told = timeline(&world, facts.merchant_id, &facts.reference).await;
+        tellings.push((charge, told.unwrap().next_query_at));
+    }
+    let [(accepted, told), (_, code_wanted)] = tellings.as_slice() else {
+        panic!("two charges");
+    };
+    let due = accepted.timer.next_query_at.map(|at| at.to_string());
+    assert!(due.is_some());
+    assert_eq!(told, &due);
+    assert_eq!(code_wanted, &None, "only the payer can go on");
+    let facts = &accepted.facts;
+    let resolve = ResolveChargeRequest {
+        reference: facts.reference.to_string(),
+        outcome: Some(Outcome::Settled(true)),
+        evidence: "seen in the network's portal".to_owned(),
+    };
+    let mut operations = world.operations.clone();
+    operations.resolve_charge(resolve).await.unwrap();
+    let ended = timeline(&world, facts.merchant_id, &facts.reference).await;
+    assert_eq!(ended.unwrap().next_query_at, None);
+    world.end().await;
+}

@@ -34,6 +34,7 @@ async fn the_balance_always_has_cedis_and_two_decimals() {
             available: vec![money(-550, "GHS").unwrap()],
             reserved: vec![money(100, "GHS").unwrap()],
             payout_fee: money(0, "GHS"),
+            suspense: Vec::new(),
         })
     });
     let answer = gateway.get("/api/v1/balance").send().await;

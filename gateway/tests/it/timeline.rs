@@ -75,6 +75,7 @@ fn charge() -> ChargeTimeline {
         status: ChargeStatus::Settled.into(),
         entries,
         has_more_refunds: false,
+        next_query_at: None,
     }
 }
 
@@ -199,6 +200,7 @@ async fn without_one_of_the_services_there_is_no_half_of_a_timeline() {
             status: ChargeStatus::Initiated.into(),
             entries: vec![entry(2, TimelineKind::Prompt)],
             has_more_refunds: true,
+            next_query_at: None,
         })
     });
     let answer = read(&gateway).await;

@@ -1,0 +1,159 @@
+//! The lines of the ledger that a merchant's balance is the sum of, newest first, each with what was
+//! there after it.
+//!
+//! Promise: balances agree with what is available, or reserved, at the moment of the page: they are
+//! counted back from it and over no line that is not there. Where that would take too long, because
+//! too many lines are newer, there are none; the statements of days have them all.
+
+use std::{fmt, str::FromStr};
+
+use chassis::{
+    clock::Timestamp,
+    ids::MerchantId,
+    money::{Currency, Money, MoneyError},
+    page::{PageRequest, Place},
+};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use crate::{
+    error::Result,
+    ledger::Account,
+    service::Service,
+    store::{self, balance_lines},
+};
+
+/// The posting of a line. An account is in a posting once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, FromRow)]
+pub struct LineId {
+    pub subject: Uuid,
+    /// The code of its kind.
+    pub kind: String,
+}
+
+impl fmt::Display for LineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind, self.subject)
+    }
+}
+
+/// The text does not identify a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the id of a line")]
+pub struct LineIdError;
+
+impl FromStr for LineId {
+    type Err = LineIdError;
+
+    fn from_str(text: &str) -> Result<Self, LineIdError> {
+        let (kind, subject) = text.split_once(':').ok_or(LineIdError)?;
+        // A newer version may know more kinds, which are written alike.
+        let is_code = |byte: u8| byte.is_ascii_uppercase() || byte == b'_';
+        if kind.is_empty() || !kind.bytes().all(is_code) {
+            return Err(LineIdError);
+        }
+        Ok(Self {
+            subject: subject.parse().map_err(|_| LineIdError)?,
+            kind: kind.to_owned(),
+        })
+    }
+}
+
+/// Which part of what a merchant has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Available,
+    Reserved,
+}
+
+impl Part {
+    fn account(self, merchant_id: MerchantId) -> Account {
+        match self {
+            Self::Available => Account::Merchant(merchant_id),
+            Self::Reserved => Account::Reserved(merchant_id),
+        }
+    }
+}
+
+/// What a posting did to what a merchant has.
+#[derive(Clone, Debug)]
+pub struct BalanceLine {
+    pub at: Timestamp,
+    /// The code of its kind.
+    pub posting: String,
+    /// Negative if it was taken away.
+    pub amount: Money,
+    /// What was there after it, if that was counted.
+    pub balance: Option<Money>,
+    /// The payment, payout or refund that it belongs to.
+    pub reference: Option<String>,
+}
+
+/// A page of them, and the place after which there are more.
+pub type BalanceLines = (Vec<BalanceLine>, Option<Place<LineId>>);
+
+impl Service {
+    pub async fn list_balance_lines(
+        &self,
+        merchant_id: MerchantId,
+        (part, currency): (Part, Currency),
+        asked: PageRequest<LineId>,
+    ) -> Result<BalanceLines> {
+        let account = part.account(merchant_id);
+        let mut conn = self.db.read().await?;
+        let mut lines = balance_lines::list(&mut conn, (&account, currency), &asked).await?;
+        drop(conn);
+        let size = usize::try_from(asked.size).unwrap_or(usize::MAX);
+        let has_more = lines.len() > size;
+        lines.truncate(size);
+        let last = lines.last().filter(|_| has_more);
+        let next = last.map(store::balance_lines::BalanceLine::place);
+        Ok((counted_back(lines)?, next))
+    }
+
+    /// What is held for a decision about a merchant's payments, in each currency.
+    pub async fn get_suspense(&self, merchant_id: MerchantId) -> Result<Vec<Money>> {
+        let mut conn = self.db.read().await?;
+        Ok(store::cases::suspense_of(&mut conn, merchant_id).await?)
+    }
+}
+
+/// Gives each line the balance after it, from that after the first on.
+fn counted_back(lines: Vec<balance_lines::BalanceLine>) -> Result<Vec<BalanceLine>, MoneyError> {
+    let mut balance = lines.first().and_then(|line| line.balance_of_first());
+    let mut counted = Vec::with_capacity(lines.len());
+    for line in lines {
+        let amount = line.amount();
+        counted.push(BalanceLine {
+            at: line.posted_at,
+            posting: line.id.kind,
+            amount,
+            balance,
+            reference: line.reference,
+        });
+        balance = balance.map(|after| before(after, amount)).transpose()?;
+    }
+    Ok(counted)
+}
+
+fn before(after: Money, amount: Money) -> Result<Money, MoneyError> {
+    let minor = after.minor_units().checked_sub(amount.minor_units());
+    let minor = minor.ok_or(MoneyError::OutOfRange)?;
+    Ok(Money::new(minor, after.currency()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lines_id_is_read_in_one_form_alone() {
+        let subject = Uuid::nil();
+        let id: LineId = format!("PAYOUT_FEE:{subject}").parse().unwrap();
+        assert_eq!(id.to_string(), format!("PAYOUT_FEE:{subject}"));
+        for text in ["", ":", "RESERVE", "reserve:x", "RESERVE:1", "A B:x"] {
+            assert_eq!(text.parse::<LineId>(), Err(LineIdError), "{text}");
+        }
+        assert!(format!(":{subject}").parse::<LineId>().is_err());
+    }
+}

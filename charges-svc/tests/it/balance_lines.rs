@@ -1,0 +1,200 @@
+//! The lines that a balance is the sum of.
+
+use charges_svc::{case::CaseKind, charge::Event};
+use chassis::{
+    failure::FailureReason,
+    ids::MerchantId,
+    money::{Currency, Money},
+    testing::check_invalid,
+};
+use proto::charges::{
+    BalanceLine, BalancePart, DisbursementStatus, ListBalanceLinesRequest,
+    close_case_request::Action,
+};
+
+use crate::{
+    cases::{close, given_case},
+    mtn::Mtn,
+    shop::Shop,
+    world::new_momo_charge,
+};
+
+impl Shop {
+    /// All lines of one part, newest first, read by pages of this size.
+    async fn lines(&self, merchant: &str, part: BalancePart, page_size: u32) -> Vec<BalanceLine> {
+        let mut request = ListBalanceLinesRequest {
+            merchant_id: merchant.to_owned(),
+            page_size,
+            part: part.into(),
+            ..ListBalanceLinesRequest::default()
+        };
+        let mut lines = Vec::new();
+        loop {
+            let mut figures = self.world.figures.clone();
+            let page = figures.list_balance_lines(request.clone()).await.unwrap();
+            let page = page.into_inner();
+            assert!(page.lines.len() <= usize::try_from(page_size).unwrap());
+            lines.extend(page.lines);
+            request.page_token = page.next_page_token;
+            if request.page_token.is_empty() {
+                return lines;
+            }
+        }
+    }
+}
+
+fn minor(money: Option<&proto::money::Money>) -> i64 {
+    money.expect("an amount").minor_units
+}
+
+/// Checks that these lines lead from nothing to this sum, each with the balance after it.
+fn check_lines(lines: &[BalanceLine], sum: i64) {
+    let mut balance = 0;
+    for line in lines.iter().rev() {
+        balance += minor(line.amount.as_ref());
+        assert_eq!(minor(line.balance.as_ref()), balance, "{line:?}");
+    }
+    assert_eq!(balance, sum);
+}
+
+#[tokio::test]
+async fn lines_sum_to_what_is_shown_and_name_what_they_belong_to() {
+    let mtn = Mtn::with_float("1000");
+    let mut shop = Shop::open(&mtn).await;
+    shop.collect().await;
+    shop.collect().await;
+    shop.enable_payouts().await;
+    let payout = shop.pay_out(1_000).await.unwrap();
+    shop.until_payout(&payout, DisbursementStatus::Completed)
+        .await;
+    let refund = shop.refund(Some(500)).await.unwrap();
+    let merchant = shop.merchant();
+    let owner = shop.change_merchant().await;
+    assert_eq!(owner.facts.merchant_id.to_string(), merchant);
+
+    for page_size in [1, 2, 100] {
+        let available = shop
+            .lines(&merchant, BalancePart::Available, page_size)
+            .await;
+        check_lines(&available, 3 * 2_550 - 1_500);
+        let kinds: Vec<&str> = available.iter().map(|line| line.posting.as_str()).collect();
+        let collected = ["SETTLEMENT"; 3];
+        assert_eq!(kinds, [["RESERVE"; 2].as_slice(), &collected].concat());
+        let about = available.iter().map(|line| line.reference().to_owned());
+        let about: Vec<String> = about.collect();
+        assert_eq!(
+            &about[..2],
+            [refund.refund_id.clone(), payout.payout_id.clone()]
+        );
+        assert_eq!(about.last(), Some(&owner.facts.reference.to_string()));
+        let reserved = shop
+            .lines(&merchant, BalancePart::Reserved, page_size)
+            .await;
+        let paid = reserved
+            .iter()
+            .filter(|line| line.posting == "DISBURSEMENT");
+        assert!(paid.count() >= 1, "{reserved:?}");
+        let left = minor(reserved.first().unwrap().balance.as_ref());
+        check_lines(&reserved, left);
+    }
+    let other = shop
+        .lines(&shop.merchant(), BalancePart::Available, 100)
+        .await;
+    check_lines(&other, 2_550);
+    let nobody = MerchantId::new().to_string();
+    assert!(
+        shop.lines(&nobody, BalancePart::Available, 100)
+            .await
+            .is_empty()
+    );
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn lines_of_a_time_have_the_balances_of_that_time() {
+    let mtn = Mtn::with_float("1000");
+    let shop = Shop::open(&mtn).await;
+    shop.collect().await;
+    shop.collect().await;
+    let all = shop
+        .lines(&shop.merchant(), BalancePart::Available, 100)
+        .await;
+    let [_, middle, oldest] = all.as_slice() else {
+        panic!("{all:?}");
+    };
+    let request = ListBalanceLinesRequest {
+        merchant_id: shop.merchant(),
+        from: oldest.at.clone(),
+        to: middle.at.clone(),
+        currency: "GHS".to_owned(),
+        ..ListBalanceLinesRequest::default()
+    };
+    let mut figures = shop.world.figures.clone();
+    let page = figures.list_balance_lines(request.clone()).await.unwrap();
+    let before: Vec<_> = all
+        .iter()
+        .filter(|line| line.at < middle.at)
+        .cloned()
+        .collect();
+    assert_eq!(page.into_inner().lines, before);
+    let usd = ListBalanceLinesRequest {
+        from: String::new(),
+        to: String::new(),
+        currency: "USD".to_owned(),
+        ..request.clone()
+    };
+    let none = figures.list_balance_lines(usd).await.unwrap();
+    assert!(none.into_inner().lines.is_empty());
+    let wrong = |change: &dyn Fn(&mut ListBalanceLinesRequest)| {
+        let mut wrong = request.clone();
+        change(&mut wrong);
+        wrong
+    };
+    for (field, request) in [
+        (
+            "merchant_id",
+            wrong(&|request| request.merchant_id = String::new()),
+        ),
+        (
+            "currency",
+            wrong(&|request| request.currency = "cedi".to_owned()),
+        ),
+        (
+            "page_token",
+            wrong(&|request| request.page_token = "1.x".to_owned()),
+        ),
+        ("page_size", wrong(&|request| request.page_size = 101)),
+        ("from", wrong(&|request| request.from = "today".to_owned())),
+    ] {
+        check_invalid(figures.list_balance_lines(request).await, field);
+    }
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn what_is_held_for_a_case_is_told_until_it_is_decided() {
+    let mtn = Mtn::with_float("1000");
+    let mut shop = Shop::open(&mtn).await;
+    assert!(shop.told_balance().await.suspense.is_empty());
+    let mut charge = new_momo_charge(shop.world.clock.now());
+    charge.facts.merchant_id = shop.charge.facts.merchant_id;
+    let late = Event::Failed(FailureReason::PayerTimeout);
+    let charge = shop.world.given(charge, &[Event::Accepted, late]).await;
+    let money = Money::new(2_550, Currency::GHS);
+    let case = given_case(&shop.world, &charge, CaseKind::LateMoney, Some(money)).await;
+    assert_eq!(shop.told_balance().await.suspense, [money.into()]);
+    close(&mut shop.world, &case, Action::Release)
+        .await
+        .unwrap();
+    assert!(shop.told_balance().await.suspense.is_empty());
+    let lines = shop
+        .lines(&shop.merchant(), BalancePart::Available, 100)
+        .await;
+    check_lines(&lines, 2 * 2_550);
+    let released = lines.first().unwrap();
+    assert_eq!(released.posting, "RELEASE");
+    assert_eq!(released.reference(), charge.facts.reference.to_string());
+    shop.change_merchant().await;
+    assert!(shop.told_balance().await.suspense.is_empty());
+    shop.end().await;
+}
