@@ -23,7 +23,7 @@ use chassis::grpc::Channel;
 use proto::{
     charges::{
         charges_client::ChargesClient, disbursements_client::DisbursementsClient,
-        statements_client::StatementsClient,
+        merchant_figures_client::MerchantFiguresClient, statements_client::StatementsClient,
     },
     merchants::{
         merchant_account_client::MerchantAccountClient, merchants_client::MerchantsClient,
@@ -47,6 +47,7 @@ pub type Sessions = Backend<SessionsClient<Channel>>;
 pub type CheckoutSessions = Backend<CheckoutSessionsClient<Channel>>;
 pub type Charges = Backend<ChargesClient<Channel>>;
 pub type Disbursements = Backend<DisbursementsClient<Channel>>;
+pub type MerchantFigures = Backend<MerchantFiguresClient<Channel>>;
 pub type MerchantEvents = Backend<MerchantEventsClient<Channel>>;
 pub type MerchantWebhooks = Backend<MerchantWebhooksClient<Channel>>;
 pub type Statements = Backend<StatementsClient<Channel>>;

@@ -14,6 +14,7 @@ mod cookie;
 mod customers;
 mod enter;
 mod export;
+mod figures;
 mod filters;
 mod home;
 mod interrupted;
@@ -49,7 +50,7 @@ use ipnet::IpNet;
 use proto::{
     charges::{
         charges_client::ChargesClient, disbursements_client::DisbursementsClient,
-        statements_client::StatementsClient,
+        merchant_figures_client::MerchantFiguresClient, statements_client::StatementsClient,
     },
     merchants::{merchant_account_client::MerchantAccountClient, people_client::PeopleClient},
     sessions::sessions_client::SessionsClient,
@@ -62,8 +63,8 @@ use proto::{
 use self::{cookie::LoginCookie, page::Refusal, tries::Tries};
 use crate::{
     backend::{
-        Backend, Charges, Disbursements, MerchantAccount, MerchantEvents, MerchantWebhooks, People,
-        Sessions, Statements,
+        Backend, Charges, Disbursements, MerchantAccount, MerchantEvents, MerchantFigures,
+        MerchantWebhooks, People, Sessions, Statements,
     },
     channels::Channels,
     config::Config,
@@ -84,6 +85,7 @@ pub struct Dashboard {
     pub disbursements: Disbursements,
     pub events: MerchantEvents,
     pub statements: Statements,
+    pub figures: MerchantFigures,
     /// For exports that are being passed on: a request's own place ends with its answer's head.
     pub exports_room: Arc<Room>,
     pub tries: Tries,
@@ -104,6 +106,7 @@ impl Dashboard {
         let charges = ChargesClient::new(channels.charges.clone());
         let disbursements = DisbursementsClient::new(channels.charges.clone());
         let statements = StatementsClient::new(channels.statements.clone());
+        let figures = MerchantFiguresClient::new(channels.charges.clone());
         let events = MerchantEventsClient::new(channels.webhooks.clone());
         Self {
             sessions: Backend::new("sessions", sessions),
@@ -111,6 +114,7 @@ impl Dashboard {
             disbursements: Backend::new("disbursements", disbursements),
             events: Backend::new("webhooks", events),
             statements: Backend::new("statements", statements),
+            figures: Backend::new("merchant figures", figures),
             exports_room: Arc::new(Room::of_requests(export::EXPORTS_MAX)),
             webhooks: Backend::new("merchant webhooks", webhooks),
             people: Backend::new("people", people),

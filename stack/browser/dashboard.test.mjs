@@ -136,10 +136,13 @@ test('every page of a merchant fits and can be used by everybody', TIMEOUT, asyn
   await person.check('new key');
   await person.setWebhook(shop.url);
   const reference = await person.charge(key, number('001'));
+  await person.charge(key, number('003'));
+  await person.charge(key, number('001', '020'), { provider: 'TELECEL' });
   const { page } = person;
   await until('the payment is settled', async () => {
     await person.go('/');
-    return (await page.innerText('main')).includes('25.50');
+    const words = await page.innerText('main');
+    return words.includes('51.00') && words.includes('Payments that failed');
   }, 1_000);
   await until('the customer is listed', async () => {
     await person.go('/customers');

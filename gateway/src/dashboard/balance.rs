@@ -1,5 +1,5 @@
-//! `/balance`: what a merchant has collected and has not been paid out, and the statement of each day
-//! that adds up to it.
+//! `/balance`: what a merchant has collected and has not been paid out, the lines of the ledger that
+//! it is the sum of, and the signed statement of each day.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,16 +18,22 @@ use http::{
     header::{CONTENT_DISPOSITION, CONTENT_TYPE},
 };
 use proto::{
-    charges::{GetBalanceRequest, GetBalanceResponse, ReadStatementRequest, StatementFormat},
+    charges::{
+        BalanceLine, BalancePart, GetBalanceRequest, GetBalanceResponse, ListBalanceLinesRequest,
+        ListBalanceLinesResponse, ReadStatementRequest, StatementFormat,
+    },
     money::Money as ProtoMoney,
 };
 
 use super::{
     Dashboard,
     enter::parameter,
+    export,
+    filters::{Filters, Listed, PAGE_SIZE},
     login::Login,
     page::{Cell, Control, Field, FilterForm, Refusal, Section, TablePage},
-    payments::money,
+    payments::{self, money},
+    payouts, refunds,
 };
 use crate::{
     api::statements::passed_on, backend, error::Error, in_hand::RequestInHand, pages::amount::shown,
@@ -35,11 +41,34 @@ use crate::{
 
 const PATH: &str = "/balance";
 
+const EXPORT: &str = "/balance.csv";
+
 const STATEMENT: &str = "/balance/statement.csv";
+
+const COLUMNS: [&str; 5] = [
+    "Posted",
+    "What for",
+    "Belongs to",
+    "Amount",
+    "Balance after it",
+];
+
+const EXPORT_COLUMNS: [&str; 7] = [
+    "posted_at",
+    "posting",
+    "reference",
+    "amount",
+    "currency",
+    "balance",
+    "part",
+];
+
+const PARTS: [(&str, &str); 2] = [("", "What is available"), ("RESERVED", "What is reserved")];
 
 pub fn routes() -> Router<Arc<Dashboard>> {
     Router::new()
         .route(PATH, get(show))
+        .route(EXPORT, get(export_all))
         .route(STATEMENT, get(statement))
 }
 
@@ -70,9 +99,46 @@ fn by_currency(of: &[ProtoMoney]) -> Result<BTreeMap<&'static str, Money>, Error
         .collect()
 }
 
-async fn show(State(dashboard): State<Arc<Dashboard>>, login: Login) -> Result<Response, Refusal> {
-    let page = page(&dashboard, &login, day_field("")).await?;
-    Ok(page.respond(StatusCode::OK))
+/// Reads the filters of the lines.
+fn wanted(filters: &mut Filters<'_>, login: &Login) -> ListBalanceLinesRequest {
+    let part = filters.choice("part", "Lines of", &PARTS, BalancePart::from_code);
+    let currency = Field::text("currency", "Currency");
+    let currency = filters.read(currency, |code| {
+        let currency = code.parse::<Currency>();
+        currency.map_err(|_| "Give a currency such as GHS.")
+    });
+    let (from, to) = filters.days();
+    ListBalanceLinesRequest {
+        merchant_id: login.merchant_id(),
+        page_size: PAGE_SIZE,
+        page_token: filters.after::<String>(),
+        from,
+        to,
+        part: part.unwrap_or_default().into(),
+        currency: currency.map_or_else(String::new, |currency| currency.code().to_owned()),
+    }
+}
+
+impl Dashboard {
+    async fn list_balance_lines(
+        &self,
+        request: ListBalanceLinesRequest,
+    ) -> Result<ListBalanceLinesResponse, Error> {
+        let listed = self.figures.read(
+            backend::DEADLINE,
+            request,
+            |mut figures, request| async move { figures.list_balance_lines(request).await },
+        );
+        listed.await
+    }
+}
+
+async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    login: Login,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    page(&dashboard, &login, query.as_deref(), day_field("")).await
 }
 
 fn day_field(typed: &str) -> Field {
@@ -81,38 +147,165 @@ fn day_field(typed: &str) -> Field {
         .value(typed)
 }
 
-async fn page(dashboard: &Dashboard, login: &Login, day: Field) -> Result<TablePage, Error> {
-    let balance = dashboard.balance(login).await?;
-    let shell = login.shell(Section::Balance, "Balance");
-    let mut page = TablePage::new(shell, &["Currency", "Available", "Reserved"]);
+/// The page, with what somebody typed as a statement's day.
+async fn page(
+    dashboard: &Dashboard,
+    login: &Login,
+    query: Option<&str>,
+    day: Field,
+) -> Result<Response, Refusal> {
+    let mut filters = Filters::new(PATH, query);
+    let request = wanted(&mut filters, login);
+    let mut page = TablePage::new(login.shell(Section::Balance, "Balance"), &COLUMNS);
     page.lead = vec![
         "Available is what you have collected and can be paid out. Reserved is on its way out, in payouts and refunds that have not ended.",
     ];
-    page.caption = "What you have";
     page.button = Some(("Payouts", "/payouts".to_owned()));
-    let available = by_currency(&balance.available)?;
-    let reserved = by_currency(&balance.reserved)?;
-    let mut all: BTreeMap<&str, Currency> = BTreeMap::from([("GHS", Currency::GHS)]);
-    let known = available.values().chain(reserved.values());
-    all.extend(known.map(|money| (money.currency().code(), money.currency())));
-    page.rows = all
-        .into_values()
-        .map(|currency| {
-            let of = |amounts: &BTreeMap<&str, Money>| {
-                let found = amounts.get(currency.code()).copied();
-                Cell::amount(shown(found.unwrap_or_else(|| Money::new(0, currency))))
-            };
-            vec![Cell::text(currency.code()), of(&available), of(&reserved)]
-        })
-        .collect();
-    page.filters = Some(FilterForm {
+    page.caption = "What it is the sum of";
+    page.empty = "Nothing has moved yet. Each payment that settles adds a line.";
+    page.facts = facts(&dashboard.balance(login).await?)?;
+    page.below = Some(FilterForm {
         action: STATEMENT.to_owned(),
         submit: "Download the day's statement",
         fields: vec![day],
         notice: None,
         export: String::new(),
     });
-    Ok(page)
+    let listing = async {
+        let listed = dashboard.list_balance_lines(request).await?;
+        let rows = listed.lines.iter().map(row);
+        Ok(Listed {
+            rows: rows.collect::<Result<_, _>>()?,
+            next_page_token: listed.next_page_token,
+        })
+    };
+    filters.list(page, EXPORT, listing).await
+}
+
+/// What there is of each currency.
+fn facts(balance: &GetBalanceResponse) -> Result<Vec<(&'static str, Cell)>, Error> {
+    let available = by_currency(&balance.available)?;
+    let reserved = by_currency(&balance.reserved)?;
+    let held = by_currency(&balance.suspense)?;
+    let mut all: BTreeMap<&str, Currency> = BTreeMap::from([("GHS", Currency::GHS)]);
+    let known = available.values().chain(reserved.values());
+    all.extend(known.map(|money| (money.currency().code(), money.currency())));
+    let mut facts = Vec::new();
+    for (code, currency) in all {
+        let of = |amounts: &BTreeMap<&str, Money>| {
+            let found = amounts.get(code).copied();
+            Cell::text(&shown(found.unwrap_or_else(|| Money::new(0, currency))))
+        };
+        let lines = |part: &str| format!("{PATH}?part={part}&currency={code}");
+        facts.push(("Available", of(&available).link(lines(""))));
+        facts.push(("Reserved", of(&reserved).link(lines("RESERVED"))));
+    }
+    let held = held.into_values().filter(|money| money.is_positive());
+    facts.extend(held.map(|money| {
+        let why = "Came late or not as asked for. We decide with the network whether it is yours or goes back to the payer.";
+        ("Held for a decision", Cell::text(&shown(money)).detail(why))
+    }));
+    Ok(facts)
+}
+
+fn row(line: &BalanceLine) -> Result<Vec<Cell>, Error> {
+    let balance = match &line.balance {
+        Some(balance) => payments::amount(Some(balance))?,
+        None => Cell::amount(String::new()),
+    };
+    Ok(vec![
+        Cell::time(&line.at),
+        match posting(&line.posting) {
+            Some(phrase) => Cell::phrase(phrase),
+            None => Cell::text(&line.posting),
+        },
+        belongs_to(line.reference.as_deref().unwrap_or_default()),
+        payments::amount(line.amount.as_ref())?,
+        balance,
+    ])
+}
+
+/// What a posting means for the merchant, in words.
+fn posting(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "SETTLEMENT" => "Payment collected",
+        "RELEASE" => "Late money is yours",
+        "REVERSAL" => "Payment taken back",
+        "RESERVE" => "Set aside to be sent",
+        "DISBURSEMENT" => "Sent",
+        "PAYOUT_FEE" => "Fee of the payout",
+        "RETURN" => "Not sent, and back on the balance",
+        "DISBURSEMENT_REVERSAL" => "Came back after it was sent",
+        "LATE_REVERSAL" => "Came back",
+        "RECOVERY" => "Was sent twice, and taken back",
+        _ => return None,
+    })
+}
+
+/// The payment, payout or refund, with its page.
+fn belongs_to(reference: &str) -> Cell {
+    let path = match reference.split_once('-') {
+        Some(("TX", _)) => payments::PATH,
+        Some(("PO", _)) => payouts::PATH,
+        Some(("RF", _)) => refunds::PATH,
+        _ => return Cell::text(reference),
+    };
+    Cell::text(reference).link(format!("{path}/{reference}"))
+}
+
+async fn export_all(
+    State(dashboard): State<Arc<Dashboard>>,
+    login: Login,
+    Extension(in_hand): Extension<RequestInHand>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let mut filters = Filters::new(PATH, query.as_deref());
+    let request = ListBalanceLinesRequest {
+        page_size: export::PAGE_SIZE,
+        ..wanted(&mut filters, &login)
+    };
+    let reading = dashboard.clone();
+    let read = move |page_token| {
+        let (dashboard, request) = (reading.clone(), request.clone());
+        async move {
+            let part = match request.part() {
+                BalancePart::Reserved => "RESERVED",
+                BalancePart::Available | BalancePart::Unspecified => "AVAILABLE",
+            };
+            let request = ListBalanceLinesRequest {
+                page_token,
+                ..request
+            };
+            let listed = dashboard.list_balance_lines(request).await?;
+            let rows = listed.lines.iter().map(|line| exported(line, part));
+            Ok(Listed {
+                rows: rows.collect::<Result<_, _>>()?,
+                next_page_token: listed.next_page_token,
+            })
+        }
+    };
+    export::csv(
+        &dashboard,
+        &in_hand,
+        ("balance", filters),
+        &EXPORT_COLUMNS,
+        read,
+    )
+    .await
+}
+
+fn exported(line: &BalanceLine, part: &str) -> Result<Vec<String>, Error> {
+    let [amount, currency] = export::amount(line.amount.as_ref())?;
+    let [balance, _] = export::amount(line.balance.as_ref())?;
+    Ok(vec![
+        line.at.clone(),
+        line.posting.clone(),
+        line.reference.clone().unwrap_or_default(),
+        amount,
+        currency,
+        balance,
+        part.to_owned(),
+    ])
 }
 
 /// Passes a day's statement on, or says why there is none.
@@ -125,7 +318,9 @@ async fn statement(
     let typed = parameter(query.as_deref(), "day");
     let refuse = async |status, error: &str| {
         let field = day_field(&typed).error(Some(error.to_owned()));
-        Ok(page(&dashboard, &login, field).await?.respond(status))
+        let mut page = page(&dashboard, &login, None, field).await?;
+        *page.status_mut() = status;
+        Ok(page)
     };
     let Ok(day) = typed.trim().parse::<Day>() else {
         return refuse(StatusCode::BAD_REQUEST, "Give a day such as 2026-11-24.").await;

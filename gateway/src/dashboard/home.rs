@@ -1,4 +1,4 @@
-//! `/`: what is left to do until the first payment has arrived, and then how the merchant stands.
+//! `/`: what is left to do until the first payment has arrived, and how the merchant stands.
 //!
 //! Each step is computed from what is on record; none is clicked away.
 
@@ -19,12 +19,17 @@ use proto::{
 use super::{
     Dashboard, business,
     enter::parameter,
+    figures::{Figure, Week},
     keys,
     login::Login,
-    page::{Refusal, Section, Shell, moment, respond},
+    page::{Refusal, Section, Shell, heads, moment, respond},
     text::filters,
 };
-use crate::{backend, error::Error, pages::amount::shown};
+use crate::{
+    backend,
+    error::Error,
+    pages::{self, amount::shown},
+};
 
 const DELIVERIES: &str = "/settings/integrations/webhooks/deliveries";
 
@@ -34,7 +39,11 @@ struct HomePage {
     shell: Shell,
     /// Empty once all are done.
     steps: Vec<Step>,
+    /// Whether an authenticator is still to be set up. Nothing waits for it.
+    lacks_totp: bool,
     figures: Vec<Figure>,
+    /// `None` if it cannot be told right now.
+    week: Option<Week>,
     /// A command for the next step.
     command: Option<String>,
     is_verified: bool,
@@ -71,28 +80,25 @@ impl Step {
     }
 }
 
-/// A number that leads to what it counts.
-#[derive(Debug)]
-struct Figure {
-    name: &'static str,
-    value: String,
-    /// Since when it counts; empty for what stands now.
-    since: String,
-    address: &'static str,
-}
-
 pub async fn show(
     State(dashboard): State<Arc<Dashboard>>,
     login: Login,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    let (business, keys, health, has_delivered, has_payment, balance) = tokio::try_join!(
+    // The page does without them.
+    let week = async {
+        let figures = dashboard.figures(&login).await;
+        let week = figures.and_then(|figures| Week::new(&figures));
+        Ok(week.inspect_err(pages::report).ok())
+    };
+    let (business, keys, health, has_delivered, has_payment, balance, week) = tokio::try_join!(
         business::load(&dashboard, &login),
         keys::list(&dashboard, &login),
         dashboard.health(&login),
         dashboard.has_delivered(&login),
         dashboard.has_payment(&login),
         dashboard.available(&login),
+        week,
     )?;
     let done = match parameter(query.as_deref(), "done").as_str() {
         "verification-sent" => Some("The link is on its way."),
@@ -141,7 +147,9 @@ pub async fn show(
         shell: login.shell(Section::Home, "Overview").done(done),
         command: (!has_payment).then(|| dashboard.first_payment()),
         is_verified: login.email_verified,
+        lacks_totp: !login.has_totp,
         figures: figures(&balance, health.as_ref()),
+        week,
         steps,
     };
     Ok(respond(StatusCode::OK, &page))
@@ -163,7 +171,7 @@ fn figures(balance: &[Money], health: Option<&EndpointHealth>) -> Vec<Figure> {
         name: "Available",
         value: shown(*money),
         since: String::new(),
-        address: "/balance",
+        address: "/balance".to_owned(),
     });
     let mut figures: Vec<Figure> = available.collect();
     let Some(health) = health else {
@@ -175,7 +183,7 @@ fn figures(balance: &[Money], health: Option<&EndpointHealth>) -> Vec<Figure> {
             name: "Events accepted",
             value: format!("{percent} %"),
             since: moment(&health.since),
-            address: DELIVERIES,
+            address: DELIVERIES.to_owned(),
         });
     }
     if health.exhausted > 0 {
@@ -183,7 +191,7 @@ fn figures(balance: &[Money], health: Option<&EndpointHealth>) -> Vec<Figure> {
             name: "Events given up",
             value: health.exhausted.to_string(),
             since: moment(&health.since),
-            address: "/settings/integrations/webhooks/deliveries?status=EXHAUSTED",
+            address: format!("{DELIVERIES}?status=EXHAUSTED"),
         });
     }
     figures

@@ -333,6 +333,8 @@ pub struct TablePage {
     /// The first page, if it is further away.
     pub newest: Option<String>,
     pub filters: Option<FilterForm>,
+    /// Something else that can be asked for, below it all.
+    pub below: Option<FilterForm>,
 }
 
 /// The filters above a table.
@@ -387,6 +389,7 @@ impl TablePage {
             newer: None,
             newest: None,
             filters: None,
+            below: None,
         }
     }
 
@@ -406,13 +409,14 @@ impl TablePage {
     }
 
     pub fn respond(mut self, status: StatusCode) -> Response {
-        self.shell.is_error = self.is_refused();
+        let below = self.below.as_ref();
+        self.shell.is_error = self.is_refused() || below.is_some_and(FilterForm::is_wrong);
         respond(status, &self)
     }
 }
 
 /// The heads of a table's columns, and which have amounts, as its first row tells.
-fn heads(columns: &[&'static str], rows: &[Vec<Cell>]) -> Vec<(&'static str, bool)> {
+pub fn heads(columns: &[&'static str], rows: &[Vec<Cell>]) -> Vec<(&'static str, bool)> {
     let first = rows.first().map(Vec::as_slice).unwrap_or_default();
     let is_amount = |index: usize| first.get(index).is_some_and(|cell| cell.is_amount);
     let heads = columns.iter().copied().enumerate();
@@ -444,20 +448,20 @@ impl Moment {
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
     /// Text from outside, as it is.
-    text: String,
+    pub text: String,
     /// Words of our own, which are translated.
-    phrase: &'static str,
+    pub phrase: &'static str,
     /// The class of a state's colour and shape.
-    state: &'static str,
+    pub state: &'static str,
     /// What stands below it, smaller.
-    detail: String,
+    pub detail: String,
     /// Where it leads.
-    link: String,
-    is_amount: bool,
+    pub link: String,
+    pub is_amount: bool,
     /// What can be done: label and address.
-    action: Option<(&'static str, String)>,
+    pub action: Option<(&'static str, String)>,
     /// What can be done at once: label, and the field that says to what.
-    button: Option<(&'static str, &'static str, String)>,
+    pub button: Option<(&'static str, &'static str, String)>,
 }
 
 impl Cell {

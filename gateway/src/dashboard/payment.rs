@@ -130,7 +130,7 @@ async fn show(
     let deliveries = timeline::deliveries(&dashboard.events, &login.merchant, &timeline).await;
     let has_deliveries = deliveries.is_ok();
     let deliveries = deliveries.unwrap_or_else(|_| HashMap::new());
-    let has_more_refunds = timeline.has_more_refunds;
+    let (has_more_refunds, next_query_at) = (timeline.has_more_refunds, timeline.next_query_at);
     let entries = timeline::merged(timeline.entries, deliveries)?;
 
     let mut page = DetailPage::new(login.shell(Section::Payments, "Payment"));
@@ -140,6 +140,8 @@ async fn show(
         page.lead.push(line.to_owned());
     }
     page.facts = facts(&charge, &payer, session.as_ref())?;
+    page.facts
+        .extend(next_query_at.map(|at| ("The network is asked next", Cell::time(&at))));
     let can_refund = charge.status() == ChargeStatus::Settled;
     if can_refund {
         let left = left(&charge, &refunds)?;

@@ -38,7 +38,7 @@ use crate::{
     pages::{amount::shown, see},
 };
 
-const PATH: &str = "/payouts";
+pub const PATH: &str = "/payouts";
 
 const EXPORT: &str = "/payouts.csv";
 

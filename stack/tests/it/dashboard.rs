@@ -3,8 +3,10 @@
 //! Here: a merchant's person and what they see.
 
 mod address;
+mod balance;
 mod isolation;
 mod lists;
+mod overview;
 mod payments;
 mod payouts;
 mod refunds;
