@@ -226,15 +226,7 @@ impl Services {
     pub fn new() -> Self {
         Self {
             authenticate: Call::new(|_| Ok(merchant())),
-            check: Call::new(|_| {
-                Ok(ratelimit::CheckResponse {
-                    allowed: true,
-                    limit: 60,
-                    remaining: 59,
-                    reset_seconds: 42,
-                    window_seconds: 60,
-                })
-            }),
+            check: Call::new(|_| Ok(allowed())),
             create_session: Call::new(|request| {
                 Ok(sessions::CreateSessionResponse {
                     session: Some(session(request)),
@@ -295,6 +287,16 @@ impl Services {
             read_statement: Call::new(|_| Err(refusal(Code::NotFound, "STATEMENT_NOT_FOUND"))),
             list_statement_keys: Call::new(|_| Ok(charges::ListStatementKeysResponse::default())),
         }
+    }
+}
+
+fn allowed() -> ratelimit::CheckResponse {
+    ratelimit::CheckResponse {
+        allowed: true,
+        limit: 60,
+        remaining: 59,
+        reset_seconds: 42,
+        window_seconds: 60,
     }
 }
 
