@@ -8,7 +8,10 @@ use axum::{
     response::Response,
     routing::get,
 };
-use chassis::grpc::Reason;
+use chassis::{
+    clock::{Day, Timestamp},
+    grpc::Reason,
+};
 use http::StatusCode;
 use proto::merchants::{
     Business, BusinessForm, BusinessKind, GetBusinessRequest, KycStatus, SubmitBusinessRequest,
@@ -27,6 +30,11 @@ use crate::{
 };
 
 const PATH: &str = "/settings/business";
+
+const SECONDS_A_DAY: u64 = 24 * 60 * 60;
+
+/// How many days before its end an approval is said to end.
+const WARNED_DAYS: u64 = 30;
 
 const KINDS: [(&str, &str); 5] = [
     ("", "Choose one"),
@@ -60,11 +68,16 @@ async fn show(
     let business = load(&dashboard, &login).await?;
     let is_sent = parameter(query.as_deref(), "done") == "sent";
     let done = is_sent.then_some("Thank you. We look at it and send you a message.");
-    Ok(page(&login, &business, done))
+    Ok(page(&login, &business, dashboard.clock.now(), done))
 }
 
 /// The form, or what there is to know while it cannot be changed.
-fn page(login: &Login, business: &Business, done: Option<&'static str>) -> Response {
+fn page(
+    login: &Login,
+    business: &Business,
+    now: Timestamp,
+    done: Option<&'static str>,
+) -> Response {
     let shell = login.shell(Section::Settings, "Business").done(done);
     let status = business.status();
     let (word, _) = kyc_word(status);
@@ -99,6 +112,7 @@ fn page(login: &Login, business: &Business, done: Option<&'static str>) -> Respo
     let mut page = form_page(shell, |name| value(&form, name));
     page.lead = vec![line];
     if status == KycStatus::Approved {
+        page.lead.extend(ends_soon(business, now));
         let renewal = "If something has changed, or the approval ends soon, change the form and send it again. Payments go on while we look at it.";
         page.lead.push(renewal.to_owned());
     }
@@ -112,6 +126,20 @@ fn page(login: &Login, business: &Business, done: Option<&'static str>) -> Respo
         }
     }
     page.respond(StatusCode::OK)
+}
+
+/// What is said in the last month of an approval.
+fn ends_soon(business: &Business, now: Timestamp) -> Option<String> {
+    let ends_at = business.expires_on.as_ref()?.parse::<Day>().ok()?.end();
+    let days = ends_at.since(now).as_secs() / SECONDS_A_DAY;
+    let ends = match days {
+        0 => "It ends today".to_owned(),
+        1 => "It ends tomorrow".to_owned(),
+        days => format!("It ends in {days} days"),
+    };
+    (days < WARNED_DAYS).then(|| {
+        format!("{ends}. After that, the API refuses requests until you are approved anew.")
+    })
 }
 
 fn form_page(shell: super::page::Shell, value: impl Fn(&str) -> String) -> FormPage {
