@@ -52,7 +52,7 @@ impl Service {
     pub fn calls(self) -> &'static [Peer] {
         match self {
             Self::Merchants | Self::Ratelimit => &[],
-            Self::Webhooks => &[],
+            Self::Webhooks => &[Peer::Service(Self::Merchants)],
             Self::Sessions => &[Peer::Service(Self::Webhooks)],
             Self::Charges => &[
                 Peer::Service(Self::Sessions),

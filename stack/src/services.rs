@@ -322,6 +322,7 @@ impl Start<'_> {
     fn webhooks_flags(&self) -> Vec<String> {
         vec![
             format!("--database-url={}", self.database_url("webhooks")),
+            format!("--merchants-url={}", url(self.addresses.merchants)),
             format!("--webhook-secret-key={}", self.webhook_secret_key),
             "--webhook-allow-http=true".to_owned(),
             "--webhook-allow-nets=127.0.0.0/8,::1/128".to_owned(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chassis::{
     config::{self, Mode, Refusals, Settings},
-    sealed,
+    grpc, sealed,
 };
 use clap::{ArgAction, Parser, Subcommand};
 use db::config::ServiceConfig;
@@ -30,6 +30,10 @@ pub struct Config {
     /// commas, the first encrypts and all decrypt.
     #[arg(long, env = "WEBHOOK_SECRET_KEY", hide_env_values = true)]
     pub webhook_secret_key: SecretString,
+
+    /// Address of merchants-svc, which mails merchants whose endpoints no longer take events.
+    #[arg(long, env = "MERCHANTS_URL")]
+    pub merchants_url: String,
 
     /// How long to wait after each failed attempt. After the last, the delivery is exhausted.
     #[arg(
@@ -101,6 +105,8 @@ impl Settings for Config {
     fn check(&self, refusals: &mut Refusals) {
         self.service.check(refusals);
         config::check_authorities(refusals);
+        let tls = &self.service.tls;
+        grpc::check_url(refusals, "MERCHANTS_URL", &self.merchants_url, tls);
         sealed::check(refusals, "WEBHOOK_SECRET_KEY", &self.webhook_secret_key);
         let nets = self.webhook_allow_nets.is_empty();
         refusals.in_production(nets, "WEBHOOK_ALLOW_NETS", "nothing");

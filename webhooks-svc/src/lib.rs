@@ -2,7 +2,8 @@
 //!
 //! Owns the database `webhooks`. Promises: an event that [`Publish`] acknowledged is delivered at
 //! least once, or its delivery is shown as exhausted after the whole schedule; its body never
-//! changes by a byte; an endpoint that hangs delays no other; only public addresses are called.
+//! changes by a byte; an endpoint that hangs delays no other; only public addresses are called; the
+//! merchant is mailed when deliveries begin to be exhausted.
 //!
 //! [`Publish`]: proto::webhooks::webhooks_server::Webhooks::publish
 
@@ -16,6 +17,7 @@ mod due;
 pub mod endpoint;
 mod error;
 pub mod event;
+mod exhaustion;
 mod feed;
 mod grpc;
 pub mod guard;
@@ -32,10 +34,15 @@ pub mod signature;
 mod store;
 mod trial;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use anyhow::Context as _;
 use chassis::{
-    clock::Clock, config::SettingsError, grpc::Sockets, sealed::Keyring, shutdown::Shutdown,
+    clock::Clock,
+    config::SettingsError,
+    grpc::{Sockets, connect},
+    sealed::Keyring,
+    shutdown::Shutdown,
 };
 use db::{Db, Frame, GroupCommit, Schema, Searches};
 use proto::webhooks::{
@@ -49,6 +56,7 @@ use attempts::{AttemptRunner, Limits};
 use config::Config;
 use delivery::Schedule;
 use due::DueAttempts;
+use exhaustion::Telling;
 use feed::{Numbering, Waits};
 use grpc::Grpc;
 use guard::Guard;
@@ -56,6 +64,9 @@ use queues::Queues;
 use replaying::Replaying;
 use send::Sender;
 use service::Service;
+
+/// Longest wait for merchants-svc to take what it is told.
+const TELLING_MAX: Duration = Duration::from_secs(5);
 
 /// The schema that `migrate` applies and serving needs.
 pub static SCHEMA: Schema = Schema {
@@ -112,6 +123,7 @@ pub async fn serve(
     });
     frame.work(worker, DueAttempts::new(db.clone(), attempts.clone()));
 
+    begin_telling(&mut frame, &config)?;
     let waits = begin_feed(&mut frame, config.webhook_feed_waits, &stopping);
     let replays = clock.worker(replaying::WORK);
     let service = Service {
@@ -137,6 +149,16 @@ pub async fn serve(
         .add_service(MerchantEventsServer::new(Grpc(service.clone())))
         .add_service(MerchantWebhooksServer::new(Grpc(service)));
     frame.serve(routes, sockets).await
+}
+
+/// Tells merchants whose endpoints no longer take events.
+fn begin_telling(frame: &mut Frame, config: &Config) -> anyhow::Result<()> {
+    let merchants = connect(&config.merchants_url, &config.service.tls, TELLING_MAX);
+    let merchants = merchants.context("MERCHANTS_URL")?;
+    let worker = frame.clock.worker(exhaustion::WORK);
+    let telling = Telling::new(frame.db.clone(), frame.clock.clone(), merchants);
+    frame.work(worker, telling);
+    Ok(())
 }
 
 /// Numbers events from now on, and tells those who wait for them.

@@ -133,7 +133,7 @@ impl StartPlan {
         let own = match service {
             Service::Railsim => self.railsim(),
             Service::Merchants => Vec::new(),
-            Service::Webhooks => webhooks(),
+            Service::Webhooks => self.webhooks(),
             Service::Sessions => vec![self.flag("webhooks-url", Service::Webhooks)],
             Service::Charges => self.charges(number),
             Service::Ratelimit => self.ratelimit(),
@@ -217,6 +217,15 @@ impl StartPlan {
         ]
     }
 
+    fn webhooks(&self) -> Vec<String> {
+        vec![
+            self.flag("merchants-url", Service::Merchants),
+            format!("--webhook-secret-key={WEBHOOK_SECRET_KEY}"),
+            "--webhook-allow-http=true".to_owned(),
+            "--webhook-allow-nets=127.0.0.0/8".to_owned(),
+        ]
+    }
+
     fn flag(&self, name: &str, service: Service) -> String {
         format!("--{name}={}", self.url(service))
     }
@@ -290,14 +299,6 @@ impl StartPlan {
     pub fn log(&self, replica: Replica) -> PathBuf {
         self.data.path().join(format!("{}.log", self.name(replica)))
     }
-}
-
-fn webhooks() -> Vec<String> {
-    vec![
-        format!("--webhook-secret-key={WEBHOOK_SECRET_KEY}"),
-        "--webhook-allow-http=true".to_owned(),
-        "--webhook-allow-nets=127.0.0.0/8".to_owned(),
-    ]
 }
 
 fn with_credentials(own: &[String]) -> Vec<String> {

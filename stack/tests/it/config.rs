@@ -166,6 +166,7 @@ fn good(name: &str, folder: &TempDir) -> Settings {
         ],
         "webhooks-svc" => vec![
             ("DATABASE_URL", database),
+            ("MERCHANTS_URL", url("merchants-svc")),
             ("WEBHOOK_SECRET_KEY", random_key()),
         ],
         "ratelimit-svc" => vec![(

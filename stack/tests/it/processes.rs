@@ -283,7 +283,7 @@ impl Processes {
             webhooks: service(
                 "webhooks-svc",
                 ports.webhooks,
-                [database(&webhooks_db), webhooks_flags()],
+                [database(&webhooks_db), webhooks_flags(&ports)],
             ),
             ratelimit: service(
                 "ratelimit-svc",
@@ -392,8 +392,9 @@ fn charges_flags(ports: &Ports) -> Vec<String> {
     flags
 }
 
-fn webhooks_flags() -> Vec<String> {
+fn webhooks_flags(ports: &Ports) -> Vec<String> {
     vec![
+        format!("--merchants-url={}", url(ports.merchants)),
         format!("--webhook-secret-key={WEBHOOK_SECRET_KEY}"),
         "--webhook-allow-http=true".to_owned(),
         "--webhook-allow-nets=127.0.0.0/8".to_owned(),

@@ -8,6 +8,7 @@ mod crash;
 mod doctor;
 mod endpoint;
 mod event_deliveries;
+mod exhaustion;
 mod fairness;
 mod feed;
 mod guard;

@@ -33,6 +33,9 @@ pub const OTHER_SECRET_KEY: &str = "ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=
 /// Takes away the permission to call this machine.
 pub const NO_NETS: &str = "--webhook-allow-nets=";
 
+/// Where nothing listens.
+const NOBODY: &str = "http://127.0.0.1:9";
+
 pub const MINUTE: Duration = Duration::from_secs(60);
 pub const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -290,6 +293,7 @@ pub fn arguments(database_url: &str, flags: &[String]) -> Vec<String> {
     ];
     let defaults = [
         ("--webhook-secret-key", SECRET_KEY),
+        ("--merchants-url", NOBODY),
         ("--webhook-allow-http", "true"),
         ("--webhook-allow-nets", "127.0.0.0/8"),
     ];
