@@ -163,7 +163,13 @@ async fn page(
     page.button = Some(("Payouts", "/payouts".to_owned()));
     page.caption = "What it is the sum of";
     page.empty = "Nothing has moved yet. Each payment that settles adds a line.";
-    page.facts = facts(&dashboard.balance(login).await?)?;
+    let balance = dashboard.balance(login).await?;
+    page.facts = facts(&balance)?;
+    if !balance.suspense.is_empty() {
+        page.lead.push(
+            "Held for a decision is what payers paid late, or not as asked for. We find out with the network whether it is yours or goes back.",
+        );
+    }
     page.below = Some(FilterForm {
         action: STATEMENT.to_owned(),
         submit: "Download the day's statement",
@@ -201,10 +207,7 @@ fn facts(balance: &GetBalanceResponse) -> Result<Vec<(&'static str, Cell)>, Erro
         facts.push(("Reserved", of(&reserved).link(lines("RESERVED"))));
     }
     let held = held.into_values().filter(|money| money.is_positive());
-    facts.extend(held.map(|money| {
-        let why = "Came late or not as asked for. We decide with the network whether it is yours or goes back to the payer.";
-        ("Held for a decision", Cell::text(&shown(money)).detail(why))
-    }));
+    facts.extend(held.map(|money| ("Held for a decision", Cell::text(&shown(money)))));
     Ok(facts)
 }
 

@@ -38,8 +38,8 @@ pub struct Week {
 #[derive(Debug)]
 pub struct Rate {
     pub network: &'static str,
-    /// How many of a hundred succeeded; `None` if none has ended.
-    pub percent: Option<u64>,
+    /// How many of a hundred succeeded.
+    pub share: String,
     /// Each day's, oldest first.
     pub bars: Vec<Bar>,
 }
@@ -99,10 +99,15 @@ impl Ended {
         (self.settled * 100).checked_div(self.all)
     }
 
+    fn share(self) -> Option<String> {
+        self.percent().map(|percent| format!("{percent}\u{a0}%"))
+    }
+
     fn cell(self) -> Cell {
-        match self.percent() {
-            Some(percent) => Cell::amount(format!("{percent}\u{a0}%"))
-                .detail(&format!("{}\u{a0}/\u{a0}{}", self.settled, self.all)),
+        match self.share() {
+            Some(share) => {
+                Cell::amount(share).detail(&format!("{}\u{a0}/\u{a0}{}", self.settled, self.all))
+            }
             None => Cell::amount("–".to_owned()),
         }
     }
@@ -130,11 +135,11 @@ impl Week {
             tables.push(collected_by_day(figures)?);
             tables.extend(failures(figures));
         }
-        let rates = NETWORKS.map(|network| rate(figures, network));
-        let rates = rates.into_iter();
+        let rates = NETWORKS.into_iter();
+        let rates = rates.filter_map(|network| rate(figures, network));
         Ok(Self {
             figures: numbers(figures)?,
-            rates: rates.filter(|rate| rate.percent.is_some()).collect(),
+            rates: rates.collect(),
             tables,
         })
     }
@@ -239,7 +244,8 @@ fn successes(figures: &Figures) -> Option<Table> {
     })
 }
 
-fn rate(figures: &Figures, (network, name): (Provider, &'static str)) -> Rate {
+/// `None` if none of the network's payments has ended.
+fn rate(figures: &Figures, (network, name): (Provider, &'static str)) -> Option<Rate> {
     let of_network = || {
         let counts = figures.counts.iter();
         counts.filter(move |count| count.provider() == network)
@@ -251,11 +257,11 @@ fn rate(figures: &Figures, (network, name): (Provider, &'static str)) -> Rate {
             height: ended.percent().map(|percent| percent * BAR_HEIGHT / 100),
         }
     });
-    Rate {
+    Some(Rate {
         network: name,
-        percent: Ended::of(of_network()).percent(),
+        share: Ended::of(of_network()).share()?,
         bars: bars.collect(),
-    }
+    })
 }
 
 /// Why payments failed, the most frequent reason first.
@@ -338,7 +344,7 @@ mod tests {
         let [rate] = week.rates.as_slice() else {
             panic!("{:?}", week.rates);
         };
-        assert_eq!(rate.percent, Some(99));
+        assert_eq!(rate.share, "99\u{a0}%");
         let heights: Vec<_> = rate.bars.iter().map(|bar| bar.height).collect();
         assert_eq!(heights, [Some(50), Some(49)]);
         let rows: Vec<_> = week.tables.iter().map(|table| table.rows.len()).collect();
