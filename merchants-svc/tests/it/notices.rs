@@ -41,7 +41,7 @@ async fn everybody_of_the_merchant_is_mailed_once() {
     let about = "MTN 024 ••• 0001, Ama Mensah (5 November 2026, 09:05 GMT)";
     let mail = ("PAYOUT_ACCOUNT_SET".to_owned(), about.to_owned());
     for person in [&shop, &kofi] {
-        assert_eq!(world.mails(person).await, [mail.clone()]);
+        assert_eq!(world.mails(person).await, std::slice::from_ref(&mail));
     }
     assert!(world.mails(&other).await.is_empty());
     let exhausted = TellMerchantRequest {
