@@ -43,6 +43,10 @@ pub struct Config {
     #[arg(long, env = "WEBHOOKS_URL")]
     pub webhooks_url: String,
 
+    /// Address of merchants-svc, which mails what merchants are to be told.
+    #[arg(long, env = "MERCHANTS_URL")]
+    pub merchants_url: String,
+
     /// When a rail is first queried about a charge, each counted from the submission.
     #[arg(
         long,
@@ -69,6 +73,16 @@ pub struct Config {
     /// How long payouts wait after a merchant's payout account was changed.
     #[arg(long, env = "PAYOUT_ACCOUNT_HOLD", default_value = "24h", value_parser = duration)]
     pub payout_account_hold: Duration,
+
+    /// Whether a merchant that sets its own first payout account may ask for payouts: an operator has
+    /// approved its business. With `false`, an operator also enables them, merchant by merchant.
+    #[arg(
+        long,
+        env = "PAYOUTS_ON_REQUEST_BY_DEFAULT",
+        default_value_t = true,
+        action = clap::ArgAction::Set
+    )]
+    pub payouts_on_request_by_default: bool,
 
     /// How long after a disbursement was sent its rail, if it still knows nothing of it, gets it once
     /// more, under the same reference. Production refuses less than 15m.
@@ -155,6 +169,7 @@ impl Config {
             call_and_write_max: self.rails.longest_call() + WRITING_MAX,
             fee_account: self.fee_account.clone(),
             payout_account_hold: self.payout_account_hold,
+            payouts_on_request_by_default: self.payouts_on_request_by_default,
             disbursement_resend_after: self.disbursement_resend_after,
             settlement_time: self.settlement_time,
             settlement_minimum: self.settlement_minimum,
@@ -182,6 +197,7 @@ impl Settings for Config {
         let tls = &self.service.tls;
         grpc::check_url(refusals, "SESSIONS_URL", &self.sessions_url, tls);
         grpc::check_url(refusals, "WEBHOOKS_URL", &self.webhooks_url, tls);
+        grpc::check_url(refusals, "MERCHANTS_URL", &self.merchants_url, tls);
         // Work that outlasts its lease is done by two processes.
         let charging = OPENING_MAX + self.rails.longest_call() + WRITING_MAX;
         let telling = 2 * SERVICE_CALL_MAX + WRITING_MAX;

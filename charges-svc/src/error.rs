@@ -78,6 +78,9 @@ pub enum Error {
     InsufficientBalance(Money),
     #[error("payouts on request are not enabled for this merchant")]
     PayoutsNotEnabled,
+    /// Of a form that has seen another state.
+    #[error("the payout account has been set meanwhile")]
+    FormUsed,
     #[error("the merchant has no payout account")]
     PayoutAccountNotFound,
     #[error("the payout account was changed: payouts wait until {0}")]
@@ -243,6 +246,7 @@ impl From<Error> for Status {
             }
             Error::ChargeNotSettled => told(Code::FailedPrecondition, Reason::ChargeNotSettled),
             Error::PayoutsNotEnabled => told(Code::PermissionDenied, Reason::PayoutsNotEnabled),
+            Error::FormUsed => told(Code::FailedPrecondition, Reason::FormUsed),
             Error::PayoutAccountNotFound => told(Code::NotFound, Reason::PayoutAccountNotFound),
             Error::FloatMoveReused => told(Code::AlreadyExists, Reason::FloatMoveReused),
             Error::PayoutNotFound => told(Code::NotFound, Reason::PayoutNotFound),

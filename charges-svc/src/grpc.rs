@@ -31,6 +31,7 @@ use crate::{
 mod disbursements;
 mod figures;
 mod parse;
+mod payout_accounts;
 mod rail_reports;
 mod statements;
 mod timeline;

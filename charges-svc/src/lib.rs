@@ -11,6 +11,7 @@
 //!   FAILED never change; money that does not fit goes to suspense, with a case for an operator.
 //! - A disbursement is recorded with what is reserved for it, and never overdraws a merchant's
 //!   balance. It goes out under one reference, and what may have gone out is never taken for failed.
+//! - Whoever sets where a merchant's payouts go, the merchant is told by mail.
 //! - sessions-svc is told first of whatever is shown differently, and webhooks-svc only after that.
 
 mod admission;
@@ -46,6 +47,7 @@ mod otp;
 mod payout;
 pub mod payout_account;
 mod payout_fees;
+mod payout_setting;
 mod rail_call;
 mod rail_report;
 mod reading;
@@ -87,8 +89,8 @@ use proto::charges::{
     charge_operations_server::ChargeOperationsServer, charges_server::ChargesServer,
     disbursement_operations_server::DisbursementOperationsServer,
     disbursements_server::DisbursementsServer, merchant_figures_server::MerchantFiguresServer,
-    rail_reports_server::RailReportsServer, statement_operations_server::StatementOperationsServer,
-    statements_server::StatementsServer,
+    payout_accounts_server::PayoutAccountsServer, rail_reports_server::RailReportsServer,
+    statement_operations_server::StatementOperationsServer, statements_server::StatementsServer,
 };
 use tonic::service::Routes;
 
@@ -188,6 +190,7 @@ pub async fn serve(
         .add_service(ChargeOperationsServer::new(grpc.clone()))
         .add_service(DisbursementsServer::new(grpc.clone()))
         .add_service(DisbursementOperationsServer::new(grpc.clone()))
+        .add_service(PayoutAccountsServer::new(grpc.clone()))
         .add_service(StatementsServer::new(grpc.clone()))
         .add_service(StatementOperationsServer::new(grpc.clone()))
         .add_service(RailReportsServer::new(grpc.clone()))
@@ -206,7 +209,8 @@ fn service(
     let connect = |url: &str| connect(url, &config.service.tls, SERVICE_CALL_MAX);
     let sessions = connect(&config.sessions_url).context("SESSIONS_URL")?;
     let webhooks = connect(&config.webhooks_url).context("WEBHOOKS_URL")?;
-    let teller = Teller::new(db, sessions, webhooks);
+    let merchants = connect(&config.merchants_url).context("MERCHANTS_URL")?;
+    let teller = Teller::new(db, sessions, webhooks, merchants);
     let telling = teller.clone();
     let hand_on = move |row, known| telling.clone().hand_on(row, known);
     let turns = Turns::new(&rails, clock);

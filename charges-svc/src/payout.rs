@@ -1,7 +1,7 @@
 //! Payouts: what a merchant has collected goes to its payout account.
 //!
-//! Promise: a merchant's payouts go to the account that an operator confirmed, and none while a
-//! change of it is held.
+//! Promise: a merchant's payouts go to the account that it, or an operator, confirmed, and none
+//! while a change of it is held.
 
 use chassis::{
     clock::Timestamp,
@@ -46,7 +46,7 @@ impl Service {
             return Ok(reply);
         }
         let account = store::payout_accounts::find(&mut tx, merchant_id).await?;
-        // An operator enables them once there is a confirmed account.
+        // Enabled for who sets its own account, by configuration; otherwise by an operator.
         let account = account.filter(|account| account.payouts_on_request);
         let account = account.ok_or(Error::PayoutsNotEnabled)?;
         let minimum = self.settings.payout_minimum;

@@ -2,6 +2,7 @@
 
 use chassis::{clock::Timestamp, ids::MerchantId};
 use sqlx::FromRow;
+use uuid::Uuid;
 
 use crate::disbursement::Destination;
 
@@ -28,6 +29,48 @@ impl PayoutAccount {
         let holder = to.holder_name.as_deref().unwrap_or_default();
         format!("{} {}, {holder}", to.provider, to.masked())
     }
+}
+
+/// What a merchant's person asks for.
+#[derive(Clone, Debug)]
+pub struct OwnSetting {
+    /// In merchants-svc.
+    pub person_id: Uuid,
+    pub destination: Destination,
+    /// When the account that they saw was set; `None` if there was none.
+    pub seen: Option<Timestamp>,
+    /// The holder's name that they confirmed, empty if the rail told none; `None` if nothing is
+    /// confirmed yet.
+    pub confirmed_name: Option<String>,
+}
+
+/// What became of it.
+#[derive(Clone, Debug)]
+pub enum OwnOutcome {
+    Set(PayoutAccount),
+    /// Nothing was set: this is to be confirmed first.
+    ToConfirm(HolderToConfirm),
+}
+
+/// What a rail tells about an account that a merchant asks for.
+#[derive(Clone, Debug)]
+pub struct HolderToConfirm {
+    pub destination: Destination,
+    /// The holder's name, if it tells one.
+    pub told: Option<String>,
+}
+
+/// An account that was set in place of another, as its merchant is told and shown. Masked.
+#[derive(Clone, Debug, FromRow)]
+pub struct AccountChange {
+    pub notice_id: Uuid,
+    pub merchant_id: MerchantId,
+    pub created_at: Timestamp,
+    pub account_before: Option<String>,
+    pub account_after: Option<String>,
+    pub held_until: Option<Timestamp>,
+    /// Who set it; `None` is an operator.
+    pub person_id: Option<Uuid>,
 }
 
 /// Whether two spellings are one name: the same words in any order, whatever their case. A rail

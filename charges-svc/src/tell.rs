@@ -1,5 +1,6 @@
 //! Tells the other services a charge's status: first sessions-svc and, only once that has
-//! acknowledged, webhooks-svc. Their proto types stay in here.
+//! acknowledged, webhooks-svc; and merchants-svc what a merchant is to be mailed. Their proto types
+//! stay in here.
 //!
 //! Promise: telling the same again changes nothing, and what is told of an ended charge is always
 //! the same.
@@ -16,6 +17,7 @@ use chassis::{
 };
 use db::{Db, outbox::Row};
 use proto::{
+    merchants::{NoticeKind, TellMerchantRequest, notices_client::NoticesClient},
     sessions::{
         AddWalletsRequest, DirectSession, ListTransactionsWithoutWalletRequest, Open, Payer,
         RecordTransactionRequest, SessionStatus, Settlement, Transaction, TransactionStatus,
@@ -28,12 +30,15 @@ use proto::{
         webhooks_client::WebhooksClient,
     },
 };
+use time::{format_description::BorrowedFormatItem, macros::format_description};
 use tonic::{Request, Status as GrpcStatus};
+use uuid::Uuid;
 
 use crate::{
     charge::{Charge, Facts, METHOD, ShownCharge, Void},
     disbursement::{Disbursement, Kind, State},
     error::Error,
+    payout_account::AccountChange,
     store,
 };
 
@@ -47,6 +52,7 @@ pub struct Teller {
     sessions: SessionsClient<Channel>,
     session_operations: SessionOperationsClient<Channel>,
     webhooks: WebhooksClient<Channel>,
+    notices: NoticesClient<Channel>,
 }
 
 /// Whether a session takes a charge.
@@ -66,12 +72,13 @@ pub struct WalletsAdded {
 }
 
 impl Teller {
-    pub fn new(db: &Db, sessions: Channel, webhooks: Channel) -> Self {
+    pub fn new(db: &Db, sessions: Channel, webhooks: Channel, merchants: Channel) -> Self {
         Self {
             db: db.clone(),
             sessions: SessionsClient::new(sessions.clone()),
             session_operations: SessionOperationsClient::new(sessions),
             webhooks: WebhooksClient::new(webhooks),
+            notices: NoticesClient::new(merchants),
         }
     }
 
@@ -101,6 +108,9 @@ impl Teller {
     /// The relay's handler, after a change: tells the charge's status, and the event if the change
     /// has one. `known` is the charge as the change left it; without it, the current one is read.
     pub async fn hand_on(self, row: Row, known: Option<Charge>) -> anyhow::Result<()> {
+        if row.subject == NOTICE {
+            return self.tell_notice(row.id).await;
+        }
         if let Some(id) = row.subject.strip_prefix(DISBURSEMENT) {
             return self.tell_disbursement(id.parse()?, row.event_id).await;
         }
@@ -173,6 +183,27 @@ impl Teller {
         Ok(())
     }
 
+    /// Has merchants-svc mail what was set for a merchant.
+    async fn tell_notice(&self, id: Uuid) -> anyhow::Result<()> {
+        let found = store::payout_accounts::find_change(&mut self.db.read().await?, id).await?;
+        let change = found.context("there is no such notice")?;
+        let request = TellMerchantRequest {
+            notice_id: id.to_string(),
+            merchant_id: change.merchant_id.to_string(),
+            kind: NoticeKind::PayoutAccountSet.into(),
+            about: about(&change),
+            at: change.created_at.to_string(),
+        };
+        match self.notices.clone().tell_merchant(request).await {
+            Ok(_) => Ok(()),
+            Err(status) if is(&status, Reason::MerchantNotFound) => {
+                tracing::warn!(merchant.id = %change.merchant_id, "nobody is there to be told");
+                Ok(())
+            }
+            Err(status) => Err(status).context("merchants-svc was not told"),
+        }
+    }
+
     async fn tell(&self, charge: &Charge, event_id: Option<&str>) -> anyhow::Result<()> {
         let shown = ShownCharge::try_from(charge.clone());
         let step = match &shown {
@@ -198,6 +229,27 @@ impl Teller {
             .context("webhooks-svc was not told")?;
         Ok(())
     }
+}
+
+/// The subject of an outbox row that has the id of a notice.
+pub const NOTICE: &str = "notice";
+
+/// In Ghana's time, which is UTC all year.
+const MOMENT: &[BorrowedFormatItem<'_>] =
+    format_description!("[day padding:none] [month repr:long] [year], [hour]:[minute] GMT");
+
+/// Which account was set, in place of which, and what that means for payouts.
+fn about(change: &AccountChange) -> String {
+    let mut about = change.account_after.clone().unwrap_or_default();
+    if let Some(before) = &change.account_before {
+        about += &format!(", instead of {before}");
+    }
+    let held_until = change.held_until.filter(|until| *until > change.created_at);
+    let held_until = held_until.and_then(|until| until.datetime().format(MOMENT).ok());
+    if let Some(until) = held_until {
+        about += &format!("; payouts wait until {until}");
+    }
+    about
 }
 
 /// What an outbox row of a disbursement begins with. A charge's is its id alone.
@@ -287,7 +339,11 @@ fn refund(ended: Disbursement) -> Refund {
 /// Whether the session is another merchant's. It took no claim of ours, so there is none to
 /// withdraw.
 fn is_anothers(status: &GrpcStatus) -> bool {
-    grpc::reason(status).as_deref() == Some(Reason::SessionMismatch.code())
+    is(status, Reason::SessionMismatch)
+}
+
+fn is(status: &GrpcStatus, reason: Reason) -> bool {
+    grpc::reason(status).as_deref() == Some(reason.code())
 }
 
 fn record(charge: &Charge, step: Step) -> RecordTransactionRequest {

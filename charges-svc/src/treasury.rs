@@ -1,26 +1,24 @@
-//! What operators do with money that goes out: where payouts go, how disbursements that nobody
-//! knows the end of have ended, and what treasury moved by hand.
+//! What operators do with money that goes out: how disbursements that nobody knows the end of have
+//! ended, and what treasury moved by hand.
 //!
-//! Promise: an operator cannot end a disbursement twice, or set a payout account whose holder
-//! neither the rail nor the operator has confirmed.
+//! Promise: an operator cannot end a disbursement twice.
 
 use std::sync::Arc;
 
 use chassis::{
-    ids::{DisbursementId, MerchantId},
+    ids::DisbursementId,
     money::{Currency, Money},
 };
 use db::{Insert, Update};
-use rails::{FloatOutcome, HolderOutcome, RailName};
+use rails::{FloatOutcome, RailName};
 
 use crate::{
     case::{Case, CaseKind, Closing, Decision},
     charge::Claim,
-    disbursement::{Destination, Disbursement, Event, State},
+    disbursement::{Disbursement, Event, State},
     error::{Error, Result},
     float_move::{Direction, FloatMove},
     ledger::{self, Account},
-    payout_account::{PayoutAccount, is_same_name},
     service::Service,
     store::{
         self,
@@ -50,91 +48,6 @@ pub struct DisbursementFile {
 }
 
 impl Service {
-    /// Sets where a merchant's payouts go. `is_confirmed`: the operator vouches for the holder,
-    /// whatever the rail says.
-    pub async fn set_payout_account(
-        &self,
-        merchant_id: MerchantId,
-        destination: Destination,
-        is_confirmed: bool,
-    ) -> Result<PayoutAccount> {
-        let rail = self.rail_to(&destination)?;
-        let at_rail = destination.at_rail().ok_or(Error::Invalid {
-            field: "account",
-            message: "is not known to this version".into(),
-        })?;
-        let holder = self.rails.get(rail).holder(&at_rail).await.outcome;
-        let ours = destination.holder_name.as_deref().unwrap_or_default();
-        let told = match &holder {
-            HolderOutcome::Named(name) => Some(name.clone()),
-            HolderOutcome::Active | HolderOutcome::NotThere | HolderOutcome::Unknown => None,
-        };
-        let is_known = told.as_deref().is_some_and(|told| is_same_name(ours, told));
-        if !is_known && !is_confirmed {
-            return Err(Error::HolderMismatch(told));
-        }
-        let now = self.clock.now();
-        let mut tx = self.db.begin().await?;
-        let before = store::payout_accounts::find_locked(&mut tx, merchant_id).await?;
-        let is_change = before
-            .as_ref()
-            .is_some_and(|before| before.destination != destination);
-        let held_until = match (&before, is_change) {
-            (_, true) => now + self.settings.payout_account_hold,
-            (Some(before), false) => before.held_until,
-            // There was no account that somebody could have changed.
-            (None, _) => now,
-        };
-        let account = PayoutAccount {
-            merchant_id,
-            destination,
-            rail_holder_name: told,
-            payouts_on_request: before
-                .as_ref()
-                .is_some_and(|before| before.payouts_on_request),
-            daily_settlement: before
-                .as_ref()
-                .is_some_and(|before| before.daily_settlement),
-            held_until,
-            updated_at: now,
-        };
-        store::payout_accounts::put(&mut tx, &account).await?;
-        if before.is_none() || is_change {
-            store::payout_accounts::notify(&mut tx, before.as_ref(), &account).await?;
-        }
-        tx.commit().await?;
-        let to = &account.destination;
-        tracing::warn!(merchant.id = %merchant_id, ?to, "an operator set a payout account");
-        Ok(account)
-    }
-
-    pub async fn get_payout_account(&self, merchant_id: MerchantId) -> Result<PayoutAccount> {
-        let mut conn = self.db.read().await?;
-        let found = store::payout_accounts::find(&mut conn, merchant_id).await?;
-        found.ok_or(Error::PayoutAccountNotFound)
-    }
-
-    /// Sets the switches that are given.
-    pub async fn switch_payouts(
-        &self,
-        merchant_id: MerchantId,
-        payouts_on_request: Option<bool>,
-        daily_settlement: Option<bool>,
-    ) -> Result<PayoutAccount> {
-        let mut tx = self.db.begin().await?;
-        let switched = store::payout_accounts::switch(
-            &mut tx,
-            merchant_id,
-            payouts_on_request,
-            daily_settlement,
-        );
-        if switched.await? == Update::NotThere {
-            return Err(Error::PayoutAccountNotFound);
-        }
-        tx.commit().await?;
-        self.get_payout_account(merchant_id).await
-    }
-
     pub async fn show_disbursement(&self, shown_id: &str) -> Result<DisbursementFile> {
         let mut conn = self.db.read().await?;
         let found = store::disbursements::find_shown(&mut conn, shown_id).await?;

@@ -57,6 +57,7 @@ impl Service {
             Self::Charges => &[
                 Peer::Service(Self::Sessions),
                 Peer::Service(Self::Webhooks),
+                Peer::Service(Self::Merchants),
                 Peer::Momo,
                 Peer::Paystack,
             ],

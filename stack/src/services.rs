@@ -306,6 +306,7 @@ impl Start<'_> {
             format!("--database-url={}", self.database_url("charges")),
             format!("--sessions-url={}", url(at.sessions)),
             format!("--webhooks-url={}", url(at.webhooks)),
+            format!("--merchants-url={}", url(at.merchants)),
             format!("--callback-base-url={}", url(at.api)),
             format!("--reconcile-schedule={}", schedule.join(",")),
             format!("--momo-queries-per-second={QUERIES_PER_SECOND}"),

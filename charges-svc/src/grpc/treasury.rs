@@ -1,10 +1,9 @@
 //! Converts proto to domain and back, for what operators do with money that goes out.
 
 use proto::charges::{
-    GetPayoutAccountRequest, MoveFloatRequest, MoveFloatResponse,
-    PayoutAccount as ProtoPayoutAccount, RailFloat, ResolveDisbursementRequest,
-    SetPayoutAccountRequest, SetPayoutSwitchesRequest, ShowDisbursementRequest,
-    ShowDisbursementResponse, ShowFloatRequest, ShowFloatResponse,
+    GetPayoutAccountRequest, MoveFloatRequest, MoveFloatResponse, PayoutAccount, RailFloat,
+    ResolveDisbursementRequest, SetPayoutAccountRequest, SetPayoutSwitchesRequest,
+    ShowDisbursementRequest, ShowDisbursementResponse, ShowFloatRequest, ShowFloatResponse,
     disbursement_operations_server::DisbursementOperations, move_float_request,
     resolve_disbursement_request::Outcome, show_disbursement_response,
 };
@@ -15,7 +14,6 @@ use super::{Grpc, GrpcResult, parse};
 use crate::{
     disbursement::{Event, Kind},
     float_move::{Direction, FloatMove},
-    payout_account::PayoutAccount,
     treasury::{DisbursementFile, RailHoldings},
 };
 
@@ -30,7 +28,7 @@ impl DisbursementOperations for Grpc {
     async fn set_payout_account(
         &self,
         request: Request<SetPayoutAccountRequest>,
-    ) -> GrpcResult<ProtoPayoutAccount> {
+    ) -> GrpcResult<PayoutAccount> {
         let request = request.into_inner();
         let merchant_id = parse::merchant_id(&request.merchant_id)?;
         let is_confirmed = request.confirm_holder_name;
@@ -44,7 +42,7 @@ impl DisbursementOperations for Grpc {
     async fn get_payout_account(
         &self,
         request: Request<GetPayoutAccountRequest>,
-    ) -> GrpcResult<ProtoPayoutAccount> {
+    ) -> GrpcResult<PayoutAccount> {
         let merchant_id = parse::merchant_id(&request.get_ref().merchant_id)?;
         Ok(Response::new(
             self.0.get_payout_account(merchant_id).await?.into(),
@@ -54,7 +52,7 @@ impl DisbursementOperations for Grpc {
     async fn set_payout_switches(
         &self,
         request: Request<SetPayoutSwitchesRequest>,
-    ) -> GrpcResult<ProtoPayoutAccount> {
+    ) -> GrpcResult<PayoutAccount> {
         let request = request.into_inner();
         let merchant_id = parse::merchant_id(&request.merchant_id)?;
         let switches = (request.payouts_on_request, request.daily_settlement);
@@ -118,21 +116,6 @@ impl DisbursementOperations for Grpc {
         };
         self.0.move_float(&moved).await?;
         Ok(Response::new(MoveFloatResponse {}))
-    }
-}
-
-impl From<PayoutAccount> for ProtoPayoutAccount {
-    fn from(account: PayoutAccount) -> Self {
-        Self {
-            merchant_id: account.merchant_id.to_string(),
-            holder_name: account.destination.holder_name.clone().unwrap_or_default(),
-            destination: Some(account.destination.into()),
-            rail_holder_name: account.rail_holder_name,
-            payouts_on_request: account.payouts_on_request,
-            daily_settlement: account.daily_settlement,
-            held_until: account.held_until.to_string(),
-            updated_at: account.updated_at.to_string(),
-        }
     }
 }
 

@@ -3,11 +3,12 @@
 use chassis::{
     clock::Timestamp,
     ids::{DisbursementId, MerchantId},
+    page::PageRequest,
 };
-use db::{Conn, Insert, Result, Sql, Tx, Update};
+use db::{Conn, Insert, Page, Result, Sql, Tx, Update};
 use uuid::Uuid;
 
-use crate::payout_account::PayoutAccount;
+use crate::payout_account::{AccountChange, PayoutAccount};
 
 macro_rules! columns {
     () => {
@@ -57,18 +58,14 @@ pub async fn held_until(conn: &mut Conn, merchant_id: MerchantId) -> Result<Opti
     Ok(found.map(|(until,)| until))
 }
 
-/// Writes where payouts go. The switches of an account that is there stay.
-pub async fn put(tx: &mut Tx, account: &PayoutAccount) -> Result<()> {
+/// Writes a merchant's first account, unless there is one.
+pub async fn insert(tx: &mut Tx, account: &PayoutAccount) -> Result<Insert> {
     let to = &account.destination;
     tx.sql(concat!(
         "insert into payout_accounts (",
         columns!(),
         ") values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-         on conflict (merchant_id) do update set
-             destination_type = excluded.destination_type, provider = excluded.provider,
-             account = excluded.account, holder_name = excluded.holder_name,
-             rail_holder_name = excluded.rail_holder_name, held_until = excluded.held_until,
-             updated_at = excluded.updated_at"
+         on conflict (merchant_id) do nothing"
     ))
     .bind(account.merchant_id)
     .bind(to.destination_type)
@@ -78,6 +75,27 @@ pub async fn put(tx: &mut Tx, account: &PayoutAccount) -> Result<()> {
     .bind(account.rail_holder_name.as_deref())
     .bind(account.payouts_on_request)
     .bind(account.daily_settlement)
+    .bind(account.held_until)
+    .bind(account.updated_at)
+    .insert()
+    .await
+}
+
+/// Writes where payouts go from now on. The switches stay.
+pub async fn update(tx: &mut Tx, account: &PayoutAccount) -> Result<()> {
+    let to = &account.destination;
+    tx.sql(
+        "update payout_accounts set
+             destination_type = $2, provider = $3, account = $4, holder_name = $5,
+             rail_holder_name = $6, held_until = $7, updated_at = $8
+         where merchant_id = $1",
+    )
+    .bind(account.merchant_id)
+    .bind(to.destination_type)
+    .bind(&to.provider)
+    .bind(&to.account)
+    .bind(to.holder_name.as_deref().unwrap_or_default())
+    .bind(account.rail_holder_name.as_deref())
     .bind(account.held_until)
     .bind(account.updated_at)
     .run()
@@ -104,26 +122,57 @@ pub async fn switch(
     .await
 }
 
-/// Queues a notice of what was set, in place of what was there, that mail is to take to the
-/// merchant.
-pub async fn notify(
-    tx: &mut Tx,
-    before: Option<&PayoutAccount>,
-    after: &PayoutAccount,
-) -> Result<()> {
+/// Writes what was set in place of what: the merchant is told of it, and finds it in its history.
+pub async fn note_change(tx: &mut Tx, change: &AccountChange) -> Result<()> {
     tx.sql(
         "insert into notices
-             (notice_id, merchant_id, kind, created_at, account_before, account_after, held_until)
-         values ($1, $2, 'PAYOUT_ACCOUNT_SET', $3, $4, $5, $6)",
+             (notice_id, merchant_id, kind, created_at, account_before, account_after, held_until,
+              person_id)
+         values ($1, $2, 'PAYOUT_ACCOUNT_SET', $3, $4, $5, $6, $7)",
     )
-    .bind(Uuid::now_v7())
-    .bind(after.merchant_id)
-    .bind(after.updated_at)
-    .bind(before.map(PayoutAccount::masked))
-    .bind(after.masked())
-    .bind(after.held_until)
+    .bind(change.notice_id)
+    .bind(change.merchant_id)
+    .bind(change.created_at)
+    .bind(change.account_before.as_deref())
+    .bind(change.account_after.as_deref())
+    .bind(change.held_until)
+    .bind(change.person_id)
     .run()
     .await
+}
+
+pub async fn find_change(conn: &mut Conn, notice_id: Uuid) -> Result<Option<AccountChange>> {
+    conn.sql(
+        "select notice_id, merchant_id, created_at, account_before, account_after, held_until,
+                person_id
+         from notices where notice_id = $1",
+    )
+    .bind(notice_id)
+    .optional()
+    .await
+}
+
+/// Newest first; the place that the page begins after comes last.
+const CHANGES: &str =
+    "select notice_id, merchant_id, created_at, account_before, account_after, held_until,
+            person_id, created_at as place_at, notice_id as place_id
+     from notices
+     where merchant_id = $1 and (created_at, notice_id) < ($2, $3)
+     order by created_at desc, notice_id desc limit $4";
+
+/// A page of what was set for a merchant, newest first.
+pub async fn list_changes(
+    conn: &mut Conn,
+    merchant_id: MerchantId,
+    page: PageRequest<Uuid>,
+) -> Result<Page<AccountChange, Uuid>> {
+    conn.sql(CHANGES)
+        .bind(merchant_id)
+        .bind(page.span.before.at)
+        .bind(page.span.before.id)
+        .bind(i64::from(page.size) + 1)
+        .page(page.size)
+        .await
 }
 
 /// Merchants whose day has not been settled, in a certain order: up to `limit` of those that come
@@ -175,4 +224,20 @@ pub async fn settle_day(
     .bind(now)
     .insert()
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use db::testing::{TestDb, check_ordered_by_index};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn changes_are_listed_by_an_index_that_is_in_their_order() {
+        let database = TestDb::new("charges-svc").await;
+        let db = database.connect().await;
+        db.migrate(&crate::SCHEMA.migrations).await.unwrap();
+        check_ordered_by_index(&db, CHANGES, "notices_of_merchant").await;
+        db.close().await;
+    }
 }

@@ -23,6 +23,7 @@ mod mtn;
 mod neighbour;
 mod newer;
 mod operate;
+mod own_accounts;
 mod payout_accounts;
 mod payout_fees;
 mod rail_away;

@@ -29,6 +29,8 @@ struct State {
     float_then: Option<String>,
     /// Answers for the balance wait for it.
     gate: Option<watch::Receiver<bool>>,
+    /// Whose every wallet is, if it tells; `None` if there are no wallets.
+    holder: Option<String>,
 }
 
 impl Mtn {
@@ -42,6 +44,7 @@ impl Mtn {
             taken: HashMap::new(),
             float_then: None,
             gate: None,
+            holder: Some("Ama Mensah".to_owned()),
         })))
     }
 
@@ -66,6 +69,11 @@ impl Mtn {
 
     pub fn ends(&self, status: &str, reason: Option<&str>) {
         self.0.lock().unwrap().outcome = (status.to_owned(), reason.map(str::to_owned));
+    }
+
+    /// An empty name is not told.
+    pub fn wallets_are_of(&self, holder: Option<&str>) {
+        self.0.lock().unwrap().holder = holder.map(str::to_owned);
     }
 
     /// Does not tell the balance before the gate opens.
@@ -107,10 +115,12 @@ impl Mtn {
             };
         }
         if seen.call.ends_with("/active") {
-            return json(200, r#"{"result":true}"#);
+            let is_there = state.holder.is_some();
+            return json(200, format!(r#"{{"result":{is_there}}}"#));
         }
         if seen.call.ends_with("/basicuserinfo") {
-            return json(200, r#"{"name":"Ama Mensah"}"#);
+            let name = state.holder.as_deref().unwrap_or_default();
+            return json(200, format!(r#"{{"name":"{name}"}}"#));
         }
         empty(404)
     }

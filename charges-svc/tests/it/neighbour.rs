@@ -1,5 +1,6 @@
 //! A sessions-svc that gives every charge the same answer, perhaps after its machine, which is
-//! also ours, has stood still. It is a webhooks-svc, too, which takes every event.
+//! also ours, has stood still. It is a webhooks-svc, too, which takes every event, and a
+//! merchants-svc, which takes every notice.
 
 use std::{
     sync::{
@@ -11,6 +12,10 @@ use std::{
 
 use chassis::testing::ServedService;
 use proto::{
+    merchants::{
+        TellMerchantRequest, TellMerchantResponse,
+        notices_server::{Notices, NoticesServer},
+    },
     sessions::{
         AddWalletsRequest, AddWalletsResponse, CreateSessionRequest, CreateSessionResponse,
         Customer, GetCustomerRequest, GetSessionRequest, ListCustomersRequest,
@@ -44,6 +49,9 @@ struct Neighbour {
 pub struct Updates {
     changes: Arc<AtomicUsize>,
     events: Arc<Mutex<Vec<PublishRequest>>>,
+    notices: Arc<Mutex<Vec<TellMerchantRequest>>>,
+    /// How many more notices it refuses to take.
+    refusing: Arc<AtomicUsize>,
     /// The transactions that it says lack a wallet.
     lacking: Arc<Mutex<Vec<TransactionPlace>>>,
     wallets: Arc<Mutex<Vec<WalletOfTransaction>>>,
@@ -69,6 +77,15 @@ impl Updates {
         self.pages.lock().unwrap().clone()
     }
 
+    /// Lets it fail for so many notices.
+    pub fn refuse_notices(&self, count: usize) {
+        self.refusing.store(count, Ordering::SeqCst);
+    }
+
+    pub fn notices(&self) -> Vec<TellMerchantRequest> {
+        self.notices.lock().unwrap().clone()
+    }
+
     pub fn events(&self) -> Vec<PublishRequest> {
         self.events.lock().unwrap().clone()
     }
@@ -83,6 +100,7 @@ pub async fn start(outcome: Outcome, stall: Duration, updates: Updates) -> Serve
     let sessions = SessionsServer::new(neighbour.clone());
     let routes = Routes::new(sessions)
         .add_service(SessionOperationsServer::new(neighbour.clone()))
+        .add_service(NoticesServer::new(neighbour.clone()))
         .add_service(WebhooksServer::new(neighbour));
     ServedService::of(routes).await
 }
@@ -173,6 +191,23 @@ impl SessionOperations for Neighbour {
         let added = request.into_inner().wallets;
         self.updates.wallets.lock().unwrap().extend(added);
         Ok(Response::new(AddWalletsResponse {}))
+    }
+}
+
+#[tonic::async_trait]
+impl Notices for Neighbour {
+    async fn tell_merchant(
+        &self,
+        request: Request<TellMerchantRequest>,
+    ) -> Result<Response<TellMerchantResponse>, Status> {
+        let left = |left: usize| left.checked_sub(1);
+        let (set, fetch) = (Ordering::SeqCst, Ordering::SeqCst);
+        if self.updates.refusing.fetch_update(set, fetch, left).is_ok() {
+            return Err(Status::unavailable("not at this moment"));
+        }
+        let mut notices = self.updates.notices.lock().unwrap();
+        notices.push(request.into_inner());
+        Ok(Response::new(TellMerchantResponse {}))
     }
 }
 

@@ -180,6 +180,7 @@ impl StartPlan {
         let own = [
             self.flag("sessions-url", Service::Sessions),
             self.flag("webhooks-url", Service::Webhooks),
+            self.flag("merchants-url", Service::Merchants),
             // The networks do not spread their calls over a name's addresses.
             format!("--callback-base-url={}", self.gateway_url(number)),
             self.flag("momo-base-url", Service::Railsim),

@@ -150,6 +150,7 @@ fn good(name: &str, folder: &TempDir) -> Settings {
             ("DATABASE_URL", database),
             ("SESSIONS_URL", url("sessions-svc")),
             ("WEBHOOKS_URL", url("webhooks-svc")),
+            ("MERCHANTS_URL", url("merchants-svc")),
             ("CALLBACK_BASE_URL", "https://api.example.com".to_owned()),
             ("MOMO_BASE_URL", "https://momo.example.com".to_owned()),
             ("MOMO_SUBSCRIPTION_KEY", format!("{CANARY}0f9e8d7c6b5a4")),

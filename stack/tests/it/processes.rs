@@ -378,6 +378,7 @@ fn charges_flags(ports: &Ports) -> Vec<String> {
     flags.extend([
         format!("--sessions-url={}", url(ports.sessions)),
         format!("--webhooks-url={}", url(ports.webhooks)),
+        format!("--merchants-url={}", url(ports.merchants)),
         "--lease=15s".to_owned(),
         format!("--callback-base-url={}", url(ports.gateway)),
         format!("--momo-base-url={}", url(ports.railsim)),
