@@ -23,7 +23,8 @@ use chassis::grpc::Channel;
 use proto::{
     charges::{
         charges_client::ChargesClient, disbursements_client::DisbursementsClient,
-        merchant_figures_client::MerchantFiguresClient, statements_client::StatementsClient,
+        merchant_figures_client::MerchantFiguresClient,
+        payout_accounts_client::PayoutAccountsClient, statements_client::StatementsClient,
     },
     merchants::{
         merchant_account_client::MerchantAccountClient, merchants_client::MerchantsClient,
@@ -48,6 +49,7 @@ pub type CheckoutSessions = Backend<CheckoutSessionsClient<Channel>>;
 pub type Charges = Backend<ChargesClient<Channel>>;
 pub type Disbursements = Backend<DisbursementsClient<Channel>>;
 pub type MerchantFigures = Backend<MerchantFiguresClient<Channel>>;
+pub type PayoutAccounts = Backend<PayoutAccountsClient<Channel>>;
 pub type MerchantEvents = Backend<MerchantEventsClient<Channel>>;
 pub type MerchantWebhooks = Backend<MerchantWebhooksClient<Channel>>;
 pub type Statements = Backend<StatementsClient<Channel>>;

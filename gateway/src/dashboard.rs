@@ -50,7 +50,8 @@ use ipnet::IpNet;
 use proto::{
     charges::{
         charges_client::ChargesClient, disbursements_client::DisbursementsClient,
-        merchant_figures_client::MerchantFiguresClient, statements_client::StatementsClient,
+        merchant_figures_client::MerchantFiguresClient,
+        payout_accounts_client::PayoutAccountsClient, statements_client::StatementsClient,
     },
     merchants::{merchant_account_client::MerchantAccountClient, people_client::PeopleClient},
     sessions::sessions_client::SessionsClient,
@@ -60,11 +61,15 @@ use proto::{
     },
 };
 
-use self::{cookie::LoginCookie, page::Refusal, tries::Tries};
+use self::{
+    cookie::LoginCookie,
+    page::Refusal,
+    tries::{HolderLooks, Tries},
+};
 use crate::{
     backend::{
         Backend, Charges, Disbursements, MerchantAccount, MerchantEvents, MerchantFigures,
-        MerchantWebhooks, People, Sessions, Statements,
+        MerchantWebhooks, PayoutAccounts, People, Sessions, Statements,
     },
     channels::Channels,
     config::Config,
@@ -83,12 +88,15 @@ pub struct Dashboard {
     pub sessions: Sessions,
     pub charges: Charges,
     pub disbursements: Disbursements,
+    pub payout_accounts: PayoutAccounts,
     pub events: MerchantEvents,
     pub statements: Statements,
     pub figures: MerchantFigures,
     /// For exports that are being passed on: a request's own place ends with its answer's head.
     pub exports_room: Arc<Room>,
     pub tries: Tries,
+    /// Of networks, whose wallet it is.
+    pub holder_looks: HolderLooks,
     pub cookie: LoginCookie,
     /// For the `curl` that a page shows. Without a trailing slash.
     pub api_url: String,
@@ -105,6 +113,7 @@ impl Dashboard {
         let sessions = SessionsClient::new(channels.sessions.clone());
         let charges = ChargesClient::new(channels.charges.clone());
         let disbursements = DisbursementsClient::new(channels.charges.clone());
+        let payout_accounts = PayoutAccountsClient::new(channels.charges.clone());
         let statements = StatementsClient::new(channels.statements.clone());
         let figures = MerchantFiguresClient::new(channels.charges.clone());
         let events = MerchantEventsClient::new(channels.webhooks.clone());
@@ -112,6 +121,7 @@ impl Dashboard {
             sessions: Backend::new("sessions", sessions),
             charges: Backend::new("charges", charges),
             disbursements: Backend::new("disbursements", disbursements),
+            payout_accounts: Backend::new("payout accounts", payout_accounts),
             events: Backend::new("webhooks", events),
             statements: Backend::new("statements", statements),
             figures: Backend::new("merchant figures", figures),
@@ -120,6 +130,7 @@ impl Dashboard {
             people: Backend::new("people", people),
             account: Backend::new("merchant account", account),
             tries: Tries::new(config.dashboard_tries_per_address, clock.clone()),
+            holder_looks: HolderLooks::new(clock.clone()),
             cookie: LoginCookie::at(&config.dashboard_url),
             api_url: config.api_url.as_str().trim_end_matches('/').to_owned(),
             mode: config.mode,

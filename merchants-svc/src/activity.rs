@@ -34,6 +34,7 @@ chassis::closed_list! {
         PayoutAccountChanged = "PAYOUT_ACCOUNT_CHANGED",
         PayoutRequested = "PAYOUT_REQUESTED",
         RefundRequested = "REFUND_REQUESTED",
+        DailySettlementSwitched = "DAILY_SETTLEMENT_SWITCHED",
     }
 }
 
@@ -49,7 +50,8 @@ impl Action {
             | Self::EventsReplayed
             | Self::PayoutAccountChanged
             | Self::PayoutRequested
-            | Self::RefundRequested => true,
+            | Self::RefundRequested
+            | Self::DailySettlementSwitched => true,
             Self::SignedUp
             | Self::EmailVerified
             | Self::EmailChangeRequested
@@ -93,7 +95,8 @@ impl Action {
             | Self::LoginsEnded
             | Self::BusinessSubmitted
             | Self::EventsReplayed
-            | Self::RefundRequested => None,
+            | Self::RefundRequested
+            | Self::DailySettlementSwitched => None,
         }
     }
 }

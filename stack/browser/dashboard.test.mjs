@@ -18,7 +18,8 @@ after(close);
 for (const javaScriptEnabled of [true, false]) {
   const how = javaScriptEnabled ? 'with scripts' : 'without scripts';
 
-  test(`from nothing to the first payment, ${how}`, TIMEOUT, async () => {
+  test(`from nothing to the first payout, ${how}`, TIMEOUT, async () => {
+    const check = async (state) => javaScriptEnabled && (await person.check(state));
     const person = await Person.new(stack, browser, { javaScriptEnabled });
     const shop = await Receiver.open();
     await person.signUp();
@@ -42,6 +43,49 @@ for (const javaScriptEnabled of [true, false]) {
     await person.sees('Deliveries', 'payment.success', 'Delivered', '200');
     await person.go('/settings/activity');
     await person.sees('Activity', 'Created an API key', 'Asked to change the webhook endpoint', shop.url);
+    await person.go('/payouts');
+    await person.follow('Ask for a payout');
+    await person.confirm();
+    await person.sees('Not possible yet', 'Set up an authenticator');
+    await check('payout, no authenticator');
+    await person.setUpAuthenticator();
+    await person.sees('Not possible yet', 'Say first where the money goes.');
+    await person.follow('Set the payout account');
+    await person.sees('Set the payout account');
+    await person.send({ provider: 'MTN', account: '024', holder_name: 'Ama Mensah' });
+    await person.sees('Set the payout account', 'Give a Ghana mobile number');
+    await check('payout account, wrong number');
+    await person.send({ account: '024 000 0201' });
+    await person.sees('Is this you?', 'MTN 024 000 0201 is: Ama Mensah');
+    await check('payout account, holder');
+    await person.send();
+    await person.sees('Payout account', 'Saved.', '024 ••• 0201', 'Name at the network');
+    await check('payout account');
+    await person.go('/payouts/new');
+    await person.sees('Ask for a payout', 'Available: GHS 25.50');
+    await check('payout');
+    await person.send({ amount: '25.51' });
+    await person.sees('Ask for a payout', 'Only GHS 25.50 is available');
+    await check('payout, too much');
+    await person.send({ amount: '20' });
+    await person.sees('Pay out?', 'Amount: GHS 20.00', 'Fee: GHS 0.00', 'Left on your balance: GHS 5.50');
+    await check('payout, confirmation');
+    await person.send();
+    await person.sees('Payout', 'GHS 20.00');
+    await until('the payout has arrived', async () => {
+      await person.page.reload();
+      return (await person.page.innerText('main')).includes('The network has paid it.');
+    }, 1_000);
+    await person.sees('Payout', 'Arrived');
+    await check('payout, arrived');
+    await person.go('/balance');
+    await person.sees('Balance', 'GHS 5.50');
+    await person.go('/settings/activity');
+    await person.sees('Activity', 'Asked to change the payout account', 'MTN 024 ••• 0201', 'Asked for a payout');
+    await until('it is mailed', async () => {
+      const answer = await fetch(`${stack.ready.mail}.json?to=${person.email}`);
+      return JSON.stringify(await answer.json()).includes('Your payout account was set');
+    });
     await shop.close();
     await person.leave();
   });

@@ -1,6 +1,7 @@
 // A merchant's person at the dashboard, with a browser and a mailbox.
 
 import assert from 'node:assert/strict';
+import { createHmac } from 'node:crypto';
 import { until } from './stack.mjs';
 import { Visitor } from './visitor.mjs';
 
@@ -90,6 +91,29 @@ export class Person extends Visitor {
     await this.page.waitForLoadState();
     if (!(await this.page.getByRole('heading', { level: 1, name: 'Confirm that it is you' }).count())) return;
     await this.send({ password: PASSWORD });
+  }
+
+  /** What an authenticator with the key that the page shows would show now (RFC 6238). */
+  async code() {
+    const key = await this.page.locator('.secret code').first().innerText();
+    const bits = [...key.trim()].map((letter) => 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(letter).toString(2).padStart(5, '0'));
+    const bytes = bits.join('').match(/.{8}/g).map((byte) => parseInt(byte, 2));
+    const step = Buffer.alloc(8);
+    step.writeBigUInt64BE(BigInt(Math.floor(this.stack.now() / 30)));
+    const tag = createHmac('sha1', Buffer.from(bytes)).update(step).digest();
+    const number = tag.readUInt32BE(tag.at(-1) & 15) & 0x7fff_ffff;
+    return String(number % 1_000_000).padStart(6, '0');
+  }
+
+  /** Sets an authenticator up from the page that asks for one. */
+  async setUpAuthenticator() {
+    await this.follow('Set up an authenticator');
+    await this.confirm();
+    await this.send();
+    await this.sees('Add it to your authenticator');
+    await this.send({ code: await this.code() });
+    await this.sees('Your recovery codes');
+    await this.follow('I have stored them');
   }
 
   /** Everything up to a merchant that may take payments. */

@@ -72,6 +72,7 @@ export class Stack {
     const flags = free.flatMap((name) => [`--${name}`, '127.0.0.1:0']);
     stack.process = start('stack', ['--ephemeral', ...flags, '--ready-file', ready]);
     stack.gateways = [];
+    stack.ahead = 0;
     stack.ready = await until('the stack is ready', async () => {
       stack.process.checkRuns();
       return readFile(ready, 'utf8').then(JSON.parse, () => null);
@@ -112,6 +113,12 @@ export class Stack {
       body: JSON.stringify({ advance_seconds: seconds }),
     });
     if (!answer.ok) throw new Error(`the clock did not move: ${await answer.text()}`);
+    this.ahead += seconds;
+  }
+
+  /** The stack's time, in seconds since 1970. */
+  now() {
+    return Date.now() / 1_000 + this.ahead;
   }
 
   /** The operators' command line; what it prints. */

@@ -196,5 +196,6 @@ fn words(action: Action) -> &'static str {
         Action::PayoutAccountChanged => "Asked to change the payout account",
         Action::PayoutRequested => "Asked for a payout",
         Action::RefundRequested => "Asked for a refund",
+        Action::DailySettlementSwitched => "Asked to switch the daily settlement",
     }
 }

@@ -1,5 +1,7 @@
-//! `/payouts`: money on its way to the merchant's own account, the form that asks for it, and where
-//! it goes.
+//! `/payouts`: money on its way to the merchant's own account.
+
+mod account;
+mod new;
 
 use std::sync::Arc;
 
@@ -12,31 +14,22 @@ use axum::{
 use chassis::{
     clock::Timestamp,
     ids::{DisbursementId, PayoutId},
-    money::Currency,
 };
 use http::StatusCode;
-use proto::{
-    charges::{
-        CreatePayoutRequest, DisbursementStatus, GetBalanceResponse, GetPayoutRequest,
-        ListPayoutsRequest, ListPayoutsResponse, Payout, PayoutAccount, ReadPayoutAccountRequest,
-    },
-    merchants::Action,
+use proto::charges::{
+    DisbursementStatus, GetPayoutRequest, ListPayoutsRequest, ListPayoutsResponse, Payout,
+    PayoutAccount, ReadPayoutAccountRequest,
 };
 
 use super::{
-    Dashboard, balance, export,
+    Dashboard, export,
     filters::{Filters, Listed, PAGE_SIZE},
-    login::{Confirmed, Login, Sent, SentConfirmed},
+    login::Login,
     money_out,
-    page::{Cell, DetailPage, FormPage, MessagePage, Refusal, Section, TablePage, blame, moment},
+    page::{Cell, DetailPage, Refusal, Section, TablePage},
     payments,
 };
-use crate::{
-    backend,
-    error::Error,
-    in_hand::RequestInHand,
-    pages::{amount::shown, see},
-};
+use crate::{backend, error::Error, in_hand::RequestInHand, pages::amount::shown};
 
 pub const PATH: &str = "/payouts";
 
@@ -45,6 +38,15 @@ const EXPORT: &str = "/payouts.csv";
 const NEW: &str = "/payouts/new";
 
 const ACCOUNT: &str = "/payouts/account";
+
+/// The form that sets it.
+const SET: &str = "/payouts/account/set";
+
+const NO_TOTP: &str =
+    "Set up an authenticator before the first payout, so that a password alone moves no money.";
+
+const NOT_ENABLED: &str =
+    "Payouts are not switched on for you. Write to us from your e-mail address.";
 
 const COLUMNS: [&str; 5] = ["Created", "Payout", "To", "State", "Amount"];
 
@@ -68,8 +70,8 @@ pub fn routes() -> Router<Arc<Dashboard>> {
     Router::new()
         .route(PATH, get(show))
         .route(EXPORT, get(export_all))
-        .route(NEW, get(show_new).post(create))
-        .route(ACCOUNT, get(show_account))
+        .merge(new::routes())
+        .merge(account::routes())
         .route(&format!("{PATH}/{{payout_id}}"), get(show_one))
 }
 
@@ -209,189 +211,9 @@ async fn show_one(
     Ok(page.respond(StatusCode::OK))
 }
 
-async fn show_account(
-    State(dashboard): State<Arc<Dashboard>>,
-    login: Login,
-) -> Result<Response, Refusal> {
-    let shell = login.shell(Section::Payouts, "Payout account");
-    let Some(account) = dashboard.payout_account(&login).await? else {
-        let line = "No payout account is set yet. Write to us from your e-mail address, and we set it together with you.";
-        let page = MessagePage::saying(shell, line).next("Back to the payouts", PATH);
-        return Ok(page.respond(StatusCode::OK));
-    };
-    let mut page = DetailPage::new(shell);
-    page.lead.push(
-        "For your safety, only we change this account: write to us from your e-mail address. After a change, payouts wait for a while."
-            .to_owned(),
-    );
-    let switch = |is_on| match is_on {
-        true => Cell::state("On", "good"),
-        false => Cell::state("Off", "idle"),
-    };
-    page.facts = vec![
-        (
-            "Account",
-            money_out::destination(account.destination.as_ref()),
-        ),
-        ("Name", Cell::text(&account.holder_name)),
-        ("Payouts on request", switch(account.payouts_on_request)),
-        ("Daily settlement", switch(account.daily_settlement)),
-        ("Last change", Cell::time(&account.updated_at)),
-    ];
-    if let Some(name) = &account.rail_holder_name {
-        page.facts
-            .insert(2, ("Name at the network", Cell::text(name)));
-    }
-    if is_held(&dashboard, &account) {
-        let held = Cell::time(&account.held_until);
-        page.facts.push(("Payouts wait until", held));
-    }
-    page.links = vec![("All payouts", PATH.to_owned())];
-    Ok(page.respond(StatusCode::OK))
-}
-
 fn is_held(dashboard: &Dashboard, account: &PayoutAccount) -> bool {
     let until = account.held_until.parse::<Timestamp>();
     until.is_ok_and(|until| dashboard.clock.now() < until)
-}
-
-/// What somebody must know before asking for a payout.
-struct Terms {
-    account: PayoutAccount,
-    balance: GetBalanceResponse,
-}
-
-/// The terms, or the page that says why there can be no payout.
-async fn terms(dashboard: &Dashboard, login: &Login) -> Result<Result<Terms, Response>, Error> {
-    let refuse = |line: &str, label, address: &str| {
-        let shell = login.shell(Section::Payouts, "Not possible yet");
-        let page = MessagePage::saying(shell, line).next(label, address);
-        Ok(Err(page.respond(StatusCode::CONFLICT)))
-    };
-    if !login.has_totp {
-        let line = "Set up an authenticator before the first payout, so that a password alone moves no money.";
-        let address = "/settings/security/totp";
-        return refuse(line, "Set up an authenticator", address);
-    }
-    let (account, balance) =
-        tokio::try_join!(dashboard.payout_account(login), dashboard.balance(login))?;
-    let Some(account) = account.filter(|account| account.payouts_on_request) else {
-        let line =
-            "Payouts on request are not switched on for you. Write to us from your e-mail address.";
-        return refuse(line, "Look at the payout account", ACCOUNT);
-    };
-    if is_held(dashboard, &account) {
-        let line = format!(
-            "The payout account was changed a short time ago. Payouts wait until {}.",
-            moment(&account.held_until)
-        );
-        return refuse(&line, "Look at the payout account", ACCOUNT);
-    }
-    Ok(Ok(Terms { account, balance }))
-}
-
-fn form(login: &Login, terms: &Terms, typed: &str) -> Result<FormPage, Error> {
-    let shell = login.shell(Section::Payouts, "Ask for a payout");
-    let mut page = FormPage::new(shell, NEW, "Pay out");
-    let available = balance::available(&terms.balance, Currency::GHS)?;
-    let to = terms.account.destination.clone().unwrap_or_default();
-    page.lead = vec![
-        format!("Available: {}", shown(available)),
-        format!(
-            "To: {} {}, {}",
-            to.provider, to.account_masked, terms.account.holder_name
-        ),
-    ];
-    if let Some(fee) = &terms.balance.payout_fee {
-        let fee = payments::money(Some(fee))?;
-        page.lead
-            .push(format!("Fee: {}, beside the amount", shown(fee)));
-    }
-    page.hidden = vec![money_out::new_nonce()];
-    page.fields = vec![money_out::amount_field(typed)];
-    page.links = vec![("All payouts", PATH)];
-    Ok(page)
-}
-
-async fn show_new(
-    State(dashboard): State<Arc<Dashboard>>,
-    Confirmed(login): Confirmed,
-) -> Result<Response, Refusal> {
-    if let Some(refusal) = login.moves_no_money() {
-        return Ok(refusal);
-    }
-    match terms(&dashboard, &login).await? {
-        Ok(terms) => Ok(form(&login, &terms, "")?.respond(StatusCode::OK)),
-        Err(refused) => Ok(refused),
-    }
-}
-
-async fn create(
-    State(dashboard): State<Arc<Dashboard>>,
-    SentConfirmed(Sent { login, fields }): SentConfirmed,
-) -> Result<Response, Refusal> {
-    if let Some(refusal) = login.moves_no_money() {
-        return Ok(refusal);
-    }
-    let terms = match terms(&dashboard, &login).await? {
-        Ok(terms) => terms,
-        Err(refused) => return Ok(refused),
-    };
-    let typed = fields.get("amount");
-    let mut again = form(&login, &terms, typed)?;
-    let (amount, key) = (money_out::parse_amount(typed), money_out::key(&fields));
-    let (amount, idempotency_key) = match (amount, key) {
-        (Ok(amount), Some(key)) => (amount, key),
-        (Err(error), _) => {
-            again.fields = vec![money_out::amount_field(typed).error(Some(error))];
-            return Ok(again.respond(StatusCode::BAD_REQUEST));
-        }
-        (Ok(_), None) => {
-            let notice = "This form was not whole. Look at it once more and send it again.";
-            return Ok(again.refuse(StatusCode::BAD_REQUEST, Some(notice.to_owned())));
-        }
-    };
-    dashboard
-        .note(&login, Action::PayoutRequested, &shown(amount))
-        .await?;
-    let request = CreatePayoutRequest {
-        merchant_id: login.merchant_id(),
-        amount: Some(amount.into()),
-        idempotency_key,
-    };
-    let made = dashboard.disbursements.keyed(
-        backend::DEADLINE,
-        request,
-        |mut disbursements, request| async move { disbursements.create_payout(request).await },
-    );
-    let refuse = |mut page: FormPage, error: String| {
-        page.fields = vec![money_out::amount_field(typed).error(Some(error))];
-        Ok(page.respond(StatusCode::CONFLICT))
-    };
-    match made.await {
-        Ok(answer) => {
-            let payout = answer.payout.unwrap_or_default();
-            Ok(see(&format!("{PATH}/{}", payout.payout_id)))
-        }
-        Err(Error::InsufficientBalance(available)) => {
-            let line = "Only {} is available, and the fee is taken beside the amount.";
-            refuse(again, line.replace("{}", &shown(available)))
-        }
-        Err(Error::PayoutAccountOnHold(until)) => {
-            let line = "The payout account was changed. Payouts wait until";
-            refuse(again, format!("{line} {}.", moment(&until)))
-        }
-        Err(Error::Validation(faults)) => {
-            let notice = blame(&mut again.fields, &faults);
-            Ok(again.refuse(StatusCode::BAD_REQUEST, notice))
-        }
-        Err(Error::IdempotencyKeyReused | Error::IdempotencyInProgress) => {
-            let notice =
-                "This form was sent before. Look at the payouts before you ask for another.";
-            Ok(again.refuse(StatusCode::CONFLICT, Some(notice.to_owned())))
-        }
-        Err(error) => Err(error.into()),
-    }
 }
 
 async fn export_all(

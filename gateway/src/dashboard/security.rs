@@ -19,12 +19,17 @@ use proto::merchants::{
 use super::{
     Dashboard, address,
     enter::{parameter, refusal},
+    interrupted::Carried,
     login::{Confirmed, Login, Sent, SentConfirmed},
     page::{
         Cell, Field, FormPage, LinksPage, MessagePage, Refusal, Section, TablePage, blame, respond,
     },
 };
-use crate::{backend, error::Error, pages::see};
+use crate::{
+    backend,
+    error::Error,
+    pages::{form::FormFields, see},
+};
 
 const PATH: &str = "/settings/security";
 
@@ -205,7 +210,15 @@ async fn change_password(
     }
 }
 
-async fn show_totp(Confirmed(login): Confirmed) -> Response {
+/// Where an authenticator was asked for; the page of security, if nowhere else.
+fn asked_at(then: &str) -> String {
+    match then {
+        "" => PATH.to_owned(),
+        then => Carried::to(then).then,
+    }
+}
+
+async fn show_totp(Confirmed(login): Confirmed, RawQuery(query): RawQuery) -> Response {
     let shell = login.shell(Section::Settings, "Set up an authenticator");
     let mut page = FormPage::new(shell, "/settings/security/totp", "Go on");
     let lead = "An authenticator is an app on your phone that shows a new code every 30 seconds. With it, a stolen password alone opens nothing.";
@@ -215,13 +228,14 @@ async fn show_totp(Confirmed(login): Confirmed) -> Response {
             "The one that you have goes on working until the new one has shown a right code.";
         page.lead.push(kept.to_owned());
     }
+    page.hidden = vec![("then", asked_at(&parameter(query.as_deref(), "then")))];
     page.links = vec![("Back", PATH)];
     page.respond(StatusCode::OK)
 }
 
 async fn begin_totp(
     State(dashboard): State<Arc<Dashboard>>,
-    SentConfirmed(Sent { login, .. }): SentConfirmed,
+    SentConfirmed(Sent { login, fields }): SentConfirmed,
 ) -> Result<Response, Refusal> {
     let request = BeginTotpRequest {
         person_id: login.person_id.clone(),
@@ -232,7 +246,7 @@ async fn begin_totp(
         |mut people, request| async move { people.begin_totp(request).await },
     );
     let begun = begun.await?;
-    let mut page = totp_form(&login);
+    let mut page = totp_form(&login, &fields);
     page.secrets = vec![
         ("Key", begun.secret),
         ("The same as an address", begun.uri.clone()),
@@ -241,11 +255,12 @@ async fn begin_totp(
     Ok(page.respond(StatusCode::OK))
 }
 
-fn totp_form(login: &Login) -> FormPage {
+fn totp_form(login: &Login, fields: &FormFields) -> FormPage {
     let shell = login.shell(Section::Settings, "Add it to your authenticator");
     let mut page = FormPage::new(shell, "/settings/security/totp/confirm", "Turn it on");
     let lead = "Scan the picture with your authenticator, or type the key. Then enter the code that it shows.";
     page.lead = vec![lead.to_owned()];
+    page.hidden = vec![("then", asked_at(fields.get("then")))];
     page.fields = vec![Field::code()];
     page.links = vec![("Leave it as it is", PATH)];
     page
@@ -266,7 +281,10 @@ async fn confirm_totp(
         |mut people, request| async move { people.confirm_totp(request).await },
     );
     match confirmed.await {
-        Ok(confirmed) => Ok(recovery_codes(&login, &confirmed.recovery_codes)),
+        Ok(confirmed) => {
+            let next = asked_at(fields.get("then"));
+            Ok(recovery_codes(&login, &confirmed.recovery_codes, &next))
+        }
         Err(Error::AtDashboard {
             reason: Reason::TotpNotBegun,
             ..
@@ -274,7 +292,7 @@ async fn confirm_totp(
         Err(error) => {
             let wrong = "This code is not right. Look at the app once more, or begin anew.";
             let (status, notice) = refusal(error, wrong)?;
-            Ok(totp_form(&login).refuse(status, Some(notice)))
+            Ok(totp_form(&login, &fields).refuse(status, Some(notice)))
         }
     }
 }
@@ -301,7 +319,7 @@ async fn renew_recovery_codes(
         |mut people, request| async move { people.renew_recovery_codes(request).await },
     );
     match renewed.await {
-        Ok(renewed) => Ok(recovery_codes(&login, &renewed.recovery_codes)),
+        Ok(renewed) => Ok(recovery_codes(&login, &renewed.recovery_codes, PATH)),
         Err(Error::AtDashboard {
             reason: Reason::TotpNotBegun,
             ..
@@ -310,10 +328,11 @@ async fn renew_recovery_codes(
     }
 }
 
-fn recovery_codes(login: &Login, codes: &[String]) -> Response {
+/// `next`: where it goes on.
+fn recovery_codes(login: &Login, codes: &[String], next: &str) -> Response {
     let shell = login.shell(Section::Settings, "Your recovery codes");
     let line = "Each opens your account once, when the authenticator is lost. Print them or write them down: they are shown this once.";
-    let mut page = MessagePage::saying(shell, line).next("I have stored them", PATH);
+    let mut page = MessagePage::saying(shell, line).next("I have stored them", next);
     page.secrets = vec![("Recovery codes", codes.join("\n"))];
     page.respond(StatusCode::OK)
 }

@@ -1,11 +1,11 @@
-//! Limits how often one client address may try to get in, whoever it claims to be. merchants-svc
-//! limits the tries for one account.
+//! Limits how often one client address may try to get in, whoever it claims to be, and how often a
+//! merchant may ask whose wallet it is. merchants-svc limits the tries for one account.
 //!
 //! Fixed windows in this process: each replica of the gateway counts for itself. 0 is no limit.
 
 use std::{net::IpAddr, num::NonZeroU32, time::Duration};
 
-use chassis::{clock::Clock, fixed_window::FixedWindow};
+use chassis::{clock::Clock, fixed_window::FixedWindow, ids::MerchantId};
 
 use crate::{client_address::network, error::Error};
 
@@ -39,6 +39,33 @@ impl Tries {
             false => Err(Error::TooManyGuesses {
                 retry_after_seconds: admission.reset_seconds,
             }),
+        }
+    }
+}
+
+/// Looks that a merchant has in [`LOOKS_WINDOW`]: a few numbers, each asked about twice. Nobody is to
+/// find out by them whose numbers these are.
+const LOOKS: Option<NonZeroU32> = NonZeroU32::new(20);
+
+const LOOKS_WINDOW: Duration = Duration::from_secs(60 * 60);
+
+/// Most merchants counted in one window; any more pass uncounted.
+const MERCHANTS_MAX: usize = 100_000;
+
+#[derive(Debug)]
+pub struct HolderLooks(FixedWindow<MerchantId>);
+
+impl HolderLooks {
+    pub fn new(clock: Clock) -> Self {
+        Self(FixedWindow::new(LOOKS_WINDOW, MERCHANTS_MAX, clock))
+    }
+
+    /// Counts a look. Returns after how many seconds there is another, if this one is too many.
+    pub fn take(&self, merchant_id: MerchantId) -> Result<(), u32> {
+        let admission = self.0.take([(merchant_id, LOOKS)]);
+        match admission.allowed {
+            true => Ok(()),
+            false => Err(admission.reset_seconds),
         }
     }
 }

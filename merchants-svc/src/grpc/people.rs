@@ -69,6 +69,7 @@ chassis::proto_list! {
         PayoutAccountChanged,
         PayoutRequested,
         RefundRequested,
+        DailySettlementSwitched,
     }
 }
 

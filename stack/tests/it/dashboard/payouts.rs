@@ -2,11 +2,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use chassis::testing::until;
 use proto::charges::Provider;
 use ring::hmac;
 use serde_json::json;
 
-use super::Person;
+use super::{Page, Person};
 use crate::{
     money_out::Till,
     shop::{NO_LIMITS, Shop},
@@ -72,53 +73,255 @@ fn code_of(key: &str) -> String {
     format!("{:06}", (number & 0x7fff_ffff) % 1_000_000)
 }
 
+impl Person {
+    async fn set_up_authenticator(&self) {
+        let begun = self.post("/settings/security/totp", &[]).await;
+        let (_, key) = begun.html.split_once("<code>").unwrap();
+        let code = code_of(key.split_once('<').unwrap().0);
+        let sent = [("code", code.as_str()), ("then", "/payouts/new")];
+        let confirmed = self.post("/settings/security/totp/confirm", &sent).await;
+        assert_eq!(confirmed.code, 200, "{}", confirmed.html);
+        confirmed.says("href=\"/payouts/new\"");
+    }
+
+    /// Fills the form of the payout account in. Returns the page that asks whose it is.
+    async fn types_account(&self, number: &str, name: &str) -> Page {
+        let updated_at = self.get("/payouts/account/set").await.field("updated_at");
+        let typed = account(number, name);
+        let sent = [&typed[..], &[("updated_at", updated_at.as_str())]].concat();
+        self.post("/payouts/account/set", &sent).await
+    }
+
+    /// Sends the page that asks whose the account is.
+    async fn confirms_account(&self, asked: &Page) -> Page {
+        let names = [
+            "step",
+            "provider",
+            "account",
+            "holder_name",
+            "updated_at",
+            "confirmed_name",
+        ];
+        let values = names.map(|name| (name, asked.field(name)));
+        let sent = values
+            .each_ref()
+            .map(|(name, value)| (*name, value.as_str()));
+        self.post("/payouts/account/set", &sent).await
+    }
+
+    async fn sets_account(&self, number: &str) {
+        let asked = self.types_account(number, "Ama Mensah").await;
+        let set = self.confirms_account(&asked).await;
+        set.leads_to("/payouts/account?done=set");
+    }
+
+    /// Asks for a payout. Returns the page that says what will happen.
+    async fn asks_for(&self, amount: &str) -> Page {
+        self.post("/payouts/new", &[("amount", amount)]).await
+    }
+
+    /// Sends the page that says what will happen.
+    async fn pays(&self, asked: &Page) -> Page {
+        let names = ["step", "amount", "terms", "nonce"];
+        let values = names.map(|name| (name, asked.field(name)));
+        let sent = values
+            .each_ref()
+            .map(|(name, value)| (*name, value.as_str()));
+        self.post("/payouts/new", &sent).await
+    }
+}
+
+fn account<'a>(number: &'a str, name: &'a str) -> [(&'static str, &'a str); 3] {
+    [
+        ("provider", "MTN"),
+        ("account", number),
+        ("holder_name", name),
+    ]
+}
+
 #[tokio::test]
-async fn a_person_with_an_authenticator_asks_for_one_payout_per_form() {
+async fn a_merchant_sets_its_account_and_gets_one_payout_for_each_form() {
     let shop = Shop::open_with(NO_LIMITS).await;
     let person = Person::sign_up(&shop, "Ama’s Kitchen").await;
-    let begun = person.post("/settings/security/totp", &[]).await;
-    let (_, key) = begun.html.split_once("<code>").unwrap();
-    let code = code_of(key.split_once('<').unwrap().0);
-    let confirmed = person
-        .post("/settings/security/totp/confirm", &[("code", &code)])
-        .await;
-    assert_eq!(confirmed.code, 200, "{}", confirmed.html);
-    let refused = person.get("/payouts/new").await;
-    refused.says("not switched on");
-
+    person.set_up_authenticator().await;
+    person
+        .get("/payouts/new")
+        .await
+        .says("Say first where the money goes.");
     person.take("0240000001", json!({})).await;
-    let mut till = Till::of_merchant(&shop, &person.merchant_id);
-    till.pays_to(Provider::Mtn, "0240000201", "Ama Mensah")
-        .await;
-    let form = person.get("/payouts/new").await;
-    for text in ["Available: GHS 25.50", "024 ••• 0201, Ama Mensah"] {
-        form.says(text);
+
+    let asked = person.types_account("024 000 0201", "Mensah Ama").await;
+    asked.says("Is this you?");
+    asked.says("The network says whose wallet MTN 024 000 0201 is: Ama Mensah");
+    person
+        .get("/payouts/account")
+        .await
+        .says("No payout account is set yet.");
+    let set = person.confirms_account(&asked).await;
+    set.leads_to("/payouts/account?done=set");
+    let again = person.confirms_account(&asked).await;
+    again.leads_to("/payouts/account?done=set");
+    let page = person.get("/payouts/account").await;
+    for text in ["Name at the network", "024 ••• 0201", "Mensah Ama", "You"] {
+        page.says(text);
     }
-    let nonce = form.field("nonce");
-    let sent = [("amount", "26"), ("nonce", nonce.as_str())];
-    let refused = person.post("/payouts/new", &sent).await;
+    page.says_not("Payouts wait until");
+
+    person
+        .get("/payouts/new")
+        .await
+        .says("Available: GHS 25.50");
+    let refused = person.asks_for("25.51").await;
     assert_eq!(refused.code, 409, "{}", refused.html);
     refused.says("is available");
-    let sent = [("amount", "10"), ("nonce", nonce.as_str())];
-    let first = person
-        .post("/payouts/new", &sent)
-        .await
-        .leads_to("/payouts/");
-    let again = person
-        .post("/payouts/new", &sent)
-        .await
-        .leads_to("/payouts/");
-    assert_eq!(first, again);
-    assert_eq!(
+    refused.says("value=\"25.51\"");
+    assert_eq!(person.asks_for("25,5").await.code, 400);
+    let asked = person.asks_for("10").await;
+    for text in [
+        "Pay out?",
+        "Amount: GHS 10.00",
+        "024 ••• 0201",
+        "Left on your balance: GHS 15.50",
+    ] {
+        asked.says(text);
+    }
+    let (first, again) = tokio::join!(person.pays(&asked), person.pays(&asked));
+    let third = person.pays(&asked).await.leads_to("/payouts/");
+    for other in [first, again].into_iter().filter(|page| page.code == 303) {
+        assert_eq!(other.leads_to("/payouts/"), third);
+    }
+    let listed = person
+        .listed("/api/v1/payouts?limit=100", "payout_id")
+        .await;
+    assert_eq!(listed, std::slice::from_ref(&third));
+    let path = format!("/payouts/{third}");
+    until("the payout has arrived", async || {
         person
-            .listed("/api/v1/payouts?limit=100", "payout_id")
-            .await,
-        [first]
+            .get(&path)
+            .await
+            .html
+            .contains("The network has paid it.")
+    })
+    .await;
+    person.get("/balance").await.says("GHS 15.50");
+    let activity = person.get("/settings/activity").await;
+    for text in [
+        "Asked for a payout",
+        "Asked to change the payout account",
+        "MTN 024 ••• 0201",
+    ] {
+        activity.says(text);
+    }
+    shop.close().await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_an_account_is_told_and_nothing_is_set() {
+    let shop = Shop::open_with(NO_LIMITS).await;
+    let person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    for (number, name, told) in [
+        ("024", "Ama Mensah", "Give a Ghana mobile number"),
+        ("0240000201", "", "Name of its holder must"),
+        (
+            "0240000204",
+            "Ama Mensah",
+            "Number is not known to the network",
+        ),
+    ] {
+        let refused = person.types_account(number, name).await;
+        assert_eq!(refused.code, 400, "{number} {name}");
+        refused.says(told);
+        refused.says(&format!("value=\"{number}\""));
+    }
+    let other = person.types_account("0240000212", "Ama Mensah").await;
+    other.says("You typed Ama Mensah, but the network says");
+    other.says("Kofi Boateng");
+    let claimed = [
+        &account("0240000212", "Ama Mensah")[..],
+        &[("step", "confirm"), ("confirmed_name", "Ama Mensah")],
+    ];
+    let refused = person.post("/payouts/account/set", &claimed.concat()).await;
+    assert_eq!(refused.code, 409);
+    refused.says("Look at it once more.");
+    person
+        .get("/payouts/account")
+        .await
+        .says("No payout account is set yet.");
+    person
+        .post("/payouts/account/daily", &[("daily", "on")])
+        .await
+        .says("Set up an authenticator");
+
+    let stranger = Person::sign_up(&shop, "The house next door").await;
+    person.sets_account("0240000201").await;
+    let page = stranger.get("/payouts/account").await;
+    page.says("No payout account is set yet.");
+    page.says_not("024 •••");
+    for _ in 0..20 {
+        stranger.types_account("0240000201", "Ama Mensah").await;
+    }
+    let many = stranger.types_account("0240000201", "Ama Mensah").await;
+    assert_eq!(many.code, 429);
+    many.says("You have asked about many numbers.");
+    shop.close().await;
+}
+
+#[tokio::test]
+async fn what_was_changed_meanwhile_is_neither_overwritten_nor_paid_to() {
+    let shop = Shop::open_with(NO_LIMITS).await;
+    let person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    person.set_up_authenticator().await;
+    let daily = person
+        .post("/payouts/account/daily", &[("daily", "on")])
+        .await;
+    daily.leads_to("/payouts/account");
+    person.sets_account("0240000201").await;
+    person.take("0240000001", json!({})).await;
+    let asked = person.asks_for("10").await;
+    let sent = [
+        ("step", "pay"),
+        ("amount", "10"),
+        ("terms", "x"),
+        ("nonce", "x"),
+    ];
+    let whole = person.post("/payouts/new", &sent).await;
+    assert_eq!(whole.code, 409);
+    whole.says("not whole");
+
+    let (one, other) = (
+        person.types_account("0240000208", "Ama Mensah").await,
+        person.types_account("0240000209", "Ama Mensah").await,
     );
     person
-        .get("/settings/activity")
+        .confirms_account(&one)
         .await
-        .says("Asked for a payout");
+        .leads_to("/payouts/account?done=set");
+    let stale = person.confirms_account(&other).await;
+    assert_eq!(stale.code, 409);
+    stale.says("changed meanwhile");
+    let page = person.get("/payouts/account").await;
+    for text in ["024 ••• 0208", "024 ••• 0201", "Payouts wait until"] {
+        page.says(text);
+    }
+    page.says_not("024 ••• 0209");
+    let held = person.pays(&asked).await;
+    assert_eq!(held.code, 409);
+    held.says("Payouts wait until");
+    let daily = person
+        .post("/payouts/account/daily", &[("daily", "on")])
+        .await;
+    daily.leads_to("/payouts/account?done=on");
+    person
+        .get("/payouts/account")
+        .await
+        .says("Stop the daily settlement");
+    assert!(
+        person
+            .listed("/api/v1/payouts?limit=100", "payout_id")
+            .await
+            .is_empty()
+    );
+
     shop.close().await;
 }
 

@@ -1,0 +1,252 @@
+//! `/payouts/new`: asks for a payout: a form, a page that says what will happen, and the payout.
+
+use std::sync::Arc;
+
+use axum::{Router, extract::State, response::Response, routing::get};
+use chassis::money::{Currency, Money};
+use http::StatusCode;
+use proto::{
+    charges::{CreatePayoutRequest, GetBalanceResponse, PayoutAccount},
+    merchants::Action,
+};
+
+use super::{ACCOUNT, NEW, NO_TOTP, NOT_ENABLED, PATH, SET, is_held};
+use crate::{
+    backend,
+    dashboard::{
+        Dashboard, balance,
+        login::{Confirmed, Login, Sent, SentConfirmed},
+        money_out,
+        page::{FormPage, MessagePage, Refusal, Section, blame, moment},
+        payments,
+    },
+    error::Error,
+    pages::{
+        amount::{shown, unbroken},
+        see,
+    },
+};
+
+pub fn routes() -> Router<Arc<Dashboard>> {
+    Router::new().route(NEW, get(show).post(send))
+}
+
+/// What somebody must know before asking for a payout.
+struct Terms {
+    account: PayoutAccount,
+    available: Money,
+    fee: Money,
+}
+
+impl Terms {
+    fn new(account: PayoutAccount, balance: &GetBalanceResponse) -> Result<Self, Error> {
+        let fee = balance.payout_fee.as_ref();
+        let fee = fee.map(|fee| payments::money(Some(fee))).transpose()?;
+        Ok(Self {
+            account,
+            available: balance::available(balance, Currency::GHS)?,
+            fee: fee.unwrap_or(Money::new(0, Currency::GHS)),
+        })
+    }
+
+    fn destination(&self) -> String {
+        let to = self.account.destination.clone().unwrap_or_default();
+        let account = unbroken(&to.account_masked);
+        format!("{} {account}, {}", to.provider, self.account.holder_name)
+    }
+
+    /// What must be as it was when somebody looked at it.
+    fn mark(&self) -> String {
+        format!("{} {}", self.account.updated_at, self.fee.minor_units())
+    }
+
+    /// What is left of the balance, if there is enough.
+    fn left(&self, amount: Money) -> Option<Money> {
+        let taken = amount.minor_units().checked_add(self.fee.minor_units())?;
+        let left = self.available.minor_units().checked_sub(taken)?;
+        (left >= 0).then(|| Money::new(left, Currency::GHS))
+    }
+}
+
+/// The terms, or the page that says why there can be no payout.
+async fn terms(dashboard: &Dashboard, login: &Login) -> Result<Result<Terms, Response>, Error> {
+    let refuse = |line: &str, label, address: &str| {
+        let shell = login.shell(Section::Payouts, "Not possible yet");
+        let page = MessagePage::saying(shell, line).next(label, address);
+        Ok(Err(page.respond(StatusCode::CONFLICT)))
+    };
+    if !login.has_totp {
+        let address = format!("/settings/security/totp?then={NEW}");
+        return refuse(NO_TOTP, "Set up an authenticator", &address);
+    }
+    let (account, balance) =
+        tokio::try_join!(dashboard.payout_account(login), dashboard.balance(login))?;
+    let Some(account) = account else {
+        let line = "Say first where the money goes.";
+        return refuse(line, "Set the payout account", SET);
+    };
+    if !account.payouts_on_request {
+        return refuse(NOT_ENABLED, "Look at the payout account", ACCOUNT);
+    }
+    if is_held(dashboard, &account) {
+        let line = format!(
+            "The payout account was changed a short time ago. Payouts wait until {}.",
+            moment(&account.held_until)
+        );
+        return refuse(&line, "Look at the payout account", ACCOUNT);
+    }
+    Ok(Ok(Terms::new(account, &balance)?))
+}
+
+fn form(login: &Login, terms: &Terms, typed: &str) -> FormPage {
+    let shell = login.shell(Section::Payouts, "Ask for a payout");
+    let mut page = FormPage::new(shell, NEW, "Go on");
+    page.lead = vec![
+        format!("Available: {}", shown(terms.available)),
+        format!("To: {}", terms.destination()),
+    ];
+    if terms.fee.minor_units() > 0 {
+        let fee = shown(terms.fee);
+        page.lead.push(format!("Fee: {fee}, beside the amount"));
+    }
+    page.fields = vec![money_out::amount_field(typed)];
+    page.links = vec![("All payouts", PATH)];
+    page
+}
+
+/// Says what will happen, and asks.
+fn confirmation(login: &Login, terms: &Terms, amount: Money, left: Money) -> FormPage {
+    let shell = login.shell(Section::Payouts, "Pay out?");
+    let mut page = FormPage::new(shell, NEW, "Pay out");
+    page.is_grave = true;
+    page.lead = vec![
+        format!("Amount: {}", shown(amount)),
+        format!("Fee: {}", shown(terms.fee)),
+        format!("To: {}", terms.destination()),
+        format!("Left on your balance: {}", shown(left)),
+        "Once the network has paid it, it cannot be called back.".to_owned(),
+    ];
+    page.hidden = vec![
+        ("step", "pay".to_owned()),
+        ("amount", amount.to_major().to_string()),
+        ("terms", terms.mark()),
+        money_out::new_nonce(),
+    ];
+    page.links = vec![("Change the amount", NEW), ("Do not pay out", PATH)];
+    page
+}
+
+async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    Confirmed(login): Confirmed,
+) -> Result<Response, Refusal> {
+    if let Some(refusal) = login.moves_no_money() {
+        return Ok(refusal);
+    }
+    match terms(&dashboard, &login).await? {
+        Ok(terms) => Ok(form(&login, &terms, "").respond(StatusCode::OK)),
+        Err(refused) => Ok(refused),
+    }
+}
+
+/// The form again, with what is wrong with the amount.
+fn refuse(login: &Login, terms: &Terms, typed: &str, status: StatusCode, why: &str) -> Response {
+    let mut again = form(login, terms, typed);
+    again.fields = vec![money_out::amount_field(typed).error(Some(why.to_owned()))];
+    again.respond(status)
+}
+
+fn refuse_too_much(login: &Login, terms: &Terms, typed: &str, available: Money) -> Response {
+    let why = format!(
+        "Only {} is available, and the fee is taken beside the amount.",
+        shown(available)
+    );
+    refuse(login, terms, typed, StatusCode::CONFLICT, &why)
+}
+
+/// The first step leads to the second, which pays.
+async fn send(
+    State(dashboard): State<Arc<Dashboard>>,
+    SentConfirmed(Sent { login, fields }): SentConfirmed,
+) -> Result<Response, Refusal> {
+    if let Some(refusal) = login.moves_no_money() {
+        return Ok(refusal);
+    }
+    let terms = match terms(&dashboard, &login).await? {
+        Ok(terms) => terms,
+        Err(refused) => return Ok(refused),
+    };
+    let typed = fields.get("amount");
+    let amount = match money_out::parse_amount(typed) {
+        Ok(amount) => amount,
+        Err(why) => return Ok(refuse(&login, &terms, typed, StatusCode::BAD_REQUEST, &why)),
+    };
+    let notice = match (fields.get("step"), money_out::key(&fields)) {
+        // What this very form has paid before is no longer on the balance, so nothing is added up.
+        ("pay", Some(key)) if fields.get("terms") == terms.mark() => {
+            return pay(&dashboard, &login, &terms, amount, key).await;
+        }
+        ("pay", Some(_)) => {
+            Some("The account or the fee has changed meanwhile. Look at it once more.")
+        }
+        ("pay", None) => Some("This form was not whole. Look at it once more and send it again."),
+        _ => None,
+    };
+    let Some(left) = terms.left(amount) else {
+        return Ok(refuse_too_much(&login, &terms, typed, terms.available));
+    };
+    let page = confirmation(&login, &terms, amount, left);
+    Ok(match notice {
+        None => page.respond(StatusCode::OK),
+        Some(notice) => page.refuse(StatusCode::CONFLICT, Some(notice.to_owned())),
+    })
+}
+
+async fn pay(
+    dashboard: &Dashboard,
+    login: &Login,
+    terms: &Terms,
+    amount: Money,
+    idempotency_key: String,
+) -> Result<Response, Refusal> {
+    dashboard
+        .note(login, Action::PayoutRequested, &shown(amount))
+        .await?;
+    let request = CreatePayoutRequest {
+        merchant_id: login.merchant_id(),
+        amount: Some(amount.into()),
+        idempotency_key,
+    };
+    let made = dashboard.disbursements.keyed(
+        backend::DEADLINE,
+        request,
+        |mut disbursements, request| async move { disbursements.create_payout(request).await },
+    );
+    let typed = &amount.to_major().to_string();
+    match made.await {
+        Ok(answer) => {
+            let payout = answer.payout.unwrap_or_default();
+            Ok(see(&format!("{PATH}/{}", payout.payout_id)))
+        }
+        Err(Error::InsufficientBalance(available)) => {
+            Ok(refuse_too_much(login, terms, typed, available))
+        }
+        Err(Error::PayoutAccountOnHold(until)) => {
+            let until = moment(&until);
+            let why = format!("The payout account was changed. Payouts wait until {until}.");
+            Ok(refuse(login, terms, typed, StatusCode::CONFLICT, &why))
+        }
+        Err(Error::Validation(faults)) => {
+            let mut again = form(login, terms, typed);
+            let notice = blame(&mut again.fields, &faults);
+            Ok(again.refuse(StatusCode::BAD_REQUEST, notice))
+        }
+        Err(Error::IdempotencyKeyReused | Error::IdempotencyInProgress) => {
+            let notice =
+                "This form was sent before. Look at the payouts before you ask for another.";
+            let again = form(login, terms, typed);
+            Ok(again.refuse(StatusCode::CONFLICT, Some(notice.to_owned())))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
