@@ -337,6 +337,13 @@ pub struct TablePage {
     pub below: Option<FilterForm>,
 }
 
+/// How many of many filters are shown before anybody asks for more, so that a phone shows what is
+/// listed, too.
+const FIRST_FILTERS: usize = 3;
+
+/// As many are shown at once.
+const FEW_FILTERS: usize = 4;
+
 /// The filters above a table.
 #[derive(Debug)]
 pub struct FilterForm {
@@ -353,6 +360,27 @@ pub struct FilterForm {
 impl FilterForm {
     pub fn is_wrong(&self) -> bool {
         self.notice.is_some() || self.fields.iter().any(|field| field.error.is_some())
+    }
+
+    fn first(&self) -> &[Field] {
+        self.halves().0
+    }
+
+    fn more(&self) -> &[Field] {
+        self.halves().1
+    }
+
+    fn halves(&self) -> (&[Field], &[Field]) {
+        let shown = match self.fields.len() {
+            all @ ..=FEW_FILTERS => all,
+            _ => FIRST_FILTERS,
+        };
+        self.fields.split_at(shown)
+    }
+
+    fn uses_more(&self) -> bool {
+        let mut more = self.more().iter();
+        more.any(|field| !field.value.is_empty() || field.error.is_some())
     }
 
     /// What is filtered by: the labels of the fields that are filled in, and what is in them.
