@@ -86,13 +86,6 @@ impl Dashboard {
     }
 }
 
-/// What is available of a currency.
-pub fn available(balance: &GetBalanceResponse, currency: Currency) -> Result<Money, Error> {
-    let of = by_currency(&balance.available)?;
-    let found = of.get(currency.code()).copied();
-    Ok(found.unwrap_or_else(|| Money::new(0, currency)))
-}
-
 fn by_currency(of: &[ProtoMoney]) -> Result<BTreeMap<&'static str, Money>, Error> {
     let read = of.iter().map(|amount| money(Some(amount)));
     read.map(|money| money.map(|money| (money.currency().code(), money)))

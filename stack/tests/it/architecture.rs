@@ -202,6 +202,7 @@ fn proto_types_stop_at_the_edge() {
         ]),
         "charges-svc" if source.is_one_of(&["tell.rs"]) => true,
         "sessions-svc" if source.is_one_of(&["expiry_event.rs"]) => true,
+        "webhooks-svc" if source.is_one_of(&["exhaustion.rs"]) => true,
         _ => source.module.is_empty() || source.is_one_of(&["grpc.rs", "grpc/**"]),
     });
 }

@@ -14,7 +14,7 @@ use super::{ACCOUNT, NEW, NO_TOTP, NOT_ENABLED, PATH, SET, is_held};
 use crate::{
     backend,
     dashboard::{
-        Dashboard, balance,
+        Dashboard,
         login::{Confirmed, Login, Sent, SentConfirmed},
         money_out,
         page::{FormPage, MessagePage, Refusal, Section, blame, moment},
@@ -42,9 +42,15 @@ impl Terms {
     fn new(account: PayoutAccount, balance: &GetBalanceResponse) -> Result<Self, Error> {
         let fee = balance.payout_fee.as_ref();
         let fee = fee.map(|fee| payments::money(Some(fee))).transpose()?;
+        let held = balance.available.iter();
+        let held = held.map(|held| payments::money(Some(held)));
+        let held = held.collect::<Result<Vec<Money>, Error>>()?;
+        let cedis = held
+            .into_iter()
+            .find(|held| held.currency() == Currency::GHS);
         Ok(Self {
             account,
-            available: balance::available(balance, Currency::GHS)?,
+            available: cedis.unwrap_or(Money::new(0, Currency::GHS)),
             fee: fee.unwrap_or(Money::new(0, Currency::GHS)),
         })
     }
