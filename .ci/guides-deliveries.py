@@ -50,7 +50,8 @@ def commands(port):
 
 
 def payctl(*words):
-    addresses = {f"{name.upper()}_GRPC_URL": url for name, url in READY["grpc"].items()}
+    operated = ["merchants", "charges", "webhooks"]
+    addresses = {f"{name.upper()}_GRPC_URL": READY["grpc"][f"{name}_operators"] for name in operated}
     answer = subprocess.run(
         [PAYCTL, *words], env=os.environ | addresses, capture_output=True, text=True
     )

@@ -18,6 +18,11 @@ OWNER = """            - name: MIGRATE_DATABASE_URL
               valueFrom: {secretKeyRef: {name: charges-svc-owner, key: MIGRATE_DATABASE_URL}}
 """
 
+GATEWAY = """        - podSelector: {matchLabels: {app.kubernetes.io/name: gateway}}
+      ports:
+        - {protocol: TCP, port: 50051}
+"""
+
 # The file, the replaced text, its replacement, and the expected complaint.
 MISTAKES = [
     # Variables.
@@ -38,6 +43,11 @@ MISTAKES = [
     # Security.
     (f"{BASE}/every-pod.yaml", "capabilities: {drop: [ALL]}", "capabilities: {drop: [NET_RAW]}", "capabilities are not dropped"),
     (f"{BASE}/merchants-svc.yaml", "app.kubernetes.io/name: gateway}}", "app.kubernetes.io/name: gate}}", "but must"),
+    # The ports for operators.
+    (f"{BASE}/charges-svc.yaml", GATEWAY, f"{GATEWAY}        - {{protocol: TCP, port: 50052}}\n", "is let in where only operators may be, by charges-svc"),
+    (f"{BASE}/network.yaml", "port: 50052", "port: 50051", "payctl: may not call"),
+    (f"{BASE}/webhooks-svc.yaml", '            - {name: OPERATORS_LISTEN, value: "0.0.0.0:50052"}\n', "", "but it listens on"),
+    (f"{PRODUCTION}/payctl.env", "https://merchants-svc-operators:50052", "https://merchants-svc:50051", "may not call MERCHANTS_GRPC_URL"),
     (f"{DEV}/network.yaml", "payments/database: client", "app.kubernetes.io/part-of: payments", "but need not"),
     (f"{BASE}/webhooks-svc.yaml", "              - 169.254.0.0/16\n", "", "lets 169.254.0.0/16 be called"),
     (f"{PRODUCTION}/namespace.yaml", "enforce: restricted", "enforce: baseline", "enforces baseline"),

@@ -24,9 +24,11 @@ ROOT = pathlib.Path(sys.argv[1])
 BINARIES = pathlib.Path(os.environ.get("BINARIES", pathlib.Path(__file__).parent.parent / "target/debug"))
 SERVICES = ["gateway", "merchants-svc", "sessions-svc", "charges-svc", "webhooks-svc", "ratelimit-svc"]
 ALL = SERVICES + ["railsim", "payctl"]
-LISTENS = ["LISTEN", "ADMIN_LISTEN", "API_LISTEN", "CHECKOUT_LISTEN", "DASHBOARD_LISTEN", "RAILSIM_LISTEN", "RAILSIM_MAIL_LISTEN"]
+LISTENS = ["LISTEN", "OPERATORS_LISTEN", "ADMIN_LISTEN", "API_LISTEN", "CHECKOUT_LISTEN", "DASHBOARD_LISTEN", "RAILSIM_LISTEN", "RAILSIM_MAIL_LISTEN"]
 # Addresses of our own, for people: no process connects to them.
 PUBLIC_URLS = ["API_URL", "CHECKOUT_URL", "DASHBOARD_URL"]
+# Where services listen to others, and where to operators.
+GRPC_PORTS = [50051, 50052]
 KUBERNETES = "1.37"
 # Connections to reserve for people, backups and migrations.
 SPARE_CONNECTIONS = 10
@@ -124,6 +126,13 @@ class Overlay:
 
     def get(self, kind, name):
         return next((item for item in self.of(kind) if item["metadata"]["name"] == name), None)
+
+    def behind(self, name):
+        """The workload that a Service leads to."""
+        service = self.get("Service", name)
+        if service is None:
+            return None
+        return next((item for item in self.workloads() if service["spec"]["selector"].items() <= labels_of(item).items()), None)
 
     def workloads(self):
         return self.of("Deployment", "StatefulSet", "Job")
@@ -358,23 +367,24 @@ def check_services(overlay):
                 expect(ports.get(port["targetPort"]) == port["port"], where, f"port {port['name']} leads to no such port")
 
 
+def passes(overlay, direction, own, other, port):
+    """Whether the policies of one workload let it call another (egress) or be called by it (ingress)."""
+    peers = {"Egress": "to", "Ingress": "from"}[direction]
+    for policy in overlay.of("NetworkPolicy"):
+        spec = policy["spec"]
+        if direction not in spec["policyTypes"] or not selects(spec["podSelector"], labels_of(own)):
+            continue
+        for rule in spec.get(direction.lower(), []):
+            if any(entry.get("port", port) == port for entry in rule["ports"]):
+                for peer in rule[peers]:
+                    is_inside = peer.keys() == {"podSelector"}
+                    if is_inside and selects(peer["podSelector"], labels_of(other)):
+                        return True
+    return False
+
+
 def may_call(overlay, caller, callee, port):
-    """Whether the policies let one workload call another: its egress, and the other's ingress."""
-
-    def passes(direction, own, peers, other):
-        for policy in overlay.of("NetworkPolicy"):
-            spec = policy["spec"]
-            if direction not in spec["policyTypes"] or not selects(spec["podSelector"], labels_of(own)):
-                continue
-            for rule in spec.get(direction.lower(), []):
-                if any(entry.get("port", port) == port for entry in rule["ports"]):
-                    for peer in rule[peers]:
-                        is_inside = peer.keys() == {"podSelector"}
-                        if is_inside and selects(peer["podSelector"], labels_of(other)):
-                            return True
-        return False
-
-    return passes("Egress", caller, "to", callee) and passes("Ingress", callee, "from", caller)
+    return passes(overlay, "Egress", caller, callee, port) and passes(overlay, "Ingress", callee, caller, port)
 
 
 def check_network(overlay):
@@ -395,7 +405,7 @@ def check_network(overlay):
             callee = next(item for item in overlay.workloads() if service["spec"]["selector"].items() <= labels_of(item).items())
             ports = [port["port"] for port in service["spec"]["ports"]]
             expect((address.port or 5432) in ports, where, f"{variable}: {address.hostname} has no port {address.port}")
-            if binary_of(callee) in SERVICES and address.scheme.startswith("http") and address.port == 50051:
+            if binary_of(callee) in SERVICES and address.scheme.startswith("http") and address.port in GRPC_PORTS:
                 is_tls = "TLS_CERT" in overlay.environment(callee)
                 expect((address.scheme == "https") == is_tls, where, f"{variable}: {address.scheme} is not what {address.hostname} speaks")
             # A migration only calls its database. The simulated networks call CALLBACK_BASE_URL, not charges-svc, which sets it.
@@ -484,8 +494,25 @@ def check_payctl(overlay):
     takes("payctl", environment, where)
     caller = {"spec": {"template": {"metadata": metadata, "spec": pod["spec"]}}}
     for variable, address in addresses(environment):
-        callee = overlay.get("Deployment", address.hostname)
+        callee = overlay.behind(address.hostname)
         expect(callee and may_call(overlay, caller, callee, address.port), where, f"may not call {variable}")
+    callees = [overlay.behind(address.hostname) for _, address in addresses(environment)]
+    check_operators(overlay, caller, {callee["metadata"]["name"] for callee in callees if callee})
+
+
+def check_operators(overlay, payctl, wanted):
+    """Checks that the ports for operators let payctl in, and no workload of ours, whatever that one's own policy says."""
+    serving = set()
+    for callee in overlay.of("Deployment"):
+        name = callee["metadata"]["name"]
+        ports = [port["containerPort"] for port in container_of(callee).get("ports", []) if port["name"] == "operators"]
+        for port in ports:
+            serving.add(name)
+            expect(may_call(overlay, payctl, callee, port), f"{overlay.name} payctl", f"may not call {name} on {port}")
+            for caller in overlay.workloads():
+                is_let_in = passes(overlay, "Ingress", callee, caller, port)
+                expect(not is_let_in, overlay.where(caller), f"is let in where only operators may be, by {name} on {port}")
+    expect(serving == wanted, f"{overlay.name} payctl", f"calls {sorted(wanted)}; operators are served by {sorted(serving)}")
 
 
 def check_loadtest(overlay):
@@ -504,7 +531,7 @@ def check_loadtest(overlay):
     for argument in container["args"]:
         flag, _, url = argument.partition("=")
         if flag.endswith("-url"):
-            callee = overlay.get("Deployment", urlsplit(url).hostname)
+            callee = overlay.behind(urlsplit(url).hostname)
             expect(callee and may_call(both, job, callee, urlsplit(url).port), where, f"may not call {url}")
 
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chassis::{
-    config::{self, Mode, Refusals, Settings, duration},
+    config::{self, Mode, OperatorsListen, Refusals, Settings, duration},
     grpc,
     money::{Currency, Money},
 };
@@ -31,6 +31,9 @@ pub struct Config {
 
     #[command(flatten)]
     pub service: ServiceConfig,
+
+    #[command(flatten)]
+    pub operators: OperatorsListen,
 
     #[command(flatten)]
     pub rails: rails::RailSettings,
@@ -192,6 +195,7 @@ impl Settings for Config {
 
     fn check(&self, refusals: &mut Refusals) {
         self.service.check(refusals);
+        self.operators.check(&self.service.listen, refusals);
         config::check_authorities(refusals);
         self.rails.check(refusals);
         let tls = &self.service.tls;

@@ -219,6 +219,13 @@ impl Charges for Grpc {
 
 #[tonic::async_trait]
 impl ChargeOperations for Grpc {
+    async fn get_balance(
+        &self,
+        request: Request<GetBalanceRequest>,
+    ) -> GrpcResult<GetBalanceResponse> {
+        Charges::get_balance(self, request).await
+    }
+
     async fn show_charge(
         &self,
         request: Request<ShowChargeRequest>,

@@ -81,7 +81,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use chassis::{
     clock::{Clock, Worker},
-    grpc::{Sockets, connect},
+    grpc::{Doors, Sockets, connect},
     shutdown::Shutdown,
 };
 use db::{Frame, GroupCommit, Relay, Schema, Searches, outbox};
@@ -186,16 +186,20 @@ pub async fn serve(
     }
 
     let grpc = Grpc(service);
-    let routes = Routes::new(ChargesServer::new(grpc.clone()))
-        .add_service(ChargeOperationsServer::new(grpc.clone()))
+    let services = Routes::new(ChargesServer::new(grpc.clone()))
         .add_service(DisbursementsServer::new(grpc.clone()))
-        .add_service(DisbursementOperationsServer::new(grpc.clone()))
         .add_service(PayoutAccountsServer::new(grpc.clone()))
         .add_service(StatementsServer::new(grpc.clone()))
+        .add_service(MerchantFiguresServer::new(grpc.clone()));
+    let operators = Routes::new(ChargeOperationsServer::new(grpc.clone()))
+        .add_service(DisbursementOperationsServer::new(grpc.clone()))
         .add_service(StatementOperationsServer::new(grpc.clone()))
-        .add_service(RailReportsServer::new(grpc.clone()))
-        .add_service(MerchantFiguresServer::new(grpc));
-    frame.serve(routes, sockets).await
+        .add_service(RailReportsServer::new(grpc));
+    let doors = Doors {
+        services,
+        operators,
+    };
+    frame.serve(doors, sockets).await
 }
 
 fn service(

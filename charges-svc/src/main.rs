@@ -16,6 +16,6 @@ async fn run(config: Config) -> anyhow::Result<()> {
     if let Some(Command::Migrate) = config.command {
         return db::migrate(&service.database, service.mode, &charges_svc::SCHEMA).await;
     }
-    let sockets = Sockets::bind(&service.listen).await?;
+    let sockets = Sockets::bind_for_operators(&service.listen, &config.operators).await?;
     charges_svc::serve(config, sockets, Clock::system(), Shutdown::on_signals()).await
 }

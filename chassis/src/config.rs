@@ -94,19 +94,42 @@ impl Listen {
     }
 }
 
+/// Where a gRPC service listens to operators.
+#[derive(Clone, Debug, Args)]
+pub struct OperatorsListen {
+    /// Address of the gRPC server for operators (`payctl`), who may do what no merchant may. Without
+    /// it, nothing of theirs is served.
+    #[arg(long, env = "OPERATORS_LISTEN")]
+    pub operators_listen: Option<SocketAddr>,
+}
+
+impl OperatorsListen {
+    /// Refuses also an address that is taken by `other`.
+    pub fn check(&self, other: &Listen, refusals: &mut Refusals) {
+        let Some(address) = self.operators_listen else {
+            return;
+        };
+        let variable = "OPERATORS_LISTEN";
+        refusals.unless(may_listen(address), variable, MAY_LISTEN);
+        let others = [Some(other.listen), other.admin_listen];
+        let mut others = others.into_iter().flatten();
+        let is_own = !others.any(|other| is_taken_by(address, other));
+        refusals.unless(is_own, variable, IS_OWN);
+    }
+}
+
+const MAY_LISTEN: &str = "an address of this machine that the process may listen on";
+
+const IS_OWN: &str = "an address that is no other's of this process";
+
 /// Refuses addresses that this process cannot listen on, and those that collide with one another.
 pub fn check_listen(refusals: &mut Refusals, addresses: &[(&'static str, Option<SocketAddr>)]) {
     let mut others: Vec<SocketAddr> = Vec::new();
     for (variable, address) in addresses {
         let Some(address) = *address else { continue };
-        let wants = "an address of this machine that the process may listen on";
-        refusals.unless(may_listen(address), variable, wants);
+        refusals.unless(may_listen(address), variable, MAY_LISTEN);
         let is_own = !others.iter().any(|other| is_taken_by(address, *other));
-        refusals.unless(
-            is_own,
-            variable,
-            "an address that is no other's of this process",
-        );
+        refusals.unless(is_own, variable, IS_OWN);
         others.push(address);
     }
 }

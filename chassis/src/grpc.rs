@@ -14,7 +14,7 @@ use tonic_health::server::health_reporter;
 use crate::{
     admin::{self, Readiness},
     clock::Clock,
-    config::{Listen, SettingsError, Tls},
+    config::{Listen, OperatorsListen, SettingsError, Tls},
     http::DRAIN_MAX,
     shutdown::Shutdown,
 };
@@ -28,7 +28,8 @@ mod status;
 pub use call::CallInHand;
 pub use client::{Channel, Connection, Replicas, check_url, connect, is_serving};
 pub use status::{
-    Reason, invalid, metadata, reason, retry_delay, status, status_after, status_with, violations,
+    Reason, invalid, metadata, moved_to_operators, reason, retry_delay, status, status_after,
+    status_with, violations,
 };
 
 /// Concurrent calls on one connection. Most of them may be calls that wait ([`CallInHand::wait`]).
@@ -47,6 +48,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Sockets {
     pub grpc: TcpListener,
+    /// Where it listens to operators, if anybody.
+    pub operators: Option<TcpListener>,
     pub admin: Option<TcpListener>,
 }
 
@@ -54,7 +57,27 @@ impl Sockets {
     pub async fn bind(listen: &Listen) -> anyhow::Result<Self> {
         let grpc = bind("LISTEN", listen.listen).await?;
         let admin = bind_admin(listen.admin_listen).await?;
-        Ok(Self { grpc, admin })
+        Ok(Self {
+            grpc,
+            operators: None,
+            admin,
+        })
+    }
+
+    /// Binds the operators' address, too.
+    pub async fn bind_for_operators(
+        listen: &Listen,
+        operators: &OperatorsListen,
+    ) -> anyhow::Result<Self> {
+        let sockets = Self::bind(listen).await?;
+        let operators = match operators.operators_listen {
+            Some(address) => Some(bind("OPERATORS_LISTEN", address).await?),
+            None => None,
+        };
+        Ok(Self {
+            operators,
+            ..sockets
+        })
     }
 }
 
@@ -83,6 +106,25 @@ pub async fn bind_admin(address: Option<SocketAddr>) -> anyhow::Result<Option<Tc
     }
 }
 
+/// What a service serves, by who may call it.
+#[derive(Clone, Debug, Default)]
+pub struct Doors {
+    /// The services for merchants, payers and other services.
+    pub services: Routes,
+    /// The services for operators alone. They are served at a socket of their own, or not at all.
+    pub operators: Routes,
+}
+
+impl From<Routes> for Doors {
+    /// Nothing is for operators alone.
+    fn from(services: Routes) -> Self {
+        Self {
+            services,
+            ..Self::default()
+        }
+    }
+}
+
 /// What [`serve`] needs besides the routes.
 pub struct ServerSetup {
     pub sockets: Sockets,
@@ -99,7 +141,7 @@ pub struct ServerSetup {
 /// Each call runs in a span, is counted, keeps time travel waiting, and honours its caller's
 /// deadline. The caller sees a panic as INTERNAL. Also serves health, reflection if wanted, and
 /// the admin address.
-pub async fn serve(routes: Routes, serving: ServerSetup) -> anyhow::Result<()> {
+pub async fn serve(doors: impl Into<Doors>, serving: ServerSetup) -> anyhow::Result<()> {
     let ServerSetup {
         sockets,
         tls,
@@ -108,37 +150,76 @@ pub async fn serve(routes: Routes, serving: ServerSetup) -> anyhow::Result<()> {
         clock,
         shutdown,
     } = serving;
-    let (health, health_service) = health_reporter();
-    let mut routes = routes.add_service(health_service);
-    if reflection {
-        let service = tonic_reflection::server::Builder::configure()
-            .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
-            .build_v1()?;
-        routes = routes.add_service(service);
-    }
+    let server = server(&tls)?;
+    let Doors {
+        services,
+        operators,
+    } = doors.into();
+    let open = async |routes, socket| {
+        let routes = described(routes, reflection)?;
+        // On the heap, because it is large and there are two.
+        let serving = Box::pin(serve_at(socket, server.clone(), routes, &clock, &shutdown));
+        until_drained(serving, &shutdown)
+            .await
+            .context("the gRPC server failed")
+    };
+    let both = async {
+        let for_operators = async {
+            match sockets.operators {
+                Some(socket) => open(operators, socket).await,
+                None => Ok(()),
+            }
+        };
+        tokio::try_join!(open(services, sockets.grpc), for_operators)?;
+        Ok(())
+    };
+    admin::beside(both, sockets.admin, readiness, shutdown.clone()).await
+}
+
+fn server(tls: &Tls) -> anyhow::Result<Server> {
     // No grace period after the age: with one, tonic 0.14 would cut the connection off in the
     // middle of its calls instead of asking it to close. Calls have deadlines, so an old
     // connection does end.
-    let mut server = Server::builder()
+    let server = Server::builder()
         .max_concurrent_streams(STREAMS_MAX)
         .max_connection_age(CONNECTION_AGE_MAX)
         .http2_keepalive_interval(Some(KEEPALIVE));
-    if let Some(config) = tls.server()? {
-        server = server
-            .tls_config(config)
-            .context("TLS_CERT, TLS_KEY or TLS_CA is not usable")?;
-    }
-    let stopping = {
-        let (shutdown, health) = (shutdown.clone(), health);
-        async move {
-            shutdown.wait().await;
-            // Load balancers stop choosing this process.
-            health
-                .set_service_status("", tonic_health::ServingStatus::NotServing)
-                .await;
-        }
+    let Some(config) = tls.server()? else {
+        return Ok(server);
     };
-    let incoming = TcpIncoming::from(sockets.grpc)
+    server
+        .tls_config(config)
+        .context("TLS_CERT, TLS_KEY or TLS_CA is not usable")
+}
+
+/// These routes, with reflection if it is wanted.
+fn described(routes: Routes, reflection: bool) -> anyhow::Result<Routes> {
+    if !reflection {
+        return Ok(routes);
+    }
+    let service = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
+        .build_v1()?;
+    Ok(routes.add_service(service))
+}
+
+/// Serves at one socket until the process stops and the calls there have ended.
+async fn serve_at(
+    socket: TcpListener,
+    server: Server,
+    routes: Routes,
+    clock: &Clock,
+    shutdown: &Shutdown,
+) -> Result<(), tonic::transport::Error> {
+    let (health, health_service) = health_reporter();
+    let stopping = async {
+        shutdown.wait().await;
+        // Load balancers stop choosing this process.
+        health
+            .set_service_status("", tonic_health::ServingStatus::NotServing)
+            .await;
+    };
+    let incoming = TcpIncoming::from(socket)
         .with_nodelay(Some(true))
         .then(async |accepted| {
             if accepted.is_err() {
@@ -146,16 +227,11 @@ pub async fn serve(routes: Routes, serving: ServerSetup) -> anyhow::Result<()> {
             }
             accepted.map(linger::Linger::new)
         });
-    let grpc = server
-        .layer(call::layer(clock))
-        .add_routes(routes)
-        .serve_with_incoming_shutdown(incoming, stopping);
-    let grpc = async {
-        until_drained(grpc, &shutdown)
-            .await
-            .context("the gRPC server failed")
-    };
-    admin::beside(grpc, sockets.admin, readiness, shutdown.clone()).await
+    server
+        .layer(call::layer(clock.clone()))
+        .add_routes(routes.add_service(health_service))
+        .serve_with_incoming_shutdown(incoming, stopping)
+        .await
 }
 
 /// Waits for `serving`, but for at most [`DRAIN_MAX`] once the process stops: a silent connection

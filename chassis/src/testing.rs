@@ -62,6 +62,7 @@ pub fn connect(url: &str) -> Channel {
 #[derive(Debug)]
 pub struct ServedService {
     pub address: SocketAddr,
+    pub operators: SocketAddr,
     pub admin: SocketAddr,
     shutdown: Shutdown,
     serving: Mutex<JoinSet<anyhow::Result<()>>>,
@@ -73,10 +74,11 @@ impl ServedService {
     where
         F: Future<Output = anyhow::Result<()>> + Send + 'static,
     {
-        let (grpc, admin) = (listen().await, listen().await);
-        let (at, admin_at) = (address(&grpc), address(&admin));
+        let (grpc, operators, admin) = (listen().await, listen().await, listen().await);
+        let (at, operators_at, admin_at) = (address(&grpc), address(&operators), address(&admin));
         let sockets = Sockets {
             grpc,
+            operators: Some(operators),
             admin: Some(admin),
         };
         let (shutdown, mut serving) = (Shutdown::new(), JoinSet::new());
@@ -88,6 +90,7 @@ impl ServedService {
         }
         Self {
             address: at,
+            operators: operators_at,
             admin: admin_at,
             shutdown,
             serving: Mutex::new(serving),
@@ -116,6 +119,11 @@ impl ServedService {
 
     pub fn channel(&self) -> Channel {
         connect(&self.url())
+    }
+
+    /// For operators.
+    pub fn operators(&self) -> Channel {
+        connect(&format!("http://{}", self.operators))
     }
 
     /// Stops it as SIGTERM would. Returns once its work has ended.
@@ -151,6 +159,8 @@ impl ServedService {
 #[derive(Debug)]
 pub struct ServiceProcess {
     pub url: String,
+    /// Where it listens to operators, if it serves any.
+    pub operators_url: String,
     child: Child,
 }
 
@@ -159,20 +169,31 @@ impl ServiceProcess {
     pub async fn start(command: &mut Command) -> Self {
         // A port that was free a moment ago, and that nobody else on this machine asks for by
         // number.
-        let free = address(&listen().await);
+        let (free, operators) = (address(&listen().await), address(&listen().await));
         let url = format!("http://{free}");
         let child = command
             .arg(format!("--listen={free}"))
+            // Not a flag, because not every service has it.
+            .env("OPERATORS_LISTEN", operators.to_string())
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()
             .expect("the binary starts");
         until("it serves", async || grpc::is_serving(&url).await).await;
-        Self { url, child }
+        Self {
+            url,
+            operators_url: format!("http://{operators}"),
+            child,
+        }
     }
 
     pub fn channel(&self) -> Channel {
         connect(&self.url)
+    }
+
+    /// For operators.
+    pub fn operators(&self) -> Channel {
+        connect(&self.operators_url)
     }
 
     /// Kills it with SIGKILL.

@@ -11,11 +11,10 @@ use anyhow::Context as _;
 use chassis::{
     clock::{Clock, Worker},
     config::{self, Settings, Tls},
-    grpc::{self, ServerSetup, Sockets},
+    grpc::{self, Doors, ServerSetup, Sockets},
     shutdown::{Shutdown, Tasks},
 };
 use tokio::{task::JoinSet, time::Instant};
-use tonic::service::Routes;
 
 use crate::{
     Db, Schema,
@@ -91,7 +90,7 @@ impl Frame {
     }
 
     /// Serves until the process stops, then shuts down in order.
-    pub async fn serve(self, routes: Routes, sockets: Sockets) -> anyhow::Result<()> {
+    pub async fn serve(self, doors: impl Into<Doors>, sockets: Sockets) -> anyhow::Result<()> {
         let serving = ServerSetup {
             sockets,
             tls: self.tls,
@@ -100,7 +99,7 @@ impl Frame {
             clock: self.clock.clone(),
             shutdown: self.shutdown.clone(),
         };
-        let served = grpc::serve(routes, serving).await;
+        let served = grpc::serve(doors, serving).await;
         // Also if serving failed.
         self.shutdown.begin();
         let deadline = Instant::now() + DRAIN_MAX;

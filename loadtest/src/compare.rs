@@ -296,8 +296,7 @@ impl Compare {
 
     async fn webhooks(&self) -> anyhow::Result<Vec<Row>> {
         self.beside([Baseline::H], &[Service::Webhooks], async |[h], bench| {
-            let url = bench.processes.url(Service::Webhooks);
-            let load = Deliveries::start(&url, MERCHANTS, &self.receiver).await?;
+            let load = Deliveries::start(&bench.processes, MERCHANTS, &self.receiver).await?;
             let ours = Probe::new("webhooks", load, bench.processes.watched())?;
             let h = h.probe().await?;
             let [mut rates, mut beside, mut p50s] = <[Figures; 3]>::default();
@@ -391,7 +390,11 @@ fn beside_incr(ours: &Reports, incr: &Reports) -> Row {
 
 /// The merchants' API, with merchants of its own.
 async fn api(bench: &Bench, payers: Kind) -> anyhow::Result<Api> {
-    let shops = shop::open(&bench.processes.url(Service::Merchants), MERCHANTS).await?;
+    let shops = shop::open(
+        &bench.processes.operators_url(Service::Merchants)?,
+        MERCHANTS,
+    )
+    .await?;
     Api::new(&bench.processes.gateway_urls(), shops, payers)
 }
 

@@ -247,9 +247,13 @@ pub struct Place {
     #[arg(long, env = "LOADTEST_GATEWAY_URL")]
     pub gateway_url: Option<String>,
 
-    /// A running merchants-svc, where merchants are made.
+    /// A running merchants-svc.
     #[arg(long, env = "LOADTEST_MERCHANTS_URL")]
     pub merchants_url: Option<String>,
+
+    /// Where a running merchants-svc listens to operators: merchants are made there.
+    #[arg(long, env = "LOADTEST_MERCHANTS_OPERATORS_URL")]
+    pub merchants_operators_url: Option<String>,
 
     /// A running sessions-svc.
     #[arg(long, env = "LOADTEST_SESSIONS_URL")]
@@ -259,9 +263,13 @@ pub struct Place {
     #[arg(long, env = "LOADTEST_CHARGES_URL")]
     pub charges_url: Option<String>,
 
-    /// A running webhooks-svc, where merchants' endpoints are set.
+    /// A running webhooks-svc.
     #[arg(long, env = "LOADTEST_WEBHOOKS_URL")]
     pub webhooks_url: Option<String>,
+
+    /// Where a running webhooks-svc listens to operators: merchants' endpoints are set there.
+    #[arg(long, env = "LOADTEST_WEBHOOKS_OPERATORS_URL")]
+    pub webhooks_operators_url: Option<String>,
 
     /// A running ratelimit-svc.
     #[arg(long, env = "LOADTEST_RATELIMIT_URL")]
@@ -310,6 +318,13 @@ impl Target {
     }
 }
 
+/// The addresses that were given.
+fn given(urls: &[(Service, &Option<String>)]) -> BTreeMap<Service, String> {
+    let urls = urls.iter();
+    urls.filter_map(|(service, url)| Some((*service, (*url).clone()?)))
+        .collect()
+}
+
 impl Offer {
     /// One plan for each pace.
     pub fn plans(&self, name: &str) -> Vec<Plan> {
@@ -356,10 +371,11 @@ impl Place {
             (Service::Webhooks, &self.webhooks_url),
             (Service::Ratelimit, &self.ratelimit_url),
         ];
-        let elsewhere = elsewhere
-            .into_iter()
-            .filter_map(|(service, url)| Some((service, url.clone()?)));
-        let elsewhere: BTreeMap<_, _> = elsewhere.collect();
+        let elsewhere = given(&elsewhere);
+        let operators_elsewhere = given(&[
+            (Service::Merchants, &self.merchants_operators_url),
+            (Service::Webhooks, &self.webhooks_operators_url),
+        ]);
         if replicas > 1 {
             ensure!(elsewhere.is_empty(), "what runs already gets no replicas");
             let have_stores = self.database_url.is_some() && self.redis_url.is_some();
@@ -374,6 +390,7 @@ impl Place {
             redis_url: self.redis_url.clone(),
             host: Host::with(replicas)?,
             elsewhere,
+            operators_elsewhere,
             shutdown: self.shutdown.clone(),
             ..Ground::default()
         })

@@ -25,7 +25,8 @@ pub async fn run(target: &GatewayTarget) -> anyhow::Result<Vec<Report>> {
         payers,
         receiver,
     } = target;
-    Bench::during(&common.place, &Service::ALL, work.called(), async |bench| {
+    let called = [Service::Gateway];
+    Bench::during(&common.place, &Service::ALL, &called, async |bench| {
         let name = work.name();
         if *work == Work::Life {
             let lives = Lives::start(&bench.processes, common.merchants, receiver).await?;
@@ -33,7 +34,13 @@ pub async fn run(target: &GatewayTarget) -> anyhow::Result<Vec<Report>> {
         }
         let shops = match work {
             Work::UnknownPath => Vec::new(),
-            _ => shop::open(&bench.processes.url(Service::Merchants), common.merchants).await?,
+            _ => {
+                shop::open(
+                    &bench.processes.operators_url(Service::Merchants)?,
+                    common.merchants,
+                )
+                .await?
+            }
         };
         let api = Api::new(&bench.processes.gateway_urls(), shops, *payers)?;
         match work {

@@ -154,7 +154,7 @@ async fn measure(growth: &Growth, sizes: &[Size]) -> anyhow::Result<Vec<Point>> 
 impl Size {
     /// Fills the tables while those who use them are stopped, and starts these again.
     async fn fill(rows: u64, processes: &mut Processes) -> anyhow::Result<Self> {
-        let shops = shop::open(&processes.url(Service::Merchants), MERCHANTS).await?;
+        let shops = shop::open(&processes.operators_url(Service::Merchants)?, MERCHANTS).await?;
         let merchants: Vec<String> = shops.iter().map(|shop| shop.merchant_id.clone()).collect();
         let mut paths = Vec::new();
         for (service, filling) in [
@@ -174,7 +174,7 @@ impl Size {
         let urls = processes.gateway_urls();
         let api = |shops: Vec<Shop>| Api::new(&urls, shops, Kind::None);
         let reads = Reads::new(api(shops)?, paths);
-        let merchants_url = processes.url(Service::Merchants);
+        let merchants_url = processes.operators_url(Service::Merchants)?;
         let initiations = Initiations(api(shop::open(&merchants_url, MERCHANTS).await?)?);
         let charges = Charges(api(shop::open(&merchants_url, MERCHANTS).await?)?);
         let name = |work: &str| format!("{work}, {rows} rows, replicas {replicas}");

@@ -24,8 +24,8 @@ impl Lives {
         receiving: &Receiving,
     ) -> anyhow::Result<Self> {
         let receiver = Receiver::start(receiving.listen, receiving.url.as_deref()).await?;
-        let shops = shop::open(&processes.url(Service::Merchants), merchants).await?;
-        let webhooks = processes.url(Service::Webhooks);
+        let shops = shop::open(&processes.operators_url(Service::Merchants)?, merchants).await?;
+        let webhooks = processes.operators_url(Service::Webhooks)?;
         for shop in &shops {
             let url = receiver.url(&shop.merchant_id);
             let secret = shop::set_endpoint(&webhooks, &shop.merchant_id, url).await?;

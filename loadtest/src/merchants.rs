@@ -37,7 +37,8 @@ pub async fn run(common: &Common) -> anyhow::Result<Vec<Report>> {
     let alone = [Service::Merchants];
     Bench::during(&common.place, &alone, &alone, async |bench| {
         let url = bench.processes.url(Service::Merchants);
-        let shops = shop::open(&url, common.merchants).await?;
+        let operators_url = bench.processes.operators_url(Service::Merchants)?;
+        let shops = shop::open(&operators_url, common.merchants).await?;
         let keys = shops.iter().map(|shop| {
             let key: ApiKey = shop.api_key.parse().context("a new key is none")?;
             Ok(key.sha256().to_vec())

@@ -17,7 +17,7 @@ use crate::{
 const TIMES: u64 = 3;
 
 pub async fn run(target: &SoakTarget) -> anyhow::Result<Vec<Report>> {
-    let called = [Service::Gateway, Service::Merchants, Service::Webhooks];
+    let called = [Service::Gateway];
     Bench::during(&target.place, &Service::ALL, &called, async |bench| {
         let lives = Lives::start(&bench.processes, target.merchants, &target.receiver).await?;
         let lives = Arc::new(lives);

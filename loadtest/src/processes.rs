@@ -68,6 +68,11 @@ impl Service {
         }
     }
 
+    /// Whether it serves operators, at an address of their own.
+    fn has_operators(self) -> bool {
+        matches!(self, Self::Merchants | Self::Webhooks | Self::Charges)
+    }
+
     fn has_database(self) -> bool {
         !matches!(self, Self::Railsim | Self::Ratelimit | Self::Gateway)
     }
@@ -218,6 +223,14 @@ impl Processes {
     /// Where a service answers: a name, if it has several replicas.
     pub fn url(&self, service: Service) -> String {
         self.plan.url(service)
+    }
+
+    /// Where a service listens to operators.
+    ///
+    /// # Errors
+    /// It runs elsewhere, at an address that was not given.
+    pub fn operators_url(&self, service: Service) -> anyhow::Result<String> {
+        self.plan.operators_url(service)
     }
 
     /// Where each replica of the gateway answers, for clients that spread their requests themselves.

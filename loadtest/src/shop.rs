@@ -2,9 +2,10 @@
 
 use proto::{
     merchants::{
-        CreateKeyRequest, CreateMerchantRequest, KycStatus, merchants_client::MerchantsClient,
+        CreateKeyRequest, CreateMerchantRequest, KycStatus,
+        merchant_operations_client::MerchantOperationsClient,
     },
-    webhooks::{SetEndpointRequest, webhooks_client::WebhooksClient},
+    webhooks::{SetEndpointRequest, webhook_operations_client::WebhookOperationsClient},
 };
 
 use crate::grpc;
@@ -14,9 +15,9 @@ pub struct Shop {
     pub api_key: String,
 }
 
-/// Makes merchants at merchants-svc.
-pub async fn open(merchants_url: &str, count: u16) -> anyhow::Result<Vec<Shop>> {
-    let mut merchants = MerchantsClient::new(grpc::connect(merchants_url)?);
+/// Makes merchants where merchants-svc listens to operators.
+pub async fn open(operators_url: &str, count: u16) -> anyhow::Result<Vec<Shop>> {
+    let mut merchants = MerchantOperationsClient::new(grpc::connect(operators_url)?);
     let mut shops = Vec::new();
     for number in 1..=count {
         let new = CreateMerchantRequest {
@@ -40,13 +41,13 @@ pub async fn open(merchants_url: &str, count: u16) -> anyhow::Result<Vec<Shop>> 
     Ok(shops)
 }
 
-/// Sets a merchant's endpoint at webhooks-svc. Returns its signing secret.
+/// Sets a merchant's endpoint where webhooks-svc listens to operators. Returns its signing secret.
 pub async fn set_endpoint(
-    webhooks_url: &str,
+    operators_url: &str,
     merchant_id: &str,
     url: String,
 ) -> anyhow::Result<String> {
-    let mut webhooks = WebhooksClient::new(grpc::connect(webhooks_url)?);
+    let mut webhooks = WebhookOperationsClient::new(grpc::connect(operators_url)?);
     let request = SetEndpointRequest {
         merchant_id: merchant_id.to_owned(),
         url,

@@ -42,7 +42,7 @@ pub struct Series {
 }
 
 pub async fn run(target: &SoakTarget) -> anyhow::Result<Soak> {
-    let called = [Service::Gateway, Service::Merchants, Service::Webhooks];
+    let called = [Service::Gateway];
     Bench::during(&target.place, &Service::ALL, &called, async |bench| {
         ensure!(
             target.duration >= Duration::from_secs(3),

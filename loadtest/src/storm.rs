@@ -118,7 +118,7 @@ async fn storm(
     processes: &mut Processes,
 ) -> anyhow::Result<Report> {
     let begun = Instant::now();
-    let merchants_url = processes.url(Service::Merchants);
+    let merchants_url = processes.operators_url(Service::Merchants)?;
     let shops = shop::open(&merchants_url, target.merchants).await?;
     // Whoever waits for an answer when the storm calms down gets it once nothing is killed.
     let deadline = begun + target.within * 2;
@@ -172,10 +172,10 @@ async fn sight(
     store.watch_balances().await?;
     let endpoint = Endpoint::start(target.seed).await?;
     endpoint
-        .set(&processes.url(Service::Webhooks), world)
+        .set(&processes.operators_url(Service::Webhooks)?, world)
         .await?;
     Ok(Sight {
-        charges_url: processes.url(Service::Charges),
+        charges_url: processes.operators_url(Service::Charges)?,
         store,
         networks: Networks::new(processes.url(Service::Railsim))?,
         feed: MerchantEventsClient::new(grpc::connect(&processes.url(Service::Webhooks))?),

@@ -65,10 +65,10 @@ pub async fn run(target: &WaitsTarget) -> anyhow::Result<Waits> {
     let never = "--reconcile-schedule=24h".to_owned();
     ground.flags.push((Service::Charges, never));
     Bench::on(&ground, &Service::ALL, async |bench| {
-        let merchants = bench.processes.url(Service::Merchants);
+        let merchants = bench.processes.operators_url(Service::Merchants)?;
         let shops = shop::open(&merchants, target.merchants).await?;
         let api = Api::new(&bench.processes.gateway_urls(), shops, Kind::Silent)?;
-        let charges = Channels::connect(&bench.processes.url(Service::Charges))?;
+        let charges = Channels::connect(&bench.processes.operators_url(Service::Charges)?)?;
         measure(target, Arc::new(api), &charges, &bench.meter).await
     })
     .await

@@ -15,7 +15,7 @@ use crate::{
     engine::{Load, turn},
     grpc::{self, Channels},
     plan::Outcome,
-    processes::Service,
+    processes::{Processes, Service},
     receiver::Receiver,
     report::Report,
     shop,
@@ -30,16 +30,22 @@ pub struct Deliveries {
 
 impl Deliveries {
     /// Gives each merchant an endpoint.
-    pub async fn start(url: &str, merchants: u16, receiving: &Receiving) -> anyhow::Result<Self> {
+    pub async fn start(
+        processes: &Processes,
+        merchants: u16,
+        receiving: &Receiving,
+    ) -> anyhow::Result<Self> {
+        let operators = processes.operators_url(Service::Webhooks)?;
         let receiver = Receiver::start(receiving.listen, receiving.url.as_deref()).await?;
         let merchants = (0..merchants).map(|_| Uuid::new_v4().to_string());
         let merchants: Vec<String> = merchants.collect();
         for merchant_id in &merchants {
-            let secret = shop::set_endpoint(url, merchant_id, receiver.url(merchant_id)).await?;
+            let url = receiver.url(merchant_id);
+            let secret = shop::set_endpoint(&operators, merchant_id, url).await?;
             receiver.expect(merchant_id, secret);
         }
         Ok(Self {
-            channels: Channels::connect(url)?,
+            channels: Channels::connect(&processes.url(Service::Webhooks))?,
             receiver,
             merchants,
             clock: Clock::system(),
@@ -80,8 +86,7 @@ pub async fn run(target: &WebhooksTarget) -> anyhow::Result<Vec<Report>> {
     let WebhooksTarget { common, receiver } = target;
     let alone = [Service::Webhooks];
     Bench::during(&common.place, &alone, &alone, async |bench| {
-        let url = bench.processes.url(Service::Webhooks);
-        let load = Deliveries::start(&url, common.merchants, receiver).await?;
+        let load = Deliveries::start(&bench.processes, common.merchants, receiver).await?;
         bench.sweep(&common.offer, "webhooks", load).await
     })
     .await

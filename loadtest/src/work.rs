@@ -2,8 +2,6 @@
 
 use clap::ValueEnum;
 
-use crate::processes::Service;
-
 /// One kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Work {
@@ -27,16 +25,5 @@ impl Work {
         let value = self.to_possible_value();
         let name = value.map_or(String::new(), |value| value.get_name().to_owned());
         format!("gateway {name}")
-    }
-
-    /// What is called from here.
-    pub fn called(self) -> &'static [Service] {
-        match self {
-            Self::UnknownPath => &[Service::Gateway],
-            Self::Initiate | Self::Charge | Self::Status | Self::ReadCharge => {
-                &[Service::Gateway, Service::Merchants]
-            }
-            Self::Life => &[Service::Gateway, Service::Merchants, Service::Webhooks],
-        }
     }
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use chassis::{
-    config::{self, Mode, Refusals, Settings},
+    config::{self, Mode, OperatorsListen, Refusals, Settings},
     sealed::{self, Keyring},
 };
 use clap::{Parser, Subcommand};
@@ -26,6 +26,9 @@ pub struct Config {
 
     #[command(flatten)]
     pub service: ServiceConfig,
+
+    #[command(flatten)]
+    pub operators: OperatorsListen,
 
     /// Mail server: smtps://user:password@host[:port], or smtp:// and ?tls=required for one that
     /// upgrades to TLS. Production requires one; without it no mail is sent.
@@ -99,6 +102,7 @@ impl Settings for Config {
 
     fn check(&self, refusals: &mut Refusals) {
         self.service.check(refusals);
+        self.operators.check(&self.service.listen, refusals);
         let wants = "smtps://user:password@host, or smtp://user:password@host?tls=required";
         let url = self.smtp_url.as_ref();
         refusals.in_production(url.is_some(), "SMTP_URL", wants);

@@ -34,7 +34,7 @@ mod upkeep;
 use chassis::{
     clock::Clock,
     config::SettingsError,
-    grpc::Sockets,
+    grpc::{Doors, Sockets},
     ids::PersonId,
     sealed::{Keyring, SealedSecret, SecretError},
     shutdown::Shutdown,
@@ -89,14 +89,18 @@ pub async fn serve(
     };
     frame.work(frame.clock.worker(last_uses::WORK), last_uses);
     frame.work(approvals_worker, Approvals(service.clone()));
-    let routes = Routes::new(MerchantsServer::new(Grpc(service.clone())))
-        .add_service(MerchantOperationsServer::new(Grpc(service.clone())))
+    let services = Routes::new(MerchantsServer::new(Grpc(service.clone())))
         .add_service(MerchantAccountServer::new(Grpc(service.clone())))
-        .add_service(BusinessReviewsServer::new(Grpc(service)))
-        .add_service(PeopleOperationsServer::new(PeopleGrpc(people.clone())))
         .add_service(NoticesServer::new(PeopleGrpc(people.clone())))
-        .add_service(PeopleServer::new(PeopleGrpc(people)));
-    frame.serve(routes, sockets).await
+        .add_service(PeopleServer::new(PeopleGrpc(people.clone())));
+    let operators = Routes::new(MerchantOperationsServer::new(Grpc(service.clone())))
+        .add_service(BusinessReviewsServer::new(Grpc(service)))
+        .add_service(PeopleOperationsServer::new(PeopleGrpc(people)));
+    let doors = Doors {
+        services,
+        operators,
+    };
+    frame.serve(doors, sockets).await
 }
 
 /// Readies what people need, and sends their mails from now on.

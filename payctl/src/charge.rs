@@ -5,8 +5,8 @@ use clap::{ArgGroup, Args, Subcommand};
 use proto::charges::{
     Case, Charge, CloseCaseRequest, GetBalanceRequest, ListCasesRequest, Posting, RailEvidence,
     ResolveChargeRequest, ShowChargeRequest, ShowChargeResponse,
-    charge_operations_client::ChargeOperationsClient, charges_client::ChargesClient,
-    close_case_request::Action, resolve_charge_request::Outcome,
+    charge_operations_client::ChargeOperationsClient, close_case_request::Action,
+    resolve_charge_request::Outcome,
 };
 use serde_json::{Value, json};
 
@@ -107,7 +107,7 @@ pub async fn run_case(services: &Services, command: CaseCommand) -> Result<Value
 }
 
 pub async fn balance(services: &Services, merchant_id: String) -> Result<Value, Failure> {
-    let mut charges = ChargesClient::new(services.charges()?);
+    let mut charges = ChargeOperationsClient::new(services.charges()?);
     let answer = charges.get_balance(GetBalanceRequest { merchant_id }).await;
     let balance = answer.map_err(refusal)?.into_inner();
     let shown = |of: Vec<proto::money::Money>| -> Value {

@@ -8,7 +8,8 @@ use clap::{
 use proto::merchants::{
     ApiKey, CreateKeyRequest, CreateMerchantRequest, GetMerchantRequest, InvitePersonRequest,
     KycStatus, ListKeysRequest, Merchant, RevokeKeyRequest, UpdateMerchantRequest,
-    merchants_client::MerchantsClient, people_operations_client::PeopleOperationsClient,
+    merchant_operations_client::MerchantOperationsClient,
+    people_operations_client::PeopleOperationsClient,
 };
 use serde_json::{Value, json};
 
@@ -103,7 +104,7 @@ pub fn a_kyc_status() -> impl TypedValueParser<Value = KycStatus> {
 }
 
 pub async fn run(services: &Services, command: MerchantCommand) -> Result<Value, Failure> {
-    let mut merchants = MerchantsClient::new(services.merchants()?);
+    let mut merchants = MerchantOperationsClient::new(services.merchants()?);
     let answer = match command {
         MerchantCommand::Create(new) => merchants.create_merchant(create_request(new)).await,
         MerchantCommand::Show { merchant_id } => {
@@ -124,7 +125,7 @@ pub async fn run(services: &Services, command: MerchantCommand) -> Result<Value,
 }
 
 pub async fn run_key(services: &Services, command: KeyCommand) -> Result<Value, Failure> {
-    let mut merchants = MerchantsClient::new(services.merchants()?);
+    let mut merchants = MerchantOperationsClient::new(services.merchants()?);
     match command {
         KeyCommand::Create { merchant_id, label } => {
             create_key(&mut merchants, CreateKeyRequest { merchant_id, label }).await
@@ -142,7 +143,7 @@ pub async fn run_key(services: &Services, command: KeyCommand) -> Result<Value, 
 }
 
 async fn create_key(
-    merchants: &mut MerchantsClient<grpc::Channel>,
+    merchants: &mut MerchantOperationsClient<grpc::Channel>,
     request: CreateKeyRequest,
 ) -> Result<Value, Failure> {
     let answer = merchants.create_key(request).await.map_err(refusal)?;

@@ -16,7 +16,7 @@ use chassis::{clock::Day, ids::MerchantId};
 use clap::{Args, Subcommand, ValueEnum};
 use proto::charges::{
     ListStatementKeysRequest, ReadHouseStatementRequest, ReadStatementRequest, StatementFormat,
-    statement_operations_client::StatementOperationsClient, statements_client::StatementsClient,
+    statement_operations_client::StatementOperationsClient,
 };
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ async fn fetch(services: &Services, which: WhichStatement) -> Result<(), Failure
         Format::Json => StatementFormat::Json,
         Format::Csv => StatementFormat::Csv,
     };
-    let channel = services.charges()?;
+    let mut statements = StatementOperationsClient::new(services.charges()?);
     let answer = match which.merchant {
         Some(merchant_id) => {
             let mut request = ReadStatementRequest {
@@ -92,7 +92,7 @@ async fn fetch(services: &Services, which: WhichStatement) -> Result<(), Failure
                 ..Default::default()
             };
             request.set_format(format);
-            StatementsClient::new(channel).read_statement(request).await
+            statements.read_statement(request).await
         }
         None => {
             let mut request = ReadHouseStatementRequest {
@@ -100,9 +100,7 @@ async fn fetch(services: &Services, which: WhichStatement) -> Result<(), Failure
                 ..Default::default()
             };
             request.set_format(format);
-            StatementOperationsClient::new(channel)
-                .read_house_statement(request)
-                .await
+            statements.read_house_statement(request).await
         }
     };
     let mut pieces = answer.map_err(refusal)?.into_inner();
@@ -115,7 +113,7 @@ async fn fetch(services: &Services, which: WhichStatement) -> Result<(), Failure
 }
 
 async fn keys(services: &Services) -> Result<Value, Failure> {
-    let mut statements = StatementsClient::new(services.charges()?);
+    let mut statements = StatementOperationsClient::new(services.charges()?);
     let answer = statements.list_statement_keys(ListStatementKeysRequest {});
     let keys = answer.await.map_err(refusal)?.into_inner().keys;
     let keys = keys.into_iter();

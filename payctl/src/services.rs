@@ -18,15 +18,15 @@ const ANSWER_MAX: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Args)]
 pub struct Services {
-    /// Address of merchants-svc.
+    /// Address at which merchants-svc listens to operators.
     #[arg(long, env, global = true)]
     merchants_grpc_url: Option<String>,
 
-    /// Address of charges-svc.
+    /// Address at which charges-svc listens to operators.
     #[arg(long, env, global = true)]
     charges_grpc_url: Option<String>,
 
-    /// Address of webhooks-svc.
+    /// Address at which webhooks-svc listens to operators.
     #[arg(long, env, global = true)]
     webhooks_grpc_url: Option<String>,
 
@@ -107,7 +107,7 @@ impl Services {
 }
 
 fn unset(variable: &str) -> Failure {
-    anyhow!("{variable} is not set: the address to ask, for example http://127.0.0.1:50051")
+    anyhow!("{variable} is not set: the address to ask, for example http://127.0.0.1:50052")
 }
 
 /// A refusal in words: the reason, the fields at fault, the message.

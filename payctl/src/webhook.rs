@@ -6,7 +6,7 @@ use clap::Subcommand;
 use proto::webhooks::{
     Attempt, Delivery, Endpoint, EventType, GetDeliveryRequest, GetEndpointRequest,
     ListDeliveriesRequest, RedeliverRequest, RotateSecretRequest, SetEndpointEnabledRequest,
-    SetEndpointRequest, webhooks_client::WebhooksClient,
+    SetEndpointRequest, webhook_operations_client::WebhookOperationsClient,
 };
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ pub enum WebhookCommand {
 }
 
 pub async fn run(services: &Services, command: WebhookCommand) -> Result<Value, Failure> {
-    let mut webhooks = WebhooksClient::new(services.webhooks()?);
+    let mut webhooks = WebhookOperationsClient::new(services.webhooks()?);
     let endpoint = match command {
         WebhookCommand::Set {
             merchant_id,
@@ -127,7 +127,7 @@ async fn deliveries(
     merchant_id: String,
     limit: usize,
 ) -> Result<Value, Failure> {
-    let mut webhooks = WebhooksClient::new(services.webhooks()?);
+    let mut webhooks = WebhookOperationsClient::new(services.webhooks()?);
     let mut listed = Vec::new();
     let mut page_token = String::new();
     loop {

@@ -13,9 +13,10 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 use proto::{
     merchants::{
-        CreateKeyRequest, CreateMerchantRequest, KycStatus, merchants_client::MerchantsClient,
+        CreateKeyRequest, CreateMerchantRequest, KycStatus,
+        merchant_operations_client::MerchantOperationsClient,
     },
-    webhooks::{EventType, SetEndpointRequest, webhooks_client::WebhooksClient},
+    webhooks::{EventType, SetEndpointRequest, webhook_operations_client::WebhookOperationsClient},
 };
 use reqwest::{RequestBuilder, header::RETRY_AFTER};
 use serde_json::Value;
@@ -128,7 +129,8 @@ impl Stage {
 
 impl Account {
     async fn open(world: &World, number: usize) -> anyhow::Result<Self> {
-        let mut merchants = MerchantsClient::new(world.inside.channel(Service::Merchants)?);
+        let mut merchants =
+            MerchantOperationsClient::new(world.inside.channel(Service::Merchants)?);
         let new = CreateMerchantRequest {
             name: format!("Shop {number}"),
             email: format!("shop{number}@example.com"),
@@ -150,7 +152,7 @@ impl Account {
             .await
             .context("no key")?
             .into_inner();
-        let mut webhooks = WebhooksClient::new(world.inside.channel(Service::Webhooks)?);
+        let mut webhooks = WebhookOperationsClient::new(world.inside.channel(Service::Webhooks)?);
         let request = SetEndpointRequest {
             merchant_id: merchant.merchant_id.clone(),
             url: world.receiver.url(number),

@@ -48,6 +48,22 @@ impl Service {
         }
     }
 
+    /// Whether it serves operators, at a socket of their own.
+    pub fn has_operators(self) -> bool {
+        match self {
+            Self::Merchants | Self::Webhooks | Self::Charges => true,
+            Self::Ratelimit | Self::Sessions | Self::Gateway => false,
+        }
+    }
+
+    /// The sockets at which it listens.
+    pub fn sockets(self) -> usize {
+        match self {
+            Self::Gateway => 3,
+            _ => 1 + usize::from(self.has_operators()),
+        }
+    }
+
     /// The peers that it calls.
     pub fn calls(self) -> &'static [Peer] {
         match self {

@@ -69,6 +69,8 @@ pub struct World {
     pub inside: Inside,
     places: Vec<Place>,
     targets: Vec<(Service, Targets)>,
+    /// Where they listen to operators.
+    operators: Vec<(Service, Targets)>,
     pages: Targets,
     running: Running,
     statements: Arc<AtomicUsize>,
@@ -81,7 +83,7 @@ pub struct World {
 /// Replicas that ended by themselves and must be restarted.
 pub type Endings = tokio::sync::Mutex<mpsc::UnboundedReceiver<usize>>;
 
-/// Links without faults, for the simulation's own look at the services.
+/// Links without faults, to what the services serve to operators.
 pub struct Inside {
     links: Vec<(Service, Link)>,
 }
@@ -127,8 +129,10 @@ impl World {
         let api = builder.link("api", &gateways, faults.clone()).await?;
         let checkout = builder.link("checkout", &pages, faults.clone()).await?;
         rails.call_back_to(url(api.address()));
+        let operated = Service::ALL.into_iter().filter(|of| of.has_operators());
+        let operators: Vec<_> = operated.map(|of| (of, Targets::none())).collect();
         let mut inside = Vec::new();
-        for (service, targets) in &targets {
+        for (service, targets) in &operators {
             let name = format!("inside {}", service.name());
             let link =
                 Link::open(&name, seed, time.clone(), Faults::off(), targets.clone()).await?;
@@ -152,6 +156,7 @@ impl World {
             inside: Inside { links: inside },
             places,
             targets: targets.into(),
+            operators,
             pages,
             running,
             statements,
@@ -226,7 +231,7 @@ impl World {
             name: self.name_of(place),
             now: self.time.timestamp(),
             skew: at.skew,
-            sockets: if at.service == Service::Gateway { 3 } else { 1 },
+            sockets: at.service.sockets(),
             place,
             ended: self.ended.clone(),
         };
@@ -234,8 +239,8 @@ impl World {
         let addresses = replica.addresses.clone();
         lock(&self.running).insert(place, replica);
         self.targets_of(at.service).set(at.number, addresses[0]);
-        if let Some(pages) = addresses.get(1) {
-            self.pages.set(at.number, *pages);
+        if let Some(other) = addresses.get(1) {
+            self.other_targets_of(at.service).set(at.number, *other);
         }
         Ok(())
     }
@@ -256,8 +261,8 @@ impl World {
             database.cut();
         }
         self.targets_of(at.service).down(at.number);
-        if at.service == Service::Gateway {
-            self.pages.down(at.number);
+        if at.service.sockets() > 1 {
+            self.other_targets_of(at.service).down(at.number);
         }
         replica
             .crash()
@@ -299,6 +304,13 @@ impl World {
     fn targets_of(&self, service: Service) -> &Targets {
         let found = self.targets.iter().find(|(found, _)| *found == service);
         &found.expect("every service has targets").1
+    }
+
+    /// What its second socket is for.
+    fn other_targets_of(&self, service: Service) -> &Targets {
+        let mut operators = self.operators.iter();
+        let found = operators.find(|(found, _)| *found == service);
+        found.map_or(&self.pages, |(_, targets)| targets)
     }
 
     async fn launch(&self, at: &Place, start: Start) -> anyhow::Result<Replica> {
@@ -521,8 +533,13 @@ fn split(
         clock,
         shutdown,
     } = host;
-    let [grpc] = listeners.try_into().expect("one socket was bound");
-    (grpc::Sockets { grpc, admin: None }, clock, shutdown)
+    let mut listeners = listeners.into_iter();
+    let sockets = grpc::Sockets {
+        grpc: listeners.next().expect("a socket was bound"),
+        operators: listeners.next(),
+        admin: None,
+    };
+    (sockets, clock, shutdown)
 }
 
 /// Parses a service's settings from our flags, with defaults for the rest.

@@ -123,7 +123,7 @@ export class Stack {
 
   /** The operators' command line; what it prints. */
   async payctl(...words) {
-    const addresses = { MERCHANTS_GRPC_URL: this.ready.grpc.merchants };
+    const addresses = { MERCHANTS_GRPC_URL: this.ready.grpc.merchants_operators };
     const run = promisify(execFile);
     const options = { env: { ...process.env, ...addresses }, timeout: WAIT_MAX_MS };
     const { stdout } = await run(path.join(BINARIES, 'payctl'), words, options);

@@ -14,9 +14,10 @@ use anyhow::{Context as _, ensure};
 use chassis::{config::Tls, grpc};
 use proto::{
     merchants::{
-        CreateKeyRequest, CreateMerchantRequest, KycStatus, merchants_client::MerchantsClient,
+        CreateKeyRequest, CreateMerchantRequest, KycStatus,
+        merchant_operations_client::MerchantOperationsClient,
     },
-    webhooks::{SetEndpointRequest, webhooks_client::WebhooksClient},
+    webhooks::{SetEndpointRequest, webhook_operations_client::WebhookOperationsClient},
 };
 use serde_json::{Value, json};
 
@@ -145,7 +146,7 @@ struct Merchant {
 impl Merchant {
     async fn create(grpc: &GrpcAddresses, webhook_url: &str) -> anyhow::Result<Self> {
         let connect = |url: &str| grpc::connect(url, &Tls::default(), Duration::from_secs(10));
-        let mut merchants = MerchantsClient::new(connect(&grpc.merchants)?);
+        let mut merchants = MerchantOperationsClient::new(connect(&grpc.merchants_operators)?);
         let new = CreateMerchantRequest {
             name: "Demonstration".to_owned(),
             email: "demonstration@example.com".to_owned(),
@@ -159,7 +160,7 @@ impl Merchant {
             label: "demonstration".to_owned(),
         };
         let key = merchants.create_key(request).await?.into_inner();
-        let mut webhooks = WebhooksClient::new(connect(&grpc.webhooks)?);
+        let mut webhooks = WebhookOperationsClient::new(connect(&grpc.webhooks_operators)?);
         let request = SetEndpointRequest {
             merchant_id: merchant.merchant_id,
             url: webhook_url.to_owned(),

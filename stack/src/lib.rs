@@ -19,9 +19,9 @@ use chassis::{clock::Clock, shutdown::Shutdown};
 use proto::{
     merchants::{
         CreateKeyRequest, CreateMerchantRequest, GetMerchantRequest, KycStatus,
-        merchants_client::MerchantsClient,
+        merchant_operations_client::MerchantOperationsClient,
     },
-    webhooks::{GetEndpointRequest, webhooks_client::WebhooksClient},
+    webhooks::{GetEndpointRequest, webhook_operations_client::WebhookOperationsClient},
 };
 
 use config::Config;
@@ -73,7 +73,7 @@ impl Stack {
     /// the way of every invitation, by a mail.
     pub async fn let_in(&mut self) -> anyhow::Result<()> {
         if self.ready.demo.login.is_none() {
-            let login = login::let_in(&self.services.merchants, &self.ready).await?;
+            let login = login::let_in(&self.services, &self.ready).await?;
             self.ready.demo.login = Some(login);
             let kept = serde_json::to_vec_pretty(&self.ready.demo)?;
             ready::write_private(&self.demo_file, &kept)?;
@@ -96,7 +96,7 @@ impl Stack {
 /// The merchant and key stored in `file` if the merchant still exists, otherwise new ones, which
 /// are then stored there.
 async fn demo_merchant(services: &services::Services, file: &Path) -> anyhow::Result<DemoMerchant> {
-    let mut merchants = MerchantsClient::new(services.merchants.clone());
+    let mut merchants = MerchantOperationsClient::new(services.merchants_operators.clone());
     if let Some(mut kept) = read_demo(file)? {
         let request = GetMerchantRequest {
             merchant_id: kept.merchant_id.clone(),
@@ -140,7 +140,7 @@ fn read_demo(file: &Path) -> anyhow::Result<Option<DemoMerchant>> {
 }
 
 async fn webhook_secret(services: &services::Services, merchant_id: &str) -> Option<String> {
-    let mut webhooks = WebhooksClient::new(services.webhooks.clone());
+    let mut webhooks = WebhookOperationsClient::new(services.webhooks_operators.clone());
     let request = GetEndpointRequest {
         merchant_id: merchant_id.to_owned(),
     };

@@ -12,7 +12,10 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use crate::ready::{DemoLogin, Ready};
+use crate::{
+    ready::{DemoLogin, Ready},
+    services::Services,
+};
 
 /// Longest wait for the mail.
 const MAIL_MAX: Duration = Duration::from_secs(20);
@@ -30,8 +33,8 @@ struct Caught {
     links: Vec<String>,
 }
 
-pub async fn let_in(merchants: &grpc::Channel, ready: &Ready) -> anyhow::Result<DemoLogin> {
-    let mut operations = PeopleOperationsClient::new(merchants.clone());
+pub async fn let_in(services: &Services, ready: &Ready) -> anyhow::Result<DemoLogin> {
+    let mut operations = PeopleOperationsClient::new(services.merchants_operators.clone());
     let invite = |email: &str| InvitePersonRequest {
         merchant_id: ready.demo.merchant_id.clone(),
         email: email.to_owned(),
@@ -56,7 +59,7 @@ pub async fn let_in(merchants: &grpc::Channel, ready: &Ready) -> anyhow::Result<
         password: password.clone(),
         origin: None,
     };
-    let mut people = PeopleClient::new(merchants.clone());
+    let mut people = PeopleClient::new(services.merchants.clone());
     people.reset_password(request).await?;
     // The notice of it belongs to the start, too, and not to what the terminal then tells.
     let notice = |mails: &[Caught]| mails.iter().find(|mail| mail.subject == NOTICE).map(|_| ());

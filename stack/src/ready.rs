@@ -28,6 +28,10 @@ pub struct GrpcAddresses {
     pub charges: String,
     pub webhooks: String,
     pub ratelimit: String,
+    /// Where the services listen to operators: for `payctl`.
+    pub merchants_operators: String,
+    pub charges_operators: String,
+    pub webhooks_operators: String,
 }
 
 /// A verified merchant for trying things out.

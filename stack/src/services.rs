@@ -41,17 +41,18 @@ const QUERIES_PER_SECOND: u32 = 200;
 pub struct Services {
     addresses: Addresses,
     pub merchants: grpc::Channel,
-    pub webhooks: grpc::Channel,
+    pub merchants_operators: grpc::Channel,
+    pub webhooks_operators: grpc::Channel,
     running: JoinSet<(&'static str, anyhow::Result<()>)>,
 }
 
 /// A bound socket for everything that listens.
 struct Listeners {
-    merchants: TcpListener,
-    sessions: TcpListener,
-    charges: TcpListener,
-    webhooks: TcpListener,
-    ratelimit: TcpListener,
+    merchants: grpc::Sockets,
+    sessions: grpc::Sockets,
+    charges: grpc::Sockets,
+    webhooks: grpc::Sockets,
+    ratelimit: grpc::Sockets,
     api: TcpListener,
     checkout: TcpListener,
     dashboard: TcpListener,
@@ -66,6 +67,9 @@ struct Addresses {
     charges: SocketAddr,
     webhooks: SocketAddr,
     ratelimit: SocketAddr,
+    merchants_operators: SocketAddr,
+    charges_operators: SocketAddr,
+    webhooks_operators: SocketAddr,
     api: SocketAddr,
     checkout: SocketAddr,
     dashboard: SocketAddr,
@@ -120,7 +124,8 @@ pub async fn start(
     let running = start.spawn_all(listeners)?;
     let mut services = Services {
         merchants: connect(start.addresses.merchants)?,
-        webhooks: connect(start.addresses.webhooks)?,
+        merchants_operators: connect(start.addresses.merchants_operators)?,
+        webhooks_operators: connect(start.addresses.webhooks_operators)?,
         addresses: start.addresses,
         running,
     };
@@ -158,12 +163,25 @@ impl Listeners {
                 .await
                 .with_context(|| format!("--{name} {address} cannot be listened on"))
         };
+        let service = async |name| {
+            anyhow::Ok(grpc::Sockets {
+                grpc: bind(name, free).await?,
+                operators: None,
+                admin: None,
+            })
+        };
+        let operated = async |name| {
+            anyhow::Ok(grpc::Sockets {
+                operators: Some(bind(name, free).await?),
+                ..service(name).await?
+            })
+        };
         Ok(Self {
-            merchants: bind("merchants", free).await?,
-            sessions: bind("sessions", free).await?,
-            charges: bind("charges", free).await?,
-            webhooks: bind("webhooks", free).await?,
-            ratelimit: bind("ratelimit", free).await?,
+            merchants: operated("merchants").await?,
+            sessions: service("sessions").await?,
+            charges: operated("charges").await?,
+            webhooks: operated("webhooks").await?,
+            ratelimit: service("ratelimit").await?,
             api: bind("api", config.api).await?,
             checkout: bind("checkout", config.checkout).await?,
             dashboard: bind("dashboard", config.dashboard).await?,
@@ -173,13 +191,20 @@ impl Listeners {
         })
     }
 
-    fn addresses(&self) -> std::io::Result<Addresses> {
+    fn addresses(&self) -> anyhow::Result<Addresses> {
+        let operators = |sockets: &grpc::Sockets| {
+            let socket = sockets.operators.as_ref().context("it is bound")?;
+            anyhow::Ok(socket.local_addr()?)
+        };
         Ok(Addresses {
-            merchants: self.merchants.local_addr()?,
-            sessions: self.sessions.local_addr()?,
-            charges: self.charges.local_addr()?,
-            webhooks: self.webhooks.local_addr()?,
-            ratelimit: self.ratelimit.local_addr()?,
+            merchants: self.merchants.grpc.local_addr()?,
+            sessions: self.sessions.grpc.local_addr()?,
+            charges: self.charges.grpc.local_addr()?,
+            webhooks: self.webhooks.grpc.local_addr()?,
+            ratelimit: self.ratelimit.grpc.local_addr()?,
+            merchants_operators: operators(&self.merchants)?,
+            charges_operators: operators(&self.charges)?,
+            webhooks_operators: operators(&self.webhooks)?,
             api: self.api.local_addr()?,
             checkout: self.checkout.local_addr()?,
             dashboard: self.dashboard.local_addr()?,
@@ -224,13 +249,11 @@ impl Start<'_> {
     ) -> anyhow::Result<JoinSet<(&'static str, anyhow::Result<()>)>> {
         let mut running = JoinSet::new();
         let at = &self.addresses;
-        let sockets = |grpc| grpc::Sockets { grpc, admin: None };
         let flag = |name: &str, value: &dyn std::fmt::Display| format!("--{name}={value}");
         let (clock, shutdown) = (|| self.clock.clone(), || self.shutdown.clone());
 
         let merchants = self.parse("merchants-svc", &self.merchants_flags())?;
-        let served =
-            merchants_svc::serve(merchants, sockets(listeners.merchants), clock(), shutdown());
+        let served = merchants_svc::serve(merchants, listeners.merchants, clock(), shutdown());
         running.spawn(async { ("merchants-svc", served.await) });
 
         let sessions = self.parse(
@@ -240,17 +263,15 @@ impl Start<'_> {
                 flag("webhooks-url", &url(at.webhooks)),
             ],
         )?;
-        let served =
-            sessions_svc::serve(sessions, sockets(listeners.sessions), clock(), shutdown());
+        let served = sessions_svc::serve(sessions, listeners.sessions, clock(), shutdown());
         running.spawn(async { ("sessions-svc", served.await) });
 
         let charges = self.parse("charges-svc", &self.charges_flags())?;
-        let served = charges_svc::serve(charges, sockets(listeners.charges), clock(), shutdown());
+        let served = charges_svc::serve(charges, listeners.charges, clock(), shutdown());
         running.spawn(async { ("charges-svc", served.await) });
 
         let webhooks = self.parse("webhooks-svc", &self.webhooks_flags())?;
-        let served =
-            webhooks_svc::serve(webhooks, sockets(listeners.webhooks), clock(), shutdown());
+        let served = webhooks_svc::serve(webhooks, listeners.webhooks, clock(), shutdown());
         running.spawn(async { ("webhooks-svc", served.await) });
 
         let redis = self
@@ -259,8 +280,7 @@ impl Start<'_> {
             .iter()
             .map(|url| flag("redis-url", url));
         let ratelimit = self.parse("ratelimit-svc", &redis.collect::<Vec<_>>())?;
-        let served =
-            ratelimit_svc::serve(ratelimit, sockets(listeners.ratelimit), clock(), shutdown());
+        let served = ratelimit_svc::serve(ratelimit, listeners.ratelimit, clock(), shutdown());
         running.spawn(async { ("ratelimit-svc", served.await) });
 
         let gateway = self.parse("gateway", &self.gateway_flags())?;
@@ -387,6 +407,9 @@ impl Services {
                 charges: url(at.charges),
                 webhooks: url(at.webhooks),
                 ratelimit: url(at.ratelimit),
+                merchants_operators: url(at.merchants_operators),
+                charges_operators: url(at.charges_operators),
+                webhooks_operators: url(at.webhooks_operators),
             },
             demo,
         }
@@ -401,6 +424,9 @@ impl Services {
             at.charges,
             at.webhooks,
             at.ratelimit,
+            at.merchants_operators,
+            at.charges_operators,
+            at.webhooks_operators,
         ];
         let http = [at.api, at.checkout, at.dashboard, at.handset, at.clock];
         let ready = async {

@@ -26,7 +26,6 @@ use proto::{
     },
     merchants::{
         ListMerchantsRequest, Merchant, merchant_operations_client::MerchantOperationsClient,
-        merchants_client::MerchantsClient,
     },
     sessions::sessions_client::SessionsClient,
     webhooks::merchant_events_client::MerchantEventsClient,
@@ -46,7 +45,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// The services, as the story asks them.
 struct Doors {
     clock: Clock,
-    merchants: MerchantsClient<grpc::Channel>,
     merchant_operations: MerchantOperationsClient<grpc::Channel>,
     sessions: SessionsClient<grpc::Channel>,
     charges: ChargesClient<grpc::Channel>,
@@ -62,19 +60,18 @@ struct Doors {
 impl Doors {
     fn connect(ready: &Ready, clock: Clock) -> anyhow::Result<Self> {
         let connect = |url: &str| grpc::connect(url, &Tls::default(), ANSWER_MAX);
-        let (merchants, charges) = (
-            connect(&ready.grpc.merchants)?,
-            connect(&ready.grpc.charges)?,
-        );
+        let grpc = &ready.grpc;
+        let charges = connect(&grpc.charges)?;
+        let merchant_operations = connect(&grpc.merchants_operators)?;
+        let charge_operations = connect(&grpc.charges_operators)?;
         Ok(Self {
             clock,
-            merchants: MerchantsClient::new(merchants.clone()),
-            merchant_operations: MerchantOperationsClient::new(merchants),
-            sessions: SessionsClient::new(connect(&ready.grpc.sessions)?),
+            merchant_operations: MerchantOperationsClient::new(merchant_operations),
+            sessions: SessionsClient::new(connect(&grpc.sessions)?),
             charges: ChargesClient::new(charges.clone()),
-            charge_operations: ChargeOperationsClient::new(charges.clone()),
+            charge_operations: ChargeOperationsClient::new(charge_operations),
             disbursements: DisbursementsClient::new(charges),
-            events: MerchantEventsClient::new(connect(&ready.grpc.webhooks)?),
+            events: MerchantEventsClient::new(connect(&grpc.webhooks)?),
             http: http::client(ANSWER_MAX)?,
             checkout: ready.checkout.clone(),
             handset: ready.handset.clone(),

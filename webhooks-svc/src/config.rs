@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chassis::{
-    config::{self, Mode, Refusals, Settings},
+    config::{self, Mode, OperatorsListen, Refusals, Settings},
     grpc, sealed,
 };
 use clap::{ArgAction, Parser, Subcommand};
@@ -25,6 +25,9 @@ pub struct Config {
 
     #[command(flatten)]
     pub service: ServiceConfig,
+
+    #[command(flatten)]
+    pub operators: OperatorsListen,
 
     /// Key that encrypts signing secrets at rest: 32 bytes in base64. Of several, separated by
     /// commas, the first encrypts and all decrypt.
@@ -104,6 +107,7 @@ impl Settings for Config {
 
     fn check(&self, refusals: &mut Refusals) {
         self.service.check(refusals);
+        self.operators.check(&self.service.listen, refusals);
         config::check_authorities(refusals);
         let tls = &self.service.tls;
         grpc::check_url(refusals, "MERCHANTS_URL", &self.merchants_url, tls);

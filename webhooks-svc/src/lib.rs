@@ -40,14 +40,14 @@ use anyhow::Context as _;
 use chassis::{
     clock::Clock,
     config::SettingsError,
-    grpc::{Sockets, connect},
+    grpc::{Doors, Sockets, connect},
     sealed::Keyring,
     shutdown::Shutdown,
 };
 use db::{Db, Frame, GroupCommit, Schema, Searches};
 use proto::webhooks::{
     merchant_events_server::MerchantEventsServer, merchant_webhooks_server::MerchantWebhooksServer,
-    webhooks_server::WebhooksServer,
+    webhook_operations_server::WebhookOperationsServer, webhooks_server::WebhooksServer,
 };
 use tonic::service::Routes;
 use uuid::Uuid;
@@ -145,10 +145,15 @@ pub async fn serve(
         queues: service.attempts.queues.clone(),
     };
     frame.work(replays, replaying);
-    let routes = Routes::new(WebhooksServer::new(Grpc(service.clone())))
+    let services = Routes::new(WebhooksServer::new(Grpc(service.clone())))
         .add_service(MerchantEventsServer::new(Grpc(service.clone())))
-        .add_service(MerchantWebhooksServer::new(Grpc(service)));
-    frame.serve(routes, sockets).await
+        .add_service(MerchantWebhooksServer::new(Grpc(service.clone())));
+    let operators = Routes::new(WebhookOperationsServer::new(Grpc(service)));
+    let doors = Doors {
+        services,
+        operators,
+    };
+    frame.serve(doors, sockets).await
 }
 
 /// Tells merchants whose endpoints no longer take events.

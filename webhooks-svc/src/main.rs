@@ -18,7 +18,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
         }
         Some(Command::Reseal) => webhooks_svc::reseal(&config).await,
         Some(Command::Common(_)) | None => {
-            let sockets = Sockets::bind(&service.listen).await?;
+            let sockets = Sockets::bind_for_operators(&service.listen, &config.operators).await?;
             webhooks_svc::serve(config, sockets, Clock::system(), Shutdown::on_signals()).await
         }
     }

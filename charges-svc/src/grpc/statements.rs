@@ -44,7 +44,19 @@ impl Statements for Grpc {
 
 #[tonic::async_trait]
 impl StatementOperations for Grpc {
+    type ReadStatementStream = Pieces;
     type ReadHouseStatementStream = Pieces;
+
+    async fn read_statement(&self, request: Request<ReadStatementRequest>) -> GrpcResult<Pieces> {
+        Statements::read_statement(self, request).await
+    }
+
+    async fn list_statement_keys(
+        &self,
+        request: Request<ListStatementKeysRequest>,
+    ) -> GrpcResult<ListStatementKeysResponse> {
+        Statements::list_statement_keys(self, request).await
+    }
 
     async fn read_house_statement(
         &self,

@@ -181,13 +181,13 @@ impl World {
         .await;
         Self {
             charges: ChargesClient::new(service.channel()),
-            operations: ChargeOperationsClient::new(service.channel()),
+            operations: ChargeOperationsClient::new(service.operators()),
             disbursements: DisbursementsClient::new(service.channel()),
-            treasury: DisbursementOperationsClient::new(service.channel()),
+            treasury: DisbursementOperationsClient::new(service.operators()),
             accounts: PayoutAccountsClient::new(service.channel()),
             statements: StatementsClient::new(service.channel()),
-            statement_operations: StatementOperationsClient::new(service.channel()),
-            reports: RailReportsClient::new(service.channel()),
+            statement_operations: StatementOperationsClient::new(service.operators()),
+            reports: RailReportsClient::new(service.operators()),
             figures: MerchantFiguresClient::new(service.channel()),
             db: database.connect().await,
             clock,

@@ -483,7 +483,11 @@ mod tests {
         let grpc = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = grpc.local_addr().unwrap();
         let serving = ServerSetup {
-            sockets: Sockets { grpc, admin: None },
+            sockets: Sockets {
+                grpc,
+                operators: None,
+                admin: None,
+            },
             tls: Tls::default(),
             reflection: false,
             readiness: Readiness::new(),

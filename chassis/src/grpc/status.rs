@@ -110,6 +110,12 @@ pub fn status_after(
     Status::with_error_details(code, message, details)
 }
 
+/// The answer to a call that moved to a service for operators. Its contract only grows, so it stays
+/// there.
+pub fn moved_to_operators() -> Status {
+    Status::unimplemented("for operators alone, at OPERATORS_LISTEN")
+}
+
 /// INVALID_ARGUMENT that names each field and what it must be (`google.rpc.BadRequest`).
 pub fn invalid(violations: &[(&str, &str)]) -> Status {
     let mut details = ErrorDetails::new();

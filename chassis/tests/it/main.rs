@@ -4,6 +4,7 @@
 mod admin;
 mod grpc;
 mod http;
+mod operators;
 mod service;
 mod tls;
 

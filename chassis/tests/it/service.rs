@@ -31,7 +31,7 @@ pub struct Signals {
     pub ended: Notify,
 }
 
-struct Told(Arc<Signals>);
+pub struct Told(pub Arc<Signals>);
 
 /// Signals the end even if the handler is dropped.
 struct TellsEnd<'a>(&'a Signals);
@@ -112,6 +112,7 @@ pub fn start_on(listener: TcpListener, tls: Tls, clock: Clock, reflection: Refle
     };
     let serving = ServerSetup {
         sockets: Sockets {
+            operators: None,
             grpc: listener,
             admin: None,
         },

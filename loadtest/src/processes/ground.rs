@@ -23,6 +23,8 @@ pub struct Ground {
     pub host: Host,
     /// Services that run already, with their URLs.
     pub elsewhere: BTreeMap<Service, String>,
+    /// Where some of them listen to operators.
+    pub operators_elsewhere: BTreeMap<Service, String>,
     /// Makes PostgreSQL scan a table sequentially only where no index serves.
     pub avoid_sequential_scans: bool,
     /// More flags of a service, each in place of our own of that name.

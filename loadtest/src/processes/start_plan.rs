@@ -8,7 +8,7 @@ use std::{
     process::Stdio,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use uuid::Uuid;
@@ -65,15 +65,23 @@ pub struct Replica {
 #[derive(Clone, Copy)]
 struct Ports {
     serving: u16,
+    operators: u16,
     admin: u16,
 }
 
 impl StartPlan {
     pub fn new(ground: &Ground) -> anyhow::Result<Self> {
-        let free = free_ports::<{ 2 * Service::ALL.len() }>()?;
-        let (pairs, _) = free.as_chunks::<2>();
-        let ports = Service::ALL.into_iter().zip(pairs);
-        let ports = ports.map(|(service, &[serving, admin])| (service, Ports { serving, admin }));
+        let free = free_ports::<{ 3 * Service::ALL.len() }>()?;
+        let (triples, _) = free.as_chunks::<3>();
+        let ports = Service::ALL.into_iter().zip(triples);
+        let ports = ports.map(|(service, &[serving, operators, admin])| {
+            let ports = Ports {
+                serving,
+                operators,
+                admin,
+            };
+            (service, ports)
+        });
         let server = ground.database_url.as_deref().map(Server::new);
         Ok(Self {
             ports: ports.collect(),
@@ -143,7 +151,11 @@ impl StartPlan {
             Service::Gateway => "api-listen",
             _ => "listen",
         };
-        let Ports { serving, admin } = self.ports(service);
+        let Ports {
+            serving,
+            operators,
+            admin,
+        } = self.ports(service);
         let address = loopback(number);
         let mut flags = vec![
             "--log=warn".to_owned(),
@@ -151,6 +163,9 @@ impl StartPlan {
         ];
         if service != Service::Railsim {
             flags.push(format!("--admin-listen={address}:{admin}"));
+        }
+        if service.has_operators() {
+            flags.push(format!("--operators-listen={address}:{operators}"));
         }
         if service.has_database() {
             let connections = self.share(CONNECTIONS_MAX);
@@ -245,6 +260,20 @@ impl StartPlan {
             Service::Railsim => format!("http://{}:{port}", loopback(1)),
             _ => format!("http://{}:{port}", self.ground.host.name),
         }
+    }
+
+    /// Where a service listens to operators.
+    pub fn operators_url(&self, service: Service) -> anyhow::Result<String> {
+        if let Some(url) = self.ground.operators_elsewhere.get(&service) {
+            return Ok(url.trim_end_matches('/').to_owned());
+        }
+        let is_started = self.ground.elsewhere.is_empty();
+        ensure!(
+            is_started,
+            "the address of {service} for operators is needed too"
+        );
+        let port = self.ports(service).operators;
+        Ok(format!("http://{}:{port}", self.ground.host.name))
     }
 
     pub fn gateway_urls(&self) -> Vec<String> {

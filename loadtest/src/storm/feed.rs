@@ -21,7 +21,7 @@ use chassis::{
 };
 use proto::webhooks::{
     EventType, ListEventsRequest, SetEndpointRequest, merchant_events_client::MerchantEventsClient,
-    webhooks_client::WebhooksClient,
+    webhook_operations_client::WebhookOperationsClient,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -85,8 +85,8 @@ impl Endpoint {
     }
 
     /// Makes it the endpoint of every merchant, for every type of event.
-    pub async fn set(&self, webhooks_url: &str, world: &World) -> anyhow::Result<()> {
-        let mut webhooks = WebhooksClient::new(grpc::connect(webhooks_url)?);
+    pub async fn set(&self, operators_url: &str, world: &World) -> anyhow::Result<()> {
+        let mut webhooks = WebhookOperationsClient::new(grpc::connect(operators_url)?);
         let events = [
             EventType::PaymentSuccess,
             EventType::PaymentFailed,

@@ -107,7 +107,7 @@ fn a_running_service_is_used_only_with_every_address_that_is_called() {
     assert!(!output.status.success());
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(
-        told.contains("the address of merchants-svc is needed"),
+        told.contains("the address of merchants-svc for operators is needed"),
         "{told}"
     );
 }

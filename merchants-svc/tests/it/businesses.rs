@@ -360,7 +360,7 @@ async fn an_approval_ends_after_its_last_day_and_is_told_of_a_month_before() {
         kyc_status: Some(KycStatus::Approved.into()),
         ..Default::default()
     };
-    world.merchants.update_merchant(by_hand).await.unwrap();
+    world.operations.update_merchant(by_hand).await.unwrap();
     world.clock.advance(900 * DAY).await.unwrap();
     assert_eq!(world.kyc_status(&shop).await, KycStatus::Approved);
 }

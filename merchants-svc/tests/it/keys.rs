@@ -70,7 +70,7 @@ impl World {
             merchant_id: shop.merchant_id.clone(),
             label: String::new(),
         };
-        let created = self.merchants.create_key(request).await;
+        let created = self.operations.create_key(request).await;
         let created = created.unwrap().into_inner();
         (
             created.key.unwrap().key_id,
@@ -175,7 +175,7 @@ async fn a_merchant_whose_address_is_not_verified_makes_no_key() {
             email_verified: Some(is_verified),
             ..UpdateMerchantRequest::default()
         };
-        world.merchants.update_merchant(change).await.unwrap();
+        world.operations.update_merchant(change).await.unwrap();
         let created = world.create_with(&shop, |_| {}).await;
         match is_verified {
             true => drop(created.unwrap()),
@@ -257,7 +257,7 @@ async fn when_a_key_was_last_used_is_known_to_the_minute() {
     // A key that is refused is not used.
     let key_id = world.keys(&shop).await[1].key_id.clone();
     let request = RevokeKeyRequest { key_id };
-    world.merchants.revoke_key(request).await.unwrap();
+    world.operations.revoke_key(request).await.unwrap();
     world
         .clock
         .advance(Duration::from_secs(3_600))

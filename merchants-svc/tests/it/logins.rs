@@ -162,7 +162,7 @@ async fn another_password_ends_every_link_that_sets_one() {
         merchant_id: login.merchant.unwrap().merchant_id,
         email: AMA.to_owned(),
     };
-    let mut operations = PeopleOperationsClient::new(browser.service.channel());
+    let mut operations = PeopleOperationsClient::new(browser.service.operators());
     let mut count = 1;
     for by_link in [false, true] {
         operations.invite_person(invitation.clone()).await.unwrap();

@@ -31,6 +31,7 @@ use tonic::{Code, Status};
 
 struct World {
     client: MerchantsClient<Channel>,
+    operations: MerchantOperationsClient<Channel>,
     service: ServedService,
     database: TestDb,
 }
@@ -48,6 +49,7 @@ impl World {
         .await;
         Self {
             client: MerchantsClient::new(service.channel()),
+            operations: MerchantOperationsClient::new(service.operators()),
             service,
             database,
         }
@@ -67,7 +69,11 @@ impl World {
             kyc_status: KycStatus::Approved.into(),
             accepting_payments: true,
         };
-        self.client.create_merchant(new).await.unwrap().into_inner()
+        self.operations
+            .create_merchant(new)
+            .await
+            .unwrap()
+            .into_inner()
     }
 
     async fn key(&mut self, merchant_id: &str) -> (String, ApiKey) {
@@ -75,7 +81,12 @@ impl World {
             merchant_id: merchant_id.to_owned(),
             label: "till".to_owned(),
         };
-        let created = self.client.create_key(request).await.unwrap().into_inner();
+        let created = self
+            .operations
+            .create_key(request)
+            .await
+            .unwrap()
+            .into_inner();
         (
             created.key.unwrap().key_id,
             created.api_key.parse().unwrap(),
@@ -118,12 +129,17 @@ async fn unknown_and_revoked_keys_are_refused_alike() {
     let (_, other) = world.key(&merchant.merchant_id).await;
     let revoke = RevokeKeyRequest { key_id };
     let revoked = world
-        .client
+        .operations
         .revoke_key(revoke.clone())
         .await
         .unwrap()
         .into_inner();
-    let again = world.client.revoke_key(revoke).await.unwrap().into_inner();
+    let again = world
+        .operations
+        .revoke_key(revoke)
+        .await
+        .unwrap()
+        .into_inner();
     assert!(revoked.revoked_at.is_some());
     assert_eq!(again, revoked, "revoking again changes nothing");
     let refused = world.authenticate(&key).await.unwrap_err();
@@ -152,7 +168,7 @@ async fn only_what_is_given_changes() {
             ..change
         };
         world
-            .client
+            .operations
             .update_merchant(change)
             .await
             .unwrap()
@@ -177,7 +193,7 @@ async fn only_what_is_given_changes() {
         merchant_id: merchant.merchant_id.clone(),
     };
     let read = world
-        .client
+        .operations
         .get_merchant(request)
         .await
         .unwrap()
@@ -192,7 +208,7 @@ async fn merchants_are_listed_oldest_first_and_in_pages() {
     for _ in 0..103 {
         made.push(world.merchant().await);
     }
-    let mut operations = MerchantOperationsClient::new(world.service.channel());
+    let mut operations = MerchantOperationsClient::new(world.service.operators());
     let mut listed: Vec<Merchant> = Vec::new();
     for wanted in [100, 3, 0] {
         let last = listed.last().map(|merchant| merchant.merchant_id.clone());
@@ -218,7 +234,7 @@ async fn keys_are_listed_newest_first_and_without_their_secrets() {
         merchant_id: merchant.merchant_id,
     };
     let keys = world
-        .client
+        .operations
         .list_keys(request)
         .await
         .unwrap()
@@ -238,12 +254,12 @@ async fn what_does_not_exist_is_not_found() {
         let request = GetMerchantRequest {
             merchant_id: id.to_owned(),
         };
-        let answer = world.client.get_merchant(request).await;
+        let answer = world.operations.get_merchant(request).await;
         check_refusal(answer, Code::NotFound, "MERCHANT_NOT_FOUND");
         let request = RevokeKeyRequest {
             key_id: id.to_owned(),
         };
-        let answer = world.client.revoke_key(request).await;
+        let answer = world.operations.revoke_key(request).await;
         check_refusal(answer, Code::NotFound, "KEY_NOT_FOUND");
     }
 }
@@ -265,6 +281,6 @@ async fn bad_fields_are_named() {
             kyc_status,
             ..Default::default()
         };
-        check_invalid(world.client.create_merchant(request).await, field);
+        check_invalid(world.operations.create_merchant(request).await, field);
     }
 }

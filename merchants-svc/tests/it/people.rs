@@ -9,7 +9,8 @@ use chassis::{
 use proto::merchants::{
     Action, CreateMerchantRequest, InvitePersonRequest, ListActivityRequest, LogOutRequest,
     NoteActivityRequest, Role, SendVerificationRequest, SignUpRequest,
-    merchants_client::MerchantsClient, people_operations_client::PeopleOperationsClient,
+    merchant_operations_client::MerchantOperationsClient,
+    people_operations_client::PeopleOperationsClient,
 };
 use tonic::Code;
 use uuid::Uuid;
@@ -21,13 +22,13 @@ const AMA: &str = "ama@example.com";
 #[tokio::test]
 async fn an_operator_lets_somebody_into_a_merchants_dashboard() {
     let mut browser = Browser::start().await;
-    let channel = browser.service.channel();
+    let channel = browser.service.operators();
     let new = CreateMerchantRequest {
         name: "Kente Shop".to_owned(),
         email: "office@example.com".to_owned(),
         ..CreateMerchantRequest::default()
     };
-    let merchant = MerchantsClient::new(channel.clone())
+    let merchant = MerchantOperationsClient::new(channel.clone())
         .create_merchant(new)
         .await;
     let merchant_id = merchant.unwrap().into_inner().merchant_id;

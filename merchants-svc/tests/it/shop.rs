@@ -13,7 +13,8 @@ use merchants_svc::config::Config;
 use proto::merchants::{
     CreateMerchantRequest, GetMerchantRequest, KycStatus, Merchant, Origin,
     business_reviews_client::BusinessReviewsClient, merchant_account_client::MerchantAccountClient,
-    merchants_client::MerchantsClient, notices_client::NoticesClient,
+    merchant_operations_client::MerchantOperationsClient, merchants_client::MerchantsClient,
+    notices_client::NoticesClient,
 };
 use uuid::Uuid;
 
@@ -22,6 +23,7 @@ pub const DAY: Duration = Duration::from_secs(24 * 3_600);
 /// The service, with what tests ask of it.
 pub struct World {
     pub merchants: MerchantsClient<Channel>,
+    pub operations: MerchantOperationsClient<Channel>,
     pub account: MerchantAccountClient<Channel>,
     pub reviews: BusinessReviewsClient<Channel>,
     pub notices: NoticesClient<Channel>,
@@ -52,8 +54,9 @@ impl World {
         .await;
         Self {
             merchants: MerchantsClient::new(service.channel()),
+            operations: MerchantOperationsClient::new(service.operators()),
             account: MerchantAccountClient::new(service.channel()),
-            reviews: BusinessReviewsClient::new(service.channel()),
+            reviews: BusinessReviewsClient::new(service.operators()),
             notices: NoticesClient::new(service.channel()),
             clock,
             db: database.connect().await,
@@ -75,7 +78,7 @@ impl World {
             kyc_status: status.into(),
             accepting_payments: true,
         };
-        let created = self.merchants.create_merchant(new).await.unwrap();
+        let created = self.operations.create_merchant(new).await.unwrap();
         let merchant_id = created.into_inner().merchant_id;
         let person_id = Uuid::now_v7();
         let email = format!("{person_id}@example.com");
@@ -117,7 +120,7 @@ impl World {
         let request = GetMerchantRequest {
             merchant_id: shop.merchant_id.clone(),
         };
-        let found = self.merchants.get_merchant(request).await;
+        let found = self.operations.get_merchant(request).await;
         found.unwrap().into_inner()
     }
 

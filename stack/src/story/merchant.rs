@@ -151,7 +151,9 @@ impl FollowedMerchant {
 
     async fn find_keys(&mut self, doors: &mut Doors, lines: &mut Vec<Line>) -> anyhow::Result<()> {
         let merchant_id = self.id();
-        let listed = doors.merchants.list_keys(ListKeysRequest { merchant_id });
+        let listed = doors
+            .merchant_operations
+            .list_keys(ListKeysRequest { merchant_id });
         for key in listed.await?.into_inner().keys {
             let is_revoked = key.revoked_at.is_some();
             let before = self.keys.insert(key.key_id, is_revoked);

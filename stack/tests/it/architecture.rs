@@ -216,6 +216,27 @@ fn proto(source: &Source) -> Vec<String> {
 }
 
 #[test]
+fn only_those_who_stand_in_for_operators_call_what_is_theirs() {
+    hold(operators, |name, _| {
+        ["payctl", "stack", "simulation", "loadtest"].contains(&name)
+    });
+}
+
+/// The clients of what services do for operators alone.
+fn operators(source: &Source) -> Vec<String> {
+    // Other services call it.
+    const OF_SERVICES: &str = "session_operations_client";
+    let is_theirs = |name: &str| {
+        let others = ["business_reviews_client", "rail_reports_client"];
+        (name.ends_with("_operations_client") && name != OF_SERVICES) || others.contains(&name)
+    };
+    let paths = source.paths();
+    paths
+        .filter(|path| path.starts_with("proto::") && path.split("::").any(is_theirs))
+        .collect()
+}
+
+#[test]
 fn whatever_serves_checks_its_settings() {
     for name in SERVICES.into_iter().chain(["gateway", "railsim"]) {
         let mut sources = CRATES[name].iter();
@@ -456,6 +477,19 @@ mod rules {
         }
         let code = "use crate::testing_ground; fn run() { testing_ground::run() }";
         assert!(harness(&only(code)).is_empty());
+    }
+
+    #[test]
+    fn what_is_for_operators_is_found_however_it_is_named() {
+        for code in [
+            "use proto::charges::charge_operations_client::ChargeOperationsClient;",
+            "use proto::merchants::business_reviews_client as reviews; fn run() { reviews::run() }",
+            "fn run() { proto::webhooks::webhook_operations_client::WebhookOperationsClient::new() }",
+        ] {
+            assert!(!operators(&only(code)).is_empty(), "{code}");
+        }
+        let code = "use proto::sessions::session_operations_client::SessionOperationsClient;";
+        assert!(operators(&only(code)).is_empty());
     }
 
     #[test]

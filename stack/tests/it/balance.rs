@@ -124,7 +124,7 @@ async fn payouts_end_at_the_balance() {
         (refused.code, &refused.body["code"]),
         (403, &json!("PAYOUTS_NOT_ENABLED"))
     );
-    let mut treasury = DisbursementOperationsClient::new(shop.charges_channel());
+    let mut treasury = DisbursementOperationsClient::new(shop.charges_operators());
     let merchant_id = shop.ready.demo.merchant_id.clone();
     let account = SetPayoutAccountRequest {
         merchant_id: merchant_id.clone(),

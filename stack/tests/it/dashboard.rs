@@ -208,11 +208,7 @@ async fn find_merchant(shop: &Shop, name: &str) -> Merchant {
     let mut after = String::new();
     loop {
         let request = ListMerchantsRequest { after };
-        let page = shop
-            .merchant_operations()
-            .list_merchants(request)
-            .await
-            .unwrap();
+        let page = shop.merchants().list_merchants(request).await.unwrap();
         let merchants = page.into_inner().merchants;
         let last = merchants.last().unwrap().merchant_id.clone();
         if let Some(found) = merchants.into_iter().find(|merchant| merchant.name == name) {

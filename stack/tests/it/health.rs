@@ -347,6 +347,8 @@ async fn a_payment_passes_between_processes_that_show_each_other_certificates() 
         }
         if process.name != "gateway" {
             process.url = process.url.replace("http://", "https://");
+            let operators = process.operators.take();
+            process.operators = operators.map(|url| url.replace("http://", "https://"));
             process.tls = tls;
         }
     }
@@ -365,6 +367,7 @@ async fn a_payment_passes_between_processes_that_show_each_other_certificates() 
     charges.tls.tls_cert = stranger.tls_cert.clone();
     charges.tls.tls_key = stranger.tls_key.clone();
     assert!(!charges.channel().is_serving().await);
+    assert!(!charges.operators().is_serving().await);
     charges.url = charges.url.replace("https://", "http://");
     charges.tls = Tls::default();
     assert!(!charges.channel().is_serving().await);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use chassis::{config::Tls, grpc};
-use proto::webhooks::{SetEndpointRequest, webhooks_client::WebhooksClient};
+use proto::webhooks::{SetEndpointRequest, webhook_operations_client::WebhookOperationsClient};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -56,7 +56,7 @@ async fn the_stack_tells_nobodys_secrets() {
     let ready = read_ready(&ready).await;
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let merchant_id = text(&ready["demo"]["merchant_id"]);
-    let webhooks = text(&ready["grpc"]["webhooks"]);
+    let webhooks = text(&ready["grpc"]["webhooks_operators"]);
     let doors = Doors {
         api: text(&ready["api"]),
         signing_secret: set_first_endpoint(&webhooks, &merchant_id).await,
@@ -115,7 +115,9 @@ async fn set_first_endpoint(webhooks: &str, merchant_id: &str) -> String {
         url: "http://127.0.0.1:9/".to_owned(),
         events: Vec::new(),
     };
-    let endpoint = WebhooksClient::new(channel).set_endpoint(request).await;
+    let endpoint = WebhookOperationsClient::new(channel)
+        .set_endpoint(request)
+        .await;
     endpoint.unwrap().into_inner().signing_secret
 }
 
@@ -166,7 +168,7 @@ async fn no_process_tells_anybodys_secrets() {
     let merchant = processes.merchant("http://127.0.0.1:9/").await;
     let doors = Doors {
         api: processes.gateway.url.clone(),
-        webhooks: processes.webhooks.url.clone(),
+        webhooks: processes.webhooks.operators_url().to_owned(),
         merchant_id: merchant.merchant_id,
         api_key: merchant.api_key,
         signing_secret: merchant.signing_secret,

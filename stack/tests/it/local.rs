@@ -162,9 +162,9 @@ async fn what_was_taken_is_there_after_a_crash_of_everything() {
 pub async fn payctl(ready: &stack::ready::Ready, words: &str) -> Result<Value, String> {
     let output = Command::new(binary("payctl"))
         .args(words.split(' '))
-        .env("MERCHANTS_GRPC_URL", &ready.grpc.merchants)
-        .env("CHARGES_GRPC_URL", &ready.grpc.charges)
-        .env("WEBHOOKS_GRPC_URL", &ready.grpc.webhooks)
+        .env("MERCHANTS_GRPC_URL", &ready.grpc.merchants_operators)
+        .env("CHARGES_GRPC_URL", &ready.grpc.charges_operators)
+        .env("WEBHOOKS_GRPC_URL", &ready.grpc.webhooks_operators)
         .env("CLOCK_URL", &ready.clock)
         .output()
         .await

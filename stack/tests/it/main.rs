@@ -26,6 +26,7 @@ mod openapi;
 mod otp;
 mod paid_late;
 mod paystack_transfers;
+mod ports;
 mod processes;
 mod reconciliation;
 mod shop;

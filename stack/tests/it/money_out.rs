@@ -60,11 +60,11 @@ pub struct Till {
 }
 
 impl Till {
-    fn new(channel: Channel, merchant_id: &str, networks: &str) -> Self {
+    fn new(channel: Channel, operators: Channel, merchant_id: &str, networks: &str) -> Self {
         Self {
             charges: ChargesClient::new(channel.clone()),
-            disbursements: DisbursementsClient::new(channel.clone()),
-            treasury: DisbursementOperationsClient::new(channel),
+            disbursements: DisbursementsClient::new(channel),
+            treasury: DisbursementOperationsClient::new(operators),
             merchant_id: merchant_id.to_owned(),
             networks: networks.to_owned(),
         }
@@ -75,7 +75,8 @@ impl Till {
     }
 
     pub fn of_merchant(shop: &Shop, merchant_id: &str) -> Self {
-        Self::new(shop.charges_channel(), merchant_id, &shop.ready.handset)
+        let (channel, operators) = (shop.charges_channel(), shop.charges_operators());
+        Self::new(channel, operators, merchant_id, &shop.ready.handset)
     }
 
     /// Lets the merchant be paid out to this wallet.
@@ -480,8 +481,9 @@ async fn killed_at_random_no_payout_is_lost_or_doubled() {
     let api = Api::new(&processes.gateway.url, &merchant.api_key).unwrap();
     let till = |processes: &Processes| {
         let networks = &processes.railsim.url;
-        let channel = processes.charges.channel();
-        Till::new(channel, &merchant.merchant_id, networks)
+        let charges = &processes.charges;
+        let (channel, operators) = (charges.channel(), charges.operators());
+        Till::new(channel, operators, &merchant.merchant_id, networks)
     };
     let mut first = till(&processes);
     for number in 0..4 {

@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use proto::webhooks::{EventType, Payout, PublishRequest, publish_request::Data};
+use chassis::testing::connect;
+use proto::webhooks::{
+    EventType, Payout, PublishRequest, publish_request::Data, webhooks_client::WebhooksClient,
+};
 use serde_json::{Value, json};
 use stack::demo::{ApiResponse, Receiver, WebhookRequest};
 
@@ -233,7 +236,8 @@ async fn deliveries_are_as_documented() {
         (2, "payout.failed", EventType::PayoutFailed),
     ] {
         let payout = payout(&shop, number, event_type);
-        shop.webhooks().publish(payout).await.unwrap();
+        let mut webhooks = WebhooksClient::new(connect(&shop.ready.grpc.webhooks));
+        webhooks.publish(payout).await.unwrap();
         let delivery = wait_for(&payouts, "payout_id", &format!("PO-{number}")).await;
         document.check_delivery(event, &delivery);
     }

@@ -26,7 +26,7 @@ async fn pays_to_bank(shop: &Shop, account: &str, code: &str) -> Result<(), Stri
         .args(["payout-account", "set", merchant_id])
         .args(["--bank-account", account, "--bank-code", code])
         .args(["--name", "Ama Mensah"])
-        .env("CHARGES_GRPC_URL", &shop.ready.grpc.charges);
+        .env("CHARGES_GRPC_URL", &shop.ready.grpc.charges_operators);
     let output = payctl.output().await.unwrap();
     match output.status.success() {
         true => Ok(()),

@@ -14,9 +14,10 @@ use chassis::{config::Tls, grpc};
 use db::testing::TestDb;
 use proto::{
     merchants::{
-        CreateKeyRequest, CreateMerchantRequest, KycStatus, merchants_client::MerchantsClient,
+        CreateKeyRequest, CreateMerchantRequest, KycStatus,
+        merchant_operations_client::MerchantOperationsClient,
     },
-    webhooks::{SetEndpointRequest, webhooks_client::WebhooksClient},
+    webhooks::{SetEndpointRequest, webhook_operations_client::WebhookOperationsClient},
 };
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
@@ -48,6 +49,8 @@ pub struct Process {
     pub name: &'static str,
     /// Where it answers.
     pub url: String,
+    /// Where it listens to operators, if it serves any.
+    pub operators: Option<String>,
     /// Its admin address. The networks have none.
     pub admin: Option<String>,
     pub flags: Vec<String>,
@@ -87,6 +90,7 @@ impl Process {
         Self {
             name,
             url: url(port),
+            operators: None,
             admin: None,
             flags,
             env: Vec::new(),
@@ -180,6 +184,15 @@ impl Process {
     pub fn channel(&self) -> grpc::Channel {
         grpc::connect(&self.url, &self.tls, Duration::from_secs(15)).unwrap()
     }
+
+    pub fn operators_url(&self) -> &str {
+        self.operators.as_deref().expect("it serves operators")
+    }
+
+    /// For what it serves to operators.
+    pub fn operators(&self) -> grpc::Channel {
+        grpc::connect(self.operators_url(), &self.tls, Duration::from_secs(15)).unwrap()
+    }
 }
 
 impl Processes {
@@ -204,7 +217,7 @@ impl Processes {
 
     /// Adds a verified merchant with a key and a webhook endpoint.
     pub async fn merchant(&self, webhook_url: &str) -> Merchant {
-        let mut merchants = MerchantsClient::new(self.merchants.channel());
+        let mut merchants = MerchantOperationsClient::new(self.merchants.operators());
         let new = CreateMerchantRequest {
             name: "Test Shop".to_owned(),
             email: "shop@example.com".to_owned(),
@@ -219,7 +232,7 @@ impl Processes {
             label: String::new(),
         };
         let key = merchants.create_key(request).await.unwrap();
-        let mut webhooks = WebhooksClient::new(self.webhooks.channel());
+        let mut webhooks = WebhookOperationsClient::new(self.webhooks.operators());
         let request = SetEndpointRequest {
             merchant_id: merchant_id.clone(),
             url: webhook_url.to_owned(),
@@ -307,7 +320,17 @@ impl Processes {
                 .push(format!("--admin-listen=127.0.0.1:{port}"));
             process.admin = Some(url(port));
         }
+        processes.listen_to_operators(ports.operators);
         processes
+    }
+
+    fn listen_to_operators(&mut self, ports: [u16; 3]) {
+        let serving = [&mut self.merchants, &mut self.charges, &mut self.webhooks];
+        for (process, port) in serving.into_iter().zip(ports) {
+            let listen = format!("--operators-listen=127.0.0.1:{port}");
+            process.flags.push(listen);
+            process.operators = Some(url(port));
+        }
     }
 }
 
@@ -321,11 +344,13 @@ struct Ports {
     webhooks: u16,
     ratelimit: u16,
     gateway: u16,
+    operators: [u16; 3],
     admin: [u16; 6],
 }
 
 impl Ports {
     fn free() -> Self {
+        let operators = [(); 3].map(|()| free_port());
         let ports = [(); 13].map(|()| free_port());
         let [
             railsim,
@@ -345,6 +370,7 @@ impl Ports {
             webhooks,
             ratelimit,
             gateway,
+            operators,
             admin,
         }
     }

@@ -138,7 +138,7 @@ async fn reconcile(shop: &Shop, folder: &Path, lines: &[Line], to: Timestamp) ->
     payctl
         .args(flags)
         .arg(&file)
-        .env("CHARGES_GRPC_URL", &shop.ready.grpc.charges);
+        .env("CHARGES_GRPC_URL", &shop.ready.grpc.charges_operators);
     payctl.output().await.unwrap()
 }
 
@@ -222,7 +222,7 @@ async fn rail_reference_of(shop: &Shop, reference: &str) -> String {
 
 async fn rail_reference_out(shop: &Shop, id: &str) -> String {
     let id = id.to_owned();
-    let mut treasury = DisbursementOperationsClient::new(shop.charges_channel());
+    let mut treasury = DisbursementOperationsClient::new(shop.charges_operators());
     let shown = treasury.show_disbursement(ShowDisbursementRequest { id });
     shown.await.unwrap().into_inner().rail_reference
 }

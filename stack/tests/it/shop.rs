@@ -13,11 +13,11 @@ use proto::{
     },
     merchants::{
         CreateKeyRequest, CreateKeyResponse, CreateMerchantRequest, KycStatus,
-        merchant_operations_client::MerchantOperationsClient, merchants_client::MerchantsClient,
+        merchant_operations_client::MerchantOperationsClient,
     },
     webhooks::{
         Delivery, EventType, ListDeliveriesRequest, SetEndpointRequest,
-        webhooks_client::WebhooksClient,
+        webhook_operations_client::WebhookOperationsClient,
     },
 };
 use serde_json::{Value, json};
@@ -176,16 +176,12 @@ impl Shop {
         database.connect().await
     }
 
-    pub fn merchants(&self) -> MerchantsClient<grpc::Channel> {
-        MerchantsClient::new(connect(&self.ready.grpc.merchants))
+    pub fn merchants(&self) -> MerchantOperationsClient<grpc::Channel> {
+        MerchantOperationsClient::new(connect(&self.ready.grpc.merchants_operators))
     }
 
-    pub fn merchant_operations(&self) -> MerchantOperationsClient<grpc::Channel> {
-        MerchantOperationsClient::new(connect(&self.ready.grpc.merchants))
-    }
-
-    pub fn webhooks(&self) -> WebhooksClient<grpc::Channel> {
-        WebhooksClient::new(connect(&self.ready.grpc.webhooks))
+    pub fn webhooks(&self) -> WebhookOperationsClient<grpc::Channel> {
+        WebhookOperationsClient::new(connect(&self.ready.grpc.webhooks_operators))
     }
 
     /// For the other interfaces of charges-svc.
@@ -193,12 +189,17 @@ impl Shop {
         connect(&self.ready.grpc.charges)
     }
 
+    /// For what charges-svc serves to operators.
+    pub fn charges_operators(&self) -> grpc::Channel {
+        connect(&self.ready.grpc.charges_operators)
+    }
+
     pub fn charges(&self) -> ChargesClient<grpc::Channel> {
         ChargesClient::new(connect(&self.ready.grpc.charges))
     }
 
     pub fn operations(&self) -> ChargeOperationsClient<grpc::Channel> {
-        ChargeOperationsClient::new(connect(&self.ready.grpc.charges))
+        ChargeOperationsClient::new(self.charges_operators())
     }
 
     /// Charges 25.50 GHS.

@@ -20,7 +20,7 @@ async fn payctl(shop: &Shop, folder: &Path, words: &str) -> Output {
     command
         .current_dir(folder)
         .args(words.split(' '))
-        .env("CHARGES_GRPC_URL", &shop.ready.grpc.charges);
+        .env("CHARGES_GRPC_URL", &shop.ready.grpc.charges_operators);
     command.output().await.unwrap()
 }
 

@@ -10,8 +10,11 @@ use chassis::{
     shutdown::{Shutdown, Tasks},
 };
 use proto::{
-    merchants::{CreateKeyRequest, CreateMerchantRequest, merchants_client::MerchantsClient},
-    webhooks::{SetEndpointRequest, webhooks_client::WebhooksClient},
+    merchants::{
+        CreateKeyRequest, CreateMerchantRequest,
+        merchant_operations_client::MerchantOperationsClient,
+    },
+    webhooks::{SetEndpointRequest, webhook_operations_client::WebhookOperationsClient},
 };
 use serde_json::{Value, json};
 use stack::demo::Api;
@@ -215,7 +218,7 @@ async fn a_webhook_that_is_refused_is_told_with_each_attempt() {
         url: format!("http://{address}/webhooks"),
         events: Vec::new(),
     };
-    let mut webhooks = WebhooksClient::new(terminal.connect("webhooks"));
+    let mut webhooks = WebhookOperationsClient::new(terminal.connect("webhooks_operators"));
     webhooks.set_endpoint(request).await.unwrap();
 
     let reference = terminal.charge("0240000001").await;
@@ -252,7 +255,7 @@ async fn sessions_keys_merchants_and_mails_are_told_and_obey_nobody() {
         .expect(&format!("session {id} GHS 40.00  OPENED  {url}"))
         .await;
 
-    let mut merchants = MerchantsClient::new(terminal.connect("merchants"));
+    let mut merchants = MerchantOperationsClient::new(terminal.connect("merchants_operators"));
     let new = CreateMerchantRequest {
         name: "Ama\u{202e}".to_owned(),
         email: "ama@example.com".to_owned(),

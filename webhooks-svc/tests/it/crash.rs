@@ -4,7 +4,10 @@ use std::{collections::HashMap, time::Duration};
 
 use chassis::{clock::Timestamp, ids::MerchantId, testing::until};
 use db::testing::TestDb;
-use proto::webhooks::{DeliveryStatus, webhooks_client::WebhooksClient};
+use proto::webhooks::{
+    DeliveryStatus, webhook_operations_client::WebhookOperationsClient,
+    webhooks_client::WebhooksClient,
+};
 
 use crate::{
     receiver::{Answer, Arrival, Receiver},
@@ -135,12 +138,13 @@ async fn kill_9_loses_nothing_and_changes_no_byte() {
     for round in 0..ROUNDS {
         let process = start_process(&database, &RETRY_SOON, &proxies).await;
         let mut client = WebhooksClient::new(process.channel());
+        let mut operations = WebhookOperationsClient::new(process.operators());
         let endpoint = proto::webhooks::SetEndpointRequest {
             merchant_id: merchant_id.clone(),
             url: receiver.url(),
             events: Vec::new(),
         };
-        client.set_endpoint(endpoint).await.unwrap();
+        operations.set_endpoint(endpoint).await.unwrap();
         for number in 0..EVENTS_PER_ROUND {
             let event = payment(&merchant_id);
             client.publish(event.clone()).await.unwrap();
@@ -151,13 +155,13 @@ async fn kill_9_loses_nothing_and_changes_no_byte() {
         process.kill().await;
     }
     let process = start_process(&database, &RETRY_SOON, &proxies).await;
-    let mut client = WebhooksClient::new(process.channel());
+    let mut operations = WebhookOperationsClient::new(process.operators());
     let list = proto::webhooks::ListDeliveriesRequest {
         merchant_id,
         page_size: 100,
         page_token: String::new(),
     };
-    let open = client.clone();
+    let open = operations.clone();
     until("everything is delivered", async || {
         let listed = open
             .clone()
@@ -171,7 +175,7 @@ async fn kill_9_loses_nothing_and_changes_no_byte() {
             .all(|delivery| delivery.status() == DeliveryStatus::Delivered)
     })
     .await;
-    let listed = client
+    let listed = operations
         .list_deliveries(list.clone())
         .await
         .unwrap()

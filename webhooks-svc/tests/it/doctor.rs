@@ -107,7 +107,7 @@ async fn the_previous_secret_is_told_even_when_it_no_longer_signs() {
     let rotate = RotateSecretRequest {
         merchant_id: merchant_id.clone(),
     };
-    world.client.rotate_secret(rotate).await.unwrap();
+    world.operations.rotate_secret(rotate).await.unwrap();
     world.advance(25 * HOUR).await;
     let now = Clock::system().host_now().unix_seconds();
     let header = signed(&endpoint.signing_secret, now, b"{}");

@@ -88,13 +88,13 @@ async fn the_first_of_parallel_settings_makes_the_secret() {
     let merchant_id = MerchantId::new().to_string();
     let mut setting = tokio::task::JoinSet::new();
     for number in 0..10 {
-        let mut client = world.client.clone();
+        let mut operations = world.operations.clone();
         let request = SetEndpointRequest {
             merchant_id: merchant_id.clone(),
             url: format!("http://127.0.0.1:9/{number}"),
             events: Vec::new(),
         };
-        setting.spawn(async move { client.set_endpoint(request).await.unwrap().into_inner() });
+        setting.spawn(async move { operations.set_endpoint(request).await.unwrap().into_inner() });
     }
     let mut secrets: Vec<_> = setting
         .join_all()
@@ -155,10 +155,10 @@ async fn merchants_without_an_endpoint_are_told_so() {
             enabled: true,
         };
         let (code, reason) = (Code::NotFound, "ENDPOINT_NOT_FOUND");
-        check_refusal(world.client.get_endpoint(get).await, code, reason);
-        check_refusal(world.client.rotate_secret(rotate).await, code, reason);
+        check_refusal(world.operations.get_endpoint(get).await, code, reason);
+        check_refusal(world.operations.rotate_secret(rotate).await, code, reason);
         check_refusal(
-            world.client.set_endpoint_enabled(enable).await,
+            world.operations.set_endpoint_enabled(enable).await,
             code,
             reason,
         );
@@ -198,11 +198,11 @@ async fn an_endpoint_that_makes_no_sense_is_refused_by_its_field() {
             url: "http://127.0.0.1:9/".to_owned(),
             events: vec![event],
         };
-        check_invalid(world.client.set_endpoint(request).await, "events");
+        check_invalid(world.operations.set_endpoint(request).await, "events");
     }
     let get = GetEndpointRequest { merchant_id };
     assert!(
-        world.client.get_endpoint(get).await.is_err(),
+        world.operations.get_endpoint(get).await.is_err(),
         "nothing was made"
     );
 }
@@ -256,7 +256,10 @@ async fn secrets_are_encrypted_at_rest_and_bound_to_their_endpoint() {
         merchant_id: merchant_id.to_owned(),
     };
     assert_eq!(world.get_endpoint(&mine.merchant_id).await, mine);
-    let stolen = world.client.get_endpoint(get(&theirs.merchant_id)).await;
+    let stolen = world
+        .operations
+        .get_endpoint(get(&theirs.merchant_id))
+        .await;
     check_refusal(stolen, Code::Internal, "SECRET_UNREADABLE");
     db.close().await;
 }
@@ -269,7 +272,7 @@ async fn the_encryption_key_can_be_replaced() {
         merchant_id: made.merchant_id.clone(),
     };
     let made = world
-        .client
+        .operations
         .rotate_secret(rotate)
         .await
         .unwrap()
@@ -296,7 +299,11 @@ async fn the_encryption_key_can_be_replaced() {
 
 async fn serve(config: webhooks_svc::config::Config) -> anyhow::Result<()> {
     let grpc = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let sockets = chassis::grpc::Sockets { grpc, admin: None };
+    let sockets = chassis::grpc::Sockets {
+        grpc,
+        operators: None,
+        admin: None,
+    };
     let shutdown = chassis::shutdown::Shutdown::new();
     webhooks_svc::serve(config, sockets, chassis::clock::Clock::system(), shutdown).await
 }

@@ -243,7 +243,7 @@ async fn a_test_event_is_signed_and_sent_whatever_the_endpoint_names() {
         url: receiver.url(),
         events: vec![proto::webhooks::EventType::RefundFailed.into()],
     };
-    let endpoint = world.client.set_endpoint(request).await.unwrap();
+    let endpoint = world.operations.set_endpoint(request).await.unwrap();
     let answer = world.feed.test_endpoint(test).await.unwrap();
     let event_id = answer.into_inner().event_id;
     until("it arrives", async || receiver.received().len() == 1).await;

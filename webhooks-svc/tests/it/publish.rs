@@ -29,7 +29,7 @@ async fn check_body(event_type: EventType, type_code: &str, data: Data, expected
         events: vec![event_type.into()],
     };
     let merchant_id = endpoint.merchant_id.clone();
-    world.client.set_endpoint(endpoint).await.unwrap();
+    world.operations.set_endpoint(endpoint).await.unwrap();
     let event = PublishRequest {
         r#type: event_type.into(),
         data: Some(data),
@@ -244,7 +244,7 @@ async fn an_endpoint_without_a_list_gets_the_four_of_the_specification() {
         merchant_id,
         ..ListDeliveriesRequest::default()
     };
-    let listed = world.client.list_deliveries(request).await.unwrap();
+    let listed = world.operations.list_deliveries(request).await.unwrap();
     let listed: Vec<_> = listed.into_inner().deliveries;
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0].event_id, payout.event_id);
@@ -265,7 +265,7 @@ async fn only_what_was_subscribed_when_it_happened_is_delivered() {
         ],
     };
     let endpoint = world
-        .client
+        .operations
         .set_endpoint(subscribe.clone())
         .await
         .unwrap()
@@ -278,7 +278,7 @@ async fn only_what_was_subscribed_when_it_happened_is_delivered() {
     };
     world.publish(failed.clone()).await;
     subscribe.events.clear();
-    world.client.set_endpoint(subscribe).await.unwrap();
+    world.operations.set_endpoint(subscribe).await.unwrap();
     let success = payment(&merchant_id);
     world.publish(success.clone()).await;
     let deliveries = world.deliveries(&merchant_id).await;
@@ -367,7 +367,7 @@ async fn deliveries_are_listed_page_by_page_and_for_their_merchant_alone() {
     };
     loop {
         let answer = world
-            .client
+            .operations
             .list_deliveries(page.clone())
             .await
             .unwrap()
@@ -390,7 +390,7 @@ async fn deliveries_are_listed_page_by_page_and_for_their_merchant_alone() {
     page.page_size = 0;
     page.page_token = String::new();
     let answer = world
-        .client
+        .operations
         .list_deliveries(page.clone())
         .await
         .unwrap()
@@ -399,6 +399,6 @@ async fn deliveries_are_listed_page_by_page_and_for_their_merchant_alone() {
     for (page_size, page_token, field) in [(0, "nonsense", "page_token"), (101, "", "page_size")] {
         page.page_size = page_size;
         page.page_token = page_token.to_owned();
-        check_invalid(world.client.list_deliveries(page.clone()).await, field);
+        check_invalid(world.operations.list_deliveries(page.clone()).await, field);
     }
 }

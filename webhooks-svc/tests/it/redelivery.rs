@@ -152,10 +152,10 @@ async fn what_is_not_there_is_not_found() {
         let request = RedeliverRequest {
             delivery_id: delivery_id.clone(),
         };
-        let answer = world.client.redeliver(request).await;
+        let answer = world.operations.redeliver(request).await;
         check_refusal(answer, Code::NotFound, "DELIVERY_NOT_FOUND");
         let answer = world
-            .client
+            .operations
             .get_delivery(GetDeliveryRequest { delivery_id })
             .await;
         check_refusal(answer, Code::NotFound, "DELIVERY_NOT_FOUND");

@@ -69,7 +69,7 @@ async fn rotate(world: &mut World, merchant_id: &str) -> Endpoint {
         merchant_id: merchant_id.to_owned(),
     };
     world
-        .client
+        .operations
         .rotate_secret(request)
         .await
         .unwrap()

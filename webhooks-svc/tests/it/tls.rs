@@ -14,7 +14,7 @@ use chassis::{ids::MerchantId, testing::until};
 use db::testing::TestDb;
 use proto::webhooks::{
     Attempt, FailureCause, GetDeliveryRequest, ListDeliveriesRequest, SetEndpointRequest,
-    webhooks_client::WebhooksClient,
+    webhook_operations_client::WebhookOperationsClient, webhooks_client::WebhooksClient,
 };
 use rcgen::CertifiedKey;
 use rustls::{ServerConfig, ServerConnection, Stream, pki_types::PrivateKeyDer};
@@ -80,22 +80,23 @@ async fn attempt(receiver: &TlsReceiver, trusted: &str) -> Attempt {
     let flags = ["--webhook-allow-http=false"];
     let process = start_process(&database, &flags, &trust).await;
     let mut client = WebhooksClient::new(process.channel());
+    let mut operations = WebhookOperationsClient::new(process.operators());
     let merchant_id = MerchantId::new().to_string();
     let endpoint = SetEndpointRequest {
         merchant_id: merchant_id.clone(),
         url: format!("https://localhost:{}/hook", receiver.address.port()),
         events: Vec::new(),
     };
-    client.set_endpoint(endpoint).await.unwrap();
+    operations.set_endpoint(endpoint).await.unwrap();
     client.publish(payment(&merchant_id)).await.unwrap();
     let list = ListDeliveriesRequest {
         merchant_id,
         ..ListDeliveriesRequest::default()
     };
-    let listed = client.list_deliveries(list).await.unwrap().into_inner();
+    let listed = operations.list_deliveries(list).await.unwrap().into_inner();
     let delivery_id = listed.deliveries[0].delivery_id.clone();
     let get = GetDeliveryRequest { delivery_id };
-    let reading = client.clone();
+    let reading = operations.clone();
     until("the attempt has ended", async || {
         let found = reading
             .clone()
@@ -109,7 +110,7 @@ async fn attempt(receiver: &TlsReceiver, trusted: &str) -> Attempt {
             .is_some_and(|attempt| attempt.finished_at.is_some())
     })
     .await;
-    client
+    operations
         .get_delivery(get)
         .await
         .unwrap()

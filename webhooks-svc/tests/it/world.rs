@@ -18,7 +18,7 @@ use proto::{
         SetEndpointEnabledRequest, SetEndpointRequest,
         merchant_events_client::MerchantEventsClient,
         merchant_webhooks_client::MerchantWebhooksClient, publish_request::Data,
-        webhooks_client::WebhooksClient,
+        webhook_operations_client::WebhookOperationsClient, webhooks_client::WebhooksClient,
     },
 };
 use tempfile::TempDir;
@@ -41,12 +41,15 @@ pub const HOUR: Duration = Duration::from_secs(3_600);
 
 pub type Client = WebhooksClient<Channel>;
 
+pub type Operations = WebhookOperationsClient<Channel>;
+
 /// What the people of a merchant call.
 pub type People = MerchantWebhooksClient<Channel>;
 
 /// A running service with its database and the folder of its clock.
 pub struct World {
     pub client: Client,
+    pub operations: Operations,
     pub feed: MerchantEventsClient<Channel>,
     pub people: People,
     pub clock: Clock,
@@ -91,6 +94,7 @@ impl World {
         let service = serve(&database, &flags, &clock).await;
         Self {
             client: WebhooksClient::new(service.channel()),
+            operations: WebhookOperationsClient::new(service.operators()),
             feed: MerchantEventsClient::new(service.channel()),
             people: People::new(service.channel()),
             clock,
@@ -154,13 +158,13 @@ impl World {
             url: url.to_owned(),
             events: Vec::new(),
         };
-        Ok(self.client.set_endpoint(request).await?.into_inner())
+        Ok(self.operations.set_endpoint(request).await?.into_inner())
     }
 
     pub async fn get_endpoint(&mut self, merchant_id: &str) -> Endpoint {
         let merchant_id = merchant_id.to_owned();
         let request = GetEndpointRequest { merchant_id };
-        self.client
+        self.operations
             .get_endpoint(request)
             .await
             .unwrap()
@@ -173,7 +177,7 @@ impl World {
             merchant_id,
             enabled,
         };
-        self.client
+        self.operations
             .set_endpoint_enabled(request)
             .await
             .unwrap()
@@ -208,7 +212,7 @@ impl World {
             page_size: 100,
             page_token: String::new(),
         };
-        self.client
+        self.operations
             .list_deliveries(request)
             .await
             .unwrap()
@@ -219,7 +223,7 @@ impl World {
     pub async fn delivery(&mut self, delivery_id: &str) -> Delivery {
         let delivery_id = delivery_id.to_owned();
         let request = GetDeliveryRequest { delivery_id };
-        self.client
+        self.operations
             .get_delivery(request)
             .await
             .unwrap()
@@ -229,7 +233,11 @@ impl World {
     pub async fn redeliver(&mut self, delivery_id: &str) -> Delivery {
         let delivery_id = delivery_id.to_owned();
         let request = RedeliverRequest { delivery_id };
-        self.client.redeliver(request).await.unwrap().into_inner()
+        self.operations
+            .redeliver(request)
+            .await
+            .unwrap()
+            .into_inner()
     }
 
     /// The delivery once this many of its attempts have ended and none runs.

@@ -35,6 +35,16 @@ const CASES: &[Case] = &[
     ),
     case("gateway", &[("API_LISTEN", "192.0.2.1:8080")], "API_LISTEN"),
     case(
+        "charges-svc",
+        &[("OPERATORS_LISTEN", "192.0.2.1:50052")],
+        "OPERATORS_LISTEN",
+    ),
+    case(
+        "charges-svc",
+        &[("OPERATORS_LISTEN", "0.0.0.0:50051")],
+        "OPERATORS_LISTEN",
+    ),
+    case(
         "gateway",
         &[("CHECKOUT_LISTEN", "192.0.2.1:81")],
         "CHECKOUT_LISTEN",

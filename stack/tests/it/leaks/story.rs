@@ -6,7 +6,8 @@ use std::{collections::BTreeSet, time::Duration};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use chassis::{config::Tls, grpc, http};
 use proto::webhooks::{
-    ListDeliveriesRequest, RotateSecretRequest, SetEndpointRequest, webhooks_client::WebhooksClient,
+    ListDeliveriesRequest, RotateSecretRequest, SetEndpointRequest,
+    webhook_operations_client::WebhookOperationsClient,
 };
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
@@ -235,9 +236,9 @@ impl<'a> Story<'a> {
         }
     }
 
-    fn webhooks(&self) -> WebhooksClient<grpc::Channel> {
+    fn webhooks(&self) -> WebhookOperationsClient<grpc::Channel> {
         let url = &self.doors.webhooks;
-        WebhooksClient::new(grpc::connect(url, &Tls::default(), WAIT_MAX).unwrap())
+        WebhookOperationsClient::new(grpc::connect(url, &Tls::default(), WAIT_MAX).unwrap())
     }
 
     async fn set_endpoint(&mut self, url: &str) {
