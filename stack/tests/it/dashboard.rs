@@ -4,11 +4,13 @@
 
 mod address;
 mod balance;
+mod fill;
 mod isolation;
 mod lists;
 mod overview;
 mod payments;
 mod payouts;
+mod plans;
 mod refunds;
 mod routes;
 

@@ -176,6 +176,13 @@ impl Shop {
         database.connect().await
     }
 
+    /// The address of a service's database.
+    pub fn database_url(&self, service: &str) -> &str {
+        let mut databases = self.databases.iter();
+        let (_, database) = databases.find(|(name, _)| *name == service).unwrap();
+        &database.url
+    }
+
     pub fn merchants(&self) -> MerchantOperationsClient<grpc::Channel> {
         MerchantOperationsClient::new(connect(&self.ready.grpc.merchants_operators))
     }
