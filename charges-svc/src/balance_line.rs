@@ -5,59 +5,22 @@
 //! counted back from it and over no line that is not there. Where that would take too long, because
 //! too many lines are newer, there are none; the statements of days have them all.
 
-use std::{fmt, str::FromStr};
-
+use crate::{
+    error::Result,
+    ledger::Account,
+    line_id::LineId,
+    service::Service,
+    store::{
+        self,
+        balance_lines::{self, PostedLine},
+    },
+};
 use chassis::{
     clock::Timestamp,
     ids::MerchantId,
     money::{Currency, Money, MoneyError},
     page::{PageRequest, Place},
 };
-use sqlx::FromRow;
-use uuid::Uuid;
-
-use crate::{
-    error::Result,
-    ledger::Account,
-    service::Service,
-    store::{self, balance_lines},
-};
-
-/// The posting of a line. An account is in a posting once.
-#[derive(Clone, Debug, Default, PartialEq, Eq, FromRow)]
-pub struct LineId {
-    pub subject: Uuid,
-    /// The code of its kind.
-    pub kind: String,
-}
-
-impl fmt::Display for LineId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.kind, self.subject)
-    }
-}
-
-/// The text does not identify a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not the id of a line")]
-pub struct LineIdError;
-
-impl FromStr for LineId {
-    type Err = LineIdError;
-
-    fn from_str(text: &str) -> Result<Self, LineIdError> {
-        let (kind, subject) = text.split_once(':').ok_or(LineIdError)?;
-        // A newer version may know more kinds, which are written alike.
-        let is_code = |byte: u8| byte.is_ascii_uppercase() || byte == b'_';
-        if kind.is_empty() || !kind.bytes().all(is_code) {
-            return Err(LineIdError);
-        }
-        Ok(Self {
-            subject: subject.parse().map_err(|_| LineIdError)?,
-            kind: kind.to_owned(),
-        })
-    }
-}
 
 /// Which part of what a merchant has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +70,7 @@ impl Service {
         let has_more = lines.len() > size;
         lines.truncate(size);
         let last = lines.last().filter(|_| has_more);
-        let next = last.map(store::balance_lines::BalanceLine::place);
+        let next = last.map(PostedLine::place);
         Ok((counted_back(lines)?, next))
     }
 
@@ -119,7 +82,7 @@ impl Service {
 }
 
 /// Gives each line the balance after it, from that after the first on.
-fn counted_back(lines: Vec<balance_lines::BalanceLine>) -> Result<Vec<BalanceLine>, MoneyError> {
+fn counted_back(lines: Vec<PostedLine>) -> Result<Vec<BalanceLine>, MoneyError> {
     let mut balance = lines.first().and_then(|line| line.balance_of_first());
     let mut counted = Vec::with_capacity(lines.len());
     for line in lines {
@@ -140,20 +103,4 @@ fn before(after: Money, amount: Money) -> Result<Money, MoneyError> {
     let minor = after.minor_units().checked_sub(amount.minor_units());
     let minor = minor.ok_or(MoneyError::OutOfRange)?;
     Ok(Money::new(minor, after.currency()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lines_id_is_read_in_one_form_alone() {
-        let subject = Uuid::nil();
-        let id: LineId = format!("PAYOUT_FEE:{subject}").parse().unwrap();
-        assert_eq!(id.to_string(), format!("PAYOUT_FEE:{subject}"));
-        for text in ["", ":", "RESERVE", "reserve:x", "RESERVE:1", "A B:x"] {
-            assert_eq!(text.parse::<LineId>(), Err(LineIdError), "{text}");
-        }
-        assert!(format!(":{subject}").parse::<LineId>().is_err());
-    }
 }

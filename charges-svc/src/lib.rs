@@ -40,6 +40,7 @@ mod hint;
 mod hours;
 mod key_look;
 pub mod ledger;
+mod line_id;
 mod lists;
 mod message;
 mod operate;

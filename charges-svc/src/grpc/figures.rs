@@ -10,8 +10,9 @@ use tonic::{Request, Response};
 
 use super::{Grpc, GrpcResult, parse};
 use crate::{
-    balance_line::{BalanceLine, LineId, Part},
+    balance_line::{BalanceLine, Part},
     figures::{DayCount, Figures},
+    line_id::LineId,
 };
 
 #[tonic::async_trait]

@@ -8,14 +8,14 @@ use chassis::{
 use db::{Conn, Result};
 use sqlx::FromRow;
 
-use crate::{balance_line::LineId, ledger::Account};
+use crate::{ledger::Account, line_id::LineId};
 
 /// How many newer lines are added up, so that each line can be shown with the balance after it.
 const ADDED_MAX: i64 = 10_000;
 
 /// What a posting did to the account.
 #[derive(Clone, Debug, FromRow)]
-pub struct BalanceLine {
+pub struct PostedLine {
     pub posted_at: Timestamp,
     #[sqlx(flatten)]
     pub id: LineId,
@@ -28,7 +28,7 @@ pub struct BalanceLine {
     balance_minor: Option<i64>,
 }
 
-impl BalanceLine {
+impl PostedLine {
     /// Negative if it was taken away.
     pub fn amount(&self) -> Money {
         Money::new(self.amount_minor, self.currency)
@@ -84,7 +84,7 @@ pub async fn list(
     conn: &mut Conn,
     (account, currency): (&Account, Currency),
     page: &PageRequest<LineId>,
-) -> Result<Vec<BalanceLine>> {
+) -> Result<Vec<PostedLine>> {
     let (from, before) = (&page.span.from, &page.span.before);
     conn.sql(LIST)
         .bind(account.to_string())
