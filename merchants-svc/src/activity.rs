@@ -73,7 +73,6 @@ impl Action {
     /// The mail that tells the person of it.
     pub fn notice(self) -> Option<MailKind> {
         match self {
-            Self::EmailChangeRequested => Some(MailKind::EmailChangeRequested),
             Self::PasswordChanged => Some(MailKind::PasswordChanged),
             Self::PasswordReset => Some(MailKind::PasswordReset),
             Self::TotpChanged => Some(MailKind::TotpChanged),
@@ -88,7 +87,8 @@ impl Action {
             Self::PayoutRequested => Some(MailKind::PayoutRequested),
             Self::SignedUp
             | Self::EmailVerified
-            // Mailed to the address before.
+            // Mailed to the address that the person has or had, whatever becomes of it.
+            | Self::EmailChangeRequested
             | Self::EmailChanged
             | Self::LoggedIn
             | Self::LoggedOut

@@ -139,14 +139,20 @@ fn address_wanted(facts: &Facts<'_>) -> Letter {
     Letter { subject, body }
 }
 
-/// `about` is the new address. The old one no longer opens anything, so only we can help.
+/// `about` is the new address.
 fn email_changed(facts: &Facts<'_>) -> Letter {
     let Facts {
-        about, dashboard, ..
+        about,
+        dashboard,
+        link,
+        ..
     } = facts;
     let body = format!(
         "Your account at {dashboard}/ no longer has this e-mail address, but {about}.\n\n\
-         If this was not you: tell us at once.\n"
+         If this was not you: open this link within 7 days and choose another password there. Your \
+         account then has this address again, and whoever is logged in is logged out:\n\n\
+         {link}\n\n\
+         And tell us.\n"
     );
     let subject = "Your e-mail address was changed";
     Letter { subject, body }

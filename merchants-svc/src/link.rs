@@ -9,6 +9,8 @@ chassis::closed_list! {
         VerifyEmail = "VERIFY_EMAIL",
         /// To make the address that it was mailed to the person's.
         ChangeEmail = "CHANGE_EMAIL",
+        /// To undo that, once: gives the address back and chooses another password.
+        RevertEmail = "REVERT_EMAIL",
         /// To choose another password, once.
         ResetPassword = "RESET_PASSWORD",
         /// To choose the first password, once.
@@ -24,7 +26,7 @@ impl LinkPurpose {
         match self {
             Self::VerifyEmail | Self::ChangeEmail => Duration::from_hours(24),
             Self::ResetPassword => Duration::from_mins(30),
-            Self::AcceptInvitation => Duration::from_hours(7 * 24),
+            Self::AcceptInvitation | Self::RevertEmail => Duration::from_hours(7 * 24),
         }
     }
 
@@ -33,7 +35,7 @@ impl LinkPurpose {
         match self {
             Self::VerifyEmail => "verify-email",
             Self::ChangeEmail => "change-email",
-            Self::ResetPassword | Self::AcceptInvitation => "reset",
+            Self::ResetPassword | Self::AcceptInvitation | Self::RevertEmail => "reset",
         }
     }
 }

@@ -190,6 +190,7 @@ impl Post {
         let purpose = match mail.kind {
             MailKind::VerifyEmail => Some(LinkPurpose::VerifyEmail),
             MailKind::ConfirmEmail => Some(LinkPurpose::ChangeEmail),
+            MailKind::EmailChanged => Some(LinkPurpose::RevertEmail),
             MailKind::ResetPassword => Some(LinkPurpose::ResetPassword),
             MailKind::Invited => Some(LinkPurpose::AcceptInvitation),
             _ => None,

@@ -17,6 +17,8 @@ chassis::closed_list! {
         Code = "CODE",
         /// A mail to an address, asked for by somebody who is not logged in as its owner.
         Mail = "MAIL",
+        /// Another address of a person's, which is a mail to whoever has it.
+        EmailChange = "EMAIL_CHANGE",
         /// A mail of one kind that tells a person what they did.
         Notice = "NOTICE",
     }
@@ -28,7 +30,7 @@ impl Purpose {
     /// How often before a pause.
     pub fn most(self) -> i64 {
         match self {
-            Self::Password | Self::Confirmation | Self::Code | Self::Mail => 5,
+            Self::Password | Self::Confirmation | Self::Code | Self::Mail | Self::EmailChange => 5,
             Self::Notice => 20,
         }
     }
@@ -37,7 +39,7 @@ impl Purpose {
     pub fn pause(self) -> Duration {
         match self {
             Self::Password | Self::Confirmation | Self::Code => Duration::from_mins(5),
-            Self::Mail | Self::Notice => Duration::from_hours(1),
+            Self::Mail | Self::EmailChange | Self::Notice => Duration::from_hours(1),
         }
     }
 }
@@ -65,6 +67,11 @@ impl Tried {
 
     pub fn mail(email: &EmailAddress) -> Self {
         Self::new(Purpose::Mail, email.as_str())
+    }
+
+    /// By who asks, so that nobody has strangers mailed one after the other.
+    pub fn email_change(person_id: PersonId) -> Self {
+        Self::new(Purpose::EmailChange, &person_id.to_string())
     }
 
     /// By its kind, so that many of one do not hide another.

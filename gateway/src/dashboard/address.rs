@@ -58,6 +58,7 @@ async fn ask(
     State(dashboard): State<Arc<Dashboard>>,
     SentConfirmed(Sent { login, fields }): SentConfirmed,
 ) -> Result<Response, Refusal> {
+    dashboard.tries.take(login.visitor.address)?;
     let typed = fields.get("email");
     let request = RequestEmailChangeRequest {
         person_id: login.person_id.clone(),

@@ -8,6 +8,8 @@ use super::people::People;
 use crate::{
     activity::{Action, Origin},
     error::Error,
+    link::LinkPurpose,
+    login::Ended,
     mail::{MailKind, NewMail},
     person::{EmailAddress, Person},
     store,
@@ -33,6 +35,8 @@ impl People {
                 message: "is the address that you have".into(),
             });
         }
+        self.try_in(&mut tx, &Tried::email_change(person_id))
+            .await?;
         self.try_in(&mut tx, &Tried::mail(&email)).await?;
         let (address, now) = (&origin.address, self.clock.now());
         match store::people::find_by_email(&mut tx, &email).await? {
@@ -51,6 +55,12 @@ impl People {
         store::people::update_email_pending(&mut tx, person_id, Some(&email)).await?;
         // An address that nobody has verified may be a stranger's.
         if person.verified_at.is_some() {
+            let mail = NewMail {
+                about: email.as_str().to_owned(),
+                recipient: Some(person.email),
+                ..self.mail(person_id, MailKind::EmailChangeRequested, &origin)
+            };
+            store::mails::insert(&mut tx, &mail).await?;
             let object = email.as_str().to_owned();
             self.note_of(
                 &mut tx,
@@ -73,7 +83,13 @@ impl People {
         origin: Origin,
     ) -> Result<EmailAddress, Error> {
         let mut conn = self.db.read().await?;
-        let found = store::links::find_for_email(&mut conn, token, self.clock.now()).await?;
+        let found = store::links::find_for_email(
+            &mut conn,
+            token,
+            LinkPurpose::ChangeEmail,
+            self.clock.now(),
+        )
+        .await?;
         let (person_id, new) = found.ok_or(Error::LinkNotFound)?;
         let person = store::people::find(&mut conn, person_id).await?;
         drop(conn);
@@ -102,7 +118,8 @@ impl People {
         Ok(new)
     }
 
-    /// Gives a person their new address. Links to set the password were mailed to the old one.
+    /// Gives a person their new address. Links to set the password were mailed to the old one, and
+    /// whoever could read that mailbox may be logged in.
     async fn move_to(
         &self,
         tx: &mut Tx,
@@ -111,14 +128,9 @@ impl People {
         origin: Origin,
     ) -> Result<(), Error> {
         let (person_id, now) = (person.person_id, self.clock.now());
-        match store::people::update_email(tx, person, new, now).await {
-            Ok(Update::Updated) => {}
-            // Somebody has signed up with it meanwhile.
-            Ok(Update::NotThere) => return Err(Error::LinkNotFound),
-            Err(error) if db::is_unique_violation(&error) => return Err(Error::LinkNotFound),
-            Err(error) => return Err(error.into()),
-        }
+        self.update_email(tx, person, new).await?;
         store::links::end_for_password(tx, person_id, now).await?;
+        store::logins::end(tx, person_id, Ended::All, now).await?;
         if person.verified_at.is_some() {
             let mail = NewMail {
                 about: new.as_str().to_owned(),
@@ -130,6 +142,22 @@ impl People {
         let object = new.as_str().to_owned();
         self.note_of(tx, person_id, Action::EmailChanged, object, origin)
             .await
+    }
+
+    /// Gives a person this address, if nobody has it.
+    pub(super) async fn update_email(
+        &self,
+        tx: &mut Tx,
+        person: &Person,
+        email: &EmailAddress,
+    ) -> Result<(), Error> {
+        match store::people::update_email(tx, person, email, self.clock.now()).await {
+            Ok(Update::Updated) => Ok(()),
+            // Somebody has signed up with it meanwhile.
+            Ok(Update::NotThere) => Err(Error::LinkNotFound),
+            Err(error) if db::is_unique_violation(&error) => Err(Error::LinkNotFound),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn mail(&self, person_id: PersonId, kind: MailKind, origin: &Origin) -> NewMail {

@@ -25,23 +25,30 @@ impl People {
             .await
     }
 
-    /// Sets the password by a mailed link, once.
+    /// Sets the password by a mailed link, once. One that was mailed to the address before gives that
+    /// back, too.
     pub async fn reset_password(
         &self,
         token: &TokenSha256,
         password: SecretString,
         origin: Origin,
     ) -> Result<(), Error> {
-        let person_id = self.find_link(token).await?;
+        let (person_id, reverted) = self.find_link(token).await?;
         let person = self.find(person_id).await;
         let person = person.map_err(|_| Error::LinkNotFound)?;
         let hash = self.hash(&person, password).await?;
         let mut tx = self.db.begin().await?;
-        store::people::lock(&mut tx, person_id).await?;
+        // Another link may have moved the address since it was read.
+        let person = store::people::lock(&mut tx, person_id).await?;
+        let person = person.ok_or(Error::LinkNotFound)?;
         let taken = store::links::take(&mut tx, token, self.clock.now()).await?;
         if taken == Update::NotThere {
             return Err(Error::LinkNotFound);
         }
+        let person = match reverted {
+            None => person,
+            Some(email) => self.revert(&mut tx, token, person, email, &origin).await?,
+        };
         if person.verified_at.is_none() {
             self.verify(&mut tx, &person, origin.clone()).await?;
         }
@@ -54,16 +61,44 @@ impl People {
         Ok(())
     }
 
-    /// Whose password a link may set.
-    async fn find_link(&self, token: &TokenSha256) -> Result<PersonId, Error> {
+    /// Gives a person the address back that a link was mailed to.
+    async fn revert(
+        &self,
+        tx: &mut Tx,
+        token: &TokenSha256,
+        person: Person,
+        email: EmailAddress,
+        origin: &Origin,
+    ) -> Result<Person, Error> {
+        let (person_id, now) = (person.person_id, self.clock.now());
+        // Else whoever has a later address could undo this in turn.
+        store::links::end_later_reverts(tx, token, person_id, now).await?;
+        if person.email == email {
+            return Ok(person);
+        }
+        self.update_email(tx, &person, &email).await?;
+        let object = email.as_str().to_owned();
+        self.note_of(tx, person_id, Action::EmailChanged, object, origin.clone())
+            .await?;
+        Ok(Person { email, ..person })
+    }
+
+    /// Whose password a link may set, and which address it gives back.
+    async fn find_link(
+        &self,
+        token: &TokenSha256,
+    ) -> Result<(PersonId, Option<EmailAddress>), Error> {
         let mut conn = self.db.read().await?;
         for purpose in [LinkPurpose::ResetPassword, LinkPurpose::AcceptInvitation] {
             let found = store::links::find(&mut conn, token, purpose, self.clock.now()).await?;
             if let Some(person_id) = found {
-                return Ok(person_id);
+                return Ok((person_id, None));
             }
         }
-        Err(Error::LinkNotFound)
+        let purpose = LinkPurpose::RevertEmail;
+        let found = store::links::find_for_email(&mut conn, token, purpose, self.clock.now());
+        let (person_id, email) = found.await?.ok_or(Error::LinkNotFound)?;
+        Ok((person_id, Some(email)))
     }
 
     /// Sets another password. `login_id` is the caller's login, which goes on.

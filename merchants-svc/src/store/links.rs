@@ -53,14 +53,16 @@ pub async fn find(
 pub async fn find_for_email(
     conn: &mut Conn,
     token: &TokenSha256,
+    purpose: LinkPurpose,
     now: Timestamp,
 ) -> Result<Option<(PersonId, EmailAddress)>> {
     conn.sql(
         "select person_id, email from links
-         where token_sha256 = $1 and purpose = $2 and expires_at > $3 and email is not null",
+         where token_sha256 = $1 and purpose = $2 and expires_at > $3 and email is not null
+             and used_at is null",
     )
     .bind(token.as_str().to_owned())
-    .bind(LinkPurpose::ChangeEmail)
+    .bind(purpose)
     .bind(now)
     .optional()
     .await
@@ -75,6 +77,26 @@ pub async fn take(tx: &mut Tx, token: &TokenSha256, now: Timestamp) -> Result<Up
     .bind(token.as_str().to_owned())
     .bind(now)
     .update()
+    .await
+}
+
+/// Uses up every link that was mailed to a later address of the person's, to undo that change.
+pub async fn end_later_reverts(
+    tx: &mut Tx,
+    token: &TokenSha256,
+    person_id: PersonId,
+    now: Timestamp,
+) -> Result<()> {
+    tx.sql(
+        "update links set used_at = $3
+         where person_id = $2 and purpose = $4 and used_at is null
+             and expires_at >= (select expires_at from links where token_sha256 = $1)",
+    )
+    .bind(token.as_str().to_owned())
+    .bind(person_id)
+    .bind(now)
+    .bind(LinkPurpose::RevertEmail)
+    .run()
     .await
 }
 

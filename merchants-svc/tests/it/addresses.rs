@@ -40,6 +40,9 @@ async fn an_address_changes_once_its_link_is_followed_with_the_password() {
     for _twice in 0..2 {
         assert_eq!(browser.change_email(&link, PASSWORD).await.unwrap(), NEW);
     }
+    let ended = browser.who(&token).await;
+    check_refusal(ended, Code::Unauthenticated, "LOGIN_ENDED");
+    let token = browser.log_in(NEW).await;
     let login = browser.who(&token).await.unwrap();
     let (person, merchant) = (login.person.unwrap(), login.merchant.unwrap());
     let shown = (person.email.as_str(), person.email_pending);
@@ -50,7 +53,6 @@ async fn an_address_changes_once_its_link_is_followed_with_the_password() {
     assert_eq!(told.header("Subject"), "Your e-mail address was changed");
     let refused = browser.try_log_in(OLD, PASSWORD).await;
     check_refusal(refused, Code::Unauthenticated, "WRONG_PASSWORD");
-    browser.log_in(NEW).await;
     let done = browser.activities(&token).await;
     let done: Vec<Action> = done.iter().map(|activity| activity.action()).collect();
     let in_order = [
@@ -97,6 +99,51 @@ async fn a_link_to_set_the_password_does_not_outlive_the_address_it_was_mailed_t
 }
 
 #[tokio::test]
+async fn whoever_had_the_address_before_gets_it_back_and_nobody_after_them_undoes_that() {
+    let mut browser = Browser::start().await;
+    let token = verified(&mut browser).await;
+    // A thief moves the account twice.
+    browser.ask_email(&token, NEW).await.unwrap();
+    let link = browser.mail.newest(NEW, 1).await.token("change-email");
+    browser.change_email(&link, PASSWORD).await.unwrap();
+    let undo = browser.mail.newest(OLD, 3).await.token("reset");
+    let token = browser.log_in(NEW).await;
+    browser
+        .ask_email(&token, "thief@example.com")
+        .await
+        .unwrap();
+    let link = browser.mail.newest("thief@example.com", 1).await;
+    let link = link.token("change-email");
+    browser.change_email(&link, PASSWORD).await.unwrap();
+    let undo_of_thief = browser.mail.newest(NEW, 3).await.token("reset");
+    let thief = browser.log_in("thief@example.com").await;
+
+    browser.wait(6 * 24 * 60 * MINUTE).await;
+    browser.reset(&undo, OTHER_PASSWORD).await.unwrap();
+    let ended = browser.who(&thief).await;
+    check_refusal(ended, Code::Unauthenticated, "LOGIN_ENDED");
+    let back = browser.try_log_in(OLD, OTHER_PASSWORD).await.unwrap();
+    let login = browser.who(&back.token).await.unwrap();
+    assert_eq!(login.merchant.unwrap().email, OLD);
+    for link in [&undo, &undo_of_thief] {
+        let refused = browser.reset(link, PASSWORD).await;
+        check_refusal(refused, Code::NotFound, "LINK_NOT_FOUND");
+    }
+}
+
+#[tokio::test]
+async fn nobody_has_one_stranger_after_the_other_mailed() {
+    let mut browser = Browser::start().await;
+    let token = verified(&mut browser).await;
+    for number in 0..5 {
+        let stranger = format!("stranger{number}@example.com");
+        browser.ask_email(&token, &stranger).await.unwrap();
+    }
+    let refused = browser.ask_email(&token, "stranger5@example.com").await;
+    check_refusal(refused, Code::ResourceExhausted, "TOO_MANY_TRIES");
+}
+
+#[tokio::test]
 async fn an_address_that_somebody_has_stays_theirs_and_they_are_told() {
     let mut browser = Browser::start().await;
     let token = verified(&mut browser).await;
@@ -140,6 +187,7 @@ async fn whoever_mistyped_their_address_can_correct_it_and_no_stranger_is_mailed
     browser.ask_email(&token, NEW).await.unwrap();
     let link = browser.mail.newest(NEW, 1).await.token("change-email");
     browser.change_email(&link, PASSWORD).await.unwrap();
+    let token = browser.log_in(NEW).await;
     let login = browser.who(&token).await.unwrap();
     assert!(login.person.unwrap().email_verified && login.merchant.unwrap().email_verified);
     browser.wait(MINUTE).await;

@@ -10,7 +10,7 @@ const FORM: &str = "/settings/security/email";
 #[tokio::test]
 async fn an_address_is_changed_by_the_link_that_is_mailed_to_it() {
     let shop = Shop::open_with(NO_LIMITS).await;
-    let person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    let mut person = Person::sign_up(&shop, "Ama’s Kitchen").await;
     let wrong = person.post(FORM, &[("email", "ama")]).await;
     assert_eq!(wrong.code, 400);
     wrong.says("value=\"ama\"");
@@ -27,8 +27,13 @@ async fn an_address_is_changed_by_the_link_that_is_mailed_to_it() {
     let changed = person.post(path, &[("password", PASSWORD)]).await;
     assert_eq!(changed.code, 200);
     changed.says(&new);
+    let ended = person.get("/settings/activity").await;
+    assert_eq!(ended.code, 303, "every login has ended");
     let login = [("email", new.as_str()), ("password", PASSWORD)];
-    person.post("/login", &login).await.leads_to("/");
+    let entered = person.post("/login", &login).await;
+    entered.leads_to("/");
+    let cookie = entered.headers["set-cookie"].to_str().unwrap();
+    person.cookie = cookie.split(';').next().unwrap().to_owned();
     let proof = [("password", PASSWORD)];
     let ended = person.post("/change-email/1", &proof).await;
     ended.says("This link has ended");
