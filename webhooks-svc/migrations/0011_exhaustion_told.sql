@@ -1,4 +1,5 @@
--- Until when the merchant is not told again that deliveries are exhausted.
+-- Which beginning of exhausted deliveries the merchant was told of, and until when that is enough.
+alter table endpoints add column told_since timestamptz;
 alter table endpoints add column told_until timestamptz;
 
 -- Few endpoints at any time, so the index is built at once.

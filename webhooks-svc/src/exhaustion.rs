@@ -1,5 +1,5 @@
-//! Has merchants told that their endpoint has let a delivery exhaust all of its attempts: once for each
-//! time that it begins, and once a day at most.
+//! Tells merchants whose endpoint begins to let deliveries exhaust all of their attempts, once a day at
+//! most.
 
 use std::time::Duration;
 
@@ -49,12 +49,14 @@ impl Telling {
 
     /// Tells one merchant. Returns whether there was one to tell.
     async fn tell_next(&mut self) -> anyhow::Result<bool> {
+        let now = self.clock.now();
         let mut conn = self.db.read().await?;
         let found = exhaustions::find_untold(&mut conn).await?;
         drop(conn);
-        let Some((endpoint, since)) = found.and_then(|endpoint| {
-            let since = endpoint.exhausted_since?;
-            Some((endpoint, since))
+        let due = found.filter(|untold| untold.due().is_some_and(|due| due <= now));
+        let Some((endpoint, since)) = due.and_then(|untold| {
+            let since = untold.since()?;
+            Some((untold.endpoint, since))
         }) else {
             return Ok(false);
         };
@@ -62,7 +64,7 @@ impl Telling {
             notice_id: notice_id(&endpoint, since).to_string(),
             merchant_id: endpoint.merchant_id.to_string(),
             kind: NoticeKind::WebhookExhausted.into(),
-            about: endpoint.url.clone(),
+            about: host(&endpoint.url),
             at: since.to_string(),
         };
         match self.notices.tell_merchant(request).await {
@@ -75,9 +77,17 @@ impl Telling {
             Err(status) => return Err(status).context("merchants-svc was not told"),
         }
         let mut conn = self.db.write().await?;
-        exhaustions::told(&mut conn, endpoint.endpoint_id, since + QUIET).await?;
+        exhaustions::told(&mut conn, endpoint.endpoint_id, since, now + QUIET).await?;
         Ok(true)
     }
+}
+
+/// What merchants know their endpoint by. Paths and queries often hold secrets, and mails are read by
+/// many.
+fn host(url: &str) -> String {
+    let url = url::Url::parse(url).ok();
+    let host = url.and_then(|url| Some(url.host_str()?.to_owned()));
+    host.unwrap_or_default()
 }
 
 /// The same for the same beginning.
@@ -93,9 +103,9 @@ impl Work for Telling {
     async fn next_due(&mut self) -> anyhow::Result<Option<Timestamp>> {
         let mut conn = self.db.read().await?;
         let found = exhaustions::find_untold(&mut conn).await;
-        let since = found.context("exhausted endpoints cannot be read")?;
-        let since = since.and_then(|endpoint| endpoint.exhausted_since);
-        Ok(since.map(|since| since.max(self.not_before)))
+        let found = found.context("exhausted endpoints cannot be read")?;
+        let due = found.and_then(|untold| untold.due());
+        Ok(due.map(|due| due.max(self.not_before)))
     }
 
     async fn claim(&mut self, _tasks: &mut TaskSet) -> anyhow::Result<Claimed> {

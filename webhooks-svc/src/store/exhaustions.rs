@@ -2,26 +2,56 @@
 
 use chassis::{clock::Timestamp, ids::EndpointId};
 use db::{Conn, Result};
+use sqlx::FromRow;
 
-use super::{Endpoint, endpoint_columns};
+use super::endpoint_columns;
+use crate::endpoint::Endpoint;
 
-/// The one that has waited longest.
+/// The one whose merchant may be told first.
 const UNTOLD: &str = concat!(
     "select ",
     endpoint_columns!(),
-    " from endpoints
-     where exhausted_since is not null and (told_until is null or told_until <= exhausted_since)
-     order by exhausted_since limit 1"
+    ", told_until from endpoints
+     where exhausted_since is not null and (told_since is null or told_since <> exhausted_since)
+     order by case when told_until > exhausted_since then told_until else exhausted_since end
+     limit 1"
 );
 
-pub async fn find_untold(conn: &mut Conn) -> Result<Option<Endpoint>> {
+/// An endpoint whose merchant has not been told since when deliveries are exhausted.
+#[derive(Debug, FromRow)]
+pub struct Untold {
+    #[sqlx(flatten)]
+    pub endpoint: Endpoint,
+    /// Until when it is not told again.
+    told_until: Option<Timestamp>,
+}
+
+impl Untold {
+    pub fn since(&self) -> Option<Timestamp> {
+        self.endpoint.exhausted_since
+    }
+
+    /// When its merchant is to be told.
+    pub fn due(&self) -> Option<Timestamp> {
+        let since = self.since()?;
+        Some(self.told_until.map_or(since, |until| until.max(since)))
+    }
+}
+
+pub async fn find_untold(conn: &mut Conn) -> Result<Option<Untold>> {
     conn.sql(UNTOLD).optional().await
 }
 
-/// Notes that the merchant was told, and until when that is enough.
-pub async fn told(conn: &mut Conn, endpoint: EndpointId, until: Timestamp) -> Result<()> {
-    conn.sql("update endpoints set told_until = $2 where endpoint_id = $1")
+/// Notes of what the merchant was told, and until when that is enough.
+pub async fn told(
+    conn: &mut Conn,
+    endpoint: EndpointId,
+    since: Timestamp,
+    until: Timestamp,
+) -> Result<()> {
+    conn.sql("update endpoints set told_since = $2, told_until = $3 where endpoint_id = $1")
         .bind(endpoint)
+        .bind(since)
         .bind(until)
         .run()
         .await
@@ -29,7 +59,7 @@ pub async fn told(conn: &mut Conn, endpoint: EndpointId, until: Timestamp) -> Re
 
 #[cfg(test)]
 mod tests {
-    use db::testing::{TestDb, check_ordered_by_index};
+    use db::testing::{TestDb, plan};
 
     use super::*;
 
@@ -38,7 +68,8 @@ mod tests {
         let database = TestDb::new("webhooks-svc").await;
         let db = database.connect().await;
         db.migrate(&crate::SCHEMA.migrations).await.unwrap();
-        check_ordered_by_index(&db, UNTOLD, "endpoints_exhausted").await;
+        let plan = plan(&db, UNTOLD).await;
+        assert!(plan.contains("endpoints_exhausted"), "{plan}");
         db.close().await;
     }
 }

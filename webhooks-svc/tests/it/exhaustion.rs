@@ -76,7 +76,7 @@ async fn a_merchant_is_told_when_it_begins_and_once_a_day_at_most() {
     let told = mailroom.told().remove(0);
     assert_eq!(told.kind(), NoticeKind::WebhookExhausted);
     assert_eq!(told.merchant_id, merchant_id);
-    assert_eq!(told.about, endpoint.url);
+    assert_eq!(told.about, "127.0.0.1", "no path, which may be secret");
     let since = world.get_endpoint(&merchant_id).await.exhausted_since;
     assert_eq!(Some(told.at), since);
 
@@ -87,6 +87,14 @@ async fn a_merchant_is_told_when_it_begins_and_once_a_day_at_most() {
     exhaust(&mut world).await;
     world.advance(HOUR).await;
     assert_eq!(mailroom.told().len(), 1);
+    // It stays so, and the day is over.
+    world.advance(24 * HOUR).await;
+    until("the merchant is told again", async || {
+        mailroom.told().len() == 2
+    })
+    .await;
+    let since = world.get_endpoint(&merchant_id).await.exhausted_since;
+    assert_eq!(Some(mailroom.told().remove(1).at), since);
     merchants.stop().await;
 }
 
