@@ -1,10 +1,13 @@
 -- Who set a payout account: the person's id in merchants-svc. null: an operator.
 alter table notices add column person_id uuid;
 
--- What a merchant sees of its payout accounts. Few rows, so the index is built at once.
-create index notices_of_merchant on notices (merchant_id, created_at, notice_id);
+-- When the merchant was told of it. null: not yet.
+alter table notices add column told_at timestamptz;
 
--- Notices are told through the outbox from now on; those from before have waited for it.
-insert into outbox (id, subject, created_at, due_at, attempts)
-select notice_id, 'notice', created_at, created_at, 0
-from notices where account_after is not null;
+-- Notices that do not say which account was set can tell nothing.
+update notices set told_at = created_at where account_after is null;
+
+-- Few rows, so both are built at once. What a merchant sees of its payout accounts, and what it has
+-- not been told.
+create index notices_of_merchant on notices (merchant_id, created_at, notice_id);
+create index notices_untold on notices (created_at, notice_id) where told_at is null;

@@ -77,6 +77,16 @@ pub struct Config {
     #[arg(long, env = "PAYOUT_ACCOUNT_HOLD", default_value = "24h", value_parser = duration)]
     pub payout_account_hold: Duration,
 
+    /// How long payouts wait after a merchant has set its first payout account, so that its people,
+    /// who are mailed of it, can object.
+    #[arg(
+        long,
+        env = "FIRST_PAYOUT_ACCOUNT_HOLD",
+        default_value = "24h",
+        value_parser = duration
+    )]
+    pub first_payout_account_hold: Duration,
+
     /// Whether a merchant that sets its own first payout account may ask for payouts: an operator has
     /// approved its business. With `false`, an operator also enables them, merchant by merchant.
     #[arg(
@@ -172,6 +182,7 @@ impl Config {
             call_and_write_max: self.rails.longest_call() + WRITING_MAX,
             fee_account: self.fee_account.clone(),
             payout_account_hold: self.payout_account_hold,
+            first_payout_account_hold: self.first_payout_account_hold,
             payouts_on_request_by_default: self.payouts_on_request_by_default,
             disbursement_resend_after: self.disbursement_resend_after,
             settlement_time: self.settlement_time,

@@ -102,7 +102,7 @@ impl Service {
         now: Timestamp,
     ) -> Result<()> {
         let mut tx = self.db.begin().await?;
-        let Some(account) = store::payout_accounts::find(&mut tx, merchant_id).await? else {
+        let Some(account) = store::payout_accounts::find_shared(&mut tx, merchant_id).await? else {
             return Ok(());
         };
         if !account.daily_settlement || account.held_until > now {

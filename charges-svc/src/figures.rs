@@ -52,7 +52,7 @@ impl Service {
     pub async fn read_figures(&self, merchant_id: MerchantId) -> Result<Figures> {
         let now = self.clock.now();
         let mut conn = self.db.read().await?;
-        // First of all: what is done meanwhile is counted twice by nobody, and missed by nobody.
+        // Read first, so that an hour that is counted meanwhile is neither counted twice nor missed.
         let done = hours::done(&mut conn).await?.until;
         let mut tally = Tally::default();
         let mut figures = Figures::default();

@@ -207,7 +207,10 @@ impl Charges for Grpc {
         let merchant_id = parse::merchant_id(&request.get_ref().merchant_id)?;
         let balances = self.0.get_balance(merchant_id).await?;
         let payout_fee = self.0.get_payout_fee(merchant_id).await?;
-        let suspense = self.0.get_suspense(merchant_id).await?;
+        let suspense = match request.get_ref().with_suspense {
+            true => self.0.get_suspense(merchant_id).await?,
+            false => Vec::new(),
+        };
         Ok(Response::new(GetBalanceResponse {
             payout_fee: payout_fee.map(Into::into),
             available: balances.available.into_iter().map(Into::into).collect(),

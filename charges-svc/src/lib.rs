@@ -43,6 +43,7 @@ pub mod ledger;
 mod line_id;
 mod lists;
 mod message;
+mod notices;
 mod operate;
 mod otp;
 mod payout;
@@ -103,6 +104,7 @@ use daily::DailySettlement;
 use disburse::Disburser;
 use grpc::Grpc;
 use hours::HourCounter;
+use notices::NoticeTeller;
 use rails::Rails;
 use reconcile::Reconciler;
 use service::Service;
@@ -166,6 +168,8 @@ pub async fn serve(
     frame.work(sweeping, Sweeper::new(&service));
     let adding = frame.clock.worker("charges: wallets");
     frame.work(adding, WalletWork::new(&service));
+    let telling = frame.clock.worker("charges: notices");
+    frame.work(telling, NoticeTeller::new(&service));
     let counting = frame.clock.worker("charges: hours");
     frame.work(counting, HourCounter::new(&service));
     for duty in Duty::ALL {

@@ -45,7 +45,7 @@ impl Service {
         {
             return Ok(reply);
         }
-        let account = store::payout_accounts::find(&mut tx, merchant_id).await?;
+        let account = store::payout_accounts::find_shared(&mut tx, merchant_id).await?;
         // Enabled for who sets its own account, by configuration; otherwise by an operator.
         let account = account.filter(|account| account.payouts_on_request);
         let account = account.ok_or(Error::PayoutsNotEnabled)?;

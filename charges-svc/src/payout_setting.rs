@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use chassis::{ids::MerchantId, page::PageRequest};
-use db::{Insert, Page, Update, outbox::NewRow};
+use db::{Insert, Page, Update};
 use rails::HolderOutcome;
 use uuid::Uuid;
 
@@ -18,7 +18,7 @@ use crate::{
         AccountChange, HolderToConfirm, OwnOutcome, OwnSetting, PayoutAccount, is_same_name,
     },
     service::Service,
-    store, tell,
+    store,
 };
 
 /// So that no two settings of an account have the same time, by which a form knows what it has
@@ -110,8 +110,11 @@ impl Service {
             rail_holder_name: told,
             payouts_on_request: own.is_some() && self.settings.payouts_on_request_by_default,
             daily_settlement: false,
-            // There was no account that somebody could have changed.
-            held_until: now,
+            held_until: match own {
+                Some(_) => now + self.settings.first_payout_account_hold,
+                // An operator knows whose account it is.
+                None => now,
+            },
             updated_at: now,
         };
         let mut tx = self.db.begin().await?;
@@ -158,13 +161,7 @@ impl Service {
             person_id: own.map(|own| own.person_id),
         };
         store::payout_accounts::note_change(&mut tx, &change).await?;
-        let told = NewRow {
-            id: change.notice_id,
-            ..NewRow::new(tell::NOTICE, None, now)
-        };
-        told.put(&mut tx).await?;
         tx.commit().await?;
-        self.relay.ring();
         Ok(account)
     }
 
@@ -174,13 +171,16 @@ impl Service {
         found.ok_or(Error::PayoutAccountNotFound)
     }
 
-    /// Sets the switches that are given.
+    /// Sets the switches that are given. Stopping payouts on request stops the daily settlement, too,
+    /// which the merchant may have switched on, unless both are given.
     pub async fn switch_payouts(
         &self,
         merchant_id: MerchantId,
         payouts_on_request: Option<bool>,
         daily_settlement: Option<bool>,
     ) -> Result<PayoutAccount> {
+        let stopped = (payouts_on_request == Some(false)).then_some(false);
+        let daily_settlement = daily_settlement.or(stopped);
         let mut tx = self.db.begin().await?;
         let switched = store::payout_accounts::switch(
             &mut tx,

@@ -61,6 +61,7 @@ pub struct Settings {
     pub fee_account: String,
     /// How long payouts wait after a change of the payout account.
     pub payout_account_hold: Duration,
+    pub first_payout_account_hold: Duration,
     /// Whether a merchant that sets its own first account may ask for payouts.
     pub payouts_on_request_by_default: bool,
     /// How long a rail must have known nothing of a disbursement before it is sent once more.

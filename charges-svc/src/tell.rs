@@ -32,7 +32,6 @@ use proto::{
 };
 use time::{format_description::BorrowedFormatItem, macros::format_description};
 use tonic::{Request, Status as GrpcStatus};
-use uuid::Uuid;
 
 use crate::{
     charge::{Charge, Facts, METHOD, ShownCharge, Void},
@@ -108,9 +107,6 @@ impl Teller {
     /// The relay's handler, after a change: tells the charge's status, and the event if the change
     /// has one. `known` is the charge as the change left it; without it, the current one is read.
     pub async fn hand_on(self, row: Row, known: Option<Charge>) -> anyhow::Result<()> {
-        if row.subject == NOTICE {
-            return self.tell_notice(row.id).await;
-        }
         if let Some(id) = row.subject.strip_prefix(DISBURSEMENT) {
             return self.tell_disbursement(id.parse()?, row.event_id).await;
         }
@@ -183,15 +179,13 @@ impl Teller {
         Ok(())
     }
 
-    /// Has merchants-svc mail what was set for a merchant.
-    async fn tell_notice(&self, id: Uuid) -> anyhow::Result<()> {
-        let found = store::payout_accounts::find_change(&mut self.db.read().await?, id).await?;
-        let change = found.context("there is no such notice")?;
+    /// Has merchants-svc mail what was set for a merchant, once however often it is told.
+    pub async fn tell_account_change(&self, change: &AccountChange) -> anyhow::Result<()> {
         let request = TellMerchantRequest {
-            notice_id: id.to_string(),
+            notice_id: change.notice_id.to_string(),
             merchant_id: change.merchant_id.to_string(),
             kind: NoticeKind::PayoutAccountSet.into(),
-            about: about(&change),
+            about: about(change),
             at: change.created_at.to_string(),
         };
         match self.notices.clone().tell_merchant(request).await {
@@ -230,9 +224,6 @@ impl Teller {
         Ok(())
     }
 }
-
-/// The subject of an outbox row that has the id of a notice.
-pub const NOTICE: &str = "notice";
 
 /// In Ghana's time, which is UTC all year.
 const MOMENT: &[BorrowedFormatItem<'_>] =

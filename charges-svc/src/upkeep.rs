@@ -86,6 +86,8 @@ pub async fn measure(service: Arc<Service>) {
         log(measure_unsealed(&service).await, "unsealed postings");
         log(measure_days(&service, started_at).await, "days");
         log(measure_checks(&service, started_at).await, "checks");
+        let measured = measure_figures_and_notices(&service).await;
+        log(measured, "figures and notices");
         tokio::time::sleep(MEASURE_EVERY).await;
     }
 }
@@ -134,6 +136,18 @@ async fn measure_outbox(service: &Service) -> Result<()> {
     let backlog = store::outbox_backlog(&mut conn, COUNTED_MAX).await?;
     metrics::gauge!("charges_outbox_rows").set(gauged(backlog.count));
     metrics::gauge!("charges_outbox_oldest_seconds").set(age(service, backlog.oldest));
+    Ok(())
+}
+
+/// How long ago the hours end that are counted, and how long a merchant has waited to be told of a
+/// payout account.
+async fn measure_figures_and_notices(service: &Service) -> Result<()> {
+    let mut conn = service.db.read().await?;
+    let counted = store::hours::done(&mut conn).await?.until;
+    metrics::gauge!("charge_hours_counted_seconds_ago").set(service.clock.now().since(counted));
+    let untold = store::payout_accounts::find_untold(&mut conn).await?;
+    let since = untold.map(|change| change.created_at);
+    metrics::gauge!("notices_untold_oldest_seconds").set(age(service, since));
     Ok(())
 }
 

@@ -108,7 +108,12 @@ pub async fn run_case(services: &Services, command: CaseCommand) -> Result<Value
 
 pub async fn balance(services: &Services, merchant_id: String) -> Result<Value, Failure> {
     let mut charges = ChargeOperationsClient::new(services.charges()?);
-    let answer = charges.get_balance(GetBalanceRequest { merchant_id }).await;
+    let answer = charges
+        .get_balance(GetBalanceRequest {
+            merchant_id,
+            with_suspense: false,
+        })
+        .await;
     let balance = answer.map_err(refusal)?.into_inner();
     let shown = |of: Vec<proto::money::Money>| -> Value {
         of.into_iter()

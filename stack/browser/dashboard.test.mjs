@@ -19,6 +19,7 @@ for (const javaScriptEnabled of [true, false]) {
   const how = javaScriptEnabled ? 'with scripts' : 'without scripts';
 
   test(`from nothing to the first payout, ${how}`, TIMEOUT, async () => {
+    // axe is a script.
     const check = async (state) => javaScriptEnabled && (await person.check(state));
     const person = await Person.new(stack, browser, { javaScriptEnabled });
     const shop = await Receiver.open();
@@ -41,8 +42,7 @@ for (const javaScriptEnabled of [true, false]) {
       const words = await person.page.innerText('main');
       return words.includes('165.50') && words.includes('enough money') && !words.includes('To do');
     }, 1_000);
-    // axe is a script.
-    if (javaScriptEnabled) await person.check('overview');
+    await check('overview');
     await person.go('/settings/integrations/webhooks/deliveries');
     await person.sees('Deliveries', 'payment.success', 'Delivered', '200');
     await person.go('/settings/activity');
@@ -66,13 +66,13 @@ for (const javaScriptEnabled of [true, false]) {
     await person.sees('Payout account', 'Saved.', '024 ••• 0201', 'Name at the network');
     await check('payout account');
     await person.go('/payouts/new');
-    await person.sees('Ask for a payout', 'Available: GHS 25.50');
+    await person.sees('Ask for a payout', 'Available: GHS 165.50');
     await check('payout');
-    await person.send({ amount: '25.51' });
-    await person.sees('Ask for a payout', 'Only GHS 25.50 is available');
+    await person.send({ amount: '165.51' });
+    await person.sees('Ask for a payout', 'Only GHS 165.50 is available');
     await check('payout, too much');
     await person.send({ amount: '20' });
-    await person.sees('Pay out?', 'Amount: GHS 20.00', 'Fee: GHS 0.00', 'Left on your balance: GHS 5.50');
+    await person.sees('Pay out?', 'Amount: GHS 20.00', 'Fee: GHS 0.00', 'Left on your balance: GHS 145.50');
     await check('payout, confirmation');
     await person.send();
     await person.sees('Payout', 'GHS 20.00');
@@ -83,7 +83,7 @@ for (const javaScriptEnabled of [true, false]) {
     await person.sees('Payout', 'Arrived');
     await check('payout, arrived');
     await person.go('/balance');
-    await person.sees('Balance', 'GHS 5.50');
+    await person.sees('Balance', 'GHS 145.50');
     await person.go('/settings/activity');
     await person.sees('Activity', 'Asked to change the payout account', 'MTN 024 ••• 0201', 'Asked for a payout');
     await until('it is mailed', async () => {
@@ -102,7 +102,7 @@ test('a key that is revoked is refused', TIMEOUT, async () => {
   await person.go('/settings/integrations/keys');
   await person.follow('Revoke');
   await person.send({ label: 'another name' });
-  await person.sees('Revoke an API key', 'This is not the key’s name.'.replace('’', "'"));
+  await person.sees('Revoke an API key', "This is not the key's name.");
   await person.check('revoke, wrong name');
   await person.send({ label: 'Old server' });
   await person.sees('API keys', 'The key is revoked.', 'Revoked');
@@ -207,7 +207,7 @@ test('every page of a merchant fits and can be used by everybody', TIMEOUT, asyn
   await person.leave();
 });
 
-test('what was typed survives a login that ended, and another merchant sees nothing', TIMEOUT, async () => {
+test('what was typed survives a login that ended', TIMEOUT, async () => {
   const person = await Person.new(stack, browser);
   await person.becomeMerchant();
   await person.go('/settings/business');

@@ -39,7 +39,7 @@ test('the doctor tells eight kinds of broken signatures apart', TIMEOUT, async (
     ['The line breaks have changed', header, `${body}\n`],
     ['The JSON was written anew', header, JSON.stringify(JSON.parse(body), null, 1)],
     ['The body says something else', header, body.replace('25.50', '2550.00')],
-    ['The header is another event’s'.replace('’', "'"), header, other.body],
+    ["The header is another event's", header, other.body],
     ['There is no body', header, ''],
     ['By none of your secrets', sign('whsec_another', now, body), body],
   ];

@@ -61,6 +61,5 @@ test('nothing that is in an address or a refused form runs', TIMEOUT, async () =
   await person.send({ website: NAME, town: NAME, owner_phone: NAME });
   await person.sees('Business', 'There is a problem');
   await checkNothingRan(person, 'a refused form', '/');
-  await person.go('/settings/integrations/webhooks/doctor');
   await person.leave();
 });

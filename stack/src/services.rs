@@ -328,6 +328,8 @@ impl Start<'_> {
             format!("--webhooks-url={}", url(at.webhooks)),
             format!("--merchants-url={}", url(at.merchants)),
             format!("--callback-base-url={}", url(at.api)),
+            // Nobody waits a day to try out a first payout.
+            "--first-payout-account-hold=0s".to_owned(),
             format!("--reconcile-schedule={}", schedule.join(",")),
             format!("--momo-queries-per-second={QUERIES_PER_SECOND}"),
             format!("--paystack-queries-per-second={QUERIES_PER_SECOND}"),

@@ -48,6 +48,19 @@ pub async fn find_locked(tx: &mut Tx, merchant_id: MerchantId) -> Result<Option<
     .await
 }
 
+/// Like [`find`], and keeps it as it is until the transaction ends, so that no payout goes to an
+/// account that was replaced before it was recorded.
+pub async fn find_shared(tx: &mut Tx, merchant_id: MerchantId) -> Result<Option<PayoutAccount>> {
+    tx.sql(concat!(
+        "select ",
+        columns!(),
+        " from payout_accounts where merchant_id = $1 for share"
+    ))
+    .bind(merchant_id)
+    .optional()
+    .await
+}
+
 /// Until when a merchant's payouts wait, or waited. In a transaction it stays so until the end.
 pub async fn held_until(conn: &mut Conn, merchant_id: MerchantId) -> Result<Option<Timestamp>> {
     let found: Option<(Timestamp,)> = conn
@@ -141,15 +154,22 @@ pub async fn note_change(tx: &mut Tx, change: &AccountChange) -> Result<()> {
     .await
 }
 
-pub async fn find_change(conn: &mut Conn, notice_id: Uuid) -> Result<Option<AccountChange>> {
-    conn.sql(
-        "select notice_id, merchant_id, created_at, account_before, account_after, held_until,
-                person_id
-         from notices where notice_id = $1",
-    )
-    .bind(notice_id)
-    .optional()
-    .await
+const UNTOLD: &str =
+    "select notice_id, merchant_id, created_at, account_before, account_after, held_until, person_id
+     from notices where told_at is null order by created_at, notice_id limit 1";
+
+/// What was set first of all that its merchant has not been told.
+pub async fn find_untold(conn: &mut Conn) -> Result<Option<AccountChange>> {
+    conn.sql(UNTOLD).optional().await
+}
+
+/// Notes that the merchant was told.
+pub async fn told(conn: &mut Conn, notice_id: Uuid, now: Timestamp) -> Result<()> {
+    conn.sql("update notices set told_at = $2 where notice_id = $1")
+        .bind(notice_id)
+        .bind(now)
+        .run()
+        .await
 }
 
 /// Newest first; the place that the page begins after comes last.
@@ -157,7 +177,7 @@ const CHANGES: &str =
     "select notice_id, merchant_id, created_at, account_before, account_after, held_until,
             person_id, created_at as place_at, notice_id as place_id
      from notices
-     where merchant_id = $1 and (created_at, notice_id) < ($2, $3)
+     where merchant_id = $1 and (created_at, notice_id) < ($2, $3) and account_after is not null
      order by created_at desc, notice_id desc limit $4";
 
 /// A page of what was set for a merchant, newest first.

@@ -39,6 +39,7 @@ fn failed() -> Outcome {
 async fn balance(world: &mut World, charge: &Charge) -> Vec<proto::money::Money> {
     let request = GetBalanceRequest {
         merchant_id: charge.facts.merchant_id.to_string(),
+        with_suspense: true,
     };
     world
         .charges

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use chassis::testing::{check_invalid, check_refusal, until};
+use chassis::{
+    clock::Timestamp,
+    testing::{check_invalid, check_refusal, until},
+};
 use proto::{
     charges::{
         DestinationType, DisbursementStatus, HolderToConfirm, ListPayoutAccountChangesRequest,
@@ -261,6 +264,40 @@ async fn nobody_reaches_anothers_account() {
 }
 
 #[tokio::test]
+async fn the_first_account_that_a_merchant_sets_holds_payouts_for_its_own_time() {
+    let mtn = Mtn::with_float("1000");
+    let settings = [("first-payout-account-hold", "24h")];
+    let mut shop = Shop::open_with(&mtn, &settings).await;
+    let first = set(&shop, confirmed(asked(&shop, FIRST), "Ama Mensah")).await;
+    let at = |text: &str| text.parse::<Timestamp>().unwrap();
+    assert_eq!(at(&first.held_until), at(&first.updated_at) + 24 * HOUR);
+    let refused = shop.pay_out(1_000).await;
+    check_refusal(refused, Code::FailedPrecondition, "PAYOUT_ACCOUNT_ON_HOLD");
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn whoever_stops_payouts_on_request_stops_the_daily_settlement_too() {
+    let mtn = Mtn::with_float("1000");
+    let mut shop = Shop::open(&mtn).await;
+    set(&shop, confirmed(asked(&shop, FIRST), "Ama Mensah")).await;
+    let mut switch = async |on_request: Option<bool>, daily: Option<bool>| {
+        let request = SetPayoutSwitchesRequest {
+            merchant_id: shop.merchant(),
+            payouts_on_request: on_request,
+            daily_settlement: daily,
+        };
+        let switched = shop.world.treasury.set_payout_switches(request).await;
+        let account = switched.unwrap().into_inner();
+        (account.payouts_on_request, account.daily_settlement)
+    };
+    assert_eq!(switch(None, Some(true)).await, (true, true));
+    assert_eq!(switch(Some(false), None).await, (false, false));
+    assert_eq!(switch(Some(false), Some(true)).await, (false, true));
+    shop.end().await;
+}
+
+#[tokio::test]
 async fn operators_decide_who_may_ask_for_payouts() {
     let mtn = Mtn::with_float("1000");
     let settings = [("payouts-on-request-by-default", "false")];
@@ -312,7 +349,11 @@ async fn every_account_that_was_set_is_told_once_whoever_set_it() {
     let updates = shop.world.updates.clone();
     updates.refuse_notices(3);
     let first = set(&shop, confirmed(asked(&shop, FIRST), "Ama Mensah")).await;
-    until("the first is told", async || updates.notices().len() == 1).await;
+    until("the first is told", async || {
+        shop.world.clock.advance(HOUR / 60).await.unwrap();
+        updates.notices().len() == 1
+    })
+    .await;
     let change = by_operator(&shop, SECOND);
     shop.world
         .treasury

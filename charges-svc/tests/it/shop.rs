@@ -173,7 +173,12 @@ impl Shop {
     pub async fn told_balance(&self) -> GetBalanceResponse {
         let merchant_id = self.merchant();
         let mut charges = self.world.charges.clone();
-        let balance = charges.get_balance(GetBalanceRequest { merchant_id }).await;
+        let balance = charges
+            .get_balance(GetBalanceRequest {
+                merchant_id,
+                with_suspense: true,
+            })
+            .await;
         balance.unwrap().into_inner()
     }
 

@@ -325,6 +325,7 @@ pub fn config_with(database_url: &str, neighbour_url: &str, more: &[(&str, &str)
         ("sessions-url", neighbour_url),
         ("webhooks-url", neighbour_url),
         ("merchants-url", neighbour_url),
+        ("first-payout-account-hold", "0s"),
         // Nobody listens on port 1.
         ("momo-base-url", "http://127.0.0.1:1"),
         ("momo-subscription-key", "subscription-key"),

@@ -31,6 +31,7 @@ pub async fn balance(
 ) -> Result<Json<BalanceShown>, Error> {
     let request = GetBalanceRequest {
         merchant_id: merchant.id.to_string(),
+        with_suspense: false,
     };
     let balance = edge
         .charges

@@ -76,6 +76,7 @@ impl Dashboard {
     pub async fn balance(&self, login: &Login) -> Result<GetBalanceResponse, Error> {
         let request = GetBalanceRequest {
             merchant_id: login.merchant_id(),
+            with_suspense: true,
         };
         let balance = self.charges.read(
             backend::DEADLINE,

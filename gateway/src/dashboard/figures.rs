@@ -187,7 +187,7 @@ fn numbers(figures: &Figures) -> Result<Vec<Figure>, Error> {
         name: "Waiting for over 5 minutes",
         value: figures.waiting.to_string(),
         since,
-        address: list(figures, &[], "INITIATED"),
+        address: list(figures, &[], payments::WAITING),
     });
     Ok(numbers)
 }

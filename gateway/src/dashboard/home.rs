@@ -191,7 +191,10 @@ fn figures(balance: &[Money], health: Option<&EndpointHealth>) -> Vec<Figure> {
             name: "Events given up",
             value: health.exhausted.to_string(),
             since: moment(&health.since),
-            address: format!("{DELIVERIES}?status=EXHAUSTED"),
+            address: match health.since.split_once('T') {
+                Some((day, _)) => format!("{DELIVERIES}?status=EXHAUSTED&from={day}"),
+                None => format!("{DELIVERIES}?status=EXHAUSTED"),
+            },
         });
     }
     figures
@@ -235,6 +238,7 @@ impl Dashboard {
     async fn available(&self, login: &Login) -> Result<Vec<Money>, Error> {
         let request = GetBalanceRequest {
             merchant_id: login.merchant_id(),
+            with_suspense: false,
         };
         let balance = self.charges.read(
             backend::DEADLINE,

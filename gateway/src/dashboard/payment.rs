@@ -204,7 +204,7 @@ fn lead(charge: &Charge, entries: &[Entry]) -> Vec<String> {
                     "The outcome is not known yet: the network has given no clear answer. Nothing is lost; we ask it again until it answers. Do not charge the payer a second time meanwhile.",
                 )],
                 _ => vec![line(
-                    "The payer has not finished yet. This page tells once it has ended.",
+                    "The payer has not finished yet. Load this page again to see how it ends.",
                 )],
             }
         }

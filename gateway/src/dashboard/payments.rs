@@ -1,6 +1,9 @@
 //! `/payments`: a merchant's payments, newest first, and the same as a file.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use axum::{
     Extension, Router,
@@ -9,6 +12,7 @@ use axum::{
     routing::get,
 };
 use chassis::{
+    clock::Timestamp,
     failure::FailureReason,
     ids::{ChargeId, Reference, SessionId, TxIdDisplay},
     money::Money,
@@ -58,10 +62,16 @@ const EXPORT_COLUMNS: [&str; 11] = [
     "updated_at",
 ];
 
-const STATUSES: [(&str, &str); 5] = [
+/// A state of the filter alone: waiting for the payer for longer than most need.
+pub const WAITING: &str = "WAITING";
+
+const WAITS_AFTER: Duration = Duration::from_secs(5 * 60);
+
+const STATUSES: [(&str, &str); 6] = [
     ("", "Any"),
     ("SETTLED", "Settled"),
     ("INITIATED", "Waiting for the payer"),
+    (WAITING, "Waiting for over 5 minutes"),
     ("OTP_REQUIRED", "Waiting for a code"),
     ("FAILED", "Failed"),
 ];
@@ -103,16 +113,25 @@ impl Sought {
 }
 
 /// Reads the filters.
-fn wanted(filters: &mut Filters<'_>, login: &Login) -> ListChargesRequest {
+fn wanted(filters: &mut Filters<'_>, login: &Login, now: Timestamp) -> ListChargesRequest {
     let field = Field::new("q", "Look for", super::page::Control::Input("search"))
         .hint("Reference, session, phone or e-mail");
     let sought = filters.read(field, Sought::parse);
-    let status = filters.choice("status", "State", &STATUSES, ChargeStatus::from_code);
+    let status = filters.choice("status", "State", &STATUSES, |code| match code {
+        WAITING => Some((ChargeStatus::Initiated, Some(now - WAITS_AFTER))),
+        code => ChargeStatus::from_code(code).map(|status| (status, None)),
+    });
+    let (status, before) = status.unwrap_or_default();
     let provider = filters.network();
     let reason = filters.choice("reason", "Failed because", &REASONS, |code| {
         code.parse::<FailureReason>().ok()
     });
     let (from, to) = filters.days();
+    let to = match before.map(|before| before.to_string()) {
+        // Both are written alike, so that they sort by time.
+        Some(before) if to.is_empty() || before < to => before,
+        _ => to,
+    };
     let [amount_from, amount_to] = filters.amounts();
     let mut request = ListChargesRequest {
         merchant_id: login.merchant_id(),
@@ -120,7 +139,7 @@ fn wanted(filters: &mut Filters<'_>, login: &Login) -> ListChargesRequest {
         page_token: filters.after::<ChargeId>(),
         from,
         to,
-        status: status.unwrap_or_default().into(),
+        status: status.into(),
         provider: provider.unwrap_or_default().into(),
         failure_reason: reason.map(|reason| reason.code().to_owned()),
         amount_from: amount_from.map(Into::into),
@@ -163,7 +182,7 @@ async fn show(
         return Ok(see(&format!("/customers?q={sought}")));
     }
     let mut filters = Filters::new(PATH, query.as_deref());
-    let request = wanted(&mut filters, &login);
+    let request = wanted(&mut filters, &login, dashboard.clock.now());
     let mut page = TablePage::new(login.shell(Section::Payments, "Payments"), &COLUMNS);
     page.button = Some(("Refunds", "/refunds".to_owned()));
     page.empty = "No payment yet. The overview has a command that takes the first one.";
@@ -223,7 +242,7 @@ async fn export_all(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let mut filters = Filters::new(PATH, query.as_deref());
-    let request = wanted(&mut filters, &login);
+    let request = wanted(&mut filters, &login, dashboard.clock.now());
     export_charges(&dashboard, &in_hand, filters, request).await
 }
 

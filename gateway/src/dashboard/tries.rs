@@ -45,7 +45,7 @@ impl Tries {
 
 /// Looks that a merchant has in [`LOOKS_WINDOW`]: a few numbers, each asked about twice. Nobody is to
 /// find out by them whose numbers these are.
-const LOOKS: Option<NonZeroU32> = NonZeroU32::new(20);
+const LOOKS: Option<NonZeroU32> = NonZeroU32::new(10);
 
 const LOOKS_WINDOW: Duration = Duration::from_secs(60 * 60);
 

@@ -130,7 +130,12 @@ impl Till {
     pub async fn balance(&self) -> (i64, i64) {
         let merchant_id = self.merchant_id.clone();
         let mut charges = self.charges.clone();
-        let balance = charges.get_balance(GetBalanceRequest { merchant_id }).await;
+        let balance = charges
+            .get_balance(GetBalanceRequest {
+                merchant_id,
+                with_suspense: false,
+            })
+            .await;
         let balance = balance.unwrap().into_inner();
         let minor = |of: &[Money]| of.first().map_or(0, |money| money.minor_units);
         (minor(&balance.available), minor(&balance.reserved))

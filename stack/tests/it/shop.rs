@@ -302,6 +302,7 @@ impl Shop {
     pub async fn balance_of(&self, merchant_id: &str) -> i64 {
         let request = GetBalanceRequest {
             merchant_id: merchant_id.to_owned(),
+            with_suspense: false,
         };
         let balance = self
             .charges()

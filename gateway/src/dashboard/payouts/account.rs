@@ -267,11 +267,21 @@ impl Typed {
     }
 }
 
+/// The answer to a person without an authenticator: a stolen password alone directs no money.
+fn lacks_totp(login: &Login, then: &str) -> Option<Response> {
+    (!login.has_totp).then(|| {
+        let shell = login.shell(Section::Payouts, "Not possible yet");
+        let address = format!("/settings/security/totp?then={then}");
+        let page = MessagePage::saying(shell, NO_TOTP).next("Set up an authenticator", &address);
+        page.respond(StatusCode::CONFLICT)
+    })
+}
+
 async fn show_form(
     State(dashboard): State<Arc<Dashboard>>,
     Confirmed(login): Confirmed,
 ) -> Result<Response, Refusal> {
-    if let Some(refusal) = login.moves_no_money() {
+    if let Some(refusal) = login.moves_no_money().or_else(|| lacks_totp(&login, SET)) {
         return Ok(refusal);
     }
     let account = dashboard.payout_account(&login).await?;
@@ -290,7 +300,7 @@ async fn set(
     State(dashboard): State<Arc<Dashboard>>,
     SentConfirmed(Sent { login, fields }): SentConfirmed,
 ) -> Result<Response, Refusal> {
-    if let Some(refusal) = login.moves_no_money() {
+    if let Some(refusal) = login.moves_no_money().or_else(|| lacks_totp(&login, SET)) {
         return Ok(refusal);
     }
     let typed = Typed::read(&fields);
@@ -360,11 +370,8 @@ async fn switch_daily(
         return Ok(refusal);
     }
     let daily_settlement = fields.get("daily") == "on";
-    if daily_settlement && !login.has_totp {
-        let shell = login.shell(Section::Payouts, "Not possible yet");
-        let address = format!("/settings/security/totp?then={ACCOUNT}");
-        let page = MessagePage::saying(shell, NO_TOTP).next("Set up an authenticator", &address);
-        return Ok(page.respond(StatusCode::CONFLICT));
+    if daily_settlement && let Some(refusal) = lacks_totp(&login, ACCOUNT) {
+        return Ok(refusal);
     }
     let done = if daily_settlement { "on" } else { "off" };
     dashboard

@@ -121,7 +121,12 @@ fn form(login: &Login, terms: &Terms, typed: &str) -> FormPage {
 }
 
 /// Says what will happen, and asks.
-fn confirmation(login: &Login, terms: &Terms, amount: Money, left: Money) -> FormPage {
+fn confirmation(
+    login: &Login,
+    terms: &Terms,
+    (amount, left): (Money, Money),
+    nonce: (&'static str, String),
+) -> FormPage {
     let shell = login.shell(Section::Payouts, "Pay out?");
     let mut page = FormPage::new(shell, NEW, "Pay out");
     page.is_grave = true;
@@ -136,7 +141,7 @@ fn confirmation(login: &Login, terms: &Terms, amount: Money, left: Money) -> For
         ("step", "pay".to_owned()),
         ("amount", amount.to_major().to_string()),
         ("terms", terms.mark()),
-        money_out::new_nonce(),
+        nonce,
     ];
     page.links = vec![("Change the amount", NEW), ("Do not pay out", PATH)];
     page
@@ -201,7 +206,12 @@ async fn send(
     let Some(left) = terms.left(amount) else {
         return Ok(refuse_too_much(&login, &terms, typed, terms.available));
     };
-    let page = confirmation(&login, &terms, amount, left);
+    // A form that has paid, and whose answer was lost, must not pay again under another key.
+    let nonce = match money_out::key(&fields) {
+        Some(_) if notice.is_some() => (money_out::NONCE, fields.get(money_out::NONCE).to_owned()),
+        _ => money_out::new_nonce(),
+    };
+    let page = confirmation(&login, &terms, (amount, left), nonce);
     Ok(match notice {
         None => page.respond(StatusCode::OK),
         Some(notice) => page.refuse(StatusCode::CONFLICT, Some(notice.to_owned())),

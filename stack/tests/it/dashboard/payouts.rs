@@ -219,6 +219,12 @@ async fn a_merchant_sets_its_account_and_gets_one_payout_for_each_form() {
 async fn what_is_wrong_with_an_account_is_told_and_nothing_is_set() {
     let shop = Shop::open_with(NO_LIMITS).await;
     let person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    for path in ["/payouts/account/set", "/payouts/account/daily"] {
+        let refused = person.post(path, &[("daily", "on")]).await;
+        assert_eq!(refused.code, 409, "{path}");
+        refused.says("Set up an authenticator");
+    }
+    person.set_up_authenticator().await;
     for (number, name, told) in [
         ("024", "Ama Mensah", "Give a Ghana mobile number"),
         ("0240000201", "", "Name of its holder must"),
@@ -247,17 +253,14 @@ async fn what_is_wrong_with_an_account_is_told_and_nothing_is_set() {
         .get("/payouts/account")
         .await
         .says("No payout account is set yet.");
-    person
-        .post("/payouts/account/daily", &[("daily", "on")])
-        .await
-        .says("Set up an authenticator");
 
     let stranger = Person::sign_up(&shop, "The house next door").await;
     person.sets_account("0240000201").await;
     let page = stranger.get("/payouts/account").await;
     page.says("No payout account is set yet.");
     page.says_not("024 •••");
-    for _ in 0..20 {
+    stranger.set_up_authenticator().await;
+    for _ in 0..10 {
         stranger.types_account("0240000201", "Ama Mensah").await;
     }
     let many = stranger.types_account("0240000201", "Ama Mensah").await;

@@ -205,7 +205,7 @@ async fn no_route_gives_a_stranger_what_is_anothers() {
         let Some(name) = parameter(&route.path) else {
             continue;
         };
-        // Payouts have a test of their own, because an operator must set up where they go.
+        // Payouts have a test of their own: they need an authenticator and an account.
         if PUBLIC.contains(&route.path.as_str()) || name == "payout_id" {
             continue;
         }
