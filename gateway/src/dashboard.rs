@@ -23,6 +23,7 @@ mod login;
 mod money_out;
 mod page;
 mod payment;
+mod payment_link;
 mod payments;
 mod payouts;
 mod refund;
@@ -100,6 +101,8 @@ pub struct Dashboard {
     pub cookie: LoginCookie,
     /// For the `curl` that a page shows. Without a trailing slash.
     pub api_url: String,
+    /// Of the hosted checkout, without a slash at its end.
+    pub checkout_url: String,
     pub mode: Mode,
     pub clock: Clock,
     pub trusted_proxies: Vec<IpNet>,
@@ -132,6 +135,11 @@ impl Dashboard {
             tries: Tries::new(config.dashboard_tries_per_address, clock.clone()),
             holder_looks: HolderLooks::new(clock.clone()),
             cookie: LoginCookie::at(&config.dashboard_url),
+            checkout_url: config
+                .checkout_url
+                .as_str()
+                .trim_end_matches('/')
+                .to_owned(),
             api_url: config.api_url.as_str().trim_end_matches('/').to_owned(),
             mode: config.mode,
             clock: clock.clone(),
@@ -160,6 +168,7 @@ pub fn router(dashboard: Arc<Dashboard>, front: Front) -> Router {
         .route("/", get(home::show))
         .merge(address::routes())
         .merge(payments::routes())
+        .merge(payment_link::routes())
         .merge(payment::routes())
         .merge(refund::routes())
         .merge(refunds::routes())

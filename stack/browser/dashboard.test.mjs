@@ -95,6 +95,31 @@ for (const javaScriptEnabled of [true, false]) {
   });
 }
 
+test('a first payment in the browser alone', TIMEOUT, async () => {
+  const person = await Person.new(stack, browser);
+  await person.becomeMerchant();
+  await person.go('/payments/new');
+  await person.check('payment link, new');
+  await person.send({ amount: '25,50', description: 'Lunch' });
+  await person.sees('Ask for a payment', 'There is a problem');
+  await person.send({ amount: '40' });
+  await person.sees('Payment link', 'GHS 40.00', 'Not paid yet', 'Lunch');
+  await person.check('payment link');
+  const link = person.page.url();
+  await person.follow('Open the checkout');
+  await person.page.getByLabel('MTN MoMo').check();
+  await person.page.locator('#mobile_number').fill(number('001'));
+  await person.page.locator('main form button').first().click();
+  await person.page.locator('body[data-state="prompt"], body[data-state="success"]').waitFor();
+  await until('it is paid', async () => {
+    await person.page.goto(link);
+    return (await person.page.innerText('main')).includes('Paid');
+  }, 1_000);
+  await person.follow('Its payments');
+  await person.sees('Payments', 'Settled', 'GHS 40.00');
+  await person.leave();
+});
+
 test('a key that is revoked is refused', TIMEOUT, async () => {
   const person = await Person.new(stack, browser);
   await person.becomeMerchant();

@@ -129,8 +129,9 @@ pub async fn show(
         Step::new(
             "Take the first payment",
             has_payment,
-            "Run the command below with your key.",
-        ),
+            "Run the command below with your key, or make a link and pay it yourself.",
+        )
+        .at("Payment link", "/payments/new"),
         Step::new(
             "Have the first event accepted",
             has_delivered,

@@ -184,8 +184,12 @@ async fn show(
     let mut filters = Filters::new(PATH, query.as_deref());
     let request = wanted(&mut filters, &login, dashboard.clock.now());
     let mut page = TablePage::new(login.shell(Section::Payments, "Payments"), &COLUMNS);
-    page.button = Some(("Refunds", "/refunds".to_owned()));
-    page.empty = "No payment yet. The overview has a command that takes the first one.";
+    page.button = Some(("Ask for a payment", "/payments/new".to_owned()));
+    page.facts = vec![(
+        "Refunds",
+        Cell::phrase("What went back to payers").link("/refunds".to_owned()),
+    )];
+    page.empty = "No payment yet. Ask for one by a link, or with the command on the overview.";
     let listing = async {
         let listed = dashboard.list_charges(request).await?;
         let rows = listed.charges.iter().map(row);

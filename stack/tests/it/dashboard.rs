@@ -8,6 +8,7 @@ mod fill;
 mod isolation;
 mod lists;
 mod overview;
+mod payment_link;
 mod payments;
 mod payouts;
 mod plans;

@@ -166,6 +166,9 @@ async fn things(owner: &Person) -> BTreeMap<&'static str, String> {
     let nonce = owner.get(&refund).await.field("nonce");
     let fields = [("amount", "5"), ("nonce", nonce.as_str())];
     let refund_id = owner.post(&refund, &fields).await.leads_to("/refunds/");
+    let nonce = owner.get("/payments/new").await.field("nonce");
+    let fields = [("amount", "5"), ("description", "Lunch"), ("nonce", &nonce)];
+    let link = owner.post("/payments/new", &fields).await;
     let replay = uuid::Uuid::new_v4().to_string();
     let replay = [
         ("step", "start"),
@@ -186,6 +189,7 @@ async fn things(owner: &Person) -> BTreeMap<&'static str, String> {
     BTreeMap::from([
         ("reference", reference),
         ("refund_id", refund_id),
+        ("session_id", link.leads_to("/payments/link/")),
         ("customer_id", only(customers)),
         ("delivery_id", only(deliveries)),
         ("key_id", key.split_once('/').unwrap().0.to_owned()),
