@@ -14,7 +14,7 @@ const UNTOLD: &str = concat!(
     ", told_until from endpoints
      where exhausted_since is not null and (told_since is null or told_since <> exhausted_since)
      order by case when told_until > exhausted_since then told_until else exhausted_since end
-     limit 1"
+     limit $1"
 );
 
 /// An endpoint whose merchant has not been told since when deliveries are exhausted.
@@ -39,7 +39,7 @@ impl Untold {
 }
 
 pub async fn find_untold(conn: &mut Conn) -> Result<Option<Untold>> {
-    conn.sql(UNTOLD).optional().await
+    conn.sql(UNTOLD).bind(1_i64).optional().await
 }
 
 /// Notes of what the merchant was told, and until when that is enough.
