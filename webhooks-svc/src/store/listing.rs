@@ -1,5 +1,7 @@
 //! SQL of a merchant's deliveries, newest first, one of them whole, and how its endpoint does.
 
+use std::collections::BTreeMap;
+
 use chassis::{
     clock::Timestamp,
     ids::{DeliveryId, EventId, MerchantId},
@@ -297,13 +299,21 @@ pub async fn ask_for_attempt(
 }
 
 /// Attempts that took a time, of deliveries of a status.
-#[derive(Clone, Copy, Debug, FromRow)]
+#[derive(Clone, Copy, Debug)]
 pub struct AttemptCount {
     pub status: Status,
     pub duration_ms: i64,
     pub attempts: i64,
     /// How many of them are the newest of their delivery.
     pub deliveries: i64,
+}
+
+/// A delivery whose attempts are counted.
+#[derive(Clone, Debug, FromRow)]
+struct LookedAt {
+    delivery_id: DeliveryId,
+    status: Status,
+    attempts_count: i64,
 }
 
 /// Counts the attempts that ended since a time, of the newest deliveries that were created since
@@ -314,22 +324,50 @@ pub async fn count_attempts(
     created_since: Timestamp,
     ended_since: Timestamp,
 ) -> Result<Vec<AttemptCount>> {
-    conn.sql(
-        "select looked.status, a.duration_ms, count(*) as attempts,
-                count(case when a.number = looked.attempts_count then 1 end) as deliveries
-         from (select delivery_id, status, attempts_count from deliveries
-               where merchant_id = $1 and created_at >= $2
-               order by created_at desc, delivery_id desc limit $3) looked
-             join attempts a on a.delivery_id = looked.delivery_id
-         where a.finished_at >= $4
-         group by looked.status, a.duration_ms order by a.duration_ms",
-    )
-    .bind(merchant_id)
-    .bind(created_since)
-    .bind(HEALTH_LOOKED_AT_MAX)
-    .bind(ended_since)
-    .all()
-    .await
+    let looked_at: Vec<LookedAt> = conn
+        .sql(
+            "select delivery_id, status, attempts_count from deliveries
+             where merchant_id = $1 and created_at >= $2
+             order by created_at desc, delivery_id desc limit $3",
+        )
+        .bind(merchant_id)
+        .bind(created_since)
+        .bind(HEALTH_LOOKED_AT_MAX)
+        .all()
+        .await?;
+    // In a statement of its own: joined to a limit that it does not know, PostgreSQL reads the
+    // attempts of all merchants.
+    let attempts: Vec<(Status, i64, bool)> = conn
+        .sql_set(
+            "given (delivery_id text, status text, attempts_count bigint)
+             select given.status, a.duration_ms, a.number = given.attempts_count
+             from given join attempts a on a.delivery_id = given.delivery_id
+             where a.finished_at >= $1",
+            looked_at.len(),
+        )
+        .bind(ended_since)
+        .column(
+            looked_at
+                .iter()
+                .map(|looked_at| looked_at.delivery_id.clone()),
+        )
+        .column(looked_at.iter().map(|looked_at| looked_at.status))
+        .column(looked_at.iter().map(|looked_at| looked_at.attempts_count))
+        .all()
+        .await?;
+    let mut counts: BTreeMap<(i64, &'static str), AttemptCount> = BTreeMap::new();
+    for (status, duration_ms, is_newest) in attempts {
+        let kind = (duration_ms, status.code());
+        let count = counts.entry(kind).or_insert(AttemptCount {
+            status,
+            duration_ms,
+            attempts: 0,
+            deliveries: 0,
+        });
+        count.attempts += 1;
+        count.deliveries += i64::from(is_newest);
+    }
+    Ok(counts.into_values().collect())
 }
 
 /// When the oldest of the merchant's deliveries was created that is still looked at; `None` if all
