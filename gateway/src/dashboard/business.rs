@@ -21,7 +21,7 @@ use super::{
     Dashboard,
     enter::parameter,
     login::{Login, Sent},
-    page::{Control, Field, FormPage, MessagePage, Refusal, Section, blame, kyc_word, moment},
+    page::{Control, Field, FormPage, MessagePage, Refusal, Section, blame, moment},
 };
 use crate::{
     backend,
@@ -251,5 +251,17 @@ async fn submit(
             ..
         }) => Ok(see(PATH)),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// A state as people read it: a word and the class of its colour and shape.
+fn kyc_word(status: KycStatus) -> (&'static str, &'static str) {
+    match status {
+        KycStatus::Unspecified => ("Not sent", "idle"),
+        KycStatus::Pending => ("Waiting for review", "wait"),
+        KycStatus::InReview => ("In review", "wait"),
+        KycStatus::Approved => ("Approved", "good"),
+        KycStatus::Rejected => ("Sent back", "bad"),
+        KycStatus::Expired => ("Expired", "bad"),
     }
 }

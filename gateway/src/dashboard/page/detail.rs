@@ -1,0 +1,71 @@
+//! A page about one thing.
+
+use askama::Template;
+use axum::response::Response;
+use http::StatusCode;
+
+use super::{Cell, Shell, Table, heads, moment, respond};
+use crate::dashboard::text::filters;
+
+/// A page about one thing: its facts, texts to copy, and what can be done with it.
+#[derive(Debug, Template)]
+#[template(path = "dashboard/detail.html")]
+pub struct DetailPage {
+    pub shell: Shell,
+    pub lead: Vec<String>,
+    /// Label and value.
+    pub facts: Vec<(&'static str, Cell)>,
+    pub table: Option<Table>,
+    /// Oldest first.
+    pub moments: Vec<Moment>,
+    /// Title and text, as it is.
+    pub texts: Vec<(&'static str, String)>,
+    pub buttons: Vec<Button>,
+    pub links: Vec<(&'static str, String)>,
+}
+
+impl DetailPage {
+    pub fn new(shell: Shell) -> Self {
+        Self {
+            shell,
+            lead: Vec::new(),
+            facts: Vec::new(),
+            table: None,
+            moments: Vec::new(),
+            texts: Vec::new(),
+            buttons: Vec::new(),
+            links: Vec::new(),
+        }
+    }
+
+    pub fn respond(self, status: StatusCode) -> Response {
+        respond(status, &self)
+    }
+}
+
+/// A form without fields to fill in.
+#[derive(Debug)]
+pub struct Button {
+    pub label: &'static str,
+    pub action: String,
+    pub hidden: Vec<(&'static str, String)>,
+}
+
+/// Something that has happened.
+#[derive(Debug, Default)]
+pub struct Moment {
+    pub at: String,
+    pub phrase: &'static str,
+    /// The class of a state's colour and shape; empty if it is none.
+    pub state: &'static str,
+    /// What was said, in our words.
+    pub told: &'static str,
+    /// Text from outside, as it is.
+    pub detail: String,
+}
+
+impl Moment {
+    fn time(&self) -> String {
+        moment(&self.at)
+    }
+}
