@@ -11,6 +11,7 @@ import { PASSWORD, Person } from './person.mjs';
 import { Receiver } from './receiver.mjs';
 import { until } from './stack.mjs';
 import './strangers.mjs';
+import './keyboard.mjs';
 import './signatures.mjs';
 
 after(close);

@@ -5,66 +5,42 @@ import { Shop, number } from './shop.mjs';
 import { until } from './stack.mjs';
 import { approve, decline, stack, story } from './world.mjs';
 
-/** What has the focus, and whether that can be seen. */
-function focused(payer) {
-  return payer.page.evaluate(() => {
-    const { activeElement } = document;
-    const { outlineStyle, outlineWidth } = getComputedStyle(activeElement);
-    const box = activeElement.getBoundingClientRect();
-    const is_in_view = box.top >= 0 && box.bottom <= innerHeight;
-    return {
-      name: activeElement.id || activeElement.value || activeElement.className || activeElement.innerText,
-      is_visible: outlineStyle !== 'none' && parseFloat(outlineWidth) >= 2 && is_in_view,
-    };
-  });
-}
-
-async function press(payer, key, expected) {
-  await payer.page.keyboard.press(key);
-  let now;
-  const claim = () => `${key} leads to ${expected} and shows it, not ${JSON.stringify(now)}`;
-  await until(claim, async () => {
-    now = await focused(payer);
-    return expected.test(now.name) && now.is_visible;
-  });
-}
-
 story('the keyboard alone pays', {}, async ({ shop, payer }) => {
   const from = number('002', '020');
   const session = await shop.session();
   const { keyboard } = payer.page;
   await payer.open(session);
   await payer.sees('form');
-  await press(payer, 'Tab', /network/);
-  await press(payer, 'Tab', /mobile_number/);
-  await press(payer, 'Tab', /Pay/);
+  await payer.press('Tab', /network/);
+  await payer.press('Tab', /mobile_number/);
+  await payer.press('Tab', /Pay/);
   await keyboard.press('Enter');
   // The summary has the focus, and leads to each field.
   await payer.sees('form', 'There is a problem');
   await payer.page.locator('.errors:focus').waitFor();
-  assert.ok((await focused(payer)).is_visible, 'the focus on the summary can be seen');
+  assert.ok((await payer.focused()).is_visible, 'the focus on the summary can be seen');
   assert.match(await payer.page.title(), /^Error: /);
-  await press(payer, 'Tab', /Choose the network/);
-  await press(payer, 'Tab', /Enter your mobile/);
-  await press(payer, 'Enter', /mobile_number/);
+  await payer.press('Tab', /Choose the network/);
+  await payer.press('Tab', /Enter your mobile/);
+  await payer.press('Enter', /mobile_number/);
   await keyboard.type(from);
-  await press(payer, 'Shift+Tab', /AT|network/);
+  await payer.press('Shift+Tab', /AT|network/);
   await payer.page.locator('#network').focus();
-  await press(payer, 'ArrowDown', /TELECEL/);
+  await payer.press('ArrowDown', /TELECEL/);
   assert.ok(await payer.page.getByLabel('Telecel Cash').isChecked());
-  await press(payer, 'Tab', /mobile_number/);
+  await payer.press('Tab', /mobile_number/);
   await keyboard.press('Enter');
   await payer.sees('otp');
-  await press(payer, 'Tab', /otp/);
+  await payer.press('Tab', /otp/);
   await keyboard.type('000000');
   await keyboard.press('Enter');
   await payer.sees('otp', 'Tries left: 2');
   await payer.page.locator('.errors:focus').waitFor();
-  await press(payer, 'Tab', /not accepted/);
-  await press(payer, 'Enter', /otp/);
+  await payer.press('Tab', /not accepted/);
+  await payer.press('Enter', /otp/);
   await keyboard.press('Control+A');
   await keyboard.type('123456');
-  await press(payer, 'Tab', /Submit/);
+  await payer.press('Tab', /Submit/);
   await keyboard.press('Enter');
   await payer.sees('success');
   await shop.checkPaidOnce(session, { from });

@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
-import { WAIT_MAX_MS } from './stack.mjs';
+import { WAIT_MAX_MS, until } from './stack.mjs';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
@@ -114,6 +114,32 @@ export class Visitor {
         .map((element) => `${element.offsetHeight} px: ${element.outerHTML}`);
     }, this.touch_min);
     assert.deepEqual(small, [], name);
+  }
+
+  /** What has the focus, and whether that can be seen. */
+  focused() {
+    return this.page.evaluate(() => {
+      const { activeElement } = document;
+      const { outlineStyle, outlineWidth } = getComputedStyle(activeElement);
+      const box = activeElement.getBoundingClientRect();
+      const fits = box.height <= innerHeight;
+      const is_in_view = fits ? box.top >= 0 && box.bottom <= innerHeight : box.top < innerHeight && box.bottom > 0;
+      return {
+        name: activeElement.id || activeElement.value || activeElement.className || activeElement.innerText,
+        is_visible: outlineStyle !== 'none' && parseFloat(outlineWidth) >= 2 && is_in_view,
+      };
+    });
+  }
+
+  /** Presses a key, which must lead to what has a name like this, and show it. */
+  async press(key, expected) {
+    await this.page.keyboard.press(key);
+    let now;
+    const claim = () => `${key} leads to ${expected} and shows it, not ${JSON.stringify(now)}`;
+    await until(claim, async () => {
+      now = await this.focused();
+      return expected.test(now.name) && now.is_visible;
+    });
   }
 
   async checkAccessible(name) {
