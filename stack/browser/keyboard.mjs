@@ -88,7 +88,7 @@ test('the keyboard alone logs in, skips to the content and asks for a payment', 
   await person.press('Tab', /password/);
   await keyboard.type(PASSWORD);
   await keyboard.press('Enter');
-  await person.sees('Overview');
+  await person.sees('Overview', 'Networks and money are simulated here.');
   await person.go('/payments/new');
   await person.press('Tab', /skip/);
   await keyboard.press('Enter');

@@ -13,7 +13,7 @@ use axum::{
     extract::{FromRequest, FromRequestParts, Request},
     response::{IntoResponse as _, Response},
 };
-use chassis::{clock::Timestamp, grpc::Reason};
+use chassis::{clock::Timestamp, config::Mode, grpc::Reason};
 use http::{HeaderMap, StatusCode, request::Parts};
 use proto::merchants::{self as contract, GetLoginRequest};
 use url::form_urlencoded;
@@ -50,6 +50,7 @@ pub struct Login {
     pub merchant: Arc<Merchant>,
     pub confirmed_at: Timestamp,
     pub visitor: Visitor,
+    mode: Mode,
 }
 
 /// A form of somebody who is logged in.
@@ -105,7 +106,7 @@ impl Dashboard {
         if login.needs_code {
             return Ok(Standing::NeedsCode(token_sha256));
         }
-        let login = Login::new(login, token_sha256, visitor.clone())?;
+        let login = Login::new(login, token_sha256, visitor.clone(), self.mode)?;
         Ok(Standing::LoggedIn(Box::new(login)))
     }
 }
@@ -115,6 +116,7 @@ impl Login {
         login: contract::Login,
         token_sha256: [u8; 32],
         visitor: Visitor,
+        mode: Mode,
     ) -> Result<Self, Error> {
         let person = login.person.unwrap_or_default();
         let merchant = login.merchant.unwrap_or_default();
@@ -130,6 +132,7 @@ impl Login {
             merchant: Arc::new(merchant.try_into()?),
             confirmed_at: login.confirmed_at.parse().map_err(Error::internal)?,
             visitor,
+            mode,
         })
     }
 
@@ -273,6 +276,7 @@ impl Login {
         let who = Who {
             merchant: self.merchant.name.clone(),
             email: self.email.clone(),
+            is_test: self.mode == Mode::Development,
         };
         Shell::inside(who, section, title)
     }

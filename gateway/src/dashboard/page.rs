@@ -71,6 +71,8 @@ pub struct Shell {
 pub struct Who {
     pub merchant: String,
     pub email: String,
+    /// Networks and money are simulated.
+    pub is_test: bool,
 }
 
 impl Shell {
