@@ -18,7 +18,10 @@ use rails::RailName;
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use crate::charge::{Claim, Facts};
+use crate::{
+    asked_by::AskedBy,
+    charge::{Claim, Facts},
+};
 
 pub use destination::{Destination, DestinationType};
 pub use schedule::{next_query, next_send};
@@ -94,6 +97,8 @@ pub struct Disbursement {
     pub hints: i64,
     #[sqlx(flatten)]
     pub claim: Claim,
+    #[sqlx(flatten)]
+    pub asked_by: AskedBy,
 }
 
 /// How far a disbursement has come.
@@ -221,6 +226,7 @@ impl Disbursement {
             next_due_at: Some(now),
             hints: 0,
             claim: Claim::default(),
+            asked_by: AskedBy::default(),
         }
     }
 

@@ -16,6 +16,7 @@
 
 mod admission;
 mod alarms;
+pub mod asked_by;
 mod balance_line;
 #[doc(hidden)]
 pub mod books;

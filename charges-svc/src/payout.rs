@@ -11,6 +11,7 @@ use chassis::{
 use db::idempotency::{IdempotencyKey, fingerprint};
 
 use crate::{
+    asked_by::AskedBy,
     disbursement::Disbursement,
     error::{Error, Result},
     payout_account::PayoutAccount,
@@ -26,6 +27,7 @@ impl Service {
         merchant_id: MerchantId,
         amount: Money,
         key: String,
+        asked_by: AskedBy,
     ) -> Result<DisbursementReply> {
         let now = self.clock.now();
         let parts = [
@@ -61,6 +63,7 @@ impl Service {
         }
         let mut payout = self.payout_to(&account, amount, false, now)?;
         payout.disbursement_id = id;
+        payout.asked_by = asked_by;
         self.reserve(&mut tx, &payout).await?;
         tx.commit().await?;
         self.announce_new(&payout);

@@ -15,6 +15,7 @@ use db::{
 };
 
 use crate::{
+    asked_by::AskedBy,
     case::Case,
     charge::{Charge, State},
     disbursement::Disbursement,
@@ -35,6 +36,7 @@ impl Service {
         reference: &Reference,
         amount: Option<Money>,
         key: String,
+        asked_by: AskedBy,
     ) -> Result<DisbursementReply> {
         let now = self.clock.now();
         let minor = amount.map(|amount| amount.minor_units().to_string());
@@ -69,6 +71,7 @@ impl Service {
         let rail = self.rails.for_provider(charge.facts.provider).name;
         let mut refund = Disbursement::refund(&charge.facts, None, amount, rail, now);
         refund.disbursement_id = new_id;
+        refund.asked_by = asked_by;
         self.reserve(&mut tx, &refund).await?;
         tx.commit().await?;
         self.announce_new(&refund);

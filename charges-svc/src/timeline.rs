@@ -1,5 +1,6 @@
-//! What has happened to a charge and its refunds, as their merchant may see it: what we did and
-//! understood, without the rail's own words, references and fees, and without what operators do.
+//! What has happened to a charge and its refunds, or to a payout or a refund alone, as their merchant
+//! may see it: what we did and understood, without the rail's own words and fees, and without what
+//! operators do. The rail's number for it is not among it: it is told in the rail's words alone.
 
 use std::collections::HashMap;
 
@@ -7,14 +8,16 @@ use chassis::{
     charge_status::ChargeStatus,
     clock::Timestamp,
     closed_list::count_unknown,
-    ids::{EventId, MerchantId, Reference},
+    ids::{EventId, MerchantId, RailReference, Reference},
     money::Money,
 };
+use db::Conn;
 use uuid::Uuid;
 
 use crate::{
-    charge::ShownCharge,
-    disbursement::{Disbursement, State},
+    asked_by::AskedBy,
+    charge::{Facts, ShownCharge},
+    disbursement::{Disbursement, Kind as DisbursementKind, State},
     error::{Error, Result},
     ledger::Account,
     reading::Reading,
@@ -22,7 +25,6 @@ use crate::{
     store::{
         self,
         evidence::{Action, Summary},
-        postings::BalanceLine,
     },
 };
 
@@ -81,19 +83,33 @@ pub struct Timeline {
     pub next_query_at: Option<Timestamp>,
 }
 
+/// A payout or a refund, and what has happened to it.
+#[derive(Clone, Debug)]
+pub struct DisbursementTimeline {
+    /// Oldest first.
+    pub entries: Vec<Entry>,
+    /// When the network is asked about it next.
+    pub next_query_at: Option<Timestamp>,
+}
+
 /// One thing that happened.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub at: Timestamp,
-    /// The refund that it is about; `None` if it is about the charge.
+    /// The refund that it is about, in the timeline of its charge.
     pub refund_id: Option<String>,
     pub what: What,
 }
 
 #[derive(Clone, Debug)]
 pub enum What {
-    Request(Money),
-    NetworkRequest(Outcome, Repeats),
+    Request {
+        amount: Money,
+        asked_by: AskedBy,
+        /// The payer asked for it.
+        at_checkout: bool,
+    },
+    NetworkRequest(Outcome, Repeats, RailReference),
     Prompt,
     Otp(Outcome, Repeats),
     Callback(Repeats),
@@ -128,7 +144,7 @@ pub struct BalanceChange {
 impl What {
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Request(_) => Kind::Request,
+            Self::Request { .. } => Kind::Request,
             Self::NetworkRequest(..) => Kind::NetworkRequest,
             Self::Prompt => Kind::Prompt,
             Self::Otp(..) => Kind::Otp,
@@ -164,65 +180,107 @@ impl Service {
         let mut refunds = refunds.rows;
         let has_more_refunds = refunds.len() > REFUNDS_SHOWN;
         refunds.truncate(REFUNDS_SHOWN);
-        let of_refunds = refunds.iter().map(|refund| refund.disbursement_id.uuid());
-        let subjects: Vec<Uuid> = [id.uuid()].into_iter().chain(of_refunds).collect();
-        let said = store::evidence::summarize(&mut conn, &subjects).await?;
-        let posted = store::postings::list_of_merchant(&mut conn, merchant_id, &subjects).await?;
-        drop(conn);
+        let entries = entries(&mut conn, merchant_id, Some(&charge), &refunds).await?;
         Ok(Timeline {
             next_query_at: match charge.status {
                 ChargeStatus::Initiated => next_query_at,
                 ChargeStatus::OtpRequired | ChargeStatus::Settled | ChargeStatus::Failed => None,
             },
             status: charge.status,
-            entries: entries(&charge, &refunds, said, posted),
+            entries,
             has_more_refunds,
+        })
+    }
+
+    /// A merchant's payout or refund, alone, with what has happened to it.
+    pub async fn get_disbursement_timeline(
+        &self,
+        merchant_id: MerchantId,
+        kind: DisbursementKind,
+        shown_id: &str,
+    ) -> Result<DisbursementTimeline> {
+        let found = self.get_disbursement(merchant_id, kind, shown_id).await?;
+        let mut conn = self.db.read().await?;
+        let about = std::slice::from_ref(&found);
+        Ok(DisbursementTimeline {
+            entries: entries(&mut conn, merchant_id, None, about).await?,
+            next_query_at: match found.progress.state {
+                State::Processing => found.next_due_at,
+                State::Pending | State::Completed | State::Failed => None,
+            },
         })
     }
 }
 
-fn entries(
-    charge: &ShownCharge,
-    refunds: &[Disbursement],
-    said: Vec<Summary>,
-    posted: Vec<BalanceLine>,
-) -> Vec<Entry> {
-    let refund_ids: HashMap<Uuid, &str> = refunds
-        .iter()
-        .map(|refund| (refund.disbursement_id.uuid(), refund.shown_id.as_str()))
-        .collect();
+/// What entries are about.
+struct Subject<'s> {
+    refund_id: Option<&'s str>,
+    rail_reference: RailReference,
+}
+
+/// What has happened to a charge, to these disbursements, or to both.
+async fn entries(
+    conn: &mut Conn,
+    merchant_id: MerchantId,
+    charge: Option<&ShownCharge>,
+    disbursements: &[Disbursement],
+) -> Result<Vec<Entry>> {
+    let of_charge = charge.map(|charge| {
+        let facts = &charge.facts;
+        let subject = Subject {
+            refund_id: None,
+            rail_reference: facts.rail_reference,
+        };
+        (facts.transaction_id.uuid(), subject)
+    });
+    let of_disbursements = disbursements.iter().map(|one| {
+        let subject = Subject {
+            refund_id: charge.map(|_| one.shown_id.as_str()),
+            rail_reference: one.rail_reference,
+        };
+        (one.disbursement_id.uuid(), subject)
+    });
+    let subjects: HashMap<Uuid, Subject<'_>> =
+        of_charge.into_iter().chain(of_disbursements).collect();
+    let ids: Vec<Uuid> = subjects.keys().copied().collect();
+    let said = store::evidence::summarize(conn, &ids).await?;
+    let posted = store::postings::list_of_merchant(conn, merchant_id, &ids).await?;
     let entry = |about: Uuid, at, what| Entry {
         at,
-        refund_id: refund_ids.get(&about).map(ToString::to_string),
+        refund_id: subjects
+            .get(&about)
+            .and_then(|subject| subject.refund_id.map(str::to_owned)),
         what,
     };
     let mut entries = Vec::new();
-    let facts = &charge.facts;
-    let id = facts.transaction_id.uuid();
-    entries.push(entry(id, facts.created_at, What::Request(facts.amount())));
-    if let Some(what) = end_of_charge(charge) {
-        entries.extend(what.map(|what| entry(id, charge.updated_at, what)));
+    if let Some(charge) = charge {
+        let id = charge.facts.transaction_id.uuid();
+        let begun = begin_of_charge(&charge.facts);
+        entries.push(entry(id, charge.facts.created_at, begun));
+        if let Some(what) = end_of_charge(charge) {
+            entries.extend(what.map(|what| entry(id, charge.updated_at, what)));
+        }
     }
-    for refund in refunds {
-        let id = refund.disbursement_id.uuid();
-        let requested = What::Request(refund.amount());
-        entries.push(entry(id, refund.created_at, requested));
-        if let Some((at, what)) = end_of_refund(refund) {
+    for disbursement in disbursements {
+        let id = disbursement.disbursement_id.uuid();
+        let begun = begin_of_disbursement(disbursement);
+        entries.push(entry(id, disbursement.created_at, begun));
+        if let Some((at, what)) = end_of_disbursement(disbursement) {
             entries.extend(what.map(|what| entry(id, at, what)));
         }
     }
     for summary in said {
         let (about, at) = (summary.subject, summary.first_at);
-        entries.extend(
-            understood(&summary)
-                .into_iter()
-                .map(|what| entry(about, at, what)),
-        );
+        if let Some(subject) = subjects.get(&about) {
+            let understood = understood(&summary, subject.rail_reference);
+            entries.extend(understood.into_iter().map(|what| entry(about, at, what)));
+        }
     }
+    let reserved = Account::Reserved(merchant_id).to_string();
     for posted in posted {
         let line = &posted.line;
         let change = BalanceChange {
-            is_reserved: line.account == Account::Reserved(facts.merchant_id).to_string(),
+            is_reserved: line.account == reserved,
             amount: line.amount(),
             posting: line.kind.clone(),
         };
@@ -230,7 +288,23 @@ fn entries(
     }
     // Stable: what is alike stays in the order in which it was read.
     entries.sort_by_key(|entry| (entry.at, entry.what.kind()));
-    entries
+    Ok(entries)
+}
+
+fn begin_of_charge(facts: &Facts) -> What {
+    What::Request {
+        amount: facts.amount(),
+        asked_by: facts.asked_by.clone(),
+        at_checkout: facts.hosted,
+    }
+}
+
+fn begin_of_disbursement(disbursement: &Disbursement) -> What {
+    What::Request {
+        amount: disbursement.amount(),
+        asked_by: disbursement.asked_by.clone(),
+        at_checkout: false,
+    }
 }
 
 /// What a charge's end is, and its event.
@@ -247,9 +321,9 @@ fn end_of_charge(charge: &ShownCharge) -> Option<[What; 2]> {
     }
 }
 
-/// When a refund ended, what its end is, and its event.
-fn end_of_refund(refund: &Disbursement) -> Option<(Timestamp, [What; 2])> {
-    let progress = &refund.progress;
+/// When a disbursement ended, what its end is, and its event.
+fn end_of_disbursement(ended: &Disbursement) -> Option<(Timestamp, [What; 2])> {
+    let progress = &ended.progress;
     let at = match progress.state {
         State::Pending | State::Processing => return None,
         // The rail may have taken it back since.
@@ -260,12 +334,12 @@ fn end_of_refund(refund: &Disbursement) -> Option<(Timestamp, [What; 2])> {
         status: progress.state.code(),
         failure_reason: progress.failure_reason.clone(),
     };
-    let event = What::Event(EventId::of(refund.disbursement_id.uuid()));
+    let event = What::Event(EventId::of(ended.disbursement_id.uuid()));
     Some((at, [status, event]))
 }
 
 /// What the merchant sees of what was said. What operators say is not among it.
-fn understood(said: &Summary) -> Vec<What> {
+fn understood(said: &Summary, rail_reference: RailReference) -> Vec<What> {
     let repeats = Repeats {
         times: said.times,
         last_at: said.last_at,
@@ -274,18 +348,20 @@ fn understood(said: &Summary) -> Vec<What> {
         count_unknown("action");
         return Vec::new();
     };
-    let happened: fn(Outcome, Repeats) -> What = match action {
-        Action::RequestPayment | Action::Send => What::NetworkRequest,
-        Action::SubmitOtp => What::Otp,
-        Action::Query => What::Query,
+    match action {
         Action::Callback => return vec![What::Callback(repeats)],
         Action::Operator => return Vec::new(),
-    };
+        Action::RequestPayment | Action::Send | Action::SubmitOtp | Action::Query => {}
+    }
     let Some(outcome) = outcome(action, &said.outcome) else {
         count_unknown("outcome");
         return Vec::new();
     };
-    let mut seen = vec![happened(outcome, repeats)];
+    let mut seen = vec![match action {
+        Action::SubmitOtp => What::Otp(outcome, repeats),
+        Action::Query => What::Query(outcome, repeats),
+        _ => What::NetworkRequest(outcome, repeats, rail_reference),
+    }];
     if outcome == Outcome::Accepted && matches!(action, Action::RequestPayment | Action::SubmitOtp)
     {
         seen.push(What::Prompt);

@@ -7,6 +7,9 @@ pub const AMOUNT_HUNDREDTHS_MAX: i64 = 999_999_999_999;
 /// Characters of a description.
 pub const DESCRIPTION_CHARACTERS_MAX: usize = 500;
 
+/// Characters of a request's id.
+pub const REQUEST_ID_CHARACTERS_MAX: usize = 64;
+
 /// Characters of a person's or a merchant's name.
 pub const NAME_CHARACTERS_MAX: usize = 200;
 

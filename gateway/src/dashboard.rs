@@ -32,6 +32,7 @@ mod reset;
 mod security;
 mod signup;
 mod text;
+mod timeline;
 mod tries;
 mod visitor;
 mod webhooks;

@@ -12,7 +12,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use chassis::error_chain::chain;
+use chassis::{error_chain::chain, limits::REQUEST_ID_CHARACTERS_MAX};
 use futures::FutureExt as _;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method,
@@ -32,8 +32,9 @@ use crate::{
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Most characters of a request id chosen by the caller.
-const REQUEST_ID_CHARACTERS_MAX: usize = 64;
+/// What a request is called, by its caller or by us. The handler finds it in the request's extensions.
+#[derive(Clone, Debug)]
+pub struct RequestId(pub String);
 
 /// The front of one public address.
 #[derive(Clone, Debug)]
@@ -54,7 +55,7 @@ impl Front {
 }
 
 /// Runs one request through the front.
-pub async fn pass(State(front): State<Front>, request: Request, next: Next) -> Response {
+pub async fn pass(State(front): State<Front>, mut request: Request, next: Next) -> Response {
     let in_hand = front.take_in_hand(&request);
     let started = Instant::now();
     let request_id = request_id(request.headers());
@@ -77,6 +78,9 @@ pub async fn pass(State(front): State<Front>, request: Request, next: Next) -> R
         merchant.id = tracing::field::Empty,
     );
     async {
+        request
+            .extensions_mut()
+            .insert(RequestId(request_id.clone()));
         let mut response = run(in_hand.as_ref(), request, next).await;
         finish(&mut response, &request_id);
         let status = response.status().as_u16();

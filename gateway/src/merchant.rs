@@ -1,9 +1,12 @@
 //! The merchant behind a request, and whether it may use the API (spec §5.7, §7).
 
 use chassis::ids::MerchantId;
-use proto::merchants::{self as contract, KycStatus};
+use proto::{
+    charges::AskedBy,
+    merchants::{self as contract, KycStatus},
+};
 
-use crate::error::Error;
+use crate::{error::Error, front::RequestId};
 
 /// What the edge knows of a merchant.
 #[derive(Clone, Debug)]
@@ -11,6 +14,8 @@ pub struct Merchant {
     pub id: MerchantId,
     /// Shown to payers.
     pub name: String,
+    /// What the merchant calls the API key by which it was found, if it was.
+    pub key_name: Option<String>,
     email_verified: bool,
     kyc_status: KycStatus,
     accepting_payments: bool,
@@ -29,6 +34,14 @@ impl Merchant {
     /// Whether an operator has approved the business, and the approval has not ended.
     pub fn is_approved(&self) -> bool {
         self.kyc_status == KycStatus::Approved
+    }
+
+    /// What is put on record of a request that asks for something.
+    pub fn asked_by(&self, RequestId(request_id): RequestId) -> AskedBy {
+        AskedBy {
+            request_id: Some(request_id),
+            key_name: self.key_name.clone(),
+        }
     }
 
     /// Checks in the specified order: e-mail, KYC and, for new payments, whether the merchant
@@ -56,6 +69,7 @@ impl TryFrom<contract::Merchant> for Merchant {
             id: merchant.merchant_id.parse().map_err(Error::internal)?,
             kyc_status: merchant.kyc_status(),
             name: merchant.name,
+            key_name: merchant.key_name,
             email_verified: merchant.email_verified,
             accepting_payments: merchant.accepting_payments,
         })
@@ -70,6 +84,7 @@ mod tests {
         Merchant {
             id: MerchantId::new(),
             name: "Kente Shop".to_owned(),
+            key_name: None,
             email_verified,
             kyc_status: kyc,
             accepting_payments,

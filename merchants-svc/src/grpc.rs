@@ -40,11 +40,14 @@ impl Merchants for Grpc {
         &self,
         request: Request<AuthenticateRequest>,
     ) -> Result<Response<ProtoMerchant>, Status> {
-        let merchant = self
+        let holder = self
             .0
             .authenticate(&request.into_inner().key_sha256)
             .await?;
-        Ok(Response::new(merchant.into()))
+        Ok(Response::new(ProtoMerchant {
+            key_name: Some(holder.key_name()),
+            ..holder.merchant.into()
+        }))
     }
 
     async fn get_merchant(
@@ -172,6 +175,7 @@ impl From<Merchant> for ProtoMerchant {
                 .into(),
             accepting_payments: merchant.accepting_payments,
             created_at: merchant.created_at.to_string(),
+            key_name: None,
         }
     }
 }

@@ -101,6 +101,18 @@ pub struct KeyUse {
 #[derive(Clone, Debug, FromRow)]
 pub struct KeyHolder {
     pub key_id: KeyId,
+    label: String,
+    hint: String,
     #[sqlx(flatten)]
     pub merchant: Merchant,
+}
+
+impl KeyHolder {
+    /// What the merchant calls the key: by its label, or else by how it ends.
+    pub fn key_name(&self) -> String {
+        match self.label.as_str() {
+            "" => format!("…{}", self.hint),
+            label => label.to_owned(),
+        }
+    }
 }

@@ -20,7 +20,7 @@ use db::{Db, Tx};
 use crate::{
     error::Error,
     last_uses::LastUses,
-    merchant::{ApiKeyRecord, Changes, Merchant, NewMerchant},
+    merchant::{ApiKeyRecord, Changes, KeyHolder, Merchant, NewMerchant},
     store,
 };
 
@@ -39,15 +39,15 @@ pub struct Service {
 }
 
 impl Service {
-    /// The merchant behind the key with this SHA-256.
-    pub async fn authenticate(&self, key_sha256: &[u8]) -> Result<Merchant, Error> {
+    /// The merchant behind the key with this SHA-256, and what it calls the key.
+    pub async fn authenticate(&self, key_sha256: &[u8]) -> Result<KeyHolder, Error> {
         if key_sha256.len() != DIGEST_BYTES {
             return Err(Error::InvalidApiKey);
         }
         let holder = store::find_key_holder(&self.db, &hex::encode(key_sha256)).await?;
         let holder = holder.ok_or(Error::InvalidApiKey)?;
         self.last_uses.note(holder.key_id, self.clock.now());
-        Ok(holder.merchant)
+        Ok(holder)
     }
 
     pub async fn create_merchant(&self, new: NewMerchant) -> Result<Merchant, Error> {

@@ -78,7 +78,7 @@ pub async fn find_key_holder(db: &Db, key_sha256: &str) -> Result<Option<KeyHold
     db.read()
         .await?
         .sql(
-            "select k.key_id, m.merchant_id, m.name, m.email, m.email_verified, m.kyc_status,
+            "select k.key_id, k.label, k.hint, m.merchant_id, m.name, m.email, m.email_verified, m.kyc_status,
                     m.accepting_payments, m.created_at
              from api_keys k join merchants m on m.merchant_id = k.merchant_id
              where k.key_sha256 = $1 and k.revoked_at is null",

@@ -11,6 +11,8 @@ use rails::RailName;
 use sqlx::FromRow;
 use uuid::Uuid;
 
+use crate::asked_by::AskedBy;
+
 /// The payment method that merchants see.
 pub const METHOD: &str = "MOBILE_MONEY";
 
@@ -47,6 +49,8 @@ pub struct Facts {
     /// The trace of the request that created it.
     pub traceparent: Option<String>,
     pub created_at: Timestamp,
+    #[sqlx(flatten)]
+    pub asked_by: AskedBy,
 }
 
 /// A requested debit, checked when it was parsed.
@@ -61,6 +65,7 @@ pub struct NewCharge {
     pub payer_email: Option<String>,
     pub payer_name: Option<String>,
     pub hosted: Option<HostedPayment>,
+    pub asked_by: AskedBy,
 }
 
 /// The session that a hosted charge pays.
@@ -106,6 +111,7 @@ impl Facts {
             payer_name: new.payer_name.clone(),
             traceparent: None,
             created_at: now,
+            asked_by: new.asked_by.clone(),
         }
     }
 

@@ -12,6 +12,7 @@ use chassis::{
 use proptest::{collection::vec, prelude::*, sample::select};
 
 use super::*;
+use crate::asked_by::AskedBy;
 
 const REASONS: [FailureReason; 3] = [
     FailureReason::PayerDeclined,
@@ -138,6 +139,7 @@ pub fn charge() -> Charge {
         payer_email: None,
         payer_name: None,
         hosted: None,
+        asked_by: AskedBy::default(),
     };
     let now = "2026-01-31T09:00:00.000Z".parse().expect("a timestamp");
     Charge::new(&new, RailName::Paystack, now, timing())

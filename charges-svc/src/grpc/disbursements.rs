@@ -3,10 +3,10 @@
 use chassis::{ids::DisbursementId, page::PageAsked};
 use proto::charges::{
     CreatePayoutRequest, CreateRefundRequest, Destination as ProtoDestination,
-    DestinationType as ProtoDestinationType, DisbursementStatus, GetPayoutRequest,
-    GetRefundRequest, ListPayoutsRequest, ListPayoutsResponse, ListRefundsRequest,
-    ListRefundsResponse, Payout, PayoutAccount, PayoutAnswer, ReadPayoutAccountRequest, Refund,
-    RefundAnswer, disbursements_server::Disbursements,
+    DestinationType as ProtoDestinationType, DisbursementStatus, DisbursementTimeline,
+    GetPayoutRequest, GetRefundRequest, ListPayoutsRequest, ListPayoutsResponse,
+    ListRefundsRequest, ListRefundsResponse, Payout, PayoutAccount, PayoutAnswer,
+    ReadPayoutAccountRequest, Refund, RefundAnswer, disbursements_server::Disbursements,
 };
 use tonic::{Request, Response};
 
@@ -34,7 +34,11 @@ impl Disbursements for Grpc {
         let merchant_id = parse::merchant_id(&request.merchant_id)?;
         let amount = parse::cedis("amount", request.amount.as_ref())?;
         let key = parse::idempotency_key(&request.idempotency_key)?;
-        let reply = self.0.create_payout(merchant_id, amount, key).await?;
+        let asked_by = parse::asked_by(request.asked_by)?;
+        let reply = self
+            .0
+            .create_payout(merchant_id, amount, key, asked_by)
+            .await?;
         Ok(Response::new(PayoutAnswer {
             payout: Some(reply.disbursement.into()),
             replayed: reply.replayed,
@@ -49,6 +53,19 @@ impl Disbursements for Grpc {
             .get_disbursement(merchant_id, Kind::Payout, &request.payout_id);
         let found = found.await.map_err(|error| error.of(Kind::Payout))?;
         Ok(Response::new(found.into()))
+    }
+
+    async fn get_payout_timeline(
+        &self,
+        request: Request<GetPayoutRequest>,
+    ) -> GrpcResult<DisbursementTimeline> {
+        let request = request.into_inner();
+        let merchant_id = parse::id(&request.merchant_id, Error::PayoutNotFound)?;
+        let timeline =
+            self.0
+                .get_disbursement_timeline(merchant_id, Kind::Payout, &request.payout_id);
+        let timeline = timeline.await.map_err(|error| error.of(Kind::Payout))?;
+        Ok(Response::new(timeline.into()))
     }
 
     async fn read_payout_account(
@@ -101,9 +118,10 @@ impl Disbursements for Grpc {
             .map(|amount| parse::cedis("amount", Some(amount)))
             .transpose()?;
         let key = parse::idempotency_key(&request.idempotency_key)?;
+        let asked_by = parse::asked_by(request.asked_by)?;
         let reply = self
             .0
-            .create_refund(merchant_id, &reference, amount, key)
+            .create_refund(merchant_id, &reference, amount, key, asked_by)
             .await?;
         Ok(Response::new(RefundAnswer {
             refund: Some(reply.disbursement.into()),
@@ -119,6 +137,19 @@ impl Disbursements for Grpc {
             .get_disbursement(merchant_id, Kind::Refund, &request.refund_id);
         let found = found.await.map_err(|error| error.of(Kind::Refund))?;
         Ok(Response::new(found.into()))
+    }
+
+    async fn get_refund_timeline(
+        &self,
+        request: Request<GetRefundRequest>,
+    ) -> GrpcResult<DisbursementTimeline> {
+        let request = request.into_inner();
+        let merchant_id = parse::id(&request.merchant_id, Error::RefundNotFound)?;
+        let timeline =
+            self.0
+                .get_disbursement_timeline(merchant_id, Kind::Refund, &request.refund_id);
+        let timeline = timeline.await.map_err(|error| error.of(Kind::Refund))?;
+        Ok(Response::new(timeline.into()))
     }
 
     async fn list_refunds(

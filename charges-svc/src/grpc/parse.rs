@@ -8,7 +8,8 @@ use chassis::{
     ids::{MerchantId, SessionId},
     limits::{
         AMOUNT_HUNDREDTHS_MAX, DESCRIPTION_CHARACTERS_MAX, EMAIL_CHARACTERS_MAX,
-        MARKED_KEY_CHARACTERS_MAX, NAME_CHARACTERS_MAX, is_visible_ascii,
+        MARKED_KEY_CHARACTERS_MAX, NAME_CHARACTERS_MAX, REQUEST_ID_CHARACTERS_MAX,
+        is_visible_ascii,
     },
     money::{Currency, Money},
     page::{PageAsked, PageRequest},
@@ -17,9 +18,10 @@ use chassis::{
 };
 use proto::{
     charges::{
-        ChargeStatus as ProtoChargeStatus, CheckWalletRequest, CloseCaseRequest,
-        CreateChargeRequest, HostedSession, ListChargesRequest, Provider as ProtoProvider,
-        ReceiveCallbackRequest, SetPayoutAccountRequest, close_case_request::Action,
+        AskedBy as ProtoAskedBy, ChargeStatus as ProtoChargeStatus, CheckWalletRequest,
+        CloseCaseRequest, CreateChargeRequest, HostedSession, ListChargesRequest,
+        Provider as ProtoProvider, ReceiveCallbackRequest, SetPayoutAccountRequest,
+        close_case_request::Action,
     },
     money::Money as ProtoMoney,
 };
@@ -28,6 +30,7 @@ use rust_decimal::Decimal;
 use uuid::Uuid;
 
 use crate::{
+    asked_by::AskedBy,
     case::Decision,
     charge::{HostedPayment, NewCharge},
     disbursement::{Destination, DestinationType},
@@ -119,6 +122,19 @@ pub fn new_charge(request: CreateChargeRequest) -> Result<NewCharge> {
             .hosted
             .map(|session| hosted(&session, amount))
             .transpose()?,
+        asked_by: asked_by(request.asked_by)?,
+    })
+}
+
+/// Which request asked for it, if a program's did.
+pub fn asked_by(asked_by: Option<ProtoAskedBy>) -> Result<AskedBy> {
+    let ProtoAskedBy {
+        request_id,
+        key_name,
+    } = asked_by.unwrap_or_default();
+    Ok(AskedBy {
+        request_id: optional("asked_by.request_id", request_id, REQUEST_ID_CHARACTERS_MAX)?,
+        key_name: optional("asked_by.key_name", key_name, NAME_CHARACTERS_MAX)?,
     })
 }
 

@@ -1,11 +1,18 @@
-//! Converts a charge's timeline to proto.
+//! Converts timelines to proto.
 
 use proto::charges::{
-    BalanceChange as ProtoBalanceChange, ChargeStatus as ProtoChargeStatus, ChargeTimeline,
-    TimelineEntry, TimelineKind, TimelineOutcome,
+    AskedBy as ProtoAskedBy, BalanceChange as ProtoBalanceChange,
+    ChargeStatus as ProtoChargeStatus, ChargeTimeline,
+    DisbursementTimeline as ProtoDisbursementTimeline, TimelineEntry, TimelineKind,
+    TimelineOutcome,
 };
 
-use crate::timeline::{BalanceChange, Entry, Kind, Outcome, Repeats, Timeline, What};
+use crate::{
+    asked_by::AskedBy,
+    timeline::{
+        BalanceChange, DisbursementTimeline, Entry, Kind, Outcome, Repeats, Timeline, What,
+    },
+};
 
 chassis::proto_list! {
     Kind = TimelineKind {
@@ -30,6 +37,24 @@ impl From<Timeline> for ChargeTimeline {
     }
 }
 
+impl From<DisbursementTimeline> for ProtoDisbursementTimeline {
+    fn from(timeline: DisbursementTimeline) -> Self {
+        Self {
+            entries: timeline.entries.into_iter().map(Into::into).collect(),
+            next_query_at: timeline.next_query_at.map(|at| at.to_string()),
+        }
+    }
+}
+
+impl From<AskedBy> for ProtoAskedBy {
+    fn from(asked_by: AskedBy) -> Self {
+        Self {
+            request_id: asked_by.request_id,
+            key_name: asked_by.key_name,
+        }
+    }
+}
+
 impl From<Entry> for TimelineEntry {
     fn from(entry: Entry) -> Self {
         let shown = Self {
@@ -39,14 +64,23 @@ impl From<Entry> for TimelineEntry {
             ..Self::default()
         };
         match entry.what {
-            What::Request(amount) => Self {
+            What::Request {
+                amount,
+                asked_by,
+                at_checkout,
+            } => Self {
                 amount: Some(amount.into()),
+                asked_by: asked_by.is_known().then(|| asked_by.into()),
+                at_checkout,
                 ..shown
             },
             What::Prompt => shown,
-            What::NetworkRequest(outcome, repeats)
-            | What::Otp(outcome, repeats)
-            | What::Query(outcome, repeats) => Self {
+            What::NetworkRequest(outcome, repeats, rail_reference) => Self {
+                outcome: TimelineOutcome::from(outcome).into(),
+                network_reference: Some(rail_reference.to_string()),
+                ..repeated(shown, repeats)
+            },
+            What::Otp(outcome, repeats) | What::Query(outcome, repeats) => Self {
                 outcome: TimelineOutcome::from(outcome).into(),
                 ..repeated(shown, repeats)
             },

@@ -25,7 +25,7 @@ macro_rules! columns {
         "transaction_id, merchant_id, merchant_name, session_id, hosted, charge_number,
          tx_id_display, reference, rail, rail_reference, callback_token, amount_minor, currency,
          session_amount_minor, session_currency, rate, provider, phone, description, payer_email,
-         payer_name, traceparent, created_at,
+         payer_name, traceparent, created_at, request_id, key_name,
          state, version, failure_reason, otp_tries, seen_at_rail, mismatched, updated_at,
          submitted_at, taken_by, resent_at, otp_expires_at, next_query_at, hints,
          lease_until, fence"
@@ -52,6 +52,7 @@ const INSERT_SET: &str = concat!(
                  rail_id uuid, token text, minor bigint, in_currency text, session_minor bigint,
                  in_session_currency text, at_rate text, network text, number_called text,
                  about text, email text, payer text, trace text, at timestamptz,
+                 asked_in text, asked_with text,
                  in_state text, in_version bigint, reason text, tries bigint, seen boolean,
                  is_mismatched boolean, changed_at timestamptz,
                  sent_at timestamptz, taken timestamptz, sent_again_at timestamptz,
@@ -65,7 +66,7 @@ const INSERT_SET: &str = concat!(
                                    where session_id = session)),
                  shown_id, shown_reference, at_rail, rail_id, token, minor, in_currency,
                  session_minor, in_session_currency, at_rate, network, number_called, about,
-                 email, payer, trace, at,
+                 email, payer, trace, at, asked_in, asked_with,
                  in_state, in_version, reason, tries, seen, is_mismatched, changed_at,
                  sent_at, taken, sent_again_at, expires_at, query_at, hinted,
                  held_until, held_by
@@ -110,6 +111,8 @@ pub async fn insert_set(
         .column(facts().map(|facts| facts.payer_name.as_deref()))
         .column(facts().map(|facts| facts.traceparent.as_deref()))
         .column(facts().map(|facts| facts.created_at))
+        .column(facts().map(|facts| facts.asked_by.request_id.as_deref()))
+        .column(facts().map(|facts| facts.asked_by.key_name.as_deref()))
         .column(progress().map(|progress| progress.state))
         .column(progress().map(|progress| progress.version))
         .column(progress().map(|progress| progress.failure_reason.as_deref()))

@@ -25,7 +25,8 @@ macro_rules! columns {
          reference, session_id, case_id, scheduled, destination_type, provider, account,
          holder_name, rail, rail_reference, callback_token, traceparent, created_at,
          state, version, failure_reason, updated_at, completed_at, reversed_at,
-         sent_at, resent_at, next_due_at, hints, lease_until, fence, fee_minor"
+         sent_at, resent_at, next_due_at, hints, lease_until, fence, fee_minor,
+         request_id, key_name"
     };
 }
 
@@ -37,7 +38,8 @@ pub async fn insert(tx: &mut Tx, new: &Disbursement) -> Result<Insert> {
         "insert into disbursements (",
         columns!(),
         ") values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
-             $19, $20, $21, $22, null, $20, null, null, null, null, $23, 0, null, null, $24)
+             $19, $20, $21, $22, null, $20, null, null, null, null, $23, 0, null, null, $24,
+             $25, $26)
          on conflict do nothing"
     ))
     .bind(new.disbursement_id)
@@ -64,6 +66,8 @@ pub async fn insert(tx: &mut Tx, new: &Disbursement) -> Result<Insert> {
     .bind(new.progress.version)
     .bind(new.next_due_at)
     .bind(new.fee().minor_units())
+    .bind(new.asked_by.request_id.as_deref())
+    .bind(new.asked_by.key_name.as_deref())
     .insert()
     .await
 }

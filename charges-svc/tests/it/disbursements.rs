@@ -83,6 +83,7 @@ async fn payouts_and_refunds_at_once_never_overdraw() {
             reference: shop.charge.facts.reference.to_string(),
             amount: Some(ghs(500)),
             idempotency_key: format!("c:{}", MerchantId::new()),
+            asked_by: None,
         };
         let mut disbursements = shop.world.disbursements.clone();
         async move { disbursements.create_refund(request).await.map(drop) }

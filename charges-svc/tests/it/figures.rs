@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use charges_svc::charge::{Charge, Event, NewCharge};
+use charges_svc::{
+    asked_by::AskedBy,
+    charge::{Charge, Event, NewCharge},
+};
 use chassis::{
     clock::{Day, Timestamp},
     failure::FailureReason,
@@ -37,6 +40,7 @@ fn charge(merchant: MerchantId, provider: Provider, amount: Money, at: Timestamp
         payer_email: None,
         payer_name: None,
         hosted: None,
+        asked_by: AskedBy::default(),
     };
     let rail = match provider {
         Provider::Mtn => RailName::Momo,

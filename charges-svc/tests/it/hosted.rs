@@ -9,7 +9,9 @@ use charges_svc::{
 };
 use chassis::{failure::FailureReason, ids::SessionId, testing::check_refusal};
 use db::Insert;
-use proto::charges::{ChargeStatus, GetHostedChargeRequest, HostedCharge};
+use proto::charges::{
+    ChargeStatus, GetChargeTimelineRequest, GetHostedChargeRequest, HostedCharge,
+};
 use tonic::{Code, Status};
 
 use crate::world::{World, change, new_charge, timing};
@@ -91,6 +93,15 @@ async fn a_charge_in_flight_is_told_until_it_is_settled() {
     assert_eq!(told.payer_masked, "020 ••• 4002");
     let whole = format!("{told:?}");
     assert!(!whole.contains("201234002"), "the number is told: {whole}");
+    let facts = &charge.facts;
+    let timeline = GetChargeTimelineRequest {
+        merchant_id: facts.merchant_id.to_string(),
+        reference: facts.reference.to_string(),
+    };
+    let timeline = world.charges.get_charge_timeline(timeline).await.unwrap();
+    let asked = timeline.into_inner().entries.remove(0);
+    assert!(asked.at_checkout, "the payer asked for it");
+    assert_eq!(asked.asked_by, None);
     let codes = (told.otp_tries, &told.otp_expires_at, &told.instruction);
     assert_eq!(codes, (0, &None, &None));
     let charge = go_on(&world, charge, &[Event::Settled]).await;

@@ -118,6 +118,7 @@ impl Shop {
             merchant_id: self.merchant(),
             amount: Some(ghs(minor)),
             idempotency_key: format!("c:{}", MerchantId::new()),
+            asked_by: None,
         }
     }
 
@@ -127,6 +128,7 @@ impl Shop {
             reference: self.charge.facts.reference.to_string(),
             amount: minor.map(ghs),
             idempotency_key: format!("c:{}", MerchantId::new()),
+            asked_by: None,
         };
         let answer = self.world.disbursements.create_refund(request).await?;
         Ok(answer.into_inner().refund.unwrap())

@@ -15,7 +15,8 @@ use chassis::{
     },
 };
 use proto::charges::{
-    ChargeStatus, ChargeTimeline, CheckWalletRequest, DisbursementStatus, GetChargeTimelineRequest,
+    AskedBy, ChargeStatus, ChargeTimeline, CheckWalletRequest, CreateChargeRequest,
+    CreatePayoutRequest, DisbursementStatus, GetChargeTimelineRequest, GetPayoutRequest,
     GetRefundRequest, Provider, ReceiveCallbackRequest, ResolveChargeRequest, TimelineEntry,
     WalletState, resolve_charge_request::Outcome,
 };
@@ -66,6 +67,13 @@ fn lines<'e>(entries: impl IntoIterator<Item = &'e TimelineEntry>) -> Vec<String
     entries.into_iter().map(line).collect()
 }
 
+fn asked_by() -> AskedBy {
+    AskedBy {
+        request_id: Some("order-17".to_owned()),
+        key_name: Some("Till 1 <b>".to_owned()),
+    }
+}
+
 /// An MTN whose payer approves once the network has been asked twice.
 async fn network() -> FakeServer {
     let asked = Mutex::new(0);
@@ -95,7 +103,10 @@ async fn a_timeline_tells_everything_from_the_request_to_the_event_in_order() {
         ("reconcile-schedule", "50ms,100ms,200ms,400ms"),
     ])
     .await;
-    let request = request();
+    let request = CreateChargeRequest {
+        asked_by: Some(asked_by()),
+        ..request()
+    };
     let merchant_id = request.merchant_id.clone();
     let answer = world.charges.clone().create_charge(request).await.unwrap();
     let reference = answer.into_inner().charge.unwrap().reference;
@@ -119,6 +130,8 @@ async fn a_timeline_tells_everything_from_the_request_to_the_event_in_order() {
     assert_eq!(pending.times, Some(2));
     assert!(pending.last_at.as_ref() > Some(&pending.at));
     assert_eq!(told.entries[0].amount, Some(ghs(2550)));
+    assert_eq!(told.entries[0].asked_by, Some(asked_by()));
+    assert!(!told.entries[0].at_checkout);
     let event = world.updates.events().remove(0);
     let shown = told.entries.last().unwrap();
     assert_eq!(shown.event_id.as_ref(), Some(&event.event_id));
@@ -126,7 +139,18 @@ async fn a_timeline_tells_everything_from_the_request_to_the_event_in_order() {
     let shown = format!("{told:?}");
     let charge = world.charge(&reference.parse().unwrap()).await;
     let rail_reference = charge.facts.rail_reference.to_string();
-    for secret in ["SECRET-OF-THE-RAIL", "HTTP 200", &rail_reference] {
+    let named: Vec<_> = told
+        .entries
+        .iter()
+        .map(TimelineEntry::network_reference)
+        .collect();
+    assert_eq!(named[1], rail_reference, "so that its support finds it");
+    assert!(named[2..].iter().all(|name| name.is_empty()));
+    for secret in [
+        "SECRET-OF-THE-RAIL",
+        "HTTP 200",
+        &charge.facts.callback_token,
+    ] {
         assert!(!shown.contains(secret), "{secret}: {shown}");
     }
     world.end().await;
@@ -184,6 +208,70 @@ async fn a_refund_is_told_with_its_charge_and_apart_from_it() {
     assert_eq!(lines(of_refund.iter().copied()), expected);
     let event = shop.world.updates.events().remove(0);
     assert_eq!(of_refund.last().unwrap().event_id(), event.event_id);
+    shop.end().await;
+}
+
+#[tokio::test]
+async fn a_payout_has_a_timeline_of_its_own_and_its_merchant_alone_sees_it() {
+    let mtn = Mtn::with_float("1000");
+    let mut shop = Shop::open(&mtn).await;
+    shop.enable_payouts().await;
+    let request = CreatePayoutRequest {
+        asked_by: Some(asked_by()),
+        ..shop.payout(1_000)
+    };
+    let mut disbursements = shop.world.disbursements.clone();
+    let made = disbursements.create_payout(request).await.unwrap();
+    let payout = made.into_inner().payout.unwrap();
+    until("it is told", async || {
+        !shop.world.updates.events().is_empty()
+    })
+    .await;
+    let asked = |merchant_id: String, payout_id: &str| GetPayoutRequest {
+        merchant_id,
+        payout_id: payout_id.to_owned(),
+    };
+    let told = asked(shop.merchant(), &payout.payout_id);
+    let told = disbursements.get_payout_timeline(told).await.unwrap();
+    let told = told.into_inner();
+    let expected = [
+        "REQUEST",
+        "LEDGER RESERVE available -1000",
+        "LEDGER RESERVE reserved 1000",
+        "NETWORK_REQUEST ACCEPTED",
+        "QUERY SUCCEEDED",
+        "STATUS COMPLETED",
+        "LEDGER DISBURSEMENT reserved -1000",
+        "EVENT",
+    ];
+    assert_eq!(lines(&told.entries), expected);
+    assert!(told.entries.iter().all(|entry| entry.refund_id.is_none()));
+    assert_eq!(told.entries[0].asked_by, Some(asked_by()));
+    let named = told.entries[3].network_reference.clone().unwrap();
+    assert!(!named.is_empty());
+    assert_eq!(told.next_query_at, None, "it has ended");
+    let event = shop.world.updates.events().remove(0);
+    assert_eq!(told.entries.last().unwrap().event_id(), event.event_id);
+
+    let refund = shop.refund(Some(500)).await.unwrap();
+    for (merchant_id, payout_id) in [
+        (MerchantId::new().to_string(), payout.payout_id.as_str()),
+        (shop.merchant(), &refund.refund_id),
+        (shop.merchant(), "PO-0123456789"),
+        ("no id".to_owned(), &payout.payout_id),
+    ] {
+        let request = asked(merchant_id, payout_id);
+        let answer = disbursements.get_payout_timeline(request).await;
+        check_refusal(answer, Code::NotFound, "PAYOUT_NOT_FOUND");
+    }
+    let request = GetRefundRequest {
+        merchant_id: shop.merchant(),
+        refund_id: refund.refund_id.clone(),
+    };
+    let told = disbursements.get_refund_timeline(request).await.unwrap();
+    let told = told.into_inner().entries;
+    assert_eq!(line(&told[0]), "REQUEST");
+    assert!(told.iter().all(|entry| entry.refund_id.is_none()));
     shop.end().await;
 }
 

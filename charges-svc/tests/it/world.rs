@@ -7,6 +7,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use charges_svc::{
+    asked_by::AskedBy,
     charge::{Charge, Event, Lease, NewCharge},
     config::Config,
     schedule::Timing,
@@ -382,6 +383,7 @@ pub fn charge_of(provider: Provider, rail: RailName, now: Timestamp) -> Charge {
         payer_email: None,
         payer_name: None,
         hosted: None,
+        asked_by: AskedBy::default(),
     };
     Charge::new(&new, rail, now, timing())
 }
@@ -409,6 +411,7 @@ pub fn request() -> CreateChargeRequest {
         payer_name: None,
         idempotency_key: key,
         hosted: None,
+        asked_by: None,
     }
 }
 

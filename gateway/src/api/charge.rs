@@ -23,7 +23,7 @@ use super::{
     fields::{self, Fields},
     idempotency::{self, IdempotencyKey},
 };
-use crate::{backend, edge::Edge, error::Error, merchant::Merchant};
+use crate::{backend, edge::Edge, error::Error, front::RequestId, merchant::Merchant};
 
 /// A validated request.
 #[derive(Debug)]
@@ -52,6 +52,7 @@ struct ChargeReply {
 pub async fn charge(
     State(edge): State<Arc<Edge>>,
     Extension(merchant): Extension<Arc<Merchant>>,
+    Extension(request_id): Extension<RequestId>,
     headers: HeaderMap,
     body: Object,
 ) -> Result<Response, Error> {
@@ -61,7 +62,7 @@ pub async fn charge(
         .charges
         .keyed(
             backend::RAIL_DEADLINE,
-            debit.into_request(&merchant),
+            debit.into_request(&merchant, request_id),
             |mut charges, request| async move { charges.create_charge(request).await },
         )
         .await?;
@@ -126,7 +127,7 @@ impl ChargeOrder {
         fields.finish(debit)
     }
 
-    fn into_request(self, merchant: &Merchant) -> CreateChargeRequest {
+    fn into_request(self, merchant: &Merchant, request_id: RequestId) -> CreateChargeRequest {
         CreateChargeRequest {
             merchant_id: merchant.id.to_string(),
             merchant_name: merchant.name.clone(),
@@ -138,6 +139,7 @@ impl ChargeOrder {
             payer_name: self.payer_name,
             idempotency_key: self.key.marked(),
             hosted: None,
+            asked_by: Some(merchant.asked_by(request_id)),
         }
     }
 }

@@ -26,7 +26,7 @@ use super::{
     idempotency::{self, IdempotencyKey},
     list::{Page, Parameters},
 };
-use crate::{backend, edge::Edge, error::Error, merchant::Merchant};
+use crate::{backend, edge::Edge, error::Error, front::RequestId, merchant::Merchant};
 
 /// `PayoutShown` of the contract.
 #[derive(Debug, Serialize)]
@@ -67,6 +67,7 @@ struct PayoutOrder {
 pub async fn create(
     State(edge): State<Arc<Edge>>,
     Extension(merchant): Extension<Arc<Merchant>>,
+    Extension(request_id): Extension<RequestId>,
     headers: HeaderMap,
     body: Object,
 ) -> Result<Response, Error> {
@@ -75,6 +76,7 @@ pub async fn create(
         merchant_id: merchant.id.to_string(),
         amount: Some(order.amount.into()),
         idempotency_key: order.key.marked(),
+        asked_by: Some(merchant.asked_by(request_id)),
     };
     let answer = edge
         .disbursements

@@ -26,7 +26,7 @@ use super::{
     list::{Page, Parameters},
     payouts::DestinationShown,
 };
-use crate::{backend, edge::Edge, error::Error, merchant::Merchant};
+use crate::{backend, edge::Edge, error::Error, front::RequestId, merchant::Merchant};
 
 /// `RefundShown` of the contract.
 #[derive(Debug, Serialize)]
@@ -62,6 +62,7 @@ struct RefundOrder {
 pub async fn create(
     State(edge): State<Arc<Edge>>,
     Extension(merchant): Extension<Arc<Merchant>>,
+    Extension(request_id): Extension<RequestId>,
     reference: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
     body: Object,
@@ -74,6 +75,7 @@ pub async fn create(
         reference: reference.to_string(),
         amount: order.amount.map(Into::into),
         idempotency_key: order.key.marked(),
+        asked_by: Some(merchant.asked_by(request_id)),
     };
     let answer = edge
         .disbursements

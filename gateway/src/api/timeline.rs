@@ -58,6 +58,14 @@ pub enum What {
     Request {
         #[serde(flatten)]
         amount: Amount,
+        /// Of the program that asked for it, if that is on record.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        request_id: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        key_name: Option<String>,
+        /// Whether the payer asked for it, at the hosted checkout.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        at_checkout: bool,
     },
     Prompt {},
     Said {
@@ -65,6 +73,8 @@ pub enum What {
         outcome: Option<&'static str>,
         times: u32,
         last_at: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        network_reference: Option<String>,
     },
     Status {
         status: String,
@@ -120,7 +130,7 @@ pub async fn timeline(
     let Path(reference) = reference.map_err(|_| Error::NotFound)?;
     let reference: Reference = reference.parse().map_err(|_| Error::NotFound)?;
     let timeline = of_charge(&edge.charges, &merchant, &reference).await?;
-    let deliveries = deliveries(&edge.events, &merchant, &timeline).await?;
+    let deliveries = deliveries(&edge.events, &merchant, &timeline.entries).await?;
     let status = timeline.status().code();
     Ok(Json(Timeline {
         reference: reference.to_string(),
@@ -148,14 +158,14 @@ pub async fn of_charge(
     timeline.await
 }
 
-/// What became of the timeline's events, by their ids. One that has not been accepted yet is not
+/// What became of a timeline's events, by their ids. One that has not been accepted yet is not
 /// among them.
 pub async fn deliveries(
     events: &MerchantEvents,
     merchant: &Merchant,
-    timeline: &ChargeTimeline,
+    entries: &[TimelineEntry],
 ) -> Result<HashMap<String, EventDelivery>, Error> {
-    let event_ids = timeline.entries.iter();
+    let event_ids = entries.iter();
     let event_ids: Vec<String> = event_ids
         .filter_map(|entry| entry.event_id.clone())
         .collect();
@@ -237,8 +247,13 @@ impl What {
     fn of(entry: &TimelineEntry, event: Option<EventDelivery>) -> Result<Option<Self>, Error> {
         Ok(Some(match entry.kind() {
             TimelineKind::Request => {
-                let amount = shown(entry.amount.as_ref())?;
-                Self::Request { amount }
+                let asked_by = entry.asked_by.clone().unwrap_or_default();
+                Self::Request {
+                    amount: shown(entry.amount.as_ref())?,
+                    request_id: asked_by.request_id,
+                    key_name: asked_by.key_name,
+                    at_checkout: entry.at_checkout,
+                }
             }
             TimelineKind::Prompt => Self::Prompt {},
             TimelineKind::NetworkRequest
@@ -248,6 +263,7 @@ impl What {
                 outcome: entry.outcome().code(),
                 times: entry.times(),
                 last_at: entry.last_at().to_owned(),
+                network_reference: entry.network_reference.clone(),
             },
             TimelineKind::Status => Self::Status {
                 status: entry.status().to_owned(),

@@ -190,5 +190,7 @@ fn request(
             amount: session.amount.clone(),
             rate: quote.rate.clone(),
         }),
+        // The payer does.
+        asked_by: None,
     }
 }

@@ -1,14 +1,11 @@
 //! What the forms and pages of payouts and refunds share.
 
-use chassis::{
-    clock::Timestamp,
-    money::{Currency, Money},
-};
+use chassis::money::{Currency, Money};
 use proto::charges::{Destination, DisbursementStatus};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::page::{Cell, Field, Moment};
+use super::page::{Cell, Field};
 use crate::{
     api::{amount, idempotency::IdempotencyKey},
     field_error::Fault,
@@ -100,34 +97,6 @@ pub fn meaning(status: DisbursementStatus, reversed_at: Option<&str>) -> &'stati
 pub fn destination(destination: Option<&Destination>) -> Cell {
     let destination = destination.cloned().unwrap_or_default();
     Cell::text(&unbroken(&destination.account_masked)).detail(&destination.provider)
-}
-
-/// The moments that are on record, oldest first.
-pub fn moments(
-    created_at: &str,
-    status: DisbursementStatus,
-    updated_at: &str,
-    completed_at: Option<&str>,
-    reversed_at: Option<&str>,
-) -> Vec<Moment> {
-    let moment = |at: &str, phrase, state| Moment {
-        at: at.to_owned(),
-        phrase,
-        state,
-        ..Moment::default()
-    };
-    let mut moments = vec![moment(created_at, "Asked for, and reserved", "")];
-    match status {
-        DisbursementStatus::Processing => {
-            moments.push(moment(updated_at, "With the network", "wait"));
-        }
-        DisbursementStatus::Failed => moments.push(moment(updated_at, "Failed", "bad")),
-        _ => {}
-    }
-    moments.extend(completed_at.map(|at| moment(at, "Arrived", "good")));
-    moments.extend(reversed_at.map(|at| moment(at, "Taken back by the network", "bad")));
-    moments.sort_by_key(|moment| moment.at.parse::<Timestamp>().ok());
-    moments
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `/payments/{reference}`: one payment, what has happened to it, and what was refunded of it.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Router,
@@ -21,12 +21,13 @@ use proto::{
 use super::{
     Dashboard,
     login::Login,
-    page::{self, Cell, DetailPage, Moment, Refusal, Section, Table},
+    page::{Cell, DetailPage, Refusal, Section, Table},
     payments::{PATH, money, state},
     refunds,
+    timeline::{self, About},
 };
 use crate::{
-    api::timeline::{self, Amount, DELIVERY_ATTEMPT, Entry, What},
+    api::timeline::{Entry, What, of_charge},
     backend,
     error::Error,
     pages::amount::{shown, unbroken},
@@ -123,25 +124,17 @@ async fn show(
     let reference = reference(path)?;
     let (charge, payer) = dashboard.find_charge(&login, &reference).await?;
     let (timeline, session, refunds) = tokio::try_join!(
-        timeline::of_charge(&dashboard.charges, &login.merchant, &reference),
+        of_charge(&dashboard.charges, &login.merchant, &reference),
         dashboard.session_of(&login, &charge),
         dashboard.refunds_of(&login, &reference),
     )?;
-    let deliveries = timeline::deliveries(&dashboard.events, &login.merchant, &timeline).await;
-    let has_deliveries = deliveries.is_ok();
-    let deliveries = deliveries.unwrap_or_else(|_| HashMap::new());
     let (has_more_refunds, next_query_at) = (timeline.has_more_refunds, timeline.next_query_at);
-    let entries = timeline::merged(timeline.entries, deliveries)?;
+    let told = dashboard.told(&login, timeline.entries).await?;
 
     let mut page = DetailPage::new(login.shell(Section::Payments, "Payment"));
-    page.lead = lead(&charge, &entries);
-    if !has_deliveries {
-        let line = "The webhooks that were sent cannot be shown right now.";
-        page.lead.push(line.to_owned());
-    }
+    page.lead = lead(&charge, &told.entries);
     page.facts = facts(&charge, &payer, session.as_ref())?;
-    page.facts
-        .extend(next_query_at.map(|at| ("The network is asked next", Cell::time(&at))));
+    page.facts.extend(next_query_at.map(timeline::next_query));
     let can_refund = charge.status() == ChargeStatus::Settled;
     if can_refund {
         let left = left(&charge, &refunds)?;
@@ -165,7 +158,7 @@ async fn show(
             rows: rows.collect::<Result<_, _>>()?,
         });
     }
-    page.moments = entries.iter().map(moment).collect();
+    told.show(&mut page, About::Payment);
     page.links.push(("All payments", PATH.to_owned()));
     Ok(page.respond(StatusCode::OK))
 }
@@ -247,155 +240,4 @@ fn facts(
         .filter_map(|(label, text)| Some((label, Cell::text(&text?))));
     facts.extend(known);
     Ok(facts)
-}
-
-fn moment(entry: &Entry) -> Moment {
-    let mut shown = match &entry.what {
-        What::Request { amount: Amount(of) } => Moment {
-            phrase: match entry.refund_id.is_some() {
-                true => "Refund asked for",
-                false => "Payment asked for",
-            },
-            detail: shown(*of),
-            ..Moment::default()
-        },
-        What::Prompt {} => Moment {
-            phrase: "The payer has the prompt",
-            ..Moment::default()
-        },
-        What::Said {
-            outcome,
-            times,
-            last_at,
-        } => said(entry.kind, *outcome, *times, last_at),
-        What::Status {
-            status,
-            failure_reason,
-        } => ended(status, failure_reason.as_deref()),
-        What::Ledger {
-            posting,
-            account,
-            amount: Amount(of),
-        } => Moment {
-            phrase: match *account {
-                "RESERVED" => "What is reserved changed",
-                _ => "Your balance changed",
-            },
-            detail: format!("{} ({posting})", shown(*of)),
-            ..Moment::default()
-        },
-        What::Event { .. } | What::Attempt { .. } => told(&entry.what),
-    };
-    shown.at.clone_from(&entry.at);
-    if entry.kind != DELIVERY_ATTEMPT
-        && let Some(refund_id) = &entry.refund_id
-    {
-        shown.detail = format!("{refund_id} {}", shown.detail);
-    }
-    shown
-}
-
-/// An event, or an attempt to deliver it.
-fn told(what: &What) -> Moment {
-    match what {
-        What::Event {
-            event_id,
-            event_type,
-            delivery_status,
-            ..
-        } => Moment {
-            phrase: "Event for your webhook.",
-            told: match *delivery_status {
-                None => "No endpoint was set for it.",
-                Some("PENDING") => "On its way.",
-                Some("DELIVERED") => "Delivered.",
-                Some("EXHAUSTED") => "Given up after all attempts.",
-                Some(_) => "",
-            },
-            detail: format!("{} {event_id}", event_type.as_deref().unwrap_or_default()),
-            ..Moment::default()
-        },
-        What::Attempt {
-            number,
-            succeeded,
-            http_status,
-            error,
-            duration_ms,
-            finished_at,
-            ..
-        } => {
-            let (phrase, state) = match (finished_at, succeeded) {
-                (None, _) => ("Webhook is being sent", "wait"),
-                (Some(_), true) => ("Webhook answered", "good"),
-                (Some(_), false) => ("Webhook failed", "bad"),
-            };
-            let status = http_status.map(|status| format!("HTTP {status}"));
-            let said = status.or_else(|| error.clone()).unwrap_or_default();
-            Moment {
-                phrase,
-                state,
-                detail: format!("#{number} · {said} · {duration_ms} ms"),
-                ..Moment::default()
-            }
-        }
-        _ => Moment::default(),
-    }
-}
-
-fn said(kind: &str, outcome: Option<&'static str>, times: u32, last_at: &str) -> Moment {
-    Moment {
-        phrase: match kind {
-            "NETWORK_REQUEST" => "Sent to the network.",
-            "OTP" => "The payer's code was passed on.",
-            "CALLBACK" => "The network called back.",
-            _ => "We asked the network.",
-        },
-        told: match kind {
-            "CALLBACK" => "A hint only: we ask the network ourselves.",
-            _ => outcome.map(outcome_words).unwrap_or_default(),
-        },
-        detail: match times {
-            0 | 1 => String::new(),
-            times => format!("{times} ×, {}", page::moment(last_at)),
-        },
-        ..Moment::default()
-    }
-}
-
-fn ended(status: &str, failure_reason: Option<&str>) -> Moment {
-    let (phrase, state) = match status {
-        "SETTLED" => ("Settled", "good"),
-        "COMPLETED" => ("Arrived", "good"),
-        "FAILED" => ("Failed", "bad"),
-        _ => ("Ended", "idle"),
-    };
-    let reason = failure_reason.and_then(|reason| reason.parse::<FailureReason>().ok());
-    Moment {
-        phrase,
-        state,
-        told: reason.map(FailureReason::message).unwrap_or_default(),
-        ..Moment::default()
-    }
-}
-
-/// What a network said, in words.
-fn outcome_words(code: &'static str) -> &'static str {
-    match code {
-        "ACCEPTED" => "It took it.",
-        "OTP_REQUIRED" => "It wants a code from the payer.",
-        "REFUSED" => "It refused. Nothing was or will be moved.",
-        "NOT_SENT" => "It could not be reached, so nothing was sent.",
-        "SENT_AGAIN" => "It is sent once more, under the same reference.",
-        "ALREADY_KNOWN" => "It has it already.",
-        "WRONG_CODE" => "The code was wrong.",
-        "EXPIRED" => "The code has expired.",
-        "PENDING" => "It has not ended yet.",
-        "ABANDONED" => "The payer has done nothing so far.",
-        "SUCCEEDED" => "It succeeded.",
-        "FAILED" => "It failed.",
-        "REVERSED" => "It took it back.",
-        "REFERENCE_UNKNOWN" => "It does not know this payment.",
-        "UNKNOWN" => "No clear answer.",
-        _ => "",
-    }
 }

@@ -28,6 +28,7 @@ use super::{
     money_out,
     page::{Cell, DetailPage, Refusal, Section, TablePage},
     payments,
+    timeline::About,
 };
 use crate::{backend, error::Error, in_hand::RequestInHand, pages::amount::shown};
 
@@ -176,10 +177,18 @@ async fn show_one(
     };
     let payout = dashboard.disbursements.read(
         backend::DEADLINE,
-        request,
+        request.clone(),
         |mut disbursements, request| async move { disbursements.get_payout(request).await },
     );
-    let payout = payout.await?;
+    let timeline = dashboard.disbursements.read(
+        backend::DEADLINE,
+        request,
+        |mut disbursements, request| async move {
+            disbursements.get_payout_timeline(request).await
+        },
+    );
+    let (payout, timeline) = tokio::join!(payout, timeline);
+    let payout = payout?;
     let (status, reversed_at) = (payout.status(), payout.reversed_at.as_deref());
     let mut page = DetailPage::new(login.shell(Section::Payouts, "Payout"));
     page.lead = vec![money_out::meaning(status, reversed_at).to_owned()];
@@ -200,13 +209,12 @@ async fn show_one(
         let fee = payments::money(Some(fee))?;
         page.facts.insert(1, ("Fee", Cell::text(&shown(fee))));
     }
-    page.moments = money_out::moments(
-        &payout.created_at,
-        status,
-        &payout.updated_at,
-        payout.completed_at.as_deref(),
-        reversed_at,
-    );
+    page.facts
+        .extend(reversed_at.map(|at| ("Taken back by the network", Cell::time(at))));
+    let about = About::Payout;
+    dashboard
+        .show_timeline(&mut page, &login, about, timeline)
+        .await;
     page.links = vec![("All payouts", PATH.to_owned())];
     Ok(page.respond(StatusCode::OK))
 }

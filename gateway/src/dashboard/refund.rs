@@ -128,6 +128,8 @@ async fn create(
         reference: reference.to_string(),
         amount: Some(amount.into()),
         idempotency_key,
+        // By a person, whom the activity names.
+        asked_by: None,
     };
     let made = dashboard.disbursements.keyed(
         backend::DEADLINE,

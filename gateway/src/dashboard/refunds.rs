@@ -21,6 +21,7 @@ use super::{
     money_out,
     page::{Cell, DetailPage, Refusal, Section, TablePage},
     payments,
+    timeline::About,
 };
 use crate::{backend, error::Error, in_hand::RequestInHand, pages::amount::shown};
 
@@ -134,10 +135,18 @@ async fn show_one(
     };
     let refund = dashboard.disbursements.read(
         backend::DEADLINE,
-        request,
+        request.clone(),
         |mut disbursements, request| async move { disbursements.get_refund(request).await },
     );
-    let refund = refund.await?;
+    let timeline = dashboard.disbursements.read(
+        backend::DEADLINE,
+        request,
+        |mut disbursements, request| async move {
+            disbursements.get_refund_timeline(request).await
+        },
+    );
+    let (refund, timeline) = tokio::join!(refund, timeline);
+    let refund = refund?;
     let (status, reversed_at) = (refund.status(), refund.reversed_at.as_deref());
     let mut page = DetailPage::new(login.shell(Section::Payments, "Refund"));
     page.lead = vec![money_out::meaning(status, reversed_at).to_owned()];
@@ -151,13 +160,12 @@ async fn show_one(
         ("Refund", Cell::text(&refund.refund_id)),
         ("Payment", Cell::text(&refund.reference).link(payment)),
     ];
-    page.moments = money_out::moments(
-        &refund.created_at,
-        status,
-        &refund.updated_at,
-        refund.completed_at.as_deref(),
-        reversed_at,
-    );
+    page.facts
+        .extend(reversed_at.map(|at| ("Taken back by the network", Cell::time(at))));
+    let about = About::Refund;
+    dashboard
+        .show_timeline(&mut page, &login, about, timeline)
+        .await;
     page.links = vec![("All refunds", PATH.to_owned())];
     Ok(page.respond(StatusCode::OK))
 }

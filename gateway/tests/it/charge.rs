@@ -1,6 +1,6 @@
 //! Direct charges: debiting, submitting an OTP, reading (spec §4.3–§4.5).
 
-use proto::charges::{Charge, ChargeAnswer, ChargeStatus, CreateChargeRequest, Provider};
+use proto::charges::{AskedBy, Charge, ChargeAnswer, ChargeStatus, CreateChargeRequest, Provider};
 use serde_json::{Value, json};
 use tonic::Code;
 
@@ -59,6 +59,10 @@ async fn a_charge_is_made_from_what_the_merchant_says() {
         payer_name: Some("Ama Mensah".to_owned()),
         idempotency_key: String::new(),
         hosted: None,
+        asked_by: Some(AskedBy {
+            request_id: answer.header("x-request-id").map(ToOwned::to_owned),
+            key_name: Some("Till 1".to_owned()),
+        }),
     };
     assert_eq!(asked, expected);
 }

@@ -323,6 +323,7 @@ pub fn merchant() -> merchants::Merchant {
         kyc_status: merchants::KycStatus::Approved.into(),
         accepting_payments: true,
         created_at: "2026-01-01T00:00:00.000Z".to_owned(),
+        key_name: Some("Till 1".to_owned()),
     }
 }
 
@@ -514,6 +515,8 @@ serve!(Disbursements in charges {
     get_refund(GetRefundRequest) -> Refund;
     list_refunds(ListRefundsRequest) -> ListRefundsResponse;
 } never {
+    get_payout_timeline(GetPayoutRequest) -> DisbursementTimeline;
+    get_refund_timeline(GetRefundRequest) -> DisbursementTimeline;
 });
 
 serve!(MerchantEvents in webhooks {

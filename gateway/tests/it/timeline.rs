@@ -2,7 +2,8 @@
 
 use proto::{
     charges::{
-        BalanceChange, ChargeStatus, ChargeTimeline, TimelineEntry, TimelineKind, TimelineOutcome,
+        AskedBy, BalanceChange, ChargeStatus, ChargeTimeline, TimelineEntry, TimelineKind,
+        TimelineOutcome,
     },
     webhooks::{
         Attempt, Delivery, DeliveryStatus, EventDelivery, EventType, GetEventDeliveriesResponse,
@@ -52,7 +53,15 @@ fn charge() -> ChargeTimeline {
     let entries = vec![
         TimelineEntry {
             amount: money(2550, "GHS"),
+            asked_by: Some(AskedBy {
+                request_id: Some("order-17".to_owned()),
+                key_name: Some("Till 1".to_owned()),
+            }),
             ..entry(0, TimelineKind::Request)
+        },
+        TimelineEntry {
+            network_reference: Some("7f3e".to_owned()),
+            ..said(0, TimelineKind::NetworkRequest, TimelineOutcome::Accepted)
         },
         said(1, TimelineKind::Query, TimelineOutcome::Pending),
         TimelineEntry {
@@ -135,7 +144,14 @@ async fn a_timeline_is_merged_by_time_and_each_entry_has_what_its_kind_has() {
         "reference": REFERENCE,
         "status": "SETTLED",
         "entries": [
-            { "at": at(0), "kind": "REQUEST", "amount": 25.50, "currency": "GHS" },
+            {
+                "at": at(0), "kind": "REQUEST", "amount": 25.50, "currency": "GHS",
+                "request_id": "order-17", "key_name": "Till 1",
+            },
+            {
+                "at": at(0), "kind": "NETWORK_REQUEST", "outcome": "ACCEPTED", "times": 3,
+                "last_at": at(1), "network_reference": "7f3e",
+            },
             { "at": at(1), "kind": "QUERY", "outcome": "PENDING", "times": 3, "last_at": at(2) },
             { "at": at(5), "kind": "STATUS", "status": "SETTLED", "failure_reason": null },
             {

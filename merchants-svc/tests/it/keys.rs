@@ -58,11 +58,13 @@ impl World {
         listed.unwrap().into_inner().keys
     }
 
-    async fn authenticate(&mut self, key: &ApiKey) -> Result<(), Status> {
+    /// What the merchant calls the key.
+    async fn authenticate(&mut self, key: &ApiKey) -> Result<String, Status> {
         let request = AuthenticateRequest {
             key_sha256: key.sha256().to_vec(),
         };
-        self.merchants.authenticate(request).await.map(drop)
+        let holder = self.merchants.authenticate(request).await?;
+        Ok(holder.into_inner().key_name.unwrap())
     }
 
     async fn operators_key(&mut self, shop: &Shop) -> (String, ApiKey) {
@@ -83,12 +85,14 @@ impl World {
 async fn a_key_is_made_listed_with_its_maker_and_revoked() {
     let mut world = World::start().await;
     let shop = world.shop().await;
-    world.operators_key(&shop).await;
+    let (_, nameless) = world.operators_key(&shop).await;
     let (made, secret) = world.create(&shop).await;
     assert_eq!(made.label, "till");
     assert_eq!(made.hint, secret.hint());
     assert_eq!(made.created_by.as_ref(), Some(&shop.email));
-    world.authenticate(&secret).await.unwrap();
+    assert_eq!(world.authenticate(&secret).await.unwrap(), "till");
+    let hint = format!("…{}", nameless.hint());
+    assert_eq!(world.authenticate(&nameless).await.unwrap(), hint);
     let listed = world.keys(&shop).await;
     assert_eq!(listed.len(), 2);
     assert_eq!(listed[0].key_id, made.key_id, "newest first");

@@ -101,15 +101,24 @@ impl World {
     }
 }
 
+/// The merchant as its key shows it.
+fn holder(merchant: Merchant) -> Merchant {
+    Merchant {
+        key_name: Some("till".to_owned()),
+        ..merchant
+    }
+}
+
 #[tokio::test]
 async fn a_key_leads_to_its_merchant_also_after_a_restart() {
     let mut world = World::start().await;
     let merchant = world.merchant().await;
     assert_eq!(merchant.name, "Ama's Shop");
     let (_, key) = world.key(&merchant.merchant_id).await;
-    assert_eq!(world.authenticate(&key).await.unwrap(), merchant);
+    let holder = holder(merchant);
+    assert_eq!(world.authenticate(&key).await.unwrap(), holder);
     let mut world = world.restart().await;
-    assert_eq!(world.authenticate(&key).await.unwrap(), merchant);
+    assert_eq!(world.authenticate(&key).await.unwrap(), holder);
 }
 
 #[tokio::test]
@@ -118,7 +127,7 @@ async fn in_development_a_new_key_is_a_test_key() {
     let merchant = world.merchant().await;
     let (_, key) = world.key(&merchant.merchant_id).await;
     assert!(key.is_test());
-    assert_eq!(world.authenticate(&key).await.unwrap(), merchant);
+    assert_eq!(world.authenticate(&key).await.unwrap(), holder(merchant));
 }
 
 #[tokio::test]

@@ -408,6 +408,7 @@ fn hosted(merchant_id: &str, session_id: &str, rate: Option<&str>) -> CreateChar
             amount: Some(money(1_000, currency)),
             rate: rate.map(str::to_owned),
         }),
+        asked_by: None,
     }
 }
 

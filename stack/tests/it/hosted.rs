@@ -49,6 +49,7 @@ fn request(shop: &Shop, session_id: &str, currency: &str, number: &str) -> Creat
             amount: Some(money(1_000, currency)),
             rate,
         }),
+        asked_by: None,
     }
 }
 

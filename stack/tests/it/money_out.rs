@@ -105,6 +105,7 @@ impl Till {
             merchant_id: self.merchant_id.clone(),
             amount: Some(ghs(minor)),
             idempotency_key: format!("c:{key}"),
+            asked_by: None,
         };
         let answer = self.disbursements.create_payout(request).await.unwrap();
         answer.into_inner().payout.unwrap()
@@ -448,6 +449,7 @@ async fn a_refund_goes_to_the_wallet_that_paid() {
             reference,
             amount: None,
             idempotency_key: "c:refund-1".to_owned(),
+            asked_by: None,
         };
         let mut disbursements = till.disbursements.clone();
         let refund = disbursements.create_refund(request).await.unwrap();

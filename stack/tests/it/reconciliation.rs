@@ -191,6 +191,7 @@ async fn refund(shop: &Shop, reference: &str) -> String {
             currency: "GHS".to_owned(),
         }),
         idempotency_key: "c:refund".to_owned(),
+        asked_by: None,
     };
     let made = disbursements.create_refund(request).await.unwrap();
     let refund_id = made.into_inner().refund.unwrap().refund_id;

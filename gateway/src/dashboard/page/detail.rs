@@ -62,6 +62,8 @@ pub struct Moment {
     pub told: &'static str,
     /// Text from outside, as it is.
     pub detail: String,
+    /// More of it, each with its name.
+    pub named: Vec<(&'static str, String)>,
 }
 
 impl Moment {

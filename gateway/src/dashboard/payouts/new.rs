@@ -232,6 +232,8 @@ async fn pay(
         merchant_id: login.merchant_id(),
         amount: Some(amount.into()),
         idempotency_key,
+        // By a person, whom the activity names.
+        asked_by: None,
     };
     let made = dashboard.disbursements.keyed(
         backend::DEADLINE,

@@ -1,7 +1,11 @@
 //! Payments as a list, as a file, and one by one.
 
+use std::sync::Arc;
+
 use futures::{StreamExt as _, stream};
+use proto::merchants::CreateKeyRequest;
 use serde_json::json;
+use stack::demo::Api;
 
 use super::{HOSTILE, Person};
 use crate::shop::{NO_LIMITS, Shop};
@@ -133,7 +137,13 @@ async fn no_mix_of_filters_breaks_a_list() {
 #[tokio::test]
 async fn a_payment_is_shown_with_all_that_has_happened() {
     let shop = Shop::open_with(NO_LIMITS).await;
-    let person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    let mut person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    let key = CreateKeyRequest {
+        merchant_id: person.merchant_id.clone(),
+        label: format!("Till {HOSTILE}"),
+    };
+    let key = shop.merchants().create_key(key).await.unwrap().into_inner();
+    person.api = Arc::new(Api::new(&shop.ready.api, &key.api_key).unwrap());
     let more = json!({ "description": HOSTILE, "payer_name": HOSTILE });
     let settled = person.take("0240000001", more).await;
     let page = person.get(&format!("/payments/{settled}")).await;
@@ -144,6 +154,9 @@ async fn a_payment_is_shown_with_all_that_has_happened() {
         "024 ••• 0001",
         "Settled",
         "<ol class=\"timeline\">",
+        "API key: Till &#60;script&#62;",
+        "Request: ",
+        "Reference at the network: ",
         "Sent to the network.",
         "Your balance changed",
         "Can be refunded",

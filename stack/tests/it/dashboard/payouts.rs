@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use chassis::testing::until;
-use proto::charges::Provider;
+use proto::charges::{DisbursementStatus, Provider};
 use ring::hmac;
 use serde_json::json;
 
@@ -45,6 +45,18 @@ async fn payouts_are_shown_and_nobody_without_an_authenticator_asks_for_one() {
     let page = person.get(&format!("/payouts/{}", payout.payout_id)).await;
     page.says("GHS 10.00");
     page.says("024 ••• 0201");
+    till.until(&payout, DisbursementStatus::Completed).await;
+    let page = person.get(&format!("/payouts/{}", payout.payout_id)).await;
+    for text in [
+        "Payout asked for",
+        "Your balance changed",
+        "Sent to the network. It took it.",
+        "Reference at the network: ",
+        "Arrived",
+    ] {
+        page.says(text);
+    }
+    page.says_not("cannot be shown");
     let file = person.get("/payouts.csv").await;
     assert!(file.html.contains(&payout.payout_id));
     shop.close().await;

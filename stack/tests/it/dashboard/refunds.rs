@@ -45,6 +45,8 @@ async fn a_form_refunds_once_however_often_it_is_sent() {
     let page = person.get(&format!("/refunds/{first}")).await;
     page.says("GHS 5.00");
     page.says(&reference);
+    page.says("Refund asked for");
+    page.says_not("cannot be shown");
     let activity = person.get("/settings/activity").await;
     activity.says("Asked for a refund");
     activity.says(&reference);

@@ -1,0 +1,261 @@
+//! What has happened to a payment, a payout or a refund, as its page shows it.
+
+use std::collections::HashMap;
+
+use chassis::failure::FailureReason;
+use proto::charges::{DisbursementTimeline, TimelineEntry};
+
+use super::{
+    Dashboard,
+    login::Login,
+    page::{self, Cell, DetailPage, Moment},
+};
+use crate::{
+    api::timeline::{Amount, DELIVERY_ATTEMPT, Entry, What, deliveries, merged},
+    error::Error,
+    pages::{self, amount::shown},
+};
+
+/// Whose page it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    Payment,
+    Payout,
+    Refund,
+}
+
+/// What has happened, with what became of the events.
+#[derive(Debug)]
+pub struct Told {
+    pub entries: Vec<Entry>,
+    /// What became of the events cannot be read, and is not among it.
+    lacks_deliveries: bool,
+}
+
+impl Dashboard {
+    pub async fn told(&self, login: &Login, entries: Vec<TimelineEntry>) -> Result<Told, Error> {
+        let deliveries = deliveries(&self.events, &login.merchant, &entries).await;
+        let deliveries = deliveries.inspect_err(pages::report);
+        let lacks_deliveries = deliveries.is_err();
+        let deliveries = deliveries.unwrap_or_else(|_| HashMap::new());
+        Ok(Told {
+            entries: merged(entries, deliveries)?,
+            lacks_deliveries,
+        })
+    }
+
+    /// Shows on its page what has happened to a payout or a refund. The page does without it.
+    pub async fn show_timeline(
+        &self,
+        page: &mut DetailPage,
+        login: &Login,
+        about: About,
+        timeline: Result<DisbursementTimeline, Error>,
+    ) {
+        let told = async {
+            let timeline = timeline?;
+            let told = self.told(login, timeline.entries).await?;
+            Ok((told, timeline.next_query_at))
+        };
+        match told.await.inspect_err(pages::report) {
+            Ok((told, next_query_at)) => {
+                told.show(page, about);
+                page.facts.extend(next_query_at.map(next_query));
+            }
+            Err(_) => {
+                let line = "What has happened to it cannot be shown right now.";
+                page.lead.push(line.to_owned());
+            }
+        }
+    }
+}
+
+impl Told {
+    pub fn show(&self, page: &mut DetailPage, about: About) {
+        if self.lacks_deliveries {
+            let line = "The webhooks that were sent cannot be shown right now.";
+            page.lead.push(line.to_owned());
+        }
+        let moments = self.entries.iter();
+        page.moments = moments.map(|entry| moment(entry, about)).collect();
+    }
+}
+
+/// The fact that tells when the network is asked next.
+pub fn next_query(at: String) -> (&'static str, Cell) {
+    ("The network is asked next", Cell::time(&at))
+}
+
+/// Those that are known.
+fn named<const N: usize>(all: [(&'static str, &Option<String>); N]) -> Vec<(&'static str, String)> {
+    let known = all.into_iter();
+    known
+        .filter_map(|(name, value)| Some((name, value.clone()?)))
+        .collect()
+}
+
+fn moment(entry: &Entry, about: About) -> Moment {
+    let mut shown = match &entry.what {
+        What::Request {
+            amount: Amount(of),
+            request_id,
+            key_name,
+            at_checkout,
+        } => Moment {
+            phrase: match (about, &entry.refund_id) {
+                (About::Refund, _) | (_, Some(_)) => "Refund asked for",
+                (About::Payment, None) => "Payment asked for",
+                (About::Payout, None) => "Payout asked for",
+            },
+            told: match at_checkout {
+                true => "By the payer at the checkout.",
+                false => "",
+            },
+            detail: shown(*of),
+            named: named([("API key", key_name), ("Request", request_id)]),
+            ..Moment::default()
+        },
+        What::Prompt {} => Moment {
+            phrase: "The payer has the prompt",
+            ..Moment::default()
+        },
+        What::Said {
+            outcome,
+            times,
+            last_at,
+            network_reference,
+        } => Moment {
+            named: named([("Reference at the network", network_reference)]),
+            ..said(entry.kind, *outcome, *times, last_at)
+        },
+        What::Status {
+            status,
+            failure_reason,
+        } => ended(status, failure_reason.as_deref()),
+        What::Ledger {
+            posting,
+            account,
+            amount: Amount(of),
+        } => Moment {
+            phrase: match *account {
+                "RESERVED" => "What is reserved changed",
+                _ => "Your balance changed",
+            },
+            detail: format!("{} ({posting})", shown(*of)),
+            ..Moment::default()
+        },
+        What::Event { .. } | What::Attempt { .. } => told(&entry.what),
+    };
+    shown.at.clone_from(&entry.at);
+    if entry.kind != DELIVERY_ATTEMPT
+        && let Some(refund_id) = &entry.refund_id
+    {
+        shown.detail = format!("{refund_id} {}", shown.detail);
+    }
+    shown
+}
+
+/// An event, or an attempt to deliver it.
+fn told(what: &What) -> Moment {
+    match what {
+        What::Event {
+            event_id,
+            event_type,
+            delivery_status,
+            ..
+        } => Moment {
+            phrase: "Event for your webhook.",
+            told: match *delivery_status {
+                None => "No endpoint was set for it.",
+                Some("PENDING") => "On its way.",
+                Some("DELIVERED") => "Delivered.",
+                Some("EXHAUSTED") => "Given up after all attempts.",
+                Some(_) => "",
+            },
+            detail: format!("{} {event_id}", event_type.as_deref().unwrap_or_default()),
+            ..Moment::default()
+        },
+        What::Attempt {
+            number,
+            succeeded,
+            http_status,
+            error,
+            duration_ms,
+            finished_at,
+            ..
+        } => {
+            let (phrase, state) = match (finished_at, succeeded) {
+                (None, _) => ("Webhook is being sent", "wait"),
+                (Some(_), true) => ("Webhook answered", "good"),
+                (Some(_), false) => ("Webhook failed", "bad"),
+            };
+            let status = http_status.map(|status| format!("HTTP {status}"));
+            let said = status.or_else(|| error.clone()).unwrap_or_default();
+            Moment {
+                phrase,
+                state,
+                detail: format!("#{number} · {said} · {duration_ms} ms"),
+                ..Moment::default()
+            }
+        }
+        _ => Moment::default(),
+    }
+}
+
+fn said(kind: &str, outcome: Option<&'static str>, times: u32, last_at: &str) -> Moment {
+    Moment {
+        phrase: match kind {
+            "NETWORK_REQUEST" => "Sent to the network.",
+            "OTP" => "The payer's code was passed on.",
+            "CALLBACK" => "The network called back.",
+            _ => "We asked the network.",
+        },
+        told: match kind {
+            "CALLBACK" => "A hint only: we ask the network ourselves.",
+            _ => outcome.map(outcome_words).unwrap_or_default(),
+        },
+        detail: match times {
+            0 | 1 => String::new(),
+            times => format!("{times} ×, {}", page::moment(last_at)),
+        },
+        ..Moment::default()
+    }
+}
+
+fn ended(status: &str, failure_reason: Option<&str>) -> Moment {
+    let (phrase, state) = match status {
+        "SETTLED" => ("Settled", "good"),
+        "COMPLETED" => ("Arrived", "good"),
+        "FAILED" => ("Failed", "bad"),
+        _ => ("Ended", "idle"),
+    };
+    let reason = failure_reason.and_then(|reason| reason.parse::<FailureReason>().ok());
+    Moment {
+        phrase,
+        state,
+        told: reason.map(FailureReason::message).unwrap_or_default(),
+        ..Moment::default()
+    }
+}
+
+/// What a network said, in words.
+fn outcome_words(code: &'static str) -> &'static str {
+    match code {
+        "ACCEPTED" => "It took it.",
+        "OTP_REQUIRED" => "It wants a code from the payer.",
+        "REFUSED" => "It refused. Nothing was or will be moved.",
+        "NOT_SENT" => "It could not be reached, so nothing was sent.",
+        "SENT_AGAIN" => "It is sent once more, under the same reference.",
+        "ALREADY_KNOWN" => "It has it already.",
+        "WRONG_CODE" => "The code was wrong.",
+        "EXPIRED" => "The code has expired.",
+        "PENDING" => "It has not ended yet.",
+        "ABANDONED" => "The payer has done nothing so far.",
+        "SUCCEEDED" => "It succeeded.",
+        "FAILED" => "It failed.",
+        "REVERSED" => "It took it back.",
+        "REFERENCE_UNKNOWN" => "It does not know this payment.",
+        "UNKNOWN" => "No clear answer.",
+        _ => "",
+    }
+}
