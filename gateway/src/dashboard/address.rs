@@ -22,6 +22,7 @@ use super::{
     enter::refusal,
     login::{Confirmed, Login, Sent, SentConfirmed, read_form},
     page::{Field, FormPage, MessagePage, Refusal, Section, Shell, blame},
+    text::phrase,
     visitor::Visitor,
 };
 use crate::{backend, error::Error, pages::see};
@@ -38,7 +39,7 @@ fn form(login: &Login, typed: &str) -> FormPage {
     let shell = login.shell(Section::Settings, "Change your e-mail address");
     let mut page = FormPage::new(shell, PATH, "Send the link");
     page.lead = vec![
-        "We send a link to the new address. Once you have opened it, you log in with that address, and all messages go there.".to_owned(),
+        "We send a link to the new address. Once you have opened it, you log in with that address, and all messages go there.".into(),
     ];
     page.fields = vec![
         Field::email()
@@ -89,7 +90,7 @@ async fn ask(
 fn change_form() -> FormPage {
     let shell = Shell::outside("Confirm your new address");
     let mut page = FormPage::new(shell, "", "Use this address");
-    page.lead = vec!["Enter the password of your account.".to_owned()];
+    page.lead = vec!["Enter the password of your account.".into()];
     page.fields = vec![Field::password()];
     page
 }
@@ -119,9 +120,9 @@ async fn change(
     );
     match changed.await {
         Ok(changed) => {
-            let line = format!("You log in with {} from now on.", changed.email);
+            let line = phrase!("You log in with {0} from now on.", changed.email);
             let shell = Shell::outside("Your address is changed");
-            let page = MessagePage::saying(shell, &line).next("Go on", "/");
+            let page = MessagePage::saying(shell, line).next("Go on", "/");
             Ok(page.respond(StatusCode::OK))
         }
         Err(Error::AtDashboard {

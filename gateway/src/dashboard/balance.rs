@@ -313,8 +313,8 @@ async fn statement(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let typed = parameter(query.as_deref(), "day");
-    let refuse = async |status, error: &str| {
-        let field = day_field(&typed).error(Some(error.to_owned()));
+    let refuse = async |status, error: &'static str| {
+        let field = day_field(&typed).error(Some(error.into()));
         let mut page = page(&dashboard, &login, None, field).await?;
         *page.status_mut() = status;
         Ok(page)

@@ -21,7 +21,8 @@ use super::{
     Dashboard,
     enter::parameter,
     login::{Login, Sent},
-    page::{Control, Field, FormPage, MessagePage, Refusal, Section, blame, moment},
+    page::{Control, Field, FormPage, MessagePage, Refusal, Section, blame},
+    text::{Phrase, date, moment, phrase},
 };
 use crate::{
     backend,
@@ -80,33 +81,35 @@ fn page(
 ) -> Response {
     let shell = login.shell(Section::Settings, "Business").done(done);
     let status = business.status();
-    let (word, _) = kyc_word(status);
+    let word = Phrase::from(kyc_word(status));
     let about = |at: &Option<String>| at.as_deref().map(moment).unwrap_or_default();
     let line = match status {
         KycStatus::Unspecified => {
             "We must know whom we pay. With this, payments can begin; it takes us one working day."
-                .to_owned()
+                .into()
         }
         KycStatus::Pending if login.merchant.is_approved() => {
-            "Your renewal waits for review. The approval that you have goes on meanwhile.".to_owned()
+            "Your renewal waits for review. The approval that you have goes on meanwhile.".into()
         }
-        KycStatus::Pending => format!(
-            "{word} since {}. Until we begin, you can still change it.",
+        KycStatus::Pending => phrase!(
+            "{0} since {1}. Until we begin, you can still change it.",
+            word,
             about(&business.submitted_at)
         ),
         KycStatus::InReview => {
-            let line = format!(
-                "{word}: we are looking at what you sent on {}. It cannot be changed meanwhile.",
+            let line = phrase!(
+                "{0}: we are looking at what you sent on {1}. It cannot be changed meanwhile.",
+                word,
                 about(&business.submitted_at)
             );
-            return MessagePage::saying(shell, &line).next("Go to the overview", "/").respond(StatusCode::OK);
+            return MessagePage::saying(shell, line).next("Go to the overview", "/").respond(StatusCode::OK);
         }
         KycStatus::Approved => match &business.expires_on {
-            Some(day) => format!("{word} until {day}."),
-            None => format!("{word}."),
+            Some(until) => phrase!("{0} until {1}.", word, date(until)),
+            None => phrase!("{0}.", word),
         },
-        KycStatus::Rejected => "We could not approve this. Beside each field is what to change.".to_owned(),
-        KycStatus::Expired => "The approval has ended, so the API refuses requests. Look through the form and send it again.".to_owned(),
+        KycStatus::Rejected => "We could not approve this. Beside each field is what to change.".into(),
+        KycStatus::Expired => "The approval has ended, so the API refuses requests. Look through the form and send it again.".into(),
     };
     let form = business.form.clone().unwrap_or_default();
     let mut page = form_page(shell, |name| value(&form, name));
@@ -114,7 +117,7 @@ fn page(
     if status == KycStatus::Approved {
         page.lead.extend(ends_soon(business, now));
         let renewal = "If something has changed, or the approval ends soon, change the form and send it again. Payments go on while we look at it.";
-        page.lead.push(renewal.to_owned());
+        page.lead.push(renewal.into());
     }
     for reason in &business.reasons {
         let field = page
@@ -122,23 +125,26 @@ fn page(
             .iter_mut()
             .find(|field| field.name == reason.field);
         if let Some(field) = field {
-            field.error = Some(reason.reason.clone());
+            field.error = Some(phrase!("{0}", &reason.reason));
         }
     }
     page.respond(StatusCode::OK)
 }
 
 /// What is said in the last month of an approval.
-fn ends_soon(business: &Business, now: Timestamp) -> Option<String> {
+fn ends_soon(business: &Business, now: Timestamp) -> Option<Phrase> {
     let ends_at = business.expires_on.as_ref()?.parse::<Day>().ok()?.end();
     let days = ends_at.since(now).as_secs() / SECONDS_A_DAY;
     let ends = match days {
-        0 => "It ends today".to_owned(),
-        1 => "It ends tomorrow".to_owned(),
-        days => format!("It ends in {days} days"),
+        0 => "It ends today".into(),
+        1 => "It ends tomorrow".into(),
+        days => phrase!("It ends in {0} days", days.to_string()),
     };
     (days < WARNED_DAYS).then(|| {
-        format!("{ends}. After that, the API refuses requests until you are approved anew.")
+        phrase!(
+            "{0}. After that, the API refuses requests until you are approved anew.",
+            ends
+        )
     })
 }
 
@@ -254,14 +260,14 @@ async fn submit(
     }
 }
 
-/// A state as people read it: a word and the class of its colour and shape.
-fn kyc_word(status: KycStatus) -> (&'static str, &'static str) {
+/// A state as people read it.
+fn kyc_word(status: KycStatus) -> &'static str {
     match status {
-        KycStatus::Unspecified => ("Not sent", "idle"),
-        KycStatus::Pending => ("Waiting for review", "wait"),
-        KycStatus::InReview => ("In review", "wait"),
-        KycStatus::Approved => ("Approved", "good"),
-        KycStatus::Rejected => ("Sent back", "bad"),
-        KycStatus::Expired => ("Expired", "bad"),
+        KycStatus::Unspecified => "Not sent",
+        KycStatus::Pending => "Waiting for review",
+        KycStatus::InReview => "In review",
+        KycStatus::Approved => "Approved",
+        KycStatus::Rejected => "Sent back",
+        KycStatus::Expired => "Expired",
     }
 }

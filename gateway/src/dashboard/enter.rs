@@ -20,6 +20,7 @@ use super::{
     interrupted::{Carried, login_form},
     login::{Standing, read_form},
     page::{Field, FormPage, Refusal, Section, Shell},
+    text::{Phrase, phrase},
     visitor::Visitor,
 };
 use crate::{backend, error::Error, pages::see};
@@ -37,7 +38,7 @@ pub fn parameter(query: Option<&str>, wanted: &str) -> String {
 fn code_form(carried: &Carried) -> FormPage {
     let mut page = FormPage::new(Shell::outside("Enter your code"), "/login/totp", "Go on");
     let lead = "Enter the code that your authenticator shows, or one of your recovery codes.";
-    page.lead = vec![lead.to_owned()];
+    page.lead = vec![lead.into()];
     page.hidden = carried.hidden();
     page.fields = vec![Field::code()];
     page.links = vec![("Log in as somebody else", "/login")];
@@ -166,20 +167,23 @@ pub async fn log_out(
 }
 
 /// What a refused password or code is told; an error that is no refusal is passed on.
-pub fn refusal(error: Error, wrong: &'static str) -> Result<(StatusCode, String), Error> {
+pub fn refusal(error: Error, wrong: &'static str) -> Result<(StatusCode, Phrase), Error> {
     match error {
         Error::AtDashboard {
             reason: Reason::WrongPassword | Reason::WrongCode,
             ..
-        } => Ok((StatusCode::UNAUTHORIZED, wrong.to_owned())),
+        } => Ok((StatusCode::UNAUTHORIZED, wrong.into())),
         Error::AtDashboard {
             reason: Reason::TooManyTries,
             retry_after_seconds,
         } => {
             let minutes = retry_after_seconds.unwrap_or(300).div_ceil(60).max(1);
             let notice = match minutes {
-                1 => "Too many tries. Wait a minute and try again.".to_owned(),
-                minutes => format!("Too many tries. Wait {minutes} minutes and try again."),
+                1 => "Too many tries. Wait a minute and try again.".into(),
+                minutes => phrase!(
+                    "Too many tries. Wait {0} minutes and try again.",
+                    minutes.to_string()
+                ),
             };
             Ok((StatusCode::TOO_MANY_REQUESTS, notice))
         }
@@ -188,7 +192,7 @@ pub fn refusal(error: Error, wrong: &'static str) -> Result<(StatusCode, String)
             ..
         } => Ok((
             StatusCode::UNAUTHORIZED,
-            "Your login has ended. Log in again.".to_owned(),
+            "Your login has ended. Log in again.".into(),
         )),
         error => Err(error),
     }

@@ -9,8 +9,9 @@ use proto::charges::{ChargeCount, ChargeStatus, Figures, Provider, ReadFiguresRe
 use super::{
     Dashboard,
     login::Login,
-    page::{Cell, Table, moment},
+    page::{Cell, Table},
     payments::{self, money},
+    text::{Text, date, phrase},
 };
 use crate::{backend, error::Error, pages::amount::shown};
 
@@ -20,7 +21,7 @@ pub struct Figure {
     pub name: &'static str,
     pub value: String,
     /// Since when it counts; empty for what stands now.
-    pub since: String,
+    pub since: Text,
     pub address: String,
 }
 
@@ -106,7 +107,7 @@ impl Ended {
     fn cell(self) -> Cell {
         match self.share() {
             Some(share) => {
-                Cell::amount(share).detail(&format!("{}\u{a0}/\u{a0}{}", self.settled, self.all))
+                Cell::amount(share).detail(format!("{}\u{a0}/\u{a0}{}", self.settled, self.all))
             }
             None => Cell::amount("–".to_owned()),
         }
@@ -173,8 +174,9 @@ fn collected<'c>(
 }
 
 fn numbers(figures: &Figures) -> Result<Vec<Figure>, Error> {
-    let since = figures.days.first().map(|day| date(day));
-    let since = since.unwrap_or_default();
+    let first = figures.days.first();
+    let since = first.map(|first| phrase!("since {0}", date(first)).into());
+    let since: Text = since.unwrap_or_default();
     let collected = collected(figures.counts.iter())?;
     let collected = collected.into_values().map(|(_, sum)| Figure {
         name: "Collected",
@@ -198,7 +200,7 @@ fn collected_by_day(figures: &Figures) -> Result<Table, Error> {
         let of_day = figures.counts.iter().filter(|count| count.day == *day);
         for (charges, sum) in collected(of_day)?.into_values() {
             rows.push(vec![
-                Cell::text(&date(day)).link(list(figures, std::slice::from_ref(day), "SETTLED")),
+                Cell::day(day).link(list(figures, std::slice::from_ref(day), "SETTLED")),
                 Cell::amount(charges.to_string()),
                 Cell::amount(shown(sum)),
             ]);
@@ -234,7 +236,7 @@ fn successes(figures: &Figures) -> Option<Table> {
         let of_day = figures.counts.iter().filter(|count| count.day == **day);
         Ended::of(of_day).all > 0
     });
-    let days = days.map(|day| row(Cell::text(&date(day)), Some(day)));
+    let days = days.map(|day| row(Cell::day(day), Some(day)));
     let whole = row(Cell::phrase("All seven days"), None);
     let names = networks.iter().map(|(_, name)| *name);
     Some(Table {
@@ -291,12 +293,6 @@ fn failures(figures: &Figures) -> Option<Table> {
         columns: vec!["Reason", "Payments"],
         rows,
     })
-}
-
-/// A day as people read it: `25 Nov 2026`.
-fn date(day: &str) -> String {
-    let midnight = moment(&format!("{day}T00:00:00.000Z"));
-    midnight.split(',').next().unwrap_or(day).to_owned()
 }
 
 #[cfg(test)]

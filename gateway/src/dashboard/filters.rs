@@ -17,6 +17,7 @@ use super::{
     enter::parameter,
     money_out::parse_amount,
     page::{Cell, Control, Field, FilterForm, PAGE_ROWS, Refusal, TablePage, blame},
+    text::Phrase,
 };
 use crate::error::Error;
 
@@ -64,7 +65,7 @@ pub struct Filters<'q> {
     query: Option<&'q str>,
     path: &'q str,
     fields: Vec<Field>,
-    notice: Option<String>,
+    notice: Option<Phrase>,
     after: String,
     passed: Vec<String>,
 }
@@ -83,7 +84,7 @@ impl<'q> Filters<'q> {
     }
 
     /// Reads what was typed into a field. An empty one filters nothing.
-    pub fn read<T, E: Into<String>>(
+    pub fn read<T, E: Into<Phrase>>(
         &mut self,
         field: Field,
         parse: impl FnOnce(&str) -> Result<T, E>,
@@ -134,7 +135,7 @@ impl<'q> Filters<'q> {
         if from.zip(to).is_some_and(|(from, to)| to < from)
             && let Some(field) = self.fields.last_mut()
         {
-            field.error = Some("The last day must not be before the first.".to_owned());
+            field.error = Some("The last day must not be before the first.".into());
         }
         let from = from.map(|day| format!("{day}T00:00:00.000Z"));
         let to = to.map(|day| day.end().to_string());
@@ -152,7 +153,7 @@ impl<'q> Filters<'q> {
             && most.minor_units() < least.minor_units()
             && let Some(field) = self.fields.last_mut()
         {
-            field.error = Some("It must not be less than the least.".to_owned());
+            field.error = Some("It must not be less than the least.".into());
         }
         amounts
     }
@@ -169,7 +170,7 @@ impl<'q> Filters<'q> {
         };
         if !is_whole || passed.len() > PASSED_MAX {
             let notice = "This address is not whole. Start from the newest.";
-            self.notice = Some(notice.to_owned());
+            self.notice = Some(notice.into());
             return String::new();
         }
         self.after.clone_from(&after);

@@ -22,8 +22,8 @@ use super::{
     figures::{Figure, Week},
     keys,
     login::Login,
-    page::{Refusal, Section, Shell, heads, moment, respond},
-    text::filters,
+    page::{Refusal, Section, Shell, heads, respond},
+    text::{Text, filters, moment, phrase},
 };
 use crate::{
     backend,
@@ -153,7 +153,7 @@ pub async fn show(
         week,
         steps,
     };
-    Ok(respond(StatusCode::OK, &page))
+    Ok(respond(StatusCode::OK, page.shell.language, &page))
 }
 
 fn business_step(login: &Login, business: &Business) -> Step {
@@ -171,7 +171,7 @@ fn figures(balance: &[Money], health: Option<&EndpointHealth>) -> Vec<Figure> {
     let available = balance.iter().map(|money| Figure {
         name: "Available",
         value: shown(*money),
-        since: String::new(),
+        since: Text::default(),
         address: "/balance".to_owned(),
     });
     let mut figures: Vec<Figure> = available.collect();
@@ -183,7 +183,7 @@ fn figures(balance: &[Money], health: Option<&EndpointHealth>) -> Vec<Figure> {
         figures.push(Figure {
             name: "Events accepted",
             value: format!("{percent} %"),
-            since: moment(&health.since),
+            since: phrase!("since {0}", moment(&health.since)).into(),
             address: DELIVERIES.to_owned(),
         });
     }
@@ -191,7 +191,7 @@ fn figures(balance: &[Money], health: Option<&EndpointHealth>) -> Vec<Figure> {
         figures.push(Figure {
             name: "Events given up",
             value: health.exhausted.to_string(),
-            since: moment(&health.since),
+            since: phrase!("since {0}", moment(&health.since)).into(),
             address: match health.since.split_once('T') {
                 Some((day, _)) => format!("{DELIVERIES}?status=EXHAUSTED&from={day}"),
                 None => format!("{DELIVERIES}?status=EXHAUSTED"),
@@ -265,5 +265,52 @@ impl Dashboard {
              -H 'Content-Type: application/json' \\\n  \
              -d '{{\"amount\": 25.50, \"mobile_number\": \"{number}\", \"provider\": \"MTN\"}}'"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dashboard::{
+        figures::{Bar, Rate},
+        text::tests::{check_marked, shell, table},
+    };
+
+    #[test]
+    fn the_overview_is_written_in_its_language() {
+        let figure = || Figure {
+            name: "Collected",
+            value: "1".to_owned(),
+            since: phrase!("since {0}", moment("2026-11-25T18:05:03.000Z")).into(),
+            address: "/x".to_owned(),
+        };
+        let bar = Bar {
+            left: 0,
+            height: Some(1),
+        };
+        let rate = Rate {
+            network: "1",
+            share: "2".to_owned(),
+            bars: vec![bar],
+        };
+        let week = Week {
+            figures: vec![figure()],
+            rates: vec![rate],
+            tables: vec![table()],
+        };
+        let step = |is_done| Step::new("Say where events go", is_done, "So that.").at("Go", "/x");
+        let mut page = HomePage {
+            shell: shell(),
+            steps: vec![step(true), step(false)],
+            lacks_totp: true,
+            figures: vec![figure()],
+            week: Some(week),
+            command: Some("1".to_owned()),
+            is_verified: false,
+        };
+        check_marked(&page);
+        page.week = None;
+        page.steps.clear();
+        check_marked(&page);
     }
 }

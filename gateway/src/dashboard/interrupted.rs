@@ -75,7 +75,7 @@ impl Carried {
             action: self.then.clone(),
             hidden: fields.collect(),
         };
-        respond(StatusCode::OK, &page)
+        respond(StatusCode::OK, page.shell.language, &page)
     }
 }
 
@@ -86,7 +86,7 @@ pub fn login_form(email: &str, carried: Option<&Carried>) -> FormPage {
     if has_form {
         let kept =
             "You were logged out. What you typed is kept: log in, and you can send it again.";
-        page.notice = Some(kept.to_owned());
+        page.notice = Some(kept.into());
     }
     page.hidden = carried.map(Carried::hidden).unwrap_or_default();
     page.fields = vec![Field::email().value(email), Field::password()];
@@ -110,7 +110,7 @@ pub fn confirm_form(shell: Shell, has_totp: bool, carried: &Carried) -> FormPage
             Field::password(),
         ),
     };
-    page.lead = vec![lead.to_owned()];
+    page.lead = vec![lead.into()];
     page.hidden = carried.hidden();
     page.fields = vec![field];
     page
@@ -127,7 +127,17 @@ struct SendAgainPage {
 
 #[cfg(test)]
 mod tests {
-    use super::Carried;
+    use super::{Carried, SendAgainPage};
+    use crate::dashboard::text::tests::{check_marked, shell};
+
+    #[test]
+    fn the_page_that_sends_a_form_again_is_written_in_its_language() {
+        check_marked(&SendAgainPage {
+            shell: shell(),
+            action: "/x".to_owned(),
+            hidden: vec![("a".to_owned(), "1".to_owned())],
+        });
+    }
 
     #[test]
     fn after_a_login_nobody_is_sent_elsewhere() {

@@ -23,6 +23,7 @@ use super::{
     enter::parameter,
     login::{Confirmed, Login, Sent, SentConfirmed},
     page::{Cell, Field, FormPage, MessagePage, Refusal, Section, TablePage, blame},
+    text::phrase,
 };
 use crate::{backend, error::Error, pages::see};
 
@@ -158,7 +159,7 @@ async fn create(
             ..
         }) => {
             let notice = "There are ten live keys. Revoke one that nothing uses first.";
-            Ok(again().refuse(StatusCode::CONFLICT, Some(notice.to_owned())))
+            Ok(again().refuse(StatusCode::CONFLICT, Some(notice.into())))
         }
         Err(error) => Err(error.into()),
     }
@@ -175,8 +176,8 @@ fn revoke_form(login: &Login, key: &MerchantKey, typed: &str) -> FormPage {
     let mut page = FormPage::new(shell, "", "Revoke the key");
     page.is_grave = true;
     page.lead = vec![
-        format!("{} (•••• {})", key.label, key.hint),
-        "Requests with it are refused at once, and it cannot be brought back.".to_owned(),
+        phrase!("{0} (•••• {1})", &key.label, &key.hint),
+        "Requests with it are refused at once, and it cannot be brought back.".into(),
     ];
     page.fields = vec![
         Field::text("label", "Type the key's name to revoke it")

@@ -5,7 +5,10 @@ use proto::charges::{Destination, DisbursementStatus};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::page::{Cell, Field};
+use super::{
+    page::{Cell, Field},
+    text::{Phrase, phrase},
+};
 use crate::{
     api::{amount, idempotency::IdempotencyKey},
     field_error::Fault,
@@ -41,13 +44,13 @@ pub fn amount_field(typed: &str) -> Field {
 /// Reads a positive amount of cedis, with or without commas between the thousands. A comma anywhere
 /// else is refused: where it stands for the decimal point, dropping it would make the amount a
 /// hundred times as large.
-pub fn parse_amount(typed: &str) -> Result<Money, String> {
-    let example = || "Give an amount such as 25.50 or 1,250.00.".to_owned();
+pub fn parse_amount(typed: &str) -> Result<Money, Phrase> {
+    let example = || Phrase::from("Give an amount such as 25.50 or 1,250.00.");
     let plain = without_thousands(typed).ok_or_else(example)?;
     let raw = RawValue::from_string(plain);
     let raw = raw.map_err(|_| example())?;
     let read = || Money::from_major(amount::parse(&raw)?, Currency::GHS).map_err(amount::fault);
-    read().map_err(|fault: Fault| format!("The amount {}.", fault.message))
+    read().map_err(|fault: Fault| phrase!("The amount {0}.", Phrase::from(fault.message)))
 }
 
 /// The number without the commas or blanks between its thousands. `None` if one stands elsewhere.

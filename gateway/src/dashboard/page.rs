@@ -13,7 +13,7 @@ use axum::response::Response;
 use http::StatusCode;
 
 pub use self::{
-    cell::{Cell, moment},
+    cell::Cell,
     detail::{Button, DetailPage, Moment},
     form::{Control, Field, FormPage, blame},
     message::{LinksPage, MessagePage},
@@ -110,6 +110,6 @@ impl Shell {
     }
 }
 
-pub fn respond(status: StatusCode, page: &impl Template) -> Response {
-    pages::respond_with(status, page, &InLanguage(&ENGLISH))
+pub fn respond(status: StatusCode, language: &'static Language, page: &impl Template) -> Response {
+    pages::respond_with(status, page, &InLanguage(language))
 }

@@ -24,6 +24,7 @@ use super::{
     page::{Cell, DetailPage, Refusal, Section, Table},
     payments::{PATH, money, state},
     refunds,
+    text::{Phrase, phrase},
     timeline::{self, About},
 };
 use crate::{
@@ -164,16 +165,20 @@ async fn show(
 }
 
 /// What there is to know at once: why it failed and what to do, or that nobody knows yet.
-fn lead(charge: &Charge, entries: &[Entry]) -> Vec<String> {
-    let line = |text: &str| text.to_owned();
+fn lead(charge: &Charge, entries: &[Entry]) -> Vec<Phrase> {
+    let line = Phrase::from;
     match charge.status() {
         ChargeStatus::Failed => {
-            let mut lines: Vec<String> = charge.failure_message.iter().cloned().collect();
+            let why = charge.failure_message.clone();
+            let mut lines: Vec<Phrase> = why.map(Phrase::of_a_service).into_iter().collect();
             let reason = charge.failure_reason.as_deref();
             let reason = reason.and_then(|reason| reason.parse::<FailureReason>().ok());
             if let Some(reason) = reason {
                 let told = reason.at_checkout();
-                lines.push(format!("What a payer is told: {}", told.english));
+                lines.push(phrase!(
+                    "What a payer is told: {0}",
+                    Phrase::from(told.english)
+                ));
                 lines.push(line(match told.is_uncharged {
                     true => "Nothing was debited.",
                     false => {

@@ -19,6 +19,7 @@ use super::{
     money_out,
     page::{Cell, DetailPage, Field, FormPage, MessagePage, Refusal, Section},
     payments,
+    text::phrase,
 };
 use crate::{backend, error::Error, merchant::Purpose, pages::see};
 
@@ -36,7 +37,7 @@ fn form(login: &Login, amount: &str, description: &str) -> FormPage {
     let shell = login.shell(Section::Payments, "Ask for a payment");
     let mut page = FormPage::new(shell, NEW, "Make the link");
     let lead = "You get a link to the checkout, which you can open yourself or send to your customer. It lasts for a day and is paid once.";
-    page.lead = vec![lead.to_owned()];
+    page.lead = vec![lead.into()];
     page.fields = vec![
         money_out::amount_field(amount),
         Field::text("description", "What for")
@@ -73,15 +74,18 @@ async fn create(
     let (typed, description) = (fields.get("amount"), fields.get("description").trim());
     let amount = match money_out::parse_amount(typed) {
         Ok(amount) => amount,
-        Err(why) => return Ok(form(&login, typed, description).refuse_field("amount", &why)),
+        Err(why) => return Ok(form(&login, typed, description).refuse_field("amount", why)),
     };
     let is_text = !description.chars().any(char::is_control);
     if !is_text || description.chars().count() > DESCRIPTION_CHARACTERS_MAX {
-        let why = format!("At most {DESCRIPTION_CHARACTERS_MAX} characters, in one line.");
-        return Ok(form(&login, typed, description).refuse_field("description", &why));
+        let why = phrase!(
+            "At most {0} characters, in one line.",
+            DESCRIPTION_CHARACTERS_MAX.to_string()
+        );
+        return Ok(form(&login, typed, description).refuse_field("description", why));
     }
     let Some(idempotency_key) = money_out::key(&fields) else {
-        let notice = "This form was not whole. Send it again.".to_owned();
+        let notice = "This form was not whole. Send it again.".into();
         let page = form(&login, typed, description);
         return Ok(page.refuse(StatusCode::BAD_REQUEST, Some(notice)));
     };
@@ -104,7 +108,7 @@ async fn create(
             Ok(see(&format!("{LINK}/{}", session.session_id)))
         }
         Err(Error::IdempotencyKeyReused | Error::IdempotencyInProgress) => {
-            let notice = "This form was sent before, with something else in it.".to_owned();
+            let notice = "This form was sent before, with something else in it.".into();
             let page = form(&login, typed, description);
             Ok(page.refuse(StatusCode::CONFLICT, Some(notice)))
         }

@@ -31,6 +31,7 @@ use super::{
     filters::{Filters, Listed, PAGE_SIZE},
     login::Login,
     page::{Cell, Field, Refusal, Section, TablePage},
+    text::Phrase,
 };
 use crate::{
     backend,
@@ -205,7 +206,7 @@ pub fn row(listed: &ListedCharge) -> Result<Vec<Cell>, Error> {
     let charge = listed.charge.clone().unwrap_or_default();
     let reference = &charge.reference;
     let state = match &charge.failure_message {
-        Some(message) => state(charge.status()).detail(message),
+        Some(message) => state(charge.status()).detail(Phrase::of_a_service(message.clone())),
         None => state(charge.status()),
     };
     let network = charge.provider().code().unwrap_or_default();

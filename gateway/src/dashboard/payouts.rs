@@ -28,6 +28,7 @@ use super::{
     money_out,
     page::{Cell, DetailPage, Refusal, Section, TablePage},
     payments,
+    text::Phrase,
     timeline::About,
 };
 use crate::{backend, error::Error, in_hand::RequestInHand, pages::amount::shown};
@@ -157,7 +158,9 @@ fn row(payout: &Payout) -> Result<Vec<Cell>, Error> {
     };
     Ok(vec![
         Cell::time(&payout.created_at),
-        Cell::text(id).link(format!("{PATH}/{id}")).detail(made),
+        Cell::text(id)
+            .link(format!("{PATH}/{id}"))
+            .detail(Phrase::from(made)),
         money_out::destination(payout.destination.as_ref()),
         money_out::state(payout.status(), payout.reversed_at.as_deref()),
         payments::amount(payout.amount.as_ref())?,
@@ -191,8 +194,9 @@ async fn show_one(
     let payout = payout?;
     let (status, reversed_at) = (payout.status(), payout.reversed_at.as_deref());
     let mut page = DetailPage::new(login.shell(Section::Payouts, "Payout"));
-    page.lead = vec![money_out::meaning(status, reversed_at).to_owned()];
-    page.lead.extend(payout.failure_message.clone());
+    page.lead = vec![money_out::meaning(status, reversed_at).into()];
+    let why = payout.failure_message.clone();
+    page.lead.extend(why.map(Phrase::of_a_service));
     let amount = payments::money(payout.amount.as_ref())?;
     let asked = match payout.scheduled {
         true => "By the daily settlement",

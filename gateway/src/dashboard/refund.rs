@@ -21,6 +21,7 @@ use super::{
     money_out,
     page::{FormPage, MessagePage, Refusal, Section},
     payment, payments, refunds,
+    text::{Phrase, phrase},
 };
 use crate::{
     backend,
@@ -64,11 +65,11 @@ async fn refundable(
 fn form(login: &Login, charge: &Charge, left: Option<Money>, typed: &str) -> FormPage {
     let shell = login.shell(Section::Payments, "Refund a payment");
     let mut page = FormPage::new(shell, "", "Refund it");
-    page.lead = vec![format!("Payment {}", charge.reference)];
+    page.lead = vec![phrase!("Payment {0}", &charge.reference)];
     page.lead
-        .extend(left.map(|left| format!("Can be refunded: {}", shown(left))));
+        .extend(left.map(|left| phrase!("Can be refunded: {0}", shown(left))));
     let line = "The money goes back to the wallet that paid, and cannot be called back.";
-    page.lead.push(line.to_owned());
+    page.lead.push(line.into());
     page.hidden = vec![money_out::new_nonce()];
     page.fields = vec![money_out::amount_field(typed).hint("All of it, or a part.")];
     page.is_grave = true;
@@ -106,7 +107,7 @@ async fn create(
     }
     let typed = fields.get("amount");
     let (charge, _) = dashboard.find_charge(&login, &reference).await?;
-    let refuse = |status, error: Option<String>, notice: Option<String>| {
+    let refuse = |status, error: Option<Phrase>, notice: Option<Phrase>| {
         let mut page = form(&login, &charge, None, typed);
         page.fields = vec![money_out::amount_field(typed).error(error)];
         Ok(page.refuse(status, notice))
@@ -117,7 +118,7 @@ async fn create(
     };
     let Some(idempotency_key) = money_out::key(&fields) else {
         let notice = "This form was not whole. Look at it once more and send it again.";
-        return refuse(StatusCode::BAD_REQUEST, None, Some(notice.to_owned()));
+        return refuse(StatusCode::BAD_REQUEST, None, Some(notice.into()));
     };
     let object = format!("{} of {reference}", shown(amount));
     dashboard
@@ -142,16 +143,16 @@ async fn create(
             Ok(see(&format!("{}/{}", refunds::PATH, refund.refund_id)))
         }
         Err(Error::RefundExceedsCharge(left)) => {
-            let error = format!("Only {} is left of this payment.", shown(left));
+            let error = phrase!("Only {0} is left of this payment.", shown(left));
             refuse(StatusCode::CONFLICT, Some(error), None)
         }
         Err(Error::InsufficientBalance(available)) => {
-            let error = format!("Your balance has only {} available.", shown(available));
+            let error = phrase!("Your balance has only {0} available.", shown(available));
             refuse(StatusCode::CONFLICT, Some(error), None)
         }
         Err(Error::ChargeNotSettled) => {
             let notice = "Only a settled payment can be refunded.";
-            refuse(StatusCode::CONFLICT, None, Some(notice.to_owned()))
+            refuse(StatusCode::CONFLICT, None, Some(notice.into()))
         }
         Err(Error::Validation(faults)) => {
             let mut page = form(&login, &charge, None, typed);
@@ -161,7 +162,7 @@ async fn create(
         Err(Error::IdempotencyKeyReused | Error::IdempotencyInProgress) => {
             let notice =
                 "This form was sent before. Look at the payment's refunds before you send another.";
-            refuse(StatusCode::CONFLICT, None, Some(notice.to_owned()))
+            refuse(StatusCode::CONFLICT, None, Some(notice.into()))
         }
         Err(error) => Err(error.into()),
     }

@@ -21,6 +21,7 @@ use super::{
     money_out,
     page::{Cell, DetailPage, Refusal, Section, TablePage},
     payments,
+    text::Phrase,
     timeline::About,
 };
 use crate::{backend, error::Error, in_hand::RequestInHand, pages::amount::shown};
@@ -149,8 +150,9 @@ async fn show_one(
     let refund = refund?;
     let (status, reversed_at) = (refund.status(), refund.reversed_at.as_deref());
     let mut page = DetailPage::new(login.shell(Section::Payments, "Refund"));
-    page.lead = vec![money_out::meaning(status, reversed_at).to_owned()];
-    page.lead.extend(refund.failure_message.clone());
+    page.lead = vec![money_out::meaning(status, reversed_at).into()];
+    let why = refund.failure_message.clone();
+    page.lead.extend(why.map(Phrase::of_a_service));
     let payment = format!("{}/{}", payments::PATH, refund.reference);
     let amount = payments::money(refund.amount.as_ref())?;
     page.facts = vec![

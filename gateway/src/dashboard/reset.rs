@@ -24,7 +24,7 @@ use crate::{backend, error::Error, pages::see};
 fn ask_form(email: &str) -> FormPage {
     let shell = Shell::outside("Forgot your password?");
     let mut page = FormPage::new(shell, "/forgot", "Send a link");
-    page.lead = vec!["We send a link to your address. It is good for 30 minutes.".to_owned()];
+    page.lead = vec!["We send a link to your address. It is good for 30 minutes.".into()];
     page.fields = vec![Field::email().value(email)];
     page.links = vec![("Log in", "/login")];
     page
@@ -32,7 +32,7 @@ fn ask_form(email: &str) -> FormPage {
 
 fn reset_form() -> FormPage {
     let mut page = FormPage::new(Shell::outside("Choose a password"), "", "Save");
-    page.lead = vec!["All your logins end, on every device.".to_owned()];
+    page.lead = vec!["All your logins end, on every device.".into()];
     page.fields = vec![Field::new_password()];
     page
 }

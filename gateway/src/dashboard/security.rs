@@ -24,6 +24,7 @@ use super::{
     page::{
         Cell, Field, FormPage, LinksPage, MessagePage, Refusal, Section, TablePage, blame, respond,
     },
+    text::phrase,
 };
 use crate::{
     backend,
@@ -71,7 +72,7 @@ async fn show_settings(login: Login) -> Response {
             ),
         ],
     };
-    respond(StatusCode::OK, &page)
+    respond(StatusCode::OK, page.shell.language, &page)
 }
 
 async fn show(
@@ -104,7 +105,7 @@ async fn show(
         (
             "E-mail address",
             match &login.email_pending {
-                Some(pending) => email.detail(&format!("{pending} is not confirmed yet")),
+                Some(pending) => email.detail(phrase!("{0} is not confirmed yet", pending)),
                 None => email,
             },
         ),
@@ -174,7 +175,7 @@ async fn end_logins(
 fn password_form(login: &Login) -> FormPage {
     let shell = login.shell(Section::Settings, "Change your password");
     let mut page = FormPage::new(shell, "/settings/security/password", "Change the password");
-    page.lead = vec!["All your other logins end, on every device.".to_owned()];
+    page.lead = vec!["All your other logins end, on every device.".into()];
     page.fields = vec![Field::new_password()];
     page.links = vec![("Back", PATH)];
     page
@@ -222,11 +223,11 @@ async fn show_totp(Confirmed(login): Confirmed, RawQuery(query): RawQuery) -> Re
     let shell = login.shell(Section::Settings, "Set up an authenticator");
     let mut page = FormPage::new(shell, "/settings/security/totp", "Go on");
     let lead = "An authenticator is an app on your phone that shows a new code every 30 seconds. With it, a stolen password alone opens nothing.";
-    page.lead = vec![lead.to_owned()];
+    page.lead = vec![lead.into()];
     if login.has_totp {
         let kept =
             "The one that you have goes on working until the new one has shown a right code.";
-        page.lead.push(kept.to_owned());
+        page.lead.push(kept.into());
     }
     page.hidden = vec![("then", asked_at(&parameter(query.as_deref(), "then")))];
     page.links = vec![("Back", PATH)];
@@ -259,7 +260,7 @@ fn totp_form(login: &Login, fields: &FormFields) -> FormPage {
     let shell = login.shell(Section::Settings, "Add it to your authenticator");
     let mut page = FormPage::new(shell, "/settings/security/totp/confirm", "Turn it on");
     let lead = "Scan the picture with your authenticator, or type the key. Then enter the code that it shows.";
-    page.lead = vec![lead.to_owned()];
+    page.lead = vec![lead.into()];
     page.hidden = vec![("then", asked_at(fields.get("then")))];
     page.fields = vec![Field::code()];
     page.links = vec![("Leave it as it is", PATH)];
@@ -300,7 +301,7 @@ async fn confirm_totp(
 async fn show_recovery_codes(Confirmed(login): Confirmed) -> Response {
     let shell = login.shell(Section::Settings, "Make new recovery codes");
     let mut page = FormPage::new(shell, "/settings/security/recovery-codes", "Make new codes");
-    page.lead = vec!["The codes that you have stop working.".to_owned()];
+    page.lead = vec!["The codes that you have stop working.".into()];
     page.links = vec![("Keep them", PATH)];
     page.respond(StatusCode::OK)
 }

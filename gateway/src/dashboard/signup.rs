@@ -19,6 +19,7 @@ use super::{
     enter::refusal,
     login::{Sent, read_form},
     page::{Field, FormPage, MessagePage, Refusal, Shell, blame},
+    text::phrase,
     visitor::Visitor,
 };
 use crate::{
@@ -91,7 +92,7 @@ pub async fn sent() -> Response {
 fn verify_form() -> FormPage {
     let shell = Shell::outside("Verify your address");
     let mut page = FormPage::new(shell, "", "Verify my address");
-    page.lead = vec!["Enter the password that you chose when you signed up.".to_owned()];
+    page.lead = vec!["Enter the password that you chose when you signed up.".into()];
     page.fields = vec![Field::password()];
     page.links = vec![(
         "You have not signed up, or do not know it? Choose another",
@@ -125,9 +126,9 @@ pub async fn verify(
     );
     match verified.await {
         Ok(verified) => {
-            let line = format!("{} is verified.", verified.email);
+            let line = phrase!("{0} is verified.", verified.email);
             let shell = Shell::outside("Your address is verified");
-            let page = MessagePage::saying(shell, &line).next("Go on", "/");
+            let page = MessagePage::saying(shell, line).next("Go on", "/");
             Ok(page.respond(StatusCode::OK))
         }
         Err(Error::AtDashboard {

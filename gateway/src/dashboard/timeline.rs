@@ -8,7 +8,8 @@ use proto::charges::{DisbursementTimeline, TimelineEntry};
 use super::{
     Dashboard,
     login::Login,
-    page::{self, Cell, DetailPage, Moment},
+    page::{Cell, DetailPage, Moment},
+    text::{self, Text, phrase},
 };
 use crate::{
     api::timeline::{Amount, DELIVERY_ATTEMPT, Entry, What, deliveries, merged},
@@ -64,7 +65,7 @@ impl Dashboard {
             }
             Err(_) => {
                 let line = "What has happened to it cannot be shown right now.";
-                page.lead.push(line.to_owned());
+                page.lead.push(line.into());
             }
         }
     }
@@ -74,7 +75,7 @@ impl Told {
     pub fn show(&self, page: &mut DetailPage, about: About) {
         if self.lacks_deliveries {
             let line = "The webhooks that were sent cannot be shown right now.";
-            page.lead.push(line.to_owned());
+            page.lead.push(line.into());
         }
         let moments = self.entries.iter();
         page.moments = moments.map(|entry| moment(entry, about)).collect();
@@ -111,7 +112,7 @@ fn moment(entry: &Entry, about: About) -> Moment {
                 true => "By the payer at the checkout.",
                 false => "",
             },
-            detail: shown(*of),
+            detail: shown(*of).into(),
             named: named([("API key", key_name), ("Request", request_id)]),
             ..Moment::default()
         },
@@ -141,7 +142,7 @@ fn moment(entry: &Entry, about: About) -> Moment {
                 "RESERVED" => "What is reserved changed",
                 _ => "Your balance changed",
             },
-            detail: format!("{} ({posting})", shown(*of)),
+            detail: format!("{} ({posting})", shown(*of)).into(),
             ..Moment::default()
         },
         What::Event { .. } | What::Attempt { .. } => told(&entry.what),
@@ -150,7 +151,7 @@ fn moment(entry: &Entry, about: About) -> Moment {
     if entry.kind != DELIVERY_ATTEMPT
         && let Some(refund_id) = &entry.refund_id
     {
-        shown.detail = format!("{refund_id} {}", shown.detail);
+        shown.detail = phrase!("{0} {1}", refund_id, shown.detail).into();
     }
     shown
 }
@@ -172,7 +173,7 @@ fn told(what: &What) -> Moment {
                 Some("EXHAUSTED") => "Given up after all attempts.",
                 Some(_) => "",
             },
-            detail: format!("{} {event_id}", event_type.as_deref().unwrap_or_default()),
+            detail: format!("{} {event_id}", event_type.as_deref().unwrap_or_default()).into(),
             ..Moment::default()
         },
         What::Attempt {
@@ -194,7 +195,7 @@ fn told(what: &What) -> Moment {
             Moment {
                 phrase,
                 state,
-                detail: format!("#{number} · {said} · {duration_ms} ms"),
+                detail: format!("#{number} · {said} · {duration_ms} ms").into(),
                 ..Moment::default()
             }
         }
@@ -215,8 +216,8 @@ fn said(kind: &str, outcome: Option<&'static str>, times: u32, last_at: &str) ->
             _ => outcome.map(outcome_words).unwrap_or_default(),
         },
         detail: match times {
-            0 | 1 => String::new(),
-            times => format!("{times} ×, {}", page::moment(last_at)),
+            0 | 1 => Text::default(),
+            times => phrase!("{0} ×, {1}", times.to_string(), text::moment(last_at)).into(),
         },
         ..Moment::default()
     }

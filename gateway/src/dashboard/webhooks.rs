@@ -77,7 +77,7 @@ async fn show(login: Login) -> Response {
             ),
         ],
     };
-    respond(StatusCode::OK, &page)
+    respond(StatusCode::OK, page.shell.language, &page)
 }
 
 /// The events that an endpoint may name, with their words.

@@ -1,18 +1,15 @@
 //! What stands in a table or beside a label.
 
-use chassis::clock::Timestamp;
+use crate::dashboard::text::{Phrase, Text, date, moment};
 
 /// A cell of a table, or a fact.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
-    /// Text from outside, as it is.
-    pub text: String,
-    /// Words of our own, which are translated.
-    pub phrase: &'static str,
+    pub text: Text,
     /// The class of a state's colour and shape.
     pub state: &'static str,
     /// What stands below it, smaller.
-    pub detail: String,
+    pub detail: Text,
     /// Where it leads.
     pub link: String,
     pub is_amount: bool,
@@ -23,31 +20,32 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// Text from outside, as it is.
     pub fn text(text: &str) -> Self {
         Self {
-            text: text.to_owned(),
+            text: text.into(),
             ..Self::default()
         }
     }
 
-    pub fn phrase(phrase: &'static str) -> Self {
+    /// Words of our own.
+    pub fn phrase(phrase: impl Into<Phrase>) -> Self {
         Self {
-            phrase,
+            text: phrase.into().into(),
             ..Self::default()
         }
     }
 
     pub fn state(phrase: &'static str, state: &'static str) -> Self {
         Self {
-            phrase,
             state,
-            ..Self::default()
+            ..Self::phrase(phrase)
         }
     }
 
     pub fn amount(text: String) -> Self {
         Self {
-            text,
+            text: text.into(),
             is_amount: true,
             ..Self::default()
         }
@@ -61,9 +59,17 @@ impl Cell {
         }
     }
 
-    pub fn detail(self, detail: &str) -> Self {
+    /// A day that a service named.
+    pub fn day(day: &str) -> Self {
         Self {
-            detail: detail.to_owned(),
+            text: date(day),
+            ..Self::default()
+        }
+    }
+
+    pub fn detail(self, detail: impl Into<Text>) -> Self {
+        Self {
+            detail: detail.into(),
             ..self
         }
     }
@@ -85,25 +91,4 @@ impl Cell {
             ..self
         }
     }
-}
-
-/// A moment that a service named, as people read it: `25 Nov 2026, 18:05:03 GMT`.
-pub fn moment(at: &str) -> String {
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
-    let Ok(parsed) = at.parse::<Timestamp>() else {
-        return at.to_owned();
-    };
-    let at = parsed.datetime();
-    let month = usize::from(u8::from(at.month()));
-    let month = MONTHS.get(month - 1).copied().unwrap_or_default();
-    format!(
-        "{} {month} {}, {:02}:{:02}:{:02}\u{a0}GMT",
-        at.day(),
-        at.year(),
-        at.hour(),
-        at.minute(),
-        at.second()
-    )
 }

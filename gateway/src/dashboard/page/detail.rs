@@ -4,15 +4,15 @@ use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
 
-use super::{Cell, Shell, Table, heads, moment, respond};
-use crate::dashboard::text::filters;
+use super::{Cell, Shell, Table, heads, respond};
+use crate::dashboard::text::{Phrase, Text, filters, moment};
 
 /// A page about one thing: its facts, texts to copy, and what can be done with it.
 #[derive(Debug, Template)]
 #[template(path = "dashboard/detail.html")]
 pub struct DetailPage {
     pub shell: Shell,
-    pub lead: Vec<String>,
+    pub lead: Vec<Phrase>,
     /// Label and value.
     pub facts: Vec<(&'static str, Cell)>,
     pub table: Option<Table>,
@@ -39,7 +39,7 @@ impl DetailPage {
     }
 
     pub fn respond(self, status: StatusCode) -> Response {
-        respond(status, &self)
+        respond(status, self.shell.language, &self)
     }
 }
 
@@ -60,14 +60,13 @@ pub struct Moment {
     pub state: &'static str,
     /// What was said, in our words.
     pub told: &'static str,
-    /// Text from outside, as it is.
-    pub detail: String,
+    pub detail: Text,
     /// More of it, each with its name.
     pub named: Vec<(&'static str, String)>,
 }
 
 impl Moment {
-    fn time(&self) -> String {
+    fn time(&self) -> Text {
         moment(&self.at)
     }
 }

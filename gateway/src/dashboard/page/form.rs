@@ -5,7 +5,10 @@ use axum::response::Response;
 use http::StatusCode;
 
 use super::{Shell, Table, heads, respond};
-use crate::{dashboard::text::filters, field_error::FieldError};
+use crate::{
+    dashboard::text::{Phrase, filters, phrase},
+    field_error::FieldError,
+};
 
 /// A page with one form.
 #[derive(Debug, Template)]
@@ -13,9 +16,9 @@ use crate::{dashboard::text::filters, field_error::FieldError};
 pub struct FormPage {
     pub shell: Shell,
     /// What it is about.
-    pub lead: Vec<String>,
+    pub lead: Vec<Phrase>,
     /// Why nothing came of the last submission, if no field is to blame.
-    pub notice: Option<String>,
+    pub notice: Option<Phrase>,
     pub action: &'static str,
     pub hidden: Vec<(&'static str, String)>,
     /// What to copy before the form is sent.
@@ -51,15 +54,15 @@ impl FormPage {
     }
 
     /// The form again, with what is wrong with one field.
-    pub fn refuse_field(mut self, name: &str, error: &str) -> Response {
-        for field in self.fields.iter_mut().filter(|field| field.name == name) {
-            field.error = Some(error.to_owned());
+    pub fn refuse_field(mut self, name: &str, error: impl Into<Phrase>) -> Response {
+        if let Some(field) = self.fields.iter_mut().find(|field| field.name == name) {
+            field.error = Some(error.into());
         }
         self.respond(StatusCode::BAD_REQUEST)
     }
 
     /// The form again, with what is wrong.
-    pub fn refuse(mut self, status: StatusCode, notice: Option<String>) -> Response {
+    pub fn refuse(mut self, status: StatusCode, notice: Option<Phrase>) -> Response {
         self.notice = notice;
         self.respond(status)
     }
@@ -67,7 +70,7 @@ impl FormPage {
     pub fn respond(mut self, status: StatusCode) -> Response {
         let errors = self.fields.iter().any(|field| field.error.is_some());
         self.shell.is_error = errors || self.notice.is_some();
-        respond(status, &self)
+        respond(status, self.shell.language, &self)
     }
 }
 
@@ -79,7 +82,7 @@ pub struct Field {
     pub control: Control,
     pub value: String,
     pub hint: &'static str,
-    pub error: Option<String>,
+    pub error: Option<Phrase>,
     pub autocomplete: &'static str,
 }
 
@@ -154,7 +157,7 @@ impl Field {
         }
     }
 
-    pub fn error(self, error: Option<String>) -> Self {
+    pub fn error(self, error: Option<Phrase>) -> Self {
         Self { error, ..self }
     }
 
@@ -179,17 +182,18 @@ impl Field {
 }
 
 /// Puts what a service said about fields beside these. Returns what is about none of them.
-pub fn blame(fields: &mut [Field], faults: &[FieldError]) -> Option<String> {
+pub fn blame(fields: &mut [Field], faults: &[FieldError]) -> Option<Phrase> {
     let mut left = None;
     for fault in faults {
         let field = fields.iter_mut().find(|field| field.name == fault.field);
-        let text = match &field {
-            Some(field) => format!("{} {}", field.label, fault.message),
-            None => format!("{} {}", fault.field, fault.message),
-        };
+        // It continues the field's name.
+        let message = Phrase::of_a_service(fault.message.clone());
         match field {
-            Some(field) => field.error = Some(text),
-            None => left = Some(text),
+            Some(field) => {
+                let label = Phrase::from(field.label);
+                field.error = Some(phrase!("{0} {1}", label, message));
+            }
+            None => left = Some(phrase!("{0} {1}", &*fault.field, message)),
         }
     }
     left

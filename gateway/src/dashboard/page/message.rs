@@ -5,14 +5,14 @@ use axum::response::Response;
 use http::StatusCode;
 
 use super::{Shell, respond};
-use crate::dashboard::text::filters;
+use crate::dashboard::text::{Phrase, filters};
 
 /// A page that says something.
 #[derive(Debug, Template)]
 #[template(path = "dashboard/message.html")]
 pub struct MessagePage {
     pub shell: Shell,
-    pub lines: Vec<String>,
+    pub lines: Vec<Phrase>,
     /// What to copy: shown in a field of its own.
     pub secrets: Vec<(&'static str, String)>,
     /// Label and address.
@@ -20,10 +20,10 @@ pub struct MessagePage {
 }
 
 impl MessagePage {
-    pub fn saying(shell: Shell, line: &str) -> Self {
+    pub fn saying(shell: Shell, line: impl Into<Phrase>) -> Self {
         Self {
             shell,
-            lines: vec![line.to_owned()],
+            lines: vec![line.into()],
             secrets: Vec::new(),
             next: None,
         }
@@ -37,7 +37,7 @@ impl MessagePage {
     }
 
     pub fn respond(self, status: StatusCode) -> Response {
-        respond(status, &self)
+        respond(status, self.shell.language, &self)
     }
 }
 

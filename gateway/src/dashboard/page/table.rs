@@ -5,7 +5,7 @@ use axum::response::Response;
 use http::StatusCode;
 
 use super::{Cell, Control, Field, Shell, respond};
-use crate::dashboard::text::filters;
+use crate::dashboard::text::{Phrase, Text, filters};
 
 /// Most rows of a page of a list.
 pub const PAGE_ROWS: usize = 50;
@@ -80,7 +80,7 @@ impl TablePage {
     pub fn respond(mut self, status: StatusCode) -> Response {
         let below = self.below.as_ref();
         self.shell.is_error = self.is_refused() || below.is_some_and(FilterForm::is_wrong);
-        respond(status, &self)
+        respond(status, self.shell.language, &self)
     }
 }
 
@@ -99,7 +99,7 @@ pub struct FilterForm {
     pub submit: &'static str,
     pub fields: Vec<Field>,
     /// What is wrong, if no field is to blame.
-    pub notice: Option<String>,
+    pub notice: Option<Phrase>,
     /// Where the same list is a file; empty if nowhere.
     pub export: String,
 }
@@ -131,17 +131,17 @@ impl FilterForm {
     }
 
     /// What is filtered by: the labels of the fields that are filled in, and what is in them.
-    pub fn applied(&self) -> Vec<(&'static str, &str)> {
+    pub fn applied(&self) -> Vec<(&'static str, Text)> {
         let filled = self.fields.iter().filter(|field| !field.value.is_empty());
         let shown = filled.map(|field| {
             let label = match field.control {
                 Control::Choice(choices) => {
                     let chosen = choices.iter().find(|(value, _)| *value == field.value);
-                    chosen.map(|(_, label)| *label)
+                    chosen.map(|(_, label)| Phrase::from(*label).into())
                 }
                 _ => None,
             };
-            (field.label, label.unwrap_or(&field.value))
+            (field.label, label.unwrap_or_else(|| (&field.value).into()))
         });
         shown.collect()
     }

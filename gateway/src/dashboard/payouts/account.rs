@@ -34,6 +34,7 @@ use crate::{
             Button, Cell, Control, DetailPage, Field, FormPage, MessagePage, Refusal, Section,
             Table, blame,
         },
+        text::phrase,
     },
     error::Error,
     pages::{amount::unbroken, form::FormFields, see},
@@ -196,7 +197,7 @@ impl Typed {
             "" => "The wallet that your money goes to. Next, we ask the network whose it is.",
             _ => "Next, we ask the network whose it is. After a change, payouts wait for a while.",
         };
-        page.lead = vec![lead.to_owned()];
+        page.lead = vec![lead.into()];
         page.hidden = vec![("updated_at", self.updated_at.clone())];
         page.fields = vec![
             Field::new("provider", "Network", Control::Choice(&NETWORKS)).value(&self.provider),
@@ -220,23 +221,26 @@ impl Typed {
         let told = holder.rail_holder_name.as_deref();
         let asked = match told {
             Some(name) if holder.is_same => {
-                format!("The network says whose wallet {wallet} is: {name}")
+                phrase!("The network says whose wallet {0} is: {1}", wallet, name)
             }
-            Some(name) => format!(
-                "You typed {}, but the network says whose wallet {wallet} is: {name}",
-                self.holder_name
+            Some(name) => phrase!(
+                "You typed {0}, but the network says whose wallet {1} is: {2}",
+                &self.holder_name,
+                wallet,
+                name
             ),
-            None => format!(
-                "The network does not tell whose wallet {wallet} is. Read the number once more, digit by digit."
+            None => phrase!(
+                "The network does not tell whose wallet {0} is. Read the number once more, digit by digit.",
+                wallet
             ),
         };
         page.lead = vec![
             asked,
-            "What was paid to somebody else's wallet cannot be called back.".to_owned(),
+            "What was paid to somebody else's wallet cannot be called back.".into(),
         ];
         if !self.updated_at.is_empty() {
             let held = "Payouts then wait for a while, also those that you have asked for already.";
-            page.lead.push(held.to_owned());
+            page.lead.push(held.into());
         }
         page.hidden = vec![
             ("step", "confirm".to_owned()),
@@ -310,8 +314,10 @@ async fn set(
     };
     if let Err(seconds) = dashboard.holder_looks.take(login.merchant.id) {
         let minutes = seconds.div_ceil(60);
-        let notice =
-            format!("You have asked about many numbers. Wait {minutes} minutes and try again.");
+        let notice = phrase!(
+            "You have asked about many numbers. Wait {0} minutes and try again.",
+            minutes.to_string()
+        );
         let page = typed.form(&login);
         return Ok(page.refuse(StatusCode::TOO_MANY_REQUESTS, Some(notice)));
     }
@@ -336,7 +342,7 @@ async fn set(
                     None => page.respond(StatusCode::OK),
                     Some(_) => {
                         let notice = "The network now tells another name. Look at it once more.";
-                        page.refuse(StatusCode::CONFLICT, Some(notice.to_owned()))
+                        page.refuse(StatusCode::CONFLICT, Some(notice.into()))
                     }
                 })
             }

@@ -17,8 +17,9 @@ use crate::{
         Dashboard,
         login::{Confirmed, Login, Sent, SentConfirmed},
         money_out,
-        page::{FormPage, MessagePage, Refusal, Section, blame, moment},
+        page::{FormPage, MessagePage, Refusal, Section, blame},
         payments,
+        text::{Phrase, moment, phrase},
     },
     error::Error,
     pages::{
@@ -76,30 +77,30 @@ impl Terms {
 
 /// The terms, or the page that says why there can be no payout.
 async fn terms(dashboard: &Dashboard, login: &Login) -> Result<Result<Terms, Response>, Error> {
-    let refuse = |line: &str, label, address: &str| {
+    let refuse = |line: Phrase, label, address: &str| {
         let shell = login.shell(Section::Payouts, "Not possible yet");
         let page = MessagePage::saying(shell, line).next(label, address);
         Ok(Err(page.respond(StatusCode::CONFLICT)))
     };
     if !login.has_totp {
         let address = format!("/settings/security/totp?then={NEW}");
-        return refuse(NO_TOTP, "Set up an authenticator", &address);
+        return refuse(NO_TOTP.into(), "Set up an authenticator", &address);
     }
     let (account, balance) =
         tokio::try_join!(dashboard.payout_account(login), dashboard.balance(login))?;
     let Some(account) = account else {
         let line = "Say first where the money goes.";
-        return refuse(line, "Set the payout account", SET);
+        return refuse(line.into(), "Set the payout account", SET);
     };
     if !account.payouts_on_request {
-        return refuse(NOT_ENABLED, "Look at the payout account", ACCOUNT);
+        return refuse(NOT_ENABLED.into(), "Look at the payout account", ACCOUNT);
     }
     if is_held(dashboard, &account) {
-        let line = format!(
-            "The payout account was changed a short time ago. Payouts wait until {}.",
+        let line = phrase!(
+            "The payout account was changed a short time ago. Payouts wait until {0}.",
             moment(&account.held_until)
         );
-        return refuse(&line, "Look at the payout account", ACCOUNT);
+        return refuse(line, "Look at the payout account", ACCOUNT);
     }
     Ok(Ok(Terms::new(account, &balance)?))
 }
@@ -108,12 +109,12 @@ fn form(login: &Login, terms: &Terms, typed: &str) -> FormPage {
     let shell = login.shell(Section::Payouts, "Ask for a payout");
     let mut page = FormPage::new(shell, NEW, "Go on");
     page.lead = vec![
-        format!("Available: {}", shown(terms.available)),
-        format!("To: {}", terms.destination()),
+        phrase!("Available: {0}", shown(terms.available)),
+        phrase!("To: {0}", terms.destination()),
     ];
     if terms.fee.minor_units() > 0 {
         let fee = shown(terms.fee);
-        page.lead.push(format!("Fee: {fee}, beside the amount"));
+        page.lead.push(phrase!("Fee: {0}, beside the amount", fee));
     }
     page.fields = vec![money_out::amount_field(typed)];
     page.links = vec![("All payouts", PATH)];
@@ -131,11 +132,11 @@ fn confirmation(
     let mut page = FormPage::new(shell, NEW, "Pay out");
     page.is_grave = true;
     page.lead = vec![
-        format!("Amount: {}", shown(amount)),
-        format!("Fee: {}", shown(terms.fee)),
-        format!("To: {}", terms.destination()),
-        format!("Left on your balance: {}", shown(left)),
-        "Once the network has paid it, it cannot be called back.".to_owned(),
+        phrase!("Amount: {0}", shown(amount)),
+        phrase!("Fee: {0}", shown(terms.fee)),
+        phrase!("To: {0}", terms.destination()),
+        phrase!("Left on your balance: {0}", shown(left)),
+        "Once the network has paid it, it cannot be called back.".into(),
     ];
     page.hidden = vec![
         ("step", "pay".to_owned()),
@@ -161,18 +162,18 @@ async fn show(
 }
 
 /// The form again, with what is wrong with the amount.
-fn refuse(login: &Login, terms: &Terms, typed: &str, status: StatusCode, why: &str) -> Response {
+fn refuse(login: &Login, terms: &Terms, typed: &str, status: StatusCode, why: Phrase) -> Response {
     let mut again = form(login, terms, typed);
-    again.fields = vec![money_out::amount_field(typed).error(Some(why.to_owned()))];
+    again.fields = vec![money_out::amount_field(typed).error(Some(why))];
     again.respond(status)
 }
 
 fn refuse_too_much(login: &Login, terms: &Terms, typed: &str, available: Money) -> Response {
-    let why = format!(
-        "Only {} is available, and the fee is taken beside the amount.",
+    let why = phrase!(
+        "Only {0} is available, and the fee is taken beside the amount.",
         shown(available)
     );
-    refuse(login, terms, typed, StatusCode::CONFLICT, &why)
+    refuse(login, terms, typed, StatusCode::CONFLICT, why)
 }
 
 /// The first step leads to the second, which pays.
@@ -190,7 +191,7 @@ async fn send(
     let typed = fields.get("amount");
     let amount = match money_out::parse_amount(typed) {
         Ok(amount) => amount,
-        Err(why) => return Ok(refuse(&login, &terms, typed, StatusCode::BAD_REQUEST, &why)),
+        Err(why) => return Ok(refuse(&login, &terms, typed, StatusCode::BAD_REQUEST, why)),
     };
     let notice = match (fields.get("step"), money_out::key(&fields)) {
         // What this very form has paid before is no longer on the balance, so nothing is added up.
@@ -214,7 +215,7 @@ async fn send(
     let page = confirmation(&login, &terms, (amount, left), nonce);
     Ok(match notice {
         None => page.respond(StatusCode::OK),
-        Some(notice) => page.refuse(StatusCode::CONFLICT, Some(notice.to_owned())),
+        Some(notice) => page.refuse(StatusCode::CONFLICT, Some(notice.into())),
     })
 }
 
@@ -251,8 +252,11 @@ async fn pay(
         }
         Err(Error::PayoutAccountOnHold(until)) => {
             let until = moment(&until);
-            let why = format!("The payout account was changed. Payouts wait until {until}.");
-            Ok(refuse(login, terms, typed, StatusCode::CONFLICT, &why))
+            let why = phrase!(
+                "The payout account was changed. Payouts wait until {0}.",
+                until
+            );
+            Ok(refuse(login, terms, typed, StatusCode::CONFLICT, why))
         }
         Err(Error::Validation(faults)) => {
             let mut again = form(login, terms, typed);
@@ -263,7 +267,7 @@ async fn pay(
             let notice =
                 "This form was sent before. Look at the payouts before you ask for another.";
             let again = form(login, terms, typed);
-            Ok(again.refuse(StatusCode::CONFLICT, Some(notice.to_owned())))
+            Ok(again.refuse(StatusCode::CONFLICT, Some(notice.into())))
         }
         Err(error) => Err(error.into()),
     }

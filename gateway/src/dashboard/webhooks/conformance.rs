@@ -45,7 +45,7 @@ fn begin_form(login: &Login) -> FormPage {
         "We send your receiver about ten requests, which are judged in eight cases: good ones, which it must accept within ten seconds, and forged ones, which it must refuse. None is kept, and none is about real money.",
         "First you get a secret for this run alone.",
     ];
-    page.lead = lead.map(str::to_owned).into();
+    page.lead = lead.map(Into::into).into();
     page.links = vec![("Back", PATH)];
     page
 }
@@ -72,7 +72,7 @@ async fn create(
             reason: Reason::ConformanceRunning,
             ..
         }) => {
-            let notice = "Another run goes on. It takes a minute at most.".to_owned();
+            let notice = "Another run goes on. It takes a minute at most.".into();
             Ok(begin_form(&login).refuse(StatusCode::CONFLICT, Some(notice)))
         }
         Err(error) => Err(error.into()),
@@ -84,7 +84,7 @@ fn start_form(login: &Login, run: &ConformanceRun, url: &str) -> FormPage {
     let shell = login.shell(Section::Integrations, "Where is your receiver?");
     let mut page = FormPage::new(shell, "", "Start");
     let lead = "Give your receiver this secret, and then its address to us. The secret signs this run and nothing else.";
-    page.lead = vec![lead.to_owned()];
+    page.lead = vec![lead.into()];
     page.secrets = vec![("Secret", run.secret.clone())];
     page.fields = vec![
         Field::new("url", "Address", Control::Input("url"))
@@ -147,7 +147,7 @@ async fn start(
             reason: Reason::TooManyTries,
             ..
         }) => {
-            let notice = "Ten in a minute are enough. Wait a moment.".to_owned();
+            let notice = "Ten in a minute are enough. Wait a moment.".into();
             let page = start_form(&login, &run, fields.get("url"));
             Ok(page.refuse(StatusCode::TOO_MANY_REQUESTS, Some(notice)))
         }
@@ -174,7 +174,7 @@ fn page(login: &Login, run: &ConformanceRun) -> DetailPage {
         ),
     ];
     if run.state() == ConformanceState::Running {
-        page.lead = vec!["It goes on by itself. Load this page again in a moment.".to_owned()];
+        page.lead = vec!["It goes on by itself. Load this page again in a moment.".into()];
     }
     if !run.results.is_empty() {
         page.table = Some(Table {

@@ -26,9 +26,8 @@ use crate::{
         export,
         filters::{Filters, Listed, PAGE_SIZE},
         login::{Login, Sent},
-        page::{
-            Button, Cell, Control, DetailPage, Field, Refusal, Section, Table, TablePage, moment,
-        },
+        page::{Button, Cell, Control, DetailPage, Field, Refusal, Section, Table, TablePage},
+        text::{moment, phrase},
     },
     error::Error,
     in_hand::RequestInHand,
@@ -321,10 +320,10 @@ async fn show(
         page.facts.push(("Sent to", Cell::text(url)));
     }
     match (is_running, is_asked_for) {
-        (true, _) => page.lead.push("An attempt runs right now.".to_owned()),
+        (true, _) => page.lead.push("An attempt runs right now.".into()),
         (false, true) => page
             .lead
-            .push("An attempt that was asked for is about to begin.".to_owned()),
+            .push("An attempt that was asked for is about to begin.".into()),
         (false, false) => page.buttons.push(Button {
             label: "Send it again",
             action: format!("{LIST_PATH}/{}/redeliver", delivery.delivery_id),
@@ -351,15 +350,15 @@ fn attempt(attempt: &Attempt) -> Vec<Cell> {
     };
     let result = match (attempt.http_status, &attempt.error) {
         (_, Some(error)) => result.detail(error),
-        (Some(status), None) => result.detail(&status.to_string()),
+        (Some(status), None) => result.detail(status.to_string()),
         (None, None) => result,
     };
     let when = match attempt.manual {
-        true => format!("{} (by hand)", moment(&attempt.started_at)),
-        false => moment(&attempt.started_at),
+        true => Cell::phrase(phrase!("{0} (by hand)", moment(&attempt.started_at))),
+        false => Cell::time(&attempt.started_at),
     };
     vec![
-        Cell::text(&when),
+        when,
         result,
         Cell::text(&format!("{} ms", attempt.duration_ms)),
         Cell::text(attempt.response_excerpt.as_deref().unwrap_or_default()),

@@ -16,6 +16,7 @@ use crate::{
         Dashboard,
         login::{Login, Sent},
         page::{Cell, Control, DetailPage, Field, FormPage, Refusal, Section, blame},
+        text::Phrase,
     },
     error::Error,
     pages::see,
@@ -32,7 +33,7 @@ fn form(login: &Login, header: &str, body: &str, event_id: &str) -> FormPage {
     let mut page = FormPage::new(shell, DOCTOR_PATH, "Say what is wrong");
     let lead =
         "Paste what your program received. It is compared with your secrets here and kept nowhere.";
-    page.lead = vec![lead.to_owned()];
+    page.lead = vec![lead.into()];
     page.fields = vec![
         Field::text("header", "X-Service-Signature")
             .hint("For example t=1764000000,v1=5257a869…")
@@ -87,7 +88,7 @@ fn pasted(body: &str) -> String {
 fn page(login: &Login, diagnosis: &SignatureDiagnosis) -> DetailPage {
     let mut page = DetailPage::new(login.shell(Section::Integrations, "Signature doctor"));
     let (word, class, what) = words(diagnosis);
-    page.lead = vec![what.to_owned()];
+    page.lead = vec![what.into()];
     page.facts = vec![("Finding", Cell::state(word, class))];
     if let Some(age) = diagnosis.age_seconds {
         let age = Cell::text(&format!("{age} s"));
@@ -95,7 +96,8 @@ fn page(login: &Login, diagnosis: &SignatureDiagnosis) -> DetailPage {
             true => "within the 300 s that a receiver should allow",
             false => "more than the 300 s that a receiver should allow; in a log, that is no fault",
         };
-        page.facts.push(("Signed before now", age.detail(about)));
+        page.facts
+            .push(("Signed before now", age.detail(Phrase::from(about))));
     }
     if diagnosis.is_by_previous {
         let cell = Cell::phrase("The one before the last rotation");

@@ -29,8 +29,9 @@ use crate::{
         login::{Confirmed, Login, Sent, SentConfirmed},
         page::{
             Button, Cell, Control, DetailPage, Field, FormPage, MessagePage, Refusal, Section,
-            blame, moment,
+            blame,
         },
+        text::{moment, phrase},
     },
     error::Error,
     pages::see,
@@ -86,13 +87,15 @@ fn page(shell: crate::dashboard::page::Shell, health: &EndpointHealth) -> Detail
         ),
     ];
     if let Some(until) = &health.previous_signs_until {
-        let line = "The secret before this one signs too, until";
-        let cell = Cell::phrase(line).detail(&moment(until));
+        let cell = Cell::phrase(phrase!(
+            "The secret before this one signs too, until {0}.",
+            moment(until)
+        ));
         page.facts.push(("Rotation", cell));
     }
     page.facts.extend(figures(health));
     if let Some(since) = &endpoint.exhausted_since {
-        let cell = Cell::state("Not delivered", "bad").detail(&moment(since));
+        let cell = Cell::state("Not delivered", "bad").detail(moment(since));
         let replay = format!("{PATH}/replay");
         page.facts.push(("Since", cell.action("Replay", &replay)));
     }
@@ -123,9 +126,9 @@ fn figures(health: &EndpointHealth) -> Vec<(&'static str, Cell)> {
     let share = u64::from(health.delivered) * 100;
     if let Some(percent) = share.checked_div(u64::from(health.ended)) {
         let cell = Cell::text(&format!("{percent} %"));
-        let detail = format!("{} / {}", health.delivered, health.ended);
-        let detail = format!("{detail}, since {}", moment(&health.since));
-        figures.push(("Delivered", cell.detail(&detail)));
+        let share = format!("{} / {}", health.delivered, health.ended);
+        let detail = phrase!("{0}, since {1}", share, moment(&health.since));
+        figures.push(("Delivered", cell.detail(detail)));
     }
     if health.exhausted > 0 {
         let cell = Cell::text(&health.exhausted.to_string());
@@ -138,7 +141,7 @@ fn figures(health: &EndpointHealth) -> Vec<(&'static str, Cell)> {
         figures.push(("Failed and tried again", cell));
     }
     if let (Some(median), Some(p95)) = (health.median_ms, health.p95_ms) {
-        let cell = Cell::text(&format!("{median} ms")).detail(&format!("p95 {p95} ms"));
+        let cell = Cell::text(&format!("{median} ms")).detail(format!("p95 {p95} ms"));
         figures.push(("Your server's answer takes", cell));
     }
     figures
@@ -246,7 +249,7 @@ async fn show_secret(Confirmed(login): Confirmed) -> Response {
         "Show the secret",
     );
     let lead = "Your program checks with it that an event comes from us. Whoever has it can pretend to be us.";
-    page.lead = vec![lead.to_owned()];
+    page.lead = vec![lead.into()];
     page.links = vec![
         (
             "Make a new secret",
@@ -278,8 +281,8 @@ async fn reveal(
     let mut page = MessagePage::saying(shell, line).next("Done", PATH);
     page.secrets = vec![("Secret", secrets.current)];
     if let (Some(previous), Some(until)) = (secrets.previous, secrets.previous_signs_until) {
-        page.lines.push(format!(
-            "The one before signs too, until {}.",
+        page.lines.push(phrase!(
+            "The one before signs too, until {0}.",
             moment(&until)
         ));
         page.secrets.push(("The one before", previous));
@@ -304,7 +307,7 @@ async fn show_rotate(
         "For 24 hours, both the new and the old one sign: give the new one to your program meanwhile.",
         "Doing it twice ends the old one at once. Do that if it has leaked.",
     ];
-    page.lead = lead.map(str::to_owned).into();
+    page.lead = lead.map(Into::into).into();
     // So that the form sent twice rotates once.
     page.hidden = vec![("updated_at", endpoint.updated_at)];
     page.links = vec![("Keep it", PATH)];
@@ -345,8 +348,8 @@ async fn rotate(
     let line = "Give it to your program now.";
     let mut page = MessagePage::saying(shell, line).next("Done", PATH);
     if let Some(until) = secrets.previous_signs_until {
-        page.lines.push(format!(
-            "The one before signs too, until {}.",
+        page.lines.push(phrase!(
+            "The one before signs too, until {0}.",
             moment(&until)
         ));
     }

@@ -24,7 +24,8 @@ use crate::{
     dashboard::{
         Dashboard,
         login::{Login, Sent},
-        page::{Cell, Control, DetailPage, Field, FormPage, Refusal, Section, Table, moment},
+        page::{Cell, Control, DetailPage, Field, FormPage, Refusal, Section, Table},
+        text::{Phrase, Text, moment, phrase},
     },
     error::Error,
     pages::see,
@@ -39,11 +40,11 @@ pub fn routes() -> Router<Arc<Dashboard>> {
 }
 
 /// The form for the time. A `datetime-local` field has no zone: it is GMT.
-fn form(login: &Login, since: &str, error: Option<String>) -> FormPage {
+fn form(login: &Login, since: &str, error: Option<Phrase>) -> FormPage {
     let shell = login.shell(Section::Integrations, "Replay what was missed");
     let mut page = FormPage::new(shell, REPLAY_PATH, "Count them");
     let lead = "Events that were given up are sent once more, oldest first, with the same ids. Your program may have seen some of them: it must do nothing the second time.";
-    page.lead = vec![lead.to_owned()];
+    page.lead = vec![lead.into()];
     page.hidden = vec![("step", "count".to_owned())];
     page.fields = vec![
         Field::new("since", "Since (GMT)", Control::Input("datetime-local"))
@@ -95,7 +96,7 @@ async fn begin(
     let typed = fields.get("since");
     let Some(since) = read_gmt(typed) else {
         let error = "Enter a day and a time, such as 25 November 2026, 09:00.";
-        let page = form(&login, typed, Some(error.to_owned()));
+        let page = form(&login, typed, Some(error.into()));
         return Ok(page.respond(StatusCode::BAD_REQUEST));
     };
     if fields.get("step") != "start" {
@@ -122,7 +123,7 @@ async fn begin(
             reason: Reason::ReplayRunning,
             ..
         }) => {
-            let notice = "Another replay has not ended yet.".to_owned();
+            let notice = "Another replay has not ended yet.".into();
             Ok(form(&login, typed, None).refuse(StatusCode::CONFLICT, Some(notice)))
         }
         Err(error) => Err(error.into()),
@@ -148,17 +149,16 @@ async fn count(
     let counted = counted.await?;
     if counted.count == 0 {
         let mut page = form(login, typed, None);
-        page.lead = vec!["Nothing was given up since then.".to_owned()];
+        page.lead = vec!["Nothing was given up since then.".into()];
         return Ok(page.respond(StatusCode::OK));
     }
     let shell = login.shell(Section::Integrations, "Replay them?");
     let mut page = FormPage::new(shell, REPLAY_PATH, "Send them again");
-    let more = if counted.is_more { " or more" } else { "" };
-    page.lead = vec![format!(
-        "{}{more} given up since {}.",
-        counted.count,
-        moment(&since.to_string())
-    )];
+    let (count, since) = (counted.count.to_string(), Text::Moment(since));
+    page.lead = vec![match counted.is_more {
+        true => phrase!("{0} or more given up since {1}.", count, since),
+        false => phrase!("{0} given up since {1}.", count, since),
+    }];
     page.hidden = vec![
         ("step", "start".to_owned()),
         ("since", typed.to_owned()),
@@ -195,7 +195,7 @@ async fn show_one(
     let replay = replay.await?;
     let mut page = DetailPage::new(login.shell(Section::Integrations, "Replay"));
     let state = match &replay.finished_at {
-        Some(at) => Cell::state("Ended", "good").detail(&moment(at)),
+        Some(at) => Cell::state("Ended", "good").detail(moment(at)),
         None => Cell::state("Goes on", "wait"),
     };
     let number = |number: u32| Cell::text(&number.to_string());
@@ -208,8 +208,7 @@ async fn show_one(
         ("Failed again", number(replay.failed)),
     ];
     if replay.finished_at.is_none() {
-        page.lead =
-            vec!["It goes on by itself. Load this page again to see how far it is.".to_owned()];
+        page.lead = vec!["It goes on by itself. Load this page again to see how far it is.".into()];
     }
     page.links = vec![("All replays", REPLAY_PATH.to_owned())];
     Ok(page.respond(StatusCode::OK))

@@ -29,7 +29,7 @@ fn form(login: &Login) -> FormPage {
     let shell = login.shell(Section::Integrations, "Send a test event");
     let mut page = FormPage::new(shell, TEST_PATH, "Send it now");
     let lead = "We send an event of the type endpoint.test to your address, as we send all others, and show the answer. It is sent once.";
-    page.lead = vec![lead.to_owned()];
+    page.lead = vec![lead.into()];
     page.links = vec![("Back", PATH)];
     page
 }
@@ -58,7 +58,7 @@ async fn send(
             reason: Reason::TooManyTries,
             ..
         }) => {
-            let notice = "Ten in a minute are enough. Wait a moment.".to_owned();
+            let notice = "Ten in a minute are enough. Wait a moment.".into();
             return Ok(form(&login).refuse(StatusCode::TOO_MANY_REQUESTS, Some(notice)));
         }
         Err(error) => return Err(error.into()),
