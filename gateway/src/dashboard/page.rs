@@ -13,12 +13,12 @@ use axum::response::Response;
 use http::StatusCode;
 
 pub use self::{
-    cell::Cell,
+    cell::{Cell, Table, heads},
     detail::{Button, DetailPage, Moment},
     form::{Control, Field, FormPage, blame},
     message::{LinksPage, MessagePage},
     refusal::Refusal,
-    table::{FilterForm, PAGE_ROWS, Table, TablePage, heads},
+    table::{FilterForm, PAGE_ROWS, TablePage},
 };
 use super::text::{ENGLISH, InLanguage, Language};
 use crate::pages::{self, assets};

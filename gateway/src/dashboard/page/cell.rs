@@ -1,4 +1,4 @@
-//! What stands in a table or beside a label.
+//! Tables, and what stands in them or beside a label.
 
 use crate::dashboard::text::{Phrase, Text, date, moment};
 
@@ -91,4 +91,22 @@ impl Cell {
             ..self
         }
     }
+}
+
+/// A table on a page about something else.
+#[derive(Debug)]
+pub struct Table {
+    pub caption: &'static str,
+    pub columns: Vec<&'static str>,
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// The heads of a table's columns, and which have amounts, as its first row tells.
+pub fn heads(columns: &[&'static str], rows: &[Vec<Cell>]) -> Vec<(&'static str, bool)> {
+    let first = rows.first().map(Vec::as_slice).unwrap_or_default();
+    let is_amount = |index: usize| first.get(index).is_some_and(|cell| cell.is_amount);
+    let heads = columns.iter().copied().enumerate();
+    heads
+        .map(|(index, column)| (column, is_amount(index)))
+        .collect()
 }

@@ -4,7 +4,7 @@ use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
 
-use super::{Cell, Control, Field, Shell, respond};
+use super::{Cell, Control, Field, Shell, heads, respond};
 use crate::dashboard::text::{Phrase, Text, filters};
 
 /// Most rows of a page of a list.
@@ -145,22 +145,4 @@ impl FilterForm {
         });
         shown.collect()
     }
-}
-
-/// A table on a page about something else.
-#[derive(Debug)]
-pub struct Table {
-    pub caption: &'static str,
-    pub columns: Vec<&'static str>,
-    pub rows: Vec<Vec<Cell>>,
-}
-
-/// The heads of a table's columns, and which have amounts, as its first row tells.
-pub fn heads(columns: &[&'static str], rows: &[Vec<Cell>]) -> Vec<(&'static str, bool)> {
-    let first = rows.first().map(Vec::as_slice).unwrap_or_default();
-    let is_amount = |index: usize| first.get(index).is_some_and(|cell| cell.is_amount);
-    let heads = columns.iter().copied().enumerate();
-    heads
-        .map(|(index, column)| (column, is_amount(index)))
-        .collect()
 }
