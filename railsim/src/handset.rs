@@ -301,6 +301,7 @@ fn outcome(payment: &Payment) -> &'static str {
             Failure::PayerNotFound => "Failed: no wallet on this number",
             Failure::LimitReached => "Failed: wallet limit reached",
             Failure::CodeExpired => "Failed: code expired",
+            Failure::InMarkup => "Failed, in words with markup",
         },
     }
 }

@@ -28,7 +28,7 @@ use crate::{
     payment::{self, Payment},
     rail::{Details, Rail},
     request::{Network, PaymentRequest},
-    story::Story,
+    story::{MARKUP, Story},
     wire,
 };
 
@@ -324,7 +324,11 @@ fn answer(payment: &Payment) -> Response {
     let data = match payment.state {
         payment::State::Prompted { .. } => json!({"reference": reference, "status": "pending"}),
         payment::State::AwaitingCode => {
-            json!({"reference": reference, "status": "send_otp", "display_text": VOUCHER})
+            let told = match payment.story {
+                Story::SaysMarkup => MARKUP,
+                _ => VOUCHER,
+            };
+            json!({"reference": reference, "status": "send_otp", "display_text": told})
         }
         payment::State::Failed { failure, .. } => {
             json!({"reference": reference, "status": "failed", "message": words(failure)})

@@ -9,6 +9,9 @@ use crate::{rail::Rail, request::Network};
 /// The only code that a Telecel payer's handset ever shows.
 pub const VOUCHER: &str = "123456";
 
+/// What a network says in the stories 017 and 217: whoever shows it as it is runs a script.
+pub const MARKUP: &str = "'\"><script>ran=1</script><img src=x onerror=ran=1></title>{0}";
+
 /// What happens to one payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Story {
@@ -44,6 +47,8 @@ pub enum Story {
     CutAtCode,
     /// 015: debits and reports a different amount.
     OtherAmount,
+    /// 017: as 002, and then fails; the network says [`MARKUP`] each time.
+    SaysMarkup,
     /// 100: waits for a person, however long.
     Person,
 }
@@ -73,6 +78,7 @@ impl Story {
             "013" => Self::CutAtRequest,
             "014" if telecel => Self::CutAtCode,
             "015" => Self::OtherAmount,
+            "017" if telecel => Self::SaysMarkup,
             "100" => Self::Person,
             _ => Self::Settles,
         }
@@ -80,7 +86,10 @@ impl Story {
 
     /// Whether the payer must give a code before there is a prompt.
     pub fn wants_code(self) -> bool {
-        matches!(self, Self::AsksCode | Self::CodeExpires | Self::CutAtCode)
+        matches!(
+            self,
+            Self::AsksCode | Self::CodeExpires | Self::CutAtCode | Self::SaysMarkup
+        )
     }
 
     /// How a prompt ends if nobody touches it.
@@ -90,6 +99,7 @@ impl Story {
             Self::Declines => Ending::Fails(Failure::Declined),
             Self::LimitReached => Ending::Fails(Failure::LimitReached),
             Self::LateMoney => Ending::Fails(Failure::TimedOut),
+            Self::SaysMarkup => Ending::Fails(Failure::InMarkup),
             Self::NeverAnswers => Ending::RunsOut,
             Self::Person => Ending::Waits,
             Self::Settles
@@ -147,6 +157,8 @@ pub enum Failure {
     PayerNotFound,
     LimitReached,
     CodeExpired,
+    /// For a reason that [`MARKUP`] is.
+    InMarkup,
 }
 
 #[cfg(test)]
@@ -155,7 +167,7 @@ mod tests {
 
     #[test]
     fn codes_are_asked_of_telecel_payers_only() {
-        for digits in ["002", "011", "014"] {
+        for digits in ["002", "011", "014", "017"] {
             let phone = format!("+233201234{digits}");
             let story = |rail, network| Story::of(rail, network, &phone);
             assert!(story(Rail::Paystack, Network::Telecel).wants_code());

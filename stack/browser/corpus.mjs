@@ -25,6 +25,9 @@ export const CORPUS = [
 /** Everything at once, as short as a name may be. */
 export const NAME = '"\'><img src=x onerror=ran=1><script>ran=1</script></title>{0}{1}';
 
+/** What a simulated network says in the stories 017 and 217. */
+export const OF_NETWORKS = '\'"><script>ran=1</script><img src=x onerror=ran=1></title>{0}';
+
 /** What no page of ours has. */
 const STRANGE = [
   'img, iframe, object, base, style, b, [http-equiv], [onfocus], [onload], [onerror]',

@@ -1,7 +1,7 @@
 // Pages that strangers write into: nothing of it runs, and no form of theirs is taken.
 
 import assert from 'node:assert/strict';
-import { CORPUS, NAME, checkNothingRan } from './corpus.mjs';
+import { CORPUS, NAME, OF_NETWORKS, checkNothingRan } from './corpus.mjs';
 import { Shop, Site, number } from './shop.mjs';
 import { anotherPayer, approve, stack, story } from './world.mjs';
 
@@ -43,6 +43,20 @@ story('names and what is typed are text, in every state', {}, async ({ payer, si
   await approve(from);
   await payer.sees('success', NAME);
   await checkNothingRan(payer, 'success', '/pay/');
+});
+
+story('what a network says is text', {}, async ({ shop, payer }) => {
+  const session = await shop.session();
+  await payer.open(session);
+  await payer.pay({ network: 'Telecel Cash', number: number('017', '020') });
+  await payer.sees('otp', OF_NETWORKS);
+  await checkNothingRan(payer, 'otp', '/pay/');
+  await payer.check('otp, strange words');
+  const reference = await payer.reference();
+  await payer.enter('123456');
+  await payer.sees('failed');
+  await checkNothingRan(payer, 'failed', '/pay/');
+  await shop.checkCharge(session, reference, { status: 'FAILED', reason: 'RAIL_ERROR' });
 });
 
 story('addresses are addresses', {}, async ({ shop, payer }) => {

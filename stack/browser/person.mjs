@@ -187,13 +187,22 @@ export class Person extends Visitor {
 
   /** Takes a payment by the API with this key; its reference. */
   async charge(key, mobile_number, more = {}) {
-    const answer = await fetch(`${this.stack.ready.api}/api/v1/payments/charge`, {
+    const { reference } = await this.post(key, '/charge', { amount: 25.5, mobile_number, provider: 'MTN', ...more });
+    return reference;
+  }
+
+  async submitCode(key, reference, otp) {
+    return this.post(key, '/charge/submit-otp', { reference, otp });
+  }
+
+  async post(key, path, body) {
+    const answer = await fetch(`${this.stack.ready.api}/api/v1/payments${path}`, {
       method: 'POST',
       headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ amount: 25.5, mobile_number, provider: 'MTN', ...more }),
+      body: JSON.stringify(body),
     });
-    const body = await answer.json();
-    assert.equal(answer.status, 202, JSON.stringify(body));
-    return body.reference;
+    const answered = await answer.json();
+    assert.equal(answer.status, 202, JSON.stringify(answered));
+    return answered;
   }
 }

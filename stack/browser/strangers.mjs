@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CORPUS, NAME, checkNothingRan } from './corpus.mjs';
+import { CORPUS, NAME, OF_NETWORKS, checkNothingRan } from './corpus.mjs';
 import { TIMEOUT, browser, stack } from './office.mjs';
 import { Person } from './person.mjs';
 import { Receiver } from './receiver.mjs';
@@ -37,6 +37,31 @@ test('nothing that is stored runs on any page', TIMEOUT, async () => {
   const walked = await person.walk((kind) => checkNothingRan(person, kind, '/'));
   assert.ok(walked.size > 30, [...walked].join(' '));
   await shop.close();
+  await person.leave();
+});
+
+test('nothing that a network says runs', TIMEOUT, async () => {
+  const person = await Person.new(stack, browser);
+  await person.becomeMerchant();
+  const key = await person.createKey('Server');
+  const reference = await person.charge(key, number('017', '020'), { provider: 'TELECEL' });
+  await person.submitCode(key, reference, '123456');
+  await until('the payment has failed', async () => {
+    await person.go(`/payments/${reference}`);
+    return (await person.page.innerText('main')).includes('Failed');
+  }, 1_000);
+  await checkNothingRan(person, 'payment', '/');
+  await person.go('/payouts/account/set');
+  await person.confirm();
+  await person.setUpAuthenticator();
+  await person.send({ provider: 'MTN', account: '024 000 0217', holder_name: 'Ama Mensah' });
+  await person.sees('Is this you?', `MTN 024 000 0217 is: ${OF_NETWORKS}`);
+  await checkNothingRan(person, 'holder', '/');
+  await person.send();
+  await person.sees('Payout account', 'Name at the network', OF_NETWORKS);
+  await checkNothingRan(person, 'account', '/');
+  await person.go('/payouts/new');
+  await checkNothingRan(person, 'payout', '/');
   await person.leave();
 });
 

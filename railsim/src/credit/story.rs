@@ -4,11 +4,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::rail::Rail;
+use crate::{rail::Rail, story::MARKUP};
 
 /// Whose wallet or bank account every one is, by the networks' word …
 const HOLDER: &str = "Ama Mensah";
-/// … except in story 212.
+/// … except in the stories 212 and 217.
 const OTHER_HOLDER: &str = "Kofi Boateng";
 
 /// What happens to one credit.
@@ -44,6 +44,8 @@ pub enum Story {
     CutBefore,
     /// 216: as 210, and then taken back, on a rail that can say so.
     TakenBackLate,
+    /// 217: paid, and the holder's name is [`MARKUP`].
+    HolderInMarkup,
 }
 
 impl Story {
@@ -68,6 +70,7 @@ impl Story {
             "215" => Self::CutBefore,
             "216" if rail.pays().reverses => Self::TakenBackLate,
             "216" => Self::PaidLate,
+            "217" => Self::HolderInMarkup,
             _ => Self::Pays,
         }
     }
@@ -88,7 +91,8 @@ impl Story {
             | Self::OtherHolder
             | Self::Unavailable
             | Self::OtherAmount
-            | Self::CutBefore => Ok(()),
+            | Self::CutBefore
+            | Self::HolderInMarkup => Ok(()),
         }
     }
 
@@ -114,6 +118,7 @@ impl Story {
         match self {
             Self::PayeeRefused => None,
             Self::OtherHolder => Some(OTHER_HOLDER),
+            Self::HolderInMarkup => Some(MARKUP),
             _ => Some(HOLDER),
         }
     }

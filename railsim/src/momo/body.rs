@@ -139,7 +139,9 @@ fn code(failure: Failure, story: Story) -> &'static str {
         Failure::InsufficientFunds => "NOT_ENOUGH_FUNDS",
         Failure::Declined => "APPROVAL_REJECTED",
         Failure::TimedOut if story == Story::LateMoney => "EXPIRED",
-        Failure::TimedOut | Failure::CodeExpired => "COULD_NOT_PERFORM_TRANSACTION",
+        Failure::TimedOut | Failure::CodeExpired | Failure::InMarkup => {
+            "COULD_NOT_PERFORM_TRANSACTION"
+        }
         Failure::PayerNotFound => "PAYER_NOT_FOUND",
         Failure::LimitReached => "PAYER_LIMIT_REACHED",
     }

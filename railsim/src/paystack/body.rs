@@ -9,7 +9,7 @@ use crate::{
     payment::{Payment, State},
     rail::Details,
     request::Network,
-    story::Failure,
+    story::{Failure, MARKUP},
 };
 
 /// The full transaction: verify's answer and the webhook's data.
@@ -91,6 +91,7 @@ pub fn words(failure: Failure) -> &'static str {
         Failure::PayerNotFound => "The mobile money account was not found",
         Failure::LimitReached => "The payer has reached the transaction limit",
         Failure::CodeExpired => "The voucher code has expired",
+        Failure::InMarkup => MARKUP,
     }
 }
 

@@ -201,6 +201,7 @@ async fn both_rails_tell_every_story() {
             ("213", Some(busy), "404", 0, 0),
             ("214", Some(taken), paid, 1, 2650),
             ("215", None, "404", 0, 0),
+            ("217", Some(taken), paid, 1, 2550),
         ];
         let world = World::start().await;
         let wires = world.wires();

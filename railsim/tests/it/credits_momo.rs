@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::{
     credits::pay,
-    world::{World, reference},
+    world::{MARKUP, World, reference},
 };
 
 const PAYEE: &str = "233241234201";
@@ -87,7 +87,11 @@ async fn it_knows_whose_wallet_it_is() {
     let world = World::start().await;
     let wires = world.wires();
     let account = "/accountholder/msisdn/233241234";
-    for (digits, is_active, name) in [("201", true, "Ama Mensah"), ("212", true, "Kofi Boateng")] {
+    for (digits, is_active, name) in [
+        ("201", true, "Ama Mensah"),
+        ("212", true, "Kofi Boateng"),
+        ("217", true, MARKUP),
+    ] {
         let active = wires
             .payout_json(&format!("{account}{digits}/active"))
             .await;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     credits::pay,
-    world::{World, reference},
+    world::{MARKUP, World, reference},
 };
 
 fn events(world: &World) -> Vec<String> {
@@ -94,7 +94,11 @@ async fn a_number_has_one_recipient_and_every_bank_its_code() {
     let banks = list["data"].as_array().unwrap().iter();
     let codes: Vec<_> = banks.map(|bank| bank["code"].as_str().unwrap()).collect();
     assert_eq!(codes, ["MTN", "VOD", "ATL"]);
-    for (digits, name) in [("201", "Ama Mensah"), ("212", "Kofi Boateng")] {
+    for (digits, name) in [
+        ("201", "Ama Mensah"),
+        ("212", "Kofi Boateng"),
+        ("217", MARKUP),
+    ] {
         let path = format!("/bank/resolve?account_number=0271234{digits}&bank_code=ATL");
         let answer = wires.paystack(Method::GET, &path).send().await.unwrap();
         let answer: Value = answer.json().await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::world::{Wires, World, reference};
+use crate::world::{MARKUP, Wires, World, reference};
 
 /// One payment on one of the APIs, with the same operations for both.
 struct Payment {
@@ -323,6 +323,22 @@ async fn an_expired_code_ends_the_payment() {
 }
 
 #[tokio::test]
+async fn a_network_may_say_what_would_run_as_a_script() {
+    let world = World::start().await;
+    let wires = world.wires();
+    let answer = wires.charge("order-17", "0201234017", "vod").await.unwrap();
+    let answer: Value = answer.json().await.unwrap();
+    assert_eq!(answer["data"]["status"], "send_otp");
+    assert_eq!(answer["data"]["display_text"], MARKUP);
+    wires.submit_otp("order-17", "123456").await.unwrap();
+    world.advance(2).await;
+    let failed = wires.verify("order-17").await;
+    assert_eq!(failed["status"], "failed");
+    assert_eq!(failed["gateway_response"], MARKUP);
+    assert_eq!(world.entry("order-17").await["debits"], 0);
+}
+
+#[tokio::test]
 async fn another_amount_than_ours_is_debited_and_reported() {
     for rail in BOTH {
         let world = World::start().await;
@@ -341,7 +357,7 @@ async fn another_amount_than_ours_is_debited_and_reported() {
 async fn codes_are_asked_of_telecel_payers_only() {
     let world = World::start().await;
     let wires = world.wires();
-    for (index, digits) in ["002", "011", "014"].iter().enumerate() {
+    for (index, digits) in ["002", "011", "014", "017"].iter().enumerate() {
         let order = format!("at-{index}");
         wires
             .charge(&order, &format!("0271234{digits}"), "atl")

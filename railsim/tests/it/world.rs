@@ -21,6 +21,9 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use uuid::Uuid;
 
+/// What a network says in the stories 017 and 217.
+pub const MARKUP: &str = "'\"><script>ran=1</script><img src=x onerror=ran=1></title>{0}";
+
 pub const SUBSCRIPTION: &str = "subscription-key";
 pub const API_USER: &str = "5f1b7d6e-0000-4000-8000-000000000001";
 pub const API_KEY: &str = "api-key";
