@@ -2,17 +2,16 @@
 document.querySelector('.errors')?.focus();
 
 // Each form is submitted only once.
-for (const form of document.forms) {
-  if (form.method !== 'post') continue;
-  form.addEventListener('submit', (event) => {
-    if (form.dataset.sent) {
-      event.preventDefault();
-      return;
-    }
-    form.dataset.sent = 'yes';
-    form.querySelector('button')?.setAttribute('aria-disabled', 'true');
-  });
-}
+document.addEventListener('submit', (event) => {
+  const form = event.target;
+  if (form.method !== 'post') return;
+  if (form.dataset.sent) {
+    event.preventDefault();
+    return;
+  }
+  form.dataset.sent = 'yes';
+  form.querySelector('button')?.setAttribute('aria-disabled', 'true');
+});
 
 // A page restored from the browser's memory may be out of date, or of somebody who has logged out.
 addEventListener('pageshow', (event) => {
@@ -33,4 +32,85 @@ for (const button of document.querySelectorAll('[data-copy]')) {
       button.hidden = true;
     }
   });
+}
+
+// A page of what still goes on looks how it stands. It stops after five minutes, so that no login is
+// kept alive for long by a page that nobody reads.
+const live = document.querySelector('[data-live="open"]');
+if (live) {
+  const begun = performance.now();
+  const elapsed = () => performance.now() - begun;
+  const parts = () => document.querySelectorAll('[data-part]');
+  const shown = new Map([...parts()].map((part) => [part.dataset.part, part.outerHTML]));
+  let failures = 0;
+  let looking = false;
+  let told = -Infinity;
+  let telling;
+  let timer;
+  // Whoever listens is not told more than once in half a minute.
+  const tell = (text) => {
+    clearTimeout(telling);
+    telling = setTimeout(() => {
+      told = elapsed();
+      live.textContent = text;
+    }, Math.max(0, told + 30000 - elapsed()));
+  };
+  const isInUse = (part) => {
+    const selection = getSelection();
+    const isSelected = !selection.isCollapsed && selection.containsNode(part, true);
+    return isSelected || part.matches(':focus-within') || part.querySelector('details[open], [data-sent]');
+  };
+  // Shows what has changed. Tells whether there may be more.
+  const show = (html) => {
+    const fresh = new DOMParser().parseFromString(html, 'text/html');
+    const now = fresh.querySelector('[data-live]');
+    if (!now) return false;
+    let isOpen = now.dataset.live === 'open';
+    for (const part of parts()) {
+      const { part: name } = part.dataset;
+      const next = fresh.querySelector(`[data-part="${name}"]`);
+      if (!next || next.outerHTML === shown.get(name)) continue;
+      if (isInUse(part)) {
+        isOpen = true;
+        continue;
+      }
+      shown.set(name, next.outerHTML);
+      part.replaceWith(document.adoptNode(next));
+    }
+    if (now.dataset.state !== live.dataset.state) tell(now.dataset.state);
+    live.dataset.state = now.dataset.state;
+    return isOpen;
+  };
+  const look = async () => {
+    clearTimeout(timer);
+    if (document.hidden || looking) return;
+    if (elapsed() > 300000) {
+      clearTimeout(telling);
+      live.classList.remove('hidden');
+      live.textContent = live.dataset.stopped;
+      return;
+    }
+    looking = true;
+    let wanted = 0;
+    try {
+      const signal = AbortSignal.timeout?.(10000);
+      const answer = await fetch(location.href, { cache: 'no-store', redirect: 'manual', signal });
+      if (answer.ok) {
+        failures = 0;
+        if (!show(await answer.text())) return;
+      } else {
+        // Whoever is sent to the login, or finds nothing, looks no more.
+        if (answer.status !== 429 && answer.status < 500) return;
+        failures += 1;
+        wanted = 1000 * answer.headers.get('Retry-After') || 0;
+      }
+    } catch {
+      failures += 1;
+    }
+    looking = false;
+    timer = setTimeout(look, Math.max(wanted, 5000 * 2 ** Math.min(failures, 4)));
+  };
+  document.addEventListener('visibilitychange', look);
+  addEventListener('online', look);
+  timer = setTimeout(look, 5000);
 }

@@ -12,6 +12,8 @@ import { Receiver } from './receiver.mjs';
 import { until } from './stack.mjs';
 import './strangers.mjs';
 import './keyboard.mjs';
+import './live.mjs';
+import './light.mjs';
 import './signatures.mjs';
 
 after(close);

@@ -2,11 +2,10 @@
 
 import assert from 'node:assert/strict';
 import net from 'node:net';
+import { KIB, wait, watch, weigh } from './scales.mjs';
 import { number } from './shop.mjs';
-import { until } from './stack.mjs';
 import { approve, stack, story } from './world.mjs';
 
-const KIB = 1_024;
 const FIRST_VIEW_MAX = 30 * KIB;
 const FIRST_VIEW_REQUESTS_MAX = 4;
 const PAYMENT_MAX = 80 * KIB;
@@ -40,48 +39,17 @@ class Wire {
   }
 }
 
-/** The requests that a page makes, and how many of them have ended. */
-function watch(page) {
-  const requests = { urls: [], ended: 0 };
-  const count = (event, seen) => page.on(event, (request) => {
-    if (!request.url().startsWith('data:')) seen(request);
-  });
-  count('request', (request) => requests.urls.push(request.url()));
-  count('requestfinished', () => { requests.ended += 1; });
-  count('requestfailed', () => { requests.ended += 1; });
-  return requests;
-}
-
-/**
- * Moves the browser's clock in steps until this time has passed; every request on the way is a real
- * one and is answered. Gives the time that has passed, which is a little more.
- */
-async function wait(page, requests, seconds, step_ms) {
-  const now = () => page.evaluate(() => performance.now() / 1_000);
-  const begun = await now();
-  for (;;) {
-    const passed = (await now()) - begun;
-    if (passed >= seconds) return passed;
-    await page.clock.runFor(step_ms);
-    await until('the page has its answer', () => requests.ended === requests.urls.length, 10);
-  }
-}
-
 story('the first view is light and all ours', {}, async ({ shop, payer }) => {
   const session = await shop.session();
-  const requests = watch(payer.page);
-  const browser = await payer.context.newCDPSession(payer.page);
-  let bytes = 0;
-  await browser.send('Network.enable');
-  browser.on('Network.loadingFinished', ({ encodedDataLength }) => { bytes += encodedDataLength; });
-  await payer.open(session);
-  await payer.sees('form');
-  await payer.page.waitForLoadState('networkidle');
-  const strangers = requests.urls.filter((url) => !url.startsWith(`${stack.ready.checkout}/`));
+  const { urls, bytes } = await weigh(payer, async () => {
+    await payer.open(session);
+    await payer.sees('form');
+  });
+  const strangers = urls.filter((url) => !url.startsWith(`${stack.ready.checkout}/`));
   assert.deepEqual(strangers, []);
-  assert.ok(requests.urls.length <= FIRST_VIEW_REQUESTS_MAX, String(requests.urls));
+  assert.ok(urls.length <= FIRST_VIEW_REQUESTS_MAX, String(urls));
   assert.ok(bytes > 0 && bytes <= FIRST_VIEW_MAX, `${bytes} bytes`);
-  console.log(`first view: ${requests.urls.length} requests, ${bytes} bytes`);
+  console.log(`first view: ${urls.length} requests, ${bytes} bytes`);
 });
 
 story('a payment that waits for two minutes is light', {}, async ({ shop, payer }) => {

@@ -22,7 +22,7 @@ use super::{
     figures::{Figure, Week},
     keys,
     login::Login,
-    page::{Refusal, Section, Shell, heads, respond},
+    page::{Live, Refusal, Section, Shell, heads, respond},
     text::{Text, filters, moment, phrase},
 };
 use crate::{
@@ -139,13 +139,19 @@ pub async fn show(
         )
         .at("Deliveries", DELIVERIES),
     ];
+    let steps_done = steps.iter().filter(|step| step.is_done).count();
     if let Some(next) = steps.iter_mut().find(|step| !step.is_done) {
         next.is_next = true;
     } else {
         steps.clear();
     }
+    let mut shell = login.shell(Section::Home, "Overview").done(done);
+    shell.live = Some(Live {
+        is_open: !steps.is_empty(),
+        state: phrase!("Steps that are done: {0}", steps_done.to_string()).into(),
+    });
     let page = HomePage {
-        shell: login.shell(Section::Home, "Overview").done(done),
+        shell,
         command: (!has_payment).then(|| dashboard.first_payment()),
         is_verified: login.email_verified,
         lacks_totp: !login.has_totp,

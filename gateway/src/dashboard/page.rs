@@ -20,7 +20,7 @@ pub use self::{
     refusal::Refusal,
     table::{FilterForm, PAGE_ROWS, TablePage},
 };
-use super::text::{ENGLISH, InLanguage, Language};
+use super::text::{ENGLISH, InLanguage, Language, Text};
 use crate::pages::{self, assets};
 
 /// Which part of the navigation a page belongs to.
@@ -60,10 +60,19 @@ pub struct Shell {
     pub section: Section,
     pub who: Option<Who>,
     pub is_error: bool,
+    /// What goes on while the page shows it.
+    pub live: Option<Live>,
     /// What the form that led here has done.
     pub done: Option<&'static str>,
     pub css: &'static str,
     pub js: &'static str,
+}
+
+/// How something stands that a page shows. While it may change, the page looks by itself.
+#[derive(Debug)]
+pub struct Live {
+    pub is_open: bool,
+    pub state: Text,
 }
 
 /// Who is logged in.
@@ -84,6 +93,7 @@ impl Shell {
             section: Section::Outside,
             who: None,
             is_error: false,
+            live: None,
             done: None,
             css: &assets::DASHBOARD.css.path,
             js: &assets::DASHBOARD.js.path,

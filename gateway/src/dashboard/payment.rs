@@ -134,6 +134,7 @@ async fn show(
 
     let mut page = DetailPage::new(login.shell(Section::Payments, "Payment"));
     page.lead = lead(&charge, &told.entries);
+    page.follow(&state(charge.status()));
     page.facts = facts(&charge, &payer, session.as_ref())?;
     page.facts.extend(next_query_at.map(timeline::next_query));
     let can_refund = charge.status() == ChargeStatus::Settled;

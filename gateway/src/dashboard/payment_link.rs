@@ -135,9 +135,11 @@ async fn show(
     let session = session.await?;
     let address = format!("{}/pay/{session_id}", dashboard.checkout_url);
     let mut page = DetailPage::new(login.shell(Section::Payments, "Payment link"));
+    let state = state(&session);
+    page.follow(&state);
     page.facts = vec![
         ("Amount", payments::amount(session.amount.as_ref())?),
-        ("State", state(&session)),
+        ("State", state),
         ("Can be paid until", Cell::time(&session.expires_at)),
     ];
     if let Some(description) = &session.description {
@@ -155,7 +157,7 @@ async fn show(
 fn state(session: &Session) -> Cell {
     match session.status() {
         SessionStatus::Unspecified => Cell::state("Not known here", "idle"),
-        SessionStatus::Pending => Cell::state("Not paid yet", "idle"),
+        SessionStatus::Pending => Cell::state("Not paid yet", "wait"),
         SessionStatus::Processing => Cell::state("Being paid", "wait"),
         SessionStatus::Completed => Cell::state("Paid", "good"),
         SessionStatus::Failed => Cell::state("Failed", "bad"),

@@ -202,9 +202,11 @@ async fn show_one(
         true => "By the daily settlement",
         false => "On request",
     };
+    let state = money_out::state(status, reversed_at);
+    page.follow(&state);
     page.facts = vec![
         ("Amount", Cell::text(&shown(amount))),
-        ("State", money_out::state(status, reversed_at)),
+        ("State", state),
         ("To", money_out::destination(payout.destination.as_ref())),
         ("Made", Cell::phrase(asked)),
         ("Payout", Cell::text(&payout.payout_id)),

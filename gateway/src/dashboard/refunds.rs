@@ -155,9 +155,11 @@ async fn show_one(
     page.lead.extend(why.map(Phrase::of_a_service));
     let payment = format!("{}/{}", payments::PATH, refund.reference);
     let amount = payments::money(refund.amount.as_ref())?;
+    let state = money_out::state(status, reversed_at);
+    page.follow(&state);
     page.facts = vec![
         ("Amount", Cell::text(&shown(amount))),
-        ("State", money_out::state(status, reversed_at)),
+        ("State", state),
         ("To", money_out::destination(refund.destination.as_ref())),
         ("Refund", Cell::text(&refund.refund_id)),
         ("Payment", Cell::text(&refund.reference).link(payment)),

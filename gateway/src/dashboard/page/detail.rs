@@ -4,8 +4,11 @@ use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
 
-use super::{Cell, Shell, Table, heads, respond};
+use super::{Cell, Live, Shell, Table, heads, respond};
 use crate::dashboard::text::{Phrase, Text, filters, moment};
+
+/// The class of states that end by themselves.
+const WAITS: &str = "wait";
 
 /// A page about one thing: its facts, texts to copy, and what can be done with it.
 #[derive(Debug, Template)]
@@ -36,6 +39,14 @@ impl DetailPage {
             buttons: Vec::new(),
             links: Vec::new(),
         }
+    }
+
+    /// Looks by itself how this goes on, while it waits for something.
+    pub fn follow(&mut self, state: &Cell) {
+        self.shell.live = Some(Live {
+            is_open: state.state == WAITS,
+            state: state.text.clone(),
+        });
     }
 
     pub fn respond(self, status: StatusCode) -> Response {

@@ -7,8 +7,8 @@ use askama::Template;
 
 use super::*;
 use crate::dashboard::page::{
-    Button, Cell, Control, DetailPage, Field, FilterForm, FormPage, LinksPage, MessagePage, Moment,
-    Section, Shell, Table, TablePage, Who,
+    Button, Cell, Control, DetailPage, Field, FilterForm, FormPage, LinksPage, Live, MessagePage,
+    Moment, Section, Shell, Table, TablePage, Who,
 };
 
 /// A language in which every phrase is marked, so that what is not translated stands out.
@@ -35,7 +35,7 @@ fn without_marked(html: &str) -> String {
 
 /// Attributes whose values nobody reads, or that have what was typed.
 const FOR_MACHINES: &str = " action aria-current aria-describedby aria-invalid autocapitalize \
-    autocomplete charset class content d data-copy data-live datetime for height href id lang \
+    autocomplete charset class content d data-copy data-live data-part datetime for height href id lang \
     method name rel role rows scope src tabindex type value viewBox width x y ";
 
 /// The words of a page that are no phrase, what stands in attributes that people are told included.
@@ -81,6 +81,10 @@ pub fn shell() -> Shell {
         is_test: true,
     };
     let mut shell = Shell::inside(who, Section::Home, "Overview").done(Some("It is done."));
+    shell.live = Some(Live {
+        is_open: true,
+        state: told().into(),
+    });
     shell.language = &MARKED;
     shell
 }

@@ -165,6 +165,7 @@ fn page(login: &Login, run: &ConformanceRun) -> DetailPage {
         ConformanceState::Interrupted => Cell::state("Interrupted", "bad"),
         ConformanceState::Waiting | ConformanceState::Unspecified => Cell::state("Waiting", "idle"),
     };
+    page.follow(&state);
     page.facts = vec![
         ("State", state),
         ("Passed", Cell::text(&format!("{passed} / {CASES}"))),

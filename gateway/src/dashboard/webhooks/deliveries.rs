@@ -305,8 +305,10 @@ async fn show(
     let shell = login.shell(Section::Integrations, "Delivery").done(done);
     let (word, class) = state(delivery.status());
     let mut page = DetailPage::new(shell);
+    let state = Cell::state(word, class);
+    page.follow(&state);
     page.facts = vec![
-        ("State", Cell::state(word, class)),
+        ("State", state),
         (
             "Event",
             Cell::text(&event_name(delivery.event_type())).detail(&delivery.event_id),

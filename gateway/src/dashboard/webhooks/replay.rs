@@ -199,6 +199,7 @@ async fn show_one(
         None => Cell::state("Goes on", "wait"),
     };
     let number = |number: u32| Cell::text(&number.to_string());
+    page.follow(&state);
     page.facts = vec![
         ("State", state),
         ("Since", Cell::time(&replay.since)),
