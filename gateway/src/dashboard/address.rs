@@ -7,23 +7,20 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    body::Body,
     extract::{Path, State},
     response::Response,
     routing::get,
 };
-use chassis::grpc::Reason;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use proto::merchants::{ChangeEmailRequest, RequestEmailChangeRequest};
-use sha2::{Digest as _, Sha256};
 
 use super::{
     Dashboard,
     enter::refusal,
-    login::{Confirmed, Login, Sent, SentConfirmed, read_form},
+    login::{Confirmed, Login, Sent, SentConfirmed},
+    mailed_link::{self, Followed},
     page::{Field, FormPage, MessagePage, Refusal, Section, Shell, blame},
     text::phrase,
-    visitor::Visitor,
 };
 use crate::{backend, error::Error, pages::see};
 
@@ -101,17 +98,12 @@ async fn show_change(Path(_token): Path<String>) -> Response {
 
 async fn change(
     State(dashboard): State<Arc<Dashboard>>,
-    Path(token): Path<String>,
-    visitor: Visitor,
-    headers: HeaderMap,
-    body: Body,
+    followed: Followed,
 ) -> Result<Response, Refusal> {
-    let fields = read_form(&headers, body).await?;
-    dashboard.tries.take(visitor.address)?;
     let request = ChangeEmailRequest {
-        token_sha256: Sha256::digest(token).to_vec(),
-        password: fields.exact("password").to_owned(),
-        origin: visitor.origin(),
+        token_sha256: followed.token_sha256,
+        password: followed.password,
+        origin: followed.origin,
     };
     let changed = dashboard.people.keyed(
         backend::DEADLINE,
@@ -125,18 +117,9 @@ async fn change(
             let page = MessagePage::saying(shell, line).next("Go on", "/");
             Ok(page.respond(StatusCode::OK))
         }
-        Err(Error::AtDashboard {
-            reason: Reason::LinkNotFound,
-            ..
-        }) => {
-            let shell = Shell::outside("This link has ended");
-            let line = "It is too old, another address was asked for since, or the address is in use. Log in to ask for another link.";
-            let page = MessagePage::saying(shell, line).next("Log in", "/login");
-            Ok(page.respond(StatusCode::NOT_FOUND))
-        }
         Err(error) => {
-            let (status, notice) = refusal(error, "The password is not right.")?;
-            Ok(change_form().refuse(status, Some(notice)))
+            let why = "It is too old, another address was asked for since, or the address is in use. Log in to ask for another link.";
+            mailed_link::refuse(error, change_form(), why, ("Log in", "/login"))
         }
     }
 }

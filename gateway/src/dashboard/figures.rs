@@ -9,6 +9,7 @@ use proto::charges::{ChargeCount, ChargeStatus, Figures, Provider, ReadFiguresRe
 use super::{
     Dashboard,
     login::Login,
+    networks::NETWORKS,
     page::{Cell, Table},
     payments::{self, money},
     text::{Text, date, phrase},
@@ -65,13 +66,6 @@ const BAR_HEIGHT: u64 = 50;
 
 /// From one bar to the next.
 const BAR_STEP: usize = 20;
-
-/// Their columns and pictures, in this order.
-const NETWORKS: [(Provider, &str); 3] = [
-    (Provider::Mtn, "MTN"),
-    (Provider::Telecel, "Telecel"),
-    (Provider::At, "AT"),
-];
 
 /// Payments that have ended.
 #[derive(Clone, Copy, Debug, Default)]

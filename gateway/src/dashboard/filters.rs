@@ -16,6 +16,7 @@ use url::form_urlencoded;
 use super::{
     enter::parameter,
     money_out::parse_amount,
+    networks,
     page::{Cell, Control, Field, FilterForm, PAGE_ROWS, Refusal, TablePage, blame},
     text::Phrase,
 };
@@ -33,13 +34,6 @@ const PASSED: &str = "passed";
 
 /// How many of them are remembered. Whoever goes back further begins with the newest.
 const PASSED_MAX: usize = 20;
-
-const NETWORKS: [(&str, &str); 4] = [
-    ("", "Any"),
-    ("MTN", "MTN"),
-    ("TELECEL", "Telecel"),
-    ("AT", "AT"),
-];
 
 /// A page of a list as a service has answered it.
 #[derive(Debug)]
@@ -118,7 +112,12 @@ impl<'q> Filters<'q> {
     }
 
     pub fn network(&mut self) -> Option<Provider> {
-        self.choice("network", "Network", &NETWORKS, Provider::from_code)
+        self.choice(
+            "network",
+            "Network",
+            &networks::WITH_ANY,
+            Provider::from_code,
+        )
     }
 
     /// Since when and until before when what is listed was made, as the services read it; empty where

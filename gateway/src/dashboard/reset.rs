@@ -7,15 +7,14 @@ use axum::{
     extract::{Path, State},
     response::Response,
 };
-use chassis::grpc::Reason;
 use http::{HeaderMap, StatusCode};
 use proto::merchants::{RequestResetRequest, ResetPasswordRequest};
-use sha2::{Digest as _, Sha256};
 
 use super::{
     Dashboard,
     enter::refusal,
     login::read_form,
+    mailed_link::{self, Followed},
     page::{Field, FormPage, MessagePage, Refusal, Shell, blame},
     visitor::Visitor,
 };
@@ -85,17 +84,12 @@ pub async fn show_reset(Path(_token): Path<String>) -> Response {
 
 pub async fn reset(
     State(dashboard): State<Arc<Dashboard>>,
-    Path(token): Path<String>,
-    visitor: Visitor,
-    headers: HeaderMap,
-    body: Body,
+    followed: Followed,
 ) -> Result<Response, Refusal> {
-    let fields = read_form(&headers, body).await?;
-    dashboard.tries.take(visitor.address)?;
     let request = ResetPasswordRequest {
-        token_sha256: Sha256::digest(token).to_vec(),
-        password: fields.exact("password").to_owned(),
-        origin: visitor.origin(),
+        token_sha256: followed.token_sha256,
+        password: followed.password,
+        origin: followed.origin,
     };
     let reset = dashboard.people.once(
         backend::DEADLINE,
@@ -109,20 +103,10 @@ pub async fn reset(
                 MessagePage::saying(shell, "Log in with the new one.").next("Log in", "/login");
             Ok(page.respond(StatusCode::OK))
         }
-        Err(Error::Validation(faults)) => {
-            let mut page = reset_form();
-            let notice = blame(&mut page.fields, &faults);
-            Ok(page.refuse(StatusCode::BAD_REQUEST, notice))
+        Err(error) => {
+            let why = "It is too old, was used, or there is a newer one.";
+            let next = ("Ask for another link", "/forgot");
+            mailed_link::refuse(error, reset_form(), why, next)
         }
-        Err(Error::AtDashboard {
-            reason: Reason::LinkNotFound,
-            ..
-        }) => {
-            let shell = Shell::outside("This link has ended");
-            let line = "It is too old, was used, or there is a newer one.";
-            let page = MessagePage::saying(shell, line).next("Ask for another link", "/forgot");
-            Ok(page.respond(StatusCode::NOT_FOUND))
-        }
-        Err(error) => Err(error.into()),
     }
 }

@@ -9,15 +9,14 @@ use axum::{
     extract::{Path, State},
     response::Response,
 };
-use chassis::grpc::Reason;
 use http::{HeaderMap, StatusCode};
 use proto::merchants::{SendVerificationRequest, SignUpRequest, VerifyEmailRequest};
-use sha2::{Digest as _, Sha256};
 
 use super::{
     Dashboard,
     enter::refusal,
     login::{Sent, read_form},
+    mailed_link::{self, Followed},
     page::{Field, FormPage, MessagePage, Refusal, Shell, blame},
     text::phrase,
     visitor::Visitor,
@@ -107,17 +106,12 @@ pub async fn show_verify(Path(_token): Path<String>) -> Response {
 
 pub async fn verify(
     State(dashboard): State<Arc<Dashboard>>,
-    Path(token): Path<String>,
-    visitor: Visitor,
-    headers: HeaderMap,
-    body: Body,
+    followed: Followed,
 ) -> Result<Response, Refusal> {
-    let fields = read_form(&headers, body).await?;
-    dashboard.tries.take(visitor.address)?;
     let request = VerifyEmailRequest {
-        token_sha256: Sha256::digest(token).to_vec(),
-        password: fields.exact("password").to_owned(),
-        origin: visitor.origin(),
+        token_sha256: followed.token_sha256,
+        password: followed.password,
+        origin: followed.origin,
     };
     let verified = dashboard.people.keyed(
         backend::DEADLINE,
@@ -131,18 +125,9 @@ pub async fn verify(
             let page = MessagePage::saying(shell, line).next("Go on", "/");
             Ok(page.respond(StatusCode::OK))
         }
-        Err(Error::AtDashboard {
-            reason: Reason::LinkNotFound,
-            ..
-        }) => {
-            let shell = Shell::outside("This link has ended");
-            let line = "It is too old, or there is a newer one. Log in to have another sent.";
-            let page = MessagePage::saying(shell, line).next("Log in", "/login");
-            Ok(page.respond(StatusCode::NOT_FOUND))
-        }
         Err(error) => {
-            let (status, notice) = refusal(error, "The password is not right.")?;
-            Ok(verify_form().refuse(status, Some(notice)))
+            let why = "It is too old, or there is a newer one. Log in to have another sent.";
+            mailed_link::refuse(error, verify_form(), why, ("Log in", "/login"))
         }
     }
 }

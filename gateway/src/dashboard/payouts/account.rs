@@ -29,7 +29,7 @@ use crate::{
         enter::parameter,
         filters::PAGE_SIZE,
         login::{Confirmed, Login, Sent, SentConfirmed},
-        money_out,
+        money_out, networks,
         page::{
             Button, Cell, Control, DetailPage, Field, FormPage, MessagePage, Refusal, Section,
             Table, blame,
@@ -41,8 +41,6 @@ use crate::{
 };
 
 const DAILY: &str = "/payouts/account/daily";
-
-const NETWORKS: [(&str, &str); 3] = [("MTN", "MTN"), ("TELECEL", "Telecel"), ("AT", "AT")];
 
 pub fn routes() -> Router<Arc<Dashboard>> {
     Router::new()
@@ -200,7 +198,8 @@ impl Typed {
         page.lead = vec![lead.into()];
         page.hidden = vec![("updated_at", self.updated_at.clone())];
         page.fields = vec![
-            Field::new("provider", "Network", Control::Choice(&NETWORKS)).value(&self.provider),
+            Field::new("provider", "Network", Control::Choice(&networks::CHOICES))
+                .value(&self.provider),
             Field::new("account", "Number", Control::Input("tel"))
                 .hint("For example 024 123 4567.")
                 .value(&self.account),
