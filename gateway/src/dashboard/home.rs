@@ -107,38 +107,13 @@ pub async fn show(
         ),
         _ => None,
     };
-    let mut steps = vec![
-        Step::new(
-            "Verify your e-mail address",
-            login.email_verified,
-            "Open the link that we have sent you.",
-        ),
-        business_step(&login, &business),
-        Step::new(
-            "Create an API key",
-            keys.iter().any(|key| key.revoked_at.is_none()),
-            "Your program shows it with every request.",
-        )
-        .at("API keys", "/settings/integrations/keys"),
-        Step::new(
-            "Say where events go",
-            health.is_some(),
-            "Your program then hears of every payment as soon as it ends.",
-        )
-        .at("Webhook", "/settings/integrations/webhooks"),
-        Step::new(
-            "Take the first payment",
-            has_payment,
-            "Run the command below with your key, or make a link and pay it yourself.",
-        )
-        .at("Payment link", "/payments/new"),
-        Step::new(
-            "Have the first event accepted",
-            has_delivered,
-            "Your server answers it with 2xx.",
-        )
-        .at("Deliveries", DELIVERIES),
-    ];
+    let has = Done {
+        key: keys.iter().any(|key| key.revoked_at.is_none()),
+        endpoint: health.is_some(),
+        payment: has_payment,
+        delivery: has_delivered,
+    };
+    let mut steps = steps(&login, &business, &has);
     let steps_done = steps.iter().filter(|step| step.is_done).count();
     if let Some(next) = steps.iter_mut().find(|step| !step.is_done) {
         next.is_next = true;
@@ -160,6 +135,50 @@ pub async fn show(
         steps,
     };
     Ok(respond(StatusCode::OK, page.shell.language, &page))
+}
+
+/// What is on record already.
+struct Done {
+    key: bool,
+    endpoint: bool,
+    payment: bool,
+    delivery: bool,
+}
+
+/// All steps, in their order.
+fn steps(login: &Login, business: &Business, has: &Done) -> Vec<Step> {
+    vec![
+        Step::new(
+            "Verify your e-mail address",
+            login.email_verified,
+            "Open the link that we have sent you.",
+        ),
+        business_step(login, business),
+        Step::new(
+            "Create an API key",
+            has.key,
+            "Your program shows it with every request.",
+        )
+        .at("API keys", "/settings/integrations/keys"),
+        Step::new(
+            "Say where events go",
+            has.endpoint,
+            "Your program then hears of every payment as soon as it ends.",
+        )
+        .at("Webhook", "/settings/integrations/webhooks"),
+        Step::new(
+            "Take the first payment",
+            has.payment,
+            "Run the command below with your key, or make a link and pay it yourself.",
+        )
+        .at("Payment link", "/payments/new"),
+        Step::new(
+            "Have the first event accepted",
+            has.delivery,
+            "Your server answers it with 2xx.",
+        )
+        .at("Deliveries", DELIVERIES),
+    ]
 }
 
 fn business_step(login: &Login, business: &Business) -> Step {
