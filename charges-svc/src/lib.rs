@@ -84,7 +84,10 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use chassis::{
     clock::{Clock, Worker},
-    grpc::{Doors, Sockets, connect},
+    grpc::{
+        Caller::{Gateway, Payctl},
+        Door, Doors, Sockets, connect,
+    },
     shutdown::Shutdown,
 };
 use db::{Frame, GroupCommit, Relay, Schema, Searches, outbox};
@@ -95,7 +98,6 @@ use proto::charges::{
     payout_accounts_server::PayoutAccountsServer, rail_reports_server::RailReportsServer,
     statement_operations_server::StatementOperationsServer, statements_server::StatementsServer,
 };
-use tonic::service::Routes;
 
 use admission::Admission;
 use alarms::Alarms;
@@ -191,21 +193,26 @@ pub async fn serve(
         frame.beside(upkeep::measure(Arc::clone(&service)));
     }
 
-    let grpc = Grpc(service);
-    let services = Routes::new(ChargesServer::new(grpc.clone()))
-        .add_service(DisbursementsServer::new(grpc.clone()))
-        .add_service(PayoutAccountsServer::new(grpc.clone()))
-        .add_service(StatementsServer::new(grpc.clone()))
-        .add_service(MerchantFiguresServer::new(grpc.clone()));
-    let operators = Routes::new(ChargeOperationsServer::new(grpc.clone()))
-        .add_service(DisbursementOperationsServer::new(grpc.clone()))
-        .add_service(StatementOperationsServer::new(grpc.clone()))
-        .add_service(RailReportsServer::new(grpc));
-    let doors = Doors {
+    frame.serve(doors(Grpc(service)), sockets).await
+}
+
+/// What is served, each with who may call it.
+fn doors(grpc: Grpc) -> Doors {
+    let services = Door::default()
+        .service(ChargesServer::new(grpc.clone()), &[Gateway])
+        .service(DisbursementsServer::new(grpc.clone()), &[Gateway])
+        .service(PayoutAccountsServer::new(grpc.clone()), &[Gateway])
+        .service(StatementsServer::new(grpc.clone()), &[Gateway])
+        .service(MerchantFiguresServer::new(grpc.clone()), &[Gateway]);
+    let operators = Door::default()
+        .service(ChargeOperationsServer::new(grpc.clone()), &[Payctl])
+        .service(DisbursementOperationsServer::new(grpc.clone()), &[Payctl])
+        .service(StatementOperationsServer::new(grpc.clone()), &[Payctl])
+        .service(RailReportsServer::new(grpc), &[Payctl]);
+    Doors {
         services,
         operators,
-    };
-    frame.serve(doors, sockets).await
+    }
 }
 
 fn service(

@@ -70,9 +70,9 @@ pub async fn beside(
     };
     let drained = Shutdown::new();
     let serving = async {
-        serving.await?;
+        let served = serving.await;
         drained.begin();
-        Ok(())
+        served
     };
     let limits = http::Limits {
         drain_max: DRAIN_MAX,
@@ -82,10 +82,10 @@ pub async fn beside(
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/metrics", get(async || metrics::render()))
-        .with_state((readiness, shutdown));
+        .with_state((readiness, shutdown.clone()));
     let admin = http::serve(router, listener, limits, drained.clone());
-    tokio::try_join!(serving, admin)?;
-    Ok(())
+    let (served, admin) = tokio::join!(serving, shutdown.begin_on_failure(admin));
+    served.and(admin)
 }
 
 /// Asks the process at this admin address whether it is ready.

@@ -22,11 +22,15 @@ use crate::{
 mod call;
 mod client;
 mod deadline;
+mod door;
 mod linger;
 mod status;
 
+use door::GuardLayer;
+
 pub use call::CallInHand;
 pub use client::{Channel, Connection, Replicas, check_url, connect, is_serving};
+pub use door::{Caller, Door};
 pub use status::{
     Reason, invalid, metadata, moved_to_operators, reason, retry_delay, status, status_after,
     status_with, violations,
@@ -106,18 +110,18 @@ pub async fn bind_admin(address: Option<SocketAddr>) -> anyhow::Result<Option<Tc
     }
 }
 
-/// What a service serves, by who may call it.
+/// What a process serves.
 #[derive(Clone, Debug, Default)]
 pub struct Doors {
     /// The services for merchants, payers and other services.
-    pub services: Routes,
+    pub services: Door,
     /// The services for operators alone. They are served at a socket of their own, or not at all.
-    pub operators: Routes,
+    pub operators: Door,
 }
 
-impl From<Routes> for Doors {
+impl From<Door> for Doors {
     /// Nothing is for operators alone.
-    fn from(services: Routes) -> Self {
+    fn from(services: Door) -> Self {
         Self {
             services,
             ..Self::default()
@@ -139,8 +143,9 @@ pub struct ServerSetup {
 /// Serves until the process stops, then drains, for [`DRAIN_MAX`] at most.
 ///
 /// Each call runs in a span, is counted, keeps time travel waiting, and honours its caller's
-/// deadline. The caller sees a panic as INTERNAL. Also serves health, reflection if wanted, and
-/// the admin address.
+/// deadline. The caller sees a panic as INTERNAL. With mutual TLS, a service answers its callers
+/// alone ([`Door`]). Also serves health, reflection if wanted, and the admin address. If one of the
+/// sockets fails, the process stops, and what the other has in hand is finished.
 pub async fn serve(doors: impl Into<Doors>, serving: ServerSetup) -> anyhow::Result<()> {
     let ServerSetup {
         sockets,
@@ -155,10 +160,12 @@ pub async fn serve(doors: impl Into<Doors>, serving: ServerSetup) -> anyhow::Res
         services,
         operators,
     } = doors.into();
-    let open = async |routes, socket| {
-        let routes = described(routes, reflection)?;
+    let open = async |door: Door, socket| {
+        let guard = door.guard(tls.is_mutual());
+        let routes = described(door.routes, reflection)?;
+        let at = (socket, server.clone());
         // On the heap, because it is large and there are two.
-        let serving = Box::pin(serve_at(socket, server.clone(), routes, &clock, &shutdown));
+        let serving = Box::pin(serve_at(at, routes, guard, &clock, &shutdown));
         until_drained(serving, &shutdown)
             .await
             .context("the gRPC server failed")
@@ -170,8 +177,11 @@ pub async fn serve(doors: impl Into<Doors>, serving: ServerSetup) -> anyhow::Res
                 None => Ok(()),
             }
         };
-        tokio::try_join!(open(services, sockets.grpc), for_operators)?;
-        Ok(())
+        let (services, operators) = tokio::join!(
+            shutdown.begin_on_failure(open(services, sockets.grpc)),
+            shutdown.begin_on_failure(for_operators),
+        );
+        services.and(operators)
     };
     admin::beside(both, sockets.admin, readiness, shutdown.clone()).await
 }
@@ -205,9 +215,9 @@ fn described(routes: Routes, reflection: bool) -> anyhow::Result<Routes> {
 
 /// Serves at one socket until the process stops and the calls there have ended.
 async fn serve_at(
-    socket: TcpListener,
-    server: Server,
+    (socket, server): (TcpListener, Server),
     routes: Routes,
+    guard: GuardLayer,
     clock: &Clock,
     shutdown: &Shutdown,
 ) -> Result<(), tonic::transport::Error> {
@@ -229,6 +239,7 @@ async fn serve_at(
         });
     server
         .layer(call::layer(clock.clone()))
+        .layer(guard)
         .add_routes(routes.add_service(health_service))
         .serve_with_incoming_shutdown(incoming, stopping)
         .await

@@ -39,6 +39,19 @@ impl Shutdown {
         self.0.cancel();
     }
 
+    /// Runs one of the things that a process serves. If it fails, the process stops: the others are
+    /// not cut off, but finish what they have in hand.
+    pub async fn begin_on_failure<T>(
+        &self,
+        serving: impl Future<Output = anyhow::Result<T>>,
+    ) -> anyhow::Result<T> {
+        let served = serving.await;
+        if served.is_err() {
+            self.begin();
+        }
+        served
+    }
+
     pub async fn wait(&self) {
         self.0.cancelled().await;
     }
@@ -85,4 +98,32 @@ impl Tasks {
 )]
 pub(crate) fn spawn_detached(task: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(task);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_fails_stops_the_others_in_order_and_is_told() {
+        let shutdown = Shutdown::new();
+        let failing = async { anyhow::bail!("its socket is gone") };
+        let draining = async {
+            shutdown.wait().await;
+            anyhow::Ok("finished")
+        };
+        let (failed, drained) = tokio::join!(
+            shutdown.begin_on_failure::<()>(failing),
+            shutdown.begin_on_failure(draining),
+        );
+        assert!(failed.is_err());
+        assert_eq!(drained.ok(), Some("finished"));
+    }
+
+    #[tokio::test]
+    async fn what_ends_well_stops_nothing() {
+        let shutdown = Shutdown::new();
+        let ended = shutdown.begin_on_failure(async { anyhow::Ok(()) }).await;
+        assert!(ended.is_ok() && !shutdown.has_begun());
+    }
 }

@@ -19,7 +19,7 @@ use crate::{
     admin::Readiness,
     clock::Clock,
     config::Tls,
-    grpc::{self, Channel, ServerSetup, Sockets},
+    grpc::{self, Channel, Door, ServerSetup, Sockets},
     shutdown::Shutdown,
 };
 
@@ -108,7 +108,7 @@ impl ServedService {
                 clock: Clock::system(),
                 shutdown,
             };
-            grpc::serve(routes, serving)
+            grpc::serve(Door::stand_in(routes), serving)
         })
         .await
     }

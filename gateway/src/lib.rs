@@ -147,7 +147,14 @@ pub async fn serve(
         |router, socket| http::serve(router, socket, pages_limits.clone(), shutdown.clone());
     let checkout = pages(checkout, sockets.checkout);
     let dashboard = pages(dashboard, sockets.dashboard);
-    let all = async { tokio::try_join!(api, checkout, dashboard).map(|_| ()) };
+    let all = async {
+        let (api, checkout, dashboard) = tokio::join!(
+            shutdown.begin_on_failure(api),
+            shutdown.begin_on_failure(checkout),
+            shutdown.begin_on_failure(dashboard),
+        );
+        api.and(checkout).and(dashboard)
+    };
     let all = async {
         tokio::select! {
             served = all => served,

@@ -34,7 +34,10 @@ mod upkeep;
 use chassis::{
     clock::Clock,
     config::SettingsError,
-    grpc::{Doors, Sockets},
+    grpc::{
+        Caller::{ChargesSvc, Gateway, Payctl, WebhooksSvc},
+        Door, Doors, Sockets,
+    },
     ids::PersonId,
     sealed::{Keyring, SealedSecret, SecretError},
     shutdown::Shutdown,
@@ -46,7 +49,6 @@ use proto::merchants::{
     notices_server::NoticesServer, people_operations_server::PeopleOperationsServer,
     people_server::PeopleServer,
 };
-use tonic::service::Routes;
 use uuid::Uuid;
 
 use approvals::Approvals;
@@ -89,18 +91,33 @@ pub async fn serve(
     };
     frame.work(frame.clock.worker(last_uses::WORK), last_uses);
     frame.work(approvals_worker, Approvals(service.clone()));
-    let services = Routes::new(MerchantsServer::new(Grpc(service.clone())))
-        .add_service(MerchantAccountServer::new(Grpc(service.clone())))
-        .add_service(NoticesServer::new(PeopleGrpc(people.clone())))
-        .add_service(PeopleServer::new(PeopleGrpc(people.clone())));
-    let operators = Routes::new(MerchantOperationsServer::new(Grpc(service.clone())))
-        .add_service(BusinessReviewsServer::new(Grpc(service)))
-        .add_service(PeopleOperationsServer::new(PeopleGrpc(people)));
-    let doors = Doors {
+    frame.serve(doors(service, people), sockets).await
+}
+
+/// What is served, each with who may call it.
+fn doors(service: Service, people: People) -> Doors {
+    let services = Door::default()
+        .service(MerchantsServer::new(Grpc(service.clone())), &[Gateway])
+        .service(
+            MerchantAccountServer::new(Grpc(service.clone())),
+            &[Gateway],
+        )
+        .service(
+            NoticesServer::new(PeopleGrpc(people.clone())),
+            &[ChargesSvc, WebhooksSvc],
+        )
+        .service(PeopleServer::new(PeopleGrpc(people.clone())), &[Gateway]);
+    let operators = Door::default()
+        .service(
+            MerchantOperationsServer::new(Grpc(service.clone())),
+            &[Payctl],
+        )
+        .service(BusinessReviewsServer::new(Grpc(service)), &[Payctl])
+        .service(PeopleOperationsServer::new(PeopleGrpc(people)), &[Payctl]);
+    Doors {
         services,
         operators,
-    };
-    frame.serve(doors, sockets).await
+    }
 }
 
 /// Readies what people need, and sends their mails from now on.

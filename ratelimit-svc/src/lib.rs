@@ -14,11 +14,10 @@ use anyhow::Context as _;
 use chassis::{
     admin::Readiness,
     clock::Clock,
-    grpc::{ServerSetup, Sockets},
+    grpc::{Caller::Gateway, Door, ServerSetup, Sockets},
     shutdown::{Shutdown, Tasks},
 };
 use proto::ratelimit::rate_limits_server::RateLimitsServer;
-use tonic::service::Routes;
 
 use config::Config;
 use grpc::Grpc;
@@ -35,7 +34,7 @@ pub async fn serve(
     let tasks = Tasks::new();
     let service =
         Service::new(&config, clock.clone(), &tasks).context("REDIS_URL is not usable")?;
-    let routes = Routes::new(RateLimitsServer::new(Grpc(service)));
+    let services = Door::default().service(RateLimitsServer::new(Grpc(service)), &[Gateway]);
     let serving = ServerSetup {
         sockets,
         tls: config.tls,
@@ -45,5 +44,5 @@ pub async fn serve(
         clock,
         shutdown,
     };
-    chassis::grpc::serve(routes, serving).await
+    chassis::grpc::serve(services, serving).await
 }

@@ -34,7 +34,10 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use chassis::{
     clock::Clock,
-    grpc::{Sockets, connect},
+    grpc::{
+        Caller::{ChargesSvc, Gateway},
+        Door, Sockets, connect,
+    },
     shutdown::Shutdown,
 };
 use db::{Frame, GroupCommit, Relay, Schema, Searches, outbox};
@@ -42,7 +45,6 @@ use proto::sessions::{
     checkout_sessions_server::CheckoutSessionsServer,
     session_operations_server::SessionOperationsServer, sessions_server::SessionsServer,
 };
-use tonic::service::Routes;
 
 use config::Config;
 use expiry_event::PUBLISH_MAX;
@@ -95,8 +97,15 @@ pub async fn serve(
         wake,
     };
     let grpc = Arc::new(Grpc(service));
-    let routes = Routes::new(SessionsServer::from_arc(Arc::clone(&grpc)))
-        .add_service(CheckoutSessionsServer::from_arc(Arc::clone(&grpc)))
-        .add_service(SessionOperationsServer::from_arc(grpc));
-    frame.serve(routes, sockets).await
+    let services = Door::default()
+        .service(
+            SessionsServer::from_arc(Arc::clone(&grpc)),
+            &[Gateway, ChargesSvc],
+        )
+        .service(
+            CheckoutSessionsServer::from_arc(Arc::clone(&grpc)),
+            &[Gateway],
+        )
+        .service(SessionOperationsServer::from_arc(grpc), &[ChargesSvc]);
+    frame.serve(services, sockets).await
 }

@@ -40,7 +40,10 @@ use anyhow::Context as _;
 use chassis::{
     clock::Clock,
     config::SettingsError,
-    grpc::{Doors, Sockets, connect},
+    grpc::{
+        Caller::{ChargesSvc, Gateway, Payctl, SessionsSvc},
+        Door, Doors, Sockets, connect,
+    },
     sealed::Keyring,
     shutdown::Shutdown,
 };
@@ -49,7 +52,6 @@ use proto::webhooks::{
     merchant_events_server::MerchantEventsServer, merchant_webhooks_server::MerchantWebhooksServer,
     webhook_operations_server::WebhookOperationsServer, webhooks_server::WebhooksServer,
 };
-use tonic::service::Routes;
 use uuid::Uuid;
 
 use attempts::{AttemptRunner, Limits};
@@ -145,15 +147,26 @@ pub async fn serve(
         queues: service.attempts.queues.clone(),
     };
     frame.work(replays, replaying);
-    let services = Routes::new(WebhooksServer::new(Grpc(service.clone())))
-        .add_service(MerchantEventsServer::new(Grpc(service.clone())))
-        .add_service(MerchantWebhooksServer::new(Grpc(service.clone())));
-    let operators = Routes::new(WebhookOperationsServer::new(Grpc(service)));
-    let doors = Doors {
+    frame.serve(doors(service), sockets).await
+}
+
+/// What is served, each with who may call it.
+fn doors(service: Service) -> Doors {
+    let services = Door::default()
+        .service(
+            WebhooksServer::new(Grpc(service.clone())),
+            &[ChargesSvc, SessionsSvc],
+        )
+        .service(MerchantEventsServer::new(Grpc(service.clone())), &[Gateway])
+        .service(
+            MerchantWebhooksServer::new(Grpc(service.clone())),
+            &[Gateway],
+        );
+    let operators = Door::default().service(WebhookOperationsServer::new(Grpc(service)), &[Payctl]);
+    Doors {
         services,
         operators,
-    };
-    frame.serve(doors, sockets).await
+    }
 }
 
 /// Tells merchants whose endpoints no longer take events.

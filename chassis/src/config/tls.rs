@@ -12,8 +12,9 @@ use crate::tls;
 /// Certificates for mutual TLS between the services. All three or none.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Tls {
-    /// This process's certificate chain, a PEM file. With it, TLS_KEY and TLS_CA, the services use
-    /// mutual TLS and call each other at https://. Without them they use http://, in production
+    /// This process's certificate chain, a PEM file. Those that it calls know it by its name, such as
+    /// gateway or payctl, among the certificate's DNS names. With it, TLS_KEY and TLS_CA, the services
+    /// use mutual TLS and call each other at https://. Without them they use http://, in production
     /// too: then network policies must keep everyone else out.
     #[arg(long, env = "TLS_CERT", requires_all = ["tls_key", "tls_ca"])]
     pub tls_cert: Option<PathBuf>,
@@ -50,6 +51,11 @@ impl Tls {
             "TLS_CERT",
             "a PEM certificate that TLS_KEY is the key of",
         );
+    }
+
+    /// Whether callers show certificates.
+    pub(crate) fn is_mutual(&self) -> bool {
+        self.tls_ca.is_some()
     }
 
     /// A server's certificate and trusted CA; `None` without TLS.

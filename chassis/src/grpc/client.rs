@@ -449,13 +449,12 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use tokio::net::{TcpListener, TcpSocket, TcpStream};
-    use tonic::service::Routes;
 
     use super::*;
     use crate::{
         admin::Readiness,
         clock::Clock,
-        grpc::{ServerSetup, Sockets, serve},
+        grpc::{Door, ServerSetup, Sockets, serve},
         shutdown::{Shutdown, Tasks},
     };
 
@@ -494,7 +493,7 @@ mod tests {
             clock: Clock::system(),
             shutdown: shutdown.clone(),
         };
-        tasks.spawn(async { serve(Routes::default(), serving).await.unwrap() });
+        tasks.spawn(async { serve(Door::default(), serving).await.unwrap() });
         address
     }
 

@@ -4,13 +4,13 @@ use chassis::{
     admin::Readiness,
     clock::Clock,
     config::{Listen, OperatorsListen, Tls},
-    grpc::{self, Channel, Doors, ServerSetup, Sockets},
+    grpc::{self, Caller, Channel, Door, Doors, ServerSetup, Sockets},
     shutdown::{Shutdown, Tasks},
     testing::connect,
 };
 use proto::ratelimit::rate_limits_server::RateLimitsServer;
 use tokio::net::TcpListener;
-use tonic::{Code, service::Routes};
+use tonic::Code;
 
 use super::{
     PATIENCE,
@@ -51,8 +51,11 @@ async fn start() -> Service {
         shutdown: service.shutdown.clone(),
     };
     let doors = Doors {
-        services: Routes::default(),
-        operators: Routes::new(RateLimitsServer::new(Told(service.signals.clone()))),
+        services: Door::default(),
+        operators: Door::default().service(
+            RateLimitsServer::new(Told(service.signals.clone())),
+            &[Caller::Payctl],
+        ),
     };
     service
         .served

@@ -6,7 +6,7 @@ use chassis::{
     admin::Readiness,
     clock::Clock,
     config::Tls,
-    grpc::{self, Channel, Reason, ServerSetup, Sockets},
+    grpc::{self, Caller, Channel, Door, Reason, ServerSetup, Sockets},
     shutdown::{Shutdown, Tasks},
     telemetry,
 };
@@ -16,7 +16,7 @@ use proto::ratelimit::{
     rate_limits_server::{RateLimits, RateLimitsServer},
 };
 use tokio::{net::TcpListener, sync::Notify};
-use tonic::{Code, Request, Response, Status, service::Routes};
+use tonic::{Code, Request, Response, Status};
 
 use super::PATIENCE;
 
@@ -122,10 +122,11 @@ pub fn start_on(listener: TcpListener, tls: Tls, clock: Clock, reflection: Refle
         clock,
         shutdown: running.shutdown.clone(),
     };
-    let routes = Routes::new(RateLimitsServer::new(Told(running.signals.clone())));
+    let service = RateLimitsServer::new(Told(running.signals.clone()));
+    let door = Door::default().service(service, &[Caller::Gateway, Caller::WebhooksSvc]);
     running
         .served
-        .spawn(async { grpc::serve(routes, serving).await.unwrap() });
+        .spawn(async { grpc::serve(door, serving).await.unwrap() });
     running
 }
 

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use chassis::{clock::Clock, config::Tls, grpc};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tonic::Code;
@@ -37,8 +37,18 @@ impl Authority {
 
     /// The settings of a process with this authority's certificate for `name`.
     fn vouch(&self, name: &str) -> Tls {
+        self.vouch_for(name, &[name])
+    }
+
+    /// The same, with these names in the certificate instead.
+    fn vouch_for(&self, name: &str, names: &[&str]) -> Tls {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        let names = names.iter().map(ToString::to_string);
+        let mut params = CertificateParams::new(names.collect::<Vec<_>>()).unwrap();
+        // What nobody checks: a certificate is read by its DNS names alone.
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "gateway");
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let keep = |kind: &str, text: String| {
             let file = self.folder.path().join(format!("{name}-{kind}.pem"));
@@ -75,6 +85,37 @@ async fn processes_of_one_authority_understand_each_other() {
     assert_eq!(code(&url, &client).await, Code::Ok);
     let channel = grpc::connect(&url, &client, PATIENCE).unwrap();
     assert!(soon(channel.is_serving()).await);
+    drop(service);
+}
+
+#[tokio::test]
+async fn a_service_answers_its_callers_alone_and_tells_everybody_of_its_health() {
+    let authority = Authority::new();
+    let (service, url) = start(authority.vouch("localhost")).await;
+    let code_of = async |names: &[&str]| {
+        let client = authority.vouch_for("client", names);
+        let channel = grpc::connect(&url, &client, PATIENCE).unwrap();
+        assert!(soon(channel.is_serving()).await, "{names:?}");
+        code(&url, &client).await
+    };
+    for names in [
+        &["gateway"][..],
+        &["webhooks-svc"],
+        &["gateway.payments.svc", "gateway"],
+        &["webhooks-svc", "webhooks-svc-operators"],
+    ] {
+        assert_eq!(code_of(names).await, Code::Ok, "{names:?}");
+    }
+    for names in [
+        &["charges-svc"][..],
+        &["payctl"],
+        &["gateway-operators", "gateway.payments.svc"],
+        &["*.svc", "*"],
+        &["127.0.0.1"],
+        &[],
+    ] {
+        assert_eq!(code_of(names).await, Code::PermissionDenied, "{names:?}");
+    }
     drop(service);
 }
 

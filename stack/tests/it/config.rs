@@ -12,7 +12,7 @@ use chassis::config::{REFUSED, command, settable, variable};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::{health::certificates, processes::binary};
+use crate::{callers::certificates, processes::binary};
 
 /// Longest time that a process that does not serve may take.
 const END_MAX: Duration = Duration::from_secs(60);

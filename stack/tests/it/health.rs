@@ -1,19 +1,15 @@
 //! What operators ask of every process: whether it is alive, whether it can serve, its metrics;
-//! and that it stops when told to, whoever is connected. Also the TLS tests that need separate
-//! processes.
+//! and that it stops when told to, whoever is connected.
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use chassis::{
-    config::Tls,
     http,
     shutdown::{Shutdown, Tasks},
     testing::until,
 };
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 use stack::demo::{Api, ApiResponse, Receiver};
-use tempfile::TempDir;
 use tokio::{
     io::AsyncWriteExt as _,
     net::{TcpListener, TcpStream},
@@ -47,7 +43,7 @@ async fn ask(process: &Process, path: &str) -> (u16, String) {
     (answer.status().as_u16(), answer.text().await.unwrap())
 }
 
-async fn readiness(process: &Process) -> (u16, Value) {
+pub async fn readiness(process: &Process) -> (u16, Value) {
     let (code, body) = ask(process, "/readyz").await;
     (code, serde_json::from_str(&body).unwrap())
 }
@@ -58,7 +54,7 @@ async fn charge(api: &Api) -> ApiResponse {
 }
 
 /// One payment from its request to its webhook.
-async fn pay(processes: &Processes) -> Api {
+pub async fn pay(processes: &Processes) -> Api {
     let receiver = Receiver::start().await.unwrap();
     let merchant = processes.merchant(&receiver.url).await;
     let api = Api::new(&processes.gateway.url, &merchant.api_key).unwrap();
@@ -293,84 +289,6 @@ async fn until_called(processes: &Processes) {
     let found = tokio::time::timeout(WAIT_MAX, looking).await;
     found.expect("a second session");
     db.close().await;
-}
-
-/// Makes an authority and writes its files to `folder`. Returns the settings of a process with
-/// each name.
-pub fn certificates(folder: &Path, names: &[&str]) -> Vec<Tls> {
-    let key = KeyPair::generate().unwrap();
-    let mut params = CertificateParams::new([]).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let write = |name: String, text: String| {
-        let file = folder.join(name);
-        std::fs::write(&file, text).unwrap();
-        Some(file)
-    };
-    let authority = params.self_signed(&key).unwrap();
-    let tls_ca = write("ca.pem".to_owned(), authority.pem());
-    let issuer = Issuer::new(params, key);
-    let vouch = |name: &&str| {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([(*name).to_owned(), "127.0.0.1".to_owned()]);
-        let certificate = params.unwrap().signed_by(&key, &issuer).unwrap();
-        Tls {
-            tls_cert: write(format!("{name}-cert.pem"), certificate.pem()),
-            tls_key: write(format!("{name}-key.pem"), key.serialize_pem()),
-            tls_ca: tls_ca.clone(),
-        }
-    };
-    names.iter().map(vouch).collect()
-}
-
-#[tokio::test]
-async fn a_payment_passes_between_processes_that_show_each_other_certificates() {
-    let folder = TempDir::new().unwrap();
-    let mut processes = Processes::plan().await;
-    let names = processes.all().map(|process| process.name);
-    let certificates = certificates(folder.path(), &names);
-    for (process, tls) in processes.all().into_iter().zip(certificates).skip(1) {
-        let files = [
-            ("TLS_CERT", &tls.tls_cert),
-            ("TLS_KEY", &tls.tls_key),
-            ("TLS_CA", &tls.tls_ca),
-        ];
-        for (name, file) in files {
-            process
-                .env
-                .push((name, file.as_ref().unwrap().display().to_string()));
-        }
-        for service in ["merchants", "sessions", "charges", "webhooks", "ratelimit"] {
-            let before = format!("--{service}-url=http://");
-            for flag in &mut process.flags {
-                *flag = flag.replace(&before, &format!("--{service}-url=https://"));
-            }
-        }
-        if process.name != "gateway" {
-            process.url = process.url.replace("http://", "https://");
-            let operators = process.operators.take();
-            process.operators = operators.map(|url| url.replace("http://", "https://"));
-            process.tls = tls;
-        }
-    }
-    processes.start_all().await;
-    let api = pay(&processes).await;
-    assert_eq!(readiness(&processes.gateway).await.0, 200);
-    let listed = api.get("/api/v1/payments/not-there/status").await.unwrap();
-    listed.expect(404).unwrap();
-
-    // Callers without a certificate, or with one from another authority, are refused.
-    let charges = &mut processes.charges;
-    let elsewhere = TempDir::new().unwrap();
-    let [stranger] = &self::certificates(elsewhere.path(), &["gateway"])[..] else {
-        panic!("one was asked for");
-    };
-    charges.tls.tls_cert = stranger.tls_cert.clone();
-    charges.tls.tls_key = stranger.tls_key.clone();
-    assert!(!charges.channel().is_serving().await);
-    assert!(!charges.operators().is_serving().await);
-    charges.url = charges.url.replace("https://", "http://");
-    charges.tls = Tls::default();
-    assert!(!charges.channel().is_serving().await);
 }
 
 /// A connection path to a server that can be cut.

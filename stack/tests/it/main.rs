@@ -7,6 +7,7 @@ mod abuse;
 mod access;
 mod architecture;
 mod balance;
+mod callers;
 mod checkout;
 mod config;
 mod contradictions;

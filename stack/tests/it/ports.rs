@@ -11,12 +11,12 @@ use crate::shop::Shop;
 
 /// A method of the contracts.
 #[derive(Debug)]
-struct Method {
+pub struct Method {
     /// The package's own name, such as `charges`.
-    package: String,
+    pub package: String,
     service: String,
     /// `/package.Service/Method`
-    path: String,
+    pub path: String,
     takes_merchant: bool,
     /// It is kept only because contracts grow.
     is_deprecated: bool,
@@ -34,7 +34,7 @@ impl Method {
     }
 }
 
-fn methods() -> Vec<Method> {
+pub fn methods() -> Vec<Method> {
     let contracts = FileDescriptorSet::decode(proto::DESCRIPTORS).unwrap();
     let mut methods = Vec::new();
     for file in &contracts.file {
@@ -66,7 +66,7 @@ fn methods() -> Vec<Method> {
 }
 
 /// How it answers an empty request.
-async fn ask(channel: &Channel, path: &str) -> Code {
+pub async fn ask(channel: &Channel, path: &str) -> Code {
     let mut client = Grpc::new(channel.clone());
     client.ready().await.unwrap();
     let codec = ProstCodec::<(), ()>::default();

@@ -59,6 +59,8 @@ pub struct Process {
     pub log: PathBuf,
     /// The certificates to call it with.
     pub tls: Tls,
+    /// The same for what it serves to operators.
+    pub operators_tls: Tls,
     child: Option<Child>,
 }
 
@@ -96,6 +98,7 @@ impl Process {
             env: Vec::new(),
             log: std::env::temp_dir().join(format!("{name}-{}.log", std::process::id())),
             tls: Tls::default(),
+            operators_tls: Tls::default(),
             child: None,
         }
     }
@@ -191,7 +194,8 @@ impl Process {
 
     /// For what it serves to operators.
     pub fn operators(&self) -> grpc::Channel {
-        grpc::connect(self.operators_url(), &self.tls, Duration::from_secs(15)).unwrap()
+        let tls = &self.operators_tls;
+        grpc::connect(self.operators_url(), tls, Duration::from_secs(15)).unwrap()
     }
 }
 

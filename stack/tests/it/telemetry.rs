@@ -28,7 +28,7 @@ use tonic::{
 };
 
 use crate::{
-    health::certificates,
+    callers::certificates,
     processes::{Merchant, Processes},
 };
 

@@ -3,7 +3,7 @@
 use tempfile::TempDir;
 
 use super::{Settings, good, run, with};
-use crate::health::certificates;
+use crate::callers::certificates;
 
 /// Bad settings, in which `{folder}` stands for the test's own folder.
 struct Case {
