@@ -10,10 +10,7 @@ use crate::{
     ledger::Account,
     line_id::LineId,
     service::Service,
-    store::{
-        self,
-        balance_lines::{self, PostedLine},
-    },
+    store::balance_lines::{self, PostedLine},
 };
 use chassis::{
     clock::Timestamp,
@@ -72,12 +69,6 @@ impl Service {
         let last = lines.last().filter(|_| has_more);
         let next = last.map(PostedLine::place);
         Ok((counted_back(lines)?, next))
-    }
-
-    /// What is held for a decision about a merchant's payments, in each currency.
-    pub async fn get_suspense(&self, merchant_id: MerchantId) -> Result<Vec<Money>> {
-        let mut conn = self.db.read().await?;
-        Ok(store::cases::suspense_of(&mut conn, merchant_id).await?)
     }
 }
 

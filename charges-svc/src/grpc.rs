@@ -204,18 +204,16 @@ impl Charges for Grpc {
         &self,
         request: Request<GetBalanceRequest>,
     ) -> GrpcResult<GetBalanceResponse> {
-        let merchant_id = parse::merchant_id(&request.get_ref().merchant_id)?;
-        let balances = self.0.get_balance(merchant_id).await?;
+        let request = request.get_ref();
+        let merchant_id = parse::merchant_id(&request.merchant_id)?;
+        let balances = self.0.get_balance(merchant_id, request.with_suspense);
+        let balances = balances.await?;
         let payout_fee = self.0.get_payout_fee(merchant_id).await?;
-        let suspense = match request.get_ref().with_suspense {
-            true => self.0.get_suspense(merchant_id).await?,
-            false => Vec::new(),
-        };
         Ok(Response::new(GetBalanceResponse {
             payout_fee: payout_fee.map(Into::into),
             available: balances.available.into_iter().map(Into::into).collect(),
             reserved: balances.reserved.into_iter().map(Into::into).collect(),
-            suspense: suspense.into_iter().map(Into::into).collect(),
+            suspense: balances.suspense.into_iter().map(Into::into).collect(),
         }))
     }
 }

@@ -166,10 +166,15 @@ impl Service {
         found.ok_or(Error::ChargeNotFound)
     }
 
-    /// What a merchant has available and reserved.
-    pub async fn get_balance(&self, merchant_id: MerchantId) -> Result<store::postings::Balances> {
+    /// What a merchant has available and reserved, and what is held for a decision about its payments
+    /// if that is wanted.
+    pub async fn get_balance(
+        &self,
+        merchant_id: MerchantId,
+        with_suspense: bool,
+    ) -> Result<store::postings::Balances> {
         let mut conn = self.db.read().await?;
-        Ok(store::postings::balances(&mut conn, merchant_id).await?)
+        Ok(store::postings::balances(&mut conn, merchant_id, with_suspense).await?)
     }
 
     /// The times that decide about this rail's charges. `None` is a rail that only a newer version

@@ -2,7 +2,7 @@
 
 use chassis::{
     clock::Timestamp,
-    ids::{CaseId, ChargeId, MerchantId},
+    ids::{CaseId, ChargeId},
     money::{Currency, Money},
 };
 use db::{Conn, Joint, Result, Tx, Update};
@@ -111,26 +111,6 @@ pub async fn find(conn: &mut Conn, id: CaseId) -> Result<Option<Case>> {
     .bind(id)
     .optional()
     .await
-}
-
-/// What is in suspense because of a merchant's charges, in each currency: open cases are few, and each
-/// names its money.
-pub async fn suspense_of(conn: &mut Conn, merchant_id: MerchantId) -> Result<Vec<Money>> {
-    let held: Vec<(i64, Currency)> = conn
-        .sql(
-            "select cast(sum(suspense_minor) as bigint), suspense_currency from cases
-             join charges on charges.transaction_id = cases.transaction_id
-             where cases.closed_at is null and suspense_minor is not null
-                 and charges.merchant_id = $1
-             group by suspense_currency order by suspense_currency",
-        )
-        .bind(merchant_id)
-        .all()
-        .await?;
-    let held = held.into_iter();
-    Ok(held
-        .map(|(minor, currency)| Money::new(minor, currency))
-        .collect())
 }
 
 /// Locks a case until the transaction ends. Returns whether it is open.

@@ -156,25 +156,43 @@ pub struct Balances {
     /// What is reserved for disbursements on their way, with an entry for each currency ever
     /// reserved.
     pub reserved: Vec<Money>,
+    /// What is in suspense because of its charges, if that was asked for.
+    pub suspense: Vec<Money>,
 }
 
-/// What a merchant has, as of one moment.
-pub async fn balances(conn: &mut Conn, merchant_id: MerchantId) -> Result<Balances> {
+/// What a merchant has, as of one moment: one statement, so that money which leaves suspense
+/// meanwhile is counted once. Open cases are few, and each names its money.
+pub async fn balances(
+    conn: &mut Conn,
+    merchant_id: MerchantId,
+    with_suspense: bool,
+) -> Result<Balances> {
     let available = Account::Merchant(merchant_id).to_string();
+    let reserved = Account::Reserved(merchant_id).to_string();
     let rows: Vec<(String, i64, Currency)> = conn
         .sql(
             "select account, amount_minor, currency from balances
-             where account = $1 or account = $2 order by currency",
+             where account = $1 or account = $2
+             union all
+             select 'suspense', cast(sum(suspense_minor) as bigint), suspense_currency from cases
+             join charges on charges.transaction_id = cases.transaction_id
+             where $3 and cases.closed_at is null and suspense_minor is not null
+                 and charges.merchant_id = $4
+             group by suspense_currency
+             order by currency",
         )
         .bind(&available)
-        .bind(Account::Reserved(merchant_id).to_string())
+        .bind(&reserved)
+        .bind(with_suspense)
+        .bind(merchant_id)
         .all()
         .await?;
     let mut balances = Balances::default();
     for (account, minor, currency) in rows {
-        let of_account = match account == available {
-            true => &mut balances.available,
-            false => &mut balances.reserved,
+        let of_account = match account {
+            account if account == available => &mut balances.available,
+            account if account == reserved => &mut balances.reserved,
+            _ => &mut balances.suspense,
         };
         of_account.push(Money::new(minor, currency));
     }

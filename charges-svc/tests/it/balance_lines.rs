@@ -7,17 +7,13 @@ use chassis::{
     money::{Currency, Money},
     testing::check_invalid,
 };
+use futures::future::join_all;
 use proto::charges::{
-    BalanceLine, BalancePart, DisbursementStatus, ListBalanceLinesRequest,
+    BalanceLine, BalancePart, CloseCaseRequest, DisbursementStatus, ListBalanceLinesRequest,
     close_case_request::Action,
 };
 
-use crate::{
-    cases::{close, given_case},
-    mtn::Mtn,
-    shop::Shop,
-    world::new_momo_charge,
-};
+use crate::{cases::given_case, mtn::Mtn, shop::Shop, world::new_momo_charge};
 
 impl Shop {
     /// All lines of one part, newest first, read by pages of this size.
@@ -183,9 +179,22 @@ async fn what_is_held_for_a_case_is_told_until_it_is_decided() {
     let money = Money::new(2_550, Currency::GHS);
     let case = given_case(&shop.world, &charge, CaseKind::LateMoney, Some(money)).await;
     assert_eq!(shop.told_balance().await.suspense, [money.into()]);
-    close(&mut shop.world, &case, Action::Release)
-        .await
-        .unwrap();
+    // Whoever looks meanwhile sees the money in one of the two places.
+    let mut operations = shop.world.operations.clone();
+    let release = CloseCaseRequest {
+        case_id: case.case_id.to_string(),
+        action: Action::Release.into(),
+        override_reason: None,
+        evidence: None,
+    };
+    let looks = join_all((0..40).map(|_| shop.told_balance()));
+    let (closed, looks) = tokio::join!(operations.close_case(release), looks);
+    closed.unwrap();
+    for told in looks {
+        let held = told.available.iter().chain(&told.suspense);
+        let held: i64 = held.map(|money| money.minor_units).sum();
+        assert_eq!(held, 2 * 2_550, "{told:?}");
+    }
     assert!(shop.told_balance().await.suspense.is_empty());
     let lines = shop
         .lines(&shop.merchant(), BalancePart::Available, 100)

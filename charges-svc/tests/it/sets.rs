@@ -200,7 +200,7 @@ async fn written(bare: &Bare, steps: &[Step], merchants: &[MerchantId]) -> Vec<S
         }
     }
     for merchant in merchants {
-        let balances = store::postings::balances(&mut conn, *merchant)
+        let balances = store::postings::balances(&mut conn, *merchant, false)
             .await
             .unwrap();
         all.push(format!("{balances:?}"));
@@ -273,7 +273,7 @@ async fn a_charge_that_has_changed_takes_no_step_and_neither_does_its_set() {
     let all: Vec<&Step> = steps.iter().collect();
     assert_eq!(write(&bare, &all).await, Written::NotAsBefore);
     let mut conn = bare.db.read().await.unwrap();
-    let balance = store::postings::balances(&mut conn, merchants[0]).await;
+    let balance = store::postings::balances(&mut conn, merchants[0], false).await;
     assert_eq!(
         balance.unwrap().available,
         [Money::new(2550, Currency::GHS)]
@@ -284,7 +284,7 @@ async fn a_charge_that_has_changed_takes_no_step_and_neither_does_its_set() {
         Written::All
     );
     let mut conn = bare.db.read().await.unwrap();
-    let balance = store::postings::balances(&mut conn, merchants[0]).await;
+    let balance = store::postings::balances(&mut conn, merchants[0], false).await;
     assert_eq!(
         balance.unwrap().available,
         [Money::new(4 * 2550, Currency::GHS)]
@@ -326,7 +326,7 @@ async fn sets_that_share_merchants_do_not_wait_for_each_other() {
     }
     let mut conn = bare.db.read().await.unwrap();
     for merchant in merchants {
-        let balance = store::postings::balances(&mut conn, merchant).await;
+        let balance = store::postings::balances(&mut conn, merchant, false).await;
         assert_eq!(
             balance.unwrap().available,
             [Money::new(16 * 2550, Currency::GHS)]

@@ -309,7 +309,7 @@ async fn a_posting_is_written_once_and_the_books_balance() {
     );
     tx.commit().await.unwrap();
     let mut conn = bare.db.read().await.unwrap();
-    let balances = store::postings::balances(&mut conn, charge.facts.merchant_id)
+    let balances = store::postings::balances(&mut conn, charge.facts.merchant_id, false)
         .await
         .unwrap();
     assert_eq!(balances.available, [charge.facts.amount()]);
