@@ -32,8 +32,10 @@ const THREADS_PER_CORE: usize = 2;
 /// How many may wait, for each core: about a second's work.
 const WAITING_PER_CORE: usize = 32;
 
-/// How much nicer those threads are to others than others are to them.
-const NICENESS: i32 = 10;
+/// How much nicer those threads are to others than others are to them: as nice as can be. A core
+/// that is wanted by both gives one of them a seventieth of what it gives to a request; at 10 it
+/// would be a tenth, which two of them for each core, fed by a flood of logins, make a fifth.
+const NICENESS: i32 = 19;
 
 const CHARACTERS_MIN: usize = 12;
 const CHARACTERS_MAX: usize = 200;
