@@ -187,6 +187,7 @@ impl Teller {
             kind: NoticeKind::PayoutAccountSet.into(),
             about: about(change),
             at: change.created_at.to_string(),
+            person_id: change.person_id.map(|person_id| person_id.to_string()),
         };
         match self.notices.clone().tell_merchant(request).await {
             Ok(_) => Ok(()),

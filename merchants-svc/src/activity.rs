@@ -83,7 +83,6 @@ impl Action {
             Self::WebhookChanged => Some(MailKind::WebhookChanged),
             Self::WebhookSecretShown => Some(MailKind::WebhookSecretShown),
             Self::WebhookSecretRotated => Some(MailKind::WebhookSecretRotated),
-            Self::PayoutAccountChanged => Some(MailKind::PayoutAccountChanged),
             Self::PayoutRequested => Some(MailKind::PayoutRequested),
             Self::SignedUp
             | Self::EmailVerified
@@ -95,6 +94,8 @@ impl Action {
             | Self::LoginsEnded
             | Self::BusinessSubmitted
             | Self::EventsReplayed
+            // Once it is set, charges-svc has everybody told: `NoticeKind::PayoutAccountSet`.
+            | Self::PayoutAccountChanged
             | Self::RefundRequested
             | Self::DailySettlementSwitched => None,
         }

@@ -245,13 +245,21 @@ fn business(subject: &'static str, told: &str, facts: &Facts<'_>) -> Letter {
 /// `about` says which account, which one before, and when.
 fn payout_account_set(facts: &Facts<'_>) -> Letter {
     let Facts {
-        about, dashboard, ..
+        about,
+        address,
+        dashboard,
+        ..
     } = facts;
+    let from = match *address {
+        "" => String::new(),
+        address => format!("The request came from {address}.\n\n"),
+    };
     let body = format!(
         "Your payout account was set: {about}.\n\n\
+         {from}\
          You find it at {dashboard}/payouts/account\n\n\
-         If you did not expect this: choose another password at {dashboard}/forgot at once, and \
-         tell us, so that no money goes there.\n"
+         If this was not you, and nobody of your business: choose another password at \
+         {dashboard}/forgot at once, and tell us, so that no money goes there.\n"
     );
     let subject = "Your payout account was set";
     Letter { subject, body }
@@ -321,6 +329,19 @@ mod tests {
              If this was not you: choose another password at https://dash.example.com/forgot \
              at once, and tell us.\n"
         );
+    }
+
+    #[test]
+    fn an_account_that_was_set_is_told_with_where_it_was_set_from_if_that_is_known() {
+        let body = write(MailKind::PayoutAccountSet, &facts()).body;
+        assert!(body.contains("was set: till (…x7Qz).\n\nThe request came from 192.0.2.7.\n\n"));
+        assert!(body.contains("If this was not you"));
+        let by_operator = Facts {
+            address: "",
+            ..facts()
+        };
+        let body = write(MailKind::PayoutAccountSet, &by_operator).body;
+        assert!(!body.contains("came from"));
     }
 
     #[test]

@@ -37,6 +37,7 @@ chassis::closed_list! {
         WebhookChanged = "WEBHOOK_CHANGED",
         WebhookSecretShown = "WEBHOOK_SECRET_SHOWN",
         WebhookSecretRotated = "WEBHOOK_SECRET_ROTATED",
+        /// Written by the version before alone.
         PayoutAccountChanged = "PAYOUT_ACCOUNT_CHANGED",
         PayoutRequested = "PAYOUT_REQUESTED",
         /// It was set, by whoever could: with both accounts.

@@ -1,9 +1,12 @@
 //! What another service has to tell a merchant, whoever did it.
 
-use chassis::{clock::Timestamp, ids::MerchantId};
+use chassis::{
+    clock::Timestamp,
+    ids::{MerchantId, PersonId},
+};
 use uuid::Uuid;
 
-use crate::mail::MailKind;
+use crate::{activity::Action, mail::MailKind};
 
 chassis::closed_list! {
     /// What a notice tells.
@@ -23,6 +26,14 @@ impl NoticeKind {
             Self::WebhookExhausted => MailKind::WebhookExhausted,
         }
     }
+
+    /// What a person of the merchant does that leads to it.
+    pub fn action(self) -> Option<Action> {
+        match self {
+            Self::PayoutAccountSet => Some(Action::PayoutAccountChanged),
+            Self::WebhookExhausted => None,
+        }
+    }
 }
 
 /// A notice, told once.
@@ -36,4 +47,6 @@ pub struct Notice {
     pub about: String,
     /// When it became true.
     pub at: Timestamp,
+    /// Whoever of the merchant did it.
+    pub person_id: Option<PersonId>,
 }

@@ -61,6 +61,7 @@ impl Telling {
             return Ok(false);
         };
         let request = TellMerchantRequest {
+            person_id: None,
             notice_id: notice_id(&endpoint, since).to_string(),
             merchant_id: endpoint.merchant_id.to_string(),
             kind: NoticeKind::WebhookExhausted.into(),
@@ -105,6 +106,8 @@ impl Work for Telling {
         let found = exhaustions::find_untold(&mut conn).await;
         let found = found.context("exhausted endpoints cannot be read")?;
         let due = found.and_then(|untold| untold.due());
+        let waited = due.map_or(Duration::ZERO, |due| self.clock.now().since(due));
+        metrics::gauge!("exhaustions_untold_oldest_seconds").set(waited);
         Ok(due.map(|due| due.max(self.not_before)))
     }
 

@@ -35,6 +35,7 @@ fn parse(request: TellMerchantRequest) -> Result<Notice, Error> {
     let notice_id = Uuid::try_parse(&request.notice_id);
     let at: Result<Timestamp, _> = request.at.parse();
     let kind = request.kind().try_into();
+    let person_id = request.person_id.as_deref().map(str::parse).transpose();
     let about = request.about;
     if about.chars().count() > ABOUT_CHARACTERS_MAX || about.chars().any(char::is_control) {
         let message = format!(
@@ -48,5 +49,6 @@ fn parse(request: TellMerchantRequest) -> Result<Notice, Error> {
         kind: kind.map_err(|_| invalid("kind", "must be one of the kinds"))?,
         about,
         at: at.map_err(|_| invalid("at", "must be a time such as 2026-01-31T09:00:00.000Z"))?,
+        person_id: person_id.map_err(|_| invalid("person_id", "must be a UUID"))?,
     })
 }

@@ -128,7 +128,7 @@ impl Service {
             &mut tx,
             merchant_id,
             MailKind::BusinessDecided,
-            about,
+            (about, ""),
             now,
         )
         .await?;
@@ -206,6 +206,6 @@ async fn mail_last_day(
     let last_day = business.expires_on.map(|day| day.to_string());
     let last_day = last_day.unwrap_or_default();
     let merchant_id = business.merchant_id;
-    store::mails::insert_for_merchant(tx, merchant_id, kind, &last_day, now).await?;
+    store::mails::insert_for_merchant(tx, merchant_id, kind, (&last_day, ""), now).await?;
     Ok(())
 }

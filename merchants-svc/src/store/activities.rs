@@ -1,7 +1,8 @@
 //! What people did to a merchant.
 
 use chassis::{
-    ids::{ActivityId, MerchantId},
+    clock::Timestamp,
+    ids::{ActivityId, MerchantId, PersonId},
     page::PageRequest,
 };
 use db::{Conn, Page, Result, Tx};
@@ -9,7 +10,7 @@ use uuid::Uuid;
 
 use super::{mails, tries};
 use crate::{
-    activity::{Activity, Deed},
+    activity::{Action, Activity, Deed, Origin},
     mail::NewMail,
     tries::Tried,
 };
@@ -55,6 +56,27 @@ pub async fn note(tx: &mut Tx, deed: &Deed) -> Result<()> {
         at: deed.at,
     };
     mails::insert(tx, &mail).await
+}
+
+/// Where the last deed of this kind, by this person and between these times, came from.
+pub async fn find_origin(
+    conn: &mut Conn,
+    (merchant, person, action): (MerchantId, PersonId, Action),
+    (from, to): (Timestamp, Timestamp),
+) -> Result<Option<Origin>> {
+    conn.sql(
+        "select address, user_agent from activities
+         where merchant_id = $1 and person_id = $2 and action = $3
+           and created_at >= $4 and created_at <= $5
+         order by created_at desc, activity_id desc limit 1",
+    )
+    .bind(merchant)
+    .bind(person)
+    .bind(action)
+    .bind(from)
+    .bind(to)
+    .optional()
+    .await
 }
 
 /// A page of what was done to a merchant, newest first.

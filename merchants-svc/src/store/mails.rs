@@ -40,12 +40,13 @@ pub async fn insert(tx: &mut Tx, mail: &NewMail) -> Result<()> {
     .await
 }
 
-/// The same for everyone who belongs to a merchant: for what operators do.
+/// The same for everyone who belongs to a merchant. `address`: where the request came from; empty
+/// if it was nobody of the merchant's.
 pub async fn insert_for_merchant(
     tx: &mut Tx,
     merchant: MerchantId,
     kind: MailKind,
-    about: &str,
+    (about, address): (&str, &str),
     now: Timestamp,
 ) -> Result<()> {
     let people: Vec<(PersonId,)> = tx
@@ -59,7 +60,7 @@ pub async fn insert_for_merchant(
             person_id,
             kind,
             about: about.to_owned(),
-            address: String::new(),
+            address: address.to_owned(),
             recipient: None,
             at: now,
         };

@@ -1,11 +1,16 @@
 //! What other services have to tell merchants.
 
 use chassis::testing::{check_invalid, check_refusal};
-use proto::merchants::{NoticeKind, TellMerchantRequest};
+use proto::merchants::{
+    Action, NoteActivityRequest, NoticeKind, TellMerchantRequest, notices_client::NoticesClient,
+};
 use tonic::Code;
 use uuid::Uuid;
 
-use crate::shop::{Shop, World};
+use crate::{
+    browser::{Browser, origin},
+    shop::{Shop, World},
+};
 
 fn notice(shop: &Shop) -> TellMerchantRequest {
     TellMerchantRequest {
@@ -14,6 +19,7 @@ fn notice(shop: &Shop) -> TellMerchantRequest {
         kind: NoticeKind::PayoutAccountSet.into(),
         about: "MTN 024 ••• 0001, Ama Mensah".to_owned(),
         at: "2026-11-05T09:05:00.000Z".to_owned(),
+        person_id: None,
     }
 }
 
@@ -59,16 +65,77 @@ async fn everybody_of_the_merchant_is_mailed_once() {
 }
 
 #[tokio::test]
+async fn a_payout_account_is_told_in_one_mail_with_where_it_was_set_from() {
+    const AMA: &str = "ama@example.com";
+    let mut browser = Browser::start().await;
+    browser.sign_up(AMA).await;
+    let link = browser.mail.newest(AMA, 1).await.token("verify-email");
+    browser.verify_email(&link).await.unwrap();
+    let token = browser.log_in(AMA).await;
+    let login = browser.who(&token).await.unwrap();
+    let (merchant, person) = (login.merchant.unwrap(), login.person.unwrap());
+    let note = NoteActivityRequest {
+        merchant_id: merchant.merchant_id.clone(),
+        person_id: person.person_id.clone(),
+        action: Action::PayoutAccountChanged.into(),
+        object: "MTN 024 ••• 0001".to_owned(),
+        origin: origin(),
+    };
+    browser.people.note_activity(note).await.unwrap();
+    let mut notices = NoticesClient::new(browser.service.channel());
+    let set = TellMerchantRequest {
+        notice_id: Uuid::now_v7().to_string(),
+        merchant_id: merchant.merchant_id,
+        kind: NoticeKind::PayoutAccountSet.into(),
+        about: "MTN, Ama Mensah".to_owned(),
+        at: browser.clock.now().to_string(),
+        person_id: Some(person.person_id),
+    };
+    notices.tell_merchant(set.clone()).await.unwrap();
+    let mail = browser.mail.newest(AMA, 2).await;
+    assert_eq!(mail.header("Subject"), "Your payout account was set");
+    let text = &mail.text;
+    for part in [
+        "MTN, Ama Mensah",
+        "The request came from 192.0.2.7.",
+        "If this was not you",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+
+    // What an operator set, or what nobody asked for at the time, came from nowhere.
+    for (count, person_id, at) in [
+        (3, None, set.at.clone()),
+        (
+            4,
+            set.person_id.clone(),
+            "2020-01-01T00:00:00.000Z".to_owned(),
+        ),
+    ] {
+        let other = TellMerchantRequest {
+            notice_id: Uuid::now_v7().to_string(),
+            person_id,
+            at,
+            ..set.clone()
+        };
+        notices.tell_merchant(other).await.unwrap();
+        let mail = browser.mail.newest(AMA, count).await;
+        assert!(!mail.text.contains("came from"), "{}", mail.text);
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_told_is_refused() {
     let mut world = World::start().await;
     let shop = world.shop().await;
     type Spoil = fn(&mut TellMerchantRequest);
-    let spoilt: [(&str, Spoil); 5] = [
+    let spoilt: [(&str, Spoil); 6] = [
         ("notice_id", |told| told.notice_id = "1".to_owned()),
         ("kind", |told| told.kind = 0),
         ("kind", |told| told.kind = 63),
         ("about", |told| told.about = "a\nb".to_owned()),
         ("at", |told| told.at = "yesterday".to_owned()),
+        ("person_id", |told| told.person_id = Some("me".to_owned())),
     ];
     for (field, spoil) in spoilt {
         let mut told = notice(&shop);

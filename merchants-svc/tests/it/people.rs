@@ -237,8 +237,8 @@ async fn what_another_service_does_is_noted_and_mailed() {
     let note = NoteActivityRequest {
         merchant_id: login.merchant.unwrap().merchant_id,
         person_id: login.person.unwrap().person_id,
-        action: Action::PayoutAccountChanged.into(),
-        object: "MTN 024 ••• 0001".to_owned(),
+        action: Action::PayoutRequested.into(),
+        object: "GHS 10.00".to_owned(),
         origin: origin(),
     };
     let refused = browser.people.note_activity(note.clone()).await;
@@ -246,7 +246,7 @@ async fn what_another_service_does_is_noted_and_mailed() {
     browser.verify_email(&link).await.unwrap();
     browser.people.note_activity(note.clone()).await.unwrap();
     let mail = browser.mail.newest(AMA, 2).await;
-    let subject = "A change of your payout account was asked for";
+    let subject = "A payout was requested";
     assert_eq!(mail.header("Subject"), subject);
     assert_eq!(mail.header("From"), "Payments <no-reply@pay.test>");
     let replay = NoteActivityRequest {
@@ -259,7 +259,7 @@ async fn what_another_service_does_is_noted_and_mailed() {
 
     let done = browser.activities(&token).await;
     assert_eq!(done[0].action(), Action::EventsReplayed);
-    assert_eq!(done[1].object, "MTN 024 ••• 0001");
+    assert_eq!(done[1].object, "GHS 10.00");
     for (field, action, object) in [
         ("action", Action::PasswordChanged, ""),
         ("action", Action::Unspecified, ""),
@@ -314,7 +314,7 @@ async fn twenty_mails_of_a_kind_are_a_pause_and_everything_is_noted() {
     assert_eq!(changes.count(), 25);
     browser.mail.newest(AMA, 1 + 20).await;
     let another_kind = NoteActivityRequest {
-        action: Action::PayoutAccountChanged.into(),
+        action: Action::PayoutRequested.into(),
         ..note.clone()
     };
     browser.people.note_activity(another_kind).await.unwrap();

@@ -112,6 +112,16 @@ async fn whoever_could_not_be_told_is_told_again_under_the_same_id() {
     world.advance(MINUTE).await;
     world.in_state(&id, DeliveryStatus::Exhausted).await;
     until("it was tried", async || !mailroom.told().is_empty()).await;
+    world.advance(2 * HOUR).await;
+    until("operators see that it waits", async || {
+        let metrics = chassis::metrics::render();
+        let waited = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("exhaustions_untold_oldest_seconds "));
+        let whole = waited.and_then(|seconds| seconds.split('.').next()?.parse().ok());
+        whole.is_some_and(|seconds: u64| seconds > 3_600)
+    })
+    .await;
     mailroom.is_down.store(false, Ordering::SeqCst);
     let tried = mailroom.told().len();
     world.advance(2 * MINUTE).await;
