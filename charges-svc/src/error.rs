@@ -85,6 +85,9 @@ pub enum Error {
     PayoutAccountNotFound,
     #[error("the payout account was changed: payouts wait until {0}")]
     PayoutAccountOnHold(Timestamp),
+    /// Of somebody who has seen other terms.
+    #[error("the payout account or the fee has changed meanwhile")]
+    PayoutTermsChanged,
     /// Carries the name that the rail knows, if it told one.
     #[error("the rail does not confirm the holder of this account")]
     HolderMismatch(Option<String>),
@@ -211,56 +214,45 @@ impl From<Error> for Status {
     fn from(error: Error) -> Self {
         let message = error.to_string();
         let told = |code, reason| grpc::status(code, reason, message.clone());
+        let refused = |reason| told(Code::FailedPrecondition, reason);
         match &error {
             Error::ChargeNotFound => told(Code::NotFound, Reason::ChargeNotFound),
-            Error::NotAwaitingOtp => told(Code::FailedPrecondition, Reason::ChargeNotAwaitingOtp),
+            Error::NotAwaitingOtp => refused(Reason::ChargeNotAwaitingOtp),
             Error::IdempotencyInProgress => told(Code::Aborted, Reason::IdempotencyInProgress),
             Error::IdempotencyKeyReused => told(Code::AlreadyExists, Reason::IdempotencyKeyReused),
             Error::NothingStarted => told(Code::Unavailable, Reason::NothingStarted),
             Error::TooManySearches(_) => told(Code::ResourceExhausted, Reason::NothingStarted),
             Error::OutcomeUnknown => told(Code::Unavailable, Reason::OutcomeUnknown),
-            Error::SessionNotPayable => told(Code::FailedPrecondition, Reason::SessionNotPayable),
+            Error::SessionNotPayable => refused(Reason::SessionNotPayable),
             Error::CallbackNotFound => told(Code::NotFound, Reason::CallbackNotFound),
             Error::CallbackSignatureInvalid => {
                 told(Code::Unauthenticated, Reason::CallbackSignatureInvalid)
             }
-            Error::ChargeAlreadyTerminal => {
-                told(Code::FailedPrecondition, Reason::ChargeAlreadyTerminal)
-            }
-            Error::EvidenceMismatch => told(Code::FailedPrecondition, Reason::EvidenceMismatch),
+            Error::ChargeAlreadyTerminal => refused(Reason::ChargeAlreadyTerminal),
+            Error::EvidenceMismatch => refused(Reason::EvidenceMismatch),
             Error::CaseNotFound => told(Code::NotFound, Reason::CaseNotFound),
-            Error::CaseClosed => told(Code::FailedPrecondition, Reason::CaseClosed),
-            Error::CaseNeedsChargeResolved => {
-                told(Code::FailedPrecondition, Reason::CaseNeedsChargeResolved)
-            }
-            Error::ReleaseWouldCreditTwice(_) => {
-                told(Code::FailedPrecondition, Reason::ReleaseWouldCreditTwice)
-            }
-            Error::ReleaseAfterReversal => {
-                told(Code::FailedPrecondition, Reason::ReleaseAfterReversal)
-            }
-            Error::AlreadyTakenBack => told(Code::FailedPrecondition, Reason::AlreadyTakenBack),
-            Error::CaseBeingRefunded => told(Code::FailedPrecondition, Reason::CaseBeingRefunded),
-            Error::RefundAfterReversal => {
-                told(Code::FailedPrecondition, Reason::RefundAfterReversal)
-            }
-            Error::ChargeNotSettled => told(Code::FailedPrecondition, Reason::ChargeNotSettled),
+            Error::CaseClosed => refused(Reason::CaseClosed),
+            Error::CaseNeedsChargeResolved => refused(Reason::CaseNeedsChargeResolved),
+            Error::ReleaseWouldCreditTwice(_) => refused(Reason::ReleaseWouldCreditTwice),
+            Error::ReleaseAfterReversal => refused(Reason::ReleaseAfterReversal),
+            Error::AlreadyTakenBack => refused(Reason::AlreadyTakenBack),
+            Error::CaseBeingRefunded => refused(Reason::CaseBeingRefunded),
+            Error::RefundAfterReversal => refused(Reason::RefundAfterReversal),
+            Error::ChargeNotSettled => refused(Reason::ChargeNotSettled),
             Error::PayoutsNotEnabled => told(Code::PermissionDenied, Reason::PayoutsNotEnabled),
-            Error::FormUsed => told(Code::FailedPrecondition, Reason::FormUsed),
+            Error::FormUsed => refused(Reason::FormUsed),
+            Error::PayoutTermsChanged => refused(Reason::PayoutTermsChanged),
             Error::PayoutAccountNotFound => told(Code::NotFound, Reason::PayoutAccountNotFound),
             Error::FloatMoveReused => told(Code::AlreadyExists, Reason::FloatMoveReused),
             Error::PayoutNotFound => told(Code::NotFound, Reason::PayoutNotFound),
             Error::RefundNotFound => told(Code::NotFound, Reason::RefundNotFound),
             Error::DisbursementNotFound => told(Code::NotFound, Reason::DisbursementNotFound),
-            Error::DisbursementAlreadyTerminal => told(
-                Code::FailedPrecondition,
-                Reason::DisbursementAlreadyTerminal,
-            ),
+            Error::DisbursementAlreadyTerminal => refused(Reason::DisbursementAlreadyTerminal),
             Error::StatementNotFound => told(Code::NotFound, Reason::StatementNotFound),
-            Error::StatementNotReady => told(Code::FailedPrecondition, Reason::StatementNotReady),
+            Error::StatementNotReady => refused(Reason::StatementNotReady),
             Error::StatementKeyMissing => told(Code::Unavailable, Reason::StatementKeyMissing),
             Error::ComparedAtOnce => told(Code::Aborted, Reason::ComparedAtOnce),
-            Error::PostingsNotSealed => told(Code::FailedPrecondition, Reason::PostingsNotSealed),
+            Error::PostingsNotSealed => refused(Reason::PostingsNotSealed),
             Error::RefundExceedsCharge(_)
             | Error::InsufficientBalance(_)
             | Error::PayoutAccountOnHold(_)

@@ -20,14 +20,22 @@ use crate::{
     store::{self, idempotency::PAYOUT_KEYS},
 };
 
+/// What whoever asks for a payout was shown before.
+#[derive(Clone, Copy, Debug)]
+pub struct SeenTerms {
+    pub fee: Money,
+    pub account_updated_at: Timestamp,
+}
+
 impl Service {
-    /// Records a payout that a merchant asks for.
+    /// Records a payout that a merchant asks for, if the terms are those that were seen.
     pub async fn create_payout(
         &self,
         merchant_id: MerchantId,
         amount: Money,
         key: String,
         asked_by: AskedBy,
+        seen: Option<SeenTerms>,
     ) -> Result<DisbursementReply> {
         let now = self.clock.now();
         let parts = [
@@ -64,6 +72,12 @@ impl Service {
         let mut payout = self.payout_to(&account, amount, false, now)?;
         payout.disbursement_id = id;
         payout.asked_by = asked_by;
+        let is_as_seen = seen.is_none_or(|seen| {
+            seen.account_updated_at == account.updated_at && seen.fee == payout.fee()
+        });
+        if !is_as_seen {
+            return Err(Error::PayoutTermsChanged);
+        }
         self.reserve(&mut tx, &payout).await?;
         tx.commit().await?;
         self.announce_new(&payout);

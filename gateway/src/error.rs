@@ -393,6 +393,7 @@ fn is_for_people(reason: Reason) -> bool {
             | Reason::LinkNotFound
             | Reason::TotpNotBegun
             | Reason::FormUsed
+            | Reason::PayoutTermsChanged
             | Reason::TooManyKeys
             | Reason::BusinessInReview
             | Reason::ReplayRunning

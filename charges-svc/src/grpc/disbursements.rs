@@ -35,9 +35,10 @@ impl Disbursements for Grpc {
         let amount = parse::cedis("amount", request.amount.as_ref())?;
         let key = parse::idempotency_key(&request.idempotency_key)?;
         let asked_by = parse::asked_by(request.asked_by)?;
+        let seen = request.seen.as_ref().map(parse::seen_terms).transpose()?;
         let reply = self
             .0
-            .create_payout(merchant_id, amount, key, asked_by)
+            .create_payout(merchant_id, amount, key, asked_by, seen)
             .await?;
         Ok(Response::new(PayoutAnswer {
             payout: Some(reply.disbursement.into()),

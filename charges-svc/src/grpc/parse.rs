@@ -20,8 +20,8 @@ use proto::{
     charges::{
         AskedBy as ProtoAskedBy, ChargeStatus as ProtoChargeStatus, CheckWalletRequest,
         CloseCaseRequest, CreateChargeRequest, HostedSession, ListChargesRequest,
-        Provider as ProtoProvider, ReceiveCallbackRequest, SetPayoutAccountRequest,
-        close_case_request::Action,
+        Provider as ProtoProvider, ReceiveCallbackRequest, SeenPayoutTerms,
+        SetPayoutAccountRequest, close_case_request::Action,
     },
     money::Money as ProtoMoney,
 };
@@ -35,6 +35,7 @@ use crate::{
     charge::{HostedPayment, NewCharge},
     disbursement::{Destination, DestinationType},
     error::{Error, Result},
+    payout::SeenTerms,
     store::charges::list::WantedCharges,
 };
 
@@ -158,6 +159,21 @@ pub fn cedis(field: &'static str, money: Option<&ProtoMoney>) -> Result<Money> {
         return Err(invalid(field, "must be in GHS"));
     }
     Ok(amount)
+}
+
+/// What somebody was shown before asking for a payout.
+pub fn seen_terms(seen: &SeenPayoutTerms) -> Result<SeenTerms> {
+    let fee = seen.fee.as_ref().map(Money::try_from);
+    let (Some(Ok(fee)), Ok(account_updated_at)) = (fee, seen.account_updated_at.parse()) else {
+        return Err(invalid(
+            "seen",
+            "must be a fee and when the account was set",
+        ));
+    };
+    Ok(SeenTerms {
+        fee,
+        account_updated_at,
+    })
 }
 
 /// Where payouts go.

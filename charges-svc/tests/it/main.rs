@@ -26,6 +26,7 @@ mod operate;
 mod own_accounts;
 mod payout_accounts;
 mod payout_fees;
+mod payout_terms;
 mod rail_away;
 mod rail_reports;
 mod resend;

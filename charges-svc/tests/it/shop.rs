@@ -119,6 +119,7 @@ impl Shop {
             amount: Some(ghs(minor)),
             idempotency_key: format!("c:{}", MerchantId::new()),
             asked_by: None,
+            seen: None,
         }
     }
 

@@ -56,6 +56,7 @@ crate::closed_list! {
         PayoutsNotEnabled = "PAYOUTS_NOT_ENABLED",
         PayoutAccountNotFound = "PAYOUT_ACCOUNT_NOT_FOUND",
         PayoutAccountOnHold = "PAYOUT_ACCOUNT_ON_HOLD",
+        PayoutTermsChanged = "PAYOUT_TERMS_CHANGED",
         HolderMismatch = "HOLDER_MISMATCH",
         PayoutNotFound = "PAYOUT_NOT_FOUND",
         RefundNotFound = "REFUND_NOT_FOUND",

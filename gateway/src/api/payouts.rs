@@ -77,6 +77,8 @@ pub async fn create(
         amount: Some(order.amount.into()),
         idempotency_key: order.key.marked(),
         asked_by: Some(merchant.asked_by(request_id)),
+        // A program has seen nothing.
+        seen: None,
     };
     let answer = edge
         .disbursements

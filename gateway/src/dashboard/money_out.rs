@@ -1,13 +1,13 @@
 //! What the forms and pages of payouts and refunds share.
 
 use chassis::money::{Currency, Money};
-use proto::charges::{Destination, DisbursementStatus};
+use proto::charges::{Destination, DestinationType, DisbursementStatus};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::{
     page::{Cell, Field},
-    text::{Phrase, phrase},
+    text::{Phrase, Text, phrase},
 };
 use crate::{
     api::{amount, idempotency::IdempotencyKey},
@@ -99,7 +99,16 @@ pub fn meaning(status: DisbursementStatus, reversed_at: Option<&str>) -> &'stati
 
 pub fn destination(destination: Option<&Destination>) -> Cell {
     let destination = destination.cloned().unwrap_or_default();
-    Cell::text(&unbroken(&destination.account_masked)).detail(&destination.provider)
+    Cell::text(&unbroken(&destination.account_masked)).detail(network(&destination))
+}
+
+/// Who keeps the account: a network, or a bank by its code.
+pub fn network(destination: &Destination) -> Text {
+    let name = &destination.provider;
+    match destination.r#type() {
+        DestinationType::Bank => phrase!("Bank {0}", name).into(),
+        DestinationType::MobileMoney | DestinationType::Unspecified => name.into(),
+    }
 }
 
 #[cfg(test)]

@@ -106,6 +106,7 @@ impl Till {
             amount: Some(ghs(minor)),
             idempotency_key: format!("c:{key}"),
             asked_by: None,
+            seen: None,
         };
         let answer = self.disbursements.create_payout(request).await.unwrap();
         answer.into_inner().payout.unwrap()

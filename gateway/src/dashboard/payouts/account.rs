@@ -42,6 +42,8 @@ use crate::{
 
 const DAILY: &str = "/payouts/account/daily";
 
+const BANKS: &str = "To be paid to a bank account, write to us from your e-mail address: we set it, and you are mailed.";
+
 pub fn routes() -> Router<Arc<Dashboard>> {
     Router::new()
         .route(ACCOUNT, get(show))
@@ -68,7 +70,8 @@ async fn show(
     )?;
     let Some(account) = account else {
         let line = "No payout account is set yet. It is the wallet that your money goes to.";
-        let page = MessagePage::saying(shell, line).next("Set the payout account", SET);
+        let mut page = MessagePage::saying(shell, line).next("Set the payout account", SET);
+        page.lines.push(BANKS.into());
         return Ok(page.respond(StatusCode::OK));
     };
     let mut page = DetailPage::new(shell);
@@ -108,7 +111,11 @@ fn facts(account: &PayoutAccount, is_held: bool) -> Vec<(&'static str, Cell)> {
         ("Name", Cell::text(&account.holder_name)),
     ];
     if let Some(name) = &account.rail_holder_name {
-        facts.push(("Name at the network", Cell::text(name)));
+        let label = match is_bank(account) {
+            true => "Name at the bank",
+            false => "Name at the network",
+        };
+        facts.push((label, Cell::text(name)));
     }
     if is_held {
         facts.push(("Payouts wait until", Cell::time(&account.held_until)));
@@ -119,6 +126,11 @@ fn facts(account: &PayoutAccount, is_held: bool) -> Vec<(&'static str, Cell)> {
         ("Last change", Cell::time(&account.updated_at)),
     ]);
     facts
+}
+
+fn is_bank(account: &PayoutAccount) -> bool {
+    let destination = account.destination.as_ref();
+    destination.is_some_and(|to| to.r#type() == DestinationType::Bank)
 }
 
 fn row(login: &Login, change: &PayoutAccountChange) -> Vec<Cell> {
@@ -195,7 +207,7 @@ impl Typed {
             "" => "The wallet that your money goes to. Next, we ask the network whose it is.",
             _ => "Next, we ask the network whose it is. After a change, payouts wait for a while.",
         };
-        page.lead = vec![lead.into()];
+        page.lead = vec![lead.into(), BANKS.into()];
         page.hidden = vec![("updated_at", self.updated_at.clone())];
         page.fields = vec![
             Field::new("provider", "Network", Control::Choice(&networks::CHOICES))
@@ -271,7 +283,7 @@ impl Typed {
 }
 
 /// The answer to a person without an authenticator: a stolen password alone directs no money.
-fn lacks_totp(login: &Login, then: &str) -> Option<Response> {
+pub(super) fn lacks_totp(login: &Login, then: &str) -> Option<Response> {
     (!login.has_totp).then(|| {
         let shell = login.shell(Section::Payouts, "Not possible yet");
         let address = format!("/settings/security/totp?then={then}");
@@ -288,14 +300,24 @@ async fn show_form(
         return Ok(refusal);
     }
     let account = dashboard.payout_account(&login).await?;
+    let is_bank = account.as_ref().is_some_and(is_bank);
     let account = account.map(|account| Typed {
-        provider: account.destination.unwrap_or_default().provider,
+        provider: match is_bank {
+            true => String::new(),
+            false => account.destination.unwrap_or_default().provider,
+        },
         holder_name: account.holder_name,
         updated_at: account.updated_at,
         ..Typed::default()
     });
     let typed = account.unwrap_or_default();
-    Ok(typed.form(&login).respond(StatusCode::OK))
+    let mut page = typed.form(&login);
+    if is_bank {
+        let line =
+            "Your money goes to a bank account now. The wallet that you set takes its place.";
+        page.lead.insert(0, line.into());
+    }
+    Ok(page.respond(StatusCode::OK))
 }
 
 /// The first step leads to the second, which confirms what the first was told.

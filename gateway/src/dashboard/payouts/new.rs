@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use axum::{Router, extract::State, response::Response, routing::get};
-use chassis::money::{Currency, Money};
+use chassis::{
+    grpc::Reason,
+    money::{Currency, Money},
+};
 use http::StatusCode;
 use proto::{
-    charges::{CreatePayoutRequest, GetBalanceResponse, PayoutAccount},
+    charges::{CreatePayoutRequest, GetBalanceResponse, Payout, PayoutAccount, SeenPayoutTerms},
     merchants::Action,
 };
 
-use super::{ACCOUNT, NEW, NO_TOTP, NOT_ENABLED, PATH, SET, is_held};
+use super::{ACCOUNT, NEW, NOT_ENABLED, PATH, SET, account::lacks_totp, is_held};
 use crate::{
     backend,
     dashboard::{
@@ -22,8 +25,10 @@ use crate::{
         text::{Phrase, moment, phrase},
     },
     error::Error,
+    field_error::FieldError,
     pages::{
         amount::{shown, unbroken},
+        form::FormFields,
         see,
     },
 };
@@ -56,13 +61,14 @@ impl Terms {
         })
     }
 
-    fn destination(&self) -> String {
+    fn destination(&self) -> Phrase {
         let to = self.account.destination.clone().unwrap_or_default();
         let account = unbroken(&to.account_masked);
-        format!("{} {account}, {}", to.provider, self.account.holder_name)
+        let network = money_out::network(&to);
+        phrase!("{0} {1}, {2}", network, account, &self.account.holder_name)
     }
 
-    /// What must be as it was when somebody looked at it.
+    /// What must still be so when the payout is made.
     fn mark(&self) -> String {
         format!("{} {}", self.account.updated_at, self.fee.minor_units())
     }
@@ -82,10 +88,6 @@ async fn terms(dashboard: &Dashboard, login: &Login) -> Result<Result<Terms, Res
         let page = MessagePage::saying(shell, line).next(label, address);
         Ok(Err(page.respond(StatusCode::CONFLICT)))
     };
-    if !login.has_totp {
-        let address = format!("/settings/security/totp?then={NEW}");
-        return refuse(NO_TOTP.into(), "Set up an authenticator", &address);
-    }
     let (account, balance) =
         tokio::try_join!(dashboard.payout_account(login), dashboard.balance(login))?;
     let Some(account) = account else {
@@ -152,7 +154,7 @@ async fn show(
     State(dashboard): State<Arc<Dashboard>>,
     Confirmed(login): Confirmed,
 ) -> Result<Response, Refusal> {
-    if let Some(refusal) = login.moves_no_money() {
+    if let Some(refusal) = login.moves_no_money().or_else(|| lacks_totp(&login, NEW)) {
         return Ok(refusal);
     }
     match terms(&dashboard, &login).await? {
@@ -181,9 +183,18 @@ async fn send(
     State(dashboard): State<Arc<Dashboard>>,
     SentConfirmed(Sent { login, fields }): SentConfirmed,
 ) -> Result<Response, Refusal> {
-    if let Some(refusal) = login.moves_no_money() {
+    if let Some(refusal) = login.moves_no_money().or_else(|| lacks_totp(&login, NEW)) {
         return Ok(refusal);
     }
+    // Before the terms are looked at: what this very form has paid already is found by its key,
+    // whatever has changed since.
+    let refused = match Order::read(&fields) {
+        Some(order) => match pay(&dashboard, &login, order).await? {
+            Ok(payout) => return Ok(see(&format!("{PATH}/{}", payout.payout_id))),
+            Err(refused) => Some(refused),
+        },
+        None => None,
+    };
     let terms = match terms(&dashboard, &login).await? {
         Ok(terms) => terms,
         Err(refused) => return Ok(refused),
@@ -193,16 +204,28 @@ async fn send(
         Ok(amount) => amount,
         Err(why) => return Ok(refuse(&login, &terms, typed, StatusCode::BAD_REQUEST, why)),
     };
-    let notice = match (fields.get("step"), money_out::key(&fields)) {
-        // What this very form has paid before is no longer on the balance, so nothing is added up.
-        ("pay", Some(key)) if fields.get("terms") == terms.mark() => {
-            return pay(&dashboard, &login, &terms, amount, key).await;
+    let notice = match refused {
+        Some(Refused::TooMuch(available)) => {
+            return Ok(refuse_too_much(&login, &terms, typed, available));
         }
-        ("pay", Some(_)) => {
+        Some(Refused::Invalid(faults)) => {
+            let mut again = form(&login, &terms, typed);
+            let notice = blame(&mut again.fields, &faults);
+            return Ok(again.refuse(StatusCode::BAD_REQUEST, notice));
+        }
+        Some(Refused::SentBefore) => {
+            let notice =
+                "This form was sent before. Look at the payouts before you ask for another.";
+            let again = form(&login, &terms, typed);
+            return Ok(again.refuse(StatusCode::CONFLICT, Some(notice.into())));
+        }
+        Some(Refused::OtherTerms) => {
             Some("The account or the fee has changed meanwhile. Look at it once more.")
         }
-        ("pay", None) => Some("This form was not whole. Look at it once more and send it again."),
-        _ => None,
+        None if fields.get("step") == "pay" => {
+            Some("This form was not whole. Look at it once more and send it again.")
+        }
+        None => None,
     };
     let Some(left) = terms.left(amount) else {
         return Ok(refuse_too_much(&login, &terms, typed, terms.available));
@@ -219,20 +242,53 @@ async fn send(
     })
 }
 
+/// What somebody confirmed.
+struct Order {
+    amount: Money,
+    seen: SeenPayoutTerms,
+    idempotency_key: String,
+}
+
+impl Order {
+    /// `None` if the form is not the second one, or not whole.
+    fn read(fields: &FormFields) -> Option<Self> {
+        if fields.get("step") != "pay" {
+            return None;
+        }
+        let (account_updated_at, fee) = fields.get("terms").split_once(' ')?;
+        let fee = Money::new(fee.parse().ok()?, Currency::GHS);
+        Some(Self {
+            amount: money_out::parse_amount(fields.get("amount")).ok()?,
+            seen: SeenPayoutTerms {
+                fee: Some(fee.into()),
+                account_updated_at: account_updated_at.to_owned(),
+            },
+            idempotency_key: money_out::key(fields)?,
+        })
+    }
+}
+
+/// Why what was confirmed is not paid. The page that shows the terms again says more.
+enum Refused {
+    OtherTerms,
+    TooMuch(Money),
+    Invalid(Vec<FieldError>),
+    SentBefore,
+}
+
 async fn pay(
     dashboard: &Dashboard,
     login: &Login,
-    terms: &Terms,
-    amount: Money,
-    idempotency_key: String,
-) -> Result<Response, Refusal> {
+    order: Order,
+) -> Result<Result<Payout, Refused>, Error> {
     dashboard
-        .note(login, Action::PayoutRequested, &shown(amount))
+        .note(login, Action::PayoutRequested, &shown(order.amount))
         .await?;
     let request = CreatePayoutRequest {
         merchant_id: login.merchant_id(),
-        amount: Some(amount.into()),
-        idempotency_key,
+        amount: Some(order.amount.into()),
+        idempotency_key: order.idempotency_key,
+        seen: Some(order.seen),
         // By a person, whom the activity names.
         asked_by: None,
     };
@@ -241,34 +297,20 @@ async fn pay(
         request,
         |mut disbursements, request| async move { disbursements.create_payout(request).await },
     );
-    let typed = &amount.to_major().to_string();
-    match made.await {
-        Ok(answer) => {
-            let payout = answer.payout.unwrap_or_default();
-            Ok(see(&format!("{PATH}/{}", payout.payout_id)))
-        }
-        Err(Error::InsufficientBalance(available)) => {
-            Ok(refuse_too_much(login, terms, typed, available))
-        }
-        Err(Error::PayoutAccountOnHold(until)) => {
-            let until = moment(&until);
-            let why = phrase!(
-                "The payout account was changed. Payouts wait until {0}.",
-                until
-            );
-            Ok(refuse(login, terms, typed, StatusCode::CONFLICT, why))
-        }
-        Err(Error::Validation(faults)) => {
-            let mut again = form(login, terms, typed);
-            let notice = blame(&mut again.fields, &faults);
-            Ok(again.refuse(StatusCode::BAD_REQUEST, notice))
-        }
-        Err(Error::IdempotencyKeyReused | Error::IdempotencyInProgress) => {
-            let notice =
-                "This form was sent before. Look at the payouts before you ask for another.";
-            let again = form(login, terms, typed);
-            Ok(again.refuse(StatusCode::CONFLICT, Some(notice.into())))
-        }
-        Err(error) => Err(error.into()),
-    }
+    let refused = match made.await {
+        Ok(answer) => return Ok(Ok(answer.payout.unwrap_or_default())),
+        Err(
+            Error::PayoutsNotEnabled
+            | Error::PayoutAccountOnHold(_)
+            | Error::AtDashboard {
+                reason: Reason::PayoutTermsChanged,
+                ..
+            },
+        ) => Refused::OtherTerms,
+        Err(Error::InsufficientBalance(available)) => Refused::TooMuch(available),
+        Err(Error::Validation(faults)) => Refused::Invalid(faults),
+        Err(Error::IdempotencyKeyReused | Error::IdempotencyInProgress) => Refused::SentBefore,
+        Err(error) => return Err(error),
+    };
+    Ok(Err(refused))
 }

@@ -3,7 +3,10 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use chassis::testing::until;
-use proto::charges::{DisbursementStatus, Provider};
+use proto::charges::{
+    DestinationType, DisbursementStatus, Provider, SetPayoutAccountRequest,
+    SetPayoutSwitchesRequest, disbursement_operations_client::DisbursementOperationsClient,
+};
 use ring::hmac;
 use serde_json::json;
 
@@ -337,6 +340,94 @@ async fn what_was_changed_meanwhile_is_neither_overwritten_nor_paid_to() {
             .is_empty()
     );
 
+    shop.close().await;
+}
+
+#[tokio::test]
+async fn a_bank_account_is_shown_and_paid_to_but_not_set_here() {
+    let shop = Shop::open_with(NO_LIMITS).await;
+    let person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    person.set_up_authenticator().await;
+    for path in ["/payouts/account", "/payouts/account/set"] {
+        person.get(path).await.says("To be paid to a bank account,");
+    }
+    person.take("0240000001", json!({})).await;
+    let mut treasury = DisbursementOperationsClient::new(shop.charges_operators());
+    let account = SetPayoutAccountRequest {
+        merchant_id: person.merchant_id.clone(),
+        r#type: DestinationType::Bank.into(),
+        bank_code: "040100".to_owned(),
+        account: "1234567890123".to_owned(),
+        holder_name: "Ama Mensah".to_owned(),
+        confirm_holder_name: true,
+        ..SetPayoutAccountRequest::default()
+    };
+    treasury.set_payout_account(account).await.unwrap();
+    let switches = SetPayoutSwitchesRequest {
+        merchant_id: person.merchant_id.clone(),
+        payouts_on_request: Some(true),
+        daily_settlement: None,
+    };
+    treasury.set_payout_switches(switches).await.unwrap();
+    let page = person.get("/payouts/account").await;
+    page.says("Bank 040100");
+    page.says_not("1234567890123");
+    person
+        .asks_for("10")
+        .await
+        .says("Bank 040100 ••• 0123, Ama Mensah");
+    let form = person.get("/payouts/account/set").await;
+    form.says("Your money goes to a bank account now.");
+    shop.close().await;
+}
+
+#[tokio::test]
+async fn a_form_whose_answer_was_lost_finds_its_payout_whatever_has_changed_since() {
+    let shop = Shop::open_with(NO_LIMITS).await;
+    let person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    person.set_up_authenticator().await;
+    person.sets_account("0240000201").await;
+    person.take("0240000001", json!({})).await;
+    let asked = person.asks_for("10").await;
+    let payout = person.pays(&asked).await.leads_to("/payouts/");
+    person.sets_account("0240000208").await;
+    let again = person.pays(&asked).await;
+    assert_eq!(again.leads_to("/payouts/"), payout);
+    // Another form meets the change.
+    let other = person.asks_for("5").await;
+    assert_eq!(other.code, 409);
+    other.says("Payouts wait until");
+    shop.close().await;
+}
+
+#[tokio::test]
+async fn a_payout_is_not_made_to_an_account_that_nobody_confirmed() {
+    let flags = [NO_LIMITS, &[("charges-svc", "--payout-account-hold=0s")]].concat();
+    let shop = Shop::open_with(&flags).await;
+    let person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    person.set_up_authenticator().await;
+    person.sets_account("0240000201").await;
+    person.take("0240000001", json!({})).await;
+    let asked = person.asks_for("10").await;
+    person.sets_account("0240000208").await;
+    let changed = person.pays(&asked).await;
+    assert_eq!(changed.code, 409);
+    changed.says("The account or the fee has changed meanwhile.");
+    changed.says("Amount: GHS 10.00");
+    changed.says("024 ••• 0208");
+    assert!(
+        person
+            .listed("/api/v1/payouts?limit=100", "payout_id")
+            .await
+            .is_empty()
+    );
+    // It is the same form, filled in again, and pays once.
+    assert_eq!(changed.field("nonce"), asked.field("nonce"));
+    let payout = person.pays(&changed).await.leads_to("/payouts/");
+    person
+        .get(&format!("/payouts/{payout}"))
+        .await
+        .says("024 ••• 0208");
     shop.close().await;
 }
 
