@@ -110,7 +110,7 @@ test('a conformance run tells a good receiver from seven careless ones', TIMEOUT
     await person.sees('Conformance run');
     await until(`${how}: the run has ended`, async () => {
       await person.page.reload();
-      return (await person.page.innerText('main')).match(/Passed|Not passed/);
+      return !(await person.page.innerText('main')).includes('Goes on');
     }, 500);
     const rows = person.page.locator('tbody tr').filter({ hasText: 'Wrong' }).locator('td, th');
     const failed = (await rows.allInnerTexts()).filter((_, index) => index % 4 === 0);

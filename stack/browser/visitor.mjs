@@ -122,7 +122,8 @@ export class Visitor {
       const { activeElement } = document;
       const { outlineStyle, outlineWidth } = getComputedStyle(activeElement);
       const box = activeElement.getBoundingClientRect();
-      const fits = box.height <= innerHeight;
+      // Of a field with several lines, browsers show the one with the cursor.
+      const fits = box.height <= innerHeight && activeElement.tagName !== 'TEXTAREA';
       const is_in_view = fits ? box.top >= 0 && box.bottom <= innerHeight : box.top < innerHeight && box.bottom > 0;
       return {
         name: activeElement.id || activeElement.value || activeElement.className || activeElement.innerText,
