@@ -5,6 +5,7 @@ import { test } from 'node:test';
 import { TIMEOUT, browser, stack } from './office.mjs';
 import { atHandset } from './payer.mjs';
 import { Person } from './person.mjs';
+import { Receiver } from './receiver.mjs';
 import { wait, watch } from './scales.mjs';
 import { number } from './shop.mjs';
 import { until } from './stack.mjs';
@@ -12,9 +13,10 @@ import { until } from './stack.mjs';
 const STEP_MS = 5_000;
 
 /** Somebody who looks at a payment that waits for its payer, whose number is told. */
-async function waiting() {
+async function waiting(prepare = () => {}) {
   const person = await Person.new(stack, browser);
   await person.becomeMerchant();
+  await prepare(person);
   const key = await person.createKey('Server');
   const from = number('100');
   const reference = await person.charge(key, from);
@@ -28,7 +30,8 @@ async function waiting() {
 const told = ({ page }) => page.locator('[data-live]').textContent();
 
 test('a payment is seen to settle without a reload, and no focus is lost', TIMEOUT, async () => {
-  const { person, from, requests } = await waiting();
+  const shop = await Receiver.open();
+  const { person, from, requests } = await waiting((person) => person.setWebhook(shop.url));
   const { page } = person;
   await person.check('payment, waiting');
   await page.getByRole('link', { name: 'All payments' }).focus();
@@ -45,6 +48,10 @@ test('a payment is seen to settle without a reload, and no focus is lost', TIMEO
   assert.equal(await page.evaluate(() => document.activeElement.innerText), 'All payments');
   // The focus is among the links, so that these wait.
   assert.equal(await page.getByRole('link', { name: 'Refund this payment' }).count(), 0);
+  await until('the page says that the event was delivered', async () => {
+    await page.clock.runFor(STEP_MS);
+    return (await page.locator('.timeline').innerText()).includes('Delivered.');
+  });
   await page.evaluate(() => document.activeElement.blur());
   await wait(page, requests, 10, STEP_MS);
   assert.equal(await page.getByRole('link', { name: 'Refund this payment' }).count(), 1);
@@ -52,6 +59,7 @@ test('a payment is seen to settle without a reload, and no focus is lost', TIMEO
   const looks = requests.urls.length;
   await wait(page, requests, 60, STEP_MS);
   assert.equal(requests.urls.length, looks, 'what has ended is looked at no more');
+  await shop.close();
   await person.leave();
 });
 

@@ -21,6 +21,7 @@ use proto::{
 use super::{
     Dashboard,
     login::Login,
+    money_out,
     page::{Cell, DetailPage, Refusal, Section, Table},
     payments::{PATH, money, state},
     refunds,
@@ -135,6 +136,9 @@ async fn show(
     let mut page = DetailPage::new(login.shell(Section::Payments, "Payment"));
     page.lead = lead(&charge, &told.entries);
     page.follow(&state(charge.status()));
+    let mut sent_back = refunds.refunds.iter();
+    page.goes_on = sent_back
+        .any(|refund| money_out::state(refund.status(), refund.reversed_at.as_deref()).waits());
     page.facts = facts(&charge, &payer, session.as_ref())?;
     page.facts.extend(next_query_at.map(timeline::next_query));
     let can_refund = charge.status() == ChargeStatus::Settled;

@@ -77,6 +77,10 @@ impl Told {
             let line = "The webhooks that were sent cannot be shown right now.";
             page.lead.push(line.into());
         }
+        page.goes_on |= self.entries.iter().any(|entry| {
+            let pending = Some("PENDING");
+            matches!(&entry.what, What::Event { delivery_status, .. } if *delivery_status == pending)
+        });
         let moments = self.entries.iter();
         page.moments = moments.map(|entry| moment(entry, about)).collect();
     }

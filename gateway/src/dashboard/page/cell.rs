@@ -2,6 +2,9 @@
 
 use crate::dashboard::text::{Phrase, Text, date, moment};
 
+/// The class of states that end by themselves.
+const WAITS: &str = "wait";
+
 /// A cell of a table, or a fact.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
@@ -65,6 +68,11 @@ impl Cell {
             text: date(day),
             ..Self::default()
         }
+    }
+
+    /// Whether it is a state that ends by itself.
+    pub fn waits(&self) -> bool {
+        self.state == WAITS
     }
 
     pub fn detail(self, detail: impl Into<Text>) -> Self {

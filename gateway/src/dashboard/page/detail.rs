@@ -7,14 +7,13 @@ use http::StatusCode;
 use super::{Cell, Live, Shell, Table, heads, respond};
 use crate::dashboard::text::{Phrase, Text, filters, moment};
 
-/// The class of states that end by themselves.
-const WAITS: &str = "wait";
-
 /// A page about one thing: its facts, texts to copy, and what can be done with it.
 #[derive(Debug, Template)]
 #[template(path = "dashboard/detail.html")]
 pub struct DetailPage {
     pub shell: Shell,
+    /// Whether something on it has not ended, beside what it is about.
+    pub goes_on: bool,
     pub lead: Vec<Phrase>,
     /// Label and value.
     pub facts: Vec<(&'static str, Cell)>,
@@ -31,6 +30,7 @@ impl DetailPage {
     pub fn new(shell: Shell) -> Self {
         Self {
             shell,
+            goes_on: false,
             lead: Vec::new(),
             facts: Vec::new(),
             table: None,
@@ -44,12 +44,15 @@ impl DetailPage {
     /// Looks by itself how this goes on, while it waits for something.
     pub fn follow(&mut self, state: &Cell) {
         self.shell.live = Some(Live {
-            is_open: state.state == WAITS,
+            is_open: state.waits(),
             state: state.text.clone(),
         });
     }
 
-    pub fn respond(self, status: StatusCode) -> Response {
+    pub fn respond(mut self, status: StatusCode) -> Response {
+        if let Some(live) = &mut self.shell.live {
+            live.is_open |= self.goes_on;
+        }
         respond(status, self.shell.language, &self)
     }
 }

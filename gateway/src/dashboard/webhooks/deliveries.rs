@@ -307,6 +307,7 @@ async fn show(
     let mut page = DetailPage::new(shell);
     let state = Cell::state(word, class);
     page.follow(&state);
+    page.goes_on = is_running || is_asked_for;
     page.facts = vec![
         ("State", state),
         (
