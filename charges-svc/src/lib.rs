@@ -78,6 +78,7 @@ mod verdict;
 mod wallet;
 mod wallets;
 mod watch;
+mod weather;
 
 use std::sync::Arc;
 
@@ -98,6 +99,7 @@ use proto::charges::{
     payout_accounts_server::PayoutAccountsServer, rail_reports_server::RailReportsServer,
     statement_operations_server::StatementOperationsServer, statements_server::StatementsServer,
 };
+use tokio::sync::Mutex;
 
 use admission::Admission;
 use alarms::Alarms;
@@ -251,6 +253,7 @@ fn service(
         key_looks: GroupCommit::new(db, tasks),
         steps: StepWriter::new(db, tasks),
         searches: Searches::new(tasks),
+        weather: Mutex::default(),
         tasks: tasks.clone(),
     })
 }

@@ -17,6 +17,7 @@ use chassis::{
 };
 use db::{Db, GroupCommit, Relay, RelayOutcome, Searches, Telling, Tx};
 use rails::{Rail, Rails};
+use tokio::sync::Mutex;
 
 use crate::{
     admission::Admission,
@@ -43,6 +44,7 @@ use crate::{
     tell::Teller,
     turns::Turns,
     watch::Watches,
+    weather::Told,
 };
 
 /// How long an answer waits for sessions-svc to learn of the change.
@@ -94,6 +96,8 @@ pub struct Service {
     pub key_looks: GroupCommit<KeyLook>,
     pub steps: StepWriter,
     pub searches: Searches,
+    /// What was told last of how networks do.
+    pub weather: Mutex<Option<Told>>,
     pub admission: Admission,
     pub turns: Turns,
     pub awaited: Arc<AwaitedReplies>,

@@ -18,6 +18,7 @@ pub mod idempotency;
 pub mod payout_accounts;
 pub mod postings;
 pub mod rail_reports;
+pub mod samples;
 pub mod steps;
 pub mod works;
 

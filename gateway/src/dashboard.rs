@@ -37,6 +37,7 @@ mod text;
 mod timeline;
 mod tries;
 mod visitor;
+mod weather;
 mod webhooks;
 
 use std::sync::Arc;

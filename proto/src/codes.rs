@@ -49,6 +49,7 @@ codes! {
     crate::charges::TimelineKind = "TIMELINE_KIND_",
     crate::charges::TimelineOutcome = "TIMELINE_OUTCOME_",
     crate::charges::WalletState = "WALLET_STATE_",
+    crate::charges::Weather = "WEATHER_",
     crate::merchants::BusinessKind = "BUSINESS_KIND_",
     crate::merchants::KycStatus = "KYC_STATUS_",
     crate::sessions::SessionStatus = "SESSION_STATUS_",

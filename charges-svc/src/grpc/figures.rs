@@ -1,10 +1,14 @@
 //! Converts proto to domain and back, for a merchant's figures.
 
+use std::time::Duration;
+
 use chassis::{money::Currency, page::PageAsked};
 use proto::charges::{
     BalanceLine as ProtoBalanceLine, BalancePart, ChargeCount, ChargeStatus as ProtoChargeStatus,
     Figures as ProtoFigures, ListBalanceLinesRequest, ListBalanceLinesResponse,
-    Provider as ProtoProvider, ReadFiguresRequest, merchant_figures_server::MerchantFigures,
+    NetworkWeather as ProtoNetworkWeather, Provider as ProtoProvider, ReadFiguresRequest,
+    ReadWeatherRequest, ReadWeatherResponse, Weather as ProtoWeather,
+    merchant_figures_server::MerchantFigures,
 };
 use tonic::{Request, Response};
 
@@ -13,7 +17,12 @@ use crate::{
     balance_line::{BalanceLine, Part},
     figures::{DayCount, Figures},
     line_id::LineId,
+    weather::{NetworkWeather, Weather},
 };
+
+chassis::proto_list! {
+    Weather = ProtoWeather { TooFew, AsUsual, Slower, ManyFail }
+}
 
 #[tonic::async_trait]
 impl MerchantFigures for Grpc {
@@ -21,6 +30,16 @@ impl MerchantFigures for Grpc {
         let merchant_id = parse::merchant_id(&request.get_ref().merchant_id)?;
         let figures = self.0.read_figures(merchant_id).await?;
         Ok(Response::new(figures.into()))
+    }
+
+    async fn read_weather(
+        &self,
+        _: Request<ReadWeatherRequest>,
+    ) -> GrpcResult<ReadWeatherResponse> {
+        let networks = self.0.read_weather().await?;
+        Ok(Response::new(ReadWeatherResponse {
+            networks: networks.into_iter().map(Into::into).collect(),
+        }))
     }
 
     async fn list_balance_lines(
@@ -66,6 +85,25 @@ impl From<BalanceLine> for ProtoBalanceLine {
             amount: Some(line.amount.into()),
             balance: line.balance.map(Into::into),
             reference: line.reference,
+        }
+    }
+}
+
+impl From<NetworkWeather> for ProtoNetworkWeather {
+    fn from(network: NetworkWeather) -> Self {
+        let rates = network.rates;
+        let whole = |duration: Duration, of: u64| {
+            u32::try_from(duration.as_secs() / of).unwrap_or(u32::MAX)
+        };
+        let median = rates.and_then(|rates| rates.median);
+        let oldest = rates.and_then(|rates| rates.oldest);
+        Self {
+            provider: ProtoProvider::from(network.provider).into(),
+            weather: ProtoWeather::from(network.weather).into(),
+            succeeded_percent: rates.and_then(|rates| rates.succeeded),
+            median_seconds: median.map(|median| whole(median, 1)),
+            waiting_percent: rates.map(|rates| rates.waiting),
+            oldest_minutes: oldest.map(|oldest| whole(oldest, 60)),
         }
     }
 }

@@ -40,4 +40,5 @@ mod suspense_refunds;
 mod timeline;
 mod treasury;
 mod watch;
+mod weather;
 mod world;

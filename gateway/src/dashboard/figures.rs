@@ -1,11 +1,14 @@
 //! The numbers of the overview: what was collected in the last seven days, how it went on each
 //! network, what failed and why. Each leads to the list of what it counts.
 
+mod volume;
+
 use std::collections::BTreeMap;
 
 use chassis::{failure::FailureReason, money::Money};
 use proto::charges::{ChargeCount, ChargeStatus, Figures, Provider, ReadFiguresRequest};
 
+pub use self::volume::Volume;
 use super::{
     Dashboard,
     login::Login,
@@ -32,7 +35,9 @@ pub struct Week {
     pub figures: Vec<Figure>,
     /// Empty without a payment.
     pub rates: Vec<Rate>,
-    /// The tables of what was collected, how many succeeded, and why the others did not.
+    /// Empty before anything was collected.
+    pub volumes: Vec<Volume>,
+    /// The tables of how many succeeded, what was collected, and why the others did not.
     pub tables: Vec<Table>,
 }
 
@@ -109,7 +114,7 @@ impl Ended {
 }
 
 impl Dashboard {
-    pub async fn figures(&self, login: &Login) -> Result<Figures, Error> {
+    pub async fn week(&self, login: &Login) -> Result<Week, Error> {
         let request = ReadFiguresRequest {
             merchant_id: login.merchant_id(),
         };
@@ -118,7 +123,7 @@ impl Dashboard {
             request,
             |mut figures, request| async move { figures.read_figures(request).await },
         );
-        figures.await
+        Week::new(&figures.await?)
     }
 }
 
@@ -127,6 +132,7 @@ impl Week {
         let mut tables = Vec::new();
         if !figures.counts.is_empty() {
             tables.extend(successes(figures));
+            tables.extend(volume::table(figures)?);
             tables.push(collected_by_day(figures)?);
             tables.extend(failures(figures));
         }
@@ -135,6 +141,7 @@ impl Week {
         Ok(Self {
             figures: numbers(figures)?,
             rates: rates.collect(),
+            volumes: volume::volumes(figures)?,
             tables,
         })
     }
@@ -338,7 +345,19 @@ mod tests {
         let heights: Vec<_> = rate.bars.iter().map(|bar| bar.height).collect();
         assert_eq!(heights, [Some(50), Some(49)]);
         let rows: Vec<_> = week.tables.iter().map(|table| table.rows.len()).collect();
-        assert_eq!(rows, [3, 3, 1]);
+        assert_eq!(rows, [3, 5, 3, 1]);
+        let volumes = week.volumes.iter();
+        let volumes: Vec<_> = volumes
+            .map(|volume| {
+                let heights = volume.bars.iter().map(|bar| bar.height);
+                (volume.total.as_str(), heights.collect::<Vec<_>>())
+            })
+            .collect();
+        let (cedis, dollars) = (vec![Some(20), Some(50)], vec![None, Some(50)]);
+        assert_eq!(
+            volumes,
+            [("GHS\u{a0}3.50", cedis), ("USD\u{a0}0.07", dollars)]
+        );
         let collected = &week.figures.first().expect("a figure").address;
         assert_eq!(
             collected,

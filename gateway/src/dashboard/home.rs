@@ -22,7 +22,7 @@ use super::{
     figures::{Figure, Week},
     keys,
     login::Login,
-    page::{Live, Refusal, Section, Shell, heads, respond},
+    page::{Live, Refusal, Section, Shell, Table, heads, respond},
     text::{Text, filters, moment, phrase},
 };
 use crate::{
@@ -44,6 +44,8 @@ struct HomePage {
     figures: Vec<Figure>,
     /// `None` if it cannot be told right now.
     week: Option<Week>,
+    /// How the networks do. `None` if it cannot be told right now.
+    weather: Option<Table>,
     /// A command for the next step.
     command: Option<String>,
     is_verified: bool,
@@ -86,12 +88,9 @@ pub async fn show(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     // The page does without them.
-    let week = async {
-        let figures = dashboard.figures(&login).await;
-        let week = figures.and_then(|figures| Week::new(&figures));
-        Ok(week.inspect_err(pages::report).ok())
-    };
-    let (business, keys, health, has_delivered, has_payment, balance, week) = tokio::try_join!(
+    let week = async { Ok(dashboard.week(&login).await.inspect_err(pages::report).ok()) };
+    let weather = async { Ok(dashboard.weather().await.inspect_err(pages::report).ok()) };
+    let (business, keys, health, has_delivered, has_payment, balance, week, weather) = tokio::try_join!(
         business::load(&dashboard, &login),
         keys::list(&dashboard, &login),
         dashboard.health(&login),
@@ -99,6 +98,7 @@ pub async fn show(
         dashboard.has_payment(&login),
         dashboard.available(&login),
         week,
+        weather,
     )?;
     let done = match parameter(query.as_deref(), "done").as_str() {
         "verification-sent" => Some("The link is on its way."),
@@ -132,6 +132,7 @@ pub async fn show(
         lacks_totp: !login.has_totp,
         figures: figures(&balance, health.as_ref()),
         week,
+        weather,
         steps,
     };
     Ok(respond(StatusCode::OK, page.shell.language, &page))
@@ -297,7 +298,7 @@ impl Dashboard {
 mod tests {
     use super::*;
     use crate::dashboard::{
-        figures::{Bar, Rate},
+        figures::{Bar, Rate, Volume},
         text::tests::{check_marked, shell, table},
     };
 
@@ -318,9 +319,15 @@ mod tests {
             share: "2".to_owned(),
             bars: vec![bar],
         };
+        let volume = Volume {
+            network: "1",
+            total: "2".to_owned(),
+            bars: Vec::new(),
+        };
         let week = Week {
             figures: vec![figure()],
             rates: vec![rate],
+            volumes: vec![volume],
             tables: vec![table()],
         };
         let step = |is_done| Step::new("Say where events go", is_done, "So that.").at("Go", "/x");
@@ -330,6 +337,7 @@ mod tests {
             lacks_totp: true,
             figures: vec![figure()],
             week: Some(week),
+            weather: Some(table()),
             command: Some("1".to_owned()),
             is_verified: false,
         };

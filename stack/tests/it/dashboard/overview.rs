@@ -40,6 +40,9 @@ async fn figures_lead_to_what_they_count_and_are_nobody_elses() {
         "<svg viewBox=",
         "role=\"img\" aria-label=\"MTN: ",
         "<caption>Payments that succeeded</caption>",
+        "role=\"img\" aria-label=\"Telecel: what was collected",
+        "<caption>Collected by network</caption>",
+        "Too few payments to tell",
     ] {
         page.says(text);
     }

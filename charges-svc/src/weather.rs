@@ -1,0 +1,354 @@
+//! How each network does right now, by the charges of all merchants: whether a merchant's trouble is
+//! the network's or its own.
+//!
+//! Promise: nothing here tells of one merchant's charges. There are rates alone, rounded, of at least
+//! [`MERCHANTS_MIN`] merchants of which none makes up more than half.
+
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use chassis::{clock::Timestamp, ids::MerchantId, provider::Provider};
+use db::Conn;
+
+use crate::{
+    charge::State,
+    error::Result,
+    schedule::DAY,
+    service::Service,
+    store::samples::{self, Sampled},
+};
+
+/// How long ago the charges were created that tell how it is now.
+const NOW: Duration = Duration::from_secs(60 * 60);
+
+/// And those that tell how it usually is: in the day before that.
+const USUAL: Duration = NOW.saturating_add(DAY);
+
+/// Of so much time each, so many charges are looked at: 5,500 together at most, from all over that
+/// time, however many there are.
+const SLOT_NOW: Duration = Duration::from_secs(2 * 60);
+const SLOT_USUAL: Duration = Duration::from_secs(60 * 60);
+const PER_SLOT: i64 = 100;
+
+/// How long an answer is told again.
+const FRESH_FOR: Duration = Duration::from_secs(30);
+
+/// A charge that has not ended after this waits.
+const WAITS_AFTER: Duration = Duration::from_secs(5 * 60);
+
+/// Fewer charges than this, or fewer merchants, tell nothing.
+const CHARGES_MIN: usize = 20;
+const MERCHANTS_MIN: usize = 3;
+
+/// Rates are told in steps of so many of a hundred.
+const STEP: u32 = 5;
+
+/// So many fewer of a hundred succeed than usually if many fail; or fewer than so many, where nothing
+/// is known of how it usually is.
+const FEWER: u32 = 20;
+const FEW: u32 = 50;
+
+/// So many of a hundred wait if it is slow.
+const MANY_WAIT: u32 = 20;
+
+/// It is slow also if half of them take so many times as long as usually, and so much longer.
+const TIMES_LONGER: u32 = 2;
+const LONGER: Duration = Duration::from_secs(15);
+
+chassis::closed_list! {
+    /// How a network does.
+    pub enum Weather: "a network's weather" {
+        TooFew = "TOO_FEW",
+        AsUsual = "AS_USUAL",
+        Slower = "SLOWER",
+        ManyFail = "MANY_FAIL",
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct NetworkWeather {
+    pub provider: Provider,
+    pub weather: Weather,
+    /// `None` if there is too little of it.
+    pub rates: Option<Rates>,
+}
+
+/// What may be told of a network's charges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rates {
+    /// How many of a hundred that ended have settled. `None` if none has ended.
+    pub succeeded: Option<u32>,
+    /// Half of those that ended took no longer than this, to the second.
+    pub median: Option<Duration>,
+    /// How many of a hundred wait.
+    pub waiting: u32,
+    /// How long the oldest of those has waited, to the minute.
+    pub oldest: Option<Duration>,
+}
+
+/// What was told last, and when.
+#[derive(Clone, Debug)]
+pub struct Told {
+    at: Timestamp,
+    networks: Vec<NetworkWeather>,
+}
+
+impl Service {
+    /// How each network does. Computed once for all who ask within [`FRESH_FOR`].
+    pub async fn read_weather(&self) -> Result<Vec<NetworkWeather>> {
+        let now = self.clock.now();
+        let mut told = self.weather.lock().await;
+        if let Some(told) = told.as_ref()
+            && now.since(told.at) < FRESH_FOR
+        {
+            return Ok(told.networks.clone());
+        }
+        let mut conn = self.db.read().await?;
+        let sample = sample(&mut conn, self.clock.real_now()).await?;
+        drop(conn);
+        let networks = networks(&sample, now);
+        *told = Some(Told {
+            at: now,
+            networks: networks.clone(),
+        });
+        Ok(networks)
+    }
+}
+
+/// Charges from all over the time that counts. Their ids tell by real time when they were made.
+async fn sample(conn: &mut Conn, real_now: Timestamp) -> Result<Vec<Sampled>> {
+    let mut sample = Vec::new();
+    let mut before = real_now + SLOT_NOW;
+    let oldest = real_now - USUAL;
+    while before > oldest {
+        let slot = match real_now - NOW < before {
+            true => SLOT_NOW,
+            false => SLOT_USUAL,
+        };
+        let from = before - slot;
+        sample.extend(samples::of(conn, (from, before), PER_SLOT).await?);
+        before = from;
+    }
+    Ok(sample)
+}
+
+fn networks(sample: &[Sampled], now: Timestamp) -> Vec<NetworkWeather> {
+    let of = |provider: Provider, (youngest, oldest): (Duration, Duration)| {
+        let (from, to) = (now - oldest, now - youngest);
+        let charges = sample.iter().filter(move |charge| {
+            charge.provider == provider && from <= charge.created_at && charge.created_at <= to
+        });
+        rates(charges.collect(), now)
+    };
+    let networks = Provider::ALL.iter().map(|provider| {
+        let rates = of(*provider, (Duration::ZERO, NOW));
+        let usual = of(*provider, (NOW, USUAL));
+        NetworkWeather {
+            provider: *provider,
+            weather: rates.map_or(Weather::TooFew, |rates| rates.compared(usual)),
+            rates,
+        }
+    });
+    networks.collect()
+}
+
+/// What these charges tell, if they are enough and of enough merchants. One that has been made a
+/// moment ago tells nothing yet.
+fn rates(mut charges: Vec<&Sampled>, now: Timestamp) -> Option<Rates> {
+    let waited = |charge: &Sampled| now.since(charge.created_at);
+    charges.retain(|charge| match charge.state {
+        State::Settled | State::Failed => true,
+        State::Submitting | State::Initiated | State::OtpRequired | State::OtpSubmitting => {
+            waited(charge) > WAITS_AFTER
+        }
+        State::Void => false,
+    });
+    let charges = balanced(charges);
+    let merchants: HashSet<MerchantId> = charges.iter().map(|charge| charge.merchant_id).collect();
+    if charges.len() < CHARGES_MIN || merchants.len() < MERCHANTS_MIN {
+        return None;
+    }
+    let (ended, waiting): (Vec<&Sampled>, Vec<&Sampled>) = charges
+        .iter()
+        .partition(|charge| charge.state.is_terminal());
+    let settled = ended.iter().filter(|charge| charge.state == State::Settled);
+    let mut durations: Vec<Duration> = ended
+        .iter()
+        .map(|charge| charge.updated_at.since(charge.created_at))
+        .collect();
+    durations.sort_unstable();
+    let median = durations.get(durations.len() / 2);
+    let oldest = waiting.iter().map(|charge| waited(charge)).max();
+    Some(Rates {
+        succeeded: share(settled.count(), ended.len()),
+        median: median.map(|median| Duration::from_secs(median.as_secs())),
+        waiting: share(waiting.len(), charges.len()).unwrap_or_default(),
+        oldest: oldest.map(|oldest| Duration::from_secs(oldest.as_secs() / 60 * 60)),
+    })
+}
+
+/// These charges, of which no merchant has made more than all others together.
+fn balanced(mut charges: Vec<&Sampled>) -> Vec<&Sampled> {
+    let mut made: HashMap<MerchantId, usize> = HashMap::new();
+    for charge in &charges {
+        *made.entry(charge.merchant_id).or_default() += 1;
+    }
+    let Some((most_active, most)) = made.into_iter().max_by_key(|(_, count)| *count) else {
+        return charges;
+    };
+    let others = charges.len() - most;
+    charges.sort_by_key(|charge| Reverse(charge.created_at));
+    let mut left = others;
+    charges.retain(|charge| {
+        if charge.merchant_id != most_active {
+            return true;
+        }
+        let is_taken = left > 0;
+        left = left.saturating_sub(1);
+        is_taken
+    });
+    charges
+}
+
+/// How many of a hundred, to the nearest step.
+fn share(part: usize, whole: usize) -> Option<u32> {
+    let percent = (part * 100).checked_div(whole)?;
+    let percent = u32::try_from(percent).ok()?;
+    Some((percent + STEP / 2) / STEP * STEP)
+}
+
+impl Rates {
+    fn compared(self, usual: Option<Self>) -> Weather {
+        let usually = usual.and_then(|usual| usual.succeeded);
+        let do_many_fail = self.succeeded.is_some_and(|now| match usually {
+            Some(usually) => now + FEWER <= usually,
+            None => now < FEW,
+        });
+        if do_many_fail {
+            return Weather::ManyFail;
+        }
+        let medians = self.median.zip(usual.and_then(|usual| usual.median));
+        let is_slow = medians
+            .is_some_and(|(now, usual)| now >= usual * TIMES_LONGER && now >= usual + LONGER);
+        match is_slow || self.waiting >= MANY_WAIT {
+            true => Weather::Slower,
+            false => Weather::AsUsual,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-01-31T09:00:00.000Z".parse().expect("a timestamp")
+    }
+
+    /// So many charges of a merchant, made so many minutes ago, that ended within so many seconds.
+    fn made(count: usize, by: MerchantId, ago: u64, state: State, within: u64) -> Vec<Sampled> {
+        let created_at = now() - Duration::from_secs(ago * 60);
+        let one = Sampled {
+            merchant_id: by,
+            provider: Provider::Mtn,
+            state,
+            created_at,
+            updated_at: created_at + Duration::from_secs(within),
+        };
+        vec![one; count]
+    }
+
+    fn merchants() -> [MerchantId; 3] {
+        [MerchantId::new(), MerchantId::new(), MerchantId::new()]
+    }
+
+    fn mtn(sample: &[Sampled]) -> NetworkWeather {
+        let networks = networks(sample, now());
+        let mut of_mtn = networks.into_iter();
+        of_mtn
+            .find(|network| network.provider == Provider::Mtn)
+            .expect("a network")
+    }
+
+    #[test]
+    fn too_few_charges_or_merchants_tell_nothing() {
+        let [ama, kofi, esi] = merchants();
+        let settled = |count, by| made(count, by, 10, State::Settled, 9);
+        let enough = [settled(10, ama), settled(6, kofi), settled(4, esi)].concat();
+        let told = mtn(&enough);
+        assert_eq!(told.weather, Weather::AsUsual);
+        let rates = Rates {
+            succeeded: Some(100),
+            median: Some(Duration::from_secs(9)),
+            waiting: 0,
+            oldest: None,
+        };
+        assert_eq!(told.rates, Some(rates));
+        for few in [
+            [settled(10, ama), settled(6, kofi), settled(3, esi)],
+            [settled(50, ama), settled(50, kofi), Vec::new()],
+            // Hers would be nearly all.
+            [settled(900, ama), settled(5, kofi), settled(4, esi)],
+            // It is not known yet what becomes of them.
+            [
+                settled(10, ama),
+                settled(6, kofi),
+                made(90, esi, 2, State::Initiated, 0),
+            ],
+            // Too long ago.
+            [
+                settled(10, ama),
+                settled(6, kofi),
+                made(90, esi, 70, State::Settled, 9),
+            ],
+        ] {
+            let told = mtn(&few.concat());
+            assert_eq!((told.weather, told.rates), (Weather::TooFew, None));
+        }
+    }
+
+    #[test]
+    fn a_merchant_counts_for_half_at_most() {
+        let [ama, kofi, esi] = merchants();
+        let sample = [
+            made(900, ama, 10, State::Failed, 9),
+            made(10, kofi, 10, State::Settled, 9),
+            made(10, esi, 10, State::Settled, 9),
+        ];
+        let rates = mtn(&sample.concat()).rates.expect("rates");
+        assert_eq!(rates.succeeded, Some(50));
+    }
+
+    #[test]
+    fn it_is_compared_with_how_it_usually_is() {
+        let [ama, kofi, esi] = merchants();
+        let all = |ago, state, within| {
+            [ama, kofi, esi]
+                .map(|by| made(10, by, ago, state, within))
+                .concat()
+        };
+        let usual = [all(600, State::Settled, 9), all(900, State::Failed, 9)].concat();
+        for (recent, weather) in [
+            (all(10, State::Settled, 9), Weather::AsUsual),
+            (all(10, State::Settled, 20), Weather::AsUsual),
+            (all(10, State::Settled, 24), Weather::Slower),
+            (all(10, State::Failed, 9), Weather::ManyFail),
+            (all(10, State::OtpRequired, 0), Weather::Slower),
+        ] {
+            let told = mtn(&[usual.clone(), recent].concat());
+            assert_eq!(told.weather, weather, "{told:?}");
+        }
+        // Half of them fail, which is too many if nothing else is known.
+        let half = [all(10, State::Settled, 9), all(10, State::Failed, 9)].concat();
+        let more = [half.clone(), all(10, State::Failed, 9)].concat();
+        assert_eq!(mtn(&half).weather, Weather::AsUsual);
+        assert_eq!(mtn(&more).weather, Weather::ManyFail);
+        assert_eq!(mtn(&[usual, half].concat()).weather, Weather::AsUsual);
+        let stuck = mtn(&all(42, State::Initiated, 0)).rates.expect("rates");
+        assert_eq!((stuck.succeeded, stuck.waiting), (None, 100));
+        assert_eq!(stuck.oldest, Some(Duration::from_secs(42 * 60)));
+    }
+}
