@@ -79,6 +79,7 @@ mod wallet;
 mod wallets;
 mod watch;
 mod weather;
+mod weather_look;
 
 use std::sync::Arc;
 

@@ -11,30 +11,14 @@ use std::{
 };
 
 use chassis::{clock::Timestamp, ids::MerchantId, provider::Provider};
-use db::Conn;
 
-use crate::{
-    charge::State,
-    error::Result,
-    schedule::DAY,
-    service::Service,
-    store::samples::{self, Sampled},
-};
+use crate::{charge::State, schedule::DAY, store::samples::Sampled};
 
 /// How long ago the charges were created that tell how it is now.
-const NOW: Duration = Duration::from_secs(60 * 60);
+pub const NOW: Duration = Duration::from_secs(60 * 60);
 
 /// And those that tell how it usually is: in the day before that.
-const USUAL: Duration = NOW.saturating_add(DAY);
-
-/// Of so much time each, so many charges are looked at: 5,500 together at most, from all over that
-/// time, however many there are.
-const SLOT_NOW: Duration = Duration::from_secs(2 * 60);
-const SLOT_USUAL: Duration = Duration::from_secs(60 * 60);
-const PER_SLOT: i64 = 100;
-
-/// How long an answer is told again.
-const FRESH_FOR: Duration = Duration::from_secs(30);
+pub const USUAL: Duration = NOW.saturating_add(DAY);
 
 /// A charge that has not ended after this waits.
 const WAITS_AFTER: Duration = Duration::from_secs(5 * 60);
@@ -92,50 +76,12 @@ pub struct Rates {
 /// What was told last, and when.
 #[derive(Clone, Debug)]
 pub struct Told {
-    at: Timestamp,
-    networks: Vec<NetworkWeather>,
+    pub at: Timestamp,
+    pub networks: Vec<NetworkWeather>,
 }
 
-impl Service {
-    /// How each network does. Computed once for all who ask within [`FRESH_FOR`].
-    pub async fn read_weather(&self) -> Result<Vec<NetworkWeather>> {
-        let now = self.clock.now();
-        let mut told = self.weather.lock().await;
-        if let Some(told) = told.as_ref()
-            && now.since(told.at) < FRESH_FOR
-        {
-            return Ok(told.networks.clone());
-        }
-        let mut conn = self.db.read().await?;
-        let sample = sample(&mut conn, self.clock.real_now()).await?;
-        drop(conn);
-        let networks = networks(&sample, now);
-        *told = Some(Told {
-            at: now,
-            networks: networks.clone(),
-        });
-        Ok(networks)
-    }
-}
-
-/// Charges from all over the time that counts. Their ids tell by real time when they were made.
-async fn sample(conn: &mut Conn, real_now: Timestamp) -> Result<Vec<Sampled>> {
-    let mut sample = Vec::new();
-    let mut before = real_now + SLOT_NOW;
-    let oldest = real_now - USUAL;
-    while before > oldest {
-        let slot = match real_now - NOW < before {
-            true => SLOT_NOW,
-            false => SLOT_USUAL,
-        };
-        let from = before - slot;
-        sample.extend(samples::of(conn, (from, before), PER_SLOT).await?);
-        before = from;
-    }
-    Ok(sample)
-}
-
-fn networks(sample: &[Sampled], now: Timestamp) -> Vec<NetworkWeather> {
+/// How each network does, by this sample.
+pub fn networks(sample: &[Sampled], now: Timestamp) -> Vec<NetworkWeather> {
     let of = |provider: Provider, (youngest, oldest): (Duration, Duration)| {
         let (from, to) = (now - oldest, now - youngest);
         let charges = sample.iter().filter(move |charge| {
