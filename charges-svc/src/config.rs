@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chassis::{
     config::{self, Mode, OperatorsListen, Refusals, Settings, duration},
-    grpc,
+    grpc::{self, Caller},
     money::{Currency, Money},
 };
 use clap::Parser;
@@ -210,6 +210,7 @@ impl Settings for Config {
         config::check_authorities(refusals);
         self.rails.check(refusals);
         let tls = &self.service.tls;
+        tls.check_caller(Caller::ChargesSvc, refusals);
         grpc::check_url(refusals, "SESSIONS_URL", &self.sessions_url, tls);
         grpc::check_url(refusals, "WEBHOOKS_URL", &self.webhooks_url, tls);
         grpc::check_url(refusals, "MERCHANTS_URL", &self.merchants_url, tls);

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, str::FromStr, time::Duration};
 use chassis::{
     clock::Timestamp,
     config::{self, Mode, Refusals, Settings, Telemetry, Tls},
-    grpc,
+    grpc::{self, Caller},
     money::Currency,
 };
 use clap::Parser;
@@ -189,6 +189,7 @@ impl Settings for Config {
         ];
         config::check_listen(refusals, &addresses);
         self.tls.check(refusals);
+        self.tls.check_caller(Caller::Gateway, refusals);
         self.telemetry.check(refusals);
         let services = [
             ("MERCHANTS_URL", &self.merchants_url),

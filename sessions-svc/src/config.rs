@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chassis::{
     config::{Mode, Refusals, Settings, duration},
-    grpc,
+    grpc::{self, Caller},
 };
 use clap::Parser;
 use db::config::{Command, ServiceConfig};
@@ -47,6 +47,7 @@ impl Settings for Config {
     fn check(&self, refusals: &mut Refusals) {
         self.service.check(refusals);
         let (url, tls) = (&self.webhooks_url, &self.service.tls);
+        tls.check_caller(Caller::SessionsSvc, refusals);
         grpc::check_url(refusals, "WEBHOOKS_URL", url, tls);
         let lives = !self.session_lifetime.is_zero();
         refusals.unless(lives, "SESSION_LIFETIME", "more than nothing");

@@ -98,9 +98,10 @@ pub async fn serve(
     };
     let grpc = Arc::new(Grpc(service));
     let services = Door::default()
-        .service(
-            SessionsServer::from_arc(Arc::clone(&grpc)),
-            &[Gateway, ChargesSvc],
+        .service(SessionsServer::from_arc(Arc::clone(&grpc)), &[Gateway])
+        .method(
+            "payments.sessions.v1.Sessions/RecordTransaction",
+            &[ChargesSvc],
         )
         .service(
             CheckoutSessionsServer::from_arc(Arc::clone(&grpc)),

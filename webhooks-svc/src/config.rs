@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use chassis::{
     config::{self, Mode, OperatorsListen, Refusals, Settings},
-    grpc, sealed,
+    grpc::{self, Caller},
+    sealed,
 };
 use clap::{ArgAction, Parser, Subcommand};
 use db::config::ServiceConfig;
@@ -110,6 +111,7 @@ impl Settings for Config {
         self.operators.check(&self.service.listen, refusals);
         config::check_authorities(refusals);
         let tls = &self.service.tls;
+        tls.check_caller(Caller::WebhooksSvc, refusals);
         grpc::check_url(refusals, "MERCHANTS_URL", &self.merchants_url, tls);
         sealed::check(refusals, "WEBHOOK_SECRET_KEY", &self.webhook_secret_key);
         let nets = self.webhook_allow_nets.is_empty();

@@ -7,7 +7,7 @@ use clap::Args;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity, Server, ServerTlsConfig};
 
 use super::Refusals;
-use crate::tls;
+use crate::{grpc::Caller, tls};
 
 /// Certificates for mutual TLS between the services. All three or none.
 #[derive(Clone, Debug, Default, Args)]
@@ -51,6 +51,14 @@ impl Tls {
             "TLS_CERT",
             "a PEM certificate that TLS_KEY is the key of",
         );
+    }
+
+    /// Refuses a certificate by which nobody would know this process: they would all refuse its calls.
+    pub fn check_caller(&self, caller: Caller, refusals: &mut Refusals) {
+        let certificate = self.tls_cert.as_deref();
+        let is_known = certificate.is_none_or(|file| caller.is_named_in(file));
+        let wants = format!("a certificate with the DNS name {caller}");
+        refusals.unless(is_known, "TLS_CERT", &wants);
     }
 
     /// Whether callers show certificates.

@@ -15,7 +15,7 @@ use tonic::{Code, Status, body::Body};
 use tower::{Layer, Service};
 use tracing::Instrument as _;
 
-use super::deadline;
+use super::{deadline, door::Refused};
 use crate::{
     clock::{Activity, Clock},
     telemetry,
@@ -139,7 +139,7 @@ where
         );
         let traceparent = request.headers().get("traceparent");
         telemetry::set_parent(&span, traceparent.and_then(|value| value.to_str().ok()));
-        let started = UncountedCall::new(method);
+        let mut started = UncountedCall::new(method);
         let longest = deadline::read(request.headers()).unwrap_or(CALL_MAX);
         let ends_at = started.at + longest.min(CALL_MAX);
         let waiting_ends_at = started.at + longest.min(WAITING_CALL_MAX);
@@ -159,6 +159,7 @@ where
             };
             if let Ok(answer) = &answer {
                 let status = Status::from_header_map(answer.headers());
+                started.is_refused = answer.extensions().get::<Refused>().is_some();
                 started.end(status.as_ref().map_or(Code::Ok, Status::code));
             }
             in_hand.end();
@@ -173,6 +174,7 @@ struct UncountedCall {
     method: String,
     at: Instant,
     code: Code,
+    is_refused: bool,
 }
 
 impl UncountedCall {
@@ -181,6 +183,7 @@ impl UncountedCall {
             method,
             at: Instant::now(),
             code: Code::Cancelled,
+            is_refused: false,
         }
     }
 
@@ -198,7 +201,7 @@ impl UncountedCall {
 impl Drop for UncountedCall {
     fn drop(&mut self) {
         let mut method = std::mem::take(&mut self.method);
-        if self.code == Code::Unimplemented {
+        if self.is_refused || self.code == Code::Unimplemented {
             // A name that the caller made up must not become a metric label.
             "unknown".clone_into(&mut method);
         }

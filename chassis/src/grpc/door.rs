@@ -4,13 +4,14 @@
 use std::{
     collections::HashMap,
     convert::Infallible,
+    path::Path,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
 };
 
 use http::{Request, Response};
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use tonic::{
     Status,
     body::Body,
@@ -37,6 +38,7 @@ crate::closed_list! {
 #[derive(Clone, Debug, Default)]
 pub struct Door {
     pub(super) routes: Routes,
+    /// By service, or by method.
     callers: HashMap<&'static str, &'static [Caller]>,
 }
 
@@ -55,6 +57,14 @@ impl Door {
     {
         self.callers.insert(S::NAME, callers);
         self.routes = self.routes.add_service(service);
+        self
+    }
+
+    /// Serves this method, such as `payments.sessions.v1.Sessions/RecordTransaction`, to these callers
+    /// in the place of its service's.
+    #[must_use]
+    pub fn method(mut self, method: &'static str, callers: &'static [Caller]) -> Self {
+        self.callers.insert(method, callers);
         self
     }
 
@@ -117,47 +127,85 @@ where
         if let Some(callers) = &self.callers
             && let Err(refusal) = check(callers, &request)
         {
-            return Box::pin(std::future::ready(Ok(refusal.into_http())));
+            return Box::pin(async { Ok(refusal.answer()) });
         }
         Box::pin(self.inner.call(request))
     }
 }
 
-/// Whether the caller may call the service that the request's path names.
+/// Marks the answer to a call that the guard refused: its method may be made up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused;
+
+#[derive(Debug)]
+enum Refusal {
+    /// Nothing of that name is served here.
+    NotHere,
+    /// The service, who may call it, and the names in the caller's certificate.
+    Caller(String, &'static [Caller], Vec<String>),
+}
+
+impl Refusal {
+    /// Called in the call's span, which names the method.
+    fn answer(self) -> Response<Body> {
+        let status = match self {
+            Self::NotHere => Status::unimplemented("no such service here"),
+            Self::Caller(service, allowed, names) => {
+                metrics::counter!("grpc_callers_refused_total", "service" => service).increment(1);
+                tracing::warn!(
+                    ?names,
+                    ?allowed,
+                    "the caller's certificate has none of the names that may call this"
+                );
+                Status::permission_denied("the names in the caller's certificate may not call this")
+            }
+        };
+        let mut answer = status.into_http();
+        answer.extensions_mut().insert(Refused);
+        answer
+    }
+}
+
+/// Whether the caller may call what the request's path names.
 fn check(
     callers: &HashMap<&'static str, &'static [Caller]>,
     request: &Request<Body>,
-) -> Result<(), Status> {
-    let path = request.uri().path();
-    let service = path.strip_prefix('/').and_then(|path| path.split_once('/'));
-    let (service, _) = service.unwrap_or_default();
+) -> Result<(), Refusal> {
+    let method = request.uri().path().trim_start_matches('/');
+    let (service, _) = method.split_once('/').unwrap_or_default();
     // Health, which the kubelet and every caller asks for, and reflection.
     if service.starts_with("grpc.") {
         return Ok(());
     }
-    let Some(allowed) = callers.get(service) else {
-        return Err(Status::unimplemented("no such service here"));
-    };
+    let allowed = callers.get(method).or_else(|| callers.get(service));
+    let allowed = allowed.ok_or(Refusal::NotHere)?;
     let connection = request.extensions().get::<TlsConnectInfo<TcpConnectInfo>>();
     let chain = connection.and_then(TlsConnectInfo::peer_certs);
     let certificate = chain.as_deref().and_then(|chain| chain.first());
-    if certificate.is_some_and(|certificate| is_one_of(allowed, certificate)) {
-        return Ok(());
+    let certificate = certificate.and_then(|certificate| EndEntityCert::try_from(certificate).ok());
+    match certificate {
+        Some(certificate) if allowed.iter().any(|caller| caller.is_named(&certificate)) => Ok(()),
+        certificate => {
+            let names = certificate
+                .iter()
+                .flat_map(|certificate| certificate.valid_dns_names());
+            let names = names.map(ToOwned::to_owned).collect();
+            Err(Refusal::Caller(service.to_owned(), allowed, names))
+        }
     }
-    tracing::warn!("the caller's certificate names nobody who may call this");
-    Err(Status::permission_denied(
-        "the name in the caller's certificate may not call this",
-    ))
 }
 
-/// Whether the certificate, whose authority was checked when the connection was made, has one of
-/// these names.
-fn is_one_of(allowed: &[Caller], certificate: &CertificateDer<'_>) -> bool {
-    let Ok(certificate) = EndEntityCert::try_from(certificate) else {
-        return false;
-    };
-    allowed.iter().any(|caller| {
-        let name = ServerName::try_from(caller.code());
+impl Caller {
+    /// Whether the first certificate of this PEM file has the caller's name.
+    pub(crate) fn is_named_in(self, file: &Path) -> bool {
+        let Ok(certificate) = CertificateDer::from_pem_file(file) else {
+            return false;
+        };
+        EndEntityCert::try_from(&certificate).is_ok_and(|certificate| self.is_named(&certificate))
+    }
+
+    fn is_named(self, certificate: &EndEntityCert<'_>) -> bool {
+        let name = ServerName::try_from(self.code());
         name.is_ok_and(|name| certificate.verify_is_valid_for_subject_name(&name).is_ok())
-    })
+    }
 }

@@ -208,8 +208,8 @@ async fn a_process_answers_those_whom_the_network_policies_let_in_and_nobody_els
     let folder = TempDir::new().unwrap();
     let (processes, certificates) = start(folder.path()).await;
     let merchants = check_callers(&processes.merchants, &certificates).await;
+    let sessions = check_callers(&processes.sessions, &certificates).await;
     for process in [
-        &processes.sessions,
         &processes.charges,
         &processes.webhooks,
         &processes.ratelimit,
@@ -221,6 +221,13 @@ async fn a_process_answers_those_whom_the_network_policies_let_in_and_nobody_els
     let tell = BTreeSet::from(["/payments.merchants.v1.Notices/TellMerchant".to_owned()]);
     assert_eq!(merchants[&("webhooks-svc", 50051)], tell);
     assert_eq!(merchants[&("charges-svc", 50051)], tell);
+    // Whoever tells sessions what became of them may neither make nor read any.
+    let record = "/payments.sessions.v1.Sessions/RecordTransaction";
+    let of_charges = &sessions[&("charges-svc", 50051)];
+    assert!(of_charges.contains(record), "{of_charges:?}");
+    let made = |method: &&String| method.contains(".Sessions/") && *method != record;
+    assert_eq!(of_charges.iter().find(made), None);
+    assert!(!sessions[&("gateway", 50051)].contains(record));
     let of_gateway = &merchants[&("gateway", 50051)];
     assert!(of_gateway.len() > 20 && of_gateway.is_disjoint(&tell));
 }
