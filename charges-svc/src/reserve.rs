@@ -90,8 +90,8 @@ impl Service {
         shown_id: &str,
     ) -> Result<Disbursement> {
         let mut conn = self.db.read().await?;
-        let found = store::disbursements::find_shown(&mut conn, shown_id).await?;
-        let ours = found.filter(|one| one.merchant_id == merchant_id && one.kind == kind);
-        ours.ok_or(Error::DisbursementNotFound)
+        let of = (merchant_id, kind);
+        let found = store::disbursements::find_of_merchant(&mut conn, of, shown_id).await?;
+        found.ok_or(Error::DisbursementNotFound)
     }
 }

@@ -1,6 +1,7 @@
 //! What has happened to a charge and its refunds, or to a payout or a refund alone, as their merchant
 //! may see it: what we did and understood, without the rail's own words and fees, and without what
-//! operators do. The rail's number for it is not among it: it is told in the rail's words alone.
+//! operators do. Our reference at the rail is among it; the number that the rail itself gives is not,
+//! because it is told in the rail's words alone.
 
 use std::collections::HashMap;
 

@@ -239,7 +239,8 @@ impl Migrate for MigrationConnection {
     }
 }
 
-/// Whether somebody else held the lock for as long as this waited for it.
+/// Whether somebody else held the lock for as long as this waited for it, or both waited for each
+/// other.
 fn is_lock_timeout(error: &MigrateError) -> bool {
     let (MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) = error else {
         return false;
@@ -247,7 +248,7 @@ fn is_lock_timeout(error: &MigrateError) -> bool {
     error
         .as_database_error()
         .and_then(|error| error.code())
-        .is_some_and(|code| code == "55P03")
+        .is_some_and(|code| code == "55P03" || code == "40P01")
 }
 
 /// Whether the connection is gone, or the server is shutting down.

@@ -34,7 +34,7 @@ impl Disbursements for Grpc {
         let merchant_id = parse::merchant_id(&request.merchant_id)?;
         let amount = parse::cedis("amount", request.amount.as_ref())?;
         let key = parse::idempotency_key(&request.idempotency_key)?;
-        let asked_by = parse::asked_by(request.asked_by)?;
+        let asked_by = parse::asked_by(request.asked_by);
         let seen = request.seen.as_ref().map(parse::seen_terms).transpose()?;
         let reply = self
             .0
@@ -119,7 +119,7 @@ impl Disbursements for Grpc {
             .map(|amount| parse::cedis("amount", Some(amount)))
             .transpose()?;
         let key = parse::idempotency_key(&request.idempotency_key)?;
-        let asked_by = parse::asked_by(request.asked_by)?;
+        let asked_by = parse::asked_by(request.asked_by);
         let reply = self
             .0
             .create_refund(merchant_id, &reference, amount, key, asked_by)

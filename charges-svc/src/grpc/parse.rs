@@ -123,20 +123,22 @@ pub fn new_charge(request: CreateChargeRequest) -> Result<NewCharge> {
             .hosted
             .map(|session| hosted(&session, amount))
             .transpose()?,
-        asked_by: asked_by(request.asked_by)?,
+        asked_by: asked_by(request.asked_by),
     })
 }
 
-/// Which request asked for it, if a program's did.
-pub fn asked_by(asked_by: Option<ProtoAskedBy>) -> Result<AskedBy> {
+/// Which request asked for it, if a program's did. It is for the record alone: what does not fit there
+/// is left out, and refuses nothing.
+pub fn asked_by(asked_by: Option<ProtoAskedBy>) -> AskedBy {
     let ProtoAskedBy {
         request_id,
         key_name,
     } = asked_by.unwrap_or_default();
-    Ok(AskedBy {
-        request_id: optional("asked_by.request_id", request_id, REQUEST_ID_CHARACTERS_MAX)?,
-        key_name: optional("asked_by.key_name", key_name, NAME_CHARACTERS_MAX)?,
-    })
+    let fitting = |name, text, most| optional(name, text, most).ok().flatten();
+    AskedBy {
+        request_id: fitting("request_id", request_id, REQUEST_ID_CHARACTERS_MAX),
+        key_name: fitting("key_name", key_name, NAME_CHARACTERS_MAX),
+    }
 }
 
 /// The wallet that a payer would be charged by.

@@ -116,6 +116,23 @@ pub async fn find(conn: &mut Conn, id: DisbursementId) -> Result<Option<Disburse
     .await
 }
 
+pub async fn find_of_merchant(
+    conn: &mut Conn,
+    (merchant_id, kind): (MerchantId, Kind),
+    shown_id: &str,
+) -> Result<Option<Disbursement>> {
+    conn.sql(concat!(
+        "select ",
+        columns!(),
+        " from disbursements where shown_id = $1 and merchant_id = $2 and kind = $3"
+    ))
+    .bind(shown_id)
+    .bind(merchant_id)
+    .bind(kind)
+    .optional()
+    .await
+}
+
 /// Any merchant's, for operators.
 pub async fn find_shown(conn: &mut Conn, shown_id: &str) -> Result<Option<Disbursement>> {
     conn.sql(concat!(

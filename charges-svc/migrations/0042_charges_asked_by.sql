@@ -2,5 +2,3 @@
 -- an older version recorded it. Without a default, so no row is written anew.
 alter table charges add column request_id text;
 alter table charges add column key_name text;
-alter table disbursements add column request_id text;
-alter table disbursements add column key_name text;
