@@ -65,6 +65,12 @@ if (live) {
     const fresh = new DOMParser().parseFromString(html, 'text/html');
     const now = fresh.querySelector('[data-live]');
     if (!now) return false;
+    // Somebody else has logged in meanwhile, in another tab.
+    const who = (page) => page.querySelector('header')?.textContent;
+    if (who(fresh) !== who(document)) {
+      location.reload();
+      return false;
+    }
     let isOpen = now.dataset.live === 'open';
     for (const part of parts()) {
       const { part: name } = part.dataset;
