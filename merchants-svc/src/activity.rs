@@ -5,6 +5,7 @@ use chassis::{
     clock::Timestamp,
     ids::{ActivityId, MerchantId, PersonId},
 };
+use sha2::{Digest as _, Sha256};
 use sqlx::FromRow;
 
 use crate::mail::MailKind;
@@ -119,6 +120,19 @@ pub struct Deed {
     pub object: String,
     pub origin: Origin,
     pub at: Timestamp,
+}
+
+impl Deed {
+    /// The id of what a form does, whose nonce this is: the same form, sent again, does the same.
+    pub fn id_by_form(&self, nonce: &str) -> ActivityId {
+        let of = format!(
+            "{} {} {} {nonce}",
+            self.merchant_id, self.action, self.object
+        );
+        let digest = Sha256::digest(of);
+        let bytes = digest.first_chunk().copied().unwrap_or_default();
+        uuid::Builder::from_custom_bytes(bytes).into_uuid().into()
+    }
 }
 
 /// What a person did, as it is listed.

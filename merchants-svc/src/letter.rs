@@ -97,7 +97,7 @@ pub fn write(kind: MailKind, facts: &Facts<'_>) -> Letter {
             facts,
         ),
         MailKind::PayoutRequested => {
-            notice("A payout was requested", "a payout was requested", facts)
+            notice("A payout was asked for", "a payout was asked for", facts)
         }
         MailKind::PayoutAccountSet => payout_account_set(facts),
         MailKind::WebhookExhausted => webhook_exhausted(facts),

@@ -47,12 +47,24 @@ impl Dashboard {
     /// Notes what a person is about to do in another service, and mails it to them. Call it first, so
     /// that nothing is done unnoticed.
     pub async fn note(&self, login: &Login, action: Action, object: &str) -> Result<(), Error> {
+        self.note_form(login, action, object, "").await
+    }
+
+    /// The same of a form with this nonce, which is noted once however often it is sent.
+    pub async fn note_form(
+        &self,
+        login: &Login,
+        action: Action,
+        object: &str,
+        nonce: &str,
+    ) -> Result<(), Error> {
         let request = NoteActivityRequest {
             merchant_id: login.merchant_id(),
             person_id: login.person_id.clone(),
             action: action.into(),
             object: object.chars().take(OBJECT_CHARACTERS_MAX).collect(),
             origin: login.visitor.origin(),
+            form: nonce.to_owned(),
         };
         let noted = self.people.once(
             backend::DEADLINE,

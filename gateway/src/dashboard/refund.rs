@@ -122,7 +122,7 @@ async fn create(
     };
     let object = format!("{} of {reference}", shown(amount));
     dashboard
-        .note(&login, Action::RefundRequested, &object)
+        .note_form(&login, Action::RefundRequested, &object, &idempotency_key)
         .await?;
     let request = CreateRefundRequest {
         merchant_id: login.merchant_id(),

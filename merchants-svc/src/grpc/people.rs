@@ -76,6 +76,9 @@ chassis::proto_list! {
 /// The people's service, as it is called.
 pub struct PeopleGrpc(pub People);
 
+/// Most characters of what is a form's own.
+const FORM_LENGTH_MAX: usize = 64;
+
 #[tonic::async_trait]
 impl PeopleOperations for PeopleGrpc {
     async fn invite_person(
@@ -333,7 +336,10 @@ impl PeopleService for PeopleGrpc {
             origin: parse_origin(request.origin),
             at: self.0.clock.now(),
         };
-        self.0.note_activity(deed).await?;
+        if request.form.len() > FORM_LENGTH_MAX {
+            return Err(invalid("form", "must be at most 64 characters").into());
+        }
+        self.0.note_activity(deed, &request.form).await?;
         Ok(Response::new(NoteActivityResponse {}))
     }
 

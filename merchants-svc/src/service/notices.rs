@@ -37,7 +37,7 @@ async fn address_of(tx: &mut Tx, notice: &Notice) -> Result<String, Error> {
     let (Some(person_id), Some(action)) = (notice.person_id, notice.kind.action()) else {
         return Ok(String::new());
     };
-    let between = (notice.at - DEED, notice.at + CLOCKS);
+    let between = (notice.at - DEED, notice.at, notice.at + CLOCKS);
     let done = (notice.merchant_id, person_id, action);
     let origin = store::activities::find_origin(tx, done, between).await?;
     Ok(origin.map(|origin| origin.address).unwrap_or_default())

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chassis::{
     clock::{Alarm, Clock},
-    ids::{MerchantId, PersonId},
+    ids::{ActivityId, MerchantId, PersonId},
     page::PageRequest,
     sealed::Keyring,
 };
@@ -226,7 +226,8 @@ impl People {
     }
 
     /// Notes what another service is about to do for a person, and mails them.
-    pub async fn note_activity(&self, deed: Deed) -> Result<(), Error> {
+    /// `form` is empty, or one of its own of the form that does it.
+    pub async fn note_activity(&self, deed: Deed, form: &str) -> Result<(), Error> {
         let mut tx = self.db.begin().await?;
         let (person_id, merchant_id) = (deed.person_id, deed.merchant_id);
         if !store::people::is_member(&mut tx, person_id, merchant_id).await? {
@@ -237,7 +238,11 @@ impl People {
         if person.is_none_or(|person| person.verified_at.is_none()) {
             return Err(Error::EmailNotVerified);
         }
-        store::activities::note(&mut tx, &deed).await?;
+        let activity_id = match form {
+            "" => ActivityId::new(),
+            form => deed.id_by_form(form),
+        };
+        store::activities::note_as(&mut tx, activity_id, &deed).await?;
         self.commit(tx).await
     }
 

@@ -5,7 +5,7 @@ use chassis::{
     ids::{ActivityId, MerchantId, PersonId},
     page::PageRequest,
 };
-use db::{Conn, Page, Result, Tx};
+use db::{Conn, Insert, Page, Result, Tx};
 use uuid::Uuid;
 
 use super::{mails, tries};
@@ -25,21 +25,30 @@ const LIST: &str =
 
 /// Notes what a person does, and the mail that tells them of it, unless they got many of its kind.
 pub async fn note(tx: &mut Tx, deed: &Deed) -> Result<()> {
-    tx.sql(
-        "insert into activities (activity_id, merchant_id, person_id, action, object, address,
+    note_as(tx, ActivityId::new(), deed).await
+}
+
+/// The same under this id, unless it is noted already.
+pub async fn note_as(tx: &mut Tx, activity_id: ActivityId, deed: &Deed) -> Result<()> {
+    let noted = tx
+        .sql(
+            "insert into activities (activity_id, merchant_id, person_id, action, object, address,
                                  user_agent, created_at)
-         values ($1, $2, $3, $4, $5, $6, $7, $8)",
-    )
-    .bind(ActivityId::new())
-    .bind(deed.merchant_id)
-    .bind(deed.person_id)
-    .bind(deed.action)
-    .bind(deed.object.clone())
-    .bind(deed.origin.address.clone())
-    .bind(deed.origin.user_agent.clone())
-    .bind(deed.at)
-    .run()
-    .await?;
+         values ($1, $2, $3, $4, $5, $6, $7, $8)
+         on conflict (activity_id) do nothing",
+        )
+        .bind(activity_id)
+        .bind(deed.merchant_id)
+        .bind(deed.person_id)
+        .bind(deed.action)
+        .bind(deed.object.clone())
+        .bind(deed.origin.address.clone())
+        .bind(deed.origin.user_agent.clone())
+        .bind(deed.at)
+        .insert();
+    if noted.await? == Insert::AlreadyThere {
+        return Ok(());
+    }
     let Some(kind) = deed.action.notice() else {
         return Ok(());
     };
@@ -58,22 +67,25 @@ pub async fn note(tx: &mut Tx, deed: &Deed) -> Result<()> {
     mails::insert(tx, &mail).await
 }
 
-/// Where the last deed of this kind, by this person and between these times, came from.
+/// Where the last deed of this kind came from, by this person, from then until this moment; or the
+/// first one until the clocks that differ most say so.
 pub async fn find_origin(
     conn: &mut Conn,
     (merchant, person, action): (MerchantId, PersonId, Action),
-    (from, to): (Timestamp, Timestamp),
+    (from, at, to): (Timestamp, Timestamp, Timestamp),
 ) -> Result<Option<Origin>> {
     conn.sql(
         "select address, user_agent from activities
          where merchant_id = $1 and person_id = $2 and action = $3
-           and created_at >= $4 and created_at <= $5
-         order by created_at desc, activity_id desc limit 1",
+           and created_at >= $4 and created_at <= $6
+         order by case when created_at > $5 then 1 else 0 end, created_at desc, activity_id desc
+         limit 1",
     )
     .bind(merchant)
     .bind(person)
     .bind(action)
     .bind(from)
+    .bind(at)
     .bind(to)
     .optional()
     .await

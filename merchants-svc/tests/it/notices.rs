@@ -80,6 +80,7 @@ async fn a_payout_account_is_told_in_one_mail_with_where_it_was_set_from() {
         action: Action::PayoutAccountChanged.into(),
         object: "MTN 024 ••• 0001".to_owned(),
         origin: origin(),
+        form: String::new(),
     };
     browser.people.note_activity(note).await.unwrap();
     let mut notices = NoticesClient::new(browser.service.channel());

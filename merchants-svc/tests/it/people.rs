@@ -228,6 +228,62 @@ async fn an_address_is_mailed_five_times_an_hour_whether_or_not_it_is_known() {
 }
 
 #[tokio::test]
+async fn a_form_that_is_sent_again_is_noted_and_mailed_once() {
+    let mut browser = Browser::start().await;
+    browser.sign_up(AMA).await;
+    let link = browser.mail.newest(AMA, 1).await.token("verify-email");
+    browser.verify_email(&link).await.unwrap();
+    let token = browser.log_in(AMA).await;
+    let login = browser.who(&token).await.unwrap();
+    let note = NoteActivityRequest {
+        merchant_id: login.merchant.unwrap().merchant_id,
+        person_id: login.person.unwrap().person_id,
+        action: Action::PayoutRequested.into(),
+        object: "GHS 10.00".to_owned(),
+        origin: origin(),
+        form: String::new(),
+    };
+    let sent = [
+        ("one", "GHS 10.00"),
+        ("one", "GHS 10.00"),
+        ("two", "GHS 10.00"),
+        ("two", "GHS 11.00"),
+        ("", "GHS 12.00"),
+        ("", "GHS 12.00"),
+    ];
+    for (form, object) in sent {
+        let note = NoteActivityRequest {
+            form: form.to_owned(),
+            object: object.to_owned(),
+            ..note.clone()
+        };
+        browser.people.note_activity(note).await.unwrap();
+    }
+    let done = browser.activities(&token).await;
+    let requested = done
+        .iter()
+        .filter(|one| one.action() == Action::PayoutRequested);
+    let mut objects: Vec<_> = requested.map(|one| one.object.as_str()).collect();
+    objects.sort_unstable();
+    let expected = [
+        "GHS 10.00",
+        "GHS 10.00",
+        "GHS 11.00",
+        "GHS 12.00",
+        "GHS 12.00",
+    ];
+    assert_eq!(objects, expected);
+    browser.mail.newest(AMA, 1 + expected.len()).await;
+    browser.wait(MINUTE).await;
+    assert_eq!(browser.mail.arrived(AMA).len(), 1 + expected.len());
+    let long = NoteActivityRequest {
+        form: "x".repeat(65),
+        ..note
+    };
+    check_invalid(browser.people.note_activity(long).await, "form");
+}
+
+#[tokio::test]
 async fn what_another_service_does_is_noted_and_mailed() {
     let mut browser = Browser::start().await;
     browser.sign_up(AMA).await;
@@ -240,13 +296,14 @@ async fn what_another_service_does_is_noted_and_mailed() {
         action: Action::PayoutRequested.into(),
         object: "GHS 10.00".to_owned(),
         origin: origin(),
+        form: String::new(),
     };
     let refused = browser.people.note_activity(note.clone()).await;
     check_refusal(refused, Code::FailedPrecondition, "EMAIL_NOT_VERIFIED");
     browser.verify_email(&link).await.unwrap();
     browser.people.note_activity(note.clone()).await.unwrap();
     let mail = browser.mail.newest(AMA, 2).await;
-    let subject = "A payout was requested";
+    let subject = "A payout was asked for";
     assert_eq!(mail.header("Subject"), subject);
     assert_eq!(mail.header("From"), "Payments <no-reply@pay.test>");
     let replay = NoteActivityRequest {
@@ -303,6 +360,7 @@ async fn twenty_mails_of_a_kind_are_a_pause_and_everything_is_noted() {
         action: Action::WebhookChanged.into(),
         object: String::new(),
         origin: origin(),
+        form: String::new(),
     };
     for _ in 0..25 {
         browser.people.note_activity(note.clone()).await.unwrap();

@@ -178,6 +178,14 @@ fn refuse_too_much(login: &Login, terms: &Terms, typed: &str, available: Money) 
     refuse(login, terms, typed, StatusCode::CONFLICT, why)
 }
 
+/// Somebody else has used the form, or is using it. Another could pay a second time.
+fn sent_before(login: &Login) -> Response {
+    let line = "This form was sent before. Look at the payouts before you ask for another.";
+    MessagePage::saying(login.shell(Section::Payouts, "Sent before"), line)
+        .next("All payouts", PATH)
+        .respond(StatusCode::CONFLICT)
+}
+
 /// The first step leads to the second, which pays.
 async fn send(
     State(dashboard): State<Arc<Dashboard>>,
@@ -191,6 +199,8 @@ async fn send(
     let refused = match Order::read(&fields) {
         Some(order) => match pay(&dashboard, &login, order).await? {
             Ok(payout) => return Ok(see(&format!("{PATH}/{}", payout.payout_id))),
+            // The terms that hold now are none of its business.
+            Err(Refused::SentBefore) => return Ok(sent_before(&login)),
             Err(refused) => Some(refused),
         },
         None => None,
@@ -213,12 +223,7 @@ async fn send(
             let notice = blame(&mut again.fields, &faults);
             return Ok(again.refuse(StatusCode::BAD_REQUEST, notice));
         }
-        Some(Refused::SentBefore) => {
-            let notice =
-                "This form was sent before. Look at the payouts before you ask for another.";
-            let again = form(&login, &terms, typed);
-            return Ok(again.refuse(StatusCode::CONFLICT, Some(notice.into())));
-        }
+        Some(Refused::SentBefore) => return Ok(sent_before(&login)),
         Some(Refused::OtherTerms) => {
             Some("The account or the fee has changed meanwhile. Look at it once more.")
         }
@@ -282,7 +287,12 @@ async fn pay(
     order: Order,
 ) -> Result<Result<Payout, Refused>, Error> {
     dashboard
-        .note(login, Action::PayoutRequested, &shown(order.amount))
+        .note_form(
+            login,
+            Action::PayoutRequested,
+            &shown(order.amount),
+            &order.idempotency_key,
+        )
         .await?;
     let request = CreatePayoutRequest {
         merchant_id: login.merchant_id(),

@@ -104,7 +104,7 @@ async fn begin(
     }
     let object = format!("since {since}");
     dashboard
-        .note(&login, Action::EventsReplayed, &object)
+        .note_form(&login, Action::EventsReplayed, &object, fields.get("nonce"))
         .await?;
     let request = StartReplayRequest {
         merchant_id: login.merchant_id(),
