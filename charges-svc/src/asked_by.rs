@@ -1,4 +1,4 @@
-//! Which request of a merchant's program asked for something, so that the merchant finds it.
+//! Which API request asked for something, so that the merchant can find it in its own logs.
 
 use sqlx::FromRow;
 

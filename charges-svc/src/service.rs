@@ -44,7 +44,7 @@ use crate::{
     tell::Teller,
     turns::Turns,
     watch::Watches,
-    weather::Told,
+    weather::Look,
 };
 
 /// How long an answer waits for sessions-svc to learn of the change.
@@ -97,7 +97,7 @@ pub struct Service {
     pub steps: StepWriter,
     pub searches: Searches,
     /// What was told last of how networks do.
-    pub weather: Mutex<Option<Told>>,
+    pub weather: Mutex<Option<Look>>,
     pub admission: Admission,
     pub turns: Turns,
     pub awaited: Arc<AwaitedReplies>,

@@ -349,20 +349,20 @@ fn understood(said: &Summary, rail_reference: RailReference) -> Vec<What> {
         count_unknown("action");
         return Vec::new();
     };
-    match action {
+    let happened: &dyn Fn(Outcome) -> What = match action {
+        Action::RequestPayment | Action::Send => {
+            &|outcome| What::NetworkRequest(outcome, repeats, rail_reference)
+        }
+        Action::SubmitOtp => &|outcome| What::Otp(outcome, repeats),
+        Action::Query => &|outcome| What::Query(outcome, repeats),
         Action::Callback => return vec![What::Callback(repeats)],
         Action::Operator => return Vec::new(),
-        Action::RequestPayment | Action::Send | Action::SubmitOtp | Action::Query => {}
-    }
+    };
     let Some(outcome) = outcome(action, &said.outcome) else {
         count_unknown("outcome");
         return Vec::new();
     };
-    let mut seen = vec![match action {
-        Action::SubmitOtp => What::Otp(outcome, repeats),
-        Action::Query => What::Query(outcome, repeats),
-        _ => What::NetworkRequest(outcome, repeats, rail_reference),
-    }];
+    let mut seen = vec![happened(outcome)];
     if outcome == Outcome::Accepted && matches!(action, Action::RequestPayment | Action::SubmitOtp)
     {
         seen.push(What::Prompt);

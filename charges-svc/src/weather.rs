@@ -14,33 +14,34 @@ use chassis::{clock::Timestamp, ids::MerchantId, provider::Provider};
 
 use crate::{charge::State, schedule::DAY, store::samples::Sampled};
 
-/// How long ago the charges were created that tell how it is now.
+/// Charges created within this long tell how it is now.
 pub const NOW: Duration = Duration::from_secs(60 * 60);
 
-/// And those that tell how it usually is: in the day before that.
+/// Those created before that, but within this long, tell how it usually is.
 pub const USUAL: Duration = NOW.saturating_add(DAY);
 
-/// A charge that has not ended after this waits.
+/// A charge that is still open after this long counts as waiting; a younger open one is not counted.
 const WAITS_AFTER: Duration = Duration::from_secs(5 * 60);
 
-/// Fewer charges than this, or fewer merchants, tell nothing.
+/// With fewer charges or merchants than these, nothing is told.
 const CHARGES_MIN: usize = 20;
 const MERCHANTS_MIN: usize = 3;
 
-/// Rates are told in steps of so many of a hundred.
-const STEP: u32 = 5;
+/// Percentages are rounded to a multiple of this.
+const PERCENT_STEP: u32 = 5;
 
-/// So many fewer of a hundred succeed than usually if many fail; or fewer than so many, where nothing
-/// is known of how it usually is.
-const FEWER: u32 = 20;
-const FEW: u32 = 50;
+/// Many fail if the success rate is at least this many points below the usual one,
+const SUCCESS_DROP: u32 = 20;
 
-/// So many of a hundred wait if it is slow.
-const MANY_WAIT: u32 = 20;
+/// or, where the usual rate is unknown, below this.
+const SUCCESS_MIN: u32 = 50;
 
-/// It is slow also if half of them take so many times as long as usually, and so much longer.
-const TIMES_LONGER: u32 = 2;
-const LONGER: Duration = Duration::from_secs(15);
+/// It is slow if at least this percentage waits,
+const WAITING_MAX: u32 = 20;
+
+/// or if the median is at least this many times the usual one, and at least this much longer.
+const MEDIAN_FACTOR: u32 = 2;
+const MEDIAN_RISE: Duration = Duration::from_secs(15);
 
 chassis::closed_list! {
     /// How a network does.
@@ -73,9 +74,9 @@ pub struct Rates {
     pub oldest: Option<Duration>,
 }
 
-/// What was told last, and when.
+/// What was seen last, and when.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct Look {
     pub at: Timestamp,
     pub networks: Vec<NetworkWeather>,
 }
@@ -163,23 +164,23 @@ fn balanced(mut charges: Vec<&Sampled>) -> Vec<&Sampled> {
 fn share(part: usize, whole: usize) -> Option<u32> {
     let percent = (part * 100).checked_div(whole)?;
     let percent = u32::try_from(percent).ok()?;
-    Some((percent + STEP / 2) / STEP * STEP)
+    Some((percent + PERCENT_STEP / 2) / PERCENT_STEP * PERCENT_STEP)
 }
 
 impl Rates {
     fn compared(self, usual: Option<Self>) -> Weather {
         let usually = usual.and_then(|usual| usual.succeeded);
         let do_many_fail = self.succeeded.is_some_and(|now| match usually {
-            Some(usually) => now + FEWER <= usually,
-            None => now < FEW,
+            Some(usually) => now + SUCCESS_DROP <= usually,
+            None => now < SUCCESS_MIN,
         });
         if do_many_fail {
             return Weather::ManyFail;
         }
         let medians = self.median.zip(usual.and_then(|usual| usual.median));
         let is_slow = medians
-            .is_some_and(|(now, usual)| now >= usual * TIMES_LONGER && now >= usual + LONGER);
-        match is_slow || self.waiting >= MANY_WAIT {
+            .is_some_and(|(now, usual)| now >= usual * MEDIAN_FACTOR && now >= usual + MEDIAN_RISE);
+        match is_slow || self.waiting >= WAITING_MAX {
             true => Weather::Slower,
             false => Weather::AsUsual,
         }

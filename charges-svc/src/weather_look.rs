@@ -9,7 +9,7 @@ use crate::{
     error::Result,
     service::Service,
     store::samples::{self, Sampled},
-    weather::{self, NOW, NetworkWeather, Told, USUAL},
+    weather::{self, Look, NOW, NetworkWeather, USUAL},
 };
 
 /// Of so much time each, so many charges are looked at: 5,500 together at most, however many there
@@ -18,24 +18,24 @@ const SLOT_NOW: Duration = Duration::from_secs(2 * 60);
 const SLOT_USUAL: Duration = Duration::from_secs(60 * 60);
 const PER_SLOT: i64 = 100;
 
-/// How long an answer is told again.
+/// How long a look is good for.
 const FRESH_FOR: Duration = Duration::from_secs(30);
 
 impl Service {
     /// How each network does. Computed once for all who ask within [`FRESH_FOR`].
     pub async fn read_weather(&self) -> Result<Vec<NetworkWeather>> {
         let now = self.clock.now();
-        let mut told = self.weather.lock().await;
-        if let Some(told) = told.as_ref()
-            && now.since(told.at) < FRESH_FOR
+        let mut last = self.weather.lock().await;
+        if let Some(look) = last.as_ref()
+            && now.since(look.at) < FRESH_FOR
         {
-            return Ok(told.networks.clone());
+            return Ok(look.networks.clone());
         }
         let mut conn = self.db.read().await?;
         let sample = sample(&mut conn, self.clock.real_now()).await?;
         drop(conn);
         let networks = weather::networks(&sample, now);
-        *told = Some(Told {
+        *last = Some(Look {
             at: now,
             networks: networks.clone(),
         });

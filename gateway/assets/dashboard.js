@@ -19,23 +19,31 @@ addEventListener('pageshow', (event) => {
 });
 
 // Buttons that copy what stands beside them.
-for (const button of document.querySelectorAll('[data-copy]')) {
-  if (!navigator.clipboard) continue;
-  button.hidden = false;
-  button.addEventListener('click', async () => {
-    button.setAttribute('aria-live', 'polite');
-    try {
-      await navigator.clipboard.writeText(button.dataset.copy);
-      button.textContent = button.dataset.copied;
-    } catch {
-      // Copying is not allowed here. The text is shown beside the button.
-      button.hidden = true;
-    }
-  });
-}
+const offerCopies = (page) => {
+  if (!navigator.clipboard) return;
+  for (const button of page.querySelectorAll('[data-copy]')) {
+    button.hidden = false;
+    button.addEventListener('click', async () => {
+      button.setAttribute('aria-live', 'polite');
+      try {
+        await navigator.clipboard.writeText(button.dataset.copy);
+        button.textContent = button.dataset.copied;
+      } catch {
+        // Copying is not allowed here. The text is shown beside the button.
+        button.hidden = true;
+      }
+    });
+  }
+};
+offerCopies(document);
 
 // A page of what still goes on looks how it stands. It stops after five minutes, so that no login is
 // kept alive for long by a page that nobody reads.
+const LOOK_EVERY_MS = 5_000;
+const LOOK_FOR_MS = 300_000;
+const ANSWER_MS_MAX = 10_000;
+// Whoever listens is not interrupted more often.
+const TELL_EVERY_MS = 30_000;
 const live = document.querySelector('[data-live="open"]');
 if (live) {
   const begun = performance.now();
@@ -47,13 +55,12 @@ if (live) {
   let told = -Infinity;
   let telling;
   let timer;
-  // Whoever listens is not told more than once in half a minute.
   const tell = (text) => {
     clearTimeout(telling);
     telling = setTimeout(() => {
       told = elapsed();
       live.textContent = text;
-    }, Math.max(0, told + 30000 - elapsed()));
+    }, Math.max(0, told + TELL_EVERY_MS - elapsed()));
   };
   const isInUse = (part) => {
     const selection = getSelection();
@@ -81,6 +88,7 @@ if (live) {
         continue;
       }
       shown.set(name, next.outerHTML);
+      offerCopies(next);
       part.replaceWith(document.adoptNode(next));
     }
     if (now.dataset.state !== live.dataset.state) tell(now.dataset.state);
@@ -90,7 +98,7 @@ if (live) {
   const look = async () => {
     clearTimeout(timer);
     if (document.hidden || looking) return;
-    if (elapsed() > 300000) {
+    if (elapsed() > LOOK_FOR_MS) {
       clearTimeout(telling);
       live.classList.remove('hidden');
       live.textContent = live.dataset.stopped;
@@ -99,10 +107,11 @@ if (live) {
     looking = true;
     let wanted = 0;
     try {
-      const signal = AbortSignal.timeout?.(10000);
+      const signal = AbortSignal.timeout?.(ANSWER_MS_MAX);
       const answer = await fetch(location.href, { cache: 'no-store', redirect: 'manual', signal });
       if (answer.ok) {
         failures = 0;
+        // `looking` stays true: this page looks no more.
         if (!show(await answer.text())) return;
       } else {
         // Whoever is sent to the login, or finds nothing, looks no more.
@@ -114,9 +123,9 @@ if (live) {
       failures += 1;
     }
     looking = false;
-    timer = setTimeout(look, Math.max(wanted, 5000 * 2 ** Math.min(failures, 4)));
+    timer = setTimeout(look, Math.max(wanted, LOOK_EVERY_MS * 2 ** Math.min(failures, 4)));
   };
   document.addEventListener('visibilitychange', look);
   addEventListener('online', look);
-  timer = setTimeout(look, 5000);
+  timer = setTimeout(look, LOOK_EVERY_MS);
 }

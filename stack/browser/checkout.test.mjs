@@ -13,7 +13,7 @@ import './return.mjs';
 import './closed.mjs';
 import './hostile.mjs';
 import './everyone.mjs';
-import './weight.mjs';
+import './checkout-weight.mjs';
 import './time.mjs';
 
 tellAll();

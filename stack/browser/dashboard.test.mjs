@@ -13,7 +13,7 @@ import { until } from './stack.mjs';
 import './strangers.mjs';
 import './keyboard.mjs';
 import './live.mjs';
-import './light.mjs';
+import './dashboard-weight.mjs';
 import './signatures.mjs';
 
 after(close);

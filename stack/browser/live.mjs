@@ -72,7 +72,7 @@ test('a page that nobody reads stops looking', TIMEOUT, async () => {
   assert.equal(await told(person), '');
   await wait(page, requests, 60, STEP_MS);
   assert.ok(requests.urls.length <= looks + 3, `${requests.urls.length} looks`);
-  await person.sees('Payment', 'This page has stopped looking by itself.');
+  await person.sees('Payment', 'This page has stopped checking by itself.');
   await person.check('payment, stopped');
   await person.leave();
 });

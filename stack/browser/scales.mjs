@@ -1,5 +1,6 @@
 // What a page asks for, and what that costs in data.
 
+import assert from 'node:assert/strict';
 import { until } from './stack.mjs';
 
 export const KIB = 1_024;
@@ -26,6 +27,14 @@ export async function weigh({ context, page }, open) {
   await open();
   await page.waitForLoadState('networkidle');
   return { urls, bytes };
+}
+
+/** What was loaded is all from `origin`, and little. */
+export function checkFirstView({ urls, bytes }, origin, { requests_max, bytes_max }) {
+  assert.deepEqual(urls.filter((url) => !url.startsWith(`${origin}/`)), []);
+  assert.ok(urls.length <= requests_max, String(urls));
+  assert.ok(bytes > 0 && bytes <= bytes_max, `${urls[0]}: ${bytes} bytes`);
+  console.log(`first view of ${urls[0]}: ${urls.length} requests, ${bytes} bytes`);
 }
 
 /**

@@ -45,6 +45,7 @@ pub struct Week {
 #[derive(Debug)]
 pub struct Rate {
     pub network: &'static str,
+    pub address: String,
     /// How many of a hundred succeeded.
     pub share: String,
     /// Each day's, oldest first.
@@ -156,6 +157,17 @@ fn list(figures: &Figures, days: &[String], status: &str) -> String {
     format!("{}?status={status}&from={from}&to={to}", payments::PATH)
 }
 
+/// Those of one network; of any status if that is empty.
+fn list_of_network(
+    figures: &Figures,
+    network: Provider,
+    day: Option<&String>,
+    status: &str,
+) -> String {
+    let list = list(figures, day.map_or(&[], std::slice::from_ref), status);
+    format!("{list}&network={}", network.code().unwrap_or_default())
+}
+
 /// What settled of these, in each currency.
 fn collected<'c>(
     counts: impl Iterator<Item = &'c ChargeCount>,
@@ -229,7 +241,10 @@ fn successes(figures: &Figures) -> Option<Table> {
     }
     let row = |name: Cell, day: Option<&String>| {
         let cells = networks.iter();
-        let cells = cells.map(|(network, _)| ended(*network, day).cell());
+        let cells = cells.map(|(network, _)| {
+            let cell = ended(*network, day).cell();
+            cell.link(list_of_network(figures, *network, day, ""))
+        });
         [name].into_iter().chain(cells).collect()
     };
     let days = figures.days.iter();
@@ -262,6 +277,7 @@ fn rate(figures: &Figures, (network, name): (Provider, &'static str)) -> Option<
     });
     Some(Rate {
         network: name,
+        address: list_of_network(figures, network, None, ""),
         share: Ended::of(of_network()).share()?,
         bars: bars.collect(),
     })

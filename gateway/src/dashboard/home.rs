@@ -315,11 +315,13 @@ mod tests {
             height: Some(1),
         };
         let rate = Rate {
+            address: "/payments".to_owned(),
             network: "1",
             share: "2".to_owned(),
             bars: vec![bar],
         };
         let volume = Volume {
+            address: "/payments".to_owned(),
             network: "1",
             total: "2".to_owned(),
             bars: Vec::new(),

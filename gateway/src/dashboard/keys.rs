@@ -23,7 +23,7 @@ use super::{
     enter::parameter,
     login::{Confirmed, Login, Sent, SentConfirmed},
     page::{Cell, Field, FormPage, MessagePage, Refusal, Section, TablePage, blame},
-    text::phrase,
+    text::{moment, phrase},
 };
 use crate::{backend, error::Error, pages::see};
 
@@ -63,7 +63,7 @@ async fn show(
 
 fn row(key: &MerchantKey) -> Vec<Cell> {
     let state = match &key.revoked_at {
-        Some(_) => Cell::state("Revoked", "idle"),
+        Some(at) => Cell::state("Revoked", "idle").detail(moment(at)),
         None => {
             Cell::state("Live", "good").action("Revoke", &format!("{PATH}/{}/revoke", key.key_id))
         }

@@ -1,4 +1,4 @@
-//! Forms that a mailed link leads to: it proves whose the address is, and a password goes with it.
+//! The forms behind mailed links: the link proves who owns the address, and the form takes a password.
 //!
 //! Following the link alone does nothing, so that no mail scanner uses it up.
 

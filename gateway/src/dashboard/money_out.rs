@@ -1,12 +1,16 @@
 //! What the forms and pages of payouts and refunds share.
 
+use axum::response::Response;
 use chassis::money::{Currency, Money};
-use proto::charges::{Destination, DestinationType, DisbursementStatus};
+use http::StatusCode;
+use proto::charges::{Destination, DestinationType, DisbursementStatus, Provider};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::{
-    page::{Cell, Field},
+    login::Login,
+    networks,
+    page::{Cell, Field, MessagePage, Section},
     text::{Phrase, Text, phrase},
 };
 use crate::{
@@ -35,6 +39,16 @@ pub fn new_nonce() -> (&'static str, String) {
 pub fn key(fields: &FormFields) -> Option<String> {
     let nonce = fields.get(NONCE).parse().ok()?;
     Some(IdempotencyKey::Gateways(nonce).marked())
+}
+
+/// Somebody else has sent this very form, or it is being done: with another form it could be done a
+/// second time. Leads to the list that shows what became of it.
+pub fn sent_before(login: &Login, section: Section, list: (&'static str, &str)) -> Response {
+    let line = "This form was sent before. See what became of it before you send another.";
+    let (label, address) = list;
+    MessagePage::saying(login.shell(section, "Sent before"), line)
+        .next(label, address)
+        .respond(StatusCode::CONFLICT)
 }
 
 pub fn amount_field(typed: &str) -> Field {
@@ -107,7 +121,10 @@ pub fn network(destination: &Destination) -> Text {
     let name = &destination.provider;
     match destination.r#type() {
         DestinationType::Bank => phrase!("Bank {0}", name).into(),
-        DestinationType::MobileMoney | DestinationType::Unspecified => name.into(),
+        DestinationType::MobileMoney | DestinationType::Unspecified => {
+            let network = Provider::from_code(name);
+            network.map_or_else(|| name.into(), |network| networks::name(network).into())
+        }
     }
 }
 

@@ -11,6 +11,13 @@ pub const NETWORKS: [(Provider, &str); 3] = [
     (Provider::At, "AT"),
 ];
 
+/// Empty for what is none of them.
+pub fn name(network: Provider) -> &'static str {
+    let mut known = NETWORKS.iter();
+    let found = known.find(|(known, _)| *known == network);
+    found.map(|(_, name)| *name).unwrap_or_default()
+}
+
 /// The choices of a form: code and name.
 pub static CHOICES: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
     let codes = NETWORKS

@@ -21,7 +21,7 @@ use proto::{
 use super::{
     Dashboard,
     login::Login,
-    money_out,
+    money_out, networks,
     page::{Cell, DetailPage, Refusal, Section, Table},
     payments::{PATH, money, state},
     refunds,
@@ -131,10 +131,10 @@ async fn show(
         dashboard.refunds_of(&login, &reference),
     )?;
     let (has_more_refunds, next_query_at) = (timeline.has_more_refunds, timeline.next_query_at);
-    let told = dashboard.told(&login, timeline.entries).await?;
+    let history = dashboard.history(&login, timeline.entries).await?;
 
     let mut page = DetailPage::new(login.shell(Section::Payments, "Payment"));
-    page.lead = lead(&charge, &told.entries);
+    page.lead = lead(&charge, &history.entries);
     page.follow(&state(charge.status()));
     let mut sent_back = refunds.refunds.iter();
     page.goes_on = sent_back
@@ -164,7 +164,7 @@ async fn show(
             rows: rows.collect::<Result<_, _>>()?,
         });
     }
-    told.show(&mut page, About::Payment);
+    history.show(&mut page, About::Payment);
     page.links.push(("All payments", PATH.to_owned()));
     Ok(page.respond(StatusCode::OK))
 }
@@ -220,14 +220,14 @@ fn facts(
     payer: &str,
     session: Option<&Session>,
 ) -> Result<Vec<(&'static str, Cell)>, Error> {
-    let network = charge.provider().code().unwrap_or_default();
+    let network = networks::name(charge.provider());
     let mut facts = vec![
         ("Amount", Cell::text(&shown(money(charge.amount.as_ref())?))),
         ("State", state(charge.status())),
         ("Payer", Cell::text(&unbroken(payer)).detail(network)),
-        ("Reference", Cell::text(&charge.reference)),
-        ("Shown to the payer as", Cell::text(&charge.tx_id_display)),
-        ("Session", Cell::text(&charge.session_id)),
+        ("Reference", Cell::id(&charge.reference)),
+        ("Shown to the payer as", Cell::id(&charge.tx_id_display)),
+        ("Session", Cell::id(&charge.session_id)),
         ("Created", Cell::time(&charge.created_at)),
         ("Last change", Cell::time(&charge.updated_at)),
     ];

@@ -30,6 +30,7 @@ use super::{
     export,
     filters::{Filters, Listed, PAGE_SIZE},
     login::Login,
+    networks,
     page::{Cell, Field, Refusal, Section, TablePage},
     text::Phrase,
 };
@@ -209,7 +210,7 @@ pub fn row(listed: &ListedCharge) -> Result<Vec<Cell>, Error> {
         Some(message) => state(charge.status()).detail(Phrase::of_a_service(message.clone())),
         None => state(charge.status()),
     };
-    let network = charge.provider().code().unwrap_or_default();
+    let network = networks::name(charge.provider());
     Ok(vec![
         Cell::time(&charge.created_at),
         Cell::text(reference).link(format!("{PATH}/{reference}")),

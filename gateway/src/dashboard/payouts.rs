@@ -209,7 +209,7 @@ async fn show_one(
         ("State", state),
         ("To", money_out::destination(payout.destination.as_ref())),
         ("Made", Cell::phrase(asked)),
-        ("Payout", Cell::text(&payout.payout_id)),
+        ("Payout", Cell::id(&payout.payout_id)),
     ];
     if let Some(fee) = &payout.fee {
         let fee = payments::money(Some(fee))?;

@@ -160,9 +160,9 @@ async fn create(
             Ok(page.refuse(StatusCode::BAD_REQUEST, notice))
         }
         Err(Error::IdempotencyKeyReused | Error::IdempotencyInProgress) => {
-            let notice =
-                "This form was sent before. Look at the payment's refunds before you send another.";
-            refuse(StatusCode::CONFLICT, None, Some(notice.into()))
+            let payment = format!("{}/{reference}", payments::PATH);
+            let list = ("Back to the payment", payment.as_str());
+            Ok(money_out::sent_before(&login, Section::Payments, list))
         }
         Err(error) => Err(error.into()),
     }

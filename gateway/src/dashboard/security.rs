@@ -61,6 +61,11 @@ async fn show_settings(login: Login) -> Response {
                 "What we must know about your business before it is paid.",
             ),
             (
+                "Integrations",
+                "/settings/integrations",
+                "API keys, and the webhook with all its deliveries.",
+            ),
+            (
                 "Security",
                 PATH,
                 "Address, password, authenticator, recovery codes, and where you are logged in.",

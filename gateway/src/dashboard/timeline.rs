@@ -27,19 +27,23 @@ pub enum About {
 
 /// What has happened, with what became of the events.
 #[derive(Debug)]
-pub struct Told {
+pub struct History {
     pub entries: Vec<Entry>,
     /// What became of the events cannot be read, and is not among it.
     lacks_deliveries: bool,
 }
 
 impl Dashboard {
-    pub async fn told(&self, login: &Login, entries: Vec<TimelineEntry>) -> Result<Told, Error> {
+    pub async fn history(
+        &self,
+        login: &Login,
+        entries: Vec<TimelineEntry>,
+    ) -> Result<History, Error> {
         let deliveries = deliveries(&self.events, &login.merchant, &entries).await;
         let deliveries = deliveries.inspect_err(pages::report);
         let lacks_deliveries = deliveries.is_err();
         let deliveries = deliveries.unwrap_or_else(|_| HashMap::new());
-        Ok(Told {
+        Ok(History {
             entries: merged(entries, deliveries)?,
             lacks_deliveries,
         })
@@ -53,14 +57,14 @@ impl Dashboard {
         about: About,
         timeline: Result<DisbursementTimeline, Error>,
     ) {
-        let told = async {
+        let history = async {
             let timeline = timeline?;
-            let told = self.told(login, timeline.entries).await?;
-            Ok((told, timeline.next_query_at))
+            let history = self.history(login, timeline.entries).await?;
+            Ok((history, timeline.next_query_at))
         };
-        match told.await.inspect_err(pages::report) {
-            Ok((told, next_query_at)) => {
-                told.show(page, about);
+        match history.await.inspect_err(pages::report) {
+            Ok((history, next_query_at)) => {
+                history.show(page, about);
                 page.facts.extend(next_query_at.map(next_query));
             }
             Err(_) => {
@@ -71,7 +75,7 @@ impl Dashboard {
     }
 }
 
-impl Told {
+impl History {
     pub fn show(&self, page: &mut DetailPage, about: About) {
         if self.lacks_deliveries {
             let line = "The webhooks that were sent cannot be shown right now.";
@@ -107,11 +111,7 @@ fn moment(entry: &Entry, about: About) -> Moment {
             key_name,
             at_checkout,
         } => Moment {
-            phrase: match (about, &entry.refund_id) {
-                (About::Refund, _) | (_, Some(_)) => "Refund asked for",
-                (About::Payment, None) => "Payment asked for",
-                (About::Payout, None) => "Payout asked for",
-            },
+            phrase: asked_for(about, entry.refund_id.is_some()),
             told: match at_checkout {
                 true => "By the payer at the checkout.",
                 false => "",
@@ -141,15 +141,27 @@ fn moment(entry: &Entry, about: About) -> Moment {
             posting,
             account,
             amount: Amount(of),
-        } => Moment {
-            phrase: match *account {
-                "RESERVED" => "What is reserved changed",
-                _ => "Your balance changed",
-            },
-            detail: format!("{} ({posting})", shown(*of)).into(),
-            ..Moment::default()
-        },
-        What::Event { .. } | What::Attempt { .. } => told(&entry.what),
+        } => balance_change(account, &format!("{} ({posting})", shown(*of))),
+        What::Event {
+            event_id,
+            event_type,
+            delivery_status,
+            ..
+        } => event(event_id, event_type.as_deref(), *delivery_status),
+        What::Attempt {
+            number,
+            succeeded,
+            http_status,
+            error,
+            duration_ms,
+            finished_at,
+            ..
+        } => {
+            let status = http_status.map(|status| format!("HTTP {status}"));
+            let said = status.or_else(|| error.clone()).unwrap_or_default();
+            let detail = format!("#{number} · {said} · {duration_ms} ms");
+            attempt(finished_at.is_some().then_some(*succeeded), detail)
+        }
     };
     shown.at.clone_from(&entry.at);
     if entry.kind != DELIVERY_ATTEMPT
@@ -160,50 +172,52 @@ fn moment(entry: &Entry, about: About) -> Moment {
     shown
 }
 
-/// An event, or an attempt to deliver it.
-fn told(what: &What) -> Moment {
-    match what {
-        What::Event {
-            event_id,
-            event_type,
-            delivery_status,
-            ..
-        } => Moment {
-            phrase: "Event for your webhook.",
-            told: match *delivery_status {
-                None => "No endpoint was set for it.",
-                Some("PENDING") => "On its way.",
-                Some("DELIVERED") => "Delivered.",
-                Some("EXHAUSTED") => "Given up after all attempts.",
-                Some(_) => "",
-            },
-            detail: format!("{} {event_id}", event_type.as_deref().unwrap_or_default()).into(),
-            ..Moment::default()
+fn asked_for(about: About, is_refund: bool) -> &'static str {
+    match (about, is_refund) {
+        (About::Refund, _) | (_, true) => "Refund asked for",
+        (About::Payment, false) => "Payment asked for",
+        (About::Payout, false) => "Payout asked for",
+    }
+}
+
+fn balance_change(account: &str, detail: &str) -> Moment {
+    Moment {
+        phrase: match account {
+            "RESERVED" => "What is reserved changed",
+            _ => "Your balance changed",
         },
-        What::Attempt {
-            number,
-            succeeded,
-            http_status,
-            error,
-            duration_ms,
-            finished_at,
-            ..
-        } => {
-            let (phrase, state) = match (finished_at, succeeded) {
-                (None, _) => ("Webhook is being sent", "wait"),
-                (Some(_), true) => ("Webhook answered", "good"),
-                (Some(_), false) => ("Webhook failed", "bad"),
-            };
-            let status = http_status.map(|status| format!("HTTP {status}"));
-            let said = status.or_else(|| error.clone()).unwrap_or_default();
-            Moment {
-                phrase,
-                state,
-                detail: format!("#{number} · {said} · {duration_ms} ms").into(),
-                ..Moment::default()
-            }
-        }
-        _ => Moment::default(),
+        detail: detail.into(),
+        ..Moment::default()
+    }
+}
+
+/// `None`: it runs.
+fn attempt(succeeded: Option<bool>, detail: String) -> Moment {
+    let (phrase, state) = match succeeded {
+        None => ("Webhook is being sent", "wait"),
+        Some(true) => ("Webhook answered", "good"),
+        Some(false) => ("Webhook failed", "bad"),
+    };
+    Moment {
+        phrase,
+        state,
+        detail: detail.into(),
+        ..Moment::default()
+    }
+}
+
+fn event(event_id: &str, event_type: Option<&str>, delivery_status: Option<&str>) -> Moment {
+    Moment {
+        phrase: "Event for your webhook.",
+        told: match delivery_status {
+            None => "No endpoint was set for it.",
+            Some("PENDING") => "On its way.",
+            Some("DELIVERED") => "Delivered.",
+            Some("EXHAUSTED") => "Given up after all attempts.",
+            Some(_) => "",
+        },
+        detail: format!("{} {event_id}", event_type.unwrap_or_default()).into(),
+        ..Moment::default()
     }
 }
 

@@ -1,11 +1,10 @@
-//! How the networks do right now, by the payments of everybody: whether it is the network, or the
+//! How the networks are doing, by everybody's payments: whether trouble is the network's or the
 //! merchant's own.
 
 use proto::charges::{NetworkWeather, ReadWeatherRequest, Weather};
 
 use super::{
-    Dashboard,
-    networks::NETWORKS,
+    Dashboard, networks,
     page::{Cell, Table},
     text::{Phrase, phrase},
 };
@@ -39,9 +38,6 @@ fn table(networks: &[NetworkWeather]) -> Table {
 }
 
 fn row(network: &NetworkWeather) -> Vec<Cell> {
-    let mut names = NETWORKS.iter();
-    let name = names.find(|(provider, _)| *provider == network.provider());
-    let name = name.map(|(_, name)| *name).unwrap_or_default();
     let now = match network.weather() {
         Weather::AsUsual => Cell::state("As usual", "good"),
         Weather::Slower => Cell::state("Slower than usual", "wait"),
@@ -58,7 +54,7 @@ fn row(network: &NetworkWeather) -> Vec<Cell> {
     };
     let percent = |number: String| phrase!("{0}\u{a0}%", number);
     vec![
-        Cell::text(name),
+        Cell::text(networks::name(network.provider())),
         now,
         number(network.succeeded_percent, percent),
         number(network.median_seconds, |number| {

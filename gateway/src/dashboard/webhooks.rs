@@ -41,12 +41,12 @@ async fn show(login: Login) -> Response {
         shell: login.shell(Section::Integrations, "Integrations"),
         links: vec![
             (
-                "API keys",
+                "API Management",
                 "/settings/integrations/keys",
-                "What your program shows with every request.",
+                "API keys: what your program shows with every request.",
             ),
             (
-                "Webhook",
+                "Webhook Configuration",
                 PATH,
                 "Where we tell your program what happened, and the secret that signs it.",
             ),

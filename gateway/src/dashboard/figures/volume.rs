@@ -2,19 +2,23 @@
 //! summed, and each has pictures and rows of its own.
 
 use chassis::money::Money;
-use proto::charges::{Figures, Provider};
+use proto::charges::{ChargeStatus, Figures, Provider};
 
-use super::{BAR_HEIGHT, BAR_STEP, Bar, NETWORKS, collected};
+use super::{BAR_HEIGHT, BAR_STEP, Bar, NETWORKS, collected, list_of_network};
 use crate::{
     dashboard::page::{Cell, Table},
     error::Error,
     pages::amount::shown,
 };
 
+/// The status of what was collected.
+const SETTLED: &str = "SETTLED";
+
 /// What was collected on a network in one currency, as a picture.
 #[derive(Debug)]
 pub struct Volume {
     pub network: &'static str,
+    pub address: String,
     pub total: String,
     /// Each day's, oldest first.
     pub bars: Vec<Bar>,
@@ -52,15 +56,17 @@ pub fn volumes(figures: &Figures) -> Result<Vec<Volume>, Error> {
             let days = figures.days.iter();
             let days = days.map(|day| sum(figures, currency, Some(network), Some(day)));
             let days: Vec<Option<Money>> = days.collect::<Result<_, _>>()?;
-            of_currency.push((name, total, days));
+            let address = list_of_network(figures, network, None, SETTLED);
+            of_currency.push(((name, address), total, days));
         }
         let sums = of_currency.iter().flat_map(|(_, _, days)| days).flatten();
         let highest = sums.map(|sum| sum.minor_units()).max().unwrap_or_default();
         volumes.extend(
             of_currency
                 .into_iter()
-                .map(|(network, total, days)| Volume {
+                .map(|((network, address), total, days)| Volume {
                     network,
+                    address,
                     total: shown(total),
                     bars: bars(&days, highest),
                 }),
@@ -73,7 +79,7 @@ fn bars(days: &[Option<Money>], highest: i64) -> Vec<Bar> {
     let height = |sum: &Money| {
         let height = i128::from(sum.minor_units()) * i128::from(BAR_HEIGHT);
         let height = height.checked_div(highest.into())?;
-        // What is little is seen nevertheless.
+        // Even the smallest amount gets a visible bar.
         Some(u64::try_from(height).ok()?.max(1))
     };
     let days = days.iter().enumerate();
@@ -87,15 +93,11 @@ fn bars(days: &[Option<Money>], highest: i64) -> Vec<Bar> {
 /// The same numbers as the pictures. `None` if nothing was collected.
 pub fn table(figures: &Figures) -> Result<Option<Table>, Error> {
     let currencies = currencies(figures)?;
-    let mut networks = Vec::new();
-    for (network, name) in NETWORKS {
-        for currency in &currencies {
-            let is_used = sum(figures, currency, Some(network), None)?.is_some();
-            if is_used && !networks.contains(&(network, name)) {
-                networks.push((network, name));
-            }
-        }
-    }
+    let mut networks = NETWORKS.to_vec();
+    networks.retain(|(network, _)| {
+        let mut counts = figures.counts.iter();
+        counts.any(|count| count.provider() == *network && count.status() == ChargeStatus::Settled)
+    });
     let mut rows = Vec::new();
     let days = figures.days.iter().map(Some).chain([None]);
     for day in days {
@@ -109,7 +111,11 @@ pub fn table(figures: &Figures) -> Result<Option<Table>, Error> {
             }];
             for (network, _) in &networks {
                 let sum = sum(figures, currency, Some(*network), day)?;
-                row.push(Cell::amount(sum.map_or("–".to_owned(), shown)));
+                row.push(match sum {
+                    Some(sum) => Cell::amount(shown(sum))
+                        .link(list_of_network(figures, *network, day, SETTLED)),
+                    None => Cell::amount("–".to_owned()),
+                });
             }
             rows.push(row);
         }

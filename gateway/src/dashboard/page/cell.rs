@@ -16,6 +16,8 @@ pub struct Cell {
     /// Where it leads.
     pub link: String,
     pub is_amount: bool,
+    /// Offers to copy the text.
+    pub is_copied: bool,
     /// What can be done: label and address.
     pub action: Option<(&'static str, String)>,
     /// What can be done at once: label, and the field that says to what.
@@ -51,6 +53,14 @@ impl Cell {
             text: text.into(),
             is_amount: true,
             ..Self::default()
+        }
+    }
+
+    /// An identifier of ours, to be copied.
+    pub fn id(text: &str) -> Self {
+        Self {
+            is_copied: true,
+            ..Self::text(text)
         }
     }
 

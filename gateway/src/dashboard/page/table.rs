@@ -73,7 +73,7 @@ impl TablePage {
     }
 
     /// The services stopped looking before the page was full.
-    fn goes_on(&self) -> bool {
+    fn is_cut_short(&self) -> bool {
         self.older.is_some() && self.filters.is_some() && self.rows.len() < PAGE_ROWS
     }
 

@@ -178,14 +178,6 @@ fn refuse_too_much(login: &Login, terms: &Terms, typed: &str, available: Money) 
     refuse(login, terms, typed, StatusCode::CONFLICT, why)
 }
 
-/// Somebody else has used the form, or is using it. Another could pay a second time.
-fn sent_before(login: &Login) -> Response {
-    let line = "This form was sent before. Look at the payouts before you ask for another.";
-    MessagePage::saying(login.shell(Section::Payouts, "Sent before"), line)
-        .next("All payouts", PATH)
-        .respond(StatusCode::CONFLICT)
-}
-
 /// The first step leads to the second, which pays.
 async fn send(
     State(dashboard): State<Arc<Dashboard>>,
@@ -197,13 +189,16 @@ async fn send(
     // Before the terms are looked at: what this very form has paid already is found by its key,
     // whatever has changed since.
     let refused = match Order::read(&fields) {
-        Some(order) => match pay(&dashboard, &login, order).await? {
-            Ok(payout) => return Ok(see(&format!("{PATH}/{}", payout.payout_id))),
-            // The terms that hold now are none of its business.
-            Err(Refused::SentBefore) => return Ok(sent_before(&login)),
-            Err(refused) => Some(refused),
-        },
         None => None,
+        Some(order) => match pay(&dashboard, &login, order).await {
+            Ok(Ok(payout)) => return Ok(see(&format!("{PATH}/{}", payout.payout_id))),
+            Ok(Err(refused)) => Some(refused),
+            Err(Error::IdempotencyKeyReused | Error::IdempotencyInProgress) => {
+                let list = ("All payouts", PATH);
+                return Ok(money_out::sent_before(&login, Section::Payouts, list));
+            }
+            Err(error) => return Err(error.into()),
+        },
     };
     let terms = match terms(&dashboard, &login).await? {
         Ok(terms) => terms,
@@ -223,7 +218,6 @@ async fn send(
             let notice = blame(&mut again.fields, &faults);
             return Ok(again.refuse(StatusCode::BAD_REQUEST, notice));
         }
-        Some(Refused::SentBefore) => return Ok(sent_before(&login)),
         Some(Refused::OtherTerms) => {
             Some("The account or the fee has changed meanwhile. Look at it once more.")
         }
@@ -278,7 +272,6 @@ enum Refused {
     OtherTerms,
     TooMuch(Money),
     Invalid(Vec<FieldError>),
-    SentBefore,
 }
 
 async fn pay(
@@ -319,7 +312,6 @@ async fn pay(
         ) => Refused::OtherTerms,
         Err(Error::InsufficientBalance(available)) => Refused::TooMuch(available),
         Err(Error::Validation(faults)) => Refused::Invalid(faults),
-        Err(Error::IdempotencyKeyReused | Error::IdempotencyInProgress) => Refused::SentBefore,
         Err(error) => return Err(error),
     };
     Ok(Err(refused))

@@ -159,6 +159,8 @@ async fn count(
         true => phrase!("{0} or more given up since {1}.", count, since),
         false => phrase!("{0} given up since {1}.", count, since),
     }];
+    let repeats = "Your server gets each under the same id as before: one that it has seen already, it must not act on again.";
+    page.lead.push(repeats.into());
     page.hidden = vec![
         ("step", "start".to_owned()),
         ("since", typed.to_owned()),

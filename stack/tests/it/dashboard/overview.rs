@@ -55,12 +55,22 @@ async fn figures_lead_to_what_they_count_and_are_nobody_elses() {
         page.says_not(text);
     }
     // One day, or two around midnight.
+    let collected = page.links("/payments?status=SETTLED");
+    let (of_networks, days): (Vec<_>, Vec<_>) = collected
+        .iter()
+        .map(|link| format!("/payments?status=SETTLED{}", link.replace("&#38;", "&")))
+        .partition(|link| link.contains("network="));
     let mut settled = 0;
-    for day in page.links("/payments?status=SETTLED") {
-        let list = format!("/payments?status=SETTLED{}", day.replace("&#38;", "&"));
+    for list in days {
         settled += person.walk(&list, "/payments/").await.len();
     }
     assert_eq!(settled, 3);
+    // The first is of the picture, and of all seven days.
+    for (network, count) in [("MTN", 2), ("TELECEL", 1)] {
+        let list = of_networks.iter().find(|list| list.contains(network));
+        let listed = person.walk(list.unwrap(), "/payments/").await;
+        assert_eq!(listed.len(), count, "{network}");
+    }
     let failed = page.links("/payments?status=FAILED");
     let [failed] = failed.as_slice() else {
         panic!("{failed:?}");

@@ -4,16 +4,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { TIMEOUT, browser, stack } from './office.mjs';
 import { Person } from './person.mjs';
-import { KIB, weigh } from './scales.mjs';
+import { KIB, checkFirstView, weigh } from './scales.mjs';
 import { number } from './shop.mjs';
 import { until } from './stack.mjs';
 
-const FIRST_VIEW_MAX = 50 * KIB;
-
 /** The page, its style sheet and its script. */
-const FIRST_VIEW_REQUESTS_MAX = 3;
+const FIRST_VIEW = { requests_max: 3, bytes_max: 50 * KIB };
 
-test('the first view is light and all ours', TIMEOUT, async () => {
+test('the first view of a page is light and all ours', TIMEOUT, async () => {
   const person = await Person.new(stack, browser);
   await person.becomeMerchant();
   const key = await person.createKey('Server');
@@ -28,13 +26,9 @@ test('the first view is light and all ours', TIMEOUT, async () => {
     // Another browser of the same person: nothing is in its cache.
     const other = await Person.arrive(browser, path === '/login' ? {} : { storageState });
     other.stack = stack;
-    const { urls, bytes } = await weigh(other, () => other.go(path));
+    const weighed = await weigh(other, () => other.go(path));
     assert.equal(new URL(other.page.url()).pathname, path);
-    const strangers = urls.filter((url) => !url.startsWith(`${stack.ready.dashboard}/`));
-    assert.deepEqual(strangers, []);
-    assert.ok(urls.length <= FIRST_VIEW_REQUESTS_MAX, String(urls));
-    assert.ok(bytes > 0 && bytes <= FIRST_VIEW_MAX, `${path}: ${bytes} bytes`);
-    console.log(`first view of ${path}: ${urls.length} requests, ${bytes} bytes`);
+    checkFirstView(weighed, stack.ready.dashboard, FIRST_VIEW);
     await other.leave();
   }
   await person.leave();
