@@ -25,14 +25,7 @@ impl Dashboard {
 fn table(networks: &[NetworkWeather]) -> Table {
     Table {
         caption: "The networks in the last hour, by everybody’s payments",
-        columns: vec![
-            "Network",
-            "Now",
-            "Succeeded",
-            "Half ended within",
-            "Waiting for over 5 minutes",
-            "Longest wait",
-        ],
+        columns: vec!["Network", "Now"],
         rows: networks.iter().map(row).collect(),
     }
 }
@@ -44,25 +37,36 @@ fn row(network: &NetworkWeather) -> Vec<Cell> {
         Weather::ManyFail => Cell::state("Many fail", "bad"),
         Weather::TooFew | Weather::Unspecified => Cell::state("Too few payments to tell", "idle"),
     };
-    let number = |number: Option<u32>, told: fn(String) -> Phrase| Cell {
-        is_amount: true,
-        text: match number {
-            Some(number) => told(number.to_string()).into(),
-            None => "–".into(),
-        },
-        ..Cell::default()
-    };
-    let percent = |number: String| phrase!("{0}\u{a0}%", number);
     vec![
         Cell::text(networks::name(network.provider())),
-        now,
-        number(network.succeeded_percent, percent),
-        number(network.median_seconds, |number| {
-            phrase!("{0}\u{a0}s", number)
-        }),
-        number(network.waiting_percent, percent),
-        number(network.oldest_minutes, |number| {
-            phrase!("{0}\u{a0}min", number)
-        }),
+        match numbers(network) {
+            Some(numbers) => now.detail(numbers),
+            None => now,
+        },
     ]
+}
+
+/// What may be told in numbers.
+fn numbers(network: &NetworkWeather) -> Option<Phrase> {
+    let text = |number: Option<u32>| number.map(|number| number.to_string());
+    let succeeded = text(network.succeeded_percent).zip(text(network.median_seconds));
+    let succeeded = succeeded.map(|(percent, seconds)| {
+        phrase!(
+            "{0}\u{a0}% succeeded; half of those that ended took {1}\u{a0}s at most.",
+            percent,
+            seconds
+        )
+    });
+    let waiting = text(network.waiting_percent).zip(text(network.oldest_minutes));
+    let waiting = waiting.map(|(percent, minutes)| {
+        phrase!(
+            "{0}\u{a0}% wait for over 5 minutes, one for {1}\u{a0}min.",
+            percent,
+            minutes
+        )
+    });
+    match (succeeded, waiting) {
+        (Some(succeeded), Some(waiting)) => Some(phrase!("{0} {1}", succeeded, waiting)),
+        (succeeded, waiting) => succeeded.or(waiting),
+    }
 }
