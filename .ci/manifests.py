@@ -61,19 +61,20 @@ def takes(binary, environment, where):
     for name in environment.keys() - known:
         faults.append(f"{where}: {binary} knows no variable {name}")
     if "config" in commands:
-        environment = {name: value.replace("/tls/", f"{certificates()}/") for name, value in environment.items()}
+        environment = {name: value.replace("/tls/", f"{certificates(binary)}/") for name, value in environment.items()}
         done = subprocess.run([BINARIES / binary, "config"], env=environment, capture_output=True, text=True)
         expect(done.returncode == 0, where, f"`{binary} config` ends with {done.returncode}: {done.stderr.strip()}")
 
 
 @functools.cache
-def certificates():
-    """A folder with certificates, like the one that production mounts."""
+def certificates(binary):
+    """A folder with certificates, like the one that production mounts for this process."""
     folder = tempfile.mkdtemp(dir=os.environ.get("SCRATCH"))
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc", "-subj", "/CN=test"]
     for name in ["ca", "tls"]:
         files = ["-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.crt"]
-        subprocess.run(["openssl", "req", "-x509", *key, *files], check=True, capture_output=True)
+        name = ["-addext", f"subjectAltName=DNS:{binary}"]
+        subprocess.run(["openssl", "req", "-x509", *key, *name, *files], check=True, capture_output=True)
     return folder
 
 
