@@ -36,7 +36,7 @@ LEFT_OUT = ("cargo test --workspace",)
 VARYING = set(
     """
     reference transaction_id tx_id_display session_id payment_url id created_at updated_at
-    expires_at request_id merchant_id endpoint_id signing_secret previous_signing_secret url
+    expires_at request_id network_reference merchant_id endpoint_id signing_secret previous_signing_secret url
     last_sequence exhausted_since delivery_id event_id started_at finished_at duration_ms now
     at last_at case_id opened_at closed_at key_id hint refund_id payout_id held_until customer_id last_payment_at available completed_at held_minor
     """.split()

@@ -78,6 +78,11 @@ export class Visitor {
       await this.picture(name, colorScheme, PHONE);
     }
     await this.page.emulateMedia({ colorScheme: null });
+    // Cards become tables there.
+    const phone = this.page.viewportSize();
+    await this.page.setViewportSize(DESK);
+    await this.checkAccessible(`${name}, on a desk`);
+    await this.page.setViewportSize(phone);
     await this.picture(name, 'light', DESK);
   }
 

@@ -97,7 +97,7 @@ async fn list(
     let shell = login.shell(Section::Integrations, "Deliveries");
     let columns = ["When", "Event", "State", "Last answer", "Attempts"];
     let mut page = TablePage::new(shell, &columns);
-    page.empty = "Nothing was sent yet.";
+    page.empty = "Nothing was sent yet. Take a payment, or send a test event.";
     let listing = async {
         let Some(request) = dashboard.found(&login, wanted).await? else {
             return Ok(Listed::none());
