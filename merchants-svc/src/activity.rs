@@ -126,8 +126,8 @@ impl Deed {
     /// The id of what a form does, whose nonce this is: the same form, sent again, does the same.
     pub fn id_by_form(&self, nonce: &str) -> ActivityId {
         let of = format!(
-            "{} {} {} {nonce}",
-            self.merchant_id, self.action, self.object
+            "{} {} {} {} {nonce}",
+            self.merchant_id, self.person_id, self.action, self.object
         );
         let digest = Sha256::digest(of);
         let bytes = digest.first_chunk().copied().unwrap_or_default();

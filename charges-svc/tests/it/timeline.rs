@@ -94,6 +94,18 @@ async fn network() -> FakeServer {
     .await
 }
 
+/// What happens to ten cedis that are paid to a wallet.
+const PAID_OUT: [&str; 8] = [
+    "REQUEST",
+    "LEDGER RESERVE available -1000",
+    "LEDGER RESERVE reserved 1000",
+    "NETWORK_REQUEST ACCEPTED",
+    "QUERY SUCCEEDED",
+    "STATUS COMPLETED",
+    "LEDGER DISBURSEMENT reserved -1000",
+    "EVENT",
+];
+
 #[tokio::test]
 async fn a_timeline_tells_everything_from_the_request_to_the_event_in_order() {
     let network = network().await;
@@ -195,17 +207,7 @@ async fn a_refund_is_told_with_its_charge_and_apart_from_it() {
             .iter()
             .all(|entry| entry.refund_id() == refund.refund_id)
     );
-    let expected = [
-        "REQUEST",
-        "LEDGER RESERVE available -1000",
-        "LEDGER RESERVE reserved 1000",
-        "NETWORK_REQUEST ACCEPTED",
-        "QUERY SUCCEEDED",
-        "STATUS COMPLETED",
-        "LEDGER DISBURSEMENT reserved -1000",
-        "EVENT",
-    ];
-    assert_eq!(lines(of_refund.iter().copied()), expected);
+    assert_eq!(lines(of_refund.iter().copied()), PAID_OUT);
     let event = shop.world.updates.events().remove(0);
     assert_eq!(of_refund.last().unwrap().event_id(), event.event_id);
     shop.end().await;
@@ -234,17 +236,7 @@ async fn a_payout_has_a_timeline_of_its_own_and_its_merchant_alone_sees_it() {
     let told = asked(shop.merchant(), &payout.payout_id);
     let told = disbursements.get_payout_timeline(told).await.unwrap();
     let told = told.into_inner();
-    let expected = [
-        "REQUEST",
-        "LEDGER RESERVE available -1000",
-        "LEDGER RESERVE reserved 1000",
-        "NETWORK_REQUEST ACCEPTED",
-        "QUERY SUCCEEDED",
-        "STATUS COMPLETED",
-        "LEDGER DISBURSEMENT reserved -1000",
-        "EVENT",
-    ];
-    assert_eq!(lines(&told.entries), expected);
+    assert_eq!(lines(&told.entries), PAID_OUT);
     assert!(told.entries.iter().all(|entry| entry.refund_id.is_none()));
     assert_eq!(told.entries[0].asked_by, Some(asked_by()));
     let named = told.entries[3].network_reference.clone().unwrap();

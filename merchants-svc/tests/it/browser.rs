@@ -7,10 +7,10 @@ use clap::Parser as _;
 use db::{Db, testing::TestDb};
 use merchants_svc::config::Config;
 use proto::merchants::{
-    Activity, ChangeEmailRequest, ConfirmRequest, GetLoginRequest, ListActivityRequest,
-    LogInRequest, LogInResponse, Login, Origin, RequestEmailChangeRequest, RequestResetRequest,
-    ResetPasswordRequest, SignUpRequest, VerifyEmailRequest, confirm_request::Proof,
-    people_client::PeopleClient,
+    Action, Activity, ChangeEmailRequest, ConfirmRequest, GetLoginRequest, ListActivityRequest,
+    LogInRequest, LogInResponse, Login, NoteActivityRequest, Origin, RequestEmailChangeRequest,
+    RequestResetRequest, ResetPasswordRequest, SignUpRequest, VerifyEmailRequest,
+    confirm_request::Proof, people_client::PeopleClient,
 };
 use sha2::{Digest as _, Sha256};
 use tonic::{Response, Status};
@@ -95,6 +95,27 @@ impl Browser {
             origin: origin(),
         };
         self.people.sign_up(request).await.unwrap();
+    }
+
+    /// Signs up, verifies the address and logs in.
+    pub async fn enter(&mut self, email: &str) -> String {
+        self.sign_up(email).await;
+        let link = self.mail.newest(email, 1).await.token("verify-email");
+        self.verify_email(&link).await.unwrap();
+        self.log_in(email).await
+    }
+
+    /// What this login's person does, to be noted.
+    pub async fn note(&self, token: &str, action: Action, object: &str) -> NoteActivityRequest {
+        let login = self.who(token).await.unwrap();
+        NoteActivityRequest {
+            merchant_id: login.merchant.unwrap().merchant_id,
+            person_id: login.person.unwrap().person_id,
+            action: action.into(),
+            object: object.to_owned(),
+            origin: origin(),
+            form: String::new(),
+        }
     }
 
     pub async fn verify_email(&mut self, token: &str) -> Result<String, Status> {

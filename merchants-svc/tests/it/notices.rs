@@ -1,14 +1,12 @@
 //! What other services have to tell merchants.
 
 use chassis::testing::{check_invalid, check_refusal};
-use proto::merchants::{
-    Action, NoteActivityRequest, NoticeKind, TellMerchantRequest, notices_client::NoticesClient,
-};
+use proto::merchants::{Action, NoticeKind, TellMerchantRequest, notices_client::NoticesClient};
 use tonic::Code;
 use uuid::Uuid;
 
 use crate::{
-    browser::{Browser, origin},
+    browser::Browser,
     shop::{Shop, World},
 };
 
@@ -68,29 +66,21 @@ async fn everybody_of_the_merchant_is_mailed_once() {
 async fn a_payout_account_is_told_in_one_mail_with_where_it_was_set_from() {
     const AMA: &str = "ama@example.com";
     let mut browser = Browser::start().await;
-    browser.sign_up(AMA).await;
-    let link = browser.mail.newest(AMA, 1).await.token("verify-email");
-    browser.verify_email(&link).await.unwrap();
-    let token = browser.log_in(AMA).await;
-    let login = browser.who(&token).await.unwrap();
-    let (merchant, person) = (login.merchant.unwrap(), login.person.unwrap());
-    let note = NoteActivityRequest {
-        merchant_id: merchant.merchant_id.clone(),
-        person_id: person.person_id.clone(),
-        action: Action::PayoutAccountChanged.into(),
-        object: "MTN 024 ••• 0001".to_owned(),
-        origin: origin(),
-        form: String::new(),
-    };
+    let token = browser.enter(AMA).await;
+    let object = "MTN 024 ••• 0001";
+    let note = browser
+        .note(&token, Action::PayoutAccountChanged, object)
+        .await;
+    let (merchant_id, person_id) = (note.merchant_id.clone(), note.person_id.clone());
     browser.people.note_activity(note).await.unwrap();
     let mut notices = NoticesClient::new(browser.service.channel());
     let set = TellMerchantRequest {
         notice_id: Uuid::now_v7().to_string(),
-        merchant_id: merchant.merchant_id,
+        merchant_id,
         kind: NoticeKind::PayoutAccountSet.into(),
         about: "MTN, Ama Mensah".to_owned(),
         at: browser.clock.now().to_string(),
-        person_id: Some(person.person_id),
+        person_id: Some(person_id),
     };
     notices.tell_merchant(set.clone()).await.unwrap();
     let mail = browser.mail.newest(AMA, 2).await;

@@ -230,19 +230,10 @@ async fn an_address_is_mailed_five_times_an_hour_whether_or_not_it_is_known() {
 #[tokio::test]
 async fn a_form_that_is_sent_again_is_noted_and_mailed_once() {
     let mut browser = Browser::start().await;
-    browser.sign_up(AMA).await;
-    let link = browser.mail.newest(AMA, 1).await.token("verify-email");
-    browser.verify_email(&link).await.unwrap();
-    let token = browser.log_in(AMA).await;
-    let login = browser.who(&token).await.unwrap();
-    let note = NoteActivityRequest {
-        merchant_id: login.merchant.unwrap().merchant_id,
-        person_id: login.person.unwrap().person_id,
-        action: Action::PayoutRequested.into(),
-        object: "GHS 10.00".to_owned(),
-        origin: origin(),
-        form: String::new(),
-    };
+    let token = browser.enter(AMA).await;
+    let note = browser
+        .note(&token, Action::PayoutRequested, "GHS 10.00")
+        .await;
     let sent = [
         ("one", "GHS 10.00"),
         ("one", "GHS 10.00"),
@@ -289,15 +280,9 @@ async fn what_another_service_does_is_noted_and_mailed() {
     browser.sign_up(AMA).await;
     let link = browser.mail.newest(AMA, 1).await.token("verify-email");
     let token = browser.log_in(AMA).await;
-    let login = browser.who(&token).await.unwrap();
-    let note = NoteActivityRequest {
-        merchant_id: login.merchant.unwrap().merchant_id,
-        person_id: login.person.unwrap().person_id,
-        action: Action::PayoutRequested.into(),
-        object: "GHS 10.00".to_owned(),
-        origin: origin(),
-        form: String::new(),
-    };
+    let note = browser
+        .note(&token, Action::PayoutRequested, "GHS 10.00")
+        .await;
     let refused = browser.people.note_activity(note.clone()).await;
     check_refusal(refused, Code::FailedPrecondition, "EMAIL_NOT_VERIFIED");
     browser.verify_email(&link).await.unwrap();
@@ -349,19 +334,8 @@ async fn what_another_service_does_is_noted_and_mailed() {
 #[tokio::test]
 async fn twenty_mails_of_a_kind_are_a_pause_and_everything_is_noted() {
     let mut browser = Browser::start().await;
-    browser.sign_up(AMA).await;
-    let link = browser.mail.newest(AMA, 1).await.token("verify-email");
-    browser.verify_email(&link).await.unwrap();
-    let token = browser.log_in(AMA).await;
-    let login = browser.who(&token).await.unwrap();
-    let note = NoteActivityRequest {
-        merchant_id: login.merchant.unwrap().merchant_id,
-        person_id: login.person.unwrap().person_id,
-        action: Action::WebhookChanged.into(),
-        object: String::new(),
-        origin: origin(),
-        form: String::new(),
-    };
+    let token = browser.enter(AMA).await;
+    let note = browser.note(&token, Action::WebhookChanged, "").await;
     for _ in 0..25 {
         browser.people.note_activity(note.clone()).await.unwrap();
     }

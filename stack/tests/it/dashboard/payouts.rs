@@ -393,6 +393,18 @@ async fn a_form_whose_answer_was_lost_finds_its_payout_whatever_has_changed_sinc
     person.sets_account("0240000208").await;
     let again = person.pays(&asked).await;
     assert_eq!(again.leads_to("/payouts/"), payout);
+    // With another amount in it, it is told as sent, and no fresh form could pay a second time.
+    let (terms, nonce) = (asked.field("terms"), asked.field("nonce"));
+    let changed = [
+        ("step", "pay"),
+        ("amount", "9"),
+        ("terms", &terms),
+        ("nonce", &nonce),
+    ];
+    let refused = person.post("/payouts/new", &changed).await;
+    assert_eq!(refused.code, 409);
+    refused.says("This form was sent before.");
+    refused.says_not("name=\"nonce\"");
     // Another form meets the change.
     let other = person.asks_for("5").await;
     assert_eq!(other.code, 409);

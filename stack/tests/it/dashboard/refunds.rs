@@ -32,7 +32,11 @@ async fn a_form_refunds_once_however_often_it_is_sent() {
     let again = person.post(&address, &fields).await.leads_to("/refunds/");
     assert_eq!(first, again);
     let other = [("amount", "6"), ("nonce", nonce.as_str())];
-    assert_eq!(person.post(&address, &other).await.code, 409);
+    let refused = person.post(&address, &other).await;
+    assert_eq!(refused.code, 409);
+    // Not a fresh form, which could refund a second time.
+    refused.says("This form was sent before.");
+    refused.says_not("name=\"nonce\"");
     let api = person
         .listed("/api/v1/refunds?limit=100", "refund_id")
         .await;
