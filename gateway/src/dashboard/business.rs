@@ -150,7 +150,12 @@ fn ends_soon(business: &Business, now: Timestamp) -> Option<Phrase> {
 
 fn form_page(shell: super::page::Shell, value: impl Fn(&str) -> String) -> FormPage {
     let mut page = FormPage::new(shell, PATH, "Send");
-    let fields = vec![
+    page.fields = fields();
+    page.filled(value)
+}
+
+pub fn fields() -> Vec<Field> {
+    vec![
         Field::new("kind", "Kind of business", Control::Choice(&KINDS)),
         Field::text("registered_name", "Registered name").autocomplete("organization"),
         Field::text("registration_number", "Registration number")
@@ -165,15 +170,7 @@ fn form_page(shell: super::page::Shell, value: impl Fn(&str) -> String) -> FormP
         Field::text("owner_ghana_card", "Their Ghana Card number")
             .hint("For example GHA-123456789-0."),
         Field::new("owner_phone", "Their phone number", Control::Input("tel")).autocomplete("tel"),
-    ];
-    page.fields = fields
-        .into_iter()
-        .map(|field| {
-            let value = value(field.name);
-            field.value(&value)
-        })
-        .collect();
-    page
+    ]
 }
 
 fn value(form: &BusinessForm, name: &str) -> String {

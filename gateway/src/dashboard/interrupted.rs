@@ -1,13 +1,15 @@
 //! What a login or a confirmation interrupts: where somebody was going, and the form that they had
 //! sent. It is carried through, and nothing that was typed is lost.
 
+mod forms;
+
 use axum::response::Response;
 use http::StatusCode;
 use url::form_urlencoded;
 
 use super::{
-    page::{Field, FormPage, Shell, respond},
-    text::filters,
+    page::{Field, FormPage, Shell, respond, told},
+    text::{Text, filters},
 };
 use crate::pages::{form::FormFields, see};
 
@@ -25,6 +27,9 @@ const NEVER_CARRIED: [&str; 4] = ["password", "current_password", "code", "carri
 
 impl Carried {
     pub fn new(path: &str, fields: &FormFields) -> Self {
+        if forms::form(path).is_none() {
+            return Self::to(forms::page_of(path));
+        }
         let mut form = form_urlencoded::Serializer::new(String::new());
         for (name, value) in fields.pairs() {
             if !NEVER_CARRIED.contains(&name) {
@@ -63,20 +68,44 @@ impl Carried {
         hidden
     }
 
-    /// Goes on: to the page, or to a page with this frame that sends the form again once its person
-    /// says so.
+    /// Goes on: to the page, or to a page with this frame that shows what was typed and sends the form
+    /// again once its person says so.
     pub fn go_on(&self, shell: impl FnOnce(&'static str) -> Shell) -> Response {
         let Some(form) = &self.form else {
             return see(&self.then);
         };
-        let fields = form_urlencoded::parse(form.as_bytes()).into_owned();
+        let Some((what, mut fields)) = forms::form(&self.then) else {
+            return see(forms::page_of(&self.then));
+        };
+        let sent: Vec<(String, String)> = form_urlencoded::parse(form.as_bytes())
+            .into_owned()
+            .collect();
+        for field in &mut fields {
+            let values = sent.iter().filter(|(name, _)| *name == field.name);
+            let values: Vec<&str> = values.map(|(_, value)| value.as_str()).collect();
+            if !values.is_empty() {
+                field.value = values.join(" ");
+            }
+        }
         let page = SendAgainPage {
             shell: shell("Send it again"),
+            what,
+            typed: told(&fields),
             action: self.then.clone(),
-            hidden: fields.collect(),
+            hidden: sent,
         };
         respond(StatusCode::OK, page.shell.language, &page)
     }
+}
+
+/// The form for a password, in place of what a form that was sent would have done.
+pub fn login_first(carried: &Carried) -> Response {
+    let mut page = login_form("", Some(carried));
+    if carried.form.is_none() {
+        page.notice =
+            Some("You were logged out, so nothing was done. Log in and try again.".into());
+    }
+    page.respond(StatusCode::UNAUTHORIZED)
 }
 
 /// The form for a password. `carried`: a form that the login interrupted.
@@ -121,6 +150,10 @@ pub fn confirm_form(shell: Shell, has_totp: bool, carried: &Carried) -> FormPage
 #[template(path = "dashboard/send_again.html")]
 struct SendAgainPage {
     shell: Shell,
+    /// What the form is for.
+    what: &'static str,
+    /// Label and value.
+    typed: Vec<(&'static str, Text)>,
     action: String,
     hidden: Vec<(String, String)>,
 }
@@ -134,6 +167,8 @@ mod tests {
     fn the_page_that_sends_a_form_again_is_written_in_its_language() {
         check_marked(&SendAgainPage {
             shell: shell(),
+            what: "Ask for a payout",
+            typed: vec![("Amount in GHS", "20".into())],
             action: "/x".to_owned(),
             hidden: vec![("a".to_owned(), "1".to_owned())],
         });

@@ -102,13 +102,13 @@ fn form(login: &Login, label: &str, nonce: String) -> FormPage {
     let shell = login.shell(Section::Integrations, "Create an API key");
     let mut page = FormPage::new(shell, "/settings/integrations/keys/new", "Create the key");
     page.hidden = vec![("nonce", nonce)];
-    page.fields = vec![
-        Field::text("label", "Name")
-            .hint("For example the server or the program that uses it.")
-            .value(label),
-    ];
+    page.fields = vec![name_field().value(label)];
     page.links = vec![("Back to the keys", PATH)];
     page
+}
+
+pub fn name_field() -> Field {
+    Field::text("label", "Name").hint("For example the server or the program that uses it.")
 }
 
 async fn show_new(Confirmed(login): Confirmed) -> Response {
@@ -179,13 +179,13 @@ fn revoke_form(login: &Login, key: &MerchantKey, typed: &str) -> FormPage {
         phrase!("{0} (•••• {1})", &key.label, &key.hint),
         "Requests with it are refused at once, and it cannot be brought back.".into(),
     ];
-    page.fields = vec![
-        Field::text("label", "Type the key's name to revoke it")
-            .hint("Exactly as it stands above.")
-            .value(typed),
-    ];
+    page.fields = vec![revoked_name_field().value(typed)];
     page.links = vec![("Keep it", PATH)];
     page
+}
+
+pub fn revoked_name_field() -> Field {
+    Field::text("label", "Type the key's name to revoke it").hint("Exactly as it stands above.")
 }
 
 async fn show_revoke(

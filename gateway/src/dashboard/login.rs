@@ -20,7 +20,7 @@ use url::form_urlencoded;
 
 use super::{
     Dashboard,
-    interrupted::{Carried, confirm_form, login_form},
+    interrupted::{Carried, confirm_form, login_first},
     page::{MessagePage, Refusal, Section, Shell, Who},
     visitor::Visitor,
 };
@@ -233,7 +233,7 @@ impl FromRequest<Arc<Dashboard>> for Sent {
             }),
             Standing::NeedsCode(_) | Standing::Nobody => {
                 let carried = Carried::new(parts.uri.path(), &fields);
-                Err(login_form("", Some(&carried)).respond(StatusCode::UNAUTHORIZED))
+                Err(login_first(&carried))
             }
         }
     }

@@ -15,7 +15,7 @@ use http::StatusCode;
 pub use self::{
     cell::{Cell, Table, heads},
     detail::{Button, DetailPage, Moment},
-    form::{Control, Field, FormPage, blame},
+    form::{Control, Field, FormPage, blame, told},
     message::{LinksPage, MessagePage},
     refusal::Refusal,
     table::{FilterForm, PAGE_ROWS, TablePage},

@@ -38,15 +38,20 @@ fn form(login: &Login, amount: &str, description: &str) -> FormPage {
     let mut page = FormPage::new(shell, NEW, "Make the link");
     let lead = "You get a link to the checkout, which you can open yourself or send to your customer. It lasts for a day and is paid once.";
     page.lead = vec![lead.into()];
-    page.fields = vec![
-        money_out::amount_field(amount),
-        Field::text("description", "What for")
-            .hint("Your customer sees it. It can be left out.")
-            .value(description),
-    ];
+    page.fields = fields();
     page.hidden = vec![money_out::new_nonce()];
     page.links = vec![("All payments", payments::PATH)];
-    page
+    page.filled(|name| match name {
+        "amount" => amount.to_owned(),
+        _ => description.to_owned(),
+    })
+}
+
+pub fn fields() -> Vec<Field> {
+    vec![
+        money_out::amount_field(""),
+        Field::text("description", "What for").hint("Your customer sees it. It can be left out."),
+    ]
 }
 
 /// The answer to a merchant that may take no payments.

@@ -1,7 +1,7 @@
 //! `/payouts`: money on its way to the merchant's own account.
 
-mod account;
-mod new;
+pub mod account;
+pub mod new;
 
 use std::sync::Arc;
 

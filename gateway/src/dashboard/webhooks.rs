@@ -1,11 +1,11 @@
 //! `/settings/integrations` and its webhooks: the endpoint, its secret, and what became of its
 //! deliveries.
 
-mod conformance;
+pub mod conformance;
 mod deliveries;
-mod doctor;
-mod endpoint;
-mod replay;
+pub mod doctor;
+pub mod endpoint;
+pub mod replay;
 mod test;
 
 use std::sync::Arc;

@@ -36,6 +36,7 @@ struct Person {
     client: reqwest::Client,
     base: String,
     cookie: String,
+    email: String,
     merchant_id: String,
     /// With a key of the merchant.
     api: Arc<Api>,
@@ -57,6 +58,7 @@ impl Person {
             client,
             base: shop.ready.dashboard.clone(),
             cookie: String::new(),
+            email: email.clone(),
             merchant_id: String::new(),
             api: shop.api.clone(),
         };

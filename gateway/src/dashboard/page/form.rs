@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::{Shell, Table, heads, respond};
 use crate::{
-    dashboard::text::{Phrase, filters, phrase},
+    dashboard::text::{Phrase, Text, filters, phrase},
     field_error::FieldError,
 };
 
@@ -51,6 +51,14 @@ impl FormPage {
             is_grave: false,
             links: Vec::new(),
         }
+    }
+
+    /// Puts into each field what this says for its name.
+    pub fn filled(mut self, value: impl Fn(&str) -> String) -> Self {
+        for field in &mut self.fields {
+            field.value = value(field.name);
+        }
+        self
     }
 
     /// The form again, with what is wrong with one field.
@@ -166,6 +174,21 @@ impl Field {
         self.value.split(' ').any(|chosen| chosen == choice)
     }
 
+    /// What is in it, in the words that it offers.
+    fn told(&self) -> Text {
+        match self.control {
+            Control::Choice(choices) => {
+                let mut choices = choices.iter();
+                let chosen = choices.find(|(value, _)| *value == self.value);
+                chosen.map_or_else(
+                    || (&self.value).into(),
+                    |(_, label)| Phrase::from(*label).into(),
+                )
+            }
+            _ => (&self.value).into(),
+        }
+    }
+
     /// The attributes that lead from the control to its hint and its error. Nothing in them comes
     /// from outside.
     pub(super) fn described(&self) -> String {
@@ -179,6 +202,12 @@ impl Field {
             }
         }
     }
+}
+
+/// The labels of the fields that are filled in, and what is in them.
+pub fn told(fields: &[Field]) -> Vec<(&'static str, Text)> {
+    let filled = fields.iter().filter(|field| !field.value.is_empty());
+    filled.map(|field| (field.label, field.told())).collect()
 }
 
 /// Puts what a service said about fields beside these. Returns what is about none of them.

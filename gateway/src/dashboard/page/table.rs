@@ -4,7 +4,7 @@ use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
 
-use super::{Cell, Control, Field, Shell, heads, respond};
+use super::{Cell, Control, Field, Shell, heads, respond, told};
 use crate::dashboard::text::{Phrase, Text, filters};
 
 /// Most rows of a page of a list.
@@ -132,17 +132,6 @@ impl FilterForm {
 
     /// What is filtered by: the labels of the fields that are filled in, and what is in them.
     pub fn applied(&self) -> Vec<(&'static str, Text)> {
-        let filled = self.fields.iter().filter(|field| !field.value.is_empty());
-        let shown = filled.map(|field| {
-            let label = match field.control {
-                Control::Choice(choices) => {
-                    let chosen = choices.iter().find(|(value, _)| *value == field.value);
-                    chosen.map(|(_, label)| Phrase::from(*label).into())
-                }
-                _ => None,
-            };
-            (field.label, label.unwrap_or_else(|| (&field.value).into()))
-        });
-        shown.collect()
+        told(&self.fields)
     }
 }

@@ -44,6 +44,8 @@ const DAILY: &str = "/payouts/account/daily";
 
 const BANKS: &str = "To be paid to a bank account, write to us from your e-mail address: we set it, and you are mailed.";
 
+const AT_NETWORK: &str = "Name at the network";
+
 pub fn routes() -> Router<Arc<Dashboard>> {
     Router::new()
         .route(ACCOUNT, get(show))
@@ -113,7 +115,7 @@ fn facts(account: &PayoutAccount, is_held: bool) -> Vec<(&'static str, Cell)> {
     if let Some(name) = &account.rail_holder_name {
         let label = match is_bank(account) {
             true => "Name at the bank",
-            false => "Name at the network",
+            false => AT_NETWORK,
         };
         facts.push((label, Cell::text(name)));
     }
@@ -180,6 +182,21 @@ impl Dashboard {
     }
 }
 
+fn fields() -> Vec<Field> {
+    vec![
+        Field::new("provider", "Network", Control::Choice(&networks::CHOICES)),
+        Field::new("account", "Number", Control::Input("tel")).hint("For example 024 123 4567."),
+        Field::text("holder_name", "Name of its holder").hint("As the network knows it."),
+    ]
+}
+
+/// What somebody typed, and in the second step the name that they were shown.
+pub fn sent_fields() -> Vec<Field> {
+    let mut fields = fields();
+    fields.push(Field::text("confirmed_name", AT_NETWORK));
+    fields
+}
+
 /// What was typed, and which account was seen then.
 #[derive(Clone, Debug, Default)]
 struct Typed {
@@ -209,18 +226,13 @@ impl Typed {
         };
         page.lead = vec![lead.into(), BANKS.into()];
         page.hidden = vec![("updated_at", self.updated_at.clone())];
-        page.fields = vec![
-            Field::new("provider", "Network", Control::Choice(&networks::CHOICES))
-                .value(&self.provider),
-            Field::new("account", "Number", Control::Input("tel"))
-                .hint("For example 024 123 4567.")
-                .value(&self.account),
-            Field::text("holder_name", "Name of its holder")
-                .hint("As the network knows it.")
-                .value(&self.holder_name),
-        ];
+        page.fields = fields();
         page.links = vec![("Leave it as it is", ACCOUNT)];
-        page
+        page.filled(|name| match name {
+            "provider" => self.provider.clone(),
+            "account" => self.account.clone(),
+            _ => self.holder_name.clone(),
+        })
     }
 
     /// Shows what the network tells, and asks.

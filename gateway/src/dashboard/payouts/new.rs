@@ -20,9 +20,9 @@ use crate::{
         Dashboard,
         login::{Confirmed, Login, Sent, SentConfirmed},
         money_out,
-        page::{FormPage, MessagePage, Refusal, Section, blame},
+        page::{Field, FormPage, MessagePage, Refusal, Section, blame},
         payments,
-        text::{Phrase, moment, phrase},
+        text::{Phrase, Say as _, moment, phrase},
     },
     error::Error,
     field_error::FieldError,
@@ -123,6 +123,15 @@ fn form(login: &Login, terms: &Terms, typed: &str) -> FormPage {
     page
 }
 
+/// What the first step asks, and the second has told.
+pub fn sent_fields() -> Vec<Field> {
+    vec![
+        money_out::amount_field(""),
+        Field::text("fee", "Fee"),
+        Field::text("to", "To"),
+    ]
+}
+
 /// Says what will happen, and asks.
 fn confirmation(
     login: &Login,
@@ -145,6 +154,9 @@ fn confirmation(
         ("amount", amount.to_major().to_string()),
         ("terms", terms.mark()),
         nonce,
+        // For a login that interrupts it: what was seen here is shown once more then.
+        ("fee", shown(terms.fee)),
+        ("to", terms.destination().say(page.shell.language)),
     ];
     page.links = vec![("Change the amount", NEW), ("Do not pay out", PATH)];
     page

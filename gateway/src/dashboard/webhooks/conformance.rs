@@ -86,13 +86,14 @@ fn start_form(login: &Login, run: &ConformanceRun, url: &str) -> FormPage {
     let lead = "Give your receiver this secret, and then its address to us. The secret signs this run and nothing else.";
     page.lead = vec![lead.into()];
     page.secrets = vec![("Secret", run.secret.clone())];
-    page.fields = vec![
-        Field::new("url", "Address", Control::Input("url"))
-            .hint("A test server is best. It must be reachable from the internet.")
-            .value(url),
-    ];
+    page.fields = vec![address_field().value(url)];
     page.links = vec![("Back", PATH)];
     page
+}
+
+pub fn address_field() -> Field {
+    Field::new("url", "Address", Control::Input("url"))
+        .hint("A test server is best. It must be reachable from the internet.")
 }
 
 async fn find(dashboard: &Dashboard, login: &Login, run_id: &str) -> Result<ConformanceRun, Error> {

@@ -34,17 +34,21 @@ fn form(login: &Login, header: &str, body: &str, event_id: &str) -> FormPage {
     let lead =
         "Paste what your program received. It is compared with your secrets here and kept nowhere.";
     page.lead = vec![lead.into()];
-    page.fields = vec![
-        Field::text("header", "X-Service-Signature")
-            .hint("For example t=1764000000,v1=5257a869…")
-            .value(header),
-        Field::new("body", "The body, exactly as it was checked", Control::Area).value(body),
-        Field::text("event_id", "X-Service-Event-Id")
-            .hint("If you have it.")
-            .value(event_id),
-    ];
+    page.fields = fields();
     page.links = vec![("Back", PATH)];
-    page
+    page.filled(|name| match name {
+        "header" => header.to_owned(),
+        "body" => body.to_owned(),
+        _ => event_id.to_owned(),
+    })
+}
+
+pub fn fields() -> Vec<Field> {
+    vec![
+        Field::text("header", "X-Service-Signature").hint("For example t=1764000000,v1=5257a869…"),
+        Field::new("body", "The body, exactly as it was checked", Control::Area),
+        Field::text("event_id", "X-Service-Event-Id").hint("If you have it."),
+    ]
 }
 
 async fn show(login: Login) -> Response {

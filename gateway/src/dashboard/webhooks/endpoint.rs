@@ -159,14 +159,20 @@ fn names(endpoint: &MerchantEndpoint) -> String {
 fn form(login: &Login, url: &str, events: &str) -> FormPage {
     let shell = login.shell(Section::Integrations, "Webhook address");
     let mut page = FormPage::new(shell, "/settings/integrations/webhooks/endpoint", "Save");
-    page.fields = vec![
-        Field::new("url", "Address", Control::Input("url"))
-            .hint("It begins with https:// and must be reachable from the internet.")
-            .value(url),
-        Field::new("events", "Events", Control::Checks(&EVENTS)).value(events),
-    ];
+    page.fields = fields();
     page.links = vec![("Back", PATH)];
-    page
+    page.filled(|name| match name {
+        "url" => url.to_owned(),
+        _ => events.to_owned(),
+    })
+}
+
+pub fn fields() -> Vec<Field> {
+    vec![
+        Field::new("url", "Address", Control::Input("url"))
+            .hint("It begins with https:// and must be reachable from the internet."),
+        Field::new("events", "Events", Control::Checks(&EVENTS)),
+    ]
 }
 
 async fn show_form(

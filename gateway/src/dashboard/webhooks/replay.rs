@@ -46,13 +46,13 @@ fn form(login: &Login, since: &str, error: Option<Phrase>) -> FormPage {
     let lead = "Events that were given up are sent once more, oldest first, with the same ids. Your program may have seen some of them: it must do nothing the second time.";
     page.lead = vec![lead.into()];
     page.hidden = vec![("step", "count".to_owned())];
-    page.fields = vec![
-        Field::new("since", "Since (GMT)", Control::Input("datetime-local"))
-            .value(since)
-            .error(error),
-    ];
+    page.fields = vec![since_field().value(since).error(error)];
     page.links = vec![("Back", PATH)];
     page
+}
+
+pub fn since_field() -> Field {
+    Field::new("since", "Since (GMT)", Control::Input("datetime-local"))
 }
 
 async fn show(State(dashboard): State<Arc<Dashboard>>, login: Login) -> Result<Response, Refusal> {

@@ -277,3 +277,79 @@ async fn no_route_but_the_public_ones_lets_anybody_in_without_a_login() {
     assert_eq!(person.get("/payments").await.code, 200, "still logged in");
     shop.close().await;
 }
+
+/// What is typed into the forms, by the names of their fields, and what must never be shown or kept.
+const TYPED: [(&str, &str); 12] = [
+    ("amount", "12.34"),
+    ("description", "12.34"),
+    ("label", "12.34"),
+    ("email", "12.34"),
+    ("holder_name", "12.34"),
+    ("registered_name", "12.34"),
+    ("url", "12.34"),
+    ("header", "12.34"),
+    ("since", "12.34"),
+    ("to", "MTN 024 ••• 0201"),
+    ("code", "987654"),
+    ("password", PASSWORD),
+];
+
+#[tokio::test]
+async fn what_a_login_interrupts_is_shown_before_it_is_sent_again() {
+    let shop = Shop::open_with(NO_LIMITS).await;
+    let mut person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    person.cookie = String::new();
+    let filled = |route: &Route| match parameter(&route.path) {
+        Some(name) => route.path.replace(&format!("{{{name}}}"), "x"),
+        None => route.path.clone(),
+    };
+    let pages = routes();
+    let pages: BTreeSet<String> = pages
+        .iter()
+        .filter(|route| route.takes_get)
+        .map(filled)
+        .collect();
+    let mut shown = BTreeSet::new();
+    for route in routes() {
+        let is_elsewhere = ["/logout", "/confirm"].contains(&route.path.as_str());
+        if !route.takes_post || is_elsewhere || PUBLIC.contains(&route.path.as_str()) {
+            continue;
+        }
+        let path = filled(&route);
+        let page = person.post(&path, &TYPED).await;
+        assert_eq!(page.code, 401, "POST {path}");
+        let then = page.field("then");
+        let mut login = vec![("email", person.email.as_str()), ("password", PASSWORD)];
+        login.push(("then", &then));
+        let is_kept = page.html.contains("name=\"carried\"");
+        let carried = match is_kept {
+            true => page.field("carried").replace("&#38;", "&"),
+            false => String::new(),
+        };
+        login.push(("carried", &carried));
+        let answer = person.post("/login", &login).await;
+        if !is_kept {
+            page.says("nothing was done");
+            // A button, or a form for a secret alone: its page has it again.
+            assert!(
+                pages.contains(&answer.leads_to("")),
+                "{path} leads to {then}"
+            );
+            continue;
+        }
+        assert_eq!(answer.code, 200, "{path}");
+        answer.says("Send it again");
+        answer.says(">12.34</dd>");
+        answer.says(&format!("action=\"{path}\""));
+        for secret in [PASSWORD, "kente", "987654"] {
+            page.says_not(secret);
+            answer.says_not(secret);
+        }
+        if path == "/payouts/new" {
+            answer.says(">MTN 024 ••• 0201</dd>");
+        }
+        shown.insert(path);
+    }
+    assert!(shown.len() > 10, "{shown:?}");
+    shop.close().await;
+}
