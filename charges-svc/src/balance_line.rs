@@ -1,9 +1,10 @@
 //! The lines of the ledger that a merchant's balance is the sum of, newest first, each with what was
-//! there after it.
+//! there after it. What is in suspense is the sum of what came and is not decided: the account is
+//! everybody's, so what has left it again is not among these lines.
 //!
-//! Promise: balances agree with what is available, or reserved, at the moment of the page: they are
-//! counted back from it and over no line that is not there. Where that would take too long, because
-//! too many lines are newer, there are none; the statements of days have them all.
+//! Promise: balances agree with what is available, reserved or in suspense at the moment of the page:
+//! they are counted back from it and over no line that is not there. Where that would take too long,
+//! because too many lines are newer, there are none; the statements of days have them all.
 
 use crate::{
     error::Result,
@@ -24,15 +25,7 @@ use chassis::{
 pub enum Part {
     Available,
     Reserved,
-}
-
-impl Part {
-    fn account(self, merchant_id: MerchantId) -> Account {
-        match self {
-            Self::Available => Account::Merchant(merchant_id),
-            Self::Reserved => Account::Reserved(merchant_id),
-        }
-    }
+    Suspense,
 }
 
 /// What a posting did to what a merchant has.
@@ -47,6 +40,10 @@ pub struct BalanceLine {
     pub balance: Option<Money>,
     /// The payment, payout or refund that it belongs to.
     pub reference: Option<String>,
+    /// The code of the kind of case that decides about what is in suspense.
+    pub held_for: Option<String>,
+    /// The refund that is on its way to the payer with what is in suspense.
+    pub refund_id: Option<String>,
 }
 
 /// A page of them, and the place after which there are more.
@@ -59,9 +56,20 @@ impl Service {
         (part, currency): (Part, Currency),
         asked: PageRequest<LineId>,
     ) -> Result<BalanceLines> {
-        let account = part.account(merchant_id);
         let mut conn = self.db.read().await?;
-        let mut lines = balance_lines::list(&mut conn, (&account, currency), &asked).await?;
+        let mut lines = match part {
+            Part::Available => {
+                let account = Account::Merchant(merchant_id);
+                balance_lines::list(&mut conn, (&account, currency), &asked).await?
+            }
+            Part::Reserved => {
+                let account = Account::Reserved(merchant_id);
+                balance_lines::list(&mut conn, (&account, currency), &asked).await?
+            }
+            Part::Suspense => {
+                balance_lines::list_held(&mut conn, (merchant_id, currency), &asked).await?
+            }
+        };
         drop(conn);
         let size = usize::try_from(asked.size).unwrap_or(usize::MAX);
         let has_more = lines.len() > size;
@@ -84,6 +92,8 @@ fn counted_back(lines: Vec<PostedLine>) -> Result<Vec<BalanceLine>, MoneyError> 
             amount,
             balance,
             reference: line.reference,
+            held_for: line.held_for,
+            refund_id: line.refund_id,
         });
         balance = balance.map(|after| before(after, amount)).transpose()?;
     }

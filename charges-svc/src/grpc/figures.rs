@@ -51,6 +51,7 @@ impl MerchantFigures for Grpc {
         let part = match request.part() {
             BalancePart::Unspecified | BalancePart::Available => Part::Available,
             BalancePart::Reserved => Part::Reserved,
+            BalancePart::Suspense => Part::Suspense,
         };
         let currency = match request.currency.as_str() {
             "" => Currency::GHS,
@@ -85,6 +86,8 @@ impl From<BalanceLine> for ProtoBalanceLine {
             amount: Some(line.amount.into()),
             balance: line.balance.map(Into::into),
             reference: line.reference,
+            held_for: line.held_for,
+            refund_id: line.refund_id,
         }
     }
 }

@@ -1,11 +1,16 @@
 //! The lines that a balance is the sum of.
 
-use charges_svc::{case::CaseKind, charge::Event};
+use std::time::Duration;
+
+use charges_svc::{
+    case::{Case, CaseKind},
+    charge::{Charge, Event},
+};
 use chassis::{
     failure::FailureReason,
     ids::MerchantId,
     money::{Currency, Money},
-    testing::check_invalid,
+    testing::{check_invalid, until},
 };
 use futures::future::join_all;
 use proto::charges::{
@@ -13,7 +18,12 @@ use proto::charges::{
     close_case_request::Action,
 };
 
-use crate::{cases::given_case, mtn::Mtn, shop::Shop, world::new_momo_charge};
+use crate::{
+    cases::{close, given_case},
+    mtn::Mtn,
+    shop::Shop,
+    world::new_momo_charge,
+};
 
 impl Shop {
     /// All lines of one part, newest first, read by pages of this size.
@@ -205,5 +215,96 @@ async fn what_is_held_for_a_case_is_told_until_it_is_decided() {
     assert_eq!(released.reference(), charge.facts.reference.to_string());
     shop.change_merchant().await;
     assert!(shop.told_balance().await.suspense.is_empty());
+    shop.end().await;
+}
+
+/// A charge of this merchant whose money is held for this reason.
+async fn given_held(shop: &Shop, kind: CaseKind, minor: i64) -> (Charge, Case) {
+    let mut charge = new_momo_charge(shop.world.clock.now());
+    charge.facts.merchant_id = shop.charge.facts.merchant_id;
+    let late = Event::Failed(FailureReason::PayerTimeout);
+    let events: &[Event] = match kind {
+        CaseKind::LateMoney => &[Event::Accepted, late],
+        _ => &[Event::Accepted],
+    };
+    let charge = shop.world.given(charge, events).await;
+    let money = Money::new(minor, Currency::GHS);
+    let case = given_case(&shop.world, &charge, kind, Some(money)).await;
+    (charge, case)
+}
+
+#[tokio::test]
+async fn what_is_held_is_the_sum_of_what_came_until_it_is_decided() {
+    let mtn = Mtn::with_float("1000");
+    mtn.ends("PENDING", None);
+    let mut shop = Shop::open(&mtn).await;
+    let merchant = shop.merchant();
+    let held = async |shop: &Shop, page_size| {
+        let lines = shop
+            .lines(&shop.merchant(), BalancePart::Suspense, page_size)
+            .await;
+        let told = shop.told_balance().await.suspense;
+        check_lines(&lines, told.first().map_or(0, |money| money.minor_units));
+        lines
+    };
+    assert!(held(&shop, 100).await.is_empty());
+    // No money has come with these.
+    given_case(&shop.world, &shop.charge, CaseKind::UnknownOutcome, None).await;
+    given_case(&shop.world, &shop.charge, CaseKind::LateMoney, None).await;
+    let (first, first_case) = given_held(&shop, CaseKind::LateMoney, 2_550).await;
+    shop.world
+        .clock
+        .advance(Duration::from_secs(1))
+        .await
+        .unwrap();
+    let (second, _) = given_held(&shop, CaseKind::Mismatch, 1_000).await;
+    for page_size in [1, 2, 100] {
+        let lines = held(&shop, page_size).await;
+        let told = |line: &BalanceLine| {
+            let (why, reference) = (line.held_for().to_owned(), line.reference().to_owned());
+            (why, reference, minor(line.amount.as_ref()))
+        };
+        let told: Vec<_> = lines.iter().map(told).collect();
+        let expected = [("MISMATCH", &second, 1_000), ("LATE_MONEY", &first, 2_550)];
+        let expected = expected.map(|(why, charge, minor)| {
+            (why.to_owned(), charge.facts.reference.to_string(), minor)
+        });
+        assert_eq!(told, expected);
+        assert!(lines.iter().all(|line| line.posting == "SUSPENSE"));
+        assert!(lines.iter().all(|line| line.refund_id.is_none()));
+    }
+    let [newest, oldest] = held(&shop, 100).await.try_into().unwrap();
+    let before = ListBalanceLinesRequest {
+        merchant_id: merchant.clone(),
+        to: newest.at.clone(),
+        part: BalancePart::Suspense.into(),
+        ..ListBalanceLinesRequest::default()
+    };
+    let mut figures = shop.world.figures.clone();
+    let before = figures.list_balance_lines(before).await.unwrap();
+    assert_eq!(before.into_inner().lines, [oldest]);
+
+    let owner = shop.change_merchant().await;
+    assert!(held(&shop, 100).await.is_empty(), "it is another's");
+    shop.charge = owner;
+
+    // It is held until it has arrived.
+    close(&mut shop.world, &first_case, Action::Refund)
+        .await
+        .unwrap();
+    let lines = held(&shop, 100).await;
+    let refunds: Vec<_> = lines.iter().map(|line| line.refund_id.clone()).collect();
+    let [None, Some(refund_id)] = refunds.as_slice() else {
+        panic!("{lines:?}");
+    };
+    assert!(refund_id.starts_with("RF-"), "{refund_id}");
+    mtn.ends("SUCCESSFUL", None);
+    until("it has arrived", async || {
+        let lines = shop.lines(&merchant, BalancePart::Suspense, 100).await;
+        lines.len() == 1
+    })
+    .await;
+    let left = held(&shop, 100).await;
+    assert_eq!(left.first().unwrap().held_for(), "MISMATCH");
     shop.end().await;
 }

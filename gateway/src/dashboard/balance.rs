@@ -19,8 +19,8 @@ use http::{
 };
 use proto::{
     charges::{
-        BalanceLine, BalancePart, GetBalanceRequest, GetBalanceResponse, ListBalanceLinesRequest,
-        ListBalanceLinesResponse, ReadStatementRequest, StatementFormat,
+        BalanceLine, BalancePart, CaseKind, GetBalanceRequest, GetBalanceResponse,
+        ListBalanceLinesRequest, ListBalanceLinesResponse, ReadStatementRequest, StatementFormat,
     },
     money::Money as ProtoMoney,
 };
@@ -34,6 +34,7 @@ use super::{
     page::{Cell, Control, Field, FilterForm, Refusal, Section, TablePage},
     payments::{self, money},
     payouts, refunds,
+    text::Phrase,
 };
 use crate::{
     api::statements::passed_on, backend, error::Error, in_hand::RequestInHand, pages::amount::shown,
@@ -53,7 +54,7 @@ const COLUMNS: [&str; 5] = [
     "Balance after it",
 ];
 
-const EXPORT_COLUMNS: [&str; 7] = [
+const EXPORT_COLUMNS: [&str; 9] = [
     "posted_at",
     "posting",
     "reference",
@@ -61,9 +62,15 @@ const EXPORT_COLUMNS: [&str; 7] = [
     "currency",
     "balance",
     "part",
+    "held_for",
+    "refund_id",
 ];
 
-const PARTS: [(&str, &str); 2] = [("", "What is available"), ("RESERVED", "What is reserved")];
+const PARTS: [(&str, &str); 3] = [
+    ("", "What is available"),
+    ("RESERVED", "What is reserved"),
+    ("SUSPENSE", "What is held for a decision"),
+];
 
 pub fn routes() -> Router<Arc<Dashboard>> {
     Router::new()
@@ -159,9 +166,9 @@ async fn page(
     page.empty = "Nothing has moved yet. Each payment that settles adds a line.";
     let balance = dashboard.balance(login).await?;
     page.facts = facts(&balance)?;
-    if !balance.suspense.is_empty() {
+    if !balance.suspense.is_empty() || request.part() == BalancePart::Suspense {
         page.lead.push(
-            "Held for a decision is what payers paid late, or not as asked for. We find out with the network whether it is yours or goes back.",
+            "Held for a decision is what payers paid late, or not as asked for, and is no part of the others. We find out with the network whose it is: then it becomes available as “Late money is yours”, or goes back to the payer.",
         );
     }
     page.below = Some(FilterForm {
@@ -200,8 +207,10 @@ fn facts(balance: &GetBalanceResponse) -> Result<Vec<(&'static str, Cell)>, Erro
         facts.push(("Available", of(&available).link(lines(""))));
         facts.push(("Reserved", of(&reserved).link(lines("RESERVED"))));
     }
-    let held = held.into_values().filter(|money| money.is_positive());
-    facts.extend(held.map(|money| ("Held for a decision", Cell::text(&shown(money)))));
+    facts.extend(held.into_iter().map(|(code, money)| {
+        let lines = format!("{PATH}?part=SUSPENSE&currency={code}");
+        ("Held for a decision", Cell::text(&shown(money)).link(lines))
+    }));
     Ok(facts)
 }
 
@@ -212,14 +221,36 @@ fn row(line: &BalanceLine) -> Result<Vec<Cell>, Error> {
     };
     Ok(vec![
         Cell::time(&line.at),
-        match posting(&line.posting) {
-            Some(phrase) => Cell::phrase(phrase),
-            None => Cell::text(&line.posting),
-        },
+        what_for(line),
         belongs_to(line.reference.as_deref().unwrap_or_default()),
         payments::amount(line.amount.as_ref())?,
         balance,
     ])
+}
+
+fn what_for(line: &BalanceLine) -> Cell {
+    if let Some(why) = &line.held_for {
+        return held(why, line.refund_id.as_deref());
+    }
+    match posting(&line.posting) {
+        Some(phrase) => Cell::phrase(phrase),
+        None => Cell::text(&line.posting),
+    }
+}
+
+/// Why something is held, and what becomes of it.
+fn held(why: &str, refund_id: Option<&str>) -> Cell {
+    let held = Cell::phrase(match CaseKind::from_code(why) {
+        Some(CaseKind::LateMoney) => "Paid after it had failed",
+        Some(CaseKind::Mismatch) => "Paid, but not as asked for",
+        _ => "Held for a decision",
+    });
+    match refund_id {
+        Some(refund_id) => held
+            .detail(Phrase::from("On its way back to the payer."))
+            .action("Its refund", &format!("{}/{refund_id}", refunds::PATH)),
+        None => held.detail(Phrase::from("We are finding out whose it is.")),
+    }
 }
 
 /// What a posting means for the merchant, in words.
@@ -266,9 +297,10 @@ async fn export_all(
         let (dashboard, request) = (reading.clone(), request.clone());
         async move {
             let part = match request.part() {
-                BalancePart::Reserved => "RESERVED",
-                BalancePart::Available | BalancePart::Unspecified => "AVAILABLE",
+                BalancePart::Unspecified => BalancePart::Available,
+                part => part,
             };
+            let part = part.code().unwrap_or_default();
             let request = ListBalanceLinesRequest {
                 page_token,
                 ..request
@@ -302,6 +334,8 @@ fn exported(line: &BalanceLine, part: &str) -> Result<Vec<String>, Error> {
         currency,
         balance,
         part.to_owned(),
+        line.held_for.clone().unwrap_or_default(),
+        line.refund_id.clone().unwrap_or_default(),
     ])
 }
 

@@ -1,5 +1,6 @@
 //! The balance with the lines that it is the sum of.
 
+use proto::charges::{CaseKind, CloseCaseRequest, close_case_request::Action};
 use serde_json::json;
 
 use super::Person;
@@ -57,5 +58,61 @@ async fn the_balance_is_the_sum_of_its_lines_on_the_page_and_in_the_file() {
     theirs.says("Nothing has moved yet.");
     let theirs = other.get("/balance.csv").await;
     assert!(column(&theirs.html, 0).is_empty(), "{}", theirs.html);
+    shop.close().await;
+}
+
+#[tokio::test]
+async fn what_is_held_is_shown_with_its_payments_until_it_is_decided() {
+    let shop = Shop::open_with(NO_LIMITS).await;
+    let other = Person::sign_up(&shop, "Kofi’s Garage").await;
+    let person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    let held = "/balance?part=SUSPENSE";
+    let nothing = person.get(held).await;
+    nothing.says("Nothing matches these filters:");
+    nothing.says("is no part of the others");
+    let late = person.take("0240000010", json!({})).await;
+    let case = shop.wait_for_case(&late).await;
+    let body = json!({ "amount": 10, "mobile_number": "0240000015", "provider": "MTN" });
+    let asked = person.api.post("/api/v1/payments/charge", &body).await;
+    let unlike = asked.unwrap().text("reference").unwrap().to_owned();
+    let other_case = shop.wait_for_case(&unlike).await;
+    assert_eq!(other_case.kind(), CaseKind::Mismatch);
+    let came = other_case.suspense.unwrap().minor_units;
+    let total = format!("{}.{:02}", (came + 2_550) / 100, (came + 2_550) % 100);
+
+    let page = person.get("/balance").await;
+    page.says(
+        &format!("<a href=\"{held}&#38;currency=GHS\">GHS\u{a0}{total}</a>").replace('\u{a0}', " "),
+    );
+    let page = person.get(&format!("{held}&currency=GHS")).await;
+    assert_eq!(page.links("/payments/"), [unlike.as_str(), late.as_str()]);
+    for text in [
+        "Paid after it had failed",
+        "Paid, but not as asked for",
+        "We are finding out whose it is.",
+        "GHS 25.50",
+        &format!("GHS {total}"),
+    ] {
+        page.says(text);
+    }
+    let file = person.get("/balance.csv?part=SUSPENSE").await.html;
+    assert_eq!(column(&file, 2), [unlike.as_str(), late.as_str()]);
+    assert_eq!(column(&file, 5), [total.as_str(), "25.50"]);
+    assert_eq!(column(&file, 6), ["SUSPENSE"; 2]);
+    assert_eq!(column(&file, 7), ["MISMATCH", "LATE_MONEY"]);
+    let theirs = other.get(held).await;
+    theirs.says("Nothing matches these filters:");
+
+    let release = CloseCaseRequest {
+        case_id: case.case_id,
+        action: Action::Release.into(),
+        ..CloseCaseRequest::default()
+    };
+    shop.operations().close_case(release).await.unwrap();
+    let page = person.get(held).await;
+    assert_eq!(page.links("/payments/"), [unlike]);
+    let page = person.get("/balance").await;
+    assert_eq!(page.links("/payments/"), [late]);
+    page.says("Late money is yours");
     shop.close().await;
 }

@@ -256,6 +256,7 @@ const COSTS: &[Cost] = &[
     listed("/refunds/RF-0000000002"),
     listed("/balance"),
     listed("/balance?part=RESERVED&from=2020-01-01"),
+    listed("/balance?part=SUSPENSE"),
     listed("/settings"),
     listed("/settings/activity"),
     listed("/settings/business"),
