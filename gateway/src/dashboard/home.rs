@@ -24,6 +24,7 @@ use super::{
     login::Login,
     page::{Live, Refusal, Section, Shell, Table, heads, respond},
     text::{Text, filters, moment, phrase},
+    webhooks::GIVEN_UP,
 };
 use crate::{
     backend,
@@ -90,10 +91,11 @@ pub async fn show(
     // The page does without them.
     let week = async { Ok(dashboard.week(&login).await.inspect_err(pages::report).ok()) };
     let weather = async { Ok(dashboard.weather().await.inspect_err(pages::report).ok()) };
-    let (business, keys, health, has_delivered, has_payment, balance, week, weather) = tokio::try_join!(
+    let (business, keys, health, given_up, has_delivered, has_payment, balance, week, weather) = tokio::try_join!(
         business::load(&dashboard, &login),
         keys::list(&dashboard, &login),
         dashboard.health(&login),
+        dashboard.given_up(&login),
         dashboard.has_delivered(&login),
         dashboard.has_payment(&login),
         dashboard.available(&login),
@@ -130,7 +132,7 @@ pub async fn show(
         command: (!has_payment).then(|| dashboard.first_payment()),
         is_verified: login.email_verified,
         lacks_totp: !login.has_totp,
-        figures: figures(&balance, health.as_ref()),
+        figures: figures(&balance, health.as_ref(), given_up),
         week,
         weather,
         steps,
@@ -193,7 +195,11 @@ fn business_step(login: &Login, business: &Business) -> Step {
     Step::new("Tell us about your business", is_done, lead).at("Business", "/settings/business")
 }
 
-fn figures(balance: &[Money], health: Option<&EndpointHealth>) -> Vec<Figure> {
+fn figures(
+    balance: &[Money],
+    health: Option<&EndpointHealth>,
+    given_up: Option<String>,
+) -> Vec<Figure> {
     let available = balance.iter().map(|money| Figure {
         name: "Available",
         value: shown(*money),
@@ -201,11 +207,13 @@ fn figures(balance: &[Money], health: Option<&EndpointHealth>) -> Vec<Figure> {
         address: "/balance".to_owned(),
     });
     let mut figures: Vec<Figure> = available.collect();
-    let Some(health) = health else {
-        return figures;
+    let share = |health: &EndpointHealth| {
+        let share = u64::from(health.delivered) * 100;
+        share.checked_div(u64::from(health.ended))
     };
-    let share = u64::from(health.delivered) * 100;
-    if let Some(percent) = share.checked_div(u64::from(health.ended)) {
+    if let Some(health) = health
+        && let Some(percent) = share(health)
+    {
         figures.push(Figure {
             name: "Events accepted",
             value: format!("{percent} %"),
@@ -213,15 +221,12 @@ fn figures(balance: &[Money], health: Option<&EndpointHealth>) -> Vec<Figure> {
             address: DELIVERIES.to_owned(),
         });
     }
-    if health.exhausted > 0 {
+    if let Some(value) = given_up {
         figures.push(Figure {
             name: "Events given up",
-            value: health.exhausted.to_string(),
-            since: phrase!("since {0}", moment(&health.since)).into(),
-            address: match health.since.split_once('T') {
-                Some((day, _)) => format!("{DELIVERIES}?status=EXHAUSTED&from={day}"),
-                None => format!("{DELIVERIES}?status=EXHAUSTED"),
-            },
+            value,
+            since: Text::default(),
+            address: GIVEN_UP.to_owned(),
         });
     }
     figures

@@ -11,9 +11,11 @@ mod test;
 use std::sync::Arc;
 
 use axum::{Router, response::Response, routing::get};
+use chassis::clock::Timestamp;
 use http::StatusCode;
 use proto::webhooks::{
-    EndpointHealth, EventType, FailureCause, GetEndpointHealthRequest, MerchantEndpoint, TryResult,
+    CountExhaustedRequest, CountExhaustedResponse, EndpointHealth, EventType, FailureCause,
+    GetEndpointHealthRequest, MerchantEndpoint, TryResult,
 };
 
 use super::{
@@ -24,6 +26,9 @@ use super::{
 use crate::{backend, error::Error};
 
 const PATH: &str = "/settings/integrations/webhooks";
+
+/// The list of the deliveries that were given up.
+pub const GIVEN_UP: &str = "/settings/integrations/webhooks/deliveries?status=EXHAUSTED";
 
 pub fn routes() -> Router<Arc<Dashboard>> {
     Router::new()
@@ -119,6 +124,35 @@ impl Dashboard {
             Err(Error::NoWebhookEndpoint) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// How many deliveries were given up that were made from this time on.
+    async fn count_exhausted(
+        &self,
+        login: &Login,
+        since: Timestamp,
+    ) -> Result<CountExhaustedResponse, Error> {
+        let request = CountExhaustedRequest {
+            merchant_id: login.merchant_id(),
+            since: since.to_string(),
+        };
+        let counted = self.webhooks.read(
+            backend::DEADLINE,
+            request,
+            |mut webhooks, request| async move { webhooks.count_exhausted(request).await },
+        );
+        counted.await
+    }
+
+    /// How many deliveries [`GIVEN_UP`] lists; `None` if none. However old one is, a replay reaches
+    /// it, so each counts until it is accepted.
+    pub async fn given_up(&self, login: &Login) -> Result<Option<String>, Error> {
+        let counted = self.count_exhausted(login, Timestamp::EPOCH).await?;
+        Ok(match counted.count {
+            0 => None,
+            count if counted.is_more => Some(format!("{count}+")),
+            count => Some(count.to_string()),
+        })
     }
 
     async fn endpoint(&self, login: &Login) -> Result<Option<MerchantEndpoint>, Error> {

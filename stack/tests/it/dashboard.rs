@@ -76,10 +76,7 @@ impl Person {
         assert_eq!(person.post(path, &[]).await.code, 401, "a link alone");
         let proof = [("password", PASSWORD)];
         assert_eq!(person.post(path, &proof).await.code, 200);
-        let login = [("email", email.as_str()), ("password", PASSWORD)];
-        let entered = person.post("/login", &login).await;
-        let cookie = entered.headers["set-cookie"].to_str().unwrap();
-        person.cookie = cookie.split(';').next().unwrap().to_owned();
+        person.log_in().await;
         person.merchant_id = find_merchant(shop, business).await.merchant_id;
         let approved = UpdateMerchantRequest {
             merchant_id: person.merchant_id.clone(),
@@ -91,6 +88,14 @@ impl Person {
         let key = shop.add_key(&person.merchant_id).await.api_key;
         person.api = Arc::new(Api::new(&shop.ready.api, &key).unwrap());
         person
+    }
+
+    async fn log_in(&mut self) {
+        let login = [("email", self.email.as_str()), ("password", PASSWORD)];
+        let entered = self.post("/login", &login).await;
+        entered.leads_to("/");
+        let cookie = entered.headers["set-cookie"].to_str().unwrap();
+        self.cookie = cookie.split(';').next().unwrap().to_owned();
     }
 
     /// The link with this in its path that was mailed to this address.

@@ -16,7 +16,7 @@ use proto::webhooks::{
     RedeliverMerchantDeliveryRequest,
 };
 
-use super::{cause, event_name, test::request_texts};
+use super::{cause, event_name, replay::REPLAY_PATH, test::request_texts};
 use crate::{
     api::timeline,
     backend,
@@ -97,6 +97,7 @@ async fn list(
     let shell = login.shell(Section::Integrations, "Deliveries");
     let columns = ["When", "Event", "State", "Last answer", "Attempts"];
     let mut page = TablePage::new(shell, &columns);
+    page.button = Some(("Replay what was missed", REPLAY_PATH.to_owned()));
     page.empty = "Nothing was sent yet. Take a payment, or send a test event.";
     let listing = async {
         let Some(request) = dashboard.found(&login, wanted).await? else {

@@ -18,7 +18,7 @@ use proto::{
     },
 };
 
-use super::{DEFAULT_EVENTS, EVENTS, PATH, event_name};
+use super::{DEFAULT_EVENTS, EVENTS, GIVEN_UP, PATH, event_name};
 use url::Url;
 
 use crate::{
@@ -58,8 +58,10 @@ async fn show(
         _ => None,
     };
     let shell = login.shell(Section::Integrations, "Webhook").done(done);
-    if let Some(health) = dashboard.health(&login).await? {
-        return Ok(page(shell, &health).respond(StatusCode::OK));
+    let (health, given_up) =
+        tokio::try_join!(dashboard.health(&login), dashboard.given_up(&login))?;
+    if let Some(health) = health {
+        return Ok(page(shell, &health, given_up).respond(StatusCode::OK));
     }
     let line = "No address is set yet. With one, your program hears of every payment as soon as it ends, instead of asking.";
     let page = MessagePage::saying(shell, line);
@@ -67,7 +69,11 @@ async fn show(
     Ok(page.respond(StatusCode::OK))
 }
 
-fn page(shell: crate::dashboard::page::Shell, health: &EndpointHealth) -> DetailPage {
+fn page(
+    shell: crate::dashboard::page::Shell,
+    health: &EndpointHealth,
+    given_up: Option<String>,
+) -> DetailPage {
     let endpoint = health.endpoint.clone().unwrap_or_default();
     let mut page = DetailPage::new(shell);
     let state = match endpoint.enabled {
@@ -93,7 +99,7 @@ fn page(shell: crate::dashboard::page::Shell, health: &EndpointHealth) -> Detail
         ));
         page.facts.push(("Rotation", cell));
     }
-    page.facts.extend(figures(health));
+    page.facts.extend(figures(health, given_up));
     if let Some(since) = &endpoint.exhausted_since {
         let cell = Cell::state("Not delivered", "bad").detail(moment(since));
         let replay = format!("{PATH}/replay");
@@ -119,8 +125,8 @@ fn page(shell: crate::dashboard::page::Shell, health: &EndpointHealth) -> Detail
     page
 }
 
-/// How the last day went.
-fn figures(health: &EndpointHealth) -> Vec<(&'static str, Cell)> {
+/// How the last day went, and what was given up at any time.
+fn figures(health: &EndpointHealth, given_up: Option<String>) -> Vec<(&'static str, Cell)> {
     let deliveries = |query: &str| format!("{PATH}/deliveries?{query}");
     let mut figures = Vec::new();
     let share = u64::from(health.delivered) * 100;
@@ -130,9 +136,8 @@ fn figures(health: &EndpointHealth) -> Vec<(&'static str, Cell)> {
         let detail = phrase!("{0}, since {1}", share, moment(&health.since));
         figures.push(("Delivered", cell.detail(detail)));
     }
-    if health.exhausted > 0 {
-        let cell = Cell::text(&health.exhausted.to_string());
-        let cell = cell.link(deliveries("status=EXHAUSTED"));
+    if let Some(count) = given_up {
+        let cell = Cell::text(&count).link(GIVEN_UP.to_owned());
         figures.push(("Given up", cell));
     }
     if health.failing > 0 {

@@ -12,9 +12,7 @@ use chassis::{clock::Timestamp, grpc::Reason};
 use http::StatusCode;
 use proto::{
     merchants::Action,
-    webhooks::{
-        CountExhaustedRequest, GetReplayRequest, ListReplaysRequest, Replay, StartReplayRequest,
-    },
+    webhooks::{GetReplayRequest, ListReplaysRequest, Replay, StartReplayRequest},
 };
 use uuid::Uuid;
 
@@ -31,7 +29,7 @@ use crate::{
     pages::see,
 };
 
-const REPLAY_PATH: &str = "/settings/integrations/webhooks/replay";
+pub const REPLAY_PATH: &str = "/settings/integrations/webhooks/replay";
 
 pub fn routes() -> Router<Arc<Dashboard>> {
     Router::new()
@@ -137,16 +135,7 @@ async fn count(
     typed: &str,
     since: Timestamp,
 ) -> Result<Response, Error> {
-    let request = CountExhaustedRequest {
-        merchant_id: login.merchant_id(),
-        since: since.to_string(),
-    };
-    let counted = dashboard.webhooks.read(
-        backend::DEADLINE,
-        request,
-        |mut webhooks, request| async move { webhooks.count_exhausted(request).await },
-    );
-    let counted = counted.await?;
+    let counted = dashboard.count_exhausted(login, since).await?;
     if counted.count == 0 {
         let mut page = form(login, typed, None);
         page.lead = vec!["Nothing was given up since then.".into()];

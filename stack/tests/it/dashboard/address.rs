@@ -29,11 +29,8 @@ async fn an_address_is_changed_by_the_link_that_is_mailed_to_it() {
     changed.says(&new);
     let ended = person.get("/settings/activity").await;
     assert_eq!(ended.code, 303, "every login has ended");
-    let login = [("email", new.as_str()), ("password", PASSWORD)];
-    let entered = person.post("/login", &login).await;
-    entered.leads_to("/");
-    let cookie = entered.headers["set-cookie"].to_str().unwrap();
-    person.cookie = cookie.split(';').next().unwrap().to_owned();
+    person.email = new;
+    person.log_in().await;
     let proof = [("password", PASSWORD)];
     let ended = person.post("/change-email/1", &proof).await;
     ended.says("This link has ended");

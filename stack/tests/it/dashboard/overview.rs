@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chassis::testing::until;
 use proto::charges::{ChargeStatus, CreateChargeRequest, GetChargeRequest, Provider};
 use serde_json::json;
 
@@ -107,7 +108,7 @@ async fn charge(shop: &Shop, merchants: &[String], ending: &str) {
                 merchant_id: merchant_id.clone(),
                 reference: made.charge.unwrap().reference,
             };
-            chassis::testing::until("it has ended", async || {
+            until("it has ended", async || {
                 let read = shop.charges().get_charge(asked.clone()).await.unwrap();
                 let status = read.into_inner().status();
                 matches!(status, ChargeStatus::Settled | ChargeStatus::Failed)
@@ -156,5 +157,89 @@ async fn the_networks_weather_is_everybodys_and_tells_of_nobody() {
     shop.advance(MINUTE).await;
     let bad = weather(&person.get("/").await, "MTN");
     assert!(bad.contains("Many fail"), "{bad}");
+    shop.close().await;
+}
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+const WEBHOOKS: &str = "/settings/integrations/webhooks";
+
+const GIVEN_UP: &str = "/settings/integrations/webhooks/deliveries?status=EXHAUSTED";
+
+impl Person {
+    /// How many events were given up, as the overview tells.
+    async fn given_up_figure(&self) -> usize {
+        let overview = self.get("/").await;
+        let figure = format!("<a href=\"{GIVEN_UP}\">Events given up</a> <strong>");
+        match overview.html.split_once(&figure) {
+            Some((_, rest)) => rest.split_once('<').unwrap().0.parse().unwrap(),
+            None => 0,
+        }
+    }
+
+    /// The same, which the webhook's page tells, too, and the list of both holds.
+    async fn given_up(&self) -> usize {
+        let count = self.given_up_figure().await;
+        let listed = self
+            .walk(GIVEN_UP, &format!("{WEBHOOKS}/deliveries/"))
+            .await;
+        assert_eq!(listed.len(), count);
+        let endpoint = self.get(WEBHOOKS).await;
+        match count {
+            0 => endpoint.says_not("Given up"),
+            _ => endpoint.says(&format!("<a href=\"{GIVEN_UP}\">{count}</a>")),
+        }
+        count
+    }
+}
+
+#[tokio::test]
+async fn what_was_given_up_counts_until_it_is_accepted_however_old_it_is() {
+    let shop = Shop::open_with(NO_LIMITS).await;
+    let mut other = Person::sign_up(&shop, "Kofi’s Garage").await;
+    let mut person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    person.have_events().await;
+    assert_eq!(person.given_up().await, 0);
+    for number in ["0240000001", "0240010001", "0240020001"] {
+        person.take(number, json!({})).await;
+    }
+    for times in [36, 30 * 24] {
+        // All attempts take 35 hours.
+        shop.advance(HOUR * times).await;
+        person.log_in().await;
+        assert_eq!(person.given_up().await, 3, "{times}");
+    }
+    other.log_in().await;
+    assert_eq!(other.given_up().await, 0);
+
+    let endpoint = [
+        ("url", shop.receiver.url.as_str()),
+        ("events", "payment.success"),
+    ];
+    let form = format!("{WEBHOOKS}/endpoint");
+    person.post(&form, &endpoint).await.leads_to(WEBHOOKS);
+    let deliveries = format!("{WEBHOOKS}/deliveries/");
+    let one = person.walk(GIVEN_UP, &deliveries).await.remove(0);
+    let delivery = format!("{deliveries}{one}");
+    let again = person.post(&format!("{delivery}/redeliver"), &[]).await;
+    again.leads_to(&delivery);
+    until("one was accepted", async || {
+        person.given_up_figure().await == 2
+    })
+    .await;
+    assert_eq!(person.given_up().await, 2);
+    let replay = format!("{WEBHOOKS}/replay");
+    let nonce = uuid::Uuid::new_v4().to_string();
+    let everything = [
+        ("step", "start"),
+        ("since", "2020-01-01T00:00"),
+        ("nonce", &nonce),
+    ];
+    person.post(&replay, &everything).await.leads_to(&replay);
+    until("all were accepted", async || {
+        person.given_up_figure().await == 0
+    })
+    .await;
+    assert_eq!(person.given_up().await, 0);
     shop.close().await;
 }
