@@ -17,7 +17,7 @@ use super::{
     enter::parameter,
     money_out::parse_amount,
     networks,
-    page::{Cell, Control, Field, FilterForm, PAGE_ROWS, Refusal, TablePage, blame},
+    page::{Cell, Control, Field, FilterForm, PAGE_ROWS, Pages, Refusal, TablePage, blame},
     text::Phrase,
 };
 use crate::error::Error;
@@ -209,6 +209,15 @@ impl<'q> Filters<'q> {
         )
     }
 
+    /// The ways from this page, after which the service's token leads on.
+    pub fn pages(&self, next_page_token: &str) -> Pages {
+        Pages {
+            older: (!next_page_token.is_empty()).then(|| self.older(next_page_token)),
+            newer: self.newer(),
+            newest: (!self.passed.is_empty()).then(|| self.newest()),
+        }
+    }
+
     /// This list, filtered the same, at a path and from a place on.
     fn address(&self, path: &str, after: &str, passed: &[String]) -> String {
         let filled = self.fields.iter().filter(|field| !field.value.is_empty());
@@ -234,13 +243,12 @@ impl<'q> Filters<'q> {
         export: &str,
         listing: impl Future<Output = Result<Listed<Vec<Cell>>, Error>>,
     ) -> Result<Response, Refusal> {
+        let mut next_page_token = String::new();
         if !self.is_wrong() {
             match listing.await {
                 Ok(listed) => {
                     page.rows = listed.rows;
-                    page.older = Some(listed.next_page_token)
-                        .filter(|token| !token.is_empty())
-                        .map(|token| self.older(&token));
+                    next_page_token = listed.next_page_token;
                 }
                 Err(Error::Validation(faults)) => {
                     self.notice = blame(&mut self.fields, &faults);
@@ -252,8 +260,7 @@ impl<'q> Filters<'q> {
             true => StatusCode::BAD_REQUEST,
             false => StatusCode::OK,
         };
-        page.newer = self.newer();
-        page.newest = (!self.passed.is_empty()).then(|| self.newest());
+        page.pages = self.pages(&next_page_token);
         let export = match export {
             "" => String::new(),
             path => self.address(path, "", &[]),

@@ -91,17 +91,18 @@ pub async fn show(
     // The page does without them.
     let week = async { Ok(dashboard.week(&login).await.inspect_err(pages::report).ok()) };
     let weather = async { Ok(dashboard.weather().await.inspect_err(pages::report).ok()) };
-    let (business, keys, health, given_up, has_delivered, has_payment, balance, week, weather) = tokio::try_join!(
-        business::load(&dashboard, &login),
-        keys::list(&dashboard, &login),
-        dashboard.health(&login),
-        dashboard.given_up(&login),
-        dashboard.has_delivered(&login),
-        dashboard.has_payment(&login),
-        dashboard.available(&login),
-        week,
-        weather,
-    )?;
+    let (business, has_key, health, given_up, has_delivered, has_payment, balance, week, weather) =
+        tokio::try_join!(
+            business::load(&dashboard, &login),
+            keys::has_live(&dashboard, &login),
+            dashboard.health(&login),
+            dashboard.given_up(&login),
+            dashboard.has_delivered(&login),
+            dashboard.has_payment(&login),
+            dashboard.available(&login),
+            week,
+            weather,
+        )?;
     let done = match parameter(query.as_deref(), "done").as_str() {
         "verification-sent" => Some("The link is on its way."),
         "verification-limit" => Some(
@@ -110,7 +111,7 @@ pub async fn show(
         _ => None,
     };
     let has = Done {
-        key: keys.iter().any(|key| key.revoked_at.is_none()),
+        key: has_key,
         endpoint: health.is_some(),
         payment: has_payment,
         delivery: has_delivered,

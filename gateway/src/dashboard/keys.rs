@@ -11,16 +11,18 @@ use axum::{
     response::Response,
     routing::get,
 };
-use chassis::grpc::Reason;
+use chassis::{grpc::Reason, ids::KeyId};
 use http::StatusCode;
 use proto::merchants::{
-    CreateMerchantKeyRequest, ListMerchantKeysRequest, MerchantKey, RevokeMerchantKeyRequest,
+    CreateMerchantKeyRequest, GetMerchantKeyRequest, ListMerchantKeysRequest,
+    ListMerchantKeysResponse, MerchantKey, RevokeMerchantKeyRequest,
 };
 use uuid::Uuid;
 
 use super::{
     Dashboard,
     enter::parameter,
+    filters::{Filters, Listed, PAGE_SIZE},
     login::{Confirmed, Login, Sent, SentConfirmed},
     page::{Cell, Field, FormPage, MessagePage, Refusal, Section, TablePage, blame},
     text::{moment, phrase},
@@ -44,7 +46,8 @@ async fn show(
     login: Login,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    let keys = list(&dashboard, &login).await?;
+    let mut filters = Filters::new(PATH, query.as_deref());
+    let after = filters.after::<KeyId>();
     let done = match parameter(query.as_deref(), "done").as_str() {
         "revoked" => Some("The key is revoked. Requests with it are refused from now on."),
         _ => None,
@@ -57,8 +60,14 @@ async fn show(
     ];
     page.button = Some(("Create a key", format!("{PATH}/new")));
     page.empty = "No key yet. Create one to take the first payment from your program.";
-    page.rows = keys.iter().map(row).collect();
-    Ok(page.respond(StatusCode::OK))
+    let listing = async {
+        let listed = list(&dashboard, &login, PAGE_SIZE, after).await?;
+        Ok(Listed {
+            rows: listed.keys.iter().map(row).collect(),
+            next_page_token: listed.next_page_token,
+        })
+    };
+    filters.list(page, "", listing).await
 }
 
 fn row(key: &MerchantKey) -> Vec<Cell> {
@@ -85,17 +94,30 @@ fn row(key: &MerchantKey) -> Vec<Cell> {
     ]
 }
 
-/// The merchant's keys, newest first, revoked ones included.
-pub async fn list(dashboard: &Dashboard, login: &Login) -> Result<Vec<MerchantKey>, Error> {
+/// A page of the merchant's keys, live ones first.
+async fn list(
+    dashboard: &Dashboard,
+    login: &Login,
+    page_size: u32,
+    page_token: String,
+) -> Result<ListMerchantKeysResponse, Error> {
     let request = ListMerchantKeysRequest {
         merchant_id: login.merchant_id(),
+        page_size,
+        page_token,
     };
     let listed = dashboard.account.read(
         backend::DEADLINE,
         request,
         |mut account, request| async move { account.list_merchant_keys(request).await },
     );
-    Ok(listed.await?.keys)
+    listed.await
+}
+
+/// Whether the merchant has a key that works.
+pub async fn has_live(dashboard: &Dashboard, login: &Login) -> Result<bool, Error> {
+    let first = list(dashboard, login, 1, String::new()).await?;
+    Ok(first.keys.iter().any(|key| key.revoked_at.is_none()))
 }
 
 fn form(login: &Login, label: &str, nonce: String) -> FormPage {
@@ -166,9 +188,16 @@ async fn create(
 }
 
 async fn find(dashboard: &Dashboard, login: &Login, key_id: &str) -> Result<MerchantKey, Error> {
-    let keys = list(dashboard, login).await?;
-    let found = keys.into_iter().find(|key| key.key_id == key_id);
-    found.ok_or(Error::NotFound)
+    let request = GetMerchantKeyRequest {
+        merchant_id: login.merchant_id(),
+        key_id: key_id.to_owned(),
+    };
+    let found = dashboard.account.read(
+        backend::DEADLINE,
+        request,
+        |mut account, request| async move { account.get_merchant_key(request).await },
+    );
+    found.await
 }
 
 fn revoke_form(login: &Login, key: &MerchantKey, typed: &str) -> FormPage {

@@ -18,7 +18,7 @@ pub use self::{
     form::{Control, Field, FormPage, blame, told},
     message::{LinksPage, MessagePage},
     refusal::Refusal,
-    table::{FilterForm, PAGE_ROWS, TablePage},
+    table::{FilterForm, PAGE_ROWS, Pages, TablePage},
 };
 use super::text::{ENGLISH, InLanguage, Language, Text};
 use crate::pages::{self, assets};

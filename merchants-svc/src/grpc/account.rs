@@ -1,12 +1,16 @@
 //! A merchant's own keys and business: proto to domain and back.
 
-use chassis::ids::{KeyId, MerchantId, PersonId};
+use chassis::{
+    ids::{KeyId, MerchantId, PersonId},
+    limits::PAGE_SIZE_MAX,
+    page::PageAsked,
+};
 use proto::merchants::{
     Business as ProtoBusiness, BusinessForm, BusinessKind as ProtoBusinessKind,
     CreateMerchantKeyRequest, CreateMerchantKeyResponse, FieldReason as ProtoFieldReason,
-    GetBusinessRequest, KycStatus as ProtoKycStatus, ListMerchantKeysRequest,
-    ListMerchantKeysResponse, MerchantKey, RevokeMerchantKeyRequest, SubmitBusinessRequest,
-    merchant_account_server::MerchantAccount,
+    GetBusinessRequest, GetMerchantKeyRequest, KycStatus as ProtoKycStatus,
+    ListMerchantKeysRequest, ListMerchantKeysResponse, MerchantKey, RevokeMerchantKeyRequest,
+    SubmitBusinessRequest, merchant_account_server::MerchantAccount,
 };
 use tonic::{Request, Response, Status};
 
@@ -32,11 +36,35 @@ impl MerchantAccount for Grpc {
         &self,
         request: Request<ListMerchantKeysRequest>,
     ) -> Result<Response<ListMerchantKeysResponse>, Status> {
-        let merchant_id = parse_merchant(&request.get_ref().merchant_id)?;
-        let keys = self.0.list_own_keys(merchant_id).await?;
+        let request = request.into_inner();
+        let merchant_id = parse_merchant(&request.merchant_id)?;
+        let asked = PageAsked {
+            size: match request.page_size {
+                0 => PAGE_SIZE_MAX,
+                size => size,
+            },
+            token: &request.page_token,
+            from: "",
+            to: "",
+        };
+        let page = asked.parse(KeyId::uuid);
+        let page = page.map_err(|fault| invalid(fault.field, fault.message))?;
+        let page = self.0.list_own_keys(merchant_id, page).await?;
         Ok(Response::new(ListMerchantKeysResponse {
-            keys: keys.into_iter().map(MerchantKey::from).collect(),
+            keys: page.rows.into_iter().map(MerchantKey::from).collect(),
+            next_page_token: page.next.map_or_else(String::new, |next| next.to_string()),
         }))
+    }
+
+    async fn get_merchant_key(
+        &self,
+        request: Request<GetMerchantKeyRequest>,
+    ) -> Result<Response<MerchantKey>, Status> {
+        let request = request.get_ref();
+        let merchant_id = parse_merchant(&request.merchant_id)?;
+        let key_id: KeyId = parse_id(&request.key_id, Error::KeyNotFound)?;
+        let key = self.0.get_own_key(merchant_id, key_id).await?;
+        Ok(Response::new(key.into()))
     }
 
     async fn create_merchant_key(

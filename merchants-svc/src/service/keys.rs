@@ -3,8 +3,9 @@
 use chassis::{
     api_key::ApiKey,
     ids::{KeyId, MerchantId, PersonId},
+    page::PageRequest,
 };
-use db::Insert;
+use db::{Insert, Page};
 use uuid::Uuid;
 
 use super::{Service, new_secret};
@@ -27,10 +28,24 @@ pub struct KeyForm {
 }
 
 impl Service {
-    pub async fn list_own_keys(&self, merchant_id: MerchantId) -> Result<Vec<OwnKey>, Error> {
+    pub async fn list_own_keys(
+        &self,
+        merchant_id: MerchantId,
+        page: PageRequest<Uuid>,
+    ) -> Result<Page<OwnKey, Uuid>, Error> {
         let merchant = self.get_merchant(merchant_id).await?;
         let mut conn = self.db.read().await?;
-        Ok(store::keys::list(&mut conn, merchant.merchant_id).await?)
+        Ok(store::keys::list(&mut conn, merchant.merchant_id, page).await?)
+    }
+
+    pub async fn get_own_key(
+        &self,
+        merchant_id: MerchantId,
+        key_id: KeyId,
+    ) -> Result<OwnKey, Error> {
+        let mut conn = self.db.read().await?;
+        let found = store::keys::find(&mut conn, merchant_id, key_id).await?;
+        found.ok_or(Error::KeyNotFound)
     }
 
     /// Makes a key for a person of the merchant. Its secret exists only in the answer.

@@ -3,11 +3,11 @@
 use chassis::{
     clock::Timestamp,
     ids::{KeyId, MerchantId, PersonId},
+    page::PageRequest,
 };
-use db::{Conn, Db, Insert, Result, Tx};
+use db::{Conn, Db, Insert, Page, Result, Tx};
 use uuid::Uuid;
 
-use super::KEYS_LISTED;
 use crate::merchant::{KeyUse, NewKey, OwnKey};
 
 /// How many keys of a merchant are live.
@@ -40,18 +40,29 @@ pub async fn insert(tx: &mut Tx, key: &NewKey, person: PersonId, nonce: Uuid) ->
     .await
 }
 
-/// A merchant's keys, newest first, at most `KEYS_LISTED`.
-pub async fn list(conn: &mut Conn, merchant: MerchantId) -> Result<Vec<OwnKey>> {
-    conn.sql(
-        "select k.key_id, k.merchant_id, k.label, k.hint, k.created_at, k.revoked_at,
-                k.last_used_at, p.email as created_by
-         from api_keys k left join people p on p.person_id = k.created_by
-         where k.merchant_id = $1 order by k.key_id desc limit $2",
-    )
-    .bind(merchant)
-    .bind(KEYS_LISTED)
-    .all()
-    .await
+/// A live key is listed as if it were revoked last of all, so that it comes before all that are.
+const LIST: &str = "select k.key_id, k.merchant_id, k.label, k.hint, k.created_at, k.revoked_at,
+            k.last_used_at, p.email as created_by,
+            coalesce(k.revoked_at, '9999-12-31T00:00:00.000Z') as place_at, k.key_id as place_id
+     from api_keys k left join people p on p.person_id = k.created_by
+     where k.merchant_id = $1
+         and (coalesce(k.revoked_at, '9999-12-31T00:00:00.000Z'), k.key_id) < ($2, $3)
+     order by coalesce(k.revoked_at, '9999-12-31T00:00:00.000Z') desc, k.key_id desc limit $4";
+
+/// A page of a merchant's keys: live ones, newest first, then those that were revoked, the last of
+/// them first.
+pub async fn list(
+    conn: &mut Conn,
+    merchant: MerchantId,
+    page: PageRequest<Uuid>,
+) -> Result<Page<OwnKey, Uuid>> {
+    conn.sql(LIST)
+        .bind(merchant)
+        .bind(page.span.before.at)
+        .bind(page.span.before.id)
+        .bind(i64::from(page.size) + 1)
+        .page(page.size)
+        .await
 }
 
 /// One of a merchant's keys.
@@ -96,4 +107,20 @@ pub async fn note_uses(db: &Db, uses: &[KeyUse]) -> Result<()> {
     .run()
     .await?;
     tx.commit().await
+}
+
+#[cfg(test)]
+mod tests {
+    use db::testing::{TestDb, check_ordered_by_index};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn keys_are_listed_by_an_index_that_is_in_their_order() {
+        let database = TestDb::new("merchants-svc").await;
+        let db = database.connect().await;
+        db.migrate(&crate::SCHEMA.migrations).await.unwrap();
+        check_ordered_by_index(&db, LIST, "api_keys_listed").await;
+        db.close().await;
+    }
 }

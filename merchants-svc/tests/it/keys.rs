@@ -8,8 +8,8 @@ use chassis::{
 };
 use proto::merchants::{
     AuthenticateRequest, CreateKeyRequest, CreateMerchantKeyRequest, CreateMerchantKeyResponse,
-    ListMerchantKeysRequest, MerchantKey, RevokeKeyRequest, RevokeMerchantKeyRequest,
-    UpdateMerchantRequest,
+    GetMerchantKeyRequest, ListMerchantKeysRequest, MerchantKey, RevokeKeyRequest,
+    RevokeMerchantKeyRequest, UpdateMerchantRequest,
 };
 use tonic::{Code, Status};
 use uuid::Uuid;
@@ -53,9 +53,30 @@ impl World {
     async fn keys(&mut self, shop: &Shop) -> Vec<MerchantKey> {
         let request = ListMerchantKeysRequest {
             merchant_id: shop.merchant_id.clone(),
+            ..ListMerchantKeysRequest::default()
         };
         let listed = self.account.list_merchant_keys(request).await;
         listed.unwrap().into_inner().keys
+    }
+
+    /// The ids of the merchant's keys, page by page.
+    async fn pages(&mut self, shop: &Shop, page_size: u32) -> Vec<Vec<String>> {
+        let mut pages = Vec::new();
+        let mut page_token = String::new();
+        loop {
+            let request = ListMerchantKeysRequest {
+                merchant_id: shop.merchant_id.clone(),
+                page_size,
+                page_token,
+            };
+            let listed = self.account.list_merchant_keys(request).await;
+            let listed = listed.unwrap().into_inner();
+            pages.push(listed.keys.into_iter().map(|key| key.key_id).collect());
+            page_token = listed.next_page_token;
+            if page_token.is_empty() {
+                return pages;
+            }
+        }
     }
 
     /// What the merchant calls the key.
@@ -213,9 +234,67 @@ async fn what_is_anothers_is_not_found() {
         check_refusal(revoked, Code::NotFound, "KEY_NOT_FOUND");
         let request = ListMerchantKeysRequest {
             merchant_id: id.to_owned(),
+            ..ListMerchantKeysRequest::default()
         };
         let listed = world.account.list_merchant_keys(request).await;
         check_refusal(listed, Code::NotFound, "MERCHANT_NOT_FOUND");
+    }
+}
+
+#[tokio::test]
+async fn live_keys_are_listed_before_those_that_were_revoked() {
+    let mut world = World::start().await;
+    let shop = world.shop().await;
+    let other = world.shop().await;
+    world.operators_key(&other).await;
+    let mut made = Vec::new();
+    for _ in 0..5 {
+        made.push(world.operators_key(&shop).await.0);
+    }
+    for revoked in [&made[3], &made[1]] {
+        world.revoke(&shop, revoked).await.unwrap();
+        world.clock.advance(Duration::from_secs(60)).await.unwrap();
+    }
+    let order = [4, 2, 0, 1, 3].map(|index| made[index].clone());
+    for size in [1, 2, 3, 5, 100] {
+        let pages = world.pages(&shop, size).await;
+        assert_eq!(pages.concat(), order, "{size}");
+        let expected = order.len().div_ceil(usize::try_from(size).unwrap());
+        assert_eq!(pages.len(), expected, "{size}");
+    }
+    // One that is made meanwhile is no reason to list another twice.
+    let request = |page_token| ListMerchantKeysRequest {
+        merchant_id: shop.merchant_id.clone(),
+        page_size: 2,
+        page_token,
+    };
+    let first = world.account.list_merchant_keys(request(String::new()));
+    let token = first.await.unwrap().into_inner().next_page_token;
+    world.operators_key(&shop).await;
+    let second = world.account.list_merchant_keys(request(token)).await;
+    let second = second.unwrap().into_inner().keys;
+    assert_eq!(
+        [&second[0].key_id, &second[1].key_id],
+        [&order[2], &order[3]]
+    );
+    let wrong = world.account.list_merchant_keys(request("x".to_owned()));
+    check_invalid(wrong.await, "page_token");
+}
+
+#[tokio::test]
+async fn one_key_is_read_by_its_merchant_alone() {
+    let mut world = World::start().await;
+    let (shop, other) = (world.shop().await, world.shop().await);
+    let (key_id, _) = world.operators_key(&shop).await;
+    let request = |shop: &Shop, key_id: &str| GetMerchantKeyRequest {
+        merchant_id: shop.merchant_id.clone(),
+        key_id: key_id.to_owned(),
+    };
+    let found = world.account.get_merchant_key(request(&shop, &key_id));
+    assert_eq!(found.await.unwrap().into_inner().key_id, key_id);
+    for (shop, key_id) in [(&other, key_id.as_str()), (&shop, "x")] {
+        let found = world.account.get_merchant_key(request(shop, key_id)).await;
+        check_refusal(found, Code::NotFound, "KEY_NOT_FOUND");
     }
 }
 

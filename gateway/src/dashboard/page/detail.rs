@@ -4,7 +4,7 @@ use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
 
-use super::{Cell, Live, Shell, Table, heads, respond};
+use super::{Cell, Live, Pages, Shell, Table, heads, respond};
 use crate::dashboard::text::{Phrase, Text, filters, moment};
 
 /// A page about one thing: its facts, texts to copy, and what can be done with it.
@@ -18,6 +18,8 @@ pub struct DetailPage {
     /// Label and value.
     pub facts: Vec<(&'static str, Cell)>,
     pub table: Option<Table>,
+    /// Of the table.
+    pub pages: Pages,
     /// Oldest first.
     pub moments: Vec<Moment>,
     /// Title and text, as it is.
@@ -34,6 +36,7 @@ impl DetailPage {
             lead: Vec::new(),
             facts: Vec::new(),
             table: None,
+            pages: Pages::default(),
             moments: Vec::new(),
             texts: Vec::new(),
             buttons: Vec::new(),

@@ -30,12 +30,7 @@ pub struct TablePage {
     pub all_action: Option<&'static str>,
     /// What to say, and to do next, if there is no row.
     pub empty: &'static str,
-    /// The page that follows.
-    pub older: Option<String>,
-    /// The page before this one.
-    pub newer: Option<String>,
-    /// The first page, if it is further away.
-    pub newest: Option<String>,
+    pub pages: Pages,
     pub filters: Option<FilterForm>,
     /// Something else that can be asked for, below it all.
     pub below: Option<FilterForm>,
@@ -54,9 +49,7 @@ impl TablePage {
             row_action: "",
             all_action: None,
             empty: "",
-            older: None,
-            newer: None,
-            newest: None,
+            pages: Pages::default(),
             filters: None,
             below: None,
         }
@@ -74,7 +67,7 @@ impl TablePage {
 
     /// The services stopped looking before the page was full.
     fn is_cut_short(&self) -> bool {
-        self.older.is_some() && self.filters.is_some() && self.rows.len() < PAGE_ROWS
+        self.pages.older.is_some() && self.filters.is_some() && self.rows.len() < PAGE_ROWS
     }
 
     pub fn respond(mut self, status: StatusCode) -> Response {
@@ -82,6 +75,17 @@ impl TablePage {
         self.shell.is_error = self.is_refused() || below.is_some_and(FilterForm::is_wrong);
         respond(status, self.shell.language, &self)
     }
+}
+
+/// The ways to a list's other pages.
+#[derive(Debug, Default)]
+pub struct Pages {
+    /// The page that follows.
+    pub older: Option<String>,
+    /// The page before this one.
+    pub newer: Option<String>,
+    /// The first page, if it is further away.
+    pub newest: Option<String>,
 }
 
 /// How many of many filters are shown before anybody asks for more, so that a phone shows what is

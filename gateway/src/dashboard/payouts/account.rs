@@ -20,6 +20,7 @@ use proto::{
     },
     merchants::Action,
 };
+use uuid::Uuid;
 
 use super::{ACCOUNT, NO_TOTP, NOT_ENABLED, PATH, SET, is_held};
 use crate::{
@@ -27,7 +28,7 @@ use crate::{
     dashboard::{
         Dashboard,
         enter::parameter,
-        filters::PAGE_SIZE,
+        filters::{Filters, PAGE_SIZE},
         login::{Confirmed, Login, Sent, SentConfirmed},
         money_out, networks,
         page::{
@@ -65,10 +66,14 @@ async fn show(
         _ => None,
     };
     let shell = login.shell(Section::Payouts, "Payout account").done(done);
-    let after = parameter(query.as_deref(), "after");
+    let mut filters = Filters::new(ACCOUNT, query.as_deref());
+    let after = filters.after::<Uuid>();
+    if filters.is_wrong() {
+        return Err(Error::NotFound.into());
+    }
     let (account, changes) = tokio::try_join!(
         dashboard.payout_account(&login),
-        dashboard.account_changes(&login, &after)
+        dashboard.account_changes(&login, after)
     )?;
     let Some(account) = account else {
         let line = "No payout account is set yet. It is the wallet that your money goes to.";
@@ -94,11 +99,8 @@ async fn show(
         columns: vec!["Set", "Account", "By", "Payouts waited until"],
         rows: rows.iter().map(|change| row(&login, change)).collect(),
     });
+    page.pages = filters.pages(&next);
     page.links = vec![("All payouts", PATH.to_owned())];
-    if !next.is_empty() {
-        page.links
-            .insert(0, ("Older", format!("{ACCOUNT}?after={next}")));
-    }
     Ok(page.respond(StatusCode::OK))
 }
 
@@ -158,12 +160,12 @@ impl Dashboard {
     async fn account_changes(
         &self,
         login: &Login,
-        after: &str,
+        after: String,
     ) -> Result<(Vec<PayoutAccountChange>, String), Error> {
         let request = ListPayoutAccountChangesRequest {
             merchant_id: login.merchant_id(),
             page_size: PAGE_SIZE,
-            page_token: after.to_owned(),
+            page_token: after,
         };
         let listed =
             self.payout_accounts.read(
@@ -173,12 +175,8 @@ impl Dashboard {
                     accounts.list_payout_account_changes(request).await
                 },
             );
-        match listed.await {
-            Ok(listed) => Ok((listed.changes, listed.next_page_token)),
-            // No place of this list.
-            Err(Error::Validation(_)) => Err(Error::NotFound),
-            Err(error) => Err(error),
-        }
+        let listed = listed.await?;
+        Ok((listed.changes, listed.next_page_token))
     }
 }
 

@@ -8,7 +8,7 @@ use askama::Template;
 use super::*;
 use crate::dashboard::page::{
     Button, Cell, Control, DetailPage, Field, FilterForm, FormPage, LinksPage, Live, MessagePage,
-    Moment, Section, Shell, Table, TablePage, Who,
+    Moment, Pages, Section, Shell, Table, TablePage, Who,
 };
 
 /// A language in which every phrase is marked, so that what is not translated stands out.
@@ -131,6 +131,15 @@ fn secrets() -> Vec<(&'static str, String)> {
     vec![("Secret", "6".to_owned())]
 }
 
+fn pages() -> Pages {
+    let address = || Some("/x".to_owned());
+    Pages {
+        older: address(),
+        newer: address(),
+        newest: address(),
+    }
+}
+
 fn table_page() -> TablePage {
     let mut page = TablePage::new(shell(), &["Created", "Refund", "State", "Amount"]);
     page.lead = vec!["What it is about."];
@@ -138,9 +147,7 @@ fn table_page() -> TablePage {
     page.button = Some(("Ask for one", "/x".to_owned()));
     page.empty = "Nothing yet.";
     page.all_action = Some("End all others");
-    page.older = Some("/x".to_owned());
-    page.newer = Some("/x".to_owned());
-    page.newest = Some("/x".to_owned());
+    page.pages = pages();
     let form = |fields| FilterForm {
         action: "/x".to_owned(),
         submit: "Filter",
@@ -181,6 +188,7 @@ fn every_kind_of_page_is_written_in_its_language() {
     detail.lead = vec![told()];
     detail.facts = vec![("State", Cell::state("On", "good").detail(told()))];
     detail.table = Some(table());
+    detail.pages = pages();
     detail.moments = vec![Moment {
         at: "2026-11-25T18:05:03.000Z".to_owned(),
         phrase: "Failed",
@@ -204,7 +212,7 @@ fn every_kind_of_page_is_written_in_its_language() {
     list.rows = rows();
     check_marked(&list);
     list.rows = Vec::new();
-    list.older = None;
+    list.pages.older = None;
     check_marked(&list);
     list.filters = None;
     check_marked(&list);

@@ -1,9 +1,16 @@
 //! What only the dashboard's lists can find, and the smaller lists as files.
 
+use proto::{
+    charges::Provider,
+    merchants::{ListKeysRequest, RevokeKeyRequest},
+};
 use serde_json::json;
 
-use super::{LOOK_AGAIN, Person};
-use crate::shop::{NO_LIMITS, Shop, WAIT_MAX};
+use super::{LOOK_AGAIN, Page, Person};
+use crate::{
+    money_out::Till,
+    shop::{NO_LIMITS, Shop, WAIT_MAX},
+};
 
 const DELIVERIES: &str = "/settings/integrations/webhooks/deliveries";
 
@@ -118,5 +125,78 @@ async fn a_customers_payments_and_the_activity_are_files() {
         "created_at,action,object,person,address,user_agent"
     );
     assert!(lines[1].contains(",Logged in,"), "{}", lines[1]);
+    shop.close().await;
+}
+
+impl Page {
+    fn rows(&self) -> usize {
+        self.html.matches("<tr>").count() - 1
+    }
+}
+
+#[tokio::test]
+async fn keys_are_paged_and_live_ones_come_first() {
+    const KEYS: &str = "/settings/integrations/keys";
+    let shop = Shop::open_with(NO_LIMITS).await;
+    let person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    let live = |page: &Page| page.html.matches("/revoke\"").count();
+    let short = person.get(KEYS).await;
+    assert_eq!(
+        (short.rows(), short.older(), short.newer()),
+        (1, None, None)
+    );
+    let mut made = Vec::new();
+    for _ in 0..52 {
+        let key = shop.add_key(&person.merchant_id).await.key.unwrap();
+        made.push(key.key_id);
+    }
+    // The newest are revoked, and the key with which the person began is live.
+    for key_id in made.drain(22..) {
+        let request = RevokeKeyRequest { key_id };
+        shop.merchants().revoke_key(request).await.unwrap();
+    }
+    let first = person.get(KEYS).await;
+    assert_eq!((first.rows(), live(&first)), (50, 23));
+    assert_eq!(first.newer(), None);
+    let second = person.get(&first.older().unwrap()).await;
+    assert_eq!((second.rows(), live(&second)), (3, 0));
+    assert_eq!(second.older(), None);
+    let back = person.get(&second.newer().unwrap()).await;
+    assert_eq!(live(&back), 23);
+    // A key on no first page is found nevertheless.
+    let request = ListKeysRequest {
+        merchant_id: person.merchant_id.clone(),
+    };
+    let keys = shop.merchants().list_keys(request).await.unwrap();
+    let keys = keys.into_inner().keys;
+    for key in [keys.first().unwrap(), keys.last().unwrap()] {
+        let page = person.get(&format!("{KEYS}/{}/revoke", key.key_id)).await;
+        page.says(&format!("•••• {}", key.hint));
+    }
+    let unknown = format!("{KEYS}/{}/revoke", uuid::Uuid::now_v7());
+    assert_eq!(person.get(&unknown).await.code, 404);
+    assert_eq!(person.get(&format!("{KEYS}?after=1")).await.code, 400);
+    shop.close().await;
+}
+
+#[tokio::test]
+async fn what_was_set_as_payout_account_is_paged() {
+    const ACCOUNT: &str = "/payouts/account";
+    let shop = Shop::open_with(NO_LIMITS).await;
+    let person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    let mut till = Till::of_merchant(&shop, &person.merchant_id);
+    for index in 0..53 {
+        let number = format!("024{index:04}201");
+        till.pays_to(Provider::Mtn, &number, "Ama Mensah").await;
+    }
+    let first = person.get(ACCOUNT).await;
+    assert_eq!((first.rows(), first.newer()), (50, None));
+    let second = person.get(&first.older().unwrap()).await;
+    assert_eq!((second.rows(), second.older()), (3, None));
+    second.says("Pay out every day");
+    let back = person.get(&second.newer().unwrap()).await;
+    assert_eq!((back.rows(), back.newer()), (50, None));
+    assert_eq!(back.older(), first.older());
+    assert_eq!(person.get(&format!("{ACCOUNT}?after=1")).await.code, 404);
     shop.close().await;
 }

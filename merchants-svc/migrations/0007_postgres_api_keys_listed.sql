@@ -1,0 +1,4 @@
+-- no-transaction
+-- Beside those who make keys. What a merchant lists: live ones first.
+create index concurrently if not exists api_keys_listed
+    on api_keys (merchant_id, coalesce(revoked_at, '9999-12-31T00:00:00.000Z'), key_id);
