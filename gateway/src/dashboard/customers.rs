@@ -106,10 +106,23 @@ impl Dashboard {
         );
         listed.await
     }
-}
 
-impl Dashboard {
-    /// The customer of an address.
+    /// The merchant's customer with this e-mail address. There is one at most.
+    pub async fn customer_with(
+        &self,
+        login: &Login,
+        email: String,
+    ) -> Result<Option<Customer>, Error> {
+        let request = ListCustomersRequest {
+            merchant_id: login.merchant_id(),
+            page_size: 1,
+            email: Some(email),
+            ..ListCustomersRequest::default()
+        };
+        Ok(self.list_customers(request).await?.customers.pop())
+    }
+
+    /// The customer of a page's address.
     async fn find_customer(
         &self,
         login: &Login,
@@ -243,7 +256,8 @@ async fn export_payments(
     let phone = customer.phone.ok_or(Error::NotFound)?;
     let path = format!("{PATH}/{}", customer.customer_id);
     let filters = Filters::new(&path, None);
-    payments::export_charges(&dashboard, &in_hand, filters, payments_from(&login, phone)).await
+    let request = Some(payments_from(&login, phone));
+    payments::export_charges(&dashboard, &in_hand, filters, request).await
 }
 
 async fn export_all(

@@ -22,12 +22,9 @@ use proto::{
     charges::{Charge, ChargeStatus, ListChargesRequest, ListChargesResponse, ListedCharge},
     money::Money as ProtoMoney,
 };
-use url::form_urlencoded;
 
 use super::{
-    Dashboard,
-    enter::parameter,
-    export,
+    Dashboard, export,
     filters::{Filters, Listed, PAGE_SIZE},
     login::Login,
     networks,
@@ -35,13 +32,11 @@ use super::{
     text::Phrase,
 };
 use crate::{
+    api::fields,
     backend,
     error::Error,
     in_hand::RequestInHand,
-    pages::{
-        amount::{shown, unbroken},
-        see,
-    },
+    pages::amount::{shown, unbroken},
 };
 
 pub const PATH: &str = "/payments";
@@ -98,6 +93,7 @@ enum Sought {
     ShownToPayer(TxIdDisplay),
     Session(SessionId),
     Phone(Phone),
+    Email(String),
 }
 
 impl Sought {
@@ -107,15 +103,19 @@ impl Sought {
         let shown_to_payer = || upper.parse().map(Self::ShownToPayer).ok();
         let session = || text.to_ascii_lowercase().parse().map(Self::Session).ok();
         let phone = || Phone::parse_any(text).map(Self::Phone).ok();
+        let email = || fields::email_address(text.to_owned()).map(Self::Email).ok();
         let found = reference.or_else(shown_to_payer).or_else(session);
-        found.or_else(phone).ok_or(
+        found.or_else(phone).or_else(email).ok_or(
             "Look for a whole reference (TX-…-… or TX-…), a session's id, a phone number or an e-mail address.",
         )
     }
 }
 
+/// Which payments are wanted, and of whose e-mail address, which only sessions-svc knows.
+type Wanted = (ListChargesRequest, Option<String>);
+
 /// Reads the filters.
-fn wanted(filters: &mut Filters<'_>, login: &Login, now: Timestamp) -> ListChargesRequest {
+fn wanted(filters: &mut Filters<'_>, login: &Login, now: Timestamp) -> Wanted {
     let field = Field::new("q", "Look for", super::page::Control::Input("search"))
         .hint("Reference, session, phone or e-mail");
     let sought = filters.read(field, Sought::parse);
@@ -148,17 +148,36 @@ fn wanted(filters: &mut Filters<'_>, login: &Login, now: Timestamp) -> ListCharg
         amount_to: amount_to.map(Into::into),
         ..ListChargesRequest::default()
     };
+    let mut email = None;
     match sought {
         Some(Sought::Reference(reference)) => request.reference = Some(reference.to_string()),
         Some(Sought::ShownToPayer(id)) => request.tx_id_display = Some(id.to_string()),
         Some(Sought::Session(session_id)) => request.session_id = Some(session_id.to_string()),
         Some(Sought::Phone(phone)) => request.phone = Some(phone.as_e164().to_owned()),
+        Some(Sought::Email(sought)) => email = Some(sought),
         None => {}
     }
-    request
+    (request, email)
 }
 
 impl Dashboard {
+    /// The request with the number of the payer who has the e-mail address. `None` if nobody has it,
+    /// or no number of theirs is known.
+    async fn with_payer(
+        &self,
+        login: &Login,
+        (mut request, email): Wanted,
+    ) -> Result<Option<ListChargesRequest>, Error> {
+        if let Some(email) = email {
+            let payer = self.customer_with(login, email).await?;
+            let Some(phone) = payer.and_then(|payer| payer.phone) else {
+                return Ok(None);
+            };
+            request.phone = Some(phone);
+        }
+        Ok(Some(request))
+    }
+
     pub async fn list_charges(
         &self,
         request: ListChargesRequest,
@@ -177,14 +196,8 @@ async fn show(
     login: Login,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    // A payment does not know its payer's address; the directory does.
-    let sought = parameter(query.as_deref(), "q");
-    if sought.contains('@') {
-        let sought: String = form_urlencoded::byte_serialize(sought.trim().as_bytes()).collect();
-        return Ok(see(&format!("/customers?q={sought}")));
-    }
     let mut filters = Filters::new(PATH, query.as_deref());
-    let request = wanted(&mut filters, &login, dashboard.clock.now());
+    let wanted = wanted(&mut filters, &login, dashboard.clock.now());
     let mut page = TablePage::new(login.shell(Section::Payments, "Payments"), &COLUMNS);
     page.button = Some(("Ask for a payment", "/payments/new".to_owned()));
     page.facts = vec![(
@@ -193,6 +206,9 @@ async fn show(
     )];
     page.empty = "No payment yet. Ask for one by a link, or with the command on the overview.";
     let listing = async {
+        let Some(request) = dashboard.with_payer(&login, wanted).await? else {
+            return Ok(Listed::none());
+        };
         let listed = dashboard.list_charges(request).await?;
         let rows = listed.charges.iter().map(row);
         Ok(Listed {
@@ -248,21 +264,28 @@ async fn export_all(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     let mut filters = Filters::new(PATH, query.as_deref());
-    let request = wanted(&mut filters, &login, dashboard.clock.now());
+    let wanted = wanted(&mut filters, &login, dashboard.clock.now());
+    let request = match filters.is_wrong() {
+        true => None,
+        false => dashboard.with_payer(&login, wanted).await?,
+    };
     export_charges(&dashboard, &in_hand, filters, request).await
 }
 
-/// Answers with all charges that are wanted as a file.
+/// Answers with all charges that are wanted as a file, which has none without a request.
 pub async fn export_charges(
     dashboard: &Arc<Dashboard>,
     in_hand: &RequestInHand,
     filters: Filters<'_>,
-    request: ListChargesRequest,
+    request: Option<ListChargesRequest>,
 ) -> Result<Response, Refusal> {
     let reading = dashboard.clone();
     let read = move |page_token| {
         let (dashboard, request) = (reading.clone(), request.clone());
         async move {
+            let Some(request) = request else {
+                return Ok(Listed::none());
+            };
             let request = ListChargesRequest {
                 page_size: export::PAGE_SIZE,
                 page_token,
@@ -310,6 +333,7 @@ mod tests {
             Ok(Sought::ShownToPayer(_)) => "shown to payer",
             Ok(Sought::Session(_)) => "session",
             Ok(Sought::Phone(_)) => "phone",
+            Ok(Sought::Email(_)) => "e-mail",
             Err(_) => "nothing",
         };
         assert_eq!(is("TX-0123456789-ABCDEF"), "reference");
@@ -318,6 +342,8 @@ mod tests {
         assert_eq!(is("7C0E4D3E-5A0B-4A4F-9D53-0A1B2C3D4E5F"), "session");
         assert_eq!(is("0244000001"), "phone");
         assert_eq!(is("+233244000001"), "phone");
+        assert_eq!(is("Ama@example.com"), "e-mail");
+        assert_eq!(is("ama@"), "nothing");
         assert_eq!(is("<script>"), "nothing");
         assert_eq!(is("order 17"), "nothing");
     }

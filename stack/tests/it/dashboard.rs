@@ -5,6 +5,7 @@
 mod address;
 mod balance;
 mod fill;
+mod filters;
 mod isolation;
 mod lists;
 mod overview;

@@ -1,5 +1,6 @@
 //! What only the dashboard's lists can find, and the smaller lists as files.
 
+use futures::{StreamExt as _, stream};
 use proto::{
     charges::Provider,
     merchants::{ListKeysRequest, RevokeKeyRequest},
@@ -47,6 +48,61 @@ async fn payments_are_found_by_what_payers_see_by_reason_and_by_amount() {
     let wrong = person.get("/payments?amount_from=25,50").await;
     assert_eq!(wrong.code, 400);
     wrong.says("value=\"25,50\"");
+    shop.close().await;
+}
+
+#[tokio::test]
+async fn payments_are_found_by_the_address_of_their_payer() {
+    let shop = Shop::open_with(NO_LIMITS).await;
+    let person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    let other = Person::sign_up(&shop, "Kofi’s Garage").await;
+    let esi = json!({ "payer_email": "Esi@Example.com" });
+    let mut hers = vec![person.take("0240000001", esi.clone()).await];
+    // More than a page. Who pays is known by the number.
+    let taking = (0..50).map(|_| person.take("0240000001", json!({})));
+    let taken: Vec<String> = stream::iter(taking).buffer_unordered(8).collect().await;
+    hers.extend(taken);
+    let large = person
+        .take(
+            "0240000001",
+            json!({ "amount": 1250, "payer_email": "another@example.com" }),
+        )
+        .await;
+    hers.push(large.clone());
+    let kofi = json!({ "payer_email": "kofi@example.com" });
+    let his = person.take("0240000011", kofi).await;
+    let unlike = json!({ "payer_email": "yaw@example.com" });
+    other.take("0240000001", unlike).await;
+
+    let found = person.lists("/payments", "q=esi%40EXAMPLE.com").await;
+    assert_eq!(found, person.lists("/payments", "q=0240000001").await);
+    hers.sort();
+    let mut sorted = found;
+    sorted.sort();
+    assert_eq!(sorted, hers);
+    person
+        .goes_back("/payments?q=esi%40example.com", "/payments/")
+        .await;
+    for (query, expected) in [
+        ("q=esi%40example.com&amount_from=1000", vec![large]),
+        ("q=esi%40example.com&status=FAILED", vec![]),
+        ("q=esi%40example.com&network=AT", vec![]),
+        ("q=kofi%40example.com&status=SETTLED", vec![his]),
+        // Of another merchant, part of one, and one that nobody has.
+        ("q=yaw%40example.com", vec![]),
+        ("q=si%40example.com", vec![]),
+        ("q=nobody%40example.com", vec![]),
+    ] {
+        assert_eq!(person.lists("/payments", query).await, expected, "{query}");
+    }
+    let none = person.get("/payments?q=nobody%40example.com").await;
+    none.says("Nothing matches these filters:");
+    none.says("“nobody@example.com”");
+    let wrong = person.get("/payments?q=nobody%40&status=FAILED").await;
+    assert_eq!(wrong.code, 400);
+    wrong.says("value=\"nobody@\"");
+    let nowhere = person.get("/payments.csv?q=nobody%40").await;
+    assert_eq!(nowhere.leads_to("/payments"), "?q=nobody%40");
     shop.close().await;
 }
 

@@ -230,6 +230,8 @@ const COSTS: &[Cost] = &[
     searched("/payments?network=TELECEL"),
     searched("/payments?network=AT&status=FAILED"),
     searched("/payments?q=0240000002&status=FAILED"),
+    listed("/payments?q=payer2@example.com"),
+    searched("/payments?q=payer2@example.com&status=FAILED"),
     searched("/payments?reason=PAYER_DECLINED"),
     searched("/payments?reason=RAIL_ERROR"),
     listed("/payments?q=TX-0000000002"),
