@@ -89,8 +89,19 @@ pub fn wanted_charges(request: &ListChargesRequest) -> Result<WantedCharges> {
             Some(Provider::try_from(provider).map_err(|_| invalid("provider", MUST_BE_PROVIDER))?)
         }
     };
+    let payer = request.payer.as_ref();
+    if payer.is_some() && request.phone.is_some() {
+        return Err(invalid("payer", "must not be given together with phone"));
+    }
+    let email = payer.map(|payer| &payer.email);
+    if email.is_some_and(String::is_empty) {
+        return Err(invalid("payer.email", "must not be empty"));
+    }
+    let or_phone = payer.and_then(|payer| payer.phone.as_deref());
     Ok(WantedCharges {
         merchant_id: merchant_id(&request.merchant_id)?,
+        email_key: email.map(|email| email.to_lowercase()),
+        or_phone: given("payer.phone", or_phone)?,
         reference: given("reference", request.reference.as_deref())?,
         session_id: given("session_id", request.session_id.as_deref())?,
         phone: given("phone", request.phone.as_deref())?,

@@ -13,7 +13,7 @@ use chassis::{
     phone::Phone,
 };
 use proto::{
-    charges::ListChargesRequest,
+    charges::{ListChargesRequest, SoughtPayer},
     sessions::{Customer, GetCustomerRequest, ListCustomersRequest, ListCustomersResponse},
 };
 
@@ -215,17 +215,12 @@ async fn show_one(
     let path = format!("{PATH}/{}", customer.customer_id);
     let mut filters = Filters::new(&path, query.as_deref());
     let after = filters.after::<ChargeId>();
-    // Payments are found by the wallet's number.
-    let Some(phone) = customer.phone else {
-        page.empty = "No number of this customer is known, so payments cannot be listed here.";
-        return filters.list(page, "", async { Ok(Listed::none()) }).await;
-    };
-    page.empty = "No payment from this number.";
+    page.empty = "No payment from this number or with this e-mail address.";
     let export = format!("{path}/payments.csv");
     let request = ListChargesRequest {
         page_size: PAGE_SIZE,
         page_token: after,
-        ..payments_from(&login, phone)
+        ..payments_of(&login, customer)?
     };
     let listing = async {
         let listed = dashboard.list_charges(request).await?;
@@ -238,12 +233,17 @@ async fn show_one(
     filters.list(page, &export, listing).await
 }
 
-fn payments_from(login: &Login, phone: String) -> ListChargesRequest {
-    ListChargesRequest {
+fn payments_of(login: &Login, customer: Customer) -> Result<ListChargesRequest, Error> {
+    let mut request = ListChargesRequest {
         merchant_id: login.merchant_id(),
-        phone: Some(phone),
         ..ListChargesRequest::default()
+    };
+    match (customer.email, customer.phone) {
+        (Some(email), phone) => request.payer = Some(SoughtPayer { email, phone }),
+        (None, Some(phone)) => request.phone = Some(phone),
+        (None, None) => return Err(Error::internal("nothing identifies a customer")),
     }
+    Ok(request)
 }
 
 async fn export_payments(
@@ -253,10 +253,9 @@ async fn export_payments(
     customer_id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
     let customer = dashboard.find_customer(&login, customer_id).await?;
-    let phone = customer.phone.ok_or(Error::NotFound)?;
     let path = format!("{PATH}/{}", customer.customer_id);
     let filters = Filters::new(&path, None);
-    let request = Some(payments_from(&login, phone));
+    let request = payments_of(&login, customer)?;
     payments::export_charges(&dashboard, &in_hand, filters, request).await
 }
 

@@ -19,7 +19,9 @@ use chassis::{
     phone::Phone,
 };
 use proto::{
-    charges::{Charge, ChargeStatus, ListChargesRequest, ListChargesResponse, ListedCharge},
+    charges::{
+        Charge, ChargeStatus, ListChargesRequest, ListChargesResponse, ListedCharge, SoughtPayer,
+    },
     money::Money as ProtoMoney,
 };
 
@@ -161,21 +163,20 @@ fn wanted(filters: &mut Filters<'_>, login: &Login, now: Timestamp) -> Wanted {
 }
 
 impl Dashboard {
-    /// The request with the number of the payer who has the e-mail address. `None` if nobody has it,
-    /// or no number of theirs is known.
+    /// The request with the payer who has the e-mail address, and their number if it is known.
     async fn with_payer(
         &self,
         login: &Login,
         (mut request, email): Wanted,
-    ) -> Result<Option<ListChargesRequest>, Error> {
+    ) -> Result<ListChargesRequest, Error> {
         if let Some(email) = email {
-            let payer = self.customer_with(login, email).await?;
-            let Some(phone) = payer.and_then(|payer| payer.phone) else {
-                return Ok(None);
-            };
-            request.phone = Some(phone);
+            let customer = self.customer_with(login, email.clone()).await?;
+            request.payer = Some(SoughtPayer {
+                email,
+                phone: customer.and_then(|customer| customer.phone),
+            });
         }
-        Ok(Some(request))
+        Ok(request)
     }
 
     pub async fn list_charges(
@@ -206,9 +207,7 @@ async fn show(
     )];
     page.empty = "No payment yet. Ask for one by a link, or with the command on the overview.";
     let listing = async {
-        let Some(request) = dashboard.with_payer(&login, wanted).await? else {
-            return Ok(Listed::none());
-        };
+        let request = dashboard.with_payer(&login, wanted).await?;
         let listed = dashboard.list_charges(request).await?;
         let rows = listed.charges.iter().map(row);
         Ok(Listed {
@@ -265,27 +264,21 @@ async fn export_all(
 ) -> Result<Response, Refusal> {
     let mut filters = Filters::new(PATH, query.as_deref());
     let wanted = wanted(&mut filters, &login, dashboard.clock.now());
-    let request = match filters.is_wrong() {
-        true => None,
-        false => dashboard.with_payer(&login, wanted).await?,
-    };
+    let request = dashboard.with_payer(&login, wanted).await?;
     export_charges(&dashboard, &in_hand, filters, request).await
 }
 
-/// Answers with all charges that are wanted as a file, which has none without a request.
+/// Answers with all charges that are wanted as a file.
 pub async fn export_charges(
     dashboard: &Arc<Dashboard>,
     in_hand: &RequestInHand,
     filters: Filters<'_>,
-    request: Option<ListChargesRequest>,
+    request: ListChargesRequest,
 ) -> Result<Response, Refusal> {
     let reading = dashboard.clone();
     let read = move |page_token| {
         let (dashboard, request) = (reading.clone(), request.clone());
         async move {
-            let Some(request) = request else {
-                return Ok(Listed::none());
-            };
             let request = ListChargesRequest {
                 page_size: export::PAGE_SIZE,
                 page_token,

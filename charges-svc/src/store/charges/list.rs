@@ -24,6 +24,10 @@ pub struct WantedCharges {
     pub tx_id_display: Option<TxIdDisplay>,
     pub session_id: Option<SessionId>,
     pub phone: Option<Phone>,
+    /// The payer's e-mail address as it was given, in lower case.
+    pub email_key: Option<String>,
+    /// Beside those with the address, those of this number.
+    pub or_phone: Option<Phone>,
     pub status: Option<ChargeStatus>,
     pub provider: Option<Provider>,
     pub failure_reason: Option<FailureReason>,
@@ -39,10 +43,24 @@ enum By {
     Reference,
     Session,
     Phone,
+    Email,
     Time,
 }
 
 impl WantedCharges {
+    /// The lists that it is made of, each of which follows one index.
+    pub fn parts(mut self) -> Vec<Self> {
+        let Some(phone) = self.or_phone.take() else {
+            return vec![self];
+        };
+        let from_number = Self {
+            phone: Some(phone),
+            email_key: None,
+            ..self.clone()
+        };
+        vec![self, from_number]
+    }
+
     fn by(&self) -> By {
         match self {
             Self {
@@ -57,13 +75,16 @@ impl WantedCharges {
                 ..
             } => By::Session,
             Self { phone: Some(_), .. } => By::Phone,
+            Self {
+                email_key: Some(_), ..
+            } => By::Email,
             Self { .. } => By::Time,
         }
     }
 
     /// Whether there is something that no index finds among what may be many.
     pub fn is_searched(&self) -> bool {
-        let is_many = matches!(self.by(), By::Phone | By::Time);
+        let is_many = matches!(self.by(), By::Phone | By::Email | By::Time);
         is_many
             && (self.status.is_some()
                 || self.provider.is_some()
@@ -117,6 +138,19 @@ macro_rules! by_phone {
     };
 }
 
+/// All within these bounds is the merchant's, as in `by_phone`.
+macro_rules! by_email {
+    ($email:literal) => {
+        concat!(
+            "payer_email is not null and lower(payer_email) = ",
+            $email,
+            " and (merchant_id, created_at, transaction_id) < ($1, $2, $3)
+             and (merchant_id, created_at, transaction_id) >= ($1, $4, $5)
+             order by merchant_id desc, created_at desc, transaction_id desc"
+        )
+    };
+}
+
 /// The ends of the text name the rows by an index; the rest is the same for all.
 macro_rules! listing {
     ($with:literal, $from:literal, $walk:expr) => {
@@ -135,6 +169,7 @@ macro_rules! listing {
               and (cast($16 as text) is null or failure_reason = $16)
               and (cast($17 as bigint) is null or amount_minor >= $17)
               and (cast($18 as bigint) is null or amount_minor <= $18)
+              and (cast($19 as text) is null or lower(payer_email) = $19)
               and ",
             $walk,
             " limit $6"
@@ -144,6 +179,7 @@ macro_rules! listing {
 
 const BY_TIME: &str = listing!("", " from charges", by_time!());
 const BY_PHONE: &str = listing!("", " from charges", by_phone!("$9"));
+const BY_EMAIL: &str = listing!("", " from charges", by_email!("$19"));
 
 // A reference has one charge, and what payers are shown and a session have a few: all of them are read, whatever else is wanted, so
 // that no store prefers the index of all the merchant's charges.
@@ -168,6 +204,7 @@ pub async fn list(
         By::Reference => BY_REFERENCE,
         By::Session => BY_SESSION,
         By::Phone => BY_PHONE,
+        By::Email => BY_EMAIL,
         By::Time => BY_TIME,
     };
     let Span { from, before } = page.span;
@@ -193,6 +230,7 @@ pub async fn list(
         .bind(wanted.failure_reason)
         .bind(wanted.amount_from.map(Money::minor_units))
         .bind(wanted.amount_to.map(Money::minor_units))
+        .bind(wanted.email_key.as_deref())
         .page(page.size)
         .await
 }
@@ -209,6 +247,7 @@ macro_rules! stopping {
 
 const STOP_BY_TIME: &str = stopping!(by_time!());
 const STOP_BY_PHONE: &str = stopping!(by_phone!("$7"));
+const STOP_BY_EMAIL: &str = stopping!(by_email!("$7"));
 
 /// Where a page that looks at [`LOOKED_AT_MAX`] charges has to stop; `None` if there are fewer, or an
 /// index finds what is wanted.
@@ -220,9 +259,10 @@ pub async fn stop(
     if !wanted.is_searched() {
         return Ok(None);
     }
-    let text = match wanted.phone {
-        None => STOP_BY_TIME,
-        Some(_) => STOP_BY_PHONE,
+    let (text, of) = match (&wanted.phone, &wanted.email_key) {
+        (Some(phone), _) => (STOP_BY_PHONE, Some(phone.as_e164())),
+        (None, Some(email)) => (STOP_BY_EMAIL, Some(email.as_str())),
+        (None, None) => (STOP_BY_TIME, None),
     };
     let stopping = conn
         .sql(text)
@@ -232,9 +272,9 @@ pub async fn stop(
         .bind(span.from.at)
         .bind(span.from.id)
         .bind(LOOKED_AT_MAX - 1);
-    let found: Option<(Timestamp, Uuid)> = match &wanted.phone {
+    let found: Option<(Timestamp, Uuid)> = match of {
         None => stopping.optional().await?,
-        Some(phone) => stopping.bind(phone.as_e164()).optional().await?,
+        Some(of) => stopping.bind(of).optional().await?,
     };
     Ok(found.map(|(at, id)| Place { at, id }))
 }
@@ -254,6 +294,8 @@ mod tests {
         check_ordered_by_index(&db, BY_PHONE, "charges_of_phone").await;
         check_ordered_by_index(&db, STOP_BY_TIME, "charges_newest").await;
         check_ordered_by_index(&db, STOP_BY_PHONE, "charges_of_phone").await;
+        check_ordered_by_index(&db, BY_EMAIL, "charges_of_email").await;
+        check_ordered_by_index(&db, STOP_BY_EMAIL, "charges_of_email").await;
         let by_reference = plan(&db, BY_REFERENCE).await;
         let is_by_key = by_reference.contains("charges_reference_key")
             || by_reference.contains(

@@ -117,14 +117,15 @@ const CHARGES: [&str; 4] = [
         (transaction_id, merchant_id, session_id, hosted, charge_number, tx_id_display, reference,
          rail, rail_reference, callback_token, amount_minor, currency, session_amount_minor,
          session_currency, provider, phone, state, version, failure_reason, otp_tries, seen_at_rail,
-         mismatched, submitted_at, hints, created_at, updated_at)
+         mismatched, submitted_at, hints, created_at, updated_at, payer_email)
      select md5('charge' || n)::uuid, $of_n, md5('session' || n)::uuid, false, 1,
             'TX-' || lpad(n::text, 10, '0'), 'TX-' || lpad(n::text, 10, '0') || '-000000', 'MOMO',
             gen_random_uuid(), gen_random_uuid()::text, 2550, 'GHS', 2550, 'GHS',
             case n % 100 when 0 then 'TELECEL' else 'MTN' end,
             '+23324' || lpad((n % 100)::text, 7, '0'),
             case n % 1000 when 2 then 'FAILED' else 'SETTLED' end, 3,
-            case n % 1000 when 2 then 'PAYER_DECLINED' end, 0, true, false, $at, 0, $at, $at
+            case n % 1000 when 2 then 'PAYER_DECLINED' end, 0, true, false, $at, 0, $at, $at,
+            'Payer' || (n % 100) || '@example.com'
      from generate_series(1, $rows) n",
     "insert into rail_evidence
         (transaction_id, action, outcome, rail_text, first_at, last_at, times)
