@@ -13,7 +13,7 @@ use chassis::{
 use proto::{
     charges::{
         ChargeStatus, DisbursementStatus, ListChargesRequest, ListPayoutsRequest,
-        ListRefundsRequest, Provider as ProtoProvider, SoughtPayer,
+        ListRefundsRequest, Provider as ProtoProvider,
     },
     sessions::{TransactionPlace, Wallet, WalletOfTransaction},
 };
@@ -23,7 +23,7 @@ use crate::world::{World, new_charge, new_momo_charge};
 
 impl World {
     /// The references on a page, and where the next begins.
-    async fn listed(&self, request: ListChargesRequest) -> (Vec<String>, String) {
+    pub async fn listed(&self, request: ListChargesRequest) -> (Vec<String>, String) {
         let page = self.charges.clone().list_charges(request).await.unwrap();
         let page = page.into_inner();
         let charges = page.charges.into_iter().filter_map(|listed| listed.charge);
@@ -34,7 +34,7 @@ impl World {
     }
 
     /// The merchant finds these charges, and another one none.
-    async fn check_found(&self, request: ListChargesRequest, found: &[&Charge]) {
+    pub async fn check_found(&self, request: ListChargesRequest, found: &[&Charge]) {
         let anothers = ListChargesRequest {
             merchant_id: MerchantId::new().to_string(),
             ..request.clone()
@@ -166,14 +166,14 @@ impl World {
     }
 }
 
-fn of(merchant: MerchantId) -> ListChargesRequest {
+pub fn of(merchant: MerchantId) -> ListChargesRequest {
     ListChargesRequest {
         merchant_id: merchant.to_string(),
         ..ListChargesRequest::default()
     }
 }
 
-fn references(charges: &[&Charge]) -> Vec<String> {
+pub fn references(charges: &[&Charge]) -> Vec<String> {
     let references = charges
         .iter()
         .map(|charge| charge.facts.reference.to_string());
@@ -424,83 +424,6 @@ async fn a_listed_charge_shows_its_payer_masked() {
     world.end().await;
 }
 
-fn of_payer(email: &str, phone: Option<&str>) -> Option<SoughtPayer> {
-    Some(SoughtPayer {
-        email: email.to_owned(),
-        phone: phone.map(str::to_owned),
-    })
-}
-
-#[tokio::test]
-async fn one_payers_charges_are_found_by_their_address_and_by_their_number() {
-    let world = World::start().await;
-    let merchant = MerchantId::new();
-    let (ama, kofi) = ("+233241234567", "+233201234567");
-    let mut given = Vec::new();
-    for (age, phone, email, event) in [
-        (1, ama, Some("Ama@Example.com"), Event::Settled),
-        (2, ama, None, Event::Settled),
-        (3, kofi, Some("ama@example.com"), Event::Settled),
-        (4, kofi, Some("kofi@example.com"), Event::Settled),
-        (5, ama, Some("kofi@example.com"), Event::Settled),
-        (6, kofi, Some("AMA@EXAMPLE.COM"), Event::Settled),
-    ] {
-        let mut charge = new_charge(world.clock.now() - Duration::from_secs(age));
-        charge.facts.merchant_id = merchant;
-        charge.facts.phone = phone.parse().unwrap();
-        charge.facts.payer_email = email.map(str::to_owned);
-        given.push(world.given(charge, &[Event::Accepted, event]).await);
-    }
-    let at =
-        |places: &[usize]| -> Vec<&Charge> { places.iter().map(|place| &given[*place]).collect() };
-    let sought = |email, phone| ListChargesRequest {
-        payer: of_payer(email, phone),
-        ..of(merchant)
-    };
-    let settled = |request| ListChargesRequest {
-        status: ChargeStatus::Settled.into(),
-        ..request
-    };
-    for (email, phone, places) in [
-        ("AMA@example.com", None, &[0, 2, 5][..]),
-        ("ama@example.com", Some(ama), &[0, 1, 2, 4, 5]),
-        ("nobody@example.com", Some(ama), &[0, 1, 4]),
-        ("nobody@example.com", None, &[]),
-        ("ma@example.com", None, &[]),
-    ] {
-        let request = sought(email, phone);
-        world.check_found(request.clone(), &at(places)).await;
-        world
-            .check_found(settled(request.clone()), &at(places))
-            .await;
-        let reference = ListChargesRequest {
-            reference: Some(given[0].facts.reference.to_string()),
-            ..request.clone()
-        };
-        let found: Vec<usize> = places.iter().copied().filter(|place| *place == 0).collect();
-        world.check_found(reference, &at(&found)).await;
-        for page_size in 1..=6 {
-            let mut request = ListChargesRequest {
-                page_size,
-                ..request.clone()
-            };
-            let mut listed = Vec::new();
-            loop {
-                let (page, next) = world.listed(request.clone()).await;
-                assert!(page.len() <= page_size as usize);
-                assert!(next.is_empty() || page.len() == page_size as usize);
-                listed.extend(page);
-                request.page_token = next;
-                if request.page_token.is_empty() {
-                    break;
-                }
-            }
-            assert_eq!(listed, references(&at(places)), "{email} by {page_size}");
-        }
-    }
-    world.end().await;
-}
-
 #[tokio::test]
 async fn a_search_among_many_leads_on_without_having_found_any() {
     let world = World::start().await;
@@ -509,16 +432,10 @@ async fn a_search_among_many_leads_on_without_having_found_any() {
     let age = Duration::from_secs(60);
     let charge = world.given_by(merchant, &settled, age).await;
     world.write_failed(&charge, 10_500).await;
-    let number = charge.facts.phone.as_e164();
-    for (phone, payer) in [
-        (None, None),
-        (Some(number.to_owned()), None),
-        (None, of_payer("ama@example.com", Some(number))),
-    ] {
+    for phone in [None, Some(charge.facts.phone.as_e164().to_owned())] {
         let mut request = ListChargesRequest {
             status: ChargeStatus::Settled.into(),
             phone,
-            payer,
             ..of(merchant)
         };
         let (found, next) = world.listed(request.clone()).await;
@@ -598,23 +515,6 @@ async fn what_cannot_be_looked_for_is_named() {
         (
             bad(&|wanted| wanted.phone = Some("024".to_owned())),
             "phone",
-        ),
-        (
-            bad(&|wanted| wanted.payer = Some(SoughtPayer::default())),
-            "payer.email",
-        ),
-        (
-            bad(&|wanted| {
-                wanted.payer = of_payer("ama@example.com", Some("024"));
-            }),
-            "payer.phone",
-        ),
-        (
-            bad(&|wanted| {
-                wanted.phone = Some("+233241234567".to_owned());
-                wanted.payer = of_payer("ama@example.com", None);
-            }),
-            "payer",
         ),
         (
             bad(&|wanted| wanted.tx_id_display = Some("TX-1-1".to_owned())),

@@ -24,6 +24,7 @@ mod neighbour;
 mod newer;
 mod operate;
 mod own_accounts;
+mod payers;
 mod payout_accounts;
 mod payout_fees;
 mod payout_terms;
