@@ -110,8 +110,9 @@ fn parse_text(field: &'static str, text: &str, least: usize) -> Result<String, E
     let text = text.trim();
     let characters = text.chars().count();
     if !(least..=NAME_CHARACTERS_MAX).contains(&characters) || text.chars().any(char::is_control) {
-        let message =
-            format!("must be at most {NAME_CHARACTERS_MAX} characters, without control characters");
+        let message = format!(
+            "must be {least} to {NAME_CHARACTERS_MAX} characters, without control characters"
+        );
         return Err(invalid(field, message));
     }
     Ok(text.to_owned())

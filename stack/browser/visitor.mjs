@@ -72,6 +72,7 @@ export class Visitor {
     seen.add(name);
     await this.checkWidth(name);
     await this.checkTouch(name);
+    await this.checkNames(name);
     for (const colorScheme of ['light', 'dark']) {
       await this.page.emulateMedia({ colorScheme });
       await this.checkAccessible(`${name}, ${colorScheme}`);
@@ -119,6 +120,24 @@ export class Visitor {
         .map((element) => `${element.offsetHeight} px: ${element.outerHTML}`);
     }, this.touch_min);
     assert.deepEqual(small, [], name);
+  }
+
+  /** Every link and button has a name, and no two of the same name do different things. */
+  async checkNames(name) {
+    const ambiguous = await this.page.evaluate(() => {
+      const done = new Map();
+      const told = (text) => (text ?? '').replace(/\s+/g, ' ').trim();
+      for (const control of document.querySelectorAll('a[href], button')) {
+        if (!control.checkVisibility()) continue;
+        const fields = control.form ? [...new FormData(control.form)].flat().join(' ') : '';
+        const does = control.href ?? control.dataset.copy ?? `${control.form?.action} ${fields}`;
+        const called = told(control.getAttribute('aria-label') ?? control.textContent);
+        done.set(called, (done.get(called) ?? new Set()).add(does));
+      }
+      const wrong = [...done].filter(([called, does]) => called === '' || does.size > 1);
+      return wrong.map(([called, does]) => `${called}: ${[...does].join(', ')}`);
+    });
+    assert.deepEqual(ambiguous, [], name);
   }
 
   /** What has the focus, and whether that can be seen. */

@@ -151,7 +151,7 @@ async fn show(
     let mut filters = Filters::new(PATH, query.as_deref());
     let request = wanted(&mut filters, &login);
     let mut page = TablePage::new(login.shell(Section::Customers, "Customers"), &COLUMNS);
-    page.empty = "No customer yet. Whoever pays you is listed here.";
+    page.empty = "No customer yet. Ask for a payment: whoever pays you is listed here.";
     let listing = async {
         let listed = dashboard.list_customers(request).await?;
         Ok(Listed {

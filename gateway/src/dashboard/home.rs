@@ -12,7 +12,7 @@ use chassis::{config::Mode, money::Money};
 use http::StatusCode;
 use proto::{
     charges::{ChargeStatus, GetBalanceRequest, ListChargesRequest},
-    merchants::{Business, KycStatus},
+    merchants::{Business, KycStatus, MerchantKey},
     webhooks::{DeliveryStatus, EndpointHealth, ListMerchantDeliveriesRequest},
 };
 
@@ -22,8 +22,8 @@ use super::{
     figures::{Figure, Week},
     keys,
     login::Login,
-    page::{Live, Refusal, Section, Shell, Table, heads, respond},
-    text::{Text, filters, moment, phrase},
+    page::{Live, Refusal, Section, Shell, Table, first, heads, respond},
+    text::{Phrase, Text, filters, moment, phrase},
     webhooks::GIVEN_UP,
 };
 use crate::{
@@ -47,8 +47,8 @@ struct HomePage {
     week: Option<Week>,
     /// How the networks do. `None` if it cannot be told right now.
     weather: Option<Table>,
-    /// A command for the next step.
-    command: Option<String>,
+    /// A command for the next step, and which key it needs.
+    command: Option<(Phrase, String)>,
     is_verified: bool,
 }
 
@@ -91,18 +91,17 @@ pub async fn show(
     // The page does without them.
     let week = async { Ok(dashboard.week(&login).await.inspect_err(pages::report).ok()) };
     let weather = async { Ok(dashboard.weather().await.inspect_err(pages::report).ok()) };
-    let (business, has_key, health, given_up, has_delivered, has_payment, balance, week, weather) =
-        tokio::try_join!(
-            business::load(&dashboard, &login),
-            keys::has_live(&dashboard, &login),
-            dashboard.health(&login),
-            dashboard.given_up(&login),
-            dashboard.has_delivered(&login),
-            dashboard.has_payment(&login),
-            dashboard.available(&login),
-            week,
-            weather,
-        )?;
+    let (business, key, health, given_up, has_delivered, has_payment, balance, week, weather) = tokio::try_join!(
+        business::load(&dashboard, &login),
+        keys::newest(&dashboard, &login),
+        dashboard.health(&login),
+        dashboard.given_up(&login),
+        dashboard.has_delivered(&login),
+        dashboard.has_payment(&login),
+        dashboard.available(&login),
+        week,
+        weather,
+    )?;
     let done = match parameter(query.as_deref(), "done").as_str() {
         "verification-sent" => Some("The link is on its way."),
         "verification-limit" => Some(
@@ -111,7 +110,7 @@ pub async fn show(
         _ => None,
     };
     let has = Done {
-        key: has_key,
+        key: key.is_some(),
         endpoint: health.is_some(),
         payment: has_payment,
         delivery: has_delivered,
@@ -130,7 +129,7 @@ pub async fn show(
     });
     let page = HomePage {
         shell,
-        command: (!has_payment).then(|| dashboard.first_payment()),
+        command: (!has_payment).then(|| (which_key(key.as_ref()), dashboard.first_payment())),
         is_verified: login.email_verified,
         lacks_totp: !login.has_totp,
         figures: figures(&balance, health.as_ref(), given_up),
@@ -194,6 +193,17 @@ fn business_step(login: &Login, business: &Business) -> Step {
     // Also while a renewal waits.
     let is_done = login.merchant.is_approved();
     Step::new("Tell us about your business", is_done, lead).at("Business", "/settings/business")
+}
+
+/// Which key a command needs. We do not have it, so it is named as on the page of keys.
+fn which_key(key: Option<&MerchantKey>) -> Phrase {
+    match key {
+        Some(key) => phrase!(
+            "Put your key {0} in the place of YOUR_KEY. We cannot show it again: if nobody has stored it, create another.",
+            keys::name(key)
+        ),
+        None => "Create an API key, and put it in the place of YOUR_KEY.".into(),
+    }
 }
 
 fn figures(
@@ -346,7 +356,7 @@ mod tests {
             figures: vec![figure()],
             week: Some(week),
             weather: Some(table()),
-            command: Some("1".to_owned()),
+            command: Some(("Put it there.".into(), "1".to_owned())),
             is_verified: false,
         };
         check_marked(&page);

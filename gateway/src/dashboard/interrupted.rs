@@ -131,7 +131,7 @@ pub fn confirm_form(shell: Shell, has_totp: bool, carried: &Carried) -> FormPage
     let mut page = FormPage::new(shell, "/confirm", "Confirm");
     let (lead, field) = match has_totp {
         true => (
-            "This needs a code of your authenticator once more. It counts for five minutes.",
+            "This needs a code of your authenticator once more, or one of your recovery codes. It counts for five minutes.",
             Field::code(),
         ),
         false => (

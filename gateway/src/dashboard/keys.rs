@@ -25,7 +25,7 @@ use super::{
     filters::{Filters, Listed, PAGE_SIZE},
     login::{Confirmed, Login, Sent, SentConfirmed},
     page::{Cell, Field, FormPage, MessagePage, Refusal, Section, TablePage, blame},
-    text::{moment, phrase},
+    text::{Phrase, moment, phrase},
 };
 use crate::{backend, error::Error, pages::see};
 
@@ -74,7 +74,10 @@ fn row(key: &MerchantKey) -> Vec<Cell> {
     let state = match &key.revoked_at {
         Some(at) => Cell::state("Revoked", "idle").detail(moment(at)),
         None => {
-            Cell::state("Live", "good").action("Revoke", &format!("{PATH}/{}/revoke", key.key_id))
+            let revoke = format!("{PATH}/{}/revoke", key.key_id);
+            Cell::state("Live", "good")
+                .action("Revoke", &revoke)
+                .about(name(key))
         }
     };
     let made = match &key.created_by {
@@ -114,10 +117,11 @@ async fn list(
     listed.await
 }
 
-/// Whether the merchant has a key that works.
-pub async fn has_live(dashboard: &Dashboard, login: &Login) -> Result<bool, Error> {
+/// The newest of the merchant's keys that work.
+pub async fn newest(dashboard: &Dashboard, login: &Login) -> Result<Option<MerchantKey>, Error> {
     let first = list(dashboard, login, 1, String::new()).await?;
-    Ok(first.keys.iter().any(|key| key.revoked_at.is_none()))
+    let mut keys = first.keys.into_iter();
+    Ok(keys.find(|key| key.revoked_at.is_none()))
 }
 
 fn form(login: &Login, label: &str, nonce: String) -> FormPage {
@@ -200,12 +204,17 @@ async fn find(dashboard: &Dashboard, login: &Login, key_id: &str) -> Result<Merc
     found.await
 }
 
+/// A key as its merchant knows it.
+pub fn name(key: &MerchantKey) -> Phrase {
+    phrase!("{0} (•••• {1})", &key.label, &key.hint)
+}
+
 fn revoke_form(login: &Login, key: &MerchantKey, typed: &str) -> FormPage {
     let shell = login.shell(Section::Integrations, "Revoke an API key");
     let mut page = FormPage::new(shell, "", "Revoke the key");
     page.is_grave = true;
     page.lead = vec![
-        phrase!("{0} (•••• {1})", &key.label, &key.hint),
+        name(key),
         "Requests with it are refused at once, and it cannot be brought back.".into(),
     ];
     page.fields = vec![revoked_name_field().value(typed)];

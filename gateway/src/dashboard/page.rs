@@ -13,7 +13,7 @@ use axum::response::Response;
 use http::StatusCode;
 
 pub use self::{
-    cell::{Cell, Table, heads},
+    cell::{Cell, Table, first, heads},
     detail::{Button, DetailPage, Moment},
     form::{Control, Field, FormPage, blame, told},
     message::{LinksPage, MessagePage},

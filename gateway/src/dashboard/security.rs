@@ -13,7 +13,7 @@ use chassis::grpc::Reason;
 use http::StatusCode;
 use proto::merchants::{
     BeginTotpRequest, ChangePasswordRequest, ConfirmTotpRequest, EndLoginsRequest,
-    ListLoginsRequest, RenewRecoveryCodesRequest, end_logins_request::Which,
+    ListLoginsRequest, ListedLogin, RenewRecoveryCodesRequest, end_logins_request::Which,
 };
 
 use super::{
@@ -24,7 +24,8 @@ use super::{
     page::{
         Cell, Field, FormPage, LinksPage, MessagePage, Refusal, Section, TablePage, blame, respond,
     },
-    text::phrase,
+    text::{moment, phrase},
+    visitor::device,
 };
 use crate::{
     backend,
@@ -105,8 +106,19 @@ async fn show(
     let shell = login.shell(Section::Settings, "Security").done(done);
     let mut page = TablePage::new(shell, &["Device", "Address", "Since", "Last seen", "State"]);
     page.caption = "Where you are logged in";
+    page.facts = facts(&login);
+    page.rows = logins.iter().map(|other| row(&login, other)).collect();
+    page.row_action = "/settings/security/logins/end";
+    if logins.len() > 1 {
+        page.all_action = Some("End all others");
+    }
+    Ok(page.respond(StatusCode::OK))
+}
+
+/// How the person logs in.
+fn facts(login: &Login) -> Vec<(&'static str, Cell)> {
     let email = Cell::text(&login.email).action("Change it", address::PATH);
-    page.facts = vec![
+    let mut facts = vec![
         (
             "E-mail address",
             match &login.email_pending {
@@ -129,30 +141,32 @@ async fn show(
     if login.has_totp {
         let left = Cell::text(&login.recovery_codes_left.to_string());
         let left = left.action("Make new ones", &format!("{PATH}/recovery-codes"));
-        page.facts.push(("Recovery codes left", left));
+        facts.push(("Recovery codes left", left));
     }
-    page.rows = logins
-        .iter()
-        .map(|other| {
-            let origin = other.origin.clone().unwrap_or_default();
-            let state = match other.login_id == login.id {
-                true => Cell::state("This one", "good"),
-                false => Cell::phrase("Live").button("End it", "login_id", &other.login_id),
-            };
-            vec![
-                Cell::text(&origin.user_agent),
-                Cell::text(&origin.address),
-                Cell::time(&other.created_at),
-                Cell::time(&other.last_seen_at),
-                state,
-            ]
-        })
-        .collect();
-    page.row_action = "/settings/security/logins/end";
-    if logins.len() > 1 {
-        page.all_action = Some("End all others");
-    }
-    Ok(page.respond(StatusCode::OK))
+    facts
+}
+
+/// A login of the person of this one.
+fn row(login: &Login, other: &ListedLogin) -> Vec<Cell> {
+    let origin = other.origin.clone().unwrap_or_default();
+    let state = match other.login_id == login.id {
+        true => Cell::state("This one", "good"),
+        false => Cell::phrase("Live")
+            .button("End it", "login_id", &other.login_id)
+            .about(phrase!(
+                "{0}, {1}, since {2}",
+                device(&origin.user_agent),
+                &origin.address,
+                moment(&other.created_at)
+            )),
+    };
+    vec![
+        Cell::of(device(&origin.user_agent)),
+        Cell::text(&origin.address),
+        Cell::time(&other.created_at),
+        Cell::time(&other.last_seen_at),
+        state,
+    ]
 }
 
 async fn end_logins(
@@ -267,7 +281,7 @@ fn totp_form(login: &Login, fields: &FormFields) -> FormPage {
     let lead = "Scan the picture with your authenticator, or type the key. Then enter the code that it shows.";
     page.lead = vec![lead.into()];
     page.hidden = vec![("then", asked_at(fields.get("then")))];
-    page.fields = vec![Field::code()];
+    page.fields = vec![Field::totp()];
     page.links = vec![("Leave it as it is", PATH)];
     page
 }

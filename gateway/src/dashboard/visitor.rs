@@ -10,7 +10,10 @@ use axum::extract::{ConnectInfo, FromRequestParts};
 use http::{header::USER_AGENT, request::Parts};
 use proto::merchants::Origin;
 
-use super::Dashboard;
+use super::{
+    Dashboard,
+    text::{Text, phrase},
+};
 use crate::client_address::client_address;
 
 #[derive(Clone, Debug)]
@@ -26,6 +29,42 @@ impl Visitor {
             address: self.address.to_string(),
             user_agent: self.user_agent.clone(),
         })
+    }
+}
+
+/// What calls itself so in a browser's name, the more special first: those that come later are named
+/// for the sake of old pages.
+const BROWSERS: [(&str, &str); 9] = [
+    ("OPR/", "Opera"),
+    ("Opera Mini", "Opera Mini"),
+    ("Edg", "Edge"),
+    ("SamsungBrowser/", "Samsung Internet"),
+    ("UCBrowser/", "UC Browser"),
+    ("Firefox/", "Firefox"),
+    ("FxiOS/", "Firefox"),
+    ("Chrome/", "Chrome"),
+    ("Safari/", "Safari"),
+];
+
+const SYSTEMS: [(&str, &str); 6] = [
+    ("Android", "Android"),
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Windows", "Windows"),
+    ("Mac OS", "Mac"),
+    ("Linux", "Linux"),
+];
+
+/// A browser as people know it, by what it calls itself; that itself if nobody knows it.
+pub fn device(user_agent: &str) -> Text {
+    let find = |known: &[(&str, &'static str)]| {
+        let mut known = known.iter();
+        let found = known.find(|(sign, _)| user_agent.contains(sign));
+        found.map(|(_, name)| *name)
+    };
+    match (find(&BROWSERS), find(&SYSTEMS)) {
+        (Some(browser), Some(system)) => phrase!("{0} on {1}", browser, system).into(),
+        _ => user_agent.into(),
     }
 }
 

@@ -18,6 +18,9 @@ pub struct Cell {
     pub is_amount: bool,
     /// Offers to copy the text.
     pub is_copied: bool,
+    /// What tells its link, action or button from the others of the page, for those who do not see
+    /// where it stands; without it, what stands beside it does.
+    pub about: Text,
     /// What can be done: label and address.
     pub action: Option<(&'static str, String)>,
     /// What can be done at once: label, and the field that says to what.
@@ -25,12 +28,16 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Text from outside, as it is.
-    pub fn text(text: &str) -> Self {
+    pub fn of(text: impl Into<Text>) -> Self {
         Self {
             text: text.into(),
             ..Self::default()
         }
+    }
+
+    /// Text from outside, as it is.
+    pub fn text(text: &str) -> Self {
+        Self::of(text)
     }
 
     /// Words of our own.
@@ -92,6 +99,13 @@ impl Cell {
         }
     }
 
+    pub fn about(self, about: impl Into<Text>) -> Self {
+        Self {
+            about: about.into(),
+            ..self
+        }
+    }
+
     pub fn link(self, link: String) -> Self {
         Self { link, ..self }
     }
@@ -117,6 +131,13 @@ pub struct Table {
     pub caption: &'static str,
     pub columns: Vec<&'static str>,
     pub rows: Vec<Vec<Cell>>,
+}
+
+/// What a row is about.
+pub fn first(row: &[Cell]) -> Text {
+    row.first()
+        .map(|cell| cell.text.clone())
+        .unwrap_or_default()
 }
 
 /// The heads of a table's columns, and which have amounts, as its first row tells.

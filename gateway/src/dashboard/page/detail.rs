@@ -4,7 +4,7 @@ use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
 
-use super::{Cell, Live, Pages, Shell, Table, heads, respond};
+use super::{Cell, Live, Pages, Shell, Table, first, heads, respond};
 use crate::dashboard::text::{Phrase, Text, filters, moment};
 
 /// A page about one thing: its facts, texts to copy, and what can be done with it.

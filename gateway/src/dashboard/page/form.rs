@@ -4,7 +4,7 @@ use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
 
-use super::{Shell, Table, heads, respond};
+use super::{Shell, Table, first, heads, respond};
 use crate::{
     dashboard::text::{Phrase, Text, filters, phrase},
     field_error::FieldError,
@@ -98,8 +98,10 @@ pub struct Field {
 pub enum Control {
     /// An `input` of this type.
     Input(&'static str),
-    /// Digits, which may begin with zeros.
+    /// Digits, which may begin with zeros and have blanks between.
     Digits,
+    /// A code that may have letters.
+    Code,
     /// Several lines.
     Area,
     /// One of these: value and label.
@@ -143,7 +145,13 @@ impl Field {
             )
     }
 
+    /// A code of an authenticator, or one for its recovery, which has letters.
     pub fn code() -> Self {
+        Self::new("code", "Code", Control::Code).autocomplete("one-time-code")
+    }
+
+    /// A code of an authenticator alone.
+    pub fn totp() -> Self {
         Self::new("code", "Code", Control::Digits).autocomplete("one-time-code")
     }
 

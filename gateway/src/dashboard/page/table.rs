@@ -4,7 +4,7 @@ use askama::Template;
 use axum::response::Response;
 use http::StatusCode;
 
-use super::{Cell, Control, Field, Shell, heads, respond, told};
+use super::{Cell, Control, Field, Shell, first, heads, respond, told};
 use crate::dashboard::text::{Phrase, Text, filters};
 
 /// Most rows of a page of a list.
@@ -129,9 +129,10 @@ impl FilterForm {
         self.fields.split_at(shown)
     }
 
+    /// Whether others than the first are used, which is all that a phone shows beside what it lists.
     fn uses_more(&self) -> bool {
-        let mut more = self.more().iter();
-        more.any(|field| !field.value.is_empty() || field.error.is_some())
+        let mut others = self.fields.iter().skip(1);
+        others.any(|field| !field.value.is_empty() || field.error.is_some())
     }
 
     /// What is filtered by: the labels of the fields that are filled in, and what is in them.

@@ -35,8 +35,8 @@ fn without_marked(html: &str) -> String {
 
 /// Attributes whose values nobody reads, or that have what was typed.
 const FOR_MACHINES: &str = " action aria-current aria-describedby aria-invalid autocapitalize \
-    autocomplete charset class content d data-copy data-live data-part datetime for height href id lang \
-    method name rel role rows scope src tabindex type value viewBox width x y ";
+    autocomplete charset class content d data-copy data-live data-part datetime for height href id inputmode lang \
+    method name rel role rows scope spellcheck src tabindex type value viewBox width x y ";
 
 /// The words of a page that are no phrase, what stands in attributes that people are told included.
 fn unmarked(html: &str) -> Vec<String> {
@@ -102,6 +102,7 @@ fn fields() -> Vec<Field> {
         Field::new("a", "What", Control::Area),
         Field::code(),
         choice(Control::Choice(&CHOICES)),
+        Field::totp(),
         choice(Control::Checks(&CHOICES)),
     ]
 }

@@ -98,7 +98,7 @@ async fn list(
     let columns = ["When", "Event", "State", "Last answer", "Attempts"];
     let mut page = TablePage::new(shell, &columns);
     page.button = Some(("Replay what was missed", REPLAY_PATH.to_owned()));
-    page.empty = "Nothing was sent yet. Take a payment, or send a test event.";
+    page.empty = "Nothing was sent yet. Set the webhook's address, and then take a payment or send a test event.";
     let listing = async {
         let Some(request) = dashboard.found(&login, wanted).await? else {
             return Ok(Listed::none());
@@ -262,7 +262,9 @@ fn row(delivery: &Delivery) -> Vec<Cell> {
     };
     let address = format!("{LIST_PATH}/{}", delivery.delivery_id);
     vec![
-        Cell::time(&delivery.created_at).link(address),
+        Cell::time(&delivery.created_at)
+            .link(address)
+            .about(&delivery.event_id),
         Cell::text(&event_name(delivery.event_type())).detail(&delivery.event_id),
         Cell::state(word, class),
         answered,

@@ -187,7 +187,7 @@ impl Person {
         let endpoint = self.get(WEBHOOKS).await;
         match count {
             0 => endpoint.says_not("Given up"),
-            _ => endpoint.says(&format!("<a href=\"{GIVEN_UP}\">{count}</a>")),
+            _ => endpoint.says(&format!("<a href=\"{GIVEN_UP}\">{count}<")),
         }
         count
     }
