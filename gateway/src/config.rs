@@ -12,6 +12,7 @@ use clap::Parser;
 use ipnet::IpNet;
 use url::Url;
 
+use crate::api::fields;
 use crate::checkout::{
     abuse::AbuseLimits,
     quote::{ExchangeRate, ExchangeRates},
@@ -85,6 +86,11 @@ pub struct Config {
     /// Public address of the merchants' API, for the examples that the dashboard shows.
     #[arg(long, env = "API_URL", default_value = "http://127.0.0.1:8080")]
     pub api_url: Url,
+
+    /// Where merchants write to for help: every page of the dashboard names it. Production requires
+    /// it.
+    #[arg(long, env = "SUPPORT_EMAIL")]
+    pub support_email: Option<String>,
 
     /// Most tries from one client address in ten minutes to sign up at the dashboard, log in or reset
     /// a password; 0 is no limit. Each replica counts for itself. Accounts have limits of their own.
@@ -173,6 +179,32 @@ impl Config {
     pub fn trusted_proxies(&self) -> Vec<IpNet> {
         self.trusted_proxies.clone().unwrap_or_default().0
     }
+
+    /// The addresses that people are told.
+    fn check_public(&self, refusals: &mut Refusals) {
+        let urls = [
+            ("CHECKOUT_URL", &self.checkout_url),
+            ("DASHBOARD_URL", &self.dashboard_url),
+            ("API_URL", &self.api_url),
+        ];
+        for (variable, url) in urls {
+            let is_base = matches!(url.scheme(), "http" | "https")
+                && url.username().is_empty()
+                && url.password().is_none()
+                // The pages link to each other by path only.
+                && url.path() == "/"
+                && url.query().is_none()
+                && url.fragment().is_none();
+            refusals.unless(is_base, variable, "http(s)://host[:port]");
+            refusals.public_url(variable, url.as_str());
+        }
+        let support_email = self.support_email.as_ref();
+        let is_address = |email: &String| fields::email_address(email.clone()).is_ok();
+        let wants = "an e-mail address such as help@example.com";
+        refusals.unless(support_email.is_none_or(is_address), "SUPPORT_EMAIL", wants);
+        let wants = "where merchants write to for help,";
+        refusals.in_production(support_email.is_some(), "SUPPORT_EMAIL", wants);
+    }
 }
 
 impl Settings for Config {
@@ -201,22 +233,7 @@ impl Settings for Config {
         for (variable, url) in services {
             grpc::check_url(refusals, variable, url, &self.tls);
         }
-        let urls = [
-            ("CHECKOUT_URL", &self.checkout_url),
-            ("DASHBOARD_URL", &self.dashboard_url),
-            ("API_URL", &self.api_url),
-        ];
-        for (variable, url) in urls {
-            let is_base = matches!(url.scheme(), "http" | "https")
-                && url.username().is_empty()
-                && url.password().is_none()
-                // The pages link to each other by path only.
-                && url.path() == "/"
-                && url.query().is_none()
-                && url.fragment().is_none();
-            refusals.unless(is_base, variable, "http(s)://host[:port]");
-            refusals.public_url(variable, url.as_str());
-        }
+        self.check_public(refusals);
         let is_clear = ExchangeRates::is_clear(&self.checkout_rates);
         refusals.unless(is_clear, "CHECKOUT_RATES", "one rate for each currency");
         let has_default = ExchangeRates::new(&self.checkout_rates).has(Currency::USD);

@@ -16,6 +16,7 @@ mod enter;
 mod export;
 mod figures;
 mod filters;
+mod help;
 mod home;
 mod interrupted;
 mod keys;
@@ -44,7 +45,7 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::{Path, Request},
+    extract::{Path, Request, State},
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
     routing::{get, post},
@@ -68,6 +69,7 @@ use proto::{
 
 use self::{
     cookie::LoginCookie,
+    help::Help,
     page::Refusal,
     tries::{HolderLooks, Tries},
 };
@@ -79,7 +81,7 @@ use crate::{
     channels::Channels,
     config::Config,
     error::Error,
-    front::{self, Front},
+    front::{self, Front, X_REQUEST_ID},
     pages::{self, Kind, Referrer, assets, encoding},
     room::Room,
 };
@@ -107,6 +109,8 @@ pub struct Dashboard {
     pub api_url: String,
     /// Of the hosted checkout, without a slash at its end.
     pub checkout_url: String,
+    /// Where merchants write to for help.
+    pub support_email: Option<Arc<str>>,
     pub mode: Mode,
     pub clock: Clock,
     pub trusted_proxies: Vec<IpNet>,
@@ -145,6 +149,7 @@ impl Dashboard {
                 .trim_end_matches('/')
                 .to_owned(),
             api_url: config.api_url.as_str().trim_end_matches('/').to_owned(),
+            support_email: config.support_email.as_deref().map(Into::into),
             mode: config.mode,
             clock: clock.clone(),
             trusted_proxies: config.trusted_proxies(),
@@ -154,6 +159,7 @@ impl Dashboard {
 
 /// All routes of the dashboard.
 pub fn router(dashboard: Arc<Dashboard>, front: Front) -> Router {
+    let email = dashboard.support_email.clone();
     Router::new()
         .route("/signup", get(signup::show).post(signup::sign_up))
         .route("/signup/sent", get(signup::sent))
@@ -187,8 +193,9 @@ pub fn router(dashboard: Arc<Dashboard>, front: Front) -> Router {
         .route("/assets/{name}", get(asset))
         .fallback(async || Refusal(Error::NotFound))
         .method_not_allowed_fallback(async || Refusal(Error::MethodNotAllowed))
+        .layer(middleware::from_fn_with_state(email.clone(), help::offer))
         .layer(middleware::from_fn_with_state(front, front::pass))
-        .layer(middleware::from_fn(dress))
+        .layer(middleware::from_fn_with_state(email, dress))
         .layer(middleware::from_fn(encode))
         .with_state(dashboard)
 }
@@ -213,11 +220,17 @@ async fn encode(request: Request, next: Next) -> Response {
 
 /// Adds the headers that browsers need to every answer, and turns the front's JSON server errors
 /// into pages.
-async fn dress(request: Request, next: Next) -> Response {
+async fn dress(State(email): State<Option<Arc<str>>>, request: Request, next: Next) -> Response {
     let kind = Kind::of(&request, |_| false);
     let mut response = next.run(request).await;
     if pages::is_front_failure(&response) {
-        let page = Refusal(Error::NothingStarted).into_response();
+        let request_id = response.headers().get(X_REQUEST_ID);
+        let request_id = request_id.and_then(|id| id.to_str().ok());
+        let help = Help {
+            email,
+            request_id: request_id.unwrap_or_default().to_owned(),
+        };
+        let page = help.within(|| Refusal(Error::NothingStarted).into_response());
         pages::replace_body(&mut response, page);
     }
     pages::dress(&mut response, kind, Referrer::Ourselves);

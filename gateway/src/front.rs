@@ -30,7 +30,7 @@ use crate::{
     room::Room,
 };
 
-const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What a request is called, by its caller or by us. The handler finds it in the request's extensions.
 #[derive(Clone, Debug)]

@@ -363,6 +363,7 @@ impl Start<'_> {
             format!("--checkout-url={}", url(at.checkout)),
             format!("--dashboard-url={}", url(at.dashboard)),
             format!("--api-url={}", url(at.api)),
+            "--support-email=help@example.com".to_owned(),
             "--auth-failures-per-minute=0".to_owned(),
             "--checkout-rates=USD=12.50".to_owned(),
             "--checkout-tries-per-session=0".to_owned(),

@@ -20,7 +20,10 @@ pub use self::{
     refusal::Refusal,
     table::{FilterForm, PAGE_ROWS, Pages, TablePage},
 };
-use super::text::{ENGLISH, InLanguage, Language, Text};
+use super::{
+    help::Help,
+    text::{ENGLISH, InLanguage, Language, Text},
+};
 use crate::pages::{self, assets};
 
 /// Which part of the navigation a page belongs to.
@@ -64,6 +67,7 @@ pub struct Shell {
     pub live: Option<Live>,
     /// What the form that led here has done.
     pub done: Option<&'static str>,
+    pub help: Help,
     pub css: &'static str,
     pub js: &'static str,
 }
@@ -95,6 +99,7 @@ impl Shell {
             is_error: false,
             live: None,
             done: None,
+            help: Help::now(),
             css: &assets::DASHBOARD.css.path,
             js: &assets::DASHBOARD.js.path,
         }

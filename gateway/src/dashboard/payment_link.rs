@@ -19,7 +19,7 @@ use super::{
     money_out,
     page::{Cell, DetailPage, Field, FormPage, MessagePage, Refusal, Section},
     payments,
-    text::phrase,
+    text::{left_until, phrase},
 };
 use crate::{backend, error::Error, merchant::Purpose, pages::see};
 
@@ -142,11 +142,18 @@ async fn show(
     let mut page = DetailPage::new(login.shell(Section::Payments, "Payment link"));
     let state = state(&session);
     page.follow(&state);
+    let is_open = state.waits();
     page.facts = vec![
         ("Amount", payments::amount(session.amount.as_ref())?),
         ("State", state),
-        ("Can be paid until", Cell::time(&session.expires_at)),
     ];
+    page.facts.push(match is_open {
+        true => {
+            let left = left_until(dashboard.clock.now(), &session.expires_at);
+            ("Can be paid for", Cell::of(left))
+        }
+        false => ("Could be paid until", Cell::time(&session.expires_at)),
+    });
     if let Some(description) = &session.description {
         page.facts.push(("What for", Cell::text(description)));
     }

@@ -24,11 +24,12 @@ use proto::charges::{
 use super::{
     Dashboard, export,
     filters::{Filters, Listed, PAGE_SIZE},
+    help::us,
     login::Login,
     money_out,
     page::{Cell, DetailPage, Refusal, Section, TablePage},
     payments,
-    text::Phrase,
+    text::{Phrase, phrase},
     timeline::About,
 };
 use crate::{backend, error::Error, in_hand::RequestInHand, pages::amount::shown};
@@ -46,9 +47,6 @@ const SET: &str = "/payouts/account/set";
 
 const NO_TOTP: &str =
     "Set up an authenticator before the first payout, so that a password alone moves no money.";
-
-const NOT_ENABLED: &str =
-    "Payouts are not switched on for you. Write to us from your e-mail address.";
 
 const COLUMNS: [&str; 5] = ["Created", "Payout", "To", "State", "Amount"];
 
@@ -223,6 +221,13 @@ async fn show_one(
         .await;
     page.links = vec![("All payouts", PATH.to_owned())];
     Ok(page.respond(StatusCode::OK))
+}
+
+fn not_enabled() -> Phrase {
+    phrase!(
+        "Payouts are not switched on for you. Write to {0} from your e-mail address.",
+        us()
+    )
 }
 
 fn is_held(dashboard: &Dashboard, account: &PayoutAccount) -> bool {

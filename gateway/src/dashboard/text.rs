@@ -157,6 +157,27 @@ pub fn date(day: &str) -> Text {
     midnight.map_or_else(|_| day.into(), Text::Day)
 }
 
+/// How long it is until then: `23 h 14 min`.
+pub fn left(now: Timestamp, until: Timestamp) -> Phrase {
+    let minutes = until.since(now).as_secs().div_ceil(60);
+    let (days, hours) = (minutes / (24 * 60), minutes / 60 % 24);
+    let (hours, minutes) = (hours.to_string(), (minutes % 60).to_string());
+    match (days, hours.as_str()) {
+        (0, "0") => phrase!("{0} min", minutes),
+        (0, _) => phrase!("{0} h {1} min", hours, minutes),
+        (1, _) => phrase!("1 day {0} h", hours),
+        _ => phrase!("{0} days {1} h", days.to_string(), hours),
+    }
+}
+
+/// The same of a moment that a service named, with that moment: `23 h 14 min (25 Nov 2026, …)`.
+pub fn left_until(now: Timestamp, until: &str) -> Text {
+    match until.parse() {
+        Ok(at) => phrase!("{0} ({1})", left(now, at), moment(until)).into(),
+        Err(_) => until.into(),
+    }
+}
+
 /// What can be said in every language.
 pub trait Say {
     fn say(&self, language: &Language) -> String;

@@ -40,13 +40,15 @@ pub const PAYOUTS: &str = "/api/v1/payouts";
 pub const REFUNDS: &str = "/api/v1/payments/charge/{reference}/refunds";
 
 /// The flags of a gateway in production.
-pub const PRODUCTION: [&str; 6] = [
+pub const PRODUCTION: [&str; 8] = [
     "--mode",
     "production",
     "--auth-failures-per-minute",
     "600",
     "--trusted-proxies",
     "none",
+    "--support-email",
+    "help@example.com",
 ];
 
 pub struct Gateway {

@@ -123,6 +123,7 @@ fn good_gateway() -> Vec<(&'static str, String)> {
         ("CHECKOUT_URL", "https://pay.example.com".to_owned()),
         ("DASHBOARD_URL", "https://dashboard.example.com".to_owned()),
         ("API_URL", "https://api.example.com".to_owned()),
+        ("SUPPORT_EMAIL", "help@example.com".to_owned()),
         ("TRUSTED_PROXIES", "10.244.0.0/16,fd00::/8".to_owned()),
         ("CHECKOUT_RATES", "USD=12.50,EUR=13.60".to_owned()),
     ]
@@ -527,6 +528,8 @@ async fn settings_that_belong_together_are_checked_together() {
         ("DASHBOARD_URL", "https://example.com/dashboard"),
         ("API_URL", "https://api.example.com/api"),
         ("CHECKOUT_URL", "https://:secret@pay.example.com"),
+        ("SUPPORT_EMAIL", "help"),
+        ("SUPPORT_EMAIL", "mailto:help@example.com?cc=a@example.com"),
     ] {
         let settings = with(&good("gateway", &folder), variable, Some(value));
         let ended = run("gateway", &settings, &["config"]).await;

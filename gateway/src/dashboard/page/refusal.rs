@@ -4,7 +4,14 @@ use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header::RETRY_AFTER};
 
 use super::{MessagePage, Shell};
-use crate::{error::Error, pages};
+use crate::{
+    dashboard::{
+        help::{Help, us},
+        text::phrase,
+    },
+    error::Error,
+    pages,
+};
 
 /// A request that no page of its own can answer.
 #[derive(Debug)]
@@ -58,7 +65,16 @@ impl IntoResponse for Refusal {
                 )
             }
         };
-        let page = MessagePage::saying(Shell::outside(title), line).next("Go to the overview", "/");
+        let mut page =
+            MessagePage::saying(Shell::outside(title), line).next("Go to the overview", "/");
+        let Help { request_id, .. } = Help::now();
+        if status.is_server_error() && !request_id.is_empty() {
+            page.lines.push(phrase!(
+                "If it goes on, write to {0} and name this request: {1}",
+                us(),
+                request_id
+            ));
+        }
         let mut response = page.respond(status);
         if let Error::TooManyGuesses {
             retry_after_seconds,

@@ -10,7 +10,7 @@ use axum::{
     response::Response,
     routing::{get, post},
 };
-use chassis::{grpc::Reason, phone::Phone};
+use chassis::{clock::Timestamp, grpc::Reason, phone::Phone};
 use http::StatusCode;
 use proto::{
     charges::{
@@ -22,28 +22,27 @@ use proto::{
 };
 use uuid::Uuid;
 
-use super::{ACCOUNT, NO_TOTP, NOT_ENABLED, PATH, SET, is_held};
+use super::{ACCOUNT, NO_TOTP, PATH, SET, is_held, not_enabled};
 use crate::{
     backend,
     dashboard::{
         Dashboard,
         enter::parameter,
         filters::{Filters, PAGE_SIZE},
+        help::us,
         login::{Confirmed, Login, Sent, SentConfirmed},
         money_out, networks,
         page::{
             Button, Cell, Control, DetailPage, Field, FormPage, MessagePage, Refusal, Section,
             Table, blame,
         },
-        text::phrase,
+        text::{Phrase, left_until, phrase},
     },
     error::Error,
     pages::{amount::unbroken, form::FormFields, see},
 };
 
 const DAILY: &str = "/payouts/account/daily";
-
-const BANKS: &str = "To be paid to a bank account, write to us from your e-mail address: we set it, and you are mailed.";
 
 const AT_NETWORK: &str = "Name at the network";
 
@@ -52,6 +51,13 @@ pub fn routes() -> Router<Arc<Dashboard>> {
         .route(ACCOUNT, get(show))
         .route(SET, get(show_form).post(set))
         .route(DAILY, post(switch_daily))
+}
+
+fn banks() -> Phrase {
+    phrase!(
+        "To be paid to a bank account, write to {0} from your e-mail address: we set it, and you are mailed.",
+        us()
+    )
 }
 
 async fn show(
@@ -78,12 +84,12 @@ async fn show(
     let Some(account) = account else {
         let line = "No payout account is set yet. It is the wallet that your money goes to.";
         let mut page = MessagePage::saying(shell, line).next("Set the payout account", SET);
-        page.lines.push(BANKS.into());
+        page.lines.push(banks());
         return Ok(page.respond(StatusCode::OK));
     };
     let mut page = DetailPage::new(shell);
     let held = is_held(&dashboard, &account);
-    page.facts = facts(&account, held);
+    page.facts = facts(&account, held, dashboard.clock.now());
     let (label, is_on) = match account.daily_settlement {
         true => ("Stop the daily settlement", "off"),
         false => ("Pay out every day", "on"),
@@ -104,7 +110,7 @@ async fn show(
     Ok(page.respond(StatusCode::OK))
 }
 
-fn facts(account: &PayoutAccount, is_held: bool) -> Vec<(&'static str, Cell)> {
+fn facts(account: &PayoutAccount, is_held: bool, now: Timestamp) -> Vec<(&'static str, Cell)> {
     let switch = |is_on| match is_on {
         true => Cell::state("On", "good"),
         false => Cell::state("Off", "idle"),
@@ -122,7 +128,8 @@ fn facts(account: &PayoutAccount, is_held: bool) -> Vec<(&'static str, Cell)> {
         facts.push((label, Cell::text(name)));
     }
     if is_held {
-        facts.push(("Payouts wait until", Cell::time(&account.held_until)));
+        let left = left_until(now, &account.held_until);
+        facts.push(("Payouts wait for", Cell::of(left)));
     }
     facts.extend([
         ("Payouts on request", switch(account.payouts_on_request)),
@@ -222,7 +229,7 @@ impl Typed {
             "" => "The wallet that your money goes to. Next, we ask the network whose it is.",
             _ => "Next, we ask the network whose it is. After a change, payouts wait for a while.",
         };
-        page.lead = vec![lead.into(), BANKS.into()];
+        page.lead = vec![lead.into(), banks()];
         page.hidden = vec![("updated_at", self.updated_at.clone())];
         page.fields = fields();
         page.links = vec![("Leave it as it is", ACCOUNT)];
@@ -428,7 +435,7 @@ async fn switch_daily(
         Err(Error::NotFound) => Ok(see(ACCOUNT)),
         Err(Error::PayoutsNotEnabled) => {
             let shell = login.shell(Section::Payouts, "Not possible yet");
-            let page = MessagePage::saying(shell, NOT_ENABLED);
+            let page = MessagePage::saying(shell, not_enabled());
             let page = page.next("Look at the payout account", ACCOUNT);
             Ok(page.respond(StatusCode::CONFLICT))
         }

@@ -13,7 +13,7 @@ use proto::{
     merchants::Action,
 };
 
-use super::{ACCOUNT, NEW, NOT_ENABLED, PATH, SET, account::lacks_totp, is_held};
+use super::{ACCOUNT, NEW, PATH, SET, account::lacks_totp, is_held, not_enabled};
 use crate::{
     backend,
     dashboard::{
@@ -22,7 +22,7 @@ use crate::{
         money_out,
         page::{Field, FormPage, MessagePage, Refusal, Section, blame},
         payments,
-        text::{Phrase, Say as _, moment, phrase},
+        text::{Phrase, Say as _, left_until, phrase},
     },
     error::Error,
     field_error::FieldError,
@@ -95,12 +95,12 @@ async fn terms(dashboard: &Dashboard, login: &Login) -> Result<Result<Terms, Res
         return refuse(line.into(), "Set the payout account", SET);
     };
     if !account.payouts_on_request {
-        return refuse(NOT_ENABLED.into(), "Look at the payout account", ACCOUNT);
+        return refuse(not_enabled(), "Look at the payout account", ACCOUNT);
     }
     if is_held(dashboard, &account) {
         let line = phrase!(
-            "The payout account was changed a short time ago. Payouts wait until {0}.",
-            moment(&account.held_until)
+            "The payout account was changed a short time ago. Payouts wait for {0}.",
+            left_until(dashboard.clock.now(), &account.held_until)
         );
         return refuse(line, "Look at the payout account", ACCOUNT);
     }

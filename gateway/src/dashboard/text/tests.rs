@@ -85,6 +85,7 @@ pub fn shell() -> Shell {
         is_open: true,
         state: told().into(),
     });
+    shell.help.email = Some("9".into());
     shell.language = &MARKED;
     shell
 }
@@ -101,8 +102,8 @@ fn fields() -> Vec<Field> {
         wrong.error(Some(told())),
         Field::new("a", "What", Control::Area),
         Field::code(),
-        choice(Control::Choice(&CHOICES)),
         Field::totp(),
+        choice(Control::Choice(&CHOICES)),
         choice(Control::Checks(&CHOICES)),
     ]
 }
@@ -379,6 +380,25 @@ fn another_language_may_order_anew_and_lack_phrases() {
     assert_eq!(at.say(&ENGLISH), "25 Nov 2026, 18:05:03\u{a0}GMT");
     assert_eq!(date("2026-11-25").say(&twi), "25 Obubuo 2026");
     assert_eq!(date("some day").say(&twi), "some day");
+}
+
+#[test]
+fn how_long_it_is_until_something_ends_is_told_in_days_hours_and_minutes() {
+    let now: Timestamp = "2026-11-25T18:00:00.000Z".parse().expect("a moment");
+    for (until, told) in [
+        ("2026-11-25T17:00:00.000Z", "0 min"),
+        ("2026-11-25T18:00:01.000Z", "1 min"),
+        ("2026-11-25T18:59:59.000Z", "1 h 0 min"),
+        ("2026-11-26T17:13:20.000Z", "23 h 14 min"),
+        ("2026-11-26T18:00:00.000Z", "1 day 0 h"),
+        ("2026-12-05T20:30:00.000Z", "10 days 2 h"),
+    ] {
+        let at = until.parse().expect("a moment");
+        assert_eq!(left(now, at).say(&ENGLISH), told, "{until}");
+    }
+    let ends = left_until(now, "2026-11-26T17:13:20.000Z");
+    let told = "23 h 14 min (26 Nov 2026, 17:13:20\u{a0}GMT)";
+    assert_eq!(ends.say(&ENGLISH), told);
 }
 
 #[test]

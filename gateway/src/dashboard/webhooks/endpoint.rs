@@ -8,7 +8,7 @@ use axum::{
     response::Response,
     routing::{get, post},
 };
-use chassis::grpc::Reason;
+use chassis::{clock::Timestamp, grpc::Reason};
 use http::StatusCode;
 use proto::{
     merchants::Action,
@@ -29,9 +29,9 @@ use crate::{
         login::{Confirmed, Login, Sent, SentConfirmed},
         page::{
             Button, Cell, Control, DetailPage, Field, FormPage, MessagePage, Refusal, Section,
-            blame,
+            Shell, blame,
         },
-        text::{moment, phrase},
+        text::{Phrase, left_until, moment, phrase},
     },
     error::Error,
     pages::see,
@@ -61,7 +61,7 @@ async fn show(
     let (health, given_up) =
         tokio::try_join!(dashboard.health(&login), dashboard.given_up(&login))?;
     if let Some(health) = health {
-        return Ok(page(shell, &health, given_up).respond(StatusCode::OK));
+        return Ok(page(shell, &health, given_up, dashboard.clock.now()).respond(StatusCode::OK));
     }
     let line = "No address is set yet. With one, your program hears of every payment as soon as it ends, instead of asking.";
     let page = MessagePage::saying(shell, line);
@@ -70,9 +70,10 @@ async fn show(
 }
 
 fn page(
-    shell: crate::dashboard::page::Shell,
+    shell: Shell,
     health: &EndpointHealth,
     given_up: Option<String>,
+    now: Timestamp,
 ) -> DetailPage {
     let endpoint = health.endpoint.clone().unwrap_or_default();
     let mut page = DetailPage::new(shell);
@@ -93,10 +94,7 @@ fn page(
         ),
     ];
     if let Some(until) = &health.previous_signs_until {
-        let cell = Cell::phrase(phrase!(
-            "The secret before this one signs too, until {0}.",
-            moment(until)
-        ));
+        let cell = Cell::phrase(both_sign(now, until));
         page.facts.push(("Rotation", cell));
     }
     page.facts.extend(figures(health, given_up));
@@ -252,6 +250,14 @@ async fn set_enabled(
     Ok(see(&format!("{PATH}?done={done}")))
 }
 
+/// What is said while a rotation goes on.
+fn both_sign(now: Timestamp, until: &str) -> Phrase {
+    phrase!(
+        "The secret before this one signs too. It ends in {0}.",
+        left_until(now, until)
+    )
+}
+
 async fn show_secret(Confirmed(login): Confirmed) -> Response {
     let shell = login.shell(Section::Integrations, "Webhook secret");
     let mut page = FormPage::new(
@@ -292,10 +298,7 @@ async fn reveal(
     let mut page = MessagePage::saying(shell, line).next("Done", PATH);
     page.secrets = vec![("Secret", secrets.current)];
     if let (Some(previous), Some(until)) = (secrets.previous, secrets.previous_signs_until) {
-        page.lines.push(phrase!(
-            "The one before signs too, until {0}.",
-            moment(&until)
-        ));
+        page.lines.push(both_sign(dashboard.clock.now(), &until));
         page.secrets.push(("The one before", previous));
     }
     Ok(page.respond(StatusCode::OK))
@@ -359,10 +362,7 @@ async fn rotate(
     let line = "Give it to your program now.";
     let mut page = MessagePage::saying(shell, line).next("Done", PATH);
     if let Some(until) = secrets.previous_signs_until {
-        page.lines.push(phrase!(
-            "The one before signs too, until {0}.",
-            moment(&until)
-        ));
+        page.lines.push(both_sign(dashboard.clock.now(), &until));
     }
     page.secrets = vec![("Secret", secrets.current)];
     Ok(page.respond(StatusCode::OK))

@@ -118,6 +118,12 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
         None,
         "your proxies' networks, or none",
     ),
+    (
+        "gateway",
+        "SUPPORT_EMAIL",
+        None,
+        "where merchants write to for help",
+    ),
     ("gateway", "CHECKOUT_RATES", None, "a rate for USD"),
     (
         "gateway",

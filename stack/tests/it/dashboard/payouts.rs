@@ -180,7 +180,7 @@ async fn a_merchant_sets_its_account_and_gets_one_payout_for_each_form() {
     for text in ["Name at the network", "024 ••• 0201", "Mensah Ama", "You"] {
         page.says(text);
     }
-    page.says_not("Payouts wait until");
+    page.says_not("Payouts wait for");
 
     person
         .get("/payouts/new")
@@ -318,13 +318,13 @@ async fn what_was_changed_meanwhile_is_neither_overwritten_nor_paid_to() {
     assert_eq!(stale.code, 409);
     stale.says("changed meanwhile");
     let page = person.get("/payouts/account").await;
-    for text in ["024 ••• 0208", "024 ••• 0201", "Payouts wait until"] {
+    for text in ["024 ••• 0208", "024 ••• 0201", "Payouts wait for"] {
         page.says(text);
     }
     page.says_not("024 ••• 0209");
     let held = person.pays(&asked).await;
     assert_eq!(held.code, 409);
-    held.says("Payouts wait until");
+    held.says("Payouts wait for");
     let daily = person
         .post("/payouts/account/daily", &[("daily", "on")])
         .await;
@@ -408,7 +408,7 @@ async fn a_form_whose_answer_was_lost_finds_its_payout_whatever_has_changed_sinc
     // Another form meets the change.
     let other = person.asks_for("5").await;
     assert_eq!(other.code, 409);
-    other.says("Payouts wait until");
+    other.says("Payouts wait for");
     shop.close().await;
 }
 
