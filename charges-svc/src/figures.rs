@@ -2,7 +2,8 @@
 //!
 //! Promise: the numbers are those of the charges that are listed of these days, to the last
 //! pesewa. What is counted by the hour is taken as it is if every charge of the hour had ended,
-//! because an end never changes; all else is counted now.
+//! because an end never changes; all else is counted now. What waits is counted whatever its age: it
+//! is what is listed as open.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,13 +20,16 @@ use crate::{
     error::Result,
     schedule::DAY,
     service::Service,
-    store::hours::{self, Count},
+    store::{
+        charges::list::count_open,
+        hours::{self, Count},
+    },
 };
 
 /// Today and the days before it.
 const DAYS: u32 = 7;
 
-/// A charge that has been INITIATED for longer than this waits.
+/// A charge that has been open for longer than this waits.
 const WAITS_AFTER: Duration = Duration::from_secs(5 * 60);
 
 #[derive(Clone, Debug, Default)]
@@ -55,7 +59,10 @@ impl Service {
         // Read first, so that an hour that is counted meanwhile is neither counted twice nor missed.
         let done = hours::done(&mut conn).await?.until;
         let mut tally = Tally::default();
-        let mut figures = Figures::default();
+        let mut figures = Figures {
+            waiting: count_open(&mut conn, merchant_id, now - WAITS_AFTER).await?,
+            ..Figures::default()
+        };
         let mut begins = Day::of(now - DAY * DAYS).end();
         for _ in 0..DAYS {
             let day = Day::of(begins);
@@ -65,9 +72,7 @@ impl Service {
             let mut left = tally_hours(&mut conn, merchant_id, whole, (day, &mut tally)).await?;
             left.push((whole.1, ends));
             for time in joined(left) {
-                let counts = hours::count(&mut conn, merchant_id, time, now - WAITS_AFTER).await?;
-                for count in counts {
-                    figures.waiting += count.waiting;
+                for count in hours::count(&mut conn, merchant_id, time).await? {
                     tally.add(day, count)?;
                 }
             }

@@ -111,6 +111,7 @@ pub fn wanted_charges(request: &ListChargesRequest) -> Result<WantedCharges> {
         failure_reason: given("failure_reason", request.failure_reason.as_deref())?,
         amount_from: amount("amount_from", request.amount_from.as_ref())?,
         amount_to: amount("amount_to", request.amount_to.as_ref())?,
+        is_open: request.is_open,
     })
 }
 

@@ -22,8 +22,6 @@ pub struct Count {
     pub failure_reason: String,
     pub charges: i64,
     amount_minor: i64,
-    /// Those of them that have been INITIATED for too long. Only of what is counted now.
-    pub waiting: i64,
 }
 
 impl Count {
@@ -57,33 +55,25 @@ pub struct Hour {
     pub ends_at: Timestamp,
 }
 
-const COUNT: &str = "select provider, currency, state, coalesce(failure_reason, '') as failure_reason,
-         count(*) as charges, cast(sum(amount_minor) as bigint) as amount_minor,
-         cast(sum(case when created_at < $4 and state in ('SUBMITTING', 'INITIATED', 'OTP_SUBMITTING')
-             then 1 else 0 end) as bigint) as waiting
+const COUNT: &str =
+    "select provider, currency, state, coalesce(failure_reason, '') as failure_reason,
+         count(*) as charges, cast(sum(amount_minor) as bigint) as amount_minor
      from charges
      where merchant_id = $1 and created_at >= $2 and created_at < $3 and state <> 'VOID'
      group by provider, currency, state, coalesce(failure_reason, '')";
 
-/// Counts a merchant's charges that were created in this time. Those that wait had been created
-/// before `waits_since`.
+/// Counts a merchant's charges that were created in this time.
 pub async fn count(
     conn: &mut Conn,
     merchant_id: MerchantId,
     (from, to): (Timestamp, Timestamp),
-    waits_since: Timestamp,
 ) -> Result<Vec<Count>> {
-    let counted = conn
-        .sql(COUNT)
-        .bind(merchant_id)
-        .bind(from)
-        .bind(to)
-        .bind(waits_since);
+    let counted = conn.sql(COUNT).bind(merchant_id).bind(from).bind(to);
     Ok(counted.known().await?.rows)
 }
 
 const COUNTED: &str = "select hour, ends_at, provider, currency, state, failure_reason, charges,
-         amount_minor, cast(0 as bigint) as waiting
+         amount_minor
      from charge_hours
      where merchant_id = $1 and hour >= $2 and hour < $3";
 

@@ -15,7 +15,7 @@ use chassis::{
     testing::{check_invalid, until},
 };
 use proto::charges::{
-    Figures, ListChargesRequest, ReadFiguresRequest, ResolveChargeRequest,
+    ChargeStatus, Figures, ListChargesRequest, ReadFiguresRequest, ResolveChargeRequest,
     resolve_charge_request::Outcome,
 };
 use rails::RailName;
@@ -261,6 +261,67 @@ async fn figures_stay_those_of_the_lists_once_they_are_counted_by_the_hour() {
     let (_, again) = world.check_figures(week.merchant).await;
     assert_eq!(again.get(&kind), Some(&(2, 650_000)));
     world.check_figures(other.merchant).await;
+    world.end().await;
+}
+
+/// Whatever its age, and whether a code is missing or an approval.
+#[tokio::test]
+async fn what_waits_is_what_is_listed_as_open() {
+    let world = World::start().await;
+    let merchant = MerchantId::new();
+    let now = world.clock.now();
+    let minutes = |count: u32| Duration::from_secs(60) * count;
+    let (accepted, settled) = ([Event::Accepted], [Event::Accepted, Event::Settled]);
+    let mut waiting = Vec::new();
+    for (whose, age, events, waits) in [
+        (merchant, DAY * 40, &accepted[..], true),
+        (merchant, DAY * 8, &accepted, true),
+        (merchant, HOUR, &accepted, true),
+        (merchant, minutes(7), &[], true),
+        (merchant, minutes(6), &[Event::CodeWanted], true),
+        (merchant, minutes(4), &accepted, false),
+        (merchant, minutes(4), &[Event::CodeWanted], false),
+        (merchant, DAY * 8, &settled, false),
+        (merchant, HOUR, &settled, false),
+        (merchant, HOUR, &[Event::Withdrawn], false),
+        (MerchantId::new(), HOUR, &accepted, false),
+    ] {
+        let written = charge(whose, Provider::Telecel, ghs(100), now - age);
+        let written = world.given(written, events).await;
+        if waits {
+            waiting.insert(0, written.facts.reference.to_string());
+        }
+    }
+    let mut request = ListChargesRequest {
+        merchant_id: merchant.to_string(),
+        page_size: 2,
+        to: (now - minutes(5)).to_string(),
+        is_open: true,
+        ..ListChargesRequest::default()
+    };
+    let mut listed = Vec::new();
+    loop {
+        let page = world.charges.clone().list_charges(request.clone()).await;
+        let page = page.unwrap().into_inner();
+        let charges = page.charges.into_iter().filter_map(|listed| listed.charge);
+        listed.extend(charges.map(|charge| charge.reference));
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(listed, waiting);
+    assert_eq!(world.figures(merchant).await.waiting, 5);
+    for (status, count) in [(ChargeStatus::OtpRequired, 1), (ChargeStatus::Initiated, 4)] {
+        let request = ListChargesRequest {
+            page_size: 100,
+            page_token: String::new(),
+            status: status.into(),
+            ..request.clone()
+        };
+        let page = world.charges.clone().list_charges(request).await.unwrap();
+        assert_eq!(page.into_inner().charges.len(), count, "{status:?}");
+    }
     world.end().await;
 }
 

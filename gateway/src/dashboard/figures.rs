@@ -201,8 +201,8 @@ fn numbers(figures: &Figures) -> Result<Vec<Figure>, Error> {
     numbers.push(Figure {
         name: "Waiting for over 5 minutes",
         value: figures.waiting.to_string(),
-        since,
-        address: list(figures, &[], payments::WAITING),
+        since: Text::default(),
+        address: format!("{}?status={}", payments::PATH, payments::WAITING),
     });
     Ok(numbers)
 }

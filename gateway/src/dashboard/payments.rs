@@ -61,7 +61,7 @@ const EXPORT_COLUMNS: [&str; 11] = [
     "updated_at",
 ];
 
-/// A state of the filter alone: waiting for the payer for longer than most need.
+/// A state of the filter alone: has not ended for longer than most need.
 pub const WAITING: &str = "WAITING";
 
 const WAITS_AFTER: Duration = Duration::from_secs(5 * 60);
@@ -122,18 +122,18 @@ fn wanted(filters: &mut Filters<'_>, login: &Login, now: Timestamp) -> Wanted {
         .hint("Reference, session, phone or e-mail");
     let sought = filters.read(field, Sought::parse);
     let status = filters.choice("status", "State", &STATUSES, |code| match code {
-        WAITING => Some((ChargeStatus::Initiated, Some(now - WAITS_AFTER))),
+        WAITING => Some((ChargeStatus::Unspecified, Some(now - WAITS_AFTER))),
         code => ChargeStatus::from_code(code).map(|status| (status, None)),
     });
-    let (status, before) = status.unwrap_or_default();
+    let (status, open_since) = status.unwrap_or_default();
     let provider = filters.network();
     let reason = filters.choice("reason", "Failed because", &REASONS, |code| {
         code.parse::<FailureReason>().ok()
     });
     let (from, to) = filters.days();
-    let to = match before.map(|before| before.to_string()) {
+    let to = match open_since.map(|since| since.to_string()) {
         // Both are written alike, so that they sort by time.
-        Some(before) if to.is_empty() || before < to => before,
+        Some(since) if to.is_empty() || since < to => since,
         _ => to,
     };
     let [amount_from, amount_to] = filters.amounts();
@@ -148,6 +148,7 @@ fn wanted(filters: &mut Filters<'_>, login: &Login, now: Timestamp) -> Wanted {
         failure_reason: reason.map(|reason| reason.code().to_owned()),
         amount_from: amount_from.map(Into::into),
         amount_to: amount_to.map(Into::into),
+        is_open: open_since.is_some(),
         ..ListChargesRequest::default()
     };
     let mut email = None;

@@ -35,6 +35,8 @@ pub struct WantedCharges {
     pub amount_from: Option<Money>,
     /// At most this, in GHS.
     pub amount_to: Option<Money>,
+    /// Only what has not ended.
+    pub is_open: bool,
 }
 
 /// The index that a list follows.
@@ -44,6 +46,7 @@ enum By {
     Session,
     Phone,
     Email,
+    Open,
     Time,
 }
 
@@ -78,6 +81,7 @@ impl WantedCharges {
             Self {
                 email_key: Some(_), ..
             } => By::Email,
+            Self { is_open: true, .. } => By::Open,
             Self { .. } => By::Time,
         }
     }
@@ -90,7 +94,8 @@ impl WantedCharges {
                 || self.provider.is_some()
                 || self.failure_reason.is_some()
                 || self.amount_from.is_some()
-                || self.amount_to.is_some())
+                || self.amount_to.is_some()
+                || self.is_open)
     }
 
     /// The first and the last reference that are looked at, if references are. One begins with what
@@ -170,6 +175,7 @@ macro_rules! listing {
               and (cast($17 as bigint) is null or amount_minor >= $17)
               and (cast($18 as bigint) is null or amount_minor <= $18)
               and (cast($19 as text) is null or lower(payer_email) = $19)
+              and (not cast($20 as boolean) or state not in ('SETTLED', 'FAILED', 'VOID'))
               and ",
             $walk,
             " limit $6"
@@ -178,6 +184,14 @@ macro_rules! listing {
 }
 
 const BY_TIME: &str = listing!("", " from charges", by_time!());
+const BY_OPEN: &str = listing!(
+    "",
+    " from charges",
+    concat!(
+        "state not in ('SETTLED', 'FAILED', 'VOID') and ",
+        by_time!()
+    )
+);
 const BY_PHONE: &str = listing!("", " from charges", by_phone!("$9"));
 const BY_EMAIL: &str = listing!("", " from charges", by_email!("$19"));
 
@@ -205,6 +219,7 @@ pub async fn list(
         By::Session => BY_SESSION,
         By::Phone => BY_PHONE,
         By::Email => BY_EMAIL,
+        By::Open => BY_OPEN,
         By::Time => BY_TIME,
     };
     let Span { from, before } = page.span;
@@ -231,8 +246,22 @@ pub async fn list(
         .bind(wanted.amount_from.map(Money::minor_units))
         .bind(wanted.amount_to.map(Money::minor_units))
         .bind(wanted.email_key.as_deref())
+        .bind(wanted.is_open)
         .page(page.size)
         .await
+}
+
+const COUNT_OPEN: &str = "select count(*) from charges
+     where merchant_id = $1 and created_at < $2 and state not in ('SETTLED', 'FAILED', 'VOID')";
+
+/// How many of a merchant's charges that were created before this have not ended.
+pub async fn count_open(
+    conn: &mut Conn,
+    merchant_id: MerchantId,
+    created_before: Timestamp,
+) -> Result<i64> {
+    let counting = conn.sql(COUNT_OPEN).bind(merchant_id).bind(created_before);
+    Ok(counting.one::<(i64,)>().await?.0)
 }
 
 macro_rules! stopping {
@@ -292,6 +321,7 @@ mod tests {
         db.migrate(&crate::SCHEMA.migrations).await.unwrap();
         check_ordered_by_index(&db, BY_TIME, "charges_newest").await;
         check_ordered_by_index(&db, BY_PHONE, "charges_of_phone").await;
+        check_ordered_by_index(&db, BY_OPEN, "charges_open_newest").await;
         check_ordered_by_index(&db, STOP_BY_TIME, "charges_newest").await;
         check_ordered_by_index(&db, STOP_BY_PHONE, "charges_of_phone").await;
         check_ordered_by_index(&db, BY_EMAIL, "charges_of_email").await;
@@ -304,6 +334,8 @@ mod tests {
         assert!(is_by_key, "{by_reference}");
         let by_session = plan(&db, BY_SESSION).await;
         assert!(by_session.contains("charges_number"), "{by_session}");
+        let open = plan(&db, COUNT_OPEN).await;
+        assert!(open.contains("charges_open_newest"), "{open}");
         db.close().await;
     }
 

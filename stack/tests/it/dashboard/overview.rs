@@ -86,6 +86,45 @@ async fn figures_lead_to_what_they_count_and_are_nobody_elses() {
     shop.close().await;
 }
 
+/// Asks for a payment that nobody finishes.
+async fn begin(person: &Person, number: &str, network: &str, status: &str) -> String {
+    let body = json!({ "amount": 25.5, "mobile_number": number, "provider": network });
+    let begun = person.api.post("/api/v1/payments/charge", &body).await;
+    let begun = begun.unwrap();
+    assert_eq!(begun.text("status").unwrap(), status);
+    begun.text("reference").unwrap().to_owned()
+}
+
+/// Checks that so many payments wait according to the overview, and that these are listed where it
+/// leads to.
+async fn check_waiting(person: &Person, waiting: &[&str]) {
+    let list = "/payments?status=WAITING";
+    let (name, count) = ("Waiting for over 5 minutes", waiting.len());
+    let page = person.get("/").await;
+    page.says(&format!(
+        "<a href=\"{list}\">{name}</a> <strong>{count}</strong></li>"
+    ));
+    assert_eq!(person.walk(list, "/payments/").await, waiting);
+}
+
+#[tokio::test]
+async fn whatever_has_not_ended_waits_however_old_it_is() {
+    let shop = Shop::open_with(NO_LIMITS).await;
+    let mut person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    let old = begin(&person, "0240000100", "MTN", "INITIATED").await;
+    check_waiting(&person, &[]).await;
+    shop.advance(MINUTE * 60 * 24 * 8).await;
+    person.log_in().await;
+    check_waiting(&person, &[&old]).await;
+    let coded = begin(&person, "0200000002", "TELECEL", "OTP_REQUIRED").await;
+    check_waiting(&person, &[&old]).await;
+    shop.advance(MINUTE * 6).await;
+    check_waiting(&person, &[&coded, &old]).await;
+    let of_mtn = person.get("/payments?status=WAITING&network=MTN").await;
+    assert_eq!(of_mtn.links("/payments/"), [old]);
+    shop.close().await;
+}
+
 /// Each of these merchants charges seven numbers that end like this. Returns once all have ended.
 async fn charge(shop: &Shop, merchants: &[String], ending: &str) {
     let mut charges = shop.charges();

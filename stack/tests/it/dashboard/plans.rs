@@ -227,6 +227,8 @@ const COSTS: &[Cost] = &[
     searched("/payments?status=SETTLED"),
     searched("/payments?status=FAILED"),
     searched("/payments?status=OTP_REQUIRED"),
+    listed("/payments?status=WAITING"),
+    searched("/payments?status=WAITING&q=0240000002"),
     searched("/payments?network=TELECEL"),
     searched("/payments?network=AT&status=FAILED"),
     searched("/payments?q=0240000002&status=FAILED"),
