@@ -190,12 +190,8 @@ impl Charges for Grpc {
             ChargeId::uuid,
         )?;
         let page = self.0.list_charges(wanted, asked).await?;
-        let listed = page.rows.into_iter().map(|charge| ListedCharge {
-            payer_masked: charge.facts.phone.masked(),
-            charge: Some(charge.into()),
-        });
         Ok(Response::new(ListChargesResponse {
-            charges: listed.collect(),
+            charges: page.rows.into_iter().map(Into::into).collect(),
             next_page_token: page.next.map_or_else(String::new, |next| next.to_string()),
         }))
     }
@@ -268,6 +264,15 @@ impl ChargeOperations for Grpc {
         let id = parse::id(&request.case_id, Error::CaseNotFound)?;
         let case = self.0.close_case(id, parse::decision(request)?).await?;
         Ok(Response::new(case.into()))
+    }
+}
+
+impl From<ShownCharge> for ListedCharge {
+    fn from(charge: ShownCharge) -> Self {
+        Self {
+            payer_masked: charge.facts.phone.masked(),
+            charge: Some(charge.into()),
+        }
     }
 }
 

@@ -10,14 +10,14 @@ use chassis::{
     money::Money,
 };
 use db::{
-    Insert, Tx,
+    Conn, Insert, Tx,
     idempotency::{IdempotencyKey, fingerprint},
 };
 
 use crate::{
     asked_by::AskedBy,
     case::Case,
-    charge::{Charge, State},
+    charge::{Charge, Facts, State},
     disbursement::Disbursement,
     error::{Error, Result},
     reserve::DisbursementReply,
@@ -60,7 +60,7 @@ impl Service {
         if charge.progress.state != State::Settled {
             return Err(Error::ChargeNotSettled);
         }
-        let (left, count) = self.refundable(&mut tx, &charge).await?;
+        let (left, count) = refundable(&mut tx, &charge.facts).await?;
         let amount = amount.unwrap_or(left);
         if amount.minor_units() > left.minor_units() || !amount.is_positive() {
             return Err(Error::RefundExceedsCharge(left));
@@ -135,21 +135,20 @@ impl Service {
             message: message.into(),
         })
     }
+}
 
-    /// What was collected for a locked charge and is not refunded, nor on its way back, and how many
-    /// refunds it has had. Nothing is left if the rail took the payment back, or an operator took
-    /// the credit back.
-    async fn refundable(&self, tx: &mut Tx, charge: &Charge) -> Result<(Money, i64)> {
-        let collected = charge.facts.amount();
-        let id = charge.facts.transaction_id;
-        let nothing = Money::new(0, collected.currency());
-        if store::cases::is_reversed(tx, id).await?
-            || store::postings::is_taken_back(tx, id).await?
-        {
-            return Ok((nothing, 0));
-        }
-        let refunds = store::disbursements::refunds(tx, id, collected.currency()).await?;
-        let left = collected.minor_units() - refunds.sum.minor_units();
-        Ok((Money::new(left.max(0), collected.currency()), refunds.count))
+/// What was collected for a settled charge and is not refunded, nor on its way back, and how many
+/// refunds it has had. Nothing is left if the rail took the payment back, or an operator took the
+/// credit back. Stable while the charge is locked.
+pub async fn refundable(conn: &mut Conn, charge: &Facts) -> Result<(Money, i64)> {
+    let (id, collected) = (charge.transaction_id, charge.amount());
+    let nothing = Money::new(0, collected.currency());
+    if store::cases::is_reversed(conn, id).await?
+        || store::postings::is_taken_back(conn, id).await?
+    {
+        return Ok((nothing, 0));
     }
+    let refunds = store::disbursements::refunds(conn, id, collected.currency()).await?;
+    let left = collected.minor_units() - refunds.sum.minor_units();
+    Ok((Money::new(left.max(0), collected.currency()), refunds.count))
 }

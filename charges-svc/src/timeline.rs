@@ -22,6 +22,7 @@ use crate::{
     error::{Error, Result},
     ledger::Account,
     reading::Reading,
+    refund::refundable,
     service::Service,
     store::{
         self,
@@ -75,7 +76,9 @@ chassis::closed_list! {
 /// A charge and what has happened to it.
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    pub status: ChargeStatus,
+    pub charge: ShownCharge,
+    /// What can still be refunded of it, once it has settled.
+    pub refundable: Option<Money>,
     /// Oldest first.
     pub entries: Vec<Entry>,
     /// There are older refunds than those shown.
@@ -182,12 +185,17 @@ impl Service {
         let has_more_refunds = refunds.len() > REFUNDS_SHOWN;
         refunds.truncate(REFUNDS_SHOWN);
         let entries = entries(&mut conn, merchant_id, Some(&charge), &refunds).await?;
+        let refundable = match charge.status {
+            ChargeStatus::Settled => Some(refundable(&mut conn, &charge.facts).await?.0),
+            ChargeStatus::Initiated | ChargeStatus::OtpRequired | ChargeStatus::Failed => None,
+        };
         Ok(Timeline {
             next_query_at: match charge.status {
                 ChargeStatus::Initiated => next_query_at,
                 ChargeStatus::OtpRequired | ChargeStatus::Settled | ChargeStatus::Failed => None,
             },
-            status: charge.status,
+            charge,
+            refundable,
             entries,
             has_more_refunds,
         })

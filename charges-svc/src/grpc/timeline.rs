@@ -29,10 +29,12 @@ chassis::proto_list! {
 impl From<Timeline> for ChargeTimeline {
     fn from(timeline: Timeline) -> Self {
         Self {
-            status: ProtoChargeStatus::from(timeline.status).into(),
+            status: ProtoChargeStatus::from(timeline.charge.status).into(),
             entries: timeline.entries.into_iter().map(Into::into).collect(),
             has_more_refunds: timeline.has_more_refunds,
             next_query_at: timeline.next_query_at.map(|at| at.to_string()),
+            charge: Some(timeline.charge.into()),
+            refundable: timeline.refundable.map(Into::into),
         }
     }
 }

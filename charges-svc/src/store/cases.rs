@@ -212,8 +212,8 @@ pub async fn is_released_beside(tx: &mut Tx, charge: &Facts) -> Result<bool> {
 }
 
 /// Whether the rail took the charge's payment back, according to the cases.
-pub async fn is_reversed(tx: &mut Tx, id: ChargeId) -> Result<bool> {
-    let found: Option<(CaseId,)> = tx
+pub async fn is_reversed(conn: &mut Conn, id: ChargeId) -> Result<bool> {
+    let found: Option<(CaseId,)> = conn
         .sql("select case_id from cases where transaction_id = $1 and kind = $2")
         .bind(id)
         .bind(CaseKind::Reversed)

@@ -308,8 +308,8 @@ pub struct Refunds {
 }
 
 /// Stable while the charge is locked.
-pub async fn refunds(tx: &mut Tx, charge: ChargeId, currency: Currency) -> Result<Refunds> {
-    let (minor, count, open) = tx
+pub async fn refunds(conn: &mut Conn, charge: ChargeId, currency: Currency) -> Result<Refunds> {
+    let (minor, count, open) = conn
         .sql(
             "select cast(coalesce(sum(amount_minor), 0) as bigint), count(*),
                  cast(coalesce(sum(case when state = 'COMPLETED' then 0 else 1 end), 0) as bigint)

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use charges_svc::charge::Event;
+use charges_svc::{case::CaseKind, charge::Event};
 use chassis::{
     ids::MerchantId,
     testing::{
@@ -24,6 +24,7 @@ use rails::testing::with_tokens;
 use tonic::{Code, Status};
 
 use crate::{
+    cases::given_case,
     mtn::Mtn,
     shop::Shop,
     world::{Neighbour, World, ghs, new_momo_charge, request},
@@ -210,6 +211,14 @@ async fn a_refund_is_told_with_its_charge_and_apart_from_it() {
     assert_eq!(lines(of_refund.iter().copied()), PAID_OUT);
     let event = shop.world.updates.events().remove(0);
     assert_eq!(of_refund.last().unwrap().event_id(), event.event_id);
+    let listed = told.charge.unwrap();
+    assert_eq!(listed.payer_masked, shop.charge.facts.phone.masked());
+    assert_eq!(listed.charge.unwrap().reference, reference.to_string());
+    assert_eq!(told.refundable, Some(ghs(1550)));
+    // What the network took back cannot be refunded.
+    given_case(&shop.world, &shop.charge, CaseKind::Reversed, None).await;
+    let told = timeline(&shop.world, shop.merchant(), reference).await;
+    assert_eq!(told.unwrap().refundable, Some(ghs(0)));
     shop.end().await;
 }
 
@@ -311,6 +320,7 @@ async fn what_operators_write_is_not_in_a_timeline() {
         .unwrap();
     let expected = ["REQUEST", "STATUS FAILED PAYER_DECLINED", "EVENT"];
     assert_eq!(lines(&told.entries), expected);
+    assert_eq!(told.refundable, None);
     assert!(!format!("{told:?}").contains("statement"));
     world.end().await;
 }

@@ -11,7 +11,7 @@ use axum::{
 use chassis::{config::Mode, money::Money};
 use http::StatusCode;
 use proto::{
-    charges::{ChargeStatus, GetBalanceRequest, ListChargesRequest},
+    charges::GetBalanceRequest,
     merchants::{Business, KycStatus, MerchantKey},
     webhooks::{DeliveryStatus, EndpointHealth, ListMerchantDeliveriesRequest},
 };
@@ -91,17 +91,18 @@ pub async fn show(
     // The page does without them.
     let week = async { Ok(dashboard.week(&login).await.inspect_err(pages::report).ok()) };
     let weather = async { Ok(dashboard.weather().await.inspect_err(pages::report).ok()) };
-    let (business, key, health, given_up, has_delivered, has_payment, balance, week, weather) = tokio::try_join!(
+    let (business, key, health, given_up, has_delivered, balance, week, weather) = tokio::try_join!(
         business::load(&dashboard, &login),
         keys::newest(&dashboard, &login),
         dashboard.health(&login),
         dashboard.given_up(&login),
         dashboard.has_delivered(&login),
-        dashboard.has_payment(&login),
         dashboard.available(&login),
         week,
         weather,
     )?;
+    // What was collected once has a balance ever after, be it nothing.
+    let has_payment = !balance.is_empty();
     let done = match parameter(query.as_deref(), "done").as_str() {
         "verification-sent" => Some("The link is on its way."),
         "verification-limit" => Some(
@@ -259,22 +260,6 @@ impl Dashboard {
         // A page that leads on without any has looked at many: that is no beginner.
         let listed = listed.await?;
         Ok(!listed.deliveries.is_empty() || !listed.next_page_token.is_empty())
-    }
-
-    async fn has_payment(&self, login: &Login) -> Result<bool, Error> {
-        let request = ListChargesRequest {
-            merchant_id: login.merchant_id(),
-            page_size: 1,
-            status: ChargeStatus::Settled.into(),
-            ..ListChargesRequest::default()
-        };
-        let listed = self.charges.read(
-            backend::DEADLINE,
-            request,
-            |mut charges, request| async move { charges.list_charges(request).await },
-        );
-        let listed = listed.await?;
-        Ok(!listed.charges.is_empty() || !listed.next_page_token.is_empty())
     }
 
     /// What the merchant may take out, in each currency.

@@ -8,13 +8,10 @@ use axum::{
     response::Response,
     routing::get,
 };
-use chassis::{failure::FailureReason, ids::Reference, money::Money};
+use chassis::{failure::FailureReason, ids::Reference};
 use http::StatusCode;
 use proto::{
-    charges::{
-        Charge, ChargeStatus, DisbursementStatus, ListChargesRequest, ListRefundsRequest,
-        ListRefundsResponse, ListedCharge,
-    },
+    charges::{Charge, ChargeStatus, ChargeTimeline, ListRefundsRequest},
     sessions::{GetSessionRequest, Session},
 };
 
@@ -49,38 +46,17 @@ pub fn reference(path: Result<Path<String>, PathRejection>) -> Result<Reference,
 }
 
 impl Dashboard {
-    /// One of the login's merchant's payments.
-    pub async fn find_charge(
+    /// One of the login's merchant's payments, its payer, and what has happened to it.
+    pub async fn find_payment(
         &self,
         login: &Login,
         reference: &Reference,
-    ) -> Result<(Charge, String), Error> {
-        let request = ListChargesRequest {
-            merchant_id: login.merchant_id(),
-            page_size: 1,
-            reference: Some(reference.to_string()),
-            ..ListChargesRequest::default()
-        };
-        let listed = self.list_charges(request).await?;
-        let found: Option<ListedCharge> = listed.charges.into_iter().next();
-        let found = found.ok_or(Error::NotFound)?;
-        let charge = found.charge.ok_or(Error::NotFound)?;
-        Ok((charge, found.payer_masked))
-    }
-
-    /// The refunds of a payment, newest first.
-    pub async fn refunds_of(
-        &self,
-        login: &Login,
-        reference: &Reference,
-    ) -> Result<ListRefundsResponse, Error> {
-        let request = ListRefundsRequest {
-            merchant_id: login.merchant_id(),
-            page_size: REFUNDS_MAX,
-            reference: reference.to_string(),
-            ..ListRefundsRequest::default()
-        };
-        self.list_refunds(request).await
+    ) -> Result<(Charge, String, ChargeTimeline), Error> {
+        let mut timeline = of_charge(&self.charges, &login.merchant, reference).await?;
+        let found = timeline.charge.take().unwrap_or_default();
+        let charge = found.charge;
+        let charge = charge.ok_or_else(|| Error::internal("a timeline without its charge"))?;
+        Ok((charge, found.payer_masked, timeline))
     }
 
     /// What a payment was for, if its session is still known.
@@ -102,36 +78,26 @@ impl Dashboard {
     }
 }
 
-/// What can still be refunded of a settled payment. `None` if more refunds were made than are listed.
-pub fn left(charge: &Charge, refunds: &ListRefundsResponse) -> Result<Option<Money>, Error> {
-    let collected = money(charge.amount.as_ref())?;
-    if !refunds.next_page_token.is_empty() {
-        return Ok(None);
-    }
-    let mut left = collected.minor_units();
-    for refund in &refunds.refunds {
-        let is_back = refund.status() == DisbursementStatus::Failed || refund.reversed_at.is_some();
-        if !is_back {
-            left -= money(refund.amount.as_ref())?.minor_units();
-        }
-    }
-    Ok(Some(Money::new(left.max(0), collected.currency())))
-}
-
 async fn show(
     State(dashboard): State<Arc<Dashboard>>,
     login: Login,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
     let reference = reference(path)?;
-    let (charge, payer) = dashboard.find_charge(&login, &reference).await?;
-    let (timeline, session, refunds) = tokio::try_join!(
-        of_charge(&dashboard.charges, &login.merchant, &reference),
-        dashboard.session_of(&login, &charge),
-        dashboard.refunds_of(&login, &reference),
+    let refunds = ListRefundsRequest {
+        merchant_id: login.merchant_id(),
+        page_size: REFUNDS_MAX,
+        reference: reference.to_string(),
+        ..ListRefundsRequest::default()
+    };
+    let ((charge, payer, timeline), refunds) = tokio::try_join!(
+        dashboard.find_payment(&login, &reference),
+        dashboard.list_refunds(refunds),
     )?;
-    let (has_more_refunds, next_query_at) = (timeline.has_more_refunds, timeline.next_query_at);
-    let history = dashboard.history(&login, timeline.entries).await?;
+    let (session, history) = tokio::try_join!(
+        dashboard.session_of(&login, &charge),
+        dashboard.history(&login, timeline.entries),
+    )?;
 
     let mut page = DetailPage::new(login.shell(Section::Payments, "Payment"));
     page.lead = lead(&charge, &history.entries);
@@ -140,15 +106,13 @@ async fn show(
     page.goes_on = sent_back
         .any(|refund| money_out::state(refund.status(), refund.reversed_at.as_deref()).waits());
     page.facts = facts(&charge, &payer, session.as_ref())?;
+    let next_query_at = timeline.next_query_at;
     page.facts.extend(next_query_at.map(timeline::next_query));
-    let can_refund = charge.status() == ChargeStatus::Settled;
-    if can_refund {
-        let left = left(&charge, &refunds)?;
-        if let Some(left) = left {
-            page.facts
-                .push(("Can be refunded", Cell::text(&shown(left))));
-        }
-        if left.is_none_or(Money::is_positive) {
+    if let Some(left) = &timeline.refundable {
+        let left = money(Some(left))?;
+        page.facts
+            .push(("Can be refunded", Cell::text(&shown(left))));
+        if left.is_positive() {
             let address = format!("{PATH}/{reference}/refund");
             page.links.push(("Refund this payment", address));
         }
@@ -156,7 +120,7 @@ async fn show(
     if !refunds.refunds.is_empty() {
         let rows = refunds.refunds.iter().map(refunds::row);
         page.table = Some(Table {
-            caption: match has_more_refunds {
+            caption: match !refunds.next_page_token.is_empty() {
                 true => "The newest refunds",
                 false => "Refunds",
             },

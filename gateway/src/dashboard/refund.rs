@@ -11,7 +11,7 @@ use axum::{
 use chassis::{ids::Reference, money::Money};
 use http::StatusCode;
 use proto::{
-    charges::{Charge, ChargeStatus, CreateRefundRequest},
+    charges::{Charge, CreateRefundRequest},
     merchants::Action,
 };
 
@@ -41,25 +41,22 @@ async fn refundable(
     dashboard: &Dashboard,
     login: &Login,
     reference: &Reference,
-) -> Result<Result<(Charge, Option<Money>), Response>, Error> {
-    let (charge, _) = dashboard.find_charge(login, reference).await?;
+) -> Result<Result<(Charge, Money), Response>, Error> {
+    let (charge, _, timeline) = dashboard.find_payment(login, reference).await?;
     let refuse = |line| {
         let shell = login.shell(Section::Payments, "Nothing to refund");
         let back = format!("{}/{reference}", payments::PATH);
         let page = MessagePage::saying(shell, line).next("Back to the payment", &back);
         page.respond(StatusCode::CONFLICT)
     };
-    if charge.status() != ChargeStatus::Settled {
+    let Some(left) = &timeline.refundable else {
         return Ok(Err(refuse("Only a settled payment can be refunded.")));
+    };
+    let left = payments::money(Some(left))?;
+    if !left.is_positive() {
+        return Ok(Err(refuse("Nothing is left of this payment to refund.")));
     }
-    let refunds = dashboard.refunds_of(login, reference).await?;
-    let left = payment::left(&charge, &refunds)?;
-    match left {
-        Some(left) if !left.is_positive() => {
-            Ok(Err(refuse("All of this payment has been refunded.")))
-        }
-        left => Ok(Ok((charge, left))),
-    }
+    Ok(Ok((charge, left)))
 }
 
 fn form(login: &Login, charge: &Charge, left: Option<Money>, typed: &str) -> FormPage {
@@ -88,8 +85,8 @@ async fn show_new(
     }
     match refundable(&dashboard, &login, &reference).await? {
         Ok((charge, left)) => {
-            let all = left.map(|left| left.to_major().to_string());
-            let page = form(&login, &charge, left, &all.unwrap_or_default());
+            let all = left.to_major().to_string();
+            let page = form(&login, &charge, Some(left), &all);
             Ok(page.respond(StatusCode::OK))
         }
         Err(refused) => Ok(refused),
@@ -106,7 +103,7 @@ async fn create(
         return Ok(refusal);
     }
     let typed = fields.get("amount");
-    let (charge, _) = dashboard.find_charge(&login, &reference).await?;
+    let (charge, ..) = dashboard.find_payment(&login, &reference).await?;
     let refuse = |status, error: Option<Phrase>, notice: Option<Phrase>| {
         let mut page = form(&login, &charge, None, typed);
         page.fields = vec![money_out::amount_field(typed).error(error)];

@@ -83,8 +83,7 @@ fn charge() -> ChargeTimeline {
     ChargeTimeline {
         status: ChargeStatus::Settled.into(),
         entries,
-        has_more_refunds: false,
-        next_query_at: None,
+        ..ChargeTimeline::default()
     }
 }
 
@@ -216,7 +215,7 @@ async fn without_one_of_the_services_there_is_no_half_of_a_timeline() {
             status: ChargeStatus::Initiated.into(),
             entries: vec![entry(2, TimelineKind::Prompt)],
             has_more_refunds: true,
-            next_query_at: None,
+            ..ChargeTimeline::default()
         })
     });
     let answer = read(&gateway).await;
