@@ -13,9 +13,10 @@ use std::{
     thread,
 };
 
+use anyhow::{Context as _, ensure};
 use argon2::{
-    Algorithm, Argon2, Params, Version,
-    password_hash::{PasswordHasher as _, PasswordVerifier as _, phc},
+    ARGON2ID_IDENT, Algorithm, Argon2, Block, Params, Version,
+    password_hash::phc::{self, Output, ParamsString, Salt},
 };
 use chassis::error_chain::chain;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -26,15 +27,19 @@ const MEMORY_KIB: u32 = 19 * 1_024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
 
-/// Threads that hash, for each core.
-const THREADS_PER_CORE: usize = 2;
+/// Threads hash on one core in so many, and on one at least. However low its priority, a thread that
+/// is never done holds up what wakes on its core: on Linux, priorities only count within a group of
+/// processes, which every container is, and not towards Redis, PostgreSQL or the kernel's own threads.
+const CORES_PER_THREAD: usize = 2;
 
-/// How many may wait, for each core: about a second's work.
-const WAITING_PER_CORE: usize = 32;
+/// Most threads that hash, because each keeps its memory.
+const THREADS_MAX: usize = 4;
 
-/// How much nicer those threads are to others than others are to them: as nice as can be. A core
-/// that is wanted by both gives one of them a seventieth of what it gives to a request; at 10 it
-/// would be a tenth, which two of them for each core, fed by a flood of logins, make a fifth.
+/// How many may wait, for each thread: about a second's work.
+const WAITING_PER_THREAD: usize = 32;
+
+/// How much nicer those threads are to the rest of the process than it is to them. A core
+/// that is wanted by both gives one of them a seventieth of what it gives to a request.
 const NICENESS: i32 = 19;
 
 const CHARACTERS_MIN: usize = 12;
@@ -148,7 +153,12 @@ pub enum HasherError {
     Failed,
 }
 
-type Job = Box<dyn FnOnce(&Argon2<'_>) + Send>;
+type Job = Box<dyn FnOnce(&mut Memory) + Send>;
+
+/// What a thread hashes in. It is kept from one password to the next: getting and returning it would
+/// take a lock that every thread of the process needs for memory of its own, and one that is as nice
+/// as these may hold it for long.
+struct Memory(Vec<Block>);
 
 /// The threads that hash passwords. Clones share them.
 #[derive(Clone)]
@@ -168,17 +178,17 @@ impl Hasher {
     /// Starts the threads. They end with the last clone.
     pub fn start() -> anyhow::Result<Self> {
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let threads = cores * THREADS_PER_CORE;
+        let threads = (cores / CORES_PER_THREAD).clamp(1, THREADS_MAX);
         let (jobs, waiting) = mpsc::channel::<Job>();
         let waiting = Arc::new(Mutex::new(waiting));
         for _ in 0..threads {
             let waiting = Arc::clone(&waiting);
-            let argon2 = argon2()?;
             let hashing = thread::Builder::new().name("password hasher".to_owned());
             hashing.spawn(move || {
                 if let Err(error) = rustix::process::nice(NICENESS) {
                     tracing::debug!(error = %chain(&error), "hashing is no nicer than the rest");
                 }
+                let mut memory = Memory(Vec::new());
                 loop {
                     // No code panics while it holds the lock.
                     let next = waiting
@@ -186,11 +196,11 @@ impl Hasher {
                         .unwrap_or_else(PoisonError::into_inner)
                         .recv();
                     let Ok(job) = next else { return };
-                    job(&argon2);
+                    job(&mut memory);
                 }
             })?;
         }
-        let places = Arc::new(Semaphore::new(threads + cores * WAITING_PER_CORE));
+        let places = Arc::new(Semaphore::new(threads + threads * WAITING_PER_THREAD));
         Ok(Self { jobs, places })
     }
 
@@ -214,7 +224,7 @@ impl fmt::Debug for Hasher {
 
 impl Turn {
     pub async fn hash(self, password: SecretString) -> Result<PasswordHash, HasherError> {
-        self.run(move |argon2| hash(argon2, &password)).await
+        self.run(move |memory| memory.hash(&password)).await
     }
 
     /// Compares the password with a hash, or with nobody's in the same time.
@@ -223,18 +233,18 @@ impl Turn {
         password: SecretString,
         stored: Option<PasswordHash>,
     ) -> Result<Verdict, HasherError> {
-        self.run(move |argon2| verify(argon2, &password, stored))
+        self.run(move |memory| memory.verify(&password, stored))
             .await
     }
 
     async fn run<T: Send + 'static>(
         self,
-        work: impl FnOnce(&Argon2<'_>) -> anyhow::Result<T> + Send + 'static,
+        work: impl FnOnce(&mut Memory) -> anyhow::Result<T> + Send + 'static,
     ) -> Result<T, HasherError> {
         let (answer, answered) = oneshot::channel();
         let place = self.place;
-        let job: Job = Box::new(move |argon2| {
-            match work(argon2) {
+        let job: Job = Box::new(move |memory| {
+            match work(memory) {
                 // Whoever asked may be gone.
                 Ok(done) => drop(answer.send(done)),
                 Err(error) => {
@@ -248,42 +258,78 @@ impl Turn {
     }
 }
 
-fn argon2() -> anyhow::Result<Argon2<'static>> {
-    let params = Params::new(MEMORY_KIB, PASSES, LANES, None)?;
-    Ok(Argon2::new(Algorithm::Argon2id, Version::V0x13, params))
-}
-
-fn hash(argon2: &Argon2<'_>, password: &SecretString) -> anyhow::Result<PasswordHash> {
-    let hash = argon2.hash_password(password.expose_secret().as_bytes())?;
-    Ok(PasswordHash(hash.to_string()))
-}
-
-fn verify(
-    argon2: &Argon2<'_>,
-    password: &SecretString,
-    stored: Option<PasswordHash>,
-) -> anyhow::Result<Verdict> {
-    let is_somebodys = stored.is_some();
-    let stored = stored.unwrap_or_else(PasswordHash::nobodys);
-    let stored = phc::PasswordHash::new(&stored.0)?;
-    let compared = argon2.verify_password(password.expose_secret().as_bytes(), &stored);
-    match compared {
-        Ok(()) if is_somebodys => {}
-        Ok(()) | Err(argon2::password_hash::Error::PasswordInvalid) => return Ok(Verdict::Wrong),
-        Err(error) => return Err(error.into()),
+impl Memory {
+    fn hash(&mut self, password: &SecretString) -> anyhow::Result<PasswordHash> {
+        let params = Params::new(MEMORY_KIB, PASSES, LANES, None)?;
+        let salt = Salt::generate();
+        let hash = phc::PasswordHash {
+            algorithm: ARGON2ID_IDENT,
+            version: Some(Version::V0x13.into()),
+            params: ParamsString::try_from(&params)?,
+            salt: Some(salt),
+            hash: Some(self.output(password, &salt, params, Version::V0x13)?),
+        };
+        Ok(PasswordHash(hash.to_string()))
     }
-    let params = Params::try_from(&stored)?;
-    let made_with = (params.m_cost(), params.t_cost(), params.p_cost());
-    let is_current = made_with == (MEMORY_KIB, PASSES, LANES);
-    let renewed = match is_current {
-        true => None,
-        false => Some(hash(argon2, password)?),
-    };
-    Ok(Verdict::Right(renewed))
+
+    fn verify(
+        &mut self,
+        password: &SecretString,
+        stored: Option<PasswordHash>,
+    ) -> anyhow::Result<Verdict> {
+        let is_somebodys = stored.is_some();
+        let stored = stored.unwrap_or_else(PasswordHash::nobodys);
+        let stored = phc::PasswordHash::new(&stored.0)?;
+        ensure!(
+            stored.algorithm == ARGON2ID_IDENT,
+            "the hash is of another kind"
+        );
+        let version = stored.version.context("the hash has no version")?;
+        let (salt, expected) = stored
+            .salt
+            .zip(stored.hash)
+            .context("the hash is not whole")?;
+        let params = Params::try_from(&stored)?;
+        let made_with = (params.m_cost(), params.t_cost(), params.p_cost());
+        // Compared in the same time whatever differs.
+        let is_right = self.output(password, &salt, params, version.try_into()?)? == expected;
+        if !(is_right && is_somebodys) {
+            return Ok(Verdict::Wrong);
+        }
+        let is_current = made_with == (MEMORY_KIB, PASSES, LANES);
+        let renewed = match is_current {
+            true => None,
+            false => Some(self.hash(password)?),
+        };
+        Ok(Verdict::Right(renewed))
+    }
+
+    fn output(
+        &mut self,
+        password: &SecretString,
+        salt: &Salt,
+        params: Params,
+        version: Version,
+    ) -> anyhow::Result<Output> {
+        let Self(blocks) = self;
+        let needed = params.block_count();
+        if blocks.len() < needed {
+            blocks.resize(needed, Block::new());
+        }
+        let size = params.output_len().unwrap_or(Params::DEFAULT_OUTPUT_LEN);
+        let argon2 = Argon2::new(Algorithm::Argon2id, version, params);
+        let password = password.expose_secret().as_bytes();
+        let mut buffer = [0; Output::MAX_LENGTH];
+        let output = buffer.get_mut(..size).context("the hash is too long")?;
+        argon2.hash_password_into_with_memory(password, salt, output, &mut *blocks)?;
+        Ok(Output::new(output)?)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
+
     use super::*;
 
     #[test]
@@ -332,6 +378,29 @@ mod tests {
         assert_eq!(verify("wrong", Some(&hashed)).await, Verdict::Wrong);
         assert_eq!(verify("right", None).await, Verdict::Wrong);
         assert!(!format!("{hashed:?}").contains("argon2"));
+    }
+
+    #[tokio::test]
+    async fn a_hash_of_other_parameters_matches_and_is_made_anew() {
+        let hasher = Hasher::start().unwrap();
+        let verify = async |stored: &PasswordHash| {
+            let turn = hasher.turn().unwrap();
+            turn.verify("right".into(), Some(stored.clone()))
+                .await
+                .unwrap()
+        };
+        for memory_kib in [MEMORY_KIB / 2, MEMORY_KIB * 2] {
+            let params = Params::new(memory_kib, 1, 2, Some(64)).unwrap();
+            let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+            // By the library, in memory of its own.
+            let hashed = argon2.hash_password(b"right").unwrap().to_string();
+            let Verdict::Right(Some(renewed)) = verify(&hashed.parse().unwrap()).await else {
+                panic!("{memory_kib}");
+            };
+            assert_eq!(verify(&renewed).await, Verdict::Right(None));
+            let argon2 = Argon2::default();
+            assert_eq!(argon2.verify_password(b"right", renewed.0.as_str()), Ok(()));
+        }
     }
 
     #[tokio::test]
