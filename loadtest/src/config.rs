@@ -71,6 +71,8 @@ pub enum Target {
     Growth(Growth),
     /// Requests that wait for charges to change: memory, statements, and how soon each is answered.
     Waits(WaitsTarget),
+    /// A flood of logins at the dashboard: what the API's clients feel of it.
+    Logins(LoginsTarget),
     /// One hop of a bare path.
     #[command(hide = true)]
     Bare(Hop),
@@ -166,6 +168,38 @@ pub struct WaitsTarget {
     pub duration: Duration,
 
     /// Over how many merchants the charges are spread.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub merchants: u16,
+
+    #[command(flatten)]
+    pub place: Place,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct LoginsTarget {
+    /// Logins tried per second.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub logins: u64,
+
+    /// Requests per second at the API.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub rate: u64,
+
+    /// How often both are measured, without and beside the flood in turn.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=99))]
+    pub rounds: u8,
+
+    /// How long is measured each time.
+    #[arg(long, default_value = "20s", value_parser = duration)]
+    pub duration: Duration,
+
+    /// How long requests are sent before that.
+    #[arg(long, default_value = "3s", value_parser = duration)]
+    pub warm_up: Duration,
+
+    /// Over how many merchants the requests are spread.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub merchants: u16,
 
@@ -313,6 +347,7 @@ impl Target {
             Self::Compare(target) => Some(&mut target.place),
             Self::Growth(target) => Some(&mut target.place),
             Self::Waits(target) => Some(&mut target.place),
+            Self::Logins(target) => Some(&mut target.place),
             Self::Bare(_) => None,
         }
     }

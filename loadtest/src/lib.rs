@@ -19,6 +19,7 @@ mod growth;
 pub mod grpc;
 pub mod http;
 pub mod lives;
+mod logins;
 mod merchants;
 mod overload;
 pub mod payers;
@@ -82,6 +83,11 @@ pub async fn run(mut config: Config) -> anyhow::Result<()> {
             let waits = waits::run(target).await?;
             println!("{waits}");
             keep(&target.output, &waits)
+        }
+        Target::Logins(target) => {
+            let logins = logins::run(target).await?;
+            println!("{logins}");
+            keep(&target.output, &logins)
         }
         Target::Bare(hop) => baseline::hop::serve(hop.clone()).await,
         Target::Storm(target) => {
