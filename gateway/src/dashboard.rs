@@ -16,6 +16,7 @@ mod enter;
 mod export;
 mod figures;
 mod filters;
+mod forms;
 mod help;
 mod home;
 mod interrupted;

@@ -1,13 +1,12 @@
 //! What a login or a confirmation interrupts: where somebody was going, and the form that they had
 //! sent. It is carried through, and nothing that was typed is lost.
 
-mod forms;
-
 use axum::response::Response;
 use http::StatusCode;
 use url::form_urlencoded;
 
 use super::{
+    Dashboard,
     page::{Field, FormPage, Shell, respond, told},
     text::{Text, filters},
 };
@@ -26,9 +25,9 @@ pub struct Carried {
 const NEVER_CARRIED: [&str; 4] = ["password", "current_password", "code", "carried"];
 
 impl Carried {
-    pub fn new(path: &str, fields: &FormFields) -> Self {
-        if forms::form(path).is_none() {
-            return Self::to(forms::page_of(path));
+    pub fn new(dashboard: &Dashboard, path: &str, fields: &FormFields) -> Self {
+        if dashboard.form(path).is_none() {
+            return Self::to(page_of(path));
         }
         let mut form = form_urlencoded::Serializer::new(String::new());
         for (name, value) in fields.pairs() {
@@ -70,12 +69,16 @@ impl Carried {
 
     /// Goes on: to the page, or to a page with this frame that shows what was typed and sends the form
     /// again once its person says so.
-    pub fn go_on(&self, shell: impl FnOnce(&'static str) -> Shell) -> Response {
+    pub fn go_on(
+        &self,
+        dashboard: &Dashboard,
+        shell: impl FnOnce(&'static str) -> Shell,
+    ) -> Response {
         let Some(form) = &self.form else {
             return see(&self.then);
         };
-        let Some((what, mut fields)) = forms::form(&self.then) else {
-            return see(forms::page_of(&self.then));
+        let Some((what, mut fields)) = dashboard.form(&self.then) else {
+            return see(page_of(&self.then));
         };
         let sent: Vec<(String, String)> = form_urlencoded::parse(form.as_bytes())
             .into_owned()
@@ -95,6 +98,18 @@ impl Carried {
             hidden: sent,
         };
         respond(StatusCode::OK, page.shell.language, &page)
+    }
+}
+
+/// The page with the form or the button that sends to this path.
+fn page_of(path: &str) -> &str {
+    match path {
+        "/verify-email" => "/",
+        "/settings/security/logins/end" => "/settings/security",
+        "/settings/security/totp/confirm" => "/settings/security/totp",
+        "/settings/integrations/webhooks/enabled" => "/settings/integrations/webhooks",
+        "/payouts/account/daily" => "/payouts/account",
+        _ => path.strip_suffix("/redeliver").unwrap_or(path),
     }
 }
 
