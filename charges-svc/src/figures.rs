@@ -32,12 +32,15 @@ const DAYS: u32 = 7;
 /// A charge that has been open for longer than this waits.
 const WAITS_AFTER: Duration = Duration::from_secs(5 * 60);
 
+/// Any more are not counted: while a network is down, an overview must not walk all that wait for it.
+const WAITING_MAX: i64 = 10_001;
+
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// Oldest first.
     pub days: Vec<Day>,
     pub counts: Vec<DayCount>,
-    /// How many charges wait.
+    /// How many charges wait, counted up to [`WAITING_MAX`].
     pub waiting: i64,
 }
 
@@ -60,7 +63,7 @@ impl Service {
         let done = hours::done(&mut conn).await?.until;
         let mut tally = Tally::default();
         let mut figures = Figures {
-            waiting: count_open(&mut conn, merchant_id, now - WAITS_AFTER).await?,
+            waiting: count_open(&mut conn, merchant_id, now - WAITS_AFTER, WAITING_MAX).await?,
             ..Figures::default()
         };
         let mut begins = Day::of(now - DAY * DAYS).end();

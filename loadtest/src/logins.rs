@@ -6,7 +6,7 @@
 use std::{fmt, sync::Arc, thread};
 
 use ::http::{
-    HeaderValue, Method, Request, StatusCode,
+    HeaderValue, Method, Request, StatusCode, Uri,
     header::{CONNECTION, CONTENT_TYPE},
 };
 use anyhow::Context as _;
@@ -126,7 +126,7 @@ impl Load for WrongPasswords {
         let form = format!("email=nobody-{n}%40example.com&password=not+the+right+one");
         let mut request = Request::new(Full::new(form.into()));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = "/login".parse().unwrap_or_default();
+        *request.uri_mut() = Uri::from_static("/login");
         let headers = request.headers_mut();
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
         headers.insert(CONTENT_TYPE, form);

@@ -8,6 +8,7 @@ use std::{
     convert::Infallible,
     fmt,
     num::NonZeroUsize,
+    panic::{self, AssertUnwindSafe},
     str::FromStr,
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
@@ -196,7 +197,12 @@ impl Hasher {
                         .unwrap_or_else(PoisonError::into_inner)
                         .recv();
                     let Ok(job) = next else { return };
-                    job(&mut memory);
+                    let hashing = AssertUnwindSafe(|| job(&mut memory));
+                    if panic::catch_unwind(hashing).is_err() {
+                        // Whoever asked is told that it failed; the next one has a thread all the same.
+                        tracing::error!("hashing a password panicked");
+                        memory = Memory(Vec::new());
+                    }
                 }
             })?;
         }
@@ -313,7 +319,8 @@ impl Memory {
     ) -> anyhow::Result<Output> {
         let Self(blocks) = self;
         let needed = params.block_count();
-        if blocks.len() < needed {
+        if let Some(missing) = needed.checked_sub(blocks.len()) {
+            blocks.try_reserve_exact(missing)?;
             blocks.resize(needed, Block::new());
         }
         let size = params.output_len().unwrap_or(Params::DEFAULT_OUTPUT_LEN);
@@ -321,7 +328,10 @@ impl Memory {
         let password = password.expose_secret().as_bytes();
         let mut buffer = [0; Output::MAX_LENGTH];
         let output = buffer.get_mut(..size).context("the hash is too long")?;
-        argon2.hash_password_into_with_memory(password, salt, output, &mut *blocks)?;
+        let hashed = argon2.hash_password_into_with_memory(password, salt, output, &mut *blocks);
+        // From what is left in them, a password would be guessed without any of the work.
+        blocks.fill(Block::new());
+        hashed?;
         Ok(Output::new(output)?)
     }
 }

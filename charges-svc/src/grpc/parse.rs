@@ -90,9 +90,6 @@ pub fn wanted_charges(request: &ListChargesRequest) -> Result<WantedCharges> {
         }
     };
     let payer = request.payer.as_ref();
-    if payer.is_some() && request.phone.is_some() {
-        return Err(invalid("payer", "must not be given together with phone"));
-    }
     let email = payer.map(|payer| &payer.email);
     if email.is_some_and(String::is_empty) {
         return Err(invalid("payer.email", "must not be empty"));
@@ -100,11 +97,14 @@ pub fn wanted_charges(request: &ListChargesRequest) -> Result<WantedCharges> {
     let or_phone = payer.and_then(|payer| payer.phone.as_deref());
     Ok(WantedCharges {
         merchant_id: merchant_id(&request.merchant_id)?,
-        email_key: email.map(|email| email.to_lowercase()),
+        email: email.cloned(),
         or_phone: given("payer.phone", or_phone)?,
         reference: given("reference", request.reference.as_deref())?,
         session_id: given("session_id", request.session_id.as_deref())?,
-        phone: given("phone", request.phone.as_deref())?,
+        phone: match payer {
+            Some(_) => None,
+            None => given("phone", request.phone.as_deref())?,
+        },
         status,
         provider,
         tx_id_display: given("tx_id_display", request.tx_id_display.as_deref())?,

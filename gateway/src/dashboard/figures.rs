@@ -73,6 +73,9 @@ const BAR_HEIGHT: u64 = 50;
 /// From one bar to the next.
 const BAR_STEP: usize = 20;
 
+/// How many that wait are counted.
+const WAITING_MAX: u64 = 10_000;
+
 /// Payments that have ended.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ended {
@@ -200,7 +203,10 @@ fn numbers(figures: &Figures) -> Result<Vec<Figure>, Error> {
     let mut numbers: Vec<Figure> = collected.collect();
     numbers.push(Figure {
         name: "Waiting for over 5 minutes",
-        value: figures.waiting.to_string(),
+        value: match figures.waiting {
+            waiting if waiting > WAITING_MAX => format!("{WAITING_MAX}+"),
+            waiting => waiting.to_string(),
+        },
         since: Text::default(),
         address: format!("{}?status={}", payments::PATH, payments::WAITING),
     });

@@ -24,8 +24,8 @@ pub struct WantedCharges {
     pub tx_id_display: Option<TxIdDisplay>,
     pub session_id: Option<SessionId>,
     pub phone: Option<Phone>,
-    /// The payer's e-mail address as it was given, in lower case.
-    pub email_key: Option<String>,
+    /// The payer's e-mail address, in whichever case.
+    pub email: Option<String>,
     /// Beside those with the address, those of this number.
     pub or_phone: Option<Phone>,
     pub status: Option<ChargeStatus>,
@@ -58,7 +58,7 @@ impl WantedCharges {
         };
         let from_number = Self {
             phone: Some(phone),
-            email_key: None,
+            email: None,
             ..self.clone()
         };
         vec![self, from_number]
@@ -78,9 +78,7 @@ impl WantedCharges {
                 ..
             } => By::Session,
             Self { phone: Some(_), .. } => By::Phone,
-            Self {
-                email_key: Some(_), ..
-            } => By::Email,
+            Self { email: Some(_), .. } => By::Email,
             Self { is_open: true, .. } => By::Open,
             Self { .. } => By::Time,
         }
@@ -88,14 +86,17 @@ impl WantedCharges {
 
     /// Whether there is something that no index finds among what may be many.
     pub fn is_searched(&self) -> bool {
-        let is_many = matches!(self.by(), By::Phone | By::Email | By::Time);
+        let is_many = match self.by() {
+            By::Phone | By::Email | By::Time | By::Open => true,
+            By::Reference | By::Session => false,
+        };
         is_many
             && (self.status.is_some()
                 || self.provider.is_some()
                 || self.failure_reason.is_some()
                 || self.amount_from.is_some()
                 || self.amount_to.is_some()
-                || self.is_open)
+                || (self.is_open && self.by() != By::Open))
     }
 
     /// The first and the last reference that are looked at, if references are. One begins with what
@@ -124,6 +125,15 @@ macro_rules! by_time {
         "merchant_id = $1 and (created_at, transaction_id) < ($2, $3)
          and (created_at, transaction_id) >= ($4, $5)
          order by created_at desc, transaction_id desc"
+    };
+}
+
+macro_rules! by_open {
+    () => {
+        concat!(
+            "state not in ('SETTLED', 'FAILED', 'VOID') and ",
+            by_time!()
+        )
     };
 }
 
@@ -174,7 +184,7 @@ macro_rules! listing {
               and (cast($16 as text) is null or failure_reason = $16)
               and (cast($17 as bigint) is null or amount_minor >= $17)
               and (cast($18 as bigint) is null or amount_minor <= $18)
-              and (cast($19 as text) is null or lower(payer_email) = $19)
+              and (cast($19 as text) is null or lower(payer_email) = lower($19))
               and (not cast($20 as boolean) or state not in ('SETTLED', 'FAILED', 'VOID'))
               and ",
             $walk,
@@ -184,16 +194,9 @@ macro_rules! listing {
 }
 
 const BY_TIME: &str = listing!("", " from charges", by_time!());
-const BY_OPEN: &str = listing!(
-    "",
-    " from charges",
-    concat!(
-        "state not in ('SETTLED', 'FAILED', 'VOID') and ",
-        by_time!()
-    )
-);
+const BY_OPEN: &str = listing!("", " from charges", by_open!());
 const BY_PHONE: &str = listing!("", " from charges", by_phone!("$9"));
-const BY_EMAIL: &str = listing!("", " from charges", by_email!("$19"));
+const BY_EMAIL: &str = listing!("", " from charges", by_email!("lower($19)"));
 
 // A reference has one charge, and what payers are shown and a session have a few: all of them are read, whatever else is wanted, so
 // that no store prefers the index of all the merchant's charges.
@@ -245,22 +248,28 @@ pub async fn list(
         .bind(wanted.failure_reason)
         .bind(wanted.amount_from.map(Money::minor_units))
         .bind(wanted.amount_to.map(Money::minor_units))
-        .bind(wanted.email_key.as_deref())
+        .bind(wanted.email.as_deref())
         .bind(wanted.is_open)
         .page(page.size)
         .await
 }
 
-const COUNT_OPEN: &str = "select count(*) from charges
-     where merchant_id = $1 and created_at < $2 and state not in ('SETTLED', 'FAILED', 'VOID')";
+const COUNT_OPEN: &str = "select count(*) from (
+         select 1 as one from charges
+         where merchant_id = $1 and created_at < $2 and state not in ('SETTLED', 'FAILED', 'VOID')
+         limit $3
+     ) as counted";
 
-/// How many of a merchant's charges that were created before this have not ended.
+/// How many of a merchant's charges that were created before this have not ended, counted up to
+/// `limit`.
 pub async fn count_open(
     conn: &mut Conn,
     merchant_id: MerchantId,
     created_before: Timestamp,
+    limit: i64,
 ) -> Result<i64> {
-    let counting = conn.sql(COUNT_OPEN).bind(merchant_id).bind(created_before);
+    let counting = conn.sql(COUNT_OPEN).bind(merchant_id);
+    let counting = counting.bind(created_before).bind(limit);
     Ok(counting.one::<(i64,)>().await?.0)
 }
 
@@ -275,8 +284,9 @@ macro_rules! stopping {
 }
 
 const STOP_BY_TIME: &str = stopping!(by_time!());
+const STOP_BY_OPEN: &str = stopping!(by_open!());
 const STOP_BY_PHONE: &str = stopping!(by_phone!("$7"));
-const STOP_BY_EMAIL: &str = stopping!(by_email!("$7"));
+const STOP_BY_EMAIL: &str = stopping!(by_email!("lower($7)"));
 
 /// Where a page that looks at [`LOOKED_AT_MAX`] charges has to stop; `None` if there are fewer, or an
 /// index finds what is wanted.
@@ -288,9 +298,10 @@ pub async fn stop(
     if !wanted.is_searched() {
         return Ok(None);
     }
-    let (text, of) = match (&wanted.phone, &wanted.email_key) {
+    let (text, of) = match (&wanted.phone, &wanted.email) {
         (Some(phone), _) => (STOP_BY_PHONE, Some(phone.as_e164())),
         (None, Some(email)) => (STOP_BY_EMAIL, Some(email.as_str())),
+        (None, None) if wanted.is_open => (STOP_BY_OPEN, None),
         (None, None) => (STOP_BY_TIME, None),
     };
     let stopping = conn
@@ -322,6 +333,7 @@ mod tests {
         check_ordered_by_index(&db, BY_TIME, "charges_newest").await;
         check_ordered_by_index(&db, BY_PHONE, "charges_of_phone").await;
         check_ordered_by_index(&db, BY_OPEN, "charges_open_newest").await;
+        check_ordered_by_index(&db, STOP_BY_OPEN, "charges_open_newest").await;
         check_ordered_by_index(&db, STOP_BY_TIME, "charges_newest").await;
         check_ordered_by_index(&db, STOP_BY_PHONE, "charges_of_phone").await;
         check_ordered_by_index(&db, BY_EMAIL, "charges_of_email").await;
