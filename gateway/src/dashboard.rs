@@ -71,6 +71,7 @@ use proto::{
 use self::{
     cookie::LoginCookie,
     help::Help,
+    interrupted::Forms,
     page::Refusal,
     tries::{HolderLooks, Tries},
 };
@@ -106,6 +107,8 @@ pub struct Dashboard {
     /// Of networks, whose wallet it is.
     pub holder_looks: HolderLooks,
     pub cookie: LoginCookie,
+    /// What a login may interrupt. The pages know their forms, and no file that they need knows them.
+    pub forms: Forms,
     /// For the `curl` that a page shows. Without a trailing slash.
     pub api_url: String,
     /// Of the hosted checkout, without a slash at its end.
@@ -143,6 +146,7 @@ impl Dashboard {
             account: Backend::new("merchant account", account),
             tries: Tries::new(config.dashboard_tries_per_address, clock.clone()),
             holder_looks: HolderLooks::new(clock.clone()),
+            forms: forms::of,
             cookie: LoginCookie::at(&config.dashboard_url),
             checkout_url: config
                 .checkout_url

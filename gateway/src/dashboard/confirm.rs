@@ -56,7 +56,9 @@ pub async fn confirm(
         |mut people, request| async move { people.confirm(request).await },
     );
     match confirmed.await {
-        Ok(_) => Ok(carried.go_on(&dashboard, |title| login.shell(Section::Settings, title))),
+        Ok(_) => Ok(carried.go_on(dashboard.forms, |title| {
+            login.shell(Section::Settings, title)
+        })),
         Err(error) => {
             let wrong = match login.has_totp {
                 true => "This code is not right, or was used before. Wait for the next one.",

@@ -213,7 +213,7 @@ impl Dashboard {
         headers.insert(http::header::COOKIE, self.cookie.set(token)?);
         match self.standing(&headers, visitor).await? {
             Standing::LoggedIn(login) => {
-                Ok(carried.go_on(self, |title| login.shell(Section::Home, title)))
+                Ok(carried.go_on(self.forms, |title| login.shell(Section::Home, title)))
             }
             Standing::NeedsCode(_) | Standing::Nobody => Ok(see("/login")),
         }

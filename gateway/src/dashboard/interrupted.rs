@@ -6,7 +6,6 @@ use http::StatusCode;
 use url::form_urlencoded;
 
 use super::{
-    Dashboard,
     page::{Field, FormPage, Shell, respond, told},
     text::{Text, filters},
 };
@@ -21,12 +20,15 @@ pub struct Carried {
     pub form: Option<String>,
 }
 
+/// Tells of a path what the form that is sent there is for, and its fields, if somebody fills it in.
+pub type Forms = fn(path: &str) -> Option<(&'static str, Vec<Field>)>;
+
 /// Fields that nobody's page holds for later.
 const NEVER_CARRIED: [&str; 4] = ["password", "current_password", "code", "carried"];
 
 impl Carried {
-    pub fn new(dashboard: &Dashboard, path: &str, fields: &FormFields) -> Self {
-        if dashboard.form(path).is_none() {
+    pub fn new(forms: Forms, path: &str, fields: &FormFields) -> Self {
+        if forms(path).is_none() {
             return Self::to(page_of(path));
         }
         let mut form = form_urlencoded::Serializer::new(String::new());
@@ -69,15 +71,11 @@ impl Carried {
 
     /// Goes on: to the page, or to a page with this frame that shows what was typed and sends the form
     /// again once its person says so.
-    pub fn go_on(
-        &self,
-        dashboard: &Dashboard,
-        shell: impl FnOnce(&'static str) -> Shell,
-    ) -> Response {
+    pub fn go_on(&self, forms: Forms, shell: impl FnOnce(&'static str) -> Shell) -> Response {
         let Some(form) = &self.form else {
             return see(&self.then);
         };
-        let Some((what, mut fields)) = dashboard.form(&self.then) else {
+        let Some((what, mut fields)) = forms(&self.then) else {
             return see(page_of(&self.then));
         };
         let sent: Vec<(String, String)> = form_urlencoded::parse(form.as_bytes())

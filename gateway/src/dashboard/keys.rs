@@ -90,7 +90,7 @@ fn row(key: &MerchantKey) -> Vec<Cell> {
     };
     vec![
         Cell::text(&key.label),
-        Cell::text(&format!("•••• {}", key.hint)),
+        Cell::text(&masked(key)),
         made,
         used,
         state,
@@ -204,6 +204,11 @@ async fn find(dashboard: &Dashboard, login: &Login, key_id: &str) -> Result<Merc
     found.await
 }
 
+/// What is shown of a key itself.
+fn masked(key: &MerchantKey) -> String {
+    format!("•••• {}", key.hint)
+}
+
 /// A key as its merchant knows it.
 pub fn name(key: &MerchantKey) -> Phrase {
     phrase!("{0} (•••• {1})", &key.label, &key.hint)
@@ -217,12 +222,19 @@ fn revoke_form(login: &Login, key: &MerchantKey, typed: &str) -> FormPage {
         name(key),
         "Requests with it are refused at once, and it cannot be brought back.".into(),
     ];
-    page.fields = vec![revoked_name_field().value(typed)];
+    // For a login that interrupts it: what was seen here is shown once more then.
+    page.hidden = vec![("key", masked(key))];
+    page.fields = vec![name_again_field().value(typed)];
     page.links = vec![("Keep it", PATH)];
     page
 }
 
-pub fn revoked_name_field() -> Field {
+/// What the form asks, and what it tells.
+pub fn revoked_fields() -> Vec<Field> {
+    vec![Field::text("key", "Key"), name_again_field()]
+}
+
+fn name_again_field() -> Field {
     Field::text("label", "Type the key's name to revoke it").hint("Exactly as it stands above.")
 }
 

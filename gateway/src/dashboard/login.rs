@@ -232,7 +232,7 @@ impl FromRequest<Arc<Dashboard>> for Sent {
                 fields,
             }),
             Standing::NeedsCode(_) | Standing::Nobody => {
-                let carried = Carried::new(dashboard, parts.uri.path(), &fields);
+                let carried = Carried::new(dashboard.forms, parts.uri.path(), &fields);
                 Err(login_first(&carried))
             }
         }
@@ -251,7 +251,7 @@ impl FromRequest<Arc<Dashboard>> for SentConfirmed {
         if sent.login.is_confirmed(dashboard) {
             return Ok(Self(sent));
         }
-        let carried = Carried::new(dashboard, &path, &sent.fields);
+        let carried = Carried::new(dashboard.forms, &path, &sent.fields);
         let login = &sent.login;
         let shell = login.shell(Section::Settings, "Confirm that it is you");
         let form = confirm_form(shell, login.has_totp, &carried);

@@ -279,7 +279,7 @@ async fn no_route_but_the_public_ones_lets_anybody_in_without_a_login() {
 }
 
 /// What is typed into the forms, by the names of their fields, and what must never be shown or kept.
-const TYPED: [(&str, &str); 12] = [
+const TYPED: [(&str, &str); 13] = [
     ("amount", "12.34"),
     ("description", "12.34"),
     ("label", "12.34"),
@@ -290,9 +290,64 @@ const TYPED: [(&str, &str); 12] = [
     ("header", "12.34"),
     ("since", "12.34"),
     ("to", "MTN 024 ••• 0201"),
+    ("key", "•••• 12ab"),
     ("code", "987654"),
     ("password", PASSWORD),
 ];
+
+/// Where the forms of a page send what somebody types, unless all of it is secret.
+fn typed_forms(html: &str, path: &str) -> Vec<String> {
+    let attribute = |tag: &str, name: &str| {
+        let (_, rest) = tag.split_once(&format!(" {name}=\""))?;
+        Some(rest.split_once('"')?.0.to_owned())
+    };
+    let forms = html.split("<form").skip(1);
+    let forms = forms.filter_map(|rest| rest.split("</form>").next()?.split_once('>'));
+    let forms = forms.filter(|(head, _)| head.contains("method=\"post\""));
+    let typed = forms.filter(|(_, inside)| {
+        let fields = inside.split('<').filter(|tag| {
+            let tag = tag.trim_start_matches('/');
+            ["input", "textarea", "select"]
+                .iter()
+                .any(|field| tag.starts_with(field))
+        });
+        let names = fields.filter(|tag| attribute(tag, "type").as_deref() != Some("hidden"));
+        let mut names = names.filter_map(|tag| attribute(tag, "name"));
+        names.any(|name| !["password", "current_password", "code"].contains(&&*name))
+    });
+    let actions = typed.map(|(head, _)| attribute(head, "action"));
+    let actions = actions.map(|action| action.unwrap_or_else(|| path.to_owned()));
+    actions.collect()
+}
+
+#[tokio::test]
+async fn whatever_somebody_types_outlives_a_login() {
+    let shop = Shop::open_with(NO_LIMITS).await;
+    let mut person = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    let things = things(&person).await;
+    let mut typed = BTreeSet::new();
+    for route in routes().iter().filter(|route| route.takes_get) {
+        let path = match parameter(&route.path) {
+            _ if PUBLIC.contains(&route.path.as_str()) => continue,
+            Some(name) => match things.get(name) {
+                Some(id) => route.path.replace(&format!("{{{name}}}"), id),
+                None => continue,
+            },
+            None => route.path.clone(),
+        };
+        let page = person.get(&path).await;
+        typed.extend(typed_forms(&page.html, &path));
+    }
+    assert!(typed.len() > 8, "{typed:?}");
+    person.cookie = String::new();
+    for path in typed {
+        let page = person.post(&path, &TYPED).await;
+        assert_eq!(page.code, 401, "POST {path}");
+        let is_kept = page.html.contains("name=\"carried\"");
+        assert!(is_kept, "{path} is missing in dashboard/forms.rs");
+    }
+    shop.close().await;
+}
 
 #[tokio::test]
 async fn what_a_login_interrupts_is_shown_before_it_is_sent_again() {
@@ -347,6 +402,9 @@ async fn what_a_login_interrupts_is_shown_before_it_is_sent_again() {
         }
         if path == "/payouts/new" {
             answer.says(">MTN 024 ••• 0201</dd>");
+        }
+        if path.ends_with("/revoke") {
+            answer.says(">•••• 12ab</dd>");
         }
         shown.insert(path);
     }
