@@ -125,12 +125,26 @@ impl Dashboard {
         &self,
         request: ListBalanceLinesRequest,
     ) -> Result<ListBalanceLinesResponse, Error> {
+        let is_held = request.part() == BalancePart::Suspense;
         let listed = self.figures.read(
             backend::DEADLINE,
             request,
             |mut figures, request| async move { figures.list_balance_lines(request).await },
         );
-        listed.await
+        let listed = listed.await?;
+        match is_held {
+            true => all_held(listed),
+            false => Ok(listed),
+        }
+    }
+}
+
+/// What is held for a decision, and nothing else under that name: a charges-svc that does not know of
+/// it yet lists what is available in its place.
+fn all_held(listed: ListBalanceLinesResponse) -> Result<ListBalanceLinesResponse, Error> {
+    match listed.lines.iter().all(|line| line.held_for.is_some()) {
+        true => Ok(listed),
+        false => Err(Error::NothingStarted),
     }
 }
 
@@ -392,4 +406,26 @@ async fn statement(
     );
     headers.insert(CONTENT_DISPOSITION, disposition);
     Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_available_is_never_listed_as_held() {
+        let line = |held_for: Option<&str>| BalanceLine {
+            held_for: held_for.map(str::to_owned),
+            ..BalanceLine::default()
+        };
+        let listed = |lines| ListBalanceLinesResponse {
+            lines,
+            ..ListBalanceLinesResponse::default()
+        };
+        let held = || line(Some("LATE_MONEY"));
+        assert!(all_held(listed(vec![])).is_ok());
+        assert!(all_held(listed(vec![held(), held()])).is_ok());
+        let refused = all_held(listed(vec![held(), line(None)]));
+        assert!(matches!(refused, Err(Error::NothingStarted)));
+    }
 }

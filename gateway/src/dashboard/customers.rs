@@ -210,8 +210,13 @@ async fn show_one(
             "Settled payments",
             Cell::text(&customer.payments_count.to_string()),
         ),
-        ("Customer", Cell::text(&customer.customer_id)),
+        ("Customer", Cell::id(&customer.customer_id)),
     ]);
+    if customer.email.is_some() {
+        page.lead = vec![
+            "Settled payments are counted of this customer alone. The list has every payment with this e-mail address or from this number, so it may hold others’.",
+        ];
+    }
     let path = format!("{PATH}/{}", customer.customer_id);
     let mut filters = Filters::new(&path, query.as_deref());
     let after = filters.after::<ChargeId>();

@@ -32,6 +32,9 @@ const AFTER: &str = "after";
 /// first page is not among them.
 const PASSED: &str = "passed";
 
+/// What is said of an address whose place is none.
+pub const NOT_WHOLE: &str = "This address is not whole. Start from the newest.";
+
 /// How many of them are remembered. Whoever goes back further begins with the newest.
 const PASSED_MAX: usize = 20;
 
@@ -168,8 +171,7 @@ impl<'q> Filters<'q> {
             after => is_place(after) && passed.iter().all(|token| is_place(token)),
         };
         if !is_whole || passed.len() > PASSED_MAX {
-            let notice = "This address is not whole. Start from the newest.";
-            self.notice = Some(notice.into());
+            self.notice = Some(NOT_WHOLE.into());
             return String::new();
         }
         self.after.clone_from(&after);
@@ -209,12 +211,13 @@ impl<'q> Filters<'q> {
         )
     }
 
-    /// The ways from this page, after which the service's token leads on.
+    /// The ways from this page, after which the service's token leads on. From one that cannot be
+    /// shown, to the first.
     pub fn pages(&self, next_page_token: &str) -> Pages {
         Pages {
             older: (!next_page_token.is_empty()).then(|| self.older(next_page_token)),
             newer: self.newer(),
-            newest: (!self.passed.is_empty()).then(|| self.newest()),
+            newest: (!self.passed.is_empty() || self.notice.is_some()).then(|| self.newest()),
         }
     }
 

@@ -51,7 +51,7 @@ impl Help {
 }
 
 /// To whom people write, in a sentence that tells them to.
-pub fn us() -> Text {
+pub fn support_contact() -> Text {
     match Help::now().email {
         Some(email) => (&*email).into(),
         None => Phrase::from("us").into(),

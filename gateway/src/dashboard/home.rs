@@ -216,7 +216,7 @@ fn figures(
         name: "Available",
         value: shown(*money),
         since: Text::default(),
-        address: "/balance".to_owned(),
+        address: format!("/balance?currency={}", money.currency().code()),
     });
     let mut figures: Vec<Figure> = available.collect();
     let share = |health: &EndpointHealth| {
@@ -226,11 +226,12 @@ fn figures(
     if let Some(health) = health
         && let Some(percent) = share(health)
     {
+        let (day, _) = health.since.split_once('T').unwrap_or_default();
         figures.push(Figure {
             name: "Events accepted",
             value: format!("{percent} %"),
             since: phrase!("since {0}", moment(&health.since)).into(),
-            address: DELIVERIES.to_owned(),
+            address: format!("{DELIVERIES}?status=DELIVERED&from={day}"),
         });
     }
     if let Some(value) = given_up {
@@ -257,9 +258,7 @@ impl Dashboard {
             request,
             |mut webhooks, request| async move { webhooks.list_merchant_deliveries(request).await },
         );
-        // A page that leads on without any has looked at many: that is no beginner.
-        let listed = listed.await?;
-        Ok(!listed.deliveries.is_empty() || !listed.next_page_token.is_empty())
+        Ok(!listed.await?.deliveries.is_empty())
     }
 
     /// What the merchant may take out, in each currency.

@@ -45,18 +45,29 @@ pub fn reference(path: Result<Path<String>, PathRejection>) -> Result<Reference,
     reference.parse().map_err(|_| Error::NotFound)
 }
 
+/// A payment as its page and the form for a refund need it.
+pub struct Payment {
+    pub charge: Charge,
+    pub payer_masked: String,
+    pub timeline: ChargeTimeline,
+}
+
 impl Dashboard {
-    /// One of the login's merchant's payments, its payer, and what has happened to it.
+    /// One of the login's merchant's payments.
     pub async fn find_payment(
         &self,
         login: &Login,
         reference: &Reference,
-    ) -> Result<(Charge, String, ChargeTimeline), Error> {
+    ) -> Result<Payment, Error> {
         let mut timeline = of_charge(&self.charges, &login.merchant, reference).await?;
         let found = timeline.charge.take().unwrap_or_default();
         let charge = found.charge;
         let charge = charge.ok_or_else(|| Error::internal("a timeline without its charge"))?;
-        Ok((charge, found.payer_masked, timeline))
+        Ok(Payment {
+            charge,
+            payer_masked: found.payer_masked,
+            timeline,
+        })
     }
 
     /// What a payment was for, if its session is still known.
@@ -90,10 +101,15 @@ async fn show(
         reference: reference.to_string(),
         ..ListRefundsRequest::default()
     };
-    let ((charge, payer, timeline), refunds) = tokio::try_join!(
+    let (payment, refunds) = tokio::try_join!(
         dashboard.find_payment(&login, &reference),
         dashboard.list_refunds(refunds),
     )?;
+    let Payment {
+        charge,
+        payer_masked,
+        timeline,
+    } = payment;
     let (session, history) = tokio::try_join!(
         dashboard.session_of(&login, &charge),
         dashboard.history(&login, timeline.entries),
@@ -105,7 +121,7 @@ async fn show(
     let mut sent_back = refunds.refunds.iter();
     page.goes_on = sent_back
         .any(|refund| money_out::state(refund.status(), refund.reversed_at.as_deref()).waits());
-    page.facts = facts(&charge, &payer, session.as_ref())?;
+    page.facts = facts(&charge, &payer_masked, session.as_ref())?;
     let next_query_at = timeline.next_query_at;
     page.facts.extend(next_query_at.map(timeline::next_query));
     if let Some(left) = &timeline.refundable {
@@ -127,6 +143,11 @@ async fn show(
             columns: refunds::COLUMNS.to_vec(),
             rows: rows.collect::<Result<_, _>>()?,
         });
+    }
+    if timeline.has_more_refunds || !refunds.next_page_token.is_empty() {
+        let all = format!("{}?q={reference}", refunds::PATH);
+        let newest = Cell::phrase("Only the newest are shown here").action("All its refunds", &all);
+        page.facts.push(("Refunds", newest));
     }
     history.show(&mut page, About::Payment);
     page.links.push(("All payments", PATH.to_owned()));

@@ -113,7 +113,7 @@ impl Sought {
     }
 }
 
-/// Which payments are wanted, and of whose e-mail address, which only sessions-svc knows.
+/// Which payments are wanted, and the e-mail address that is sought. Whose number it is, sessions-svc knows.
 type Wanted = (ListChargesRequest, Option<String>);
 
 /// Reads the filters.

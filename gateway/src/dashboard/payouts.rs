@@ -24,7 +24,7 @@ use proto::charges::{
 use super::{
     Dashboard, export,
     filters::{Filters, Listed, PAGE_SIZE},
-    help::us,
+    help::support_contact,
     login::Login,
     money_out,
     page::{Cell, DetailPage, Refusal, Section, TablePage},
@@ -226,7 +226,7 @@ async fn show_one(
 fn not_enabled() -> Phrase {
     phrase!(
         "Payouts are not switched on for you. Write to {0} from your e-mail address.",
-        us()
+        support_contact()
     )
 }
 

@@ -20,7 +20,8 @@ use super::{
     login::{Confirmed, Login, Sent, SentConfirmed},
     money_out,
     page::{FormPage, MessagePage, Refusal, Section},
-    payment, payments, refunds,
+    payment::{self, Payment},
+    payments, refunds,
     text::{Phrase, phrase},
 };
 use crate::{
@@ -42,7 +43,9 @@ async fn refundable(
     login: &Login,
     reference: &Reference,
 ) -> Result<Result<(Charge, Money), Response>, Error> {
-    let (charge, _, timeline) = dashboard.find_payment(login, reference).await?;
+    let Payment {
+        charge, timeline, ..
+    } = dashboard.find_payment(login, reference).await?;
     let refuse = |line| {
         let shell = login.shell(Section::Payments, "Nothing to refund");
         let back = format!("{}/{reference}", payments::PATH);
@@ -103,7 +106,7 @@ async fn create(
         return Ok(refusal);
     }
     let typed = fields.get("amount");
-    let (charge, ..) = dashboard.find_payment(&login, &reference).await?;
+    let Payment { charge, .. } = dashboard.find_payment(&login, &reference).await?;
     let refuse = |status, error: Option<Phrase>, notice: Option<Phrase>| {
         let mut page = form(&login, &charge, None, typed);
         page.fields = vec![money_out::amount_field(typed).error(error)];
@@ -158,8 +161,8 @@ async fn create(
         }
         Err(Error::IdempotencyKeyReused | Error::IdempotencyInProgress) => {
             let payment = format!("{}/{reference}", payments::PATH);
-            let list = ("Back to the payment", payment.as_str());
-            Ok(money_out::sent_before(&login, Section::Payments, list))
+            let next = ("Back to the payment", payment.as_str());
+            Ok(money_out::sent_before(&login, Section::Payments, next))
         }
         Err(error) => Err(error.into()),
     }

@@ -161,7 +161,7 @@ async fn show_one(
         ("Amount", Cell::text(&shown(amount))),
         ("State", state),
         ("To", money_out::destination(refund.destination.as_ref())),
-        ("Refund", Cell::text(&refund.refund_id)),
+        ("Refund", Cell::id(&refund.refund_id)),
         ("Payment", Cell::text(&refund.reference).link(payment)),
     ];
     page.facts

@@ -161,12 +161,12 @@ pub fn date(day: &str) -> Text {
 pub fn left(now: Timestamp, until: Timestamp) -> Phrase {
     let minutes = until.since(now).as_secs().div_ceil(60);
     let (days, hours) = (minutes / (24 * 60), minutes / 60 % 24);
-    let (hours, minutes) = (hours.to_string(), (minutes % 60).to_string());
-    match (days, hours.as_str()) {
-        (0, "0") => phrase!("{0} min", minutes),
-        (0, _) => phrase!("{0} h {1} min", hours, minutes),
-        (1, _) => phrase!("1 day {0} h", hours),
-        _ => phrase!("{0} days {1} h", days.to_string(), hours),
+    let text = |number: u64| number.to_string();
+    match (days, hours) {
+        (0, 0) => phrase!("{0} min", text(minutes)),
+        (0, _) => phrase!("{0} h {1} min", text(hours), text(minutes % 60)),
+        (1, _) => phrase!("1 day {0} h", text(hours)),
+        _ => phrase!("{0} days {1} h", text(days), text(hours)),
     }
 }
 

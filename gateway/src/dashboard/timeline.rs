@@ -95,12 +95,15 @@ pub fn next_query(at: String) -> (&'static str, Cell) {
     ("The network is asked next", Cell::time(&at))
 }
 
-/// Those that are known.
-fn named<const N: usize>(all: [(&'static str, &Option<String>); N]) -> Vec<(&'static str, String)> {
-    let known = all.into_iter();
-    known
-        .filter_map(|(name, value)| Some((name, value.clone()?)))
-        .collect()
+/// What is copied from here, if it is known.
+fn id(name: &'static str, id: Option<&String>) -> Option<(&'static str, Cell)> {
+    id.map(|id| (name, Cell::id(id)))
+}
+
+/// Who asked for it, as far as it is known.
+fn asked_by(key_name: Option<&String>, request_id: Option<&String>) -> Vec<(&'static str, Cell)> {
+    let key = key_name.map(|name| ("API key", Cell::text(name)));
+    key.into_iter().chain(id("Request", request_id)).collect()
 }
 
 fn moment(entry: &Entry, about: About) -> Moment {
@@ -117,7 +120,7 @@ fn moment(entry: &Entry, about: About) -> Moment {
                 false => "",
             },
             detail: shown(*of).into(),
-            named: named([("API key", key_name), ("Request", request_id)]),
+            named: asked_by(key_name.as_ref(), request_id.as_ref()),
             ..Moment::default()
         },
         What::Prompt {} => Moment {
@@ -130,7 +133,9 @@ fn moment(entry: &Entry, about: About) -> Moment {
             last_at,
             network_reference,
         } => Moment {
-            named: named([("Reference at the network", network_reference)]),
+            named: id("Reference at the network", network_reference.as_ref())
+                .into_iter()
+                .collect(),
             ..said(entry.kind, *outcome, *times, last_at)
         },
         What::Status {
@@ -216,7 +221,8 @@ fn event(event_id: &str, event_type: Option<&str>, delivery_status: Option<&str>
             Some("EXHAUSTED") => "Given up after all attempts.",
             Some(_) => "",
         },
-        detail: format!("{} {event_id}", event_type.unwrap_or_default()).into(),
+        detail: event_type.unwrap_or_default().into(),
+        named: vec![("Event", Cell::id(event_id))],
         ..Moment::default()
     }
 }
@@ -231,11 +237,18 @@ fn said(kind: &str, outcome: Option<&'static str>, times: u32, last_at: &str) ->
         },
         told: match kind {
             "CALLBACK" => "A hint only: we ask the network ourselves.",
-            _ => outcome.map(outcome_words).unwrap_or_default(),
+            _ => outcome
+                .map(|outcome| outcome_words(kind, outcome))
+                .unwrap_or_default(),
         },
         detail: match times {
             0 | 1 => Text::default(),
-            times => phrase!("{0} ×, {1}", times.to_string(), text::moment(last_at)).into(),
+            times => phrase!(
+                "{0} times, last at {1}",
+                times.to_string(),
+                text::moment(last_at)
+            )
+            .into(),
         },
         ..Moment::default()
     }
@@ -258,22 +271,23 @@ fn ended(status: &str, failure_reason: Option<&str>) -> Moment {
 }
 
 /// What a network said, in words.
-fn outcome_words(code: &'static str) -> &'static str {
+fn outcome_words(kind: &str, code: &str) -> &'static str {
     match code {
-        "ACCEPTED" => "It took it.",
+        "ACCEPTED" if kind == "OTP" => "The network accepted it.",
+        "ACCEPTED" => "It accepted the request.",
         "OTP_REQUIRED" => "It wants a code from the payer.",
         "REFUSED" => "It refused. Nothing was or will be moved.",
         "NOT_SENT" => "It could not be reached, so nothing was sent.",
         "SENT_AGAIN" => "It is sent once more, under the same reference.",
-        "ALREADY_KNOWN" => "It has it already.",
+        "ALREADY_KNOWN" => "It has this request already.",
         "WRONG_CODE" => "The code was wrong.",
         "EXPIRED" => "The code has expired.",
         "PENDING" => "It has not ended yet.",
         "ABANDONED" => "The payer has done nothing so far.",
         "SUCCEEDED" => "It succeeded.",
         "FAILED" => "It failed.",
-        "REVERSED" => "It took it back.",
-        "REFERENCE_UNKNOWN" => "It does not know this payment.",
+        "REVERSED" => "It was reversed: the money went back.",
+        "REFERENCE_UNKNOWN" => "It does not know this request.",
         "UNKNOWN" => "No clear answer.",
         _ => "",
     }

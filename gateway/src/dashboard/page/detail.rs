@@ -79,7 +79,7 @@ pub struct Moment {
     pub told: &'static str,
     pub detail: Text,
     /// More of it, each with its name.
-    pub named: Vec<(&'static str, String)>,
+    pub named: Vec<(&'static str, Cell)>,
 }
 
 impl Moment {

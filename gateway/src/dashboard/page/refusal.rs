@@ -6,7 +6,7 @@ use http::{StatusCode, header::RETRY_AFTER};
 use super::{MessagePage, Shell};
 use crate::{
     dashboard::{
-        help::{Help, us},
+        help::{Help, support_contact},
         text::phrase,
     },
     error::Error,
@@ -71,7 +71,7 @@ impl IntoResponse for Refusal {
         if status.is_server_error() && !request_id.is_empty() {
             page.lines.push(phrase!(
                 "If it goes on, write to {0} and name this request: {1}",
-                us(),
+                support_contact(),
                 request_id
             ));
         }

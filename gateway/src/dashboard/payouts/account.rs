@@ -28,8 +28,8 @@ use crate::{
     dashboard::{
         Dashboard,
         enter::parameter,
-        filters::{Filters, PAGE_SIZE},
-        help::us,
+        filters::{Filters, NOT_WHOLE, PAGE_SIZE},
+        help::support_contact,
         login::{Confirmed, Login, Sent, SentConfirmed},
         money_out, networks,
         page::{
@@ -56,7 +56,7 @@ pub fn routes() -> Router<Arc<Dashboard>> {
 fn banks() -> Phrase {
     phrase!(
         "To be paid to a bank account, write to {0} from your e-mail address: we set it, and you are mailed.",
-        us()
+        support_contact()
     )
 }
 
@@ -75,7 +75,8 @@ async fn show(
     let mut filters = Filters::new(ACCOUNT, query.as_deref());
     let after = filters.after::<Uuid>();
     if filters.is_wrong() {
-        return Err(Error::NotFound.into());
+        let page = MessagePage::saying(shell, NOT_WHOLE).next("Newest", &filters.newest());
+        return Ok(page.respond(StatusCode::BAD_REQUEST));
     }
     let (account, changes) = tokio::try_join!(
         dashboard.payout_account(&login),

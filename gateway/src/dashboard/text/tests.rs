@@ -197,7 +197,7 @@ fn every_kind_of_page_is_written_in_its_language() {
         state: "bad",
         told: "It was not paid.",
         detail: told().into(),
-        named: vec![("Request", "8".to_owned())],
+        named: vec![("Request", Cell::id("8"))],
     }];
     detail.texts = vec![("Body", "7".to_owned())];
     detail.buttons = vec![Button {

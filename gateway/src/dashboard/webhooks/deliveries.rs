@@ -27,7 +27,7 @@ use crate::{
         filters::{Filters, Listed, PAGE_SIZE},
         login::{Login, Sent},
         page::{Button, Cell, Control, DetailPage, Field, Refusal, Section, Table, TablePage},
-        text::{moment, phrase},
+        text::{Phrase, moment, phrase},
     },
     error::Error,
     in_hand::RequestInHand,
@@ -354,10 +354,12 @@ fn attempt(attempt: &Attempt) -> Vec<Cell> {
         (Some(_), true) => Cell::state("Accepted", "good"),
         (Some(_), false) => Cell::state("Failed", "bad"),
     };
-    let result = match (attempt.http_status, &attempt.error) {
-        (_, Some(error)) => result.detail(error),
-        (Some(status), None) => result.detail(status.to_string()),
-        (None, None) => result,
+    let result = match attempt.http_status {
+        Some(status) => result.detail(status.to_string()),
+        None if attempt.finished_at.is_some() => {
+            result.detail(Phrase::from(cause(attempt.cause())))
+        }
+        None => result,
     };
     let when = match attempt.manual {
         true => Cell::phrase(phrase!("{0} (by hand)", moment(&attempt.started_at))),
@@ -367,7 +369,8 @@ fn attempt(attempt: &Attempt) -> Vec<Cell> {
         when,
         result,
         Cell::text(&format!("{} ms", attempt.duration_ms)),
-        Cell::text(attempt.response_excerpt.as_deref().unwrap_or_default()),
+        Cell::text(attempt.response_excerpt.as_deref().unwrap_or_default())
+            .detail(attempt.error.as_deref().unwrap_or_default()),
     ]
 }
 

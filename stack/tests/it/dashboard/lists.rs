@@ -245,7 +245,7 @@ async fn keys_are_paged_and_live_ones_come_first() {
     }
     let unknown = format!("{KEYS}/{}/revoke", uuid::Uuid::now_v7());
     assert_eq!(person.get(&unknown).await.code, 404);
-    assert_eq!(person.get(&format!("{KEYS}?after=1")).await.code, 400);
+    person.is_led_to_the_newest_of(KEYS).await;
     shop.close().await;
 }
 
@@ -267,6 +267,16 @@ async fn what_was_set_as_payout_account_is_paged() {
     let back = person.get(&second.newer().unwrap()).await;
     assert_eq!((back.rows(), back.newer()), (50, None));
     assert_eq!(back.older(), first.older());
-    assert_eq!(person.get(&format!("{ACCOUNT}?after=1")).await.code, 404);
+    person.is_led_to_the_newest_of(ACCOUNT).await;
     shop.close().await;
+}
+
+impl Person {
+    /// From a place that is none.
+    async fn is_led_to_the_newest_of(&self, list: &str) {
+        let page = self.get(&format!("{list}?after=1")).await;
+        assert_eq!(page.code, 400, "{list}");
+        page.says("This address is not whole. Start from the newest.");
+        page.says(&format!("href=\"{list}\">Newest</a>"));
+    }
 }

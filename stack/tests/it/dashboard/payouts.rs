@@ -53,7 +53,7 @@ async fn payouts_are_shown_and_nobody_without_an_authenticator_asks_for_one() {
     for text in [
         "Payout asked for",
         "Your balance changed",
-        "Sent to the network. It took it.",
+        "Sent to the network. It accepted the request.",
         "Reference at the network: ",
         "Arrived",
     ] {
