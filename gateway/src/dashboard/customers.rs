@@ -244,7 +244,11 @@ fn payments_of(login: &Login, customer: Customer) -> Result<ListChargesRequest, 
         ..ListChargesRequest::default()
     };
     match (customer.email, customer.phone) {
-        (Some(email), phone) => request.payer = Some(SoughtPayer { email, phone }),
+        (Some(email), phone) => {
+            // For a charges-svc that does not know of payers yet.
+            request.phone.clone_from(&phone);
+            request.payer = Some(SoughtPayer { email, phone });
+        }
         (None, Some(phone)) => request.phone = Some(phone),
         (None, None) => return Err(Error::internal("nothing identifies a customer")),
     }
