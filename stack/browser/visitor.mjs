@@ -73,18 +73,17 @@ export class Visitor {
     await this.checkWidth(name);
     await this.checkTouch(name);
     await this.checkNames(name);
-    for (const colorScheme of ['light', 'dark']) {
-      await this.page.emulateMedia({ colorScheme });
-      await this.checkAccessible(`${name}, ${colorScheme}`);
-      await this.picture(name, colorScheme, PHONE);
+    const before = this.page.viewportSize();
+    for (const size of [NARROW, PHONE, DESK]) {
+      await this.page.setViewportSize(size);
+      for (const colorScheme of ['light', 'dark']) {
+        await this.page.emulateMedia({ colorScheme });
+        await this.checkAccessible(`${name}, ${size.width} px, ${colorScheme}`);
+        await this.picture(name, colorScheme, size);
+      }
     }
     await this.page.emulateMedia({ colorScheme: null });
-    // Cards become tables there.
-    const phone = this.page.viewportSize();
-    await this.page.setViewportSize(DESK);
-    await this.checkAccessible(`${name}, on a desk`);
-    await this.page.setViewportSize(phone);
-    await this.picture(name, 'light', DESK);
+    await this.page.setViewportSize(before);
   }
 
   async picture(name, colorScheme, size) {
