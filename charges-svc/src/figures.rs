@@ -5,12 +5,13 @@
 //! because an end never changes; all else is counted now. What waits is counted whatever its age: it
 //! is what is listed as open.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use chassis::{
     charge_status::ChargeStatus,
     clock::{Day, Timestamp},
     ids::MerchantId,
+    limits::{LOOKED_AT_MAX, WAITS_AFTER},
     money::{Money, MoneyError},
     provider::Provider,
 };
@@ -29,11 +30,8 @@ use crate::{
 /// Today and the days before it.
 const DAYS: u32 = 7;
 
-/// A charge that has been open for longer than this waits.
-const WAITS_AFTER: Duration = Duration::from_secs(5 * 60);
-
 /// Any more are not counted: while a network is down, an overview must not walk all that wait for it.
-const WAITING_MAX: i64 = 10_001;
+const WAITING_MAX: i64 = LOOKED_AT_MAX + 1;
 
 #[derive(Clone, Debug, Default)]
 pub struct Figures {

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use chassis::{clock::Timestamp, ids::MerchantId, provider::Provider};
+use chassis::{clock::Timestamp, ids::MerchantId, limits::WAITS_AFTER, provider::Provider};
 
 use crate::{charge::State, schedule::DAY, store::samples::Sampled};
 
@@ -19,9 +19,6 @@ pub const NOW: Duration = Duration::from_secs(60 * 60);
 
 /// Those created before that, but within this long, tell how it usually is.
 pub const USUAL: Duration = NOW.saturating_add(DAY);
-
-/// A charge that is still open after this long counts as waiting; a younger open one is not counted.
-const WAITS_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// With fewer charges or merchants than these, nothing is told.
 const CHARGES_MIN: usize = 20;

@@ -1,6 +1,8 @@
 //! How long and how large the fields of a request may be. The gateway tells callers what exceeds
 //! them; the services check again before they store anything.
 
+use std::time::Duration;
+
 /// Largest amount of one payment: 9,999,999,999.99 major units, in hundredths.
 pub const AMOUNT_HUNDREDTHS_MAX: i64 = 999_999_999_999;
 
@@ -32,6 +34,9 @@ pub const PAGE_SIZE_DEFAULT: u32 = 20;
 /// Entries that are looked at for one page if no index finds those that are wanted. A few
 /// milliseconds' work; whoever asks on gets the next page.
 pub const LOOKED_AT_MAX: i64 = 10_000;
+
+/// A charge that has been open for longer than this waits: figures count it, and lists find it.
+pub const WAITS_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// Characters of a one-time password; networks use 4 to 8.
 pub const OTP_CHARACTERS_MAX: usize = 32;

@@ -56,7 +56,7 @@ pub async fn confirm(
         |mut people, request| async move { people.confirm(request).await },
     );
     match confirmed.await {
-        Ok(_) => Ok(carried.go_on(dashboard.forms, |title| {
+        Ok(_) => Ok(carried.go_on(dashboard.forms, &login.person_id, |title| {
             login.shell(Section::Settings, title)
         })),
         Err(error) => {

@@ -212,9 +212,9 @@ impl Dashboard {
         let mut headers = HeaderMap::new();
         headers.insert(http::header::COOKIE, self.cookie.set(token)?);
         match self.standing(&headers, visitor).await? {
-            Standing::LoggedIn(login) => {
-                Ok(carried.go_on(self.forms, |title| login.shell(Section::Home, title)))
-            }
+            Standing::LoggedIn(login) => Ok(carried.go_on(self.forms, &login.person_id, |title| {
+                login.shell(Section::Home, title)
+            })),
             Standing::NeedsCode(_) | Standing::Nobody => Ok(see("/login")),
         }
     }

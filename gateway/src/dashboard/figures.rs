@@ -5,7 +5,7 @@ mod volume;
 
 use std::collections::BTreeMap;
 
-use chassis::{failure::FailureReason, money::Money};
+use chassis::{failure::FailureReason, limits::LOOKED_AT_MAX, money::Money};
 use proto::charges::{ChargeCount, ChargeStatus, Figures, Provider, ReadFiguresRequest};
 
 pub use self::volume::Volume;
@@ -72,9 +72,6 @@ const BAR_HEIGHT: u64 = 50;
 
 /// From one bar to the next.
 const BAR_STEP: usize = 20;
-
-/// How many that wait are counted.
-const WAITING_MAX: u64 = 10_000;
 
 /// Payments that have ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -204,7 +201,7 @@ fn numbers(figures: &Figures) -> Result<Vec<Figure>, Error> {
     numbers.push(Figure {
         name: "Waiting for over 5 minutes",
         value: match figures.waiting {
-            waiting if waiting > WAITING_MAX => format!("{WAITING_MAX}+"),
+            waiting if waiting > LOOKED_AT_MAX.unsigned_abs() => format!("{LOOKED_AT_MAX}+"),
             waiting => waiting.to_string(),
         },
         since: Text::default(),

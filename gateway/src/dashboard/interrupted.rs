@@ -26,6 +26,9 @@ pub type Forms = fn(path: &str) -> Option<(&'static str, Vec<Field>)>;
 /// Fields that nobody's page holds for later.
 const NEVER_CARRIED: [&str; 4] = ["password", "current_password", "code", "carried"];
 
+/// The field that names whose page a form stood on.
+const PERSON: &str = "person";
+
 impl Carried {
     pub fn new(forms: Forms, path: &str, fields: &FormFields) -> Self {
         if forms(path).is_none() {
@@ -70,8 +73,13 @@ impl Carried {
     }
 
     /// Goes on: to the page, or to a page with this frame that shows what was typed and sends the form
-    /// again once its person says so.
-    pub fn go_on(&self, forms: Forms, shell: impl FnOnce(&'static str) -> Shell) -> Response {
+    /// again once its person says so. Somebody else gets the empty form: a browser may be shared.
+    pub fn go_on(
+        &self,
+        forms: Forms,
+        person_id: &str,
+        shell: impl FnOnce(&'static str) -> Shell,
+    ) -> Response {
         let Some(form) = &self.form else {
             return see(&self.then);
         };
@@ -81,6 +89,10 @@ impl Carried {
         let sent: Vec<(String, String)> = form_urlencoded::parse(form.as_bytes())
             .into_owned()
             .collect();
+        let is_of = |(name, value): &(String, String)| name != PERSON || value == person_id;
+        if !sent.iter().all(is_of) {
+            return see(page_of(&self.then));
+        }
         for field in &mut fields {
             let values = sent.iter().filter(|(name, _)| *name == field.name);
             let values: Vec<&str> = values.map(|(_, value)| value.as_str()).collect();

@@ -274,6 +274,7 @@ impl Login {
     /// The frame of a page of this login.
     pub fn shell(&self, section: Section, title: &'static str) -> Shell {
         let who = Who {
+            person_id: self.person_id.clone(),
             merchant: self.merchant.name.clone(),
             email: self.email.clone(),
             is_test: self.mode == Mode::Development,

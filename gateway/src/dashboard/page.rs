@@ -82,6 +82,7 @@ pub struct Live {
 /// Who is logged in.
 #[derive(Debug)]
 pub struct Who {
+    pub person_id: String,
     pub merchant: String,
     pub email: String,
     /// Networks and money are simulated.

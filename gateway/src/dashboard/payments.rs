@@ -1,9 +1,6 @@
 //! `/payments`: a merchant's payments, newest first, and the same as a file.
 
-use std::{
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::sync::{Arc, LazyLock};
 
 use axum::{
     Extension, Router,
@@ -15,6 +12,7 @@ use chassis::{
     clock::Timestamp,
     failure::FailureReason,
     ids::{ChargeId, Reference, SessionId, TxIdDisplay},
+    limits::WAITS_AFTER,
     money::Money,
     phone::Phone,
 };
@@ -63,8 +61,6 @@ const EXPORT_COLUMNS: [&str; 11] = [
 
 /// A state of the filter alone: has not ended for longer than most need.
 pub const WAITING: &str = "WAITING";
-
-const WAITS_AFTER: Duration = Duration::from_secs(5 * 60);
 
 const STATUSES: [(&str, &str); 6] = [
     ("", "Any"),

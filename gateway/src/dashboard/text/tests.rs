@@ -76,6 +76,7 @@ pub fn check_marked(page: &impl Template) {
 /// Pages have digits where data stands.
 pub fn shell() -> Shell {
     let who = Who {
+        person_id: "0".to_owned(),
         merchant: "1".to_owned(),
         email: "2".to_owned(),
         is_test: true,

@@ -350,6 +350,35 @@ async fn whatever_somebody_types_outlives_a_login() {
 }
 
 #[tokio::test]
+async fn whoever_logs_in_next_does_not_see_what_somebody_typed() {
+    const PATH: &str = "/settings/business";
+    let shop = Shop::open_with(NO_LIMITS).await;
+    let mut ama = Person::sign_up(&shop, "Ama’s Kitchen").await;
+    let kofi = Person::sign_up(&shop, "Kofi’s Garage").await;
+    let person = ama.get(PATH).await.field("person");
+    ama.cookie = String::new();
+    let mut sent = TYPED.to_vec();
+    sent.push(("person", &person));
+    let carried = ama.post(PATH, &sent).await.field("carried");
+    let carried = carried.replace("&#38;", "&");
+    for (email, sees) in [(kofi.email, false), (ama.email.clone(), true)] {
+        ama.cookie = String::new();
+        let login = [
+            ("email", email.as_str()),
+            ("password", PASSWORD),
+            ("then", PATH),
+            ("carried", &carried),
+        ];
+        let answer = ama.post("/login", &login).await;
+        match sees {
+            true => answer.says(">12.34</dd>"),
+            false => assert_eq!(answer.leads_to(PATH), ""),
+        }
+    }
+    shop.close().await;
+}
+
+#[tokio::test]
 async fn what_a_login_interrupts_is_shown_before_it_is_sent_again() {
     let shop = Shop::open_with(NO_LIMITS).await;
     let mut person = Person::sign_up(&shop, "Ama’s Kitchen").await;
