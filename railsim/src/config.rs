@@ -16,8 +16,8 @@ use url::Url;
 
 use crate::{credits::Terms, payment::Timing, rail::Accounts};
 
-/// Simulated mobile-money networks: MTN MoMo and Paystack on one address, with a handset page, and
-/// a mailbox that catches all mail.
+/// Simulated mobile-money networks: MTN MoMo, Paystack and Hubtel on one address, with a handset
+/// page, and a mailbox that catches all mail.
 #[derive(Clone, Parser)]
 #[command(name = "railsim", version)]
 pub struct Config {
@@ -43,7 +43,8 @@ pub struct Config {
     #[arg(long, env = "RAILSIM_DATA")]
     pub(crate) data: Option<PathBuf>,
 
-    /// How long a payer has to answer a prompt [default: 300s on MTN, 180s on Paystack].
+    /// How long a payer has to answer a prompt [default: 300s on MTN and Hubtel, 180s
+    /// on Paystack].
     #[arg(
         long,
         env = "RAILSIM_PROMPT_TIMEOUT",

@@ -14,6 +14,7 @@ mod config;
 mod credit;
 mod credits;
 mod handset;
+mod hubtel;
 mod journal;
 mod mail;
 mod momo;

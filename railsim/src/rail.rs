@@ -6,7 +6,10 @@ use chassis::config::Refusals;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::{momo::settings::MomoSettings, paystack::settings::PaystackSettings};
+use crate::{
+    hubtel::settings::HubtelSettings, momo::settings::MomoSettings,
+    paystack::settings::PaystackSettings,
+};
 
 /// The API through which a payment was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -24,6 +27,9 @@ pub struct Accounts {
 
     #[command(flatten)]
     pub paystack: PaystackSettings,
+
+    #[command(flatten)]
+    pub hubtel: HubtelSettings,
 }
 
 /// Fields that each API returns as it received them.
@@ -78,9 +84,14 @@ impl Pays {
 
 impl Accounts {
     pub fn check(&self, refusals: &mut Refusals) {
-        let Self { momo, paystack } = self;
+        let Self {
+            momo,
+            paystack,
+            hubtel,
+        } = self;
         momo.check(refusals);
         paystack.check(refusals);
+        hubtel.check(refusals);
     }
 }
 

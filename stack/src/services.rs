@@ -33,6 +33,14 @@ const RAIL_CREDENTIALS: [&str; 8] = [
     "--paystack-secret-key=sk_test_stack",
 ];
 
+/// The same for Hubtel.
+const HUBTEL_CREDENTIALS: [&str; 4] = [
+    "--hubtel-api-id=stack",
+    "--hubtel-api-key=stack-key",
+    "--hubtel-pos-sales-id=2000001",
+    "--hubtel-prepaid-deposit-id=3000001",
+];
+
 /// High, because the schedule is about fifteen times shorter here than in production, and the
 /// networks are simulated.
 const QUERIES_PER_SECOND: u32 = 200;
@@ -389,7 +397,9 @@ impl Start<'_> {
                 self.paystack_token
             ),
         ];
-        [&flags[..], &RAIL_CREDENTIALS.map(str::to_owned)[..]].concat()
+        let credentials = [&RAIL_CREDENTIALS[..], &HUBTEL_CREDENTIALS].concat();
+        let credentials = credentials.iter().map(|flag| (*flag).to_owned());
+        flags.into_iter().chain(credentials).collect()
     }
 }
 

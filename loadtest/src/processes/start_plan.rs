@@ -186,6 +186,10 @@ impl StartPlan {
             // requests do, as in reality.
             "--callbacks-from=127.0.0.2".to_owned(),
             format!("--paystack-callback-url={gateway}/rails/paystack/loadtest"),
+            "--hubtel-api-id=loadtest".to_owned(),
+            "--hubtel-api-key=loadtest".to_owned(),
+            "--hubtel-pos-sales-id=2000001".to_owned(),
+            "--hubtel-prepaid-deposit-id=3000001".to_owned(),
         ];
         with_credentials(&own)
     }

@@ -39,6 +39,10 @@ pub const DISBURSEMENT: [(&str, &str); 3] = [
     ("--momo-disbursement-api-key", "disbursement-api-key"),
 ];
 pub const SECRET: &str = "sk_test_secret";
+pub const HUBTEL_ID: &str = "hubtel-id";
+pub const HUBTEL_KEY: &str = "hubtel-key";
+pub const POS: &str = "2017";
+pub const PREPAID: &str = "3017";
 
 /// A callback as received.
 #[derive(Clone, Debug)]
@@ -81,6 +85,10 @@ pub fn credentials() -> Vec<String> {
         ("--momo-api-user", API_USER),
         ("--momo-api-key", API_KEY),
         ("--paystack-secret-key", SECRET),
+        ("--hubtel-api-id", HUBTEL_ID),
+        ("--hubtel-api-key", HUBTEL_KEY),
+        ("--hubtel-pos-sales-id", POS),
+        ("--hubtel-prepaid-deposit-id", PREPAID),
     ]
     .iter()
     .chain(&DISBURSEMENT)

@@ -181,6 +181,10 @@ fn good(name: &str, folder: &TempDir) -> Settings {
             ("MOMO_API_USER", CANARY.to_owned()),
             ("MOMO_API_KEY", CANARY.to_owned()),
             ("PAYSTACK_SECRET_KEY", CANARY.to_owned()),
+            ("HUBTEL_API_ID", CANARY.to_owned()),
+            ("HUBTEL_API_KEY", CANARY.to_owned()),
+            ("HUBTEL_POS_SALES_ID", "2000001".to_owned()),
+            ("HUBTEL_PREPAID_DEPOSIT_ID", "3000001".to_owned()),
         ],
         _ => vec![("MODE", "development".to_owned())],
     };

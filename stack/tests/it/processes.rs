@@ -464,6 +464,10 @@ fn railsim_flags(ports: &Ports, data: &TempDir) -> Vec<String> {
         "--mail-listen=127.0.0.1:0".to_owned(),
         format!("--data={}", data.path().join("railsim").display()),
         "--prompt-timeout=10s".to_owned(),
+        "--hubtel-api-id=processes".to_owned(),
+        "--hubtel-api-key=processes".to_owned(),
+        "--hubtel-pos-sales-id=2000001".to_owned(),
+        "--hubtel-prepaid-deposit-id=3000001".to_owned(),
         format!(
             "--paystack-callback-url={}/rails/paystack/paystack-token",
             url(ports.gateway)

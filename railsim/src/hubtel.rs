@@ -1,0 +1,3 @@
+//! Hubtel in Ghana.
+
+pub mod settings;
