@@ -131,6 +131,10 @@ pub struct Config {
     #[arg(long, env = "PAYOUT_FEE_PAYSTACK_BANK", default_value = "0.00", value_parser = cedis)]
     pub payout_fee_paystack_bank: Money,
 
+    /// The same for each that Hubtel pays.
+    #[arg(long, env = "PAYOUT_FEE_HUBTEL", default_value = "0.00", value_parser = cedis)]
+    pub payout_fee_hubtel: Money,
+
     /// The least part of a charge that a merchant can refund, in GHS. What is left last may be less.
     #[arg(long, env = "REFUND_MINIMUM", default_value = "1.00", value_parser = cedis)]
     pub refund_minimum: Money,
@@ -194,6 +198,7 @@ impl Config {
                 momo: self.payout_fee_momo,
                 paystack_wallet: self.payout_fee_paystack_wallet,
                 paystack_bank: self.payout_fee_paystack_bank,
+                hubtel: self.payout_fee_hubtel,
             },
         }
     }

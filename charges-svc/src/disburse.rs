@@ -54,6 +54,7 @@ pub fn name(rail: RailName) -> &'static str {
     match rail {
         RailName::Momo => "disburse: momo",
         RailName::Paystack => "disburse: paystack",
+        RailName::Hubtel => "disburse: hubtel",
     }
 }
 
@@ -159,7 +160,13 @@ impl Service {
         held: Disbursement,
         sending: &Mutex<()>,
     ) -> Result<()> {
-        let Some(request) = request(&held) else {
+        let was_sent = {
+            let mut conn = self.db.read().await?;
+            let said =
+                store::evidence::summarize(&mut conn, &[held.disbursement_id.uuid()]).await?;
+            said.iter().any(|said| said.action == Action::Send.code())
+        };
+        let Some(request) = request(&held, was_sent) else {
             tracing::error!("the destination is not known to this version");
             return Ok(());
         };
@@ -236,7 +243,7 @@ impl Service {
         };
         let may_go = hold.is_none() && self.outlives_a_call(held.claim);
         let again = match verdict {
-            Verdict::SendAgain if may_go => request(&held),
+            Verdict::SendAgain if may_go => request(&held, true),
             _ => None,
         };
         if again.is_some() {
@@ -346,12 +353,13 @@ fn event_and_case(verdict: &Verdict) -> (Option<Event>, Option<(CaseKind, String
 }
 
 /// What the rail is asked to pay. `None` if only a newer version knows the destination.
-fn request(sent: &Disbursement) -> Option<TransferRequest> {
+fn request(sent: &Disbursement, may_be_known: bool) -> Option<TransferRequest> {
     Some(TransferRequest {
         rail_reference: sent.rail_reference,
         shown_id: sent.shown_id.clone(),
         amount: sent.amount(),
         destination: sent.destination.at_rail()?,
+        may_be_known,
         callback_token: sent.callback_token.clone(),
     })
 }

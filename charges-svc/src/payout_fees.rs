@@ -12,6 +12,7 @@ pub struct PayoutFees {
     pub momo: Money,
     pub paystack_wallet: Money,
     pub paystack_bank: Money,
+    pub hubtel: Money,
 }
 
 impl PayoutFees {
@@ -21,6 +22,7 @@ impl PayoutFees {
             (RailName::Momo, _) => self.momo,
             (RailName::Paystack, DestinationType::MobileMoney) => self.paystack_wallet,
             (RailName::Paystack, DestinationType::Bank) => self.paystack_bank,
+            (RailName::Hubtel, _) => self.hubtel,
         }
     }
 }

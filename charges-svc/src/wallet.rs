@@ -31,7 +31,8 @@ impl Service {
             metrics::counter!("wallet_looks_refused_total").increment(1);
             return WalletOutcome::Unknown;
         };
-        turn.using(async { rail.wallet(phone).await.outcome }).await
+        turn.using(async { rail.wallet(provider, phone).await.outcome })
+            .await
     }
 }
 

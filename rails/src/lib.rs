@@ -14,6 +14,7 @@ mod answer;
 mod callback;
 mod checks;
 mod client;
+mod hubtel;
 mod momo;
 mod name;
 mod paystack;

@@ -10,6 +10,7 @@ chassis::closed_list! {
     pub enum RailName: "a rail" {
         Momo = "momo",
         Paystack = "paystack",
+        Hubtel = "hubtel",
     }
 }
 

@@ -3,7 +3,9 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use chassis::{config::Refusals, ids::RailReference, money::Money, phone::Phone};
+use chassis::{
+    config::Refusals, ids::RailReference, money::Money, phone::Phone, provider::Provider,
+};
 use clap::Args;
 use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -15,6 +17,7 @@ use crate::{
         WalletOutcome,
     },
     callback::{Callback, CallbackError, CallbackSubject},
+    hubtel::{self, Hubtel, HubtelSettings},
     momo::{self, Momo, MomoSettings},
     name::{RailName, Terms},
     paystack::{self, Paystack, PaystackSettings},
@@ -33,6 +36,9 @@ pub struct Accounts {
 
     #[command(flatten)]
     paystack: PaystackSettings,
+
+    #[command(flatten)]
+    hubtel: HubtelSettings,
 }
 
 /// A rail, ready to be called. Clones share its connections.
@@ -54,6 +60,7 @@ pub struct Rail {
 enum Adapter {
     Momo(Momo),
     Paystack(Paystack),
+    Hubtel(Hubtel),
 }
 
 /// The span of one call to a rail; [`observed`] fills in how it ended. A macro, because a span's name
@@ -76,21 +83,45 @@ impl RailName {
         match self {
             Self::Momo => &momo::TERMS,
             Self::Paystack => &paystack::TERMS,
+            Self::Hubtel => &hubtel::TERMS,
         }
     }
 }
 
 impl Accounts {
-    pub fn check(&self, refusals: &mut Refusals) {
-        let Self { momo, paystack } = self;
+    /// `callback_base`: where rails call back.
+    pub fn check(&self, callback_base: Option<&Url>, refusals: &mut Refusals) {
+        let Self {
+            momo,
+            paystack,
+            hubtel,
+        } = self;
         momo.check(refusals);
         paystack.check(refusals);
+        hubtel.check(callback_base, refusals);
+    }
+
+    /// Whether we have an account at this rail.
+    pub fn is_given(&self, name: RailName) -> bool {
+        match name {
+            RailName::Momo | RailName::Paystack => true,
+            RailName::Hubtel => self.hubtel.is_given(),
+        }
     }
 
     /// The longest that a call to any rail may take.
     pub fn longest_call(&self) -> Duration {
-        let Self { momo, paystack } = self;
-        momo.longest_call().max(paystack.longest_call())
+        let Self {
+            momo,
+            paystack,
+            hubtel,
+        } = self;
+        let calls = [
+            momo.longest_call(),
+            paystack.longest_call(),
+            hubtel.longest_call(),
+        ];
+        calls.into_iter().max().unwrap_or_default()
     }
 }
 
@@ -103,7 +134,11 @@ impl Rail {
         callback_base: Option<&Url>,
         approval_window: Duration,
     ) -> anyhow::Result<Self> {
-        let Accounts { momo, paystack } = accounts;
+        let Accounts {
+            momo,
+            paystack,
+            hubtel,
+        } = accounts;
         let (adapter, queries_per_second, secrets) = match name {
             RailName::Momo => (
                 Adapter::Momo(Momo::new(momo, callback_base)?),
@@ -114,6 +149,11 @@ impl Rail {
                 Adapter::Paystack(Paystack::new(paystack)?),
                 paystack.paystack_queries_per_second,
                 paystack.secrets(),
+            ),
+            RailName::Hubtel => (
+                Adapter::Hubtel(Hubtel::new(hubtel, callback_base)?),
+                hubtel.hubtel_queries_per_second,
+                hubtel.secrets(),
             ),
         };
         Ok(Self {
@@ -133,6 +173,7 @@ impl Rail {
             match &self.adapter {
                 Adapter::Momo(rail) => rail.request_payment(request).await,
                 Adapter::Paystack(rail) => rail.request_payment(request).await,
+                Adapter::Hubtel(rail) => rail.request_payment(request).await,
             }
         };
         let answer = observed(name, "request_payment", span, call).await;
@@ -151,6 +192,7 @@ impl Rail {
             match &self.adapter {
                 Adapter::Momo(rail) => rail.submit_otp(),
                 Adapter::Paystack(rail) => rail.submit_otp(rail_reference, otp).await,
+                Adapter::Hubtel(rail) => rail.submit_otp(),
             }
         };
         let answer = observed(name, "submit_otp", span, call).await;
@@ -165,6 +207,7 @@ impl Rail {
             match &self.adapter {
                 Adapter::Momo(rail) => rail.query(query).await,
                 Adapter::Paystack(rail) => rail.query(query).await,
+                Adapter::Hubtel(rail) => rail.query(query).await,
             }
         };
         let answer = observed(name, "query", span, call).await;
@@ -172,13 +215,14 @@ impl Rail {
     }
 
     /// Asks whether a payer's wallet is there. Prompts nobody.
-    pub async fn wallet(&self, phone: &Phone) -> RailAnswer<WalletOutcome> {
+    pub async fn wallet(&self, provider: Provider, phone: &Phone) -> RailAnswer<WalletOutcome> {
         let name = self.name;
         let span = call_span!("rail.wallet", name);
         let call = async {
             match &self.adapter {
                 Adapter::Momo(rail) => rail.wallet(phone).await,
                 Adapter::Paystack(_) => RailAnswer::silent(WalletOutcome::Unknown),
+                Adapter::Hubtel(rail) => rail.wallet(provider, phone).await,
             }
         };
         let answer = observed(name, "wallet", span, call).await;
@@ -193,6 +237,7 @@ impl Rail {
             match &self.adapter {
                 Adapter::Momo(rail) => rail.send(request).await,
                 Adapter::Paystack(rail) => rail.send(request).await,
+                Adapter::Hubtel(rail) => rail.send(request).await,
             }
         };
         let answer = observed(name, "send", span, call).await;
@@ -214,6 +259,7 @@ impl Rail {
             match &self.adapter {
                 Adapter::Momo(rail) => rail.query_transfer(rail_reference, amount).await,
                 Adapter::Paystack(rail) => rail.query_transfer(rail_reference, amount).await,
+                Adapter::Hubtel(rail) => rail.query_transfer(rail_reference).await,
             }
         };
         let answer = observed(name, "query_transfer", span, call).await;
@@ -228,6 +274,7 @@ impl Rail {
             match &self.adapter {
                 Adapter::Momo(rail) => rail.float().await,
                 Adapter::Paystack(rail) => rail.float().await,
+                Adapter::Hubtel(rail) => rail.float().await,
             }
         };
         let answer = observed(name, "float", span, call).await;
@@ -242,6 +289,7 @@ impl Rail {
             match &self.adapter {
                 Adapter::Momo(rail) => rail.holder(destination).await,
                 Adapter::Paystack(rail) => rail.holder(destination).await,
+                Adapter::Hubtel(rail) => rail.holder(destination).await,
             }
         };
         let answer = observed(name, "holder", span, call).await;
@@ -257,6 +305,7 @@ impl Rail {
         match &self.adapter {
             Adapter::Momo(rail) => rail.read_callback(callback),
             Adapter::Paystack(rail) => rail.read_callback(callback),
+            Adapter::Hubtel(rail) => rail.read_callback(callback),
         }
     }
 }

@@ -25,8 +25,8 @@ pub struct RailSettings {
     #[arg(long, env = "CALLBACK_BASE_URL")]
     pub(crate) callback_base_url: Option<Url>,
 
-    /// How long a payer has to approve, if the network gives more. No real one does: MTN MoMo gives
-    /// 300 s and Paystack 180 s.
+    /// How long a payer has to approve, if the network gives more. No real one does: MTN MoMo and
+    /// Hubtel give 300 s, and Paystack 180 s.
     #[arg(long, env = "APPROVAL_WINDOW", default_value = "300s", value_parser = duration)]
     pub(crate) approval_window: Duration,
 }
@@ -56,7 +56,7 @@ impl Routes {
         }
     }
 
-    fn check(&self, refusals: &mut Refusals) {
+    fn check(&self, accounts: &Accounts, refusals: &mut Refusals) {
         for provider in Provider::ALL {
             let variable = match provider {
                 Provider::Mtn => "RAIL_MTN",
@@ -67,7 +67,10 @@ impl Routes {
             let carriers = RailName::ALL.iter().filter(|rail| carries(rail));
             let carriers: Vec<_> = carriers.map(|rail| rail.code()).collect();
             let wants = format!("a rail that carries {provider}: {}", carriers.join(" or "));
-            refusals.unless(carries(&self.rail_for(*provider)), variable, &wants);
+            let rail = self.rail_for(*provider);
+            refusals.unless(carries(&rail), variable, &wants);
+            let wants = format!("a rail with an account, and {rail} has none here");
+            refusals.unless(accounts.is_given(rail), variable, &wants);
         }
     }
 }
@@ -80,8 +83,8 @@ impl RailSettings {
             callback_base_url,
             approval_window,
         } = self;
-        accounts.check(refusals);
-        routes.check(refusals);
+        accounts.check(callback_base_url.as_ref(), refusals);
+        routes.check(accounts, refusals);
         if let Some(url) = callback_base_url {
             check_url(refusals, "CALLBACK_BASE_URL", url);
         }

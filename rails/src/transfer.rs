@@ -16,6 +16,9 @@ pub struct TransferRequest {
     pub shown_id: String,
     pub amount: Money,
     pub destination: Destination,
+    /// A request under this reference went out before, of which the rail has taken nothing as far as
+    /// anybody knows.
+    pub may_be_known: bool,
     /// The secret last segment of this transfer's callback address, for rails that take an address
     /// with each request.
     pub callback_token: String,

@@ -47,6 +47,15 @@ impl Member {
         self.0.as_ref().is_some_and(|raw| raw.get() == "false")
     }
 
+    /// Whether it is the word `true` or the word `false`; `None` if it is neither.
+    pub fn truth(&self) -> Option<bool> {
+        match self.0.as_ref()?.get() {
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => None,
+        }
+    }
+
     /// The member as an object; `None` if it is not an object of this kind.
     pub fn object<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
         let raw = self.0.as_ref()?.get();
@@ -57,7 +66,11 @@ impl Member {
 
     /// An amount in major units, such as `25.50`.
     pub fn major_units(&self, currency: &Self) -> Option<Money> {
-        let currency: Currency = currency.code().parse().ok()?;
+        self.major_units_in(currency.code().parse().ok()?)
+    }
+
+    /// The same where the currency is known otherwise.
+    pub fn major_units_in(&self, currency: Currency) -> Option<Money> {
         Money::from_major(self.decimal()?, currency).ok()
     }
 
@@ -79,6 +92,21 @@ impl Member {
             .then(|| Decimal::from_str_exact(&text).ok())
             .flatten()
     }
+}
+
+/// A text of ours that every rail takes: the first candidate that still says something with only
+/// letters, digits, dots, dashes and single spaces, cut to `chars_max`, or else `Payment`.
+pub fn plain_text(candidates: &[&str], chars_max: usize) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '.' | '-');
+    let clean = |candidate: &&str| {
+        let spaced = candidate.replace(|c| !allowed(c), " ");
+        let words: Vec<&str> = spaced.split_whitespace().collect();
+        let cut: String = words.join(" ").chars().take(chars_max).collect();
+        cut.trim_end().to_owned()
+    };
+    let says_something = |text: &String| text.contains(|c: char| c.is_ascii_alphanumeric());
+    let said = candidates.iter().map(clean).find(says_something);
+    said.unwrap_or_else(|| "Payment".to_owned())
 }
 
 /// A rail's text on one line, cut to a readable length, without control characters, the given
@@ -220,6 +248,28 @@ mod tests {
             assert_eq!(member(json).code(), "NOT_ALLOWED", "{json}");
         }
         assert_eq!(member("null").code(), "");
+    }
+
+    #[test]
+    fn texts_hold_only_what_rails_take_and_are_never_empty() {
+        let long = "ab ".repeat(60);
+        for (candidates, expected) in [
+            (["Order 17", "Shop"], "Order 17"),
+            (
+                ["Kofi's \"best\" order №17!", "Shop"],
+                "Kofi s best order 17",
+            ),
+            (["", "Ama & Co."], "Ama Co."),
+            (["ご注文", "Shop"], "Shop"),
+            (["- . -", "Shop"], "Shop"),
+            (["", "★"], "Payment"),
+            ([" \t a \n b ", ""], "a b"),
+            ([long.as_str(), ""], &long[..100]),
+        ] {
+            let text = plain_text(&candidates, 100);
+            assert_eq!(text, expected, "{candidates:?}");
+            assert!(!text.is_empty() && text.len() <= 100, "{candidates:?}");
+        }
     }
 
     #[test]

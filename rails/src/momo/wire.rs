@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::{
     answer::PaymentRequest,
     transfer::{Destination, TransferRequest},
+    words::plain_text,
 };
 
 /// Most characters of MTN's texts for people. MTN answers texts that it does not allow with a 400.
@@ -33,7 +34,10 @@ impl RequestToPay {
     pub fn new(request: &PaymentRequest) -> Self {
         let reference = request.reference.as_str();
         let description = request.description.as_deref().unwrap_or_default();
-        let payer_message = text(&[description, &request.merchant_name, reference]);
+        let payer_message = plain_text(
+            &[description, &request.merchant_name, reference],
+            TEXT_CHARS_MAX,
+        );
         Self {
             amount: request.amount.to_major().to_string(),
             currency: request.amount.currency().code(),
@@ -43,7 +47,7 @@ impl RequestToPay {
                 party_id: request.phone.without_plus().to_owned(),
             },
             payer_message,
-            payee_note: text(&[reference]),
+            payee_note: plain_text(&[reference], TEXT_CHARS_MAX),
         }
     }
 }
@@ -66,7 +70,7 @@ impl Transfer {
         let Destination::Wallet { phone, .. } = &request.destination else {
             return None;
         };
-        let note = text(&[&request.shown_id]);
+        let note = plain_text(&[&request.shown_id], TEXT_CHARS_MAX);
         Some(Self {
             amount: request.amount.to_major().to_string(),
             currency: request.amount.currency().code(),
@@ -81,20 +85,6 @@ impl Transfer {
     }
 }
 
-/// The first candidate that still says something without what MTN might refuse, or else `Payment`.
-fn text(candidates: &[&str]) -> String {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '.' | '-');
-    let clean = |candidate: &&str| {
-        let spaced = candidate.replace(|c| !allowed(c), " ");
-        let words: Vec<&str> = spaced.split_whitespace().collect();
-        let cut: String = words.join(" ").chars().take(TEXT_CHARS_MAX).collect();
-        cut.trim_end().to_owned()
-    };
-    let says_something = |text: &String| text.contains(|c: char| c.is_ascii_alphanumeric());
-    let said = candidates.iter().map(clean).find(says_something);
-    said.unwrap_or_else(|| "Payment".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use chassis::{
@@ -105,31 +95,6 @@ mod tests {
     };
 
     use super::*;
-
-    #[test]
-    fn texts_hold_only_what_mtn_takes_and_are_never_empty() {
-        let long = "ab ".repeat(60);
-        for (candidates, expected) in [
-            (["Order 17", "Shop"], "Order 17"),
-            (
-                ["Kofi's \"best\" order №17!", "Shop"],
-                "Kofi s best order 17",
-            ),
-            (["", "Ama & Co."], "Ama Co."),
-            (["ご注文", "Shop"], "Shop"),
-            (["- . -", "Shop"], "Shop"),
-            (["", "★"], "Payment"),
-            ([" \t a \n b ", ""], "a b"),
-            ([long.as_str(), ""], &long[..100]),
-        ] {
-            let text = text(&candidates);
-            assert_eq!(text, expected, "{candidates:?}");
-            assert!(
-                !text.is_empty() && text.len() <= TEXT_CHARS_MAX,
-                "{candidates:?}"
-            );
-        }
-    }
 
     #[test]
     fn a_request_is_all_strings_as_the_wire_wants_them() {

@@ -43,6 +43,7 @@ fn transfer(provider: Provider) -> TransferRequest {
             phone: Phone::parse_ghana_mobile("0241234567").unwrap(),
             holder_name: Some("Ama Mensah".to_owned()),
         },
+        may_be_known: false,
         callback_token: "callback-token-of-this-transfer".to_owned(),
     }
 }

@@ -12,6 +12,7 @@ fn request() -> TransferRequest {
             phone: Phone::parse_ghana_mobile("0201234567").unwrap(),
             holder_name: None,
         },
+        may_be_known: false,
         callback_token: "token".to_owned(),
     }
 }

@@ -1,0 +1,202 @@
+//! What Hubtel's answers about payments mean.
+//!
+//! Promise: only a documented refusal in the first reply is a refusal. A query knows no failures:
+//! whatever is not paid is `Unpaid`, also while the payer still thinks.
+
+use chassis::{failure::FailureReason, ids::RailReference, money::Money};
+
+use super::fields::Fields;
+use crate::{
+    answer::{QueryOutcome, RailAnswer, RequestOutcome, WalletOutcome},
+    client::Reply,
+    name::RailName,
+    telemetry::{misconfigured, unmapped},
+};
+
+/// What a code of the first reply means, whatever its HTTP status. All of them say that nothing was
+/// or will be debited.
+const REFUSALS: &[(&str, Refusal)] = &[
+    // Any failure of the payer's.
+    ("2001", Refusal::InWords),
+    ("4000", Refusal::InWords),
+    ("4070", Refusal::For(FailureReason::RailConfiguration)),
+    ("4101", Refusal::For(FailureReason::RailConfiguration)),
+    ("4105", Refusal::For(FailureReason::RailConfiguration)),
+    // The account may not receive over this channel.
+    ("4103", Refusal::For(FailureReason::PayeeAccountBlocked)),
+    // Older codes, which may still appear.
+    ("2050", Refusal::For(FailureReason::InsufficientFunds)),
+    ("2051", Refusal::For(FailureReason::PayerNotFound)),
+    ("2100", Refusal::For(FailureReason::PayerTimeout)),
+    ("2101", Refusal::For(FailureReason::InvalidPin)),
+    ("2152", Refusal::For(FailureReason::PayerNotFound)),
+    ("2153", Refusal::InWords),
+    ("2154", Refusal::For(FailureReason::PayerLimitReached)),
+    ("2200", Refusal::For(FailureReason::PayerNotFound)),
+    ("2201", Refusal::For(FailureReason::PayerNotFound)),
+];
+
+/// What a refusal's text, in lower case, means: the first entry that it contains decides. Hubtel
+/// publishes no list of texts; one that contains none is [`FailureReason::RailError`] and is counted.
+const REASONS: &[(&str, FailureReason)] = &[
+    ("insufficient", FailureReason::InsufficientFunds),
+    ("wrong pin", FailureReason::InvalidPin),
+    ("invalid pin", FailureReason::InvalidPin),
+    ("incorrect pin", FailureReason::InvalidPin),
+    ("matches the channel", FailureReason::NumberNetworkMismatch),
+    ("match the channel", FailureReason::NumberNetworkMismatch),
+    ("timeout", FailureReason::PayerTimeout),
+    ("timed out", FailureReason::PayerTimeout),
+    ("declined", FailureReason::PayerDeclined),
+    ("rejected", FailureReason::PayerDeclined),
+    ("not found", FailureReason::PayerNotFound),
+    ("not registered", FailureReason::PayerNotFound),
+    ("limit", FailureReason::PayerLimitReached),
+    ("blocked", FailureReason::PayerAccountBlocked),
+    ("not active", FailureReason::PayerAccountBlocked),
+];
+
+#[derive(Clone, Copy)]
+enum Refusal {
+    For(FailureReason),
+    /// The text says why.
+    InWords,
+}
+
+/// A parsed answer.
+pub struct HubtelAnswer {
+    /// `0001` and the like, or a word. Empty if it has none.
+    pub code: String,
+    pub data: Fields,
+    message: String,
+}
+
+impl HubtelAnswer {
+    /// An answer that is no object of Hubtel's has neither code nor data.
+    pub fn read(reply: &Reply) -> Self {
+        let envelope: Fields = reply.object().unwrap_or_default();
+        Self {
+            code: envelope.code("responsecode"),
+            data: envelope.object("data").unwrap_or_default(),
+            message: envelope.text("message").unwrap_or_default(),
+        }
+    }
+
+    /// The words about the outcome. `Description` may also be what we sent, which says nothing bad.
+    pub fn words(&self) -> String {
+        let description = self.data.text("description").unwrap_or_default();
+        format!("{} {description}", self.message).trim().to_owned()
+    }
+
+    /// The outcome, with the rail's words for operators.
+    pub fn answer<T>(&self, reply: &Reply, status: &str, outcome: T) -> RailAnswer<T> {
+        let parts = [self.code.clone(), status.to_owned(), self.words()];
+        let said: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let rail_text = reply.describe(&said.join(" "));
+        RailAnswer { outcome, rail_text }
+    }
+
+    fn refusal(&self) -> Option<FailureReason> {
+        let (_, refusal) = REFUSALS.iter().find(|(code, _)| *code == self.code)?;
+        match refusal {
+            Refusal::For(reason) => Some(*reason),
+            Refusal::InWords => {
+                let words = self.words().to_lowercase();
+                let known = REASONS.iter().find(|(known, _)| words.contains(known));
+                Some(known.map_or_else(|| unmapped(RailName::Hubtel), |(_, reason)| *reason))
+            }
+        }
+    }
+}
+
+/// Whether Hubtel did nothing, because it does not know our credentials, or the address that we
+/// call from, which must be on its list. Its firewall may say so in HTML.
+pub fn is_stranger(reply: &Reply) -> bool {
+    matches!(reply.status.as_u16(), 401 | 403)
+}
+
+/// The answer to a payment request.
+pub fn requested(reply: &Reply, reference: RailReference) -> RailAnswer<RequestOutcome> {
+    let said = HubtelAnswer::read(reply);
+    let outcome = match (reply.status.as_u16(), said.code.as_str()) {
+        _ if is_stranger(reply) => RequestOutcome::Refused(FailureReason::RailConfiguration),
+        // That nothing was done is documented nowhere.
+        (429 | 500.., _) => RequestOutcome::Unknown,
+        _ if said.data.is_about_another(reference) => {
+            tracing::error!(%reference, "Hubtel answers about another payment");
+            RequestOutcome::Unknown
+        }
+        (200..=299, "0001") => RequestOutcome::Accepted { instruction: None },
+        (200..=299, "0000") => RequestOutcome::Succeeded,
+        (200..=299 | 400..=499, code) => match said.refusal() {
+            Some(reason) => {
+                if code == "4103" {
+                    misconfigured(RailName::Hubtel, "request_payment");
+                }
+                RequestOutcome::Refused(reason)
+            }
+            None => RequestOutcome::Unknown,
+        },
+        _ => RequestOutcome::Unknown,
+    };
+    said.answer(reply, "", outcome)
+}
+
+/// The answer to a query.
+pub fn found(reply: &Reply, reference: RailReference) -> RailAnswer<QueryOutcome> {
+    let said = HubtelAnswer::read(reply);
+    let status = said.data.code("status");
+    let outcome = match (reply.status.as_u16(), said.code.as_str()) {
+        _ if is_stranger(reply) => {
+            misconfigured(RailName::Hubtel, "query");
+            QueryOutcome::Unknown
+        }
+        // How a reference that is not known is answered is documented nowhere.
+        (404, code) if !code.is_empty() => QueryOutcome::ReferenceUnknown,
+        (200, "0000" | "") => found_payment(&said.data, &status, reference),
+        _ => QueryOutcome::Unknown,
+    };
+    said.answer(reply, &status, outcome)
+}
+
+fn found_payment(payment: &Fields, status: &str, reference: RailReference) -> QueryOutcome {
+    match status {
+        "PAID" => QueryOutcome::Succeeded {
+            rail_reference: payment.client_reference().unwrap_or_default(),
+            amount: payment.money("amount"),
+            fee: kept_by_hubtel(payment),
+        },
+        "UNPAID" | "REFUNDED" if payment.is_about_another(reference) => {
+            tracing::error!(%reference, "Hubtel tells the state of another payment");
+            QueryOutcome::Unknown
+        }
+        "UNPAID" => QueryOutcome::Abandoned { code_wanted: false },
+        "REFUNDED" => QueryOutcome::Reversed,
+        _ => QueryOutcome::Unknown,
+    }
+}
+
+/// What Hubtel keeps of the amount. What it charges payers on top of it is none of ours.
+fn kept_by_hubtel(payment: &Fields) -> Option<Money> {
+    let (amount, left) = (
+        payment.money("amount")?,
+        payment.money("amountaftercharges")?,
+    );
+    let kept = amount.minor_units().checked_sub(left.minor_units())?;
+    (kept >= 0).then(|| Money::new(kept, amount.currency()))
+}
+
+/// Whether a payer's wallet is there.
+pub fn wallet(reply: &Reply) -> RailAnswer<WalletOutcome> {
+    let said = HubtelAnswer::read(reply);
+    let is_registered = said.data.truth("isregistered");
+    let outcome = match is_registered.filter(|_| reply.status.is_success()) {
+        Some(true) => WalletOutcome::Active,
+        Some(false) => WalletOutcome::NotActive,
+        None => WalletOutcome::Unknown,
+    };
+    RailAnswer {
+        outcome,
+        rail_text: reply.describe(""),
+    }
+}
