@@ -4,14 +4,15 @@
 //! `life` draws what becomes of a payment, and of each call about it, by seed, phone and count;
 //! `book` holds what is true. `credits` does both for transfers. Here they meet the wire.
 //!
-//! Promise: a request whose connection has ended is never accepted later, a reference is never
-//! accepted twice, what is documented as a refusal never becomes a debit or a credit, and no rail
-//! pays out more than its float holds.
+//! Promise: a request whose connection has ended is never accepted later, a reference is accepted
+//! twice by Hubtel alone, which does not say that it refuses one, what is documented as a refusal
+//! never becomes a debit or a credit, and no rail pays out more than its float holds.
 
 mod book;
 mod calls;
 mod credentials;
 mod credits;
+mod hubtel;
 mod life;
 mod momo;
 mod payment;
@@ -46,7 +47,7 @@ use self::{
 };
 use crate::time::{Millis, Time};
 
-/// Both rails. Clones are the same ones.
+/// All rails. Clones are the same ones.
 #[derive(Clone)]
 pub struct Rails(Arc<Shared>);
 
@@ -56,6 +57,7 @@ struct Shared {
     settings: RailCredentials,
     momo: SocketAddr,
     paystack: SocketAddr,
+    hubtel: SocketAddr,
     book: Mutex<Book>,
     credits: Mutex<Credits>,
     /// Something was planned.
@@ -91,14 +93,15 @@ enum RailReply {
 }
 
 impl Rails {
-    /// Serves both rails on loopback, for as long as the runtime lives.
+    /// Serves all rails on loopback, for as long as the runtime lives.
     ///
     /// # Errors
     /// No address to listen on, or no client to call back with.
     pub async fn start(seed: u64, time: Time, settings: RailCredentials) -> anyhow::Result<Self> {
         let momo = TcpListener::bind("127.0.0.1:0").await?;
         let paystack = TcpListener::bind("127.0.0.1:0").await?;
-        let outages = [Rail::Momo, Rail::Paystack].map(|rail| {
+        let hubtel = TcpListener::bind("127.0.0.1:0").await?;
+        let outages = Rail::ALL.map(|rail| {
             let outages = Outage::draw(seed, rail).into_iter();
             outages.map(move |outage| (rail, outage))
         });
@@ -108,6 +111,7 @@ impl Rails {
             settings,
             momo: momo.local_addr()?,
             paystack: paystack.local_addr()?,
+            hubtel: hubtel.local_addr()?,
             book: Mutex::new(Book::new(seed)),
             credits: Mutex::new(Credits::new(seed)),
             planned: Notify::new(),
@@ -121,6 +125,7 @@ impl Rails {
         let tasks = Tasks::new();
         tasks.spawn(serve(momo, momo::routes(rails.clone())));
         tasks.spawn(serve(paystack, paystack::routes(rails.clone())));
+        tasks.spawn(serve(hubtel, hubtel::routes(rails.clone())));
         tasks.spawn(calls.keep_agenda());
         Ok(rails)
     }
@@ -131,6 +136,10 @@ impl Rails {
 
     pub fn paystack(&self) -> SocketAddr {
         self.0.paystack
+    }
+
+    pub fn hubtel(&self) -> SocketAddr {
+        self.0.hubtel
     }
 
     /// Tells the rails where the gateway is: `http://host:port`. Until then they call nobody back.

@@ -30,6 +30,7 @@ pub struct Charge {
     pub session_id: Uuid,
     pub tx_id_display: String,
     pub reference: String,
+    pub rail: String,
     pub rail_reference: Uuid,
     pub phone: String,
     pub amount_minor: i64,
@@ -162,7 +163,7 @@ impl Records {
         let outboxes = [outbox(&sessions).await?, outbox(&charges).await?];
         let mut conn = charges.read().await?;
         let sql = "select transaction_id, merchant_id, session_id, tx_id_display, reference,
-                       rail_reference, phone, amount_minor, state, failure_reason, otp_tries,
+                       rail, rail_reference, phone, amount_minor, state, failure_reason, otp_tries,
                        updated_at
                    from charges order by created_at";
         let charge_rows = conn.sql(sql).all().await?;

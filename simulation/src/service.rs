@@ -76,6 +76,7 @@ impl Service {
                 Peer::Service(Self::Merchants),
                 Peer::Momo,
                 Peer::Paystack,
+                Peer::Hubtel,
             ],
             Self::Gateway => &[
                 Peer::Service(Self::Merchants),
@@ -94,4 +95,5 @@ pub enum Peer {
     Service(Service),
     Momo,
     Paystack,
+    Hubtel,
 }

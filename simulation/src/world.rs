@@ -22,22 +22,30 @@ use crate::{
     faults::{Faults, Rates},
     link::{Link, Targets},
     postgres_link::PostgresLink,
-    rails::{RailCredentials, Rails},
+    rails::{Rail, RailCredentials, Rails},
     receiver::Receiver,
     replica::{Host, Replica, Skew, Start},
     service::{Peer, Service},
     store::Store,
-    time::{START_UNIX_MS, Time},
+    time::{MINUTE, Millis, SECOND, START_UNIX_MS, Time},
 };
 
 /// Per replica: so few that it sometimes has to wait for one.
 const DATABASE_CONNECTIONS_MAX: &str = "4";
 
 /// What merchants pay for a payout, by setting, in pesewas.
-pub const PAYOUT_FEES_MINOR: [(&str, i64); 3] = [
+pub const PAYOUT_FEES_MINOR: [(&str, i64); 4] = [
     ("payout-fee-momo", 31),
     ("payout-fee-paystack-wallet", 52),
     ("payout-fee-paystack-bank", 73),
+    ("payout-fee-hubtel", 44),
+];
+
+/// The settings of which rail carries which provider, and what carries it besides Hubtel.
+const ROUTES: [(&str, Rail); 3] = [
+    ("rail-mtn", Rail::Momo),
+    ("rail-telecel", Rail::Paystack),
+    ("rail-at", Rail::Paystack),
 ];
 
 const STATEMENT_KEY: &str = "c2ltdWxhdGVkIHN0YXRlbWVudCBrZXksIDMyIGJ5dGU=";
@@ -209,6 +217,18 @@ impl World {
             .iter()
             .map(|(_, link)| link.clone())
             .collect()
+    }
+
+    /// When rails are configured anew, which only the replicas of charges-svc heed that start from
+    /// then on. In most worlds that is never.
+    pub fn rerouted_at(&self) -> Option<Millis> {
+        let mut choices = Choices::of(self.seed, "rerouting");
+        let at = choices.between(10 * SECOND, 6 * MINUTE);
+        choices.chance(400).then_some(at)
+    }
+
+    pub fn is_charges(&self, place: usize) -> bool {
+        self.places[place].service == Service::Charges
     }
 
     pub fn database_of(&self, place: usize) -> Option<&PostgresLink> {
@@ -386,6 +406,17 @@ impl World {
         format!("{}m", 9 * 60 + after_nine)
     }
 
+    /// Which rail carries which provider: a third goes over Hubtel.
+    fn routes(&self) -> [(&'static str, Rail); 3] {
+        let is_later = self.rerouted_at().is_some_and(|at| self.time.now() >= at);
+        let name = if is_later { "later routes" } else { "routes" };
+        let mut choices = Choices::of(self.seed, name);
+        ROUTES.map(|(setting, other)| {
+            let rail = choices.weighted(&[(1, Rail::Hubtel), (2, other)]);
+            (setting, rail)
+        })
+    }
+
     fn flags(&self, at: &Place) -> Vec<String> {
         let call = |wanted: Peer| {
             let link = at.calls.iter().find(|(peer, _)| *peer == wanted);
@@ -406,6 +437,7 @@ impl World {
                 Peer::Service(service) => format!("{}-url", service.name()),
                 Peer::Momo => "momo-base-url".to_owned(),
                 Peer::Paystack => "paystack-base-url".to_owned(),
+                Peer::Hubtel => "hubtel-base-url".to_owned(),
             };
             flags.push(flag(&name, &call(*peer)));
         }
@@ -420,6 +452,8 @@ impl World {
                     flag("settlement-time", &self.settlement_time()),
                     flag("statement-key", STATEMENT_KEY),
                 ]);
+                let routes = self.routes();
+                flags.extend(routes.map(|(name, rail)| flag(name, rail.name())));
                 let fees = PAYOUT_FEES_MINOR.iter();
                 flags.extend(fees.map(|(name, minor)| flag(name, &format!("0.{minor}"))));
             }
@@ -479,6 +513,7 @@ impl Builder<'_> {
                         Peer::Service(service) => (self.targets_of(*service), self.faults.clone()),
                         Peer::Momo => (Targets::fixed(self.rails.momo()), to_rails.clone()),
                         Peer::Paystack => (Targets::fixed(self.rails.paystack()), to_rails.clone()),
+                        Peer::Hubtel => (Targets::fixed(self.rails.hubtel()), to_rails.clone()),
                     };
                     let link = self.link(&format!("{name} {peer:?}"), &to, faults).await?;
                     calls.push((*peer, link));

@@ -140,18 +140,29 @@ async fn die(stage: Stage, place: usize) {
             .time
             .sleep(choices.between(5 * SECOND, 4 * MINUTE))
             .await;
-        wait_for_the_moment(&stage, place, &mut choices).await;
-        if let Err(error) = stage.world.crash(place).await {
-            tracing::error!(error = %chain(error.as_ref()), "a replica had ended before");
-        }
-        let away = choices.weighted(&[(40, SECOND), (40, 40 * SECOND), (20, 3 * MINUTE)]);
-        stage.world.time.sleep(choices.between(50, away)).await;
-        if let Err(error) = stage.world.start_replica(place).await {
-            tracing::error!(
-                error = %chain(error.as_ref()),
-                "a replica does not start again"
-            );
-        }
+        die_once(&stage, place, &mut choices).await;
+    }
+    // Whoever configures the rails anew starts every replica again, one after the other.
+    let rerouted_at = stage.world.rerouted_at();
+    if let Some(at) = rerouted_at.filter(|_| stage.world.is_charges(place)) {
+        let later = choices.below(4 * MINUTE);
+        stage.world.time.sleep_until(at + later).await;
+        die_once(&stage, place, &mut choices).await;
+    }
+}
+
+async fn die_once(stage: &Stage, place: usize, choices: &mut Choices) {
+    wait_for_the_moment(stage, place, choices).await;
+    if let Err(error) = stage.world.crash(place).await {
+        tracing::error!(error = %chain(error.as_ref()), "a replica had ended before");
+    }
+    let away = choices.weighted(&[(40, SECOND), (40, 40 * SECOND), (20, 3 * MINUTE)]);
+    stage.world.time.sleep(choices.between(50, away)).await;
+    if let Err(error) = stage.world.start_replica(place).await {
+        tracing::error!(
+            error = %chain(error.as_ref()),
+            "a replica does not start again"
+        );
     }
 }
 

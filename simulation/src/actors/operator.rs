@@ -189,11 +189,10 @@ async fn decide_disbursement(
     let mut transfers = transfers.iter();
     let transfer = transfers.find(|transfer| transfer.reference == shown.rail_reference);
     if case.kind() == CaseKind::FloatEmpty {
-        let rail = match shown.rail.as_str() {
-            "momo" => Rail::Momo,
-            _ => Rail::Paystack,
-        };
-        treasury::fill_up(stage, rail, choices).await;
+        let mut rails = Rail::ALL.into_iter();
+        if let Some(rail) = rails.find(|rail| rail.name() == shown.rail) {
+            treasury::fill_up(stage, rail, choices).await;
+        }
     }
     let (status, asked_minor) = how_it_stands(&shown);
     let is_open = matches!(

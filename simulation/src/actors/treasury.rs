@@ -37,7 +37,7 @@ pub async fn begin(stage: &Stage) -> anyhow::Result<()> {
             .context("no payout account")?;
         switch_on(stage, merchant).await?;
     }
-    for rail in [Rail::Momo, Rail::Paystack] {
+    for rail in Rail::ALL {
         let mut choices = Choices::of(stage.world.seed, &format!("float {}", rail.name()));
         let little = i64::try_from(choices.between(1, 120_000))?;
         let amount = choices.weighted(&[(50, PLENTY_MINOR), (40, little), (10, 0)]);
@@ -53,7 +53,7 @@ pub async fn fill_later(stage: Stage) {
     let mut choices = Choices::of(stage.world.seed, "treasury");
     let when = choices.between(4 * MINUTE, 25 * MINUTE);
     stage.world.time.sleep(when).await;
-    for rail in [Rail::Momo, Rail::Paystack] {
+    for rail in Rail::ALL {
         if choices.chance(600) {
             fill_up(&stage, rail, &mut choices).await;
         }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     history::{CaseDecision, RequestEnd, Spending},
-    rails::{Asker, RailMessage, Transfer, Word},
+    rails::{Asker, Rail, RailMessage, Transfer, Word},
     records::Disbursement,
     time::Millis,
     world::PAYOUT_FEES_MINOR,
@@ -252,6 +252,7 @@ fn fee_due(disbursement: &Disbursement) -> i64 {
     }
     let setting = match (disbursement.rail.as_str(), disbursement.account.as_str()) {
         ("momo", _) => "payout-fee-momo",
+        ("hubtel", _) => "payout-fee-hubtel",
         (_, wallet) if wallet.starts_with('+') => "payout-fee-paystack-wallet",
         _ => "payout-fee-paystack-bank",
     };
@@ -336,7 +337,9 @@ fn check_failed(
     let is_the_rails_word = said.unwrap_or_default().iter().any(|said| {
         let is_end = match said.what {
             Word::Failed(_) | Word::Reversed => said.to == Asker::Query,
-            Word::Refused(words) => !MAY_BE_SENT_LATER.contains(&words),
+            Word::Refused(words) => !MAY_BE_SENT_LATER
+                .iter()
+                .any(|later| words.starts_with(later)),
             _ => false,
         };
         is_end && said.delivered && said.at <= until
@@ -362,25 +365,45 @@ fn check_failed(
     }
 }
 
-/// Refusals that leave a transfer to be sent later.
-const MAY_BE_SENT_LATER: [&str; 3] = [
+/// What refusals begin with that leave a transfer to be sent later.
+const MAY_BE_SENT_LATER: [&str; 9] = [
     "SERVICE_UNAVAILABLE",
     "NOT_ALLOWED",
     "You cannot initiate third party payouts at this time",
+    "401 ",
+    "403 ",
+    "4075 ",
+    "4101 ",
+    "4103 ",
+    "4105 ",
 ];
 
-/// Kept: nothing was sent under a reference that is not recorded.
+/// Kept: nothing was sent under a reference that is not recorded. Once: each has one rail, and is
+/// sent to one that does not refuse a second use only once.
 fn check_transfers(found: &mut Findings<'_>) {
     let records = &found.evidence.records;
-    let known: HashSet<String> = records
+    let known: HashMap<String, &str> = records
         .disbursements
         .iter()
-        .map(|disbursement| disbursement.rail_reference.to_string())
+        .map(|one| (one.rail_reference.to_string(), one.rail.as_str()))
         .collect();
     for transfer in &found.evidence.transfers {
-        if !known.contains(&transfer.reference) {
+        let Some(rail) = known.get(&transfer.reference) else {
             let what = format!("the rail has a transfer that nobody recorded: {transfer:?}");
             found.broken(Promise::Kept, what);
+            continue;
+        };
+        if *rail != transfer.rail.name() {
+            let what = format!("another rail than {rail} heard of its transfer: {transfer:?}");
+            found.broken(Promise::Once, what);
+        }
+        // What was refused may be sent later.
+        let refused = transfer.said.iter().filter(|said| {
+            said.delivered && said.to == Asker::Request && matches!(said.what, Word::Refused(_))
+        });
+        if transfer.rail == Rail::Hubtel && transfer.asked_at.len() > refused.count() + 1 {
+            let what = format!("a rail that may pay twice was asked twice: {transfer:?}");
+            found.broken(Promise::Once, what);
         }
     }
 }

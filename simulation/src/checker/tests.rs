@@ -48,6 +48,7 @@ fn debited_and_denied(last: Word, heard_last: &str) -> Evidence {
         session_id: Uuid::from_u128(3),
         tx_id_display: "TX-1".to_owned(),
         reference: "TX-1".to_owned(),
+        rail: "momo".to_owned(),
         rail_reference: Uuid::from_u128(4),
         phone: "+233240000800".to_owned(),
         amount_minor: 1_366,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{Findings, Promise};
 use crate::{
     history::{Order, Read, ReadSubject, RequestEnd, Try},
-    rails::{Asker, Payment, RailMessage, Word},
+    rails::{Asker, Payment, Rail, RailMessage, Word},
     records::Charge,
     time::Millis,
 };
@@ -38,14 +38,35 @@ pub fn check(found: &mut Findings<'_>) {
         }
     }
     for payment in &found.evidence.book {
-        let is_ours = |charge: &Charge| charge.rail_reference.to_string() == payment.reference;
-        if !found.evidence.records.charges.iter().any(is_ours) {
-            let what = format!(
-                "the rail has a payment {} that nobody recorded",
-                payment.reference
-            );
-            found.broken(Promise::Kept, what);
-        }
+        check_asked(found, payment);
+    }
+}
+
+/// Every payment is recorded, at the rail that its charge began with. One that may be debited twice
+/// was asked for once.
+fn check_asked(found: &mut Findings<'_>, payment: &Payment) {
+    let mut charges = found.evidence.records.charges.iter();
+    let charge = charges.find(|charge| charge.rail_reference.to_string() == payment.reference);
+    let Some(charge) = charge else {
+        let what = format!(
+            "the rail has a payment {} that nobody recorded",
+            payment.reference
+        );
+        return found.broken(Promise::Kept, what);
+    };
+    if charge.rail != payment.rail.name() {
+        let what = format!(
+            "{} is at {}, and another rail heard of it: {payment:?}",
+            charge.reference, charge.rail
+        );
+        found.broken(Promise::Once, what);
+    }
+    if payment.rail == Rail::Hubtel && payment.asked_at.len() > 1 {
+        let what = format!(
+            "{} was asked for twice at a rail that may debit twice: {payment:?}",
+            charge.reference
+        );
+        found.broken(Promise::Once, what);
     }
 }
 
@@ -333,7 +354,9 @@ fn is_failure(payment: &Payment, said: &RailMessage, was_shown: bool) -> bool {
     let asked = payment.asked_at.iter().max().copied().unwrap_or_default();
     let window_is_over = said.at >= asked + payment.rail.window();
     match said.what {
-        Word::Failed(_) | Word::Refused(_) => true,
+        // A callback is no more than a hint.
+        Word::Failed(_) => said.to != Asker::Callback,
+        Word::Refused(_) => true,
         // Until the network's own window has ended, its silence proves nothing.
         Word::Abandoned => window_is_over,
         Word::Unknown404 => window_is_over && !was_shown,

@@ -80,6 +80,8 @@ enum Event {
     End,
     Tell,
     Late,
+    /// A second request with the same reference debits too.
+    Again,
     Reverse,
     Call(Call),
 }
@@ -151,14 +153,23 @@ impl Book {
     pub fn take(&mut self, asked: &DebitRequest, life: Life, now: Millis) -> (Word, View) {
         let key = asked.key();
         let record = self.record(&key);
-        if record.stage != Stage::Unknown {
+        if record.stage != Stage::Unknown && !life.debits_again {
             return (Word::Duplicate409, record.view());
+        }
+        if record.stage != Stage::Unknown {
+            return self.take_again(&key, &life, now);
         }
         record.ask(asked);
         let entry = life.entry;
         if let Entry::Refused(words) = entry {
-            // Paystack keeps what failed; what it did not even try may be requested again.
-            if record.payment.rail == Rail::Paystack && words != PROCESSOR_ERROR {
+            // What a rail did not even try may be requested again; Paystack keeps what failed, and
+            // Hubtel what the payer's network refused.
+            let is_kept = match record.payment.rail {
+                Rail::Momo => false,
+                Rail::Paystack => words != PROCESSOR_ERROR,
+                Rail::Hubtel => words.starts_with('2'),
+            };
+            if is_kept {
                 record.move_to(Stage::Failed(Failure::AtOnce(words)));
             }
             return (Word::Refused(words), record.view());
@@ -175,7 +186,13 @@ impl Book {
             self.plan(soon, &key, Event::Call(call));
         }
         let word = match entry {
-            Entry::Instant => self.conclude(&key, PaymentEnd::Approved, now),
+            Entry::Instant => {
+                if key.0 == Rail::Hubtel {
+                    // It says `Unpaid` until it says `Paid`.
+                    self.record(&key).move_to(Stage::Prompted);
+                }
+                self.conclude(&key, PaymentEnd::Approved, now)
+            }
             Entry::Code => {
                 self.record(&key).move_to(Stage::Code);
                 self.plan(now + code.window, &key, Event::CodeOver);
@@ -184,6 +201,15 @@ impl Book {
             Entry::Prompt | Entry::Refused(_) => self.prompt(&key, now + ends_after),
         };
         (word, self.record(&key).view())
+    }
+
+    /// A second payment under the same reference.
+    fn take_again(&mut self, key: &Key, life: &Life, now: Millis) -> (Word, View) {
+        self.record(key).payment.taken_at.push(now);
+        if life.ending == PaymentEnd::Approved {
+            self.plan(now + life.ends_after, key, Event::Again);
+        }
+        (Word::Accepted, self.record(key).view())
     }
 
     /// A code has arrived. It has no effect yet.
@@ -252,6 +278,8 @@ impl Book {
             _ if choices.chance(forgotten) => Word::Unknown404,
             (Stage::Code | Stage::Prompted, _) if now < seen_from => Word::Unknown404,
             (Stage::Prompted, Rail::Momo) => Word::Pending,
+            // It has one word for both.
+            (Stage::Prompted | Stage::Failed(_), Rail::Hubtel) => Word::Abandoned,
             (Stage::Prompted, Rail::Paystack) => {
                 choices.weighted(&[(9, Word::Pending), (1, Word::Abandoned)])
             }
@@ -322,6 +350,10 @@ impl Book {
                 let calls = life.late_calls.clone();
                 self.plan_calls(key, &calls, now);
             }
+            Event::Again => {
+                record.debit(now);
+                record.move_to(Stage::Succeeded);
+            }
             Event::Reverse => {
                 record.payment.reversed_at = Some(now);
                 record.move_to(Stage::Reversed);
@@ -367,7 +399,7 @@ impl Book {
         if let Some(after) = after {
             self.plan(now + lag + after, key, event);
         }
-        if key.0 == Rail::Momo || ending == PaymentEnd::Approved {
+        if key.0 != Rail::Paystack || ending == PaymentEnd::Approved {
             self.plan_calls(key, &life.calls, now);
         }
         word

@@ -11,6 +11,7 @@ use sha2::Sha512;
 use super::{
     Asker, OpenCall, Rail, RailMessage, Rails, Word,
     book::{Call, Key, View},
+    hubtel,
     life::Stray,
     momo, paystack,
 };
@@ -29,7 +30,7 @@ enum Called {
     Transfer,
 }
 
-/// Keeps the agenda of both rails.
+/// Keeps the agenda of all rails.
 pub struct Calls {
     rails: Rails,
     client: Client,
@@ -161,6 +162,17 @@ impl Calls {
                 let signature = hex::encode(signed.finalize().into_bytes());
                 let request = self.client.post(format!("{base}/rails/paystack/{token}"));
                 request.header("x-paystack-signature", signature).body(body)
+            }
+            Rail::Hubtel => {
+                let path = match stray {
+                    None => view.callback.clone()?,
+                    Some(_) => "/rails/hubtel/nobody".to_owned(),
+                };
+                let request = self.client.post(format!("{base}{path}"));
+                request.body(match about {
+                    Called::Payment(_) => hubtel::callback_body(&self.rails, word, &view),
+                    Called::Transfer => hubtel::transfers::callback_body(&self.rails, word, &view),
+                })
             }
         };
         Some(request.header(CONTENT_TYPE, "application/json"))

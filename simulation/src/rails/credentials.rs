@@ -11,6 +11,10 @@ pub struct RailCredentials {
     pub momo_target_environment: String,
     pub paystack_secret_key: String,
     pub paystack_callback_token: String,
+    pub hubtel_api_id: String,
+    pub hubtel_api_key: String,
+    pub hubtel_pos_sales_id: String,
+    pub hubtel_prepaid_deposit_id: String,
 }
 
 impl RailCredentials {
@@ -26,11 +30,15 @@ impl RailCredentials {
             momo_target_environment: "mtnghana".to_owned(),
             paystack_secret_key: "sk_test_simulated".to_owned(),
             paystack_callback_token: "simulated-callbacks".to_owned(),
+            hubtel_api_id: "simulated-api-id".to_owned(),
+            hubtel_api_key: "simulated-hubtel-key".to_owned(),
+            hubtel_pos_sales_id: "2017001".to_owned(),
+            hubtel_prepaid_deposit_id: "2017002".to_owned(),
         }
     }
 
     /// The settings of charges-svc that have them.
-    pub fn settings(&self) -> [(&'static str, &str); 9] {
+    pub fn settings(&self) -> [(&'static str, &str); 13] {
         [
             ("momo-subscription-key", &self.momo_subscription_key),
             ("momo-api-user", &self.momo_api_user),
@@ -47,6 +55,10 @@ impl RailCredentials {
             ("momo-target-environment", &self.momo_target_environment),
             ("paystack-secret-key", &self.paystack_secret_key),
             ("paystack-callback-token", &self.paystack_callback_token),
+            ("hubtel-api-id", &self.hubtel_api_id),
+            ("hubtel-api-key", &self.hubtel_api_key),
+            ("hubtel-pos-sales-id", &self.hubtel_pos_sales_id),
+            ("hubtel-prepaid-deposit-id", &self.hubtel_prepaid_deposit_id),
         ]
     }
 }

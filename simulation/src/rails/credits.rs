@@ -13,7 +13,7 @@ use crate::{
         book::{Key, View},
         life::Fare,
         payment::{Rail, RailMessage, Word},
-        transfer::{Credit, Float, MOMO_FLOAT_EMPTY, PAYSTACK_FLOAT_EMPTY, Transfer},
+        transfer::{Credit, Float, Transfer},
     },
     time::{Millis, SECOND},
 };
@@ -22,6 +22,9 @@ use life::{CreditedAmount, TransferEnd, TransferLife};
 /// What Paystack takes for a transfer to a wallet, and to a bank.
 const WALLET_FEE_MINOR: i64 = 100;
 const BANK_FEE_MINOR: i64 = 800;
+
+/// What Hubtel takes for a transfer.
+const HUBTEL_FEE_MINOR: i64 = 65;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -55,6 +58,7 @@ impl CreditRequest {
             Rail::Momo => 0,
             Rail::Paystack if self.account.starts_with('+') => WALLET_FEE_MINOR,
             Rail::Paystack => BANK_FEE_MINOR,
+            Rail::Hubtel => HUBTEL_FEE_MINOR,
         }
     }
 }
@@ -77,6 +81,8 @@ enum Event {
     End,
     Tell,
     Late,
+    /// A second request with the same reference pays too.
+    Again,
     Reverse,
     Call,
 }
@@ -165,16 +171,21 @@ impl Credits {
         let key = asked.key();
         let held = self.float(asked.rail).held_minor;
         let record = self.record(&key);
-        if record.stage != Stage::Unknown {
+        if record.stage != Stage::Unknown && !life.pays_again {
             return (Word::Duplicate409, record.view());
+        }
+        if record.stage != Stage::Unknown {
+            record.transfer.taken_at.push(now);
+            let view = record.view();
+            self.plan(now + life.ends_after, &key, Event::Again);
+            return (Word::Accepted, view);
         }
         record.ask(asked);
         let wanted = asked.amount.minor_units() + record.fee_minor;
-        let refused = match (life.refused, asked.rail) {
-            (Some(words), _) => Some(words),
-            (None, Rail::Paystack) if held < wanted => Some(PAYSTACK_FLOAT_EMPTY),
-            (None, Rail::Momo) if life.checks_float && held < wanted => Some(MOMO_FLOAT_EMPTY),
-            (None, _) => None,
+        let is_checked = asked.rail.takes_first() || life.checks_float;
+        let refused = match life.refused {
+            None if is_checked && held < wanted => Some(asked.rail.float_empty()),
+            refused => refused,
         };
         if let Some(words) = refused {
             return (Word::Refused(words), record.view());
@@ -184,7 +195,7 @@ impl Credits {
         record.shown = Stage::Pending;
         let ends_at = now + life.ends_after;
         record.life = Some(life);
-        if asked.rail == Rail::Paystack {
+        if asked.rail.takes_first() {
             self.withdraw(&key);
         }
         self.plan(ends_at, &key, Event::End);
@@ -245,7 +256,7 @@ impl Credits {
                     let record = self.record(&key);
                     record.shown = record.stage;
                 }
-                Event::Late => self.pay_late(&key, now),
+                Event::Late | Event::Again => self.pay_late(&key, now),
                 Event::Reverse => self.reverse(&key, now),
             }
         }
@@ -256,15 +267,16 @@ impl Credits {
         let held = self.float(key.0).held_minor;
         let record = self.record(key);
         let life = record.life.clone().expect("what ends has lived");
-        let ending = match (life.ending, key.0) {
-            (TransferEnd::Paid, Rail::Momo) if held < record.transfer.amount_minor => {
-                TransferEnd::Failed(MOMO_FLOAT_EMPTY)
+        let wanted = record.transfer.amount_minor + record.fee_minor;
+        let ending = match life.ending {
+            TransferEnd::Paid if !key.0.takes_first() && held < wanted => {
+                TransferEnd::Failed(key.0.float_empty())
             }
-            (ending, _) => ending,
+            ending => ending,
         };
         let (after, event) = match ending {
             TransferEnd::Paid => {
-                if key.0 == Rail::Momo {
+                if !key.0.takes_first() {
                     self.withdraw(key);
                 }
                 self.credit(key, now);
@@ -273,7 +285,7 @@ impl Credits {
             }
             TransferEnd::Failed(words) => {
                 record.stage = Stage::Failed(words);
-                if key.0 == Rail::Paystack {
+                if key.0.takes_first() {
                     self.give_back(key);
                 }
                 (life.late_after, Event::Late)
@@ -291,7 +303,7 @@ impl Credits {
         self.plan_calls(key, &life.calls, now);
     }
 
-    /// The account is credited after a failure, if the float still covers it.
+    /// The account is credited after a failure, or once more, if the float still covers it.
     fn pay_late(&mut self, key: &Key, now: Millis) {
         let held = self.float(key.0).held_minor;
         let record = self.record(key);

@@ -168,6 +168,9 @@ pub struct Life {
     pub late_after: Option<Millis>,
     /// How long after success was shown the payer gets the money back.
     pub reversed_after: Option<Millis>,
+    /// A later request with the same reference is accepted too, and debits once more: Hubtel does
+    /// not say that it refuses one.
+    pub debits_again: bool,
     /// Calls back as soon as the request is accepted.
     pub calls_early: bool,
     /// After the end.
@@ -239,6 +242,20 @@ const PAYSTACK_REFUSALS: &[(u64, &str)] = &[
     (1, "The payer has insufficient funds"),
 ];
 
+/// Hubtel's, each with its code first. A code of three digits is an HTTP status.
+const HUBTEL_REFUSALS: &[(u64, &str)] = &[
+    (3, "2001 The payer has insufficient funds"),
+    (2, "2001 The account holder was not found"),
+    (1, "2051 The number is not registered"),
+    (1, "4000 Validation errors"),
+    (1, "4070 The fees are not set"),
+    (1, "4101 The keys or the scope are wrong"),
+    (1, "4103 The channel is not permitted"),
+    (1, "4105 The account does not match"),
+    (1, "401 Unauthorized"),
+    (1, "403 Forbidden"),
+];
+
 impl Life {
     /// Draws the life of a payment over `network`.
     pub fn draw(choices: &mut Choices, network: PayerNetwork) -> Self {
@@ -261,8 +278,15 @@ impl Life {
         let unseen = choices.between(SECOND, 20 * SECOND);
         let late_after = choices.between(HOUR / 10, 3 * HOUR);
         let late_after = choices.weighted(&[(1, late_after), (1, 32 * late_after)]);
+        // Queries never say that it failed, so the money may also follow a callback at once.
+        let soon_after = choices.between(SECOND, 5 * MINUTE);
+        let late_after = match rail {
+            Rail::Hubtel => choices.weighted(&[(1, soon_after), (1, late_after)]),
+            Rail::Momo | Rail::Paystack => late_after,
+        };
         let reversed_after = choices.between(HOUR / 2, 72 * HOUR);
-        let is_reversed = rail == Rail::Paystack && choices.chance(30);
+        // MTN has no word for it.
+        let is_reversed = rail != Rail::Momo && choices.chance(30);
         Self {
             entry,
             code,
@@ -278,6 +302,7 @@ impl Life {
             ]),
             late_after: choices.chance(150).then_some(late_after),
             reversed_after: is_reversed.then_some(reversed_after),
+            debits_again: rail == Rail::Hubtel && choices.chance(500),
             calls_early: rail == Rail::Momo && choices.chance(40),
             calls: calls(choices),
             late_calls: calls(choices),
@@ -291,6 +316,7 @@ fn entry(choices: &mut Choices, network: PayerNetwork) -> Entry {
     let refusals = match network.rail() {
         Rail::Momo => MOMO_REFUSALS,
         Rail::Paystack => PAYSTACK_REFUSALS,
+        Rail::Hubtel => HUBTEL_REFUSALS,
     };
     let refused = Entry::Refused(choices.weighted(refusals));
     match network {
@@ -300,6 +326,9 @@ fn entry(choices: &mut Choices, network: PayerNetwork) -> Entry {
         }
         PayerNetwork::PaystackTelecel => {
             choices.weighted(&[(910, Entry::Code), (50, Entry::Prompt), (40, refused)])
+        }
+        PayerNetwork::Hubtel => {
+            choices.weighted(&[(910, Entry::Prompt), (30, Entry::Instant), (60, refused)])
         }
     }
 }

@@ -6,20 +6,24 @@ use crate::time::{MINUTE, Millis};
 pub enum Rail {
     Momo,
     Paystack,
+    Hubtel,
 }
 
 impl Rail {
+    pub const ALL: [Self; 3] = [Self::Momo, Self::Paystack, Self::Hubtel];
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Momo => "momo",
             Self::Paystack => "paystack",
+            Self::Hubtel => "hubtel",
         }
     }
 
     /// How long a payer has to approve.
     pub fn window(self) -> Millis {
         match self {
-            Self::Momo => 5 * MINUTE,
+            Self::Momo | Self::Hubtel => 5 * MINUTE,
             Self::Paystack => 3 * MINUTE,
         }
     }
@@ -33,6 +37,8 @@ pub enum PayerNetwork {
     Paystack,
     /// The network that asks for a code first.
     PaystackTelecel,
+    /// All networks.
+    Hubtel,
 }
 
 impl PayerNetwork {
@@ -40,6 +46,7 @@ impl PayerNetwork {
         match self {
             Self::Momo => Rail::Momo,
             Self::Paystack | Self::PaystackTelecel => Rail::Paystack,
+            Self::Hubtel => Rail::Hubtel,
         }
     }
 }
@@ -48,7 +55,7 @@ impl PayerNetwork {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payment {
     pub rail: Rail,
-    /// As it was sent.
+    /// As our records spell it.
     pub reference: String,
     /// In E.164. Empty if the rail was only asked about the reference.
     pub phone: String,
@@ -108,7 +115,8 @@ pub enum Word {
     Success,
     Failed(&'static str),
     Pending,
-    /// Paystack's word for a payer who has not answered yet, or no longer will.
+    /// Paystack's word for a payer who has not answered yet, or no longer will, and Hubtel's for
+    /// whatever is not paid.
     Abandoned,
     Unknown404,
     Reversed,
@@ -133,7 +141,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The reason in the words of `rail`. MTN has two words for some; `shape` picks one.
+    /// The reason in the words of `rail`; Hubtel's begin with a code. Some have two for a reason;
+    /// `shape` picks one.
     pub fn words(self, rail: Rail, shape: u64) -> &'static str {
         let is_other = shape & 16 == 0;
         match (rail, self) {
@@ -151,7 +160,16 @@ impl Failure {
             }
             (Rail::Paystack, Failure::CodeExpired) => "The voucher code has expired",
             (Rail::Paystack, Failure::WrongCodes) => "Declined after too many wrong voucher codes",
-            (Rail::Paystack, Failure::AtOnce(words)) => words,
+            (Rail::Hubtel, Failure::Declined) if is_other => "2001 The payer declined the request",
+            (Rail::Hubtel, Failure::Declined) => "2101 A wrong PIN was entered",
+            (Rail::Hubtel, Failure::Funds) if is_other => "2001 The payer has insufficient funds",
+            (Rail::Hubtel, Failure::Funds) => "2050 The wallet's balance is too low",
+            (Rail::Hubtel, Failure::Limit) => "2001 The payer has reached the transaction limit",
+            (Rail::Hubtel, Failure::TimedOut) if is_other => "2001 The USSD session timed out",
+            (Rail::Hubtel, Failure::TimedOut | Failure::CodeExpired | Failure::WrongCodes) => {
+                "2100 The payer's phone is off"
+            }
+            (Rail::Paystack | Rail::Hubtel, Failure::AtOnce(words)) => words,
         }
     }
 }

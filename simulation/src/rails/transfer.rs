@@ -7,7 +7,7 @@ use crate::time::Millis;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfer {
     pub rail: Rail,
-    /// As it was sent.
+    /// As our records spell it.
     pub reference: String,
     /// A wallet's number in E.164, or a bank account's. Empty if the rail was only asked about the
     /// reference.
@@ -50,5 +50,21 @@ pub struct Float {
 }
 
 /// Why a transfer failed, or was refused, for want of float.
-pub const MOMO_FLOAT_EMPTY: &str = "NOT_ENOUGH_FUNDS";
-pub const PAYSTACK_FLOAT_EMPTY: &str = "Your balance is not enough to fulfil this request";
+const MOMO_FLOAT_EMPTY: &str = "NOT_ENOUGH_FUNDS";
+const PAYSTACK_FLOAT_EMPTY: &str = "Your balance is not enough to fulfil this request";
+const HUBTEL_FLOAT_EMPTY: &str = "4075 Insufficient prepaid balance";
+
+impl Rail {
+    pub fn float_empty(self) -> &'static str {
+        match self {
+            Self::Momo => MOMO_FLOAT_EMPTY,
+            Self::Paystack => PAYSTACK_FLOAT_EMPTY,
+            Self::Hubtel => HUBTEL_FLOAT_EMPTY,
+        }
+    }
+
+    /// Whether it takes a transfer from the float when it accepts it, and not when it pays.
+    pub fn takes_first(self) -> bool {
+        self == Self::Paystack
+    }
+}

@@ -1,4 +1,4 @@
-//! What both rails' wires share: reading headers, and undocumented answers.
+//! What the rails' wires share: reading headers, and undocumented answers.
 
 use std::io;
 

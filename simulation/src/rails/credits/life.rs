@@ -26,6 +26,9 @@ pub struct TransferLife {
     /// How many of a thousand queries reach a part of the rail that has not heard of it.
     pub forgotten: u64,
     pub credited: CreditedAmount,
+    /// A later request with the same reference is accepted too, and pays once more: Hubtel does not
+    /// say that it refuses one.
+    pub pays_again: bool,
     /// How long after a failure was shown the account is credited after all.
     pub late_after: Option<Millis>,
     /// How long after success was shown the rail takes the money back.
@@ -67,6 +70,23 @@ const PAYSTACK_REFUSALS: &[(u64, &str)] = &[
     (1, "You cannot initiate third party payouts at this time"),
 ];
 
+/// Hubtel's refusals, each with its code first. A code of three digits is an HTTP status.
+const HUBTEL_REFUSALS: &[(u64, &str)] = &[
+    (3, "3050 The number is not registered on the channel"),
+    (1, "4000 Validation errors"),
+    (1, "4101 The keys or the scope are wrong"),
+    (1, "4103 The channel is not permitted"),
+    (1, "4105 The account does not match"),
+    (1, "401 Unauthorized"),
+    (1, "403 Forbidden"),
+];
+
+const HUBTEL_FAILURES: &[(u64, &str)] = &[
+    (3, "2001 The processor declined the transfer"),
+    (2, "2001 The wallet's limit was exceeded"),
+    (1, "3050 The number is not registered on the channel"),
+];
+
 const MOMO_FAILURES: &[(u64, &str)] = &[
     (3, "PAYEE_NOT_FOUND"),
     (2, "PAYEE_LIMIT_REACHED"),
@@ -92,6 +112,7 @@ impl TransferLife {
         let (refusals, failures) = match rail {
             Rail::Momo => (MOMO_REFUSALS, MOMO_FAILURES),
             Rail::Paystack => (PAYSTACK_REFUSALS, PAYSTACK_FAILURES),
+            Rail::Hubtel => (HUBTEL_REFUSALS, HUBTEL_FAILURES),
         };
         let refused = choices.weighted(refusals);
         let failed = TransferEnd::Failed(choices.weighted(failures));
@@ -124,8 +145,9 @@ impl TransferLife {
                 (8, CreditedAmount::Less),
                 (7, CreditedAmount::More),
             ]),
+            pays_again: rail == Rail::Hubtel && choices.chance(500),
             late_after: choices.chance(250).then_some(late_after),
-            // MTN has no word for it.
+            // The others have no word for it.
             reversed_after: (rail == Rail::Paystack && choices.chance(100))
                 .then_some(reversed_after),
             calls: life::calls(choices),
