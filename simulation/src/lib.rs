@@ -19,12 +19,13 @@ pub mod rails;
 pub mod receiver;
 pub mod records;
 pub mod replica;
+pub mod routes;
 pub mod service;
 pub mod store;
 pub mod time;
 pub mod world;
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc};
 
 use anyhow::Context as _;
 use futures::future::join_all;
@@ -56,6 +57,8 @@ pub struct SeedReport {
     pub disbursements: usize,
     pub credits: usize,
     pub events: usize,
+    /// Charges and disbursements over each rail.
+    pub by_rail: BTreeMap<String, (usize, usize)>,
     /// How many steps time took.
     pub steps: u64,
     pub history: HistoryRecord,
@@ -123,9 +126,21 @@ pub async fn run(seed: u64, server: Option<&str>) -> anyhow::Result<SeedReport> 
             .map(|transfer| transfer.credits.len())
             .sum(),
         events: evidence.records.events.len(),
+        by_rail: by_rail(&evidence.records),
         steps,
         history: evidence.history,
     })
+}
+
+fn by_rail(records: &Records) -> BTreeMap<String, (usize, usize)> {
+    let mut by_rail: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    for charge in &records.charges {
+        by_rail.entry(charge.rail.clone()).or_default().0 += 1;
+    }
+    for disbursement in &records.disbursements {
+        by_rail.entry(disbursement.rail.clone()).or_default().1 += 1;
+    }
+    by_rail
 }
 
 /// Everybody who acts in a world.

@@ -1,6 +1,7 @@
 //! Runs seeds, several at a time, and reports those that broke a promise.
 
 use std::{
+    collections::BTreeMap,
     env,
     process::{Command, ExitCode, Stdio},
     sync::{
@@ -77,6 +78,7 @@ struct Report {
     disbursements: usize,
     credits: usize,
     events: usize,
+    by_rail: BTreeMap<String, (usize, usize)>,
     steps: u64,
     /// What happened, as the actors saw it, if it broke a promise.
     history: String,
@@ -124,6 +126,7 @@ fn run_alone(config: &Config) -> anyhow::Result<()> {
         disbursements: outcome.disbursements,
         credits: outcome.credits,
         events: outcome.events,
+        by_rail: outcome.by_rail,
         steps: outcome.steps,
         history,
     };
@@ -255,6 +258,14 @@ impl Search {
             sum(|report| report.events),
             reports.iter().map(|report| report.steps).sum::<u64>(),
         );
+        let mut by_rail: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for (rail, (charges, disbursements)) in reports.iter().flat_map(|report| &report.by_rail) {
+            let sum = by_rail.entry(rail).or_default();
+            *sum = (sum.0 + charges, sum.1 + disbursements);
+        }
+        for (rail, (charges, disbursements)) in by_rail {
+            println!("over {rail}: {charges} charges, {disbursements} disbursements");
+        }
         let broken = reports.iter().filter(|report| report.is_broken()).count();
         let failures = self.failures.load(Ordering::SeqCst);
         println!(

@@ -22,12 +22,13 @@ use crate::{
     faults::{Faults, Rates},
     link::{Link, Targets},
     postgres_link::PostgresLink,
-    rails::{Rail, RailCredentials, Rails},
+    rails::{RailCredentials, Rails},
     receiver::Receiver,
     replica::{Host, Replica, Skew, Start},
+    routes,
     service::{Peer, Service},
     store::Store,
-    time::{MINUTE, Millis, SECOND, START_UNIX_MS, Time},
+    time::{START_UNIX_MS, Time},
 };
 
 /// Per replica: so few that it sometimes has to wait for one.
@@ -39,13 +40,6 @@ pub const PAYOUT_FEES_MINOR: [(&str, i64); 4] = [
     ("payout-fee-paystack-wallet", 52),
     ("payout-fee-paystack-bank", 73),
     ("payout-fee-hubtel", 44),
-];
-
-/// The settings of which rail carries which provider, and what carries it besides Hubtel.
-const ROUTES: [(&str, Rail); 3] = [
-    ("rail-mtn", Rail::Momo),
-    ("rail-telecel", Rail::Paystack),
-    ("rail-at", Rail::Paystack),
 ];
 
 const STATEMENT_KEY: &str = "c2ltdWxhdGVkIHN0YXRlbWVudCBrZXksIDMyIGJ5dGU=";
@@ -217,14 +211,6 @@ impl World {
             .iter()
             .map(|(_, link)| link.clone())
             .collect()
-    }
-
-    /// When rails are configured anew, which only the replicas of charges-svc heed that start from
-    /// then on. In most worlds that is never.
-    pub fn rerouted_at(&self) -> Option<Millis> {
-        let mut choices = Choices::of(self.seed, "rerouting");
-        let at = choices.between(10 * SECOND, 6 * MINUTE);
-        choices.chance(400).then_some(at)
     }
 
     pub fn is_charges(&self, place: usize) -> bool {
@@ -406,17 +392,6 @@ impl World {
         format!("{}m", 9 * 60 + after_nine)
     }
 
-    /// Which rail carries which provider: a third goes over Hubtel.
-    fn routes(&self) -> [(&'static str, Rail); 3] {
-        let is_later = self.rerouted_at().is_some_and(|at| self.time.now() >= at);
-        let name = if is_later { "later routes" } else { "routes" };
-        let mut choices = Choices::of(self.seed, name);
-        ROUTES.map(|(setting, other)| {
-            let rail = choices.weighted(&[(1, Rail::Hubtel), (2, other)]);
-            (setting, rail)
-        })
-    }
-
     fn flags(&self, at: &Place) -> Vec<String> {
         let call = |wanted: Peer| {
             let link = at.calls.iter().find(|(peer, _)| *peer == wanted);
@@ -452,7 +427,7 @@ impl World {
                     flag("settlement-time", &self.settlement_time()),
                     flag("statement-key", STATEMENT_KEY),
                 ]);
-                let routes = self.routes();
+                let routes = routes::at(self.seed, self.time.now());
                 flags.extend(routes.map(|(name, rail)| flag(name, rail.name())));
                 let fees = PAYOUT_FEES_MINOR.iter();
                 flags.extend(fees.map(|(name, minor)| flag(name, &format!("0.{minor}"))));

@@ -9,6 +9,7 @@ use super::Stage;
 use crate::{
     choice::Choices,
     line::When,
+    routes,
     time::{HOUR, MINUTE, Millis, SECOND},
 };
 
@@ -142,9 +143,9 @@ async fn die(stage: Stage, place: usize) {
             .await;
         die_once(&stage, place, &mut choices).await;
     }
-    // Whoever configures the rails anew starts every replica again, one after the other.
-    let rerouted_at = stage.world.rerouted_at();
-    if let Some(at) = rerouted_at.filter(|_| stage.world.is_charges(place)) {
+    // Whoever changes the routes starts every replica again, one after the other.
+    let changed_at = routes::changed_at(stage.world.seed);
+    if let Some(at) = changed_at.filter(|_| stage.world.is_charges(place)) {
         let later = choices.below(4 * MINUTE);
         stage.world.time.sleep_until(at + later).await;
         die_once(&stage, place, &mut choices).await;

@@ -296,9 +296,11 @@ fn check_failed(found: &mut Findings<'_>, charge: &Charge) {
         }
         // The rail never received the request: it was not sent, or was lost.
         _ if payment.asked_at.is_empty() => true,
-        _ => was_said(payment, charge, found, |said| {
-            is_failure(payment, said, found.was_shown(charge))
-        }),
+        reason => {
+            was_said(payment, charge, found, |said| {
+                is_failure(payment, said, found.was_shown(charge))
+            }) && may_be_the_reason(found, charge, payment, reason)
+        }
     };
     if !is_proven {
         let what = format!(
@@ -309,6 +311,19 @@ fn check_failed(found: &mut Findings<'_>, charge: &Charge) {
         );
         found.broken(Promise::Failed, what);
     }
+}
+
+/// Hubtel's status never tells why a payment failed. Its first reply and its callbacks do.
+fn may_be_the_reason(
+    found: &Findings<'_>,
+    charge: &Charge,
+    payment: &Payment,
+    reason: &str,
+) -> bool {
+    let is_open = matches!(reason, "PAYER_TIMEOUT" | "RAIL_UNAVAILABLE");
+    let is_told =
+        |said: &RailMessage| said.to == Asker::Callback || matches!(said.what, Word::Refused(_));
+    payment.rail != Rail::Hubtel || is_open || was_said(payment, charge, found, is_told)
 }
 
 /// Whether the rail said so, and was heard, before the charge ended.
