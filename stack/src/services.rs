@@ -22,7 +22,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The credentials between the embedded networks and their clients. They are not secret: the
 /// networks are simulated and only listen on this machine.
-const RAIL_CREDENTIALS: [&str; 8] = [
+const RAIL_CREDENTIALS: [&str; 12] = [
     "--momo-subscription-key=stack-momo-subscription-key",
     "--momo-api-user=6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11",
     "--momo-api-key=stack-momo-api-key",
@@ -31,12 +31,8 @@ const RAIL_CREDENTIALS: [&str; 8] = [
     "--momo-disbursement-api-key=stack-momo-disbursement-api-key",
     "--momo-target-environment=mtnghana",
     "--paystack-secret-key=sk_test_stack",
-];
-
-/// The same for Hubtel.
-const HUBTEL_CREDENTIALS: [&str; 4] = [
-    "--hubtel-api-id=stack",
-    "--hubtel-api-key=stack-key",
+    "--hubtel-api-id=stack-hubtel-api-id",
+    "--hubtel-api-key=stack-hubtel-api-key",
     "--hubtel-pos-sales-id=2000001",
     "--hubtel-prepaid-deposit-id=3000001",
 ];
@@ -341,8 +337,10 @@ impl Start<'_> {
             format!("--reconcile-schedule={}", schedule.join(",")),
             format!("--momo-queries-per-second={QUERIES_PER_SECOND}"),
             format!("--paystack-queries-per-second={QUERIES_PER_SECOND}"),
+            format!("--hubtel-queries-per-second={QUERIES_PER_SECOND}"),
             format!("--momo-base-url={}", url(at.handset)),
             format!("--paystack-base-url={}", url(at.handset)),
+            format!("--hubtel-base-url={}", url(at.handset)),
             "--paystack-email-domain=payers.example.com".to_owned(),
             format!("--paystack-callback-token={}", self.paystack_token),
             format!("--statement-key={}", self.statement_key),
@@ -397,9 +395,7 @@ impl Start<'_> {
                 self.paystack_token
             ),
         ];
-        let credentials = [&RAIL_CREDENTIALS[..], &HUBTEL_CREDENTIALS].concat();
-        let credentials = credentials.iter().map(|flag| (*flag).to_owned());
-        flags.into_iter().chain(credentials).collect()
+        [&flags[..], &RAIL_CREDENTIALS.map(str::to_owned)[..]].concat()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The settings of the real binaries: what each refuses and how it says so, what `config` and
 //! `healthcheck` answer, and that no secret ever appears.
 
+mod hubtel;
 mod production;
 mod reference;
 mod running;
@@ -164,6 +165,10 @@ fn good(name: &str, folder: &TempDir) -> Settings {
             ("PAYSTACK_SECRET_KEY", format!("sk_live_{CANARY}2f9e8d7c6")),
             ("PAYSTACK_EMAIL_DOMAIN", "payers.example.com".to_owned()),
             ("PAYSTACK_CALLBACK_TOKEN", format!("{CANARY}3f9e8d7c6b5a4")),
+            ("HUBTEL_API_ID", format!("{CANARY}7f9e")),
+            ("HUBTEL_API_KEY", format!("{CANARY}6f9e8d7c6b5a4")),
+            ("HUBTEL_POS_SALES_ID", "2000001".to_owned()),
+            ("HUBTEL_PREPAID_DEPOSIT_ID", "3000001".to_owned()),
             ("STATEMENT_KEY", random_key()),
         ],
         "webhooks-svc" => vec![

@@ -393,7 +393,7 @@ fn free_port() -> u16 {
     }
 }
 
-const CREDENTIALS: [&str; 7] = [
+const CREDENTIALS: [&str; 11] = [
     "--momo-subscription-key=subscription",
     "--momo-api-user=6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11",
     "--momo-api-key=api-key",
@@ -401,6 +401,10 @@ const CREDENTIALS: [&str; 7] = [
     "--momo-disbursement-api-user=6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a12",
     "--momo-disbursement-api-key=disbursement-api-key",
     "--paystack-secret-key=sk_test_processes",
+    "--hubtel-api-id=hubtel-id",
+    "--hubtel-api-key=hubtel-api-key",
+    "--hubtel-pos-sales-id=2000001",
+    "--hubtel-prepaid-deposit-id=3000001",
 ];
 
 fn charges_flags(ports: &Ports) -> Vec<String> {
@@ -416,6 +420,7 @@ fn charges_flags(ports: &Ports) -> Vec<String> {
         format!("--paystack-base-url={}", url(ports.railsim)),
         "--paystack-email-domain=payers.example.com".to_owned(),
         "--paystack-callback-token=paystack-token".to_owned(),
+        format!("--hubtel-base-url={}", url(ports.railsim)),
         format!("--statement-key={STATEMENT_KEY}"),
         "--reconcile-schedule=1s,2s,4s,8s,16s".to_owned(),
         "--approval-window=20s".to_owned(),
@@ -464,10 +469,6 @@ fn railsim_flags(ports: &Ports, data: &TempDir) -> Vec<String> {
         "--mail-listen=127.0.0.1:0".to_owned(),
         format!("--data={}", data.path().join("railsim").display()),
         "--prompt-timeout=10s".to_owned(),
-        "--hubtel-api-id=processes".to_owned(),
-        "--hubtel-api-key=processes".to_owned(),
-        "--hubtel-pos-sales-id=2000001".to_owned(),
-        "--hubtel-prepaid-deposit-id=3000001".to_owned(),
         format!(
             "--paystack-callback-url={}/rails/paystack/paystack-token",
             url(ports.gateway)

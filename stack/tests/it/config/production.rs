@@ -171,6 +171,12 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
     ),
     (
         "charges-svc",
+        "HUBTEL_BASE_URL",
+        Some("http://railsim:8083"),
+        "an https:// address",
+    ),
+    (
+        "charges-svc",
         "CALLBACK_BASE_URL",
         Some("http://gateway:8080"),
         "an https:// address",
@@ -217,6 +223,18 @@ const REFUSED_IN_PRODUCTION: &[(&str, &str, Option<&str>, &str)] = &[
         "charges-svc",
         "MOMO_API_KEY",
         Some("2short"),
+        "a secret of your own",
+    ),
+    (
+        "charges-svc",
+        "HUBTEL_API_KEY",
+        Some("simulated-hubtel-api-key"),
+        "a secret of your own",
+    ),
+    (
+        "charges-svc",
+        "HUBTEL_API_KEY",
+        Some("stack-hubtel-api-key"),
         "a secret of your own",
     ),
     (
