@@ -47,7 +47,7 @@ const DIFFERENT: u8 = 3;
 
 #[derive(Debug, Args)]
 pub struct Reconcile {
-    /// momo or paystack.
+    /// momo, paystack or hubtel.
     #[arg(long)]
     rail: String,
     /// Which of the rail's reports it is.

@@ -106,7 +106,7 @@ pub enum FloatCommand {
 
 #[derive(Debug, Args)]
 pub struct Move {
-    /// momo or paystack.
+    /// momo, paystack or hubtel.
     #[arg(long)]
     rail: String,
     /// In GHS, such as 1000.00.
