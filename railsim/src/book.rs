@@ -122,6 +122,10 @@ impl Pages {
         &self.payments
     }
 
+    pub fn timing(&self) -> &Timing {
+        &self.timing
+    }
+
     /// Adds a payment: the first request with its reference.
     pub fn open(&mut self, request: PaymentRequest, at: Timestamp) -> Payment {
         let (rail, reference) = (request.rail, request.reference.clone());

@@ -11,6 +11,7 @@ use reqwest::RequestBuilder;
 use crate::{
     config::Config,
     credit::Credit,
+    hubtel::body::{callback_body, callback_body_of_credit},
     momo::body::{StatusBody, Variant},
     payment::Payment,
     paystack::{
@@ -46,6 +47,7 @@ impl CallbackSender {
                 self.momo(&request.callback_url, &variant, &StatusBody::of(payment))
             }
             Rail::Paystack => self.paystack(&request.callback_url, webhook_body(payment)),
+            Rail::Hubtel => self.hubtel(&request.callback_url, callback_body(payment)),
         };
         answered(made).await
     }
@@ -63,6 +65,7 @@ impl CallbackSender {
                 let body = transfer_body::webhook_body(credit);
                 self.paystack(&request.callback_url, body)
             }
+            Rail::Hubtel => self.hubtel(&request.callback_url, callback_body_of_credit(credit)),
         };
         answered(made).await
     }
@@ -87,6 +90,10 @@ impl CallbackSender {
             .post(address(url))
             .header("x-paystack-signature", signature(key, &body))
             .body(body)
+    }
+
+    fn hubtel(&self, url: &Option<String>, body: Vec<u8>) -> RequestBuilder {
+        self.client.post(address(url)).body(body)
     }
 }
 

@@ -26,7 +26,8 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CreditRequest {
     pub rail: Rail,
-    /// Chosen by the client: `X-Reference-Id`, or Paystack's `reference`.
+    /// Chosen by the client: `X-Reference-Id`, Paystack's `reference` or Hubtel's
+    /// `ClientReference`.
     pub reference: String,
     pub payee: Payee,
     pub amount_minor: i64,
@@ -64,6 +65,9 @@ pub enum CreditDetails {
         reason: String,
         recipient_code: String,
         recipient_name: String,
+    },
+    Hubtel {
+        description: String,
     },
 }
 

@@ -1,5 +1,5 @@
-//! Simulates what is outside of the service: the mobile-money networks MTN MoMo and Paystack with
-//! their real wire formats, the payers' handsets, the networks' own book of debits and credits, and
+//! Simulates what is outside of the service: the mobile-money networks MTN MoMo, Paystack and Hubtel
+//! with their real wire formats, the payers' handsets, the networks' own book of debits and credits, and
 //! a mailbox that catches all mail.
 //!
 //! Promises: a wallet is debited at most once per reference, and credited at most once; what anyone
@@ -73,7 +73,7 @@ impl Sockets {
     }
 }
 
-/// Serves both wires, the pages and the book, and takes mail, until `shutdown`.
+/// Serves all wires, the pages and the book, and takes mail, until `shutdown`.
 pub async fn serve(
     config: Config,
     sockets: Sockets,
@@ -114,6 +114,7 @@ fn router(networks: Arc<Networks>, mailbox: Arc<Mailbox>) -> Router {
     Router::new()
         .merge(momo::routes())
         .merge(paystack::routes())
+        .merge(hubtel::routes())
         .merge(handset::routes())
         .merge(payees::routes())
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))

@@ -323,7 +323,7 @@ fn tell(pages: &mut Pages, rail: Rail, reference: &str, now: Timestamp) -> Optio
     let payment = pages.find(rail, reference)?;
     match payment.state {
         State::Refused => None,
-        State::Failed { told: None, .. } if payment.story == Story::LateMoney => {
+        State::Failed { .. } if payment.waits_to_be_told(pages.timing(), now) => {
             Some(pages.record(rail, reference, Event::ToldFailed { at: now }))
         }
         State::AwaitingCode

@@ -118,8 +118,8 @@ async fn add(
     Ok(Json(lines).into_response())
 }
 
-fn lines(pages: &Pages) -> [FloatLine; 2] {
-    [Rail::Momo, Rail::Paystack].map(|rail| FloatLine {
+fn lines(pages: &Pages) -> [FloatLine; 3] {
+    [Rail::Momo, Rail::Paystack, Rail::Hubtel].map(|rail| FloatLine {
         rail,
         held_minor: pages.credits().float_minor(rail),
     })

@@ -44,12 +44,23 @@ pub fn take(pages: &mut Pages, request: CreditRequest, now: Timestamp) -> Taking
         Story::PayeeRefused => Taking::NoPayee,
         Story::Unavailable if is_first => Taking::Unavailable,
         Story::CutBefore if is_first => Taking::Lost,
-        _ if rail.pays().takes_first && !is_covered(pages, &credit) => Taking::NoFloat,
+        _ if is_refused(pages, &credit) => Taking::NoFloat,
         _ => {
             let taken = pages.record_credit(rail, &reference, Event::Taken { at: now });
             Taking::Taken(Box::new(taken))
         }
     }
+}
+
+/// Whether a credit is refused at once because of the float. Story 206 is, on a rail that does not
+/// look at it again later.
+fn is_refused(pages: &Pages, credit: &Credit) -> bool {
+    let rail = credit.request.rail;
+    let pays = rail.pays();
+    if pays.takes_first {
+        return !is_covered(pages, credit);
+    }
+    pays.looks_first && pages.credits().float_minor(rail) < credit.cost()
 }
 
 /// Whether the float holds what a credit costs. In story 206 it does not until it was filled.

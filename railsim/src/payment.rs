@@ -15,7 +15,8 @@ use crate::{
     story::{Ending, Failure, Story},
 };
 
-/// In story 010 the money arrives this long after a query first reported the payment as failed.
+/// In story 010 the money arrives this long after a query first reported the payment as failed, or
+/// as not paid although the payer's time was over.
 const LATE_MONEY_AFTER: Duration = Duration::from_secs(5);
 
 /// Something that happened to a payment; a line of the journal.
@@ -156,9 +157,10 @@ impl Payment {
                     told: None,
                 };
                 self.enter(state, at);
-                let reports = self.request.rail.behaviour().reports_failures;
-                // Story 010 saves its only callback for the money.
-                let tells = reports && self.story != Story::LateMoney;
+                let behaviour = self.request.rail.behaviour();
+                // Story 010 saves its only callback for the money, if a query tells the failure.
+                let saves = behaviour.answers_failures && self.story == Story::LateMoney;
+                let tells = behaviour.reports_failures && !saves;
                 self.plan_callbacks(u32::from(tells), at);
             }
             Event::ToldFailed { at } => {
@@ -201,9 +203,8 @@ impl Payment {
                 Ending::Approved => Some((since + timing.approve_delay, Step::Debit)),
                 Ending::Fails(failure) => Some((since + timing.approve_delay, Step::Fail(failure))),
                 Ending::RunsOut => {
-                    let prompt = self.request.rail.behaviour().prompt;
-                    let prompt = timing.prompt.unwrap_or(prompt);
-                    Some((since + prompt, Step::Fail(Failure::TimedOut)))
+                    let end = since + self.prompt_time(timing);
+                    Some((end, Step::Fail(Failure::TimedOut)))
                 }
                 Ending::Waits => None,
             },
@@ -219,6 +220,21 @@ impl Payment {
             | State::Succeeded { .. }
             | State::Failed { .. } => None,
         }
+    }
+
+    /// How long the payer has to answer.
+    fn prompt_time(&self, timing: &Timing) -> Duration {
+        let rails = self.request.rail.behaviour().prompt;
+        timing.prompt.unwrap_or(rails)
+    }
+
+    /// Whether a query at `now` causes the late money of story 010.
+    pub fn waits_to_be_told(&self, timing: &Timing, now: Timestamp) -> bool {
+        let is_failed = matches!(self.state, State::Failed { told: None, .. });
+        // What is not paid has failed for good only when the payer's time is over.
+        let is_told = self.request.rail.behaviour().answers_failures
+            || now >= self.created_at + self.prompt_time(timing);
+        is_failed && is_told && self.story == Story::LateMoney
     }
 
     fn next_callback(&self) -> Option<(Timestamp, Step)> {
@@ -244,7 +260,7 @@ fn first_state(rail: Rail, story: Story, at: Timestamp) -> State {
             at,
             told: None,
         },
-        Story::Unavailable | Story::UnknownPayer => State::Refused,
+        Story::Unavailable | Story::UnknownPayer | Story::CodeInError => State::Refused,
         story if story.wants_code() => State::AwaitingCode,
         _ => State::Prompted { since: at },
     }

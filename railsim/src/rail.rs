@@ -17,6 +17,7 @@ use crate::{
 pub enum Rail {
     Momo,
     Paystack,
+    Hubtel,
 }
 
 /// The one account at each rail.
@@ -45,6 +46,9 @@ pub enum Details {
         email: String,
         metadata: serde_json::Value,
     },
+    Hubtel {
+        description: String,
+    },
 }
 
 /// How a rail treats its payments.
@@ -53,10 +57,14 @@ pub struct Behaviour {
     pub prompt: Duration,
     /// Whether it calls back about failures.
     pub reports_failures: bool,
+    /// Whether a query tells a failure from what is not paid yet.
+    pub answers_failures: bool,
     /// Whether it repeats a callback until it is answered, or sends it once.
     pub repeats_callbacks: bool,
     /// Whether a payment by an unknown payer can be queried, as one that failed.
     pub keeps_unknown_payers: bool,
+    /// Whether it asks Telecel payers for a code.
+    pub asks_codes: bool,
     /// Its own test number, which is debited before the first reply.
     pub instant_number: Option<&'static str>,
 }
@@ -66,6 +74,8 @@ pub struct Pays {
     /// Whether amount and fee leave the float when a credit is taken, or the amount when it is
     /// paid.
     pub takes_first: bool,
+    /// Whether it refuses at once what its float does not hold, although it takes nothing then.
+    pub looks_first: bool,
     /// What it takes for a credit to a wallet, and to a bank account, in minor units.
     fees_minor: [i64; 2],
     /// Whether it can take back what it paid.
@@ -101,16 +111,29 @@ impl Rail {
             Self::Momo => Behaviour {
                 prompt: Duration::from_secs(300),
                 reports_failures: true,
+                answers_failures: true,
                 repeats_callbacks: false,
                 keeps_unknown_payers: false,
+                asks_codes: false,
                 instant_number: None,
             },
             Self::Paystack => Behaviour {
                 prompt: Duration::from_secs(180),
                 reports_failures: false,
+                answers_failures: true,
                 repeats_callbacks: true,
                 keeps_unknown_payers: true,
+                asks_codes: true,
                 instant_number: Some("+233551234987"),
+            },
+            Self::Hubtel => Behaviour {
+                prompt: Duration::from_secs(300),
+                reports_failures: true,
+                answers_failures: false,
+                repeats_callbacks: false,
+                keeps_unknown_payers: true,
+                asks_codes: false,
+                instant_number: None,
             },
         }
     }
@@ -119,15 +142,24 @@ impl Rail {
         match self {
             Self::Momo => Pays {
                 takes_first: false,
+                looks_first: false,
                 fees_minor: [0, 0],
                 reverses: false,
                 repeats_reports: false,
             },
             Self::Paystack => Pays {
                 takes_first: true,
+                looks_first: false,
                 fees_minor: [100, 800],
                 reverses: true,
                 repeats_reports: true,
+            },
+            Self::Hubtel => Pays {
+                takes_first: false,
+                looks_first: true,
+                fees_minor: [0, 0],
+                reverses: false,
+                repeats_reports: false,
             },
         }
     }

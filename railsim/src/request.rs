@@ -9,7 +9,8 @@ use crate::rail::{Details, Rail};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PaymentRequest {
     pub rail: Rail,
-    /// Chosen by the client: `X-Reference-Id`, or Paystack's `reference`.
+    /// Chosen by the client: `X-Reference-Id`, Paystack's `reference` or Hubtel's
+    /// `ClientReference`.
     pub reference: String,
     pub network: Network,
     /// In E.164 form.

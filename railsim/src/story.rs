@@ -49,6 +49,12 @@ pub enum Story {
     OtherAmount,
     /// 017: as 002, and then fails; the network says [`MARKUP`] each time.
     SaysMarkup,
+    /// 018: keys and reference come back in another spelling, on Hubtel.
+    SpeltOtherwise,
+    /// 019: refused at once by an HTTP error whose body has the code, on Hubtel.
+    CodeInError,
+    /// 020: answered with a code that no document has, and goes on, on Hubtel.
+    UnknownCode,
     /// 100: waits for a person, however long.
     Person,
 }
@@ -59,12 +65,13 @@ impl Story {
         if rail.behaviour().instant_number == Some(phone) {
             return Self::Instant;
         }
-        let telecel = network == Network::Telecel;
+        let asks_codes = network == Network::Telecel && rail.behaviour().asks_codes;
+        let hubtel = rail == Rail::Hubtel;
         match phone
             .get(phone.len().saturating_sub(3)..)
             .unwrap_or_default()
         {
-            "002" if telecel => Self::AsksCode,
+            "002" if asks_codes => Self::AsksCode,
             "003" => Self::NoFunds,
             "004" => Self::Declines,
             "005" => Self::NeverAnswers,
@@ -73,12 +80,15 @@ impl Story {
             "008" => Self::Silent,
             "009" => Self::CallsThrice,
             "010" => Self::LateMoney,
-            "011" if telecel => Self::CodeExpires,
+            "011" if asks_codes => Self::CodeExpires,
             "012" => Self::LimitReached,
             "013" => Self::CutAtRequest,
-            "014" if telecel => Self::CutAtCode,
+            "014" if asks_codes => Self::CutAtCode,
             "015" => Self::OtherAmount,
-            "017" if telecel => Self::SaysMarkup,
+            "017" if asks_codes => Self::SaysMarkup,
+            "018" if hubtel => Self::SpeltOtherwise,
+            "019" if hubtel => Self::CodeInError,
+            "020" if hubtel => Self::UnknownCode,
             "100" => Self::Person,
             _ => Self::Settles,
         }
@@ -112,7 +122,10 @@ impl Story {
             | Self::CodeExpires
             | Self::CutAtRequest
             | Self::CutAtCode
-            | Self::OtherAmount => Ending::Approved,
+            | Self::OtherAmount
+            | Self::SpeltOtherwise
+            | Self::CodeInError
+            | Self::UnknownCode => Ending::Approved,
         }
     }
 
@@ -173,6 +186,19 @@ mod tests {
             assert!(story(Rail::Paystack, Network::Telecel).wants_code());
             assert_eq!(story(Rail::Paystack, Network::At), Story::Settles);
             assert_eq!(story(Rail::Momo, Network::Mtn), Story::Settles);
+            assert_eq!(story(Rail::Hubtel, Network::Telecel), Story::Settles);
+        }
+    }
+
+    #[test]
+    fn hubtel_alone_has_stories_of_its_own() {
+        for digits in ["018", "019", "020"] {
+            let phone = format!("+233241234{digits}");
+            assert_eq!(Story::of(Rail::Momo, Network::Mtn, &phone), Story::Settles);
+            assert_ne!(
+                Story::of(Rail::Hubtel, Network::Mtn, &phone),
+                Story::Settles
+            );
         }
     }
 

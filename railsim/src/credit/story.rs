@@ -46,6 +46,8 @@ pub enum Story {
     TakenBackLate,
     /// 217: paid, and the holder's name is [`MARKUP`].
     HolderInMarkup,
+    /// 218: paid, and keys and reference come back in another spelling, on Hubtel.
+    SpeltOtherwise,
 }
 
 impl Story {
@@ -71,6 +73,7 @@ impl Story {
             "216" if rail.pays().reverses => Self::TakenBackLate,
             "216" => Self::PaidLate,
             "217" => Self::HolderInMarkup,
+            "218" if rail == Rail::Hubtel => Self::SpeltOtherwise,
             _ => Self::Pays,
         }
     }
@@ -92,7 +95,8 @@ impl Story {
             | Self::Unavailable
             | Self::OtherAmount
             | Self::CutBefore
-            | Self::HolderInMarkup => Ok(()),
+            | Self::HolderInMarkup
+            | Self::SpeltOtherwise => Ok(()),
         }
     }
 

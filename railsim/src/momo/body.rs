@@ -94,7 +94,7 @@ impl<'c> StatusBody<'c> {
                 payer_message,
                 payee_note,
             } => (&**external_id, &**payer_message, &**payee_note),
-            CreditDetails::Paystack { .. } => ("", "", ""),
+            CreditDetails::Paystack { .. } | CreditDetails::Hubtel { .. } => ("", "", ""),
         };
         let (status, reason, transaction) = match credit.state {
             credit::State::Credited | credit::State::Reversed => (

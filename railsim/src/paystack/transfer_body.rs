@@ -44,7 +44,7 @@ impl<'c> TransferBody<'c> {
                 recipient_code,
                 recipient_name,
             } => (&**reason, &**recipient_code, &**recipient_name),
-            CreditDetails::Momo { .. } => ("", "", ""),
+            CreditDetails::Momo { .. } | CreditDetails::Hubtel { .. } => ("", "", ""),
         };
         let (status, response) = match credit.state {
             State::Pending | State::Untaken => ("pending", None),

@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::{
     mail::Client,
-    world::{Wires, World, credentials, reference},
+    world::{Wires, World, credentials, plain_reference, reference},
 };
 
 /// The binary's process, killed on drop.
@@ -331,6 +331,43 @@ async fn credits_recipients_and_floats_survive_kill_9() {
     assert_eq!(again.await.unwrap().status(), 409);
     let again = wires.paystack_transfer(&paid, "0271234201").await.unwrap();
     assert_eq!(again.status(), 400);
+}
+
+#[tokio::test]
+async fn what_hubtel_acknowledged_survives_kill_9() {
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = "http://127.0.0.1:9/";
+    let (waiting, settling, sent) = (plain_reference(0), plain_reference(1), plain_reference(0));
+    let process = Process::start(folder.path(), &["--approve-delay=10m"]).await;
+    let wires = process.wires.clone();
+    for (reference, phone) in [(&waiting, "233241234100"), (&settling, "233241234001")] {
+        wires.receive(reference, phone, nowhere).await.unwrap();
+    }
+    wires.send(&sent, "233241234201", nowhere).await.unwrap();
+    wires.add_float("hubtel", 700).await;
+    process.kill().await;
+
+    let process = Process::start(folder.path(), &["--approve-delay=0s"]).await;
+    let wires = process.wires.clone();
+    assert_eq!(settled(&wires, &settling).await["debits"], 1);
+    let until = tokio::time::Instant::now() + Duration::from_secs(10);
+    while wires.credit(&sent).await["credits"] != 1 {
+        assert!(tokio::time::Instant::now() < until, "it is paid in the end");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    process.kill().await;
+
+    let process = Process::start(folder.path(), &["--approve-delay=0s"]).await;
+    let wires = process.wires.clone();
+    assert_eq!(wires.hubtel_data(&settling).await["status"], "Paid");
+    assert_eq!(wires.hubtel_data(&waiting).await["status"], "Unpaid");
+    assert_eq!(wires.prompts().await.len(), 1);
+    assert_eq!(wires.stands("hubtel", &sent).await, "success");
+    assert_eq!(wires.float("hubtel").await, 100_000_000 + 700 - 2_550);
+    let again = wires.receive(&settling, "233241234001", nowhere).await;
+    assert_eq!(again.unwrap().status(), 400);
+    let again = wires.send(&sent, "233241234201", nowhere).await;
+    assert_eq!(again.unwrap().status(), 400);
 }
 
 #[tokio::test]

@@ -3,10 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod credits;
+mod credits_hubtel;
 mod credits_momo;
 mod credits_paystack;
 mod durability;
 mod handset;
+mod hubtel;
 mod mail;
 mod momo;
 mod paystack;

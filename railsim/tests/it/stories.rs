@@ -1,13 +1,13 @@
-//! Every story of the README's table, on both APIs.
+//! Every story of the sandbox's table, on all APIs.
 
 use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::world::{MARKUP, Wires, World, reference};
+use crate::world::{MARKUP, Wires, World, plain_reference, reference};
 
-/// One payment on one of the APIs, with the same operations for both.
+/// One payment on one of the APIs, with the same operations for all.
 struct Payment {
     wires: Wires,
     rail: Wire,
@@ -20,6 +20,7 @@ struct Payment {
 enum Wire {
     Momo,
     Telecel,
+    Hubtel,
 }
 
 /// What a query returns: the status in one word, and the reason or amount.
@@ -36,10 +37,13 @@ impl Payment {
         Self {
             wires: world.wires(),
             rail,
-            reference: reference(0),
+            reference: match rail {
+                Wire::Momo | Wire::Telecel => reference(0),
+                Wire::Hubtel => plain_reference(0),
+            },
             callback: world.callback.clone(),
             phone_head: match rail {
-                Wire::Momo => "233241234",
+                Wire::Momo | Wire::Hubtel => "233241234",
                 Wire::Telecel => "0201234",
             },
         }
@@ -56,6 +60,10 @@ impl Payment {
                     .await
             }
             Wire::Telecel => self.wires.charge(&self.reference, &phone, "vod").await,
+            Wire::Hubtel => {
+                let (reference, callback) = (&self.reference, &self.callback);
+                self.wires.receive(reference, &phone, callback).await
+            }
         };
         let answer = answer.ok()?;
         let status = answer.status();
@@ -69,6 +77,10 @@ impl Payment {
             Wire::Telecel => {
                 assert_eq!(status, 200);
                 assert_eq!(body["data"]["status"], "pay_offline");
+            }
+            Wire::Hubtel => {
+                assert_eq!(status, 200);
+                assert_eq!(body["ResponseCode"], "0001");
             }
         }
     }
@@ -109,6 +121,22 @@ impl Payment {
                     other => panic!("{other}"),
                 }
             }
+            Wire::Hubtel => {
+                let answer = self.wires.hubtel_status(&self.reference).await;
+                if answer.status() == 404 {
+                    return Told::Nothing;
+                }
+                let body: Value = answer.json().await.unwrap();
+                let data = &body["data"];
+                match data["status"].as_str().unwrap() {
+                    "Unpaid" => Told::Pending,
+                    "Paid" => {
+                        let cedis = data["amount"].to_string();
+                        Told::Succeeded(cedis.replace('.', "") + "0")
+                    }
+                    other => panic!("{other}"),
+                }
+            }
         }
     }
 
@@ -119,7 +147,10 @@ impl Payment {
     }
 }
 
-const BOTH: [Wire; 2] = [Wire::Momo, Wire::Telecel];
+/// Those whose answers to queries say that a payment failed.
+const TELLING: [Wire; 2] = [Wire::Momo, Wire::Telecel];
+
+const ALL: [Wire; 3] = [Wire::Momo, Wire::Telecel, Wire::Hubtel];
 
 fn succeeded() -> Told {
     Told::Succeeded("2550".to_owned())
@@ -128,7 +159,7 @@ fn succeeded() -> Told {
 #[tokio::test]
 async fn these_numbers_settle_with_so_many_callbacks() {
     for (digits, callbacks) in [("001", 1), ("567", 1), ("008", 0), ("009", 3)] {
-        for rail in BOTH {
+        for rail in ALL {
             let world = World::start().await;
             let payment = Payment::new(&world, rail);
             payment.request_accepted(digits).await;
@@ -151,7 +182,7 @@ async fn these_numbers_fail_for_their_reason() {
         ("004", "APPROVAL_REJECTED", "declined"),
         ("012", "PAYER_LIMIT_REACHED", "limit"),
     ] {
-        for rail in BOTH {
+        for rail in ALL {
             let world = World::start().await;
             let payment = Payment::new(&world, rail);
             payment.request_accepted(digits).await;
@@ -160,10 +191,18 @@ async fn these_numbers_fail_for_their_reason() {
                 (Wire::Momo, told) => assert_eq!(told, Told::Failed(code.to_owned())),
                 (Wire::Telecel, Told::Failed(message)) => assert!(message.contains(word)),
                 (Wire::Telecel, told) => panic!("{told:?}"),
+                // Only its callback tells.
+                (Wire::Hubtel, told) => {
+                    assert_eq!(told, Told::Pending);
+                    let call = world.calls().remove(0).json();
+                    assert_eq!(call["ResponseCode"], "2001");
+                    let description = call["Data"]["Description"].as_str();
+                    assert!(description.unwrap().contains(word));
+                }
             }
             world.advance(24 * 3_600).await;
             // Paystack has no webhook for a failure.
-            assert_eq!(world.calls().len(), usize::from(rail == Wire::Momo));
+            assert_eq!(world.calls().len(), usize::from(rail != Wire::Telecel));
             assert_eq!(payment.debits().await, 0);
         }
     }
@@ -171,7 +210,7 @@ async fn these_numbers_fail_for_their_reason() {
 
 #[tokio::test]
 async fn a_prompt_that_nobody_answers_ends_with_the_networks_prompt_time() {
-    for (rail, seconds) in [(Wire::Momo, 300), (Wire::Telecel, 180)] {
+    for (rail, seconds) in [(Wire::Momo, 300), (Wire::Telecel, 180), (Wire::Hubtel, 300)] {
         let world = World::start().await;
         let payment = Payment::new(&world, rail);
         payment.request_accepted("005").await;
@@ -184,6 +223,11 @@ async fn a_prompt_that_nobody_answers_ends_with_the_networks_prompt_time() {
                 reason == "COULD_NOT_PERFORM_TRANSACTION" || reason.contains("timed out"),
                 "{reason}"
             ),
+            Told::Pending if rail == Wire::Hubtel => {
+                let call = world.calls().remove(0).json();
+                let description = call["Data"]["Description"].as_str();
+                assert!(description.unwrap().contains("timed out"));
+            }
             told => panic!("{told:?}"),
         }
         assert_eq!(world.wires().prompts().await.len(), 0);
@@ -192,13 +236,13 @@ async fn a_prompt_that_nobody_answers_ends_with_the_networks_prompt_time() {
 }
 
 #[tokio::test]
-async fn the_prompt_time_can_be_set_for_both_networks() {
+async fn the_prompt_time_can_be_set_for_all_networks() {
     let world = World::start_with(&["--prompt-timeout=10s"]).await;
-    for rail in BOTH {
+    for rail in ALL {
         let payment = Payment::new(&world, rail);
         payment.request_accepted("005").await;
         world.advance(11).await;
-        assert!(matches!(payment.query().await, Told::Failed(_)));
+        assert_eq!(world.entry(&payment.reference).await["status"], "failed");
     }
 }
 
@@ -247,8 +291,14 @@ async fn an_unavailable_network_refuses_and_knows_nothing_afterwards() {
         (status.as_u16(), &body["type"]),
         (400, &json!("processor_error"))
     );
+    let hubtel = Payment::new(&world, Wire::Hubtel);
+    let (status, body) = hubtel.request("007").await.unwrap();
+    assert_eq!(
+        (status.as_u16(), &body["ResponseCode"]),
+        (200, &json!("4103"))
+    );
     world.advance(3_600).await;
-    for payment in [momo, telecel] {
+    for payment in [momo, telecel, hubtel] {
         assert_eq!(payment.query().await, Told::Nothing);
         assert_eq!(payment.debits().await, 0);
         let entry = world.entry(&payment.reference).await;
@@ -258,7 +308,7 @@ async fn an_unavailable_network_refuses_and_knows_nothing_afterwards() {
 
 #[tokio::test]
 async fn late_money_arrives_five_seconds_after_a_query_was_told_failed() {
-    for rail in BOTH {
+    for rail in TELLING {
         let world = World::start().await;
         let payment = Payment::new(&world, rail);
         payment.request_accepted("010").await;
@@ -277,7 +327,7 @@ async fn late_money_arrives_five_seconds_after_a_query_was_told_failed() {
 
 #[tokio::test]
 async fn a_request_whose_reply_is_cut_off_is_booked_and_settles() {
-    for rail in BOTH {
+    for rail in ALL {
         let world = World::start().await;
         let payment = Payment::new(&world, rail);
         assert_eq!(payment.request("013").await, None);
@@ -340,7 +390,7 @@ async fn a_network_may_say_what_would_run_as_a_script() {
 
 #[tokio::test]
 async fn another_amount_than_ours_is_debited_and_reported() {
-    for rail in BOTH {
+    for rail in ALL {
         let world = World::start().await;
         let payment = Payment::new(&world, rail);
         payment.request_accepted("015").await;
