@@ -17,6 +17,7 @@ mod finality;
 mod floats;
 mod hints;
 mod hosted;
+mod hubtel;
 mod leases;
 mod lists;
 mod mtn;

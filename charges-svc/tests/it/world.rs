@@ -241,6 +241,14 @@ impl World {
         self.restart_beside(Neighbour::Open).await
     }
 
+    /// The same with other settings.
+    pub async fn restart_with(mut self, flags: &[(&str, &str)]) -> Self {
+        let flags = flags.iter();
+        let flags = flags.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        self.flags.extend(flags);
+        self.restart().await
+    }
+
     pub async fn restart_beside(self, neighbour: Neighbour) -> Self {
         self.stop().await;
         self.db.close().await;

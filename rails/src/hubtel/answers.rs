@@ -90,7 +90,12 @@ impl HubtelAnswer {
 
     /// The outcome, with the rail's words for operators.
     pub fn answer<T>(&self, reply: &Reply, status: &str, outcome: T) -> RailAnswer<T> {
-        let parts = [self.code.clone(), status.to_owned(), self.words()];
+        let code = match self.code.as_str() {
+            "" => String::new(),
+            // Beside the HTTP status, its digits alone would be masked like a number's.
+            code => format!("code {code}"),
+        };
+        let parts = [code, status.to_owned(), self.words()];
         let said: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         let rail_text = reply.describe(&said.join(" "));
         RailAnswer { outcome, rail_text }
