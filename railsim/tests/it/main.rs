@@ -9,6 +9,7 @@ mod credits_paystack;
 mod durability;
 mod handset;
 mod hubtel;
+mod hubtel_stories;
 mod mail;
 mod momo;
 mod paystack;

@@ -43,7 +43,6 @@ pub const HUBTEL_ID: &str = "hubtel-id";
 pub const HUBTEL_KEY: &str = "hubtel-key";
 pub const POS: &str = "2017";
 pub const PREPAID: &str = "3017";
-pub const RECEIVE: &str = "/merchantaccount/merchants/2017/receive/mobilemoney";
 
 /// A callback as received.
 #[derive(Clone, Debug)]
@@ -352,38 +351,6 @@ impl Wires {
         answer["data"].clone()
     }
 
-    pub fn hubtel(&self, method: Method, path: &str) -> RequestBuilder {
-        let basic = BASE64_STANDARD.encode(format!("{HUBTEL_ID}:{HUBTEL_KEY}"));
-        self.client
-            .request(method, format!("{}{path}", self.base))
-            .header("Authorization", format!("Basic {basic}"))
-    }
-
-    /// Asks Hubtel to debit the payer by 25.50.
-    pub async fn receive(
-        &self,
-        reference: &str,
-        phone: &str,
-        callback: &str,
-    ) -> reqwest::Result<Response> {
-        let body = hubtel_body(reference, phone, callback);
-        self.hubtel(Method::POST, RECEIVE).json(&body).send().await
-    }
-
-    pub async fn hubtel_status(&self, reference: &str) -> Response {
-        let path = format!("/transactions/{POS}/status?clientReference={reference}");
-        self.hubtel(Method::GET, &path).send().await.unwrap()
-    }
-
-    /// `data` of the answer to a query.
-    pub async fn hubtel_data(&self, reference: &str) -> Value {
-        let answer = self.hubtel_status(reference).await;
-        assert_eq!(answer.status(), 200);
-        let answer: Value = answer.json().await.unwrap();
-        assert_eq!(answer["responseCode"], "0000");
-        answer["data"].clone()
-    }
-
     pub async fn book(&self) -> Vec<Value> {
         let url = format!("{}/book", self.base);
         self.client
@@ -441,28 +408,15 @@ pub fn paystack_body(reference: &str, phone: &str, provider: &str) -> Value {
     })
 }
 
-pub fn hubtel_body(reference: &str, phone: &str, callback: &str) -> Value {
-    json!({
-        "CustomerName": "Ama Mensah",
-        "CustomerMsisdn": phone,
-        "CustomerEmail": "ama@example.com",
-        "Channel": "mtn-gh",
-        "Amount": 25.50,
-        "PrimaryCallbackUrl": callback,
-        "Description": "Order 17",
-        "ClientReference": reference,
-    })
+/// A version 4 UUID that ends with the given byte, which chooses MTN's variants.
+pub fn reference(last: u8) -> String {
+    let mut bytes = *Uuid::new_v4().as_bytes();
+    bytes[15] = last;
+    Uuid::from_bytes(bytes).to_string()
 }
 
 /// As [`reference`], in 32 digits without dashes, which is how Hubtel takes one. An odd last byte
 /// makes the payer pay for it.
 pub fn plain_reference(last: u8) -> String {
     reference(last).replace('-', "")
-}
-
-/// A version 4 UUID that ends with the given byte, which chooses MTN's variants.
-pub fn reference(last: u8) -> String {
-    let mut bytes = *Uuid::new_v4().as_bytes();
-    bytes[15] = last;
-    Uuid::from_bytes(bytes).to_string()
 }
