@@ -173,7 +173,12 @@ async fn name(
     let Query(asked) = query.map_err(|_| HubtelError::invalid(wants))?;
     let (network, phone) = wallet(&asked.customer_msisdn, &asked.channel)?;
     let holder = match Story::of(Rail::Hubtel, network, &phone) {
-        Story::Unavailable => return Err(HubtelError::ChannelNotPermitted),
+        Story::Unavailable => {
+            return Err(HubtelError::refused(
+                StatusCode::OK,
+                Code::ChannelNotPermitted,
+            ));
+        }
         Story::UnknownPayer => None,
         _ => PayeeStory::of(Rail::Hubtel, &phone).holder(),
     };

@@ -21,6 +21,8 @@ use url::Url;
 
 use crate::{journal::JournalLost, networks::Networks, request::Network, wire};
 
+use super::body::Code;
+
 const REFERENCE_CHARACTERS_MAX: usize = 36;
 
 /// Digits of a number with its country code.
@@ -30,31 +32,25 @@ const MSISDN_DIGITS: usize = 12;
 pub enum HubtelError {
     /// 403, from what stands in front of the API.
     NotListed,
-    /// 401: 4101
-    Unauthorized,
-    /// 400: 4101
-    OtherAccount,
-    /// 400: 4000
-    Invalid(String),
-    /// 200: 4103
-    ChannelNotPermitted,
-    /// 200: 3050
-    NotRegistered,
-    /// 200: 4075
-    FloatEmpty,
-    /// 429
+    /// 429, from there too.
     Busy,
+    /// A code and a message, with this HTTP status.
+    Refused(StatusCode, Code, String),
     /// No answer: the connection is cut.
     Cut,
 }
 
 impl HubtelError {
     pub fn invalid(message: impl Into<String>) -> Self {
-        Self::Invalid(message.into())
+        Self::Refused(StatusCode::BAD_REQUEST, Code::Invalid, message.into())
     }
 
     pub fn repeated() -> Self {
         Self::invalid("ClientReference was used before")
+    }
+
+    pub fn refused(status: StatusCode, code: Code) -> Self {
+        Self::Refused(status, code, code.message().to_owned())
     }
 }
 
@@ -66,45 +62,19 @@ impl From<JournalLost> for HubtelError {
 
 impl IntoResponse for HubtelError {
     fn into_response(self) -> Response {
-        let (status, code, message) = match self {
-            Self::NotListed => {
-                let page = Html("<html><body><h1>403 Forbidden</h1></body></html>");
-                return (StatusCode::FORBIDDEN, page).into_response();
-            }
+        let page = |title| Html(format!("<html><body><h1>{title}</h1></body></html>"));
+        match self {
+            Self::NotListed => (StatusCode::FORBIDDEN, page("403 Forbidden")).into_response(),
             Self::Busy => {
-                let page = Html("<html><body><h1>429 Too Many Requests</h1></body></html>");
-                return (StatusCode::TOO_MANY_REQUESTS, page).into_response();
+                let page = page("429 Too Many Requests");
+                (StatusCode::TOO_MANY_REQUESTS, page).into_response()
             }
-            Self::Cut => return wire::cut(),
-            Self::Unauthorized => (
-                StatusCode::UNAUTHORIZED,
-                "4101",
-                "The API id or its key is wrong".to_owned(),
-            ),
-            Self::OtherAccount => (
-                StatusCode::BAD_REQUEST,
-                "4101",
-                "The account is not one of this API id".to_owned(),
-            ),
-            Self::Invalid(message) => (StatusCode::BAD_REQUEST, "4000", message),
-            Self::ChannelNotPermitted => (
-                StatusCode::OK,
-                "4103",
-                "The channel is not permitted for this account".to_owned(),
-            ),
-            Self::NotRegistered => (
-                StatusCode::OK,
-                "3050",
-                "The number is not registered on the channel".to_owned(),
-            ),
-            Self::FloatEmpty => (
-                StatusCode::OK,
-                "4075",
-                "The prepaid account holds too little".to_owned(),
-            ),
-        };
-        let body = json!({"Message": message, "ResponseCode": code, "Data": null});
-        (status, Json(body)).into_response()
+            Self::Refused(status, code, message) => {
+                let body = json!({"Message": message, "ResponseCode": code.digits(), "Data": null});
+                (status, Json(body)).into_response()
+            }
+            Self::Cut => wire::cut(),
+        }
     }
 }
 
@@ -132,7 +102,8 @@ impl FromRequestParts<Arc<Networks>> for Client {
         let given = wire::credentials(&parts.headers, "Basic")
             .and_then(|encoded| BASE64_STANDARD.decode(encoded).ok());
         if given.as_deref() != Some(expected.as_bytes()) {
-            return Err(HubtelError::Unauthorized);
+            let status = StatusCode::UNAUTHORIZED;
+            return Err(HubtelError::refused(status, Code::NotAuthorized));
         }
         Ok(Self)
     }
@@ -141,10 +112,10 @@ impl FromRequestParts<Arc<Networks>> for Client {
 /// Refuses a path with another account than ours.
 pub fn check_account(ours: &str, given: &str) -> Result<(), HubtelError> {
     if given == ours {
-        Ok(())
-    } else {
-        Err(HubtelError::OtherAccount)
+        return Ok(());
     }
+    let status = StatusCode::BAD_REQUEST;
+    Err(HubtelError::refused(status, Code::NotAuthorized))
 }
 
 pub fn parse<'b, T: Deserialize<'b>>(

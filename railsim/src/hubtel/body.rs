@@ -6,7 +6,7 @@ use serde_json::{Number, Value, json};
 use uuid::Uuid;
 
 use crate::{
-    credit::{self, Credit, CreditDetails},
+    credit::{self, Credit, CreditDetails, Payee, story::Story as PayeeStory},
     payment::{Payment, State},
     rail::Details,
     request::Network,
@@ -20,34 +20,43 @@ pub enum Code {
     Accepted,
     /// The payer's failure, or the processor's; the description says which.
     Failed,
+    NotRegistered,
+    Invalid,
     FeesNotSet,
-    ChannelNotPermitted,
     FloatEmpty,
+    NotAuthorized,
+    ChannelNotPermitted,
     /// One that no document has.
     Unheard,
 }
 
 impl Code {
-    fn digits(self) -> &'static str {
+    pub fn digits(self) -> &'static str {
         match self {
             Self::Succeeded => "0000",
             Self::Accepted => "0001",
             Self::Failed => "2001",
+            Self::NotRegistered => "3050",
+            Self::Invalid => "4000",
             Self::FeesNotSet => "4070",
-            Self::ChannelNotPermitted => "4103",
             Self::FloatEmpty => "4075",
+            Self::NotAuthorized => "4101",
+            Self::ChannelNotPermitted => "4103",
             Self::Unheard => "7099",
         }
     }
 
-    fn message(self) -> &'static str {
+    pub fn message(self) -> &'static str {
         match self {
             Self::Succeeded => "success",
             Self::Accepted => "Transaction pending. Expect callback request for final state",
             Self::Failed => "failed",
+            Self::NotRegistered => "The number is not registered on the channel",
+            Self::Invalid => "The request is not valid",
             Self::FeesNotSet => "Fees are not set for this account",
-            Self::ChannelNotPermitted => "The channel is not permitted for this account",
             Self::FloatEmpty => "The prepaid account holds too little",
+            Self::NotAuthorized => "The key or the account is not the one expected",
+            Self::ChannelNotPermitted => "The channel is not permitted for this account",
             Self::Unheard => "Deferred",
         }
     }
@@ -58,7 +67,7 @@ pub fn first_answer(payment: &Payment, code: Code) -> Value {
     let mut data = data(payment, payment.asked());
     data["DeliveryFee"] = number(Money::new(0, payment.request.currency));
     let body = json!({"Message": code.message(), "ResponseCode": code.digits(), "Data": data});
-    spelled(body, payment.story == Story::SpeltOtherwise)
+    spelt(body, is_respelt(payment))
 }
 
 /// The answer to a query. It calls unpaid whatever is not paid, for ever.
@@ -75,7 +84,7 @@ pub fn status_answer(payment: &Payment) -> Value {
             "transactionId": transaction_id(payment.number),
             "externalTransactionId": is_paid.then(|| payment.number.to_string()),
             "paymentMethod": "mobilemoney",
-            "clientReference": reference(&request.reference, is_spelt_otherwise(payment)),
+            "clientReference": reference(&request.reference, is_respelt(payment)),
             "currencyCode": null,
             "amount": number(amount),
             "charges": number(charges(&request.reference, amount)),
@@ -83,7 +92,7 @@ pub fn status_answer(payment: &Payment) -> Value {
             "isFulfilled": null,
         },
     });
-    spelled(body, is_spelt_otherwise(payment))
+    spelt(body, is_respelt(payment))
 }
 
 /// The body of the callback about what a payment is now.
@@ -101,7 +110,7 @@ pub fn callback_body(payment: &Payment) -> Vec<u8> {
         false => Code::Failed,
     };
     let body = json!({"ResponseCode": code.digits(), "Message": code.message(), "Data": data});
-    in_bytes(&spelled(body, is_spelt_otherwise(payment)))
+    in_bytes(&spelt(body, is_respelt(payment)))
 }
 
 fn data(payment: &Payment, amount: Money) -> Value {
@@ -116,7 +125,7 @@ fn data(payment: &Payment, amount: Money) -> Value {
     json!({
         "TransactionId": transaction_id(payment.number),
         "Description": description,
-        "ClientReference": reference(&request.reference, is_spelt_otherwise(payment)),
+        "ClientReference": reference(&request.reference, is_respelt(payment)),
         "Amount": number(amount),
         "Charges": number(charges),
         "AmountAfterCharges": number(amount),
@@ -124,7 +133,7 @@ fn data(payment: &Payment, amount: Money) -> Value {
     })
 }
 
-fn is_spelt_otherwise(payment: &Payment) -> bool {
+fn is_respelt(payment: &Payment) -> bool {
     payment.story == Story::SpeltOtherwise
 }
 
@@ -155,13 +164,13 @@ pub fn first_answer_of_credit(credit: &Credit) -> Value {
     data["AmountDebited"] = number(Money::new(0, credit.request.currency));
     data["ExternalTransactionId"] = "".into();
     let body = json!({"ResponseCode": Code::Accepted.digits(), "Data": data});
-    spelled(body, credit.story == credit::story::Story::SpeltOtherwise)
+    spelt(body, is_credit_respelt(credit))
 }
 
 /// The answer to a query about a credit.
 pub fn status_answer_of_credit(credit: &Credit) -> Value {
     let request = &credit.request;
-    let is_mixed = credit.story == credit::story::Story::SpeltOtherwise;
+    let is_mixed = is_credit_respelt(credit);
     let (code, word, failure) = match credit.state {
         credit::State::Untaken | credit::State::Pending => ("pending", "pending", None),
         credit::State::Credited | credit::State::Reversed => ("success", "success", None),
@@ -171,8 +180,8 @@ pub fn status_answer_of_credit(credit: &Credit) -> Value {
         }
     };
     let channel = match request.payee {
-        credit::Payee::Wallet { network, .. } => channel(network),
-        credit::Payee::Bank { .. } => "",
+        Payee::Wallet { network, .. } => channel(network),
+        Payee::Bank { .. } => "",
     };
     let mut body = json!({
         "ResponseCode": code,
@@ -191,7 +200,7 @@ pub fn status_answer_of_credit(credit: &Credit) -> Value {
     if let Some(words) = failure {
         body["Message"] = words.into();
     }
-    spelled(body, is_mixed)
+    spelt(body, is_mixed)
 }
 
 /// The body of the callback about what a credit is now. A failed one says an amount debited too,
@@ -210,13 +219,16 @@ pub fn callback_body_of_credit(credit: &Credit) -> Vec<u8> {
         _ => Code::Succeeded,
     };
     let body = json!({"ResponseCode": code.digits(), "Data": data});
-    let is_mixed = credit.story == credit::story::Story::SpeltOtherwise;
-    in_bytes(&spelled(body, is_mixed))
+    in_bytes(&spelt(body, is_credit_respelt(credit)))
+}
+
+fn is_credit_respelt(credit: &Credit) -> bool {
+    credit.story == PayeeStory::SpeltOtherwise
 }
 
 fn data_of_credit(credit: &Credit, amount_minor: i64) -> Value {
     let request = &credit.request;
-    let is_mixed = credit.story == credit::story::Story::SpeltOtherwise;
+    let is_mixed = is_credit_respelt(credit);
     let description = match &request.details {
         CreditDetails::Hubtel { description } => &**description,
         CreditDetails::Momo { .. } | CreditDetails::Paystack { .. } => "",
@@ -274,11 +286,11 @@ fn reference(given: &str, is_mixed: bool) -> String {
 }
 
 /// A body with its keys as documented or, mixed, with every other letter large.
-fn spelled(body: Value, is_mixed: bool) -> Value {
+fn spelt(body: Value, is_mixed: bool) -> Value {
     match body {
         Value::Object(members) if is_mixed => {
             let members = members.into_iter();
-            let respelt = members.map(|(key, value)| (mixed(&key), spelled(value, is_mixed)));
+            let respelt = members.map(|(key, value)| (mixed(&key), spelt(value, is_mixed)));
             Value::Object(respelt.collect())
         }
         body => body,

@@ -24,7 +24,7 @@ use crate::{
 use super::{
     StatusQuery,
     access::{Asked, Client, HubtelError, check_account, parse},
-    body::{first_answer_of_credit, number, status_answer_of_credit},
+    body::{Code, first_answer_of_credit, number, status_answer_of_credit},
 };
 
 pub fn routes() -> Router<Arc<Networks>> {
@@ -64,8 +64,8 @@ async fn send(
             _ => Ok(Json(first_answer_of_credit(&credit)).into_response()),
         },
         Taking::Again => Err(HubtelError::repeated()),
-        Taking::NoPayee => Err(HubtelError::NotRegistered),
-        Taking::NoFloat => Err(HubtelError::FloatEmpty),
+        Taking::NoPayee => Err(HubtelError::refused(StatusCode::OK, Code::NotRegistered)),
+        Taking::NoFloat => Err(HubtelError::refused(StatusCode::OK, Code::FloatEmpty)),
         Taking::Unavailable => Err(HubtelError::Busy),
         Taking::Lost => Err(HubtelError::Cut),
     }
