@@ -8,6 +8,7 @@ mod expired;
 mod failed;
 mod form;
 mod headers;
+mod hubtel;
 mod language;
 mod once;
 mod otp;

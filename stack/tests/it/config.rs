@@ -165,10 +165,6 @@ fn good(name: &str, folder: &TempDir) -> Settings {
             ("PAYSTACK_SECRET_KEY", format!("sk_live_{CANARY}2f9e8d7c6")),
             ("PAYSTACK_EMAIL_DOMAIN", "payers.example.com".to_owned()),
             ("PAYSTACK_CALLBACK_TOKEN", format!("{CANARY}3f9e8d7c6b5a4")),
-            ("HUBTEL_API_ID", format!("{CANARY}7f9e")),
-            ("HUBTEL_API_KEY", format!("{CANARY}6f9e8d7c6b5a4")),
-            ("HUBTEL_POS_SALES_ID", "2000001".to_owned()),
-            ("HUBTEL_PREPAID_DEPOSIT_ID", "3000001".to_owned()),
             ("STATEMENT_KEY", random_key()),
         ],
         "webhooks-svc" => vec![
@@ -186,16 +182,13 @@ fn good(name: &str, folder: &TempDir) -> Settings {
             ("MOMO_API_USER", CANARY.to_owned()),
             ("MOMO_API_KEY", CANARY.to_owned()),
             ("PAYSTACK_SECRET_KEY", CANARY.to_owned()),
-            ("HUBTEL_API_ID", CANARY.to_owned()),
-            ("HUBTEL_API_KEY", CANARY.to_owned()),
-            ("HUBTEL_POS_SALES_ID", "2000001".to_owned()),
-            ("HUBTEL_PREPAID_DEPOSIT_ID", "3000001".to_owned()),
         ],
         _ => vec![("MODE", "development".to_owned())],
     };
     settings.extend(own);
     if matches!(name, "charges-svc" | "railsim") {
         settings.extend(disbursement_keys());
+        settings.extend(hubtel::account());
     }
     let mut settings: Settings = settings
         .into_iter()

@@ -32,7 +32,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const CHARGE: &str = "/api/v1/payments/charge";
 
 /// Status and body of a path of a process's admin address.
-async fn ask(process: &Process, path: &str) -> (u16, String) {
+pub async fn ask(process: &Process, path: &str) -> (u16, String) {
     let url = format!("{}{path}", process.admin.as_ref().unwrap());
     let answer = http::client(WAIT_MAX)
         .unwrap()

@@ -71,8 +71,11 @@ async fn the_stack_tells_nobodys_secrets() {
             "stack-momo-disbursement-key",
             "6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a12",
             "stack-momo-disbursement-api-key",
+            "stack-hubtel-api-id",
+            "stack-hubtel-api-key",
         ]
         .map(ToOwned::to_owned),
+        at_by_hubtel: false,
     };
     let mut story = Story::begin(&doors).await;
     story.run().await;
@@ -128,7 +131,7 @@ async fn terminate(child: &tokio::process::Child) {
 }
 
 /// The rails' credentials, as flags.
-const CREDENTIALS: [(&str, &str); 7] = [
+const CREDENTIALS: [(&str, &str); 9] = [
     ("--momo-subscription-key=", "subscription-key-canary"),
     ("--momo-api-user=", "0e6e5a7e-6d0e-4b0e-9d43-1f2f3a4b5c6d"),
     ("--momo-api-key=", "momo-api-key-canary"),
@@ -145,6 +148,8 @@ const CREDENTIALS: [(&str, &str); 7] = [
         "--momo-disbursement-api-key=",
         "disbursement-api-key-canary",
     ),
+    ("--hubtel-api-id=", "hubtel-api-id-canary"),
+    ("--hubtel-api-key=", "hubtel-api-key-canary"),
 ];
 
 #[tokio::test]
@@ -161,6 +166,9 @@ async fn no_process_tells_anybodys_secrets() {
             }
         }
         process.env.push(("RUST_LOG", EVERYTHING.to_owned()));
+        if process.name == "charges-svc" {
+            process.flags.push("--rail-at=hubtel".to_owned());
+        }
         process.log = folder.path().join(process.name);
         logs.push(process.log.clone());
     }
@@ -173,6 +181,7 @@ async fn no_process_tells_anybodys_secrets() {
         api_key: merchant.api_key,
         signing_secret: merchant.signing_secret,
         credentials: CREDENTIALS.map(|(_, value)| value.to_owned()),
+        at_by_hubtel: true,
     };
     let mut story = Story::begin(&doors).await;
     story.canaries.add(WEBHOOK_SECRET_KEY);

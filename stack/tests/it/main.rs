@@ -16,6 +16,7 @@ mod dashboard;
 mod events;
 mod health;
 mod hosted;
+mod hubtel;
 mod idempotency;
 mod kyc;
 mod leaks;

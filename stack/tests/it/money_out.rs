@@ -18,6 +18,7 @@ use proto::{
 };
 use serde_json::{Value, json};
 use stack::demo::{Api, Receiver};
+use uuid::Uuid;
 
 use crate::{
     processes::Processes,
@@ -60,7 +61,7 @@ pub struct Till {
 }
 
 impl Till {
-    fn new(channel: Channel, operators: Channel, merchant_id: &str, networks: &str) -> Self {
+    pub fn new(channel: Channel, operators: Channel, merchant_id: &str, networks: &str) -> Self {
         Self {
             charges: ChargesClient::new(channel.clone()),
             disbursements: DisbursementsClient::new(channel),
@@ -148,11 +149,11 @@ impl Till {
         let request = ShowDisbursementRequest { id: id.to_owned() };
         let mut treasury = self.treasury.clone();
         let file = treasury.show_disbursement(request).await.unwrap();
-        let reference = file.into_inner().rail_reference;
+        let ours: Uuid = file.into_inner().rail_reference.parse().unwrap();
         let lines = credits(&self.networks).await;
-        lines
-            .into_iter()
-            .find(|line| line["reference"] == reference.as_str())
+        // Hubtel knows it without dashes.
+        let is_ours = |line: &Value| line["reference"].as_str().unwrap().parse() == Ok(ours);
+        lines.into_iter().find(is_ours)
     }
 
     async fn add_float(&self, rail: &str, amount_minor: i64) {

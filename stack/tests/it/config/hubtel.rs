@@ -2,7 +2,7 @@
 
 use tempfile::TempDir;
 
-use super::{Settings, good, run, with};
+use super::{CANARY, Settings, good, run, with};
 
 const CREDENTIALS: [&str; 4] = [
     "HUBTEL_API_ID",
@@ -10,6 +10,17 @@ const CREDENTIALS: [&str; 4] = [
     "HUBTEL_POS_SALES_ID",
     "HUBTEL_PREPAID_DEPOSIT_ID",
 ];
+
+/// What charges-svc and railsim both have.
+pub fn account() -> [(&'static str, String); 4] {
+    let [id, key, collects, pays] = CREDENTIALS;
+    [
+        (id, format!("{CANARY}7f9e")),
+        (key, format!("{CANARY}6f9e8d7c6b5a4")),
+        (collects, "2000001".to_owned()),
+        (pays, "3000001".to_owned()),
+    ]
+}
 
 /// Settings of charges-svc from before there was Hubtel.
 fn without(folder: &TempDir) -> Settings {

@@ -108,7 +108,9 @@ pub struct Doors {
     pub api_key: String,
     pub signing_secret: String,
     /// The rails' credentials.
-    pub credentials: [String; 7],
+    pub credentials: [String; 9],
+    /// Whether AT's wallets are reached through Hubtel.
+    pub at_by_hubtel: bool,
 }
 
 /// Words that must not be found.
@@ -183,8 +185,11 @@ impl<'a> Story<'a> {
             payout_subscription_key,
             payout_api_user,
             payout_api_key,
+            hubtel_id,
+            hubtel_key,
         ] = &doors.credentials;
         let basic = BASE64_STANDARD.encode(format!("{api_user}:{api_key}"));
+        let hubtel_basic = BASE64_STANDARD.encode(format!("{hubtel_id}:{hubtel_key}"));
         let payout_basic = BASE64_STANDARD.encode(format!("{payout_api_user}:{payout_api_key}"));
         let words = [
             secret,
@@ -202,6 +207,9 @@ impl<'a> Story<'a> {
             paystack,
             payout_subscription_key,
             payout_api_key,
+            hubtel_id,
+            hubtel_key,
+            &hubtel_basic,
             &basic,
             &payout_basic,
             &CUSTOMER_PHONE[1..],
@@ -322,12 +330,16 @@ impl<'a> Story<'a> {
         self.api.poll(&path, WAIT_MAX, is_final).await.unwrap();
     }
 
-    /// Refunds with every outcome on both rails, including a cut connection.
+    /// Refunds with every outcome on each rail, including a cut connection.
     async fn refunds(&mut self) {
         let mut refunds = Vec::new();
         let stories = ["201", "203", "204", "205", "207", "213"];
         for (form, story) in stories.into_iter().enumerate() {
             for (network, provider) in [("24", "MTN"), ("27", "AT")] {
+                // A busy Hubtel may have taken it, and nobody knows for a day.
+                if story == "213" && provider == "AT" && self.doors.at_by_hubtel {
+                    continue;
+                }
                 let number = self.number(network, story, form);
                 let charge = self.charge(&number, provider).await;
                 let reference = charge["reference"].as_str().unwrap();
@@ -488,7 +500,7 @@ impl<'a> Story<'a> {
             ("content-type", "application/json"),
             ("x-paystack-signature", CALLBACK_SIGNATURE),
         ];
-        for rail in ["momo", "paystack", STRANGER_SECRET] {
+        for rail in ["momo", "paystack", "hubtel", STRANGER_SECRET] {
             let path = format!("/rails/{rail}/{CALLBACK_TOKEN}");
             let code = self
                 .send(Method::PUT, &path, &headers, body.to_string())
