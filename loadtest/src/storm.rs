@@ -86,6 +86,8 @@ fn flags() -> Vec<(Service, String)> {
         "--payout-account-hold=0s".to_owned(),
         "--payout-fee-momo=0.30".to_owned(),
         "--payout-fee-paystack-wallet=1.00".to_owned(),
+        "--payout-fee-hubtel=0.50".to_owned(),
+        "--rail-at=hubtel".to_owned(),
         "--lease=15s".to_owned(),
     ];
     let webhooks = [
@@ -230,8 +232,8 @@ async fn until_ended(
     }
 }
 
-/// MTN calls back once, and perhaps nobody was there: then it is told by the look after an hour. An
-/// operator does not wait for that, but calls the same address, which anybody may.
+/// MTN and Hubtel call back once, and perhaps nobody was there: then it is told by the look after an
+/// hour. An operator does not wait for that, but calls the same address, which anybody may.
 async fn tell_again(
     records: &Records,
     unheard: &BTreeSet<Uuid>,
@@ -242,7 +244,7 @@ async fn tell_again(
     let paid = records.disbursements.iter();
     let paid = paid.map(|one| (one.disbursement_id, &one.rail, &one.callback_token));
     for (_, rail, token) in charges.chain(paid).filter(|(id, ..)| unheard.contains(id)) {
-        if rail == "momo" {
+        if rail != "paystack" {
             world.call_back(rail, token).await?;
         }
     }

@@ -26,7 +26,7 @@ const UNLIMITED: u32 = 1_000_000_000;
 const WEBHOOK_SECRET_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
 /// Between charges-svc and the simulated networks, which listen on loopback only.
-const RAIL_CREDENTIALS: [&str; 8] = [
+const RAIL_CREDENTIALS: [&str; 12] = [
     "--momo-subscription-key=loadtest",
     "--momo-api-user=6f9a1c54-1d6c-4a38-9a56-0b8a6c1f7a11",
     "--momo-api-key=loadtest",
@@ -35,6 +35,10 @@ const RAIL_CREDENTIALS: [&str; 8] = [
     "--momo-disbursement-api-key=loadtest",
     "--momo-target-environment=mtnghana",
     "--paystack-secret-key=sk_test_loadtest",
+    "--hubtel-api-id=loadtest",
+    "--hubtel-api-key=loadtest",
+    "--hubtel-pos-sales-id=2000001",
+    "--hubtel-prepaid-deposit-id=3000001",
 ];
 
 /// More than any rail allows, from all replicas together: what is measured is ours.
@@ -186,10 +190,6 @@ impl StartPlan {
             // requests do, as in reality.
             "--callbacks-from=127.0.0.2".to_owned(),
             format!("--paystack-callback-url={gateway}/rails/paystack/loadtest"),
-            "--hubtel-api-id=loadtest".to_owned(),
-            "--hubtel-api-key=loadtest".to_owned(),
-            "--hubtel-pos-sales-id=2000001".to_owned(),
-            "--hubtel-prepaid-deposit-id=3000001".to_owned(),
         ];
         with_credentials(&own)
     }
@@ -204,8 +204,10 @@ impl StartPlan {
             format!("--callback-base-url={}", self.gateway_url(number)),
             self.flag("momo-base-url", Service::Railsim),
             self.flag("paystack-base-url", Service::Railsim),
+            self.flag("hubtel-base-url", Service::Railsim),
             format!("--momo-queries-per-second={queries}"),
             format!("--paystack-queries-per-second={queries}"),
+            format!("--hubtel-queries-per-second={queries}"),
             "--paystack-email-domain=payers.example.com".to_owned(),
             "--paystack-callback-token=loadtest".to_owned(),
         ];

@@ -9,6 +9,7 @@ use std::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
 use tokio::time::sleep;
+use uuid::Uuid;
 
 use super::{choices::Choices, world::World};
 
@@ -21,7 +22,7 @@ const OPENING_MINOR: i64 = 100_000_000;
 /// What is added to each in the end, in pesewas: some payees' networks pay nothing before that.
 const FILLED_MINOR: i64 = 100_000;
 
-const RAILS: [&str; 2] = ["momo", "paystack"];
+const RAILS: [&str; 3] = ["momo", "paystack", "hubtel"];
 
 /// A payment, as the networks see it.
 #[derive(Debug, Deserialize)]
@@ -55,7 +56,7 @@ struct Float {
     held_minor: i64,
 }
 
-/// By rail and reference.
+/// By rail and reference, which is spelled as our records spell it.
 pub type Pages<T> = HashMap<(String, String), T>;
 
 pub struct Books {
@@ -65,12 +66,18 @@ pub struct Books {
     pub spent_minor: BTreeMap<String, i64>,
 }
 
+fn key(rail: &str, reference: &str) -> (String, String) {
+    let id = Uuid::try_parse(reference);
+    let spelled = id.map_or_else(|_| reference.to_owned(), |id| id.to_string());
+    (rail.to_owned(), spelled)
+}
+
 /// The simulated networks, which outlive every kill.
 pub struct Networks {
     url: String,
     client: reqwest::Client,
     /// What was added to each float, in pesewas.
-    added_minor: [AtomicI64; 2],
+    added_minor: [AtomicI64; 3],
 }
 
 impl Networks {
@@ -86,8 +93,8 @@ impl Networks {
         let debits: Vec<Debit> = self.read("book").await?;
         let credits: Vec<Credit> = self.read("credits").await?;
         let floats: Vec<Float> = self.read("float").await?;
-        let by_debit = |debit: Debit| ((debit.rail.clone(), debit.reference.clone()), debit);
-        let by_credit = |credit: Credit| ((credit.rail.clone(), credit.reference.clone()), credit);
+        let by_debit = |debit: Debit| (key(&debit.rail, &debit.reference), debit);
+        let by_credit = |credit: Credit| (key(&credit.rail, &credit.reference), credit);
         let spent = floats.into_iter().map(|float| {
             let added = RAILS.iter().zip(&self.added_minor);
             let added: i64 = added
@@ -108,11 +115,11 @@ impl Networks {
         Ok(answer.await?.error_for_status()?.json().await?)
     }
 
-    /// Empties one float or the other for a moment, until the storm calms down. Then fills both.
+    /// Empties one float or another for a moment, until the storm calms down. Then fills all.
     pub async fn drain_floats(&self, world: &World) -> anyhow::Result<()> {
         let mut choices = Choices::of(world.seed, "floats");
         while !world.calm.has_begun() {
-            let rail = usize::from(choices.chance(50));
+            let rail = choices.weighted(&[(1, 0), (1, 1), (1, 2)]);
             let emptied = self.empty(rail).await?;
             sleep(Duration::from_millis(choices.between(200, 1_500))).await;
             self.add(rail, emptied).await?;

@@ -26,7 +26,7 @@ use crate::grpc;
 /// Bounds of the pause between two changes, in milliseconds.
 const PAUSE_MS: (u64, u64) = (20, 200);
 
-/// How long after its second send a disbursement is given up of which its network has taken nothing:
+/// How long after its last send a disbursement is given up of which its network has taken nothing:
 /// much longer than a send may take.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(45);
 
@@ -63,8 +63,8 @@ pub async fn change_accounts(charges_url: &str, world: &World) -> anyhow::Result
     Ok(())
 }
 
-/// Ends what only a person may: the answer to its first send was lost, the second was refused, and
-/// its network has taken neither. In production a case asks for it after a day. Adds what was
+/// Ends what only a person may: the answer to its first send was lost, the second was refused, or
+/// there is none, and its network has taken neither. In production a case asks for it after a day. Adds what was
 /// ended to `given_up`.
 pub async fn give_up(
     charges_url: &str,
@@ -90,9 +90,12 @@ fn is_lost(one: &Disbursement, books: &Books, now: Timestamp) -> bool {
     let key = (one.rail.clone(), one.rail_reference.to_string());
     let at_network = books.credits.get(&key);
     let is_never_taken = at_network.is_none_or(|credit| credit.status == "refused");
-    let is_given_up = one
-        .resent_at
-        .is_some_and(|resent_at| now.since(resent_at) >= GIVEN_UP_AFTER);
+    // Hubtel gets nothing twice.
+    let last_sent_at = match one.rail.as_str() {
+        "hubtel" => one.sent_at,
+        _ => one.resent_at,
+    };
+    let is_given_up = last_sent_at.is_some_and(|sent_at| now.since(sent_at) >= GIVEN_UP_AFTER);
     one.state == "PROCESSING" && is_given_up && is_never_taken
 }
 

@@ -40,6 +40,7 @@ pub struct Disbursement {
     pub amount_minor: i64,
     pub fee_minor: i64,
     pub state: String,
+    pub sent_at: Option<Timestamp>,
     pub resent_at: Option<Timestamp>,
     pub reversed_at: Option<Timestamp>,
 }
@@ -163,7 +164,7 @@ impl Store {
         let disbursements = conn.sql(
             "select disbursement_id, kind, shown_id, merchant_id, transaction_id, rail,
                     rail_reference, callback_token, amount_minor, fee_minor, state,
-                    resent_at, reversed_at
+                    sent_at, resent_at, reversed_at
              from disbursements",
         );
         let disbursements = disbursements.all().await?;

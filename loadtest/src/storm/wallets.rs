@@ -5,16 +5,17 @@ use proto::charges::{DestinationType, Provider, SetPayoutAccountRequest};
 
 use super::choices::Choices;
 
-/// Providers, by weight, each with the beginning of its numbers.
+/// Providers, by weight, each with the beginning of its numbers. MTN goes over MTN's own rail, AT over
+/// Hubtel (a third), and Telecel over Paystack.
 const PROVIDERS: [(u64, (&str, Provider, &str)); 3] = [
-    (5, ("MTN", Provider::Mtn, "024")),
+    (4, ("MTN", Provider::Mtn, "024")),
     (3, ("AT", Provider::At, "027")),
     (2, ("TELECEL", Provider::Telecel, "020")),
 ];
 
 /// How payers' stories begin, by weight. To a charge, those from 201 on are as good as 001; they say
 /// what becomes of its refunds.
-const PAYERS: [(u64, &str); 19] = [
+const PAYERS: [(u64, &str); 22] = [
     (30, "001"),
     (3, "003"),
     (4, "004"),
@@ -25,6 +26,9 @@ const PAYERS: [(u64, &str); 19] = [
     (4, "010"),
     (2, "012"),
     (6, "013"),
+    (3, "018"),
+    (2, "019"),
+    (3, "020"),
     (4, "203"),
     (2, "204"),
     (3, "206"),
@@ -37,7 +41,7 @@ const PAYERS: [(u64, &str); 19] = [
 ];
 
 /// What becomes of payouts, by weight.
-const PAYEES: [(u64, &str); 12] = [
+const PAYEES: [(u64, &str); 13] = [
     (20, "201"),
     (5, "203"),
     (3, "204"),
@@ -50,6 +54,7 @@ const PAYEES: [(u64, &str); 12] = [
     (8, "211"),
     (4, "213"),
     (4, "215"),
+    (4, "218"),
 ];
 
 /// The story in which a network reports a failure and takes the money after all.

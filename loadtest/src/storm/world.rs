@@ -160,7 +160,7 @@ impl World {
     /// Calls back as a network does that does not sign what it calls.
     pub async fn call_back(&self, rail: &str, token: &str) -> anyhow::Result<()> {
         let mut request = Request::new(Full::new(Bytes::from_static(b"{}")));
-        *request.method_mut() = Method::PUT;
+        *request.method_mut() = Method::POST;
         *request.uri_mut() = format!("/rails/{rail}/{token}").parse()?;
         let gateway = self.gateways.first().context("no gateway")?;
         sent(gateway, request).await.map(drop)

@@ -80,6 +80,7 @@ fn kept() -> All {
         amount_minor: 2_000,
         fee_minor: 0,
         state: "COMPLETED".to_owned(),
+        sent_at: None,
         resent_at: None,
         reversed_at: None,
     };
