@@ -40,6 +40,7 @@ impl Service {
             return Err(Error::CallbackNotFound);
         }
         let subject = self.rails.get(rail).read_callback(callback)?;
+        let rail_text = self.rails.get(rail).callback_text(callback);
         let about = match subject {
             CallbackSubject::Address => Some(About::Token(callback.token.clone())),
             CallbackSubject::Reference(reference) => Some(About::Reference(reference)),
@@ -47,8 +48,10 @@ impl Service {
         };
         let is_kept = match about {
             Some(about) => {
-                self.keep_and_ask(rail, about.clone()).await?
-                    || self.keep_transfer_hint(rail, &about).await?
+                let words = rail_text.as_deref();
+                self.keep_and_ask(rail, about.clone(), rail_text.clone())
+                    .await?
+                    || self.keep_transfer_hint(rail, &about, words).await?
             }
             None => false,
         };
@@ -67,11 +70,16 @@ impl Service {
     /// Records a callback and, once that is told, queries the rail about its charge, or leaves that
     /// to the reconciler. Goes on by itself, whether or not the rail still waits for its answer.
     /// Returns whether the callback is about a charge of ours.
-    async fn keep_and_ask(self: &Arc<Self>, rail: RailName, about: About) -> Result<bool> {
+    async fn keep_and_ask(
+        self: &Arc<Self>,
+        rail: RailName,
+        about: About,
+        rail_text: Option<String>,
+    ) -> Result<bool> {
         let (service, activity) = (Arc::clone(self), self.clock.activity());
         let (done, outcome) = oneshot::channel();
         self.tasks.spawn(async move {
-            let (kept, asked) = match service.keep_hint(rail, about).await {
+            let (kept, asked) = match service.keep_hint(rail, about, rail_text).await {
                 Ok(Kept::Claimed(charge, turn)) => (Ok(true), Some((charge, turn))),
                 Ok(Kept::Done) => {
                     service.turns.at(rail).leave();
@@ -98,15 +106,23 @@ impl Service {
 
     /// A rail often calls back while its reply is being written, so the hint waits for the reply,
     /// and then for its charge, here and not in the database with a connection of its own.
-    async fn keep_hint(&self, rail: RailName, about: About) -> Result<Kept> {
+    async fn keep_hint(
+        &self,
+        rail: RailName,
+        about: About,
+        rail_text: Option<String>,
+    ) -> Result<Kept> {
         let at = self.clock.now();
         let callback = ReceivedCallback {
             at,
+            rail_text,
             lease: Lease::new(&self.clock, self.settings.lease),
             asked_until: at + self.settings.lease,
         };
         let turns = self.turns.at(rail);
-        let with_reply = self.awaited.record_with_reply(turns, &about, callback);
+        let with_reply = self
+            .awaited
+            .record_with_reply(turns, &about, callback.clone());
         if let Some((charge, turn)) = with_reply.await {
             return Ok(Kept::Claimed(Box::new(charge), turn));
         }
@@ -115,6 +131,7 @@ impl Service {
                 rail,
                 about: about.clone(),
                 at,
+                rail_text: callback.rail_text.clone(),
                 turns: Arc::clone(turns),
                 // The same, in case it was written with a reply and nobody was told.
                 lease: callback.lease,
@@ -134,7 +151,8 @@ impl Service {
         // Not there if the charge became void after it was found: there is nothing to query.
         if store::hints::put(&mut tx, id, at).await? == Update::Updated {
             let said = (Action::Callback, Note::Received.code());
-            store::evidence::keep(&mut tx, id.uuid(), said, None, at).await?;
+            let words = callback.rail_text.as_deref();
+            store::evidence::keep(&mut tx, id.uuid(), said, words, at).await?;
         }
         tx.commit().await?;
         Ok(Kept::Done)

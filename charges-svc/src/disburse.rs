@@ -302,6 +302,7 @@ impl Service {
         &self,
         rail: RailName,
         about: &store::hints::About,
+        rail_text: Option<&str>,
     ) -> Result<bool> {
         let now = self.clock.now();
         // Anybody can call this, so what is about nothing of ours costs one read more.
@@ -314,7 +315,7 @@ impl Service {
         let mut tx = self.db.begin().await?;
         store::disbursements::put_hint(&mut tx, id, now).await?;
         let said = (Action::Callback, store::evidence::Note::Received.code());
-        store::evidence::keep(&mut tx, id.uuid(), said, None, now).await?;
+        store::evidence::keep(&mut tx, id.uuid(), said, rail_text, now).await?;
         tx.commit().await?;
         self.disburse_alarms.ring_at(rail.code(), now);
         Ok(true)

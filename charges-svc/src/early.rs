@@ -137,7 +137,7 @@ impl ReplyPlace {
             // The reply ends the claim of the request.
             early.turn = early.turns.take(Claim::default(), early.callback.lease);
         }
-        early.turn.as_ref().map(|_| early.callback)
+        early.turn.as_ref().map(|_| early.callback.clone())
     }
 
     /// The reply is recorded, and the callback with it: the charge is now like this.

@@ -34,6 +34,8 @@ pub struct Hint {
     pub rail: RailName,
     pub about: About,
     pub at: Timestamp,
+    /// The rail's words, for operators.
+    pub rail_text: Option<String>,
     pub turns: Arc<RailTurns>,
     /// With which to hold the charge, if the rail may be queried at once.
     pub lease: Lease,
@@ -116,6 +118,7 @@ impl Hint {
         let called = Called {
             id: charge.facts.transaction_id,
             at: self.at,
+            rail_text: self.rail_text.clone(),
             due_at: turn.as_ref().map_or(self.at, |_| self.asked_until),
             claim: charge.claim,
         };

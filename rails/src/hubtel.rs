@@ -201,6 +201,11 @@ impl Hubtel {
         Ok(CallbackSubject::Address)
     }
 
+    /// Why a payment failed is said in callbacks alone.
+    pub fn callback_text(&self, callback: &Callback) -> Option<String> {
+        answers::callback_text(&callback.body)
+    }
+
     pub async fn send(&self, request: &TransferRequest) -> RailAnswer<SendOutcome> {
         let not_sent = |reason| RailAnswer::silent(SendOutcome::NotSent(reason));
         let address = self.callback_address(&request.callback_token);

@@ -308,6 +308,19 @@ impl Rail {
             Adapter::Hubtel(rail) => rail.read_callback(callback),
         }
     }
+
+    /// The rail's words in a callback, for operators: only of a rail whose queries do not repeat
+    /// them. Nothing else may follow from them.
+    pub fn callback_text(&self, callback: &Callback) -> Option<String> {
+        let text = match &self.adapter {
+            Adapter::Momo(_) | Adapter::Paystack(_) => None,
+            Adapter::Hubtel(rail) => rail.callback_text(callback),
+        }?;
+        let ours = self.secrets.iter().map(|secret| secret.expose_secret());
+        let ours: Vec<&str> = ours.chain([callback.token.as_str()]).collect();
+        let text = words::clean(&text, &ours);
+        (!text.is_empty()).then_some(text)
+    }
 }
 
 /// Removes all secrets and phone numbers from the rail's texts.

@@ -68,11 +68,11 @@ pub struct Statement {
 
 impl Statement {
     /// That the rail called back.
-    pub fn callback(at: Timestamp) -> Self {
+    pub fn callback(rail_text: Option<String>, at: Timestamp) -> Self {
         Self {
             action: Action::Callback,
             outcome: Note::Received.code(),
-            rail_text: None,
+            rail_text,
             at,
         }
     }

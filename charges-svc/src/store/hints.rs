@@ -71,10 +71,12 @@ pub async fn find_set(
 }
 
 /// A charge that its rail has called back about.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Called {
     pub id: ChargeId,
     pub at: Timestamp,
+    /// The rail's words, for operators.
+    pub rail_text: Option<String>,
     /// When its rail is to be queried: at once, or when the query that now begins has no end.
     pub due_at: Timestamp,
     /// Who holds it from then on.
@@ -86,7 +88,7 @@ pub struct Called {
 pub async fn put_set(tx: &mut Tx, called: &[&Called]) -> Result<()> {
     let said = called.iter();
     let said: Vec<_> = said
-        .map(|one| (one.id, Statement::callback(one.at)))
+        .map(|one| (one.id, Statement::callback(one.rail_text.clone(), one.at)))
         .collect();
     let said: Vec<_> = said.iter().map(|(id, said)| (*id, said)).collect();
     let putting = tx.joint().sql_set(

@@ -42,7 +42,7 @@ pub struct Step {
 }
 
 /// What a step means for the callbacks that wait, see [`super::hints`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum HintEnd {
     /// They wait as before.
     NotYet,
@@ -55,9 +55,11 @@ pub enum HintEnd {
 }
 
 /// A callback that is recorded with a step of its charge.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ReceivedCallback {
     pub at: Timestamp,
+    /// The rail's words, for operators.
+    pub rail_text: Option<String>,
     /// By which the charge is held while the rail is queried.
     pub lease: Lease,
     /// When the callback is due again if that query has no end.
@@ -99,10 +101,10 @@ impl Step {
 
     /// Sets what it means for the callbacks that wait, of which the latest came at `hinted_at`.
     pub fn end_hint(&mut self, hint: HintEnd, hinted_at: Option<Timestamp>) {
-        let hint_due_at = match hint {
+        let hint_due_at = match &hint {
             HintEnd::NotYet => hinted_at,
             HintEnd::Received(callback) => Some(callback.asked_until),
-            HintEnd::At(due) => Some(due),
+            HintEnd::At(due) => Some(*due),
             HintEnd::Answered => None,
         };
         let next_query_at = self.after.timer.next_query_at;
@@ -118,8 +120,8 @@ impl Step {
     }
 
     /// The callback that is recorded with it.
-    pub fn received(&self) -> Option<ReceivedCallback> {
-        match self.hint {
+    pub fn received(&self) -> Option<&ReceivedCallback> {
+        match &self.hint {
             HintEnd::Received(callback) => Some(callback),
             HintEnd::NotYet | HintEnd::At(_) | HintEnd::Answered => None,
         }
@@ -140,7 +142,11 @@ impl Step {
 pub async fn write(tx: &mut Tx, steps: &[&Step]) -> Result<Written> {
     let callbacks: Vec<_> = steps
         .iter()
-        .filter_map(|step| Some((step.id(), Statement::callback(step.received()?.at))))
+        .filter_map(|step| {
+            let came = step.received()?;
+            let said = Statement::callback(came.rail_text.clone(), came.at);
+            Some((step.id(), said))
+        })
         .collect();
     let said: Vec<_> = steps
         .iter()
@@ -242,9 +248,9 @@ fn change<'c>(joint: Joint<'c>, steps: &[&Step]) -> Joint<'c> {
         .column(steps().map(|step| step.after.claim.fence))
         .column(steps().map(|step| matches!(step.hint, HintEnd::Answered)))
         .column(steps().map(|step| step.received().map(|callback| callback.at)))
-        .column(steps().map(|step| match step.hint {
+        .column(steps().map(|step| match &step.hint {
             HintEnd::Received(callback) => Some(callback.asked_until),
-            HintEnd::At(due) => Some(due),
+            HintEnd::At(due) => Some(*due),
             HintEnd::NotYet | HintEnd::Answered => None,
         }))
         .column(steps().map(|step| step.instruction.is_some()))

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use charges_svc::charge::State;
+use charges_svc::{charge::State, store::evidence};
 use chassis::{
     ids::Reference,
     testing::{
@@ -146,6 +146,13 @@ async fn an_unpaid_payment_fails_only_once_the_payers_time_is_over() {
     let failed = world.charge(&charge).await.progress;
     assert_eq!(failed.state, State::Failed);
     assert_eq!(failed.failure_reason.as_deref(), Some("PAYER_TIMEOUT"));
+
+    let mut conn = world.db.read().await.unwrap();
+    let charge_id = world.charge(&charge).await.facts.transaction_id;
+    let evidence = evidence::list(&mut conn, charge_id.uuid()).await.unwrap();
+    drop(conn);
+    let called = evidence.iter().find(|said| said.action == "callback");
+    assert_eq!(called.unwrap().rail_text, "code 2001 failed");
 
     // The payer had approved after all.
     hubtel.shows(Some("Paid"));

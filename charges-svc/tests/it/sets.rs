@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// What happens to a charge, and how it stood before.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Plan {
     merchant: usize,
     /// A callback waits.
@@ -87,7 +87,7 @@ fn plan() -> impl Strategy<Value = Plan> {
 }
 
 /// Writes a charge as planned, and returns the step that it is to take.
-async fn given(bare: &Bare, merchants: &[MerchantId], number: usize, plan: Plan) -> Step {
+async fn given(bare: &Bare, merchants: &[MerchantId], number: usize, plan: &Plan) -> Step {
     let now = bare.clock.now();
     let mut charge = new_charge(now);
     charge.facts.merchant_id = merchants[plan.merchant];
@@ -135,7 +135,7 @@ async fn given(bare: &Bare, merchants: &[MerchantId], number: usize, plan: Plan)
     };
     after.progress.seen_at_rail |= plan.is_seen;
     let mut step = Step::new(&charge, after, now);
-    step.hint = plan.hint;
+    step.hint = plan.hint.clone();
     step.evidence = Some(said);
     if plan.event == Some(Event::Settled) {
         step.postings
@@ -238,7 +238,7 @@ proptest! {
                 let (bare, merchants) = (Bare::new().await, merchants());
                 let mut steps = Vec::new();
                 for (number, plan) in plans.iter().enumerate() {
-                    steps.push(given(&bare, &merchants, number, *plan).await);
+                    steps.push(given(&bare, &merchants, number, plan).await);
                 }
                 let all: Vec<&Step> = steps.iter().collect();
                 let size = if is_together { all.len() } else { 1 };
@@ -267,7 +267,7 @@ async fn a_charge_that_has_changed_takes_no_step_and_neither_does_its_set() {
     };
     let mut steps = Vec::new();
     for number in 0..4 {
-        steps.push(given(&bare, &merchants, number, plan).await);
+        steps.push(given(&bare, &merchants, number, &plan).await);
     }
     assert_eq!(write(&bare, &[&steps[2]]).await, Written::All);
     let all: Vec<&Step> = steps.iter().collect();
@@ -313,7 +313,7 @@ async fn sets_that_share_merchants_do_not_wait_for_each_other() {
                 hint: HintEnd::NotYet,
                 is_seen: true,
             };
-            set.push(given(&bare, &merchants, number, plan).await);
+            set.push(given(&bare, &merchants, number, &plan).await);
         }
         sets.push(set);
     }

@@ -255,11 +255,22 @@ fn a_lease_is_longer_than_whatever_is_done_under_it() {
         ("paystack-request-timeout", "2s"),
         ("paystack-query-timeout", "2s"),
     ];
+    let with_hubtel = [
+        &short[..],
+        &[
+            ("hubtel-api-id", "shop1"),
+            ("hubtel-api-key", "hubtel-key"),
+            ("hubtel-pos-sales-id", "2000001"),
+            ("callback-base-url", "https://pay.example.com"),
+        ],
+    ]
+    .concat();
     for (lease, timeouts, is_good) in [
         ("30s", &[][..], true),
         ("15s", &[], true),
         ("14s", &[], false),
         ("13s", &short, true),
+        ("13s", &with_hubtel, false),
         // Too short to tell two services of a change.
         ("12s", &short, false),
     ] {

@@ -74,7 +74,10 @@ pub struct HubtelAnswer {
 impl HubtelAnswer {
     /// An answer that is no object of Hubtel's has neither code nor data.
     pub fn read(reply: &Reply) -> Self {
-        let envelope: Fields = reply.object().unwrap_or_default();
+        Self::of(&reply.object().unwrap_or_default())
+    }
+
+    fn of(envelope: &Fields) -> Self {
         Self {
             code: envelope.code("responsecode"),
             data: envelope.object("data").unwrap_or_default(),
@@ -90,6 +93,12 @@ impl HubtelAnswer {
 
     /// The outcome, with the rail's words for operators.
     pub fn answer<T>(&self, reply: &Reply, status: &str, outcome: T) -> RailAnswer<T> {
+        let rail_text = reply.describe(&self.told(status));
+        RailAnswer { outcome, rail_text }
+    }
+
+    /// For operators.
+    fn told(&self, status: &str) -> String {
         let code = match self.code.as_str() {
             "" => String::new(),
             // Beside the HTTP status, its digits alone would be masked like a number's.
@@ -97,8 +106,7 @@ impl HubtelAnswer {
         };
         let parts = [code, status.to_owned(), self.words()];
         let said: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        let rail_text = reply.describe(&said.join(" "));
-        RailAnswer { outcome, rail_text }
+        said.join(" ")
     }
 
     fn refusal(&self) -> Option<FailureReason> {
@@ -145,6 +153,12 @@ pub fn requested(reply: &Reply, reference: RailReference) -> RailAnswer<RequestO
         _ => RequestOutcome::Unknown,
     };
     said.answer(reply, "", outcome)
+}
+
+/// What a callback says, for operators.
+pub fn callback_text(body: &[u8]) -> Option<String> {
+    let envelope: Fields = serde_json::from_slice(body).ok()?;
+    Some(HubtelAnswer::of(&envelope).told(""))
 }
 
 /// The answer to a query.

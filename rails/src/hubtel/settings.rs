@@ -121,8 +121,11 @@ impl HubtelSettings {
         secrets.into_iter().flatten().cloned().collect()
     }
 
-    /// The longest that any of its calls may take.
+    /// The longest that any of its calls may take. Without an account there are none.
     pub fn longest_call(&self) -> Duration {
-        self.hubtel_request_timeout.max(self.hubtel_query_timeout)
+        match self.is_given() {
+            true => self.hubtel_request_timeout.max(self.hubtel_query_timeout),
+            false => Duration::ZERO,
+        }
     }
 }

@@ -587,7 +587,7 @@ async fn float_wallets_and_holders_are_asked_of_their_own_apis() {
 }
 
 #[test]
-fn a_callback_is_known_by_its_address_and_never_read() {
+fn a_callback_is_known_by_its_address_and_read_for_people_alone() {
     let body = br#"{"ResponseCode":"2001","Message":"failed"}"#.to_vec();
     let callback = Callback {
         token: "token".to_owned(),
@@ -596,6 +596,19 @@ fn a_callback_is_known_by_its_address_and_never_read() {
     };
     let rail = at("http://127.0.0.1:9", &[]);
     assert_eq!(rail.read_callback(&callback), Ok(CallbackSubject::Address));
+    let text = |body: &str| {
+        rail.callback_text(&Callback {
+            token: "token".to_owned(),
+            headers: [].into(),
+            body: body.as_bytes().to_vec(),
+        })
+    };
+    let told =
+        text(r#"{"responseCode":"2001","Data":{"DESCRIPTION":"233241234567: no PIN, token"}}"#);
+    assert_eq!(told.as_deref(), Some("code 2001 •••: no PIN, •••"));
+    for nothing in ["", "[]", "{}", "<html>", r#"{"a":"""#] {
+        assert_eq!(text(nothing), None, "{nothing}");
+    }
 }
 
 #[tokio::test]
