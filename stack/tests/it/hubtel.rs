@@ -340,8 +340,7 @@ async fn a_caller_who_is_not_listed_is_the_operators_fault_and_not_the_payers() 
     })
     .await;
     // Nothing was sent, and it waits for whoever mends it.
-    let waiting = till.read(&payout).await;
-    assert_eq!(waiting.status(), DisbursementStatus::Pending);
+    till.until(&payout, DisbursementStatus::Pending).await;
     assert_eq!(till.balance().await, (1_550, 1_000));
     world.close().await;
 }
