@@ -9,18 +9,20 @@ use std::{
 use charges_svc::{charge::State, store::evidence};
 use chassis::{
     ids::Reference,
+    provider,
     testing::{
         fake_server::{FakeServer, Reaction, ReceivedRequest, json},
         until,
     },
 };
 use proto::charges::{CaseKind, DisbursementStatus, Payout, Provider};
+use rails::RailName;
 
 use crate::{
     mtn::Mtn,
     rail_away::callback,
     shop::Shop,
-    world::{World, request},
+    world::{World, charge_of, request},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -180,6 +182,25 @@ async fn a_payment_whose_reply_was_lost_is_never_sent_again() {
         assert_eq!(calls(&network, RECEIVE), 1, "{status:?}");
         world.end().await;
     }
+}
+
+/// Whoever died with it may have sent it.
+#[tokio::test]
+async fn a_payment_whose_process_died_is_not_sent_by_another() {
+    let hubtel = Hubtel::new(coded("0001"), None);
+    let network = hubtel.start().await;
+    let (world, _) = charged(&network).await;
+    world.stop().await;
+    let begun_at = world.clock.now() - 31 * SECOND;
+    let orphan = charge_of(provider::Provider::Mtn, RailName::Hubtel, begun_at);
+    let orphan = world.given(orphan, &[]).await.facts.reference;
+    let world = world.restart().await;
+    world.clock.advance(60 * SECOND).await.unwrap();
+    assert_eq!(state(&world, &orphan).await, State::Initiated);
+    world.clock.advance(300 * SECOND).await.unwrap();
+    assert_eq!(state(&world, &orphan).await, State::Failed);
+    assert_eq!(calls(&network, RECEIVE), 1, "the other's");
+    world.end().await;
 }
 
 #[tokio::test]

@@ -274,7 +274,8 @@ impl Life {
             900..985 => choices.between(SECOND, 10 * MINUTE),
             _ => choices.between(HOUR, 20 * HOUR),
         };
-        let is_unseen = choices.chance(30);
+        // For a while Hubtel may not know what it has just accepted.
+        let is_unseen = choices.chance(if rail == Rail::Hubtel { 150 } else { 30 });
         let unseen = choices.between(SECOND, 20 * SECOND);
         let late_after = choices.between(HOUR / 10, 3 * HOUR);
         let late_after = choices.weighted(&[(1, late_after), (1, 32 * late_after)]);
