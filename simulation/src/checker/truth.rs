@@ -313,7 +313,7 @@ fn check_failed(found: &mut Findings<'_>, charge: &Charge) {
     }
 }
 
-/// Hubtel's status never tells why a payment failed. Its first reply and its callbacks do.
+/// Hubtel's status never tells why a payment failed. Its first reply may, and no callback is believed.
 fn may_be_the_reason(
     found: &Findings<'_>,
     charge: &Charge,
@@ -321,8 +321,7 @@ fn may_be_the_reason(
     reason: &str,
 ) -> bool {
     let is_open = matches!(reason, "PAYER_TIMEOUT" | "RAIL_UNAVAILABLE");
-    let is_told =
-        |said: &RailMessage| said.to == Asker::Callback || matches!(said.what, Word::Refused(_));
+    let is_told = |said: &RailMessage| matches!(said.what, Word::Refused(_));
     payment.rail != Rail::Hubtel || is_open || was_said(payment, charge, found, is_told)
 }
 
