@@ -160,6 +160,7 @@ impl Service {
         held: Disbursement,
         sending: &Mutex<()>,
     ) -> Result<()> {
+        // Its reference may be known by an attempt that the rail seemed not to take.
         let was_sent = {
             let mut conn = self.db.read().await?;
             let said =
@@ -241,9 +242,10 @@ impl Service {
             Verdict::SendAgain => float::hold(&mut self.db.read().await?, &held, now).await?,
             _ => None,
         };
+        let was_sent = true;
         let may_go = hold.is_none() && self.outlives_a_call(held.claim);
         let again = match verdict {
-            Verdict::SendAgain if may_go => request(&held, true),
+            Verdict::SendAgain if may_go => request(&held, was_sent),
             _ => None,
         };
         if again.is_some() {

@@ -18,8 +18,9 @@ mod wire;
 use std::{fmt, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use base64::{Engine as _, prelude::BASE64_STANDARD};
-use chassis::{failure::FailureReason, ids::RailReference, phone::Phone, provider::Provider};
+use chassis::{
+    failure::FailureReason, ids::RailReference, money::Money, phone::Phone, provider::Provider,
+};
 use reqwest::{
     Method, RequestBuilder, Url,
     header::{AUTHORIZATION, HeaderValue},
@@ -34,6 +35,7 @@ use crate::{
     callback::{Callback, CallbackError, CallbackSubject},
     client::{RailClient, Reply, SendError, plain_base, secret_header},
     name::{RailName, Terms},
+    telemetry::misconfigured,
     transfer::{
         Destination, FloatOutcome, HolderOutcome, SendOutcome, TransferOutcome, TransferRequest,
     },
@@ -111,9 +113,7 @@ impl Account {
         let Some(credentials) = hubtel.credentials() else {
             return Ok(None);
         };
-        let (id, key) = (credentials.api_id, credentials.api_key);
-        let basic = format!("{}:{}", id.expose_secret(), key.expose_secret());
-        let authorization = format!("Basic {}", BASE64_STANDARD.encode(basic));
+        let authorization = format!("Basic {}", credentials.basic().expose_secret());
         Ok(Some(Self {
             authorization: secret_header(&authorization).context("HUBTEL_API_KEY")?,
             pos_sales_id: credentials.pos_sales_id.to_owned(),
@@ -153,11 +153,12 @@ impl Hubtel {
             account.pos_sales_id
         );
         let hosts = &account.hosts;
+        let body = ReceiveMoney::new(request, address);
         let made = account.request(&hosts.receive, Method::POST, &path);
-        let made = made.json(&ReceiveMoney::new(request, address));
+        let made = made.json(&body);
         let deadline = Instant::now() + self.0.request_timeout;
         match hosts.receive.send(made, deadline).await {
-            Ok(reply) => answers::requested(&reply, request.rail_reference),
+            Ok(reply) => answers::requested(&reply, request.rail_reference, &body.description),
             Err(SendError::NotSent) => refused(FailureReason::RailUnavailable),
             Err(SendError::Lost) => RailAnswer::silent(RequestOutcome::Unknown),
         }
@@ -172,6 +173,8 @@ impl Hubtel {
     pub async fn query(&self, query: &Query) -> RailAnswer<QueryOutcome> {
         let unknown = RailAnswer::silent(QueryOutcome::Unknown);
         let Some(account) = &self.0.account else {
+            // What is open began with an account.
+            misconfigured(RailName::Hubtel, "query");
             return unknown;
         };
         let reference = query.rail_reference;
@@ -226,17 +229,35 @@ impl Hubtel {
         }
     }
 
-    pub async fn query_transfer(&self, reference: RailReference) -> RailAnswer<TransferOutcome> {
+    pub async fn query_transfer(
+        &self,
+        reference: RailReference,
+        amount: Money,
+    ) -> RailAnswer<TransferOutcome> {
         let unknown = RailAnswer::silent(TransferOutcome::Unknown);
         let Some((account, prepaid)) = self.paying() else {
+            misconfigured(RailName::Hubtel, "query_transfer");
             return unknown;
         };
+        // A sample leaves out `/transactions`: to be confirmed with Hubtel.
         let reference_there = wire::client_reference(reference);
         let path = format!(
             "/api/merchants/{prepaid}/transactions/status?clientReference={reference_there}"
         );
         match self.look(account, &account.hosts.send_status, &path).await {
-            Ok(reply) => transfers::found(&reply, reference),
+            Ok(reply) => {
+                let found = transfers::found(&reply, reference);
+                match &found.outcome {
+                    // Its callback may have said that the float was empty, which proves nothing.
+                    TransferOutcome::Failed(FailureReason::RailError)
+                        if self.float().await.outcome.lacks(amount) =>
+                    {
+                        let outcome = TransferOutcome::FloatEmpty;
+                        RailAnswer { outcome, ..found }
+                    }
+                    _ => found,
+                }
+            }
             Err(SendError::NotSent | SendError::Lost) => unknown,
         }
     }

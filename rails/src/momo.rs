@@ -199,12 +199,7 @@ impl Momo {
     /// Whether our balance is below `amount`, if MTN says how much there is. MTN gives one reason
     /// for a float that is too low and for a payee who may not receive: this tells them apart.
     async fn lacks(&self, amount: Money) -> bool {
-        matches!(
-            self.float().await.outcome,
-            FloatOutcome::Held(held)
-                if held.currency() == amount.currency()
-                    && held.minor_units() < amount.minor_units()
-        )
+        self.float().await.outcome.lacks(amount)
     }
 
     pub async fn float(&self) -> RailAnswer<FloatOutcome> {

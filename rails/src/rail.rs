@@ -259,7 +259,7 @@ impl Rail {
             match &self.adapter {
                 Adapter::Momo(rail) => rail.query_transfer(rail_reference, amount).await,
                 Adapter::Paystack(rail) => rail.query_transfer(rail_reference, amount).await,
-                Adapter::Hubtel(rail) => rail.query_transfer(rail_reference).await,
+                Adapter::Hubtel(rail) => rail.query_transfer(rail_reference, amount).await,
             }
         };
         let answer = observed(name, "query_transfer", span, call).await;

@@ -16,8 +16,8 @@ pub struct TransferRequest {
     pub shown_id: String,
     pub amount: Money,
     pub destination: Destination,
-    /// A request under this reference went out before, of which the rail has taken nothing as far as
-    /// anybody knows.
+    /// Whether a request under this reference went out before. A rail that takes a reference once may
+    /// mean that one when it refuses this.
     pub may_be_known: bool,
     /// The secret last segment of this transfer's callback address, for rails that take an address
     /// with each request.
@@ -105,6 +105,18 @@ pub enum TransferOutcome {
 pub enum FloatOutcome {
     Held(Money),
     Unknown,
+}
+
+impl FloatOutcome {
+    /// Whether the rail says that it holds less than this.
+    pub(crate) fn lacks(self, amount: Money) -> bool {
+        matches!(
+            self,
+            Self::Held(held)
+                if held.currency() == amount.currency()
+                    && held.minor_units() < amount.minor_units()
+        )
+    }
 }
 
 /// Whose account a rail says it is.

@@ -378,12 +378,15 @@ pub async fn mark_mismatched(tx: &mut Tx, id: ChargeId) -> Result<()> {
         .await
 }
 
-/// Whether a charge with this callback address, or any that is due to be queried, is on this rail.
+/// Whether a charge or a disbursement with this callback address, or any charge that is due to be
+/// queried, is on this rail.
 /// Others are not looked for, because no index leads to them and anybody can ask.
 pub async fn has_rail(conn: &mut Conn, rail: &str, token: &str) -> Result<bool> {
     let found: Option<(String,)> = conn
         .sql(
             "select rail from charges where callback_token = $2 and rail = $1
+             union all
+             select rail from disbursements where callback_token = $2 and rail = $1
              union all
              select rail from (
                  select rail from charges where rail = $1 and next_query_at is not null

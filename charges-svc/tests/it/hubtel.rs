@@ -154,7 +154,7 @@ async fn an_unpaid_payment_fails_only_once_the_payers_time_is_over() {
     let evidence = evidence::list(&mut conn, charge_id.uuid()).await.unwrap();
     drop(conn);
     let called = evidence.iter().find(|said| said.action == "callback");
-    assert_eq!(called.unwrap().rail_text, "code 2001 failed");
+    assert_eq!(called.unwrap().rail_text, "code 2001: failed");
 
     // The payer had approved after all.
     hubtel.shows(Some("Paid"));

@@ -64,14 +64,14 @@ enum Refusal {
 }
 
 /// A parsed answer.
-pub struct HubtelAnswer {
+pub struct Answer {
     /// `0001` and the like, or a word. Empty if it has none.
     pub code: String,
     pub data: Fields,
     message: String,
 }
 
-impl HubtelAnswer {
+impl Answer {
     /// An answer that is no object of Hubtel's has neither code nor data.
     pub fn read(reply: &Reply) -> Self {
         Self::of(&reply.object().unwrap_or_default())
@@ -85,7 +85,7 @@ impl HubtelAnswer {
         }
     }
 
-    /// The words about the outcome. `Description` may also be what we sent, which says nothing bad.
+    /// The words about the outcome.
     pub fn words(&self) -> String {
         let description = self.data.text("description").unwrap_or_default();
         format!("{} {description}", self.message).trim().to_owned()
@@ -97,24 +97,41 @@ impl HubtelAnswer {
         RailAnswer { outcome, rail_text }
     }
 
+    /// Whether a number has a wallet. An account for which Hubtel has not enabled the question gets no
+    /// answer.
+    pub fn registered(&self, reply: &Reply, call: &'static str) -> Option<bool> {
+        if is_stranger(reply) {
+            misconfigured(RailName::Hubtel, call);
+        }
+        let is_answer = reply.status.is_success() && matches!(self.code.as_str(), "" | "0000");
+        self.data.truth("isregistered").filter(|_| is_answer)
+    }
+
     /// For operators.
     fn told(&self, status: &str) -> String {
         let code = match self.code.as_str() {
             "" => String::new(),
-            // Beside the HTTP status, its digits alone would be masked like a number's.
-            code => format!("code {code}"),
+            // Without the letters and the colon, its digits and those beside it would be masked like
+            // a number's.
+            code => format!("code {code}:"),
         };
         let parts = [code, status.to_owned(), self.words()];
         let said: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        said.join(" ")
+        said.join(" ").trim_end_matches(':').to_owned()
     }
 
-    fn refusal(&self) -> Option<FailureReason> {
+    /// Why the payment with this description was refused, if it was.
+    fn refusal(&self, sent_description: &str) -> Option<FailureReason> {
         let (_, refusal) = REFUSALS.iter().find(|(code, _)| *code == self.code)?;
         match refusal {
             Refusal::For(reason) => Some(*reason),
             Refusal::InWords => {
-                let words = self.words().to_lowercase();
+                // Some answers repeat what they were sent, which may say anything.
+                let description = self.data.text("description");
+                let description = description.filter(|told| told != sent_description);
+                let words = [Some(self.message.clone()), description];
+                let words = words.into_iter().flatten().collect::<Vec<_>>().join(" ");
+                let words = words.to_lowercase();
                 let known = REASONS.iter().find(|(known, _)| words.contains(known));
                 Some(known.map_or_else(|| unmapped(RailName::Hubtel), |(_, reason)| *reason))
             }
@@ -128,9 +145,23 @@ pub fn is_stranger(reply: &Reply) -> bool {
     matches!(reply.status.as_u16(), 401 | 403)
 }
 
+/// Whether a question was not answered because of our credentials, our address, our account or what
+/// it may do. That pages an operator.
+pub fn is_not_for_us(reply: &Reply, said: &Answer, call: &'static str) -> bool {
+    let is_refused = is_stranger(reply) || matches!(said.code.as_str(), "4101" | "4103" | "4105");
+    if is_refused {
+        misconfigured(RailName::Hubtel, call);
+    }
+    is_refused
+}
+
 /// The answer to a payment request.
-pub fn requested(reply: &Reply, reference: RailReference) -> RailAnswer<RequestOutcome> {
-    let said = HubtelAnswer::read(reply);
+pub fn requested(
+    reply: &Reply,
+    reference: RailReference,
+    sent_description: &str,
+) -> RailAnswer<RequestOutcome> {
+    let said = Answer::read(reply);
     let outcome = match (reply.status.as_u16(), said.code.as_str()) {
         _ if is_stranger(reply) => RequestOutcome::Refused(FailureReason::RailConfiguration),
         // That nothing was done is documented nowhere.
@@ -141,7 +172,7 @@ pub fn requested(reply: &Reply, reference: RailReference) -> RailAnswer<RequestO
         }
         (200..=299, "0001") => RequestOutcome::Accepted { instruction: None },
         (200..=299, "0000") => RequestOutcome::Succeeded,
-        (200..=299 | 400..=499, code) => match said.refusal() {
+        (200..=299 | 400..=499, code) => match said.refusal(sent_description) {
             Some(reason) => {
                 if code == "4103" {
                     misconfigured(RailName::Hubtel, "request_payment");
@@ -158,18 +189,17 @@ pub fn requested(reply: &Reply, reference: RailReference) -> RailAnswer<RequestO
 /// What a callback says, for operators.
 pub fn callback_text(body: &[u8]) -> Option<String> {
     let envelope: Fields = serde_json::from_slice(body).ok()?;
-    Some(HubtelAnswer::of(&envelope).told(""))
+    Some(Answer::of(&envelope).told(""))
 }
 
 /// The answer to a query.
 pub fn found(reply: &Reply, reference: RailReference) -> RailAnswer<QueryOutcome> {
-    let said = HubtelAnswer::read(reply);
+    let said = Answer::read(reply);
     let status = said.data.code("status");
     let outcome = match (reply.status.as_u16(), said.code.as_str()) {
-        _ if is_stranger(reply) => {
-            misconfigured(RailName::Hubtel, "query");
-            QueryOutcome::Unknown
-        }
+        _ if is_not_for_us(reply, &said, "query") => QueryOutcome::Unknown,
+        // The state is not known there, which is not a reference that is not known.
+        (_, "0005" | "5000") => QueryOutcome::Unknown,
         // How a reference that is not known is answered is documented nowhere.
         (404, code) if !code.is_empty() => QueryOutcome::ReferenceUnknown,
         (200, "0000" | "") => found_payment(&said.data, &status, reference),
@@ -207,9 +237,8 @@ fn kept_by_hubtel(payment: &Fields) -> Option<Money> {
 
 /// Whether a payer's wallet is there.
 pub fn wallet(reply: &Reply) -> RailAnswer<WalletOutcome> {
-    let said = HubtelAnswer::read(reply);
-    let is_registered = said.data.truth("isregistered");
-    let outcome = match is_registered.filter(|_| reply.status.is_success()) {
+    let said = Answer::read(reply);
+    let outcome = match said.registered(reply, "wallet") {
         Some(true) => WalletOutcome::Active,
         Some(false) => WalletOutcome::NotActive,
         None => WalletOutcome::Unknown,

@@ -53,6 +53,10 @@ impl Fields {
     /// text that is no reference of ours stays as it is.
     pub fn client_reference(&self) -> Option<String> {
         let text = self.text("clientreference")?;
+        // Hubtel also writes what is absent as an empty text.
+        if text.trim().is_empty() {
+            return None;
+        }
         let parsed = Uuid::try_parse(text.trim());
         Some(parsed.map_or(text, |id| id.hyphenated().to_string()))
     }

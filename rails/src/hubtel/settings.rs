@@ -2,7 +2,8 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use chassis::config::{Refusals, duration, is_name};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use chassis::config::{Refusals, duration};
 use clap::Args;
 use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -20,7 +21,8 @@ pub struct HubtelSettings {
     #[arg(long, env = "HUBTEL_BASE_URL")]
     pub hubtel_base_url: Option<Url>,
 
-    /// Hubtel's API id. Without it and the next two, nothing goes over Hubtel.
+    /// Hubtel's API id. It, the key and the POS Sales account go together: without all three, nothing
+    /// goes over Hubtel.
     #[arg(long, env = "HUBTEL_API_ID", hide_env_values = true)]
     pub hubtel_api_id: Option<SecretString>,
 
@@ -57,6 +59,14 @@ pub(super) struct Credentials<'s> {
     pub pos_sales_id: &'s str,
 }
 
+impl Credentials<'_> {
+    /// The API id and key as HTTP wants them (RFC 7617).
+    pub fn basic(&self) -> SecretString {
+        let (id, key) = (self.api_id.expose_secret(), self.api_key.expose_secret());
+        BASE64_STANDARD.encode(format!("{id}:{key}")).into()
+    }
+}
+
 impl HubtelSettings {
     /// `callback_base`: where rails call back.
     pub fn check(&self, callback_base: Option<&Url>, refusals: &mut Refusals) {
@@ -83,12 +93,11 @@ impl HubtelSettings {
         let is_id = id.is_some_and(|id| !id.is_empty() && !id.contains(':'));
         let wants = "the API id, which has no colon, as the others have a value";
         refusals.unless(is_id, "HUBTEL_API_ID", wants);
-        match &self.hubtel_api_key {
-            Some(key) => check_secret(refusals, "HUBTEL_API_KEY", key),
-            None => refusals.unless(false, "HUBTEL_API_KEY", "a value, as the others have one"),
-        }
+        let key = self.hubtel_api_key.clone().unwrap_or_default();
+        check_secret(refusals, "HUBTEL_API_KEY", &key);
         let wants = "the account's number";
-        let is_account = |id: &String| is_name(id);
+        let is_account =
+            |id: &String| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let collects = self.hubtel_pos_sales_id.as_ref();
         let is_given = collects.is_some_and(is_account);
         refusals.unless(is_given, "HUBTEL_POS_SALES_ID", wants);
@@ -117,8 +126,11 @@ impl HubtelSettings {
 
     /// What no text of Hubtel's may show.
     pub fn secrets(&self) -> Vec<SecretString> {
-        let secrets = [&self.hubtel_api_id, &self.hubtel_api_key];
-        secrets.into_iter().flatten().cloned().collect()
+        let Some(credentials) = self.credentials() else {
+            return Vec::new();
+        };
+        let (id, key) = (credentials.api_id.clone(), credentials.api_key.clone());
+        vec![credentials.basic(), key, id]
     }
 
     /// The longest that any of its calls may take. Without an account there are none.

@@ -5,12 +5,12 @@
 
 use chassis::{failure::FailureReason, ids::RailReference};
 
-use super::answers::{HubtelAnswer, is_stranger};
+use super::answers::{Answer, is_not_for_us, is_stranger};
 use crate::{
     answer::RailAnswer,
     client::Reply,
     name::RailName,
-    telemetry::{misconfigured, unmapped},
+    telemetry::unmapped,
     transfer::{FloatOutcome, HolderOutcome, SendOutcome, TransferOutcome, TransferRequest},
 };
 
@@ -27,9 +27,10 @@ const PAYEE: &[(&str, FailureReason)] = &[
     ("not active", FailureReason::PayeeAccountBlocked),
 ];
 
-/// The answer to a transfer.
+/// The answer to a transfer. Its codes are documented for payments; 3050 and 4075 alone are its own.
+/// That the others mean the same here is likely, and to be confirmed with Hubtel.
 pub fn sent(reply: &Reply, request: &TransferRequest) -> RailAnswer<SendOutcome> {
-    let said = HubtelAnswer::read(reply);
+    let said = Answer::read(reply);
     let unconfigured = SendOutcome::NotSent(FailureReason::RailConfiguration);
     let outcome = match (reply.status.as_u16(), said.code.as_str()) {
         _ if is_stranger(reply) => unconfigured,
@@ -57,45 +58,51 @@ pub fn sent(reply: &Reply, request: &TransferRequest) -> RailAnswer<SendOutcome>
 
 /// The answer to a query. Integrators have seen its words; no document lists them.
 pub fn found(reply: &Reply, reference: RailReference) -> RailAnswer<TransferOutcome> {
-    let said = HubtelAnswer::read(reply);
+    let said = Answer::read(reply);
     let status = said.data.code("transactionstatus");
     let outcome = match (reply.status.as_u16(), said.code.as_str()) {
-        _ if is_stranger(reply) => {
-            misconfigured(RailName::Hubtel, "query_transfer");
-            TransferOutcome::Unknown
-        }
+        _ if is_not_for_us(reply, &said, "query_transfer") => TransferOutcome::Unknown,
+        // The state is not known there, which is not a reference that is not known.
+        (_, "0005" | "5000") => TransferOutcome::Unknown,
         // How a reference that is not known is answered is documented nowhere.
         (404, code) if !code.is_empty() => TransferOutcome::ReferenceUnknown,
-        // The state is not known there.
-        (200, "0005" | "5000") => TransferOutcome::Unknown,
         (200, _) => found_transfer(&said, &status, reference),
         _ => TransferOutcome::Unknown,
     };
     said.answer(reply, &status, outcome)
 }
 
-fn found_transfer(said: &HubtelAnswer, status: &str, reference: RailReference) -> TransferOutcome {
+fn found_transfer(said: &Answer, status: &str, reference: RailReference) -> TransferOutcome {
     let transfer = &said.data;
+    let is_found = matches!(said.code.as_str(), "" | "SUCCESS" | "0000" | "0001");
+    let is_failure = is_found || matches!(said.code.as_str(), "2001" | "3050" | FLOAT_EMPTY);
     match status {
         "PENDING" => TransferOutcome::Pending,
-        "SUCCESS" => TransferOutcome::Succeeded {
+        "SUCCESS" if is_found => TransferOutcome::Succeeded {
             rail_reference: transfer.client_reference().unwrap_or_default(),
             amount: transfer.money("amount"),
             fee: transfer.money("fees"),
         },
+        // Beside a code that nobody knows, no word is an outcome.
+        "FAILED" if !is_failure => TransferOutcome::Unknown,
         "FAILED" if transfer.is_about_another(reference) => {
             tracing::error!(%reference, "Hubtel tells the end of another transfer");
             TransferOutcome::Unknown
         }
-        "FAILED" if said.code == FLOAT_EMPTY || said.words().contains(FLOAT_EMPTY) => {
-            TransferOutcome::FloatEmpty
-        }
+        "FAILED" if is_float_empty(said) => TransferOutcome::FloatEmpty,
         "FAILED" => TransferOutcome::Failed(about_payee(said)),
         _ => TransferOutcome::Unknown,
     }
 }
 
-fn about_payee(said: &HubtelAnswer) -> FailureReason {
+/// Where the status of a failed transfer has the code is documented nowhere.
+fn is_float_empty(said: &Answer) -> bool {
+    let words = said.words();
+    let mut words = words.split(|c: char| !c.is_ascii_alphanumeric());
+    said.code == FLOAT_EMPTY || words.any(|word| word == FLOAT_EMPTY)
+}
+
+fn about_payee(said: &Answer) -> FailureReason {
     let words = said.words().to_lowercase();
     let known = PAYEE.iter().find(|(known, _)| words.contains(known));
     known.map_or_else(|| unmapped(RailName::Hubtel), |(_, reason)| *reason)
@@ -103,7 +110,8 @@ fn about_payee(said: &HubtelAnswer) -> FailureReason {
 
 /// The answer to a question for the balance of the account that pays.
 pub fn float(reply: &Reply) -> RailAnswer<FloatOutcome> {
-    let said = HubtelAnswer::read(reply);
+    let said = Answer::read(reply);
+    is_not_for_us(reply, &said, "float");
     let held = said.data.money("amount");
     let held = held.filter(|_| reply.status.is_success() && said.code == "0000");
     RailAnswer {
@@ -114,11 +122,11 @@ pub fn float(reply: &Reply) -> RailAnswer<FloatOutcome> {
 
 /// The name of a wallet's holder. An account for which Hubtel has not enabled this says nothing.
 pub fn named(reply: &Reply) -> RailAnswer<HolderOutcome> {
-    let said = HubtelAnswer::read(reply);
-    let is_registered = said.data.truth("isregistered");
+    let said = Answer::read(reply);
+    let is_registered = said.registered(reply, "holder");
     let name = said.data.text("name");
     let name = name.filter(|name| !name.trim().is_empty());
-    let outcome = match is_registered.filter(|_| reply.status.is_success()) {
+    let outcome = match is_registered {
         Some(true) => name.map_or(HolderOutcome::Active, HolderOutcome::Named),
         Some(false) => HolderOutcome::NotThere,
         None => HolderOutcome::Unknown,

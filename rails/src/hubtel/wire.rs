@@ -23,7 +23,8 @@ pub struct ReceiveMoney {
     channel: &'static str,
     amount: Box<RawValue>,
     primary_callback_url: String,
-    description: String,
+    /// As an answer may repeat it.
+    pub description: String,
     client_reference: String,
 }
 
@@ -35,7 +36,7 @@ pub struct SendMoney {
     recipient_msisdn: String,
     channel: &'static str,
     amount: Box<RawValue>,
-    // Spelled otherwise than where money is received.
+    // Documents spell it otherwise than where money is received; either may take both.
     #[serde(rename = "PrimaryCallbackURL")]
     primary_callback_url: String,
     description: String,

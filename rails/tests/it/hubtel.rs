@@ -242,6 +242,17 @@ async fn a_payment_is_refused_by_documented_codes_alone() {
     assert_eq!(requested(instant).await, RequestOutcome::Succeeded);
 }
 
+/// What the merchant wrote and Hubtel repeats says nothing.
+#[tokio::test]
+async fn our_own_words_are_no_reason() {
+    let ours = "Limited edition shirt - not found elsewhere";
+    let network = always(coded(200, "2001", ours)).await;
+    let mut payment = payment(Provider::At);
+    payment.description = Some(ours.to_owned());
+    let outcome = hubtel(&network).request_payment(&payment).await.outcome;
+    assert_eq!(outcome, refused(FailureReason::RailError));
+}
+
 /// Each with a refusal in it.
 fn undocumented() -> Vec<Reaction> {
     let refusal = r#"{"ResponseCode":"4000","Message":"x"}"#;
@@ -480,6 +491,8 @@ async fn a_query_knows_no_failure_of_a_payment() {
             json(404, r#"{"statusCode":404,"message":"not found"}"#),
             QueryOutcome::Unknown,
         ),
+        (coded(404, "0005", ""), QueryOutcome::Unknown),
+        (coded(404, "4101", ""), QueryOutcome::Unknown),
         (html(404), QueryOutcome::Unknown),
         (html(403), QueryOutcome::Unknown),
         (coded(500, "0000", ""), QueryOutcome::Unknown),
@@ -516,8 +529,21 @@ async fn a_query_tells_what_became_of_a_transfer() {
             state("success", "failed", "4075: low balance"),
             TransferOutcome::FloatEmpty,
         ),
+        // Numbers that only look like the code.
+        (
+            state("success", "failed", "account 233244075123 not found"),
+            failed(FailureReason::PayeeNotFound),
+        ),
+        (coded(404, "5000", ""), TransferOutcome::Unknown),
+        (coded(400, "4101", ""), TransferOutcome::Unknown),
         (state("0005", "failed", ""), TransferOutcome::Unknown),
         (state("success", "reversed", ""), TransferOutcome::Unknown),
+        // A code that nobody knows.
+        (
+            state("7099", "failed", "not registered"),
+            TransferOutcome::Unknown,
+        ),
+        (state("7099", "success", ""), TransferOutcome::Unknown),
         (
             json(
                 200,
@@ -535,6 +561,28 @@ async fn a_query_tells_what_became_of_a_transfer() {
     ] {
         let shown = format!("{reaction:?}");
         assert_eq!(transferred(reference, reaction).await, expected, "{shown}");
+    }
+}
+
+/// The documented status of a transfer has no words for why it failed.
+#[tokio::test]
+async fn a_wordless_failure_is_our_floats_if_that_is_too_low() {
+    for (held, expected) in [
+        ("25.49", TransferOutcome::FloatEmpty),
+        ("25.50", TransferOutcome::Failed(FailureReason::RailError)),
+    ] {
+        let network = FakeServer::start(move |seen| {
+            let float = format!(r#"{{"responseCode":"0000","data":{{"amount":{held}}}}}"#);
+            let failed = r#"{"ResponseCode":"success","Data":{"transactionStatus":"failed"}}"#;
+            match seen.call.contains("inter-transfers") {
+                true => json(200, float),
+                false => json(200, failed),
+            }
+        })
+        .await;
+        let rail = hubtel(&network);
+        let found = rail.query_transfer(RailReference::new(), cedis(2550)).await;
+        assert_eq!(found.outcome, expected, "{held}");
     }
 }
 
@@ -605,7 +653,7 @@ fn a_callback_is_known_by_its_address_and_read_for_people_alone() {
     };
     let told =
         text(r#"{"responseCode":"2001","Data":{"DESCRIPTION":"233241234567: no PIN, token"}}"#);
-    assert_eq!(told.as_deref(), Some("code 2001 •••: no PIN, •••"));
+    assert_eq!(told.as_deref(), Some("code 2001: •••: no PIN, •••"));
     for nothing in ["", "[]", "{}", "<html>", r#"{"a":"""#] {
         assert_eq!(text(nothing), None, "{nothing}");
     }
@@ -645,6 +693,7 @@ fn a_provider_goes_over_hubtel_only_with_all_that_it_takes() {
         ("hubtel-api-id", "a:b"),
         ("hubtel-api-key", ""),
         ("hubtel-pos-sales-id", "20/../1"),
+        ("hubtel-pos-sales-id", ".."),
         ("hubtel-prepaid-deposit-id", "2000001"),
         ("hubtel-base-url", "ftp://example.com"),
         ("hubtel-request-timeout", "9s"),
@@ -658,7 +707,8 @@ fn a_provider_goes_over_hubtel_only_with_all_that_it_takes() {
 #[tokio::test]
 async fn keys_numbers_and_names_are_not_logged() {
     let (logged, _guard) = Logged::from_now_on();
-    let text = format!("no wallet 233241234567 for Ama Mensah, key {API_KEY}");
+    let basic = "c2hvcDE6aHVidGVsLWtleS01ZTdkMmM=";
+    let text = format!("no wallet 233241234567 for Ama Mensah, key {API_KEY} {basic}");
     let network = always(coded(200, "2001", &text)).await;
     let rail = hubtel(&network);
     let refused = rail.request_payment(&payment(Provider::Mtn)).await;
@@ -676,6 +726,6 @@ async fn keys_numbers_and_names_are_not_logged() {
     let kept = sent.rail_text.unwrap_or_default();
     assert_eq!(
         kept,
-        "HTTP 200 code 2001 failed no wallet ••• for •••, key •••"
+        "HTTP 200 code 2001: failed no wallet ••• for •••, key ••• •••"
     );
 }
