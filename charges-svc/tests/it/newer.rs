@@ -24,6 +24,7 @@ use uuid::Uuid;
 use crate::{
     cases::given_case,
     mtn::Mtn,
+    rail_away,
     shop::Shop,
     world::{Neighbour, World, ghs, request},
 };
@@ -156,6 +157,25 @@ async fn a_callback_of_a_newer_rail_is_to_be_repeated() {
     check_refusal(answer.await, Code::Unavailable, "NOTHING_STARTED");
     let answer = world.charges.receive_callback(callback("other", "t"));
     check_refusal(answer.await, Code::NotFound, "CALLBACK_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn a_callback_about_a_payout_over_a_newer_rail_is_to_be_repeated() {
+    let mut shop = Shop::open(&Mtn::with_float("0")).await;
+    shop.enable_payouts().await;
+    let payout = shop.pay_out(2_000).await.unwrap();
+    let sql = "update disbursements set rail = 'newer' where shown_id = $1";
+    write_newer(&shop.world, sql, &payout.payout_id).await;
+    let token = shop.disbursement(&payout).await.callback_token;
+    for (rail, code, reason) in [
+        ("newer", Code::Unavailable, "NOTHING_STARTED"),
+        ("other", Code::NotFound, "CALLBACK_NOT_FOUND"),
+    ] {
+        let callback = rail_away::callback(rail, &token, "", None);
+        let answer = shop.world.charges.receive_callback(callback).await;
+        check_refusal(answer, code, reason);
+    }
+    shop.end().await;
 }
 
 #[tokio::test]
