@@ -177,13 +177,19 @@ fn refused(rails: &Rails, words: &str, shape: u64) -> Response {
 
 /// An answer that says nothing: also a code that nobody knows, at any status.
 fn odd(rails: &Rails, odd: Odd) -> Response {
-    let Odd::InternalError = odd else {
-        return wire::odd(odd, "");
+    let mut choices = rails.credits_mut().draw("odd codes");
+    let is_coded = match odd {
+        Odd::InternalError => true,
+        Odd::BadGateway => choices.chance(500),
+        _ => false,
     };
+    if !is_coded {
+        return wire::odd(odd, "");
+    }
     let coded = [(500, "5000"), (200, "0005"), (400, "0005"), (200, "7042")];
     let coded = coded.into_iter().chain([(400, "7042"), (200, "5000")]);
     let coded: Vec<_> = coded.map(|said| (1, said)).collect();
-    let (status, code) = rails.credits_mut().draw("odd codes").weighted(&coded);
+    let (status, code) = choices.weighted(&coded);
     let body = json!({"Message": "Please contact support", "ResponseCode": code, "Data": null});
     answer(rails, status, body)
 }
