@@ -67,7 +67,7 @@ pub fn first_answer(payment: &Payment, code: Code) -> Value {
     let mut data = data(payment, payment.asked());
     data["DeliveryFee"] = number(Money::new(0, payment.request.currency));
     let body = json!({"Message": code.message(), "ResponseCode": code.digits(), "Data": data});
-    spelt(body, is_respelt(payment))
+    spelt(body, is_spelt_otherwise(payment))
 }
 
 /// The answer to a query. It calls unpaid whatever is not paid, for ever.
@@ -84,7 +84,7 @@ pub fn status_answer(payment: &Payment) -> Value {
             "transactionId": transaction_id(payment.number),
             "externalTransactionId": is_paid.then(|| payment.number.to_string()),
             "paymentMethod": "mobilemoney",
-            "clientReference": reference(&request.reference, is_respelt(payment)),
+            "clientReference": reference(&request.reference, is_spelt_otherwise(payment)),
             "currencyCode": null,
             "amount": number(amount),
             "charges": number(charges(&request.reference, amount)),
@@ -92,7 +92,7 @@ pub fn status_answer(payment: &Payment) -> Value {
             "isFulfilled": null,
         },
     });
-    spelt(body, is_respelt(payment))
+    spelt(body, is_spelt_otherwise(payment))
 }
 
 /// The body of the callback about what a payment is now.
@@ -110,7 +110,7 @@ pub fn callback_body(payment: &Payment) -> Vec<u8> {
         false => Code::Failed,
     };
     let body = json!({"ResponseCode": code.digits(), "Message": code.message(), "Data": data});
-    in_bytes(&spelt(body, is_respelt(payment)))
+    in_bytes(&spelt(body, is_spelt_otherwise(payment)))
 }
 
 fn data(payment: &Payment, amount: Money) -> Value {
@@ -125,7 +125,7 @@ fn data(payment: &Payment, amount: Money) -> Value {
     json!({
         "TransactionId": transaction_id(payment.number),
         "Description": description,
-        "ClientReference": reference(&request.reference, is_respelt(payment)),
+        "ClientReference": reference(&request.reference, is_spelt_otherwise(payment)),
         "Amount": number(amount),
         "Charges": number(charges),
         "AmountAfterCharges": number(amount),
@@ -133,7 +133,7 @@ fn data(payment: &Payment, amount: Money) -> Value {
     })
 }
 
-fn is_respelt(payment: &Payment) -> bool {
+fn is_spelt_otherwise(payment: &Payment) -> bool {
     payment.story == Story::SpeltOtherwise
 }
 
@@ -164,13 +164,13 @@ pub fn first_answer_of_credit(credit: &Credit) -> Value {
     data["AmountDebited"] = number(Money::new(0, credit.request.currency));
     data["ExternalTransactionId"] = "".into();
     let body = json!({"ResponseCode": Code::Accepted.digits(), "Data": data});
-    spelt(body, is_credit_respelt(credit))
+    spelt(body, is_credit_spelt_otherwise(credit))
 }
 
 /// The answer to a query about a credit.
 pub fn status_answer_of_credit(credit: &Credit) -> Value {
     let request = &credit.request;
-    let is_mixed = is_credit_respelt(credit);
+    let otherwise = is_credit_spelt_otherwise(credit);
     let (code, word, failure) = match credit.state {
         credit::State::Untaken | credit::State::Pending => ("pending", "pending", None),
         credit::State::Credited | credit::State::Reversed => ("success", "success", None),
@@ -190,7 +190,7 @@ pub fn status_answer_of_credit(credit: &Credit) -> Value {
             "networkTransactionId": credit.number.to_string(),
             "Amount": number(credit.reported()),
             "Fees": number(Money::new(credit.fee_minor(), request.currency)),
-            "ClientReference": reference(&request.reference, is_mixed),
+            "ClientReference": reference(&request.reference, otherwise),
             "Channel": channel,
             "CustomerNumber": request.payee.account().trim_start_matches('+'),
             "transactionStatus": word,
@@ -200,7 +200,7 @@ pub fn status_answer_of_credit(credit: &Credit) -> Value {
     if let Some(words) = failure {
         body["Message"] = words.into();
     }
-    spelt(body, is_mixed)
+    spelt(body, otherwise)
 }
 
 /// The body of the callback about what a credit is now. A failed one says an amount debited too,
@@ -219,16 +219,16 @@ pub fn callback_body_of_credit(credit: &Credit) -> Vec<u8> {
         _ => Code::Succeeded,
     };
     let body = json!({"ResponseCode": code.digits(), "Data": data});
-    in_bytes(&spelt(body, is_credit_respelt(credit)))
+    in_bytes(&spelt(body, is_credit_spelt_otherwise(credit)))
 }
 
-fn is_credit_respelt(credit: &Credit) -> bool {
+fn is_credit_spelt_otherwise(credit: &Credit) -> bool {
     credit.story == PayeeStory::SpeltOtherwise
 }
 
 fn data_of_credit(credit: &Credit, amount_minor: i64) -> Value {
     let request = &credit.request;
-    let is_mixed = is_credit_respelt(credit);
+    let otherwise = is_credit_spelt_otherwise(credit);
     let description = match &request.details {
         CreditDetails::Hubtel { description } => &**description,
         CreditDetails::Momo { .. } | CreditDetails::Paystack { .. } => "",
@@ -236,7 +236,7 @@ fn data_of_credit(credit: &Credit, amount_minor: i64) -> Value {
     json!({
         "TransactionId": transaction_id(credit.number),
         "Description": description,
-        "ClientReference": reference(&request.reference, is_mixed),
+        "ClientReference": reference(&request.reference, otherwise),
         "Amount": number(Money::new(amount_minor, request.currency)),
         "Charges": number(Money::new(credit.fee_minor(), request.currency)),
         "Meta": null,
@@ -277,27 +277,27 @@ fn without_zone(at: Timestamp) -> String {
 }
 
 /// A client's reference as it comes back. Spelt otherwise, a UUID has upper-case digits and dashes.
-fn reference(given: &str, is_mixed: bool) -> String {
-    if !is_mixed {
+fn reference(given: &str, otherwise: bool) -> String {
+    if !otherwise {
         return given.to_owned();
     }
     let uuid = Uuid::try_parse(given).map(|uuid| uuid.hyphenated().to_string());
     uuid.unwrap_or_else(|_| given.to_owned()).to_uppercase()
 }
 
-/// A body with its keys as documented or, mixed, with every other letter large.
-fn spelt(body: Value, is_mixed: bool) -> Value {
+/// A body with its keys as documented or, otherwise, with every other letter large.
+fn spelt(body: Value, otherwise: bool) -> Value {
     match body {
-        Value::Object(members) if is_mixed => {
+        Value::Object(members) if otherwise => {
             let members = members.into_iter();
-            let respelt = members.map(|(key, value)| (mixed(&key), spelt(value, is_mixed)));
-            Value::Object(respelt.collect())
+            let spelt = members.map(|(key, value)| (other_cases(&key), spelt(value, otherwise)));
+            Value::Object(spelt.collect())
         }
         body => body,
     }
 }
 
-fn mixed(key: &str) -> String {
+fn other_cases(key: &str) -> String {
     let letters = key.chars().enumerate();
     let letters = letters.map(|(index, letter)| match index % 2 {
         0 => letter.to_ascii_lowercase(),
