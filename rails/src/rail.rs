@@ -101,11 +101,11 @@ impl Accounts {
         hubtel.check(callback_base, refusals);
     }
 
-    /// Whether we have an account at this rail.
-    pub fn is_given(&self, name: RailName) -> bool {
+    /// The setting that is missing to have an account at this rail.
+    pub fn missing(&self, name: RailName) -> Option<&'static str> {
         match name {
-            RailName::Momo | RailName::Paystack => true,
-            RailName::Hubtel => self.hubtel.is_given(),
+            RailName::Momo | RailName::Paystack => None,
+            RailName::Hubtel => (!self.hubtel.is_given()).then_some("HUBTEL_API_ID"),
         }
     }
 

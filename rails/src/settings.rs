@@ -69,8 +69,11 @@ impl Routes {
             let wants = format!("a rail that carries {provider}: {}", carriers.join(" or "));
             let rail = self.rail_for(*provider);
             refusals.unless(carries(&rail), variable, &wants);
-            let wants = format!("a rail with an account, and {rail} has none here");
-            refusals.unless(accounts.is_given(rail), variable, &wants);
+            if let Some(missing) = accounts.missing(rail) {
+                let wants =
+                    format!("a rail with an account, and {rail} has none without {missing}");
+                refusals.unless(false, variable, &wants);
+            }
         }
     }
 }

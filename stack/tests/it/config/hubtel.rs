@@ -55,7 +55,7 @@ async fn a_route_to_hubtel_without_an_account_there_is_refused_at_the_start() {
     let folder = TempDir::new().unwrap();
     for variable in ["RAIL_MTN", "RAIL_TELECEL", "RAIL_AT"] {
         let routed = with(&without(&folder), variable, Some("hubtel"));
-        check_refused(&routed, variable, "hubtel has none here").await;
+        check_refused(&routed, variable, "hubtel has none without HUBTEL_API_ID").await;
         let routed = with(&good("charges-svc", &folder), variable, Some("hubtel"));
         check_accepted(&routed).await;
     }
