@@ -273,6 +273,11 @@ async fn a_payout_has_a_timeline_of_its_own_and_its_merchant_alone_sees_it() {
     let told = told.into_inner().entries;
     assert_eq!(line(&told[0]), "REQUEST");
     assert!(told.iter().all(|entry| entry.refund_id.is_none()));
+    // Whatever becomes of it is told, and the test would end with that untold.
+    until("the refund is told", async || {
+        shop.world.updates.events().len() == 2
+    })
+    .await;
     shop.end().await;
 }
 
