@@ -113,7 +113,11 @@ async fn a_timeline_tells_everything_from_the_request_to_the_event_in_order() {
     let url = network.address();
     let world = World::start_with(&[
         ("momo-base-url", &url),
-        ("reconcile-schedule", "50ms,100ms,200ms,400ms"),
+        // A query that comes late skips the times that it missed, so there are more than it takes.
+        (
+            "reconcile-schedule",
+            "50ms,100ms,200ms,400ms,1s,2s,4s,8s,16s",
+        ),
     ])
     .await;
     let request = CreateChargeRequest {
