@@ -5,6 +5,7 @@
 //! there. Once something may have been sent, a disbursement never becomes PENDING again.
 
 mod destination;
+mod refusal;
 mod schedule;
 mod verdict;
 
@@ -24,6 +25,7 @@ use crate::{
 };
 
 pub use destination::{Destination, DestinationType};
+pub use refusal::{DisbursementRefusal, NotARefusal};
 pub use schedule::{next_query, next_send};
 pub use verdict::{Verdict, is_answer, judge};
 

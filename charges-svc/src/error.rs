@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use chassis::{
-    clock::Timestamp,
     error_chain::chain,
     grpc::{self, Reason},
     ids::Reference,
@@ -14,7 +13,7 @@ use tonic::{Code, Status};
 
 use crate::{
     charge::{IllegalTransition, Void},
-    disbursement::{IllegalEvent, Kind},
+    disbursement::{DisbursementRefusal, IllegalEvent, Kind, NotARefusal},
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -70,24 +69,18 @@ pub enum Error {
     CaseBeingRefunded,
     #[error("the rail took this payment back, so there is nothing to send: close it as refunded")]
     RefundAfterReversal,
-    #[error("the charge is not settled")]
-    ChargeNotSettled,
-    #[error("{} is left to refund", shown(*.0))]
-    RefundExceedsCharge(Money),
-    #[error("{} is available", shown(*.0))]
-    InsufficientBalance(Money),
-    #[error("payouts on request are not enabled for this merchant")]
-    PayoutsNotEnabled,
+    #[error(transparent)]
+    Refused(#[from] DisbursementRefusal),
+    /// An earlier request with the same key was.
+    #[error("{0}, when it was first asked for")]
+    RefusedBefore(DisbursementRefusal),
+    #[error("the refusal is not readable")]
+    RefusalUnreadable(#[from] NotARefusal),
     /// Of a form that has seen another state.
     #[error("the payout account has been set meanwhile")]
     FormUsed,
     #[error("the merchant has no payout account")]
     PayoutAccountNotFound,
-    #[error("the payout account was changed: payouts wait until {0}")]
-    PayoutAccountOnHold(Timestamp),
-    /// Of somebody who has seen other terms.
-    #[error("the payout account or the fee has changed meanwhile")]
-    PayoutTermsChanged,
     /// Carries the name that the rail knows, if it told one.
     #[error("the rail does not confirm the holder of this account")]
     HolderMismatch(Option<String>),
@@ -160,39 +153,29 @@ impl Error {
     }
 }
 
-/// A refusal that says what there is.
-fn refused_with(error: &Error, message: String) -> Status {
-    let of_amount = |name, amount: &Money| {
-        let minor = amount.minor_units().to_string();
-        [
-            (name, minor),
-            ("currency", amount.currency().code().to_owned()),
-        ]
+/// `is_replayed`: whether an earlier request with the same key was told so.
+fn refused_to_disburse(refusal: DisbursementRefusal, is_replayed: bool) -> Status {
+    let code = match refusal {
+        DisbursementRefusal::PayoutsNotEnabled => Code::PermissionDenied,
+        _ => Code::FailedPrecondition,
     };
-    let refused = Code::FailedPrecondition;
-    match error {
-        Error::RefundExceedsCharge(left) => {
-            let left = of_amount("refundable_minor", left);
-            grpc::status_with(refused, Reason::RefundExceedsCharge, message, left)
+    let of_amount = |name, amount: Money| {
+        let minor = amount.minor_units().to_string();
+        let currency = amount.currency().code().to_owned();
+        vec![(name, minor), ("currency", currency)]
+    };
+    let mut told = match refusal {
+        DisbursementRefusal::RefundExceedsCharge(left) => of_amount("refundable_minor", left),
+        DisbursementRefusal::InsufficientBalance(available) => {
+            of_amount("available_minor", available)
         }
-        Error::InsufficientBalance(available) => {
-            let available = of_amount("available_minor", available);
-            grpc::status_with(refused, Reason::InsufficientBalance, message, available)
-        }
-        Error::PayoutAccountOnHold(until) => {
-            let until = [("held_until", until.to_string())];
-            grpc::status_with(refused, Reason::PayoutAccountOnHold, message, until)
-        }
-        Error::HolderMismatch(told) => {
-            let told = [("rail_holder_name", told.clone().unwrap_or_default())];
-            grpc::status_with(refused, Reason::HolderMismatch, message, told)
-        }
-        _ => grpc::status(Code::Internal, Reason::Internal, message),
-    }
-}
-
-fn shown(amount: Money) -> String {
-    format!("{} {}", amount.currency().code(), amount.to_major())
+        DisbursementRefusal::PayoutAccountOnHold(until) => vec![("held_until", until.to_string())],
+        DisbursementRefusal::ChargeNotSettled
+        | DisbursementRefusal::PayoutsNotEnabled
+        | DisbursementRefusal::PayoutTermsChanged => vec![],
+    };
+    told.extend(is_replayed.then(|| ("replayed", true.to_string())));
+    grpc::status_with(code, refusal.reason(), refusal.to_string(), told)
 }
 
 impl From<CallbackError> for Error {
@@ -238,10 +221,9 @@ impl From<Error> for Status {
             Error::AlreadyTakenBack => refused(Reason::AlreadyTakenBack),
             Error::CaseBeingRefunded => refused(Reason::CaseBeingRefunded),
             Error::RefundAfterReversal => refused(Reason::RefundAfterReversal),
-            Error::ChargeNotSettled => refused(Reason::ChargeNotSettled),
-            Error::PayoutsNotEnabled => told(Code::PermissionDenied, Reason::PayoutsNotEnabled),
+            Error::Refused(refusal) => refused_to_disburse(*refusal, false),
+            Error::RefusedBefore(refusal) => refused_to_disburse(*refusal, true),
             Error::FormUsed => refused(Reason::FormUsed),
-            Error::PayoutTermsChanged => refused(Reason::PayoutTermsChanged),
             Error::PayoutAccountNotFound => told(Code::NotFound, Reason::PayoutAccountNotFound),
             Error::FloatMoveReused => told(Code::AlreadyExists, Reason::FloatMoveReused),
             Error::PayoutNotFound => told(Code::NotFound, Reason::PayoutNotFound),
@@ -253,10 +235,11 @@ impl From<Error> for Status {
             Error::StatementKeyMissing => told(Code::Unavailable, Reason::StatementKeyMissing),
             Error::ComparedAtOnce => told(Code::Aborted, Reason::ComparedAtOnce),
             Error::PostingsNotSealed => refused(Reason::PostingsNotSealed),
-            Error::RefundExceedsCharge(_)
-            | Error::InsufficientBalance(_)
-            | Error::PayoutAccountOnHold(_)
-            | Error::HolderMismatch(_) => refused_with(&error, message),
+            Error::HolderMismatch(name) => {
+                let (code, reason) = (Code::FailedPrecondition, Reason::HolderMismatch);
+                let name = [("rail_holder_name", name.clone().unwrap_or_default())];
+                grpc::status_with(code, reason, message, name)
+            }
             Error::Invalid { field, message } => grpc::invalid(&[(field, message)]),
             Error::Illegal(_)
             | Error::IllegalEvent(_)
@@ -264,6 +247,7 @@ impl From<Error> for Status {
             | Error::NotAsBefore
             | Error::TakenOver
             | Error::PostedBefore
+            | Error::RefusalUnreadable(_)
             | Error::StatementDiffers(_)
             | Error::BlocksChanged => {
                 tracing::error!(error = %chain(&error), "the call failed");

@@ -16,6 +16,7 @@ use db::{Insert, Tx, Update};
 use crate::{
     case::{Case, CaseKind, Closing, Decision},
     charge::{Charge, Event, ShownCharge, State},
+    disbursement::DisbursementRefusal,
     error::{Error, Result},
     ledger::{self, PostingKind},
     service::Service,
@@ -219,7 +220,7 @@ async fn post_closing(
         let available = store::postings::lock_available(tx, merchant_id, currency).await?;
         let [_, taken] = posting.lines();
         if available.minor_units() < taken.amount.minor_units() {
-            return Err(Error::InsufficientBalance(available));
+            return Err(DisbursementRefusal::InsufficientBalance(available).into());
         }
     }
     match store::postings::post(tx, &posting, now).await? {

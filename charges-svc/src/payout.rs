@@ -8,11 +8,14 @@ use chassis::{
     ids::{DisbursementId, MerchantId},
     money::Money,
 };
-use db::idempotency::{IdempotencyKey, fingerprint};
+use db::{
+    Tx,
+    idempotency::{IdempotencyKey, fingerprint},
+};
 
 use crate::{
     asked_by::AskedBy,
-    disbursement::Disbursement,
+    disbursement::{Disbursement, DisbursementRefusal},
     error::{Error, Result},
     payout_account::PayoutAccount,
     reserve::DisbursementReply,
@@ -55,10 +58,23 @@ impl Service {
         {
             return Ok(reply);
         }
-        let account = store::payout_accounts::find_shared(&mut tx, merchant_id).await?;
+        let made = self.reserve_payout(&mut tx, (merchant_id, amount), seen, (id, asked_by), now);
+        let made = made.await;
+        self.answer_first(tx, id, made, now).await
+    }
+
+    async fn reserve_payout(
+        &self,
+        tx: &mut Tx,
+        (merchant_id, amount): (MerchantId, Money),
+        seen: Option<SeenTerms>,
+        (id, asked_by): (DisbursementId, AskedBy),
+        now: Timestamp,
+    ) -> Result<Disbursement> {
+        let account = store::payout_accounts::find_shared(tx, merchant_id).await?;
         // Enabled for who sets its own account, by configuration; otherwise by an operator.
         let account = account.filter(|account| account.payouts_on_request);
-        let account = account.ok_or(Error::PayoutsNotEnabled)?;
+        let account = account.ok_or(DisbursementRefusal::PayoutsNotEnabled)?;
         let minimum = self.settings.payout_minimum;
         if amount.minor_units() < minimum.minor_units() {
             return Err(Error::Invalid {
@@ -67,7 +83,7 @@ impl Service {
             });
         }
         if account.held_until > now {
-            return Err(Error::PayoutAccountOnHold(account.held_until));
+            return Err(DisbursementRefusal::PayoutAccountOnHold(account.held_until).into());
         }
         let mut payout = self.payout_to(&account, amount, false, now)?;
         payout.disbursement_id = id;
@@ -76,15 +92,10 @@ impl Service {
             seen.account_updated_at == account.updated_at && seen.fee == payout.fee()
         });
         if !is_as_seen {
-            return Err(Error::PayoutTermsChanged);
+            return Err(DisbursementRefusal::PayoutTermsChanged.into());
         }
-        self.reserve(&mut tx, &payout).await?;
-        tx.commit().await?;
-        self.announce_new(&payout);
-        Ok(DisbursementReply {
-            disbursement: payout,
-            replayed: false,
-        })
+        self.reserve(tx, &payout).await?;
+        Ok(payout)
     }
 
     /// What a payout asked for now costs the merchant. `None` if it has no payout account that this

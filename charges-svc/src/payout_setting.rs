@@ -12,7 +12,7 @@ use rails::HolderOutcome;
 use uuid::Uuid;
 
 use crate::{
-    disbursement::Destination,
+    disbursement::{Destination, DisbursementRefusal},
     error::{Error, Result},
     payout_account::{
         AccountChange, HolderToConfirm, OwnOutcome, OwnSetting, PayoutAccount, is_same_name,
@@ -206,7 +206,7 @@ impl Service {
         let account = store::payout_accounts::find_locked(&mut tx, merchant_id).await?;
         let account = account.ok_or(Error::PayoutAccountNotFound)?;
         if is_on && !account.payouts_on_request {
-            return Err(Error::PayoutsNotEnabled);
+            return Err(DisbursementRefusal::PayoutsNotEnabled.into());
         }
         let switched = store::payout_accounts::switch(&mut tx, merchant_id, None, Some(is_on));
         if switched.await? == Update::NotThere {

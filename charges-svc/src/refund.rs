@@ -18,7 +18,7 @@ use crate::{
     asked_by::AskedBy,
     case::Case,
     charge::{Charge, Facts, State},
-    disbursement::Disbursement,
+    disbursement::{Disbursement, DisbursementRefusal},
     error::{Error, Result},
     reserve::DisbursementReply,
     service::Service,
@@ -57,28 +57,36 @@ impl Service {
         {
             return Ok(reply);
         }
+        let made = self.reserve_refund(&mut tx, &charge, amount, (new_id, asked_by), now);
+        let made = made.await;
+        self.answer_first(tx, new_id, made, now).await
+    }
+
+    async fn reserve_refund(
+        &self,
+        tx: &mut Tx,
+        charge: &Charge,
+        amount: Option<Money>,
+        (id, asked_by): (DisbursementId, AskedBy),
+        now: Timestamp,
+    ) -> Result<Disbursement> {
         if charge.progress.state != State::Settled {
-            return Err(Error::ChargeNotSettled);
+            return Err(DisbursementRefusal::ChargeNotSettled.into());
         }
-        let (left, count) = refundable(&mut tx, &charge.facts).await?;
+        let (left, count) = refundable(tx, &charge.facts).await?;
         let amount = amount.unwrap_or(left);
         if amount.minor_units() > left.minor_units() || !amount.is_positive() {
-            return Err(Error::RefundExceedsCharge(left));
+            return Err(DisbursementRefusal::RefundExceedsCharge(left).into());
         }
         if amount != left {
             self.check_part(amount, count)?;
         }
         let rail = self.rails.for_provider(charge.facts.provider).name;
         let mut refund = Disbursement::refund(&charge.facts, None, amount, rail, now);
-        refund.disbursement_id = new_id;
+        refund.disbursement_id = id;
         refund.asked_by = asked_by;
-        self.reserve(&mut tx, &refund).await?;
-        tx.commit().await?;
-        self.announce_new(&refund);
-        Ok(DisbursementReply {
-            disbursement: refund,
-            replayed: false,
-        })
+        self.reserve(tx, &refund).await?;
+        Ok(refund)
     }
 
     /// Records a refund of what a case of this locked charge holds in suspense. The case closes when

@@ -1,7 +1,8 @@
 //! What payouts and refunds share: each is recorded with what is reserved for it, once for its key.
 //!
 //! Promise: both happen together, under the lock of the merchant's balance, so payouts and refunds
-//! never overdraw it.
+//! never overdraw it. What was refused for what stood in its way stays refused under its key: the
+//! same request may come once more, late, when its caller has long been told that nothing happened.
 
 use chassis::{
     clock::Timestamp,
@@ -13,7 +14,7 @@ use db::{
 };
 
 use crate::{
-    disbursement::{Disbursement, Kind},
+    disbursement::{Disbursement, DisbursementRefusal, Kind},
     error::{Error, Result},
     ledger,
     service::Service,
@@ -44,8 +45,12 @@ impl Service {
             .map_err(Error::of_contended_key)?;
         match used {
             KeyUse::First => Ok(None),
+            KeyUse::Repeat(TakenKey {
+                refusal: Some(refusal),
+                ..
+            }) => Err(Error::RefusedBefore(refusal.parse()?)),
             KeyUse::Repeat(first) => {
-                let found = store::disbursements::find(tx, first.disbursement_id()).await?;
+                let found = store::disbursements::find(tx, first.disbursement_id).await?;
                 let disbursement = found.ok_or(Error::DisbursementNotFound)?.as_created();
                 Ok(Some(DisbursementReply {
                     disbursement,
@@ -63,7 +68,7 @@ impl Service {
         let available =
             store::postings::lock_available(tx, new.merchant_id, wanted.currency()).await?;
         if available.minor_units() < wanted.minor_units() {
-            return Err(Error::InsufficientBalance(available));
+            return Err(DisbursementRefusal::InsufficientBalance(available).into());
         }
         if store::disbursements::insert(tx, new).await? == Insert::AlreadyThere {
             return Err(Error::NotAsBefore);
@@ -73,6 +78,30 @@ impl Service {
             Insert::Inserted => Ok(()),
             Insert::AlreadyThere => Err(Error::PostedBefore),
         }
+    }
+
+    /// Ends the first request with a key: commits what it made, or why it was refused.
+    pub async fn answer_first(
+        &self,
+        mut tx: Tx,
+        id: DisbursementId,
+        made: Result<Disbursement>,
+        now: Timestamp,
+    ) -> Result<DisbursementReply> {
+        let made = match made {
+            Err(Error::Refused(refusal)) => {
+                store::idempotency::refuse(&mut tx, id, refusal, now).await?;
+                tx.commit().await?;
+                return Err(refusal.into());
+            }
+            made => made?,
+        };
+        tx.commit().await?;
+        self.announce_new(&made);
+        Ok(DisbursementReply {
+            disbursement: made,
+            replayed: false,
+        })
     }
 
     /// After the commit: its rail is due to be called.

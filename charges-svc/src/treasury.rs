@@ -15,7 +15,7 @@ use rails::{FloatOutcome, RailName};
 use crate::{
     case::{Case, CaseKind, Closing, Decision},
     charge::Claim,
-    disbursement::{Disbursement, Event, State},
+    disbursement::{Disbursement, DisbursementRefusal, Event, State},
     error::{Error, Result},
     float_move::{Direction, FloatMove},
     ledger::{self, Account},
@@ -207,7 +207,7 @@ impl Service {
                 let available =
                     store::postings::lock_available(&mut tx, about.merchant_id, currency).await?;
                 if available.minor_units() < amount.minor_units() {
-                    return Err(Error::InsufficientBalance(available));
+                    return Err(DisbursementRefusal::InsufficientBalance(available).into());
                 }
             }
             let posting = ledger::paid_late(case.case_id, &about, closing)?;

@@ -20,7 +20,10 @@ use serde_json::value::RawValue;
 use tonic::{Code, Status};
 
 use crate::{
-    api::amount,
+    api::{
+        amount,
+        idempotency::{self, IdempotencyKey},
+    },
     field_error::{FieldCode, FieldError},
     limits::Quota,
 };
@@ -73,25 +76,19 @@ pub enum Error {
     SessionNotPayable,
     #[error("charge not awaiting an otp")]
     ChargeNotAwaitingOtp,
-    /// No operator has enabled payouts on request for the merchant.
-    #[error("payouts not enabled")]
-    PayoutsNotEnabled,
-    #[error("payout account on hold")]
-    PayoutAccountOnHold(String),
-    /// Carries what is available.
-    #[error("insufficient balance")]
-    InsufficientBalance(Money),
-    #[error("charge not settled")]
-    ChargeNotSettled,
+    /// A payout or a refund is not made.
+    #[error("{why}")]
+    DisbursementRefused {
+        why: DisbursementRefusal,
+        /// Whether an earlier request with the same key was told so.
+        replayed: bool,
+    },
     /// What only people at the dashboard can be told, and its pages have words for.
     #[error("refused at the dashboard")]
     AtDashboard {
         reason: Reason,
         retry_after_seconds: Option<u32>,
     },
-    /// Carries what is left to refund.
-    #[error("refund exceeds charge")]
-    RefundExceedsCharge(Money),
     /// The day is not over, or its sums are not proven yet.
     #[error("statement not ready")]
     StatementNotReady,
@@ -113,6 +110,25 @@ pub enum Error {
     /// A fault on our side that was already reported where it happened.
     #[error("panic")]
     Panicked,
+}
+
+/// Why money does not go out, although the request for it is valid.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum DisbursementRefusal {
+    /// No operator has enabled payouts on request for the merchant.
+    #[error("payouts not enabled")]
+    PayoutsNotEnabled,
+    /// Carries until when.
+    #[error("payout account on hold")]
+    PayoutAccountOnHold(String),
+    /// Carries what is available.
+    #[error("insufficient balance")]
+    InsufficientBalance(Money),
+    #[error("charge not settled")]
+    ChargeNotSettled,
+    /// Carries what is left to refund.
+    #[error("refund exceeds charge")]
+    RefundExceedsCharge(Money),
 }
 
 impl Error {
@@ -147,11 +163,7 @@ impl Error {
             Self::Validation(_) => (S::BAD_REQUEST, "VALIDATION_ERROR"),
             Self::SessionNotPayable => (S::CONFLICT, "SESSION_NOT_PAYABLE"),
             Self::ChargeNotAwaitingOtp => (S::CONFLICT, "CHARGE_NOT_AWAITING_OTP"),
-            Self::PayoutsNotEnabled => (S::FORBIDDEN, "PAYOUTS_NOT_ENABLED"),
-            Self::PayoutAccountOnHold(_) => (S::UNPROCESSABLE_ENTITY, "PAYOUT_ACCOUNT_ON_HOLD"),
-            Self::InsufficientBalance(_) => (S::UNPROCESSABLE_ENTITY, "INSUFFICIENT_BALANCE"),
-            Self::ChargeNotSettled => (S::UNPROCESSABLE_ENTITY, "CHARGE_NOT_SETTLED"),
-            Self::RefundExceedsCharge(_) => (S::UNPROCESSABLE_ENTITY, "REFUND_EXCEEDS_CHARGE"),
+            Self::DisbursementRefused { why, .. } => why.kind(),
             Self::StatementNotReady => (S::NOT_FOUND, "STATEMENT_NOT_READY"),
             Self::IdempotencyInProgress => (S::CONFLICT, "IDEMPOTENCY_IN_PROGRESS"),
             Self::IdempotencyKeyReused => (S::CONFLICT, "IDEMPOTENCY_KEY_REUSED"),
@@ -191,13 +203,7 @@ impl Error {
             Self::Validation(_) => "The request is not valid; see fields.",
             Self::SessionNotPayable => "The payment session cannot be paid.",
             Self::ChargeNotAwaitingOtp => "The charge is not awaiting an OTP.",
-            Self::PayoutsNotEnabled => "Payouts on request are not enabled for this merchant.",
-            Self::PayoutAccountOnHold(_) => {
-                "The payout account was changed; payouts wait until held_until."
-            }
-            Self::InsufficientBalance(_) => "The balance does not cover this; see available.",
-            Self::ChargeNotSettled => "Only a settled charge can be refunded.",
-            Self::RefundExceedsCharge(_) => "Less is left of this charge; see refundable.",
+            Self::DisbursementRefused { why, .. } => why.text(),
             Self::StatementNotReady => {
                 "That day's statement is not ready. It is soon after the day's end, midnight UTC."
             }
@@ -211,6 +217,17 @@ impl Error {
             Self::AtDashboard { .. } | Self::Internal(_) | Self::Panicked => {
                 "The service failed. Quote the request id when you report it."
             }
+        }
+    }
+
+    /// As the caller with this key sees it: the gateway's own repeats are none of the caller's.
+    pub fn seen_by(self, key: &IdempotencyKey) -> Self {
+        match self {
+            Self::DisbursementRefused { why, replayed } => Self::DisbursementRefused {
+                why,
+                replayed: replayed && key.is_callers(),
+            },
+            other => other,
         }
     }
 
@@ -247,6 +264,9 @@ impl Error {
         if let Self::RateLimited(quota) = self {
             quota.write(headers);
         }
+        if let Self::DisbursementRefused { replayed: true, .. } = self {
+            idempotency::write_replayed(headers);
+        }
         if matches!(self, Self::InvalidApiKey) {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
@@ -254,6 +274,10 @@ impl Error {
 
     /// The body of its answer.
     pub fn body<'a>(&'a self, request_id: &'a str) -> ErrorBody<'a> {
+        let why = match self {
+            Self::DisbursementRefused { why, .. } => Some(why),
+            _ => None,
+        };
         ErrorBody {
             error: self.text(),
             code: self.kind().1,
@@ -266,24 +290,75 @@ impl Error {
                 Self::Validation(fields) => Some(fields),
                 _ => None,
             },
-            available: match self {
-                Self::InsufficientBalance(available) => Some(amount::to_json(*available)),
-                _ => None,
-            },
-            refundable: match self {
-                Self::RefundExceedsCharge(left) => Some(amount::to_json(*left)),
-                _ => None,
-            },
-            currency: match self {
-                Self::InsufficientBalance(of) | Self::RefundExceedsCharge(of) => {
-                    Some(of.currency().code())
+            available: match why {
+                Some(DisbursementRefusal::InsufficientBalance(amount)) => {
+                    Some(amount::to_json(*amount))
                 }
                 _ => None,
             },
-            held_until: match self {
-                Self::PayoutAccountOnHold(until) => Some(until),
+            refundable: match why {
+                Some(DisbursementRefusal::RefundExceedsCharge(left)) => {
+                    Some(amount::to_json(*left))
+                }
                 _ => None,
             },
+            currency: match why {
+                Some(
+                    DisbursementRefusal::InsufficientBalance(of)
+                    | DisbursementRefusal::RefundExceedsCharge(of),
+                ) => Some(of.currency().code()),
+                _ => None,
+            },
+            held_until: match why {
+                Some(DisbursementRefusal::PayoutAccountOnHold(until)) => Some(until),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl DisbursementRefusal {
+    /// As [`Error::kind`].
+    fn kind(&self) -> (StatusCode, &'static str) {
+        use StatusCode as S;
+        match self {
+            Self::PayoutsNotEnabled => (S::FORBIDDEN, "PAYOUTS_NOT_ENABLED"),
+            Self::PayoutAccountOnHold(_) => (S::UNPROCESSABLE_ENTITY, "PAYOUT_ACCOUNT_ON_HOLD"),
+            Self::InsufficientBalance(_) => (S::UNPROCESSABLE_ENTITY, "INSUFFICIENT_BALANCE"),
+            Self::ChargeNotSettled => (S::UNPROCESSABLE_ENTITY, "CHARGE_NOT_SETTLED"),
+            Self::RefundExceedsCharge(_) => (S::UNPROCESSABLE_ENTITY, "REFUND_EXCEEDS_CHARGE"),
+        }
+    }
+
+    /// The text for people.
+    fn text(&self) -> &'static str {
+        match self {
+            Self::PayoutsNotEnabled => "Payouts on request are not enabled for this merchant.",
+            Self::PayoutAccountOnHold(_) => {
+                "The payout account was changed; payouts wait until held_until."
+            }
+            Self::InsufficientBalance(_) => "The balance does not cover this; see available.",
+            Self::ChargeNotSettled => "Only a settled charge can be refunded.",
+            Self::RefundExceedsCharge(_) => "Less is left of this charge; see refundable.",
+        }
+    }
+
+    /// What a service's refusal for this reason tells, if it is such a reason.
+    fn of(reason: Reason, status: &Status) -> Option<Self> {
+        let told = |name: &str| grpc::metadata(status, name);
+        let amount = |name: &str| {
+            let currency = told("currency")?.parse().ok()?;
+            Some(Money::new(told(name)?.parse().ok()?, currency))
+        };
+        match reason {
+            Reason::PayoutsNotEnabled => Some(Self::PayoutsNotEnabled),
+            Reason::PayoutAccountOnHold => told("held_until").map(Self::PayoutAccountOnHold),
+            Reason::InsufficientBalance => amount("available_minor").map(Self::InsufficientBalance),
+            Reason::ChargeNotSettled => Some(Self::ChargeNotSettled),
+            Reason::RefundExceedsCharge => {
+                amount("refundable_minor").map(Self::RefundExceedsCharge)
+            }
+            _ => None,
         }
     }
 }
@@ -369,8 +444,16 @@ impl From<Status> for Error {
             (Code::FailedPrecondition, Some(Reason::ChargeNotAwaitingOtp)) => {
                 Self::ChargeNotAwaitingOtp
             }
-            (Code::PermissionDenied, Some(Reason::PayoutsNotEnabled)) => Self::PayoutsNotEnabled,
-            (Code::FailedPrecondition, Some(reason)) => refused_for_now(reason, status),
+            (Code::FailedPrecondition, Some(Reason::StatementNotReady)) => Self::StatementNotReady,
+            (Code::PermissionDenied | Code::FailedPrecondition, Some(reason)) => {
+                match DisbursementRefusal::of(reason, &status) {
+                    Some(why) => Self::DisbursementRefused {
+                        why,
+                        replayed: grpc::metadata(&status, "replayed").is_some(),
+                    },
+                    None => Self::internal(status),
+                }
+            }
             (Code::Aborted, Some(Reason::IdempotencyInProgress)) => Self::IdempotencyInProgress,
             (Code::AlreadyExists, Some(Reason::IdempotencyKeyReused)) => Self::IdempotencyKeyReused,
             (Code::Unavailable, Some(Reason::NothingStarted)) => Self::NothingStarted,
@@ -399,24 +482,6 @@ fn is_for_people(reason: Reason) -> bool {
             | Reason::ReplayRunning
             | Reason::ConformanceRunning
     )
-}
-
-/// What stands in the way: why money cannot go out, or a statement be given.
-fn refused_for_now(reason: Reason, status: Status) -> Error {
-    let told = |name: &str| grpc::metadata(&status, name);
-    let amount = |name: &str| {
-        let currency = told("currency")?.parse().ok()?;
-        Some(Money::new(told(name)?.parse().ok()?, currency))
-    };
-    let refusal = match reason {
-        Reason::PayoutAccountOnHold => told("held_until").map(Error::PayoutAccountOnHold),
-        Reason::InsufficientBalance => amount("available_minor").map(Error::InsufficientBalance),
-        Reason::ChargeNotSettled => Some(Error::ChargeNotSettled),
-        Reason::StatementNotReady => Some(Error::StatementNotReady),
-        Reason::RefundExceedsCharge => amount("refundable_minor").map(Error::RefundExceedsCharge),
-        _ => None,
-    };
-    refusal.unwrap_or_else(|| Error::internal(status))
 }
 
 /// A service is stricter than the edge, for it knows more: its settings, and what is on record. Its

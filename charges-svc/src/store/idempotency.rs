@@ -1,5 +1,6 @@
 //! The keys of CreateCharge (the API's alias and v1 are the same operation), and the answers to
-//! their first requests; and the keys of disbursements, whose answers follow from their records.
+//! their first requests; and the keys of disbursements, whose answers follow from their records or
+//! are refusals.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -10,9 +11,11 @@ use chassis::{
 };
 use db::{
     Conn, Joint, Result, Tx, Update,
-    idempotency::{Columns, IdempotencyKey, Keys},
+    idempotency::{Columns, IdempotencyKey, KEPT, Keys},
 };
 use sqlx::FromRow;
+
+use crate::disbursement::DisbursementRefusal;
 
 pub static KEYS: LazyLock<Keys> = LazyLock::new(|| {
     Keys::new(Columns {
@@ -34,22 +37,34 @@ fn disbursement_keys(operation: &'static str) -> Keys {
         operation: Some(operation),
         subject: "transaction_id",
         taken_at: Some("started_at"),
-        read: "transaction_id",
+        read: "transaction_id, refusal",
         forget_at: "forget_at",
     })
 }
 
-/// The disbursement that a key stands for.
-#[derive(Clone, Copy, Debug, FromRow)]
+/// The disbursement that a key stands for, or why there is none.
+#[derive(Clone, Debug, FromRow)]
 pub struct TakenKey {
     #[sqlx(rename = "transaction_id")]
-    disbursement_id: DisbursementId,
+    pub disbursement_id: DisbursementId,
+    /// [`DisbursementRefusal::to_text`].
+    pub refusal: Option<String>,
 }
 
-impl TakenKey {
-    pub fn disbursement_id(self) -> DisbursementId {
-        self.disbursement_id
-    }
+/// Stores that the request of this key was refused. The key is kept for as long as one whose
+/// disbursement ends now.
+pub async fn refuse(
+    tx: &mut Tx,
+    id: DisbursementId,
+    refusal: DisbursementRefusal,
+    now: Timestamp,
+) -> Result<()> {
+    tx.sql("update idempotency_keys set refusal = $2, forget_at = $3 where transaction_id = $1")
+        .bind(id)
+        .bind(refusal.to_text())
+        .bind(now + KEPT)
+        .run()
+        .await
 }
 
 /// The first request with a key, and its answer once there is one.

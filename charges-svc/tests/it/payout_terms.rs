@@ -19,7 +19,6 @@ async fn a_payout_is_made_on_the_terms_that_were_seen_or_not_at_all() {
         fee: Some(ghs(0)),
         account_updated_at: account.into_inner().updated_at,
     };
-    let mut request = shop.payout(1000);
     for (other, field) in [
         (
             SeenPayoutTerms {
@@ -50,16 +49,24 @@ async fn a_payout_is_made_on_the_terms_that_were_seen_or_not_at_all() {
             Some("seen"),
         ),
     ] {
+        let mut request = shop.payout(1000);
         request.seen = Some(other);
         let refused = disbursements.create_payout(request.clone()).await;
         match field {
-            None => check_refusal(refused, Code::FailedPrecondition, "PAYOUT_TERMS_CHANGED"),
+            None => {
+                check_refusal(refused, Code::FailedPrecondition, "PAYOUT_TERMS_CHANGED");
+                // What was asked for on other terms is not paid on these.
+                request.seen = Some(seen.clone());
+                let again = disbursements.create_payout(request).await;
+                check_refusal(again, Code::FailedPrecondition, "PAYOUT_TERMS_CHANGED");
+            }
             Some(field) => check_invalid(refused, field),
         }
     }
     assert_eq!(shop.balance().await, (2550, 0), "nothing is reserved");
 
-    // The key is as good as new, and then stands for this payout, whatever is seen later.
+    // The key stands for this payout, whatever is seen later.
+    let mut request = shop.payout(1000);
     request.seen = Some(seen);
     let made = disbursements.create_payout(request.clone()).await;
     let made = made.unwrap().into_inner();

@@ -88,13 +88,16 @@ pub fn status(code: Code, reason: Reason, message: impl Into<String>) -> Status 
 }
 
 /// The same, with what else the contract says that the reason carries, by name.
-pub fn status_with<const N: usize>(
+pub fn status_with<'a>(
     code: Code,
     reason: Reason,
     message: impl Into<String>,
-    metadata: [(&str, String); N],
+    metadata: impl IntoIterator<Item = (&'a str, String)>,
 ) -> Status {
-    let metadata = metadata.map(|(name, value)| (name.to_owned(), value));
+    let metadata = metadata.into_iter();
+    let metadata: HashMap<_, _> = metadata
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
     let details = ErrorDetails::with_error_info(reason.code(), DOMAIN, metadata);
     Status::with_error_details(code, message, details)
 }

@@ -45,10 +45,19 @@ impl IdempotencyKey {
 
     /// Tells a caller who repeated a request that this is the answer to the first one.
     pub fn write_replayed(&self, replayed: bool, headers: &mut HeaderMap) {
-        if replayed && matches!(self, Self::Callers(_)) {
-            headers.insert(REPLAYED, HeaderValue::from_static("true"));
+        if replayed && self.is_callers() {
+            write_replayed(headers);
         }
     }
+
+    pub fn is_callers(&self) -> bool {
+        matches!(self, Self::Callers(_))
+    }
+}
+
+/// Says that this is the answer to an earlier request with the same key.
+pub fn write_replayed(headers: &mut HeaderMap) {
+    headers.insert(REPLAYED, HeaderValue::from_static("true"));
 }
 
 const FAULT: Fault = Fault::new(

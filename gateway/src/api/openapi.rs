@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::{
         api::{initiate::WarningCode, timeline},
-        error::Error,
+        error::{DisbursementRefusal, Error},
         field_error::{FieldCode, FieldError},
         limits::Quota,
     };
@@ -221,11 +221,7 @@ mod tests {
             | Error::MalformedJson
             | Error::Validation(_)
             | Error::ChargeNotAwaitingOtp
-            | Error::PayoutsNotEnabled
-            | Error::PayoutAccountOnHold(_)
-            | Error::InsufficientBalance(_)
-            | Error::ChargeNotSettled
-            | Error::RefundExceedsCharge(_)
+            | Error::DisbursementRefused { .. }
             | Error::StatementNotReady
             | Error::IdempotencyInProgress
             | Error::IdempotencyKeyReused
@@ -252,6 +248,10 @@ mod tests {
                 message: "is required".into(),
             }])
         };
+        let stays = |why| Error::DisbursementRefused {
+            why,
+            replayed: false,
+        };
         let answered = [
             Error::NotFound,
             Error::NoWebhookEndpoint,
@@ -275,11 +275,19 @@ mod tests {
                 code: FieldCode::OutOfRange,
                 message: "must be from 1 to 100".into(),
             }]),
-            Error::PayoutsNotEnabled,
-            Error::PayoutAccountOnHold("2026-11-23T09:30:00.000Z".to_owned()),
-            Error::InsufficientBalance(Money::new(125_075, Currency::GHS)),
-            Error::ChargeNotSettled,
-            Error::RefundExceedsCharge(Money::new(2_025, Currency::GHS)),
+            stays(DisbursementRefusal::PayoutsNotEnabled),
+            stays(DisbursementRefusal::PayoutAccountOnHold(
+                "2026-11-23T09:30:00.000Z".to_owned(),
+            )),
+            stays(DisbursementRefusal::InsufficientBalance(Money::new(
+                125_075,
+                Currency::GHS,
+            ))),
+            stays(DisbursementRefusal::ChargeNotSettled),
+            stays(DisbursementRefusal::RefundExceedsCharge(Money::new(
+                2_025,
+                Currency::GHS,
+            ))),
             Error::StatementNotReady,
             Error::Validation(vec![FieldError {
                 field: "day".into(),

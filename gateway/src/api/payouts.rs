@@ -87,7 +87,8 @@ pub async fn create(
             request,
             |mut disbursements, request| async move { disbursements.create_payout(request).await },
         )
-        .await?;
+        .await
+        .map_err(|error| error.seen_by(&order.key))?;
     let shown = PayoutShown::try_from(answer.payout.unwrap_or_default())?;
     let mut response = (StatusCode::ACCEPTED, Json(shown)).into_response();
     let headers = response.headers_mut();

@@ -84,7 +84,8 @@ pub async fn create(
             request,
             |mut disbursements, request| async move { disbursements.create_refund(request).await },
         )
-        .await?;
+        .await
+        .map_err(|error| error.seen_by(&order.key))?;
     let shown = RefundShown::try_from(answer.refund.unwrap_or_default())?;
     let mut response = (StatusCode::ACCEPTED, Json(shown)).into_response();
     let headers = response.headers_mut();

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     backend,
-    error::Error,
+    error::{DisbursementRefusal, Error},
     pages::{amount::shown, see},
 };
 
@@ -142,17 +142,23 @@ async fn create(
             let refund = answer.refund.unwrap_or_default();
             Ok(see(&format!("{}/{}", refunds::PATH, refund.refund_id)))
         }
-        Err(Error::RefundExceedsCharge(left)) => {
-            let error = phrase!("Only {0} is left of this payment.", shown(left));
-            refuse(StatusCode::CONFLICT, Some(error), None)
-        }
-        Err(Error::InsufficientBalance(available)) => {
-            let error = phrase!("Your balance has only {0} available.", shown(available));
-            refuse(StatusCode::CONFLICT, Some(error), None)
-        }
-        Err(Error::ChargeNotSettled) => {
-            let notice = "Only a settled payment can be refunded.";
-            refuse(StatusCode::CONFLICT, None, Some(notice.into()))
+        Err(Error::DisbursementRefused { why, .. }) => {
+            let (error, notice) = match why {
+                DisbursementRefusal::RefundExceedsCharge(left) => (
+                    Some(phrase!("Only {0} is left of this payment.", shown(left))),
+                    None,
+                ),
+                DisbursementRefusal::InsufficientBalance(available) => (
+                    Some(phrase!(
+                        "Your balance has only {0} available.",
+                        shown(available)
+                    )),
+                    None,
+                ),
+                // The others are about payouts.
+                _ => (None, Some("Only a settled payment can be refunded.".into())),
+            };
+            refuse(StatusCode::CONFLICT, error, notice)
         }
         Err(Error::Validation(faults)) => {
             let mut page = form(&login, &charge, None, typed);

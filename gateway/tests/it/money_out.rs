@@ -198,6 +198,37 @@ async fn why_money_cannot_go_out_is_told_with_what_there_is() {
     }
 }
 
+/// What it tells is as old as the first answer.
+#[tokio::test]
+async fn a_refusal_that_is_told_again_says_so_to_whoever_sent_the_key() {
+    let gateway = Gateway::start().await;
+    for (replayed, key, header) in [
+        (true, Some("k-1"), Some("true")),
+        (false, Some("k-1"), None),
+        // The gateway's own repeats are none of the caller's.
+        (true, None, None),
+    ] {
+        let mut told = vec![("available_minor", "550"), ("currency", "GHS")];
+        told.extend(replayed.then_some(("replayed", "true")));
+        let refused = refusal_with(Code::FailedPrecondition, "INSUFFICIENT_BALANCE", &told);
+        let again = refused.clone();
+        let services = &gateway.services;
+        services
+            .create_payout
+            .answers(move |_| Err(refused.clone()));
+        services.create_refund.answers(move |_| Err(again.clone()));
+        for (path, body) in [(PAYOUTS, r#"{"amount": 12.5}"#), (&refunds(), "{}")] {
+            let mut request = gateway.post(path, body);
+            if let Some(key) = key {
+                request = request.header("idempotency-key", key);
+            }
+            let answer = request.send().await;
+            answer.assert_error(422, "INSUFFICIENT_BALANCE");
+            assert_eq!(answer.header("idempotent-replayed"), header, "{key:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn bad_amounts_are_named_and_nothing_is_asked() {
     let gateway = Gateway::start().await;

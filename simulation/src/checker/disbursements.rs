@@ -103,12 +103,15 @@ fn check_spendings(found: &mut Findings<'_>) {
         };
         let may_have_begun = told_of(spending).filter(|told| !says_nothing_recorded(told));
         let may_have_begun = may_have_begun.count();
+        // Whatever was refused for what stood in its way stays refused under its key.
+        let is_refused = told_of(spending).any(|told| told.status() == Some(422));
         let of = (
             merchant.merchant_id.clone(),
             spending.refunds.clone(),
             spending.amount_minor,
         );
         *most.entry(of).or_default() += match spending.keyed {
+            true if is_refused => 0,
             true => may_have_begun.min(1),
             false => may_have_begun,
         };

@@ -38,7 +38,7 @@ use crate::{
         },
         text::{Phrase, left_until, phrase},
     },
-    error::Error,
+    error::{DisbursementRefusal, Error},
     pages::{amount::unbroken, form::FormFields, see},
 };
 
@@ -434,7 +434,10 @@ async fn switch_daily(
     match switched.await {
         Ok(_) => Ok(see(&format!("{ACCOUNT}?done={done}"))),
         Err(Error::NotFound) => Ok(see(ACCOUNT)),
-        Err(Error::PayoutsNotEnabled) => {
+        Err(Error::DisbursementRefused {
+            why: DisbursementRefusal::PayoutsNotEnabled,
+            ..
+        }) => {
             let shell = login.shell(Section::Payouts, "Not possible yet");
             let page = MessagePage::saying(shell, not_enabled());
             let page = page.next("Look at the payout account", ACCOUNT);

@@ -24,7 +24,7 @@ use crate::{
         payments,
         text::{Phrase, Say as _, left_until, phrase},
     },
-    error::Error,
+    error::{DisbursementRefusal, Error},
     field_error::FieldError,
     pages::{
         amount::{shown, unbroken},
@@ -221,6 +221,7 @@ async fn send(
         Ok(amount) => amount,
         Err(why) => return Ok(refuse(&login, &terms, typed, StatusCode::BAD_REQUEST, why)),
     };
+    let was_refused = refused.is_some();
     let notice = match refused {
         Some(Refused::TooMuch(available)) => {
             return Ok(refuse_too_much(&login, &terms, typed, available));
@@ -241,9 +242,11 @@ async fn send(
     let Some(left) = terms.left(amount) else {
         return Ok(refuse_too_much(&login, &terms, typed, terms.available));
     };
-    // A form that has paid, and whose answer was lost, must not pay again under another key.
+    // A form that has paid, and whose answer was lost, must not pay again under another key. One that
+    // was refused never pays.
+    let may_have_paid = notice.is_some() && !was_refused;
     let nonce = match money_out::key(&fields) {
-        Some(_) if notice.is_some() => (money_out::NONCE, fields.get(money_out::NONCE).to_owned()),
+        Some(_) if may_have_paid => (money_out::NONCE, fields.get(money_out::NONCE).to_owned()),
         _ => money_out::new_nonce(),
     };
     let page = confirmation(&login, &terms, (amount, left), nonce);
@@ -315,14 +318,20 @@ async fn pay(
     let refused = match made.await {
         Ok(answer) => return Ok(Ok(answer.payout.unwrap_or_default())),
         Err(
-            Error::PayoutsNotEnabled
-            | Error::PayoutAccountOnHold(_)
+            Error::DisbursementRefused {
+                why:
+                    DisbursementRefusal::PayoutsNotEnabled | DisbursementRefusal::PayoutAccountOnHold(_),
+                ..
+            }
             | Error::AtDashboard {
                 reason: Reason::PayoutTermsChanged,
                 ..
             },
         ) => Refused::OtherTerms,
-        Err(Error::InsufficientBalance(available)) => Refused::TooMuch(available),
+        Err(Error::DisbursementRefused {
+            why: DisbursementRefusal::InsufficientBalance(available),
+            ..
+        }) => Refused::TooMuch(available),
         Err(Error::Validation(faults)) => Refused::Invalid(faults),
         Err(error) => return Err(error),
     };

@@ -433,9 +433,13 @@ async fn a_payout_is_not_made_to_an_account_that_nobody_confirmed() {
             .await
             .is_empty()
     );
-    // It is the same form, filled in again, and pays once.
-    assert_eq!(changed.field("nonce"), asked.field("nonce"));
+    // The form that was refused never pays, and the one that shows the new terms pays once.
     let payout = person.pays(&changed).await.leads_to("/payouts/");
+    assert_eq!(person.pays(&asked).await.code, 409);
+    let again = person.pays(&changed).await;
+    assert_eq!(again.leads_to("/payouts/"), payout);
+    let listed = person.listed("/api/v1/payouts?limit=100", "payout_id");
+    assert_eq!(listed.await, [payout.clone()]);
     person
         .get(&format!("/payouts/{payout}"))
         .await
