@@ -153,29 +153,43 @@ impl Error {
     }
 }
 
-/// `is_replayed`: whether an earlier request with the same key was told so.
-fn refused_to_disburse(refusal: DisbursementRefusal, is_replayed: bool) -> Status {
-    let code = match refusal {
-        DisbursementRefusal::PayoutsNotEnabled => Code::PermissionDenied,
-        _ => Code::FailedPrecondition,
-    };
-    let of_amount = |name, amount: Money| {
-        let minor = amount.minor_units().to_string();
+fn refused_to_disburse(
+    refusal: &DisbursementRefusal,
+    message: String,
+    mut told: Vec<(&str, String)>,
+) -> Status {
+    let mut tell_amount = |name, amount: &Money| {
         let currency = amount.currency().code().to_owned();
-        vec![(name, minor), ("currency", currency)]
+        told.extend([
+            (name, amount.minor_units().to_string()),
+            ("currency", currency),
+        ]);
     };
-    let mut told = match refusal {
-        DisbursementRefusal::RefundExceedsCharge(left) => of_amount("refundable_minor", left),
-        DisbursementRefusal::InsufficientBalance(available) => {
-            of_amount("available_minor", available)
+    let (code, reason) = match refusal {
+        DisbursementRefusal::ChargeNotSettled => {
+            (Code::FailedPrecondition, Reason::ChargeNotSettled)
         }
-        DisbursementRefusal::PayoutAccountOnHold(until) => vec![("held_until", until.to_string())],
-        DisbursementRefusal::ChargeNotSettled
-        | DisbursementRefusal::PayoutsNotEnabled
-        | DisbursementRefusal::PayoutTermsChanged => vec![],
+        DisbursementRefusal::RefundExceedsCharge(left) => {
+            tell_amount("refundable_minor", left);
+            (Code::FailedPrecondition, Reason::RefundExceedsCharge)
+        }
+        DisbursementRefusal::PartOfCharge(fault) => return grpc::invalid(&[("amount", fault)]),
+        DisbursementRefusal::InsufficientBalance(available) => {
+            tell_amount("available_minor", available);
+            (Code::FailedPrecondition, Reason::InsufficientBalance)
+        }
+        DisbursementRefusal::PayoutsNotEnabled => {
+            (Code::PermissionDenied, Reason::PayoutsNotEnabled)
+        }
+        DisbursementRefusal::PayoutAccountOnHold(until) => {
+            told.push(("held_until", until.to_string()));
+            (Code::FailedPrecondition, Reason::PayoutAccountOnHold)
+        }
+        DisbursementRefusal::PayoutTermsChanged => {
+            (Code::FailedPrecondition, Reason::PayoutTermsChanged)
+        }
     };
-    told.extend(is_replayed.then(|| ("replayed", true.to_string())));
-    grpc::status_with(code, refusal.reason(), refusal.to_string(), told)
+    grpc::status_with(code, reason, message, told)
 }
 
 impl From<CallbackError> for Error {
@@ -221,8 +235,11 @@ impl From<Error> for Status {
             Error::AlreadyTakenBack => refused(Reason::AlreadyTakenBack),
             Error::CaseBeingRefunded => refused(Reason::CaseBeingRefunded),
             Error::RefundAfterReversal => refused(Reason::RefundAfterReversal),
-            Error::Refused(refusal) => refused_to_disburse(*refusal, false),
-            Error::RefusedBefore(refusal) => refused_to_disburse(*refusal, true),
+            Error::Refused(refusal) => refused_to_disburse(refusal, message, vec![]),
+            Error::RefusedBefore(refusal) => {
+                let replayed = vec![("replayed", "true".to_owned())];
+                refused_to_disburse(refusal, message, replayed)
+            }
             Error::FormUsed => refused(Reason::FormUsed),
             Error::PayoutAccountNotFound => told(Code::NotFound, Reason::PayoutAccountNotFound),
             Error::FloatMoveReused => told(Code::AlreadyExists, Reason::FloatMoveReused),

@@ -60,7 +60,7 @@ impl Service {
         }
         let made = self.reserve_payout(&mut tx, (merchant_id, amount), seen, (id, asked_by), now);
         let made = made.await;
-        self.answer_first(tx, id, made, now).await
+        self.answer_first(tx, (merchant_id, id), made, now).await
     }
 
     async fn reserve_payout(
@@ -71,10 +71,6 @@ impl Service {
         (id, asked_by): (DisbursementId, AskedBy),
         now: Timestamp,
     ) -> Result<Disbursement> {
-        let account = store::payout_accounts::find_shared(tx, merchant_id).await?;
-        // Enabled for who sets its own account, by configuration; otherwise by an operator.
-        let account = account.filter(|account| account.payouts_on_request);
-        let account = account.ok_or(DisbursementRefusal::PayoutsNotEnabled)?;
         let minimum = self.settings.payout_minimum;
         if amount.minor_units() < minimum.minor_units() {
             return Err(Error::Invalid {
@@ -82,6 +78,10 @@ impl Service {
                 message: format!("must be at least {}", minimum.to_major()).into(),
             });
         }
+        let account = store::payout_accounts::find_shared(tx, merchant_id).await?;
+        // Enabled for who sets its own account, by configuration; otherwise by an operator.
+        let account = account.filter(|account| account.payouts_on_request);
+        let account = account.ok_or(DisbursementRefusal::PayoutsNotEnabled)?;
         if account.held_until > now {
             return Err(DisbursementRefusal::PayoutAccountOnHold(account.held_until).into());
         }

@@ -59,7 +59,8 @@ impl Service {
         }
         let made = self.reserve_refund(&mut tx, &charge, amount, (new_id, asked_by), now);
         let made = made.await;
-        self.answer_first(tx, new_id, made, now).await
+        self.answer_first(tx, (merchant_id, new_id), made, now)
+            .await
     }
 
     async fn reserve_refund(
@@ -126,7 +127,7 @@ impl Service {
 
     /// Refuses a part that is too small, or one too many: the house bears what a rail takes for each
     /// transfer.
-    fn check_part(&self, amount: Money, refunds: i64) -> Result<()> {
+    fn check_part(&self, amount: Money, refunds: i64) -> Result<(), DisbursementRefusal> {
         let minimum = self.settings.refund_minimum;
         let message = if amount.minor_units() < minimum.minor_units() {
             format!(
@@ -138,10 +139,7 @@ impl Service {
         } else {
             return Ok(());
         };
-        Err(Error::Invalid {
-            field: "amount",
-            message: message.into(),
-        })
+        Err(DisbursementRefusal::PartOfCharge(message.into()))
     }
 }
 

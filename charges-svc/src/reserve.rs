@@ -9,7 +9,7 @@ use chassis::{
     ids::{DisbursementId, MerchantId},
 };
 use db::{
-    Insert, Tx,
+    Insert, Tx, Update,
     idempotency::{IdempotencyKey, KeyUse, Keys},
 };
 
@@ -84,14 +84,18 @@ impl Service {
     pub async fn answer_first(
         &self,
         mut tx: Tx,
-        id: DisbursementId,
+        (merchant_id, id): (MerchantId, DisbursementId),
         made: Result<Disbursement>,
         now: Timestamp,
     ) -> Result<DisbursementReply> {
         let made = match made {
             Err(Error::Refused(refusal)) => {
-                store::idempotency::refuse(&mut tx, id, refusal, now).await?;
+                let kept = store::idempotency::refuse(&mut tx, id, &refusal, now);
+                if kept.await? == Update::NotThere {
+                    return Err(Error::NotAsBefore);
+                }
                 tx.commit().await?;
+                tracing::info!(merchant.id = %merchant_id, %refusal, "a request for money is refused");
                 return Err(refusal.into());
             }
             made => made?,

@@ -52,18 +52,18 @@ pub struct TakenKey {
 }
 
 /// Stores that the request of this key was refused. The key is kept for as long as one whose
-/// disbursement ends now.
+/// disbursement ends now. Returns [`Update::NotThere`] if nobody has taken it.
 pub async fn refuse(
     tx: &mut Tx,
     id: DisbursementId,
-    refusal: DisbursementRefusal,
+    refusal: &DisbursementRefusal,
     now: Timestamp,
-) -> Result<()> {
+) -> Result<Update> {
     tx.sql("update idempotency_keys set refusal = $2, forget_at = $3 where transaction_id = $1")
         .bind(id)
         .bind(refusal.to_text())
         .bind(now + KEPT)
-        .run()
+        .update()
         .await
 }
 

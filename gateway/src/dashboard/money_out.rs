@@ -31,8 +31,30 @@ pub const STATUSES: [(&str, &str); 5] = [
 /// The hidden field that makes a form count once, however often it is sent.
 pub const NONCE: &str = "nonce";
 
-pub fn new_nonce() -> (&'static str, String) {
+/// Of a form that is sent again after it was refused.
+pub const REFUSED_BEFORE: &str = "This form was refused before. Look at it once more.";
+
+/// The name and value of the hidden field.
+pub type Nonce = (&'static str, String);
+
+pub fn new_nonce() -> Nonce {
     (NONCE, Uuid::new_v4().to_string())
+}
+
+/// The nonce of a form that is shown again before anything was done.
+pub fn same_nonce(fields: &FormFields) -> Nonce {
+    let nonce: Option<Uuid> = fields.get(NONCE).parse().ok();
+    nonce.map_or_else(new_nonce, |nonce| (NONCE, nonce.to_string()))
+}
+
+/// The nonce of the form that follows one that was refused, and that never pays. It is always the
+/// same one: whoever goes back and sends the refused form again gets the form that followed it, which
+/// may have paid meanwhile, and not another that could pay once more.
+pub fn next_nonce(fields: &FormFields) -> Nonce {
+    let refused: Option<Uuid> = fields.get(NONCE).parse().ok();
+    // Nonces are random, so the one after is nobody else's.
+    let next = refused.map(|nonce| Uuid::from_u128(nonce.as_u128().wrapping_add(1)));
+    next.map_or_else(new_nonce, |nonce| (NONCE, nonce.to_string()))
 }
 
 /// The idempotency key of a form. `None` if it is not one of ours.

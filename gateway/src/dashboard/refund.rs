@@ -18,7 +18,7 @@ use proto::{
 use super::{
     Dashboard,
     login::{Confirmed, Login, Sent, SentConfirmed},
-    money_out,
+    money_out::{self, Nonce},
     page::{FormPage, MessagePage, Refusal, Section},
     payment::{self, Payment},
     payments, refunds,
@@ -62,7 +62,12 @@ async fn refundable(
     Ok(Ok((charge, left)))
 }
 
-fn form(login: &Login, charge: &Charge, left: Option<Money>, typed: &str) -> FormPage {
+fn form(
+    login: &Login,
+    charge: &Charge,
+    left: Option<Money>,
+    (typed, nonce): (&str, Nonce),
+) -> FormPage {
     let shell = login.shell(Section::Payments, "Refund a payment");
     let mut page = FormPage::new(shell, "", "Refund it");
     page.lead = vec![phrase!("Payment {0}", &charge.reference)];
@@ -70,7 +75,7 @@ fn form(login: &Login, charge: &Charge, left: Option<Money>, typed: &str) -> For
         .extend(left.map(|left| phrase!("Can be refunded: {0}", shown(left))));
     let line = "The money goes back to the wallet that paid, and cannot be called back.";
     page.lead.push(line.into());
-    page.hidden = vec![money_out::new_nonce()];
+    page.hidden = vec![nonce];
     page.fields = vec![money_out::amount_field(typed).hint("All of it, or a part.")];
     page.is_grave = true;
     page.links = vec![("All payments", payments::PATH)];
@@ -89,7 +94,7 @@ async fn show_new(
     match refundable(&dashboard, &login, &reference).await? {
         Ok((charge, left)) => {
             let all = left.to_major().to_string();
-            let page = form(&login, &charge, Some(left), &all);
+            let page = form(&login, &charge, Some(left), (&all, money_out::new_nonce()));
             Ok(page.respond(StatusCode::OK))
         }
         Err(refused) => Ok(refused),
@@ -107,18 +112,22 @@ async fn create(
     }
     let typed = fields.get("amount");
     let Payment { charge, .. } = dashboard.find_payment(&login, &reference).await?;
-    let refuse = |status, error: Option<Phrase>, notice: Option<Phrase>| {
-        let mut page = form(&login, &charge, None, typed);
+    let refuse = |nonce, status, error: Option<Phrase>, notice: Option<Phrase>| {
+        let mut page = form(&login, &charge, None, (typed, nonce));
         page.fields = vec![money_out::amount_field(typed).error(error)];
         Ok(page.refuse(status, notice))
     };
     let amount = match money_out::parse_amount(typed) {
         Ok(amount) => amount,
-        Err(error) => return refuse(StatusCode::BAD_REQUEST, Some(error), None),
+        Err(error) => {
+            let same = money_out::same_nonce(&fields);
+            return refuse(same, StatusCode::BAD_REQUEST, Some(error), None);
+        }
     };
     let Some(idempotency_key) = money_out::key(&fields) else {
         let notice = "This form was not whole. Look at it once more and send it again.";
-        return refuse(StatusCode::BAD_REQUEST, None, Some(notice.into()));
+        let nonce = money_out::new_nonce();
+        return refuse(nonce, StatusCode::BAD_REQUEST, None, Some(notice.into()));
     };
     let object = format!("{} of {reference}", shown(amount));
     dashboard
@@ -142,26 +151,14 @@ async fn create(
             let refund = answer.refund.unwrap_or_default();
             Ok(see(&format!("{}/{}", refunds::PATH, refund.refund_id)))
         }
-        Err(Error::DisbursementRefused { why, .. }) => {
-            let (error, notice) = match why {
-                DisbursementRefusal::RefundExceedsCharge(left) => (
-                    Some(phrase!("Only {0} is left of this payment.", shown(left))),
-                    None,
-                ),
-                DisbursementRefusal::InsufficientBalance(available) => (
-                    Some(phrase!(
-                        "Your balance has only {0} available.",
-                        shown(available)
-                    )),
-                    None,
-                ),
-                // The others are about payouts.
-                _ => (None, Some("Only a settled payment can be refunded.".into())),
-            };
-            refuse(StatusCode::CONFLICT, error, notice)
+        Err(Error::DisbursementRefused { why, replayed }) => {
+            let (error, notice) = told(why, replayed)?;
+            let next = money_out::next_nonce(&fields);
+            refuse(next, StatusCode::CONFLICT, error, notice)
         }
         Err(Error::Validation(faults)) => {
-            let mut page = form(&login, &charge, None, typed);
+            let next = money_out::next_nonce(&fields);
+            let mut page = form(&login, &charge, None, (typed, next));
             let notice = super::page::blame(&mut page.fields, &faults);
             Ok(page.refuse(StatusCode::BAD_REQUEST, notice))
         }
@@ -172,4 +169,30 @@ async fn create(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Why the form was refused: what is wrong with the amount, or a notice.
+fn told(
+    why: DisbursementRefusal,
+    replayed: bool,
+) -> Result<(Option<Phrase>, Option<Phrase>), Error> {
+    Ok(match why {
+        // What it carries is as old as the first answer.
+        _ if replayed => (None, Some(money_out::REFUSED_BEFORE.into())),
+        DisbursementRefusal::RefundExceedsCharge(left) => {
+            let error = phrase!("Only {0} is left of this payment.", shown(left));
+            (Some(error), None)
+        }
+        DisbursementRefusal::InsufficientBalance(available) => {
+            let error = phrase!("Your balance has only {0} available.", shown(available));
+            (Some(error), None)
+        }
+        DisbursementRefusal::ChargeNotSettled => {
+            (None, Some("Only a settled payment can be refunded.".into()))
+        }
+        // About payouts.
+        DisbursementRefusal::PayoutsNotEnabled | DisbursementRefusal::PayoutAccountOnHold(_) => {
+            return Err(Error::DisbursementRefused { why, replayed });
+        }
+    })
 }

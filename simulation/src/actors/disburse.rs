@@ -166,6 +166,11 @@ impl SpendingCall {
                     let wait = self.choices.between(SECOND, 20 * SECOND);
                     self.stage.world.time.sleep(wait).await;
                 }
+                Some(422) if self.key.is_some() && self.choices.chance(500) => {
+                    // What was refused stays refused, also when the money is there.
+                    let wait = self.choices.between(SECOND, 6 * MINUTE);
+                    self.stage.world.time.sleep(wait).await;
+                }
                 _ => return None,
             }
         }

@@ -81,6 +81,12 @@ fn check_told(found: &mut Findings<'_>, spending: &Spending) {
     if spending.keyed && ids.len() > 1 {
         found.broken(Promise::Once, format!("one key was told {ids:?}"));
     }
+    // Whatever was refused for what stood in its way stays refused under its key.
+    let is_refused = told_of(spending).any(|told| told.status() == Some(422));
+    if spending.keyed && is_refused && !ids.is_empty() {
+        let what = format!("one key was refused, and told {ids:?}: {spending:?}");
+        found.broken(Promise::Once, what);
+    }
 }
 
 fn told_of(spending: &Spending) -> impl Iterator<Item = &RequestEnd> {
@@ -103,7 +109,6 @@ fn check_spendings(found: &mut Findings<'_>) {
         };
         let may_have_begun = told_of(spending).filter(|told| !says_nothing_recorded(told));
         let may_have_begun = may_have_begun.count();
-        // Whatever was refused for what stood in its way stays refused under its key.
         let is_refused = told_of(spending).any(|told| told.status() == Some(422));
         let of = (
             merchant.merchant_id.clone(),

@@ -135,7 +135,7 @@ async fn payouts_end_at_the_balance() {
         ..SetPayoutAccountRequest::default()
     };
     treasury.set_payout_account(account).await.unwrap();
-    let refused = shop.api.post_with_key(PAYOUTS, &ask, "p-1").await.unwrap();
+    let refused = shop.api.post_with_key(PAYOUTS, &ask, "p-2").await.unwrap();
     assert_eq!(
         (refused.code, &refused.body["code"]),
         (403, &json!("PAYOUTS_NOT_ENABLED"))
@@ -146,16 +146,23 @@ async fn payouts_end_at_the_balance() {
         daily_settlement: None,
     };
     treasury.set_payout_switches(switches).await.unwrap();
+    // Whoever was refused stays refused under that key.
+    let again = shop.api.post_with_key(PAYOUTS, &ask, "p-2").await.unwrap();
+    assert_eq!(
+        (again.code, &again.body["code"]),
+        (403, &json!("PAYOUTS_NOT_ENABLED"))
+    );
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
     let little = json!({ "amount": 0.99 });
-    let refused = shop.api.post_with_key(PAYOUTS, &little, "p-1").await;
+    let refused = shop.api.post_with_key(PAYOUTS, &little, "p-3").await;
     let refused = refused.unwrap();
     refused.expect(400).unwrap();
     let fields = json!([
         {"field": "amount", "code": "INVALID_FORMAT", "message": "must be at least 1.00"}
     ]);
     assert_eq!(refused.body["fields"], fields);
-    // A refusal leaves the key to be used again.
-    let refused = shop.api.post_with_key(PAYOUTS, &ask, "p-1").await.unwrap();
+    // What was invalid leaves the key to be used again.
+    let refused = shop.api.post_with_key(PAYOUTS, &ask, "p-3").await.unwrap();
     refused.expect(422).unwrap();
     let told = [
         ("code", json!("INSUFFICIENT_BALANCE")),
@@ -166,7 +173,7 @@ async fn payouts_end_at_the_balance() {
     let before = shop.api.get(BALANCE).await.unwrap();
     assert_eq!(before.body["payout_fee"], json!(0.5));
     let rest = json!({ "amount": 25, "currency": "GHS" });
-    let payout = shop.api.post_with_key(PAYOUTS, &rest, "p-1").await.unwrap();
+    let payout = shop.api.post_with_key(PAYOUTS, &rest, "p-4").await.unwrap();
     payout.expect(202).unwrap();
     assert_eq!(payout.body["fee"], json!(0.5));
     let path = format!("{PAYOUTS}/{}", payout.text("payout_id").unwrap());

@@ -19,7 +19,7 @@ use crate::{
     dashboard::{
         Dashboard,
         login::{Confirmed, Login, Sent, SentConfirmed},
-        money_out,
+        money_out::{self, Nonce},
         page::{Field, FormPage, MessagePage, Refusal, Section, blame},
         payments,
         text::{Phrase, Say as _, left_until, phrase},
@@ -107,7 +107,7 @@ async fn terms(dashboard: &Dashboard, login: &Login) -> Result<Result<Terms, Res
     Ok(Ok(Terms::new(account, &balance)?))
 }
 
-fn form(login: &Login, terms: &Terms, typed: &str) -> FormPage {
+fn form(login: &Login, terms: &Terms, typed: &str, nonce: Nonce) -> FormPage {
     let shell = login.shell(Section::Payouts, "Ask for a payout");
     let mut page = FormPage::new(shell, NEW, "Go on");
     page.lead = vec![
@@ -118,6 +118,7 @@ fn form(login: &Login, terms: &Terms, typed: &str) -> FormPage {
         let fee = shown(terms.fee);
         page.lead.push(phrase!("Fee: {0}, beside the amount", fee));
     }
+    page.hidden = vec![nonce];
     page.fields = vec![money_out::amount_field(typed)];
     page.links = vec![("All payouts", PATH)];
     page
@@ -137,7 +138,7 @@ fn confirmation(
     login: &Login,
     terms: &Terms,
     (amount, left): (Money, Money),
-    nonce: (&'static str, String),
+    nonce: Nonce,
 ) -> FormPage {
     let shell = login.shell(Section::Payouts, "Pay out?");
     let mut page = FormPage::new(shell, NEW, "Pay out");
@@ -170,24 +171,38 @@ async fn show(
         return Ok(refusal);
     }
     match terms(&dashboard, &login).await? {
-        Ok(terms) => Ok(form(&login, &terms, "").respond(StatusCode::OK)),
+        Ok(terms) => {
+            let page = form(&login, &terms, "", money_out::new_nonce());
+            Ok(page.respond(StatusCode::OK))
+        }
         Err(refused) => Ok(refused),
     }
 }
 
 /// The form again, with what is wrong with the amount.
-fn refuse(login: &Login, terms: &Terms, typed: &str, status: StatusCode, why: Phrase) -> Response {
-    let mut again = form(login, terms, typed);
+fn refuse(
+    login: &Login,
+    terms: &Terms,
+    (typed, nonce): (&str, Nonce),
+    status: StatusCode,
+    why: Phrase,
+) -> Response {
+    let mut again = form(login, terms, typed, nonce);
     again.fields = vec![money_out::amount_field(typed).error(Some(why))];
     again.respond(status)
 }
 
-fn refuse_too_much(login: &Login, terms: &Terms, typed: &str, available: Money) -> Response {
+fn refuse_too_much(
+    login: &Login,
+    terms: &Terms,
+    again: (&str, Nonce),
+    available: Money,
+) -> Response {
     let why = phrase!(
         "Only {0} is available, and the fee is taken beside the amount.",
         shown(available)
     );
-    refuse(login, terms, typed, StatusCode::CONFLICT, why)
+    refuse(login, terms, again, StatusCode::CONFLICT, why)
 }
 
 /// The first step leads to the second, which pays.
@@ -217,37 +232,38 @@ async fn send(
         Err(refused) => return Ok(refused),
     };
     let typed = fields.get("amount");
+    let nonce = match &refused {
+        Some(_) => money_out::next_nonce(&fields),
+        None => money_out::same_nonce(&fields),
+    };
     let amount = match money_out::parse_amount(typed) {
         Ok(amount) => amount,
-        Err(why) => return Ok(refuse(&login, &terms, typed, StatusCode::BAD_REQUEST, why)),
+        Err(why) => {
+            let status = StatusCode::BAD_REQUEST;
+            return Ok(refuse(&login, &terms, (typed, nonce), status, why));
+        }
     };
-    let was_refused = refused.is_some();
     let notice = match refused {
         Some(Refused::TooMuch(available)) => {
-            return Ok(refuse_too_much(&login, &terms, typed, available));
+            return Ok(refuse_too_much(&login, &terms, (typed, nonce), available));
         }
         Some(Refused::Invalid(faults)) => {
-            let mut again = form(&login, &terms, typed);
+            let mut again = form(&login, &terms, typed, nonce);
             let notice = blame(&mut again.fields, &faults);
             return Ok(again.refuse(StatusCode::BAD_REQUEST, notice));
         }
         Some(Refused::OtherTerms) => {
             Some("The account or the fee has changed meanwhile. Look at it once more.")
         }
+        Some(Refused::Before) => Some(money_out::REFUSED_BEFORE),
         None if fields.get("step") == "pay" => {
             Some("This form was not whole. Look at it once more and send it again.")
         }
         None => None,
     };
     let Some(left) = terms.left(amount) else {
-        return Ok(refuse_too_much(&login, &terms, typed, terms.available));
-    };
-    // A form that has paid, and whose answer was lost, must not pay again under another key. One that
-    // was refused never pays.
-    let may_have_paid = notice.is_some() && !was_refused;
-    let nonce = match money_out::key(&fields) {
-        Some(_) if may_have_paid => (money_out::NONCE, fields.get(money_out::NONCE).to_owned()),
-        _ => money_out::new_nonce(),
+        let again = (typed, nonce);
+        return Ok(refuse_too_much(&login, &terms, again, terms.available));
     };
     let page = confirmation(&login, &terms, (amount, left), nonce);
     Ok(match notice {
@@ -284,6 +300,8 @@ impl Order {
 
 /// Why what was confirmed is not paid. The page that shows the terms again says more.
 enum Refused {
+    /// When it was sent first. What stood in its way then may be gone.
+    Before,
     OtherTerms,
     TooMuch(Money),
     Invalid(Vec<FieldError>),
@@ -317,6 +335,7 @@ async fn pay(
     );
     let refused = match made.await {
         Ok(answer) => return Ok(Ok(answer.payout.unwrap_or_default())),
+        Err(Error::DisbursementRefused { replayed: true, .. }) => Refused::Before,
         Err(
             Error::DisbursementRefused {
                 why:

@@ -20,13 +20,23 @@ async fn a_form_refunds_once_however_often_it_is_sent() {
         ("ten", &nonce, 400),
         ("0.001", &nonce, 400),
         ("5", "", 400),
-        ("25.51", &nonce, 409),
     ] {
         let refused = person
             .post(&address, &[("amount", amount), ("nonce", nonce)])
             .await;
         assert_eq!(refused.code, code, "{amount}: {}", refused.html);
     }
+    // What was refused never pays, and leads to one form, however often it is sent.
+    let too_much = [("amount", "25.51"), ("nonce", nonce.as_str())];
+    let refused = person.post(&address, &too_much).await;
+    assert_eq!(refused.code, 409);
+    refused.says("Only GHS 25.50 is left of this payment.");
+    let again = person.post(&address, &too_much).await;
+    assert_eq!(again.code, 409);
+    again.says("This form was refused before.");
+    assert_ne!(refused.field("nonce"), nonce);
+    assert_eq!(again.field("nonce"), refused.field("nonce"));
+    let nonce = refused.field("nonce");
     let fields = [("amount", "5"), ("nonce", nonce.as_str())];
     let first = person.post(&address, &fields).await.leads_to("/refunds/");
     let again = person.post(&address, &fields).await.leads_to("/refunds/");
