@@ -81,9 +81,7 @@ fn check_told(found: &mut Findings<'_>, spending: &Spending) {
     if spending.keyed && ids.len() > 1 {
         found.broken(Promise::Once, format!("one key was told {ids:?}"));
     }
-    // Whatever was refused for what stood in its way stays refused under its key.
-    let is_refused = told_of(spending).any(|told| told.status() == Some(422));
-    if spending.keyed && is_refused && !ids.is_empty() {
+    if is_refused_for_good(spending) && !ids.is_empty() {
         let what = format!("one key was refused, and told {ids:?}: {spending:?}");
         found.broken(Promise::Once, what);
     }
@@ -91,6 +89,11 @@ fn check_told(found: &mut Findings<'_>, spending: &Spending) {
 
 fn told_of(spending: &Spending) -> impl Iterator<Item = &RequestEnd> {
     spending.tries.iter().map(|made| &made.told)
+}
+
+/// Whatever was refused for what stood in its way stays refused under its key.
+fn is_refused_for_good(spending: &Spending) -> bool {
+    spending.keyed && told_of(spending).any(|told| told.status() == Some(422))
 }
 
 /// Refusals that come before anything is recorded.
@@ -109,14 +112,13 @@ fn check_spendings(found: &mut Findings<'_>) {
         };
         let may_have_begun = told_of(spending).filter(|told| !says_nothing_recorded(told));
         let may_have_begun = may_have_begun.count();
-        let is_refused = told_of(spending).any(|told| told.status() == Some(422));
         let of = (
             merchant.merchant_id.clone(),
             spending.refunds.clone(),
             spending.amount_minor,
         );
         *most.entry(of).or_default() += match spending.keyed {
-            true if is_refused => 0,
+            true if is_refused_for_good(spending) => 0,
             true => may_have_begun.min(1),
             false => may_have_begun,
         };
