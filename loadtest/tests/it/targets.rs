@@ -16,7 +16,8 @@ pub fn reported(target: &[&str], more: &[&str]) -> Value {
         .arg(&file)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
+    let told = [output.stdout, output.stderr].concat();
+    let told = String::from_utf8_lossy(&told);
     assert!(output.status.success(), "{target:?}: {told}");
     serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
 }
