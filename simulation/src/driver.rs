@@ -7,9 +7,11 @@
 //! is just a slow network that the services must cope with.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap, hash_map::Entry},
     ffi::OsString,
-    fs,
+    fs::{self, DirEntry, File},
+    io,
+    os::unix::fs::FileExt as _,
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -147,10 +149,10 @@ impl DriverInputs {
     fn drive(&mut self, stopped: &AtomicBool) -> u64 {
         let mut steps = 0;
         let mut stride = Stride::FIRST;
-        let own = own_thread();
+        let mut others = OtherThreads::of_caller();
         self.tell_databases();
         while !stopped.load(Ordering::SeqCst) {
-            self.wait_until_quiet(stopped, own.as_ref());
+            self.wait_until_quiet(stopped, &mut others);
             let now = self.time.now();
             let is_busy = lock(&self.running)
                 .values()
@@ -161,10 +163,10 @@ impl DriverInputs {
         steps
     }
 
-    fn wait_until_quiet(&mut self, stopped: &AtomicBool, own: Option<&OsString>) {
+    fn wait_until_quiet(&mut self, stopped: &AtomicBool, others: &mut OtherThreads) {
         let mut waiting = 0;
         for look in 1..=LOOKS_MAX {
-            if stopped.load(Ordering::SeqCst) || self.rests(waiting, own) {
+            if stopped.load(Ordering::SeqCst) || self.rests(waiting, others) {
                 return;
             }
             if look % LOOKS_BEFORE_LOCKS == 0
@@ -190,11 +192,10 @@ impl DriverInputs {
     }
 
     /// Whether nobody is working, except statements that wait for a lock.
-    fn rests(&self, waiting: usize, own: Option<&OsString>) -> bool {
+    fn rests(&self, waiting: usize, others: &mut OtherThreads) -> bool {
         let before = self.wakings();
-        let rests = before.is_some()
-            && self.statements.load(Ordering::SeqCst) <= waiting
-            && threads_sleep(own);
+        let rests =
+            before.is_some() && self.statements.load(Ordering::SeqCst) <= waiting && others.sleep();
         // Nobody woke up between the check of one thread and of the next.
         rests && self.wakings() == before
     }
@@ -258,29 +259,64 @@ impl DriverInputs {
     }
 }
 
-/// The calling thread's name in `/proc`, or `None` on systems without it.
-fn own_thread() -> Option<OsString> {
-    let path = fs::read_link("/proc/thread-self").ok()?;
-    path.file_name().map(OsString::from)
+/// Every thread of this process but one.
+struct OtherThreads {
+    /// The one's name in `/proc`; `None` on systems without it.
+    left_out: Option<OsString>,
+    /// Their open `/proc/self/task/…/stat`: to open each anew for every look takes longer than all else
+    /// that the driver does.
+    stats: HashMap<OsString, File>,
 }
 
-/// Whether every other thread of this process sleeps. On systems that do not tell, idle runtimes
-/// must be enough.
-fn threads_sleep(own: Option<&OsString>) -> bool {
-    let Ok(threads) = fs::read_dir("/proc/self/task") else {
-        return true;
-    };
-    threads.flatten().all(|thread| {
-        Some(&thread.file_name()) == own
-            // A thread that ends meanwhile was not asleep.
-            || fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| sleeps(&stat))
-    })
-}
+impl OtherThreads {
+    fn of_caller() -> Self {
+        let caller = fs::read_link("/proc/thread-self").ok();
+        Self {
+            left_out: caller.and_then(|path| path.file_name().map(OsString::from)),
+            stats: HashMap::new(),
+        }
+    }
 
-/// The state follows the name, which is in parentheses (proc(5), `/proc/pid/stat`).
-fn sleeps(stat: &str) -> bool {
-    stat.rsplit_once(") ")
-        .is_some_and(|(_, rest)| rest.starts_with('S'))
+    /// Whether all of them sleep. On systems that do not tell, idle runtimes must be enough.
+    fn sleep(&mut self) -> bool {
+        let Ok(threads) = fs::read_dir("/proc/self/task") else {
+            return true;
+        };
+        let mut asleep = 0;
+        for thread in threads.flatten() {
+            if Some(thread.file_name()) == self.left_out {
+                continue;
+            }
+            let sleeps = self.sleeps(&thread).unwrap_or_else(|_| {
+                // It has ended, so it was not asleep, and another may be called as it was.
+                self.stats.remove(&thread.file_name());
+                false
+            });
+            if !sleeps {
+                return false;
+            }
+            asleep += 1;
+        }
+        if self.stats.len() > asleep {
+            // Some of them have ended.
+            self.stats.clear();
+        }
+        true
+    }
+
+    fn sleeps(&mut self, thread: &DirEntry) -> io::Result<bool> {
+        let stat = match self.stats.entry(thread.file_name()) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(unopened) => unopened.insert(File::open(thread.path().join("stat"))?),
+        };
+        // A name has 15 bytes at most.
+        let mut start = [0; 64];
+        let length = stat.read_at(&mut start, 0)?;
+        let start = start.get(..length).unwrap_or_default();
+        // The state follows the name, which is in parentheses (proc(5), `/proc/pid/stat`).
+        let name_end = start.windows(2).rposition(|bytes| bytes == b") ");
+        Ok(name_end.is_some_and(|end| start.get(end + 2) == Some(&b'S')))
+    }
 }
 
 fn millis(start: Timestamp, due: Timestamp) -> Millis {
@@ -290,4 +326,26 @@ fn millis(start: Timestamp, due: Timestamp) -> Millis {
 /// Locks. No code panics while it holds the lock.
 pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_works_is_not_asleep() {
+        let ended = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&ended);
+        let worker = thread::spawn(move || {
+            while !seen.load(Ordering::SeqCst) {
+                std::hint::spin_loop();
+            }
+        });
+        let mut others = OtherThreads::of_caller();
+        // The second look reads the file that the first has opened.
+        let looks = [others.sleep(), others.sleep()];
+        ended.store(true, Ordering::SeqCst);
+        worker.join().unwrap();
+        assert_eq!(looks, [false, false]);
+    }
 }
