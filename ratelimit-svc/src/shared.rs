@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::window::WINDOW_MS;
 
-/// Longest wait for a connection.
+/// Longest wait for a connection, unless an answer may take longer.
 const CONNECT_MAX: Duration = Duration::from_millis(100);
 
 /// Most checks in one call. Redis does nothing else meanwhile, for well under a millisecond.
@@ -61,7 +61,7 @@ impl SharedCounts {
     /// Does not wait for a connection; the first count does.
     pub fn connect(url: &str, answer_max: Duration, tasks: &Tasks) -> Result<Self, RedisError> {
         let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(CONNECT_MAX))
+            .set_connection_timeout(Some(CONNECT_MAX.max(answer_max)))
             .set_response_timeout(Some(answer_max))
             .set_number_of_retries(1)
             .set_max_delay(CONNECT_MAX);
