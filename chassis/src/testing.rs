@@ -3,7 +3,13 @@
 
 pub mod fake_server;
 
-use std::{net::SocketAddr, process::Stdio, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::{self, SocketAddr},
+    process::Stdio,
+    sync::{self, PoisonError},
+    time::Duration,
+};
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -14,6 +20,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tonic::{Code, Status, service::Routes};
+use uuid::Uuid;
 
 use crate::{
     admin::Readiness,
@@ -24,7 +31,7 @@ use crate::{
 };
 
 /// Longest wait for what must happen. No verdict depends on how long it took.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Longest wait for a service to stop: it drains its calls, then its work.
 const STOP_MAX: Duration = Duration::from_secs(55);
@@ -155,6 +162,21 @@ impl ServedService {
     }
 }
 
+/// A free port for a process that is told where to listen: never the same twice in a test run, and
+/// none that the system gives to who asks for any.
+pub fn free_port() -> u16 {
+    static TAKEN: sync::Mutex<BTreeSet<u16>> = sync::Mutex::new(BTreeSet::new());
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let [high, low, ..] = Uuid::new_v4().into_bytes();
+        let port = 10_000 + u16::from_be_bytes([high, low]) % 20_000;
+        let is_free = net::TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if is_free && taken.insert(port) {
+            return port;
+        }
+    }
+}
+
 /// A service in a process of its own, which can be killed, and is killed when dropped.
 #[derive(Debug)]
 pub struct ServiceProcess {
@@ -167,14 +189,12 @@ pub struct ServiceProcess {
 impl ServiceProcess {
     /// Runs the command, which is told where to listen. Returns once it answers.
     pub async fn start(command: &mut Command) -> Self {
-        // A port that was free a moment ago, and that nobody else on this machine asks for by
-        // number.
-        let (free, operators) = (address(&listen().await), address(&listen().await));
+        let [free, operators] = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
         let url = format!("http://{free}");
         let child = command
             .arg(format!("--listen={free}"))
             // Not a flag, because not every service has it.
-            .env("OPERATORS_LISTEN", operators.to_string())
+            .env("OPERATORS_LISTEN", &operators)
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()

@@ -33,7 +33,7 @@ const LIVES: u64 = 20;
 const TOLD_AFTER: Duration = Duration::from_secs(11);
 
 /// Longest wait until nothing waits for work.
-const QUIET_MAX: Duration = Duration::from_secs(15);
+const QUIET_MAX: Duration = Duration::from_secs(60);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 

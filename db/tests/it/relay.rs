@@ -231,13 +231,12 @@ async fn a_row_whose_writer_died_after_the_commit_is_told_by_another() {
     let others_db = test.connect().await;
     let clock = Clock::system();
     let (tasks, worker) = (Tasks::new(), clock.worker("relay"));
-    let lease = Duration::from_millis(300);
     let dying = Relay::new(
         &db,
         &clock,
         &worker,
         &tasks,
-        lease,
+        Duration::from_millis(300),
         |_row, _: Option<Known>| std::future::ready(Ok(())),
     );
     let row = dying.row("charge-1", Some("evt_1"), clock.now());
@@ -247,7 +246,7 @@ async fn a_row_whose_writer_died_after_the_commit_is_told_by_another() {
     std::mem::forget(row);
     let told = Arc::new(AtomicBool::new(false));
     let tells = told.clone();
-    let other = RelayLoop::start(&others_db, &clock, lease, move |row, known| {
+    let other = RelayLoop::start(&others_db, &clock, LEASE, move |row, known| {
         let is_as_written = (row.attempts, row.event_id.as_deref()) == (2, Some("evt_1"));
         tells.store(is_as_written && known.is_none(), Ordering::SeqCst);
         std::future::ready(Ok(()))

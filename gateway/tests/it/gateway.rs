@@ -154,6 +154,8 @@ async fn serve_gateway(url: &str, flags: &[&str], shutdown: Shutdown) -> [Socket
         ("--charges-url", url),
         ("--webhooks-url", url),
         ("--ratelimit-url", url),
+        // Long, because a machine that is busy with other tests is not an outage.
+        ("--ratelimit-timeout", "10s"),
         ("--checkout-url", "https://pay.example.com/"),
         ("--dashboard-url", "https://dashboard.example.com/"),
         ("--api-url", "https://api.example.com/"),

@@ -108,7 +108,7 @@ async fn without_ratelimit_svc_requests_pass() {
 
 #[tokio::test]
 async fn a_ratelimit_svc_that_hangs_is_not_waited_for() {
-    let gateway = Gateway::start().await;
+    let gateway = Gateway::start_with(&["--ratelimit-timeout", "250ms"]).await;
     gateway
         .services
         .check

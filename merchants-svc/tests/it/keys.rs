@@ -330,12 +330,16 @@ async fn when_a_key_was_last_used_is_known_to_the_minute() {
 
     let moved = world.clock.advance(Duration::from_secs(3_600)).await;
     world.authenticate(&used).await.unwrap();
+    let minutes = [moved.unwrap(), world.clock.now()].map(|at| at.to_string()[..16].to_owned());
     until("the later use is written", async || {
         last_use(&mut world).await.as_ref() > Some(&first)
     })
     .await;
     let second = last_use(&mut world).await.unwrap();
-    assert_eq!(second[..16], moved.unwrap().to_string()[..16]);
+    assert!(
+        minutes.iter().any(|minute| *minute == second[..16]),
+        "{second}"
+    );
 
     // A key that is refused is not used.
     let key_id = world.keys(&shop).await[1].key_id.clone();

@@ -86,6 +86,12 @@ impl Browser {
 
     /// Ama with an authenticator, a full login and recovery codes.
     async fn enrol(&mut self) -> (Authenticator, String, Vec<String>) {
+        let (authenticator, token, codes, _) = self.enrol_by_code().await;
+        (authenticator, token, codes)
+    }
+
+    /// As [`Self::enrol`], and the code that confirmed it.
+    async fn enrol_by_code(&mut self) -> (Authenticator, String, Vec<String>, String) {
         self.sign_up_verified().await;
         let token = self.log_in(AMA).await;
         let person_id = self.person_id(&token).await;
@@ -93,7 +99,7 @@ impl Browser {
         let code = authenticator.code(self);
         let codes = self.confirm_totp(&person_id, &code).await.unwrap();
         assert_eq!(codes.len(), 10);
-        (authenticator, token, codes)
+        (authenticator, token, codes, code)
     }
 }
 
@@ -187,10 +193,8 @@ async fn a_half_login_is_good_for_a_code_alone_and_its_token_dies_with_it() {
 #[tokio::test]
 async fn each_code_is_taken_once() {
     let mut browser = Browser::start().await;
-    let (authenticator, token, codes) = browser.enrol().await;
-    // The code that confirmed it is used up.
-    let code = authenticator.code(&browser);
-    let refused = browser.confirm(&token, Proof::Code(code)).await;
+    let (authenticator, token, codes, used) = browser.enrol_by_code().await;
+    let refused = browser.confirm(&token, Proof::Code(used)).await;
     check_refusal(refused, Code::Unauthenticated, "WRONG_CODE");
     browser.wait(MINUTE).await;
     let code = authenticator.code(&browser);

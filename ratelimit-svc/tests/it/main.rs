@@ -3,7 +3,7 @@
 
 mod gate;
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, slice, time::Duration};
 
 use chassis::{
     clock::Clock,
@@ -65,12 +65,15 @@ impl Replica {
     }
 }
 
-/// Waits for the next window if this one is about to end: a count that spans two proves nothing.
-async fn in_one_window(replica: &Replica) {
-    let probe = Uuid::new_v4().to_string();
-    let reset = async || replica.check(&probe, Bucket::ChargeStatus).await;
-    while reset().await.reset_seconds < 15 {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+/// Has each replica connect, and waits for the next window if this one is about to end: a count that
+/// spans two proves nothing.
+async fn in_one_window(replicas: &[Replica]) {
+    for replica in replicas {
+        let probe = Uuid::new_v4().to_string();
+        let reset = async || replica.check(&probe, Bucket::ChargeStatus).await;
+        while reset().await.reset_seconds < 15 {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
     }
 }
 
@@ -83,7 +86,6 @@ async fn exactly_the_limit_passes_whatever_the_concurrency_and_the_replica() {
     if let Some(second) = second {
         replicas.push(second.await);
     }
-    in_one_window(&replicas[0]).await;
     for (bucket, limit) in [
         (Bucket::Payments, 60),
         (Bucket::Charge, 60),
@@ -93,6 +95,7 @@ async fn exactly_the_limit_passes_whatever_the_concurrency_and_the_replica() {
         (Bucket::Number, 5),
         (Bucket::NumberOverall, 100),
     ] {
+        in_one_window(&replicas).await;
         let merchant = Uuid::new_v4().to_string();
         let calls = (0..1_000).map(|n| replicas[n % replicas.len()].check(&merchant, bucket));
         let answers = join_all(calls).await;
@@ -113,7 +116,7 @@ async fn exactly_the_limit_passes_whatever_the_concurrency_and_the_replica() {
 #[tokio::test]
 async fn merchants_and_buckets_do_not_disturb_each_other() {
     let replica = Replica::start(redis_url()).await;
-    in_one_window(&replica).await;
+    in_one_window(slice::from_ref(&replica)).await;
     let (busy, quiet) = (Uuid::new_v4().to_string(), Uuid::new_v4().to_string());
     for _ in 0..61 {
         replica.check(&busy, Bucket::Charge).await;
@@ -130,7 +133,7 @@ async fn without_redis_a_replica_counts_by_itself() {
     let nowhere = format!("redis://{}/", listener.local_addr().unwrap());
     drop(listener);
     let replica = Replica::start(Some(nowhere)).await;
-    in_one_window(&replica).await;
+    in_one_window(slice::from_ref(&replica)).await;
     let merchant = Uuid::new_v4().to_string();
     let calls = (0..200).map(|_| replica.check(&merchant, Bucket::Payments));
     let answers = join_all(calls).await;
@@ -155,7 +158,7 @@ async fn every_admission_takes_a_place_of_its_own(limits: [u32; 3], asked: Vec<[
     let starting = (0..replicas).map(|_| Replica::start_with(shared.clone(), &flags));
     let replicas = join_all(starting).await;
     let merchants: [String; 4] = std::array::from_fn(|_| Uuid::new_v4().to_string());
-    in_one_window(&replicas[0]).await;
+    in_one_window(&replicas).await;
     let checks = asked.iter().map(|[replica, merchant, bucket]| {
         replicas[replica % replicas.len()].check(&merchants[*merchant], BUCKETS[*bucket])
     });
@@ -196,7 +199,7 @@ async fn what_is_no_count_disturbs_no_other_bucket() {
         Replica::start(Some(url.clone())).await,
     ];
     let merchants: [String; 4] = std::array::from_fn(|_| Uuid::new_v4().to_string());
-    in_one_window(&replicas[0]).await;
+    in_one_window(&replicas).await;
     let client = redis::Client::open(url).unwrap();
     let mut redis = client.get_multiplexed_async_connection().await.unwrap();
     let (now, _): (u64, u64) = redis::cmd("TIME").query_async(&mut redis).await.unwrap();
@@ -223,7 +226,7 @@ async fn a_redis_that_hangs_holds_nobody_up() {
     let shared = redis_url();
     let gate = Gate::before(shared.as_deref()).await;
     let replica = Replica::start_with(Some(gate.url()), &["--redis-timeout=500ms"]).await;
-    in_one_window(&replica).await;
+    in_one_window(slice::from_ref(&replica)).await;
     gate.close();
     let merchant = Uuid::new_v4().to_string();
     // More than may wait for a call to Redis.

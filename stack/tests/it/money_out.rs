@@ -542,6 +542,9 @@ async fn killed_at_random_no_payout_is_lost_or_doubled() {
     let charges = processes.charges_db.connect().await;
     check_ledger(&charges).await;
     charges.close().await;
+    // What a killed service was telling of is told again once its lease is over.
+    processes.charges_db.until_relayed().await;
+    processes.sessions_db.until_relayed().await;
 }
 
 /// Waits for the end of a payout, checks that it is its story's, and returns it. One that was

@@ -2,15 +2,12 @@
 //! freeze and restart. No test kills the simulated networks' process.
 
 use std::{
-    collections::BTreeSet,
-    net::TcpListener,
     path::PathBuf,
     process::{ExitStatus, Stdio},
-    sync::Mutex,
     time::Duration,
 };
 
-use chassis::{config::Tls, grpc};
+use chassis::{config::Tls, grpc, testing::free_port};
 use db::testing::TestDb;
 use proto::{
     merchants::{
@@ -21,7 +18,6 @@ use proto::{
 };
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
-use uuid::Uuid;
 
 use crate::shop::redis_url;
 
@@ -376,19 +372,6 @@ impl Ports {
             gateway,
             operators,
             admin,
-        }
-    }
-}
-
-/// Returns a free port, never the same twice in a test run.
-fn free_port() -> u16 {
-    static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-    let mut taken = TAKEN.lock().unwrap();
-    loop {
-        let random = Uuid::new_v4().as_u128() % 20_000;
-        let port = 10_000 + u16::try_from(random).unwrap();
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() && taken.insert(port) {
-            return port;
         }
     }
 }

@@ -228,6 +228,7 @@ async fn pay(processes: &Processes) -> Merchant {
     api.poll(&path, WAIT_MAX, is_settled).await.unwrap();
     let display = reference.rsplit_once('-').unwrap().0;
     receiver.wait_for(display, WAIT_MAX).await.unwrap();
+    processes.charges_db.until_relayed().await;
     merchant
 }
 

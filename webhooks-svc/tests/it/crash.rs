@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Short leases, for PostgreSQL; on SQLite a start ends them.
-const SHORT: &[&str] = &["--webhook-timeout=1s", "--lease=6s"];
+const SHORT: &[&str] = &["--webhook-timeout=3s", "--lease=8s"];
 
 /// For a process whose clock cannot be moved.
 const RETRY_SOON: [&str; 3] = [

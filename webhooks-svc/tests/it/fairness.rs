@@ -118,7 +118,12 @@ const WAITING_ENDPOINTS: usize = 300;
 async fn endpoints_that_wait_for_their_next_try_take_no_place_from_who_is_due() {
     let failing = Receiver::always(500).await;
     let slow = Receiver::start(|_, _| Answer::Held).await;
-    let mut world = World::start_with(&["--webhook-timeout=60s", "--lease=70s"]).await;
+    let brief = &[
+        "--webhook-timeout=60s",
+        "--lease=70s",
+        "--webhook-retry-schedule=1h",
+    ];
+    let mut world = World::start_with(brief).await;
     for _ in 0..WAITING_ENDPOINTS {
         let merchant_id = world.endpoint(&failing.url()).await.merchant_id;
         world.publish(payment(&merchant_id)).await;
