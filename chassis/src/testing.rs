@@ -163,7 +163,7 @@ impl ServedService {
 }
 
 /// A free port for a process that is told where to listen: never the same twice in a test run, and
-/// none that the system gives to who asks for any.
+/// none that the system hands out to whoever asks for any.
 pub fn free_port() -> u16 {
     static TAKEN: sync::Mutex<BTreeSet<u16>> = sync::Mutex::new(BTreeSet::new());
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
