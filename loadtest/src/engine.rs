@@ -58,6 +58,8 @@ pub fn turn<T>(all: &[T], n: u64) -> &T {
 struct Measurement<L> {
     load: Arc<L>,
     pace: Pace,
+    /// The first request is sent then. What is sent before `begin` is the warm-up.
+    started: Instant,
     begin: Instant,
     end: Instant,
     /// The number of the next request.
@@ -69,11 +71,13 @@ struct Measurement<L> {
 /// time.
 pub async fn measure<L: Load>(load: Arc<L>, plan: &Plan, meter: &Meter) -> anyhow::Result<Report> {
     ensure!(plan.duration > Duration::ZERO, "a measurement takes time");
-    let begin = Instant::now() + plan.warm_up;
+    let started = Instant::now();
+    let begin = started + plan.warm_up;
     let end = begin + plan.duration;
     let measurement = Arc::new(Measurement {
         load,
         pace: plan.pace,
+        started,
         begin,
         end,
         next: AtomicU64::new(0),
@@ -132,7 +136,7 @@ impl<L: Load> Measurement<L> {
     async fn open_loop(self: &Arc<Self>, rate: u64) {
         let tasks = Tasks::new();
         let places = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
-        let mut starts = starts(Instant::now(), self.end, rate);
+        let mut starts = starts(self.started, self.end, rate);
         while let Some((n, intended)) = starts.recv().await {
             let Ok(place) = places.clone().acquire_owned().await else {
                 break;

@@ -414,12 +414,15 @@ async fn reflection_is_answered_only_where_it_is_wanted() {
 
 #[tokio::test]
 async fn the_trace_of_the_caller_goes_on_in_the_handler() {
+    let service = start().await;
+    let channel = service.channel();
+    // Makes every span of a call known to tracing first. While there is a single subscriber, a span
+    // that a parallel test is the first to enter, without one, would be off for good.
+    soon(ask(&channel, "trace")).await.unwrap_err();
     let provider = SdkTracerProvider::builder().build();
     let traces = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
     let subscriber = tracing_subscriber::registry().with(traces);
     let _subscribed = tracing::subscriber::set_default(subscriber);
-    let service = start().await;
-    let channel = service.channel();
 
     let kept = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let span = tracing::info_span!("from an outbox row");

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tonic::Code;
 
 use crate::{
-    health::{pay, readiness},
+    health::{pay, until_ready},
     ports::{Method, ask, methods},
     processes::{Process, Processes},
 };
@@ -106,7 +106,7 @@ async fn a_payment_passes_between_processes_that_show_each_other_certificates() 
     let folder = TempDir::new().unwrap();
     let (mut processes, _) = start(folder.path()).await;
     let api = pay(&processes).await;
-    assert_eq!(readiness(&processes.gateway).await.0, 200);
+    until_ready(&processes.gateway, 200).await;
     let listed = api.get("/api/v1/payments/not-there/status").await.unwrap();
     listed.expect(404).unwrap();
 
