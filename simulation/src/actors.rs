@@ -24,7 +24,7 @@ use serde_json::Value;
 use crate::{
     history::{History, RequestEnd},
     service::Service,
-    time::{Millis, SECOND},
+    time::{Millis, SECOND, Time},
     world::{World, url},
 };
 
@@ -40,7 +40,7 @@ const EVENTS: [EventType; 6] = [
     EventType::RefundFailed,
 ];
 
-/// Attempts to open an account.
+/// Attempts at what must be there before anything begins.
 const TRIES_MAX: u32 = 30;
 
 /// What every actor has.
@@ -70,16 +70,8 @@ impl Stage {
         world.let_time_run()?;
         let mut merchants = Vec::new();
         for number in 0..MERCHANTS {
-            // Nothing fails yet, but a replica may have to start again beside the other.
-            let mut tries = 0;
-            let account = loop {
-                match Account::open(&world, number).await {
-                    Err(_) if tries < TRIES_MAX => tries += 1,
-                    opened => break opened?,
-                }
-                world.time.sleep(SECOND).await;
-            };
-            merchants.push(account);
+            let account = insist(&world.time, async || Account::open(&world, number).await);
+            merchants.push(account.await?);
         }
         let stage = Self {
             world,
@@ -124,6 +116,18 @@ impl Stage {
             told = exchange => told.unwrap_or(RequestEnd::Nothing),
             () = self.world.time.sleep(patience) => RequestEnd::Nothing,
         }
+    }
+}
+
+/// Tries again what met a replica that has yet to start, although nothing fails yet.
+async fn insist<T>(time: &Time, attempt: impl AsyncFn() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let mut tries = 0;
+    loop {
+        match attempt().await {
+            Err(_) if tries < TRIES_MAX => tries += 1,
+            ended => return ended,
+        }
+        time.sleep(SECOND).await;
     }
 }
 

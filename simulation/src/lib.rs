@@ -27,7 +27,7 @@ pub mod world;
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use futures::future::join_all;
 
 use crate::{
@@ -76,21 +76,22 @@ type Actor = Pin<Box<dyn Future<Output = ()>>>;
 /// Outside a tokio runtime of one thread.
 pub async fn run(seed: u64, server: Option<&str>) -> anyhow::Result<SeedReport> {
     let world = Arc::new(World::start(seed, server).await.context("no world")?);
-    let stage = Stage::set(Arc::clone(&world))
-        .await
-        .context("no merchants")?;
-    let actors = cast(&stage);
     let days = async {
-        join_all(actors).await;
+        let stage = Stage::set(Arc::clone(&world))
+            .await
+            .context("no merchants")?;
+        join_all(cast(&stage)).await;
         world.time.sleep_until(CALM).await;
         world.rails.calm();
         world.receiver.calm();
         world.time.sleep_until(END).await;
+        anyhow::Ok(stage)
     };
-    tokio::select! {
-        () = days => {}
-        () = chaos::mend(stage.clone()) => {}
-    }
+    let stage = tokio::select! {
+        stage = days => stage?,
+        // From the start: where the machine is busy, a replica may fail before any fault is made.
+        () = chaos::mend(&world) => bail!("nobody restarts what ends"),
+    };
     // So that the books and the records are of the same moment.
     let steps = world.stop_time();
     let evidence = Evidence {

@@ -11,6 +11,7 @@ use crate::{
     line::When,
     routes,
     time::{HOUR, MINUTE, Millis, SECOND},
+    world::World,
 };
 
 /// Until then links fail all the time; afterwards only in short storms.
@@ -43,18 +44,14 @@ pub async fn rage(stage: Stage) {
 
 /// Restarts whatever ended by itself, such as a replica that found no database at its start. Never
 /// returns.
-pub async fn mend(stage: Stage) {
-    let mut choices = Choices::of(stage.world.seed, "mending");
-    while let Some(place) = stage.world.endings.lock().await.recv().await {
-        stage
-            .world
-            .time
-            .sleep(choices.between(SECOND, 10 * SECOND))
-            .await;
-        if let Err(error) = stage.world.crash(place).await {
+pub async fn mend(world: &World) {
+    let mut choices = Choices::of(world.seed, "mending");
+    while let Some(place) = world.endings.lock().await.recv().await {
+        world.time.sleep(choices.between(SECOND, 10 * SECOND)).await;
+        if let Err(error) = world.crash(place).await {
             tracing::info!(error = %chain(error.as_ref()), "a replica is started again");
         }
-        if let Err(error) = stage.world.start_replica(place).await {
+        if let Err(error) = world.start_replica(place).await {
             tracing::error!(
                 error = %chain(error.as_ref()),
                 "a replica does not start again"

@@ -11,7 +11,7 @@ use proto::{
 };
 use uuid::Uuid;
 
-use super::{MERCHANTS, Stage};
+use super::{MERCHANTS, Stage, insist};
 use crate::{
     choice::Choices,
     history::{FloatMove, key, phone},
@@ -32,10 +32,12 @@ const TRIES_MAX: u32 = 100;
 /// A service refuses although nothing fails yet.
 pub async fn begin(stage: &Stage) -> anyhow::Result<()> {
     for merchant in 0..MERCHANTS {
-        set_account(stage, merchant, 0)
-            .await
-            .context("no payout account")?;
-        switch_on(stage, merchant).await?;
+        insist(&stage.world.time, async || {
+            set_account(stage, merchant, 0).await?;
+            switch_on(stage, merchant).await
+        })
+        .await
+        .context("no payouts")?;
     }
     for rail in Rail::ALL {
         let mut choices = Choices::of(stage.world.seed, &format!("float {}", rail.name()));
