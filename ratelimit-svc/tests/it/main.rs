@@ -8,7 +8,7 @@ use std::{collections::HashMap, slice, time::Duration};
 use chassis::{
     clock::Clock,
     grpc::Channel,
-    testing::{PATIENCE, ServedService, listen, until},
+    testing::{PATIENCE, ServedService, fake_server::closed_port, until},
 };
 use clap::Parser as _;
 use futures::future::join_all;
@@ -128,10 +128,8 @@ async fn merchants_and_buckets_do_not_disturb_each_other() {
 
 #[tokio::test]
 async fn without_redis_a_replica_counts_by_itself() {
-    // A port on which nothing listens.
-    let listener = listen().await;
-    let nowhere = format!("redis://{}/", listener.local_addr().unwrap());
-    drop(listener);
+    let (_closed, nowhere) = closed_port();
+    let nowhere = nowhere.replace("http:", "redis:");
     let replica = Replica::start(Some(nowhere)).await;
     in_one_window(slice::from_ref(&replica)).await;
     let merchant = Uuid::new_v4().to_string();
