@@ -250,8 +250,12 @@ impl Turn {
         let (answer, answered) = oneshot::channel();
         let place = self.place;
         let job: Job = Box::new(move |memory| {
+            if answer.is_closed() {
+                // Whoever asked is gone.
+                return drop(place);
+            }
             match work(memory) {
-                // Whoever asked may be gone.
+                // They may also go meanwhile.
                 Ok(done) => drop(answer.send(done)),
                 Err(error) => {
                     tracing::error!(error = %chain(error.as_ref()), "a password was not hashed");
@@ -338,7 +342,11 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use std::{pin::pin, time::Duration};
+
     use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
+    use futures::future::join_all;
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -411,6 +419,28 @@ mod tests {
             let argon2 = Argon2::default();
             assert_eq!(argon2.verify_password(b"right", renewed.0.as_str()), Ok(()));
         }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_hashed_for_who_has_gone() {
+        let hasher = Hasher::start().unwrap();
+        let (mut busy, mut release) = (Vec::new(), Vec::new());
+        for _ in 0..THREADS_MAX {
+            let (released, held) = mpsc::channel::<()>();
+            release.push(released);
+            busy.push(hasher.turn().unwrap().run(move |_| Ok(held.recv())));
+        }
+        let mut busy = pin!(join_all(busy));
+        assert!(timeout(Duration::ZERO, &mut busy).await.is_err());
+        let (hashed, is_hashed) = mpsc::channel();
+        let going = hasher.turn().unwrap().run(move |_| Ok(hashed.send(())?));
+        // Asks, and goes.
+        assert!(timeout(Duration::ZERO, going).await.is_err());
+        drop(release);
+        busy.await;
+        let after = hasher.turn().unwrap().run(|_| Ok(()));
+        assert_eq!(after.await, Ok(()));
+        assert!(is_hashed.try_recv().is_err());
     }
 
     #[tokio::test]
