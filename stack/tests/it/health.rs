@@ -43,7 +43,7 @@ pub async fn ask(process: &Process, path: &str) -> (u16, String) {
     (answer.status().as_u16(), answer.text().await.unwrap())
 }
 
-pub async fn readiness(process: &Process) -> (u16, Value) {
+async fn readiness(process: &Process) -> (u16, Value) {
     let (code, body) = ask(process, "/readyz").await;
     (code, serde_json::from_str(&body).unwrap())
 }
@@ -92,8 +92,10 @@ async fn every_process_says_how_it_is_and_what_it_did() {
         let mut all = checks;
         all["not stopping"] = true.into();
         assert_eq!(ask(process, "/healthz").await, (200, "ok\n".to_owned()));
-        until_ready(process, 200).await;
-        assert_eq!(readiness(process).await.1, all, "{}", process.name);
+        until(&format!("{} is ready", process.name), async || {
+            readiness(process).await == (200, all.clone())
+        })
+        .await;
         let (code, metrics) = ask(process, "/metrics").await;
         assert_eq!(code, 200);
         assert_eq!(metrics.contains("clock_offset_seconds 0"), is_measured);
@@ -207,13 +209,8 @@ async fn check_reflection(process: &Process) {
 
 /// Waits until a process answers `/readyz` with this status.
 pub async fn until_ready(process: &Process, wanted: u16) {
-    let looking = async {
-        while readiness(process).await.0 != wanted {
-            tokio::time::sleep(LOOK_AGAIN).await;
-        }
-    };
-    let found = tokio::time::timeout(WAIT_MAX, looking).await;
-    assert!(found.is_ok(), "{} does not answer {wanted}", process.name);
+    let what = format!("{} answers {wanted}", process.name);
+    until(&what, async || readiness(process).await.0 == wanted).await;
 }
 
 /// Connections that would stay open for ever: a silent one, and one that has sent half a head.
