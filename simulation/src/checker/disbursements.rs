@@ -225,7 +225,10 @@ fn check_ledger(
         .map(|kind| posted(found, kind, id, &float))
         .sum();
     let amount = disbursement.amount_minor;
-    let is_ours = transfer.is_some_and(|transfer| transfer.paid_minor() == amount);
+    // What was taken back after the last that the rail told is no more ours to know.
+    let credits = transfer.map_or(&[][..], |transfer| &transfer.credits);
+    let credited: i64 = credits.iter().map(|credit| credit.amount_minor).sum();
+    let is_ours = credited == amount;
     let told = last_told(found, transfer);
     let should = match (disbursement.state.as_str(), told) {
         ("PENDING" | "PROCESSING", _) => Some(0),

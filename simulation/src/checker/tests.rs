@@ -6,8 +6,8 @@ use chassis::clock::Timestamp;
 
 use super::*;
 use crate::{
-    rails::{Asker, Debit, Rail, RailMessage, Word},
-    records::{Case, Posting, RailEvidence},
+    rails::{Asker, Credit, Debit, Rail, RailMessage, Transfer, Word},
+    records::{Case, Disbursement, Posting, RailEvidence},
     time::{HOUR, Millis, START_UNIX_MS},
 };
 
@@ -250,4 +250,66 @@ fn a_balance_is_below_zero_only_by_what_the_rail_took_back() {
         let is_broken = broken.any(|violation| violation.promise == Promise::Covered);
         assert_eq!(is_broken, !is_covered, "{kind}");
     }
+}
+
+/// A failed payout whose payment was told at the last look, and taken back after it.
+#[test]
+fn what_left_a_float_is_what_was_told_and_not_what_was_taken_back_unheard() {
+    let mut evidence = debited_and_denied(Word::Unknown404, "reference_unknown");
+    let disbursement_id = Uuid::from_u128(6);
+    let last = FAILED_AT + LOOKS[2];
+    evidence.time.move_to(last + 40 * HOUR);
+    let disbursement = Disbursement {
+        disbursement_id,
+        kind: "PAYOUT".to_owned(),
+        shown_id: "PO-1".to_owned(),
+        merchant_id: Uuid::from_u128(2),
+        amount_minor: 500,
+        fee_minor: 0,
+        transaction_id: None,
+        reference: None,
+        case_id: None,
+        scheduled: false,
+        account: "+233240000801".to_owned(),
+        rail: "momo".to_owned(),
+        rail_reference: Uuid::from_u128(7),
+        created_at: at(0),
+        state: "FAILED".to_owned(),
+        failure_reason: Some("PAYEE_LIMIT_REACHED".to_owned()),
+        updated_at: at(FAILED_AT),
+        completed_at: None,
+        reversed_at: None,
+    };
+    evidence.transfers.push(Transfer {
+        rail: Rail::Momo,
+        reference: disbursement.rail_reference.to_string(),
+        account: disbursement.account.clone(),
+        amount_minor: 500,
+        currency: "GHS".to_owned(),
+        asked_at: vec![0],
+        taken_at: vec![0],
+        credits: vec![Credit {
+            at: FAILED_AT + HOUR,
+            amount_minor: 500,
+        }],
+        fee_minor: 0,
+        reversed_at: Some(last + HOUR),
+        said: vec![said(last, Asker::Query, Word::Success)],
+    });
+    evidence.records.disbursements.push(disbursement);
+    let is_kept = |evidence: &Evidence| {
+        let mut broken = check(evidence).into_iter();
+        !broken.any(|one| one.promise == Promise::Ledger && one.what.contains("left the float"))
+    };
+    assert!(!is_kept(&evidence), "it is not in the ledger");
+    for (account, amount_minor) in [("rail:momo:float", 500), ("suspense", -500)] {
+        evidence.records.postings.push(Posting {
+            kind: "LATE_DISBURSEMENT".to_owned(),
+            subject: disbursement_id,
+            account: account.to_owned(),
+            amount_minor,
+            currency: "GHS".to_owned(),
+        });
+    }
+    assert!(is_kept(&evidence));
 }
