@@ -22,6 +22,7 @@ pub mod phone;
 pub mod provider;
 pub mod rate_bucket;
 pub mod sealed;
+pub mod sets;
 pub mod shutdown;
 pub mod telemetry;
 #[doc(hidden)]
