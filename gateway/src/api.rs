@@ -44,7 +44,7 @@ use chassis::rate_bucket::RateBucket;
 use http::HeaderMap;
 
 use crate::{
-    client_address::client_address, edge::Edge, error::Error, in_hand::RequestInHand, limits,
+    client_address::client_address, edge::Edge, error::Error, in_hand::RequestInHand,
     merchant::Purpose,
 };
 
@@ -187,7 +187,7 @@ async fn enter(
         Err(error) => return error.into_response(),
     };
     tracing::Span::current().record("merchant.id", tracing::field::display(merchant.id));
-    let quota = limits::check(edge.rate_limits.clone(), merchant.id, gate.bucket).await;
+    let quota = edge.rate_limits.check(merchant.id, gate.bucket).await;
     let admitted = quota
         .admit()
         .map_err(Error::RateLimited)

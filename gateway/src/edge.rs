@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chassis::{clock::Clock, config::Mode, grpc::Channel};
+use chassis::{clock::Clock, config::Mode};
 use ipnet::IpNet;
 use proto::{
     charges::{
@@ -10,7 +10,6 @@ use proto::{
         statements_client::StatementsClient,
     },
     merchants::merchants_client::MerchantsClient,
-    ratelimit::rate_limits_client::RateLimitsClient,
     sessions::sessions_client::SessionsClient,
     webhooks::merchant_events_client::MerchantEventsClient,
 };
@@ -24,6 +23,7 @@ use crate::{
     checkout::quote::ExchangeRates,
     config::Config,
     guesses::{Guesses, Limit},
+    limits::RateLimits,
     room::Room,
     watch::ChargeWatches,
 };
@@ -34,7 +34,7 @@ const STATEMENTS_MAX: usize = 16;
 #[derive(Debug)]
 pub struct Edge {
     pub keys: MerchantKeys,
-    pub rate_limits: RateLimitsClient<Channel>,
+    pub rate_limits: RateLimits,
     pub sessions: Sessions,
     pub charges: Charges,
     pub disbursements: Disbursements,
@@ -68,7 +68,7 @@ impl Edge {
         let statements = StatementsClient::new(channels.statements);
         Ok(Self {
             keys: MerchantKeys::new(merchants, key_guesses, config.mode),
-            rate_limits: RateLimitsClient::new(channels.rate_limits),
+            rate_limits: RateLimits::new(channels.rate_limits, config.ratelimit_timeout),
             sessions: Backend::new("sessions", sessions),
             charges: Backend::new("charges", charges),
             disbursements: Backend::new("disbursements", disbursements),

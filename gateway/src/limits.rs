@@ -1,15 +1,29 @@
 //! Rate limits: asks ratelimit-svc whether a request may pass, and tells callers where they stand
 //! (spec §8).
 //!
+//! Requests that arrive while others are being checked are checked by one call, because half of what
+//! a request costs are its calls.
+//!
 //! A limit protects us and promises nothing to anyone. So if ratelimit-svc does not answer at once,
 //! the request passes and a metric counts it.
 
+use std::time::Duration;
+
 use chassis::{
-    error_chain::chain, grpc::Channel, ids::MerchantId, phone::Phone, rate_bucket::RateBucket,
+    error_chain::chain,
+    grpc::Channel,
+    ids::MerchantId,
+    phone::Phone,
+    rate_bucket::RateBucket,
+    sets::{SetWork, Sets},
+    shutdown::Tasks,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
-use proto::ratelimit::{Bucket, CheckRequest, CheckResponse, rate_limits_client::RateLimitsClient};
+use proto::ratelimit::{
+    Bucket, CheckAllRequest, CheckRequest, CheckResponse, rate_limits_client::RateLimitsClient,
+};
 use sha2::{Digest as _, Sha256};
+use tokio::time::timeout;
 
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -26,58 +40,97 @@ pub struct Quota {
     pub counted: Option<CheckResponse>,
 }
 
-/// Counts one request of a merchant.
-pub async fn check(
-    rate_limits: RateLimitsClient<Channel>,
-    merchant: MerchantId,
-    bucket: RateBucket,
-) -> Quota {
-    count(rate_limits, merchant.to_string(), bucket).await
+/// ratelimit-svc, as the gateway asks it.
+#[derive(Debug)]
+pub struct RateLimits {
+    checks: Sets<Checks>,
+    /// How long a request waits to be counted.
+    answer_max: Duration,
 }
 
-/// Counts one look-up of a number by a merchant and, unless that is one too many, by anybody: so a
-/// merchant uses up little of what the others may look up, and the number's owner is not looked up
-/// without end by many.
-///
-/// # Errors
-/// The number was looked up too often: the quota that refuses.
-pub async fn check_number(
-    rate_limits: RateLimitsClient<Channel>,
-    merchant: MerchantId,
-    number: &Phone,
-) -> Result<(), Quota> {
-    // No number stands in Redis or in what goes to it. So few bits belong to several numbers: who
-    // tries all of them learns that it was one of these, not which, and these share a limit. The
-    // merchant's own count names the merchant.
-    let hash = Sha256::digest(format!("number:{}", number.as_e164()));
-    let number: Vec<u8> = hash.into_iter().take(SUBJECT_BYTES).collect();
-    let number = hex::encode(number);
-    let by_merchant = format!("{merchant}:{number}");
-    count(rate_limits.clone(), by_merchant, RateBucket::Number)
-        .await
-        .admit()?;
-    count(rate_limits, number, RateBucket::NumberOverall)
-        .await
-        .admit()
+impl RateLimits {
+    pub fn new(channel: Channel, answer_max: Duration) -> Self {
+        let checks = Checks(RateLimitsClient::new(channel));
+        Self {
+            // Nobody needs a check whose request has ended.
+            checks: Sets::new(checks, Tasks::new()),
+            answer_max,
+        }
+    }
+
+    /// Counts one request of a merchant.
+    pub async fn check(&self, merchant: MerchantId, bucket: RateBucket) -> Quota {
+        self.count(merchant.to_string(), bucket).await
+    }
+
+    /// Counts one look-up of a number by a merchant and, unless that is one too many, by anybody: so
+    /// a merchant uses up little of what the others may look up, and the number's owner is not looked
+    /// up without end by many.
+    ///
+    /// # Errors
+    /// The number was looked up too often: the quota that refuses.
+    pub async fn check_number(&self, merchant: MerchantId, number: &Phone) -> Result<(), Quota> {
+        // No number stands in Redis or in what goes to it. So few bits belong to several numbers: who
+        // tries all of them learns that it was one of these, not which, and these share a limit. The
+        // merchant's own count names the merchant.
+        let hash = Sha256::digest(format!("number:{}", number.as_e164()));
+        let number: Vec<u8> = hash.into_iter().take(SUBJECT_BYTES).collect();
+        let number = hex::encode(number);
+        let by_merchant = format!("{merchant}:{number}");
+        let own = self.count(by_merchant, RateBucket::Number).await;
+        own.admit()?;
+        let overall = self.count(number, RateBucket::NumberOverall).await;
+        overall.admit()
+    }
+
+    async fn count(&self, subject: String, bucket: RateBucket) -> Quota {
+        let check = CheckRequest {
+            subject,
+            bucket: Bucket::from(bucket).into(),
+        };
+        let decided = timeout(self.answer_max, self.checks.run(check)).await;
+        let counted = decided.ok().and_then(Result::ok).flatten();
+        if counted.is_none() {
+            metrics::counter!("gateway_rate_limit_unchecked_total").increment(1);
+        }
+        Quota { bucket, counted }
+    }
 }
 
-async fn count(
-    mut rate_limits: RateLimitsClient<Channel>,
-    subject: String,
-    bucket: RateBucket,
-) -> Quota {
-    let request = CheckRequest {
-        subject,
-        bucket: Bucket::from(bucket).into(),
-    };
-    let answer = rate_limits.check(request).await;
-    let counted = answer.inspect_err(|error| {
-        metrics::counter!("gateway_rate_limit_unchecked_total").increment(1);
-        tracing::debug!(error = %chain(error), "rate limit not checked");
-    });
-    Quota {
-        bucket,
-        counted: counted.ok().map(tonic::Response::into_inner),
+/// Asks ratelimit-svc about several requests at once.
+struct Checks(RateLimitsClient<Channel>);
+
+impl SetWork for Checks {
+    type Item = CheckRequest;
+    /// `None` if nobody counted.
+    type Outcome = Option<CheckResponse>;
+
+    /// Redis counts as many in one call.
+    const SET_MAX: usize = 256;
+
+    /// While one replica hangs, every other set goes to another.
+    const IN_HAND_MAX: usize = 32;
+
+    /// A call takes a millisecond or two.
+    const STALLED: Duration = Duration::from_millis(10);
+
+    /// Requests have room of their own, and none may pass uncounted because others wait.
+    const WAITING_MAX: usize = usize::MAX;
+
+    async fn run(&self, checks: Vec<CheckRequest>) -> Vec<Option<CheckResponse>> {
+        let request = CheckAllRequest { checks };
+        match self.0.clone().check_all(request).await {
+            Ok(answer) => answer
+                .into_inner()
+                .decisions
+                .into_iter()
+                .map(Some)
+                .collect(),
+            Err(error) => {
+                tracing::debug!(error = %chain(&error), "rate limits not checked");
+                Vec::new()
+            }
+        }
     }
 }
 

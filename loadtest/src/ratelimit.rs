@@ -1,6 +1,8 @@
 //! ratelimit-svc alone: checks, each counted.
 
-use proto::ratelimit::{Bucket, CheckRequest, rate_limits_client::RateLimitsClient};
+use proto::ratelimit::{
+    Bucket, CheckAllRequest, CheckRequest, rate_limits_client::RateLimitsClient,
+};
 use uuid::Uuid;
 
 use crate::{
@@ -30,12 +32,15 @@ impl Checks {
 
 impl Load for Checks {
     async fn request(&self, n: u64) -> Outcome {
-        let request = CheckRequest {
+        let check = CheckRequest {
             subject: turn(&self.merchants, n).clone(),
             bucket: Bucket::Payments.into(),
         };
+        let request = CheckAllRequest {
+            checks: vec![check],
+        };
         let mut limits = RateLimitsClient::new(self.channels.of(n));
-        let checked = limits.check(request).await;
+        let checked = limits.check_all(request).await;
         checked.map(drop).map_err(|status| grpc::code(&status))
     }
 }

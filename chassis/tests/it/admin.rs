@@ -116,7 +116,7 @@ async fn calls_are_counted_by_method_and_code_but_not_by_names_that_callers_make
     soon(channel.oneshot(made_up)).await.unwrap();
 
     let (_, metrics) = get(&url, "/metrics").await;
-    let method = "payments.ratelimit.v1.RateLimits/Check";
+    let method = "payments.ratelimit.v1.RateLimits/CheckAll";
     for code in ["Ok", "FailedPrecondition"] {
         let counted = format!("grpc_calls_total{{method=\"{method}\",code=\"{code}\"}}");
         assert!(metrics.contains(&counted), "{counted} in {metrics}");

@@ -176,10 +176,10 @@ async fn the_server_ends_a_call_at_its_deadline_even_if_the_client_does_not() {
     let (mut client, connection) = connecting.unwrap();
     let tasks = Tasks::new();
     tasks.spawn(async { drop(connection.await) });
-    // Uncompressed, six bytes long: field 1 is the text "wait".
-    let message = Bytes::from_static(b"\0\0\0\0\x06\x0a\x04wait");
+    // Uncompressed, eight bytes long: field 1 of field 1 is the text "wait".
+    let message = Bytes::from_static(b"\0\0\0\0\x08\x0a\x06\x0a\x04wait");
     let request = Request::post(format!(
-        "{}/payments.ratelimit.v1.RateLimits/Check",
+        "{}/payments.ratelimit.v1.RateLimits/CheckAll",
         service.url()
     ))
     .header("content-type", "application/grpc")

@@ -11,7 +11,7 @@ use chassis::{
     telemetry,
 };
 use proto::ratelimit::{
-    CheckRequest, CheckResponse,
+    CheckAllRequest, CheckAllResponse, CheckRequest, CheckResponse,
     rate_limits_client::RateLimitsClient,
     rate_limits_server::{RateLimits, RateLimitsServer},
 };
@@ -45,11 +45,16 @@ impl Drop for TellsEnd<'_> {
 /// The subject says what to do.
 #[tonic::async_trait]
 impl RateLimits for Told {
-    async fn check(
+    async fn check(&self, _: Request<CheckRequest>) -> Result<Response<CheckResponse>, Status> {
+        Err(Status::unimplemented("no test calls it"))
+    }
+
+    async fn check_all(
         &self,
-        request: Request<CheckRequest>,
-    ) -> Result<Response<CheckResponse>, Status> {
-        match request.get_ref().subject.as_str() {
+        request: Request<CheckAllRequest>,
+    ) -> Result<Response<CheckAllResponse>, Status> {
+        let checks = &request.get_ref().checks;
+        match checks.first().map_or("", |check| &check.subject) {
             "wait" => {
                 let _ended = TellsEnd(&self.0);
                 self.0.begun.notify_one();
@@ -75,7 +80,7 @@ impl RateLimits for Told {
             }
             _ => {}
         }
-        Ok(Response::new(CheckResponse::default()))
+        Ok(Response::new(CheckAllResponse::default()))
     }
 }
 
@@ -142,12 +147,15 @@ impl Running {
 
 /// Asks the service to do `what`.
 pub async fn ask(channel: &Channel, what: &str) -> Result<(), Status> {
-    let request = CheckRequest {
+    let check = CheckRequest {
         subject: what.to_owned(),
         ..CheckRequest::default()
     };
+    let request = CheckAllRequest {
+        checks: vec![check],
+    };
     RateLimitsClient::new(channel.clone())
-        .check(request)
+        .check_all(request)
         .await
         .map(drop)
 }

@@ -18,7 +18,7 @@ use super::{
     body::Object,
     fields::{self, Fields},
 };
-use crate::{backend, edge::Edge, error::Error, limits, merchant::Merchant};
+use crate::{backend, edge::Edge, error::Error, merchant::Merchant};
 
 /// What the numbers of each network begin with. Numbers are portable, so it is a hint.
 const PREFIXES: &[(&str, Provider)] = &[
@@ -71,7 +71,8 @@ pub async fn preflight(
         mobile_number,
         provider,
     } = Intended::parse(body)?;
-    limits::check_number(edge.rate_limits.clone(), merchant.id, &mobile_number)
+    edge.rate_limits
+        .check_number(merchant.id, &mobile_number)
         .await
         .map_err(Error::RateLimited)?;
     let request = CheckWalletRequest {

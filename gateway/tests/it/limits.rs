@@ -1,12 +1,13 @@
 //! Rate limits (spec §8).
 
+use futures::future::join_all;
 use proto::ratelimit::{Bucket, CheckResponse};
 use serde_json::Value;
 
 use crate::{
     gateway::{ALIAS, CHARGE, Gateway, INITIATE, NOBODY, SUBMIT_OTP},
     openapi::SOURCE,
-    services::merchant,
+    services::{REFERENCE, merchant},
 };
 
 /// Where an operation must count (spec §8): what the specification does not name counts in none of its
@@ -78,6 +79,37 @@ async fn over_the_limit_nothing_else_is_looked_at() {
     assert_eq!(answer.header("retry-after"), Some("17"));
     assert_eq!(answer.header("ratelimit"), Some("\"v1/payments\";r=0;t=17"));
     assert!(gateway.services.create_session.asked().is_empty());
+}
+
+/// Requests that wait at the same moment are checked by one call, but each has its own answer.
+#[tokio::test]
+async fn each_request_has_its_own_answer_however_many_wait() {
+    let gateway = Gateway::start().await;
+    gateway.services.check.answers(|check| {
+        let allowed = check.bucket() == Bucket::ChargeStatus;
+        Ok(CheckResponse {
+            allowed,
+            limit: 60,
+            remaining: u32::from(allowed),
+            reset_seconds: 17,
+            window_seconds: 60,
+        })
+    });
+    let charge = format!("{CHARGE}/{REFERENCE}");
+    let refused = join_all((0..40).map(|_| gateway.initiate(r#"{"amount":1}"#)));
+    let key = gateway.key.expose();
+    let passed = join_all((0..40).map(|_| gateway.request("GET", &charge).key(key).send()));
+    let (refused, passed) = tokio::join!(refused, passed);
+    for answer in refused {
+        answer.assert_error(429, "RATE_LIMITED");
+        assert_eq!(answer.header("ratelimit"), Some("\"v1/payments\";r=0;t=17"));
+    }
+    for answer in passed {
+        answer.assert_error(404, "NOT_FOUND");
+        let limit = "\"v1/payments/charge:status\";r=1;t=17";
+        assert_eq!(answer.header("ratelimit"), Some(limit));
+    }
+    assert_eq!(gateway.services.check.asked().len(), 80, "each counts once");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use chassis::shutdown::Tasks;
 use futures::{
     StreamExt as _,
     channel::mpsc,
-    future::BoxFuture,
+    future::{BoxFuture, try_join_all},
     stream::{self, BoxStream},
 };
 use proto::{
@@ -464,8 +464,19 @@ serve!(Merchants in merchants {
 });
 
 serve!(RateLimits in ratelimit {
-    check(CheckRequest) -> CheckResponse;
 } never {
+    check(CheckRequest) -> CheckResponse;
+} beside {
+    async fn check_all(
+        &self,
+        request: Request<ratelimit::CheckAllRequest>,
+    ) -> Result<Response<ratelimit::CheckAllResponse>, Status> {
+        let checks = request.into_inner().checks;
+        let decisions = checks.into_iter().map(|check| self.0.check.run(Request::new(check)));
+        let decisions = try_join_all(decisions).await?;
+        let decisions = decisions.into_iter().map(Response::into_inner).collect();
+        Ok(Response::new(ratelimit::CheckAllResponse { decisions }))
+    }
 });
 
 serve!(Sessions in sessions {

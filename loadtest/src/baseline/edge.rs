@@ -9,7 +9,7 @@ use axum::{
 };
 use proto::{
     money::Money,
-    ratelimit::{Bucket, CheckRequest, rate_limits_client::RateLimitsClient},
+    ratelimit::{Bucket, CheckAllRequest, CheckRequest, rate_limits_client::RateLimitsClient},
     sessions::{
         CreateSessionRequest, GetSessionRequest, Payer, Session, sessions_client::SessionsClient,
     },
@@ -93,11 +93,14 @@ impl Edge {
 
     async fn check(&self, bucket: Bucket) -> Result<(), tonic::Status> {
         if let Some(limits) = &self.limits {
-            let request = CheckRequest {
+            let check = CheckRequest {
                 subject: MERCHANT.to_string(),
                 bucket: bucket.into(),
             };
-            limits.clone().check(request).await?;
+            let request = CheckAllRequest {
+                checks: vec![check],
+            };
+            limits.clone().check_all(request).await?;
         }
         Ok(())
     }

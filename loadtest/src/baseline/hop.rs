@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use axum::serve::ListenerExt as _;
 use proto::{
     ratelimit::{
-        CheckRequest, CheckResponse,
+        CheckAllRequest, CheckAllResponse, CheckRequest, CheckResponse,
         rate_limits_client::RateLimitsClient,
         rate_limits_server::{RateLimits, RateLimitsServer},
     },
@@ -85,11 +85,29 @@ const LIMIT: u32 = u32::MAX;
 
 #[tonic::async_trait]
 impl RateLimits for Limits {
+    async fn check_all(
+        &self,
+        request: Request<CheckAllRequest>,
+    ) -> Result<Response<CheckAllResponse>, Status> {
+        let mut decisions = Vec::new();
+        for check in request.into_inner().checks {
+            decisions.push(self.count(check).await?);
+        }
+        Ok(Response::new(CheckAllResponse { decisions }))
+    }
+
     async fn check(
         &self,
         request: Request<CheckRequest>,
     ) -> Result<Response<CheckResponse>, Status> {
-        let CheckRequest { subject, bucket } = request.into_inner();
+        let decision = self.count(request.into_inner()).await?;
+        Ok(Response::new(decision))
+    }
+}
+
+impl Limits {
+    async fn count(&self, check: CheckRequest) -> Result<CheckResponse, Status> {
+        let CheckRequest { subject, bucket } = check;
         let mut count = 0;
         if let Some(redis) = &self.0 {
             let mut incr = redis::cmd("INCR");
@@ -97,12 +115,12 @@ impl RateLimits for Limits {
             let counted = incr.query_async(&mut redis.clone()).await;
             count = counted.map_err(|error| Status::unavailable(error.to_string()))?;
         }
-        Ok(Response::new(CheckResponse {
+        Ok(CheckResponse {
             allowed: true,
             limit: LIMIT,
             remaining: LIMIT.saturating_sub(count),
             reset_seconds: 60,
             window_seconds: 60,
-        }))
+        })
     }
 }

@@ -13,10 +13,12 @@ use chassis::{
 use clap::Parser as _;
 use futures::future::join_all;
 use proptest::{collection, prelude::*};
-use proto::ratelimit::{Bucket, CheckRequest, CheckResponse, rate_limits_client::RateLimitsClient};
+use proto::ratelimit::{
+    Bucket, CheckAllRequest, CheckRequest, CheckResponse, rate_limits_client::RateLimitsClient,
+};
 use ratelimit_svc::config::Config;
 use tokio::time::{Instant, timeout};
-use tonic::Code;
+use tonic::{Code, Status};
 use uuid::Uuid;
 
 use gate::Gate;
@@ -56,12 +58,20 @@ impl Replica {
     }
 
     async fn check(&self, subject: &str, bucket: Bucket) -> CheckResponse {
-        let request = CheckRequest {
-            subject: subject.to_owned(),
-            bucket: bucket.into(),
+        let answer = self.check_all(&[(subject, bucket)]).await.unwrap();
+        answer.into_iter().next().unwrap()
+    }
+
+    async fn check_all(&self, checks: &[(&str, Bucket)]) -> Result<Vec<CheckResponse>, Status> {
+        let checks = checks.iter().map(|(subject, bucket)| CheckRequest {
+            subject: (*subject).to_owned(),
+            bucket: (*bucket).into(),
+        });
+        let request = CheckAllRequest {
+            checks: checks.collect(),
         };
-        let answer = self.client.clone().check(request).await;
-        answer.unwrap().into_inner()
+        let answer = self.client.clone().check_all(request).await?;
+        Ok(answer.into_inner().decisions)
     }
 }
 
@@ -271,13 +281,47 @@ async fn a_redis_that_hangs_is_left_alone_for_a_while() {
 
 #[tokio::test]
 async fn a_request_without_a_bucket_or_a_subject_is_refused() {
-    let mut replica = Replica::start(None).await;
-    for (subject, bucket) in [("", Bucket::Charge), ("m", Bucket::Unspecified)] {
-        let request = CheckRequest {
-            subject: subject.to_owned(),
-            bucket: bucket.into(),
-        };
-        let status = replica.client.check(request).await.unwrap_err();
-        assert_eq!(status.code(), Code::InvalidArgument);
+    let replica = Replica::start(None).await;
+    let good = ("m", Bucket::Charge);
+    for bad in [("", Bucket::Charge), ("m", Bucket::Unspecified)] {
+        let refused = replica.check_all(&[good, bad]).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
     }
+    let refused = replica.check_all(&[good; 1_001]).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    let counted = replica.check(good.0, good.1).await;
+    assert_eq!(counted.remaining, 59, "none of those was counted");
+}
+
+#[tokio::test]
+async fn the_checks_of_a_call_are_counted_in_their_order() {
+    let replica = Replica::start(redis_url()).await;
+    in_one_window(slice::from_ref(&replica)).await;
+    let (one, other) = (Uuid::new_v4().to_string(), Uuid::new_v4().to_string());
+    let mut checks = vec![(one.as_str(), Bucket::Payments); 61];
+    checks.insert(30, (other.as_str(), Bucket::Payments));
+    let mut decisions = replica.check_all(&checks).await.unwrap();
+    assert_eq!(decisions.remove(30).remaining, 59, "another merchant's");
+    let remaining: Vec<u32> = decisions
+        .iter()
+        .map(|decision| decision.remaining)
+        .collect();
+    let expected: Vec<u32> = (0..60).rev().chain([0]).collect();
+    assert_eq!(remaining, expected);
+    let allowed = decisions.iter().filter(|decision| decision.allowed);
+    assert_eq!(allowed.count(), 60);
+}
+
+/// A gateway of the version before asks for one at a time.
+#[tokio::test]
+#[expect(deprecated, reason = "it goes with the next release")]
+async fn one_check_counts_like_a_call_of_one() {
+    let mut replica = Replica::start(None).await;
+    let request = CheckRequest {
+        subject: "m".to_owned(),
+        bucket: Bucket::Charge.into(),
+    };
+    let counted = replica.client.check(request).await.unwrap().into_inner();
+    assert_eq!(counted.remaining, 59);
+    assert_eq!(replica.check("m", Bucket::Charge).await.remaining, 58);
 }

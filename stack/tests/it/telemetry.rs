@@ -18,7 +18,9 @@ use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, KeyValue, any_value},
     trace::v1::{Span, span::SpanKind},
 };
-use proto::ratelimit::{Bucket, CheckRequest, rate_limits_client::RateLimitsClient};
+use proto::ratelimit::{
+    Bucket, CheckAllRequest, CheckRequest, rate_limits_client::RateLimitsClient,
+};
 use serde_json::{Value, json};
 use stack::demo::{Api, Receiver};
 use tokio::net::TcpListener;
@@ -252,7 +254,7 @@ async fn a_payment_is_one_trace_from_the_request_to_the_webhook() {
             "merchants-svc",
             "payments.merchants.v1.Merchants/Authenticate",
         ),
-        ("ratelimit-svc", "payments.ratelimit.v1.RateLimits/Check"),
+        ("ratelimit-svc", "payments.ratelimit.v1.RateLimits/CheckAll"),
         ("charges-svc", CREATE),
         ("charges-svc", "rail.request_payment"),
         ("charges-svc", "reconcile"),
@@ -458,9 +460,12 @@ async fn spans_reach_a_collector_that_speaks_tls() {
         subject: "0190b2c0-f5a9-7c8e-9b1d-2f3a4b5c6d7e".to_owned(),
         bucket: Bucket::Payments.into(),
     };
+    let check = CheckAllRequest {
+        checks: vec![check],
+    };
     let mut limits = RateLimitsClient::new(process.channel());
-    limits.check(check).await.unwrap();
-    let name = "payments.ratelimit.v1.RateLimits/Check";
+    limits.check_all(check).await.unwrap();
+    let name = "payments.ratelimit.v1.RateLimits/CheckAll";
     let wanted = [("ratelimit-svc", name)];
     collector.wait_for_trace(name, &wanted).await;
 }
