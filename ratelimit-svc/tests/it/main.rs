@@ -314,7 +314,6 @@ async fn the_checks_of_a_call_are_counted_in_their_order() {
 
 /// A gateway of the version before asks for one at a time.
 #[tokio::test]
-#[expect(deprecated, reason = "it goes with the next release")]
 async fn one_check_counts_like_a_call_of_one() {
     let mut replica = Replica::start(None).await;
     let request = CheckRequest {
