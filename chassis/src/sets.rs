@@ -8,6 +8,7 @@
 //! Promise: each item has an outcome of its own. Nobody who stops waiting cuts off the others.
 
 use std::{
+    any::type_name,
     collections::VecDeque,
     fmt,
     panic::AssertUnwindSafe,
@@ -39,7 +40,8 @@ pub trait SetWork: Send + Sync + 'static {
     /// How many items may wait.
     const WAITING_MAX: usize;
 
-    /// Does a set, which is not empty, and returns an outcome for each of its items, in their order.
+    /// Does a set, which is not empty, and returns an outcome for each of its items, in their order;
+    /// any other number of outcomes means none for anybody.
     fn run(&self, set: Vec<Self::Item>) -> impl Future<Output = Vec<Self::Outcome>> + Send;
 }
 
@@ -104,21 +106,21 @@ impl<W: SetWork> Sets<W> {
     ///
     /// # Errors
     /// It was not done, or nobody knows.
-    pub async fn run(&self, item: W::Item) -> Result<W::Outcome, SetError> {
-        let (answer, outcome) = oneshot::channel();
-        {
-            let mut queue = self.0.queue();
-            if queue.waiting.len() >= W::WAITING_MAX {
-                return Err(SetError::Crowded);
+    pub fn run(&self, item: W::Item) -> impl Future<Output = Result<W::Outcome, SetError>> {
+        // Of the caller, not one in which this is awaited.
+        let span = Span::current();
+        async move {
+            let (answer, outcome) = oneshot::channel();
+            {
+                let mut queue = self.0.queue();
+                if queue.waiting.len() >= W::WAITING_MAX {
+                    return Err(SetError::Crowded);
+                }
+                queue.waiting.push_back(Waiting { item, span, answer });
             }
-            queue.waiting.push_back(Waiting {
-                item,
-                span: Span::current(),
-                answer,
-            });
+            self.0.start();
+            outcome.await.map_err(|_| SetError::Abandoned)
         }
-        self.0.start();
-        outcome.await.map_err(|_| SetError::Abandoned)
     }
 }
 
@@ -160,12 +162,16 @@ impl<W: SetWork> Shared<W> {
         let span = span_of(&set);
         let (set, answers): (Vec<_>, Vec<_>) =
             set.into_iter().map(|one| (one.item, one.answer)).unzip();
-        let outcomes = AssertUnwindSafe(self.work.run(set)).catch_unwind();
+        let outcomes = AssertUnwindSafe(async { self.work.run(set).await }).catch_unwind();
         let outcomes = outcomes.instrument(span).await.unwrap_or_else(|_| {
-            tracing::error!("a set panicked");
+            tracing::error!(work = type_name::<W>(), "a set panicked");
             Vec::new()
         });
-        // Those without an outcome learn that they have none, because their sender is dropped.
+        if outcomes.len() != answers.len() {
+            // Nobody can tell whose they are. All learn that they have none, because their senders
+            // are dropped.
+            return;
+        }
         for (answer, outcome) in answers.into_iter().zip(outcomes) {
             // Its caller may have stopped waiting.
             answer.send(outcome).ok();
@@ -227,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// Doubles numbers, a set for each permit. 0 panics.
+    /// Doubles numbers, a set for each permit. 0 panics, and a set with 9 is one outcome short.
     struct Doubling {
         permits: Semaphore,
         sets: Mutex<Vec<usize>>,
@@ -246,7 +252,11 @@ mod tests {
             self.sets.lock().unwrap().push(set.len());
             self.permits.acquire().await.unwrap().forget();
             assert!(!set.contains(&0));
-            set.into_iter().map(|number| number * 2).collect()
+            let short = usize::from(set.contains(&9));
+            set.into_iter()
+                .skip(short)
+                .map(|number| number * 2)
+                .collect()
         }
     }
 
@@ -302,6 +312,17 @@ mod tests {
     async fn a_set_that_panics_leaves_the_others_alone() {
         let sets = doubling(0);
         let all = waiting(&sets, [1, 2, 0, 3, 4]).await;
+        sets.work().permits.add_permits(3);
+        let outcomes = join_all(all).await;
+        let outcomes = outcomes.into_iter().map(Result::ok);
+        let expected = [Some(2), None, None, None, Some(8)];
+        assert_eq!(outcomes.collect::<Vec<_>>(), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn outcomes_of_a_wrong_number_are_nobodys() {
+        let sets = doubling(0);
+        let all = waiting(&sets, [1, 2, 9, 3, 4]).await;
         sets.work().permits.add_permits(3);
         let outcomes = join_all(all).await;
         let outcomes = outcomes.into_iter().map(Result::ok);

@@ -1,8 +1,8 @@
 //! Rate limits: asks ratelimit-svc whether a request may pass, and tells callers where they stand
 //! (spec §8).
 //!
-//! Requests that arrive while others are being checked are checked by one call, because half of what
-//! a request costs are its calls.
+//! Requests that arrive while others are being checked are checked by one call, because calls make
+//! up half of a request's cost.
 //!
 //! A limit protects us and promises nothing to anyone. So if ratelimit-svc does not answer at once,
 //! the request passes and a metric counts it.
@@ -52,7 +52,7 @@ impl RateLimits {
     pub fn new(channel: Channel, answer_max: Duration) -> Self {
         let checks = Checks(RateLimitsClient::new(channel));
         Self {
-            // Nobody needs a check whose request has ended.
+            // Not drained at shutdown: nobody needs a check once its request has ended.
             checks: Sets::new(checks, Tasks::new()),
             answer_max,
         }
@@ -89,7 +89,7 @@ impl RateLimits {
             bucket: Bucket::from(bucket).into(),
         };
         let decided = timeout(self.answer_max, self.checks.run(check)).await;
-        let counted = decided.ok().and_then(Result::ok).flatten();
+        let counted = decided.ok().and_then(Result::ok);
         if counted.is_none() {
             metrics::counter!("gateway_rate_limit_unchecked_total").increment(1);
         }
@@ -102,30 +102,25 @@ struct Checks(RateLimitsClient<Channel>);
 
 impl SetWork for Checks {
     type Item = CheckRequest;
-    /// `None` if nobody counted.
-    type Outcome = Option<CheckResponse>;
+    type Outcome = CheckResponse;
 
     /// Redis counts as many in one call.
     const SET_MAX: usize = 256;
 
-    /// While one replica hangs, every other set goes to another.
+    /// While one replica hangs, every other set goes to another: those that hang are one for each
+    /// 11 ms of `RATELIMIT_TIMEOUT`, 250 ms unless configured.
     const IN_HAND_MAX: usize = 32;
 
     /// A call takes a millisecond or two.
     const STALLED: Duration = Duration::from_millis(10);
 
-    /// Requests have room of their own, and none may pass uncounted because others wait.
+    /// The room for requests bounds this queue, so none is turned away from it.
     const WAITING_MAX: usize = usize::MAX;
 
-    async fn run(&self, checks: Vec<CheckRequest>) -> Vec<Option<CheckResponse>> {
+    async fn run(&self, checks: Vec<CheckRequest>) -> Vec<CheckResponse> {
         let request = CheckAllRequest { checks };
         match self.0.clone().check_all(request).await {
-            Ok(answer) => answer
-                .into_inner()
-                .decisions
-                .into_iter()
-                .map(Some)
-                .collect(),
+            Ok(answer) => answer.into_inner().decisions,
             Err(error) => {
                 tracing::debug!(error = %chain(&error), "rate limits not checked");
                 Vec::new()

@@ -1,7 +1,6 @@
 //! Converts between proto and domain, and nothing else.
 
-use chassis::{fixed_window::Admission, grpc, rate_bucket::RateBucket};
-use futures::future::join_all;
+use chassis::{grpc, rate_bucket::RateBucket};
 use proto::ratelimit::{
     CheckAllRequest, CheckAllResponse, CheckRequest, CheckResponse, rate_limits_server::RateLimits,
 };
@@ -26,10 +25,7 @@ impl RateLimits for Grpc {
             return Err(grpc::invalid(&[("checks", "must be at most 1000")]));
         }
         let checks: Vec<_> = checks.into_iter().map(parsed).collect::<Result<_, _>>()?;
-        let decisions = checks
-            .iter()
-            .map(|(subject, bucket)| self.decide(subject, *bucket));
-        let decisions = join_all(decisions).await;
+        let decisions = self.decide(&checks).await;
         Ok(Response::new(CheckAllResponse { decisions }))
     }
 
@@ -37,25 +33,25 @@ impl RateLimits for Grpc {
         &self,
         request: Request<CheckRequest>,
     ) -> Result<Response<CheckResponse>, Status> {
-        let (subject, bucket) = parsed(request.into_inner())?;
-        Ok(Response::new(self.decide(&subject, bucket).await))
+        let check = parsed(request.into_inner())?;
+        let decision = self.decide(&[check]).await.pop();
+        let decision = decision.ok_or_else(|| Status::internal("a check without decision"))?;
+        Ok(Response::new(decision))
     }
 }
 
 impl Grpc {
-    async fn decide(&self, subject: &str, bucket: RateBucket) -> CheckResponse {
-        let Admission {
-            allowed,
-            remaining,
-            reset_seconds,
-        } = self.0.check(subject, bucket).await;
-        CheckResponse {
-            allowed,
-            limit: self.0.limit(bucket),
-            remaining,
-            reset_seconds,
+    async fn decide(&self, checks: &[(String, RateBucket)]) -> Vec<CheckResponse> {
+        let decisions = self.0.check(checks).await;
+        let decisions = checks.iter().zip(decisions);
+        let decisions = decisions.map(|((_, bucket), decision)| CheckResponse {
+            allowed: decision.allowed,
+            limit: self.0.limit(*bucket),
+            remaining: decision.remaining,
+            reset_seconds: decision.reset_seconds,
             window_seconds: u32::try_from(WINDOW.as_secs()).unwrap_or(u32::MAX),
-        }
+        });
+        decisions.collect()
     }
 }
 

@@ -10,6 +10,7 @@ use chassis::{
     shutdown::Tasks,
 };
 use redis::RedisError;
+use tokio::sync::oneshot;
 
 use crate::{
     config::{BucketLimits, Config},
@@ -50,40 +51,52 @@ impl Service {
         }
     }
 
-    /// Counts one request, unless the bucket is full. Always decides.
-    pub async fn check(&self, subject: &str, bucket: RateBucket) -> Admission {
-        let limit = self.limit(bucket);
-        let decision = match &self.shared {
-            Some(shared) => self.check_shared(shared, subject, bucket, limit).await,
-            None => self.check_own(subject, bucket, limit),
-        };
-        let outcome = if decision.allowed {
-            "allowed"
-        } else {
-            "refused"
-        };
-        metrics::counter!("ratelimit_checks_total", "bucket" => bucket.code(), "outcome" => outcome)
-            .increment(1);
-        decision
+    /// Counts requests in their order, unless their buckets are full. Always decides each.
+    pub async fn check(&self, checks: &[(String, RateBucket)]) -> Vec<Admission> {
+        // All are handed in before the first is waited for, so that they share a call.
+        let mut asked = Vec::with_capacity(checks.len());
+        for (subject, bucket) in checks {
+            asked.push(match &self.shared {
+                Some(shared) => shared.ask(subject, *bucket, self.limit(*bucket)).await,
+                None => None,
+            });
+        }
+        let mut decisions = Vec::with_capacity(checks.len());
+        for ((subject, bucket), asked) in checks.iter().zip(asked) {
+            let decision = self.decide(subject, *bucket, asked).await;
+            let outcome = if decision.allowed {
+                "allowed"
+            } else {
+                "refused"
+            };
+            metrics::counter!("ratelimit_checks_total", "bucket" => bucket.code(), "outcome" => outcome)
+                .increment(1);
+            decisions.push(decision);
+        }
+        decisions
+    }
+
+    /// Redis's decision, or this process's own if there is none.
+    async fn decide(
+        &self,
+        subject: &str,
+        bucket: RateBucket,
+        asked: Option<oneshot::Receiver<Admission>>,
+    ) -> Admission {
+        if let Some(asked) = asked
+            && let Ok(decision) = asked.await
+        {
+            return decision;
+        }
+        if self.shared.is_some() {
+            metrics::counter!("ratelimit_fallbacks_total").increment(1);
+        }
+        self.check_own(subject, bucket, self.limit(bucket))
     }
 
     fn check_own(&self, subject: &str, bucket: RateBucket, limit: u32) -> Admission {
         let key = (subject.to_owned(), bucket);
         // The settings refuse a limit of 0.
         self.own.take([(key, NonZeroU32::new(limit))])
-    }
-
-    async fn check_shared(
-        &self,
-        shared: &SharedCounts,
-        subject: &str,
-        bucket: RateBucket,
-        limit: u32,
-    ) -> Admission {
-        if let Some(decision) = shared.check(subject, bucket, limit).await {
-            return decision;
-        }
-        metrics::counter!("ratelimit_fallbacks_total").increment(1);
-        self.check_own(subject, bucket, limit)
     }
 }

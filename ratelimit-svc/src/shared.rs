@@ -75,8 +75,14 @@ impl SharedCounts {
         Ok(Self { waiting })
     }
 
-    /// Counts one request, unless the bucket is full. `None` if Redis did not decide.
-    pub async fn check(&self, subject: &str, bucket: RateBucket, limit: u32) -> Option<Admission> {
+    /// Has one request counted, unless the bucket is full. No decision comes if Redis does not
+    /// decide.
+    pub async fn ask(
+        &self,
+        subject: &str,
+        bucket: RateBucket,
+        limit: u32,
+    ) -> Option<oneshot::Receiver<Admission>> {
         let (decision, decided) = oneshot::channel();
         let check = Check {
             bucket: ["rate:{", subject, "}:", bucket.code()].concat(),
@@ -84,7 +90,7 @@ impl SharedCounts {
             decision,
         };
         self.waiting.send(check).await.ok()?;
-        decided.await.ok()
+        Some(decided)
     }
 }
 

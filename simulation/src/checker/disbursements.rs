@@ -225,7 +225,7 @@ fn check_ledger(
         .map(|kind| posted(found, kind, id, &float))
         .sum();
     let amount = disbursement.amount_minor;
-    // What was taken back after the last that the rail told is no more ours to know.
+    // What was taken back after the rail's last word is no longer ours to know.
     let credits = transfer.map_or(&[][..], |transfer| &transfer.credits);
     let credited: i64 = credits.iter().map(|credit| credit.amount_minor).sum();
     let is_ours = credited == amount;
