@@ -81,7 +81,7 @@ async fn over_the_limit_nothing_else_is_looked_at() {
     assert!(gateway.services.create_session.asked().is_empty());
 }
 
-/// Requests that wait at the same moment are checked by one call, but each has its own answer.
+/// However many are checked by one call.
 #[tokio::test]
 async fn each_request_has_its_own_answer_however_many_wait() {
     let gateway = Gateway::start().await;
